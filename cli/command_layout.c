@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * command_layout.c - `reshard layout`: who owns which box.
+ *
+ * Ranks are asked one after the other and only those that are printed, so a layout over 131,072
+ * ranks costs no more than its forty lines.
+ */
+#include "commands.h"
+#include "failure.h"
+#include "input.h"
+#include "json.h"
+#include "table.h"
+#include "work.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { ROWS_MAX = 64, ROWS_FIRST = 32, ROWS_LAST = 8, BOX_TEXT = 512 };
+
+typedef struct layout_values {
+    const char *shape;
+    int32_t rank;
+    int all, json;
+} layout_values;
+
+static const cli_option options[] = {
+    {"shape", CLI_TEXT, offsetof(layout_values, shape), "SHAPE", 1,
+     "the tensor's shape: 10x7, 5, scalar"},
+    {"rank", CLI_RANK, offsetof(layout_values, rank), "R", 0, "the shards of this rank only"},
+    {"all", CLI_FLAG, offsetof(layout_values, all), NULL, 0, "every row, however many there are"},
+    {"json", CLI_FLAG, offsetof(layout_values, json), NULL, 0, "one JSON object on one line"},
+};
+
+/* ---- as JSON --------------------------------------------------------------------------------- */
+
+static void write_piece(cli_json *json, const reshard_piece *piece)
+{
+    cli_json_begin_object(json, NULL);
+    cli_json_integers(json, "offset", piece->box.ndim, piece->box.offset);
+    cli_json_integers(json, "size", piece->box.ndim, piece->box.size);
+    cli_json_integer(json, "at", piece->at);
+    cli_json_integers(json, "strides", piece->box.ndim, piece->strides);
+    cli_json_end_object(json);
+}
+
+static void write_shard(cli_json *json, const reshard_layout *layout, const reshard_shard *shard)
+{
+    int32_t ndim = reshard_layout_ndim(layout);
+    cli_json_begin_object(json, NULL);
+    cli_json_integer(json, "rank", shard->rank);
+    cli_json_integers(json, "offset", ndim, shard->offset);
+    cli_json_integers(json, "size", shard->ndim, shard->shape);
+    /* A flat shard's size is that of its memory, so its box would be lost even when it is only
+     * one. */
+    if (shard->piece_count > 1 || shard->ndim != ndim) {
+        cli_json_begin_list(json, "pieces");
+        for (int64_t i = 0; i < shard->piece_count; i++)
+            write_piece(json, &shard->pieces[i]);
+        cli_json_end_list(json);
+    }
+    if (shard->partial) {
+        cli_json_text(json, "partial", reshard_reduction_name(shard->reduction));
+        cli_json_integer(json, "contributor", shard->contributor);
+        cli_json_integer(json, "contributors", shard->contributor_count);
+    }
+    cli_json_end_object(json);
+}
+
+static reshard_status write_rank(cli_json *json, const reshard_layout *layout, int32_t rank)
+{
+    reshard_shards *shards = NULL;
+    reshard_status status = reshard_layout_shards(layout, rank, &shards);
+    if (status != RESHARD_OK)
+        return status;
+    for (int64_t i = 0; i < shards->count; i++)
+        write_shard(json, layout, &shards->items[i]);
+    reshard_shards_destroy(shards);
+    return RESHARD_OK;
+}
+
+static reshard_status print_json(const reshard_layout *layout, const char *spec_text,
+                                 const layout_values *values)
+{
+    cli_json json = {.stream = stdout};
+    reshard_status status = RESHARD_OK;
+    int32_t rank_count = reshard_layout_rank_count(layout);
+    cli_json_begin_object(&json, NULL);
+    cli_json_integers(&json, "shape", reshard_layout_ndim(layout), reshard_layout_shape(layout));
+    cli_json_integer(&json, "ranks", rank_count);
+    cli_json_text(&json, "spec", spec_text);
+    cli_json_begin_list(&json, "shards");
+    if (values->rank >= 0)
+        status = write_rank(&json, layout, values->rank);
+    for (int32_t i = 0; values->rank < 0 && i < rank_count && status == RESHARD_OK; i++)
+        status = write_rank(&json, layout, reshard_layout_rank_at(layout, i));
+    cli_json_end_list(&json);
+    cli_json_end_object(&json);
+    putchar('\n');
+    return status;
+}
+
+/* ---- as a table ------------------------------------------------------------------------------ */
+
+typedef struct listing {
+    const reshard_layout *layout;
+    cli_table *table;
+    int64_t volume;
+    int has_partial, all;
+} listing;
+
+/* Extents may be huge beside a zero, so zeros are looked for first. */
+static int64_t volume_of(int32_t ndim, const int64_t *extents)
+{
+    int64_t volume = 1;
+    for (int32_t d = 0; d < ndim; d++) {
+        if (extents[d] == 0)
+            return 0;
+    }
+    for (int32_t d = 0; d < ndim; d++)
+        volume *= extents[d];
+    return volume;
+}
+
+static const char *box_text(int32_t ndim, const int64_t *offset, const int64_t *size,
+                            char buffer[BOX_TEXT])
+{
+    int length = snprintf(buffer, BOX_TEXT, "[");
+    for (int32_t d = 0; d < ndim; d++)
+        length += snprintf(buffer + length, BOX_TEXT - (size_t)length, "%s%" PRId64 ":%" PRId64,
+                           d == 0 ? "" : ", ", offset[d], offset[d] + size[d]);
+    snprintf(buffer + length, BOX_TEXT - (size_t)length, "]");
+    return buffer;
+}
+
+/* Whether item `index` of `count` is among those to print. */
+static int is_shown(int64_t index, int64_t count, int all)
+{
+    return all || count <= ROWS_MAX || index < ROWS_FIRST || index >= count - ROWS_LAST;
+}
+
+static void add_gap(const listing *list, int64_t count, const char *what)
+{
+    cli_table_add_line(list->table, CLI_DIM, "  ... %" PRId64 " %s left out; --all prints them",
+                       count - ROWS_FIRST - ROWS_LAST, what);
+}
+
+static void add_share(const listing *list, cli_style style, int64_t elements)
+{
+    cli_table_add(list->table, style, "%" PRId64, elements);
+    double percent = list->volume != 0 ? 100.0 * (double)elements / (double)list->volume : 0;
+    if (list->volume == 0)
+        cli_table_add(list->table, style, "-");
+    else if (percent > 0 && percent < 0.1)
+        cli_table_add(list->table, style, "<0.1%%");
+    else
+        cli_table_add(list->table, style, "%.1f%%", percent);
+}
+
+static void add_pieces(const listing *list, const reshard_shard *shard)
+{
+    char box[BOX_TEXT], size[CLI_SHAPE_TEXT];
+    for (int64_t i = 0; i < shard->piece_count; i++) {
+        const reshard_piece *piece = &shard->pieces[i];
+        if (i == ROWS_FIRST && !is_shown(i, shard->piece_count, list->all))
+            add_gap(list, shard->piece_count, "pieces");
+        if (!is_shown(i, shard->piece_count, list->all))
+            continue;
+        cli_table_add(list->table, CLI_PLAIN, "%s", "");
+        cli_table_add(list->table, CLI_DIM, "  %s at %" PRId64,
+                      box_text(piece->box.ndim, piece->box.offset, piece->box.size, box),
+                      piece->at);
+        cli_table_add(list->table, CLI_DIM, "%s",
+                      cli_shape_text(piece->box.ndim, piece->box.size, size));
+        add_share(list, CLI_DIM, volume_of(piece->box.ndim, piece->box.size));
+        if (list->has_partial)
+            cli_table_add(list->table, CLI_PLAIN, "%s", "");
+    }
+}
+
+static void add_shard(const listing *list, const reshard_shard *shard)
+{
+    char text[BOX_TEXT];
+    int32_t ndim = reshard_layout_ndim(list->layout);
+    int64_t elements = volume_of(shard->ndim, shard->shape);
+    cli_style style = elements == 0 ? CLI_DIM : CLI_PLAIN;
+    cli_table_add(list->table, style, "%" PRId32, shard->rank);
+    if (shard->piece_count > 1)
+        cli_table_add(list->table, style, "%" PRId64 " pieces", shard->piece_count);
+    else if (shard->piece_count == 1)
+        cli_table_add(list->table, style, "%s",
+                      box_text(ndim, shard->pieces[0].box.offset, shard->pieces[0].box.size, text));
+    else if (shard->ndim == ndim)
+        cli_table_add(list->table, style, "%s", box_text(ndim, shard->offset, shard->shape, text));
+    else
+        cli_table_add(list->table, style, "empty");
+    cli_table_add(list->table, style, "%s", cli_shape_text(shard->ndim, shard->shape, text));
+    add_share(list, style, elements);
+    if (list->has_partial && shard->partial)
+        cli_table_add(list->table, style, "%s, %" PRId32 " of %" PRId32,
+                      reshard_reduction_name(shard->reduction), shard->contributor + 1,
+                      shard->contributor_count);
+    else if (list->has_partial)
+        cli_table_add(list->table, style, "%s", "");
+    if (shard->piece_count > 1)
+        add_pieces(list, shard);
+}
+
+static reshard_status add_rank(const listing *list, int32_t rank)
+{
+    reshard_shards *shards = NULL;
+    reshard_status status = reshard_layout_shards(list->layout, rank, &shards);
+    if (status != RESHARD_OK)
+        return status;
+    if (shards->count == 0)
+        cli_table_add_line(list->table, CLI_DIM, "rank %" PRId32 " takes no part", rank);
+    for (int64_t i = 0; i < shards->count; i++) {
+        if (is_shown(i, shards->count, list->all))
+            add_shard(list, &shards->items[i]);
+        else if (i == ROWS_FIRST)
+            add_gap(list, shards->count, "shards");
+    }
+    reshard_shards_destroy(shards);
+    return RESHARD_OK;
+}
+
+static reshard_status add_ranks(const listing *list, int32_t rank)
+{
+    reshard_status status = RESHARD_OK;
+    int32_t rank_count = reshard_layout_rank_count(list->layout);
+    if (rank >= 0)
+        return add_rank(list, rank);
+    for (int32_t i = 0; i < rank_count && status == RESHARD_OK; i++) {
+        if (is_shown(i, rank_count, list->all)) {
+            status = add_rank(list, reshard_layout_rank_at(list->layout, i));
+        } else if (i == ROWS_FIRST) {
+            add_gap(list, rank_count, "ranks");
+            i = rank_count - ROWS_LAST - 1;
+        }
+    }
+    return status;
+}
+
+static void add_titles(const listing *list)
+{
+    static const char *const titles[] = {"rank", "box", "size", "elements", "share", "partial"};
+    for (int i = 0; i < 5 + list->has_partial; i++)
+        cli_table_add(list->table, CLI_BOLD, "%s", titles[i]);
+    cli_table_align(list->table, 1, CLI_LEFT);
+    cli_table_align(list->table, 2, CLI_LEFT);
+    if (list->has_partial)
+        cli_table_align(list->table, 5, CLI_LEFT);
+}
+
+static int spec_is_partial(const reshard_spec *spec)
+{
+    for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
+        if (reshard_spec_cut(spec, i)->placement.kind == RESHARD_PARTIAL)
+            return 1;
+    }
+    return 0;
+}
+
+static reshard_status print_table(const reshard_layout *layout, const char *spec_text,
+                                  const layout_values *values)
+{
+    char clipped[CLI_SPEC_SHOWN], shape[CLI_SHAPE_TEXT];
+    int32_t ndim = reshard_layout_ndim(layout);
+    int32_t rank_count = reshard_layout_rank_count(layout);
+    int has_partial = spec_is_partial(reshard_layout_spec(layout));
+    listing list = {.layout = layout,
+                    .table = cli_table_create(5 + has_partial),
+                    .volume = volume_of(ndim, reshard_layout_shape(layout)),
+                    .has_partial = has_partial,
+                    .all = values->all};
+    add_titles(&list);
+    reshard_status status = add_ranks(&list, values->rank);
+    if (status == RESHARD_OK) {
+        printf("%s%s%s  shape %s, %" PRId32 " rank%s\n\n", cli_style_begin(CLI_BOLD),
+               cli_text_clip(spec_text, clipped), cli_style_end(CLI_BOLD),
+               cli_shape_text(ndim, reshard_layout_shape(layout), shape), rank_count,
+               rank_count == 1 ? "" : "s");
+        cli_table_print(list.table);
+    }
+    cli_table_destroy(list.table);
+    return status;
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static int run(const cli_command *command, int argc, char **argv)
+{
+    layout_values values = {.rank = -1};
+    const char *spec_argument = NULL;
+    cli_work work = {0};
+    cli_shape shape;
+    reshard_layout *layout = NULL;
+    char *spec_text = NULL;
+    int code = cli_options_parse(command, argc, argv, &values, &spec_argument);
+    if (code == CLI_DONE)
+        code = cli_shape_read(values.shape, &shape);
+    if (code == CLI_DONE)
+        code = cli_work_begin(&work);
+    if (code == CLI_DONE)
+        code = cli_layout_read(work.context, spec_argument, &shape, &layout);
+    if (code == CLI_DONE)
+        code = cli_layout_text(layout, &spec_text);
+    cli_work_settle(&work);
+    if (code == CLI_DONE) {
+        reshard_status status = values.json ? print_json(layout, spec_text, &values)
+                                            : print_table(layout, spec_text, &values);
+        if (status != RESHARD_OK)
+            code = cli_fail_status(status);
+    }
+    free(spec_text);
+    reshard_layout_release(layout);
+    cli_work_end(&work);
+    return code;
+}
+
+const cli_command cli_command_layout = {
+    .name = "layout",
+    .summary = "who owns which box of a tensor",
+    .synopsis = "SPEC --shape SHAPE [--rank R] [--all] [--json]",
+    .description =
+        "Prints the box of the tensor that each rank owns, the shape of its local buffer, its\n"
+        "number of elements and its share of the tensor. A shard of several pieces lists them\n"
+        "below, with the element of the buffer where each begins. Of more than 64 ranks the\n"
+        "first 32 and the last 8 are printed. SPEC may be @FILE to read it from a file.\n",
+    .operand = "SPEC",
+    .options = options,
+    .option_count = sizeof options / sizeof options[0],
+    .examples = "  reshard layout '4: S(0)' --shape 10x7\n"
+                "  reshard layout 'tp=4[3,1,0,2]: S(1)' --shape 10x7 --json\n"
+                "  reshard layout 'dp=2,tp=4: R, S(-1)' --shape 4096x4096 --rank 5\n",
+    .run = run,
+};

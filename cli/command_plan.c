@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * command_plan.c - `reshard plan`: what has to move to get a tensor from one layout to another.
+ *
+ * Figures about the whole plan go through all ranks. With --rank only that rank's part is worked
+ * out, which costs what the rank touches, however many there are.
+ */
+#include "commands.h"
+#include "failure.h"
+#include "memory.h"
+#include "plan_report.h"
+#include "work.h"
+
+#include <stdlib.h>
+
+typedef struct plan_values {
+    const char *shape, *dtype, *from, *to;
+    int relabel, balance, single_stage, check, moves, json;
+    size_t max_memory;
+    int32_t rank;
+} plan_values;
+
+static const cli_option options[] = {
+    {"shape", CLI_TEXT, offsetof(plan_values, shape), "SHAPE", 1,
+     "the tensor's shape: 8192x8192, 5, scalar"},
+    {"dtype", CLI_TEXT, offsetof(plan_values, dtype), "DTYPE", 1,
+     "its element type: f32, bf16, i64, .."},
+    {"from", CLI_TEXT, offsetof(plan_values, from), "SPEC", 1, "how it is split now"},
+    {"to", CLI_TEXT, offsetof(plan_values, to), "SPEC", 1, "how it is to be split"},
+    {"relabel", CLI_FLAG, offsetof(plan_values, relabel), NULL, 0,
+     "let target ranks change parts, so that the fewest bytes move"},
+    {"balance", CLI_CHOICE, offsetof(plan_values, balance), "rule|exact", 0,
+     "who sends what several ranks hold: by rule, or by flow"},
+    {"max-memory", CLI_SIZE, offsetof(plan_values, max_memory), "SIZE", 0,
+     "memory for messages on one rank (default 64M)"},
+    {"single-stage", CLI_FLAG, offsetof(plan_values, single_stage), NULL, 0,
+     "never pass through an intermediate layout"},
+    {"check", CLI_FLAG, offsetof(plan_values, check), NULL, 0,
+     "prove that every target element arrives exactly once"},
+    {"moves", CLI_FLAG, offsetof(plan_values, moves), NULL, 0,
+     "list each rank's moves (up to 64 ranks)"},
+    {"rank", CLI_RANK, offsetof(plan_values, rank), "R", 0, "this rank's part only"},
+    {"json", CLI_FLAG, offsetof(plan_values, json), NULL, 0, "one JSON object on one line"},
+};
+
+static int create_plan(reshard_context *context, const plan_values *values, int relabel,
+                       const cli_plan_report *report, reshard_plan **out_plan)
+{
+    reshard_plan_options plan_options = {
+        .size = sizeof plan_options,
+        .balance = values->balance == 0 ? RESHARD_BALANCE_RULE : RESHARD_BALANCE_EXACT,
+        .relabel = relabel,
+        .single_stage = values->single_stage,
+        .staging_bytes_max = values->max_memory,
+    };
+    reshard_status status = reshard_plan_create_simple(context, report->source, report->target,
+                                                       report->dtype, &plan_options, out_plan);
+    return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);
+}
+
+static int gather_stats(reshard_context *context, const plan_values *values,
+                        cli_plan_report *report)
+{
+    size_t n = (size_t)reshard_plan_rank_count(report->plan);
+    if (n <= CLI_MATRIX_RANKS_MAX)
+        report->matrix = cli_allocate(n * n, sizeof *report->matrix);
+    reshard_status status = reshard_plan_get_stats(report->plan, &report->stats, report->matrix);
+    if (status != RESHARD_OK)
+        return cli_fail_status(status);
+    report->has_stats = 1;
+    if (!values->relabel)
+        return CLI_DONE;
+    reshard_plan *plain = NULL;
+    reshard_plan_stats plain_stats;
+    int code = create_plan(context, values, 0, report, &plain);
+    if (code == CLI_DONE) {
+        status = reshard_plan_get_stats(plain, &plain_stats, NULL);
+        code = status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);
+    }
+    if (code == CLI_DONE)
+        report->bytes_moved_unrelabelled = plain_stats.bytes_moved;
+    reshard_plan_release(plain);
+    return code;
+}
+
+static reshard_status gather_part(reshard_context *context, reshard_plan *plan, int32_t rank,
+                                  int wants_text, cli_plan_part *out_part)
+{
+    reshard_part *part = NULL;
+    size_t length = 0;
+    reshard_status status = reshard_part_create(context, plan, rank, &part);
+    if (status != RESHARD_OK)
+        return status;
+    out_part->rank = rank;
+    reshard_part_get_stats(part, &out_part->stats);
+    if (wants_text)
+        status = reshard_part_text(part, NULL, 0, &length);
+    if (wants_text && status == RESHARD_OK) {
+        out_part->text = cli_allocate(length + 1, 1);
+        status = reshard_part_text(part, out_part->text, length + 1, &length);
+    }
+    reshard_part_destroy(part);
+    return status;
+}
+
+static int gather_parts(reshard_context *context, const plan_values *values,
+                        cli_plan_report *report)
+{
+    int32_t rank_count = reshard_plan_rank_count(report->plan);
+    int is_one = values->rank >= 0;
+    reshard_status status = RESHARD_OK;
+    if (!is_one && !values->moves)
+        return CLI_DONE;
+    int32_t part_count = is_one ? 1 : rank_count;
+    report->parts = cli_allocate((size_t)part_count, sizeof *report->parts);
+    for (int32_t i = 0; i < part_count && status == RESHARD_OK; i++) {
+        report->part_count = i + 1;
+        status = gather_part(context, report->plan, is_one ? values->rank : i, values->moves,
+                             &report->parts[i]);
+    }
+    return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);
+}
+
+static int check_plan(reshard_plan *plan)
+{
+    reshard_status status = reshard_plan_check(plan);
+    return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);
+}
+
+static int check_moves_fit(const plan_values *values, const reshard_plan *plan)
+{
+    int32_t rank_count = reshard_plan_rank_count(plan);
+    if (!values->moves || values->rank >= 0 || rank_count <= CLI_PARTS_MAX)
+        return CLI_DONE;
+    return cli_fail(
+        CLI_USAGE,
+        "plan: --moves lists up to %d ranks, and this plan has %d; choose one with --rank",
+        CLI_PARTS_MAX, rank_count);
+}
+
+static int read_inputs(reshard_context *context, const plan_values *values, cli_plan_report *report)
+{
+    reshard_status status = reshard_dtype_parse(values->dtype, &report->dtype);
+    if (status != RESHARD_OK)
+        return cli_fail_status(status);
+    int code = cli_shape_read(values->shape, &report->shape);
+    if (code == CLI_DONE)
+        code = cli_layout_read(context, values->from, &report->shape, &report->source);
+    if (code == CLI_DONE)
+        code = cli_layout_read(context, values->to, &report->shape, &report->target);
+    return code;
+}
+
+static int gather(reshard_context *context, const plan_values *values, cli_plan_report *report)
+{
+    int code = read_inputs(context, values, report);
+    if (code == CLI_DONE)
+        code = create_plan(context, values, values->relabel, report, &report->plan);
+    if (code == CLI_DONE)
+        code = check_moves_fit(values, report->plan);
+    if (code == CLI_DONE && values->check)
+        code = check_plan(report->plan);
+    if (code == CLI_DONE && values->rank < 0)
+        code = gather_stats(context, values, report);
+    if (code == CLI_DONE)
+        code = gather_parts(context, values, report);
+    return code;
+}
+
+static void release_report(cli_plan_report *report)
+{
+    for (int32_t i = 0; i < report->part_count; i++)
+        free(report->parts[i].text);
+    free(report->parts);
+    free(report->matrix);
+    reshard_plan_release(report->plan);
+    reshard_layout_release(report->source);
+    reshard_layout_release(report->target);
+}
+
+static int run(const cli_command *command, int argc, char **argv)
+{
+    plan_values values = {.rank = -1};
+    cli_plan_report report = {0};
+    cli_work work = {0};
+    int code = cli_options_parse(command, argc, argv, &values, NULL);
+    report.relabel = values.relabel;
+    report.checked = values.check;
+    if (code == CLI_DONE)
+        code = cli_work_begin(&work);
+    if (code == CLI_DONE)
+        code = gather(work.context, &values, &report);
+    cli_work_settle(&work);
+    if (code == CLI_DONE)
+        code = values.json ? cli_plan_report_print_json(&report) : cli_plan_report_print(&report);
+    release_report(&report);
+    cli_work_end(&work);
+    return code;
+}
+
+const cli_command cli_command_plan = {
+    .name = "plan",
+    .summary = "what has to move from one layout to another",
+    .synopsis = "--shape SHAPE --dtype DTYPE --from SPEC --to SPEC [OPTIONS]",
+    .description =
+        "Plans how a tensor goes from one layout to another and prints the bytes that move and\n"
+        "that stay, the stages, the busiest ranks, the memory for messages, and the bytes that\n"
+        "each rank hands to each other one. No data are needed. The two layouts may be over the\n"
+        "same ranks, fewer, more or others. A SPEC may be @FILE to read it from a file. Sizes\n"
+        "take K, M, G (1024) and KB, MB, GB (1000).\n",
+    .options = options,
+    .option_count = sizeof options / sizeof options[0],
+    .examples =
+        "  reshard plan --shape 8192x8192 --dtype f32 --from '4: S(0)' --to '4: S(1)'\n"
+        "  reshard plan --shape 64x64 --dtype f32 --from '4: S(0)' --to '4[1,2,3,0]: S(0)' "
+        "--relabel\n"
+        "  reshard plan --shape 1024 --dtype bf16 --from '4: P(sum)' --to '4: R' --check --json\n"
+        "  reshard plan --shape 64x64 --dtype f32 --from '4: S(0)' --to '2: S(1)' --moves --rank "
+        "1\n",
+    .run = run,
+};

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * commands.h - the commands there are. A new one is a file with its table and its run function, and
+ * a line here and in main.c.
+ */
+#ifndef CLI_COMMANDS_H
+#define CLI_COMMANDS_H
+
+#include "options.h"
+
+extern const cli_command cli_command_layout;
+extern const cli_command cli_command_plan;
+extern const cli_command cli_command_bench_plan;
+
+#endif

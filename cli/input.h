@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * input.h - what the user wrote as objects of the library. All of these return CLI_DONE, or another
+ * code after a message.
+ */
+#ifndef CLI_INPUT_H
+#define CLI_INPUT_H
+
+#include <reshard/reshard.h>
+
+typedef struct cli_shape {
+    int32_t ndim;
+    int64_t extents[RESHARD_NDIM_MAX];
+} cli_shape;
+
+int cli_shape_read(const char *argument, cli_shape *out_shape);
+
+/* The argument is a spec's text, or @FILE to read the text from a file, or @- for standard
+ * input. */
+int cli_spec_read(reshard_context *context, const char *argument, reshard_spec **out_spec);
+
+/* The spec of the argument and the shape, as a layout. */
+int cli_layout_read(reshard_context *context, const char *argument, const cli_shape *shape,
+                    reshard_layout **out_layout);
+
+/* The layout's canonical spec; to be freed by the caller. */
+int cli_layout_text(const reshard_layout *layout, char **out_text);
+
+#define CLI_SHAPE_TEXT 192
+
+/* "10x7", "scalar". Returns `buffer`. */
+const char *cli_shape_text(int32_t ndim, const int64_t *extents, char buffer[CLI_SHAPE_TEXT]);
+
+/* How many bytes of a spec's text a person wants to see. */
+#define CLI_SPEC_SHOWN 160
+
+/* The first bytes of a text, with "..." where something was left out. Returns `buffer`. */
+const char *cli_text_clip(const char *text, char buffer[CLI_SPEC_SHOWN]);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * json.h - writes one JSON value to a stream, on one line. The writer puts the commas; the caller
+ * nests begins and ends rightly. A key of NULL means a value inside a list, or the outermost one.
+ */
+#ifndef CLI_JSON_H
+#define CLI_JSON_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct cli_json {
+    FILE *stream;
+    int needs_comma;
+} cli_json;
+
+void cli_json_begin_object(cli_json *json, const char *key);
+void cli_json_end_object(cli_json *json);
+void cli_json_begin_list(cli_json *json, const char *key);
+void cli_json_end_list(cli_json *json);
+void cli_json_integer(cli_json *json, const char *key, int64_t value);
+void cli_json_unsigned(cli_json *json, const char *key, uint64_t value);
+void cli_json_seconds(cli_json *json, const char *key, double value);
+void cli_json_true(cli_json *json, const char *key);
+void cli_json_text(cli_json *json, const char *key, const char *value);
+void cli_json_text_part(cli_json *json, const char *key, const char *value, size_t length);
+/* A list of `count` integers. */
+void cli_json_integers(cli_json *json, const char *key, int64_t count, const int64_t *values);
+
+#endif

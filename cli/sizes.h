@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sizes.h - numbers and sizes in words people use: "64M", "1GB", "48 MiB".
+ */
+#ifndef CLI_SIZES_H
+#define CLI_SIZES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Decimal digits only. Returns 0, or -1 when the text is anything else or the number exceeds
+ * `max`. */
+int cli_number_parse(const char *text, uint64_t max, uint64_t *out_number);
+
+/* Digits and a unit in either case: none or B; K, M, G, T or KiB, MiB, .. (1024); KB, MB, ..
+ * (1000). Returns 0, or -1 when the text is no size or does not fit. */
+int cli_size_parse(const char *text, size_t *out_bytes);
+
+#define CLI_SIZE_TEXT 32
+
+/* "512 B", "48 MiB", "1.5 GiB". Returns `buffer`. */
+const char *cli_size_text(uint64_t bytes, char buffer[CLI_SIZE_TEXT]);
+
+#endif

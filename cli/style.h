@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * style.h - bold and dim text on a terminal, plain text elsewhere. Standard output is styled when
+ * it is a terminal, NO_COLOR is unset or empty, and TERM is not "dumb".
+ */
+#ifndef CLI_STYLE_H
+#define CLI_STYLE_H
+
+typedef enum cli_style { CLI_PLAIN, CLI_BOLD, CLI_DIM } cli_style;
+
+/* The bytes that begin a style and those that end it; "" where nothing is to be styled. Static. */
+const char *cli_style_begin(cli_style style);
+const char *cli_style_end(cli_style style);
+
+#endif

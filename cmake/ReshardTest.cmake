@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+# How tests are added.
+#
+#   reshard_add_test(NAME name SOURCES a.c ... [LABELS fast|full ...] [TIMEOUT seconds])
+#       A cmocka program, linked with tests/support and the static library (which hides nothing).
+#   reshard_add_command_test(NAME name COMMAND program argument ... [LABELS ...] [TIMEOUT seconds])
+#       Any program or script.
+#
+# Label `fast` is the default: the tests that carry it take 10 seconds together. A test that exits
+# with 77 was skipped. TIMEOUT is for a plain build, 60 by default; sanitizers get five times that.
+
+function(reshard_require_cmocka)
+    find_package(PkgConfig REQUIRED)
+    pkg_check_modules(CMOCKA IMPORTED_TARGET GLOBAL cmocka)
+    if(NOT CMOCKA_FOUND)
+        message(FATAL_ERROR "The tests need cmocka: scripts/install-deps test installs it, "
+            "-DRESHARD_BUILD_TESTS=OFF builds without tests.")
+    endif()
+endfunction()
+
+function(reshard_set_test_properties name labels timeout)
+    if(NOT labels)
+        set(labels fast)
+    endif()
+    if(NOT timeout)
+        set(timeout 60)
+    endif()
+    if(RESHARD_SANITIZE)
+        math(EXPR timeout "5 * ${timeout}")
+    endif()
+    # Tests ask for impossible amounts of memory on purpose, and want NULL.
+    set(options "allocator_may_return_null=1:halt_on_error=1")
+    set(environment
+        "ASAN_OPTIONS=${options}:detect_stack_use_after_return=1"
+        "TSAN_OPTIONS=${options}"
+        "UBSAN_OPTIONS=print_stacktrace=1")
+    set_tests_properties(${name} PROPERTIES
+        LABELS "${labels}"
+        TIMEOUT ${timeout}
+        SKIP_RETURN_CODE 77
+        ENVIRONMENT "${environment}")
+endfunction()
+
+function(reshard_add_test)
+    cmake_parse_arguments(PARSE_ARGV 0 ARG "" "NAME;TIMEOUT" "SOURCES;LABELS")
+    add_executable(test-${ARG_NAME} ${ARG_SOURCES})
+    target_link_libraries(test-${ARG_NAME} PRIVATE reshard_test_support)
+    add_test(NAME ${ARG_NAME} COMMAND test-${ARG_NAME})
+    reshard_set_test_properties(${ARG_NAME} "${ARG_LABELS}" "${ARG_TIMEOUT}")
+endfunction()
+
+function(reshard_add_command_test)
+    cmake_parse_arguments(PARSE_ARGV 0 ARG "" "NAME;TIMEOUT" "COMMAND;LABELS")
+    add_test(NAME ${ARG_NAME} COMMAND ${ARG_COMMAND})
+    reshard_set_test_properties(${ARG_NAME} "${ARG_LABELS}" "${ARG_TIMEOUT}")
+endfunction()

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * reshard.h - everything. A tour, in the order data flow:
+ *
+ *   text -> spec -> layout -> plan -> exec -> bytes
+ *
+ *   base.h    statuses and their words, contexts, element types
+ *   spec.h    "dp=2,tp=4: R, S(0)": meshes, placements, how a tensor is to be split
+ *   layout.h  a spec that met a shape: who owns which box
+ *   plan.h    two sets of layouts: what has to move, who sends it, in which order
+ *
+ * A first program:
+ *
+ *   reshard_layout *rows = NULL, *columns = NULL;
+ *   reshard_plan *plan = NULL;
+ *   int64_t shape[] = {8192, 8192};
+ *   reshard_layout_parse(NULL, "4: S(0)", 2, shape, &rows);
+ *   reshard_layout_parse(NULL, "4: S(1)", 2, shape, &columns);
+ *   reshard_plan_create_simple(NULL, rows, columns, RESHARD_F32, NULL, &plan);
+ *
+ * The rules that hold for every call are at the head of base.h.
+ */
+#ifndef RESHARD_RESHARD_H
+#define RESHARD_RESHARD_H
+
+#include <reshard/base.h>
+#include <reshard/layout.h>
+#include <reshard/plan.h>
+#include <reshard/spec.h>
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * arena.h - memory that is freed as a whole. For results made of many small arrays that live and
+ * die together, such as the records of one rank's part of a plan.
+ */
+#ifndef RS_BASE_ARENA_H
+#define RS_BASE_ARENA_H
+
+#include <reshard/base.h>
+
+typedef struct rs_arena_block rs_arena_block;
+
+typedef struct rs_arena {
+    reshard_context *context;
+    rs_arena_block *blocks; /* newest first; only the newest has room */
+} rs_arena;
+
+void rs_arena_init(rs_arena *arena, reshard_context *context);
+/* NULL with the error text set on failure (rs_allocation_status). Aligned for any type. */
+void *rs_arena_allocate(rs_arena *arena, size_t bytes);
+void *rs_arena_allocate_array(rs_arena *arena, size_t count, size_t item_bytes);
+/* Copies count items into the arena. */
+void *rs_arena_copy(rs_arena *arena, const void *items, size_t count, size_t item_bytes);
+/* Frees everything; the arena is then as after init. */
+void rs_arena_release(rs_arena *arena);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* checked.h - integer arithmetic that says when it overflows. Every product of sizes goes through
+ * here. */
+#ifndef RS_BASE_CHECKED_H
+#define RS_BASE_CHECKED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* False on overflow; *out is then not to be used. */
+static inline bool rs_multiply(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+
+static inline bool rs_add(int64_t a, int64_t b, int64_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
+
+static inline bool rs_multiply_size(size_t a, size_t b, size_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+
+static inline bool rs_add_size(size_t a, size_t b, size_t *out)
+{
+    return !__builtin_add_overflow(a, b, out);
+}
+
+/* ceil(n / k) for n >= 0, k >= 1, without overflow. */
+static inline int64_t rs_divide_up(int64_t n, int64_t k)
+{
+    return n / k + (n % k != 0);
+}
+
+/* floor(a * b / c) for 0 <= a, b and 1 <= c, also where a * b does not fit; the quotient must. */
+static inline int64_t rs_multiply_divide(int64_t a, int64_t b, int64_t c)
+{
+    return (int64_t)((unsigned __int128)(uint64_t)a * (uint64_t)b / (uint64_t)c);
+}
+
+static inline int64_t rs_min(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t rs_max(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+#endif

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * context.c - the context: allocator, limit, callbacks.
+ *
+ * Invariant: bytes_now is the sum of all sizes handed out and not yet released; it never exceeds
+ * bytes_max, because room is reserved before the allocator is called and given back if that fails.
+ */
+#include "base/context.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct reshard_context {
+    reshard_allocator allocator;
+    size_t bytes_max;
+    atomic_size_t bytes_now;
+    atomic_size_t bytes_peak;
+    void (*log)(void *user, const char *line);
+    void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
+    int (*cancelled)(void *user);
+    void *user;
+};
+
+static _Thread_local reshard_status allocation_status;
+
+static void *malloc_allocate(void *user, size_t bytes)
+{
+    (void)user;
+    return malloc(bytes);
+}
+
+static void *malloc_resize(void *user, void *memory, size_t bytes_old, size_t bytes_new)
+{
+    (void)user;
+    (void)bytes_old;
+    return realloc(memory, bytes_new);
+}
+
+static void malloc_release(void *user, void *memory, size_t bytes)
+{
+    (void)user;
+    (void)bytes;
+    free(memory);
+}
+
+static const reshard_allocator malloc_allocator = {malloc_allocate, malloc_resize, malloc_release,
+                                                   NULL};
+
+static const reshard_allocator *allocator_of(const reshard_context *context)
+{
+    return context != NULL ? &context->allocator : &malloc_allocator;
+}
+
+reshard_status reshard_context_create(const reshard_context_options *options,
+                                      reshard_context **out_context)
+{
+    const reshard_allocator *allocator = &malloc_allocator;
+    if (options != NULL && options->size != sizeof *options)
+        return rs_fail(RESHARD_ERR_INVALID, "context options: size is %zu, not %zu", options->size,
+                       sizeof *options);
+    if (options != NULL && options->allocator != NULL)
+        allocator = options->allocator;
+    if (allocator->allocate == NULL || allocator->resize == NULL || allocator->release == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "context options: the allocator lacks a function");
+    reshard_context *context = allocator->allocate(allocator->user, sizeof *context);
+    if (context == NULL)
+        return rs_fail(RESHARD_ERR_NO_MEMORY, "no memory for a context");
+    memset(context, 0, sizeof *context);
+    context->allocator = *allocator;
+    atomic_init(&context->bytes_now, 0);
+    atomic_init(&context->bytes_peak, 0);
+    if (options != NULL) {
+        context->bytes_max = options->memory_bytes_max;
+        context->log = options->log;
+        context->progress = options->progress;
+        context->cancelled = options->cancelled;
+        context->user = options->user;
+    }
+    *out_context = context;
+    return RESHARD_OK;
+}
+
+void reshard_context_destroy(reshard_context *context)
+{
+    if (context == NULL)
+        return;
+    reshard_allocator allocator = context->allocator;
+    allocator.release(allocator.user, context, sizeof *context);
+}
+
+size_t reshard_context_bytes(const reshard_context *context)
+{
+    return context != NULL ? atomic_load(&context->bytes_now) : 0;
+}
+
+size_t reshard_context_bytes_peak(const reshard_context *context)
+{
+    return context != NULL ? atomic_load(&context->bytes_peak) : 0;
+}
+
+void reshard_context_reset_peak(reshard_context *context)
+{
+    if (context != NULL)
+        atomic_store(&context->bytes_peak, atomic_load(&context->bytes_now));
+}
+
+static bool reserve(reshard_context *context, size_t bytes)
+{
+    if (context == NULL)
+        return true;
+    size_t now = atomic_load(&context->bytes_now);
+    size_t after;
+    do {
+        bool fits = rs_add_size(now, bytes, &after);
+        if (!fits || (context->bytes_max != 0 && after > context->bytes_max)) {
+            allocation_status = rs_fail(RESHARD_ERR_MEMORY_LIMIT,
+                                        "%zu bytes more would exceed the limit of %zu (%zu in use)",
+                                        bytes, context->bytes_max, now);
+            return false;
+        }
+    } while (!atomic_compare_exchange_weak(&context->bytes_now, &now, after));
+    size_t peak = atomic_load(&context->bytes_peak);
+    while (peak < after && !atomic_compare_exchange_weak(&context->bytes_peak, &peak, after)) {
+    }
+    return true;
+}
+
+static void give_back(reshard_context *context, size_t bytes)
+{
+    if (context != NULL)
+        (void)atomic_fetch_sub(&context->bytes_now, bytes);
+}
+
+static size_t at_least_one(size_t bytes)
+{
+    return bytes != 0 ? bytes : 1;
+}
+
+void *rs_allocate(reshard_context *context, size_t bytes)
+{
+    bytes = at_least_one(bytes);
+    if (!reserve(context, bytes))
+        return NULL;
+    const reshard_allocator *allocator = allocator_of(context);
+    void *memory = allocator->allocate(allocator->user, bytes);
+    if (memory == NULL) {
+        give_back(context, bytes);
+        allocation_status = rs_fail(RESHARD_ERR_NO_MEMORY, "no memory for %zu bytes", bytes);
+    }
+    return memory;
+}
+
+void *rs_allocate_zeroed(reshard_context *context, size_t bytes)
+{
+    void *memory = rs_allocate(context, bytes);
+    if (memory != NULL)
+        memset(memory, 0, at_least_one(bytes));
+    return memory;
+}
+
+void *rs_allocate_array(reshard_context *context, size_t count, size_t item_bytes)
+{
+    size_t bytes;
+    if (!rs_multiply_size(count, item_bytes, &bytes)) {
+        allocation_status = rs_fail(RESHARD_ERR_NO_MEMORY, "no memory for %zu items of %zu bytes",
+                                    count, item_bytes);
+        return NULL;
+    }
+    return rs_allocate(context, bytes);
+}
+
+void rs_release(reshard_context *context, void *memory, size_t bytes)
+{
+    if (memory == NULL)
+        return;
+    bytes = at_least_one(bytes);
+    const reshard_allocator *allocator = allocator_of(context);
+    allocator->release(allocator->user, memory, bytes);
+    give_back(context, bytes);
+}
+
+static void *resize(reshard_context *context, void *memory, size_t bytes_old, size_t bytes_new)
+{
+    if (!reserve(context, bytes_new - bytes_old))
+        return NULL;
+    const reshard_allocator *allocator = allocator_of(context);
+    void *moved = allocator->resize(allocator->user, memory, bytes_old, bytes_new);
+    if (moved == NULL) {
+        give_back(context, bytes_new - bytes_old);
+        allocation_status = rs_fail(RESHARD_ERR_NO_MEMORY, "no memory for %zu bytes", bytes_new);
+    }
+    return moved;
+}
+
+reshard_status rs_grow(reshard_context *context, void **items, int64_t *capacity, int64_t needed,
+                       size_t item_bytes)
+{
+    if (needed <= *capacity)
+        return RESHARD_OK;
+    int64_t larger = *capacity < 8 ? 8 : *capacity;
+    while (larger < needed) {
+        if (!rs_multiply(larger, 2, &larger))
+            return rs_fail(RESHARD_ERR_NO_MEMORY, "no memory for %lld items", (long long)needed);
+    }
+    size_t bytes_new;
+    if (!rs_multiply_size((size_t)larger, item_bytes, &bytes_new))
+        return rs_fail(RESHARD_ERR_NO_MEMORY, "no memory for %lld items", (long long)needed);
+    void *moved = *items == NULL
+                      ? rs_allocate(context, bytes_new)
+                      : resize(context, *items, (size_t)*capacity * item_bytes, bytes_new);
+    if (moved == NULL)
+        return allocation_status;
+    *items = moved;
+    *capacity = larger;
+    return RESHARD_OK;
+}
+
+reshard_status rs_allocation_status(void)
+{
+    return allocation_status;
+}
+
+bool rs_context_cancelled(reshard_context *context)
+{
+    return context != NULL && context->cancelled != NULL && context->cancelled(context->user) != 0;
+}
+
+void rs_context_progress(reshard_context *context, const char *what, uint64_t done, uint64_t total)
+{
+    if (context != NULL && context->progress != NULL)
+        context->progress(context->user, what, done, total);
+}
+
+void rs_context_log(reshard_context *context, const char *line)
+{
+    if (context != NULL && context->log != NULL)
+        context->log(context->user, line);
+}

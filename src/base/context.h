@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * context.h - memory through a context. A context of NULL is the default one. Sizes are given back
+ * at release, so that user allocators need no headers and the count is exact.
+ */
+#ifndef RS_BASE_CONTEXT_H
+#define RS_BASE_CONTEXT_H
+
+#include <reshard/base.h>
+
+#include <stdbool.h>
+
+/* NULL with the error text set (NO_MEMORY or MEMORY_LIMIT, see rs_allocation_status) on failure.
+ * bytes may be 0: the result is then a pointer that can be released. */
+void *rs_allocate(reshard_context *context, size_t bytes);
+void *rs_allocate_zeroed(reshard_context *context, size_t bytes);
+/* count * item_bytes, checked. */
+void *rs_allocate_array(reshard_context *context, size_t count, size_t item_bytes);
+void rs_release(reshard_context *context, void *memory, size_t bytes);
+
+/* Makes room for `needed` items in a growing array (doubling). The items move; *items and *capacity
+ * are as before on failure. */
+reshard_status rs_grow(reshard_context *context, void **items, int64_t *capacity, int64_t needed,
+                       size_t item_bytes);
+
+/* The status that belongs to the allocation of this thread that failed last. */
+reshard_status rs_allocation_status(void);
+
+/* True when the user asked to stop. */
+bool rs_context_cancelled(reshard_context *context);
+void rs_context_progress(reshard_context *context, const char *what, uint64_t done, uint64_t total);
+void rs_context_log(reshard_context *context, const char *line);
+
+#endif

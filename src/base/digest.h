@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * digest.h - a 128-bit fingerprint of a sequence of values: SipHash-2-4 with 128 bits of output and
+ * a fixed key (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012). Equal inputs give
+ * equal digests on every machine, whatever its byte order. It tells ranks apart that disagree by
+ * mistake; it is no defence against somebody who looks for collisions.
+ */
+#ifndef RS_BASE_DIGEST_H
+#define RS_BASE_DIGEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct rs_digest {
+    uint64_t v[4];
+    uint64_t count; /* 64-bit words so far */
+} rs_digest;
+
+void rs_digest_init(rs_digest *digest);
+void rs_digest_u64(rs_digest *digest, uint64_t value);
+void rs_digest_i64s(rs_digest *digest, const int64_t *values, int64_t count);
+/* The length goes in too, so that "ab","c" differs from "a","bc". */
+void rs_digest_bytes(rs_digest *digest, const void *bytes, size_t count);
+void rs_digest_finish(const rs_digest *digest, uint64_t out_digest[2]);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * error.h - no error without words. Whoever finds the cause calls rs_fail once; callers pass the
+ * status on, or put a prefix in front of the words (rs_fail_within).
+ */
+#ifndef RS_BASE_ERROR_H
+#define RS_BASE_ERROR_H
+
+#include <reshard/base.h>
+
+#if defined(__GNUC__)
+#define RS_PRINTF(format_index, first) __attribute__((format(printf, format_index, first)))
+#else
+#define RS_PRINTF(format_index, first)
+#endif
+
+/* Sets this thread's error text and returns `status`. Control characters in the text become '?', so
+ * that it is always one line. */
+reshard_status rs_fail(reshard_status status, const char *format, ...) RS_PRINTF(2, 3);
+
+/* Puts "prefix: " in front of this thread's error text and returns `status`; does nothing for
+ * RESHARD_OK. */
+reshard_status rs_fail_within(reshard_status status, const char *format, ...) RS_PRINTF(2, 3);
+
+#endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * status.c - names and texts of statuses, dtypes and reductions, and the one per-thread state of
+ * the library: the text of the last error.
+ */
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TEXT_BYTES 1024
+
+static _Thread_local char error_text[TEXT_BYTES];
+
+static void make_one_line(char *text)
+{
+    for (; *text != '\0'; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c < 0x20 || c == 0x7f)
+            *text = '?';
+    }
+}
+
+reshard_status rs_fail(reshard_status status, const char *format, ...)
+{
+    /* The arguments may point into the old text, so the new one is made beside it. */
+    char text[TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    make_one_line(text);
+    memcpy(error_text, text, sizeof text);
+    return status;
+}
+
+reshard_status rs_fail_within(reshard_status status, const char *format, ...)
+{
+    if (status == RESHARD_OK)
+        return status;
+    char prefix[TEXT_BYTES / 2];
+    char text[TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(prefix, sizeof prefix, format, arguments);
+    va_end(arguments);
+    int used = snprintf(text, sizeof text, "%s: ", prefix);
+    size_t room = sizeof text - (size_t)used - 1;
+    size_t length = strlen(error_text);
+    if (length > room)
+        length = room;
+    memcpy(text + used, error_text, length);
+    text[(size_t)used + length] = '\0';
+    make_one_line(text);
+    memcpy(error_text, text, sizeof text);
+    return status;
+}
+
+const char *reshard_error_text(void)
+{
+    return error_text;
+}
+
+const char *reshard_version(void)
+{
+#define QUOTE(x) #x
+#define QUOTE_VALUE(x) QUOTE(x)
+    return QUOTE_VALUE(RESHARD_VERSION_MAJOR) "." QUOTE_VALUE(
+        RESHARD_VERSION_MINOR) "." QUOTE_VALUE(RESHARD_VERSION_PATCH);
+#undef QUOTE_VALUE
+#undef QUOTE
+}
+
+const char *reshard_status_name(reshard_status status)
+{
+    switch (status) {
+#define CASE(name, number, text) \
+    case number:                 \
+        return "RESHARD_" #name;
+        RESHARD_STATUS_LIST(CASE)
+#undef CASE
+    default:
+        return "unknown status";
+    }
+}
+
+const char *reshard_status_text(reshard_status status)
+{
+    switch (status) {
+#define CASE(name, number, text) \
+    case number:                 \
+        return text;
+        RESHARD_STATUS_LIST(CASE)
+#undef CASE
+    default:
+        return "unknown status";
+    }
+}
+
+static const struct {
+    const char *name;
+    const char *safetensors_name;
+    int32_t bits;
+} dtypes[RESHARD_DTYPE_COUNT] = {
+#define ROW(name, text, bits) {text, #name, bits},
+    RESHARD_DTYPE_LIST(ROW)
+#undef ROW
+};
+
+static int is_dtype(reshard_dtype dtype)
+{
+    return (int)dtype >= 0 && (int)dtype < (int)RESHARD_DTYPE_COUNT;
+}
+
+const char *reshard_dtype_name(reshard_dtype dtype)
+{
+    return is_dtype(dtype) ? dtypes[dtype].name : "?";
+}
+
+int32_t reshard_dtype_bits(reshard_dtype dtype)
+{
+    return is_dtype(dtype) ? dtypes[dtype].bits : 0;
+}
+
+reshard_status reshard_dtype_parse(const char *name, reshard_dtype *out_dtype)
+{
+    for (int i = 0; i < (int)RESHARD_DTYPE_COUNT; i++) {
+        if (strcmp(name, dtypes[i].name) == 0 || strcmp(name, dtypes[i].safetensors_name) == 0) {
+            *out_dtype = (reshard_dtype)i;
+            return RESHARD_OK;
+        }
+    }
+    return rs_fail(RESHARD_ERR_NOT_FOUND, "dtype \"%.64s\" is not known (try f32, bf16, i64, ...)",
+                   name);
+}
+
+const char *reshard_reduction_name(reshard_reduction reduction)
+{
+    static const char *const names[RESHARD_REDUCTION_COUNT] = {
+#define ROW(name, text) text,
+        RESHARD_REDUCTION_LIST(ROW)
+#undef ROW
+    };
+    int known = (int)reduction >= 0 && (int)reduction < (int)RESHARD_REDUCTION_COUNT;
+    return known ? names[reduction] : "?";
+}

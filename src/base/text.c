@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+void rs_text_init(rs_text *text, char *buffer, size_t capacity)
+{
+    text->buffer = buffer;
+    text->capacity = capacity;
+    text->length = 0;
+    if (capacity != 0)
+        buffer[0] = '\0';
+}
+
+void rs_text_add(rs_text *text, const char *format, ...)
+{
+    size_t room = text->length < text->capacity ? text->capacity - text->length : 0;
+    va_list arguments;
+    va_start(arguments, format);
+    int written =
+        vsnprintf(room != 0 ? text->buffer + text->length : NULL, room, format, arguments);
+    va_end(arguments);
+    if (written > 0)
+        text->length += (size_t)written;
+}
+
+void rs_text_add_shape(rs_text *text, int32_t ndim, const int64_t *shape)
+{
+    if (ndim == 0)
+        rs_text_add(text, "scalar");
+    for (int32_t d = 0; d < ndim; d++)
+        rs_text_add(text, d == 0 ? "%" PRId64 : "x%" PRId64, shape[d]);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * text.h - building text into a buffer of fixed capacity, in the manner of snprintf: what does not
+ * fit is dropped but counted, so that a caller can ask for the length first.
+ */
+#ifndef RS_BASE_TEXT_H
+#define RS_BASE_TEXT_H
+
+#include "base/error.h"
+
+typedef struct rs_text {
+    char *buffer; /* may be NULL when capacity is 0 */
+    size_t capacity;
+    size_t length; /* of the whole text, without NUL */
+} rs_text;
+
+/* Writes the NUL of an empty text when there is room. */
+void rs_text_init(rs_text *text, char *buffer, size_t capacity);
+void rs_text_add(rs_text *text, const char *format, ...) RS_PRINTF(2, 3);
+/* "10x7", or "scalar" for no dimensions. */
+void rs_text_add_shape(rs_text *text, int32_t ndim, const int64_t *shape);
+
+#endif

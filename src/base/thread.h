@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * thread.h - threads, locks and conditions. The only file that includes <pthread.h>; what the
+ * standard promises cannot fail (locking an initialised mutex, ...) returns nothing here.
+ */
+#ifndef RS_BASE_THREAD_H
+#define RS_BASE_THREAD_H
+
+#include <reshard/base.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+typedef struct rs_thread {
+    pthread_t handle;
+    void (*body)(void *user);
+    void *user;
+} rs_thread;
+
+/* The thread structure must stay where it is until join. Errors: NO_MEMORY when the system has no
+ * more threads. */
+reshard_status rs_thread_start(rs_thread *thread, void (*body)(void *user), void *user);
+void rs_thread_join(rs_thread *thread);
+
+typedef struct rs_mutex {
+    pthread_mutex_t handle;
+} rs_mutex;
+
+reshard_status rs_mutex_init(rs_mutex *mutex);
+void rs_mutex_release(rs_mutex *mutex);
+void rs_mutex_lock(rs_mutex *mutex);
+void rs_mutex_unlock(rs_mutex *mutex);
+
+typedef struct rs_condition {
+    pthread_cond_t handle;
+} rs_condition;
+
+reshard_status rs_condition_init(rs_condition *condition);
+void rs_condition_release(rs_condition *condition);
+/* Wakes may be spurious: wait in a loop over what is waited for. */
+void rs_condition_wait(rs_condition *condition, rs_mutex *mutex);
+void rs_condition_wake_all(rs_condition *condition);
+
+/* A count of references. The drop that returns true was the last one, and sees all that other
+ * holders did. */
+typedef atomic_int rs_references;
+
+static inline void rs_reference_add(rs_references *references)
+{
+    (void)atomic_fetch_add_explicit(references, 1, memory_order_relaxed);
+}
+
+static inline int rs_reference_drop(rs_references *references)
+{
+    return atomic_fetch_sub_explicit(references, 1, memory_order_acq_rel) == 1;
+}
+
+#endif

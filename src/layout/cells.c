@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cells.c - the partition of a tensor by listed shards into cells that the same shards hold throughout.
+ *
+ * Shards that tile the tensor have their pieces for cells. Shards that may overlap are cut apart: a box that
+ * every piece touching it contains is a cell; any other is split at the median of those faces of the pieces that
+ * lie inside it, in the dim that has most of them. Each split halves the faces of that dim, so the depth is
+ * logarithmic. A box that no piece touches is a gap.
+ *
+ * Covers can be so tangled that the cells outnumber the pieces by far (n slabs across n others); CELLS_MAX bounds them.
+ */
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "layout/layout.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CELLS_PER_PIECE_MAX 64
+#define CELLS_MAX_LEAST 100000
+
+typedef struct cutter {
+    reshard_layout *layout;
+    reshard_context *context;
+    const rs_cell_holder *pieces; /* all pieces of all shards, by shard */
+    rs_cell *cells;
+    int64_t cell_count, cell_capacity, cell_max;
+    rs_cell_holder *holders;
+    int64_t holder_count, holder_capacity;
+} cutter;
+
+static const reshard_box *box_of(const cutter *c, int64_t piece)
+{
+    const rs_cell_holder *p = &c->pieces[piece];
+    return &c->layout->shards[p->shard].pieces[p->piece].box;
+}
+
+static reshard_status add_cell(cutter *c, const reshard_box *box, const int64_t *list, int64_t count)
+{
+    if (c->cell_count == c->cell_max)
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "the boxes overlap in more than %" PRId64 " different ways; list fewer of them",
+                       c->cell_max);
+    reshard_status status = rs_grow(c->context, (void **)&c->cells, &c->cell_capacity, c->cell_count + 1,
+                                    sizeof *c->cells);
+    if (status == RESHARD_OK)
+        status = rs_grow(c->context, (void **)&c->holders, &c->holder_capacity, c->holder_count + count,
+                         sizeof *c->holders);
+    if (status != RESHARD_OK)
+        return status;
+    rs_cell *cell = &c->cells[c->cell_count++];
+    memset(cell, 0, sizeof *cell);
+    memcpy(cell->start, box->offset, sizeof cell->start);
+    memcpy(cell->size, box->size, sizeof cell->size);
+    cell->first_holder = c->holder_count;
+    cell->holder_count = count;
+    for (int64_t i = 0; i < count; i++)
+        c->holders[c->holder_count++] = c->pieces[list[i]];
+    return RESHARD_OK;
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Faces of the listed pieces strictly inside the box, in one dim. */
+static int64_t collect_faces(const cutter *c, const reshard_box *box, int32_t dim, const int64_t *list,
+                             int64_t count, int64_t *out_faces)
+{
+    int64_t low = box->offset[dim], high = low + box->size[dim];
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const reshard_box *b = box_of(c, list[i]);
+        int64_t ends[2] = {b->offset[dim], b->offset[dim] + b->size[dim]};
+        for (int e = 0; e < 2; e++) {
+            if (ends[e] > low && ends[e] < high) {
+                if (out_faces != NULL)
+                    out_faces[found] = ends[e];
+                found++;
+            }
+        }
+    }
+    return found;
+}
+
+static bool choose_split(const cutter *c, const reshard_box *box, const int64_t *list, int64_t count,
+                         int64_t *scratch, int32_t *out_dim, int64_t *out_at)
+{
+    int64_t most = 0;
+    for (int32_t d = 0; d < box->ndim; d++) {
+        int64_t faces = collect_faces(c, box, d, list, count, NULL);
+        if (faces > most) {
+            most = faces;
+            *out_dim = d;
+        }
+    }
+    if (most == 0)
+        return false;
+    (void)collect_faces(c, box, *out_dim, list, count, scratch);
+    qsort(scratch, (size_t)most, sizeof *scratch, compare_numbers);
+    *out_at = scratch[most / 2];
+    return true;
+}
+
+static reshard_status fail_gap(const reshard_box *box)
+{
+    char text[256];
+    rs_text words;
+    rs_text_init(&words, text, sizeof text);
+    for (int32_t d = 0; d < box->ndim; d++)
+        rs_text_add(&words, "%s%" PRId64 ":%" PRId64, d == 0 ? "" : ",", box->offset[d],
+                    box->offset[d] + box->size[d]);
+    return rs_fail(RESHARD_ERR_GAP, "nobody owns [%s]", text);
+}
+
+static bool touches(const reshard_box *a, const reshard_box *b)
+{
+    for (int32_t d = 0; d < a->ndim; d++) {
+        if (a->offset[d] >= b->offset[d] + b->size[d] || b->offset[d] >= a->offset[d] + a->size[d])
+            return false;
+    }
+    return true;
+}
+
+static reshard_status cut_apart(cutter *c, const reshard_box *box, const int64_t *list, int64_t count)
+{
+    if (count == 0)
+        return fail_gap(box);
+    /* Room for the list of one half; before that, for the faces the split is chosen from. */
+    int64_t *scratch = rs_allocate_array(c->context, (size_t)count * 2, sizeof *scratch);
+    if (scratch == NULL)
+        return rs_allocation_status();
+    int32_t dim = 0;
+    int64_t at = 0;
+    reshard_status status = RESHARD_OK;
+    if (!choose_split(c, box, list, count, scratch, &dim, &at)) {
+        status = add_cell(c, box, list, count);
+    } else {
+        for (int half = 0; half < 2 && status == RESHARD_OK; half++) {
+            reshard_box part = *box;
+            if (half == 1)
+                part.offset[dim] = at;
+            part.size[dim] = half == 0 ? at - box->offset[dim] : box->offset[dim] + box->size[dim] - at;
+            int64_t kept = 0;
+            for (int64_t i = 0; i < count; i++) {
+                if (touches(&part, box_of(c, list[i])))
+                    scratch[kept++] = list[i];
+            }
+            status = cut_apart(c, &part, scratch, kept);
+        }
+    }
+    rs_release(c->context, scratch, (size_t)count * 2 * sizeof *scratch);
+    return status;
+}
+
+reshard_status rs_cells_build(reshard_layout *layout)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < layout->shard_count; i++)
+        count += layout->shards[i].piece_count;
+    cutter c = {.layout = layout, .context = layout->context};
+    c.cell_max = rs_max(CELLS_MAX_LEAST, count * CELLS_PER_PIECE_MAX);
+    reshard_status status = RESHARD_OK;
+    rs_cell_holder *pieces = rs_allocate_array(c.context, (size_t)count, sizeof *pieces);
+    int64_t *list = rs_allocate_array(c.context, (size_t)count, sizeof *list);
+    if (pieces == NULL || list == NULL) {
+        status = rs_allocation_status();
+        goto out;
+    }
+    int64_t next = 0;
+    for (int64_t i = 0; i < layout->shard_count; i++) {
+        for (int64_t p = 0; p < layout->shards[i].piece_count; p++) {
+            pieces[next] = (rs_cell_holder){i, p};
+            list[next] = next;
+            next++;
+        }
+    }
+    c.pieces = pieces;
+    reshard_box whole = {.ndim = layout->ndim};
+    memcpy(whole.size, layout->shape, sizeof whole.size);
+    if (layout->volume != 0)
+        status = cut_apart(&c, &whole, list, count);
+    if (status != RESHARD_OK)
+        goto out;
+    layout->cell_count = c.cell_count;
+    layout->cells = rs_arena_copy(&layout->arena, c.cells, (size_t)c.cell_count, sizeof *c.cells);
+    layout->cell_holders =
+        rs_arena_copy(&layout->arena, c.holders, (size_t)c.holder_count, sizeof *c.holders);
+    if (layout->cells == NULL || layout->cell_holders == NULL)
+        status = rs_allocation_status();
+out:
+    rs_release(c.context, c.cells, (size_t)c.cell_capacity * sizeof *c.cells);
+    rs_release(c.context, c.holders, (size_t)c.holder_capacity * sizeof *c.holders);
+    rs_release(c.context, pieces, (size_t)count * sizeof *pieces);
+    rs_release(c.context, list, (size_t)count * sizeof *list);
+    return status;
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * index.c - the tree is a complete one over a range of `order`: node (first, count) with more than LEAF boxes has
+ * its lower half of the boxes to the left, the rest to the right. Nodes are numbered in the order they are
+ * built, parent before left subtree before right subtree, so that no child pointers are needed: the left
+ * child is the next node, and the number of nodes below a range follows from its count alone.
+ */
+#include "layout/index.h"
+
+#include "base/checked.h"
+#include "base/context.h"
+
+#include <string.h>
+
+#define LEAF 8
+
+/* Halving keeps the sizes of one level within one of each other: at depth k they are a = count / 2^k or a + 1.
+ * At the first depth where a is at most LEAF all are leaves, except those of size LEAF + 1, which have two. */
+static int64_t nodes_below(int64_t count)
+{
+    int64_t width = 1;
+    while (count / width > LEAF)
+        width *= 2;
+    int64_t larger = count % width;
+    return 2 * width - 1 + (count / width == LEAF ? 2 * larger : 0);
+}
+
+static const int64_t *box_at(const rs_index *index, int64_t box)
+{
+    return index->boxes + box * 2 * index->ndim;
+}
+
+static bool box_is_empty(const rs_index *index, int64_t box)
+{
+    const int64_t *b = box_at(index, box);
+    for (int32_t d = 0; d < index->ndim; d++) {
+        if (b[d] >= b[index->ndim + d])
+            return true;
+    }
+    return false;
+}
+
+static int64_t middle_of(const rs_index *index, int64_t box, int32_t dim)
+{
+    const int64_t *b = box_at(index, box);
+    return b[dim] + (b[index->ndim + dim] - b[dim]) / 2;
+}
+
+static void swap(int64_t *a, int64_t *b)
+{
+    int64_t kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+/* Hoare's selection: afterwards the `left` boxes with the least middles come first. */
+static void select_lower(const rs_index *index, int64_t *order, int64_t count, int64_t left, int32_t dim)
+{
+    int64_t low = 0, high = count - 1;
+    while (low < high) {
+        int64_t pivot = middle_of(index, order[low + (high - low) / 2], dim);
+        int64_t i = low, j = high;
+        while (i <= j) {
+            while (middle_of(index, order[i], dim) < pivot)
+                i++;
+            while (middle_of(index, order[j], dim) > pivot)
+                j--;
+            if (i <= j)
+                swap(&order[i++], &order[j--]);
+        }
+        if (left <= j)
+            high = j;
+        else if (left >= i)
+            low = i;
+        else
+            return;
+    }
+}
+
+static void bound(const rs_index *index, const int64_t *order, int64_t count, int64_t *bounds)
+{
+    int32_t ndim = index->ndim;
+    memcpy(bounds, box_at(index, order[0]), (size_t)(2 * ndim) * sizeof *bounds);
+    for (int64_t i = 1; i < count; i++) {
+        const int64_t *b = box_at(index, order[i]);
+        for (int32_t d = 0; d < ndim; d++) {
+            bounds[d] = rs_min(bounds[d], b[d]);
+            bounds[ndim + d] = rs_max(bounds[ndim + d], b[ndim + d]);
+        }
+    }
+}
+
+static int32_t widest_dim(const rs_index *index, const int64_t *bounds)
+{
+    int32_t widest = 0;
+    for (int32_t d = 1; d < index->ndim; d++) {
+        if (bounds[index->ndim + d] - bounds[d] > bounds[index->ndim + widest] - bounds[widest])
+            widest = d;
+    }
+    return widest;
+}
+
+static void build(rs_index *index, int64_t node, int64_t *order, int64_t count)
+{
+    int64_t *bounds = index->bounds + node * 2 * index->ndim;
+    bound(index, order, count, bounds);
+    if (count <= LEAF)
+        return;
+    int64_t left = count / 2;
+    if (index->ndim != 0)
+        select_lower(index, order, count, left, widest_dim(index, bounds));
+    build(index, node + 1, order, left);
+    build(index, node + 1 + nodes_below(left), order + left, count - left);
+}
+
+reshard_status rs_index_build(rs_index *index, rs_arena *arena, int32_t ndim, int64_t count,
+                              const int64_t *boxes)
+{
+    memset(index, 0, sizeof *index);
+    index->ndim = ndim;
+    index->boxes = boxes;
+    index->order = rs_arena_allocate_array(arena, (size_t)count, sizeof *index->order);
+    if (index->order == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; i < count; i++) {
+        if (!box_is_empty(index, i))
+            index->order[index->count++] = i;
+    }
+    if (index->count == 0)
+        return RESHARD_OK;
+    index->node_count = nodes_below(index->count);
+    index->bounds = rs_arena_allocate_array(arena, (size_t)index->node_count,
+                                            (size_t)(2 * ndim) * sizeof *index->bounds);
+    if (index->bounds == NULL)
+        return rs_allocation_status();
+    build(index, 0, index->order, index->count);
+    return RESHARD_OK;
+}
+
+static bool touches(int32_t ndim, const int64_t *bounds, const int64_t *start, const int64_t *end)
+{
+    for (int32_t d = 0; d < ndim; d++) {
+        if (bounds[d] >= end[d] || bounds[ndim + d] <= start[d])
+            return false;
+    }
+    return true;
+}
+
+typedef struct question {
+    const rs_index *index;
+    const int64_t *start, *end;
+    rs_index_fn fn;
+    void *user;
+} question;
+
+static reshard_status visit(const question *q, int64_t node, const int64_t *order, int64_t count)
+{
+    int32_t ndim = q->index->ndim;
+    if (!touches(ndim, q->index->bounds + node * 2 * ndim, q->start, q->end))
+        return RESHARD_OK;
+    reshard_status status = RESHARD_OK;
+    if (count <= LEAF) {
+        for (int64_t i = 0; i < count && status == RESHARD_OK; i++) {
+            if (touches(ndim, box_at(q->index, order[i]), q->start, q->end))
+                status = q->fn(q->user, order[i]);
+        }
+        return status;
+    }
+    int64_t left = count / 2;
+    status = visit(q, node + 1, order, left);
+    if (status == RESHARD_OK)
+        status = visit(q, node + 1 + nodes_below(left), order + left, count - left);
+    return status;
+}
+
+reshard_status rs_index_visit(const rs_index *index, const int64_t *start, const int64_t *end,
+                              rs_index_fn fn, void *user)
+{
+    for (int32_t d = 0; d < index->ndim; d++) {
+        if (start[d] >= end[d])
+            return RESHARD_OK;
+    }
+    question q = {index, start, end, fn, user};
+    return index->count == 0 ? RESHARD_OK : visit(&q, 0, index->order, index->count);
+}

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * infer.c - the simplest spec of a list of shards that tile a tensor.
+ *
+ * Guess and prove: the intervals that shards have on each dim suggest a grid of cuts; the guess counts only if
+ * its layout has exactly these shards, piece by piece. Comparing sizes alone, or offsets in one dim alone, takes
+ * tilings for chunks that are none.
+ */
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "layout/layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- proof ------------------------------------------------------------------------------------- */
+
+static bool same_piece(const reshard_piece *a, const reshard_piece *b)
+{
+    if (a->at != b->at)
+        return false;
+    for (int32_t d = 0; d < a->box.ndim; d++) {
+        bool same_step = a->strides[d] == b->strides[d] || a->box.size[d] == 1;
+        if (a->box.offset[d] != b->box.offset[d] || a->box.size[d] != b->box.size[d] || !same_step)
+            return false;
+    }
+    return true;
+}
+
+/* Pieces come in the order of memory in layouts; given ones may not, which then is no match. */
+static bool same_shard(const reshard_shard *a, const reshard_shard *b)
+{
+    if (a->rank != b->rank || a->ndim != b->ndim || a->piece_count != b->piece_count)
+        return false;
+    for (int32_t d = 0; d < a->ndim; d++) {
+        if (a->shape[d] != b->shape[d])
+            return false;
+    }
+    for (int64_t i = 0; i < a->piece_count; i++) {
+        if (!same_piece(&a->pieces[i], &b->pieces[i]))
+            return false;
+    }
+    return true;
+}
+
+/* Does the layout of `spec` have exactly the shards of `wanted`? A spec that has no layout does not. */
+static reshard_status prove(reshard_spec *spec, const reshard_layout *wanted, bool *out_proved)
+{
+    reshard_layout *layout = NULL;
+    reshard_status status = reshard_layout_create(wanted->context, spec, wanted->ndim, wanted->shape, &layout);
+    *out_proved = false;
+    if (status != RESHARD_OK)
+        return status == RESHARD_ERR_NO_MEMORY || status == RESHARD_ERR_MEMORY_LIMIT ? status : RESHARD_OK;
+    bool same = reshard_layout_rank_count(layout) == wanted->shard_count;
+    for (int64_t i = 0; i < wanted->shard_count && same && status == RESHARD_OK; i++) {
+        reshard_shards *shards = NULL;
+        status = reshard_layout_shards(layout, wanted->shards[i].rank, &shards);
+        if (status == RESHARD_OK)
+            same = shards->count == 1 && same_shard(&shards->items[0], &wanted->shards[i]);
+        reshard_shards_destroy(shards);
+    }
+    *out_proved = same && status == RESHARD_OK;
+    reshard_layout_release(layout);
+    return status;
+}
+
+/* ---- guess ------------------------------------------------------------------------------------- */
+
+typedef struct interval {
+    int64_t start, size;
+} interval;
+
+typedef struct guess {
+    const reshard_layout *wanted;
+    rs_arena arena;
+    int32_t *ranks;                    /* by position in the grid */
+    interval *lines[RESHARD_NDIM_MAX]; /* distinct intervals of each dim, increasing */
+    int64_t line_count[RESHARD_NDIM_MAX];
+} guess;
+
+static int compare_intervals(const void *a, const void *b)
+{
+    const interval *x = a, *y = b;
+    if (x->start != y->start)
+        return x->start < y->start ? -1 : 1;
+    return (x->size > y->size) - (x->size < y->size);
+}
+
+/* Where a shard begins on a dim, and how much of it the shard has. */
+static interval interval_of(const reshard_shard *shard, int32_t dim)
+{
+    return (interval){shard->offset[dim], shard->shape[dim]};
+}
+
+/* Distinct intervals of one dim; empty ones are kept apart from each other, since each has an owner. */
+static reshard_status collect_lines(guess *g, int32_t dim)
+{
+    const reshard_layout *wanted = g->wanted;
+    interval *all = rs_arena_allocate_array(&g->arena, (size_t)wanted->shard_count, sizeof *all);
+    if (all == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; i < wanted->shard_count; i++)
+        all[i] = interval_of(&wanted->shards[i], dim);
+    qsort(all, (size_t)wanted->shard_count, sizeof *all, compare_intervals);
+    int64_t count = 0;
+    for (int64_t i = 0; i < wanted->shard_count; i++) {
+        if (count == 0 || all[i].size == 0 || compare_intervals(&all[i], &all[count - 1]) != 0)
+            all[count++] = all[i];
+    }
+    g->lines[dim] = all;
+    g->line_count[dim] = count;
+    return RESHARD_OK;
+}
+
+/* In the order in which they begin; an empty shard comes before the one that begins at the same place. */
+static int compare_offsets(const void *a, const void *b)
+{
+    const reshard_shard *x = *(const reshard_shard *const *)a, *y = *(const reshard_shard *const *)b;
+    for (int32_t d = 0; d < RESHARD_NDIM_MAX; d++) {
+        if (x->offset[d] != y->offset[d])
+            return x->offset[d] < y->offset[d] ? -1 : 1;
+    }
+    if ((x->piece_count == 0) != (y->piece_count == 0))
+        return x->piece_count == 0 ? -1 : 1;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+static reshard_status order_by_offset(guess *g, const reshard_shard ***out_order)
+{
+    const reshard_layout *wanted = g->wanted;
+    const reshard_shard **order =
+        rs_arena_allocate_array(&g->arena, (size_t)wanted->shard_count, sizeof *order);
+    if (order == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; i < wanted->shard_count; i++)
+        order[i] = &wanted->shards[i];
+    qsort(order, (size_t)wanted->shard_count, sizeof *order, compare_offsets);
+    for (int64_t i = 0; i < wanted->shard_count; i++)
+        g->ranks[i] = order[i]->rank;
+    *out_order = order;
+    return RESHARD_OK;
+}
+
+/* Puts each shard's rank at its place in the grid; false when two want the same place. */
+static bool place_ranks(guess *g)
+{
+    const reshard_layout *wanted = g->wanted;
+    for (int64_t i = 0; i < wanted->shard_count; i++)
+        g->ranks[i] = -1;
+    for (int64_t i = 0; i < wanted->shard_count; i++) {
+        int64_t position = 0;
+        for (int32_t d = 0; d < wanted->ndim; d++) {
+            interval line = interval_of(&wanted->shards[i], d);
+            const interval *found = bsearch(&line, g->lines[d], (size_t)g->line_count[d], sizeof line,
+                                            compare_intervals);
+            position = position * g->line_count[d] + (found - g->lines[d]);
+        }
+        if (g->ranks[position] >= 0)
+            return false;
+        g->ranks[position] = wanted->shards[i].rank;
+    }
+    return true;
+}
+
+static const reshard_shard_rule rules_to_try[] = {RESHARD_CHUNK, RESHARD_BALANCED, RESHARD_RAGGED};
+
+static reshard_status make_grid_spec(guess *g, reshard_shard_rule rule, reshard_spec **out_spec)
+{
+    int32_t sizes[RESHARD_NDIM_MAX];
+    reshard_cut cuts[RESHARD_NDIM_MAX];
+    int32_t axes = 0;
+    for (int32_t d = 0; d < g->wanted->ndim; d++) {
+        if (g->line_count[d] == 1)
+            continue;
+        int64_t *values = rs_arena_allocate_array(&g->arena, (size_t)g->line_count[d], sizeof *values);
+        if (values == NULL)
+            return rs_allocation_status();
+        for (int64_t i = 0; i < g->line_count[d]; i++)
+            values[i] = g->lines[d][i].size;
+        sizes[axes] = (int32_t)g->line_count[d];
+        cuts[axes] = (reshard_cut){.axis = axes,
+                                   .placement = {.kind = RESHARD_SHARD, .dim = d, .rule = rule}};
+        if (rule == RESHARD_RAGGED) {
+            cuts[axes].placement.values = values;
+            cuts[axes].placement.count = sizes[axes];
+        }
+        axes++;
+    }
+    if (axes == 0) { /* one rank has everything */
+        sizes[0] = 1;
+        cuts[axes++] = (reshard_cut){.axis = 0, .placement = {.kind = RESHARD_REPLICATE}};
+    }
+    reshard_mesh *mesh = NULL;
+    reshard_status status =
+        reshard_mesh_create(g->wanted->context, axes, NULL, sizes, g->ranks, &mesh);
+    if (status == RESHARD_OK)
+        status = reshard_spec_create(g->wanted->context, mesh, axes, cuts, out_spec);
+    reshard_mesh_release(mesh);
+    return status;
+}
+
+static reshard_status try_spec(guess *g, reshard_spec *spec, reshard_spec **out_spec)
+{
+    bool proved = false;
+    reshard_status status = prove(spec, g->wanted, &proved);
+    if (proved)
+        *out_spec = reshard_spec_retain(spec);
+    reshard_spec_release(spec);
+    return status;
+}
+
+static reshard_status try_grid(guess *g, reshard_spec **out_spec)
+{
+    int64_t product = 1;
+    int32_t cut_dims = 0;
+    for (int32_t d = 0; d < g->wanted->ndim; d++) {
+        reshard_status status = collect_lines(g, d);
+        if (status != RESHARD_OK)
+            return status;
+        if (!rs_multiply(product, g->line_count[d], &product))
+            return RESHARD_OK;
+        cut_dims += g->line_count[d] > 1;
+    }
+    if (product != g->wanted->shard_count)
+        return RESHARD_OK;
+    if (cut_dims == 1) { /* empty shards, which look alike, have their place by order */
+        const reshard_shard **order;
+        reshard_status status = order_by_offset(g, &order);
+        if (status != RESHARD_OK)
+            return status;
+    } else if (!place_ranks(g)) {
+        return RESHARD_OK;
+    }
+    for (size_t i = 0; i < sizeof rules_to_try / sizeof *rules_to_try && *out_spec == NULL; i++) {
+        reshard_spec *spec = NULL;
+        reshard_status status = make_grid_spec(g, rules_to_try[i], &spec);
+        if (status == RESHARD_OK)
+            status = try_spec(g, spec, out_spec);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    return RESHARD_OK;
+}
+
+/* Shards of several pieces along one dim: strided or block-cyclic. */
+static reshard_status try_dealt(guess *g, int32_t dim, reshard_spec **out_spec)
+{
+    const reshard_layout *wanted = g->wanted;
+    int64_t pieces_max = 0;
+    for (int64_t i = 0; i < wanted->shard_count; i++)
+        pieces_max = rs_max(pieces_max, wanted->shards[i].piece_count);
+    const reshard_shard **order;
+    reshard_status status = order_by_offset(g, &order);
+    if (status != RESHARD_OK || pieces_max < 2 || order[0]->piece_count == 0)
+        return status;
+    reshard_placement guesses[] = {
+        {.kind = RESHARD_SHARD, .dim = dim, .rule = RESHARD_STRIDED, .factor = pieces_max},
+        {.kind = RESHARD_SHARD,
+         .dim = dim,
+         .rule = RESHARD_CYCLIC,
+         .factor = order[0]->pieces[0].box.size[dim]},
+    };
+    int32_t size = (int32_t)wanted->shard_count;
+    reshard_mesh *mesh = NULL;
+    status = reshard_mesh_create(wanted->context, 1, NULL, &size, g->ranks, &mesh);
+    for (size_t i = 0; i < sizeof guesses / sizeof *guesses && status == RESHARD_OK && *out_spec == NULL;
+         i++) {
+        reshard_spec *spec = NULL;
+        reshard_cut cut = {.axis = 0, .placement = guesses[i]};
+        status = reshard_spec_create(wanted->context, mesh, 1, &cut, &spec);
+        if (status == RESHARD_OK)
+            status = try_spec(g, spec, out_spec);
+    }
+    reshard_mesh_release(mesh);
+    return status;
+}
+
+static bool may_be_cuts(const reshard_layout *wanted)
+{
+    for (int64_t i = 0; i < wanted->shard_count; i++) {
+        if (wanted->shards[i].ndim != wanted->ndim || wanted->shards[i].index != 0)
+            return false;
+    }
+    return true;
+}
+
+static reshard_status try_cuts(const reshard_layout *wanted, reshard_spec **out_spec)
+{
+    guess g = {.wanted = wanted};
+    rs_arena_init(&g.arena, wanted->context);
+    g.ranks = rs_arena_allocate_array(&g.arena, (size_t)wanted->shard_count, sizeof *g.ranks);
+    reshard_status status = g.ranks == NULL ? rs_allocation_status() : RESHARD_OK;
+    if (status == RESHARD_OK)
+        status = try_grid(&g, out_spec);
+    for (int32_t d = 0; d < wanted->ndim && status == RESHARD_OK && *out_spec == NULL; d++)
+        status = try_dealt(&g, d, out_spec);
+    rs_arena_release(&g.arena);
+    return status;
+}
+
+reshard_status reshard_spec_infer(reshard_context *context, int32_t ndim, const int64_t *shape,
+                                  int64_t count, const reshard_shard *shards, reshard_spec **out_spec)
+{
+    reshard_spec *boxes = NULL, *cuts = NULL;
+    reshard_layout *wanted = NULL;
+    reshard_status status = rs_shape_check(ndim, shape);
+    if (status == RESHARD_OK && count < 1)
+        status = rs_fail(RESHARD_ERR_INVALID, "there are no shards");
+    if (status == RESHARD_OK)
+        status = reshard_spec_boxes(context, 0, ndim, shape, count, shards, &boxes);
+    if (status == RESHARD_OK)
+        status = reshard_layout_create(context, boxes, ndim, shape, &wanted);
+    if (status == RESHARD_OK && may_be_cuts(wanted))
+        status = try_cuts(wanted, &cuts);
+    if (status == RESHARD_OK)
+        *out_spec = reshard_spec_retain(cuts != NULL ? cuts : boxes);
+    reshard_layout_release(wanted);
+    reshard_spec_release(cuts);
+    reshard_spec_release(boxes);
+    return status;
+}

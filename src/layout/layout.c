@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* layout.c - making layouts from specs, and the plain questions about them. */
+#include "layout/layout.h"
+
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- making ------------------------------------------------------------------------------------ */
+
+struct reshard_shard_sink {
+    reshard_layout *layout;
+    reshard_shard *items;
+    int64_t count, capacity;
+};
+
+reshard_status reshard_shard_sink_add(reshard_shard_sink *sink, const reshard_shard *shard)
+{
+    reshard_layout *layout = sink->layout;
+    reshard_status status = rs_grow(layout->context, (void **)&sink->items, &sink->capacity,
+                                    sink->count + 1, sizeof *sink->items);
+    if (status == RESHARD_OK)
+        status = rs_shard_copy_checked(&layout->arena, layout->ndim, layout->shape, shard,
+                                       &sink->items[sink->count]);
+    if (status == RESHARD_OK)
+        sink->count++;
+    return rs_fail_within(status, "shard %" PRId64, sink->count);
+}
+
+static reshard_status init_from_sink(reshard_layout *layout, const reshard_shard_sink *sink, bool cover)
+{
+    reshard_shard *shards =
+        rs_arena_copy(&layout->arena, sink->items, (size_t)sink->count, sizeof *shards);
+    if (shards == NULL)
+        return rs_allocation_status();
+    return rs_listed_init(layout, sink->count, shards, cover);
+}
+
+static reshard_status init_callback(reshard_layout *layout)
+{
+    const reshard_spec *spec = layout->spec;
+    reshard_shard_sink sink = {.layout = layout};
+    reshard_status status = spec->fn(spec->user, layout->ndim, layout->shape, &sink);
+    if (status == RESHARD_OK)
+        status = init_from_sink(layout, &sink, spec->cover != 0);
+    rs_release(layout->context, sink.items, (size_t)sink.capacity * sizeof *sink.items);
+    return status;
+}
+
+static reshard_status init_boxes(reshard_layout *layout)
+{
+    const reshard_spec *spec = layout->spec;
+    bool same = spec->ndim == layout->ndim;
+    for (int32_t d = 0; same && d < layout->ndim; d++)
+        same = spec->shape[d] == layout->shape[d];
+    if (!same) {
+        char given[256], wanted[256];
+        rs_text text;
+        rs_text_init(&text, given, sizeof given);
+        rs_text_add_shape(&text, spec->ndim, spec->shape);
+        rs_text_init(&text, wanted, sizeof wanted);
+        rs_text_add_shape(&text, layout->ndim, layout->shape);
+        return rs_fail(RESHARD_ERR_INVALID, "the boxes are those of a tensor of %s, not of %s", given,
+                       wanted);
+    }
+    reshard_shard *shards = rs_arena_copy(&layout->arena, spec->shards, (size_t)spec->shard_count,
+                                          sizeof *shards); /* pieces stay the spec's */
+    if (shards == NULL)
+        return rs_allocation_status();
+    return rs_listed_init(layout, spec->shard_count, shards, spec->kind == RESHARD_SPEC_COVER);
+}
+
+/* The shards of all ranks of a regular layout, in the arena. */
+static reshard_status list_shards(const reshard_layout *layout, rs_arena *arena, reshard_shard **out_shards,
+                                  int64_t *out_count)
+{
+    int32_t size = reshard_layout_rank_count(layout);
+    reshard_shard *shards = rs_arena_allocate_array(arena, (size_t)size, sizeof *shards);
+    if (shards == NULL)
+        return rs_allocation_status();
+    int64_t count = 0;
+    for (int32_t i = 0; i < size; i++) {
+        int64_t found;
+        reshard_status status =
+            rs_regular_shard(layout, reshard_layout_rank_at(layout, i), arena, &shards[count], &found);
+        if (status != RESHARD_OK)
+            return status;
+        count += found;
+    }
+    *out_shards = shards;
+    *out_count = count;
+    return RESHARD_OK;
+}
+
+static reshard_status init_cuts(reshard_layout *layout)
+{
+    reshard_status status = rs_regular_init(layout);
+    if (status != RESHARD_OK || !rs_regular_is_tangled(layout))
+        return status;
+    if (layout->partial)
+        return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                       "parts with |m that another axis cuts again cannot be partial as well");
+    reshard_shard *shards = NULL;
+    int64_t count = 0;
+    status = list_shards(layout, &layout->arena, &shards, &count);
+    return status == RESHARD_OK ? rs_listed_init(layout, count, shards, true) : status;
+}
+
+static reshard_status digest_layout(reshard_layout *layout)
+{
+    rs_digest digest;
+    rs_digest_init(&digest);
+    rs_digest_u64(&digest, (uint64_t)layout->ndim);
+    rs_digest_i64s(&digest, layout->shape, layout->ndim);
+    rs_digest_u64(&digest, (uint64_t)layout->spec->kind);
+    if (layout->spec->kind == RESHARD_SPEC_CUTS) {
+        size_t length = 0;
+        reshard_status status = reshard_spec_text(layout->spec, NULL, 0, &length);
+        char *text = status == RESHARD_OK ? rs_allocate(layout->context, length + 1) : NULL;
+        if (text == NULL)
+            return status != RESHARD_OK ? status : rs_allocation_status();
+        (void)reshard_spec_text(layout->spec, text, length + 1, &length);
+        rs_digest_bytes(&digest, text, length);
+        rs_release(layout->context, text, length + 1);
+    }
+    for (int64_t i = 0; layout->spec->kind != RESHARD_SPEC_CUTS && i < layout->shard_count; i++) {
+        const reshard_shard *shard = &layout->shards[i];
+        rs_digest_u64(&digest, (uint64_t)shard->rank);
+        rs_digest_u64(&digest, (uint64_t)shard->ndim);
+        rs_digest_i64s(&digest, shard->shape, shard->ndim);
+        rs_digest_u64(&digest, (uint64_t)shard->piece_count);
+        for (int64_t p = 0; p < shard->piece_count; p++) {
+            const reshard_piece *piece = &shard->pieces[p];
+            rs_digest_i64s(&digest, piece->box.offset, layout->ndim);
+            rs_digest_i64s(&digest, piece->box.size, layout->ndim);
+            rs_digest_i64s(&digest, &piece->at, 1);
+            rs_digest_i64s(&digest, piece->strides, layout->ndim);
+        }
+    }
+    rs_digest_finish(&digest, layout->digest);
+    return RESHARD_OK;
+}
+
+static reshard_status init_by_kind(reshard_layout *layout)
+{
+    switch (layout->spec->kind) {
+    case RESHARD_SPEC_CUTS:
+        return init_cuts(layout);
+    case RESHARD_SPEC_BOXES:
+    case RESHARD_SPEC_COVER:
+        return init_boxes(layout);
+    case RESHARD_SPEC_CALLBACK:
+        return init_callback(layout);
+    }
+    return rs_fail(RESHARD_ERR_INVALID, "spec kind %d is not known", (int)layout->spec->kind);
+}
+
+/* Puts the spec and the shape in front of the words. */
+static reshard_status fail_with_spec(reshard_status status, const reshard_spec *spec, int32_t ndim,
+                                     const int64_t *shape)
+{
+    char name[96], size[160];
+    size_t length = 0;
+    rs_text text;
+    if (spec->kind == RESHARD_SPEC_CALLBACK)
+        (void)strcpy(name, "of a callback");
+    else
+        (void)reshard_spec_text(spec, name, sizeof name, &length);
+    if (length >= sizeof name)
+        (void)strcpy(name + sizeof name - 4, "...");
+    rs_text_init(&text, size, sizeof size);
+    rs_text_add_shape(&text, ndim, shape);
+    return rs_fail_within(status, "spec \"%s\", shape %s", name, size);
+}
+
+reshard_status reshard_layout_create(reshard_context *context, reshard_spec *spec, int32_t ndim,
+                                     const int64_t *shape, reshard_layout **out_layout)
+{
+    reshard_status status = rs_shape_check(ndim, shape);
+    if (status != RESHARD_OK)
+        return status;
+    reshard_layout *layout = rs_allocate_zeroed(context, sizeof *layout);
+    if (layout == NULL)
+        return rs_allocation_status();
+    layout->context = context;
+    atomic_init(&layout->references, 1);
+    rs_arena_init(&layout->arena, context);
+    layout->spec = reshard_spec_retain(spec);
+    layout->ndim = ndim;
+    if (ndim != 0)
+        memcpy(layout->shape, shape, (size_t)ndim * sizeof *shape);
+    layout->volume = rs_volume(ndim, shape);
+    status = init_by_kind(layout);
+    if (status == RESHARD_OK)
+        status = digest_layout(layout);
+    else if (status != RESHARD_ERR_NO_MEMORY && status != RESHARD_ERR_MEMORY_LIMIT)
+        status = fail_with_spec(status, spec, ndim, shape);
+    if (status != RESHARD_OK) {
+        reshard_layout_release(layout);
+        return status;
+    }
+    *out_layout = layout;
+    return RESHARD_OK;
+}
+
+reshard_status reshard_layout_parse(reshard_context *context, const char *spec_text, int32_t ndim,
+                                    const int64_t *shape, reshard_layout **out_layout)
+{
+    reshard_spec *spec = NULL;
+    reshard_status status = reshard_spec_parse(context, spec_text, strlen(spec_text), &spec);
+    if (status == RESHARD_OK)
+        status = reshard_layout_create(context, spec, ndim, shape, out_layout);
+    reshard_spec_release(spec);
+    return status;
+}
+
+reshard_layout *reshard_layout_retain(reshard_layout *layout)
+{
+    if (layout != NULL)
+        rs_reference_add(&layout->references);
+    return layout;
+}
+
+void reshard_layout_release(reshard_layout *layout)
+{
+    if (layout == NULL || !rs_reference_drop(&layout->references))
+        return;
+    reshard_spec_release(layout->spec);
+    rs_arena_release(&layout->arena);
+    rs_release(layout->context, layout, sizeof *layout);
+}
+
+/* ---- asking ------------------------------------------------------------------------------------ */
+
+int32_t reshard_layout_ndim(const reshard_layout *layout)
+{
+    return layout->ndim;
+}
+
+const int64_t *reshard_layout_shape(const reshard_layout *layout)
+{
+    return layout->shape;
+}
+
+reshard_spec *reshard_layout_spec(const reshard_layout *layout)
+{
+    return layout->spec;
+}
+
+int32_t reshard_layout_rank_count(const reshard_layout *layout)
+{
+    return layout->listed ? layout->rank_count : layout->mesh->size;
+}
+
+int32_t reshard_layout_rank_at(const reshard_layout *layout, int32_t index)
+{
+    if (index < 0 || index >= reshard_layout_rank_count(layout))
+        return -1;
+    if (layout->listed)
+        return layout->ranks[index];
+    const reshard_mesh *mesh = layout->mesh;
+    if (mesh->by_rank != NULL)
+        return mesh->listed[mesh->by_rank[index]];
+    return reshard_mesh_rank_at(mesh, mesh->step < 0 ? mesh->size - 1 - index : index);
+}
+
+int32_t reshard_layout_rank_max(const reshard_layout *layout)
+{
+    return reshard_layout_rank_at(layout, reshard_layout_rank_count(layout) - 1);
+}
+
+bool rs_layout_same(const reshard_layout *a, const reshard_layout *b)
+{
+    return a == b || (a->digest[0] == b->digest[0] && a->digest[1] == b->digest[1]);
+}
+
+int reshard_layout_equals(const reshard_layout *a, const reshard_layout *b)
+{
+    return rs_layout_same(a, b);
+}
+
+int64_t rs_layout_shard_volume_max(const reshard_layout *layout)
+{
+    int64_t largest = 0;
+    for (int64_t i = 0; layout->listed && i < layout->shard_count; i++)
+        largest = rs_max(largest, rs_volume(layout->shards[i].ndim, layout->shards[i].shape));
+    if (layout->listed)
+        return largest;
+    int64_t volume = 1;
+    for (int32_t d = 0; d < layout->ndim; d++)
+        volume *= rs_chain_length_max(&layout->dims[d], layout->shape[d]);
+    return rs_chain_length_max(&layout->flat, volume);
+}
+
+static int64_t volume_on_rank(const reshard_layout *layout, int32_t rank)
+{
+    int32_t coordinates[RESHARD_AXES_MAX], by_level[RESHARD_AXES_MAX];
+    if (!rs_layout_coordinates(layout, rank, coordinates))
+        return 0;
+    int64_t volume = 1;
+    for (int32_t d = 0; d < layout->ndim; d++) {
+        rs_chain_coordinates(&layout->dims[d], coordinates, by_level);
+        volume *= rs_chain_length(&layout->dims[d], layout->shape[d], by_level);
+    }
+    rs_chain_coordinates(&layout->flat, coordinates, by_level);
+    return rs_chain_length(&layout->flat, volume, by_level);
+}
+
+int64_t rs_layout_shard_volume_sum(const reshard_layout *layout)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; layout->listed && i < layout->shard_count; i++)
+        sum += rs_volume(layout->shards[i].ndim, layout->shards[i].shape);
+    for (int32_t i = 0; !layout->listed && i < layout->mesh->size; i++)
+        sum += volume_on_rank(layout, reshard_mesh_rank_at(layout->mesh, i));
+    return sum;
+}
+
+reshard_status rs_layout_with_ranks(const reshard_layout *layout, const int32_t *ranks,
+                                    reshard_layout **out_layout)
+{
+    reshard_spec *spec = NULL;
+    reshard_mesh *mesh = NULL;
+    reshard_status status;
+    int32_t count = reshard_layout_rank_count(layout);
+    if (layout->listed && layout->spec->kind != RESHARD_SPEC_CUTS) {
+        reshard_shard *shards =
+            rs_allocate_array(layout->context, (size_t)layout->shard_count, sizeof *shards);
+        if (shards == NULL)
+            return rs_allocation_status();
+        for (int32_t i = 0; i < count; i++) {
+            for (int64_t s = layout->rank_shards[i]; s < layout->rank_shards[i + 1]; s++) {
+                shards[s] = layout->shards[s];
+                shards[s].rank = ranks[i];
+            }
+        }
+        bool cover = layout->spec->kind == RESHARD_SPEC_COVER || layout->spec->cover;
+        status = reshard_spec_boxes(layout->context, cover, layout->ndim, layout->shape,
+                                    layout->shard_count, shards, &spec);
+        rs_release(layout->context, shards, (size_t)layout->shard_count * sizeof *shards);
+    } else {
+        const reshard_mesh *old = layout->spec->mesh;
+        int32_t *by_position = rs_allocate_array(layout->context, (size_t)old->size, sizeof *by_position);
+        if (by_position == NULL)
+            return rs_allocation_status();
+        for (int32_t i = 0; i < count; i++)
+            by_position[reshard_mesh_position_of(old, reshard_layout_rank_at(layout, i))] = ranks[i];
+        status = rs_mesh_with_ranks(old, by_position, &mesh);
+        rs_release(layout->context, by_position, (size_t)old->size * sizeof *by_position);
+        if (status == RESHARD_OK)
+            status = reshard_spec_create(layout->context, mesh, layout->spec->cut_count,
+                                         layout->spec->cuts, &spec);
+    }
+    if (status == RESHARD_OK)
+        status = reshard_layout_create(layout->context, spec, layout->ndim, layout->shape, out_layout);
+    reshard_mesh_release(mesh);
+    reshard_spec_release(spec);
+    return status;
+}
+
+/* ---- lists of shards --------------------------------------------------------------------------- */
+
+typedef struct shard_list {
+    reshard_shards shown; /* first, so that the list can be found from it */
+    reshard_context *context;
+    rs_arena arena;
+} shard_list;
+
+static shard_list *new_list(reshard_context *context)
+{
+    shard_list *list = rs_allocate_zeroed(context, sizeof *list);
+    if (list != NULL) {
+        list->context = context;
+        rs_arena_init(&list->arena, context);
+    }
+    return list;
+}
+
+void reshard_shards_destroy(reshard_shards *shards)
+{
+    if (shards == NULL)
+        return;
+    shard_list *list = (shard_list *)(void *)shards;
+    rs_arena_release(&list->arena);
+    rs_release(list->context, list, sizeof *list);
+}
+
+static reshard_status copy_listed(const reshard_layout *layout, int64_t first, int64_t count,
+                                  shard_list *list)
+{
+    reshard_shard *items =
+        rs_arena_copy(&list->arena, layout->shards + first, (size_t)count, sizeof *items);
+    list->shown.items = items;
+    list->shown.count = count;
+    if (items == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; i < count; i++) {
+        items[i].pieces = rs_arena_copy(&list->arena, items[i].pieces, (size_t)items[i].piece_count,
+                                        sizeof *items[i].pieces);
+        if (items[i].pieces == NULL)
+            return rs_allocation_status();
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status fill_rank(const reshard_layout *layout, int32_t rank, shard_list *list)
+{
+    if (!layout->listed) {
+        reshard_shard *shard = rs_arena_allocate(&list->arena, sizeof *shard);
+        list->shown.items = shard;
+        return shard == NULL ? rs_allocation_status()
+                             : rs_regular_shard(layout, rank, &list->arena, shard, &list->shown.count);
+    }
+    int64_t first = rs_listed_first_shard(layout, rank);
+    int64_t end = first;
+    while (end < layout->shard_count && layout->shards[end].rank == rank)
+        end++;
+    return copy_listed(layout, first, end - first, list);
+}
+
+reshard_status reshard_layout_shards(const reshard_layout *layout, int32_t rank,
+                                     reshard_shards **out_shards)
+{
+    shard_list *list = new_list(layout->context);
+    if (list == NULL)
+        return rs_allocation_status();
+    reshard_status status = fill_rank(layout, rank, list);
+    if (status != RESHARD_OK) {
+        reshard_shards_destroy(&list->shown);
+        return status;
+    }
+    *out_shards = &list->shown;
+    return RESHARD_OK;
+}
+
+reshard_status reshard_layout_all_shards(const reshard_layout *layout, reshard_shards **out_shards)
+{
+    shard_list *list = new_list(layout->context);
+    if (list == NULL)
+        return rs_allocation_status();
+    reshard_status status;
+    if (layout->listed) {
+        status = copy_listed(layout, 0, layout->shard_count, list);
+    } else {
+        reshard_shard *shards = NULL;
+        status = list_shards(layout, &list->arena, &shards, &list->shown.count);
+        list->shown.items = shards;
+    }
+    if (status != RESHARD_OK) {
+        reshard_shards_destroy(&list->shown);
+        return status;
+    }
+    *out_shards = &list->shown;
+    return RESHARD_OK;
+}

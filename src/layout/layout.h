@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * layout.h - what a layout is made of, and the questions the planner asks it.
+ *
+ * A regular layout (made from cuts) is one chain of cuts for each dim, and perhaps one more for the row-major
+ * order of what these leave (flat). A listed layout (made from boxes) is an array of shards and a partition
+ * of the tensor into cells, each held by the same shards throughout, found through an index.
+ *
+ * Both answer in regions: boxes that one set of holders has in common. The regions of a layout are disjoint
+ * and do not depend on who asks, which is what lets both ends of a transfer compute the same moves.
+ */
+#ifndef RS_LAYOUT_LAYOUT_H
+#define RS_LAYOUT_LAYOUT_H
+
+#include <reshard/layout.h>
+
+#include "base/arena.h"
+#include "base/thread.h"
+#include "layout/chain.h"
+#include "layout/index.h"
+#include "spec/spec.h"
+
+#include <stdbool.h>
+
+typedef enum rs_axis_role {
+    RS_AXIS_COPIES,  /* R: all coordinates hold the same */
+    RS_AXIS_AT,      /* A: the listed coordinates hold the same, the others nothing */
+    RS_AXIS_PARTIAL, /* P: each coordinate holds a contribution */
+    RS_AXIS_CUT      /* S: in one of the chains */
+} rs_axis_role;
+
+typedef struct rs_axis {
+    rs_axis_role role;
+    int32_t size, stride; /* of the mesh axis */
+    int32_t at_count;     /* AT */
+    const int64_t *at;    /* AT: increasing coordinates */
+} rs_axis;
+
+/* A part of the tensor that the same shards hold; listed layouts only. */
+typedef struct rs_cell_holder {
+    int64_t shard; /* in layout->shards */
+    int64_t piece; /* of that shard */
+} rs_cell_holder;
+
+typedef struct rs_cell {
+    int64_t start[RESHARD_NDIM_MAX];
+    int64_t size[RESHARD_NDIM_MAX];
+    int64_t first_holder; /* in layout->cell_holders, by shard */
+    int64_t holder_count;
+} rs_cell;
+
+struct reshard_layout {
+    reshard_context *context;
+    rs_references references;
+    rs_arena arena; /* owns the arrays below */
+    reshard_spec *spec;
+    int32_t ndim;
+    int64_t shape[RESHARD_NDIM_MAX];
+    int64_t volume;
+    uint64_t digest[2]; /* of spec and shape */
+    bool listed;
+
+    /* regular */
+    const reshard_mesh *mesh;
+    int32_t axis_count;
+    rs_axis axes[RESHARD_AXES_MAX];
+    rs_chain dims[RESHARD_NDIM_MAX];
+    rs_chain flat; /* count 0: none */
+    bool partial;
+    reshard_reduction reduction;
+    int32_t contributor_count;
+    int32_t divisor;
+
+    /* listed */
+    int64_t shard_count;
+    const reshard_shard *shards; /* by rank, then index */
+    int32_t rank_count;
+    const int32_t *ranks;       /* increasing */
+    const int64_t *rank_shards; /* first shard of each rank; one more than ranks */
+    int64_t cell_count;
+    const rs_cell *cells;
+    const rs_cell_holder *cell_holders;
+    rs_index cell_index;
+};
+
+/* ---- regions ----------------------------------------------------------------------------------- */
+
+typedef struct rs_region {
+    const reshard_layout *layout;
+    int64_t start[RESHARD_NDIM_MAX];
+    int64_t size[RESHARD_NDIM_MAX];
+    /* Who holds it. Regular: on each axis the coordinates first .. first+count-1 (of AT: of its list). */
+    int32_t first[RESHARD_AXES_MAX];
+    int32_t count[RESHARD_AXES_MAX];
+    int64_t cell; /* listed */
+} rs_region;
+
+/* One holder: a rank's shard. `copy` counts the holders of the same contribution. */
+typedef struct rs_holder {
+    int32_t rank;
+    int32_t shard; /* index among the rank's shards */
+    int32_t contributor;
+    int64_t copy;
+} rs_holder;
+
+/* Where a region's first element lies in a holder's shard, and the steps along each dim. */
+typedef struct rs_place {
+    int64_t at;
+    int64_t strides[RESHARD_NDIM_MAX];
+} rs_place;
+
+typedef reshard_status (*rs_region_fn)(void *user, const rs_region *region);
+typedef reshard_status (*rs_held_fn)(void *user, const rs_region *region, const rs_holder *holder);
+
+/* The regions that touch a box, clipped to it; time proportional to their number. */
+reshard_status rs_layout_visit(const reshard_layout *layout, const int64_t *start, const int64_t *size,
+                               rs_region_fn fn, void *user);
+/* The regions that one rank holds. */
+reshard_status rs_layout_visit_held(const reshard_layout *layout, int32_t rank, rs_held_fn fn, void *user);
+
+/* The region before it was clipped to the box that was asked for. */
+void rs_region_whole(const rs_region *region, int64_t *out_start, int64_t *out_size);
+/* Holders of one contribution. */
+int64_t rs_region_copy_count(const rs_region *region);
+void rs_region_holder(const rs_region *region, int32_t contributor, int64_t copy, rs_holder *out_holder);
+/* The first holder on this rank; false when the rank does not hold the region. */
+bool rs_region_find(const rs_region *region, int32_t rank, rs_holder *out_holder);
+/* Where element `start` (inside the region) lies in the holder's shard. */
+void rs_region_place(const rs_region *region, const rs_holder *holder, const int64_t *start,
+                     rs_place *out_place);
+
+/* ---- more questions ---------------------------------------------------------------------------- */
+
+/* Of a regular layout: the coordinates of a rank; false when it is not in the mesh or A leaves it out. */
+bool rs_layout_coordinates(const reshard_layout *layout, int32_t rank, int32_t *out_coordinates);
+/* The coordinates of one chain's axes, by level. */
+void rs_chain_coordinates(const rs_chain *chain, const int32_t *coordinates, int32_t *out_by_level);
+/* Elements of the largest shard. */
+int64_t rs_layout_shard_volume_max(const reshard_layout *layout);
+/* Elements of all shards of all ranks, copies and contributions counted each. */
+int64_t rs_layout_shard_volume_sum(const reshard_layout *layout);
+/* Compares digests. */
+bool rs_layout_same(const reshard_layout *a, const reshard_layout *b);
+/* The layout with other ranks: rank ranks[i] takes over from the i-th rank of reshard_layout_rank_at. */
+reshard_status rs_layout_with_ranks(const reshard_layout *layout, const int32_t *ranks,
+                                    reshard_layout **out_layout);
+
+/* ---- between the files of this folder ---------------------------------------------------------- */
+
+reshard_status rs_regular_init(reshard_layout *layout);
+reshard_status rs_regular_visit(const reshard_layout *layout, const int64_t *start, const int64_t *size,
+                                rs_region_fn fn, void *user);
+reshard_status rs_regular_visit_held(const reshard_layout *layout, int32_t rank, rs_held_fn fn,
+                                     void *user);
+/* The shard of one rank, its pieces in the arena. out_count is 0 or 1. */
+reshard_status rs_regular_shard(const reshard_layout *layout, int32_t rank, rs_arena *arena,
+                                reshard_shard *out_shard, int64_t *out_count);
+/* Copies that do not share a box exactly (packed |m under another cut) cannot be kept as arithmetic. */
+bool rs_regular_is_tangled(const reshard_layout *layout);
+
+/* Takes over shards that are in the layout's arena; checks that they tile (or cover) the shape. */
+reshard_status rs_listed_init(reshard_layout *layout, int64_t shard_count, reshard_shard *shards,
+                              bool cover);
+
+/* The first shard of that rank or a higher one. */
+int64_t rs_listed_first_shard(const reshard_layout *layout, int32_t rank);
+
+/* Partition of the shape into cells by the pieces of all shards. Errors: GAP naming a box. */
+reshard_status rs_cells_build(reshard_layout *layout);
+
+#endif

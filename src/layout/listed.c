@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * listed.c - layouts made from lists of shards: boxes, covers, callbacks, and cuts too tangled for arithmetic.
+ * Shards are put in the order of ranks; those of one rank stay in the order they were given.
+ */
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "layout/layout.h"
+#include "layout/tiling.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Within a rank, `index` still is the place in the list as given. */
+static int compare_shards(const void *a, const void *b)
+{
+    const reshard_shard *x = a, *y = b;
+    if (x->rank != y->rank)
+        return x->rank < y->rank ? -1 : 1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+static reshard_status order_shards(reshard_layout *layout, int64_t count, reshard_shard *shards)
+{
+    if (count > INT32_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "%" PRId64 " shards are too many", count);
+    for (int64_t i = 0; i < count; i++)
+        shards[i].index = (int32_t)i;
+    qsort(shards, (size_t)count, sizeof *shards, compare_shards);
+    int32_t *ranks = rs_arena_allocate_array(&layout->arena, (size_t)count, sizeof *ranks);
+    int64_t *first = rs_arena_allocate_array(&layout->arena, (size_t)count + 1, sizeof *first);
+    if (ranks == NULL || first == NULL)
+        return rs_allocation_status();
+    int32_t found = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (i == 0 || shards[i].rank != shards[i - 1].rank) {
+            ranks[found] = shards[i].rank;
+            first[found++] = i;
+        }
+        shards[i].index = (int32_t)(i - first[found - 1]);
+        shards[i].partial = 0;
+        shards[i].contributor = 0;
+        shards[i].contributor_count = 1;
+        shards[i].divisor = 1;
+    }
+    first[found] = count;
+    layout->shard_count = count;
+    layout->shards = shards;
+    layout->rank_count = found;
+    layout->ranks = ranks;
+    layout->rank_shards = first;
+    return RESHARD_OK;
+}
+
+int64_t rs_listed_first_shard(const reshard_layout *layout, int32_t rank)
+{
+    int64_t low = 0, high = layout->shard_count;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (layout->shards[middle].rank < rank)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The pieces of a tiling are its cells. */
+static reshard_status pieces_to_cells(reshard_layout *layout)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < layout->shard_count; i++)
+        count += layout->shards[i].piece_count;
+    rs_cell *cells = rs_arena_allocate_array(&layout->arena, (size_t)count, sizeof *cells);
+    rs_cell_holder *holders = rs_arena_allocate_array(&layout->arena, (size_t)count, sizeof *holders);
+    if (cells == NULL || holders == NULL)
+        return rs_allocation_status();
+    int64_t next = 0;
+    for (int64_t i = 0; i < layout->shard_count; i++) {
+        for (int64_t p = 0; p < layout->shards[i].piece_count; p++, next++) {
+            const reshard_box *box = &layout->shards[i].pieces[p].box;
+            memcpy(cells[next].start, box->offset, sizeof cells[next].start);
+            memcpy(cells[next].size, box->size, sizeof cells[next].size);
+            cells[next].first_holder = next;
+            cells[next].holder_count = 1;
+            holders[next] = (rs_cell_holder){i, p};
+        }
+    }
+    layout->cell_count = count;
+    layout->cells = cells;
+    layout->cell_holders = holders;
+    return RESHARD_OK;
+}
+
+static reshard_status index_cells(reshard_layout *layout)
+{
+    int32_t ndim = layout->ndim;
+    int64_t *boxes = rs_arena_allocate_array(&layout->arena, (size_t)layout->cell_count,
+                                             (size_t)(2 * ndim) * sizeof *boxes);
+    if (boxes == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; i < layout->cell_count; i++) {
+        const rs_cell *cell = &layout->cells[i];
+        for (int32_t d = 0; d < ndim; d++) {
+            boxes[i * 2 * ndim + d] = cell->start[d];
+            boxes[i * 2 * ndim + ndim + d] = cell->start[d] + cell->size[d];
+        }
+    }
+    return rs_index_build(&layout->cell_index, &layout->arena, ndim, layout->cell_count, boxes);
+}
+
+static reshard_status tile(reshard_layout *layout)
+{
+    reshard_status status = rs_tiling_check_overlap(layout->context, layout->ndim, layout->shard_count,
+                                                    layout->shards);
+    if (status != RESHARD_OK)
+        return status;
+    if (rs_tiling_volume(layout->ndim, layout->shard_count, layout->shards) != layout->volume)
+        return rs_cells_build(layout); /* there is a gap; this finds it and fails */
+    return pieces_to_cells(layout);
+}
+
+reshard_status rs_listed_init(reshard_layout *layout, int64_t shard_count, reshard_shard *shards,
+                              bool cover)
+{
+    layout->listed = true;
+    layout->contributor_count = 1;
+    layout->divisor = 1;
+    if (shard_count < 1)
+        return rs_fail(RESHARD_ERR_INVALID, "there are no shards");
+    reshard_status status = order_shards(layout, shard_count, shards);
+    if (status == RESHARD_OK)
+        status = cover ? rs_cells_build(layout) : tile(layout);
+    if (status == RESHARD_OK)
+        status = index_cells(layout);
+    return status;
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tiling.c - do these shards tile the tensor? Each piece asks an index of all pieces for neighbours that share an
+ * element with it; pieces that do not overlap and have the volume of the tensor leave no gap.
+ */
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "layout/tiling.h"
+
+#include <inttypes.h>
+
+typedef struct overlap_search {
+    const reshard_shard *shards;
+    const int64_t *owners; /* shard of each piece */
+    const int64_t *boxes;
+    int32_t ndim;
+    int64_t piece; /* that asks */
+} overlap_search;
+
+static void add_box_text(rs_text *text, int32_t ndim, const int64_t *bounds)
+{
+    rs_text_add(text, "[");
+    for (int32_t d = 0; d < ndim; d++)
+        rs_text_add(text, "%s%" PRId64 ":%" PRId64, d == 0 ? "" : ",", bounds[d], bounds[ndim + d]);
+    rs_text_add(text, "]");
+}
+
+static reshard_status see_neighbour(void *user, int64_t piece)
+{
+    const overlap_search *s = user;
+    if (piece == s->piece)
+        return RESHARD_OK;
+    char text[512];
+    rs_text words;
+    rs_text_init(&words, text, sizeof text);
+    int64_t pair[2] = {rs_min(piece, s->piece), rs_max(piece, s->piece)};
+    for (int i = 0; i < 2; i++) {
+        rs_text_add(&words, "%sshard %" PRId64 " ", i == 0 ? "" : " and ", s->owners[pair[i]]);
+        add_box_text(&words, s->ndim, s->boxes + pair[i] * 2 * s->ndim);
+        rs_text_add(&words, " of rank %d", s->shards[s->owners[pair[i]]].rank);
+    }
+    return rs_fail(RESHARD_ERR_OVERLAP, "%s overlap", text);
+}
+
+static int64_t count_pieces(int64_t count, const reshard_shard *shards)
+{
+    int64_t pieces = 0;
+    for (int64_t i = 0; i < count; i++)
+        pieces += shards[i].piece_count;
+    return pieces;
+}
+
+static void fill_boxes(int32_t ndim, int64_t count, const reshard_shard *shards, int64_t *boxes,
+                       int64_t *owners)
+{
+    int64_t next = 0;
+    for (int64_t i = 0; i < count; i++) {
+        for (int64_t p = 0; p < shards[i].piece_count; p++, next++) {
+            const reshard_box *box = &shards[i].pieces[p].box;
+            owners[next] = i;
+            for (int32_t d = 0; d < ndim; d++) {
+                boxes[next * 2 * ndim + d] = box->offset[d];
+                boxes[next * 2 * ndim + ndim + d] = box->offset[d] + box->size[d];
+            }
+        }
+    }
+}
+
+reshard_status rs_tiling_check_overlap(reshard_context *context, int32_t ndim, int64_t count,
+                                       const reshard_shard *shards)
+{
+    int64_t pieces = count_pieces(count, shards);
+    rs_arena arena;
+    rs_arena_init(&arena, context);
+    int64_t *boxes = rs_arena_allocate_array(&arena, (size_t)pieces, (size_t)(2 * ndim) * sizeof *boxes);
+    int64_t *owners = rs_arena_allocate_array(&arena, (size_t)pieces, sizeof *owners);
+    reshard_status status = boxes == NULL || owners == NULL ? rs_allocation_status() : RESHARD_OK;
+    rs_index index;
+    if (status == RESHARD_OK) {
+        fill_boxes(ndim, count, shards, boxes, owners);
+        status = rs_index_build(&index, &arena, ndim, pieces, boxes);
+    }
+    overlap_search search = {shards, owners, boxes, ndim, 0};
+    for (int64_t i = 0; i < pieces && status == RESHARD_OK; i++) {
+        search.piece = i;
+        status = rs_index_visit(&index, boxes + i * 2 * ndim, boxes + i * 2 * ndim + ndim, see_neighbour,
+                                &search);
+    }
+    rs_arena_release(&arena);
+    return status;
+}
+
+static reshard_status check_shard_dims(int64_t index, const reshard_shard *shard, int32_t ndim)
+{
+    for (int64_t p = 0; p < shard->piece_count; p++) {
+        if (shard->pieces[p].box.ndim != ndim)
+            return rs_fail(RESHARD_ERR_INVALID,
+                           "shard %" PRId64 " of rank %d has %d dimensions, the tensor has %d", index,
+                           shard->rank, shard->pieces[p].box.ndim, ndim);
+    }
+    return RESHARD_OK;
+}
+
+reshard_status reshard_shards_check_overlap(reshard_context *context, int64_t count,
+                                            const reshard_shard *shards)
+{
+    int32_t ndim = -1;
+    for (int64_t i = 0; i < count; i++) {
+        if (ndim < 0 && shards[i].piece_count > 0)
+            ndim = shards[i].pieces[0].box.ndim;
+        reshard_status status = check_shard_dims(i, &shards[i], ndim);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    return ndim < 0 ? RESHARD_OK : rs_tiling_check_overlap(context, ndim, count, shards);
+}
+
+int64_t rs_tiling_volume(int32_t ndim, int64_t count, const reshard_shard *shards)
+{
+    int64_t volume = 0;
+    for (int64_t i = 0; i < count; i++) {
+        for (int64_t p = 0; p < shards[i].piece_count; p++)
+            volume += rs_volume(ndim, shards[i].pieces[p].box.size);
+    }
+    return volume;
+}
+
+reshard_status reshard_shards_check_tiling(reshard_context *context, int32_t ndim, const int64_t *shape,
+                                           int64_t count, const reshard_shard *shards)
+{
+    if (count < 1)
+        return rs_fail(RESHARD_ERR_INVALID, "there are no shards");
+    reshard_status status = rs_shape_check(ndim, shape);
+    for (int64_t i = 0; i < count && status == RESHARD_OK; i++)
+        status = check_shard_dims(i, &shards[i], ndim);
+    if (status != RESHARD_OK)
+        return status;
+    /* A spec of boxes checks each shard, and its layout checks the tiling and names gaps. */
+    reshard_spec *spec = NULL;
+    reshard_layout *layout = NULL;
+    status = reshard_spec_boxes(context, 0, ndim, shape, count, shards, &spec);
+    if (status == RESHARD_OK)
+        status = reshard_layout_create(context, spec, ndim, shape, &layout);
+    reshard_layout_release(layout);
+    reshard_spec_release(spec);
+    return status;
+}

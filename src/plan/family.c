@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * family.c - each level holds one run: a form, where it began, its step and how often. A move that continues
+ * the run of level 0 lengthens it; any other ends it, which hands the run, now with one loop more, to level 1 as if
+ * it were a single move there; and so on upwards. The top level writes records.
+ */
+#include "plan/family.h"
+
+#include "base/checked.h"
+#include "base/context.h"
+
+#include <string.h>
+
+void rs_family_init(rs_family *family, reshard_context *context, rs_arena *arena)
+{
+    memset(family, 0, sizeof *family);
+    family->context = context;
+    family->arena = arena;
+}
+
+void rs_family_release(rs_family *family)
+{
+    rs_release(family->context, family->items, (size_t)family->capacity * sizeof *family->items);
+    family->items = NULL;
+    family->count = family->capacity = 0;
+}
+
+/* ---- runs -------------------------------------------------------------------------------------- */
+
+static bool same_numbers(int32_t count, const int64_t *a, const int64_t *b)
+{
+    return memcmp(a, b, (size_t)count * sizeof *a) == 0;
+}
+
+static bool same_steps(int32_t ndim, const rs_steps *a, const rs_steps *b)
+{
+    return a->peer == b->peer && a->contributor == b->contributor && a->source_at == b->source_at &&
+           a->target_at == b->target_at && same_numbers(ndim, a->start, b->start);
+}
+
+static bool same_form(const rs_move *a, const rs_move *b)
+{
+    if (a->kind != b->kind || a->source_shard != b->source_shard || a->target_shard != b->target_shard ||
+        a->contributor_count != b->contributor_count || a->reduction != b->reduction ||
+        a->divisor != b->divisor || a->loop_count != b->loop_count ||
+        !same_numbers(a->ndim, a->size, b->size) ||
+        !same_numbers(a->ndim, a->source_strides, b->source_strides) ||
+        !same_numbers(a->ndim, a->target_strides, b->target_strides))
+        return false;
+    for (int32_t i = 0; i < a->loop_count; i++) {
+        if (a->counts[i] != b->counts[i] || !same_steps(a->ndim, &a->steps[i], &b->steps[i]))
+            return false;
+    }
+    return true;
+}
+
+static void difference(int32_t ndim, const rs_steps *to, const rs_steps *from, rs_steps *out)
+{
+    out->peer = to->peer - from->peer;
+    out->contributor = to->contributor - from->contributor;
+    out->source_at = to->source_at - from->source_at;
+    out->target_at = to->target_at - from->target_at;
+    for (int32_t i = 0; i < ndim; i++)
+        out->start[i] = to->start[i] - from->start[i];
+}
+
+/* first + index * step */
+static void advance(int32_t ndim, const rs_steps *first, const rs_steps *step, int64_t index, rs_steps *out)
+{
+    out->peer = first->peer + (int32_t)(index * step->peer);
+    out->contributor = first->contributor + (int32_t)(index * step->contributor);
+    out->source_at = first->source_at + index * step->source_at;
+    out->target_at = first->target_at + index * step->target_at;
+    for (int32_t i = 0; i < ndim; i++)
+        out->start[i] = first->start[i] + index * step->start[i];
+}
+
+/* ---- records ----------------------------------------------------------------------------------- */
+
+static reshard_status copy_loops(rs_family *family, const rs_move *move, reshard_move *record)
+{
+    if (move->loop_count == 0)
+        return RESHARD_OK;
+    reshard_move_loop *loops =
+        rs_arena_allocate_array(family->arena, (size_t)move->loop_count, sizeof *loops);
+    if (loops == NULL)
+        return rs_allocation_status();
+    for (int32_t i = 0; i < move->loop_count; i++) {
+        const rs_steps *steps = &move->steps[i];
+        loops[i] = (reshard_move_loop){
+            .count = move->counts[i],
+            .peer_step = steps->peer,
+            .contributor_step = steps->contributor,
+            .source_step = steps->source_at,
+            .target_step = steps->target_at,
+            .start_steps = rs_arena_copy(family->arena, steps->start, (size_t)move->ndim, sizeof(int64_t)),
+        };
+        if (loops[i].start_steps == NULL)
+            return rs_allocation_status();
+    }
+    record->loops = loops;
+    return RESHARD_OK;
+}
+
+static reshard_status write_record(rs_family *family, const rs_move *move)
+{
+    reshard_status status = rs_grow(family->context, (void **)&family->items, &family->capacity,
+                                    family->count + 1, sizeof *family->items);
+    if (status != RESHARD_OK)
+        return status;
+    size_t ndim = (size_t)move->ndim;
+    int64_t *numbers = rs_arena_allocate_array(family->arena, 4 * ndim, sizeof *numbers);
+    if (numbers == NULL)
+        return rs_allocation_status();
+    memcpy(numbers, move->first.start, ndim * sizeof *numbers);
+    memcpy(numbers + ndim, move->size, ndim * sizeof *numbers);
+    memcpy(numbers + 2 * ndim, move->source_strides, ndim * sizeof *numbers);
+    memcpy(numbers + 3 * ndim, move->target_strides, ndim * sizeof *numbers);
+    reshard_move *record = &family->items[family->count];
+    *record = (reshard_move){
+        .kind = move->kind,
+        .source_rank = move->sending ? move->mine : move->first.peer,
+        .target_rank = move->sending ? move->first.peer : move->mine,
+        .source_shard = move->source_shard,
+        .target_shard = move->target_shard,
+        .contributor = move->first.contributor,
+        .contributor_count = move->contributor_count,
+        .reduction = move->reduction,
+        .divisor = move->divisor,
+        .ndim = move->ndim,
+        .loop_count = move->loop_count,
+        .start = numbers,
+        .size = numbers + ndim,
+        .source_strides = numbers + 2 * ndim,
+        .target_strides = numbers + 3 * ndim,
+        .source_at = move->first.source_at,
+        .target_at = move->first.target_at,
+    };
+    status = copy_loops(family, move, record);
+    if (status == RESHARD_OK)
+        family->count++;
+    return status;
+}
+
+/* ---- levels ------------------------------------------------------------------------------------ */
+
+static reshard_status add_at(rs_family *family, int32_t level, const rs_move *move);
+
+/* Hands the run of a level upwards. */
+static reshard_status flush(rs_family *family, int32_t level)
+{
+    struct rs_family_level *run = &family->levels[level];
+    if (!run->used)
+        return RESHARD_OK;
+    run->used = false;
+    if (run->count > 1) {
+        /* The new loop is the outermost one. */
+        rs_move *form = &run->form;
+        memmove(&form->counts[1], &form->counts[0], (size_t)form->loop_count * sizeof form->counts[0]);
+        memmove(&form->steps[1], &form->steps[0], (size_t)form->loop_count * sizeof form->steps[0]);
+        form->counts[0] = run->count;
+        form->steps[0] = run->step;
+        form->loop_count++;
+    }
+    return add_at(family, level + 1, &run->form);
+}
+
+static bool continues(struct rs_family_level *run, const rs_move *move)
+{
+    if (!run->used || !same_form(&run->form, move))
+        return false;
+    rs_steps step;
+    if (run->count == 1) {
+        difference(move->ndim, &move->first, &run->form.first, &run->step);
+        return true;
+    }
+    rs_steps expected;
+    advance(move->ndim, &run->form.first, &run->step, run->count, &expected);
+    difference(move->ndim, &move->first, &expected, &step);
+    rs_steps zero = {0};
+    return same_steps(move->ndim, &step, &zero);
+}
+
+static reshard_status add_at(rs_family *family, int32_t level, const rs_move *move)
+{
+    if (level == RS_LOOPS_MAX || move->loop_count == RS_LOOPS_MAX)
+        return write_record(family, move);
+    struct rs_family_level *run = &family->levels[level];
+    if (continues(run, move)) {
+        run->count++;
+        return RESHARD_OK;
+    }
+    reshard_status status = flush(family, level);
+    run->used = true;
+    run->form = *move;
+    run->count = 1;
+    return status;
+}
+
+reshard_status rs_family_add(rs_family *family, const rs_move *move)
+{
+    int64_t singles = 1, elements = 1;
+    for (int32_t i = 0; i < move->loop_count; i++)
+        singles *= move->counts[i];
+    for (int32_t i = 0; i < move->ndim; i++)
+        elements *= move->size[i];
+    family->single_count += (uint64_t)singles;
+    family->element_count += (uint64_t)singles * (uint64_t)elements;
+    return add_at(family, 0, move);
+}
+
+reshard_status rs_family_finish(rs_family *family, reshard_moves *out_moves)
+{
+    reshard_status status = RESHARD_OK;
+    for (int32_t level = 0; level < RS_LOOPS_MAX && status == RESHARD_OK; level++)
+        status = flush(family, level);
+    if (status != RESHARD_OK)
+        return status;
+    out_moves->count = family->count;
+    out_moves->items =
+        rs_arena_copy(family->arena, family->items, (size_t)family->count, sizeof *family->items);
+    return out_moves->items == NULL ? rs_allocation_status() : RESHARD_OK;
+}

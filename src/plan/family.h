@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * family.h - single moves in, records out. Moves that follow each other at constant steps become one record
+ * with a loop; records of the same form that follow each other at constant steps become one with another loop,
+ * and so on: run-length coding on several levels, in one pass and with memory for the records alone.
+ */
+#ifndef RS_PLAN_FAMILY_H
+#define RS_PLAN_FAMILY_H
+
+#include <reshard/plan.h>
+
+#include "base/arena.h"
+
+#include <stdbool.h>
+
+#define RS_LOOPS_MAX 6
+
+/* What varies along a loop. */
+typedef struct rs_steps {
+    int32_t peer;
+    int32_t contributor;
+    int64_t source_at, target_at;
+    int64_t start[RESHARD_FACTORS_MAX];
+} rs_steps;
+
+/* A move with everything in place; what is the same for all members of a family comes first. */
+typedef struct rs_move {
+    reshard_move_kind kind;
+    int32_t mine; /* this rank */
+    bool sending; /* the source is mine */
+    int32_t source_shard, target_shard;
+    int32_t contributor_count;
+    reshard_reduction reduction;
+    int32_t divisor;
+    int32_t ndim;
+    int64_t size[RESHARD_FACTORS_MAX];
+    int64_t source_strides[RESHARD_FACTORS_MAX];
+    int64_t target_strides[RESHARD_FACTORS_MAX];
+    int32_t loop_count; /* inner loops, outermost first */
+    int64_t counts[RS_LOOPS_MAX];
+    rs_steps steps[RS_LOOPS_MAX];
+    rs_steps first; /* of the first member; peer is a rank, -1 for none */
+} rs_move;
+
+typedef struct rs_family {
+    rs_arena *arena; /* of the records and their arrays */
+    reshard_context *context;
+    struct rs_family_level {
+        bool used;
+        rs_move form; /* with `count` members at `step` from each other */
+        int64_t count;
+        rs_steps step;
+    } levels[RS_LOOPS_MAX];
+    reshard_move *items;
+    int64_t count, capacity;
+    uint64_t single_count, element_count; /* single moves, and their elements */
+} rs_family;
+
+void rs_family_init(rs_family *family, reshard_context *context, rs_arena *arena);
+void rs_family_release(rs_family *family);
+reshard_status rs_family_add(rs_family *family, const rs_move *move);
+/* Writes out what is pending; the records are then in the arena. */
+reshard_status rs_family_finish(rs_family *family, reshard_moves *out_moves);
+
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/link.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "layout/flat.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- resolving --------------------------------------------------------------------------------- */
+
+static reshard_status take_box(const char *which, const reshard_box *given, rs_link_side *side)
+{
+    const reshard_layout *layout = side->layout;
+    side->ndim = layout->ndim;
+    if (given->ndim < 0) {
+        memcpy(side->size, layout->shape, sizeof side->size);
+        return RESHARD_OK;
+    }
+    if (given->ndim != layout->ndim)
+        return rs_fail(RESHARD_ERR_INVALID, "the %s box has %d dimensions, its tensor has %d", which,
+                       given->ndim, layout->ndim);
+    for (int32_t d = 0; d < given->ndim; d++) {
+        int64_t end;
+        if (given->offset[d] < 0 || given->size[d] < 0 ||
+            !rs_add(given->offset[d], given->size[d], &end) || end > layout->shape[d])
+            return rs_fail(RESHARD_ERR_RANGE,
+                           "the %s box has %" PRId64 " elements from %" PRId64
+                           " on in dimension %d, which has %" PRId64,
+                           which, given->size[d], given->offset[d], d, layout->shape[d]);
+        side->offset[d] = given->offset[d];
+        side->size[d] = given->size[d];
+    }
+    return RESHARD_OK;
+}
+
+/* Gives each dim of a side as many of the factors, in the side's order, as multiply to its length; factors of 1
+ * that are left over go to the last dim. */
+static reshard_status group_factors(const char *which, rs_link *link, rs_link_side *side)
+{
+    int32_t next = 0;
+    for (int32_t d = 0; d < side->ndim; d++) {
+        int64_t product = 1;
+        side->first[d] = next;
+        while (next < link->ndim && (next == side->first[d] || product != side->size[d])) {
+            if (!rs_multiply(product, link->size[side->members[next]], &product))
+                break;
+            next++;
+        }
+        if (d == side->ndim - 1) {
+            while (next < link->ndim && link->size[side->members[next]] == 1)
+                next++;
+        }
+        int32_t real = 0; /* factors that are not 1 */
+        for (int32_t i = side->first[d]; i < next; i++)
+            real += link->size[side->members[i]] != 1;
+        if (real > RESHARD_NDIM_MAX)
+            return rs_fail(RESHARD_ERR_RANGE, "dimension %d of the %s has %d factors: at most %d are possible",
+                           d, which, real, RESHARD_NDIM_MAX);
+        if (product != side->size[d])
+            return rs_fail(RESHARD_ERR_INVALID,
+                           "the factors do not multiply to %" PRId64 " in dimension %d of the %s",
+                           side->size[d], d, which);
+        link->split = link->split || next - side->first[d] != 1;
+    }
+    side->first[side->ndim] = next;
+    while (side->ndim == 0 && next < link->ndim && link->size[side->members[next]] == 1)
+        next++;
+    if (next != link->ndim)
+        return rs_fail(RESHARD_ERR_INVALID, "%d factors are more than the %s has room for", link->ndim,
+                       which);
+    for (int32_t d = 0; d < side->ndim; d++) {
+        int64_t weight = 1;
+        for (int32_t i = side->first[d + 1] - 1; i >= side->first[d]; i--) {
+            side->dim[side->members[i]] = d;
+            side->weight[side->members[i]] = weight;
+            weight *= link->size[side->members[i]];
+        }
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status take_factors(const reshard_link *given, rs_link *link)
+{
+    int32_t count = given->factor_count;
+    if (count < 0 || count > RESHARD_FACTORS_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "%d factors: at most %d are possible", count,
+                       RESHARD_FACTORS_MAX);
+    uint32_t seen = 0;
+    for (int32_t i = 0; i < count; i++) {
+        int32_t from = given->order[i];
+        if (from < 0 || from >= count || (seen >> from & 1) != 0)
+            return rs_fail(RESHARD_ERR_INVALID, "the order of %d factors has %d at place %d", count, from,
+                           i);
+        if (given->factors[from] < 0)
+            return rs_fail(RESHARD_ERR_RANGE, "factor %d is %" PRId64, from, given->factors[from]);
+        seen |= (uint32_t)1 << from;
+        link->size[i] = given->factors[from];
+        link->target.members[i] = i;
+        link->source.members[from] = i;
+    }
+    link->ndim = count;
+    return RESHARD_OK;
+}
+
+static reshard_status take_dims(rs_link *link)
+{
+    if (link->source.ndim != link->target.ndim)
+        return rs_fail(RESHARD_ERR_INVALID, "the source has %d dimensions, the target %d, and the link no factors",
+                       link->source.ndim, link->target.ndim);
+    link->ndim = link->target.ndim;
+    for (int32_t d = 0; d < link->ndim; d++) {
+        if (link->source.size[d] != link->target.size[d])
+            return rs_fail(RESHARD_ERR_INVALID,
+                           "in dimension %d the source has %" PRId64 " elements, the target %" PRId64, d,
+                           link->source.size[d], link->target.size[d]);
+        link->size[d] = link->target.size[d];
+        link->source.members[d] = link->target.members[d] = d;
+        link->source.dim[d] = link->target.dim[d] = d;
+        link->source.weight[d] = link->target.weight[d] = 1;
+        link->source.first[d] = link->target.first[d] = d;
+    }
+    link->source.first[link->ndim] = link->target.first[link->ndim] = link->ndim;
+    return RESHARD_OK;
+}
+
+reshard_status rs_link_resolve(const reshard_link *given, const reshard_layout *source,
+                               const reshard_layout *target, rs_link *out_link)
+{
+    rs_link link = {.source = {.layout = source}, .target = {.layout = target}};
+    reshard_status status = take_box("source", &given->source_box, &link.source);
+    if (status == RESHARD_OK)
+        status = take_box("target", &given->target_box, &link.target);
+    if (status == RESHARD_OK && given->factor_count == 0)
+        status = take_dims(&link);
+    else if (status == RESHARD_OK) {
+        status = take_factors(given, &link);
+        if (status == RESHARD_OK)
+            status = group_factors("source", &link, &link.source);
+        if (status == RESHARD_OK)
+            status = group_factors("target", &link, &link.target);
+    }
+    if (status == RESHARD_OK)
+        *out_link = link;
+    return status;
+}
+
+/* ---- boxes ------------------------------------------------------------------------------------- */
+
+typedef struct box_walk {
+    const rs_link *link;
+    const rs_link_side *side;
+    int64_t low[RESHARD_NDIM_MAX], high[RESHARD_NDIM_MAX]; /* counted from the link's box */
+    rs_link_box box;
+    rs_link_box_fn fn;
+    void *user;
+} box_walk;
+
+/* Dim by dim: a range of a dim made of one link dim is itself; of several, it is split like a flat range. */
+static reshard_status walk_dim(box_walk *w, int32_t dim)
+{
+    if (dim == w->side->ndim)
+        return w->fn(w->user, &w->box);
+    const int32_t *members = w->side->members + w->side->first[dim];
+    int32_t count = w->side->first[dim + 1] - w->side->first[dim];
+    if (count == 1) {
+        w->box.start[members[0]] = w->low[dim];
+        w->box.size[members[0]] = w->high[dim] - w->low[dim];
+        return walk_dim(w, dim + 1);
+    }
+    /* Factors of one dim are at most RESHARD_FACTORS_MAX; those of 1 carry nothing, and of the others (each at
+     * least 2) a flat block holds RESHARD_NDIM_MAX: rs_link_resolve made sure. */
+    rs_flat_block block = {.ndim = 0};
+    int32_t kept[RESHARD_NDIM_MAX];
+    for (int32_t i = 0; i < count; i++) {
+        w->box.start[members[i]] = 0;
+        w->box.size[members[i]] = 1;
+        if (w->link->size[members[i]] != 1 && block.ndim < RESHARD_NDIM_MAX) {
+            kept[block.ndim] = members[i];
+            block.shape[block.ndim++] = w->link->size[members[i]];
+        }
+    }
+    rs_flat_boxes boxes;
+    rs_flat_split(&block, w->low[dim], w->high[dim], &boxes);
+    reshard_status status = RESHARD_OK;
+    for (int32_t b = 0; b < boxes.count && status == RESHARD_OK; b++) {
+        for (int32_t i = 0; i < block.ndim; i++) {
+            w->box.start[kept[i]] = boxes.items[b].start[i];
+            w->box.size[kept[i]] = boxes.items[b].size[i];
+        }
+        status = walk_dim(w, dim + 1);
+    }
+    return status;
+}
+
+reshard_status rs_link_boxes(const rs_link *link, const rs_link_side *side, const int64_t *start,
+                             const int64_t *size, rs_link_box_fn fn, void *user)
+{
+    box_walk w = {.link = link, .side = side, .fn = fn, .user = user};
+    for (int32_t d = 0; d < side->ndim; d++) {
+        w.low[d] = rs_max(0, start[d] - side->offset[d]);
+        w.high[d] = rs_min(side->size[d], start[d] + size[d] - side->offset[d]);
+        if (w.low[d] >= w.high[d])
+            return RESHARD_OK;
+    }
+    for (int32_t i = 0; i < link->ndim && side->ndim == 0; i++)
+        w.box.size[i] = 1;
+    return walk_dim(&w, 0);
+}
+
+void rs_link_bound(const rs_link *link, const rs_link_side *side, const rs_link_box *box,
+                   int64_t *out_start, int64_t *out_size)
+{
+    for (int32_t d = 0; d < side->ndim; d++) {
+        out_start[d] = side->offset[d];
+        out_size[d] = 1;
+    }
+    for (int32_t i = 0; i < link->ndim && side->ndim != 0; i++) {
+        out_start[side->dim[i]] += box->start[i] * side->weight[i];
+        out_size[side->dim[i]] += (box->size[i] - 1) * side->weight[i];
+    }
+}
+
+void rs_link_point(const rs_link *link, const rs_link_side *side, const int64_t *at, int64_t *out_point)
+{
+    for (int32_t d = 0; d < side->ndim; d++)
+        out_point[d] = side->offset[d];
+    for (int32_t i = 0; i < link->ndim && side->ndim != 0; i++)
+        out_point[side->dim[i]] += at[i] * side->weight[i];
+}
+
+void rs_link_strides(const rs_link *link, const rs_link_side *side, const int64_t *strides,
+                     int64_t *out_strides)
+{
+    for (int32_t i = 0; i < link->ndim; i++)
+        out_strides[i] = side->ndim != 0 ? strides[side->dim[i]] * side->weight[i] : 0;
+}
+
+bool rs_link_box_clip(int32_t ndim, rs_link_box *box, const rs_link_box *to)
+{
+    for (int32_t i = 0; i < ndim; i++) {
+        int64_t low = rs_max(box->start[i], to->start[i]);
+        int64_t high = rs_min(box->start[i] + box->size[i], to->start[i] + to->size[i]);
+        if (low >= high)
+            return false;
+        box->start[i] = low;
+        box->size[i] = high - low;
+    }
+    return true;
+}
+
+int64_t rs_link_box_volume(int32_t ndim, const rs_link_box *box)
+{
+    int64_t volume = 1;
+    for (int32_t i = 0; i < ndim; i++)
+        volume *= box->size[i];
+    return volume;
+}

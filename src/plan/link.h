@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * link.h - a link between two layouts, resolved: coordinates of link space and how they map to both tensors.
+ *
+ * Link space has one dim for each factor (in the target's order), or one for each dim of the tensors when
+ * there are no factors. A box of link space is a box on both sides unless dims were split; then it is a strided
+ * pattern on the side whose dims are products of several factors.
+ */
+#ifndef RS_PLAN_LINK_H
+#define RS_PLAN_LINK_H
+
+#include <reshard/plan.h>
+
+#include "layout/layout.h"
+
+#include <stdbool.h>
+
+typedef struct rs_link_box {
+    int64_t start[RESHARD_FACTORS_MAX];
+    int64_t size[RESHARD_FACTORS_MAX];
+} rs_link_box;
+
+/* One side of a link: the tensor's box, and for each of its dims the link dims it is made of. */
+typedef struct rs_link_side {
+    const reshard_layout *layout;
+    int32_t ndim; /* of the tensor */
+    int64_t offset[RESHARD_NDIM_MAX];
+    int64_t size[RESHARD_NDIM_MAX];
+    int32_t first[RESHARD_NDIM_MAX + 1]; /* dim d has the link dims members[first[d] .. first[d+1]-1], slowest first */
+    int32_t members[RESHARD_FACTORS_MAX];
+    int32_t dim[RESHARD_FACTORS_MAX];    /* by link dim: the tensor dim it belongs to */
+    int64_t weight[RESHARD_FACTORS_MAX]; /* and how far one step goes along it */
+} rs_link_side;
+
+typedef struct rs_link {
+    int32_t ndim; /* of link space */
+    int64_t size[RESHARD_FACTORS_MAX];
+    bool split; /* some dim is made of several link dims */
+    rs_link_side source, target;
+} rs_link;
+
+/* Errors: INVALID with what does not fit. */
+reshard_status rs_link_resolve(const reshard_link *given, const reshard_layout *source,
+                               const reshard_layout *target, rs_link *out_link);
+
+/*
+ * The part of a box of a tensor (start, size in the tensor's coordinates) that lies in the link's box, as boxes of link
+ * space: one unless dims are split. They depend on the box alone, are disjoint, and come in a fixed order.
+ */
+typedef reshard_status (*rs_link_box_fn)(void *user, const rs_link_box *box);
+reshard_status rs_link_boxes(const rs_link *link, const rs_link_side *side, const int64_t *start,
+                             const int64_t *size, rs_link_box_fn fn, void *user);
+
+/* The smallest box of the tensor that holds a box of link space. */
+void rs_link_bound(const rs_link *link, const rs_link_side *side, const rs_link_box *box,
+                   int64_t *out_start, int64_t *out_size);
+/* The tensor coordinates of one point of link space. */
+void rs_link_point(const rs_link *link, const rs_link_side *side, const int64_t *at, int64_t *out_point);
+/* Steps in memory along each link dim, from the steps along the tensor's dims. */
+void rs_link_strides(const rs_link *link, const rs_link_side *side, const int64_t *strides,
+                     int64_t *out_strides);
+
+bool rs_link_box_clip(int32_t ndim, rs_link_box *box, const rs_link_box *to);
+int64_t rs_link_box_volume(int32_t ndim, const rs_link_box *box);
+
+#endif

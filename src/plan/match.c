@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/match.h"
+
+#include <string.h>
+
+typedef struct search {
+    const rs_link *link;
+    const rs_link_side *near, *far; /* near: the side that the rank holds */
+    rs_match match;
+    const rs_region *near_region;
+    rs_link_box near_box;
+    const rs_region *far_region;
+    rs_match_fn fn;
+    void *user;
+} search;
+
+static reshard_status meet(void *user, const rs_link_box *box)
+{
+    search *s = user;
+    s->match.box = *box;
+    if (!rs_link_box_clip(s->link->ndim, &s->match.box, &s->near_box))
+        return RESHARD_OK;
+    return s->fn(s->user, &s->match);
+}
+
+static reshard_status see_far_region(void *user, const rs_region *region)
+{
+    search *s = user;
+    if (s->near == &s->link->target)
+        s->match.source = region;
+    else
+        s->match.target = region;
+    if (!s->link->split)
+        return rs_link_boxes(s->link, s->far, region->start, region->size, meet, s);
+    /* Where dims are split, the boxes of a clipped region are others than those of the whole one. */
+    int64_t start[RESHARD_NDIM_MAX], size[RESHARD_NDIM_MAX];
+    rs_region_whole(region, start, size);
+    return rs_link_boxes(s->link, s->far, start, size, meet, s);
+}
+
+static reshard_status see_near_box(void *user, const rs_link_box *box)
+{
+    search *s = user;
+    s->near_box = *box;
+    int64_t start[RESHARD_NDIM_MAX], size[RESHARD_NDIM_MAX];
+    rs_link_bound(s->link, s->far, box, start, size);
+    return rs_layout_visit(s->far->layout, start, size, see_far_region, s);
+}
+
+static reshard_status see_near_region(void *user, const rs_region *region, const rs_holder *holder)
+{
+    search *s = user;
+    if (s->near == &s->link->target)
+        s->match.target = region;
+    else
+        s->match.source = region;
+    s->match.mine = holder;
+    return rs_link_boxes(s->link, s->near, region->start, region->size, see_near_box, s);
+}
+
+static reshard_status run(const rs_link *link, const rs_link_side *near, const rs_link_side *far,
+                          int32_t rank, rs_match_fn fn, void *user)
+{
+    search s = {.link = link, .near = near, .far = far, .fn = fn, .user = user};
+    s.match.link = link;
+    return rs_layout_visit_held(near->layout, rank, see_near_region, &s);
+}
+
+reshard_status rs_match_source(const rs_link *link, int32_t rank, rs_match_fn fn, void *user)
+{
+    return run(link, &link->source, &link->target, rank, fn, user);
+}
+
+reshard_status rs_match_target(const rs_link *link, int32_t rank, rs_match_fn fn, void *user)
+{
+    return run(link, &link->target, &link->source, rank, fn, user);
+}

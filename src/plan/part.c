@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * part.c - one rank's part: the moves of each template, worked out once. The part of an adjoint plan is that
+ * of the plan it transposes, with the ends of every record exchanged.
+ */
+#include "plan/part.h"
+
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "plan/grid.h"
+
+#include <string.h>
+
+/* ---- templates ----------------------------------------------------------------------------------- */
+
+typedef struct fill_router {
+    int32_t rank;
+    rs_routes *routes;
+    const rs_link *link;
+} fill_router;
+
+static reshard_status add_fill(void *user, const rs_match *match)
+{
+    fill_router *r = user;
+    rs_move move;
+    rs_route_fill_move(match, &match->box, NULL, match->mine, &move);
+    move.kind = RESHARD_MOVE_FILL;
+    move.reduction = RESHARD_SUM; /* whose identity is zero */
+    move.contributor_count = 1;
+    move.divisor = 1;
+    move.mine = r->rank;
+    move.first.peer = -1;
+    return rs_family_add(&r->routes->keeps, &move);
+}
+
+static reshard_status add_chosen(const rs_chosen *chosen, int32_t rank, rs_routes *routes)
+{
+    rs_move move = chosen->move;
+    move.mine = rank;
+    move.sending = chosen->source_rank == rank && chosen->target_rank != rank;
+    move.first.peer = move.sending ? chosen->target_rank : chosen->source_rank;
+    rs_family *family = chosen->source_rank == chosen->target_rank || chosen->source_rank < 0 ? &routes->keeps
+                        : move.sending                                                        ? &routes->sends
+                                                                                              : &routes->receives;
+    return rs_family_add(family, &move);
+}
+
+/* The first of the sorted list whose target (or source) is the rank. */
+static int64_t search_chosen(const rs_template *template, int32_t rank, bool by_source)
+{
+    int64_t low = 0, high = template->chosen_count;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        const rs_chosen *at =
+            &template->chosen_by_target[by_source ? template->chosen_by_source[middle] : middle];
+        if ((by_source ? at->source_rank : at->target_rank) < rank)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static reshard_status route_chosen(const rs_template *template, int32_t rank, rs_routes *routes)
+{
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = search_chosen(template, rank, false);
+         i < template->chosen_count && status == RESHARD_OK; i++) {
+        const rs_chosen *chosen = &template->chosen_by_target[i];
+        if (chosen->target_rank != rank)
+            break;
+        status = add_chosen(chosen, rank, routes);
+    }
+    for (int64_t i = search_chosen(template, rank, true);
+         i < template->chosen_count && status == RESHARD_OK; i++) {
+        const rs_chosen *chosen = &template->chosen_by_target[template->chosen_by_source[i]];
+        if (chosen->source_rank != rank)
+            break;
+        if (chosen->target_rank != rank)
+            status = add_chosen(chosen, rank, routes);
+    }
+    return status;
+}
+
+static reshard_status route_template(const rs_template *template, int32_t rank, rs_routes *routes)
+{
+    fill_router fill = {rank, routes, &template->flow.link};
+    switch (template->kind) {
+    case RS_TEMPLATE_GRID:
+        return rs_grid_rank(&template->flow.link, rank, routes);
+    case RS_TEMPLATE_ROUTE:
+        return rs_route_rank(&template->flow, rank, routes);
+    case RS_TEMPLATE_CHOSEN:
+        return route_chosen(template, rank, routes);
+    case RS_TEMPLATE_FILL:
+        return rs_match_target(&template->flow.link, rank, add_fill, &fill);
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status work_out(reshard_part *part, const rs_template *template,
+                               rs_template_moves *out_moves)
+{
+    rs_routes routes;
+    rs_family_init(&routes.receives, part->context, &part->arena);
+    rs_family_init(&routes.sends, part->context, &part->arena);
+    rs_family_init(&routes.keeps, part->context, &part->arena);
+    reshard_status status = route_template(template, part->rank, &routes);
+    if (status == RESHARD_OK)
+        status = rs_family_finish(&routes.receives, &out_moves->shown.receives);
+    if (status == RESHARD_OK)
+        status = rs_family_finish(&routes.sends, &out_moves->shown.sends);
+    if (status == RESHARD_OK)
+        status = rs_family_finish(&routes.keeps, &out_moves->shown.keeps);
+    out_moves->singles = routes.receives.single_count + routes.sends.single_count + routes.keeps.single_count;
+    out_moves->elements_in = routes.receives.element_count;
+    out_moves->elements_out = routes.sends.element_count;
+    out_moves->elements_kept = routes.keeps.element_count;
+    rs_family_release(&routes.receives);
+    rs_family_release(&routes.sends);
+    rs_family_release(&routes.keeps);
+    return status;
+}
+
+/* ---- adjoint ------------------------------------------------------------------------------------- */
+
+static reshard_status transpose_record(rs_arena *arena, reshard_move *record)
+{
+    reshard_move old = *record;
+    record->kind = RESHARD_MOVE_ADD;
+    record->source_rank = old.target_rank;
+    record->target_rank = old.source_rank;
+    record->source_shard = old.target_shard;
+    record->target_shard = old.source_shard;
+    record->source_strides = old.target_strides;
+    record->target_strides = old.source_strides;
+    record->source_at = old.target_at;
+    record->target_at = old.source_at;
+    record->contributor = 0;
+    record->contributor_count = 1;
+    record->reduction = RESHARD_SUM;
+    if (old.loop_count == 0)
+        return RESHARD_OK;
+    reshard_move_loop *loops = rs_arena_copy(arena, old.loops, (size_t)old.loop_count, sizeof *loops);
+    if (loops == NULL)
+        return rs_allocation_status();
+    for (int32_t i = 0; i < old.loop_count; i++) {
+        loops[i].source_step = old.loops[i].target_step;
+        loops[i].target_step = old.loops[i].source_step;
+        loops[i].contributor_step = 0;
+    }
+    record->loops = loops;
+    return RESHARD_OK;
+}
+
+/* Fills have no source, so nothing flows back through them: they are left out. */
+static reshard_status transpose_list(rs_arena *arena, reshard_moves *moves, uint64_t *dropped)
+{
+    reshard_move *items = rs_arena_allocate_array(arena, (size_t)moves->count, sizeof *items);
+    if (items == NULL)
+        return rs_allocation_status();
+    int64_t kept = 0;
+    for (int64_t i = 0; i < moves->count; i++) {
+        if (moves->items[i].kind == RESHARD_MOVE_FILL) {
+            int64_t elements = reshard_move_count(&moves->items[i]);
+            for (int32_t d = 0; d < moves->items[i].ndim; d++)
+                elements *= moves->items[i].size[d];
+            *dropped += (uint64_t)elements;
+            continue;
+        }
+        items[kept] = moves->items[i];
+        reshard_status status = transpose_record(arena, &items[kept++]);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    moves->items = items;
+    moves->count = kept;
+    return RESHARD_OK;
+}
+
+static reshard_status transpose(rs_arena *arena, rs_template_moves *moves)
+{
+    uint64_t dropped = 0;
+    reshard_status status = transpose_list(arena, &moves->shown.receives, &dropped);
+    if (status == RESHARD_OK)
+        status = transpose_list(arena, &moves->shown.sends, &dropped);
+    if (status == RESHARD_OK)
+        status = transpose_list(arena, &moves->shown.keeps, &dropped);
+    moves->elements_kept -= dropped;
+    reshard_moves receives = moves->shown.receives;
+    moves->shown.receives = moves->shown.sends;
+    moves->shown.sends = receives;
+    uint64_t in = moves->elements_in;
+    moves->elements_in = moves->elements_out;
+    moves->elements_out = in;
+    return status;
+}
+
+/* ---- parts --------------------------------------------------------------------------------------- */
+
+static reshard_status build(reshard_part *part)
+{
+    const reshard_plan *forward = rs_plan_forward(part->plan);
+    for (int32_t i = 0; i < forward->stage_count; i++) {
+        const rs_stage *stage = &forward->stages[rs_plan_forward_stage(part->plan, i)];
+        part->stages[i] = rs_arena_allocate_array(&part->arena, (size_t)stage->template_count,
+                                                  sizeof *part->stages[i]);
+        if (part->stages[i] == NULL)
+            return rs_allocation_status();
+        for (int32_t t = 0; t < stage->template_count; t++) {
+            rs_template_moves *moves = &part->stages[i][t];
+            memset(moves, 0, sizeof *moves);
+            reshard_status status = work_out(part, &stage->templates[t], moves);
+            if (status == RESHARD_OK && part->plan->transposed != NULL)
+                status = transpose(&part->arena, moves);
+            if (status != RESHARD_OK)
+                return status;
+        }
+    }
+    return RESHARD_OK;
+}
+
+reshard_status reshard_part_create(reshard_context *context, reshard_plan *plan, int32_t rank,
+                                   reshard_part **out_part)
+{
+    if (rank < 0)
+        return rs_fail(RESHARD_ERR_RANGE, "rank %d is negative", rank);
+    reshard_part *part = rs_allocate_zeroed(context, sizeof *part);
+    if (part == NULL)
+        return rs_allocation_status();
+    part->context = context;
+    part->rank = rank;
+    part->plan = reshard_plan_retain(plan);
+    rs_arena_init(&part->arena, context);
+    reshard_status status = build(part);
+    if (status != RESHARD_OK) {
+        reshard_part_destroy(part);
+        return status;
+    }
+    *out_part = part;
+    return RESHARD_OK;
+}
+
+void reshard_part_destroy(reshard_part *part)
+{
+    if (part == NULL)
+        return;
+    reshard_plan_release(part->plan);
+    rs_arena_release(&part->arena);
+    rs_release(part->context, part, sizeof *part);
+}
+
+const rs_template_moves *rs_part_moves(const reshard_part *part, int32_t stage, int32_t index)
+{
+    const reshard_plan *forward = rs_plan_forward(part->plan);
+    const rs_stage *s = &forward->stages[rs_plan_forward_stage(part->plan, stage)];
+    return &part->stages[stage][s->links[index].template_index];
+}
+
+const reshard_part_moves *reshard_part_link(const reshard_part *part, int32_t stage, int32_t index)
+{
+    return &rs_part_moves(part, stage, index)->shown;
+}
+
+void reshard_part_get_stats(const reshard_part *part, reshard_part_stats *out_stats)
+{
+    const reshard_plan *forward = rs_plan_forward(part->plan);
+    reshard_part_stats stats = {0};
+    for (int32_t i = 0; i < forward->stage_count; i++) {
+        const rs_stage *stage = &forward->stages[rs_plan_forward_stage(part->plan, i)];
+        uint64_t through = 0; /* bytes that pass through staging in this stage */
+        for (int32_t l = 0; l < stage->link_count; l++) {
+            const rs_template_moves *moves = rs_part_moves(part, i, l);
+            uint64_t bytes = (uint64_t)rs_stage_link_bytes(&stage->links[l]);
+            stats.bytes_in += moves->elements_in * bytes;
+            stats.bytes_out += moves->elements_out * bytes;
+            stats.bytes_kept += moves->elements_kept * bytes;
+            stats.moves += moves->singles;
+            through += (moves->elements_in + moves->elements_out) * bytes;
+        }
+        for (int32_t t = 0; t < stage->template_count; t++) {
+            const reshard_part_moves *shown = &part->stages[i][t].shown;
+            stats.records +=
+                (uint64_t)(shown->receives.count + shown->sends.count + shown->keeps.count);
+        }
+        if (through > forward->options.staging_bytes_max)
+            through = forward->options.staging_bytes_max;
+        if (through > stats.staging_bytes_peak)
+            stats.staging_bytes_peak = through;
+    }
+    *out_stats = stats;
+}
+
+/* ---- single moves -------------------------------------------------------------------------------- */
+
+int64_t reshard_move_count(const reshard_move *move)
+{
+    int64_t count = 1;
+    for (int32_t i = 0; i < move->loop_count; i++)
+        count *= move->loops[i].count;
+    return count;
+}
+
+static void take_step(reshard_move *move, int64_t *start, int32_t rank, const reshard_move_loop *loop,
+                      int64_t times)
+{
+    bool sending = move->source_rank == rank;
+    int32_t *peer = sending ? &move->target_rank : &move->source_rank;
+    *peer += (int32_t)(times * loop->peer_step);
+    move->contributor += (int32_t)(times * loop->contributor_step);
+    move->source_at += times * loop->source_step;
+    move->target_at += times * loop->target_step;
+    for (int32_t d = 0; d < move->ndim; d++)
+        start[d] += times * loop->start_steps[d];
+}
+
+void reshard_move_single(const reshard_move *move, int32_t rank, int64_t index, reshard_move *out_move,
+                         int64_t out_start[RESHARD_FACTORS_MAX])
+{
+    reshard_move single = *move;
+    memcpy(out_start, move->start, (size_t)move->ndim * sizeof *out_start);
+    single.start = out_start;
+    single.loop_count = 0;
+    single.loops = NULL;
+    for (int32_t i = move->loop_count - 1; i >= 0; i--) {
+        const reshard_move_loop *loop = &move->loops[i];
+        take_step(&single, out_start, rank, loop, index % loop->count);
+        index /= loop->count;
+    }
+    *out_move = single;
+}
+
+typedef struct single_walk {
+    const reshard_move *record;
+    int32_t rank, peer;
+    rs_single_fn fn;
+    void *user;
+    /* How far the peer can still go down and up through the loops from this one on. */
+    int64_t down[RS_LOOPS_MAX + 1], up[RS_LOOPS_MAX + 1];
+} single_walk;
+
+static reshard_status walk_loops(const single_walk *w, int32_t level, reshard_move *move, int64_t *start)
+{
+    if (w->peer >= 0) {
+        int32_t at = move->source_rank == w->rank ? move->target_rank : move->source_rank;
+        if (w->peer < at + w->down[level] || w->peer > at + w->up[level])
+            return RESHARD_OK;
+    }
+    if (level == w->record->loop_count)
+        return w->fn(w->user, move);
+    const reshard_move_loop *loop = &w->record->loops[level];
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < loop->count && status == RESHARD_OK; i++) {
+        status = walk_loops(w, level + 1, move, start);
+        take_step(move, start, w->rank, loop, 1);
+    }
+    take_step(move, start, w->rank, loop, -loop->count);
+    return status;
+}
+
+reshard_status rs_moves_each(const reshard_moves *moves, int32_t rank, int32_t peer, rs_single_fn fn,
+                             void *user)
+{
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < moves->count && status == RESHARD_OK; i++) {
+        const reshard_move *record = &moves->items[i];
+        single_walk w = {.record = record, .rank = rank, .peer = peer, .fn = fn, .user = user};
+        for (int32_t l = record->loop_count - 1; l >= 0; l--) {
+            int64_t reach = (record->loops[l].count - 1) * record->loops[l].peer_step;
+            w.down[l] = w.down[l + 1] + rs_min(0, reach);
+            w.up[l] = w.up[l + 1] + rs_max(0, reach);
+        }
+        int64_t start[RESHARD_FACTORS_MAX];
+        memcpy(start, record->start, (size_t)record->ndim * sizeof *start);
+        reshard_move single = *record;
+        single.start = start;
+        single.loop_count = 0;
+        single.loops = NULL;
+        status = walk_loops(&w, 0, &single, start);
+    }
+    return status;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* part.h - what one rank's part of a plan is made of. */
+#ifndef RS_PLAN_PART_H
+#define RS_PLAN_PART_H
+
+#include "plan/plan.h"
+
+/* The moves of one template, and how many elements they carry. */
+typedef struct rs_template_moves {
+    reshard_part_moves shown;
+    uint64_t singles;
+    uint64_t elements_in, elements_out, elements_kept;
+} rs_template_moves;
+
+struct reshard_part {
+    reshard_context *context;
+    rs_arena arena;
+    reshard_plan *plan;
+    int32_t rank;
+    rs_template_moves *stages[RS_STAGES_MAX]; /* by stage of this plan, then by template */
+};
+
+/* The moves of a stage link. */
+const rs_template_moves *rs_part_moves(const reshard_part *part, int32_t stage, int32_t index);
+
+/* Calls fn for each single move of a list; stops at the first status that is not RESHARD_OK. peer -1: all;
+ * otherwise those with that peer, and loops that cannot reach it are passed over. */
+typedef reshard_status (*rs_single_fn)(void *user, const reshard_move *move);
+reshard_status rs_moves_each(const reshard_moves *moves, int32_t rank, int32_t peer, rs_single_fn fn,
+                             void *user);
+
+#endif

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan.c - making plans and the plain questions about them. */
+#include "plan/plan.h"
+
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/digest.h"
+#include "base/error.h"
+#include "layout/layout.h"
+
+#include <string.h>
+
+/* Part of the digest: plans of planners that would choose other moves are not equal. */
+#define PLANNER_VERSION 1
+
+reshard_link reshard_link_whole(int32_t source, int32_t target)
+{
+    reshard_link link;
+    memset(&link, 0, sizeof link);
+    link.source = source;
+    link.target = target;
+    link.source_box.ndim = -1;
+    link.target_box.ndim = -1;
+    return link;
+}
+
+/* ---- taking the inputs ------------------------------------------------------------------------- */
+
+static reshard_status take_tensors(reshard_plan *plan, const char *which, int32_t count,
+                                   const reshard_plan_tensor *given, reshard_plan_tensor **out_tensors)
+{
+    reshard_plan_tensor *tensors = rs_arena_allocate_array(&plan->arena, (size_t)count, sizeof *tensors);
+    if (tensors == NULL)
+        return rs_allocation_status();
+    for (int32_t i = 0; i < count; i++) {
+        if (given[i].layout == NULL)
+            return rs_fail(RESHARD_ERR_INVALID, "%s %d has no layout", which, i);
+        int32_t bits = reshard_dtype_bits(given[i].dtype);
+        if (bits == 0)
+            return rs_fail(RESHARD_ERR_INVALID, "%s %d: dtype %d is not known", which, i,
+                           (int)given[i].dtype);
+        if (bits % 8 != 0)
+            return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                           "%s %d: elements of %d bits (%s) cannot be moved one by one", which, i, bits,
+                           reshard_dtype_name(given[i].dtype));
+    }
+    for (int32_t i = 0; i < count; i++) {
+        const char *name = given[i].name != NULL ? given[i].name : "";
+        tensors[i] = given[i];
+        tensors[i].name = rs_arena_copy(&plan->arena, name, strlen(name) + 1, 1);
+        if (tensors[i].name == NULL)
+            return rs_allocation_status();
+    }
+    for (int32_t i = 0; i < count; i++) {
+        (void)reshard_layout_retain(tensors[i].layout);
+        plan->rank_count = (int32_t)rs_max(plan->rank_count, reshard_layout_rank_max(given[i].layout) + 1);
+    }
+    *out_tensors = tensors;
+    return RESHARD_OK;
+}
+
+static reshard_status take_options(reshard_plan *plan, const reshard_plan_options *options)
+{
+    if (options != NULL && options->size != sizeof *options)
+        return rs_fail(RESHARD_ERR_INVALID, "plan options: size is %zu, not %zu", options->size,
+                       sizeof *options);
+    if (options != NULL)
+        plan->options = *options;
+    plan->options.size = sizeof plan->options;
+    size_t *staging = &plan->options.staging_bytes_max;
+    if (*staging == 0)
+        *staging = RESHARD_STAGING_BYTES;
+    if (*staging < RESHARD_STAGING_BYTES_MIN)
+        return rs_fail(RESHARD_ERR_RANGE, "%zu bytes of staging are too few: at least %zu are needed",
+                       *staging, RESHARD_STAGING_BYTES_MIN);
+    /* Eight segments at least, so that sending, receiving and unpacking can overlap. */
+    plan->segment_bytes = (size_t)4 << 20;
+    while (plan->segment_bytes > *staging / 8)
+        plan->segment_bytes /= 2;
+    return RESHARD_OK;
+}
+
+static reshard_status take_links(reshard_plan *plan, int32_t count, const reshard_link *given)
+{
+    plan->links = rs_arena_copy(&plan->arena, given, (size_t)count, sizeof *given);
+    if (plan->links == NULL)
+        return rs_allocation_status();
+    plan->link_count = count;
+    for (int32_t i = 0; i < count; i++) {
+        if (given[i].source < 0 || given[i].source >= plan->source_count)
+            return rs_fail(RESHARD_ERR_RANGE, "link %d: there is no source %d", i, given[i].source);
+        if (given[i].target < 0 || given[i].target >= plan->target_count)
+            return rs_fail(RESHARD_ERR_RANGE, "link %d: there is no target %d", i, given[i].target);
+        const reshard_plan_tensor *source = &plan->sources[given[i].source];
+        const reshard_plan_tensor *target = &plan->targets[given[i].target];
+        rs_link link;
+        reshard_status status = rs_link_resolve(&given[i], source->layout, target->layout, &link);
+        if (status == RESHARD_OK)
+            status = rs_route_check(source->layout, target->layout);
+        if (status != RESHARD_OK)
+            return rs_fail_within(status, "link %d from \"%.100s\" to \"%.100s\"", i, source->name,
+                                  target->name);
+    }
+    return RESHARD_OK;
+}
+
+static void digest_box(rs_digest *digest, const reshard_box *box)
+{
+    rs_digest_u64(digest, (uint64_t)(int64_t)box->ndim);
+    rs_digest_i64s(digest, box->offset, rs_max(0, box->ndim));
+    rs_digest_i64s(digest, box->size, rs_max(0, box->ndim));
+}
+
+static void digest_inputs(reshard_plan *plan)
+{
+    rs_digest digest;
+    rs_digest_init(&digest);
+    rs_digest_u64(&digest, PLANNER_VERSION);
+    const reshard_plan_options *options = &plan->options;
+    rs_digest_u64(&digest, (uint64_t)options->balance);
+    rs_digest_u64(&digest, options->relabel != 0);
+    rs_digest_u64(&digest, options->single_stage != 0);
+    rs_digest_u64(&digest, options->zero_fill != 0);
+    rs_digest_u64(&digest, options->staging_bytes_max);
+    const reshard_plan_tensor *lists[2] = {plan->sources, plan->targets};
+    int32_t counts[2] = {plan->source_count, plan->target_count};
+    for (int side = 0; side < 2; side++) {
+        rs_digest_u64(&digest, (uint64_t)counts[side]);
+        for (int32_t i = 0; i < counts[side]; i++) {
+            rs_digest_u64(&digest, lists[side][i].layout->digest[0]);
+            rs_digest_u64(&digest, lists[side][i].layout->digest[1]);
+            rs_digest_u64(&digest, (uint64_t)lists[side][i].dtype);
+        }
+    }
+    for (int32_t i = 0; i < plan->link_count; i++) {
+        const reshard_link *link = &plan->links[i];
+        rs_digest_u64(&digest, (uint64_t)link->source << 32 | (uint64_t)link->target);
+        digest_box(&digest, &link->source_box);
+        digest_box(&digest, &link->target_box);
+        rs_digest_u64(&digest, (uint64_t)link->factor_count);
+        for (int32_t f = 0; f < link->factor_count; f++) {
+            rs_digest_u64(&digest, (uint64_t)link->factors[f]);
+            rs_digest_u64(&digest, (uint64_t)link->order[f]);
+        }
+    }
+    rs_digest_finish(&digest, plan->digest);
+}
+
+/* ---- making ------------------------------------------------------------------------------------ */
+
+static reshard_status build(reshard_plan *plan)
+{
+    digest_inputs(plan);
+    reshard_status status = rs_plan_check_links(plan);
+    if (status == RESHARD_OK && plan->options.relabel)
+        status = rs_plan_relabel(plan);
+    if (status == RESHARD_OK)
+        status = rs_plan_build_stages(plan);
+    if (status == RESHARD_OK)
+        status = rs_plan_build_templates(plan);
+    if (status == RESHARD_OK && plan->options.balance == RESHARD_BALANCE_EXACT)
+        status = rs_plan_balance(plan);
+    return status;
+}
+
+static reshard_plan *new_plan(reshard_context *context)
+{
+    reshard_plan *plan = rs_allocate_zeroed(context, sizeof *plan);
+    if (plan != NULL) {
+        plan->context = context;
+        atomic_init(&plan->references, 1);
+        rs_arena_init(&plan->arena, context);
+    }
+    return plan;
+}
+
+reshard_status reshard_plan_create(reshard_context *context, int32_t source_count,
+                                   const reshard_plan_tensor *sources, int32_t target_count,
+                                   const reshard_plan_tensor *targets, int32_t link_count,
+                                   const reshard_link *links, const reshard_plan_options *options,
+                                   reshard_plan **out_plan)
+{
+    if (source_count < 0 || target_count < 0 || link_count < 0)
+        return rs_fail(RESHARD_ERR_RANGE, "%d sources, %d targets, %d links: none may be negative",
+                       source_count, target_count, link_count);
+    reshard_plan *plan = new_plan(context);
+    if (plan == NULL)
+        return rs_allocation_status();
+    reshard_status status = take_options(plan, options);
+    if (status == RESHARD_OK)
+        status = take_tensors(plan, "source", source_count, sources, &plan->sources);
+    if (status == RESHARD_OK) {
+        plan->source_count = source_count;
+        status = take_tensors(plan, "target", target_count, targets, &plan->targets);
+    }
+    if (status == RESHARD_OK) {
+        plan->target_count = target_count;
+        status = take_links(plan, link_count, links);
+    }
+    if (status == RESHARD_OK)
+        status = build(plan);
+    if (status != RESHARD_OK) {
+        reshard_plan_release(plan);
+        return status;
+    }
+    *out_plan = plan;
+    return RESHARD_OK;
+}
+
+reshard_status reshard_plan_create_simple(reshard_context *context, reshard_layout *source,
+                                          reshard_layout *target, reshard_dtype dtype,
+                                          const reshard_plan_options *options, reshard_plan **out_plan)
+{
+    reshard_plan_tensor from = {"source", source, dtype}, to = {"target", target, dtype};
+    reshard_link link = reshard_link_whole(0, 0);
+    return reshard_plan_create(context, 1, &from, 1, &to, 1, &link, options, out_plan);
+}
+
+static reshard_status check_adjoint(const reshard_plan *plan)
+{
+    for (int32_t i = 0; i < plan->link_count; i++) {
+        const reshard_plan_tensor *source = &plan->sources[plan->links[i].source];
+        const reshard_plan_tensor *target = &plan->targets[plan->links[i].target];
+        const reshard_layout *layouts[2] = {source->layout, target->layout};
+        for (int side = 0; side < 2; side++) {
+            reshard_reduction reduction = layouts[side]->reduction;
+            if (layouts[side]->partial && reduction != RESHARD_SUM && reduction != RESHARD_AVG)
+                return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                               "link %d is partial by %s, which has no adjoint; sum and avg have", i,
+                               reshard_reduction_name(reduction));
+        }
+        if (source->dtype != target->dtype)
+            return rs_fail(RESHARD_ERR_UNSUPPORTED, "link %d goes from %s to %s: a cast has no adjoint", i,
+                           reshard_dtype_name(source->dtype), reshard_dtype_name(target->dtype));
+    }
+    return RESHARD_OK;
+}
+
+reshard_status reshard_plan_adjoint(reshard_plan *plan, reshard_plan **out_plan)
+{
+    if (plan->transposed != NULL) {
+        *out_plan = reshard_plan_retain(plan->transposed);
+        return RESHARD_OK;
+    }
+    reshard_status status = check_adjoint(plan);
+    if (status != RESHARD_OK)
+        return status;
+    reshard_plan *adjoint = new_plan(plan->context);
+    if (adjoint == NULL)
+        return rs_allocation_status();
+    adjoint->transposed = reshard_plan_retain(plan);
+    *out_plan = adjoint;
+    return RESHARD_OK;
+}
+
+reshard_plan *reshard_plan_retain(reshard_plan *plan)
+{
+    if (plan != NULL)
+        rs_reference_add(&plan->references);
+    return plan;
+}
+
+void reshard_plan_release(reshard_plan *plan)
+{
+    if (plan == NULL || !rs_reference_drop(&plan->references))
+        return;
+    for (int32_t i = 0; i < plan->source_count; i++)
+        reshard_layout_release(plan->sources[i].layout);
+    for (int32_t i = 0; i < plan->target_count; i++)
+        reshard_layout_release(plan->targets[i].layout);
+    for (int32_t i = 0; i < plan->intermediate_count; i++)
+        reshard_layout_release(plan->intermediates[i]);
+    reshard_plan_release(plan->transposed);
+    rs_release(plan->context, plan->fills, (size_t)plan->fill_capacity * sizeof *plan->fills);
+    rs_arena_release(&plan->arena);
+    rs_release(plan->context, plan, sizeof *plan);
+}
+
+/* ---- asking ------------------------------------------------------------------------------------ */
+
+const reshard_plan *rs_plan_forward(const reshard_plan *plan)
+{
+    return plan->transposed != NULL ? plan->transposed : plan;
+}
+
+int32_t rs_plan_forward_stage(const reshard_plan *plan, int32_t stage)
+{
+    return plan->transposed != NULL ? plan->transposed->stage_count - 1 - stage : stage;
+}
+
+int reshard_plan_is_adjoint(const reshard_plan *plan)
+{
+    return plan->transposed != NULL;
+}
+
+int32_t reshard_plan_stage_count(const reshard_plan *plan)
+{
+    return rs_plan_forward(plan)->stage_count;
+}
+
+int32_t reshard_plan_rank_count(const reshard_plan *plan)
+{
+    return rs_plan_forward(plan)->rank_count;
+}
+
+reshard_layout *reshard_plan_target_layout(const reshard_plan *plan, int32_t target)
+{
+    const reshard_plan *forward = rs_plan_forward(plan);
+    return plan->transposed != NULL ? forward->sources[target].layout : forward->targets[target].layout;
+}
+
+int32_t reshard_plan_relabelling(const reshard_plan *plan, const int32_t **out_ranks)
+{
+    *out_ranks = rs_plan_forward(plan)->relabelling;
+    return rs_plan_forward(plan)->relabelling_count;
+}
+
+void reshard_plan_digest(const reshard_plan *plan, uint64_t out_digest[2])
+{
+    const reshard_plan *forward = rs_plan_forward(plan);
+    uint64_t mark = plan->transposed != NULL ? 1 : 0;
+    out_digest[0] = forward->digest[0] ^ mark;
+    out_digest[1] = forward->digest[1];
+}
+
+size_t reshard_plan_segment_bytes(const reshard_plan *plan)
+{
+    return rs_plan_forward(plan)->segment_bytes;
+}
+
+int32_t reshard_plan_stage_link_count(const reshard_plan *plan, int32_t stage)
+{
+    return rs_plan_forward(plan)->stages[rs_plan_forward_stage(plan, stage)].link_count;
+}
+
+reshard_status reshard_plan_stage_link(const reshard_plan *plan, int32_t stage, int32_t index,
+                                       reshard_stage_link *out_link)
+{
+    const reshard_plan *forward = rs_plan_forward(plan);
+    if (stage < 0 || stage >= forward->stage_count)
+        return rs_fail(RESHARD_ERR_RANGE, "there is no stage %d of %d", stage, forward->stage_count);
+    const rs_stage *s = &forward->stages[rs_plan_forward_stage(plan, stage)];
+    if (index < 0 || index >= s->link_count)
+        return rs_fail(RESHARD_ERR_RANGE, "there is no link %d of %d", index, s->link_count);
+    const reshard_stage_link *link = &s->links[index].shown;
+    *out_link = *link;
+    if (plan->transposed != NULL)
+        *out_link = (reshard_stage_link){
+            .link = link->link,
+            .source = link->target,
+            .target = link->source,
+            .source_is_intermediate = link->target_is_intermediate,
+            .target_is_intermediate = link->source_is_intermediate,
+            .source_layout = link->target_layout,
+            .target_layout = link->source_layout,
+            .source_dtype = link->target_dtype,
+            .target_dtype = link->source_dtype,
+        };
+    return RESHARD_OK;
+}
+
+int32_t reshard_plan_intermediate_count(const reshard_plan *plan)
+{
+    return rs_plan_forward(plan)->intermediate_count;
+}
+
+reshard_layout *reshard_plan_intermediate_layout(const reshard_plan *plan, int32_t index)
+{
+    return rs_plan_forward(plan)->intermediates[index];
+}
+
+int64_t rs_stage_link_bytes(const rs_stage_link *link)
+{
+    int32_t target = reshard_dtype_bits(link->shown.target_dtype);
+    int32_t source = link->shown.source < 0 ? target : reshard_dtype_bits(link->shown.source_dtype);
+    return rs_min(source, target) / 8;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * relabel.c - which rank should play which part of the target. Part i on rank j keeps the bytes that rank j holds of
+ * what part i needs; the permutation that keeps the most moves the fewest. All targets are relabelled alike.
+ */
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "plan/assignment.h"
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define RANKS_MAX 4096 /* the matrix takes 8 bytes for each pair */
+
+typedef struct kept_bytes {
+    int32_t count;
+    const int32_t *ranks; /* of all targets, increasing */
+    int64_t *matrix;
+    int32_t part; /* whose row is being added to */
+    int64_t bytes;
+} kept_bytes;
+
+static int compare_ranks(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int32_t index_of(const kept_bytes *k, int32_t rank)
+{
+    const int32_t *found = bsearch(&rank, k->ranks, (size_t)k->count, sizeof rank, compare_ranks);
+    return found != NULL ? (int32_t)(found - k->ranks) : -1;
+}
+
+static reshard_status add_holders(void *user, const rs_match *match)
+{
+    kept_bytes *k = user;
+    int64_t bytes = rs_link_box_volume(match->link->ndim, &match->box) * k->bytes;
+    rs_combination combination = rs_route_combination(match, match->mine->contributor);
+    int64_t copies = rs_region_copy_count(match->source);
+    for (int32_t c = 0; c < combination.count; c++) {
+        for (int64_t copy = 0; copy < copies; copy++) {
+            rs_holder holder;
+            rs_region_holder(match->source, combination.first + c, copy, &holder);
+            int32_t index = index_of(k, holder.rank);
+            if (index >= 0)
+                k->matrix[(int64_t)k->part * k->count + index] += bytes;
+        }
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status fill_matrix(reshard_plan *plan, kept_bytes *k)
+{
+    for (int32_t i = 0; i < plan->link_count; i++) {
+        const reshard_plan_tensor *source = &plan->sources[plan->links[i].source];
+        const reshard_plan_tensor *target = &plan->targets[plan->links[i].target];
+        rs_link link;
+        reshard_status status =
+            rs_link_resolve(&plan->links[i], source->layout, target->layout, &link);
+        k->bytes = rs_min(reshard_dtype_bits(source->dtype), reshard_dtype_bits(target->dtype)) / 8;
+        for (k->part = 0; k->part < k->count && status == RESHARD_OK; k->part++) {
+            if (rs_context_cancelled(plan->context))
+                return rs_fail(RESHARD_ERR_CANCELLED, "cancelled while relabelling");
+            status = rs_match_target(&link, k->ranks[k->part], add_holders, k);
+        }
+        if (status != RESHARD_OK)
+            return status;
+        rs_context_progress(plan->context, "relabelling", (uint64_t)i + 1, (uint64_t)plan->link_count);
+    }
+    return RESHARD_OK;
+}
+
+/* Ranks of all targets, each once, in the arena. */
+static reshard_status list_ranks(reshard_plan *plan, int32_t **out_ranks, int32_t *out_count)
+{
+    int64_t room = 0;
+    for (int32_t i = 0; i < plan->target_count; i++)
+        room += reshard_layout_rank_count(plan->targets[i].layout);
+    int32_t *all = rs_allocate_array(plan->context, (size_t)room, sizeof *all);
+    if (all == NULL)
+        return rs_allocation_status();
+    int64_t count = 0;
+    for (int32_t i = 0; i < plan->target_count; i++) {
+        const reshard_layout *layout = plan->targets[i].layout;
+        for (int32_t r = 0; r < reshard_layout_rank_count(layout); r++)
+            all[count++] = reshard_layout_rank_at(layout, r);
+    }
+    qsort(all, (size_t)count, sizeof *all, compare_ranks);
+    int64_t distinct = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (distinct == 0 || all[i] != all[distinct - 1])
+            all[distinct++] = all[i];
+    }
+    *out_ranks = rs_arena_copy(&plan->arena, all, (size_t)distinct, sizeof *all);
+    *out_count = (int32_t)rs_min(distinct, INT32_MAX);
+    rs_release(plan->context, all, (size_t)room * sizeof *all);
+    return *out_ranks == NULL ? rs_allocation_status() : RESHARD_OK;
+}
+
+/* Gives every target the ranks that play its parts. */
+static reshard_status apply(reshard_plan *plan, const kept_bytes *k, const int32_t *players)
+{
+    for (int32_t i = 0; i < plan->target_count; i++) {
+        reshard_layout *old = plan->targets[i].layout, *layout = NULL;
+        int32_t count = reshard_layout_rank_count(old);
+        int32_t *ranks = rs_allocate_array(plan->context, (size_t)count, sizeof *ranks);
+        if (ranks == NULL)
+            return rs_allocation_status();
+        for (int32_t r = 0; r < count; r++)
+            ranks[r] = players[index_of(k, reshard_layout_rank_at(old, r))];
+        reshard_status status = rs_layout_with_ranks(old, ranks, &layout);
+        rs_release(plan->context, ranks, (size_t)count * sizeof *ranks);
+        if (status != RESHARD_OK)
+            return status;
+        plan->targets[i].layout = layout;
+        reshard_layout_release(old);
+    }
+    return RESHARD_OK;
+}
+
+reshard_status rs_plan_relabel(reshard_plan *plan)
+{
+    kept_bytes k = {0};
+    int32_t *ranks = NULL;
+    reshard_status status = list_ranks(plan, &ranks, &k.count);
+    if (status != RESHARD_OK)
+        return status;
+    if (k.count > RANKS_MAX)
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "relabel: %d target ranks are more than %d", k.count,
+                       RANKS_MAX);
+    k.ranks = ranks;
+    size_t bytes = (size_t)k.count * (size_t)k.count * sizeof *k.matrix;
+    k.matrix = rs_allocate_zeroed(plan->context, bytes);
+    int32_t *players = rs_arena_allocate_array(&plan->arena, (size_t)k.count, sizeof *players);
+    if (k.matrix == NULL || players == NULL)
+        status = rs_allocation_status();
+    if (status == RESHARD_OK)
+        status = fill_matrix(plan, &k);
+    if (status == RESHARD_OK)
+        status = rs_assignment_solve(plan->context, k.count, k.matrix, players);
+    for (int32_t i = 0; i < k.count && status == RESHARD_OK; i++)
+        players[i] = ranks[players[i]];
+    if (status == RESHARD_OK)
+        status = apply(plan, &k, players);
+    if (status == RESHARD_OK) {
+        plan->relabelling = players;
+        plan->relabelling_count = k.count;
+    }
+    rs_release(plan->context, k.matrix, bytes);
+    return status;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stats.c - a plan as a whole, rank by rank: bytes, moves, the matrix; and the text form of a part. */
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "plan/part.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- the whole ----------------------------------------------------------------------------------- */
+
+typedef struct matrix_row {
+    uint64_t *matrix;
+    int32_t rank_count;
+    uint64_t bytes; /* of one element */
+} matrix_row;
+
+static reshard_status add_to_matrix(void *user, const reshard_move *move)
+{
+    matrix_row *row = user;
+    uint64_t volume = row->bytes;
+    for (int32_t d = 0; d < move->ndim; d++)
+        volume *= (uint64_t)move->size[d];
+    /* A fill is handed over by nobody: it stays. */
+    int32_t source = move->source_rank < 0 ? move->target_rank : move->source_rank;
+    row->matrix[(int64_t)source * row->rank_count + move->target_rank] += volume;
+    return RESHARD_OK;
+}
+
+static reshard_status fill_matrix(const reshard_part *part, uint64_t *matrix)
+{
+    const reshard_plan *forward = rs_plan_forward(part->plan);
+    reshard_status status = RESHARD_OK;
+    for (int32_t i = 0; i < forward->stage_count; i++) {
+        const rs_stage *stage = &forward->stages[rs_plan_forward_stage(part->plan, i)];
+        for (int32_t l = 0; l < stage->link_count && status == RESHARD_OK; l++) {
+            const reshard_part_moves *moves = &rs_part_moves(part, i, l)->shown;
+            matrix_row row = {matrix, forward->rank_count,
+                              (uint64_t)rs_stage_link_bytes(&stage->links[l])};
+            status = rs_moves_each(&moves->receives, part->rank, -1, add_to_matrix, &row);
+            if (status == RESHARD_OK)
+                status = rs_moves_each(&moves->keeps, part->rank, -1, add_to_matrix, &row);
+        }
+    }
+    return status;
+}
+
+static uint64_t target_bytes(const reshard_plan *plan)
+{
+    uint64_t bytes = 0;
+    bool adjoint = plan->transposed != NULL;
+    const reshard_plan *forward = rs_plan_forward(plan);
+    int32_t count = adjoint ? forward->source_count : forward->target_count;
+    const reshard_plan_tensor *tensors = adjoint ? forward->sources : forward->targets;
+    for (int32_t i = 0; i < count; i++)
+        bytes += (uint64_t)rs_layout_shard_volume_sum(tensors[i].layout) *
+                 (uint64_t)(reshard_dtype_bits(tensors[i].dtype) / 8);
+    return bytes;
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+reshard_status reshard_plan_get_stats(reshard_plan *plan, reshard_plan_stats *out_stats, uint64_t *matrix)
+{
+    reshard_context *context = plan->context;
+    int32_t ranks = reshard_plan_rank_count(plan);
+    reshard_plan_stats stats = {.bytes_total = target_bytes(plan),
+                                .stages = reshard_plan_stage_count(plan)};
+    if (matrix != NULL)
+        memset(matrix, 0, (size_t)ranks * (size_t)ranks * sizeof *matrix);
+    for (int32_t rank = 0; rank < ranks; rank++) {
+        if (rs_context_cancelled(context))
+            return rs_fail(RESHARD_ERR_CANCELLED, "cancelled at rank %d of %d", rank, ranks);
+        rs_context_progress(context, "planning", (uint64_t)rank, (uint64_t)ranks);
+        reshard_part *part = NULL;
+        reshard_status status = reshard_part_create(context, plan, rank, &part);
+        if (status == RESHARD_OK && matrix != NULL)
+            status = fill_matrix(part, matrix);
+        if (status != RESHARD_OK) {
+            reshard_part_destroy(part);
+            return status;
+        }
+        reshard_part_stats one;
+        reshard_part_get_stats(part, &one);
+        reshard_part_destroy(part);
+        stats.bytes_moved += one.bytes_in;
+        stats.bytes_kept += one.bytes_kept;
+        stats.moves += one.moves;
+        stats.records += one.records;
+        stats.bytes_in_max = most(stats.bytes_in_max, one.bytes_in);
+        stats.bytes_out_max = most(stats.bytes_out_max, one.bytes_out);
+        stats.staging_bytes_peak = most(stats.staging_bytes_peak, one.staging_bytes_peak);
+    }
+    rs_context_progress(context, "planning", (uint64_t)ranks, (uint64_t)ranks);
+    *out_stats = stats;
+    return RESHARD_OK;
+}
+
+/* ---- text ---------------------------------------------------------------------------------------- */
+
+static void add_box(rs_text *text, const reshard_move *move)
+{
+    rs_text_add(text, "[");
+    for (int32_t d = 0; d < move->ndim; d++)
+        rs_text_add(text, "%s%" PRId64 ":%" PRId64, d == 0 ? "" : ",", move->start[d],
+                    move->start[d] + move->size[d]);
+    rs_text_add(text, "]");
+}
+
+static void add_loops(rs_text *text, const reshard_move *move)
+{
+    for (int32_t i = 0; i < move->loop_count; i++) {
+        const reshard_move_loop *loop = &move->loops[i];
+        rs_text_add(text, " x%" PRId64 "(peer %+d, start", loop->count, loop->peer_step);
+        for (int32_t d = 0; d < move->ndim; d++)
+            rs_text_add(text, "%s%+" PRId64, d == 0 ? " " : ",", loop->start_steps[d]);
+        rs_text_add(text, ", memory %+" PRId64 " -> %+" PRId64 ")", loop->source_step, loop->target_step);
+    }
+}
+
+static void add_record(rs_text *text, int32_t stage, int32_t link, const char *what, const reshard_move *move)
+{
+    rs_text_add(text, "stage %d link %d: %s ", stage, link, what);
+    if (move->kind == RESHARD_MOVE_FILL)
+        rs_text_add(text, "fill");
+    else
+        rs_text_add(text, "%d -> %d", move->source_rank, move->target_rank);
+    rs_text_add(text, " ");
+    add_box(text, move);
+    if (move->kind != RESHARD_MOVE_FILL)
+        rs_text_add(text, " at %" PRId64 " ->", move->source_at);
+    else
+        rs_text_add(text, " at");
+    rs_text_add(text, " %" PRId64, move->target_at);
+    if (move->kind == RESHARD_MOVE_COMBINE)
+        rs_text_add(text, " %s %d/%d", reshard_reduction_name(move->reduction), move->contributor,
+                    move->contributor_count);
+    if (move->kind == RESHARD_MOVE_ADD)
+        rs_text_add(text, " add");
+    add_loops(text, move);
+    rs_text_add(text, "\n");
+}
+
+reshard_status reshard_part_text(const reshard_part *part, char *buffer, size_t capacity,
+                                 size_t *out_length)
+{
+    rs_text text;
+    rs_text_init(&text, buffer, capacity);
+    for (int32_t i = 0; i < reshard_plan_stage_count(part->plan); i++) {
+        for (int32_t l = 0; l < reshard_plan_stage_link_count(part->plan, i); l++) {
+            const reshard_part_moves *moves = reshard_part_link(part, i, l);
+            const reshard_moves *lists[3] = {&moves->keeps, &moves->receives, &moves->sends};
+            static const char *const names[3] = {"keep", "receive", "send"};
+            for (int k = 0; k < 3; k++) {
+                for (int64_t m = 0; m < lists[k]->count; m++)
+                    add_record(&text, i, l, names[k], &lists[k]->items[m]);
+            }
+        }
+    }
+    *out_length = text.length;
+    return RESHARD_OK;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * build.h - what the parser and the public constructors share inside this folder. Both ways of
+ * making a mesh or a spec end here, so that they check the same things.
+ */
+#ifndef RS_SPEC_BUILD_H
+#define RS_SPEC_BUILD_H
+
+#include "spec/scan.h"
+#include "spec/spec.h"
+
+/* The ranks of a mesh: listed[p] at position p, or first + p * step when listed is NULL. step >= 1
+ * and ranks within int32_t are the caller's care in the second case. */
+typedef struct rs_ranks {
+    const int32_t *listed;
+    int32_t first;
+    int32_t step;
+} rs_ranks;
+
+reshard_status rs_mesh_build(reshard_context *context, int32_t axis_count, const char *const *names,
+                             const int32_t *sizes, const rs_ranks *ranks, reshard_mesh **out_mesh);
+
+/* What an error calls an axis: its name, or its number. */
+rs_excerpt rs_mesh_axis_words(const reshard_mesh *mesh, int32_t axis);
+
+/* Between -NDIM_MAX and NDIM_MAX-1. The number that stands for `flat` is not. Errors: RANGE. */
+reshard_status rs_dim_check(int64_t dim);
+/* Checks a cut of an axis that exists, and copies it in its canonical form, with its arrays, into
+ * the arena. */
+reshard_status rs_cut_copy_checked(rs_arena *arena, const reshard_mesh *mesh,
+                                   const reshard_cut *cut, reshard_cut *out_cut);
+
+/* Sets *out_culprit to the index of the cut that is to blame, or -1 when none is. */
+reshard_status rs_spec_build_cuts(reshard_context *context, reshard_mesh *mesh, int32_t cut_count,
+                                  const reshard_cut *cuts, int32_t *out_culprit,
+                                  reshard_spec **out_spec);
+
+/* An empty spec of one reference. */
+reshard_status rs_spec_allocate(reshard_context *context, reshard_spec_kind kind,
+                                reshard_spec **out_spec);
+
+/* A spec of kind BOXES or COVER in the making, shard by shard, so that a parser need not hold them
+ * twice. init, any number of adds, then finish; release in any case. */
+typedef struct rs_boxes_builder {
+    reshard_context *context;
+    reshard_spec *spec;
+    reshard_shard *shards;
+    int64_t shard_count;
+    int64_t capacity;
+} rs_boxes_builder;
+
+reshard_status rs_boxes_init(rs_boxes_builder *builder, reshard_context *context, int cover,
+                             int32_t ndim, const int64_t *shape);
+reshard_status rs_boxes_add(rs_boxes_builder *builder, const reshard_shard *shard);
+reshard_status rs_boxes_finish(rs_boxes_builder *builder, reshard_spec **out_spec);
+void rs_boxes_release(rs_boxes_builder *builder);
+
+/* Scans a mesh and the ":" behind it. */
+reshard_status rs_parse_mesh(reshard_context *context, rs_scan *scan, rs_arena *scratch,
+                             reshard_mesh **out_mesh);
+/* Scans what follows "boxes" or "cover". */
+reshard_status rs_parse_boxes(reshard_context *context, rs_scan *scan, int cover,
+                              reshard_spec **out_spec);
+
+/* The row-major strides of a shape. */
+void rs_strides(int32_t ndim, const int64_t *shape, int64_t *out_strides);
+/* Where a piece of a tensor of `ndim` dimensions lies in the buffer of its shard: a box of the
+ * buffer. The piece must have passed rs_shard_copy_checked, or all of it but the tiling. */
+void rs_piece_memory_box(int32_t ndim, const reshard_shard *shard, const reshard_piece *piece,
+                         reshard_box *out_box);
+/* The pieces fill the shard's buffer, each element once. Errors: INVALID naming an element. */
+reshard_status rs_shard_check_filled(reshard_context *context, int32_t ndim,
+                                     const reshard_shard *shard);
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cut.c - the check of one cut, and its canonical form.
+ *
+ * In the canonical form fields that the kind does not use are zero, a strided cut of one chunk is a
+ * chunk cut, a unit of 1 is none, part limits that limit nothing are NULL, the coordinates of A are
+ * increasing, and A of all coordinates is R, except on an axis of one coordinate, which keeps what
+ * was written. What depends on the shape is checked by the layout.
+ */
+#include "base/context.h"
+#include "spec/build.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+reshard_status rs_dim_check(int64_t dim)
+{
+    if (dim >= -RESHARD_NDIM_MAX && dim < RESHARD_NDIM_MAX)
+        return RESHARD_OK;
+    return rs_fail(RESHARD_ERR_RANGE, "dimension %" PRId64 " is not between %d and %d", dim,
+                   -RESHARD_NDIM_MAX, RESHARD_NDIM_MAX - 1);
+}
+
+static reshard_status check_list(const reshard_placement *placement, const char *items)
+{
+    if (placement->count < 1 || placement->values == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "no %s are given", items);
+    for (int32_t i = 0; i < placement->count; i++) {
+        if (placement->values[i] < 0)
+            return rs_fail(RESHARD_ERR_RANGE, "%" PRId64 " among the %s is negative",
+                           placement->values[i], items);
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status copy_values(rs_arena *arena, const reshard_placement *placement,
+                                  reshard_placement *out)
+{
+    const int64_t *values = placement->values;
+    out->values = rs_arena_copy(arena, values, (size_t)placement->count, sizeof *values);
+    out->count = placement->count;
+    return out->values != NULL ? RESHARD_OK : rs_allocation_status();
+}
+
+/* ---- A --------------------------------------------------------------------------------------- */
+
+static int compare_values(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a;
+    int64_t y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static reshard_status copy_at(rs_arena *arena, int32_t axis_size,
+                              const reshard_placement *placement, reshard_placement *out)
+{
+    reshard_status status = check_list(placement, "coordinates");
+    if (status != RESHARD_OK)
+        return status;
+    for (int32_t i = 0; i < placement->count; i++) {
+        if (placement->values[i] >= axis_size)
+            return rs_fail(RESHARD_ERR_RANGE,
+                           "coordinate %" PRId64 " is not on an axis of size %" PRId32,
+                           placement->values[i], axis_size);
+    }
+    /* Among one more coordinates than the axis has, one occurs twice; the others need no look. */
+    int32_t count = placement->count > axis_size ? axis_size + 1 : placement->count;
+    int64_t *sorted = rs_arena_copy(arena, placement->values, (size_t)count, sizeof *sorted);
+    if (sorted == NULL)
+        return rs_allocation_status();
+    qsort(sorted, (size_t)count, sizeof *sorted, compare_values);
+    for (int32_t i = 1; i < count; i++) {
+        if (sorted[i] == sorted[i - 1])
+            return rs_fail(RESHARD_ERR_INVALID, "coordinate %" PRId64 " occurs twice", sorted[i]);
+    }
+    if (count == axis_size && axis_size > 1)
+        return RESHARD_OK; /* everywhere: R */
+    out->kind = RESHARD_AT;
+    out->values = sorted;
+    out->count = count;
+    return RESHARD_OK;
+}
+
+/* ---- S --------------------------------------------------------------------------------------- */
+
+static reshard_status copy_parts(rs_arena *arena, const reshard_placement *placement,
+                                 reshard_placement *out)
+{
+    reshard_status status = check_list(placement, "parts");
+    bool limited = false;
+    for (int32_t i = 0; status == RESHARD_OK && placement->part_max != NULL && i < placement->count;
+         i++) {
+        limited = limited || placement->part_max[i] != 0;
+        if (placement->part_max[i] < 0)
+            status = rs_fail(RESHARD_ERR_RANGE, "part %" PRId32 " has the negative limit %" PRId64,
+                             i, placement->part_max[i]);
+    }
+    if (status == RESHARD_OK)
+        status = copy_values(arena, placement, out);
+    if (status != RESHARD_OK || !limited)
+        return status;
+    out->part_max = rs_arena_copy(arena, placement->part_max, (size_t)placement->count,
+                                  sizeof *placement->part_max);
+    return out->part_max != NULL ? RESHARD_OK : rs_allocation_status();
+}
+
+static reshard_status copy_sizes(rs_arena *arena, int32_t axis_size,
+                                 const reshard_placement *placement, reshard_placement *out)
+{
+    reshard_status status = check_list(placement, "sizes");
+    if (status != RESHARD_OK)
+        return status;
+    if (placement->count != axis_size)
+        return rs_fail(RESHARD_ERR_INVALID, "%" PRId32 " sizes for an axis of size %" PRId32,
+                       placement->count, axis_size);
+    return copy_values(arena, placement, out);
+}
+
+static reshard_status copy_factor(const reshard_placement *placement, reshard_placement *out)
+{
+    bool strided = placement->rule == RESHARD_STRIDED;
+    if (placement->factor < 1)
+        return rs_fail(RESHARD_ERR_RANGE, "%s of %" PRId64 ", not 1 or more",
+                       strided ? "a split factor" : "a block", placement->factor);
+    if (strided && placement->factor == 1)
+        out->rule = RESHARD_CHUNK;
+    else
+        out->factor = placement->factor;
+    return RESHARD_OK;
+}
+
+static reshard_status copy_shard(rs_arena *arena, int32_t axis_size,
+                                 const reshard_placement *placement, reshard_placement *out)
+{
+    reshard_status status = RESHARD_OK;
+    if (placement->dim != RESHARD_DIM_FLAT)
+        status = rs_dim_check(placement->dim);
+    if (status != RESHARD_OK)
+        return status;
+    if (placement->unit < 0)
+        return rs_fail(RESHARD_ERR_RANGE, "a unit of %" PRId64 ", not 1 or more", placement->unit);
+    if (placement->max < 0)
+        return rs_fail(RESHARD_ERR_RANGE, "at most %" PRId64 " pieces, not 1 or more",
+                       placement->max);
+    out->kind = RESHARD_SHARD;
+    out->dim = placement->dim;
+    out->rule = placement->rule;
+    out->unit = placement->unit > 1 ? placement->unit : 0;
+    out->max = placement->max;
+    switch (placement->rule) {
+    case RESHARD_CHUNK:
+    case RESHARD_BALANCED:
+        return RESHARD_OK;
+    case RESHARD_PACKED:
+        return copy_parts(arena, placement, out);
+    case RESHARD_RAGGED:
+        return copy_sizes(arena, axis_size, placement, out);
+    case RESHARD_STRIDED:
+    case RESHARD_CYCLIC:
+        return copy_factor(placement, out);
+    }
+    return rs_fail(RESHARD_ERR_INVALID, "there is no shard rule %d", (int)placement->rule);
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+reshard_status rs_cut_copy_checked(rs_arena *arena, const reshard_mesh *mesh,
+                                   const reshard_cut *cut, reshard_cut *out_cut)
+{
+    const reshard_placement *placement = &cut->placement;
+    int32_t axis_size = mesh->sizes[cut->axis];
+    *out_cut = (reshard_cut){.axis = cut->axis, .placement.kind = RESHARD_REPLICATE};
+    switch (placement->kind) {
+    case RESHARD_REPLICATE:
+        return RESHARD_OK;
+    case RESHARD_PARTIAL:
+        if ((int)placement->reduction < 0 ||
+            (int)placement->reduction >= (int)RESHARD_REDUCTION_COUNT)
+            return rs_fail(RESHARD_ERR_INVALID, "there is no reduction %d",
+                           (int)placement->reduction);
+        out_cut->placement.kind = RESHARD_PARTIAL;
+        out_cut->placement.reduction = placement->reduction;
+        return RESHARD_OK;
+    case RESHARD_AT:
+        return copy_at(arena, axis_size, placement, &out_cut->placement);
+    case RESHARD_SHARD:
+        return copy_shard(arena, axis_size, placement, &out_cut->placement);
+    }
+    return rs_fail(RESHARD_ERR_INVALID, "there is no placement kind %d", (int)placement->kind);
+}

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the `reshard` command share. Each test file is a script whose first argument is the command:
+
+    python3 test_usage.py build/dev/reshard
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+COMMAND = None
+
+
+def run(*arguments, stdin=b"", **options):
+    """Runs the command to its end."""
+    done = subprocess.run([COMMAND, *arguments], input=stdin, stderr=subprocess.PIPE, check=False, timeout=50,
+                          **{"stdout": subprocess.PIPE, **options})
+    done.stdout = (done.stdout or b"").decode("ascii")
+    done.stderr = done.stderr.decode("utf-8", "replace")
+    return done
+
+
+class CommandTest(unittest.TestCase):
+    maxDiff = None
+
+    def read_text(self, *arguments, **options):
+        """What the command prints when all goes well."""
+        done = run(*arguments, **options)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), arguments)
+        return done.stdout
+
+    def read_json(self, *arguments, **options):
+        """The one object on one line that --json prints."""
+        text = self.read_text(*arguments, "--json", **options)
+        self.assertTrue(text.endswith("}\n") and text.count("\n") == 1, text)
+        return json.loads(text)
+
+    def check_fails(self, arguments, code=2, words="", **options):
+        """Exit code, one line on standard error that holds `words`, nothing on standard output."""
+        done = run(*arguments, **options)
+        shown = f"{[argument[:80] for argument in arguments]}: {done.stderr[:400]}"
+        self.assertEqual(done.returncode, code, shown)
+        self.assertEqual(done.stdout, "", shown)
+        self.assertRegex(done.stderr, r"\Areshard: [^\n]{5,2000}\n\Z", shown)
+        self.assertIn(words, done.stderr, shown)
+
+    def write_file(self, data):
+        """The path of a file that holds `data` while the test runs."""
+        descriptor, path = tempfile.mkstemp(prefix="reshard-test-")
+        self.addCleanup(os.unlink, path)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        return path
+
+
+def main():
+    global COMMAND
+    if len(sys.argv) < 2:
+        sys.exit(f"usage: {sys.argv[0]} COMMAND [TEST..]")
+    COMMAND = os.path.abspath(sys.argv.pop(1))
+    unittest.main(module="__main__")

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`reshard bench plan`: what it prints. How fast it is, the benchmarks tell."""
+from support import CommandTest, main
+
+
+class BenchTest(CommandTest):
+    def test_json(self):
+        cases = self.read_json("bench", "plan", "--ranks", "16,1024")["cases"]
+        self.assertEqual([case["ranks"] for case in cases], [16, 1024])
+        self.assertEqual([case["rank"] for case in cases], [11, 515])
+        for case in cases:
+            self.assertEqual(case["tensors"], 1137)
+            for key in ["moves", "records", "seconds", "peak_bytes", "stages"]:
+                self.assertGreater(case[key], 0, key)
+            self.assertGreaterEqual(case["seconds"], case["part_seconds"])
+
+    def test_figures_do_not_change(self):
+        first, second = (self.read_json("bench", "plan", "--ranks=8", "--rank=7")["cases"][0] for _ in range(2))
+        for key in ["ranks", "rank", "tensors", "moves", "records", "stages", "peak_bytes"]:
+            self.assertEqual(first[key], second[key], key)
+
+    def test_worst(self):
+        case = self.read_json("bench", "plan", "--ranks", "64", "--worst")["cases"][0]
+        self.assertIn(case["rank"], range(64))
+
+    def test_table(self):
+        lines = self.read_text("bench", "plan", "--ranks", "8").splitlines()
+        self.assertEqual(lines[3].split()[:6], ["ranks", "rank", "tensors", "moves", "records", "stages"])
+        self.assertEqual(lines[4].split()[:3], ["8", "7", "1137"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examples of the man pages print what the pages say. They are in ```console blocks: lines that begin with
+"$ reshard" are run, and the lines that follow are compared with standard output and standard error."""
+import glob
+import os
+import re
+import shlex
+
+from support import CommandTest, main, run
+
+PAGES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "man", "*.md")
+SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "EXIT STATUS", "SEE ALSO"]
+
+
+class ManTest(CommandTest):
+    def read_pages(self):
+        paths = sorted(glob.glob(PAGES))
+        self.assertGreaterEqual(len(paths), 4)
+        for path in paths:
+            with open(path, encoding="utf-8") as file:
+                yield os.path.basename(path), file.read()
+
+    def test_sections(self):
+        for name, page in self.read_pages():
+            self.assertEqual(re.findall(r"^# (.*)$", page, re.MULTILINE), SECTIONS, name)
+
+    def test_examples(self):
+        count = 0
+        for name, page in self.read_pages():
+            for block in re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+                for example in re.split(r"^(?=\$ )", block, flags=re.MULTILINE)[1:]:
+                    line, wanted = example.split("\n", 1)
+                    with self.subTest(page=name, line=line):
+                        words = shlex.split(line)
+                        self.assertEqual(words[:2], ["$", "reshard"])
+                        done = run(*words[2:])
+                        self.assertEqual(done.stdout + done.stderr, wanted)
+                    count += 1
+        self.assertGreaterEqual(count, 8)
+
+    def test_options_are_those_of_the_help_pages(self):
+        for name, page in self.read_pages():
+            command = {"reshard-layout.1.md": ["layout"], "reshard-plan.1.md": ["plan"],
+                       "reshard-bench.1.md": ["bench", "plan"]}.get(name)
+            if command is None:
+                continue
+            listed = re.findall(r"^  --([a-z-]+)", self.read_text(*command, "--help"), re.MULTILINE)
+            self.assertEqual(re.findall(r"^\*\*--([a-z-]+)\*\*.*\n:   ", page, re.MULTILINE), listed[:-1], name)
+
+
+if __name__ == "__main__":
+    main()

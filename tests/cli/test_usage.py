@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Help, version, and every kind of wrong usage."""
+import os
+import pty
+import re
+
+from support import CommandTest, main, run
+
+SHAPE = ["--shape", "4x4"]
+PLAN = ["plan", *SHAPE, "--dtype", "f32", "--from", "2: S(0)", "--to", "2: S(1)"]
+
+WRONG_USAGE = [
+    # arguments, words of the message
+    ([], "no command"),
+    ([""], "unknown command"),
+    (["layot"], 'unknown command "layot"; did you mean layout?'),
+    (["nothing-like-it"], 'unknown command "nothing-like-it"'),
+    (["--frob"], 'unknown option "--frob"'),
+    (["-v"], 'unknown option "-v"'),
+    (["--version", "now"], "unexpected argument"),
+    (["--help", "plan"], "unexpected argument"),
+    (["help", "nothing"], 'unknown command "nothing"'),
+    (["help", "plan", "more"], 'unexpected argument "more"'),
+    (["bench"], "what to measure is missing"),
+    (["bench", "nothing"], 'unknown measurement "nothing"'),
+    (["help", "bench", "nothing"], 'unexpected argument "nothing"'),
+    (["lay\nout\x1b[31m"], 'unknown command "lay\\x0aout\\x1b[31m"'),
+    (["x" * 100000], "..."),
+    # layout
+    (["layout"], "SPEC is missing"),
+    (["layout", *SHAPE], "SPEC is missing"),
+    (["layout", "4: S(0)"], "option --shape SHAPE is missing"),
+    (["layout", "4: S(0)", "--shape"], "option --shape needs a value"),
+    (["layout", "--shape", "--json", "4: S(0)"], "option --shape needs a value"),
+    (["layout", "4: S(0)", "--shap", "4"], "unknown option --shap; did you mean --shape?"),
+    (["layout", "4: S(0)", "--shap=4"], "unknown option --shap=4"),
+    (["layout", "4: S(0)", "-j", *SHAPE], "unknown option -j"),
+    (["layout", "4: S(0)", "---json", *SHAPE], "unknown option ---json"),
+    (["layout", "4: S(0)", "--=4", *SHAPE], "unknown option --=4"),
+    (["layout", "4: S(0)", *SHAPE, "more"], 'unexpected argument "more"'),
+    (["layout", "4: S(0)", *SHAPE, "--", "--json"], 'unexpected argument "--json"'),
+    (["layout", "4: S(0)", *SHAPE, *SHAPE], "option --shape is given twice"),
+    (["layout", "4: S(0)", *SHAPE, "--json=yes"], "option --json takes no value"),
+    (["layout", "4: S(0)", *SHAPE, "--json="], "option --json takes no value"),
+    (["layout", "4: S(0)", *SHAPE, "--rank", "-1"], "expected a rank"),
+    (["layout", "4: S(0)", *SHAPE, "--rank", "2147483648"], "expected a rank"),
+    (["layout", "4: S(0)", *SHAPE, "--rank="], "expected a rank"),
+    (["layout", "4: S(0)", *SHAPE, "--rank", "1x"], "expected a rank"),
+    # plan
+    (["plan"], "option --shape SHAPE is missing"),
+    (PLAN[:3], "option --dtype DTYPE is missing"),
+    (PLAN[:5], "option --from SPEC is missing"),
+    (PLAN[:7], "option --to SPEC is missing"),
+    ([*PLAN, "more"], 'unexpected argument "more"'),
+    ([*PLAN, "--balance", "even"], '--balance "even": expected rule|exact'),
+    ([*PLAN, "--balance", "rule|exact"], "expected rule|exact"),
+    ([*PLAN, "--balance="], "expected rule|exact"),
+    ([*PLAN, "--max-memory", "0"], "expected a size"),
+    ([*PLAN, "--max-memory", "-1"], "expected a size"),
+    ([*PLAN, "--max-memory", "1.5G"], "expected a size"),
+    ([*PLAN, "--max-memory", "G"], "expected a size"),
+    ([*PLAN, "--max-memory", "1X"], "expected a size"),
+    ([*PLAN, "--max-memory", "1KiBB"], "expected a size"),
+    ([*PLAN, "--max-memory", "99999999999999999999"], "expected a size"),
+    ([*PLAN, "--max-memory", "17179869184G"], "expected a size"),
+    ([*PLAN, "--rank", "one"], "expected a rank"),
+    # bench plan
+    (["bench", "plan", "more"], 'unexpected argument "more"'),
+    (["bench", "plan", "--ranks", "12"], "multiples of 8"),
+    (["bench", "plan", "--ranks", "0"], "multiples of 8"),
+    (["bench", "plan", "--ranks", ""], "multiples of 8"),
+    (["bench", "plan", "--ranks", "8,"], "multiples of 8"),
+    (["bench", "plan", "--ranks", "8,,8"], "multiples of 8"),
+    (["bench", "plan", "--ranks", "-8"], "multiples of 8"),
+    (["bench", "plan", "--ranks", "2147483648"], "multiples of 8"),
+    (["bench", "plan", "--ranks", "8" * 40], "multiples of 8"),
+    (["bench", "plan", "--ranks", ",".join(["8"] * 65)], "more than 64"),
+    (["bench", "plan", "--ranks", "8", "--rank", "8"], "does not exist among 8 ranks"),
+    (["bench", "plan", "--ranks", "8", "--rank", "1", "--worst"], "exclude each other"),
+]
+
+
+def run_on_terminal(*arguments, **environment):
+    """What the command prints when standard output is a terminal."""
+    ours, theirs = pty.openpty()
+    try:
+        done = run(*arguments, stdout=theirs, env={**os.environ, "TERM": "xterm", **environment})
+        os.close(theirs)
+        text = b""
+        while True:
+            try:
+                block = os.read(ours, 65536)
+            except OSError:  # the terminal's way to say that this was all
+                break
+            if not block:
+                break
+            text += block
+    finally:
+        os.close(ours)
+    return done, text.decode("ascii").replace("\r\n", "\n")
+
+
+class UsageTest(CommandTest):
+    def test_version(self):
+        self.assertRegex(self.read_text("--version"), r"\Areshard \d+\.\d+\.\d+\n\Z")
+
+    def test_help_lists_every_command(self):
+        page = self.read_text("--help")
+        for command in ["layout", "plan", "bench plan"]:
+            self.assertIn(f"reshard {command} ", page)
+        self.assertEqual(page, self.read_text("help"))
+        self.assertEqual(page, self.read_text("-h"))
+
+    def test_every_command_has_a_page(self):
+        for command in [["layout"], ["plan"], ["bench"], ["bench", "plan"]]:
+            page = self.read_text(*command, "--help")
+            self.assertTrue(page.startswith(f"reshard {' '.join(command)} - "), page)
+            self.assertIn("\nUsage\n", page)
+            self.assertIn("\nExamples\n", page)
+            self.assertLessEqual(max(map(len, page.splitlines())), 92)
+            self.assertEqual(page, self.read_text("help", *command))
+            self.assertEqual(page, self.read_text(*command, "-h"))
+
+    def test_pages_list_the_options(self):
+        for command, options in [
+            ("layout", ["shape", "rank", "all", "json", "help"]),
+            ("plan", ["shape", "dtype", "from", "to", "relabel", "balance", "max-memory", "single-stage",
+                      "check", "moves", "rank", "json", "help"]),
+            ("bench plan", ["ranks", "rank", "worst", "json", "help"]),
+        ]:
+            page = self.read_text(*command.split(), "--help")
+            listed = re.findall(r"^  --([a-z-]+)", page, re.MULTILINE)
+            self.assertEqual(listed, options, command)
+
+    def test_help_wins_over_mistakes(self):
+        self.read_text("layout", "--frob", "--help")
+        self.read_text("plan", "--shape", "--help")
+
+    def test_wrong_usage(self):
+        for arguments, words in WRONG_USAGE:
+            with self.subTest(arguments=[argument[:80] for argument in arguments]):
+                self.check_fails(arguments, 2, words)
+
+    def test_options_go_anywhere(self):
+        wanted = self.read_text("layout", "2: S(0)", "--shape", "4x4", "--json")
+        for arguments in [
+            ["--shape", "4x4", "--json", "2: S(0)"],
+            ["--json", "2: S(0)", "--shape=4x4"],
+            ["--shape=4x4", "--json", "--", "2: S(0)"],
+        ]:
+            self.assertEqual(self.read_text("layout", *arguments), wanted)
+
+    def test_full_disk(self):
+        big = ["layout", "4096: S(0)", "--shape", "8192x8", "--json"]
+        for arguments in [["--help"], ["--version"], ["plan", "--help"], ["layout", "2: S(0)", *SHAPE], big]:
+            with open("/dev/full", "wb") as full:
+                self.check_fails(arguments, 1, "standard output cannot be written", stdout=full)
+
+    def test_colour_is_for_terminals(self):
+        arguments = ["layout", "2: S(0)", *SHAPE]
+        plain = self.read_text(*arguments)
+        self.assertNotIn("\x1b", plain)
+        done, text = run_on_terminal(*arguments)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("\x1b[1m", text)
+        self.assertEqual(re.sub(r"\x1b\[\d+m", "", text), plain)
+        self.assertEqual(run_on_terminal(*arguments, NO_COLOR="1")[1], plain)
+        self.assertEqual(run_on_terminal(*arguments, TERM="dumb")[1], plain)
+
+
+if __name__ == "__main__":
+    main()
