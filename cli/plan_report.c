@@ -52,6 +52,13 @@ static void add_size(cli_table *table, const char *label, uint64_t bytes, const 
     cli_table_add(table, CLI_DIM, "%s", note);
 }
 
+static void add_count(cli_table *table, const char *label, uint64_t count, const char *note)
+{
+    cli_table_add(table, CLI_PLAIN, "%s", label);
+    cli_table_add(table, CLI_PLAIN, "%" PRIu64, count);
+    cli_table_add(table, CLI_DIM, "%s", note);
+}
+
 /* Percent of all bytes handed on, in all stages. */
 static void add_share(cli_table *table, const char *label, uint64_t bytes,
                       const reshard_plan_stats *stats)
@@ -93,15 +100,12 @@ static void print_stats(const cli_plan_report *report)
     if (report->relabel)
         add_size(table, "moved otherwise", report->bytes_moved_unrelabelled, "without --relabel");
     add_share(table, "kept", stats->bytes_kept, stats);
-    cli_table_add(table, CLI_PLAIN, "moves");
-    cli_table_add(table, CLI_PLAIN, "%" PRIu64, stats->moves);
-    cli_table_add(table, CLI_DIM, "in %" PRIu64 " records", stats->records);
+    add_count(table, "moves", stats->moves, "");
+    add_count(table, "records", stats->records, "for both ends of every move");
     add_busiest(table, report, 1);
     add_busiest(table, report, 0);
     add_size(table, "peak staging", stats->staging_bytes_peak, "on one rank");
-    cli_table_add(table, CLI_PLAIN, "stages");
-    cli_table_add(table, CLI_PLAIN, "%" PRId32, stats->stages);
-    cli_table_add(table, CLI_PLAIN, "%s", "");
+    add_count(table, "stages", (uint64_t)stats->stages, "");
     if (report->checked) {
         cli_table_add(table, CLI_PLAIN, "checked");
         cli_table_add(table, CLI_PLAIN, "yes");
@@ -126,7 +130,7 @@ static int print_stage(const cli_plan_report *report, int32_t stage)
         if (code == CLI_DONE)
             code = cli_layout_text(link.target_layout, &target);
         if (code == CLI_DONE)
-            printf("  %" PRId32 "  %s -> %s\n", stage + 1, cli_text_clip(source, source_shown),
+            printf("  %" PRId32 "  %s -> %s\n", stage, cli_text_clip(source, source_shown),
                    cli_text_clip(target, target_shown));
         free(source);
         free(target);

@@ -207,7 +207,8 @@ RESHARD_API const reshard_part_moves *reshard_part_link(const reshard_part *part
 typedef struct reshard_part_stats {
     uint64_t bytes_in, bytes_out; /* over all stages */
     uint64_t bytes_kept;
-    uint64_t moves;              /* single ones: receives, sends and keeps */
+    uint64_t moves;     /* single ones: receives, sends and keeps */
+    uint64_t moves_out; /* of which sends */
     uint64_t records;            /* families, in lists that are shared counted once */
     uint64_t staging_bytes_peak; /* for messages; at most the plan's staging_bytes_max */
 } reshard_part_stats;
@@ -236,7 +237,8 @@ typedef struct reshard_plan_stats {
     uint64_t bytes_total; /* written to the final targets */
     uint64_t bytes_moved; /* between ranks, over all stages */
     uint64_t bytes_kept;  /* within ranks, over all stages */
-    uint64_t moves, records;
+    uint64_t moves;       /* single ones, each counted once */
+    uint64_t records;     /* families, of all ranks and both ends */
     uint64_t bytes_in_max, bytes_out_max; /* of the busiest ranks, over all stages */
     uint64_t staging_bytes_peak;
     int32_t stages;

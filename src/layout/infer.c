@@ -113,20 +113,35 @@ static reshard_status collect_lines(guess *g, int32_t dim)
     return RESHARD_OK;
 }
 
-/* In the order in which they begin; an empty shard comes before the one that begins at the same place. */
+/* In the order in which they begin; empty shards, which may say that they begin anywhere, come last. */
 static int compare_offsets(const void *a, const void *b)
 {
     const reshard_shard *x = *(const reshard_shard *const *)a, *y = *(const reshard_shard *const *)b;
+    if ((x->piece_count == 0) != (y->piece_count == 0))
+        return x->piece_count == 0 ? 1 : -1;
     for (int32_t d = 0; d < RESHARD_NDIM_MAX; d++) {
         if (x->offset[d] != y->offset[d])
             return x->offset[d] < y->offset[d] ? -1 : 1;
     }
-    if ((x->piece_count == 0) != (y->piece_count == 0))
-        return x->piece_count == 0 ? -1 : 1;
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-static reshard_status order_by_offset(guess *g, const reshard_shard ***out_order)
+/* By the first element in memory, which of a flat range is the first in row-major order. */
+static int compare_flat_starts(const void *a, const void *b)
+{
+    const reshard_shard *x = *(const reshard_shard *const *)a, *y = *(const reshard_shard *const *)b;
+    if (x->piece_count == 0 || y->piece_count == 0)
+        return (x->piece_count == 0) - (y->piece_count == 0);
+    for (int32_t d = 0; d < x->pieces[0].box.ndim; d++) {
+        int64_t p = x->pieces[0].box.offset[d], q = y->pieces[0].box.offset[d];
+        if (p != q)
+            return p < q ? -1 : 1;
+    }
+    return 0;
+}
+
+static reshard_status order_by(guess *g, int (*compare)(const void *, const void *),
+                               const reshard_shard ***out_order)
 {
     const reshard_layout *wanted = g->wanted;
     const reshard_shard **order =
@@ -135,7 +150,7 @@ static reshard_status order_by_offset(guess *g, const reshard_shard ***out_order
         return rs_allocation_status();
     for (int64_t i = 0; i < wanted->shard_count; i++)
         order[i] = &wanted->shards[i];
-    qsort(order, (size_t)wanted->shard_count, sizeof *order, compare_offsets);
+    qsort(order, (size_t)wanted->shard_count, sizeof *order, compare);
     for (int64_t i = 0; i < wanted->shard_count; i++)
         g->ranks[i] = order[i]->rank;
     *out_order = order;
@@ -226,7 +241,7 @@ static reshard_status try_grid(guess *g, reshard_spec **out_spec)
         return RESHARD_OK;
     if (cut_dims == 1) { /* empty shards, which look alike, have their place by order */
         const reshard_shard **order;
-        reshard_status status = order_by_offset(g, &order);
+        reshard_status status = order_by(g, compare_offsets, &order);
         if (status != RESHARD_OK)
             return status;
     } else if (!place_ranks(g)) {
@@ -251,7 +266,7 @@ static reshard_status try_dealt(guess *g, int32_t dim, reshard_spec **out_spec)
     for (int64_t i = 0; i < wanted->shard_count; i++)
         pieces_max = rs_max(pieces_max, wanted->shards[i].piece_count);
     const reshard_shard **order;
-    reshard_status status = order_by_offset(g, &order);
+    reshard_status status = order_by(g, compare_offsets, &order);
     if (status != RESHARD_OK || pieces_max < 2 || order[0]->piece_count == 0)
         return status;
     reshard_placement guesses[] = {
@@ -276,10 +291,44 @@ static reshard_status try_dealt(guess *g, int32_t dim, reshard_spec **out_spec)
     return status;
 }
 
-static bool may_be_cuts(const reshard_layout *wanted)
+/* Shards that are ranges of the row-major order; the offsets of such ranges increase with the ranges. */
+static reshard_status try_flat(guess *g, reshard_spec **out_spec)
+{
+    const reshard_layout *wanted = g->wanted;
+    const reshard_shard **order;
+    reshard_status status = order_by(g, compare_flat_starts, &order);
+    int64_t *sizes = rs_arena_allocate_array(&g->arena, (size_t)wanted->shard_count, sizeof *sizes);
+    if (status != RESHARD_OK || sizes == NULL)
+        return status != RESHARD_OK ? status : rs_allocation_status();
+    for (int64_t i = 0; i < wanted->shard_count; i++)
+        sizes[i] = order[i]->shape[0];
+    int32_t size = (int32_t)wanted->shard_count;
+    reshard_mesh *mesh = NULL;
+    status = reshard_mesh_create(wanted->context, 1, NULL, &size, g->ranks, &mesh);
+    for (size_t i = 0; i < sizeof rules_to_try / sizeof *rules_to_try && status == RESHARD_OK; i++) {
+        reshard_cut cut = {.placement = {.kind = RESHARD_SHARD,
+                                         .dim = RESHARD_DIM_FLAT,
+                                         .rule = rules_to_try[i]}};
+        if (rules_to_try[i] == RESHARD_RAGGED) {
+            cut.placement.count = size;
+            cut.placement.values = sizes;
+        }
+        reshard_spec *spec = NULL;
+        status = reshard_spec_create(wanted->context, mesh, 1, &cut, &spec);
+        if (status == RESHARD_OK)
+            status = try_spec(g, spec, out_spec);
+        if (*out_spec != NULL)
+            break;
+    }
+    reshard_mesh_release(mesh);
+    return status;
+}
+
+/* One shard on each rank, each with the tensor's number of dims (or, flat, with one). */
+static bool may_be_cuts(const reshard_layout *wanted, int32_t ndim)
 {
     for (int64_t i = 0; i < wanted->shard_count; i++) {
-        if (wanted->shards[i].ndim != wanted->ndim || wanted->shards[i].index != 0)
+        if (wanted->shards[i].ndim != ndim || wanted->shards[i].index != 0)
             return false;
     }
     return true;
@@ -291,9 +340,12 @@ static reshard_status try_cuts(const reshard_layout *wanted, reshard_spec **out_
     rs_arena_init(&g.arena, wanted->context);
     g.ranks = rs_arena_allocate_array(&g.arena, (size_t)wanted->shard_count, sizeof *g.ranks);
     reshard_status status = g.ranks == NULL ? rs_allocation_status() : RESHARD_OK;
-    if (status == RESHARD_OK)
+    bool by_dims = may_be_cuts(wanted, wanted->ndim);
+    if (status == RESHARD_OK && by_dims)
         status = try_grid(&g, out_spec);
-    for (int32_t d = 0; d < wanted->ndim && status == RESHARD_OK && *out_spec == NULL; d++)
+    if (status == RESHARD_OK && *out_spec == NULL && may_be_cuts(wanted, 1))
+        status = try_flat(&g, out_spec);
+    for (int32_t d = 0; d < wanted->ndim && by_dims && status == RESHARD_OK && *out_spec == NULL; d++)
         status = try_dealt(&g, d, out_spec);
     rs_arena_release(&g.arena);
     return status;
@@ -311,7 +363,7 @@ reshard_status reshard_spec_infer(reshard_context *context, int32_t ndim, const 
         status = reshard_spec_boxes(context, 0, ndim, shape, count, shards, &boxes);
     if (status == RESHARD_OK)
         status = reshard_layout_create(context, boxes, ndim, shape, &wanted);
-    if (status == RESHARD_OK && may_be_cuts(wanted))
+    if (status == RESHARD_OK)
         status = try_cuts(wanted, &cuts);
     if (status == RESHARD_OK)
         *out_spec = reshard_spec_retain(cuts != NULL ? cuts : boxes);

@@ -9,6 +9,7 @@
 #include "base/text.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- making ------------------------------------------------------------------------------------ */
@@ -97,9 +98,52 @@ static reshard_status list_shards(const reshard_layout *layout, rs_arena *arena,
     return RESHARD_OK;
 }
 
+static int compare_ranks(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The index-th position of the mesh that A does not leave out, in increasing order. */
+static int32_t position_at(const reshard_layout *layout, int32_t index)
+{
+    int32_t position = 0;
+    for (int32_t a = layout->axis_count - 1; a >= 0; a--) {
+        const rs_axis *axis = &layout->axes[a];
+        int32_t count = axis->role == RS_AXIS_AT ? axis->at_count : axis->size;
+        int32_t digit = index % count;
+        index /= count;
+        position += (axis->role == RS_AXIS_AT ? (int32_t)axis->at[digit] : digit) * axis->stride;
+    }
+    return position;
+}
+
+/* Ranks that own a shard. Those of an evenly spaced mesh increase with the position and need no list. */
+static reshard_status count_ranks(reshard_layout *layout)
+{
+    layout->rank_count = 1;
+    for (int32_t a = 0; a < layout->axis_count; a++) {
+        const rs_axis *axis = &layout->axes[a];
+        layout->rank_count *= axis->role == RS_AXIS_AT ? axis->at_count : axis->size;
+    }
+    if (layout->mesh->listed == NULL)
+        return RESHARD_OK;
+    size_t count = (size_t)layout->rank_count;
+    int32_t *ranks = rs_arena_allocate_array(&layout->arena, count, sizeof *ranks);
+    if (ranks == NULL)
+        return rs_allocation_status();
+    for (int32_t i = 0; i < layout->rank_count; i++)
+        ranks[i] = reshard_mesh_rank_at(layout->mesh, position_at(layout, i));
+    qsort(ranks, count, sizeof *ranks, compare_ranks);
+    layout->ranks = ranks;
+    return RESHARD_OK;
+}
+
 static reshard_status init_cuts(reshard_layout *layout)
 {
     reshard_status status = rs_regular_init(layout);
+    if (status == RESHARD_OK)
+        status = count_ranks(layout);
     if (status != RESHARD_OK || !rs_regular_is_tangled(layout))
         return status;
     if (layout->partial)
@@ -254,19 +298,16 @@ reshard_spec *reshard_layout_spec(const reshard_layout *layout)
 
 int32_t reshard_layout_rank_count(const reshard_layout *layout)
 {
-    return layout->listed ? layout->rank_count : layout->mesh->size;
+    return layout->rank_count;
 }
 
 int32_t reshard_layout_rank_at(const reshard_layout *layout, int32_t index)
 {
-    if (index < 0 || index >= reshard_layout_rank_count(layout))
+    if (index < 0 || index >= layout->rank_count)
         return -1;
-    if (layout->listed)
+    if (layout->ranks != NULL)
         return layout->ranks[index];
-    const reshard_mesh *mesh = layout->mesh;
-    if (mesh->by_rank != NULL)
-        return mesh->listed[mesh->by_rank[index]];
-    return reshard_mesh_rank_at(mesh, mesh->step < 0 ? mesh->size - 1 - index : index);
+    return reshard_mesh_rank_at(layout->mesh, position_at(layout, index));
 }
 
 int32_t reshard_layout_rank_max(const reshard_layout *layout)
@@ -321,44 +362,56 @@ int64_t rs_layout_shard_volume_sum(const reshard_layout *layout)
     return sum;
 }
 
-reshard_status rs_layout_with_ranks(const reshard_layout *layout, const int32_t *ranks,
-                                    reshard_layout **out_layout)
+static int32_t map_rank(const rs_rank_map *map, int32_t rank)
+{
+    const int32_t *found = bsearch(&rank, map->from, (size_t)map->count, sizeof rank, compare_ranks);
+    return found != NULL ? map->to[found - map->from] : rank;
+}
+
+static reshard_status map_boxes(const reshard_layout *layout, const rs_rank_map *map, reshard_spec **out_spec)
+{
+    size_t bytes = (size_t)layout->shard_count * sizeof(reshard_shard);
+    reshard_shard *shards = rs_allocate(layout->context, bytes);
+    if (shards == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; i < layout->shard_count; i++) {
+        shards[i] = layout->shards[i];
+        shards[i].rank = map_rank(map, shards[i].rank);
+    }
+    bool cover = layout->spec->kind == RESHARD_SPEC_COVER || layout->spec->cover;
+    reshard_status status = reshard_spec_boxes(layout->context, cover, layout->ndim, layout->shape,
+                                               layout->shard_count, shards, out_spec);
+    rs_release(layout->context, shards, bytes);
+    return status;
+}
+
+static reshard_status map_cuts(const reshard_layout *layout, const rs_rank_map *map, reshard_spec **out_spec)
+{
+    const reshard_mesh *old = layout->spec->mesh;
+    size_t bytes = (size_t)old->size * sizeof(int32_t);
+    int32_t *ranks = rs_allocate(layout->context, bytes);
+    if (ranks == NULL)
+        return rs_allocation_status();
+    for (int32_t p = 0; p < old->size; p++)
+        ranks[p] = map_rank(map, reshard_mesh_rank_at(old, p));
+    reshard_mesh *mesh = NULL;
+    reshard_status status = rs_mesh_with_ranks(old, ranks, &mesh);
+    if (status == RESHARD_OK)
+        status = reshard_spec_create(layout->context, mesh, layout->spec->cut_count, layout->spec->cuts,
+                                     out_spec);
+    reshard_mesh_release(mesh);
+    rs_release(layout->context, ranks, bytes);
+    return status;
+}
+
+reshard_status rs_layout_map_ranks(const reshard_layout *layout, const rs_rank_map *map,
+                                   reshard_layout **out_layout)
 {
     reshard_spec *spec = NULL;
-    reshard_mesh *mesh = NULL;
-    reshard_status status;
-    int32_t count = reshard_layout_rank_count(layout);
-    if (layout->listed && layout->spec->kind != RESHARD_SPEC_CUTS) {
-        reshard_shard *shards =
-            rs_allocate_array(layout->context, (size_t)layout->shard_count, sizeof *shards);
-        if (shards == NULL)
-            return rs_allocation_status();
-        for (int32_t i = 0; i < count; i++) {
-            for (int64_t s = layout->rank_shards[i]; s < layout->rank_shards[i + 1]; s++) {
-                shards[s] = layout->shards[s];
-                shards[s].rank = ranks[i];
-            }
-        }
-        bool cover = layout->spec->kind == RESHARD_SPEC_COVER || layout->spec->cover;
-        status = reshard_spec_boxes(layout->context, cover, layout->ndim, layout->shape,
-                                    layout->shard_count, shards, &spec);
-        rs_release(layout->context, shards, (size_t)layout->shard_count * sizeof *shards);
-    } else {
-        const reshard_mesh *old = layout->spec->mesh;
-        int32_t *by_position = rs_allocate_array(layout->context, (size_t)old->size, sizeof *by_position);
-        if (by_position == NULL)
-            return rs_allocation_status();
-        for (int32_t i = 0; i < count; i++)
-            by_position[reshard_mesh_position_of(old, reshard_layout_rank_at(layout, i))] = ranks[i];
-        status = rs_mesh_with_ranks(old, by_position, &mesh);
-        rs_release(layout->context, by_position, (size_t)old->size * sizeof *by_position);
-        if (status == RESHARD_OK)
-            status = reshard_spec_create(layout->context, mesh, layout->spec->cut_count,
-                                         layout->spec->cuts, &spec);
-    }
+    reshard_status status = layout->spec->kind == RESHARD_SPEC_CUTS ? map_cuts(layout, map, &spec)
+                                                                    : map_boxes(layout, map, &spec);
     if (status == RESHARD_OK)
         status = reshard_layout_create(layout->context, spec, layout->ndim, layout->shape, out_layout);
-    reshard_mesh_release(mesh);
     reshard_spec_release(spec);
     return status;
 }

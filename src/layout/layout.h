@@ -59,6 +59,8 @@ struct reshard_layout {
     int64_t volume;
     uint64_t digest[2]; /* of spec and shape */
     bool listed;
+    int32_t rank_count;   /* that own a shard */
+    const int32_t *ranks; /* increasing; NULL for evenly spaced meshes, where they are computed */
 
     /* regular */
     const reshard_mesh *mesh;
@@ -74,9 +76,6 @@ struct reshard_layout {
     /* listed */
     int64_t shard_count;
     const reshard_shard *shards; /* by rank, then index */
-    int32_t rank_count;
-    const int32_t *ranks;       /* increasing */
-    const int64_t *rank_shards; /* first shard of each rank; one more than ranks */
     int64_t cell_count;
     const rs_cell *cells;
     const rs_cell_holder *cell_holders;
@@ -141,9 +140,14 @@ int64_t rs_layout_shard_volume_max(const reshard_layout *layout);
 int64_t rs_layout_shard_volume_sum(const reshard_layout *layout);
 /* Compares digests. */
 bool rs_layout_same(const reshard_layout *a, const reshard_layout *b);
-/* The layout with other ranks: rank ranks[i] takes over from the i-th rank of reshard_layout_rank_at. */
-reshard_status rs_layout_with_ranks(const reshard_layout *layout, const int32_t *ranks,
-                                    reshard_layout **out_layout);
+/* Rank from[i] becomes to[i]; `from` increases, and ranks that it does not have stay. */
+typedef struct rs_rank_map {
+    int32_t count;
+    const int32_t *from, *to;
+} rs_rank_map;
+/* The layout with other ranks. The map must not bring two ranks of the layout together. */
+reshard_status rs_layout_map_ranks(const reshard_layout *layout, const rs_rank_map *map,
+                                   reshard_layout **out_layout);
 
 /* ---- between the files of this folder ---------------------------------------------------------- */
 

@@ -30,27 +30,25 @@ static reshard_status order_shards(reshard_layout *layout, int64_t count, reshar
         shards[i].index = (int32_t)i;
     qsort(shards, (size_t)count, sizeof *shards, compare_shards);
     int32_t *ranks = rs_arena_allocate_array(&layout->arena, (size_t)count, sizeof *ranks);
-    int64_t *first = rs_arena_allocate_array(&layout->arena, (size_t)count + 1, sizeof *first);
-    if (ranks == NULL || first == NULL)
+    if (ranks == NULL)
         return rs_allocation_status();
     int32_t found = 0;
+    int64_t first = 0; /* shard of the rank at hand */
     for (int64_t i = 0; i < count; i++) {
         if (i == 0 || shards[i].rank != shards[i - 1].rank) {
-            ranks[found] = shards[i].rank;
-            first[found++] = i;
+            ranks[found++] = shards[i].rank;
+            first = i;
         }
-        shards[i].index = (int32_t)(i - first[found - 1]);
+        shards[i].index = (int32_t)(i - first);
         shards[i].partial = 0;
         shards[i].contributor = 0;
         shards[i].contributor_count = 1;
         shards[i].divisor = 1;
     }
-    first[found] = count;
     layout->shard_count = count;
     layout->shards = shards;
     layout->rank_count = found;
     layout->ranks = ranks;
-    layout->rank_shards = first;
     return RESHARD_OK;
 }
 

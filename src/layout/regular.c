@@ -378,8 +378,8 @@ typedef struct held_visit {
     const reshard_layout *layout;
     rs_held_fn fn;
     void *user;
+    int32_t rank;
     rs_region region;
-    rs_holder holder;
     int32_t by_level[RESHARD_NDIM_MAX][RESHARD_AXES_MAX];
     /* Which part of the rank's own line of each dim is wanted. */
     int64_t low[RESHARD_NDIM_MAX], high[RESHARD_NDIM_MAX];
@@ -388,8 +388,11 @@ typedef struct held_visit {
 static reshard_status visit_held_dim(held_visit *v, int32_t dim)
 {
     const reshard_layout *layout = v->layout;
-    if (dim == layout->ndim)
-        return v->fn(v->user, &v->region, &v->holder);
+    if (dim == layout->ndim) {
+        rs_holder holder; /* which copy this is may differ from region to region */
+        (void)rs_region_find(&v->region, v->rank, &holder);
+        return v->fn(v->user, &v->region, &holder);
+    }
     const rs_chain *chain = &layout->dims[dim];
     rs_walk walk;
     rs_walk_init(&walk, chain, layout->shape[dim], v->by_level[dim]);
@@ -435,25 +438,14 @@ static reshard_status visit_held_flat(held_visit *v, const int32_t *coordinates)
     return status;
 }
 
-static int32_t contributor_of(const reshard_layout *layout, const int32_t *coordinates)
-{
-    int32_t contributor = 0;
-    for (int32_t a = 0; a < layout->axis_count; a++) {
-        if (layout->axes[a].role == RS_AXIS_PARTIAL)
-            contributor = contributor * layout->axes[a].size + coordinates[a];
-    }
-    return contributor;
-}
-
 reshard_status rs_regular_visit_held(const reshard_layout *layout, int32_t rank, rs_held_fn fn,
                                      void *user)
 {
     int32_t coordinates[RESHARD_AXES_MAX];
     if (!rs_layout_coordinates(layout, rank, coordinates))
         return RESHARD_OK;
-    held_visit v = {.layout = layout, .fn = fn, .user = user, .holder = {.rank = rank}};
+    held_visit v = {.layout = layout, .fn = fn, .user = user, .rank = rank};
     init_region(layout, &v.region);
-    v.holder.contributor = contributor_of(layout, coordinates);
     for (int32_t d = 0; d < layout->ndim; d++) {
         rs_chain_coordinates(&layout->dims[d], coordinates, v.by_level[d]);
         v.low[d] = 0;
@@ -537,6 +529,16 @@ static void offset_flat_shard(const reshard_layout *layout, reshard_shard *shard
         for (int64_t i = 1; i < shard->piece_count; i++)
             shard->offset[d] = rs_min(shard->offset[d], shard->pieces[i].box.offset[d]);
     }
+}
+
+static int32_t contributor_of(const reshard_layout *layout, const int32_t *coordinates)
+{
+    int32_t contributor = 0;
+    for (int32_t a = 0; a < layout->axis_count; a++) {
+        if (layout->axes[a].role == RS_AXIS_PARTIAL)
+            contributor = contributor * layout->axes[a].size + coordinates[a];
+    }
+    return contributor;
 }
 
 reshard_status rs_regular_shard(const reshard_layout *layout, int32_t rank, rs_arena *arena,

@@ -113,7 +113,9 @@ static reshard_status work_out(reshard_part *part, const rs_template *template,
         status = rs_family_finish(&routes.sends, &out_moves->shown.sends);
     if (status == RESHARD_OK)
         status = rs_family_finish(&routes.keeps, &out_moves->shown.keeps);
-    out_moves->singles = routes.receives.single_count + routes.sends.single_count + routes.keeps.single_count;
+    out_moves->singles_in = routes.receives.single_count;
+    out_moves->singles_out = routes.sends.single_count;
+    out_moves->singles_kept = routes.keeps.single_count;
     out_moves->elements_in = routes.receives.element_count;
     out_moves->elements_out = routes.sends.element_count;
     out_moves->elements_kept = routes.keeps.element_count;
@@ -155,7 +157,8 @@ static reshard_status transpose_record(rs_arena *arena, reshard_move *record)
 }
 
 /* Fills have no source, so nothing flows back through them: they are left out. */
-static reshard_status transpose_list(rs_arena *arena, reshard_moves *moves, uint64_t *dropped)
+static reshard_status transpose_list(rs_arena *arena, reshard_moves *moves, uint64_t *dropped,
+                                     uint64_t *dropped_singles)
 {
     reshard_move *items = rs_arena_allocate_array(arena, (size_t)moves->count, sizeof *items);
     if (items == NULL)
@@ -167,6 +170,7 @@ static reshard_status transpose_list(rs_arena *arena, reshard_moves *moves, uint
             for (int32_t d = 0; d < moves->items[i].ndim; d++)
                 elements *= moves->items[i].size[d];
             *dropped += (uint64_t)elements;
+            *dropped_singles += (uint64_t)reshard_move_count(&moves->items[i]);
             continue;
         }
         items[kept] = moves->items[i];
@@ -181,19 +185,23 @@ static reshard_status transpose_list(rs_arena *arena, reshard_moves *moves, uint
 
 static reshard_status transpose(rs_arena *arena, rs_template_moves *moves)
 {
-    uint64_t dropped = 0;
-    reshard_status status = transpose_list(arena, &moves->shown.receives, &dropped);
+    uint64_t dropped = 0, singles = 0;
+    reshard_status status = transpose_list(arena, &moves->shown.receives, &dropped, &singles);
     if (status == RESHARD_OK)
-        status = transpose_list(arena, &moves->shown.sends, &dropped);
+        status = transpose_list(arena, &moves->shown.sends, &dropped, &singles);
     if (status == RESHARD_OK)
-        status = transpose_list(arena, &moves->shown.keeps, &dropped);
+        status = transpose_list(arena, &moves->shown.keeps, &dropped, &singles);
     moves->elements_kept -= dropped;
+    moves->singles_kept -= singles;
     reshard_moves receives = moves->shown.receives;
     moves->shown.receives = moves->shown.sends;
     moves->shown.sends = receives;
     uint64_t in = moves->elements_in;
     moves->elements_in = moves->elements_out;
     moves->elements_out = in;
+    in = moves->singles_in;
+    moves->singles_in = moves->singles_out;
+    moves->singles_out = in;
     return status;
 }
 
@@ -276,7 +284,8 @@ void reshard_part_get_stats(const reshard_part *part, reshard_part_stats *out_st
             stats.bytes_in += moves->elements_in * bytes;
             stats.bytes_out += moves->elements_out * bytes;
             stats.bytes_kept += moves->elements_kept * bytes;
-            stats.moves += moves->singles;
+            stats.moves += moves->singles_in + moves->singles_out + moves->singles_kept;
+            stats.moves_out += moves->singles_out;
             through += (moves->elements_in + moves->elements_out) * bytes;
         }
         for (int32_t t = 0; t < stage->template_count; t++) {
@@ -302,10 +311,16 @@ int64_t reshard_move_count(const reshard_move *move)
     return count;
 }
 
-static void take_step(reshard_move *move, int64_t *start, int32_t rank, const reshard_move_loop *loop,
+/* On the way from one member to the next the peer may pass over this very rank, so which end is mine is
+ * asked of the record, not of a member. */
+static bool is_sent_by(const reshard_move *record, int32_t rank)
+{
+    return record->source_rank == rank;
+}
+
+static void take_step(reshard_move *move, int64_t *start, bool sending, const reshard_move_loop *loop,
                       int64_t times)
 {
-    bool sending = move->source_rank == rank;
     int32_t *peer = sending ? &move->target_rank : &move->source_rank;
     *peer += (int32_t)(times * loop->peer_step);
     move->contributor += (int32_t)(times * loop->contributor_step);
@@ -325,7 +340,7 @@ void reshard_move_single(const reshard_move *move, int32_t rank, int64_t index, 
     single.loops = NULL;
     for (int32_t i = move->loop_count - 1; i >= 0; i--) {
         const reshard_move_loop *loop = &move->loops[i];
-        take_step(&single, out_start, rank, loop, index % loop->count);
+        take_step(&single, out_start, is_sent_by(move, rank), loop, index % loop->count);
         index /= loop->count;
     }
     *out_move = single;
@@ -333,7 +348,8 @@ void reshard_move_single(const reshard_move *move, int32_t rank, int64_t index, 
 
 typedef struct single_walk {
     const reshard_move *record;
-    int32_t rank, peer;
+    bool sending;
+    int32_t peer;
     rs_single_fn fn;
     void *user;
     /* How far the peer can still go down and up through the loops from this one on. */
@@ -343,7 +359,7 @@ typedef struct single_walk {
 static reshard_status walk_loops(const single_walk *w, int32_t level, reshard_move *move, int64_t *start)
 {
     if (w->peer >= 0) {
-        int32_t at = move->source_rank == w->rank ? move->target_rank : move->source_rank;
+        int32_t at = w->sending ? move->target_rank : move->source_rank;
         if (w->peer < at + w->down[level] || w->peer > at + w->up[level])
             return RESHARD_OK;
     }
@@ -353,9 +369,9 @@ static reshard_status walk_loops(const single_walk *w, int32_t level, reshard_mo
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < loop->count && status == RESHARD_OK; i++) {
         status = walk_loops(w, level + 1, move, start);
-        take_step(move, start, w->rank, loop, 1);
+        take_step(move, start, w->sending, loop, 1);
     }
-    take_step(move, start, w->rank, loop, -loop->count);
+    take_step(move, start, w->sending, loop, -loop->count);
     return status;
 }
 
@@ -365,7 +381,8 @@ reshard_status rs_moves_each(const reshard_moves *moves, int32_t rank, int32_t p
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < moves->count && status == RESHARD_OK; i++) {
         const reshard_move *record = &moves->items[i];
-        single_walk w = {.record = record, .rank = rank, .peer = peer, .fn = fn, .user = user};
+        single_walk w = {.record = record, .peer = peer, .fn = fn, .user = user};
+        w.sending = is_sent_by(record, rank);
         for (int32_t l = record->loop_count - 1; l >= 0; l--) {
             int64_t reach = (record->loops[l].count - 1) * record->loops[l].peer_step;
             w.down[l] = w.down[l + 1] + rs_min(0, reach);

@@ -8,7 +8,7 @@
 /* The moves of one template, and how many elements they carry. */
 typedef struct rs_template_moves {
     reshard_part_moves shown;
-    uint64_t singles;
+    uint64_t singles_in, singles_out, singles_kept;
     uint64_t elements_in, elements_out, elements_kept;
 } rs_template_moves;
 

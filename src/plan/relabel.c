@@ -73,20 +73,29 @@ static reshard_status fill_matrix(reshard_plan *plan, kept_bytes *k)
     return RESHARD_OK;
 }
 
+/* Ranks that A leaves without a shard are of the mesh all the same, and change places with others. */
+static int32_t player_count(const reshard_layout *layout)
+{
+    return layout->spec->kind == RESHARD_SPEC_CUTS ? layout->spec->mesh->size
+                                                   : reshard_layout_rank_count(layout);
+}
+
 /* Ranks of all targets, each once, in the arena. */
 static reshard_status list_ranks(reshard_plan *plan, int32_t **out_ranks, int32_t *out_count)
 {
     int64_t room = 0;
     for (int32_t i = 0; i < plan->target_count; i++)
-        room += reshard_layout_rank_count(plan->targets[i].layout);
+        room += player_count(plan->targets[i].layout);
     int32_t *all = rs_allocate_array(plan->context, (size_t)room, sizeof *all);
     if (all == NULL)
         return rs_allocation_status();
     int64_t count = 0;
     for (int32_t i = 0; i < plan->target_count; i++) {
         const reshard_layout *layout = plan->targets[i].layout;
-        for (int32_t r = 0; r < reshard_layout_rank_count(layout); r++)
-            all[count++] = reshard_layout_rank_at(layout, r);
+        for (int32_t r = 0; r < player_count(layout); r++)
+            all[count++] = layout->spec->kind == RESHARD_SPEC_CUTS
+                               ? reshard_mesh_rank_at(layout->spec->mesh, r)
+                               : reshard_layout_rank_at(layout, r);
     }
     qsort(all, (size_t)count, sizeof *all, compare_ranks);
     int64_t distinct = 0;
@@ -103,20 +112,14 @@ static reshard_status list_ranks(reshard_plan *plan, int32_t **out_ranks, int32_
 /* Gives every target the ranks that play its parts. */
 static reshard_status apply(reshard_plan *plan, const kept_bytes *k, const int32_t *players)
 {
+    rs_rank_map map = {k->count, k->ranks, players};
     for (int32_t i = 0; i < plan->target_count; i++) {
-        reshard_layout *old = plan->targets[i].layout, *layout = NULL;
-        int32_t count = reshard_layout_rank_count(old);
-        int32_t *ranks = rs_allocate_array(plan->context, (size_t)count, sizeof *ranks);
-        if (ranks == NULL)
-            return rs_allocation_status();
-        for (int32_t r = 0; r < count; r++)
-            ranks[r] = players[index_of(k, reshard_layout_rank_at(old, r))];
-        reshard_status status = rs_layout_with_ranks(old, ranks, &layout);
-        rs_release(plan->context, ranks, (size_t)count * sizeof *ranks);
+        reshard_layout *layout = NULL;
+        reshard_status status = rs_layout_map_ranks(plan->targets[i].layout, &map, &layout);
         if (status != RESHARD_OK)
             return status;
+        reshard_layout_release(plan->targets[i].layout);
         plan->targets[i].layout = layout;
-        reshard_layout_release(old);
     }
     return RESHARD_OK;
 }

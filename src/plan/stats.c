@@ -90,7 +90,7 @@ reshard_status reshard_plan_get_stats(reshard_plan *plan, reshard_plan_stats *ou
         reshard_part_destroy(part);
         stats.bytes_moved += one.bytes_in;
         stats.bytes_kept += one.bytes_kept;
-        stats.moves += one.moves;
+        stats.moves += one.moves - one.moves_out; /* each counts once, where it arrives */
         stats.records += one.records;
         stats.bytes_in_max = most(stats.bytes_in_max, one.bytes_in);
         stats.bytes_out_max = most(stats.bytes_out_max, one.bytes_out);

@@ -110,9 +110,11 @@ static reshard_status copy_sizes(rs_arena *arena, int32_t axis_size,
     reshard_status status = check_list(placement, "sizes");
     if (status != RESHARD_OK)
         return status;
-    if (placement->count != axis_size)
-        return rs_fail(RESHARD_ERR_INVALID, "%" PRId32 " sizes for an axis of size %" PRId32,
-                       placement->count, axis_size);
+    /* With max= there is one size for each distinct piece. */
+    int64_t wanted = placement->max > 0 && placement->max < axis_size ? placement->max : axis_size;
+    if (placement->count != wanted)
+        return rs_fail(RESHARD_ERR_INVALID, "%" PRId32 " sizes for an axis of size %" PRId64,
+                       placement->count, wanted);
     return copy_values(arena, placement, out);
 }
 

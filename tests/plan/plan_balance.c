@@ -2,7 +2,7 @@
 /*
  * plan_balance.c - the exact balance against the true optimum.
  *
- * Each element that a rank needs and does not hold is one unit of work for one of its holders. By
+ * Each element that a buffer needs and its rank does not hold is one unit of work for one of its holders. By
  * the theorem of Hall, the least load of the busiest sender is the maximum, over all sets H of
  * ranks, of the work that only ranks of H can do, divided by the size of H and rounded up. With few
  * ranks all sets can be tried.
@@ -29,8 +29,9 @@ static void count_work(const planning *made, int32_t rank_count, int64_t *work)
         for (int32_t rank = 0; rank < rank_count; rank++)
             holders |= held[rank * volume + e] > 0 ? 1u << rank : 0;
         for (int32_t rank = 0; rank < rank_count; rank++) {
-            if (needed[rank * volume + e] > 0 && held[rank * volume + e] == 0)
-                work[holders]++;
+            /* A rank gets it for each of its buffers. */
+            if (held[rank * volume + e] == 0)
+                work[holders] += needed[rank * volume + e];
         }
     }
     free(held);

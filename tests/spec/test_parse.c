@@ -87,7 +87,7 @@ static void test_parse__placements(void **state)
         {"4: S(0,max=2,unit=3)", "4: S(0, unit=3, max=2)"},
         {"4: S(0~,max=2,unit=3)", "4: S(0~, unit=3, max=2)"},
         {"4: S(0;8,4|2,unit=2)", "4: S(0;8,4|2, unit=2)"},
-        {"2: S(0=3,4,max=1)", "2: S(0=3,4, max=1)"},
+        {"2: S(0=7,max=1)", "2: S(0=7, max=1)"},
         {"2: S(flat/9223372036854775807)", "2: S(flat/9223372036854775807)"},
     };
     expect_rows(rows, COUNT(rows));

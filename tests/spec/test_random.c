@@ -126,6 +126,8 @@ static void put_shard(spec_writer *writer, int32_t axis_size)
         put(writer, "flat");
     else
         put_number(writer, draw_between(&writer->draw, -8, 7));
+    /* max= limits how many sizes there are, so it is drawn before them. */
+    int64_t max = draw_chance(&writer->draw, 60) ? draw_between(&writer->draw, 1, 4) : 0;
     switch (draw_below(&writer->draw, 6)) {
     case 0:
         break;
@@ -139,19 +141,19 @@ static void put_shard(spec_writer *writer, int32_t axis_size)
         put_token(writer, "*", draw_between(&writer->draw, 1, 4));
         break;
     case 4:
-        put_list(writer, "=", axis_size, false);
+        put_list(writer, "=", max != 0 && max < axis_size ? max : axis_size, false);
         break;
     default:
         put_token(writer, "/", draw_between(&writer->draw, 1, 4));
         break;
     }
     bool max_first = draw_chance(&writer->draw, 50);
-    if (max_first && draw_chance(&writer->draw, 40))
-        put_token(writer, ", max=", draw_between(&writer->draw, 1, 4));
+    if (max_first && max != 0)
+        put_token(writer, ", max=", max);
     if (draw_chance(&writer->draw, 40))
         put_token(writer, ", unit=", draw_between(&writer->draw, 1, 4));
-    if (!max_first && draw_chance(&writer->draw, 40))
-        put_token(writer, ", max=", draw_between(&writer->draw, 1, 4));
+    if (!max_first && max != 0)
+        put_token(writer, ", max=", max);
     put(writer, ")");
 }
 

@@ -289,7 +289,9 @@ static bool apply_single(const stage_state *state, const reshard_move *move, wor
         return words_say(said, "a move of kind %d does not belong here", (int)move->kind);
     simulate_buffer *target = simulate_find(state->target, move->target_rank, move->target_shard);
     const simulate_buffer *source =
-        fill ? NULL : simulate_find(state->source, move->source_rank, move->source_shard);
+        fill || state->source == NULL
+            ? NULL
+            : simulate_find(state->source, move->source_rank, move->source_shard);
     if (target == NULL || (source == NULL && !fill))
         return words_say(said, "a move from rank %d shard %d to rank %d shard %d: no such shard",
                          (int)move->source_rank, (int)move->source_shard, (int)move->target_rank,
@@ -409,8 +411,10 @@ static bool run_link(simulate_run *run, const workspace *work, int32_t stage, in
     stage_state state = {.run = run, .stage = stage, .item_bytes = simulate_item_bytes(&link)};
     state.adjoint = reshard_plan_is_adjoint(run->plan) != 0;
     state.source_is_intermediate = link.source_is_intermediate != 0;
-    state.source =
-        link.source_is_intermediate ? work->intermediates[link.source] : run->sources[link.source];
+    /* What only fills a gap has no source. */
+    if (link.source >= 0)
+        state.source = link.source_is_intermediate ? work->intermediates[link.source]
+                                                   : run->sources[link.source];
     state.target =
         link.target_is_intermediate ? work->intermediates[link.target] : run->targets[link.target];
     for (int32_t rank = 0; rank < run->rank_count; rank++) {
