@@ -211,7 +211,6 @@ static interval find_interval(const rs_cut *cut, int64_t n, int64_t position)
 
 static interval place_in_parts(const rs_cut *cut, int64_t n, int32_t coordinate, int64_t local)
 {
-    int64_t count = part_count(cut, n);
     int64_t before = 0;
     int64_t i = 0;
     if (cut->rule == RESHARD_STRIDED) {
@@ -221,7 +220,7 @@ static interval place_in_parts(const rs_cut *cut, int64_t n, int32_t coordinate,
         before = i * share;
     }
     for (;; i++) {
-        assert(i < count);
+        assert(i < part_count(cut, n));
         part p = part_at(cut, n, i);
         int64_t share = part_share(cut, &p, coordinate);
         if (local < before + share) {
