@@ -82,6 +82,9 @@ static bool check_parts(const planning *made, const simulate_run *run, words *sa
             out += other != rank ? planning_traffic(made, run, rank, other) : 0;
         }
         uint64_t kept = planning_traffic(made, run, rank, rank);
+        if (stats.staging_bytes_peak > RESHARD_STAGING_BYTES_MIN)
+            return words_say(said, "rank %d stages %llu bytes", (int)rank,
+                             (unsigned long long)stats.staging_bytes_peak);
         if (stats.bytes_in != in || stats.bytes_out != out || (!fills && stats.bytes_kept != kept))
             return words_say(said, "rank %d: %llu in, %llu out, %llu kept; seen %llu, %llu, %llu",
                              (int)rank, (unsigned long long)stats.bytes_in,
@@ -214,6 +217,9 @@ static bool check_planned(const planning *made, const harness_case *given, bool 
     bool right = planning_run(made, given->seed, one_stage ? watch_flow : NULL, &seen, &run, said);
     if (right && reshard_plan_check(made->plan) != RESHARD_OK)
         right = words_say(said, "the checker refuses: %s", reshard_error_text());
+    size_t segment = reshard_plan_segment_bytes(made->plan);
+    if (right && (segment < 1 || segment > RESHARD_STAGING_BYTES_MIN))
+        right = words_say(said, "segments of %zu bytes", segment);
     right = right && check_stats(made, &run, said);
     if (right && one_stage && plain)
         right = check_flow(made, &seen, rank_count, said);
@@ -228,6 +234,7 @@ static bool check_pair(const harness_case *given, words *said)
     planning made;
     reshard_plan_options options = {.size = sizeof options};
     options.single_stage = given->seed % 2 == 0;
+    options.staging_bytes_max = RESHARD_STAGING_BYTES_MIN;
     options.balance = given->seed % 5 == 0 ? RESHARD_BALANCE_EXACT : RESHARD_BALANCE_RULE;
     reshard_dtype dtype = dtypes[given->seed % 4];
     planning_state state = planning_init(&made, given, dtype, &options, said);
