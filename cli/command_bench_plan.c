@@ -130,24 +130,11 @@ static reshard_status run_once(const bench *shared, int32_t ranks, int32_t rank,
 
 /* ---- many runs ------------------------------------------------------------------------------- */
 
-static int compare_seconds(const void *a, const void *b)
+static int compare_runs(const void *a, const void *b)
 {
-    double difference = *(const double *)a - *(const double *)b;
+    double difference =
+        ((const bench_run *)a)->seconds[STEP_TOTAL] - ((const bench_run *)b)->seconds[STEP_TOTAL];
     return difference < 0 ? -1 : difference > 0;
-}
-
-/* The median of each step on its own; the rest is the same in all runs. */
-static bench_run median_of(const bench_run *runs, int count)
-{
-    bench_run median = runs[0];
-    for (int step = 0; step < STEP_COUNT; step++) {
-        double seconds[RUNS];
-        for (int i = 0; i < count; i++)
-            seconds[i] = runs[i].seconds[step];
-        qsort(seconds, (size_t)count, sizeof seconds[0], compare_seconds);
-        median.seconds[step] = seconds[count / 2];
-    }
-    return median;
 }
 
 static int run_and_report(bench *shared, int32_t ranks, int32_t rank, bench_run *out_run)
@@ -188,8 +175,10 @@ static int measure_case(bench *shared, int worst, bench_case *measured)
     int code = worst ? find_slowest(shared, measured->ranks, &measured->rank) : CLI_DONE;
     for (int i = 0; i < RUNS && code == CLI_DONE; i++)
         code = run_and_report(shared, measured->ranks, measured->rank, &runs[i]);
-    if (code == CLI_DONE)
-        measured->median = median_of(runs, RUNS);
+    if (code == CLI_DONE) {
+        qsort(runs, RUNS, sizeof runs[0], compare_runs);
+        measured->median = runs[RUNS / 2];
+    }
     return code;
 }
 

@@ -216,7 +216,9 @@ static interval place_in_parts(const rs_cut *cut, int64_t n, int32_t coordinate,
     if (cut->rule == RESHARD_STRIDED) {
         part first = part_at(cut, n, 0);
         int64_t share = part_share(cut, &first, coordinate);
-        i = share != 0 ? local / share : 0; /* a share of 0 of the longest part is 0 of all */
+        /* All parts but the last are alike; of the last, which is shorter, a late coordinate may have more. */
+        int64_t last = part_count(cut, n) - 1;
+        i = share != 0 ? rs_min(local / share, last) : last;
         before = i * share;
     }
     for (;; i++) {

@@ -11,6 +11,7 @@
  *  2. For each target shard and contributor, the boxes are disjoint and have the volume of what the shard has
  *     in the link's box. Then every element arrives exactly once.
  *  3. Sorted, the moves that all ranks send are those that all ranks receive.
+ * And the stage links of a target fill it: their boxes are disjoint and have its volume together.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -386,6 +387,75 @@ static reshard_status check_both_ends(checker *c)
     return next == c->sent_count ? RESHARD_OK : fail(c, &c->sent[next], "nobody receives what is sent");
 }
 
+/* ---- links fill targets --------------------------------------------------------------------------- */
+
+static reshard_status count_neighbour(void *user, int64_t box)
+{
+    (void)box;
+    ++*(int64_t *)user;
+    return RESHARD_OK;
+}
+
+static reshard_status check_filled(checker *c, const rs_stage *stage, int32_t first, int64_t *boxes, int64_t *scratch)
+{
+    const reshard_stage_link *shown = &stage->links[first].shown;
+    int32_t ndim = reshard_layout_ndim(shown->target_layout);
+    int64_t count = 0, filled = 0, volume = 1;
+    for (int32_t l = first; l < stage->link_count; l++) {
+        const reshard_stage_link *other = &stage->links[l].shown;
+        if (other->target != shown->target || other->target_is_intermediate != shown->target_is_intermediate)
+            continue;
+        side_map map;
+        map_box(&stage->links[l].link.target_box, other->target_layout, &map);
+        int64_t part = 1;
+        for (int32_t d = 0; d < ndim; d++) {
+            boxes[count * 2 * ndim + d] = map.origin[d];
+            boxes[count * 2 * ndim + ndim + d] = map.origin[d] + map.size[d];
+            part *= map.size[d];
+        }
+        filled += part;
+        count++;
+        scratch[l] = 1; /* seen */
+    }
+    for (int32_t d = 0; d < ndim; d++)
+        volume *= reshard_layout_shape(shown->target_layout)[d];
+    reshard_status status = filled == volume ? RESHARD_OK
+                                             : rs_fail(RESHARD_ERR_CHECK, "stage %d: links fill %" PRId64
+                                                       " of %" PRId64 " elements of target %d",
+                                                       c->stage, filled, volume, shown->target);
+    rs_arena arena;
+    rs_index index;
+    rs_arena_init(&arena, c->context);
+    if (status == RESHARD_OK && count > 1)
+        status = rs_index_build(&index, &arena, ndim, count, boxes);
+    for (int64_t i = 0; i < count && count > 1 && status == RESHARD_OK; i++) {
+        int64_t seen = 0;
+        const int64_t *box = boxes + i * 2 * ndim;
+        status = rs_index_visit(&index, box, box + ndim, count_neighbour, &seen);
+        if (status == RESHARD_OK && seen > 1)
+            status = rs_fail(RESHARD_ERR_CHECK, "stage %d: two links fill the same element of target %d",
+                             c->stage, shown->target);
+    }
+    rs_arena_release(&arena);
+    return status;
+}
+
+static reshard_status check_targets(checker *c, const rs_stage *stage)
+{
+    size_t count = (size_t)stage->link_count;
+    size_t box_bytes = count * 2 * RESHARD_NDIM_MAX * sizeof(int64_t);
+    int64_t *boxes = rs_allocate(c->context, box_bytes);
+    int64_t *seen = rs_allocate_zeroed(c->context, count * sizeof *seen);
+    reshard_status status = boxes == NULL || seen == NULL ? rs_allocation_status() : RESHARD_OK;
+    for (int32_t l = 0; l < stage->link_count && status == RESHARD_OK; l++) {
+        if (!seen[l])
+            status = check_filled(c, stage, l, boxes, seen);
+    }
+    rs_release(c->context, boxes, box_bytes);
+    rs_release(c->context, seen, count * sizeof *seen);
+    return status;
+}
+
 /* ---- all of it ----------------------------------------------------------------------------------- */
 
 static reshard_status list_shards(checker *c, const reshard_layout *layout, reshard_shards **lists)
@@ -448,6 +518,7 @@ static reshard_status check_stages(checker *c)
     reshard_status status = RESHARD_OK;
     for (c->stage = 0; c->stage < c->plan->stage_count && status == RESHARD_OK; c->stage++) {
         const rs_stage *stage = &c->plan->stages[c->stage];
+        status = check_targets(c, stage);
         for (c->link = 0; c->link < stage->link_count && status == RESHARD_OK; c->link++) {
             if (rs_context_cancelled(c->context))
                 return rs_fail(RESHARD_ERR_CANCELLED, "cancelled while checking");

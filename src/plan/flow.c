@@ -18,6 +18,7 @@
 typedef struct network {
     const rs_flow_problem *problem;
     int64_t edge_count;
+    int64_t total; /* of all amounts: as good as no limit */
     int32_t node_count, source, sink;
     int32_t *head;      /* node an edge leads to */
     int64_t *room;      /* capacity left */
@@ -47,7 +48,7 @@ static void set_room(network *n, int64_t load)
     for (int64_t e = 0; e < n->edge_count; e += 2) {
         int64_t index = e / 2;
         n->room[e] = index < p->group_count            ? p->amounts[index]
-                     : index < p->group_count + places ? INT64_MAX
+                     : index < p->group_count + places ? n->total
                                                        : load;
         n->room[e + 1] = 0;
     }
@@ -109,7 +110,7 @@ static int64_t push_path(network *n)
     for (int64_t i = 0; i < length; i++)
         amount = rs_min(amount, n->room[n->path[i]]);
     for (int64_t i = 0; i < length; i++) {
-        n->room[n->path[i]] -= n->room[n->path[i]] == INT64_MAX ? 0 : amount;
+        n->room[n->path[i]] -= amount;
         n->room[n->path[i] ^ 1] += amount;
     }
     return amount;
@@ -157,13 +158,12 @@ reshard_status rs_flow_share(reshard_context *context, const rs_flow_problem *pr
     reshard_status status = allocate(&n, &arena);
     if (status == RESHARD_OK) {
         build(&n);
-        int64_t total = 0;
         for (int32_t g = 0; g < problem->group_count; g++)
-            total += problem->amounts[g];
-        int64_t low = 0, high = total; /* `high` is always enough */
+            n.total += problem->amounts[g];
+        int64_t low = 0, high = n.total; /* `high` is always enough */
         while (low < high) {
             int64_t middle = low + (high - low) / 2;
-            if (maximum_flow(&n, middle) == total)
+            if (maximum_flow(&n, middle) == n.total)
                 high = middle;
             else
                 low = middle + 1;

@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`reshard plan`: figures, stages, relabelling, moves."""
+import os
+import pty
+import signal
+import subprocess
+
+import support
 from support import CommandTest, main
 
 REPORT = """\
@@ -166,6 +172,33 @@ class PlanTest(CommandTest):
         self.assertNotIn("matrix", self.read_json(*plan))
         plan = arguments_of("16: S(0)", "16: R", "16")
         self.assertIn("rank to rank", self.read_text(*plan))
+
+    def test_bar_and_interrupt(self):
+        """Long work shows a bar on a terminal; an interrupt erases it and ends the command with a message."""
+        plan = arguments_of("131072: S(0)", "131072: S(1)", "131072x131072")
+        ours, theirs = pty.openpty()
+        self.addCleanup(os.close, ours)
+        shown = b""
+        with subprocess.Popen([support.COMMAND, *plan], stdout=subprocess.PIPE, stderr=theirs,
+                              preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as process:
+            os.close(theirs)
+            while block := self.read_terminal(ours):
+                if not shown:
+                    process.send_signal(signal.SIGINT)
+                shown += block
+            printed = process.communicate(timeout=50)[0]
+        if not shown:
+            self.skipTest("the plan was ready before a bar could be shown")
+        self.assertEqual((process.returncode, printed), (1, b""))
+        self.assertRegex(shown, rb"\A\r[a-z]+ \[#* *\] +\d+%")
+        self.assertRegex(shown, rb"\r\x1b\[Kreshard: cancelled[^\r\n]*\r\n\Z")
+
+    @staticmethod
+    def read_terminal(descriptor):
+        try:
+            return os.read(descriptor, 65536)
+        except OSError:  # the terminal's way to say that nobody writes any more
+            return b""
 
     def test_wrong_plans(self):
         for plan in WRONG_PLANS:

@@ -99,6 +99,37 @@ static void test_layout__every_length(void **state)
     }
 }
 
+/* One dim cut twice, by every pair of rules; the second time as a dim or in the flat order. */
+static void test_layout__every_nested_length(void **state)
+{
+    (void)state;
+    static const int32_t sizes[][2] = {{3, 2}, {2, 3}, {4, 3}};
+    static harness_case made;
+    for (int i = 0; i < 36 * 3 * 27 * 2 * 2; i++) {
+        int rules[2] = {i % 6, i / 6 % 6};
+        int rest = i / 36 / 3 / 27;
+        init_case(&made, 2, sizes[i / 36 % 3]);
+        made.seed = (uint64_t)i;
+        made.ndim = 1;
+        made.shape[0] = i / 36 / 3 % 27;
+        oracle_spec *spec = &made.specs[0];
+        for (int32_t axis = 0; axis < 2; axis++) {
+            oracle_cut *cut = &spec->cuts[axis];
+            int64_t n = oracle_length_left(spec, 1, made.shape, 0);
+            cut->axis = axis;
+            cut->kind = RESHARD_SHARD;
+            cut->dim = axis == 1 && rest % 2 == 1 ? RESHARD_DIM_FLAT : 0;
+            cut->rule = (reshard_shard_rule)rules[axis];
+            cut->factor = 2 + rest / 2;
+            if (cut->rule == RESHARD_PACKED || cut->rule == RESHARD_RAGGED)
+                set_numbers(cut, n > 0 ? n : 0,
+                            cut->rule == RESHARD_PACKED ? 2 : spec->sizes[axis]);
+            spec->cut_count++;
+        }
+        harness_check("two cuts of one dim", &made, check_case);
+    }
+}
+
 /* ---- combinations ---------------------------------------------------------------------------- */
 
 enum { PLACEMENTS = 15 };
@@ -219,6 +250,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layout__every_length),
+        cmocka_unit_test(test_layout__every_nested_length),
         cmocka_unit_test(test_layout__every_pair),
         cmocka_unit_test(test_layout__many_triples),
     };

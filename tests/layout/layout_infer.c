@@ -81,7 +81,7 @@ static void generate_tilings(draw_state *draw, harness_case *made)
 static void test_infer__gives_back_shards(void **state)
 {
     (void)state;
-    harness_run("spec inferred from shards", 5000, generate_tilings, check_tiling);
+    harness_run("spec inferred from shards", 3000, generate_tilings, check_tiling);
 }
 
 /* ---- chunks ---------------------------------------------------------------------------------- */

@@ -118,13 +118,13 @@ static void generate_listed(draw_state *draw, harness_case *made)
 static void test_layout__random_specs(void **state)
 {
     (void)state;
-    harness_run("layout of a random spec", 12000, generate_any, check_spec);
+    harness_run("layout of a random spec", 6000, generate_any, check_spec);
 }
 
 static void test_layout__random_boxes(void **state)
 {
     (void)state;
-    harness_run("layout of random boxes", 6000, generate_listed, check_spec);
+    harness_run("layout of random boxes", 3000, generate_listed, check_spec);
 }
 
 int main(void)

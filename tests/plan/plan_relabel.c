@@ -117,7 +117,7 @@ static void generate_pair(draw_state *draw, harness_case *made)
 static void test_relabel__best_of_all(void **state)
 {
     (void)state;
-    harness_run("relabelling of a random pair", 1500, generate_pair, check_pair);
+    harness_run("relabelling of a random pair", 4000, generate_pair, check_pair);
 }
 
 /* ---- only owners change ---------------------------------------------------------------------- */

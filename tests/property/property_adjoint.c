@@ -135,7 +135,7 @@ static bool check_pair(const harness_case *given, words *said)
 static void test_adjoint__inner_products(void **state)
 {
     (void)state;
-    harness_run("adjoint of a random pair", 2000, generate_pair, check_pair);
+    harness_run("adjoint of a random pair", 5000, generate_pair, check_pair);
 }
 
 static void test_adjoint__refused(void **state)

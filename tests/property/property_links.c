@@ -375,7 +375,7 @@ static void test_links__random(void **state)
 {
     (void)state;
     static link_case given;
-    int64_t count = harness_count(2500);
+    int64_t count = harness_count(5000);
     for (int64_t i = 0; i < count; i++) {
         words said = {""};
         reshard_plan *plan = NULL;

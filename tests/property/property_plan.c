@@ -252,7 +252,7 @@ static bool check_pair(const harness_case *given, words *said)
 static void test_plan__random_pairs(void **state)
 {
     (void)state;
-    harness_run("plan of a random pair", 4000, generate_pair, check_pair);
+    harness_run("plan of a random pair", 8000, generate_pair, check_pair);
 }
 
 /* ---- A to A ---------------------------------------------------------------------------------- */

@@ -202,7 +202,7 @@ static bool check_pair(const harness_case *given, words *said)
 static void test_streams__both_ends_agree(void **state)
 {
     (void)state;
-    harness_run("streams of a random pair", 1500, generate_pair, check_pair);
+    harness_run("streams of a random pair", 5000, generate_pair, check_pair);
 }
 
 int main(void)

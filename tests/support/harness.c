@@ -201,8 +201,8 @@ void harness_run(const char *name, int64_t count, harness_generate_fn generate,
         draw_seed(&draw, made.seed);
         generate(&draw, &made);
         if (!check(&made, &said)) {
-            print_error("%s: seed %llu before shrinking: %s\n", name,
-                        (unsigned long long)made.seed, said.text);
+            print_error("%s: seed %llu before shrinking: %s\n", name, (unsigned long long)made.seed,
+                        said.text);
             shrink_all(&made, check, &said);
             report(name, &made, &said);
         }
