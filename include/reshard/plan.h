@@ -110,15 +110,17 @@ RESHARD_API int32_t reshard_plan_rank_count(const reshard_plan *plan);
 /* The target layout as planned: with relabel its ranks are others than those given. Not
  * retained. */
 RESHARD_API reshard_layout *reshard_plan_target_layout(const reshard_plan *plan, int32_t target);
-/* With relabel: out[i] is the rank that plays the part of the i-th target rank (in increasing
- * order); returns the number of target ranks. Without: 0. */
+/* With relabel: out[i] is the rank that plays the part of the i-th target rank (in increasing order); returns
+ * the number of target ranks. Ranks of a mesh that A leaves without a shard count, and may get to play. Without
+ * relabel: 0. */
 RESHARD_API int32_t reshard_plan_relabelling(const reshard_plan *plan, const int32_t **out_ranks);
 /* Of the inputs (layouts, links, dtypes, options, planner version), so that ranks can compare
  * it. */
 RESHARD_API void reshard_plan_digest(const reshard_plan *plan, uint64_t out_digest[2]);
 RESHARD_API size_t reshard_plan_segment_bytes(const reshard_plan *plan);
 
-/* What one stage does with one link. Tensors are those given to the plan or intermediate ones. */
+/* What one stage does with one link. Tensors are those given to the plan or intermediate ones. A box that no link
+ * fills (zero_fill) has a stage link of its own, with link and source -1 and no source layout. */
 typedef struct reshard_stage_link {
     int32_t link; /* as given to the plan */
     int32_t source, target;
@@ -191,6 +193,7 @@ typedef struct reshard_moves {
 
 typedef struct reshard_part reshard_part;
 
+/* The part of a rank that no layout names is empty. */
 RESHARD_API reshard_status reshard_part_create(reshard_context *context, reshard_plan *plan,
                                                int32_t rank, reshard_part **out_part);
 RESHARD_API void reshard_part_destroy(reshard_part *part);

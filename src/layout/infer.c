@@ -351,6 +351,98 @@ static reshard_status try_cuts(const reshard_layout *wanted, reshard_spec **out_
     return status;
 }
 
+/* ---- shards that boxes cannot say as they are ------------------------------------------------------- */
+
+/* The first dim from which on a piece is dense: what lies before it has to be taken apart. */
+static int32_t first_dense_dim(const reshard_piece *piece)
+{
+    int64_t stride = 1;
+    for (int32_t d = piece->box.ndim - 1; d >= 0; d--) {
+        if (piece->box.size[d] != 1 && piece->strides[d] != stride)
+            return d + 1;
+        stride *= piece->box.size[d];
+    }
+    return 0;
+}
+
+/* Pieces of a flat shard, each cut into dense ones: cuts of dims under a flat cut leave gaps in them. */
+static reshard_status make_dense(rs_arena *arena, reshard_shard *shard)
+{
+    int64_t count = 0;
+    for (int64_t p = 0; p < shard->piece_count; p++)
+        count += rs_volume(first_dense_dim(&shard->pieces[p]), shard->pieces[p].box.size);
+    if (count == shard->piece_count)
+        return RESHARD_OK;
+    reshard_piece *pieces = rs_arena_allocate_array(arena, (size_t)count, sizeof *pieces);
+    if (pieces == NULL)
+        return rs_allocation_status();
+    int64_t next = 0;
+    for (int64_t p = 0; p < shard->piece_count; p++) {
+        const reshard_piece *whole = &shard->pieces[p];
+        int32_t dense = first_dense_dim(whole);
+        int64_t parts = rs_volume(dense, whole->box.size);
+        for (int64_t i = 0; i < parts; i++, next++) {
+            pieces[next] = *whole;
+            int64_t rest = i;
+            for (int32_t d = dense - 1; d >= 0; d--) {
+                int64_t x = rest % whole->box.size[d];
+                rest /= whole->box.size[d];
+                pieces[next].box.offset[d] += x;
+                pieces[next].box.size[d] = 1;
+                pieces[next].at += x * whole->strides[d];
+            }
+        }
+    }
+    shard->pieces = pieces;
+    shard->piece_count = count;
+    return RESHARD_OK;
+}
+
+/* Empty shards of a scalar have no box; that of the element comes first in a flat cut, and the others follow. */
+static reshard_status infer_scalar(reshard_context *context, int64_t count, const reshard_shard *shards,
+                                   reshard_spec **out_spec)
+{
+    int32_t *ranks = rs_allocate_array(context, (size_t)count, sizeof *ranks);
+    if (ranks == NULL)
+        return rs_allocation_status();
+    int64_t owners = 0, next = 1;
+    for (int64_t i = 0; i < count; i++) {
+        owners += shards[i].piece_count != 0;
+        ranks[shards[i].piece_count != 0 ? 0 : rs_min(next++, count - 1)] = shards[i].rank;
+    }
+    reshard_status status = RESHARD_OK;
+    if (owners != 1)
+        status = rs_fail(owners == 0 ? RESHARD_ERR_GAP : RESHARD_ERR_OVERLAP,
+                         "%d shards have the element of a scalar", (int)owners);
+    int32_t size = (int32_t)count;
+    reshard_mesh *mesh = NULL;
+    if (status == RESHARD_OK)
+        status = reshard_mesh_create(context, 1, NULL, &size, ranks, &mesh);
+    reshard_cut cut = {.placement = {.kind = RESHARD_SHARD, .dim = RESHARD_DIM_FLAT}};
+    if (status == RESHARD_OK)
+        status = reshard_spec_create(context, mesh, 1, &cut, out_spec);
+    reshard_mesh_release(mesh);
+    rs_release(context, ranks, (size_t)count * sizeof *ranks);
+    return status;
+}
+
+static reshard_status infer_boxes(reshard_context *context, int32_t ndim, const int64_t *shape, int64_t count,
+                                  const reshard_shard *given, reshard_spec **out_spec)
+{
+    rs_arena arena;
+    rs_arena_init(&arena, context);
+    reshard_shard *shards = rs_arena_copy(&arena, given, (size_t)count, sizeof *shards);
+    reshard_status status = shards == NULL ? rs_allocation_status() : RESHARD_OK;
+    for (int64_t i = 0; i < count && ndim > 1 && status == RESHARD_OK; i++) {
+        if (shards[i].ndim == 1)
+            status = make_dense(&arena, &shards[i]);
+    }
+    if (status == RESHARD_OK)
+        status = reshard_spec_boxes(context, 0, ndim, shape, count, shards, out_spec);
+    rs_arena_release(&arena);
+    return status;
+}
+
 reshard_status reshard_spec_infer(reshard_context *context, int32_t ndim, const int64_t *shape,
                                   int64_t count, const reshard_shard *shards, reshard_spec **out_spec)
 {
@@ -359,8 +451,10 @@ reshard_status reshard_spec_infer(reshard_context *context, int32_t ndim, const 
     reshard_status status = rs_shape_check(ndim, shape);
     if (status == RESHARD_OK && count < 1)
         status = rs_fail(RESHARD_ERR_INVALID, "there are no shards");
+    if (status == RESHARD_OK && ndim == 0 && count > 1 && count <= INT32_MAX)
+        return infer_scalar(context, count, shards, out_spec);
     if (status == RESHARD_OK)
-        status = reshard_spec_boxes(context, 0, ndim, shape, count, shards, &boxes);
+        status = infer_boxes(context, ndim, shape, count, shards, &boxes);
     if (status == RESHARD_OK)
         status = reshard_layout_create(context, boxes, ndim, shape, &wanted);
     if (status == RESHARD_OK)

@@ -361,9 +361,10 @@ static reshard_status check_arrivals(checker *c)
             while (next < c->received_count && c->received[next].target_rank == rank &&
                    c->received[next].target_shard == s)
                 next++;
-            status = check_shard(c, &shards->items[s], c->received + first, next - first);
+            const reshard_move *moves = next > first ? c->received + first : NULL;
+            status = check_shard(c, &shards->items[s], moves, next - first);
             if (status == RESHARD_OK && next > first)
-                status = check_contributions(c, c->received + first, next - first);
+                status = check_contributions(c, moves, next - first);
         }
     }
     return status;

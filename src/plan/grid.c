@@ -115,6 +115,22 @@ static void fill_entry(const grid *g, const rs_chain *chain, const rs_span *span
     entry->first.peer = (int32_t)offset;
 }
 
+/* How many whole chunks follow a chunk before `end`, other than this rank's own: they differ from it in nothing but their place.
+ * Most lines are plain chunks, and most of a line is such a run, so that it costs one step instead of one for each rank. */
+static int64_t count_like_chunks(const grid *g, const rs_chain *chain, int64_t n, int64_t end, const rs_span *far,
+                                 bool own)
+{
+    if (chain->count != 1 || chain->cuts[0].rule != RESHARD_CHUNK || far->count[0] != 1 || own)
+        return 0;
+    const rs_cut *cut = &chain->cuts[0];
+    int64_t chunk = rs_cut_length(cut, n, 0);
+    if (far->length != chunk || cut->piece_count != cut->coordinate_count)
+        return 0;
+    int64_t follow = (rs_min(end, n) - far->start) / chunk - 1;
+    int64_t mine = g->far.taking_part ? g->far.coordinates[cut->axis] - far->first[0] : -1;
+    return mine > 0 ? rs_min(follow, mine - 1) : follow;
+}
+
 /* One span of my line against all spans of the far side that it meets. */
 static reshard_status add_entries(const grid *g, int32_t along, const rs_span *near, rs_family *family)
 {
@@ -139,6 +155,15 @@ static reshard_status add_entries(const grid *g, int32_t along, const rs_span *n
         entry.first.target_at =
             near->local + (far.start - shift) - (near->start - g->near.link->offset[near_dim]);
         entry.source_strides[0] = rs_chain_length(chain, n, far.first);
+        int64_t more = count_like_chunks(g, chain, n, to + shift, &far, entry.target_shard != 0);
+        entry.loop_count = more > 0;
+        entry.counts[0] = more + 1;
+        entry.steps[0] = (rs_steps){0};
+        if (more > 0) {
+            entry.steps[0].peer = g->far.layout->axes[chain->cuts[0].axis].stride;
+            entry.steps[0].start[0] = entry.steps[0].target_at = far.length;
+            position += more * far.length;
+        }
         status = rs_family_add(family, &entry);
     }
     return status;

@@ -12,6 +12,11 @@ PAGES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "do
 SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "EXIT STATUS", "SEE ALSO"]
 
 
+def without_digest(text):
+    """Digests are of the planner's version too, which pages need not follow."""
+    return re.sub(r'"digest":"[0-9a-f]{32}"', '"digest":".."', text)
+
+
 class ManTest(CommandTest):
     def read_pages(self):
         paths = sorted(glob.glob(PAGES))
@@ -34,7 +39,7 @@ class ManTest(CommandTest):
                         words = shlex.split(line)
                         self.assertEqual(words[:2], ["$", "reshard"])
                         done = run(*words[2:])
-                        self.assertEqual(done.stdout + done.stderr, wanted)
+                        self.assertEqual(without_digest(done.stdout + done.stderr), without_digest(wanted))
                     count += 1
         self.assertGreaterEqual(count, 8)
 

@@ -24,20 +24,34 @@ typedef struct search {
     int64_t best;
 } search;
 
+static int compare_ranks(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
 static void search_init(search *out, const planning *made)
 {
     int32_t rank_count =
         1 + (made->source->rank_max > made->target->rank_max ? made->source->rank_max
                                                              : made->target->rank_max);
     int64_t volume = made->source->volume;
+    const reshard_mesh *mesh = reshard_spec_mesh(reshard_layout_spec(made->target_layout));
+    for (int32_t i = 0; mesh != NULL && i < reshard_mesh_size(mesh); i++) {
+        int32_t rank = reshard_mesh_rank_at(mesh, i);
+        rank_count = rank >= rank_count ? rank + 1 : rank_count;
+    }
     uint8_t *held = oracle_held(made->source, rank_count);
     uint8_t *needed = oracle_held(made->target, rank_count);
     memset(out, 0, sizeof *out);
-    for (int64_t i = 0; i < made->target->shard_count; i++) {
+    for (int32_t i = 0; mesh != NULL && i < reshard_mesh_size(mesh); i++)
+        out->ranks[out->count++] = reshard_mesh_rank_at(mesh, i); /* idle ones may play too */
+    for (int64_t i = 0; mesh == NULL && i < made->target->shard_count; i++) {
         int32_t rank = made->target->shards[i].rank;
         if (out->count == 0 || out->ranks[out->count - 1] != rank)
             out->ranks[out->count++] = rank;
     }
+    qsort(out->ranks, (size_t)out->count, sizeof *out->ranks, compare_ranks);
     for (int32_t i = 0; i < out->count; i++) {
         for (int32_t j = 0; j < out->count; j++) {
             for (int64_t e = 0; e < volume; e++)

@@ -147,16 +147,16 @@ static void watch_flow(void *user, int32_t stage, const reshard_move *move, int6
 /* Who needs an element gets it, once or for each of its overlapping buffers; who holds it does not.
  * Counts the holding buffers, and the arrivals. */
 static bool check_arrivals(const flow *seen, const uint8_t *held, const uint8_t *needed,
-                           int32_t rank_count, int64_t element, int *out_holders, int *out_arrivals,
+                           int32_t rank_count, int64_t element, int *out_holders, int *out_needers,
                            words *said)
 {
-    *out_holders = *out_arrivals = 0;
+    *out_holders = *out_needers = 0;
     for (int32_t rank = 0; rank < rank_count; rank++) {
         int64_t at = rank * seen->source->volume + element;
         int least = needed[at] > 0 && held[at] == 0 ? 1 : 0;
         int most = held[at] == 0 ? needed[at] : 0;
         *out_holders += held[at];
-        *out_arrivals += seen->arrived[at];
+        *out_needers += needed[at];
         if (seen->arrived[at] < least || seen->arrived[at] > most)
             return words_say(said, "element %lld arrives %d times at rank %d: holds %d, needs %d",
                              (long long)element, (int)seen->arrived[at], (int)rank, (int)held[at],
@@ -166,18 +166,18 @@ static bool check_arrivals(const flow *seen, const uint8_t *held, const uint8_t 
 }
 
 /* One element in a plan of one stage: each of s holders sends it to at most ceil(t / s) of t
- * needers. A rank that holds it in several overlapping buffers counts as several holders. */
+ * needers, those that hold it themselves counted. A rank that holds it in several overlapping buffers counts as several holders. */
 static bool check_element(const flow *seen, const uint8_t *held, const uint8_t *needed,
                           int32_t rank_count, int64_t element, words *said)
 {
-    int holders, arrivals;
-    if (!check_arrivals(seen, held, needed, rank_count, element, &holders, &arrivals, said))
+    int holders, needers;
+    if (!check_arrivals(seen, held, needed, rank_count, element, &holders, &needers, said))
         return false;
     for (int32_t rank = 0; seen->by_rule && rank < rank_count; rank++) {
         int64_t at = rank * seen->source->volume + element;
-        if (holders > 0 && seen->sent[at] > held[at] * ((arrivals + holders - 1) / holders))
+        if (holders > 0 && seen->sent[at] > held[at] * ((needers + holders - 1) / holders))
             return words_say(said, "rank %d, one of %d, sends element %lld %d times for %d needers",
-                             (int)rank, holders, (long long)element, (int)seen->sent[at], arrivals);
+                             (int)rank, holders, (long long)element, (int)seen->sent[at], needers);
     }
     return true;
 }

@@ -66,14 +66,15 @@ bool planning_is_partial(const oracle_layout *layout)
     return layout->shard_count > 0 && layout->shards[0].partial;
 }
 
-/* Gives the target's shards the ranks that the plan chose, or gives them back those they had. */
+/* Gives the target's shards the ranks that the plan chose, or gives them back those they had. What is
+ * played is a permutation of the target's ranks, so a rank's place is the number of lower ones in it. */
 static void play_parts(oracle_layout *target, const int32_t *given, const int32_t *played,
                        int32_t count)
 {
-    int32_t part = -1;
     for (int64_t i = 0; i < target->shard_count; i++) {
-        if (i == 0 || given[i] != given[i - 1])
-            part++;
+        int32_t part = 0;
+        for (int32_t k = 0; k < count; k++)
+            part += played[k] < given[i];
         target->shards[i].rank = part < count ? played[part] : given[i];
     }
 }
