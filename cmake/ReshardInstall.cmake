@@ -13,11 +13,23 @@ install(DIRECTORY include/reshard
 install(TARGETS reshard_command RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
-file(GLOB man_pages CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/docs/man/*.[1-8]")
-foreach(page IN LISTS man_pages)
-    string(REGEX REPLACE ".*\\." "" section "${page}")
-    install(FILES "${page}" DESTINATION "${CMAKE_INSTALL_MANDIR}/man${section}")
+# Man pages are made from Markdown where lowdown is there to do it.
+find_program(LOWDOWN lowdown)
+file(GLOB man_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/docs/man/*.md")
+set(man_pages "")
+foreach(source IN LISTS man_sources)
+    if(LOWDOWN)
+        cmake_path(GET source STEM LAST_ONLY name)
+        set(page "${PROJECT_BINARY_DIR}/man/${name}")
+        add_custom_command(OUTPUT "${page}"
+            COMMAND "${LOWDOWN}" -s -t man --out-no-smarty -o "${page}" "${source}"
+            DEPENDS "${source}" COMMENT "Making man page ${name}" VERBATIM)
+        list(APPEND man_pages "${page}")
+        install(FILES "${page}" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
+    endif()
 endforeach()
+file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/man")
+add_custom_target(man ALL DEPENDS ${man_pages})
 
 install(EXPORT reshard NAMESPACE reshard:: FILE reshard-targets.cmake DESTINATION "${config_dir}")
 configure_package_config_file(cmake/reshard-config.cmake.in

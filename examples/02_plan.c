@@ -4,7 +4,8 @@
 
 #include <stdio.h>
 
-static int run(reshard_layout **rows, reshard_layout **columns, reshard_plan **plan, reshard_part **part)
+static int run(reshard_layout **rows, reshard_layout **columns, reshard_plan **plan,
+               reshard_part **part)
 {
     int64_t shape[] = {8192, 8192};
     if (reshard_layout_parse(NULL, "4: S(0)", 2, shape, rows) ||

@@ -110,17 +110,18 @@ RESHARD_API int32_t reshard_plan_rank_count(const reshard_plan *plan);
 /* The target layout as planned: with relabel its ranks are others than those given. Not
  * retained. */
 RESHARD_API reshard_layout *reshard_plan_target_layout(const reshard_plan *plan, int32_t target);
-/* With relabel: out[i] is the rank that plays the part of the i-th target rank (in increasing order); returns
- * the number of target ranks. Ranks of a mesh that A leaves without a shard count, and may get to play. Without
- * relabel: 0. */
+/* With relabel: out[i] is the rank that plays the part of the i-th target rank (in increasing
+ * order); returns the number of target ranks. Ranks of a mesh that A leaves without a shard count,
+ * and may get to play. Without relabel: 0. */
 RESHARD_API int32_t reshard_plan_relabelling(const reshard_plan *plan, const int32_t **out_ranks);
 /* Of the inputs (layouts, links, dtypes, options, planner version), so that ranks can compare
  * it. */
 RESHARD_API void reshard_plan_digest(const reshard_plan *plan, uint64_t out_digest[2]);
 RESHARD_API size_t reshard_plan_segment_bytes(const reshard_plan *plan);
 
-/* What one stage does with one link. Tensors are those given to the plan or intermediate ones. A box that no link
- * fills (zero_fill) has a stage link of its own, with link and source -1 and no source layout. */
+/* What one stage does with one link. Tensors are those given to the plan or intermediate ones. A
+ * box that no link fills (zero_fill) has a stage link of its own, with link and source -1 and no
+ * source layout. */
 typedef struct reshard_stage_link {
     int32_t link; /* as given to the plan */
     int32_t source, target;
@@ -163,10 +164,10 @@ typedef struct reshard_move {
     reshard_move_kind kind;
     int32_t source_rank, target_rank; /* FILL: source_rank is -1 */
     int32_t source_shard, target_shard;
-    int32_t contributor;       /* COMBINE: which one */
-    int32_t contributor_count; /* COMBINE: of how many */
+    int32_t contributor;         /* COMBINE: which one */
+    int32_t contributor_count;   /* COMBINE: of how many */
     reshard_reduction reduction; /* COMBINE: how. FILL: whose identity */
-    int32_t divisor;             /* COMBINE by average: what the sum is divided by. ADD: what the source is */
+    int32_t divisor; /* COMBINE by average: what the sum is divided by. ADD: what the source is */
     int32_t ndim;
     int32_t loop_count;
     const int64_t *start; /* least corner, counted from the link's box */
@@ -210,8 +211,8 @@ RESHARD_API const reshard_part_moves *reshard_part_link(const reshard_part *part
 typedef struct reshard_part_stats {
     uint64_t bytes_in, bytes_out; /* over all stages */
     uint64_t bytes_kept;
-    uint64_t moves;     /* single ones: receives, sends and keeps */
-    uint64_t moves_out; /* of which sends */
+    uint64_t moves;              /* single ones: receives, sends and keeps */
+    uint64_t moves_out;          /* of which sends */
     uint64_t records;            /* families, in lists that are shared counted once */
     uint64_t staging_bytes_peak; /* for messages; at most the plan's staging_bytes_max */
 } reshard_part_stats;
@@ -237,11 +238,11 @@ RESHARD_API void reshard_stream_destroy(reshard_stream *stream);
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 typedef struct reshard_plan_stats {
-    uint64_t bytes_total; /* written to the final targets */
-    uint64_t bytes_moved; /* between ranks, over all stages */
-    uint64_t bytes_kept;  /* within ranks, over all stages */
-    uint64_t moves;       /* single ones, each counted once */
-    uint64_t records;     /* families, of all ranks and both ends */
+    uint64_t bytes_total;                 /* written to the final targets */
+    uint64_t bytes_moved;                 /* between ranks, over all stages */
+    uint64_t bytes_kept;                  /* within ranks, over all stages */
+    uint64_t moves;                       /* single ones, each counted once */
+    uint64_t records;                     /* families, of all ranks and both ends */
     uint64_t bytes_in_max, bytes_out_max; /* of the busiest ranks, over all stages */
     uint64_t staging_bytes_peak;
     int32_t stages;

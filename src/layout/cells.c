@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cells.c - the partition of a tensor by listed shards into cells that the same shards hold throughout.
+ * cells.c - the partition of a tensor by listed shards into cells that the same shards hold
+ * throughout.
  *
- * Shards that tile the tensor have their pieces for cells. Shards that may overlap are cut apart: a box that
- * every piece touching it contains is a cell; any other is split at the median of those faces of the pieces that
- * lie inside it, in the dim that has most of them. Each split halves the faces of that dim, so the depth is
- * logarithmic. A box that no piece touches is a gap.
+ * Shards that tile the tensor have their pieces for cells. Shards that may overlap are cut apart: a
+ * box that every piece touching it contains is a cell; any other is split at the median of those
+ * faces of the pieces that lie inside it, in the dim that has most of them. Each split halves the
+ * faces of that dim, so the depth is logarithmic. A box that no piece touches is a gap.
  *
- * Covers can be so tangled that the cells outnumber the pieces by far (n slabs across n others); CELLS_MAX bounds them.
+ * Covers can be so tangled that the cells outnumber the pieces by far (n slabs across n others);
+ * CELLS_MAX bounds them.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -38,17 +40,19 @@ static const reshard_box *box_of(const cutter *c, int64_t piece)
     return &c->layout->shards[p->shard].pieces[p->piece].box;
 }
 
-static reshard_status add_cell(cutter *c, const reshard_box *box, const int64_t *list, int64_t count)
+static reshard_status add_cell(cutter *c, const reshard_box *box, const int64_t *list,
+                               int64_t count)
 {
     if (c->cell_count == c->cell_max)
         return rs_fail(RESHARD_ERR_RANGE,
-                       "the boxes overlap in more than %" PRId64 " different ways; list fewer of them",
+                       "the boxes overlap in more than %" PRId64
+                       " different ways; list fewer of them",
                        c->cell_max);
-    reshard_status status = rs_grow(c->context, (void **)&c->cells, &c->cell_capacity, c->cell_count + 1,
-                                    sizeof *c->cells);
+    reshard_status status = rs_grow(c->context, (void **)&c->cells, &c->cell_capacity,
+                                    c->cell_count + 1, sizeof *c->cells);
     if (status == RESHARD_OK)
-        status = rs_grow(c->context, (void **)&c->holders, &c->holder_capacity, c->holder_count + count,
-                         sizeof *c->holders);
+        status = rs_grow(c->context, (void **)&c->holders, &c->holder_capacity,
+                         c->holder_count + count, sizeof *c->holders);
     if (status != RESHARD_OK)
         return status;
     rs_cell *cell = &c->cells[c->cell_count++];
@@ -69,8 +73,8 @@ static int compare_numbers(const void *a, const void *b)
 }
 
 /* Faces of the listed pieces strictly inside the box, in one dim. */
-static int64_t collect_faces(const cutter *c, const reshard_box *box, int32_t dim, const int64_t *list,
-                             int64_t count, int64_t *out_faces)
+static int64_t collect_faces(const cutter *c, const reshard_box *box, int32_t dim,
+                             const int64_t *list, int64_t count, int64_t *out_faces)
 {
     int64_t low = box->offset[dim], high = low + box->size[dim];
     int64_t found = 0;
@@ -88,8 +92,8 @@ static int64_t collect_faces(const cutter *c, const reshard_box *box, int32_t di
     return found;
 }
 
-static bool choose_split(const cutter *c, const reshard_box *box, const int64_t *list, int64_t count,
-                         int64_t *scratch, int32_t *out_dim, int64_t *out_at)
+static bool choose_split(const cutter *c, const reshard_box *box, const int64_t *list,
+                         int64_t count, int64_t *scratch, int32_t *out_dim, int64_t *out_at)
 {
     int64_t most = 0;
     for (int32_t d = 0; d < box->ndim; d++) {
@@ -127,7 +131,8 @@ static bool touches(const reshard_box *a, const reshard_box *b)
     return true;
 }
 
-static reshard_status cut_apart(cutter *c, const reshard_box *box, const int64_t *list, int64_t count)
+static reshard_status cut_apart(cutter *c, const reshard_box *box, const int64_t *list,
+                                int64_t count)
 {
     if (count == 0)
         return fail_gap(box);
@@ -145,7 +150,8 @@ static reshard_status cut_apart(cutter *c, const reshard_box *box, const int64_t
             reshard_box part = *box;
             if (half == 1)
                 part.offset[dim] = at;
-            part.size[dim] = half == 0 ? at - box->offset[dim] : box->offset[dim] + box->size[dim] - at;
+            part.size[dim] =
+                half == 0 ? at - box->offset[dim] : box->offset[dim] + box->size[dim] - at;
             int64_t kept = 0;
             for (int64_t i = 0; i < count; i++) {
                 if (touches(&part, box_of(c, list[i])))

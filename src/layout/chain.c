@@ -2,10 +2,12 @@
 /*
  * chain.c - the rules of cutting, each as two closed formulas that are inverse to each other:
  *
- *   find   position in the line  -> interval around it, who holds it, place in the holder's own line
+ *   find   position in the line  -> interval around it, who holds it, place in the holder's own
+ *          line
  *   place  place in the own line -> interval around it
  *
- * Everything else (lengths, walks, nested cuts) is made of these two. Invariants that the tests hold:
+ * Everything else (lengths, walks, nested cuts) is made of these two. Invariants that the tests
+ * hold:
  *  1. find(place(x)) gives x back, and place(find(p)) gives p back.
  *  2. A coordinate's intervals are increasing, both in the line and in its own line.
  */
@@ -17,7 +19,8 @@
 #include <assert.h>
 #include <inttypes.h>
 
-/* An interval of the line, the piece it belongs to, and where it begins in that piece's own line. */
+/* An interval of the line, the piece it belongs to, and where it begins in that piece's own
+ * line. */
 typedef struct interval {
     int64_t start, length;
     int64_t piece;
@@ -42,7 +45,7 @@ static int32_t first_holder(const rs_cut *cut, int64_t pieces, int64_t piece)
     return (int32_t)rs_divide_up(piece * cut->coordinate_count, pieces);
 }
 
-/* ---- equal chunks of whole units: the rule under CHUNK, PACKED and STRIDED ----------------------- */
+/* ---- equal chunks of whole units: the rule under CHUNK, PACKED and STRIDED ------------------- */
 
 /* At least 1, so that it can divide; a chunk of the whole line is as good as a longer one. */
 static int64_t chunk_length(int64_t n, int64_t unit, int64_t pieces)
@@ -55,7 +58,7 @@ static int64_t chunk_size(int64_t n, int64_t chunk, int64_t piece)
     return rs_min(n - multiply_up_to(n, piece, chunk), chunk);
 }
 
-/* ---- balanced ------------------------------------------------------------------------------------ */
+/* ---- balanced -------------------------------------------------------------------------------- */
 
 static int64_t balanced_start(const rs_cut *cut, int64_t n, int64_t piece)
 {
@@ -75,7 +78,7 @@ static int64_t balanced_piece(const rs_cut *cut, int64_t n, int64_t position)
     return unit < in_larger ? unit / (each + 1) : larger + (unit - in_larger) / each;
 }
 
-/* ---- parts: PACKED and STRIDED deal out a sequence of parts, each in chunks ---------------------- */
+/* ---- parts: PACKED and STRIDED deal out a sequence of parts, each in chunks ------------------ */
 
 typedef struct part {
     int64_t start, length;
@@ -110,7 +113,8 @@ static part part_at(const rs_cut *cut, int64_t n, int64_t index)
     return result;
 }
 
-/* The last of `count` increasing starts that is at most `position`: for empty parts, the one that holds it. */
+/* The last of `count` increasing starts that is at most `position`: for empty parts, the one that
+ * holds it. */
 static int64_t search_starts(const int64_t *starts, int64_t count, int64_t position)
 {
     int64_t low = 0, high = count;
@@ -137,7 +141,8 @@ static int64_t part_share(const rs_cut *cut, const part *p, int32_t coordinate)
     return chunk_size(p->length, chunk, piece_of(cut, p->pieces, coordinate));
 }
 
-/* What a coordinate holds of all parts before `index`. All parts of STRIDED but the last are alike. */
+/* What a coordinate holds of all parts before `index`. All parts of STRIDED but the last are
+ * alike. */
 static int64_t parts_before(const rs_cut *cut, int64_t n, int64_t index, int32_t coordinate)
 {
     if (index == 0)
@@ -154,7 +159,7 @@ static int64_t parts_before(const rs_cut *cut, int64_t n, int64_t index, int32_t
     return sum;
 }
 
-/* ---- find ---------------------------------------------------------------------------------------- */
+/* ---- find ------------------------------------------------------------------------------------ */
 
 static interval find_in_parts(const rs_cut *cut, int64_t n, int64_t position)
 {
@@ -207,7 +212,7 @@ static interval find_interval(const rs_cut *cut, int64_t n, int64_t position)
     return result;
 }
 
-/* ---- place --------------------------------------------------------------------------------------- */
+/* ---- place ----------------------------------------------------------------------------------- */
 
 static interval place_in_parts(const rs_cut *cut, int64_t n, int32_t coordinate, int64_t local)
 {
@@ -216,7 +221,8 @@ static interval place_in_parts(const rs_cut *cut, int64_t n, int32_t coordinate,
     if (cut->rule == RESHARD_STRIDED) {
         part first = part_at(cut, n, 0);
         int64_t share = part_share(cut, &first, coordinate);
-        /* All parts but the last are alike; of the last, which is shorter, a late coordinate may have more. */
+        /* All parts but the last are alike; of the last, which is shorter, a late coordinate may
+         * have more. */
         int64_t last = part_count(cut, n) - 1;
         i = share != 0 ? rs_min(local / share, last) : last;
         before = i * share;
@@ -263,7 +269,7 @@ static interval place_interval(const rs_cut *cut, int64_t n, int32_t coordinate,
     return result;
 }
 
-/* ---- one cut ------------------------------------------------------------------------------------- */
+/* ---- one cut --------------------------------------------------------------------------------- */
 
 static int64_t cyclic_length(const rs_cut *cut, int64_t n, int64_t piece)
 {
@@ -311,16 +317,18 @@ int64_t rs_cut_length_max(const rs_cut *cut, int64_t n)
 static reshard_status check_units(const rs_cut *cut, int64_t n)
 {
     if (cut->rule == RESHARD_CYCLIC && cut->factor % cut->unit != 0)
-        return rs_fail(RESHARD_ERR_INVALID, "blocks of %" PRId64 " are not a multiple of unit=%" PRId64,
-                       cut->factor, cut->unit);
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "blocks of %" PRId64 " are not a multiple of unit=%" PRId64, cut->factor,
+                       cut->unit);
     if (cut->rule != RESHARD_RAGGED)
         return RESHARD_OK;
     for (int32_t i = 0; i < cut->value_count; i++) {
         int64_t start = cut->starts[i];
         if (start != n && start % cut->unit != 0)
             return rs_fail(RESHARD_ERR_INVALID,
-                           "size %d begins at %" PRId64 ", which is not a multiple of unit=%" PRId64, i,
-                           start, cut->unit);
+                           "size %d begins at %" PRId64
+                           ", which is not a multiple of unit=%" PRId64,
+                           i, start, cut->unit);
     }
     return RESHARD_OK;
 }
@@ -333,11 +341,12 @@ reshard_status rs_cut_check(const rs_cut *cut, int64_t n)
     if ((cut->rule == RESHARD_RAGGED || cut->rule == RESHARD_PACKED) &&
         cut->starts[cut->value_count] != n)
         return rs_fail(RESHARD_ERR_INVALID, "%s add up to %" PRId64 ", not to %" PRId64,
-                       cut->rule == RESHARD_RAGGED ? "sizes" : "parts", cut->starts[cut->value_count], n);
+                       cut->rule == RESHARD_RAGGED ? "sizes" : "parts",
+                       cut->starts[cut->value_count], n);
     return check_units(cut, n);
 }
 
-/* ---- chains -------------------------------------------------------------------------------------- */
+/* ---- chains ---------------------------------------------------------------------------------- */
 
 int64_t rs_chain_length(const rs_chain *chain, int64_t n, const int32_t *coordinates)
 {
@@ -362,8 +371,8 @@ static void set_holders(rs_span *span, int32_t level, const rs_cut *cut, const i
 
 void rs_chain_find(const rs_chain *chain, int64_t n, int64_t position, rs_span *out_span)
 {
-    /* The span so far: `length` elements from `start` of the whole line are [low, low + length) of the line
-     * that the current level cuts. */
+    /* The span so far: `length` elements from `start` of the whole line are [low, low + length) of
+     * the line that the current level cuts. */
     int64_t start = 0, length = n, low = 0;
     for (int32_t i = 0; i < chain->count; i++) {
         const rs_cut *cut = &chain->cuts[i];
@@ -381,7 +390,8 @@ void rs_chain_find(const rs_chain *chain, int64_t n, int64_t position, rs_span *
     out_span->local = low;
 }
 
-bool rs_chain_next(const rs_chain *chain, int64_t n, int64_t end, int64_t *position, rs_span *out_span)
+bool rs_chain_next(const rs_chain *chain, int64_t n, int64_t end, int64_t *position,
+                   rs_span *out_span)
 {
     if (*position >= end)
         return false;
@@ -399,12 +409,14 @@ bool rs_chain_next(const rs_chain *chain, int64_t n, int64_t end, int64_t *posit
 static int64_t local_in_cut(const rs_cut *cut, int64_t n, int32_t coordinate, int64_t position)
 {
     interval found = find_interval(cut, n, position);
-    if (cut->rule == RESHARD_PACKED) /* parts shared by several coordinates lie at different places */
+    /* parts shared by several coordinates lie at different places */
+    if (cut->rule == RESHARD_PACKED)
         found.local = parts_before(cut, n, part_around(cut, n, position), coordinate);
     return found.local + (position - found.start);
 }
 
-int64_t rs_chain_local(const rs_chain *chain, int64_t n, const int32_t *coordinates, int64_t position)
+int64_t rs_chain_local(const rs_chain *chain, int64_t n, const int32_t *coordinates,
+                       int64_t position)
 {
     for (int32_t i = 0; i < chain->count; i++) {
         const rs_cut *cut = &chain->cuts[i];
@@ -420,7 +432,8 @@ void rs_walk_init(rs_walk *walk, const rs_chain *chain, int64_t n, const int32_t
     walk->length = rs_chain_length(chain, n, coordinates);
 }
 
-/* The span around place `local` of the own line at these coordinates: up the chain from the last cut. */
+/* The span around place `local` of the own line at these coordinates: up the chain from the last
+ * cut. */
 static void place_span(const rs_walk *walk, int64_t local, rs_span *out_span)
 {
     const rs_chain *chain = walk->chain;

@@ -13,9 +13,10 @@ static void to_coordinates(const rs_flat_block *block, int64_t place, int64_t *o
     }
 }
 
-/* One box: the coordinates before `dim` fixed at those of `at`, `dim` from low to high, the rest whole. */
-static void add_box(const rs_flat_block *block, const int64_t *at, int32_t dim, int64_t low, int64_t high,
-                    rs_flat_boxes *boxes)
+/* One box: the coordinates before `dim` fixed at those of `at`, `dim` from low to high, the rest
+ * whole. */
+static void add_box(const rs_flat_block *block, const int64_t *at, int32_t dim, int64_t low,
+                    int64_t high, rs_flat_boxes *boxes)
 {
     if (low >= high)
         return;
@@ -42,8 +43,8 @@ void rs_flat_split(const rs_flat_block *block, int64_t from, int64_t to, rs_flat
     int32_t fork = 0; /* the first dim in which the two ends differ, or the last dim */
     while (fork < block->ndim - 1 && first[fork] == last[fork])
         fork++;
-    /* Below the fork, a head from `first` to the end of its slice and a tail up to `last`; where a head or
-     * tail is a whole slice it joins the middle instead. */
+    /* Below the fork, a head from `first` to the end of its slice and a tail up to `last`; where a
+     * head or tail is a whole slice it joins the middle instead. */
     int32_t head = block->ndim - 1, tail = block->ndim - 1;
     while (head > fork && first[head] == 0)
         head--;
@@ -78,7 +79,8 @@ static int64_t to_place(const rs_flat_block *block, const int64_t *coordinates)
     return place;
 }
 
-int64_t rs_flat_next(const rs_flat_block *block, const int64_t *start, const int64_t *size, int64_t from)
+int64_t rs_flat_next(const rs_flat_block *block, const int64_t *start, const int64_t *size,
+                     int64_t from)
 {
     int64_t volume = 1;
     for (int32_t d = 0; d < block->ndim; d++)

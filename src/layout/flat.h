@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * flat.h - a range of a block's row-major order as boxes. A range of a block of n dims is at most 2n-1 boxes: a
- * ragged head, whole slices, a ragged tail, each one dim deeper than the other.
+ * flat.h - a range of a block's row-major order as boxes. A range of a block of n dims is at most
+ * 2n-1 boxes: a ragged head, whole slices, a ragged tail, each one dim deeper than the other.
  */
 #ifndef RS_LAYOUT_FLAT_H
 #define RS_LAYOUT_FLAT_H
@@ -31,7 +31,9 @@ void rs_flat_split(const rs_flat_block *block, int64_t from, int64_t to, rs_flat
 /* Cuts a box to [start, start+size); false when nothing is left. */
 bool rs_flat_clip(int32_t ndim, rs_flat_box *box, const int64_t *start, const int64_t *size);
 
-/* The first place in row-major order, from `from` on, that lies in the box [start, start+size); -1 when none does. */
-int64_t rs_flat_next(const rs_flat_block *block, const int64_t *start, const int64_t *size, int64_t from);
+/* The first place in row-major order, from `from` on, that lies in the box [start, start+size); -1
+ * when none does. */
+int64_t rs_flat_next(const rs_flat_block *block, const int64_t *start, const int64_t *size,
+                     int64_t from);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * index.c - the tree is a complete one over a range of `order`: node (first, count) with more than LEAF boxes has
- * its lower half of the boxes to the left, the rest to the right. Nodes are numbered in the order they are
- * built, parent before left subtree before right subtree, so that no child pointers are needed: the left
- * child is the next node, and the number of nodes below a range follows from its count alone.
+ * index.c - the tree is a complete one over a range of `order`: node (first, count) with more than
+ * LEAF boxes has its lower half of the boxes to the left, the rest to the right. Nodes are numbered
+ * in the order they are built, parent before left subtree before right subtree, so that no child
+ * pointers are needed: the left child is the next node, and the number of nodes below a range
+ * follows from its count alone.
  */
 #include "layout/index.h"
 
@@ -14,8 +15,9 @@
 
 #define LEAF 8
 
-/* Halving keeps the sizes of one level within one of each other: at depth k they are a = count / 2^k or a + 1.
- * At the first depth where a is at most LEAF all are leaves, except those of size LEAF + 1, which have two. */
+/* Halving keeps the sizes of one level within one of each other: at depth k they are a = count /
+ * 2^k or a + 1. At the first depth where a is at most LEAF all are leaves, except those of size
+ * LEAF + 1, which have two. */
 static int64_t nodes_below(int64_t count)
 {
     int64_t width = 1;
@@ -54,7 +56,8 @@ static void swap(int64_t *a, int64_t *b)
 }
 
 /* Hoare's selection: afterwards the `left` boxes with the least middles come first. */
-static void select_lower(const rs_index *index, int64_t *order, int64_t count, int64_t left, int32_t dim)
+static void select_lower(const rs_index *index, int64_t *order, int64_t count, int64_t left,
+                         int32_t dim)
 {
     int64_t low = 0, high = count - 1;
     while (low < high) {

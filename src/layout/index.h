@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * index.h - which of n boxes touch a given box: a binary tree of bounding boxes, split at the median of the
- * widest dimension. Building takes O(n log n); a question about boxes that do not overlap each other takes
- * about O(log n + answers). Empty boxes touch nothing.
+ * index.h - which of n boxes touch a given box: a binary tree of bounding boxes, split at the
+ * median of the widest dimension. Building takes O(n log n); a question about boxes that do not
+ * overlap each other takes about O(log n + answers). Empty boxes touch nothing.
  */
 #ifndef RS_LAYOUT_INDEX_H
 #define RS_LAYOUT_INDEX_H
@@ -22,12 +22,13 @@ typedef struct rs_index {
     int64_t node_count;
 } rs_index;
 
-/* boxes: count * 2 * ndim numbers that stay where they are; memory of the tree comes from the arena. */
+/* boxes: count * 2 * ndim numbers that stay where they are; memory of the tree comes from the
+ * arena. */
 reshard_status rs_index_build(rs_index *index, rs_arena *arena, int32_t ndim, int64_t count,
                               const int64_t *boxes);
 
-/* Calls fn for each box that shares an element with [start, end), in the order of the tree, until fn gives
- * a status other than RESHARD_OK, which is then returned. */
+/* Calls fn for each box that shares an element with [start, end), in the order of the tree, until
+ * fn gives a status other than RESHARD_OK, which is then returned. */
 typedef reshard_status (*rs_index_fn)(void *user, int64_t box);
 reshard_status rs_index_visit(const rs_index *index, const int64_t *start, const int64_t *end,
                               rs_index_fn fn, void *user);

@@ -2,9 +2,9 @@
 /*
  * infer.c - the simplest spec of a list of shards that tile a tensor.
  *
- * Guess and prove: the intervals that shards have on each dim suggest a grid of cuts; the guess counts only if
- * its layout has exactly these shards, piece by piece. Comparing sizes alone, or offsets in one dim alone, takes
- * tilings for chunks that are none.
+ * Guess and prove: the intervals that shards have on each dim suggest a grid of cuts; the guess
+ * counts only if its layout has exactly these shards, piece by piece. Comparing sizes alone, or
+ * offsets in one dim alone, takes tilings for chunks that are none.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- proof ------------------------------------------------------------------------------------- */
+/* ---- proof ----------------------------------------------------------------------------------- */
 
 static bool same_piece(const reshard_piece *a, const reshard_piece *b)
 {
@@ -44,14 +44,17 @@ static bool same_shard(const reshard_shard *a, const reshard_shard *b)
     return true;
 }
 
-/* Does the layout of `spec` have exactly the shards of `wanted`? A spec that has no layout does not. */
+/* Does the layout of `spec` have exactly the shards of `wanted`? A spec that has no layout does
+ * not. */
 static reshard_status prove(reshard_spec *spec, const reshard_layout *wanted, bool *out_proved)
 {
     reshard_layout *layout = NULL;
-    reshard_status status = reshard_layout_create(wanted->context, spec, wanted->ndim, wanted->shape, &layout);
+    reshard_status status =
+        reshard_layout_create(wanted->context, spec, wanted->ndim, wanted->shape, &layout);
     *out_proved = false;
     if (status != RESHARD_OK)
-        return status == RESHARD_ERR_NO_MEMORY || status == RESHARD_ERR_MEMORY_LIMIT ? status : RESHARD_OK;
+        return status == RESHARD_ERR_NO_MEMORY || status == RESHARD_ERR_MEMORY_LIMIT ? status
+                                                                                     : RESHARD_OK;
     bool same = reshard_layout_rank_count(layout) == wanted->shard_count;
     for (int64_t i = 0; i < wanted->shard_count && same && status == RESHARD_OK; i++) {
         reshard_shards *shards = NULL;
@@ -65,7 +68,7 @@ static reshard_status prove(reshard_spec *spec, const reshard_layout *wanted, bo
     return status;
 }
 
-/* ---- guess ------------------------------------------------------------------------------------- */
+/* ---- guess ----------------------------------------------------------------------------------- */
 
 typedef struct interval {
     int64_t start, size;
@@ -93,7 +96,8 @@ static interval interval_of(const reshard_shard *shard, int32_t dim)
     return (interval){shard->offset[dim], shard->shape[dim]};
 }
 
-/* Distinct intervals of one dim; empty ones are kept apart from each other, since each has an owner. */
+/* Distinct intervals of one dim; empty ones are kept apart from each other, since each has an
+ * owner. */
 static reshard_status collect_lines(guess *g, int32_t dim)
 {
     const reshard_layout *wanted = g->wanted;
@@ -113,10 +117,12 @@ static reshard_status collect_lines(guess *g, int32_t dim)
     return RESHARD_OK;
 }
 
-/* In the order in which they begin; empty shards, which may say that they begin anywhere, come last. */
+/* In the order in which they begin; empty shards, which may say that they begin anywhere, come
+ * last. */
 static int compare_offsets(const void *a, const void *b)
 {
-    const reshard_shard *x = *(const reshard_shard *const *)a, *y = *(const reshard_shard *const *)b;
+    const reshard_shard *x = *(const reshard_shard *const *)a,
+                        *y = *(const reshard_shard *const *)b;
     if ((x->piece_count == 0) != (y->piece_count == 0))
         return x->piece_count == 0 ? 1 : -1;
     for (int32_t d = 0; d < RESHARD_NDIM_MAX; d++) {
@@ -129,7 +135,8 @@ static int compare_offsets(const void *a, const void *b)
 /* By the first element in memory, which of a flat range is the first in row-major order. */
 static int compare_flat_starts(const void *a, const void *b)
 {
-    const reshard_shard *x = *(const reshard_shard *const *)a, *y = *(const reshard_shard *const *)b;
+    const reshard_shard *x = *(const reshard_shard *const *)a,
+                        *y = *(const reshard_shard *const *)b;
     if (x->piece_count == 0 || y->piece_count == 0)
         return (x->piece_count == 0) - (y->piece_count == 0);
     for (int32_t d = 0; d < x->pieces[0].box.ndim; d++) {
@@ -167,8 +174,8 @@ static bool place_ranks(guess *g)
         int64_t position = 0;
         for (int32_t d = 0; d < wanted->ndim; d++) {
             interval line = interval_of(&wanted->shards[i], d);
-            const interval *found = bsearch(&line, g->lines[d], (size_t)g->line_count[d], sizeof line,
-                                            compare_intervals);
+            const interval *found = bsearch(&line, g->lines[d], (size_t)g->line_count[d],
+                                            sizeof line, compare_intervals);
             position = position * g->line_count[d] + (found - g->lines[d]);
         }
         if (g->ranks[position] >= 0)
@@ -188,7 +195,8 @@ static reshard_status make_grid_spec(guess *g, reshard_shard_rule rule, reshard_
     for (int32_t d = 0; d < g->wanted->ndim; d++) {
         if (g->line_count[d] == 1)
             continue;
-        int64_t *values = rs_arena_allocate_array(&g->arena, (size_t)g->line_count[d], sizeof *values);
+        int64_t *values =
+            rs_arena_allocate_array(&g->arena, (size_t)g->line_count[d], sizeof *values);
         if (values == NULL)
             return rs_allocation_status();
         for (int64_t i = 0; i < g->line_count[d]; i++)
@@ -279,8 +287,8 @@ static reshard_status try_dealt(guess *g, int32_t dim, reshard_spec **out_spec)
     int32_t size = (int32_t)wanted->shard_count;
     reshard_mesh *mesh = NULL;
     status = reshard_mesh_create(wanted->context, 1, NULL, &size, g->ranks, &mesh);
-    for (size_t i = 0; i < sizeof guesses / sizeof *guesses && status == RESHARD_OK && *out_spec == NULL;
-         i++) {
+    for (size_t i = 0;
+         i < sizeof guesses / sizeof *guesses && status == RESHARD_OK && *out_spec == NULL; i++) {
         reshard_spec *spec = NULL;
         reshard_cut cut = {.axis = 0, .placement = guesses[i]};
         status = reshard_spec_create(wanted->context, mesh, 1, &cut, &spec);
@@ -291,7 +299,8 @@ static reshard_status try_dealt(guess *g, int32_t dim, reshard_spec **out_spec)
     return status;
 }
 
-/* Shards that are ranges of the row-major order; the offsets of such ranges increase with the ranges. */
+/* Shards that are ranges of the row-major order; the offsets of such ranges increase with the
+ * ranges. */
 static reshard_status try_flat(guess *g, reshard_spec **out_spec)
 {
     const reshard_layout *wanted = g->wanted;
@@ -305,10 +314,10 @@ static reshard_status try_flat(guess *g, reshard_spec **out_spec)
     int32_t size = (int32_t)wanted->shard_count;
     reshard_mesh *mesh = NULL;
     status = reshard_mesh_create(wanted->context, 1, NULL, &size, g->ranks, &mesh);
-    for (size_t i = 0; i < sizeof rules_to_try / sizeof *rules_to_try && status == RESHARD_OK; i++) {
-        reshard_cut cut = {.placement = {.kind = RESHARD_SHARD,
-                                         .dim = RESHARD_DIM_FLAT,
-                                         .rule = rules_to_try[i]}};
+    for (size_t i = 0; i < sizeof rules_to_try / sizeof *rules_to_try && status == RESHARD_OK;
+         i++) {
+        reshard_cut cut = {
+            .placement = {.kind = RESHARD_SHARD, .dim = RESHARD_DIM_FLAT, .rule = rules_to_try[i]}};
         if (rules_to_try[i] == RESHARD_RAGGED) {
             cut.placement.count = size;
             cut.placement.values = sizes;
@@ -345,13 +354,14 @@ static reshard_status try_cuts(const reshard_layout *wanted, reshard_spec **out_
         status = try_grid(&g, out_spec);
     if (status == RESHARD_OK && *out_spec == NULL && may_be_cuts(wanted, 1))
         status = try_flat(&g, out_spec);
-    for (int32_t d = 0; d < wanted->ndim && by_dims && status == RESHARD_OK && *out_spec == NULL; d++)
+    for (int32_t d = 0; d < wanted->ndim && by_dims && status == RESHARD_OK && *out_spec == NULL;
+         d++)
         status = try_dealt(&g, d, out_spec);
     rs_arena_release(&g.arena);
     return status;
 }
 
-/* ---- shards that boxes cannot say as they are ------------------------------------------------------- */
+/* ---- shards that boxes cannot say as they are ------------------------------------------------ */
 
 /* The first dim from which on a piece is dense: what lies before it has to be taken apart. */
 static int32_t first_dense_dim(const reshard_piece *piece)
@@ -365,7 +375,8 @@ static int32_t first_dense_dim(const reshard_piece *piece)
     return 0;
 }
 
-/* Pieces of a flat shard, each cut into dense ones: cuts of dims under a flat cut leave gaps in them. */
+/* Pieces of a flat shard, each cut into dense ones: cuts of dims under a flat cut leave gaps in
+ * them. */
 static reshard_status make_dense(rs_arena *arena, reshard_shard *shard)
 {
     int64_t count = 0;
@@ -398,9 +409,10 @@ static reshard_status make_dense(rs_arena *arena, reshard_shard *shard)
     return RESHARD_OK;
 }
 
-/* Empty shards of a scalar have no box; that of the element comes first in a flat cut, and the others follow. */
-static reshard_status infer_scalar(reshard_context *context, int64_t count, const reshard_shard *shards,
-                                   reshard_spec **out_spec)
+/* Empty shards of a scalar have no box; that of the element comes first in a flat cut, and the
+ * others follow. */
+static reshard_status infer_scalar(reshard_context *context, int64_t count,
+                                   const reshard_shard *shards, reshard_spec **out_spec)
 {
     int32_t *ranks = rs_allocate_array(context, (size_t)count, sizeof *ranks);
     if (ranks == NULL)
@@ -426,8 +438,9 @@ static reshard_status infer_scalar(reshard_context *context, int64_t count, cons
     return status;
 }
 
-static reshard_status infer_boxes(reshard_context *context, int32_t ndim, const int64_t *shape, int64_t count,
-                                  const reshard_shard *given, reshard_spec **out_spec)
+static reshard_status infer_boxes(reshard_context *context, int32_t ndim, const int64_t *shape,
+                                  int64_t count, const reshard_shard *given,
+                                  reshard_spec **out_spec)
 {
     rs_arena arena;
     rs_arena_init(&arena, context);
@@ -444,7 +457,8 @@ static reshard_status infer_boxes(reshard_context *context, int32_t ndim, const 
 }
 
 reshard_status reshard_spec_infer(reshard_context *context, int32_t ndim, const int64_t *shape,
-                                  int64_t count, const reshard_shard *shards, reshard_spec **out_spec)
+                                  int64_t count, const reshard_shard *shards,
+                                  reshard_spec **out_spec)
 {
     reshard_spec *boxes = NULL, *cuts = NULL;
     reshard_layout *wanted = NULL;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- making ------------------------------------------------------------------------------------ */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 struct reshard_shard_sink {
     reshard_layout *layout;
@@ -33,7 +33,8 @@ reshard_status reshard_shard_sink_add(reshard_shard_sink *sink, const reshard_sh
     return rs_fail_within(status, "shard %" PRId64, sink->count);
 }
 
-static reshard_status init_from_sink(reshard_layout *layout, const reshard_shard_sink *sink, bool cover)
+static reshard_status init_from_sink(reshard_layout *layout, const reshard_shard_sink *sink,
+                                     bool cover)
 {
     reshard_shard *shards =
         rs_arena_copy(&layout->arena, sink->items, (size_t)sink->count, sizeof *shards);
@@ -66,8 +67,8 @@ static reshard_status init_boxes(reshard_layout *layout)
         rs_text_add_shape(&text, spec->ndim, spec->shape);
         rs_text_init(&text, wanted, sizeof wanted);
         rs_text_add_shape(&text, layout->ndim, layout->shape);
-        return rs_fail(RESHARD_ERR_INVALID, "the boxes are those of a tensor of %s, not of %s", given,
-                       wanted);
+        return rs_fail(RESHARD_ERR_INVALID, "the boxes are those of a tensor of %s, not of %s",
+                       given, wanted);
     }
     reshard_shard *shards = rs_arena_copy(&layout->arena, spec->shards, (size_t)spec->shard_count,
                                           sizeof *shards); /* pieces stay the spec's */
@@ -77,8 +78,8 @@ static reshard_status init_boxes(reshard_layout *layout)
 }
 
 /* The shards of all ranks of a regular layout, in the arena. */
-static reshard_status list_shards(const reshard_layout *layout, rs_arena *arena, reshard_shard **out_shards,
-                                  int64_t *out_count)
+static reshard_status list_shards(const reshard_layout *layout, rs_arena *arena,
+                                  reshard_shard **out_shards, int64_t *out_count)
 {
     int32_t size = reshard_layout_rank_count(layout);
     reshard_shard *shards = rs_arena_allocate_array(arena, (size_t)size, sizeof *shards);
@@ -87,8 +88,8 @@ static reshard_status list_shards(const reshard_layout *layout, rs_arena *arena,
     int64_t count = 0;
     for (int32_t i = 0; i < size; i++) {
         int64_t found;
-        reshard_status status =
-            rs_regular_shard(layout, reshard_layout_rank_at(layout, i), arena, &shards[count], &found);
+        reshard_status status = rs_regular_shard(layout, reshard_layout_rank_at(layout, i), arena,
+                                                 &shards[count], &found);
         if (status != RESHARD_OK)
             return status;
         count += found;
@@ -118,7 +119,8 @@ static int32_t position_at(const reshard_layout *layout, int32_t index)
     return position;
 }
 
-/* Ranks that own a shard. Those of an evenly spaced mesh increase with the position and need no list. */
+/* Ranks that own a shard. Those of an evenly spaced mesh increase with the position and need no
+ * list. */
 static reshard_status count_ranks(reshard_layout *layout)
 {
     layout->rank_count = 1;
@@ -279,7 +281,7 @@ void reshard_layout_release(reshard_layout *layout)
     rs_release(layout->context, layout, sizeof *layout);
 }
 
-/* ---- asking ------------------------------------------------------------------------------------ */
+/* ---- asking ---------------------------------------------------------------------------------- */
 
 int32_t reshard_layout_ndim(const reshard_layout *layout)
 {
@@ -364,11 +366,13 @@ int64_t rs_layout_shard_volume_sum(const reshard_layout *layout)
 
 static int32_t map_rank(const rs_rank_map *map, int32_t rank)
 {
-    const int32_t *found = bsearch(&rank, map->from, (size_t)map->count, sizeof rank, compare_ranks);
+    const int32_t *found =
+        bsearch(&rank, map->from, (size_t)map->count, sizeof rank, compare_ranks);
     return found != NULL ? map->to[found - map->from] : rank;
 }
 
-static reshard_status map_boxes(const reshard_layout *layout, const rs_rank_map *map, reshard_spec **out_spec)
+static reshard_status map_boxes(const reshard_layout *layout, const rs_rank_map *map,
+                                reshard_spec **out_spec)
 {
     size_t bytes = (size_t)layout->shard_count * sizeof(reshard_shard);
     reshard_shard *shards = rs_allocate(layout->context, bytes);
@@ -385,7 +389,8 @@ static reshard_status map_boxes(const reshard_layout *layout, const rs_rank_map 
     return status;
 }
 
-static reshard_status map_cuts(const reshard_layout *layout, const rs_rank_map *map, reshard_spec **out_spec)
+static reshard_status map_cuts(const reshard_layout *layout, const rs_rank_map *map,
+                               reshard_spec **out_spec)
 {
     const reshard_mesh *old = layout->spec->mesh;
     size_t bytes = (size_t)old->size * sizeof(int32_t);
@@ -397,8 +402,8 @@ static reshard_status map_cuts(const reshard_layout *layout, const rs_rank_map *
     reshard_mesh *mesh = NULL;
     reshard_status status = rs_mesh_with_ranks(old, ranks, &mesh);
     if (status == RESHARD_OK)
-        status = reshard_spec_create(layout->context, mesh, layout->spec->cut_count, layout->spec->cuts,
-                                     out_spec);
+        status = reshard_spec_create(layout->context, mesh, layout->spec->cut_count,
+                                     layout->spec->cuts, out_spec);
     reshard_mesh_release(mesh);
     rs_release(layout->context, ranks, bytes);
     return status;
@@ -411,12 +416,13 @@ reshard_status rs_layout_map_ranks(const reshard_layout *layout, const rs_rank_m
     reshard_status status = layout->spec->kind == RESHARD_SPEC_CUTS ? map_cuts(layout, map, &spec)
                                                                     : map_boxes(layout, map, &spec);
     if (status == RESHARD_OK)
-        status = reshard_layout_create(layout->context, spec, layout->ndim, layout->shape, out_layout);
+        status =
+            reshard_layout_create(layout->context, spec, layout->ndim, layout->shape, out_layout);
     reshard_spec_release(spec);
     return status;
 }
 
-/* ---- lists of shards --------------------------------------------------------------------------- */
+/* ---- lists of shards ------------------------------------------------------------------------- */
 
 typedef struct shard_list {
     reshard_shards shown; /* first, so that the list can be found from it */
@@ -466,8 +472,9 @@ static reshard_status fill_rank(const reshard_layout *layout, int32_t rank, shar
     if (!layout->listed) {
         reshard_shard *shard = rs_arena_allocate(&list->arena, sizeof *shard);
         list->shown.items = shard;
-        return shard == NULL ? rs_allocation_status()
-                             : rs_regular_shard(layout, rank, &list->arena, shard, &list->shown.count);
+        return shard == NULL
+                   ? rs_allocation_status()
+                   : rs_regular_shard(layout, rank, &list->arena, shard, &list->shown.count);
     }
     int64_t first = rs_listed_first_shard(layout, rank);
     int64_t end = first;

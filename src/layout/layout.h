@@ -2,12 +2,14 @@
 /*
  * layout.h - what a layout is made of, and the questions the planner asks it.
  *
- * A regular layout (made from cuts) is one chain of cuts for each dim, and perhaps one more for the row-major
- * order of what these leave (flat). A listed layout (made from boxes) is an array of shards and a partition
- * of the tensor into cells, each held by the same shards throughout, found through an index.
+ * A regular layout (made from cuts) is one chain of cuts for each dim, and perhaps one more for the
+ * row-major order of what these leave (flat). A listed layout (made from boxes) is an array of
+ * shards and a partition of the tensor into cells, each held by the same shards throughout, found
+ * through an index.
  *
- * Both answer in regions: boxes that one set of holders has in common. The regions of a layout are disjoint
- * and do not depend on who asks, which is what lets both ends of a transfer compute the same moves.
+ * Both answer in regions: boxes that one set of holders has in common. The regions of a layout are
+ * disjoint and do not depend on who asks, which is what lets both ends of a transfer compute the
+ * same moves.
  */
 #ifndef RS_LAYOUT_LAYOUT_H
 #define RS_LAYOUT_LAYOUT_H
@@ -82,13 +84,14 @@ struct reshard_layout {
     rs_index cell_index;
 };
 
-/* ---- regions ----------------------------------------------------------------------------------- */
+/* ---- regions --------------------------------------------------------------------------------- */
 
 typedef struct rs_region {
     const reshard_layout *layout;
     int64_t start[RESHARD_NDIM_MAX];
     int64_t size[RESHARD_NDIM_MAX];
-    /* Who holds it. Regular: on each axis the coordinates first .. first+count-1 (of AT: of its list). */
+    /* Who holds it. Regular: on each axis the coordinates first .. first+count-1 (of AT: of its
+     * list). */
     int32_t first[RESHARD_AXES_MAX];
     int32_t count[RESHARD_AXES_MAX];
     int64_t cell; /* listed */
@@ -112,25 +115,28 @@ typedef reshard_status (*rs_region_fn)(void *user, const rs_region *region);
 typedef reshard_status (*rs_held_fn)(void *user, const rs_region *region, const rs_holder *holder);
 
 /* The regions that touch a box, clipped to it; time proportional to their number. */
-reshard_status rs_layout_visit(const reshard_layout *layout, const int64_t *start, const int64_t *size,
-                               rs_region_fn fn, void *user);
+reshard_status rs_layout_visit(const reshard_layout *layout, const int64_t *start,
+                               const int64_t *size, rs_region_fn fn, void *user);
 /* The regions that one rank holds. */
-reshard_status rs_layout_visit_held(const reshard_layout *layout, int32_t rank, rs_held_fn fn, void *user);
+reshard_status rs_layout_visit_held(const reshard_layout *layout, int32_t rank, rs_held_fn fn,
+                                    void *user);
 
 /* The region before it was clipped to the box that was asked for. */
 void rs_region_whole(const rs_region *region, int64_t *out_start, int64_t *out_size);
 /* Holders of one contribution. */
 int64_t rs_region_copy_count(const rs_region *region);
-void rs_region_holder(const rs_region *region, int32_t contributor, int64_t copy, rs_holder *out_holder);
+void rs_region_holder(const rs_region *region, int32_t contributor, int64_t copy,
+                      rs_holder *out_holder);
 /* The first holder on this rank; false when the rank does not hold the region. */
 bool rs_region_find(const rs_region *region, int32_t rank, rs_holder *out_holder);
 /* Where element `start` (inside the region) lies in the holder's shard. */
 void rs_region_place(const rs_region *region, const rs_holder *holder, const int64_t *start,
                      rs_place *out_place);
 
-/* ---- more questions ---------------------------------------------------------------------------- */
+/* ---- more questions -------------------------------------------------------------------------- */
 
-/* Of a regular layout: the coordinates of a rank; false when it is not in the mesh or A leaves it out. */
+/* Of a regular layout: the coordinates of a rank; false when it is not in the mesh or A leaves it
+ * out. */
 bool rs_layout_coordinates(const reshard_layout *layout, int32_t rank, int32_t *out_coordinates);
 /* The coordinates of one chain's axes, by level. */
 void rs_chain_coordinates(const rs_chain *chain, const int32_t *coordinates, int32_t *out_by_level);
@@ -149,17 +155,18 @@ typedef struct rs_rank_map {
 reshard_status rs_layout_map_ranks(const reshard_layout *layout, const rs_rank_map *map,
                                    reshard_layout **out_layout);
 
-/* ---- between the files of this folder ---------------------------------------------------------- */
+/* ---- between the files of this folder -------------------------------------------------------- */
 
 reshard_status rs_regular_init(reshard_layout *layout);
-reshard_status rs_regular_visit(const reshard_layout *layout, const int64_t *start, const int64_t *size,
-                                rs_region_fn fn, void *user);
+reshard_status rs_regular_visit(const reshard_layout *layout, const int64_t *start,
+                                const int64_t *size, rs_region_fn fn, void *user);
 reshard_status rs_regular_visit_held(const reshard_layout *layout, int32_t rank, rs_held_fn fn,
                                      void *user);
 /* The shard of one rank, its pieces in the arena. out_count is 0 or 1. */
 reshard_status rs_regular_shard(const reshard_layout *layout, int32_t rank, rs_arena *arena,
                                 reshard_shard *out_shard, int64_t *out_count);
-/* Copies that do not share a box exactly (packed |m under another cut) cannot be kept as arithmetic. */
+/* Copies that do not share a box exactly (packed |m under another cut) cannot be kept as
+ * arithmetic. */
 bool rs_regular_is_tangled(const reshard_layout *layout);
 
 /* Takes over shards that are in the layout's arena; checks that they tile (or cover) the shape. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * listed.c - layouts made from lists of shards: boxes, covers, callbacks, and cuts too tangled for arithmetic.
- * Shards are put in the order of ranks; those of one rank stay in the order they were given.
+ * listed.c - layouts made from lists of shards: boxes, covers, callbacks, and cuts too tangled for
+ * arithmetic. Shards are put in the order of ranks; those of one rank stay in the order they were
+ * given.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -72,7 +73,8 @@ static reshard_status pieces_to_cells(reshard_layout *layout)
     for (int64_t i = 0; i < layout->shard_count; i++)
         count += layout->shards[i].piece_count;
     rs_cell *cells = rs_arena_allocate_array(&layout->arena, (size_t)count, sizeof *cells);
-    rs_cell_holder *holders = rs_arena_allocate_array(&layout->arena, (size_t)count, sizeof *holders);
+    rs_cell_holder *holders =
+        rs_arena_allocate_array(&layout->arena, (size_t)count, sizeof *holders);
     if (cells == NULL || holders == NULL)
         return rs_allocation_status();
     int64_t next = 0;
@@ -111,8 +113,8 @@ static reshard_status index_cells(reshard_layout *layout)
 
 static reshard_status tile(reshard_layout *layout)
 {
-    reshard_status status = rs_tiling_check_overlap(layout->context, layout->ndim, layout->shard_count,
-                                                    layout->shards);
+    reshard_status status =
+        rs_tiling_check_overlap(layout->context, layout->ndim, layout->shard_count, layout->shards);
     if (status != RESHARD_OK)
         return status;
     if (rs_tiling_volume(layout->ndim, layout->shard_count, layout->shards) != layout->volume)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pytorch.c - the functions of torch/distributed/_shard that compute chunks, with PyTorch's meaning and
- * without its defects: chunks are counted by the placements, not by the world; offsets of empty chunks are
- * clamped; a rank that is named twice or is foreign is an error.
+ * pytorch.c - the functions of torch/distributed/_shard that compute chunks, with PyTorch's meaning
+ * and without its defects: chunks are counted by the placements, not by the world; offsets of empty
+ * chunks are clamped; a rank that is named twice or is foreign is an error.
  */
 #include "base/checked.h"
 #include "base/error.h"
@@ -24,7 +24,8 @@ reshard_status reshard_chunk_size(int64_t n, int64_t split_size, int64_t index, 
 {
     if (n < 0 || split_size < 0 || index < 0)
         return rs_fail(RESHARD_ERR_RANGE,
-                       "length %" PRId64 ", split size %" PRId64 ", index %" PRId64 ": none may be negative",
+                       "length %" PRId64 ", split size %" PRId64 ", index %" PRId64
+                       ": none may be negative",
                        n, split_size, index);
     int64_t start;
     if (!rs_multiply(split_size, index, &start) || start > n)
@@ -46,8 +47,8 @@ reshard_status reshard_placement_index(const int32_t *ranks, int32_t count, int3
 }
 
 reshard_status reshard_build_metadata(reshard_context *context, int32_t ndim, const int64_t *shape,
-                                      int32_t dim, const int32_t *ranks, int32_t count, int32_t *out_order,
-                                      reshard_shards **out_shards)
+                                      int32_t dim, const int32_t *ranks, int32_t count,
+                                      int32_t *out_order, reshard_shards **out_shards)
 {
     reshard_spec *spec = NULL;
     reshard_layout *layout = NULL;

@@ -2,9 +2,10 @@
 /*
  * region.c - who holds a region, and where it lies in their memory.
  *
- * Holders are numbered. In a regular layout a holder's number is split in two: `contributor`, a mixed-radix
- * number over the partial axes, and `copy`, one over all other axes that have more than one holder, both with
- * the last axis fastest. In a listed layout the copies are the shards of the region's cell, by rank.
+ * Holders are numbered. In a regular layout a holder's number is split in two: `contributor`, a
+ * mixed-radix number over the partial axes, and `copy`, one over all other axes that have more than
+ * one holder, both with the last axis fastest. In a listed layout the copies are the shards of the
+ * region's cell, by rank.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -13,14 +14,15 @@
 
 #include <string.h>
 
-/* ---- regular ------------------------------------------------------------------------------------- */
+/* ---- regular --------------------------------------------------------------------------------- */
 
 static int32_t coordinate_at(const rs_axis *axis, int32_t index)
 {
     return axis->role == RS_AXIS_AT ? (int32_t)axis->at[index] : index;
 }
 
-/* The index of a coordinate among the axis' holders, before `first` is taken off; -1 when A leaves it out. */
+/* The index of a coordinate among the axis' holders, before `first` is taken off; -1 when A leaves
+ * it out. */
 static int32_t index_of(const rs_axis *axis, int32_t coordinate)
 {
     if (axis->role != RS_AXIS_AT)
@@ -131,7 +133,8 @@ static void whole_flat(const rs_region *region, const rs_flat_block *block, cons
         for (int32_t d = 0; d < layout->ndim; d++) {
             int64_t shift = region->start[d] - low[d];
             int64_t from = rs_max(start[d], boxes.items[i].start[d] + shift);
-            int64_t to = rs_min(start[d] + size[d], boxes.items[i].start[d] + boxes.items[i].size[d] + shift);
+            int64_t to = rs_min(start[d] + size[d],
+                                boxes.items[i].start[d] + boxes.items[i].size[d] + shift);
             start[d] = from;
             size[d] = to - from;
         }
@@ -156,7 +159,7 @@ static void regular_whole(const rs_region *region, int64_t *out_start, int64_t *
         whole_flat(region, &block, low, out_start, out_size);
 }
 
-/* ---- listed -------------------------------------------------------------------------------------- */
+/* ---- listed ---------------------------------------------------------------------------------- */
 
 static const rs_cell_holder *cell_holder(const rs_region *region, int64_t copy)
 {
@@ -221,8 +224,8 @@ static reshard_status visit_cell(void *user, int64_t cell)
     return v->fn(v->user, &region);
 }
 
-static reshard_status listed_visit(const reshard_layout *layout, const int64_t *start, const int64_t *size,
-                                   rs_region_fn fn, void *user)
+static reshard_status listed_visit(const reshard_layout *layout, const int64_t *start,
+                                   const int64_t *size, rs_region_fn fn, void *user)
 {
     int64_t end[RESHARD_NDIM_MAX];
     for (int32_t d = 0; d < layout->ndim; d++)
@@ -275,16 +278,17 @@ static void listed_whole(const rs_region *region, int64_t *out_start, int64_t *o
     memcpy(out_size, cell->size, bytes);
 }
 
-/* ---- both ---------------------------------------------------------------------------------------- */
+/* ---- both ------------------------------------------------------------------------------------ */
 
-reshard_status rs_layout_visit(const reshard_layout *layout, const int64_t *start, const int64_t *size,
-                               rs_region_fn fn, void *user)
+reshard_status rs_layout_visit(const reshard_layout *layout, const int64_t *start,
+                               const int64_t *size, rs_region_fn fn, void *user)
 {
     return layout->listed ? listed_visit(layout, start, size, fn, user)
                           : rs_regular_visit(layout, start, size, fn, user);
 }
 
-reshard_status rs_layout_visit_held(const reshard_layout *layout, int32_t rank, rs_held_fn fn, void *user)
+reshard_status rs_layout_visit_held(const reshard_layout *layout, int32_t rank, rs_held_fn fn,
+                                    void *user)
 {
     return layout->listed ? listed_visit_held(layout, rank, fn, user)
                           : rs_regular_visit_held(layout, rank, fn, user);
@@ -303,7 +307,8 @@ int64_t rs_region_copy_count(const rs_region *region)
     return count;
 }
 
-void rs_region_holder(const rs_region *region, int32_t contributor, int64_t copy, rs_holder *out_holder)
+void rs_region_holder(const rs_region *region, int32_t contributor, int64_t copy,
+                      rs_holder *out_holder)
 {
     if (region->layout->listed)
         listed_holder(region, copy, out_holder);

@@ -2,10 +2,10 @@
 /*
  * regular.c - layouts made from cuts, kept as arithmetic.
  *
- * A rank's coordinates choose, on each dim, a list of intervals (its chain's spans); the rank holds their
- * product. Dims do not know of each other, so regions are found dim by dim. A flat chain then cuts the row-major
- * order of that product: its spans become boxes of the local block (flat.h), which are cut back to the dims'
- * intervals.
+ * A rank's coordinates choose, on each dim, a list of intervals (its chain's spans); the rank holds
+ * their product. Dims do not know of each other, so regions are found dim by dim. A flat chain then
+ * cuts the row-major order of that product: its spans become boxes of the local block (flat.h),
+ * which are cut back to the dims' intervals.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -16,7 +16,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- making ------------------------------------------------------------------------------------ */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 static reshard_status add_starts(rs_arena *arena, rs_cut *cut)
 {
@@ -76,10 +76,11 @@ static reshard_status add_shard_cut(reshard_layout *layout, const reshard_cut *g
     if (dim == RESHARD_DIM_FLAT)
         return append_cut(layout, &layout->flat, given);
     if (layout->flat.count != 0)
-        return rs_fail(RESHARD_ERR_INVALID, "dimension %d is cut after S(flat), which leaves no dimensions",
-                       dim);
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "dimension %d is cut after S(flat), which leaves no dimensions", dim);
     if (dim < -layout->ndim || dim >= layout->ndim)
-        return rs_fail(RESHARD_ERR_INVALID, "dimension %d does not exist in a tensor of %d dimensions", dim,
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "dimension %d does not exist in a tensor of %d dimensions", dim,
                        layout->ndim);
     if (dim < 0)
         dim += layout->ndim;
@@ -115,7 +116,8 @@ static reshard_status add_cut(reshard_layout *layout, const reshard_cut *given)
     return rs_fail(RESHARD_ERR_INVALID, "placement kind %d is not known", (int)placement->kind);
 }
 
-/* Ragged sizes and parts must fit whatever length the cuts before them leave, at every coordinate. */
+/* Ragged sizes and parts must fit whatever length the cuts before them leave, at every
+ * coordinate. */
 static reshard_status check_level(const rs_chain *chain, int32_t level, int64_t n)
 {
     reshard_status status = rs_cut_check(&chain->cuts[level], n);
@@ -198,9 +200,8 @@ reshard_status rs_regular_init(reshard_layout *layout)
     layout->contributor_count = 1;
     layout->divisor = 1;
     for (int32_t a = 0; a < layout->axis_count; a++)
-        layout->axes[a] = (rs_axis){.role = RS_AXIS_COPIES,
-                                    .size = spec->mesh->sizes[a],
-                                    .stride = spec->mesh->strides[a]};
+        layout->axes[a] = (rs_axis){
+            .role = RS_AXIS_COPIES, .size = spec->mesh->sizes[a], .stride = spec->mesh->strides[a]};
     for (int32_t i = 0; i < spec->cut_count; i++) {
         reshard_status status = add_cut(layout, &spec->cuts[i]);
         if (status != RESHARD_OK)
@@ -215,7 +216,8 @@ reshard_status rs_regular_init(reshard_layout *layout)
 
 static bool deals_parts_differently(const rs_cut *cut)
 {
-    for (int32_t i = 0; cut->rule == RESHARD_PACKED && cut->part_max != NULL && i < cut->value_count; i++) {
+    for (int32_t i = 0;
+         cut->rule == RESHARD_PACKED && cut->part_max != NULL && i < cut->value_count; i++) {
         if (cut->part_max[i] != 0 && cut->part_max[i] < cut->piece_count)
             return true;
     }
@@ -236,7 +238,7 @@ bool rs_regular_is_tangled(const reshard_layout *layout)
     return false;
 }
 
-/* ---- coordinates and holders --------------------------------------------------------------------- */
+/* ---- coordinates and holders ----------------------------------------------------------------- */
 
 static bool is_listed_at(const rs_axis *axis, int32_t coordinate, int32_t *out_index)
 {
@@ -290,7 +292,7 @@ static void set_holders(rs_region *region, const rs_chain *chain, const rs_span 
     }
 }
 
-/* ---- regions that touch a box -------------------------------------------------------------------- */
+/* ---- regions that touch a box ---------------------------------------------------------------- */
 
 typedef struct visit {
     const reshard_layout *layout;
@@ -347,7 +349,8 @@ static reshard_status visit_dim(visit *v, int32_t dim)
     int64_t end = position + v->size[dim];
     rs_span span;
     reshard_status status = RESHARD_OK;
-    while (status == RESHARD_OK && rs_chain_next(chain, layout->shape[dim], end, &position, &span)) {
+    while (status == RESHARD_OK &&
+           rs_chain_next(chain, layout->shape[dim], end, &position, &span)) {
         v->region.start[dim] = span.start;
         v->region.size[dim] = span.length;
         set_holders(&v->region, chain, &span);
@@ -360,8 +363,8 @@ static reshard_status visit_dim(visit *v, int32_t dim)
     return status;
 }
 
-reshard_status rs_regular_visit(const reshard_layout *layout, const int64_t *start, const int64_t *size,
-                                rs_region_fn fn, void *user)
+reshard_status rs_regular_visit(const reshard_layout *layout, const int64_t *start,
+                                const int64_t *size, rs_region_fn fn, void *user)
 {
     visit v = {.layout = layout, .start = start, .size = size, .fn = fn, .user = user};
     init_region(layout, &v.region);
@@ -372,7 +375,7 @@ reshard_status rs_regular_visit(const reshard_layout *layout, const int64_t *sta
     return visit_dim(&v, 0);
 }
 
-/* ---- regions that one rank holds ----------------------------------------------------------------- */
+/* ---- regions that one rank holds ------------------------------------------------------------- */
 
 typedef struct held_visit {
     const reshard_layout *layout;
@@ -456,7 +459,7 @@ reshard_status rs_regular_visit_held(const reshard_layout *layout, int32_t rank,
     return layout->flat.count != 0 ? visit_held_flat(&v, coordinates) : visit_held_dim(&v, 0);
 }
 
-/* ---- the shard of one rank ----------------------------------------------------------------------- */
+/* ---- the shard of one rank ------------------------------------------------------------------- */
 
 typedef struct piece_list {
     rs_arena *arena;
@@ -468,8 +471,8 @@ typedef struct piece_list {
 static reshard_status add_piece(void *user, const rs_region *region, const rs_holder *holder)
 {
     piece_list *list = user;
-    reshard_status status = rs_grow(list->context, (void **)&list->items, &list->capacity, list->count + 1,
-                                    sizeof *list->items);
+    reshard_status status = rs_grow(list->context, (void **)&list->items, &list->capacity,
+                                    list->count + 1, sizeof *list->items);
     if (status != RESHARD_OK)
         return status;
     reshard_piece *piece = &list->items[list->count++];
@@ -494,12 +497,14 @@ static int64_t line_offset(const rs_chain *chain, int64_t n, const int32_t *by_l
         return span.start;
     if (chain->count == 1 && chain->cuts[0].rule == RESHARD_RAGGED) {
         const rs_cut *cut = &chain->cuts[0];
-        return cut->starts[rs_multiply_divide(by_level[0], cut->piece_count, cut->coordinate_count)];
+        return cut
+            ->starts[rs_multiply_divide(by_level[0], cut->piece_count, cut->coordinate_count)];
     }
     return n;
 }
 
-static void shape_shard(const reshard_layout *layout, const int32_t *coordinates, reshard_shard *shard)
+static void shape_shard(const reshard_layout *layout, const int32_t *coordinates,
+                        reshard_shard *shard)
 {
     shard->ndim = layout->ndim;
     int32_t by_level[RESHARD_AXES_MAX];
@@ -560,7 +565,8 @@ reshard_status rs_regular_shard(const reshard_layout *layout, int32_t rank, rs_a
     reshard_status status = rs_regular_visit_held(layout, rank, add_piece, &list);
     if (status == RESHARD_OK) {
         out_shard->piece_count = list.count;
-        out_shard->pieces = rs_arena_copy(arena, list.items, (size_t)list.count, sizeof *list.items);
+        out_shard->pieces =
+            rs_arena_copy(arena, list.items, (size_t)list.count, sizeof *list.items);
         status = out_shard->pieces == NULL ? rs_allocation_status() : RESHARD_OK;
     }
     if (status == RESHARD_OK && layout->flat.count != 0)

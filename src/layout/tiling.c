@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tiling.c - do these shards tile the tensor? Each piece asks an index of all pieces for neighbours that share an
- * element with it; pieces that do not overlap and have the volume of the tensor leave no gap.
+ * tiling.c - do these shards tile the tensor? Each piece asks an index of all pieces for neighbours
+ * that share an element with it; pieces that do not overlap and have the volume of the tensor leave
+ * no gap.
  */
+#include "layout/tiling.h"
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "layout/tiling.h"
 
 #include <inttypes.h>
 
@@ -74,7 +75,8 @@ reshard_status rs_tiling_check_overlap(reshard_context *context, int32_t ndim, i
     int64_t pieces = count_pieces(count, shards);
     rs_arena arena;
     rs_arena_init(&arena, context);
-    int64_t *boxes = rs_arena_allocate_array(&arena, (size_t)pieces, (size_t)(2 * ndim) * sizeof *boxes);
+    int64_t *boxes =
+        rs_arena_allocate_array(&arena, (size_t)pieces, (size_t)(2 * ndim) * sizeof *boxes);
     int64_t *owners = rs_arena_allocate_array(&arena, (size_t)pieces, sizeof *owners);
     reshard_status status = boxes == NULL || owners == NULL ? rs_allocation_status() : RESHARD_OK;
     rs_index index;
@@ -85,8 +87,8 @@ reshard_status rs_tiling_check_overlap(reshard_context *context, int32_t ndim, i
     overlap_search search = {shards, owners, boxes, ndim, 0};
     for (int64_t i = 0; i < pieces && status == RESHARD_OK; i++) {
         search.piece = i;
-        status = rs_index_visit(&index, boxes + i * 2 * ndim, boxes + i * 2 * ndim + ndim, see_neighbour,
-                                &search);
+        status = rs_index_visit(&index, boxes + i * 2 * ndim, boxes + i * 2 * ndim + ndim,
+                                see_neighbour, &search);
     }
     rs_arena_release(&arena);
     return status;
@@ -97,8 +99,8 @@ static reshard_status check_shard_dims(int64_t index, const reshard_shard *shard
     for (int64_t p = 0; p < shard->piece_count; p++) {
         if (shard->pieces[p].box.ndim != ndim)
             return rs_fail(RESHARD_ERR_INVALID,
-                           "shard %" PRId64 " of rank %d has %d dimensions, the tensor has %d", index,
-                           shard->rank, shard->pieces[p].box.ndim, ndim);
+                           "shard %" PRId64 " of rank %d has %d dimensions, the tensor has %d",
+                           index, shard->rank, shard->pieces[p].box.ndim, ndim);
     }
     return RESHARD_OK;
 }
@@ -127,8 +129,9 @@ int64_t rs_tiling_volume(int32_t ndim, int64_t count, const reshard_shard *shard
     return volume;
 }
 
-reshard_status reshard_shards_check_tiling(reshard_context *context, int32_t ndim, const int64_t *shape,
-                                           int64_t count, const reshard_shard *shards)
+reshard_status reshard_shards_check_tiling(reshard_context *context, int32_t ndim,
+                                           const int64_t *shape, int64_t count,
+                                           const reshard_shard *shards)
 {
     if (count < 1)
         return rs_fail(RESHARD_ERR_INVALID, "there are no shards");

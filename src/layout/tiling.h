@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tiling.h - checks over lists of shards whose pieces are known to have `ndim` dims and to lie in the shape. */
+/* tiling.h - checks over lists of shards whose pieces are known to have `ndim` dims and to lie in
+ * the shape. */
 #ifndef RS_LAYOUT_TILING_H
 #define RS_LAYOUT_TILING_H
 

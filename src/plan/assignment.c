@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * assignment.c - rows enter one at a time. A row that enters finds the cheapest path, in reduced costs, that ends in a
- * free column; along it, rows change columns. Potentials keep all reduced costs non-negative and those of the
- * assigned pairs zero, so that each path is found as by Dijkstra. Costs are negated gains.
+ * assignment.c - rows enter one at a time. A row that enters finds the cheapest path, in reduced
+ * costs, that ends in a free column; along it, rows change columns. Potentials keep all reduced
+ * costs non-negative and those of the assigned pairs zero, so that each path is found as by
+ * Dijkstra. Costs are negated gains.
  *
- * Rows first take their own column where that is the best they could have: in practice most of the work.
+ * Rows first take their own column where that is the best they could have: in practice most of the
+ * work.
  */
 #include "plan/assignment.h"
 
@@ -26,7 +28,8 @@ typedef struct solver {
 
 static int64_t cost(const solver *s, int32_t row, int32_t column)
 {
-    return -s->gains[(int64_t)row * s->n + column] - s->row_potential[row] - s->column_potential[column];
+    return -s->gains[(int64_t)row * s->n + column] - s->row_potential[row] -
+           s->column_potential[column];
 }
 
 static int32_t nearest_open_column(const solver *s)
@@ -63,7 +66,8 @@ static void enter_row(solver *s, int32_t row)
         relax(s, s->row_of_column[end], end, s->distance[end]);
         end = nearest_open_column(s);
     }
-    /* Columns nearer than the end get cheaper by the difference, their rows dearer: the path becomes free. */
+    /* Columns nearer than the end get cheaper by the difference, their rows dearer: the path
+     * becomes free. */
     int64_t length = s->distance[end];
     s->row_potential[row] += length;
     for (int32_t c = 0; c < s->n; c++) {
@@ -79,7 +83,8 @@ static void enter_row(solver *s, int32_t row)
     }
 }
 
-/* Rows that gain most on their own column begin there: reduced costs are then non-negative, and zero on it. */
+/* Rows that gain most on their own column begin there: reduced costs are then non-negative, and
+ * zero on it. */
 static bool starts_at_home(solver *s, int32_t row)
 {
     const int64_t *gains = s->gains + (int64_t)row * s->n;

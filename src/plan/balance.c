@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * balance.c - senders chosen by looking at the whole: for each stage, the least possible load of the busiest sender.
+ * balance.c - senders chosen by looking at the whole: for each stage, the least possible load of
+ * the busiest sender.
  *
- * A demand is a match that its needer does not hold. Demands with the same holders form a group; how much of a
- * group each holder sends is a flow problem (flow.h) over all links of the stage. Holders then serve the demands of their
- * group in order, a demand that meets the end of a share being cut there. The result is a list of single moves, kept
- * in the plan in place of the rule. Loads are counted in the largest unit that divides all element sizes, so that with
- * one dtype shares are whole elements; otherwise a share is rounded to whole elements.
+ * A demand is a match that its needer does not hold. Demands with the same holders form a group;
+ * how much of a group each holder sends is a flow problem (flow.h) over all links of the stage.
+ * Holders then serve the demands of their group in order, a demand that meets the end of a share
+ * being cut there. The result is a list of single moves, kept in the plan in place of the rule.
+ * Loads are counted in the largest unit that divides all element sizes, so that with one dtype
+ * shares are whole elements; otherwise a share is rounded to whole elements.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -39,7 +41,7 @@ typedef struct balancer {
     int32_t template_index; /* being matched */
 } balancer;
 
-/* ---- demands ------------------------------------------------------------------------------------- */
+/* ---- demands --------------------------------------------------------------------------------- */
 
 static reshard_status add_chosen(balancer *b, const rs_match *match, const rs_link_box *box,
                                  const rs_combination *combination, const rs_holder *source,
@@ -48,13 +50,15 @@ static reshard_status add_chosen(balancer *b, const rs_match *match, const rs_li
     reshard_status status = rs_grow(b->plan->context, (void **)&b->chosen, &b->chosen_capacity,
                                     b->chosen_count + 1, sizeof *b->chosen);
     if (status == RESHARD_OK)
-        status = rs_grow(b->plan->context, (void **)&b->chosen_template, &b->chosen_template_capacity,
-                         b->chosen_count + 1, sizeof *b->chosen_template);
+        status =
+            rs_grow(b->plan->context, (void **)&b->chosen_template, &b->chosen_template_capacity,
+                    b->chosen_count + 1, sizeof *b->chosen_template);
     if (status != RESHARD_OK)
         return status;
     rs_chosen *chosen = &b->chosen[b->chosen_count];
     rs_route_fill_move(match, box, source, target, &chosen->move);
-    rs_route_set_combination(match->source->layout, match->target->layout, combination, &chosen->move);
+    rs_route_set_combination(match->source->layout, match->target->layout, combination,
+                             &chosen->move);
     chosen->move.first.contributor = source == NULL ? 0 : source->contributor - combination->first;
     chosen->source_rank = source == NULL ? -1 : source->rank;
     chosen->target_rank = target->rank;
@@ -62,11 +66,11 @@ static reshard_status add_chosen(balancer *b, const rs_match *match, const rs_li
     return RESHARD_OK;
 }
 
-static reshard_status add_demand(balancer *b, const rs_match *match, const rs_combination *combination,
-                                 int32_t contributor)
+static reshard_status add_demand(balancer *b, const rs_match *match,
+                                 const rs_combination *combination, int32_t contributor)
 {
-    reshard_status status = rs_grow(b->plan->context, (void **)&b->demands, &b->capacity, b->count + 1,
-                                    sizeof *b->demands);
+    reshard_status status = rs_grow(b->plan->context, (void **)&b->demands, &b->capacity,
+                                    b->count + 1, sizeof *b->demands);
     if (status == RESHARD_OK)
         b->demands[b->count++] = (demand){.source = *match->source,
                                           .target = *match->target,
@@ -96,7 +100,7 @@ static reshard_status see_match(void *user, const rs_match *match)
     return status;
 }
 
-/* ---- groups -------------------------------------------------------------------------------------- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 static int compare_numbers(int64_t a, int64_t b)
 {
@@ -188,7 +192,7 @@ static reshard_status make_groups(balancer *b, rs_arena *arena, groups *g)
     return RESHARD_OK;
 }
 
-/* ---- serving ------------------------------------------------------------------------------------- */
+/* ---- serving --------------------------------------------------------------------------------- */
 
 typedef struct serving {
     balancer *b;
@@ -249,7 +253,8 @@ static reshard_status serve_group(balancer *b, const groups *g, int32_t group)
         bool cut = can_be_cut(&template->flow.link, &d->box);
         for (int64_t from = 0; from < volume && status == RESHARD_OK;) {
             while (left < weight && place + 1 < end)
-                left += g->shares[++place]; /* less than an element is left: the next one takes it */
+                /* less than an element is left: the next one takes it */
+                left += g->shares[++place];
             bool last = place + 1 == end;
             int64_t to = last || !cut ? volume : rs_min(volume, from + left / weight);
             status = serve(&s, place - g->first[group], from, to);
@@ -262,7 +267,7 @@ static reshard_status serve_group(balancer *b, const groups *g, int32_t group)
     return RESHARD_OK;
 }
 
-/* ---- templates ----------------------------------------------------------------------------------- */
+/* ---- templates ------------------------------------------------------------------------------- */
 
 static int compare_by_target(const void *a, const void *b)
 {
@@ -274,7 +279,8 @@ static int compare_by_target(const void *a, const void *b)
         order = compare_numbers(x->move.target_shard, y->move.target_shard);
     if (order == 0)
         order = compare_numbers(x->move.first.target_at, y->move.first.target_at);
-    return order != 0 ? order : compare_numbers(x->move.first.contributor, y->move.first.contributor);
+    return order != 0 ? order
+                      : compare_numbers(x->move.first.contributor, y->move.first.contributor);
 }
 
 typedef struct source_order {
@@ -329,7 +335,8 @@ static int64_t greatest_common_divisor(int64_t a, int64_t b)
     return b == 0 ? a : greatest_common_divisor(b, a % b);
 }
 
-/* Links that share a template share its moves, so an element of it weighs what they weigh together. */
+/* Links that share a template share its moves, so an element of it weighs what they weigh
+ * together. */
 static void weigh(balancer *b)
 {
     int64_t unit = 0;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check.c - proves that a plan does what its layouts and links say, from the single moves of all ranks and the
- * shards that the layouts list. It uses none of the planner's files: the mapping of a link is written here
- * once more, by strides.
+ * check.c - proves that a plan does what its layouts and links say, from the single moves of all
+ * ranks and the shards that the layouts list. It uses none of the planner's files: the mapping of a
+ * link is written here once more, by strides.
  *
  * For each stage link, with a move being a box of link space and two affine maps to memory:
- *  1. Both corners of the box lie in one piece of the source shard and in one of the target shard, the first
- *     element is where the pieces say, and each step of the box is the step of the piece. Then every element
- *     of the box is read from and written to the right place.
- *  2. For each target shard and contributor, the boxes are disjoint and have the volume of what the shard has
- *     in the link's box. Then every element arrives exactly once.
+ *  1. Both corners of the box lie in one piece of the source shard and in one of the target shard,
+ *     the first element is where the pieces say, and each step of the box is the step of the piece.
+ *     Then every element of the box is read from and written to the right place.
+ *  2. For each target shard and contributor, the boxes are disjoint and have the volume of what the
+ *     shard has in the link's box. Then every element arrives exactly once.
  *  3. Sorted, the moves that all ranks send are those that all ranks receive.
  * And the stage links of a target fill it: their boxes are disjoint and have its volume together.
  */
@@ -23,9 +23,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- links, once more ---------------------------------------------------------------------------- */
+/* ---- links, once more ------------------------------------------------------------------------ */
 
-/* Tensor coordinate of dim d = origin[d] + sum over link dims i with dim[i] == d of x[i] * weight[i]. */
+/* Tensor coordinate of dim d = origin[d] + sum over link dims i with dim[i] == d of x[i] *
+ * weight[i]. */
 typedef struct side_map {
     int32_t ndim;
     int64_t origin[RESHARD_NDIM_MAX], size[RESHARD_NDIM_MAX];
@@ -48,7 +49,8 @@ static void map_box(const reshard_box *given, const reshard_layout *layout, side
 }
 
 /* Takes factors from the last to the first, filling dims from the last to the first. */
-static void map_factors(side_map *map, int32_t count, const int64_t *factors, const int32_t *link_dims)
+static void map_factors(side_map *map, int32_t count, const int64_t *factors,
+                        const int32_t *link_dims)
 {
     int32_t d = map->ndim - 1;
     int64_t weight = 1;
@@ -63,8 +65,8 @@ static void map_factors(side_map *map, int32_t count, const int64_t *factors, co
     }
 }
 
-static void make_map(const reshard_link *link, const reshard_layout *source, const reshard_layout *target,
-                     link_map *out_map)
+static void make_map(const reshard_link *link, const reshard_layout *source,
+                     const reshard_layout *target, link_map *out_map)
 {
     memset(out_map, 0, sizeof *out_map);
     map_box(&link->source_box, source, &out_map->source);
@@ -88,7 +90,7 @@ static void make_map(const reshard_link *link, const reshard_layout *source, con
     }
 }
 
-/* ---- rule 1: places ------------------------------------------------------------------------------ */
+/* ---- rule 1: places -------------------------------------------------------------------------- */
 
 typedef struct checker {
     reshard_plan *plan;
@@ -104,11 +106,12 @@ typedef struct checker {
 
 static reshard_status fail(const checker *c, const reshard_move *move, const char *what)
 {
-    return rs_fail(RESHARD_ERR_CHECK, "stage %d, link %d, move from rank %d to rank %d: %s", c->stage,
-                   c->link, move->source_rank, move->target_rank, what);
+    return rs_fail(RESHARD_ERR_CHECK, "stage %d, link %d, move from rank %d to rank %d: %s",
+                   c->stage, c->link, move->source_rank, move->target_rank, what);
 }
 
-static void corner(const checker *c, const side_map *map, const reshard_move *move, bool last, int64_t *out)
+static void corner(const checker *c, const side_map *map, const reshard_move *move, bool last,
+                   int64_t *out)
 {
     for (int32_t d = 0; d < map->ndim; d++)
         out[d] = map->origin[d];
@@ -127,7 +130,8 @@ static bool box_has(const reshard_box *box, const int64_t *point)
     return true;
 }
 
-static const reshard_piece *find_piece(const reshard_shard *shard, const int64_t *first, const int64_t *last)
+static const reshard_piece *find_piece(const reshard_shard *shard, const int64_t *first,
+                                       const int64_t *last)
 {
     for (int64_t p = 0; p < shard->piece_count; p++) {
         if (box_has(&shard->pieces[p].box, first) && box_has(&shard->pieces[p].box, last))
@@ -162,8 +166,8 @@ static reshard_status check_place(const checker *c, const reshard_move *move, co
     return RESHARD_OK;
 }
 
-static reshard_status check_kind(const checker *c, const reshard_move *move, const reshard_shard *source,
-                                 const reshard_shard *target)
+static reshard_status check_kind(const checker *c, const reshard_move *move,
+                                 const reshard_shard *source, const reshard_shard *target)
 {
     if (target->partial)
         return RESHARD_OK; /* which contributions go where is free; rule 2 sees that each arrives */
@@ -171,16 +175,17 @@ static reshard_status check_kind(const checker *c, const reshard_move *move, con
         return source->contributor_count == 1 && source->divisor == 1
                    ? RESHARD_OK
                    : fail(c, move, "a contribution is copied instead of combined");
-    if (move->contributor != source->contributor || move->contributor_count != source->contributor_count ||
-        move->divisor != source->divisor || move->reduction != source->reduction)
+    if (move->contributor != source->contributor ||
+        move->contributor_count != source->contributor_count || move->divisor != source->divisor ||
+        move->reduction != source->reduction)
         return fail(c, move, "a contribution is combined as another one");
     return RESHARD_OK;
 }
 
-/* ---- collecting ---------------------------------------------------------------------------------- */
+/* ---- collecting ------------------------------------------------------------------------------ */
 
-static reshard_status keep_move(checker *c, const reshard_move *move, reshard_move **list, int64_t *count,
-                                int64_t *capacity)
+static reshard_status keep_move(checker *c, const reshard_move *move, reshard_move **list,
+                                int64_t *count, int64_t *capacity)
 {
     reshard_status status = rs_grow(c->context, (void **)list, capacity, *count + 1, sizeof **list);
     if (status != RESHARD_OK)
@@ -207,8 +212,9 @@ static reshard_status see_received(void *user, const reshard_move *move)
     int32_t ranks = reshard_plan_rank_count(c->plan);
     if (move->target_rank < 0 || move->target_rank >= ranks || move->source_rank >= ranks)
         return fail(c, move, "there is no such rank");
-    reshard_status status = check_place(c, move, &c->map.target, c->target_shards[move->target_rank],
-                                        move->target_shard, move->target_at, move->target_strides, &target);
+    reshard_status status =
+        check_place(c, move, &c->map.target, c->target_shards[move->target_rank],
+                    move->target_shard, move->target_at, move->target_strides, &target);
     if (status == RESHARD_OK && move->kind != RESHARD_MOVE_FILL) {
         if (move->source_rank < 0)
             return fail(c, move, "there is no such rank");
@@ -222,16 +228,16 @@ static reshard_status see_received(void *user, const reshard_move *move)
     return status;
 }
 
-/* ---- rule 2: once -------------------------------------------------------------------------------- */
+/* ---- rule 2: once ---------------------------------------------------------------------------- */
 
 static int compare_places(const void *a, const void *b)
 {
     const reshard_move *x = a, *y = b;
     const int64_t keys[8][2] = {
-        {x->target_rank, y->target_rank},   {x->target_shard, y->target_shard},
-        {x->contributor, y->contributor},   {x->target_at, y->target_at},
-        {x->source_rank, y->source_rank},   {x->source_shard, y->source_shard},
-        {x->source_at, y->source_at},       {x->kind, y->kind},
+        {x->target_rank, y->target_rank}, {x->target_shard, y->target_shard},
+        {x->contributor, y->contributor}, {x->target_at, y->target_at},
+        {x->source_rank, y->source_rank}, {x->source_shard, y->source_shard},
+        {x->source_at, y->source_at},     {x->kind, y->kind},
     };
     for (int i = 0; i < 8; i++) {
         if (keys[i][0] != keys[i][1])
@@ -262,7 +268,8 @@ static reshard_status check_disjoint(checker *c, const reshard_move *moves, int6
     int32_t ndim = c->map.ndim;
     rs_arena arena;
     rs_arena_init(&arena, c->context);
-    int64_t *boxes = rs_arena_allocate_array(&arena, (size_t)count, (size_t)(2 * ndim) * sizeof *boxes);
+    int64_t *boxes =
+        rs_arena_allocate_array(&arena, (size_t)count, (size_t)(2 * ndim) * sizeof *boxes);
     reshard_status status = boxes == NULL ? rs_allocation_status() : RESHARD_OK;
     for (int64_t i = 0; i < count && status == RESHARD_OK; i++) {
         for (int32_t d = 0; d < ndim; d++) {
@@ -308,7 +315,8 @@ static int64_t volume_of(const reshard_move *move)
     return volume;
 }
 
-/* The moves of one shard, sorted by contributor. Where values are combined, fills and copies are not. */
+/* The moves of one shard, sorted by contributor. Where values are combined, fills and copies are
+ * not. */
 static reshard_status check_shard(checker *c, const reshard_shard *shard, const reshard_move *moves,
                                   int64_t count)
 {
@@ -330,12 +338,13 @@ static reshard_status check_shard(checker *c, const reshard_shard *shard, const 
     }
     if (status == RESHARD_OK && arrived != volume_in_link(c, shard))
         return rs_fail(RESHARD_ERR_CHECK,
-                       "stage %d, link %d: %" PRId64 " of %" PRId64 " elements arrive at rank %d", c->stage,
-                       c->link, arrived, volume_in_link(c, shard), shard->rank);
+                       "stage %d, link %d: %" PRId64 " of %" PRId64 " elements arrive at rank %d",
+                       c->stage, c->link, arrived, volume_in_link(c, shard), shard->rank);
     return status;
 }
 
-/* Every contributor of a combination has the same elements as the first: volumes suffice, boxes are disjoint. */
+/* Every contributor of a combination has the same elements as the first: volumes suffice, boxes are
+ * disjoint. */
 static reshard_status check_contributions(checker *c, const reshard_move *moves, int64_t count)
 {
     int64_t balance = 0; /* what contributor 0 promises for the others, less what they bring */
@@ -343,7 +352,8 @@ static reshard_status check_contributions(checker *c, const reshard_move *moves,
         if (moves[i].kind != RESHARD_MOVE_COMBINE)
             continue;
         int64_t others = moves[i].contributor_count - 1;
-        balance += moves[i].contributor == 0 ? volume_of(&moves[i]) * others : -volume_of(&moves[i]);
+        balance +=
+            moves[i].contributor == 0 ? volume_of(&moves[i]) * others : -volume_of(&moves[i]);
     }
     return balance == 0 ? RESHARD_OK : fail(c, &moves[0], "a contribution is missing");
 }
@@ -370,7 +380,7 @@ static reshard_status check_arrivals(checker *c)
     return status;
 }
 
-/* ---- rule 3: both ends --------------------------------------------------------------------------- */
+/* ---- rule 3: both ends ----------------------------------------------------------------------- */
 
 static reshard_status check_both_ends(checker *c)
 {
@@ -385,10 +395,11 @@ static reshard_status check_both_ends(checker *c)
             return fail(c, move, "nobody sends what is received");
         next++;
     }
-    return next == c->sent_count ? RESHARD_OK : fail(c, &c->sent[next], "nobody receives what is sent");
+    return next == c->sent_count ? RESHARD_OK
+                                 : fail(c, &c->sent[next], "nobody receives what is sent");
 }
 
-/* ---- links fill targets --------------------------------------------------------------------------- */
+/* ---- links fill targets ---------------------------------------------------------------------- */
 
 static reshard_status count_neighbour(void *user, int64_t box)
 {
@@ -397,14 +408,16 @@ static reshard_status count_neighbour(void *user, int64_t box)
     return RESHARD_OK;
 }
 
-static reshard_status check_filled(checker *c, const rs_stage *stage, int32_t first, int64_t *boxes, int64_t *scratch)
+static reshard_status check_filled(checker *c, const rs_stage *stage, int32_t first, int64_t *boxes,
+                                   int64_t *scratch)
 {
     const reshard_stage_link *shown = &stage->links[first].shown;
     int32_t ndim = reshard_layout_ndim(shown->target_layout);
     int64_t count = 0, filled = 0, volume = 1;
     for (int32_t l = first; l < stage->link_count; l++) {
         const reshard_stage_link *other = &stage->links[l].shown;
-        if (other->target != shown->target || other->target_is_intermediate != shown->target_is_intermediate)
+        if (other->target != shown->target ||
+            other->target_is_intermediate != shown->target_is_intermediate)
             continue;
         side_map map;
         map_box(&stage->links[l].link.target_box, other->target_layout, &map);
@@ -421,7 +434,8 @@ static reshard_status check_filled(checker *c, const rs_stage *stage, int32_t fi
     for (int32_t d = 0; d < ndim; d++)
         volume *= reshard_layout_shape(shown->target_layout)[d];
     reshard_status status = filled == volume ? RESHARD_OK
-                                             : rs_fail(RESHARD_ERR_CHECK, "stage %d: links fill %" PRId64
+                                             : rs_fail(RESHARD_ERR_CHECK,
+                                                       "stage %d: links fill %" PRId64
                                                        " of %" PRId64 " elements of target %d",
                                                        c->stage, filled, volume, shown->target);
     rs_arena arena;
@@ -434,8 +448,9 @@ static reshard_status check_filled(checker *c, const rs_stage *stage, int32_t fi
         const int64_t *box = boxes + i * 2 * ndim;
         status = rs_index_visit(&index, box, box + ndim, count_neighbour, &seen);
         if (status == RESHARD_OK && seen > 1)
-            status = rs_fail(RESHARD_ERR_CHECK, "stage %d: two links fill the same element of target %d",
-                             c->stage, shown->target);
+            status =
+                rs_fail(RESHARD_ERR_CHECK, "stage %d: two links fill the same element of target %d",
+                        c->stage, shown->target);
     }
     rs_arena_release(&arena);
     return status;
@@ -457,13 +472,14 @@ static reshard_status check_targets(checker *c, const rs_stage *stage)
     return status;
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static reshard_status list_shards(checker *c, const reshard_layout *layout, reshard_shards **lists)
 {
     reshard_status status = RESHARD_OK;
     int32_t ranks = reshard_plan_rank_count(c->plan);
-    for (int32_t i = 0; layout != NULL && i < reshard_layout_rank_count(layout) && status == RESHARD_OK; i++) {
+    for (int32_t i = 0;
+         layout != NULL && i < reshard_layout_rank_count(layout) && status == RESHARD_OK; i++) {
         int32_t rank = reshard_layout_rank_at(layout, i);
         if (rank < ranks)
             status = reshard_layout_shards(layout, rank, &lists[rank]);
@@ -482,7 +498,8 @@ static void forget_shards(checker *c, reshard_shards **lists)
 static reshard_status collect_link(checker *c)
 {
     reshard_status status = RESHARD_OK;
-    for (int32_t rank = 0; rank < reshard_plan_rank_count(c->plan) && status == RESHARD_OK; rank++) {
+    for (int32_t rank = 0; rank < reshard_plan_rank_count(c->plan) && status == RESHARD_OK;
+         rank++) {
         const reshard_part_moves *moves = reshard_part_link(c->parts[rank], c->stage, c->link);
         status = rs_moves_each(&moves->receives, rank, -1, see_received, c);
         if (status == RESHARD_OK)
@@ -523,7 +540,8 @@ static reshard_status check_stages(checker *c)
         for (c->link = 0; c->link < stage->link_count && status == RESHARD_OK; c->link++) {
             if (rs_context_cancelled(c->context))
                 return rs_fail(RESHARD_ERR_CANCELLED, "cancelled while checking");
-            rs_context_progress(c->context, "checking", (uint64_t)c->link, (uint64_t)stage->link_count);
+            rs_context_progress(c->context, "checking", (uint64_t)c->link,
+                                (uint64_t)stage->link_count);
             status = check_link(c, &stage->links[c->link]);
         }
     }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * family.c - each level holds one run: a form, where it began, its step and how often. A move that continues
- * the run of level 0 lengthens it; any other ends it, which hands the run, now with one loop more, to level 1 as if
- * it were a single move there; and so on upwards. The top level writes records.
+ * family.c - each level holds one run: a form, where it began, its step and how often. A move that
+ * continues the run of level 0 lengthens it; any other ends it, which hands the run, now with one
+ * loop more, to level 1 as if it were a single move there; and so on upwards. The top level writes
+ * records.
  */
 #include "plan/family.h"
 
@@ -25,7 +26,7 @@ void rs_family_release(rs_family *family)
     family->count = family->capacity = 0;
 }
 
-/* ---- runs -------------------------------------------------------------------------------------- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 static bool same_numbers(int32_t count, const int64_t *a, const int64_t *b)
 {
@@ -40,10 +41,10 @@ static bool same_steps(int32_t ndim, const rs_steps *a, const rs_steps *b)
 
 static bool same_form(const rs_move *a, const rs_move *b)
 {
-    if (a->kind != b->kind || a->source_shard != b->source_shard || a->target_shard != b->target_shard ||
-        a->contributor_count != b->contributor_count || a->reduction != b->reduction ||
-        a->divisor != b->divisor || a->loop_count != b->loop_count ||
-        !same_numbers(a->ndim, a->size, b->size) ||
+    if (a->kind != b->kind || a->source_shard != b->source_shard ||
+        a->target_shard != b->target_shard || a->contributor_count != b->contributor_count ||
+        a->reduction != b->reduction || a->divisor != b->divisor ||
+        a->loop_count != b->loop_count || !same_numbers(a->ndim, a->size, b->size) ||
         !same_numbers(a->ndim, a->source_strides, b->source_strides) ||
         !same_numbers(a->ndim, a->target_strides, b->target_strides))
         return false;
@@ -65,7 +66,8 @@ static void difference(int32_t ndim, const rs_steps *to, const rs_steps *from, r
 }
 
 /* first + index * step */
-static void advance(int32_t ndim, const rs_steps *first, const rs_steps *step, int64_t index, rs_steps *out)
+static void advance(int32_t ndim, const rs_steps *first, const rs_steps *step, int64_t index,
+                    rs_steps *out)
 {
     out->peer = first->peer + (int32_t)(index * step->peer);
     out->contributor = first->contributor + (int32_t)(index * step->contributor);
@@ -75,7 +77,7 @@ static void advance(int32_t ndim, const rs_steps *first, const rs_steps *step, i
         out->start[i] = first->start[i] + index * step->start[i];
 }
 
-/* ---- records ----------------------------------------------------------------------------------- */
+/* ---- records --------------------------------------------------------------------------------- */
 
 static reshard_status copy_loops(rs_family *family, const rs_move *move, reshard_move *record)
 {
@@ -93,7 +95,8 @@ static reshard_status copy_loops(rs_family *family, const rs_move *move, reshard
             .contributor_step = steps->contributor,
             .source_step = steps->source_at,
             .target_step = steps->target_at,
-            .start_steps = rs_arena_copy(family->arena, steps->start, (size_t)move->ndim, sizeof(int64_t)),
+            .start_steps =
+                rs_arena_copy(family->arena, steps->start, (size_t)move->ndim, sizeof(int64_t)),
         };
         if (loops[i].start_steps == NULL)
             return rs_allocation_status();
@@ -142,7 +145,7 @@ static reshard_status write_record(rs_family *family, const rs_move *move)
     return status;
 }
 
-/* ---- levels ------------------------------------------------------------------------------------ */
+/* ---- levels ---------------------------------------------------------------------------------- */
 
 static reshard_status add_at(rs_family *family, int32_t level, const rs_move *move);
 
@@ -156,7 +159,8 @@ static reshard_status flush(rs_family *family, int32_t level)
     if (run->count > 1) {
         /* The new loop is the outermost one. */
         rs_move *form = &run->form;
-        memmove(&form->counts[1], &form->counts[0], (size_t)form->loop_count * sizeof form->counts[0]);
+        memmove(&form->counts[1], &form->counts[0],
+                (size_t)form->loop_count * sizeof form->counts[0]);
         memmove(&form->steps[1], &form->steps[0], (size_t)form->loop_count * sizeof form->steps[0]);
         form->counts[0] = run->count;
         form->steps[0] = run->step;

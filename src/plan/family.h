@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * family.h - single moves in, records out. Moves that follow each other at constant steps become one record
- * with a loop; records of the same form that follow each other at constant steps become one with another loop,
- * and so on: run-length coding on several levels, in one pass and with memory for the records alone.
+ * family.h - single moves in, records out. Moves that follow each other at constant steps become
+ * one record with a loop; records of the same form that follow each other at constant steps become
+ * one with another loop, and so on: run-length coding on several levels, in one pass and with
+ * memory for the records alone.
  */
 #ifndef RS_PLAN_FAMILY_H
 #define RS_PLAN_FAMILY_H

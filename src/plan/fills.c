@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fills.c - the links of a target must fill it exactly: no element twice, none left out. What is left out is
- * found by taking the links' boxes off the whole, one after another, and becomes a fill or an error.
+ * fills.c - the links of a target must fill it exactly: no element twice, none left out. What is
+ * left out is found by taking the links' boxes off the whole, one after another, and becomes a fill
+ * or an error.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -49,7 +50,8 @@ static reshard_status check_overlap(const target_links *t, int64_t *out_volume)
         shards[i].pieces = &pieces[i];
         *out_volume += rs_volume(ndim, pieces[i].box.size);
     }
-    if (status == RESHARD_OK && rs_tiling_check_overlap(context, ndim, t->count, shards) != RESHARD_OK)
+    if (status == RESHARD_OK &&
+        rs_tiling_check_overlap(context, ndim, t->count, shards) != RESHARD_OK)
         status = rs_fail(RESHARD_ERR_OVERLAP, "target \"%.200s\": two links fill the same element",
                          t->plan->targets[t->target].name);
     rs_release(context, pieces, (size_t)t->count * sizeof *pieces);
@@ -66,7 +68,8 @@ static reshard_status add_fill(reshard_plan *plan, int32_t target, const reshard
     return status;
 }
 
-/* Splits fill `index` at the faces of a box that touches it: what is outside stays, what is inside goes. */
+/* Splits fill `index` at the faces of a box that touches it: what is outside stays, what is inside
+ * goes. */
 static reshard_status take_off(reshard_plan *plan, int64_t index, const reshard_box *box)
 {
     rs_fill rest = plan->fills[index];
@@ -78,7 +81,8 @@ static reshard_status take_off(reshard_plan *plan, int64_t index, const reshard_
     plan->fills[index] = plan->fills[--plan->fill_count];
     for (int32_t d = 0; d < box->ndim; d++) {
         int64_t low = rest.box.offset[d], high = low + rest.box.size[d];
-        int64_t from = rs_max(low, box->offset[d]), to = rs_min(high, box->offset[d] + box->size[d]);
+        int64_t from = rs_max(low, box->offset[d]),
+                to = rs_min(high, box->offset[d] + box->size[d]);
         int64_t sides[2][2] = {{low, from}, {to, high}};
         for (int i = 0; i < 2; i++) {
             if (sides[i][0] >= sides[i][1])
@@ -127,8 +131,8 @@ static reshard_status check_target(const target_links *t)
         return status;
     if (!plan->options.zero_fill)
         return rs_fail(RESHARD_ERR_GAP,
-                       "target \"%.200s\": links fill %" PRId64 " of its %" PRId64 " elements", target->name,
-                       filled, volume);
+                       "target \"%.200s\": links fill %" PRId64 " of its %" PRId64 " elements",
+                       target->name, filled, volume);
     return find_fills(t);
 }
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * flow.c - a binary search over the load L that no member may exceed; each trial is a maximum flow from the
- * groups (as much as their amounts) through their members (as much as L), by Dinic's method: breadth-first
- * levels, then depth-first augmenting along them. Whole capacities give whole flows.
+ * flow.c - a binary search over the load L that no member may exceed; each trial is a maximum flow
+ * from the groups (as much as their amounts) through their members (as much as L), by Dinic's
+ * method: breadth-first levels, then depth-first augmenting along them. Whole capacities give whole
+ * flows.
  *
- * Nodes: 0 .. groups-1 are groups, then members, then source and sink. Edges come in pairs, an edge and its reverse.
+ * Nodes: 0 .. groups-1 are groups, then members, then source and sink. Edges come in pairs, an edge
+ * and its reverse.
  */
 #include "plan/flow.h"
 
@@ -20,11 +22,11 @@ typedef struct network {
     int64_t edge_count;
     int64_t total; /* of all amounts: as good as no limit */
     int32_t node_count, source, sink;
-    int32_t *head;      /* node an edge leads to */
-    int64_t *room;      /* capacity left */
-    int64_t *next;      /* next edge of the same node, -1 at the end */
-    int64_t *first;     /* first edge of a node */
-    int64_t *current;   /* edge at which the depth-first search goes on */
+    int32_t *head;    /* node an edge leads to */
+    int64_t *room;    /* capacity left */
+    int64_t *next;    /* next edge of the same node, -1 at the end */
+    int64_t *first;   /* first edge of a node */
+    int64_t *current; /* edge at which the depth-first search goes on */
     int32_t *level;
     int32_t *queue;
     int64_t *path; /* edges of the depth-first search */
@@ -132,7 +134,8 @@ static int64_t maximum_flow(network *n, int64_t load)
 static reshard_status allocate(network *n, rs_arena *arena)
 {
     const rs_flow_problem *p = n->problem;
-    size_t edges = 2 * ((size_t)p->group_count + (size_t)p->first[p->group_count] + (size_t)p->member_count);
+    size_t edges =
+        2 * ((size_t)p->group_count + (size_t)p->first[p->group_count] + (size_t)p->member_count);
     size_t nodes = (size_t)p->group_count + (size_t)p->member_count + 2;
     n->node_count = (int32_t)nodes;
     n->source = n->node_count - 2;
@@ -150,7 +153,8 @@ static reshard_status allocate(network *n, rs_arena *arena)
     return failed ? rs_allocation_status() : RESHARD_OK;
 }
 
-reshard_status rs_flow_share(reshard_context *context, const rs_flow_problem *problem, int64_t *out_shares)
+reshard_status rs_flow_share(reshard_context *context, const rs_flow_problem *problem,
+                             int64_t *out_shares)
 {
     rs_arena arena;
     rs_arena_init(&arena, context);

@@ -2,10 +2,11 @@
 /*
  * grid.c - see grid.h. "Near" is the side of this rank, "far" the other one.
  *
- * An entry of one dim is kept as a record of one dim: start and size in link space, target_at the place in the near
- * line, source_at the place in the far line, the peer the far side's part of the position in its mesh. The length of the
- * far line, which the strides of the far shard depend on, is kept in source_strides, the number of neighbours that hold
- * the same piece (max=) in contributor_count, and in target_shard whether the far coordinates are this rank's own.
+ * An entry of one dim is kept as a record of one dim: start and size in link space, target_at the
+ * place in the near line, source_at the place in the far line, the peer the far side's part of the
+ * position in its mesh. The length of the far line, which the strides of the far shard depend on,
+ * is kept in source_strides, the number of neighbours that hold the same piece (max=) in
+ * contributor_count, and in target_shard whether the far coordinates are this rank's own.
  */
 #include "plan/grid.h"
 
@@ -15,7 +16,7 @@
 
 #include <string.h>
 
-/* ---- when -------------------------------------------------------------------------------------- */
+/* ---- when ------------------------------------------------------------------------------------ */
 
 static bool is_plain(const reshard_layout *layout)
 {
@@ -72,11 +73,11 @@ static bool has_simple_copies(const reshard_layout *layout)
 bool rs_grid_applies(const rs_link *link)
 {
     const reshard_layout *source = link->source.layout, *target = link->target.layout;
-    return !link->split && link->ndim != 0 && is_plain(source) && is_plain(target) && !target->partial &&
-           has_single_owners(source) && has_simple_copies(target);
+    return !link->split && link->ndim != 0 && is_plain(source) && is_plain(target) &&
+           !target->partial && has_single_owners(source) && has_simple_copies(target);
 }
 
-/* ---- entries of one dim -------------------------------------------------------------------------- */
+/* ---- entries of one dim ---------------------------------------------------------------------- */
 
 typedef struct side {
     const rs_link_side *link;
@@ -115,10 +116,11 @@ static void fill_entry(const grid *g, const rs_chain *chain, const rs_span *span
     entry->first.peer = (int32_t)offset;
 }
 
-/* How many whole chunks follow a chunk before `end`, other than this rank's own: they differ from it in nothing but their place.
- * Most lines are plain chunks, and most of a line is such a run, so that it costs one step instead of one for each rank. */
-static int64_t count_like_chunks(const grid *g, const rs_chain *chain, int64_t n, int64_t end, const rs_span *far,
-                                 bool own)
+/* How many whole chunks follow a chunk before `end`, other than this rank's own: they differ from
+ * it in nothing but their place. Most lines are plain chunks, and most of a line is such a run, so
+ * that it costs one step instead of one for each rank. */
+static int64_t count_like_chunks(const grid *g, const rs_chain *chain, int64_t n, int64_t end,
+                                 const rs_span *far, bool own)
 {
     if (chain->count != 1 || chain->cuts[0].rule != RESHARD_CHUNK || far->count[0] != 1 || own)
         return 0;
@@ -132,12 +134,14 @@ static int64_t count_like_chunks(const grid *g, const rs_chain *chain, int64_t n
 }
 
 /* One span of my line against all spans of the far side that it meets. */
-static reshard_status add_entries(const grid *g, int32_t along, const rs_span *near, rs_family *family)
+static reshard_status add_entries(const grid *g, int32_t along, const rs_span *near,
+                                  rs_family *family)
 {
     int32_t near_dim = g->near.link->dim[along], far_dim = g->far.link->dim[along];
     /* In link space the near span is [from, to). */
     int64_t from = rs_max(0, near->start - g->near.link->offset[near_dim]);
-    int64_t to = rs_min(g->link->size[along], near->start + near->length - g->near.link->offset[near_dim]);
+    int64_t to =
+        rs_min(g->link->size[along], near->start + near->length - g->near.link->offset[near_dim]);
     int64_t shift = g->far.link->offset[far_dim];
     const rs_chain *chain = &g->far.layout->dims[far_dim];
     int64_t n = g->far.layout->shape[far_dim];
@@ -190,9 +194,10 @@ static reshard_status make_entries(grid *g, int32_t along)
     return status;
 }
 
-/* ---- products ------------------------------------------------------------------------------------ */
+/* ---- products -------------------------------------------------------------------------------- */
 
-/* A mesh axis of the far side that a record runs over: copies of the target, or contributions of the source. */
+/* A mesh axis of the far side that a record runs over: copies of the target, or contributions of
+ * the source. */
 typedef struct free_axis {
     int32_t count;
     int32_t own; /* this rank's index on it, or -1 */
@@ -202,8 +207,8 @@ typedef struct free_axis {
 
 /* Appends a loop, or runs it out when there is no room for more. */
 static reshard_status add_with_loop(grid *g, rs_family *family, rs_move *move, int64_t count,
-                                    const rs_steps *step, reshard_status (*next)(grid *, rs_family *,
-                                                                                 rs_move *, void *),
+                                    const rs_steps *step,
+                                    reshard_status (*next)(grid *, rs_family *, rs_move *, void *),
                                     void *user)
 {
     if (count == 1)
@@ -234,9 +239,10 @@ static reshard_status add_with_loop(grid *g, rs_family *family, rs_move *move, i
 typedef struct axis_walk {
     free_axis axes[RESHARD_AXES_MAX];
     int32_t count;
-    int32_t next;       /* axis to loop over */
-    int32_t fixed_upto; /* axes below it stand at this rank's own index; -1: none is treated apart */
-    int32_t side;       /* of the axis `fixed_upto`: 0 below the own index, 1 above it */
+    int32_t next; /* axis to loop over */
+    /* axes below it stand at this rank's own index; -1: none is treated apart */
+    int32_t fixed_upto;
+    int32_t side; /* of the axis `fixed_upto`: 0 below the own index, 1 above it */
 } axis_walk;
 
 static reshard_status run_axes(grid *g, rs_family *family, rs_move *move, void *user)
@@ -267,8 +273,8 @@ static reshard_status run_axes(grid *g, rs_family *family, rs_move *move, void *
     return status;
 }
 
-/* All far ranks of a product but this one: for each axis, those that agree with this rank on the axes before it and are
- * below or above it on that axis. */
+/* All far ranks of a product but this one: for each axis, those that agree with this rank on the
+ * axes before it and are below or above it on that axis. */
 static reshard_status run_others(grid *g, rs_move *move, axis_walk *w)
 {
     rs_family *family = g->sending ? &g->routes->sends : &g->routes->receives;
@@ -292,13 +298,15 @@ static reshard_status keep_own(grid *g, rs_move *move, axis_walk *w)
     return run_axes(g, &g->routes->keeps, move, w);
 }
 
-static void add_free_axis(axis_walk *w, int32_t count, int32_t own, int32_t peer_step, int32_t contributor_step)
+static void add_free_axis(axis_walk *w, int32_t count, int32_t own, int32_t peer_step,
+                          int32_t contributor_step)
 {
     if (count > 1)
         w->axes[w->count++] = (free_axis){count, own, peer_step, contributor_step};
 }
 
-/* The far side's axes that no dim's entries have spoken for. `position` gets the offset of fixed coordinates. */
+/* The far side's axes that no dim's entries have spoken for. `position` gets the offset of fixed
+ * coordinates. */
 static void find_free_axes(const grid *g, axis_walk *w, int64_t *position)
 {
     const reshard_layout *far = g->far.layout;
@@ -391,7 +399,8 @@ static reshard_status run_entry_loops(grid *g, rs_family *family, rs_move *move,
     return add_with_loop(g, family, move, loop->count, &step, run_entry_loops, &after);
 }
 
-/* The strides of a shard from the lengths of its lines. `lines` is by link dim, a shard's memory by tensor dim. */
+/* The strides of a shard from the lengths of its lines. `lines` is by link dim, a shard's memory by
+ * tensor dim. */
 static void shard_strides(const rs_link_side *of, const int64_t *lines, int64_t *out_strides)
 {
     int64_t stride = 1;
@@ -453,7 +462,8 @@ static reshard_status choose_entries(grid *g, int32_t along)
     return status;
 }
 
-static reshard_status run_direction(const rs_link *link, int32_t rank, bool sending, rs_routes *routes)
+static reshard_status run_direction(const rs_link *link, int32_t rank, bool sending,
+                                    rs_routes *routes)
 {
     grid g = {.link = link, .rank = rank, .sending = sending, .routes = routes};
     g.context = routes->receives.context;

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- resolving --------------------------------------------------------------------------------- */
+/* ---- resolving ------------------------------------------------------------------------------- */
 
 static reshard_status take_box(const char *which, const reshard_box *given, rs_link_side *side)
 {
@@ -19,8 +19,8 @@ static reshard_status take_box(const char *which, const reshard_box *given, rs_l
         return RESHARD_OK;
     }
     if (given->ndim != layout->ndim)
-        return rs_fail(RESHARD_ERR_INVALID, "the %s box has %d dimensions, its tensor has %d", which,
-                       given->ndim, layout->ndim);
+        return rs_fail(RESHARD_ERR_INVALID, "the %s box has %d dimensions, its tensor has %d",
+                       which, given->ndim, layout->ndim);
     for (int32_t d = 0; d < given->ndim; d++) {
         int64_t end;
         if (given->offset[d] < 0 || given->size[d] < 0 ||
@@ -35,8 +35,8 @@ static reshard_status take_box(const char *which, const reshard_box *given, rs_l
     return RESHARD_OK;
 }
 
-/* Gives each dim of a side as many of the factors, in the side's order, as multiply to its length; factors of 1
- * that are left over go to the last dim. */
+/* Gives each dim of a side as many of the factors, in the side's order, as multiply to its length;
+ * factors of 1 that are left over go to the last dim. */
 static reshard_status group_factors(const char *which, rs_link *link, rs_link_side *side)
 {
     int32_t next = 0;
@@ -56,8 +56,9 @@ static reshard_status group_factors(const char *which, rs_link *link, rs_link_si
         for (int32_t i = side->first[d]; i < next; i++)
             real += link->size[side->members[i]] != 1;
         if (real > RESHARD_NDIM_MAX)
-            return rs_fail(RESHARD_ERR_RANGE, "dimension %d of the %s has %d factors: at most %d are possible",
-                           d, which, real, RESHARD_NDIM_MAX);
+            return rs_fail(RESHARD_ERR_RANGE,
+                           "dimension %d of the %s has %d factors: at most %d are possible", d,
+                           which, real, RESHARD_NDIM_MAX);
         if (product != side->size[d])
             return rs_fail(RESHARD_ERR_INVALID,
                            "the factors do not multiply to %" PRId64 " in dimension %d of the %s",
@@ -68,8 +69,8 @@ static reshard_status group_factors(const char *which, rs_link *link, rs_link_si
     while (side->ndim == 0 && next < link->ndim && link->size[side->members[next]] == 1)
         next++;
     if (next != link->ndim)
-        return rs_fail(RESHARD_ERR_INVALID, "%d factors are more than the %s has room for", link->ndim,
-                       which);
+        return rs_fail(RESHARD_ERR_INVALID, "%d factors are more than the %s has room for",
+                       link->ndim, which);
     for (int32_t d = 0; d < side->ndim; d++) {
         int64_t weight = 1;
         for (int32_t i = side->first[d + 1] - 1; i >= side->first[d]; i--) {
@@ -91,8 +92,8 @@ static reshard_status take_factors(const reshard_link *given, rs_link *link)
     for (int32_t i = 0; i < count; i++) {
         int32_t from = given->order[i];
         if (from < 0 || from >= count || (seen >> from & 1) != 0)
-            return rs_fail(RESHARD_ERR_INVALID, "the order of %d factors has %d at place %d", count, from,
-                           i);
+            return rs_fail(RESHARD_ERR_INVALID, "the order of %d factors has %d at place %d", count,
+                           from, i);
         if (given->factors[from] < 0)
             return rs_fail(RESHARD_ERR_RANGE, "factor %d is %" PRId64, from, given->factors[from]);
         seen |= (uint32_t)1 << from;
@@ -107,14 +108,16 @@ static reshard_status take_factors(const reshard_link *given, rs_link *link)
 static reshard_status take_dims(rs_link *link)
 {
     if (link->source.ndim != link->target.ndim)
-        return rs_fail(RESHARD_ERR_INVALID, "the source has %d dimensions, the target %d, and the link no factors",
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "the source has %d dimensions, the target %d, and the link no factors",
                        link->source.ndim, link->target.ndim);
     link->ndim = link->target.ndim;
     for (int32_t d = 0; d < link->ndim; d++) {
         if (link->source.size[d] != link->target.size[d])
             return rs_fail(RESHARD_ERR_INVALID,
-                           "in dimension %d the source has %" PRId64 " elements, the target %" PRId64, d,
-                           link->source.size[d], link->target.size[d]);
+                           "in dimension %d the source has %" PRId64
+                           " elements, the target %" PRId64,
+                           d, link->source.size[d], link->target.size[d]);
         link->size[d] = link->target.size[d];
         link->source.members[d] = link->target.members[d] = d;
         link->source.dim[d] = link->target.dim[d] = d;
@@ -146,7 +149,7 @@ reshard_status rs_link_resolve(const reshard_link *given, const reshard_layout *
     return status;
 }
 
-/* ---- boxes ------------------------------------------------------------------------------------- */
+/* ---- boxes ----------------------------------------------------------------------------------- */
 
 typedef struct box_walk {
     const rs_link *link;
@@ -157,7 +160,8 @@ typedef struct box_walk {
     void *user;
 } box_walk;
 
-/* Dim by dim: a range of a dim made of one link dim is itself; of several, it is split like a flat range. */
+/* Dim by dim: a range of a dim made of one link dim is itself; of several, it is split like a flat
+ * range. */
 static reshard_status walk_dim(box_walk *w, int32_t dim)
 {
     if (dim == w->side->ndim)
@@ -169,8 +173,8 @@ static reshard_status walk_dim(box_walk *w, int32_t dim)
         w->box.size[members[0]] = w->high[dim] - w->low[dim];
         return walk_dim(w, dim + 1);
     }
-    /* Factors of one dim are at most RESHARD_FACTORS_MAX; those of 1 carry nothing, and of the others (each at
-     * least 2) a flat block holds RESHARD_NDIM_MAX: rs_link_resolve made sure. */
+    /* Factors of one dim are at most RESHARD_FACTORS_MAX; those of 1 carry nothing, and of the
+     * others (each at least 2) a flat block holds RESHARD_NDIM_MAX: rs_link_resolve made sure. */
     rs_flat_block block = {.ndim = 0};
     int32_t kept[RESHARD_NDIM_MAX];
     for (int32_t i = 0; i < count; i++) {
@@ -222,7 +226,8 @@ void rs_link_bound(const rs_link *link, const rs_link_side *side, const rs_link_
     }
 }
 
-void rs_link_point(const rs_link *link, const rs_link_side *side, const int64_t *at, int64_t *out_point)
+void rs_link_point(const rs_link *link, const rs_link_side *side, const int64_t *at,
+                   int64_t *out_point)
 {
     for (int32_t d = 0; d < side->ndim; d++)
         out_point[d] = side->offset[d];

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * link.h - a link between two layouts, resolved: coordinates of link space and how they map to both tensors.
+ * link.h - a link between two layouts, resolved: coordinates of link space and how they map to both
+ * tensors.
  *
- * Link space has one dim for each factor (in the target's order), or one for each dim of the tensors when
- * there are no factors. A box of link space is a box on both sides unless dims were split; then it is a strided
- * pattern on the side whose dims are products of several factors.
+ * Link space has one dim for each factor (in the target's order), or one for each dim of the
+ * tensors when there are no factors. A box of link space is a box on both sides unless dims were
+ * split; then it is a strided pattern on the side whose dims are products of several factors.
  */
 #ifndef RS_PLAN_LINK_H
 #define RS_PLAN_LINK_H
@@ -26,7 +27,8 @@ typedef struct rs_link_side {
     int32_t ndim; /* of the tensor */
     int64_t offset[RESHARD_NDIM_MAX];
     int64_t size[RESHARD_NDIM_MAX];
-    int32_t first[RESHARD_NDIM_MAX + 1]; /* dim d has the link dims members[first[d] .. first[d+1]-1], slowest first */
+    /* dim d has the link dims members[first[d] .. first[d+1]-1], slowest first */
+    int32_t first[RESHARD_NDIM_MAX + 1];
     int32_t members[RESHARD_FACTORS_MAX];
     int32_t dim[RESHARD_FACTORS_MAX];    /* by link dim: the tensor dim it belongs to */
     int64_t weight[RESHARD_FACTORS_MAX]; /* and how far one step goes along it */
@@ -44,8 +46,9 @@ reshard_status rs_link_resolve(const reshard_link *given, const reshard_layout *
                                const reshard_layout *target, rs_link *out_link);
 
 /*
- * The part of a box of a tensor (start, size in the tensor's coordinates) that lies in the link's box, as boxes of link
- * space: one unless dims are split. They depend on the box alone, are disjoint, and come in a fixed order.
+ * The part of a box of a tensor (start, size in the tensor's coordinates) that lies in the link's
+ * box, as boxes of link space: one unless dims are split. They depend on the box alone, are
+ * disjoint, and come in a fixed order.
  */
 typedef reshard_status (*rs_link_box_fn)(void *user, const rs_link_box *box);
 reshard_status rs_link_boxes(const rs_link *link, const rs_link_side *side, const int64_t *start,
@@ -55,7 +58,8 @@ reshard_status rs_link_boxes(const rs_link *link, const rs_link_side *side, cons
 void rs_link_bound(const rs_link *link, const rs_link_side *side, const rs_link_box *box,
                    int64_t *out_start, int64_t *out_size);
 /* The tensor coordinates of one point of link space. */
-void rs_link_point(const rs_link *link, const rs_link_side *side, const int64_t *at, int64_t *out_point);
+void rs_link_point(const rs_link *link, const rs_link_side *side, const int64_t *at,
+                   int64_t *out_point);
 /* Steps in memory along each link dim, from the steps along the tensor's dims. */
 void rs_link_strides(const rs_link *link, const rs_link_side *side, const int64_t *strides,
                      int64_t *out_strides);

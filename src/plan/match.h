@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * match.h - which regions of the one side of a link meet which of the other: what every plan is made of. A match
- * does not depend on which end looks for it, so that both find the same boxes.
+ * match.h - which regions of the one side of a link meet which of the other: what every plan is
+ * made of. A match does not depend on which end looks for it, so that both find the same boxes.
  */
 #ifndef RS_PLAN_MATCH_H
 #define RS_PLAN_MATCH_H

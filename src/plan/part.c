@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * part.c - one rank's part: the moves of each template, worked out once. The part of an adjoint plan is that
- * of the plan it transposes, with the ends of every record exchanged.
+ * part.c - one rank's part: the moves of each template, worked out once. The part of an adjoint
+ * plan is that of the plan it transposes, with the ends of every record exchanged.
  */
 #include "plan/part.h"
 
@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* ---- templates ----------------------------------------------------------------------------------- */
+/* ---- templates ------------------------------------------------------------------------------- */
 
 typedef struct fill_router {
     int32_t rank;
@@ -40,9 +40,10 @@ static reshard_status add_chosen(const rs_chosen *chosen, int32_t rank, rs_route
     move.mine = rank;
     move.sending = chosen->source_rank == rank && chosen->target_rank != rank;
     move.first.peer = move.sending ? chosen->target_rank : chosen->source_rank;
-    rs_family *family = chosen->source_rank == chosen->target_rank || chosen->source_rank < 0 ? &routes->keeps
-                        : move.sending                                                        ? &routes->sends
-                                                                                              : &routes->receives;
+    rs_family *family = chosen->source_rank == chosen->target_rank || chosen->source_rank < 0
+                            ? &routes->keeps
+                        : move.sending ? &routes->sends
+                                       : &routes->receives;
     return rs_family_add(family, &move);
 }
 
@@ -125,7 +126,7 @@ static reshard_status work_out(reshard_part *part, const rs_template *template,
     return status;
 }
 
-/* ---- adjoint ------------------------------------------------------------------------------------- */
+/* ---- adjoint --------------------------------------------------------------------------------- */
 
 static reshard_status transpose_record(rs_arena *arena, reshard_move *record)
 {
@@ -144,7 +145,8 @@ static reshard_status transpose_record(rs_arena *arena, reshard_move *record)
     record->reduction = RESHARD_SUM;
     if (old.loop_count == 0)
         return RESHARD_OK;
-    reshard_move_loop *loops = rs_arena_copy(arena, old.loops, (size_t)old.loop_count, sizeof *loops);
+    reshard_move_loop *loops =
+        rs_arena_copy(arena, old.loops, (size_t)old.loop_count, sizeof *loops);
     if (loops == NULL)
         return rs_allocation_status();
     for (int32_t i = 0; i < old.loop_count; i++) {
@@ -205,7 +207,7 @@ static reshard_status transpose(rs_arena *arena, rs_template_moves *moves)
     return status;
 }
 
-/* ---- parts --------------------------------------------------------------------------------------- */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 static reshard_status build(reshard_part *part)
 {
@@ -301,7 +303,7 @@ void reshard_part_get_stats(const reshard_part *part, reshard_part_stats *out_st
     *out_stats = stats;
 }
 
-/* ---- single moves -------------------------------------------------------------------------------- */
+/* ---- single moves ---------------------------------------------------------------------------- */
 
 int64_t reshard_move_count(const reshard_move *move)
 {
@@ -311,15 +313,15 @@ int64_t reshard_move_count(const reshard_move *move)
     return count;
 }
 
-/* On the way from one member to the next the peer may pass over this very rank, so which end is mine is
- * asked of the record, not of a member. */
+/* On the way from one member to the next the peer may pass over this very rank, so which end is
+ * mine is asked of the record, not of a member. */
 static bool is_sent_by(const reshard_move *record, int32_t rank)
 {
     return record->source_rank == rank;
 }
 
-static void take_step(reshard_move *move, int64_t *start, bool sending, const reshard_move_loop *loop,
-                      int64_t times)
+static void take_step(reshard_move *move, int64_t *start, bool sending,
+                      const reshard_move_loop *loop, int64_t times)
 {
     int32_t *peer = sending ? &move->target_rank : &move->source_rank;
     *peer += (int32_t)(times * loop->peer_step);
@@ -330,8 +332,8 @@ static void take_step(reshard_move *move, int64_t *start, bool sending, const re
         start[d] += times * loop->start_steps[d];
 }
 
-void reshard_move_single(const reshard_move *move, int32_t rank, int64_t index, reshard_move *out_move,
-                         int64_t out_start[RESHARD_FACTORS_MAX])
+void reshard_move_single(const reshard_move *move, int32_t rank, int64_t index,
+                         reshard_move *out_move, int64_t out_start[RESHARD_FACTORS_MAX])
 {
     reshard_move single = *move;
     memcpy(out_start, move->start, (size_t)move->ndim * sizeof *out_start);
@@ -356,7 +358,8 @@ typedef struct single_walk {
     int64_t down[RS_LOOPS_MAX + 1], up[RS_LOOPS_MAX + 1];
 } single_walk;
 
-static reshard_status walk_loops(const single_walk *w, int32_t level, reshard_move *move, int64_t *start)
+static reshard_status walk_loops(const single_walk *w, int32_t level, reshard_move *move,
+                                 int64_t *start)
 {
     if (w->peer >= 0) {
         int32_t at = w->sending ? move->target_rank : move->source_rank;
@@ -375,8 +378,8 @@ static reshard_status walk_loops(const single_walk *w, int32_t level, reshard_mo
     return status;
 }
 
-reshard_status rs_moves_each(const reshard_moves *moves, int32_t rank, int32_t peer, rs_single_fn fn,
-                             void *user)
+reshard_status rs_moves_each(const reshard_moves *moves, int32_t rank, int32_t peer,
+                             rs_single_fn fn, void *user)
 {
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < moves->count && status == RESHARD_OK; i++) {

@@ -23,10 +23,10 @@ struct reshard_part {
 /* The moves of a stage link. */
 const rs_template_moves *rs_part_moves(const reshard_part *part, int32_t stage, int32_t index);
 
-/* Calls fn for each single move of a list; stops at the first status that is not RESHARD_OK. peer -1: all;
- * otherwise those with that peer, and loops that cannot reach it are passed over. */
+/* Calls fn for each single move of a list; stops at the first status that is not RESHARD_OK. peer
+ * -1: all; otherwise those with that peer, and loops that cannot reach it are passed over. */
 typedef reshard_status (*rs_single_fn)(void *user, const reshard_move *move);
-reshard_status rs_moves_each(const reshard_moves *moves, int32_t rank, int32_t peer, rs_single_fn fn,
-                             void *user);
+reshard_status rs_moves_each(const reshard_moves *moves, int32_t rank, int32_t peer,
+                             rs_single_fn fn, void *user);
 
 #endif

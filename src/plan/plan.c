@@ -24,12 +24,14 @@ reshard_link reshard_link_whole(int32_t source, int32_t target)
     return link;
 }
 
-/* ---- taking the inputs ------------------------------------------------------------------------- */
+/* ---- taking the inputs ----------------------------------------------------------------------- */
 
 static reshard_status take_tensors(reshard_plan *plan, const char *which, int32_t count,
-                                   const reshard_plan_tensor *given, reshard_plan_tensor **out_tensors)
+                                   const reshard_plan_tensor *given,
+                                   reshard_plan_tensor **out_tensors)
 {
-    reshard_plan_tensor *tensors = rs_arena_allocate_array(&plan->arena, (size_t)count, sizeof *tensors);
+    reshard_plan_tensor *tensors =
+        rs_arena_allocate_array(&plan->arena, (size_t)count, sizeof *tensors);
     if (tensors == NULL)
         return rs_allocation_status();
     for (int32_t i = 0; i < count; i++) {
@@ -41,8 +43,8 @@ static reshard_status take_tensors(reshard_plan *plan, const char *which, int32_
                            (int)given[i].dtype);
         if (bits % 8 != 0)
             return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                           "%s %d: elements of %d bits (%s) cannot be moved one by one", which, i, bits,
-                           reshard_dtype_name(given[i].dtype));
+                           "%s %d: elements of %d bits (%s) cannot be moved one by one", which, i,
+                           bits, reshard_dtype_name(given[i].dtype));
     }
     for (int32_t i = 0; i < count; i++) {
         const char *name = given[i].name != NULL ? given[i].name : "";
@@ -53,7 +55,8 @@ static reshard_status take_tensors(reshard_plan *plan, const char *which, int32_
     }
     for (int32_t i = 0; i < count; i++) {
         (void)reshard_layout_retain(tensors[i].layout);
-        plan->rank_count = (int32_t)rs_max(plan->rank_count, reshard_layout_rank_max(given[i].layout) + 1);
+        plan->rank_count =
+            (int32_t)rs_max(plan->rank_count, reshard_layout_rank_max(given[i].layout) + 1);
     }
     *out_tensors = tensors;
     return RESHARD_OK;
@@ -71,8 +74,9 @@ static reshard_status take_options(reshard_plan *plan, const reshard_plan_option
     if (*staging == 0)
         *staging = RESHARD_STAGING_BYTES;
     if (*staging < RESHARD_STAGING_BYTES_MIN)
-        return rs_fail(RESHARD_ERR_RANGE, "%zu bytes of staging are too few: at least %zu are needed",
-                       *staging, RESHARD_STAGING_BYTES_MIN);
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "%zu bytes of staging are too few: at least %zu are needed", *staging,
+                       RESHARD_STAGING_BYTES_MIN);
     /* Eight segments at least, so that sending, receiving and unpacking can overlap. */
     plan->segment_bytes = (size_t)4 << 20;
     while (plan->segment_bytes > *staging / 8)
@@ -146,7 +150,7 @@ static void digest_inputs(reshard_plan *plan)
     rs_digest_finish(&digest, plan->digest);
 }
 
-/* ---- making ------------------------------------------------------------------------------------ */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 static reshard_status build(reshard_plan *plan)
 {
@@ -209,7 +213,8 @@ reshard_status reshard_plan_create(reshard_context *context, int32_t source_coun
 
 reshard_status reshard_plan_create_simple(reshard_context *context, reshard_layout *source,
                                           reshard_layout *target, reshard_dtype dtype,
-                                          const reshard_plan_options *options, reshard_plan **out_plan)
+                                          const reshard_plan_options *options,
+                                          reshard_plan **out_plan)
 {
     reshard_plan_tensor from = {"source", source, dtype}, to = {"target", target, dtype};
     reshard_link link = reshard_link_whole(0, 0);
@@ -226,11 +231,12 @@ static reshard_status check_adjoint(const reshard_plan *plan)
             reshard_reduction reduction = layouts[side]->reduction;
             if (layouts[side]->partial && reduction != RESHARD_SUM && reduction != RESHARD_AVG)
                 return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                               "link %d is partial by %s, which has no adjoint; sum and avg have", i,
-                               reshard_reduction_name(reduction));
+                               "link %d is partial by %s, which has no adjoint; sum and avg have",
+                               i, reshard_reduction_name(reduction));
         }
         if (source->dtype != target->dtype)
-            return rs_fail(RESHARD_ERR_UNSUPPORTED, "link %d goes from %s to %s: a cast has no adjoint", i,
+            return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                           "link %d goes from %s to %s: a cast has no adjoint", i,
                            reshard_dtype_name(source->dtype), reshard_dtype_name(target->dtype));
     }
     return RESHARD_OK;
@@ -276,7 +282,7 @@ void reshard_plan_release(reshard_plan *plan)
     rs_release(plan->context, plan, sizeof *plan);
 }
 
-/* ---- asking ------------------------------------------------------------------------------------ */
+/* ---- asking ---------------------------------------------------------------------------------- */
 
 const reshard_plan *rs_plan_forward(const reshard_plan *plan)
 {
@@ -306,7 +312,8 @@ int32_t reshard_plan_rank_count(const reshard_plan *plan)
 reshard_layout *reshard_plan_target_layout(const reshard_plan *plan, int32_t target)
 {
     const reshard_plan *forward = rs_plan_forward(plan);
-    return plan->transposed != NULL ? forward->sources[target].layout : forward->targets[target].layout;
+    return plan->transposed != NULL ? forward->sources[target].layout
+                                    : forward->targets[target].layout;
 }
 
 int32_t reshard_plan_relabelling(const reshard_plan *plan, const int32_t **out_ranks)
@@ -338,7 +345,8 @@ reshard_status reshard_plan_stage_link(const reshard_plan *plan, int32_t stage, 
 {
     const reshard_plan *forward = rs_plan_forward(plan);
     if (stage < 0 || stage >= forward->stage_count)
-        return rs_fail(RESHARD_ERR_RANGE, "there is no stage %d of %d", stage, forward->stage_count);
+        return rs_fail(RESHARD_ERR_RANGE, "there is no stage %d of %d", stage,
+                       forward->stage_count);
     const rs_stage *s = &forward->stages[rs_plan_forward_stage(plan, stage)];
     if (index < 0 || index >= s->link_count)
         return rs_fail(RESHARD_ERR_RANGE, "there is no link %d of %d", index, s->link_count);

@@ -2,9 +2,9 @@
 /*
  * plan.h - what a plan is made of.
  *
- * Each stage has a list of stage links. Links whose layouts and boxes are equal share a template: the resolved
- * link, and the way its moves are found. A rank's part works out each template once, so that the hundred layers of a
- * model cost as much as one.
+ * Each stage has a list of stage links. Links whose layouts and boxes are equal share a template:
+ * the resolved link, and the way its moves are found. A rank's part works out each template once,
+ * so that the hundred layers of a model cost as much as one.
  */
 #ifndef RS_PLAN_PLAN_H
 #define RS_PLAN_PLAN_H
@@ -15,17 +15,18 @@
 #include "base/thread.h"
 #include "plan/route.h"
 
-/* Moves that were chosen by looking at the whole, see balance.h: by target rank, and the same by source rank. */
+/* Moves that were chosen by looking at the whole, see balance.h: by target rank, and the same by
+ * source rank. */
 typedef struct rs_chosen {
     int32_t source_rank, target_rank;
     rs_move move; /* complete but for which end is mine */
 } rs_chosen;
 
 typedef enum rs_template_kind {
-    RS_TEMPLATE_GRID,  /* by products of dims */
-    RS_TEMPLATE_ROUTE, /* match by match */
+    RS_TEMPLATE_GRID,   /* by products of dims */
+    RS_TEMPLATE_ROUTE,  /* match by match */
     RS_TEMPLATE_CHOSEN, /* from a list in the plan */
-    RS_TEMPLATE_FILL   /* target elements that no link fills */
+    RS_TEMPLATE_FILL    /* target elements that no link fills */
 } rs_template_kind;
 
 typedef struct rs_template {
@@ -76,7 +77,8 @@ struct reshard_plan {
     const int32_t *relabelling;
     size_t segment_bytes;
     uint64_t digest[2];
-    reshard_plan *transposed; /* adjoint plans: the plan this is the adjoint of; nothing else is then set */
+    /* adjoint plans: the plan this is the adjoint of; nothing else is then set */
+    reshard_plan *transposed;
 };
 
 /* The plan whose stages are to be read, and the stage of it that is stage `stage` of this one. */
@@ -86,7 +88,7 @@ int32_t rs_plan_forward_stage(const reshard_plan *plan, int32_t stage);
 /* Bytes of one element on its way: the narrower of the two types. */
 int64_t rs_stage_link_bytes(const rs_stage_link *link);
 
-/* ---- between the files of this folder ---------------------------------------------------------- */
+/* ---- between the files of this folder -------------------------------------------------------- */
 
 /* Checks that the links fill every target exactly, and adds fills where allowed (fills.c). */
 reshard_status rs_plan_check_links(reshard_plan *plan);
@@ -96,7 +98,8 @@ reshard_status rs_plan_build_stages(reshard_plan *plan);
 reshard_status rs_plan_build_templates(reshard_plan *plan);
 /* Replaces the target layouts by the relabelling that moves the fewest bytes (relabel.c). */
 reshard_status rs_plan_relabel(reshard_plan *plan);
-/* Makes CHOSEN templates of those that have a choice, least load of the busiest sender (balance.c). */
+/* Makes CHOSEN templates of those that have a choice, least load of the busiest sender
+ * (balance.c). */
 reshard_status rs_plan_balance(reshard_plan *plan);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * relabel.c - which rank should play which part of the target. Part i on rank j keeps the bytes that rank j holds of
- * what part i needs; the permutation that keeps the most moves the fewest. All targets are relabelled alike.
+ * relabel.c - which rank should play which part of the target. Part i on rank j keeps the bytes
+ * that rank j holds of what part i needs; the permutation that keeps the most moves the fewest. All
+ * targets are relabelled alike.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -68,12 +69,14 @@ static reshard_status fill_matrix(reshard_plan *plan, kept_bytes *k)
         }
         if (status != RESHARD_OK)
             return status;
-        rs_context_progress(plan->context, "relabelling", (uint64_t)i + 1, (uint64_t)plan->link_count);
+        rs_context_progress(plan->context, "relabelling", (uint64_t)i + 1,
+                            (uint64_t)plan->link_count);
     }
     return RESHARD_OK;
 }
 
-/* Ranks that A leaves without a shard are of the mesh all the same, and change places with others. */
+/* Ranks that A leaves without a shard are of the mesh all the same, and change places with
+ * others. */
 static int32_t player_count(const reshard_layout *layout)
 {
     return layout->spec->kind == RESHARD_SPEC_CUTS ? layout->spec->mesh->size
@@ -132,8 +135,8 @@ reshard_status rs_plan_relabel(reshard_plan *plan)
     if (status != RESHARD_OK)
         return status;
     if (k.count > RANKS_MAX)
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "relabel: %d target ranks are more than %d", k.count,
-                       RANKS_MAX);
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "relabel: %d target ranks are more than %d",
+                       k.count, RANKS_MAX);
     k.ranks = ranks;
     size_t bytes = (size_t)k.count * (size_t)k.count * sizeof *k.matrix;
     k.matrix = rs_allocate_zeroed(plan->context, bytes);

@@ -6,15 +6,15 @@
 
 #include <string.h>
 
-/* ---- what is combined ---------------------------------------------------------------------------- */
+/* ---- what is combined ------------------------------------------------------------------------ */
 
 static bool combines_to_itself(reshard_reduction reduction)
 {
     return reduction == RESHARD_AVG || reduction == RESHARD_MIN || reduction == RESHARD_MAX;
 }
 
-/* The contributor of a sum or product that takes the whole value: one that holds it already if there is one,
- * so that nothing moves; else the first. */
+/* The contributor of a sum or product that takes the whole value: one that holds it already if
+ * there is one, so that nothing moves; else the first. */
 static int32_t placed_contributor(const rs_match *match)
 {
     const rs_region *source = match->source;
@@ -32,14 +32,15 @@ static int32_t placed_contributor(const rs_match *match)
     return best < 0 ? 0 : best;
 }
 
-/* Source and target are partial by the same reduction: contributions go over as they are, the first ones of
- * several to the first ones of fewer. Averages only when their numbers agree. */
+/* Source and target are partial by the same reduction: contributions go over as they are, the first
+ * ones of several to the first ones of fewer. Averages only when their numbers agree. */
 static bool carries_over(const reshard_layout *source, const reshard_layout *target)
 {
     if (!source->partial || source->reduction != target->reduction)
         return false;
-    return source->reduction != RESHARD_AVG || (source->contributor_count == target->contributor_count &&
-                                                source->divisor == target->divisor);
+    return source->reduction != RESHARD_AVG ||
+           (source->contributor_count == target->contributor_count &&
+            source->divisor == target->divisor);
 }
 
 rs_combination rs_route_combination(const rs_match *match, int32_t target_contributor)
@@ -54,7 +55,8 @@ rs_combination rs_route_combination(const rs_match *match, int32_t target_contri
         if (target_contributor >= n)
             return (rs_combination){0, 0};
         int32_t first = (int32_t)rs_divide_up(target_contributor * m, n);
-        return (rs_combination){first, (int32_t)rs_divide_up((target_contributor + 1) * m, n) - first};
+        return (rs_combination){first,
+                                (int32_t)rs_divide_up((target_contributor + 1) * m, n) - first};
     }
     if (combines_to_itself(target->reduction))
         return all;
@@ -66,8 +68,9 @@ reshard_status rs_route_check(const reshard_layout *source, const reshard_layout
     bool mixed = target->partial && target->reduction == RESHARD_AVG &&
                  target->divisor != target->contributor_count;
     if (mixed && !carries_over(source, target))
-        return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       "a target that mixes P(sum) and P(avg) can only come from one that does so too");
+        return rs_fail(
+            RESHARD_ERR_UNSUPPORTED,
+            "a target that mixes P(sum) and P(avg) can only come from one that does so too");
     return RESHARD_OK;
 }
 
@@ -93,9 +96,10 @@ void rs_route_set_combination(const reshard_layout *source, const reshard_layout
     move->divisor = as_it_is ? 1 : source->divisor;
 }
 
-/* ---- who sends ----------------------------------------------------------------------------------- */
+/* ---- who sends ------------------------------------------------------------------------------- */
 
-/* How many times the target cuts the dim that a source dim is linked to: parts along it meet few needers. */
+/* How many times the target cuts the dim that a source dim is linked to: parts along it meet few
+ * needers. */
 static int64_t target_cuts(const rs_link *link, int32_t source_dim)
 {
     const reshard_layout *target = link->target.layout;
@@ -108,8 +112,8 @@ static int64_t target_cuts(const rs_link *link, int32_t source_dim)
     return cuts;
 }
 
-/* Rule 3 divides the longest of the dims that the target cuts most: long enough to be divided, and along the
- * target's own borders as far as can be. */
+/* Rule 3 divides the longest of the dims that the target cuts most: long enough to be divided, and
+ * along the target's own borders as far as can be. */
 static int32_t choose_division_dim(const rs_link *link)
 {
     const reshard_layout *source = link->source.layout;
@@ -140,7 +144,8 @@ void rs_flow_init(rs_flow *flow, const rs_link *link)
     flow->division_dim = choose_division_dim(link);
 }
 
-/* The own line of the division dim, of the region's first holder, in which the box begins at `low`. */
+/* The own line of the division dim, of the region's first holder, in which the box begins at
+ * `low`. */
 static int64_t division_line(const rs_flow *flow, const rs_match *match, int64_t *out_low)
 {
     const reshard_layout *source = match->source->layout;
@@ -193,7 +198,7 @@ void rs_route_fill_move(const rs_match *match, const rs_link_box *box, const rs_
     out_move->target_shard = target->shard;
 }
 
-/* ---- moves of one rank --------------------------------------------------------------------------- */
+/* ---- moves of one rank ----------------------------------------------------------------------- */
 
 typedef struct router {
     const rs_flow *flow;
@@ -213,15 +218,17 @@ static reshard_status add_move(router *r, const rs_match *match, const rs_link_b
     move.first.peer = source == NULL ? -1 : move.sending ? target->rank : source->rank;
     move.first.contributor = source == NULL ? 0 : source->contributor - combination->first;
     bool kept = source == NULL || source->rank == target->rank;
-    rs_family *family = kept ? &r->routes->keeps : move.sending ? &r->routes->sends : &r->routes->receives;
+    rs_family *family = kept           ? &r->routes->keeps
+                        : move.sending ? &r->routes->sends
+                                       : &r->routes->receives;
     if (kept)
         move.sending = false; /* both ends are mine; the peer is the source */
     return rs_family_add(family, &move);
 }
 
 /* Rule 2 and 3, seen by the needer: one or more senders for one contribution. */
-static reshard_status receive_from(router *r, const rs_match *match, const rs_combination *combination,
-                                   int32_t contributor)
+static reshard_status receive_from(router *r, const rs_match *match,
+                                   const rs_combination *combination, int32_t contributor)
 {
     int64_t s = rs_region_copy_count(match->source);
     int64_t t = rs_region_copy_count(match->target);
@@ -270,8 +277,8 @@ static reshard_status send_to(router *r, const rs_match *match, const rs_combina
     rs_holder needer, own;
     rs_region_holder(match->target, target_contributor, j, &needer);
     const rs_holder *mine = match->mine;
-    if (needer.rank == r->rank || (rs_region_find(match->source, needer.rank, &own) &&
-                                   own.contributor == mine->contributor))
+    if (needer.rank == r->rank ||
+        (rs_region_find(match->source, needer.rank, &own) && own.contributor == mine->contributor))
         return RESHARD_OK;
     int64_t s = rs_region_copy_count(match->source);
     int64_t t = rs_region_copy_count(match->target);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * route.h - from matches to moves: which holder sends to which needer, what is kept, what is combined.
+ * route.h - from matches to moves: which holder sends to which needer, what is kept, what is
+ * combined.
  *
- * The rule, for a match that s holders have (of one contribution) and t ranks need (docs/plan.md has the
- * proof of its bounds):
+ * The rule, for a match that s holders have (of one contribution) and t ranks need (docs/plan.md
+ * has the proof of its bounds):
  *  1. A needer that holds the contribution itself keeps it.
  *  2. s <= t: needer j takes it from holder j mod s.
- *  3. s > t: needer j has the holders j, j+t, j+2t, .. to itself. They divide the source's own line of one dim
- *     in equal parts, and each sends its part. Where the source is flat or listed, or the link splits dims,
- *     they take turns by the needer's rank instead.
+ *  3. s > t: needer j has the holders j, j+t, j+2t, .. to itself. They divide the source's own line
+ *     of one dim in equal parts, and each sends its part. Where the source is flat or listed, or
+ *     the link splits dims, they take turns by the needer's rank instead.
  */
 #ifndef RS_PLAN_ROUTE_H
 #define RS_PLAN_ROUTE_H
@@ -37,8 +38,8 @@ void rs_route_fill_move(const rs_match *match, const rs_link_box *box, const rs_
                         const rs_holder *target, rs_move *out_move);
 
 /*
- * Which contributions make up the value at the target's contributor: first .. first+count-1 of the source's. A count of 0:
- * none does, and the target gets the identity of its reduction.
+ * Which contributions make up the value at the target's contributor: first .. first+count-1 of the
+ * source's. A count of 0: none does, and the target gets the identity of its reduction.
  */
 typedef struct rs_combination {
     int32_t first, count;
@@ -48,7 +49,8 @@ rs_combination rs_route_combination(const rs_match *match, int32_t target_contri
 /* Sets kind, contributor_count, reduction and divisor. */
 void rs_route_set_combination(const reshard_layout *source, const reshard_layout *target,
                               const rs_combination *combination, rs_move *move);
-/* Errors: UNSUPPORTED for what cannot be made partial: sums mixed with averages, unless they are so already. */
+/* Errors: UNSUPPORTED for what cannot be made partial: sums mixed with averages, unless they are so
+ * already. */
 reshard_status rs_route_check(const reshard_layout *source, const reshard_layout *target);
 
 #endif

@@ -2,13 +2,15 @@
 /*
  * stages.c - one stage or two.
  *
- * When a target has many copies of what few ranks hold, or of what many ranks contribute to, going there
- * directly makes the same ranks send or read everything again for each copy. Two stages are then cheaper: first
- * to a layout in which the copies have divided the target among themselves, then from there to all of them:
- * reduce-scatter and all-gather when the source is partial, scatter and all-gather when it is one rank.
+ * When a target has many copies of what few ranks hold, or of what many ranks contribute to, going
+ * there directly makes the same ranks send or read everything again for each copy. Two stages are
+ * then cheaper: first to a layout in which the copies have divided the target among themselves,
+ * then from there to all of them: reduce-scatter and all-gather when the source is partial, scatter
+ * and all-gather when it is one rank.
  *
- * The choice compares elements in and out of the busiest rank, taken from the layouts' largest shards and from who
- * holds and needs the first element; so all ranks choose alike, and no rank has to look at others.
+ * The choice compares elements in and out of the busiest rank, taken from the layouts' largest
+ * shards and from who holds and needs the first element; so all ranks choose alike, and no rank has
+ * to look at others.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -20,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- is it cheaper? ------------------------------------------------------------------------------ */
+/* ---- is it cheaper? -------------------------------------------------------------------------- */
 
 static reshard_status keep_region(void *user, const rs_region *region)
 {
@@ -97,14 +99,16 @@ static bool two_stages_pay(const reshard_layout *source, const reshard_layout *t
     return staged < direct;
 }
 
-/* ---- the intermediate layout --------------------------------------------------------------------- */
+/* ---- the intermediate layout ----------------------------------------------------------------- */
 
-/* How one replicated axis is cut in the intermediate layout: `rows` parts of the first dim, `columns` of the second. */
+/* How one replicated axis is cut in the intermediate layout: `rows` parts of the first dim,
+ * `columns` of the second. */
 typedef struct axis_split {
     int32_t rows, columns;
 } axis_split;
 
-#define COLUMNS_MAX 64 /* beyond, rows are cut so finely that flat ranges make fewer and longer runs */
+#define COLUMNS_MAX \
+    64 /* beyond, rows are cut so finely that flat ranges make fewer and longer runs */
 
 static int64_t greatest_common_divisor(int64_t a, int64_t b)
 {
@@ -122,7 +126,8 @@ static bool split_evenly(const reshard_layout *target, axis_split *out_splits)
     if (target->flat.count != 0 || target->ndim == 0)
         return false;
     int64_t rows = rs_chain_length_max(&target->dims[0], target->shape[0]);
-    int64_t columns = target->ndim > 1 ? rs_chain_length_max(&target->dims[1], target->shape[1]) : 1;
+    int64_t columns =
+        target->ndim > 1 ? rs_chain_length_max(&target->dims[1], target->shape[1]) : 1;
     int32_t axes = target->axis_count;
     for (int32_t a = 0; a < target->axis_count; a++) {
         if (target->axes[a].role != RS_AXIS_COPIES)
@@ -154,12 +159,12 @@ static void add_axis(builder *b, int32_t size, int32_t dim, reshard_shard_rule r
 {
     if (dim != INT32_MAX)
         b->late[b->late_count++] = (reshard_cut){
-            .axis = b->axis_count,
-            .placement = {.kind = RESHARD_SHARD, .dim = dim, .rule = rule}};
+            .axis = b->axis_count, .placement = {.kind = RESHARD_SHARD, .dim = dim, .rule = rule}};
     b->sizes[b->axis_count++] = size;
 }
 
-/* A replicated axis of size rows * columns becomes two axes in the same place, so that ranks stay where they are. */
+/* A replicated axis of size rows * columns becomes two axes in the same place, so that ranks stay
+ * where they are. */
 static void add_axes(builder *b, const axis_split *splits)
 {
     for (int32_t a = 0; a < b->target->axis_count; a++) {
@@ -200,18 +205,20 @@ static reshard_status make_intermediate(const reshard_layout *target, reshard_la
         return rs_allocation_status();
     for (int32_t p = 0; p < old->size; p++)
         ranks[p] = reshard_mesh_rank_at(old, p);
-    reshard_status status = reshard_mesh_create(target->context, b.axis_count, NULL, b.sizes, ranks, &mesh);
+    reshard_status status =
+        reshard_mesh_create(target->context, b.axis_count, NULL, b.sizes, ranks, &mesh);
     rs_release(target->context, ranks, (size_t)old->size * sizeof *ranks);
     if (status == RESHARD_OK)
         status = reshard_spec_create(target->context, mesh, b.cut_count, b.cuts, &cut);
     if (status == RESHARD_OK)
-        status = reshard_layout_create(target->context, cut, target->ndim, target->shape, out_layout);
+        status =
+            reshard_layout_create(target->context, cut, target->ndim, target->shape, out_layout);
     reshard_spec_release(cut);
     reshard_mesh_release(mesh);
     return status;
 }
 
-/* ---- stages -------------------------------------------------------------------------------------- */
+/* ---- stages ---------------------------------------------------------------------------------- */
 
 static void add_link(rs_stage *stage, const rs_stage_link *link)
 {
@@ -226,8 +233,8 @@ typedef struct decision {
 
 #define DECISIONS 32
 
-static reshard_status decide(reshard_plan *plan, const reshard_link *link, decision *memory, int32_t *used,
-                             reshard_layout **out_intermediate)
+static reshard_status decide(reshard_plan *plan, const reshard_link *link, decision *memory,
+                             int32_t *used, reshard_layout **out_intermediate)
 {
     const reshard_layout *source = plan->sources[link->source].layout;
     const reshard_layout *target = plan->targets[link->target].layout;
@@ -303,8 +310,8 @@ reshard_status rs_plan_build_stages(reshard_plan *plan)
         if (plan->stages[i].links == NULL)
             return rs_allocation_status();
     }
-    plan->intermediates =
-        rs_arena_allocate_array(&plan->arena, (size_t)plan->link_count, sizeof *plan->intermediates);
+    plan->intermediates = rs_arena_allocate_array(&plan->arena, (size_t)plan->link_count,
+                                                  sizeof *plan->intermediates);
     if (plan->intermediates == NULL)
         return rs_allocation_status();
     plan->stage_count = 1;
@@ -322,7 +329,7 @@ reshard_status rs_plan_build_stages(reshard_plan *plan)
     return RESHARD_OK;
 }
 
-/* ---- templates ----------------------------------------------------------------------------------- */
+/* ---- templates ------------------------------------------------------------------------------- */
 
 typedef struct key {
     uint64_t digest[2];
@@ -375,7 +382,7 @@ static reshard_status make_template(const rs_stage_link *link, rs_template *out_
     if (status != RESHARD_OK)
         return status;
     rs_flow_init(&out_template->flow, &resolved);
-    out_template->kind = is_fill                     ? RS_TEMPLATE_FILL
+    out_template->kind = is_fill                      ? RS_TEMPLATE_FILL
                          : rs_grid_applies(&resolved) ? RS_TEMPLATE_GRID
                                                       : RS_TEMPLATE_ROUTE;
     return RESHARD_OK;
@@ -399,7 +406,8 @@ static reshard_status build_stage_templates(reshard_plan *plan, rs_stage *stage)
         stage->links[keys[i].link].template_index = distinct - 1;
     }
     reshard_status status = RESHARD_OK;
-    stage->templates = rs_arena_allocate_array(&plan->arena, (size_t)distinct, sizeof *stage->templates);
+    stage->templates =
+        rs_arena_allocate_array(&plan->arena, (size_t)distinct, sizeof *stage->templates);
     if (stage->templates == NULL)
         status = rs_allocation_status();
     for (size_t i = 0; i < count && status == RESHARD_OK; i++) {

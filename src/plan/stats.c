@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stats.c - a plan as a whole, rank by rank: bytes, moves, the matrix; and the text form of a part. */
+/* stats.c - a plan as a whole, rank by rank: bytes, moves, the matrix; and the text form of a
+ * part. */
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
@@ -9,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- the whole ----------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 typedef struct matrix_row {
     uint64_t *matrix;
@@ -65,7 +66,8 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-reshard_status reshard_plan_get_stats(reshard_plan *plan, reshard_plan_stats *out_stats, uint64_t *matrix)
+reshard_status reshard_plan_get_stats(reshard_plan *plan, reshard_plan_stats *out_stats,
+                                      uint64_t *matrix)
 {
     reshard_context *context = plan->context;
     int32_t ranks = reshard_plan_rank_count(plan);
@@ -101,7 +103,7 @@ reshard_status reshard_plan_get_stats(reshard_plan *plan, reshard_plan_stats *ou
     return RESHARD_OK;
 }
 
-/* ---- text ---------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static void add_box(rs_text *text, const reshard_move *move)
 {
@@ -119,11 +121,13 @@ static void add_loops(rs_text *text, const reshard_move *move)
         rs_text_add(text, " x%" PRId64 "(peer %+d, start", loop->count, loop->peer_step);
         for (int32_t d = 0; d < move->ndim; d++)
             rs_text_add(text, "%s%+" PRId64, d == 0 ? " " : ",", loop->start_steps[d]);
-        rs_text_add(text, ", memory %+" PRId64 " -> %+" PRId64 ")", loop->source_step, loop->target_step);
+        rs_text_add(text, ", memory %+" PRId64 " -> %+" PRId64 ")", loop->source_step,
+                    loop->target_step);
     }
 }
 
-static void add_record(rs_text *text, int32_t stage, int32_t link, const char *what, const reshard_move *move)
+static void add_record(rs_text *text, int32_t stage, int32_t link, const char *what,
+                       const reshard_move *move)
 {
     rs_text_add(text, "stage %d link %d: %s ", stage, link, what);
     if (move->kind == RESHARD_MOVE_FILL)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stream.c - the byte stream between two ranks. Both ends list the same single moves, found by each from its own
- * side; sorting them by where they land makes the order the same too. No two moves of a stream land on the same
- * place with the same contributor, so the order is complete.
+ * stream.c - the byte stream between two ranks. Both ends list the same single moves, found by each
+ * from its own side; sorting them by where they land makes the order the same too. No two moves of
+ * a stream land on the same place with the same contributor, so the order is complete.
  */
 #include "base/context.h"
 #include "plan/part.h"
@@ -27,8 +27,8 @@ typedef struct stream {
 static reshard_status add_entry(void *user, const reshard_move *move)
 {
     stream *s = user;
-    reshard_status status = rs_grow(s->context, (void **)&s->entries, &s->capacity, s->count + 1,
-                                    sizeof *s->entries);
+    reshard_status status =
+        rs_grow(s->context, (void **)&s->entries, &s->capacity, s->count + 1, sizeof *s->entries);
     if (status != RESHARD_OK)
         return status;
     entry *e = &s->entries[s->count];
@@ -83,10 +83,11 @@ static reshard_status finish(stream *s, const rs_stage *stage)
         const entry *e = &s->entries[i];
         moves[i] = e->move;
         links[i] = e->link;
-        offsets[i + 1] =
-            offsets[i] + volume_of(&e->move) * (uint64_t)rs_stage_link_bytes(&stage->links[e->link]);
+        offsets[i + 1] = offsets[i] + volume_of(&e->move) *
+                                          (uint64_t)rs_stage_link_bytes(&stage->links[e->link]);
     }
-    s->shown = (reshard_stream){.count = s->count, .moves = moves, .links = links, .offsets = offsets};
+    s->shown =
+        (reshard_stream){.count = s->count, .moves = moves, .links = links, .offsets = offsets};
     return RESHARD_OK;
 }
 
@@ -96,13 +97,14 @@ static reshard_status collect(stream *s, const reshard_part *part, int32_t stage
     reshard_status status = RESHARD_OK;
     for (s->link = 0; s->link < stage->link_count && status == RESHARD_OK; s->link++) {
         const reshard_part_moves *moves = &rs_part_moves(part, stage_index, s->link)->shown;
-        status = rs_moves_each(sending ? &moves->sends : &moves->receives, part->rank, peer, add_entry, s);
+        status = rs_moves_each(sending ? &moves->sends : &moves->receives, part->rank, peer,
+                               add_entry, s);
     }
     return status;
 }
 
-reshard_status reshard_stream_create(const reshard_part *part, int32_t stage, int32_t peer, int sending,
-                                     reshard_stream **out_stream)
+reshard_status reshard_stream_create(const reshard_part *part, int32_t stage, int32_t peer,
+                                     int sending, reshard_stream **out_stream)
 {
     const reshard_plan *forward = rs_plan_forward(part->plan);
     const rs_stage *s = &forward->stages[rs_plan_forward_stage(part->plan, stage)];

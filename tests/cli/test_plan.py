@@ -175,7 +175,7 @@ class PlanTest(CommandTest):
 
     def test_bar_and_interrupt(self):
         """Long work shows a bar on a terminal; an interrupt erases it and ends the command with a message."""
-        plan = arguments_of("131072: S(0)", "131072: S(1)", "131072x131072")
+        plan = arguments_of("8192[1..8191,0]: S(0)", "8192: S(1)", "8192x8192")
         ours, theirs = pty.openpty()
         self.addCleanup(os.close, ours)
         shown = b""

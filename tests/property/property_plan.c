@@ -166,7 +166,8 @@ static bool check_arrivals(const flow *seen, const uint8_t *held, const uint8_t 
 }
 
 /* One element in a plan of one stage: each of s holders sends it to at most ceil(t / s) of t
- * needers, those that hold it themselves counted. A rank that holds it in several overlapping buffers counts as several holders. */
+ * needers, those that hold it themselves counted. A rank that holds it in several overlapping
+ * buffers counts as several holders. */
 static bool check_element(const flow *seen, const uint8_t *held, const uint8_t *needed,
                           int32_t rank_count, int64_t element, words *said)
 {

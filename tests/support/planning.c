@@ -66,8 +66,9 @@ bool planning_is_partial(const oracle_layout *layout)
     return layout->shard_count > 0 && layout->shards[0].partial;
 }
 
-/* Gives the target's shards the ranks that the plan chose, or gives them back those they had. What is
- * played is a permutation of the target's ranks, so a rank's place is the number of lower ones in it. */
+/* Gives the target's shards the ranks that the plan chose, or gives them back those they had. What
+ * is played is a permutation of the target's ranks, so a rank's place is the number of lower ones
+ * in it. */
 static void play_parts(oracle_layout *target, const int32_t *given, const int32_t *played,
                        int32_t count)
 {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of the man pages print what the pages say. They are in ```console blocks: lines that begin with
-"$ reshard" are run, and the lines that follow are compared with standard output and standard error."""
+"""The examples of the README, the docs and the man pages print what the pages say. They are in ```console blocks: lines
+that begin with "$ reshard" are run, and the lines that follow are compared with standard output and standard error. C
+snippets are cut from the example programs."""
 import glob
 import os
 import re
@@ -8,7 +9,7 @@ import shlex
 
 from support import CommandTest, main, run
 
-PAGES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "man", "*.md")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "EXIT STATUS", "SEE ALSO"]
 
 
@@ -17,13 +18,17 @@ def without_digest(text):
     return re.sub(r'"digest":"[0-9a-f]{32}"', '"digest":".."', text)
 
 
-class ManTest(CommandTest):
+def read_files(pattern):
+    for path in sorted(glob.glob(os.path.join(ROOT, pattern))):
+        with open(path, encoding="utf-8") as file:
+            yield os.path.basename(path), file.read()
+
+
+class DocsTest(CommandTest):
     def read_pages(self):
-        paths = sorted(glob.glob(PAGES))
-        self.assertGreaterEqual(len(paths), 4)
-        for path in paths:
-            with open(path, encoding="utf-8") as file:
-                yield os.path.basename(path), file.read()
+        pages = list(read_files("docs/man/*.md"))
+        self.assertGreaterEqual(len(pages), 4)
+        return pages
 
     def test_sections(self):
         for name, page in self.read_pages():
@@ -31,7 +36,7 @@ class ManTest(CommandTest):
 
     def test_examples(self):
         count = 0
-        for name, page in self.read_pages():
+        for name, page in [*self.read_pages(), *read_files("*.md"), *read_files("docs/*.md")]:
             for block in re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
                 for example in re.split(r"^(?=\$ )", block, flags=re.MULTILINE)[1:]:
                     line, wanted = example.split("\n", 1)
@@ -41,7 +46,15 @@ class ManTest(CommandTest):
                         done = run(*words[2:])
                         self.assertEqual(without_digest(done.stdout + done.stderr), without_digest(wanted))
                     count += 1
-        self.assertGreaterEqual(count, 8)
+        self.assertGreaterEqual(count, 11)
+
+    def test_snippets_are_cut_from_examples(self):
+        examples = [text for _, text in read_files("examples/*.c")]
+        snippets = [snippet for _, page in [*read_files("*.md"), *read_files("docs/*.md")]
+                    for snippet in re.findall(r"^```c\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)]
+        self.assertGreaterEqual(len(snippets), 1)
+        for snippet in snippets:
+            self.assertTrue(any(snippet in example for example in examples), snippet)
 
     def test_options_are_those_of_the_help_pages(self):
         for name, page in self.read_pages():
