@@ -41,6 +41,17 @@ static inline int64_t rs_multiply_divide(int64_t a, int64_t b, int64_t c)
     return (int64_t)((unsigned __int128)(uint64_t)a * (uint64_t)b / (uint64_t)c);
 }
 
+/* Of numbers that are not negative; the other one when one is 0. */
+static inline int64_t rs_greatest_common_divisor(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 static inline int64_t rs_min(int64_t a, int64_t b)
 {
     return a < b ? a : b;

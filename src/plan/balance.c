@@ -330,11 +330,6 @@ static reshard_status store_template(balancer *b, int32_t index)
     return RESHARD_OK;
 }
 
-static int64_t greatest_common_divisor(int64_t a, int64_t b)
-{
-    return b == 0 ? a : greatest_common_divisor(b, a % b);
-}
-
 /* Links that share a template share its moves, so an element of it weighs what they weigh
  * together. */
 static void weigh(balancer *b)
@@ -345,7 +340,7 @@ static void weigh(balancer *b)
     for (int32_t i = 0; i < b->stage->link_count; i++)
         b->weights[b->stage->links[i].template_index] += rs_stage_link_bytes(&b->stage->links[i]);
     for (int32_t i = 0; i < b->stage->template_count; i++)
-        unit = greatest_common_divisor(unit, b->weights[i]);
+        unit = rs_greatest_common_divisor(unit, b->weights[i]);
     for (int32_t i = 0; i < b->stage->template_count && unit > 1; i++)
         b->weights[i] /= unit;
 }

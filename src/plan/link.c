@@ -149,6 +149,24 @@ reshard_status rs_link_resolve(const reshard_link *given, const reshard_layout *
     return status;
 }
 
+static void digest_box(const reshard_box *box, rs_digest *digest)
+{
+    rs_digest_u64(digest, (uint64_t)(int64_t)box->ndim);
+    rs_digest_i64s(digest, box->offset, rs_max(0, box->ndim));
+    rs_digest_i64s(digest, box->size, rs_max(0, box->ndim));
+}
+
+void rs_link_digest(const reshard_link *given, rs_digest *digest)
+{
+    digest_box(&given->source_box, digest);
+    digest_box(&given->target_box, digest);
+    rs_digest_u64(digest, (uint64_t)given->factor_count);
+    for (int32_t f = 0; f < given->factor_count; f++) {
+        rs_digest_u64(digest, (uint64_t)given->factors[f]);
+        rs_digest_u64(digest, (uint64_t)given->order[f]);
+    }
+}
+
 /* ---- boxes ----------------------------------------------------------------------------------- */
 
 typedef struct box_walk {

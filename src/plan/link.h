@@ -12,6 +12,7 @@
 
 #include <reshard/plan.h>
 
+#include "base/digest.h"
 #include "layout/layout.h"
 
 #include <stdbool.h>
@@ -44,6 +45,9 @@ typedef struct rs_link {
 /* Errors: INVALID with what does not fit. */
 reshard_status rs_link_resolve(const reshard_link *given, const reshard_layout *source,
                                const reshard_layout *target, rs_link *out_link);
+
+/* Boxes and factors, not the tensors. */
+void rs_link_digest(const reshard_link *given, rs_digest *digest);
 
 /*
  * The part of a box of a tensor (start, size in the tensor's coordinates) that lies in the link's

@@ -108,13 +108,6 @@ static reshard_status take_links(reshard_plan *plan, int32_t count, const reshar
     return RESHARD_OK;
 }
 
-static void digest_box(rs_digest *digest, const reshard_box *box)
-{
-    rs_digest_u64(digest, (uint64_t)(int64_t)box->ndim);
-    rs_digest_i64s(digest, box->offset, rs_max(0, box->ndim));
-    rs_digest_i64s(digest, box->size, rs_max(0, box->ndim));
-}
-
 static void digest_inputs(reshard_plan *plan)
 {
     rs_digest digest;
@@ -139,13 +132,7 @@ static void digest_inputs(reshard_plan *plan)
     for (int32_t i = 0; i < plan->link_count; i++) {
         const reshard_link *link = &plan->links[i];
         rs_digest_u64(&digest, (uint64_t)link->source << 32 | (uint64_t)link->target);
-        digest_box(&digest, &link->source_box);
-        digest_box(&digest, &link->target_box);
-        rs_digest_u64(&digest, (uint64_t)link->factor_count);
-        for (int32_t f = 0; f < link->factor_count; f++) {
-            rs_digest_u64(&digest, (uint64_t)link->factors[f]);
-            rs_digest_u64(&digest, (uint64_t)link->order[f]);
-        }
+        rs_link_digest(link, &digest);
     }
     rs_digest_finish(&digest, plan->digest);
 }

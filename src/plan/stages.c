@@ -110,16 +110,6 @@ typedef struct axis_split {
 #define COLUMNS_MAX \
     64 /* beyond, rows are cut so finely that flat ranges make fewer and longer runs */
 
-static int64_t greatest_common_divisor(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* Even cuts along dims for all replicated axes, if there are any. */
 static bool split_evenly(const reshard_layout *target, axis_split *out_splits)
 {
@@ -133,7 +123,7 @@ static bool split_evenly(const reshard_layout *target, axis_split *out_splits)
         if (target->axes[a].role != RS_AXIS_COPIES)
             continue;
         int64_t size = target->axes[a].size;
-        int64_t first = greatest_common_divisor(rows, size), second = size / first;
+        int64_t first = rs_greatest_common_divisor(rows, size), second = size / first;
         if (second > COLUMNS_MAX || columns % second != 0)
             return false;
         rows /= first;
@@ -336,13 +326,6 @@ typedef struct key {
     int32_t link;
 } key;
 
-static void digest_box(rs_digest *digest, const reshard_box *box)
-{
-    rs_digest_u64(digest, (uint64_t)(int64_t)box->ndim);
-    rs_digest_i64s(digest, box->offset, rs_max(0, box->ndim));
-    rs_digest_i64s(digest, box->size, rs_max(0, box->ndim));
-}
-
 static void digest_stage_link(const rs_stage_link *link, uint64_t out_digest[2])
 {
     rs_digest digest;
@@ -352,12 +335,7 @@ static void digest_stage_link(const rs_stage_link *link, uint64_t out_digest[2])
         rs_digest_u64(&digest, layouts[i] != NULL ? layouts[i]->digest[0] : 0);
         rs_digest_u64(&digest, layouts[i] != NULL ? layouts[i]->digest[1] : 0);
     }
-    digest_box(&digest, &link->link.source_box);
-    digest_box(&digest, &link->link.target_box);
-    for (int32_t f = 0; f < link->link.factor_count; f++) {
-        rs_digest_u64(&digest, (uint64_t)link->link.factors[f]);
-        rs_digest_u64(&digest, (uint64_t)link->link.order[f]);
-    }
+    rs_link_digest(&link->link, &digest);
     rs_digest_finish(&digest, out_digest);
 }
 
