@@ -8,6 +8,7 @@
  *   spec.h    "dp=2,tp=4: R, S(0)": meshes, placements, how a tensor is to be split
  *   layout.h  a spec that met a shape: who owns which box
  *   plan.h    two sets of layouts: what has to move, who sends it, in which order
+ *   group.h   ranks that can talk: threads of this process, a simulation, your own transport
  *
  * A first program:
  *
@@ -24,6 +25,7 @@
 #define RESHARD_RESHARD_H
 
 #include <reshard/base.h>
+#include <reshard/group.h>
 #include <reshard/layout.h>
 #include <reshard/plan.h>
 #include <reshard/spec.h>

@@ -4,6 +4,7 @@
 #include "base/error.h"
 
 #include <assert.h>
+#include <sched.h>
 #include <string.h>
 
 static void *run(void *argument)
@@ -32,6 +33,11 @@ static void must_be_zero(int error)
 void rs_thread_join(rs_thread *thread)
 {
     must_be_zero(pthread_join(thread->handle, NULL));
+}
+
+void rs_thread_yield(void)
+{
+    (void)sched_yield();
 }
 
 reshard_status rs_mutex_init(rs_mutex *mutex)

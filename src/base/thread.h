@@ -21,6 +21,15 @@ typedef struct rs_thread {
  * more threads. */
 reshard_status rs_thread_start(rs_thread *thread, void (*body)(void *user), void *user);
 void rs_thread_join(rs_thread *thread);
+/* Lets another thread run. */
+void rs_thread_yield(void);
+/* Between two looks at something another thread will soon change. */
+static inline void rs_thread_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
 
 typedef struct rs_mutex {
     pthread_mutex_t handle;

@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * group.c - groups over endpoints. Everything here is made of the endpoint's messages: a barrier by dissemination (Hensgen,
+ * Finkel, Manber 1988), agreement and small gathers through rank 0 along a binomial tree.
+ *
+ * Ranks are converted at this border and nowhere else: callers speak of ranks of their group, endpoints of ranks of the root.
+ */
+#include "transport/group.h"
+
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/digest.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- making ------------------------------------------------------------------------------------ */
+
+static void release_root(rs_root *root)
+{
+    if (root == NULL || !rs_reference_drop(&root->references))
+        return;
+    if (root->endpoint.close != NULL)
+        root->endpoint.close(root->endpoint.state);
+    rs_release(root->context, root, sizeof *root);
+}
+
+reshard_status reshard_group_create(reshard_context *context, const reshard_endpoint *endpoint,
+                                    reshard_group **out_group)
+{
+    if (endpoint->size != sizeof *endpoint)
+        return rs_fail(RESHARD_ERR_INVALID, "endpoint: size is %zu, not %zu", endpoint->size,
+                       sizeof *endpoint);
+    if (endpoint->rank < 0 || endpoint->rank >= endpoint->rank_count)
+        return rs_fail(RESHARD_ERR_RANGE, "endpoint: rank %d of %d", endpoint->rank, endpoint->rank_count);
+    if (endpoint->send == NULL || endpoint->receive == NULL || endpoint->test == NULL ||
+        endpoint->idle == NULL || endpoint->fail == NULL || endpoint->message_bytes_max == 0)
+        return rs_fail(RESHARD_ERR_INVALID, "endpoint \"%.50s\" lacks a call",
+                       endpoint->name != NULL ? endpoint->name : "");
+    rs_root *root = rs_allocate_zeroed(context, sizeof *root);
+    reshard_group *group = rs_allocate_zeroed(context, sizeof *group);
+    if (root == NULL || group == NULL) {
+        rs_release(context, root, sizeof *root);
+        rs_release(context, group, sizeof *group);
+        return rs_allocation_status();
+    }
+    root->context = group->context = context;
+    atomic_init(&root->references, 1);
+    atomic_init(&group->references, 1);
+    root->endpoint = *endpoint;
+    group->root = root;
+    group->rank = endpoint->rank;
+    group->size = endpoint->rank_count;
+    *out_group = group;
+    return RESHARD_OK;
+}
+
+reshard_group *reshard_group_retain(reshard_group *group)
+{
+    if (group != NULL)
+        rs_reference_add(&group->references);
+    return group;
+}
+
+void reshard_group_release(reshard_group *group)
+{
+    if (group == NULL || !rs_reference_drop(&group->references))
+        return;
+    size_t bytes = (size_t)group->size * sizeof *group->root_ranks;
+    rs_release(group->context, group->parent_ranks, bytes);
+    rs_release(group->context, group->root_ranks, bytes);
+    release_root(group->root);
+    rs_release(group->context, group, sizeof *group);
+}
+
+/* ---- asking ------------------------------------------------------------------------------------ */
+
+int32_t reshard_group_rank(const reshard_group *group)
+{
+    return group->rank;
+}
+
+int32_t reshard_group_size(const reshard_group *group)
+{
+    return group->size;
+}
+
+const char *reshard_group_transport_name(const reshard_group *group)
+{
+    return group->root->endpoint.name;
+}
+
+int32_t reshard_group_parent_rank(const reshard_group *group, int32_t rank)
+{
+    if (rank < 0 || rank >= group->size)
+        return -1;
+    return group->parent_ranks != NULL ? group->parent_ranks[rank] : rank;
+}
+
+int32_t reshard_group_rank_of_parent(const reshard_group *group, int32_t parent_rank)
+{
+    for (int32_t i = 0; i < group->size; i++) {
+        if (reshard_group_parent_rank(group, i) == parent_rank)
+            return i;
+    }
+    return -1;
+}
+
+/* ---- messages ---------------------------------------------------------------------------------- */
+
+static int32_t root_rank(const reshard_group *group, int32_t rank)
+{
+    return group->root_ranks != NULL ? group->root_ranks[rank] : rank;
+}
+
+reshard_status rs_group_send(reshard_group *group, int32_t rank, int32_t channel, const void *bytes,
+                             size_t count, reshard_request *request)
+{
+    const reshard_endpoint *e = &group->root->endpoint;
+    return e->send(e->state, root_rank(group, rank), group->channel + channel, bytes, count, request);
+}
+
+reshard_status rs_group_receive(reshard_group *group, int32_t rank, int32_t channel, void *bytes,
+                                size_t count, reshard_request *request)
+{
+    const reshard_endpoint *e = &group->root->endpoint;
+    return e->receive(e->state, root_rank(group, rank), group->channel + channel, bytes, count, request);
+}
+
+reshard_status rs_group_test(reshard_group *group, reshard_request *request, bool *out_done)
+{
+    const reshard_endpoint *e = &group->root->endpoint;
+    int done = 0;
+    reshard_status status = e->test(e->state, request, &done);
+    *out_done = done != 0;
+    return status;
+}
+
+void rs_group_idle(reshard_group *group)
+{
+    group->root->endpoint.idle(group->root->endpoint.state);
+}
+
+reshard_status rs_group_wait(reshard_group *group, reshard_request *request)
+{
+    for (;;) {
+        bool done = false;
+        reshard_status status = rs_group_test(group, request, &done);
+        if (status != RESHARD_OK || done)
+            return status;
+        rs_group_idle(group);
+    }
+}
+
+bool rs_group_can_map(const reshard_group *group)
+{
+    return group->root->endpoint.map != NULL;
+}
+
+void *rs_group_map(reshard_group *group, int32_t rank, const void *address, size_t bytes)
+{
+    const reshard_endpoint *e = &group->root->endpoint;
+    return e->map != NULL ? e->map(e->state, root_rank(group, rank), address, bytes) : NULL;
+}
+
+reshard_status rs_group_touch(reshard_group *group, bool begin)
+{
+    const reshard_endpoint *e = &group->root->endpoint;
+    return e->touch != NULL ? e->touch(e->state, begin) : RESHARD_OK;
+}
+
+void rs_group_quiesce(reshard_group *group)
+{
+    const reshard_endpoint *e = &group->root->endpoint;
+    if (e->quiesce != NULL)
+        e->quiesce(e->state);
+}
+
+size_t rs_group_message_bytes_max(const reshard_group *group)
+{
+    return group->root->endpoint.message_bytes_max;
+}
+
+void reshard_group_break(reshard_group *group, const char *why)
+{
+    group->root->endpoint.fail(group->root->endpoint.state, why);
+}
+
+/* Requests of a failed call are on this stack: nobody may know of them any more when it returns. */
+static reshard_status leave_call(reshard_group *group, reshard_status status)
+{
+    if (status != RESHARD_OK) {
+        reshard_group_break(group, reshard_error_text());
+        rs_group_quiesce(group);
+    }
+    return status;
+}
+
+static reshard_status send_small(reshard_group *group, int32_t rank, const void *bytes, size_t count)
+{
+    reshard_request request;
+    reshard_status status = rs_group_send(group, rank, RS_CHANNEL_SMALL, bytes, count, &request);
+    if (status == RESHARD_OK)
+        status = rs_group_wait(group, &request);
+    return leave_call(group, status);
+}
+
+static reshard_status receive_small(reshard_group *group, int32_t rank, void *bytes, size_t count)
+{
+    reshard_request request;
+    reshard_status status = rs_group_receive(group, rank, RS_CHANNEL_SMALL, bytes, count, &request);
+    if (status == RESHARD_OK)
+        status = rs_group_wait(group, &request);
+    return leave_call(group, status);
+}
+
+/* ---- together ---------------------------------------------------------------------------------- */
+
+reshard_status reshard_group_barrier(reshard_group *group)
+{
+    for (int64_t step = 1; step < group->size; step *= 2) {
+        char out = 0, in = 0;
+        reshard_request sent, received;
+        int32_t to = (int32_t)((group->rank + step) % group->size);
+        int32_t from = (int32_t)((group->rank + group->size - step) % group->size);
+        reshard_status status = rs_group_receive(group, from, RS_CHANNEL_SMALL, &in, 1, &received);
+        if (status == RESHARD_OK)
+            status = rs_group_send(group, to, RS_CHANNEL_SMALL, &out, 1, &sent);
+        if (status == RESHARD_OK)
+            status = rs_group_wait(group, &sent);
+        if (status == RESHARD_OK)
+            status = rs_group_wait(group, &received);
+        if (status != RESHARD_OK)
+            return leave_call(group, status);
+    }
+    return RESHARD_OK;
+}
+
+/* From rank 0 to all: in the step of 2^k, ranks below 2^k send to those 2^k further on. */
+static reshard_status broadcast_small(reshard_group *group, void *bytes, size_t count)
+{
+    reshard_status status = RESHARD_OK;
+    for (int64_t step = 1; step < group->size && status == RESHARD_OK; step *= 2) {
+        if (group->rank < step && group->rank + step < group->size)
+            status = send_small(group, (int32_t)(group->rank + step), bytes, count);
+        else if (group->rank >= step && group->rank < 2 * step)
+            status = receive_small(group, (int32_t)(group->rank - step), bytes, count);
+    }
+    return status;
+}
+
+typedef struct verdict {
+    int32_t rank; /* the lowest that failed; -1: none */
+    reshard_status status;
+    char text[504];
+} verdict;
+
+/* Up the same tree: a rank hands its verdict to the one it will hear the result from. */
+static reshard_status combine_verdicts(reshard_group *group, verdict *mine)
+{
+    int64_t step = 1;
+    while (step < group->size)
+        step *= 2;
+    reshard_status status = RESHARD_OK;
+    for (step /= 2; step >= 1 && status == RESHARD_OK; step /= 2) {
+        if (group->rank < step && group->rank + step < group->size) {
+            verdict other;
+            status = receive_small(group, (int32_t)(group->rank + step), &other, sizeof other);
+            if (status == RESHARD_OK && other.rank >= 0 && (mine->rank < 0 || other.rank < mine->rank))
+                *mine = other;
+        } else if (group->rank >= step && group->rank < 2 * step) {
+            status = send_small(group, (int32_t)(group->rank - step), mine, sizeof *mine);
+        }
+    }
+    return status;
+}
+
+reshard_status reshard_group_agree(reshard_group *group, reshard_status status)
+{
+    verdict v;
+    memset(&v, 0, sizeof v);
+    v.rank = status == RESHARD_OK ? -1 : group->rank;
+    v.status = status;
+    if (status != RESHARD_OK)
+        (void)strncpy(v.text, reshard_error_text(), sizeof v.text - 1);
+    reshard_status sent = combine_verdicts(group, &v);
+    if (sent == RESHARD_OK)
+        sent = broadcast_small(group, &v, sizeof v);
+    if (sent != RESHARD_OK)
+        return sent;
+    return v.rank < 0 ? RESHARD_OK : rs_fail(v.status, "rank %d: %s", v.rank, v.text);
+}
+
+reshard_status reshard_group_gather_bytes(reshard_group *group, const void *mine, size_t bytes,
+                                          void *out_all)
+{
+    size_t total;
+    if (!rs_multiply_size(bytes, (size_t)group->size, &total))
+        return rs_fail(RESHARD_ERR_RANGE, "%zu bytes from each of %d ranks", bytes, group->size);
+    memmove((char *)out_all + bytes * (size_t)group->rank, mine, bytes);
+    reshard_status status = RESHARD_OK;
+    if (group->rank != 0)
+        status = send_small(group, 0, mine, bytes);
+    for (int32_t i = 1; i < group->size && group->rank == 0 && status == RESHARD_OK; i++)
+        status = receive_small(group, i, (char *)out_all + bytes * (size_t)i, bytes);
+    return status == RESHARD_OK ? broadcast_small(group, out_all, total) : status;
+}
+
+/* ---- sub-groups -------------------------------------------------------------------------------- */
+
+static int compare_ranks(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static reshard_status check_members(const reshard_group *group, int32_t count, const int32_t *ranks,
+                                    int32_t *scratch)
+{
+    for (int32_t i = 0; i < count; i++) {
+        if (ranks[i] < 0 || ranks[i] >= group->size)
+            return rs_fail(RESHARD_ERR_RANGE, "subset: there is no rank %d in a group of %d", ranks[i],
+                           group->size);
+        scratch[i] = ranks[i];
+    }
+    qsort(scratch, (size_t)count, sizeof *scratch, compare_ranks);
+    for (int32_t i = 1; i < count; i++) {
+        if (scratch[i] == scratch[i - 1])
+            return rs_fail(RESHARD_ERR_INVALID, "subset: rank %d is named twice", scratch[i]);
+    }
+    return RESHARD_OK;
+}
+
+/* A fingerprint of the list, and the highest channel that a rank has used: compared over all ranks of the parent. */
+typedef struct offer {
+    uint64_t digest[2];
+    int64_t channel;
+} offer;
+
+static reshard_status compare_offers(reshard_group *group, const offer *mine, int32_t *out_channel)
+{
+    size_t bytes = (size_t)group->size * sizeof(offer);
+    offer *all = rs_allocate(group->context, bytes);
+    reshard_status status = reshard_group_agree(group, all == NULL ? rs_allocation_status() : RESHARD_OK);
+    if (status == RESHARD_OK)
+        status = reshard_group_gather_bytes(group, mine, sizeof *mine, all);
+    int64_t channel = 0;
+    for (int32_t i = 0; i < group->size && status == RESHARD_OK; i++) {
+        channel = rs_max(channel, all[i].channel);
+        if (memcmp(all[i].digest, all[0].digest, sizeof all[i].digest) != 0)
+            status = rs_fail(RESHARD_ERR_MISMATCH, "subset: rank %d names other ranks than rank 0", i);
+    }
+    *out_channel = (int32_t)channel;
+    rs_release(group->context, all, bytes);
+    return status;
+}
+
+static reshard_status build_subset(reshard_group *parent, int32_t count, const int32_t *ranks, int32_t mine,
+                                   int32_t channel, reshard_group **out_group)
+{
+    reshard_group *group = rs_allocate_zeroed(parent->context, sizeof *group);
+    if (group == NULL)
+        return rs_allocation_status();
+    group->context = parent->context;
+    atomic_init(&group->references, 1);
+    rs_reference_add(&parent->root->references);
+    group->root = parent->root;
+    group->rank = mine;
+    group->size = count;
+    group->channel = channel;
+    group->parent_ranks = rs_allocate_array(parent->context, (size_t)count, sizeof *group->parent_ranks);
+    group->root_ranks = rs_allocate_array(parent->context, (size_t)count, sizeof *group->root_ranks);
+    if (group->parent_ranks == NULL || group->root_ranks == NULL) {
+        reshard_status status = rs_allocation_status();
+        reshard_group_release(group);
+        return status;
+    }
+    for (int32_t i = 0; i < count; i++) {
+        group->parent_ranks[i] = ranks[i];
+        group->root_ranks[i] = root_rank(parent, ranks[i]);
+    }
+    *out_group = group;
+    return RESHARD_OK;
+}
+
+reshard_status reshard_group_subset(reshard_group *group, int32_t count, const int32_t *ranks,
+                                    reshard_group **out_group)
+{
+    reshard_status status = RESHARD_OK;
+    int32_t *scratch = NULL;
+    if (count < 1 || count > group->size)
+        status = rs_fail(RESHARD_ERR_RANGE, "subset: %d ranks of a group of %d", count, group->size);
+    size_t bytes = (size_t)(status == RESHARD_OK ? count : 0) * sizeof *scratch;
+    if (status == RESHARD_OK) {
+        scratch = rs_allocate(group->context, bytes);
+        status = scratch == NULL ? rs_allocation_status() : check_members(group, count, ranks, scratch);
+    }
+    rs_release(group->context, scratch, bytes);
+    status = reshard_group_agree(group, status);
+    if (status != RESHARD_OK)
+        return status;
+    offer mine = {.channel = group->root->last_channel};
+    rs_digest digest;
+    rs_digest_init(&digest);
+    rs_digest_bytes(&digest, ranks, (size_t)count * sizeof *ranks);
+    rs_digest_finish(&digest, mine.digest);
+    int32_t channel = 0;
+    status = compare_offers(group, &mine, &channel);
+    if (status != RESHARD_OK)
+        return status;
+    group->root->last_channel = channel + RS_CHANNEL_COUNT;
+    reshard_group *made = NULL;
+    for (int32_t i = 0; i < count && status == RESHARD_OK; i++) {
+        if (ranks[i] == group->rank)
+            status = build_subset(group, count, ranks, i, channel + RS_CHANNEL_COUNT, &made);
+    }
+    status = reshard_group_agree(group, status);
+    if (status != RESHARD_OK) {
+        reshard_group_release(made);
+        return status;
+    }
+    *out_group = made;
+    return RESHARD_OK;
+}

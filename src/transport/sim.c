@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sim.c - N ranks, one running at a time. Whenever a rank calls the transport, the next to run is drawn from those
+ * that are not idle, by a generator that starts from the seed: so a run can be had again, and every order of events is
+ * some seed's. When all that are left are idle, nothing can ever happen again: that breaks the group.
+ */
+#include "base/context.h"
+#include "base/error.h"
+#include "transport/hub.h"
+
+#include <string.h>
+
+typedef struct actor {
+    bool idle, gone;
+    int64_t calls;
+} actor;
+
+typedef struct stage {
+    int32_t size;
+    reshard_sim_options options;
+    rs_hub *hub;
+    rs_mutex lock;
+    rs_condition turns;
+    uint64_t random;
+    int32_t running;
+    int32_t arrived; /* threads that have begun; nobody runs before all have */
+    bool stuck;
+    actor *actors;
+    reshard_rank_fn body;
+    void *user;
+} stage;
+
+static uint64_t draw(stage *s)
+{
+    uint64_t x = (s->random += UINT64_C(0x9e3779b97f4a7c15)); /* splitmix64 */
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+/* Chooses who runs next. When nobody can, all idle ones are woken to find the group broken. */
+static void pass_on(stage *s)
+{
+    int32_t ready = 0;
+    for (int32_t i = 0; i < s->size; i++)
+        ready += !s->actors[i].idle && !s->actors[i].gone;
+    if (ready == 0) {
+        s->stuck = true;
+        for (int32_t i = 0; i < s->size; i++) {
+            s->actors[i].idle = false;
+            ready += !s->actors[i].gone;
+        }
+    }
+    int32_t chosen = ready != 0 ? (int32_t)(draw(s) % (uint64_t)ready) : -1;
+    for (int32_t i = 0; i < s->size && ready != 0; i++) {
+        if (s->actors[i].idle || s->actors[i].gone)
+            continue;
+        if (chosen-- == 0)
+            s->running = i;
+    }
+    rs_condition_wake_all(&s->turns);
+}
+
+static void wait_for_turn(stage *s, int32_t rank)
+{
+    while (s->running != rank)
+        rs_condition_wait(&s->turns, &s->lock);
+}
+
+static reshard_status step(void *user, int32_t rank)
+{
+    stage *s = user;
+    rs_mutex_lock(&s->lock);
+    actor *a = &s->actors[rank];
+    a->calls++;
+    pass_on(s);
+    wait_for_turn(s, rank);
+    bool stops = rank == s->options.stop_rank && a->calls == s->options.stop_after;
+    bool stuck = s->stuck;
+    rs_mutex_unlock(&s->lock);
+    if (stops)
+        return rs_fail(RESHARD_ERR_GROUP_BROKEN, "stopped by the simulation");
+    if (stuck)
+        return rs_fail(RESHARD_ERR_GROUP_BROKEN, "the group is broken: all ranks wait for each other");
+    return RESHARD_OK;
+}
+
+static void idle(void *user, int32_t rank)
+{
+    stage *s = user;
+    rs_mutex_lock(&s->lock);
+    s->actors[rank].idle = true;
+    pass_on(s);
+    wait_for_turn(s, rank);
+    rs_mutex_unlock(&s->lock);
+}
+
+static void wake(void *user, int32_t rank)
+{
+    stage *s = user;
+    rs_mutex_lock(&s->lock);
+    s->actors[rank].idle = false;
+    rs_mutex_unlock(&s->lock);
+}
+
+static reshard_status run_body(void *user, reshard_group *group)
+{
+    stage *s = user;
+    int32_t rank = reshard_group_rank(group);
+    rs_mutex_lock(&s->lock);
+    if (++s->arrived == s->size)
+        pass_on(s);
+    wait_for_turn(s, rank);
+    rs_mutex_unlock(&s->lock);
+    return s->body(s->user, group);
+}
+
+/* The rank has left: the turn goes on. Called in place of the hub's own leave, which wakes the others. */
+static void leave(void *user, int32_t rank)
+{
+    stage *s = user;
+    rs_mutex_lock(&s->lock);
+    s->actors[rank].gone = true;
+    pass_on(s);
+    rs_mutex_unlock(&s->lock);
+}
+
+static reshard_status run_stage(reshard_context *context, stage *s)
+{
+    rs_hub_scheduler scheduler = {.user = s, .step = step, .idle = idle, .wake = wake, .leave = leave};
+    reshard_status status =
+        rs_hub_create(context, s->size, s->options.mapped != 0, "sim", &scheduler, &s->hub);
+    if (status == RESHARD_OK) {
+        rs_hub_fail_message(s->hub, s->options.fail_message);
+        status = rs_run_ranks(context, s->hub, s->size, run_body, s);
+    }
+    rs_hub_destroy(s->hub);
+    return status;
+}
+
+reshard_status reshard_group_run_sim(reshard_context *context, int32_t size,
+                                     const reshard_sim_options *options, reshard_rank_fn body, void *user)
+{
+    if (size < 1 || size > RS_HUB_SIZE_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "%d ranks: from 1 to %d are possible", size, RS_HUB_SIZE_MAX);
+    if (options != NULL && options->size != sizeof *options)
+        return rs_fail(RESHARD_ERR_INVALID, "sim options: size is %zu, not %zu", options->size,
+                       sizeof *options);
+    stage s = {.size = size, .running = -1, .body = body, .user = user};
+    if (options != NULL)
+        s.options = *options;
+    s.random = s.options.seed;
+    s.actors = rs_allocate_zeroed(context, (size_t)size * sizeof *s.actors);
+    if (s.actors == NULL)
+        return rs_allocation_status();
+    reshard_status status = rs_mutex_init(&s.lock);
+    if (status == RESHARD_OK) {
+        status = rs_condition_init(&s.turns);
+        if (status == RESHARD_OK) {
+            status = run_stage(context, &s);
+            rs_condition_release(&s.turns);
+        }
+        rs_mutex_release(&s.lock);
+    }
+    rs_release(context, s.actors, (size_t)size * sizeof *s.actors);
+    return status;
+}
