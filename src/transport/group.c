@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * group.c - groups over endpoints. Everything here is made of the endpoint's messages: a barrier by dissemination (Hensgen,
- * Finkel, Manber 1988), agreement and small gathers through rank 0 along a binomial tree.
+ * group.c - groups over endpoints. Everything here is made of the endpoint's messages: a barrier by
+ * dissemination (Hensgen, Finkel, Manber 1988), agreement and small gathers through rank 0 along a
+ * binomial tree.
  *
- * Ranks are converted at this border and nowhere else: callers speak of ranks of their group, endpoints of ranks of the root.
+ * Ranks are converted at this border and nowhere else: callers speak of ranks of their group,
+ * endpoints of ranks of the root.
  */
 #include "transport/group.h"
 
@@ -15,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- making ------------------------------------------------------------------------------------ */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 static void release_root(rs_root *root)
 {
@@ -33,7 +35,8 @@ reshard_status reshard_group_create(reshard_context *context, const reshard_endp
         return rs_fail(RESHARD_ERR_INVALID, "endpoint: size is %zu, not %zu", endpoint->size,
                        sizeof *endpoint);
     if (endpoint->rank < 0 || endpoint->rank >= endpoint->rank_count)
-        return rs_fail(RESHARD_ERR_RANGE, "endpoint: rank %d of %d", endpoint->rank, endpoint->rank_count);
+        return rs_fail(RESHARD_ERR_RANGE, "endpoint: rank %d of %d", endpoint->rank,
+                       endpoint->rank_count);
     if (endpoint->send == NULL || endpoint->receive == NULL || endpoint->test == NULL ||
         endpoint->idle == NULL || endpoint->fail == NULL || endpoint->message_bytes_max == 0)
         return rs_fail(RESHARD_ERR_INVALID, "endpoint \"%.50s\" lacks a call",
@@ -74,7 +77,7 @@ void reshard_group_release(reshard_group *group)
     rs_release(group->context, group, sizeof *group);
 }
 
-/* ---- asking ------------------------------------------------------------------------------------ */
+/* ---- asking ---------------------------------------------------------------------------------- */
 
 int32_t reshard_group_rank(const reshard_group *group)
 {
@@ -107,7 +110,7 @@ int32_t reshard_group_rank_of_parent(const reshard_group *group, int32_t parent_
     return -1;
 }
 
-/* ---- messages ---------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static int32_t root_rank(const reshard_group *group, int32_t rank)
 {
@@ -118,14 +121,16 @@ reshard_status rs_group_send(reshard_group *group, int32_t rank, int32_t channel
                              size_t count, reshard_request *request)
 {
     const reshard_endpoint *e = &group->root->endpoint;
-    return e->send(e->state, root_rank(group, rank), group->channel + channel, bytes, count, request);
+    return e->send(e->state, root_rank(group, rank), group->channel + channel, bytes, count,
+                   request);
 }
 
 reshard_status rs_group_receive(reshard_group *group, int32_t rank, int32_t channel, void *bytes,
                                 size_t count, reshard_request *request)
 {
     const reshard_endpoint *e = &group->root->endpoint;
-    return e->receive(e->state, root_rank(group, rank), group->channel + channel, bytes, count, request);
+    return e->receive(e->state, root_rank(group, rank), group->channel + channel, bytes, count,
+                      request);
 }
 
 reshard_status rs_group_test(reshard_group *group, reshard_request *request, bool *out_done)
@@ -197,7 +202,8 @@ static reshard_status leave_call(reshard_group *group, reshard_status status)
     return status;
 }
 
-static reshard_status send_small(reshard_group *group, int32_t rank, const void *bytes, size_t count)
+static reshard_status send_small(reshard_group *group, int32_t rank, const void *bytes,
+                                 size_t count)
 {
     reshard_request request;
     reshard_status status = rs_group_send(group, rank, RS_CHANNEL_SMALL, bytes, count, &request);
@@ -215,7 +221,7 @@ static reshard_status receive_small(reshard_group *group, int32_t rank, void *by
     return leave_call(group, status);
 }
 
-/* ---- together ---------------------------------------------------------------------------------- */
+/* ---- together -------------------------------------------------------------------------------- */
 
 reshard_status reshard_group_barrier(reshard_group *group)
 {
@@ -267,7 +273,8 @@ static reshard_status combine_verdicts(reshard_group *group, verdict *mine)
         if (group->rank < step && group->rank + step < group->size) {
             verdict other;
             status = receive_small(group, (int32_t)(group->rank + step), &other, sizeof other);
-            if (status == RESHARD_OK && other.rank >= 0 && (mine->rank < 0 || other.rank < mine->rank))
+            if (status == RESHARD_OK && other.rank >= 0 &&
+                (mine->rank < 0 || other.rank < mine->rank))
                 *mine = other;
         } else if (group->rank >= step && group->rank < 2 * step) {
             status = send_small(group, (int32_t)(group->rank - step), mine, sizeof *mine);
@@ -307,7 +314,7 @@ reshard_status reshard_group_gather_bytes(reshard_group *group, const void *mine
     return status == RESHARD_OK ? broadcast_small(group, out_all, total) : status;
 }
 
-/* ---- sub-groups -------------------------------------------------------------------------------- */
+/* ---- sub-groups ------------------------------------------------------------------------------ */
 
 static int compare_ranks(const void *a, const void *b)
 {
@@ -320,8 +327,8 @@ static reshard_status check_members(const reshard_group *group, int32_t count, c
 {
     for (int32_t i = 0; i < count; i++) {
         if (ranks[i] < 0 || ranks[i] >= group->size)
-            return rs_fail(RESHARD_ERR_RANGE, "subset: there is no rank %d in a group of %d", ranks[i],
-                           group->size);
+            return rs_fail(RESHARD_ERR_RANGE, "subset: there is no rank %d in a group of %d",
+                           ranks[i], group->size);
         scratch[i] = ranks[i];
     }
     qsort(scratch, (size_t)count, sizeof *scratch, compare_ranks);
@@ -332,7 +339,8 @@ static reshard_status check_members(const reshard_group *group, int32_t count, c
     return RESHARD_OK;
 }
 
-/* A fingerprint of the list, and the highest channel that a rank has used: compared over all ranks of the parent. */
+/* A fingerprint of the list, and the highest channel that a rank has used: compared over all ranks
+ * of the parent. */
 typedef struct offer {
     uint64_t digest[2];
     int64_t channel;
@@ -342,22 +350,24 @@ static reshard_status compare_offers(reshard_group *group, const offer *mine, in
 {
     size_t bytes = (size_t)group->size * sizeof(offer);
     offer *all = rs_allocate(group->context, bytes);
-    reshard_status status = reshard_group_agree(group, all == NULL ? rs_allocation_status() : RESHARD_OK);
+    reshard_status status =
+        reshard_group_agree(group, all == NULL ? rs_allocation_status() : RESHARD_OK);
     if (status == RESHARD_OK)
         status = reshard_group_gather_bytes(group, mine, sizeof *mine, all);
     int64_t channel = 0;
     for (int32_t i = 0; i < group->size && status == RESHARD_OK; i++) {
         channel = rs_max(channel, all[i].channel);
         if (memcmp(all[i].digest, all[0].digest, sizeof all[i].digest) != 0)
-            status = rs_fail(RESHARD_ERR_MISMATCH, "subset: rank %d names other ranks than rank 0", i);
+            status =
+                rs_fail(RESHARD_ERR_MISMATCH, "subset: rank %d names other ranks than rank 0", i);
     }
     *out_channel = (int32_t)channel;
     rs_release(group->context, all, bytes);
     return status;
 }
 
-static reshard_status build_subset(reshard_group *parent, int32_t count, const int32_t *ranks, int32_t mine,
-                                   int32_t channel, reshard_group **out_group)
+static reshard_status build_subset(reshard_group *parent, int32_t count, const int32_t *ranks,
+                                   int32_t mine, int32_t channel, reshard_group **out_group)
 {
     reshard_group *group = rs_allocate_zeroed(parent->context, sizeof *group);
     if (group == NULL)
@@ -369,8 +379,10 @@ static reshard_status build_subset(reshard_group *parent, int32_t count, const i
     group->rank = mine;
     group->size = count;
     group->channel = channel;
-    group->parent_ranks = rs_allocate_array(parent->context, (size_t)count, sizeof *group->parent_ranks);
-    group->root_ranks = rs_allocate_array(parent->context, (size_t)count, sizeof *group->root_ranks);
+    group->parent_ranks =
+        rs_allocate_array(parent->context, (size_t)count, sizeof *group->parent_ranks);
+    group->root_ranks =
+        rs_allocate_array(parent->context, (size_t)count, sizeof *group->root_ranks);
     if (group->parent_ranks == NULL || group->root_ranks == NULL) {
         reshard_status status = rs_allocation_status();
         reshard_group_release(group);
@@ -390,11 +402,13 @@ reshard_status reshard_group_subset(reshard_group *group, int32_t count, const i
     reshard_status status = RESHARD_OK;
     int32_t *scratch = NULL;
     if (count < 1 || count > group->size)
-        status = rs_fail(RESHARD_ERR_RANGE, "subset: %d ranks of a group of %d", count, group->size);
+        status =
+            rs_fail(RESHARD_ERR_RANGE, "subset: %d ranks of a group of %d", count, group->size);
     size_t bytes = (size_t)(status == RESHARD_OK ? count : 0) * sizeof *scratch;
     if (status == RESHARD_OK) {
         scratch = rs_allocate(group->context, bytes);
-        status = scratch == NULL ? rs_allocation_status() : check_members(group, count, ranks, scratch);
+        status =
+            scratch == NULL ? rs_allocation_status() : check_members(group, count, ranks, scratch);
     }
     rs_release(group->context, scratch, bytes);
     status = reshard_group_agree(group, status);

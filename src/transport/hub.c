@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- structures -------------------------------------------------------------------------------- */
+/* ---- structures ------------------------------------------------------------------------------ */
 
 /* Lives in the memory of a reshard_request. */
 typedef struct message {
@@ -38,7 +38,8 @@ typedef struct member {
     int32_t rank;
     atomic_int touching;
     atomic_int left;
-    /* What wakes a rank that sleeps: every event adds one, and signals when the rank has said it sleeps. */
+    /* What wakes a rank that sleeps: every event adds one, and signals when the rank has said it
+     * sleeps. */
     atomic_uint events;
     atomic_int sleeping;
     unsigned seen; /* of events, by the rank itself */
@@ -64,7 +65,7 @@ struct rs_hub {
     char text[512];
 };
 
-/* ---- making ------------------------------------------------------------------------------------ */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 /* Where every rank has a core, waiting awake for some microseconds is cheaper than a sleep. */
 #define SPINS 4000
@@ -160,7 +161,7 @@ void rs_hub_destroy(rs_hub *hub)
     release_parts(hub, hub->size, (int64_t)hub->size * hub->size);
 }
 
-/* ---- waking and breaking ------------------------------------------------------------------------- */
+/* ---- waking and breaking --------------------------------------------------------------------- */
 
 static void wake(member *m)
 {
@@ -228,7 +229,7 @@ reshard_status rs_hub_result(rs_hub *hub)
     return hub->status == RESHARD_OK ? RESHARD_OK : rs_fail(hub->status, "%s", hub->text);
 }
 
-/* ---- touching ------------------------------------------------------------------------------------ */
+/* ---- touching -------------------------------------------------------------------------------- */
 
 /* Invariant 2: the flag first, then the look. */
 static reshard_status begin_touch(member *m)
@@ -267,7 +268,7 @@ static void quiesce(void *state)
     }
 }
 
-/* ---- messages ------------------------------------------------------------------------------------ */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static void append(list *l, message *m)
 {
@@ -299,7 +300,8 @@ static message *take(list *l, int32_t channel)
 
 static reshard_status step(member *m)
 {
-    return m->hub->has_scheduler ? m->hub->scheduler.step(m->hub->scheduler.user, m->rank) : RESHARD_OK;
+    return m->hub->has_scheduler ? m->hub->scheduler.step(m->hub->scheduler.user, m->rank)
+                                 : RESHARD_OK;
 }
 
 static reshard_status deliver(rs_hub *hub, message *sent, message *received)
@@ -328,7 +330,8 @@ static reshard_status start(member *m, bool sending, int32_t peer, int32_t chann
     if (status != RESHARD_OK)
         return status;
     message *mine = (message *)(void *)request;
-    *mine = (message){.bytes = bytes, .count = count, .channel = channel, .owner = m->rank, .peer = peer};
+    *mine = (message){
+        .bytes = bytes, .count = count, .channel = channel, .owner = m->rank, .peer = peer};
     atomic_init(&mine->done, 0);
     int64_t from = sending ? m->rank : peer, to = sending ? peer : m->rank;
     pair *p = &hub->pairs[from * hub->size + to];
@@ -340,7 +343,8 @@ static reshard_status start(member *m, bool sending, int32_t peer, int32_t chann
     if (other != NULL) {
         status = deliver(hub, sending ? mine : other, sending ? other : mine);
         if (status == RESHARD_OK) {
-            /* After this store the request is its owner's again: it sees the bytes that were copied. */
+            /* After this store the request is its owner's again: it sees the bytes that were
+             * copied. */
             int32_t owner = other->owner;
             atomic_store_explicit(&mine->done, 1, memory_order_relaxed);
             atomic_store_explicit(&other->done, 1, memory_order_release);
@@ -351,8 +355,8 @@ static reshard_status start(member *m, bool sending, int32_t peer, int32_t chann
     return status;
 }
 
-static reshard_status send(void *state, int32_t peer, int32_t channel, const void *bytes, size_t count,
-                           reshard_request *request)
+static reshard_status send(void *state, int32_t peer, int32_t channel, const void *bytes,
+                           size_t count, reshard_request *request)
 {
     return start(state, true, peer, channel, (char *)(uintptr_t)bytes, count, request);
 }
@@ -382,7 +386,8 @@ static reshard_status test(void *state, reshard_request *request, int *out_done)
         return fail_broken(m->hub);
     if (atomic_load(&m->hub->members[mine->peer].left) && !is_done(mine)) {
         char text[128];
-        (void)snprintf(text, sizeof text, "rank %d waits for rank %d, which has left", m->rank, mine->peer);
+        (void)snprintf(text, sizeof text, "rank %d waits for rank %d, which has left", m->rank,
+                       mine->peer);
         break_hub(m->hub, RESHARD_ERR_GROUP_BROKEN, text);
         return fail_broken(m->hub);
     }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hub.h - ranks that are threads of one process: the ground under the transports `threads` and `sim`.
+ * hub.h - ranks that are threads of one process: the ground under the transports `threads` and
+ * `sim`.
  *
- * Messages meet in the hub: of a send and a receive that match, whoever comes second copies, so each message is copied
- * once and needs no buffer. Requests are links of the hub's lists while they wait, so nothing is allocated.
+ * Messages meet in the hub: of a send and a receive that match, whoever comes second copies, so
+ * each message is copied once and needs no buffer. Requests are links of the hub's lists while they
+ * wait, so nothing is allocated.
  *
  * Invariants:
  *  1. A request is in a list of its pair, or done, or the group is broken.
- *  2. While a rank touches what is not its own (a peer's request or buffer) its `touching` is not 0, and it has seen
- *     the group unbroken after it set it. So a rank that sees the group broken and then sees all others not touching
- *     can free what it had shown them.
+ *  2. While a rank touches what is not its own (a peer's request or buffer) its `touching` is not
+ *     0, and it has seen the group unbroken after it set it. So a rank that sees the group broken
+ *     and then sees all others not touching can free what it had shown them.
  */
 #ifndef RS_TRANSPORT_HUB_H
 #define RS_TRANSPORT_HUB_H
@@ -47,13 +49,14 @@ void rs_hub_endpoint(rs_hub *hub, int32_t rank, reshard_endpoint *out_endpoint);
 /* The n-th message that is started breaks the group; 0: none does. */
 void rs_hub_fail_message(rs_hub *hub, int64_t index);
 
-/* The rank's body has ended. A status other than RESHARD_OK breaks the group; its text is that of this thread. */
+/* The rank's body has ended. A status other than RESHARD_OK breaks the group; its text is that of
+ * this thread. */
 void rs_hub_leave(rs_hub *hub, int32_t rank, reshard_status status);
 /* The status and text of the first that failed. */
 reshard_status rs_hub_result(rs_hub *hub);
 
 /* Runs the body on all ranks of the hub, and gives its result (threads.c). */
-reshard_status rs_run_ranks(reshard_context *context, rs_hub *hub, int32_t size, reshard_rank_fn body,
-                            void *user);
+reshard_status rs_run_ranks(reshard_context *context, rs_hub *hub, int32_t size,
+                            reshard_rank_fn body, void *user);
 
 #endif

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * self.c - one rank, alone: the smallest complete transport, and the one to copy when writing another.
+ * self.c - one rank, alone: the smallest complete transport, and the one to copy when writing
+ * another.
  *
- * A rank may still send to itself. As in every transport, a send and a receive on the same channel match in the order in
- * which they were started; whoever comes second copies. Waiting ones are linked through their requests.
+ * A rank may still send to itself. As in every transport, a send and a receive on the same channel
+ * match in the order in which they were started; whoever comes second copies. Waiting ones are
+ * linked through their requests.
  */
 #include <reshard/group.h>
 
@@ -32,7 +34,8 @@ typedef struct self {
 
 static reshard_status check(const self *s)
 {
-    return s->broken ? rs_fail(RESHARD_ERR_GROUP_BROKEN, "the group is broken: %s", s->why) : RESHARD_OK;
+    return s->broken ? rs_fail(RESHARD_ERR_GROUP_BROKEN, "the group is broken: %s", s->why)
+                     : RESHARD_OK;
 }
 
 static reshard_status start(self *s, int sending, int32_t channel, char *bytes, size_t count,
@@ -52,7 +55,8 @@ static reshard_status start(self *s, int sending, int32_t channel, char *bytes, 
         return RESHARD_OK;
     }
     if (other->count != count)
-        return rs_fail(RESHARD_ERR_MISMATCH, "a message of %zu bytes meets one of %zu", count, other->count);
+        return rs_fail(RESHARD_ERR_MISMATCH, "a message of %zu bytes meets one of %zu", count,
+                       other->count);
     *at = other->next;
     const message *from = sending ? mine : other, *to = sending ? other : mine;
     if (count != 0)
@@ -61,8 +65,8 @@ static reshard_status start(self *s, int sending, int32_t channel, char *bytes, 
     return RESHARD_OK;
 }
 
-static reshard_status send(void *state, int32_t peer, int32_t channel, const void *bytes, size_t count,
-                           reshard_request *request)
+static reshard_status send(void *state, int32_t peer, int32_t channel, const void *bytes,
+                           size_t count, reshard_request *request)
 {
     (void)peer;
     return start(state, 1, channel, (char *)(uintptr_t)bytes, count, request);
@@ -75,7 +79,8 @@ static reshard_status receive(void *state, int32_t peer, int32_t channel, void *
     return start(state, 0, channel, bytes, count, request);
 }
 
-/* Nobody else can complete a message: one that still waits when it is asked for has no counterpart yet. */
+/* Nobody else can complete a message: one that still waits when it is asked for has no counterpart
+ * yet. */
 static reshard_status test(void *state, reshard_request *request, int *out_done)
 {
     *out_done = ((const message *)(const void *)request)->done;

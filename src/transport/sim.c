@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sim.c - N ranks, one running at a time. Whenever a rank calls the transport, the next to run is drawn from those
- * that are not idle, by a generator that starts from the seed: so a run can be had again, and every order of events is
- * some seed's. When all that are left are idle, nothing can ever happen again: that breaks the group.
+ * sim.c - N ranks, one running at a time. Whenever a rank calls the transport, the next to run is
+ * drawn from those that are not idle, by a generator that starts from the seed: so a run can be had
+ * again, and every order of events is some seed's. When all that are left are idle, nothing can
+ * ever happen again: that breaks the group.
  */
 #include "base/context.h"
 #include "base/error.h"
@@ -81,7 +82,8 @@ static reshard_status step(void *user, int32_t rank)
     if (stops)
         return rs_fail(RESHARD_ERR_GROUP_BROKEN, "stopped by the simulation");
     if (stuck)
-        return rs_fail(RESHARD_ERR_GROUP_BROKEN, "the group is broken: all ranks wait for each other");
+        return rs_fail(RESHARD_ERR_GROUP_BROKEN,
+                       "the group is broken: all ranks wait for each other");
     return RESHARD_OK;
 }
 
@@ -115,7 +117,8 @@ static reshard_status run_body(void *user, reshard_group *group)
     return s->body(s->user, group);
 }
 
-/* The rank has left: the turn goes on. Called in place of the hub's own leave, which wakes the others. */
+/* The rank has left: the turn goes on. Called in place of the hub's own leave, which wakes the
+ * others. */
 static void leave(void *user, int32_t rank)
 {
     stage *s = user;
@@ -127,7 +130,8 @@ static void leave(void *user, int32_t rank)
 
 static reshard_status run_stage(reshard_context *context, stage *s)
 {
-    rs_hub_scheduler scheduler = {.user = s, .step = step, .idle = idle, .wake = wake, .leave = leave};
+    rs_hub_scheduler scheduler = {
+        .user = s, .step = step, .idle = idle, .wake = wake, .leave = leave};
     reshard_status status =
         rs_hub_create(context, s->size, s->options.mapped != 0, "sim", &scheduler, &s->hub);
     if (status == RESHARD_OK) {
@@ -139,10 +143,12 @@ static reshard_status run_stage(reshard_context *context, stage *s)
 }
 
 reshard_status reshard_group_run_sim(reshard_context *context, int32_t size,
-                                     const reshard_sim_options *options, reshard_rank_fn body, void *user)
+                                     const reshard_sim_options *options, reshard_rank_fn body,
+                                     void *user)
 {
     if (size < 1 || size > RS_HUB_SIZE_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "%d ranks: from 1 to %d are possible", size, RS_HUB_SIZE_MAX);
+        return rs_fail(RESHARD_ERR_RANGE, "%d ranks: from 1 to %d are possible", size,
+                       RS_HUB_SIZE_MAX);
     if (options != NULL && options->size != sizeof *options)
         return rs_fail(RESHARD_ERR_INVALID, "sim options: size is %zu, not %zu", options->size,
                        sizeof *options);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* threads.c - N ranks in this process, each a thread. The calling thread is rank 0, so that N ranks need N-1 more. */
+/* threads.c - N ranks in this process, each a thread. The calling thread is rank 0, so that N ranks
+ * need N-1 more. */
 #include "base/context.h"
 #include "base/error.h"
 #include "transport/hub.h"
@@ -22,24 +23,28 @@ static void run_rank(void *argument)
     reshard_status status = reshard_group_create(r->context, &endpoint, &group);
     if (status == RESHARD_OK)
         status = r->body(r->user, group);
-    /* Before the group is released: what the body held may be in use by others until they know that it failed. */
+    /* Before the group is released: what the body held may be in use by others until they know that
+     * it failed. */
     rs_hub_leave(r->hub, r->rank, status);
     reshard_group_release(group);
 }
 
-reshard_status rs_run_ranks(reshard_context *context, rs_hub *hub, int32_t size, reshard_rank_fn body,
-                            void *user)
+reshard_status rs_run_ranks(reshard_context *context, rs_hub *hub, int32_t size,
+                            reshard_rank_fn body, void *user)
 {
     size_t bytes = (size_t)size * sizeof(runner);
     runner *runners = rs_allocate(context, bytes);
     if (runners == NULL)
         return rs_allocation_status();
     for (int32_t i = 0; i < size; i++)
-        runners[i] = (runner){.hub = hub, .context = context, .rank = i, .body = body, .user = user};
+        runners[i] =
+            (runner){.hub = hub, .context = context, .rank = i, .body = body, .user = user};
     int32_t started = 1;
     while (started < size) {
-        reshard_status status = rs_thread_start(&runners[started].thread, run_rank, &runners[started]);
-        if (status != RESHARD_OK) { /* the ranks that could not start leave at once, which frees the others */
+        reshard_status status =
+            rs_thread_start(&runners[started].thread, run_rank, &runners[started]);
+        /* the ranks that could not start leave at once, which frees the others */
+        if (status != RESHARD_OK) {
             for (int32_t i = started; i < size; i++)
                 rs_hub_leave(hub, i, status);
             break;
@@ -53,10 +58,12 @@ reshard_status rs_run_ranks(reshard_context *context, rs_hub *hub, int32_t size,
     return rs_hub_result(hub);
 }
 
-reshard_status reshard_group_run(reshard_context *context, int32_t size, reshard_rank_fn body, void *user)
+reshard_status reshard_group_run(reshard_context *context, int32_t size, reshard_rank_fn body,
+                                 void *user)
 {
     if (size < 1 || size > RS_HUB_SIZE_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "%d ranks: from 1 to %d are possible", size, RS_HUB_SIZE_MAX);
+        return rs_fail(RESHARD_ERR_RANGE, "%d ranks: from 1 to %d are possible", size,
+                       RS_HUB_SIZE_MAX);
     rs_hub *hub = NULL;
     reshard_status status = rs_hub_create(context, size, true, "threads", NULL, &hub);
     if (status == RESHARD_OK)
