@@ -95,6 +95,7 @@ typedef struct grid {
     rs_arena arena;
     reshard_context *context;
     int64_t near_line[RESHARD_FACTORS_MAX]; /* by link dim */
+    int64_t only_peer;                      /* of the entries at hand; -1: all */
     reshard_moves entries[RESHARD_FACTORS_MAX];
     const reshard_move *chosen[RESHARD_FACTORS_MAX];
 } grid;
@@ -153,6 +154,8 @@ static reshard_status add_entries(const grid *g, int32_t along, const rs_span *n
     reshard_status status = RESHARD_OK;
     while (status == RESHARD_OK && rs_chain_next(chain, n, to + shift, &position, &far)) {
         fill_entry(g, chain, &far, &entry);
+        if (g->only_peer >= 0 && entry.first.peer != g->only_peer)
+            continue;
         entry.size[0] = far.length;
         entry.first.start[0] = far.start - shift;
         entry.first.source_at = far.local;
@@ -173,21 +176,64 @@ static reshard_status add_entries(const grid *g, int32_t along, const rs_span *n
     return status;
 }
 
-static reshard_status make_entries(grid *g, int32_t along)
+static reshard_status add_line(grid *g, int32_t along, rs_family *family)
 {
     int32_t dim = g->near.link->dim[along];
     const rs_chain *chain = &g->near.layout->dims[dim];
     int32_t by_level[RESHARD_AXES_MAX];
     rs_chain_coordinates(chain, g->near.coordinates, by_level);
-    rs_family family;
-    rs_family_init(&family, g->context, &g->arena);
     rs_walk walk;
     rs_walk_init(&walk, chain, g->near.layout->shape[dim], by_level);
     g->near_line[along] = walk.length;
     rs_span span;
     reshard_status status = RESHARD_OK;
     while (status == RESHARD_OK && rs_walk_next(&walk, &span))
-        status = add_entries(g, along, &span, &family);
+        status = add_entries(g, along, &span, family);
+    return status;
+}
+
+#define TURNS_PEERS_MAX 64
+
+/* Cyclic, strided and packed cuts come back to each peer again and again. What goes to one peer is then regular, but
+ * what goes to all of them in turn is not, since this rank's own entries are kept apart. So the line is gone through
+ * once for each peer, if there are not too many. Gives their number, or 0. */
+static int64_t peers_in_turns(const rs_chain *chain)
+{
+    int64_t peers = 1;
+    bool turns = false;
+    for (int32_t i = 0; i < chain->count && peers <= TURNS_PEERS_MAX; i++) {
+        reshard_shard_rule rule = chain->cuts[i].rule;
+        turns = turns || rule == RESHARD_CYCLIC || rule == RESHARD_STRIDED || rule == RESHARD_PACKED;
+        peers *= chain->cuts[i].coordinate_count;
+    }
+    return turns && peers <= TURNS_PEERS_MAX ? peers : 0;
+}
+
+/* The part of the position that the index-th combination of the chain's coordinates makes. */
+static int64_t offset_of(const grid *g, const rs_chain *chain, int64_t index)
+{
+    int64_t offset = 0;
+    for (int32_t i = 0; i < chain->count; i++) {
+        offset += index % chain->cuts[i].coordinate_count * g->far.layout->axes[chain->cuts[i].axis].stride;
+        index /= chain->cuts[i].coordinate_count;
+    }
+    return offset;
+}
+
+static reshard_status make_entries(grid *g, int32_t along)
+{
+    const rs_chain *chain = &g->far.layout->dims[g->far.link->dim[along]];
+    rs_family family;
+    rs_family_init(&family, g->context, &g->arena);
+    reshard_status status = RESHARD_OK;
+    int64_t peers = peers_in_turns(chain);
+    g->only_peer = -1;
+    if (peers == 0)
+        status = add_line(g, along, &family);
+    for (int64_t i = 0; i < peers && status == RESHARD_OK; i++) {
+        g->only_peer = offset_of(g, chain, i);
+        status = add_line(g, along, &family);
+    }
     if (status == RESHARD_OK)
         status = rs_family_finish(&family, &g->entries[along]);
     rs_family_release(&family);
