@@ -11,5 +11,6 @@
 extern const cli_command cli_command_layout;
 extern const cli_command cli_command_plan;
 extern const cli_command cli_command_bench_plan;
+extern const cli_command cli_command_bench_move;
 
 #endif

@@ -19,6 +19,7 @@ static const cli_command *const commands[] = {
     &cli_command_layout,
     &cli_command_plan,
     &cli_command_bench_plan,
+    &cli_command_bench_move,
 };
 
 enum { COMMAND_COUNT = (int)(sizeof commands / sizeof commands[0]) };

@@ -9,7 +9,8 @@ install(TARGETS reshard_shared reshard_static EXPORT reshard
     LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
     ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(DIRECTORY include/reshard
-    DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
+    DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+    FILES_MATCHING PATTERN "*.h" PATTERN "mpi*.h" EXCLUDE)
 install(TARGETS reshard_command RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
@@ -46,3 +47,17 @@ file(RELATIVE_PATH to_prefix "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefi
 string(REGEX REPLACE "/$" "" to_prefix "${to_prefix}")
 configure_file(cmake/reshard.pc.in "${PROJECT_BINARY_DIR}/reshard.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/reshard.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+
+# The MPI backend is a package beside the package: who does not ask for it needs no MPI.
+if(RESHARD_HAS_MPI)
+    install(TARGETS reshard_mpi_shared reshard_mpi_static EXPORT reshard_mpi
+        LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+        ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+    install(FILES include/reshard/mpi.h include/reshard/mpi_run.h
+        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/reshard")
+    install(EXPORT reshard_mpi NAMESPACE reshard::
+        FILE reshard-mpi-targets.cmake DESTINATION "${config_dir}")
+    configure_file(cmake/reshard-mpi.pc.in "${PROJECT_BINARY_DIR}/reshard-mpi.pc" @ONLY)
+    install(FILES "${PROJECT_BINARY_DIR}/reshard-mpi.pc"
+        DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endif()

@@ -135,6 +135,10 @@ RESHARD_API reshard_status reshard_group_create(reshard_context *context,
                                                 const reshard_endpoint *endpoint,
                                                 reshard_group **out_group);
 
+/* For transports and bodies: sets this thread's error text and returns `status`, so that there is
+ * no error without words. Local. */
+RESHARD_API reshard_status reshard_error_set(reshard_status status, const char *text);
+
 #ifdef __cplusplus
 }
 #endif

@@ -8,6 +8,7 @@
  *   spec.h    "dp=2,tp=4: R, S(0)": meshes, placements, how a tensor is to be split
  *   layout.h  a spec that met a shape: who owns which box
  *   plan.h    two sets of layouts: what has to move, who sends it, in which order
+ *   exec.h    a plan meets a group and moves bytes
  *   group.h   ranks that can talk: threads of this process, a simulation, your own transport
  *
  * A first program:
@@ -25,6 +26,7 @@
 #define RESHARD_RESHARD_H
 
 #include <reshard/base.h>
+#include <reshard/exec.h>
 #include <reshard/group.h>
 #include <reshard/layout.h>
 #include <reshard/plan.h>

@@ -340,9 +340,21 @@ int64_t rs_layout_shard_volume_max(const reshard_layout *layout)
     return rs_chain_length_max(&layout->flat, volume);
 }
 
-static int64_t volume_on_rank(const reshard_layout *layout, int32_t rank)
+int64_t rs_layout_shard_count(const reshard_layout *layout, int32_t rank)
+{
+    int32_t coordinates[RESHARD_AXES_MAX];
+    if (!layout->listed)
+        return rs_layout_coordinates(layout, rank, coordinates);
+    return rs_listed_first_shard(layout, rank + 1) - rs_listed_first_shard(layout, rank);
+}
+
+int64_t rs_layout_one_shard_volume(const reshard_layout *layout, int32_t rank, int32_t index)
 {
     int32_t coordinates[RESHARD_AXES_MAX], by_level[RESHARD_AXES_MAX];
+    if (layout->listed) {
+        const reshard_shard *shard = &layout->shards[rs_listed_first_shard(layout, rank) + index];
+        return rs_volume(shard->ndim, shard->shape);
+    }
     if (!rs_layout_coordinates(layout, rank, coordinates))
         return 0;
     int64_t volume = 1;
@@ -354,13 +366,20 @@ static int64_t volume_on_rank(const reshard_layout *layout, int32_t rank)
     return rs_chain_length(&layout->flat, volume, by_level);
 }
 
+int64_t rs_layout_shard_volume(const reshard_layout *layout, int32_t rank)
+{
+    int64_t sum = 0;
+    int64_t count = rs_layout_shard_count(layout, rank);
+    for (int32_t i = 0; i < count; i++)
+        sum += rs_layout_one_shard_volume(layout, rank, i);
+    return sum;
+}
+
 int64_t rs_layout_shard_volume_sum(const reshard_layout *layout)
 {
     int64_t sum = 0;
-    for (int64_t i = 0; layout->listed && i < layout->shard_count; i++)
-        sum += rs_volume(layout->shards[i].ndim, layout->shards[i].shape);
-    for (int32_t i = 0; !layout->listed && i < layout->mesh->size; i++)
-        sum += volume_on_rank(layout, reshard_mesh_rank_at(layout->mesh, i));
+    for (int32_t i = 0; i < layout->rank_count; i++)
+        sum += rs_layout_shard_volume(layout, reshard_layout_rank_at(layout, i));
     return sum;
 }
 

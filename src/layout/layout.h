@@ -142,6 +142,10 @@ bool rs_layout_coordinates(const reshard_layout *layout, int32_t rank, int32_t *
 void rs_chain_coordinates(const rs_chain *chain, const int32_t *coordinates, int32_t *out_by_level);
 /* Elements of the largest shard. */
 int64_t rs_layout_shard_volume_max(const reshard_layout *layout);
+/* Shards of one rank, and their elements. */
+int64_t rs_layout_shard_count(const reshard_layout *layout, int32_t rank);
+int64_t rs_layout_shard_volume(const reshard_layout *layout, int32_t rank);
+int64_t rs_layout_one_shard_volume(const reshard_layout *layout, int32_t rank, int32_t index);
 /* Elements of all shards of all ranks, copies and contributions counted each. */
 int64_t rs_layout_shard_volume_sum(const reshard_layout *layout);
 /* Compares digests. */

@@ -194,16 +194,18 @@ static reshard_status add_line(grid *g, int32_t along, rs_family *family)
 
 #define TURNS_PEERS_MAX 64
 
-/* Cyclic, strided and packed cuts come back to each peer again and again. What goes to one peer is then regular, but
- * what goes to all of them in turn is not, since this rank's own entries are kept apart. So the line is gone through
- * once for each peer, if there are not too many. Gives their number, or 0. */
+/* Cyclic, strided and packed cuts come back to each peer again and again. What goes to one peer is
+ * then regular, but what goes to all of them in turn is not, since this rank's own entries are kept
+ * apart. So the line is gone through once for each peer, if there are not too many. Gives their
+ * number, or 0. */
 static int64_t peers_in_turns(const rs_chain *chain)
 {
     int64_t peers = 1;
     bool turns = false;
     for (int32_t i = 0; i < chain->count && peers <= TURNS_PEERS_MAX; i++) {
         reshard_shard_rule rule = chain->cuts[i].rule;
-        turns = turns || rule == RESHARD_CYCLIC || rule == RESHARD_STRIDED || rule == RESHARD_PACKED;
+        turns =
+            turns || rule == RESHARD_CYCLIC || rule == RESHARD_STRIDED || rule == RESHARD_PACKED;
         peers *= chain->cuts[i].coordinate_count;
     }
     return turns && peers <= TURNS_PEERS_MAX ? peers : 0;
@@ -214,7 +216,8 @@ static int64_t offset_of(const grid *g, const rs_chain *chain, int64_t index)
 {
     int64_t offset = 0;
     for (int32_t i = 0; i < chain->count; i++) {
-        offset += index % chain->cuts[i].coordinate_count * g->far.layout->axes[chain->cuts[i].axis].stride;
+        offset += index % chain->cuts[i].coordinate_count *
+                  g->far.layout->axes[chain->cuts[i].axis].stride;
         index /= chain->cuts[i].coordinate_count;
     }
     return offset;

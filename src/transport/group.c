@@ -59,6 +59,11 @@ reshard_status reshard_group_create(reshard_context *context, const reshard_endp
     return RESHARD_OK;
 }
 
+reshard_status reshard_error_set(reshard_status status, const char *text)
+{
+    return rs_fail(status, "%s", text);
+}
+
 reshard_group *reshard_group_retain(reshard_group *group)
 {
     if (group != NULL)

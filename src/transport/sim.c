@@ -14,6 +14,7 @@
 typedef struct actor {
     bool idle, gone;
     int64_t calls;
+    rs_condition turn; /* its own, so that passing the turn wakes nobody else */
 } actor;
 
 typedef struct stage {
@@ -21,7 +22,6 @@ typedef struct stage {
     reshard_sim_options options;
     rs_hub *hub;
     rs_mutex lock;
-    rs_condition turns;
     uint64_t random;
     int32_t running;
     int32_t arrived; /* threads that have begun; nobody runs before all have */
@@ -59,13 +59,14 @@ static void pass_on(stage *s)
         if (chosen-- == 0)
             s->running = i;
     }
-    rs_condition_wake_all(&s->turns);
+    if (s->running >= 0)
+        rs_condition_wake_all(&s->actors[s->running].turn);
 }
 
 static void wait_for_turn(stage *s, int32_t rank)
 {
     while (s->running != rank)
-        rs_condition_wait(&s->turns, &s->lock);
+        rs_condition_wait(&s->actors[rank].turn, &s->lock);
 }
 
 static reshard_status step(void *user, int32_t rank)
@@ -159,15 +160,19 @@ reshard_status reshard_group_run_sim(reshard_context *context, int32_t size,
     s.actors = rs_allocate_zeroed(context, (size_t)size * sizeof *s.actors);
     if (s.actors == NULL)
         return rs_allocation_status();
+    int32_t made = 0;
     reshard_status status = rs_mutex_init(&s.lock);
-    if (status == RESHARD_OK) {
-        status = rs_condition_init(&s.turns);
-        if (status == RESHARD_OK) {
-            status = run_stage(context, &s);
-            rs_condition_release(&s.turns);
-        }
-        rs_mutex_release(&s.lock);
+    bool locks = status == RESHARD_OK;
+    while (status == RESHARD_OK && made < size) {
+        status = rs_condition_init(&s.actors[made].turn);
+        made += status == RESHARD_OK;
     }
+    if (status == RESHARD_OK)
+        status = run_stage(context, &s);
+    if (locks)
+        rs_mutex_release(&s.lock);
+    for (int32_t i = 0; i < made; i++)
+        rs_condition_release(&s.actors[i].turn);
     rs_release(context, s.actors, (size_t)size * sizeof *s.actors);
     return status;
 }

@@ -16,7 +16,8 @@
 
 #include <cmocka.h>
 
-enum { COUNT = 100000, SECONDS_MAX = 30 }; /* busy machine, sanitizers; all pairs would take minutes */
+/* busy machine, sanitizers; all pairs would take minutes */
+enum { COUNT = 100000, SECONDS_MAX = 30 };
 
 typedef struct tiling {
     int32_t ndim;

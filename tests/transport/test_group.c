@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_group.c - groups over threads, the simulation and one rank alone: barriers, agreement, gathers, sub-groups, and what
- * happens when ranks fail, leave or wait for each other. Ranks record what they saw; the main thread checks.
+ * test_group.c - groups over threads, the simulation and one rank alone: barriers, agreement,
+ * gathers, sub-groups, and what happens when ranks fail, leave or wait for each other. Ranks record
+ * what they saw; the main thread checks.
  */
 #include "support/check.h"
 
@@ -14,7 +15,7 @@
 
 enum { RANKS_MAX = 8 };
 
-/* ---- every way of running the same body -------------------------------------------------------- */
+/* ---- every way of running the same body ------------------------------------------------------ */
 
 typedef struct way {
     const char *name;
@@ -30,7 +31,9 @@ static reshard_status run_way(const way *w, int32_t size, reshard_rank_fn body, 
 
 static const way ways[] = {
     {.name = "threads"},
-    {.name = "sim 1", .simulated = true, .options = {.size = sizeof(reshard_sim_options), .seed = 1}},
+    {.name = "sim 1",
+     .simulated = true,
+     .options = {.size = sizeof(reshard_sim_options), .seed = 1}},
     {.name = "sim 2",
      .simulated = true,
      .options = {.size = sizeof(reshard_sim_options), .seed = 2, .mapped = 1}},
@@ -38,7 +41,7 @@ static const way ways[] = {
 
 enum { WAYS = (int)(sizeof ways / sizeof *ways) };
 
-/* ---- together ---------------------------------------------------------------------------------- */
+/* ---- together -------------------------------------------------------------------------------- */
 
 typedef struct together {
     atomic_int entered;
@@ -88,7 +91,7 @@ static void test_group__together(void **state)
     }
 }
 
-/* ---- sub-groups -------------------------------------------------------------------------------- */
+/* ---- sub-groups ------------------------------------------------------------------------------ */
 
 typedef struct subsets {
     int32_t rank_in[RANKS_MAX], parent_of_0[RANKS_MAX], nested[RANKS_MAX];
@@ -146,7 +149,7 @@ static void test_group__subsets(void **state)
     }
 }
 
-/* ---- failure ----------------------------------------------------------------------------------- */
+/* ---- failure --------------------------------------------------------------------------------- */
 
 typedef struct failing {
     int32_t who;
@@ -209,14 +212,16 @@ static reshard_status many_calls(void *user, reshard_group *group)
     return status;
 }
 
-/* Every message in turn fails, then every call of every rank is its last: nobody hangs, everybody is told. */
+/* Every message in turn fails, then every call of every rank is its last: nobody hangs, everybody
+ * is told. */
 static void test_group__injected_faults(void **state)
 {
     (void)state;
     int64_t n = 1;
     reshard_status status;
     do {
-        reshard_sim_options options = {.size = sizeof options, .seed = (uint64_t)n, .fail_message = n};
+        reshard_sim_options options = {
+            .size = sizeof options, .seed = (uint64_t)n, .fail_message = n};
         status = reshard_group_run_sim(NULL, 4, &options, many_calls, NULL);
         assert_true(status == RESHARD_OK || status == RESHARD_ERR_GROUP_BROKEN);
         n++;
@@ -240,8 +245,9 @@ static reshard_status disagree(void *user, reshard_group *group)
 {
     (void)user;
     int32_t mine = 0, all[RANKS_MAX];
-    return reshard_group_rank(group) == 0 ? reshard_group_gather_bytes(group, &mine, sizeof mine, all)
-                                          : reshard_group_barrier(group);
+    return reshard_group_rank(group) == 0
+               ? reshard_group_gather_bytes(group, &mine, sizeof mine, all)
+               : reshard_group_barrier(group);
 }
 
 static void test_group__deadlock_in_sim(void **state)
@@ -280,10 +286,14 @@ static void test_group__bad_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_group__together),        cmocka_unit_test(test_group__subsets),
-        cmocka_unit_test(test_group__failing_rank),    cmocka_unit_test(test_group__early_leaver),
-        cmocka_unit_test(test_group__injected_faults), cmocka_unit_test(test_group__deadlock_in_sim),
-        cmocka_unit_test(test_group__self),            cmocka_unit_test(test_group__bad_sizes),
+        cmocka_unit_test(test_group__together),
+        cmocka_unit_test(test_group__subsets),
+        cmocka_unit_test(test_group__failing_rank),
+        cmocka_unit_test(test_group__early_leaver),
+        cmocka_unit_test(test_group__injected_faults),
+        cmocka_unit_test(test_group__deadlock_in_sim),
+        cmocka_unit_test(test_group__self),
+        cmocka_unit_test(test_group__bad_sizes),
     };
     return cmocka_run_group_tests_name("group", tests, NULL, NULL);
 }

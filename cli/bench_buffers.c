@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bench_buffers.h"
+
+#include "memory.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALIGNMENT 4096
+
+static size_t element_bytes(const cli_buffers *b)
+{
+    return (size_t)reshard_dtype_bits(b->dtype) / 8;
+}
+
+static int64_t shard_volume(const reshard_shard *shard)
+{
+    int64_t volume = 1;
+    for (int32_t d = 0; d < shard->ndim; d++)
+        volume *= shard->shape[d];
+    return volume;
+}
+
+reshard_status cli_buffers_init(cli_buffers *b, const reshard_layout *layout, int32_t rank,
+                                reshard_dtype dtype)
+{
+    *b = (cli_buffers){
+        .ndim = reshard_layout_ndim(layout), .shape = reshard_layout_shape(layout), .dtype = dtype};
+    reshard_status status = reshard_layout_shards(layout, rank, &b->shards);
+    if (status != RESHARD_OK)
+        return status;
+    b->items = cli_allocate((size_t)b->shards->count, sizeof *b->items);
+    for (int64_t i = 0; i < b->shards->count; i++) {
+        size_t bytes = (size_t)shard_volume(&b->shards->items[i]) * element_bytes(b);
+        b->bytes += bytes;
+        if (bytes == 0)
+            continue;
+        if (posix_memalign(&b->items[i], ALIGNMENT, bytes) != 0) {
+            b->items[i] = NULL;
+            return RESHARD_ERR_NO_MEMORY;
+        }
+        memset(b->items[i], 0xa5, bytes);
+    }
+    return RESHARD_OK;
+}
+
+void cli_buffers_release(cli_buffers *b)
+{
+    for (int64_t i = 0; b->shards != NULL && b->items != NULL && i < b->shards->count; i++)
+        free(b->items[i]);
+    free(b->items);
+    reshard_shards_destroy(b->shards);
+    *b = (cli_buffers){0};
+}
+
+/* ---- elements -------------------------------------------------------------------------------- */
+
+static void encode(reshard_dtype dtype, size_t bytes, int64_t index, unsigned char *out)
+{
+    if (dtype == RESHARD_F32) {
+        float value = (float)index;
+        memcpy(out, &value, sizeof value);
+    } else if (dtype == RESHARD_F64) {
+        double value = (double)index;
+        memcpy(out, &value, sizeof value);
+    } else {
+        uint64_t value = (uint64_t)index;
+        for (size_t i = 0; i < bytes; i++)
+            out[i] = (unsigned char)(value >> (8 * i));
+    }
+}
+
+/* What one contributor holds so that all together make the index. */
+static int64_t contribution(const reshard_shard *shard, int64_t index)
+{
+    if (!shard->partial || shard->contributor == 0)
+        return index;
+    if (shard->reduction == RESHARD_SUM)
+        return 0;
+    return shard->reduction == RESHARD_PROD ? 1 : index;
+}
+
+typedef int64_t (*element_fn)(const cli_buffers *b, const reshard_shard *shard, unsigned char *at,
+                              int64_t index);
+
+static int64_t write_element(const cli_buffers *b, const reshard_shard *shard, unsigned char *at,
+                             int64_t index)
+{
+    encode(b->dtype, element_bytes(b), contribution(shard, index), at);
+    return 0;
+}
+
+static int64_t check_element(const cli_buffers *b, const reshard_shard *shard, unsigned char *at,
+                             int64_t index)
+{
+    (void)shard;
+    unsigned char wanted[16];
+    encode(b->dtype, element_bytes(b), index, wanted);
+    return memcmp(at, wanted, element_bytes(b)) != 0;
+}
+
+static int64_t visit_piece(const cli_buffers *b, const reshard_shard *shard,
+                           const reshard_piece *piece, unsigned char *memory, int32_t dim,
+                           int64_t at, int64_t index, element_fn fn)
+{
+    if (dim == b->ndim)
+        return fn(b, shard, memory + (size_t)at * element_bytes(b), index);
+    int64_t sum = 0;
+    for (int64_t x = 0; x < piece->box.size[dim]; x++)
+        sum += visit_piece(b, shard, piece, memory, dim + 1, at + x * piece->strides[dim],
+                           index * b->shape[dim] + piece->box.offset[dim] + x, fn);
+    return sum;
+}
+
+static int64_t visit_all(const cli_buffers *b, element_fn fn)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < b->shards->count; i++) {
+        const reshard_shard *shard = &b->shards->items[i];
+        for (int64_t p = 0; p < shard->piece_count; p++)
+            sum += visit_piece(b, shard, &shard->pieces[p], b->items[i], 0, shard->pieces[p].at, 0,
+                               fn);
+    }
+    return sum;
+}
+
+void cli_buffers_fill(const cli_buffers *b)
+{
+    (void)visit_all(b, write_element);
+}
+
+int64_t cli_buffers_count_wrong(const cli_buffers *b)
+{
+    int partial = b->shards->count > 0 && b->shards->items[0].partial;
+    return partial ? 0 : visit_all(b, check_element);
+}
+
+int cli_buffers_dump(const cli_buffers *b, const char *folder)
+{
+    for (int64_t i = 0; i < b->shards->count; i++) {
+        const reshard_shard *shard = &b->shards->items[i];
+        char path[4096];
+        (void)snprintf(path, sizeof path, "%s/rank-%" PRId32 "-shard-%" PRId32 ".bin", folder,
+                       shard->rank, shard->index);
+        FILE *file = fopen(path, "wb");
+        if (file == NULL)
+            return -1;
+        size_t bytes = (size_t)shard_volume(shard) * element_bytes(b);
+        int failed = bytes != 0 && fwrite(b->items[i], 1, bytes, file) != bytes;
+        if (fclose(file) != 0 || failed)
+            return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * build.c - from a rank's part of a plan to operations and peers.
+ *
+ * A record becomes one operation for each peer it speaks of: loops that stay with a peer are dims
+ * of the copy, loops that change the peer are run out. Which side walks is decided for each stage
+ * link from the part of one rank that all ranks know, the first one of the target: the source walks
+ * when its runs are short and the target's are longer. Else a line of the source's cache would be
+ * read by as many ranks as share it.
+ */
+#include "base/checked.h"
+#include "base/context.h"
+#include "exec/exec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SHORT_RUN_BYTES 64 /* a cache line */
+
+typedef struct builder {
+    reshard_exec *exec;
+    int32_t stage;
+    int32_t link;
+    reshard_stage_link shown;
+    bool *pushes; /* by stage link */
+    rs_operation *operations;
+    int64_t count, capacity;
+    int32_t *peers;
+    int64_t peer_count, peer_capacity;
+} builder;
+
+/* ---- slots ----------------------------------------------------------------------------------- */
+
+static int64_t tensor_index(const reshard_exec *exec, int32_t index, int is_intermediate,
+                            bool source)
+{
+    if (is_intermediate)
+        return (int64_t)exec->source_count + exec->target_count + index;
+    return source ? index : (int64_t)exec->source_count + index;
+}
+
+int64_t rs_exec_slot(const reshard_exec *exec, const reshard_stage_link *link, bool source,
+                     int32_t shard)
+{
+    int32_t index = source ? link->source : link->target;
+    int is_intermediate = source ? link->source_is_intermediate : link->target_is_intermediate;
+    return exec->slot_first[tensor_index(exec, index, is_intermediate, source)] + shard;
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+/* The dims of a record for one peer are its own, with the loops that stay with the peer in
+ * front. */
+typedef rs_operation_shape shape;
+
+static bool stays(const reshard_move_loop *loop)
+{
+    return loop->peer_step == 0 && loop->contributor_step == 0;
+}
+
+/* As many of the staying loops as there is room for; the others are run out. Returns a mask of
+ * those taken. */
+static uint32_t make_shape(const reshard_move *record, shape *out)
+{
+    uint32_t taken = 0;
+    out->ndim = 0;
+    for (int32_t i = 0; i < record->loop_count; i++) {
+        const reshard_move_loop *loop = &record->loops[i];
+        if (!stays(loop) || out->ndim + record->ndim >= RS_NEST_MAX)
+            continue;
+        out->size[out->ndim] = loop->count;
+        out->source_strides[out->ndim] = loop->source_step;
+        out->target_strides[out->ndim++] = loop->target_step;
+        taken |= (uint32_t)1 << i;
+    }
+    for (int32_t d = 0; d < record->ndim; d++) {
+        out->size[out->ndim] = record->size[d];
+        out->source_strides[out->ndim] = record->source_strides[d];
+        out->target_strides[out->ndim++] = record->target_strides[d];
+    }
+    return taken;
+}
+
+static int32_t bytes_of(reshard_dtype dtype)
+{
+    return reshard_dtype_bits(dtype) / 8;
+}
+
+static reshard_status fill_operation(builder *b, const reshard_move *record, const shape *dims,
+                                     rs_operation *out)
+{
+    out->kind = record->kind;
+    out->link = b->link;
+    out->contributor_count = record->contributor_count;
+    out->reduction = record->reduction;
+    out->divisor = record->divisor;
+    out->source_dtype = b->shown.source_dtype;
+    out->target_dtype = b->shown.target_dtype;
+    out->source_slot = record->kind == RESHARD_MOVE_FILL
+                           ? -1
+                           : rs_exec_slot(b->exec, &b->shown, true, record->source_shard);
+    out->target_slot = rs_exec_slot(b->exec, &b->shown, false, record->target_shard);
+    reshard_status status = rs_operation_prepare(out, dims);
+    if (status == RESHARD_OK && out->kind == RESHARD_MOVE_COPY && !out->casts) {
+        int64_t source = rs_copy_source_run(&out->copy), target = rs_copy_target_run(&out->copy);
+        out->together = rs_min(source, target) < SHORT_RUN_BYTES && source != target;
+    }
+    return status;
+}
+
+static reshard_status add_operation(builder *b, const rs_operation *form, bool sending,
+                                    int32_t peer, int32_t contributor, int64_t source_at,
+                                    int64_t target_at)
+{
+    reshard_status status = rs_grow(b->exec->context, (void **)&b->operations, &b->capacity,
+                                    b->count + 1, sizeof *b->operations);
+    if (status != RESHARD_OK)
+        return status;
+    rs_operation *made = &b->operations[b->count++];
+    *made = *form;
+    made->peer = peer;
+    made->pushing = sending;
+    made->contributor = contributor;
+    made->source_offset = (size_t)source_at * (size_t)bytes_of(form->source_dtype);
+    made->target_offset = (size_t)target_at * (size_t)bytes_of(form->target_dtype);
+    return RESHARD_OK;
+}
+
+/* Runs out the loops that the shape did not take. */
+static reshard_status run_out(builder *b, const reshard_move *record, uint32_t taken, int32_t level,
+                              const rs_operation *form, bool sending, int32_t peer,
+                              int32_t contributor, int64_t source_at, int64_t target_at)
+{
+    if (level == record->loop_count)
+        return add_operation(b, form, sending, peer, contributor, source_at, target_at);
+    const reshard_move_loop *loop = &record->loops[level];
+    int64_t count = (taken >> level & 1) != 0 ? 1 : loop->count;
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < count && status == RESHARD_OK; i++) {
+        status = run_out(b, record, taken, level + 1, form, sending, peer, contributor, source_at,
+                         target_at);
+        peer += loop->peer_step;
+        contributor += loop->contributor_step;
+        source_at += loop->source_step;
+        target_at += loop->target_step;
+    }
+    return status;
+}
+
+static reshard_status add_records(builder *b, const reshard_moves *moves, bool sending)
+{
+    for (int64_t i = 0; i < moves->count; i++) {
+        const reshard_move *record = &moves->items[i];
+        shape dims;
+        uint32_t taken = make_shape(record, &dims);
+        rs_operation form;
+        memset(&form, 0, sizeof form);
+        reshard_status status = fill_operation(b, record, &dims, &form);
+        if (status == RESHARD_OK)
+            status = run_out(b, record, taken, 0, &form, sending,
+                             sending ? record->target_rank : record->source_rank,
+                             record->contributor, record->source_at, record->target_at);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    return RESHARD_OK;
+}
+
+/* ---- who walks ------------------------------------------------------------------------------- */
+
+static bool source_should_walk(const reshard_moves *receives, reshard_dtype dtype)
+{
+    if (receives->count == 0 || receives->items[0].kind != RESHARD_MOVE_COPY)
+        return false;
+    shape dims;
+    (void)make_shape(&receives->items[0], &dims);
+    rs_copy copy;
+    rs_copy_prepare(&copy, bytes_of(dtype), dims.ndim, dims.size, dims.source_strides,
+                    dims.target_strides);
+    int64_t source = rs_copy_source_run(&copy), target = rs_copy_target_run(&copy);
+    return source < SHORT_RUN_BYTES && source < target;
+}
+
+static reshard_status decide_walkers(builder *b)
+{
+    int32_t links = reshard_plan_stage_link_count(b->exec->plan, b->stage);
+    b->pushes = rs_arena_allocate_array(&b->exec->arena, (size_t)links, sizeof *b->pushes);
+    if (b->pushes == NULL)
+        return rs_allocation_status();
+    reshard_part *part = NULL;
+    int32_t of = -1;
+    reshard_status status = RESHARD_OK;
+    for (int32_t l = 0; l < links && status == RESHARD_OK; l++) {
+        reshard_stage_link shown;
+        (void)reshard_plan_stage_link(b->exec->plan, b->stage, l, &shown);
+        b->pushes[l] = false;
+        if (shown.source < 0 || shown.source_dtype != shown.target_dtype ||
+            reshard_layout_rank_count(shown.target_layout) == 0)
+            continue;
+        int32_t first = reshard_layout_rank_at(shown.target_layout, 0);
+        if (first != of) {
+            reshard_part_destroy(part);
+            part = NULL;
+            status = reshard_part_create(b->exec->context, b->exec->plan, first, &part);
+            of = first;
+        }
+        if (status == RESHARD_OK)
+            b->pushes[l] = source_should_walk(&reshard_part_link(part, b->stage, l)->receives,
+                                              shown.source_dtype);
+    }
+    reshard_part_destroy(part);
+    return status;
+}
+
+/* ---- stages ---------------------------------------------------------------------------------- */
+
+static int64_t compare(int64_t a, int64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+/* Copies and fills first, then what is combined by contributor, then what is added by rank: the
+ * order that results depend on. Within that by link, and peers as they are sorted. */
+static int compare_operations(const void *a, const void *b)
+{
+    const rs_operation *x = a, *y = b;
+    bool ordered_x = x->kind == RESHARD_MOVE_COMBINE || x->kind == RESHARD_MOVE_ADD;
+    bool ordered_y = y->kind == RESHARD_MOVE_COMBINE || y->kind == RESHARD_MOVE_ADD;
+    int64_t order = compare(ordered_x, ordered_y);
+    if (order == 0 && ordered_x)
+        order = compare(x->contributor, y->contributor);
+    if (order == 0 && ordered_x)
+        order = compare(x->peer, y->peer);
+    if (order == 0)
+        order = compare(x->link, y->link);
+    if (order == 0)
+        order = compare(x->target_slot, y->target_slot);
+    if (order == 0)
+        order = compare((int64_t)x->target_offset, (int64_t)y->target_offset);
+    return (int)order;
+}
+
+static reshard_status note_peer(void *user, const reshard_move *move)
+{
+    builder *b = user;
+    int32_t mine = b->exec->part->rank;
+    int32_t peer = move->source_rank == mine ? move->target_rank : move->source_rank;
+    for (int64_t i = b->peer_count - 1; i >= 0 && i >= b->peer_count - 4; i--) {
+        if (b->peers[i] == peer)
+            return RESHARD_OK; /* mostly just seen; the rest is sorted out later */
+    }
+    reshard_status status = rs_grow(b->exec->context, (void **)&b->peers, &b->peer_capacity,
+                                    b->peer_count + 1, sizeof *b->peers);
+    if (status == RESHARD_OK)
+        b->peers[b->peer_count++] = peer;
+    return status;
+}
+
+static int compare_peers(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static reshard_status make_peers(builder *b, rs_exec_stage *stage)
+{
+    int64_t distinct = 0;
+    if (b->peer_count != 0)
+        qsort(b->peers, (size_t)b->peer_count, sizeof *b->peers, compare_peers);
+    for (int64_t i = 0; i < b->peer_count; i++) {
+        if (distinct == 0 || b->peers[i] != b->peers[distinct - 1])
+            b->peers[distinct++] = b->peers[i];
+    }
+    stage->peers = rs_arena_allocate_array(&b->exec->arena, (size_t)distinct, sizeof *stage->peers);
+    if (stage->peers == NULL)
+        return rs_allocation_status();
+    int64_t turn = 0; /* the first peer above this rank: ranks begin with different peers */
+    while (turn < distinct && b->peers[turn] < b->exec->part->rank)
+        turn++;
+    for (int64_t i = 0; i < distinct; i++) {
+        rs_exec_peer *peer = &stage->peers[i];
+        memset(peer, 0, sizeof *peer);
+        peer->rank = b->peers[(turn + i) % distinct];
+        peer->table = rs_arena_allocate_array(&b->exec->arena, (size_t)b->exec->slot_count,
+                                              sizeof *peer->table);
+        if (peer->table == NULL)
+            return rs_allocation_status();
+    }
+    stage->peer_count = distinct;
+    return RESHARD_OK;
+}
+
+/* Moves what the builder has collected into the stage. */
+static reshard_status take_operations(builder *b, rs_operation **out_list, int64_t *out_count)
+{
+    if (b->count != 0)
+        qsort(b->operations, (size_t)b->count, sizeof *b->operations, compare_operations);
+    *out_list =
+        rs_arena_copy(&b->exec->arena, b->operations, (size_t)b->count, sizeof *b->operations);
+    *out_count = b->count;
+    b->count = 0;
+    return *out_list == NULL ? rs_allocation_status() : RESHARD_OK;
+}
+
+static reshard_status collect_walks(builder *b)
+{
+    reshard_status status = RESHARD_OK;
+    int32_t links = reshard_plan_stage_link_count(b->exec->plan, b->stage);
+    for (b->link = 0; b->link < links && status == RESHARD_OK; b->link++) {
+        (void)reshard_plan_stage_link(b->exec->plan, b->stage, b->link, &b->shown);
+        const reshard_part_moves *moves = reshard_part_link(b->exec->part, b->stage, b->link);
+        bool pushes = b->pushes[b->link];
+        status = add_records(b, pushes ? &moves->sends : &moves->receives, pushes);
+        if (status == RESHARD_OK)
+            status = rs_moves_each(&moves->receives, b->exec->part->rank, -1, note_peer, b);
+        if (status == RESHARD_OK)
+            status = rs_moves_each(&moves->sends, b->exec->part->rank, -1, note_peer, b);
+    }
+    return status;
+}
+
+static reshard_status collect_keeps(builder *b)
+{
+    reshard_status status = RESHARD_OK;
+    int32_t links = reshard_plan_stage_link_count(b->exec->plan, b->stage);
+    for (b->link = 0; b->link < links && status == RESHARD_OK; b->link++) {
+        (void)reshard_plan_stage_link(b->exec->plan, b->stage, b->link, &b->shown);
+        status = add_records(b, &reshard_part_link(b->exec->part, b->stage, b->link)->keeps, false);
+    }
+    return status;
+}
+
+static bool is_ordered(const rs_operation *operation)
+{
+    return operation->kind == RESHARD_MOVE_COMBINE || operation->kind == RESHARD_MOVE_ADD;
+}
+
+/* Where anything is combined, kept and received contributions go into one list, so that each has
+ * its turn. So do copies that share the lines of their short side: kept ones are to pass through
+ * the cache with the others. */
+static reshard_status merge_keeps(rs_exec_stage *stage, rs_arena *arena)
+{
+    int64_t total = stage->keep_count + stage->walk_count;
+    bool merges = false;
+    for (int64_t i = 0; i < stage->walk_count; i++)
+        merges = merges || is_ordered(&stage->walks[i]) || stage->walks[i].together;
+    for (int64_t i = 0; i < stage->keep_count; i++)
+        merges = merges || is_ordered(&stage->keeps[i]);
+    if (!merges)
+        return RESHARD_OK;
+    rs_operation *all = rs_arena_allocate_array(arena, (size_t)total, sizeof *all);
+    if (all == NULL)
+        return rs_allocation_status();
+    if (stage->keep_count != 0)
+        memcpy(all, stage->keeps, (size_t)stage->keep_count * sizeof *all);
+    if (stage->walk_count != 0)
+        memcpy(all + stage->keep_count, stage->walks, (size_t)stage->walk_count * sizeof *all);
+    qsort(all, (size_t)total, sizeof *all, compare_operations);
+    stage->keep_count = 0;
+    stage->walks = all;
+    stage->walk_count = total;
+    return RESHARD_OK;
+}
+
+static reshard_status build_stage(builder *b, rs_exec_stage *stage)
+{
+    b->peer_count = b->count = 0;
+    reshard_status status = decide_walkers(b);
+    if (status == RESHARD_OK)
+        status = collect_keeps(b);
+    if (status == RESHARD_OK)
+        status = take_operations(b, &stage->keeps, &stage->keep_count);
+    if (status == RESHARD_OK)
+        status = collect_walks(b);
+    if (status == RESHARD_OK)
+        status = take_operations(b, &stage->walks, &stage->walk_count);
+    if (status == RESHARD_OK)
+        status = merge_keeps(stage, &b->exec->arena);
+    if (status == RESHARD_OK)
+        status = make_peers(b, stage);
+    return status;
+}
+
+reshard_status rs_exec_build(reshard_exec *exec)
+{
+    builder b = {.exec = exec};
+    reshard_status status = RESHARD_OK;
+    for (b.stage = 0; b.stage < exec->stage_count && status == RESHARD_OK; b.stage++)
+        status = build_stage(&b, &exec->stages[b.stage]);
+    rs_release(exec->context, b.operations, (size_t)b.capacity * sizeof *b.operations);
+    rs_release(exec->context, b.peers, (size_t)b.peer_capacity * sizeof *b.peers);
+    return status;
+}
+
+/* ---- lists for messages ---------------------------------------------------------------------- */
+
+reshard_status rs_exec_list_keeps(reshard_exec *exec, int32_t stage, int64_t more,
+                                  rs_exec_list *out_list)
+{
+    builder b = {.exec = exec, .stage = stage};
+    reshard_status status = collect_keeps(&b);
+    if (status == RESHARD_OK) {
+        out_list->items =
+            rs_arena_allocate_array(&exec->arena, (size_t)(b.count + more), sizeof(rs_operation));
+        status = out_list->items == NULL ? rs_allocation_status() : RESHARD_OK;
+    }
+    if (status == RESHARD_OK && b.count != 0)
+        memcpy(out_list->items, b.operations, (size_t)b.count * sizeof *b.operations);
+    out_list->count = status == RESHARD_OK ? b.count : 0;
+    rs_release(exec->context, b.operations, (size_t)b.capacity * sizeof *b.operations);
+    return status;
+}
+
+reshard_status rs_exec_list_add_dense(reshard_exec *exec, int32_t stage, int32_t link,
+                                      const reshard_move *move, size_t scratch, rs_exec_list *list)
+{
+    builder b = {.exec = exec, .stage = stage, .link = link};
+    (void)reshard_plan_stage_link(exec->plan, stage, link, &b.shown);
+    shape dims;
+    (void)make_shape(move, &dims);
+    int64_t step = 1;
+    for (int32_t d = dims.ndim - 1; d >= 0; d--) {
+        dims.source_strides[d] = step;
+        step *= dims.size[d];
+    }
+    rs_operation *made = &list->items[list->count];
+    memset(made, 0, sizeof *made);
+    reshard_status status = fill_operation(&b, move, &dims, made);
+    if (status != RESHARD_OK)
+        return status;
+    made->peer = move->source_rank;
+    made->contributor = move->contributor;
+    made->source_slot = RS_SLOT_SCRATCH;
+    made->source_offset = scratch;
+    made->target_offset = (size_t)move->target_at * (size_t)bytes_of(made->target_dtype);
+    list->count++;
+    return RESHARD_OK;
+}
+
+void rs_exec_list_sort(rs_exec_list *list)
+{
+    if (list->count != 0)
+        qsort(list->items, (size_t)list->count, sizeof *list->items, compare_operations);
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* operation.c - which kernels an operation takes, and in which order it runs them. */
+#include "exec/operation.h"
+
+#include "base/error.h"
+
+#include <math.h>
+#include <string.h>
+
+static int32_t bytes_of(reshard_dtype dtype)
+{
+    return reshard_dtype_bits(dtype) / 8;
+}
+
+/* ---- identities ------------------------------------------------------------------------------ */
+
+static bool is_signed_integer(reshard_dtype dtype)
+{
+    return dtype == RESHARD_I8 || dtype == RESHARD_I16 || dtype == RESHARD_I32 ||
+           dtype == RESHARD_I64;
+}
+
+static bool is_float(reshard_dtype dtype)
+{
+    return dtype == RESHARD_F16 || dtype == RESHARD_BF16 || dtype == RESHARD_F32 ||
+           dtype == RESHARD_F64;
+}
+
+static void put_integer(uint64_t value, size_t bytes, unsigned char *out)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        out[i] = (unsigned char)value;
+        value >>= 8;
+    }
+}
+
+/* The least (or greatest) value of an integer type of so many bits. */
+static uint64_t integer_limit(reshard_dtype dtype, bool greatest)
+{
+    int32_t bits = reshard_dtype_bits(dtype);
+    uint64_t all = bits == 64 ? UINT64_MAX : ((uint64_t)1 << bits) - 1;
+    if (is_signed_integer(dtype))
+        return greatest ? all >> 1 : (all >> 1) + 1;
+    return greatest ? all : 0;
+}
+
+/* What changes nothing when it is combined: 0 for sums, 1 for products, the far end of the type for
+ * min and max. */
+static void set_identity(reshard_reduction reduction, reshard_dtype dtype, unsigned char *out)
+{
+    memset(out, 0, 16);
+    if (reduction == RESHARD_SUM || reduction == RESHARD_AVG)
+        return;
+    double value = reduction == RESHARD_PROD  ? 1
+                   : reduction == RESHARD_MIN ? (double)INFINITY
+                                              : -(double)INFINITY;
+    if (is_float(dtype)) {
+        rs_cast_reference(RESHARD_F64, dtype, &value, out);
+    } else if (dtype == RESHARD_C64) {
+        float one = 1;
+        memcpy(out, &one, sizeof one);
+    } else if (reduction == RESHARD_PROD) {
+        put_integer(1, (size_t)bytes_of(dtype), out);
+    } else {
+        put_integer(integer_limit(dtype, reduction == RESHARD_MIN), (size_t)bytes_of(dtype), out);
+    }
+}
+
+/* ---- preparing ------------------------------------------------------------------------------- */
+
+static reshard_status fail_unsupported(const rs_operation *o, const char *what)
+{
+    return rs_fail(RESHARD_ERR_UNSUPPORTED, "exec: %s of %s to %s cannot be done", what,
+                   reshard_dtype_name(o->source_dtype), reshard_dtype_name(o->target_dtype));
+}
+
+static void prepare_copy(rs_operation *o, const rs_operation_shape *shape)
+{
+    if (o->casts)
+        rs_cast_prepare(&o->cast, o->source_dtype, o->target_dtype, shape->ndim, shape->size,
+                        shape->source_strides, shape->target_strides);
+    else
+        rs_copy_prepare(&o->copy, bytes_of(o->target_dtype), shape->ndim, shape->size,
+                        shape->source_strides, shape->target_strides);
+}
+
+/* A fill is a copy of one element to all places. */
+static void prepare_fill(rs_operation *o, const rs_operation_shape *shape)
+{
+    int64_t still[RS_NEST_MAX] = {0};
+    set_identity(o->reduction, o->target_dtype, o->identity);
+    rs_copy_prepare(&o->copy, bytes_of(o->target_dtype), shape->ndim, shape->size, still,
+                    shape->target_strides);
+}
+
+reshard_status rs_operation_prepare(rs_operation *o, const rs_operation_shape *shape)
+{
+    o->casts = o->source_dtype != o->target_dtype;
+    if (o->kind == RESHARD_MOVE_FILL) {
+        o->casts = false;
+        prepare_fill(o, shape);
+        return RESHARD_OK;
+    }
+    if (o->casts && !rs_cast_supports(o->source_dtype, o->target_dtype))
+        return fail_unsupported(o, "a cast");
+    prepare_copy(o, shape);
+    if (o->kind == RESHARD_MOVE_COPY)
+        return RESHARD_OK;
+    reshard_reduction reduction = o->reduction == RESHARD_AVG ? RESHARD_SUM : o->reduction;
+    if (o->casts || !rs_combine_supports(reduction, o->target_dtype))
+        return fail_unsupported(o, reshard_reduction_name(o->reduction));
+    rs_combine_prepare(&o->combining, reduction, o->target_dtype, shape->ndim, shape->size,
+                       shape->source_strides, shape->target_strides);
+    rs_scale_prepare(&o->scaling, o->target_dtype, o->divisor, shape->ndim, shape->size,
+                     shape->target_strides);
+    return RESHARD_OK;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static void run_copy(const rs_operation *o, const void *source, void *target)
+{
+    if (o->casts)
+        rs_cast_run(&o->cast, source, target);
+    else
+        rs_copy_run(&o->copy, source, target);
+}
+
+/* target += source / divisor, one element at a time: averages have few adjoints worth a kernel. */
+static void add_divided(const void *what, const unsigned char *source, unsigned char *target)
+{
+    const rs_operation *o = what;
+    unsigned char element[16];
+    memcpy(element, source, (size_t)bytes_of(o->target_dtype));
+    rs_scale(o->target_dtype, element, 1, o->divisor);
+    rs_combine(RESHARD_SUM, o->target_dtype, target, element, 1);
+}
+
+static void run_add(const rs_operation *o, const void *source, void *target)
+{
+    if (o->divisor == 1) {
+        rs_combine_run(&o->combining, source, target);
+        return;
+    }
+    rs_nest nest = o->combining.nest; /* with its innermost line put back */
+    nest.loops[nest.count++] = o->combining.line;
+    rs_nest_walk(nest.loops, nest.count, nest.loops[0].size, add_divided, o, source, target);
+}
+
+void rs_operation_run(const rs_operation *o, const void *source, void *target)
+{
+    switch (o->kind) {
+    case RESHARD_MOVE_COPY:
+        run_copy(o, source, target);
+        return;
+    case RESHARD_MOVE_FILL:
+        rs_copy_run(&o->copy, o->identity, target);
+        return;
+    case RESHARD_MOVE_ADD:
+        run_add(o, source, target);
+        return;
+    case RESHARD_MOVE_COMBINE:
+        if (o->contributor == 0)
+            run_copy(o, source, target);
+        else
+            rs_combine_run(&o->combining, source, target);
+        if (o->contributor == o->contributor_count - 1 && o->divisor > 1)
+            rs_combine_run(&o->scaling, NULL, target);
+        return;
+    }
+}

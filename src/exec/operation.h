@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * operation.h - a move that is ready to run: which slots, where in them, and the prepared kernels.
+ */
+#ifndef RS_EXEC_OPERATION_H
+#define RS_EXEC_OPERATION_H
+
+#include <reshard/plan.h>
+
+#include "exec/cast.h"
+#include "exec/combine.h"
+#include "exec/copy.h"
+
+#include <stdbool.h>
+
+typedef struct rs_operation {
+    reshard_move_kind kind;
+    int32_t peer; /* this rank itself for keeps */
+    bool pushing; /* the source is mine */
+    /* a copy that shares the cache lines of its short side with others of its link */
+    bool together;
+    int32_t link; /* stage link */
+    int32_t contributor, contributor_count, divisor;
+    reshard_reduction reduction;
+    reshard_dtype source_dtype, target_dtype;
+    int64_t source_slot, target_slot;    /* source -1: a fill */
+    size_t source_offset, target_offset; /* bytes */
+    bool casts;
+    rs_copy copy; /* of the first contribution too; of fills: of the identity, one element */
+    rs_cast cast;
+    rs_combining combining, scaling;
+    unsigned char identity[16];
+} rs_operation;
+
+/* The dims of an operation, and its elements' types. */
+typedef struct rs_operation_shape {
+    int32_t ndim;
+    int64_t size[RS_NEST_MAX], source_strides[RS_NEST_MAX], target_strides[RS_NEST_MAX];
+} rs_operation_shape;
+
+/* Kind, contributors, reduction, divisor and dtypes are set; prepares the kernels. Errors:
+ * UNSUPPORTED when the dtypes have no such cast or reduction. */
+reshard_status rs_operation_prepare(rs_operation *operation, const rs_operation_shape *shape);
+
+/* Combinations and additions of one target must be run in order. The first contribution is copied,
+ * the last one divides. */
+void rs_operation_run(const rs_operation *operation, const void *source, void *target);
+
+#endif

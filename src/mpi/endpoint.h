@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * endpoint.h - one rank's end of the transport over MPI.
+ *
+ * Messages are MPI's own, a channel being a tag. Beside them, on a communicator of their own, go
+ * the notices (standing.h) that make a failure known: every rank has a receive open for them, and
+ * looks at it whenever it has nothing better to do.
+ *
+ * Invariants:
+ *  1. Each message under way is in the list of its endpoint, so that it can be withdrawn: a broken
+ *     group's callers will free their buffers.
+ *  2. A rank says DRAINED when it is broken and has no receive open. So who has heard that from all
+ *     others may forget the sends it still has: nobody reads them, nor ever will.
+ *  3. A collective call of MPI that may have to wait for what others do first is made in its
+ *     non-blocking form, and left when the group breaks. MPI then still holds a part of the
+ *     endpoint, which is never freed.
+ */
+#ifndef RS_MPI_ENDPOINT_H
+#define RS_MPI_ENDPOINT_H
+
+#include <reshard/mpi.h>
+
+#include "mpi/patience.h"
+#include "mpi/segments.h"
+#include "mpi/standing.h"
+
+/* Lives in the memory of a reshard_request. */
+typedef struct rs_mpi_message {
+    struct rs_mpi_message *next;
+    struct rs_mpi_message **link; /* what points here */
+    MPI_Request request;
+    size_t count;
+    int32_t peer;
+    bool sending;
+    enum { RS_UNDER_WAY, RS_DONE, RS_WITHDRAWN } progress;
+} rs_mpi_message;
+
+typedef struct rs_mpi_window {
+    struct rs_mpi_window *next;
+    MPI_Win handle;
+    rs_segment segments[]; /* by rank in the node */
+} rs_mpi_window;
+
+typedef struct rs_mpi_comms {
+    MPI_Comm data, control;
+    MPI_Comm node; /* the ranks that can share memory with this one */
+} rs_mpi_comms;
+
+typedef struct rs_mpi {
+    rs_standing standing;
+    rs_patience patience;
+    double timeout_seconds; /* 0: none */
+    double asked;           /* patience.waited when it last asked */
+    rs_mpi_comms comms;
+    int tag_max;
+    int node_size;
+    int *node_ranks; /* by peer; MPI_UNDEFINED on another node */
+    rs_mpi_message *first;
+    int32_t test_count;
+    rs_mpi_window *windows; /* youngest first */
+    rs_notice in;
+    MPI_Request in_request;
+    rs_notice out[RS_NOTICE_KIND_COUNT];
+    MPI_Request *out_requests; /* [kind * size + peer] */
+    int vote, votes;           /* invariant 3 */
+    MPI_Request voting;
+    bool leaving; /* what this rank wanted is done */
+    bool left;    /* and all others know */
+    bool drained; /* invariant 2 */
+} rs_mpi;
+
+#define RS_MPI_MESSAGE_BYTES_MAX ((size_t)1 << 30) /* MPI counts in int */
+
+/* notices.c: the group breaks here; and what MPI calls returned. */
+void rs_mpi_break(rs_mpi *e, reshard_status status, const char *why);
+/* False when the call failed, which breaks the group with MPI's words for it. */
+bool rs_mpi_succeeded(rs_mpi *e, int code, const char *call);
+void rs_mpi_tell(rs_mpi *e, rs_notice_kind kind, int32_t peer);
+void rs_mpi_tell_all(rs_mpi *e, rs_notice_kind kind);
+void rs_mpi_listen(rs_mpi *e);
+void rs_mpi_hear(rs_mpi *e);
+/* Collective: true when all ranks pass true; false too when the group is or becomes broken. */
+bool rs_mpi_vote(rs_mpi *e, bool agrees);
+/* Collective. This rank has done what it wanted, with this status and this thread's error text.
+ * Returns, when all ranks have, the status that the run ends with on all of them. */
+reshard_status rs_mpi_leave(rs_mpi *e, reshard_status status);
+
+/* messages.c and memory.c: the calls of the endpoint, see reshard_endpoint. */
+reshard_status rs_mpi_send(void *state, int32_t peer, int32_t channel, const void *bytes,
+                           size_t count, reshard_request *request);
+reshard_status rs_mpi_receive(void *state, int32_t peer, int32_t channel, void *bytes, size_t count,
+                              reshard_request *request);
+reshard_status rs_mpi_test(void *state, reshard_request *request, int *out_done);
+void rs_mpi_idle(void *state);
+void rs_mpi_quiesce(void *state);
+void *rs_mpi_map(void *state, int32_t peer, const void *address, size_t bytes);
+reshard_status rs_mpi_touch(void *state, int begin);
+void *rs_mpi_share(void *state, size_t bytes);
+
+/* endpoint.c. Collective. A group and the endpoint under it, which lives as long. */
+reshard_status rs_mpi_open(reshard_context *context, MPI_Comm comm,
+                           const reshard_mpi_options *options, rs_mpi **out_endpoint,
+                           reshard_group **out_group);
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* run.c - a body on all ranks that mpirun has started, for programs that are not linked with
+ * MPI. */
+#include <reshard/mpi_run.h>
+
+#include "mpi/endpoint.h"
+
+/* Initialises MPI unless that is done; says whether it did. */
+static reshard_status start_mpi(bool *out_started)
+{
+    int initialized = 0, finalized = 0, threads = 0;
+    (void)MPI_Initialized(&initialized);
+    (void)MPI_Finalized(&finalized);
+    if (finalized)
+        return rs_mpi_fail(RESHARD_ERR_INVALID, "MPI has been finalized, and cannot start again");
+    *out_started = !initialized;
+    /* A group may pass from thread to thread, but is called by one at a time. */
+    if (!initialized && MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &threads) != MPI_SUCCESS)
+        return rs_mpi_fail(RESHARD_ERR_GROUP_BROKEN, "MPI_Init_thread failed");
+    /* MPICH takes the errors of completed requests there, whatever their communicator's handler. */
+    if (!initialized)
+        (void)MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    return RESHARD_OK;
+}
+
+reshard_status reshard_mpi_run(reshard_context *context, reshard_rank_fn body, void *user)
+{
+    bool started = false;
+    reshard_status status = start_mpi(&started);
+    if (status != RESHARD_OK)
+        return status;
+    rs_mpi *endpoint = NULL;
+    reshard_group *group = NULL;
+    status = rs_mpi_open(context, MPI_COMM_WORLD, NULL, &endpoint, &group);
+    if (status == RESHARD_OK)
+        status = rs_mpi_leave(endpoint, body(user, group));
+    reshard_group_release(group);
+    if (started)
+        (void)MPI_Finalize();
+    return status;
+}

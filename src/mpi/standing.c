@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* standing.c - see standing.h. The error text is libreshard's: this library reaches it by public
+ * calls only, because the other's internal ones are hidden. */
+#include "mpi/standing.h"
+
+#include <reshard/group.h>
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+reshard_status rs_mpi_fail(reshard_status status, const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return reshard_error_set(status, text);
+}
+
+static bool adopt(rs_standing *standing, const rs_verdict *verdict)
+{
+    bool first = !standing->broken;
+    if (first || verdict->rank < standing->verdict.rank) {
+        standing->verdict = *verdict;
+        standing->verdict.text[sizeof verdict->text - 1] = '\0';
+    }
+    standing->broken = true;
+    return first;
+}
+
+bool rs_standing_break(rs_standing *standing, reshard_status status, const char *why)
+{
+    if (standing->broken)
+        return false;
+    rs_verdict verdict = {.rank = standing->rank, .status = status};
+    (void)snprintf(verdict.text, sizeof verdict.text, "rank %d: %s", standing->rank, why);
+    return adopt(standing, &verdict);
+}
+
+bool rs_standing_hear(rs_standing *standing, int32_t from, const rs_notice *notice)
+{
+    if (rs_standing_was_told(standing, from, (rs_notice_kind)notice->kind))
+        return false;
+    standing->told[from] = (uint8_t)(standing->told[from] | 1u << notice->kind);
+    if (notice->kind == RS_NOTICE_DRAINED)
+        standing->drained_count++;
+    return notice->kind == RS_NOTICE_BROKEN && adopt(standing, &notice->verdict);
+}
+
+bool rs_standing_was_told(const rs_standing *standing, int32_t from, rs_notice_kind kind)
+{
+    return (standing->told[from] >> kind & 1) != 0;
+}
+
+reshard_status rs_standing_fail(const rs_standing *standing)
+{
+    return rs_mpi_fail(RESHARD_ERR_GROUP_BROKEN, "the group is broken: %s", standing->verdict.text);
+}
+
+reshard_status rs_standing_result(const rs_standing *standing)
+{
+    return standing->broken ? rs_mpi_fail(standing->verdict.status, "%s", standing->verdict.text)
+                            : RESHARD_OK;
+}
