@@ -10,6 +10,7 @@
 #include "input.h"
 #include "json.h"
 #include "memory.h"
+#include "ranks.h"
 #include "sizes.h"
 #include "work.h"
 
@@ -41,6 +42,12 @@ static const cli_option options[] = {
     {"json", CLI_FLAG, offsetof(move_values, json), NULL, 0, "one JSON object on one line"},
 };
 
+/* What a rank found when it looked at its targets. */
+struct verdict {
+    int64_t wrong; /* elements */
+    int64_t dump_error;
+};
+
 typedef struct measurement {
     reshard_plan *plan;
     reshard_layout *source, *target;
@@ -48,8 +55,8 @@ typedef struct measurement {
     const char *dump;
     int32_t runs;
     double *move_seconds, *copy_seconds; /* of each run, by rank 0 */
-    int64_t wrong[4096];                 /* by rank */
-    int dump_error;
+    struct verdict *verdicts;            /* by rank, filled in by rank 0 */
+    int32_t rank_count;
 } measurement;
 
 /* ---- one rank -------------------------------------------------------------------------------- */
@@ -120,11 +127,16 @@ static reshard_status measure_rank(rank_state *r)
         if (status == RESHARD_OK)
             status = time_move(r, i < 0 ? 0 : i);
     }
-    if (status == RESHARD_OK) {
-        m->wrong[rank] = cli_buffers_count_wrong(&r->to);
-        if (m->dump != NULL && cli_buffers_dump(&r->to, m->dump) != 0)
-            m->dump_error = errno;
-    }
+    if (status != RESHARD_OK)
+        return status;
+    struct verdict mine = {cli_buffers_count_wrong(&r->to), 0};
+    if (m->dump != NULL && cli_buffers_dump(&r->to, m->dump) != 0)
+        mine.dump_error = errno;
+    struct verdict *all = cli_allocate((size_t)reshard_group_size(r->group), sizeof *all);
+    status = reshard_group_gather_bytes(r->group, &mine, sizeof mine, all);
+    if (status == RESHARD_OK && rank == 0)
+        memcpy(m->verdicts, all, (size_t)reshard_group_size(r->group) * sizeof *all);
+    free(all);
     return status;
 }
 
@@ -173,8 +185,8 @@ static void print_results(const move_values *values, int32_t ranks, uint64_t byt
         return;
     }
     char text[CLI_SIZE_TEXT];
-    printf("%s to %s, %s %s, %" PRId32 " ranks (threads), median of %" PRId32 " runs\n\n",
-           values->from, values->to, values->shape, values->dtype, ranks, values->runs);
+    printf("%s to %s, %s %s, %" PRId32 " ranks (%s), median of %" PRId32 " runs\n\n", values->from,
+           values->to, values->shape, values->dtype, ranks, cli_ranks_kind(), values->runs);
     printf("bytes    %s\n", cli_size_text(bytes, text));
     printf("time     %.3f ms\n", move * 1e3);
     printf("rate     %.2f GB/s\n", rate);
@@ -190,15 +202,15 @@ static int report(measurement *m, const move_values *values)
     reshard_status status = reshard_plan_get_stats(m->plan, &stats, NULL);
     if (status != RESHARD_OK)
         return cli_fail_status(status);
-    for (int32_t r = 0; r < ranks; r++) {
-        if (m->wrong[r] != 0)
+    for (int32_t r = 0; r < m->rank_count; r++) {
+        if (m->verdicts[r].wrong != 0)
             return cli_fail(CLI_FAILED,
                             "bench move: %" PRId64 " elements of rank %" PRId32 " are wrong",
-                            m->wrong[r], r);
+                            m->verdicts[r].wrong, r);
+        if (m->verdicts[r].dump_error != 0)
+            return cli_fail(CLI_FAILED, "bench move: --dump \"%s\": %s", m->dump,
+                            strerror((int)m->verdicts[r].dump_error));
     }
-    if (m->dump_error != 0)
-        return cli_fail(CLI_FAILED, "bench move: --dump \"%s\": %s", m->dump,
-                        strerror(m->dump_error));
     print_results(values, ranks, stats.bytes_total, median(m->move_seconds, m->runs),
                   median(m->copy_seconds, m->runs));
     return CLI_DONE;
@@ -223,10 +235,6 @@ static int make_plan(const cli_work *work, const move_values *values, measuremen
         reshard_plan_create_simple(work->context, m->source, m->target, m->dtype, NULL, &m->plan);
     if (status != RESHARD_OK)
         return cli_fail_status(status);
-    int32_t ranks = reshard_plan_rank_count(m->plan);
-    if (ranks > (int32_t)(sizeof m->wrong / sizeof m->wrong[0]))
-        return cli_fail(CLI_USAGE, "bench move: %" PRId32 " ranks are more threads than can be run",
-                        ranks);
     return CLI_DONE;
 }
 
@@ -241,8 +249,9 @@ static int measure(const cli_work *work, const move_values *values, measurement 
     m->runs = values->runs;
     m->move_seconds = cli_allocate((size_t)m->runs, sizeof *m->move_seconds);
     m->copy_seconds = cli_allocate((size_t)m->runs, sizeof *m->copy_seconds);
-    reshard_status status = reshard_group_run(NULL, reshard_plan_rank_count(m->plan), run_rank, m);
-    return status == RESHARD_OK ? report(m, values) : cli_fail_status(status);
+    m->rank_count = cli_ranks_count(reshard_plan_rank_count(m->plan));
+    m->verdicts = cli_allocate((size_t)m->rank_count, sizeof *m->verdicts);
+    return cli_ranks_run(m->rank_count, run_rank, m);
 }
 
 static int run(const cli_command *command, int argc, char **argv)
@@ -259,9 +268,12 @@ static int run(const cli_command *command, int argc, char **argv)
     if (code == CLI_DONE)
         code = measure(&work, &values, m);
     cli_work_settle(&work);
+    if (code == CLI_DONE && cli_ranks_are_first())
+        code = report(m, &values);
     reshard_plan_release(m->plan);
     reshard_layout_release(m->source);
     reshard_layout_release(m->target);
+    free(m->verdicts);
     free(m->move_seconds);
     free(m->copy_seconds);
     free(m);

@@ -54,6 +54,7 @@ RESHARD_API reshard_status reshard_group_run_sim(reshard_context *context, int32
                                                  reshard_rank_fn body, void *user);
 
 RESHARD_API reshard_group *reshard_group_retain(reshard_group *group);
+/* The last release of a group over MPI is Collective. */
 RESHARD_API void reshard_group_release(reshard_group *group);
 
 /* ---- asking ---------------------------------------------------------------------------------- */
@@ -114,6 +115,8 @@ typedef struct reshard_endpoint {
     reshard_status (*test)(void *state, reshard_request *request, int *out_done);
     /* Nothing to do: wait a little for something to happen. */
     void (*idle)(void *state);
+    /* Non-zero: map works for every address of every peer, as between threads. */
+    int maps_everything;
     /* A peer's address as seen from here, or NULL when its memory cannot be seen. May be NULL. */
     void *(*map)(void *state, int32_t peer, const void *address, size_t bytes);
     /* Says that this rank begins (1) or ends (0) to touch mapped memory. Fails when the group is

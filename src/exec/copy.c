@@ -7,6 +7,7 @@
  *  1. A long run on both sides is a row of the plane (kernel "rows").
  *  2. If different loops touch neighbours in source and target, and neighbours share cache lines,
  *     the plane is made of these two loops and done in tiles ("transpose").
+ *     Where these planes are tiny and many, the loop over them is made the inner one instead.
  *  3. Otherwise columns are the loop in which the target is dense ("gather", "units"), or that in
  *     which the source is, if the target is nowhere.
  */
@@ -72,9 +73,10 @@ static bool choose_small(rs_copy *copy, int64_t unit)
     rs_nest *nest = &copy->nest;
     int32_t by_source = rs_nest_least_source(nest), by_target = rs_nest_least_target(nest);
     int32_t longest = find_longest(nest);
+    if (by_source == by_target || longest == by_source || longest == by_target)
+        return false;
     int64_t units = nest->loops[by_source].size * nest->loops[by_target].size;
-    if (by_source == by_target || longest == by_source || longest == by_target ||
-        units > SMALL_PLANE || nest->loops[longest].size < units)
+    if (units > SMALL_PLANE || nest->loops[longest].size < units)
         return false;
     rs_loop columns = rs_nest_take(nest, longest);
     rs_loop rows = rs_nest_take(nest, rs_nest_least_target(nest));

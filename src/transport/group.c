@@ -165,7 +165,7 @@ reshard_status rs_group_wait(reshard_group *group, reshard_request *request)
 
 bool rs_group_can_map(const reshard_group *group)
 {
-    return group->root->endpoint.map != NULL;
+    return group->root->endpoint.map != NULL && group->root->endpoint.maps_everything;
 }
 
 void *rs_group_map(reshard_group *group, int32_t rank, const void *address, size_t bytes)

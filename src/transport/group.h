@@ -37,6 +37,7 @@ reshard_status rs_group_wait(reshard_group *group, reshard_request *request);
 void rs_group_idle(reshard_group *group);
 /* A member's address as seen from here, or NULL. */
 void *rs_group_map(reshard_group *group, int32_t rank, const void *address, size_t bytes);
+/* Whether every address of every member can be seen. */
 bool rs_group_can_map(const reshard_group *group);
 reshard_status rs_group_touch(reshard_group *group, bool begin);
 void rs_group_quiesce(reshard_group *group);

@@ -210,7 +210,12 @@ void rs_hub_leave(rs_hub *hub, int32_t rank, reshard_status status)
 {
     if (status != RESHARD_OK) {
         char text[512];
-        (void)snprintf(text, sizeof text, "rank %d: %s", rank, reshard_error_text());
+        int32_t named;
+        /* What ranks have agreed on names the rank already. */
+        if (sscanf(reshard_error_text(), "rank %d:", &named) == 1)
+            (void)snprintf(text, sizeof text, "%s", reshard_error_text());
+        else
+            (void)snprintf(text, sizeof text, "rank %d: %s", rank, reshard_error_text());
         break_hub(hub, status, text);
     }
     atomic_store(&hub->members[rank].left, 1);
@@ -453,6 +458,7 @@ void rs_hub_endpoint(rs_hub *hub, int32_t rank, reshard_endpoint *out_endpoint)
         .receive = receive,
         .test = test,
         .idle = idle,
+        .maps_everything = hub->mapped,
         .map = hub->mapped ? map : NULL,
         .touch = hub->mapped ? touch : NULL,
         .fail = fail,

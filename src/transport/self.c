@@ -146,6 +146,7 @@ reshard_status reshard_group_self(reshard_context *context, reshard_group **out_
         .receive = receive,
         .test = test,
         .idle = idle,
+        .maps_everything = 1,
         .map = map,
         .touch = touch,
         .fail = fail,

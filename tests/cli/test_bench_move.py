@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`reshard bench move`: every target shard holds the global indices that the layout says, between threads and, where mpirun
+is there, between processes. How fast it is, the benchmarks tell."""
+import itertools
+import json
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+
+import support
+from support import CommandTest, main
+
+CASES = [
+    ("6x10", "2: S(0)", "2: S(1)"),
+    ("7x5x3", "2,2: S(0), S(2)", "3: S(flat~)"),
+    ("9x8", "4: S(0)", "4: S(1/1)"),
+    ("13", "2[1,0]: S(0)", "4: R"),
+    ("8x8", "3: P(sum)", "3: S(1~)"),
+    ("6x6", "boxes 6x6: 0[0:2,0:4] 1[0:4,4:6] 2[2:6,0:4] 3[4:6,4:6]", "2: S(0/2)"),
+]
+
+
+class BenchMoveTest(CommandTest):
+    def expected(self, spec, shape):
+        """{(rank, shard): indices} by the layout's own boxes and pieces."""
+        extents = [int(n) for n in shape.split("x")]
+        found = {}
+        counts = {}
+        for shard in self.read_json("layout", spec, "--shape", shape)["shards"]:
+            index = counts.get(shard["rank"], 0)
+            counts[shard["rank"]] = index + 1
+            size = 1
+            for n in shard["size"]:
+                size *= n
+            memory = [None] * size
+            dense = [1] * len(extents)
+            for d in reversed(range(len(extents) - 1)):
+                dense[d] = dense[d + 1] * (shard["size"][d + 1] if len(shard["size"]) == len(extents) else 1)
+            whole = {"offset": shard["offset"], "size": shard["size"], "at": 0, "strides": dense}
+            for piece in shard.get("pieces", [whole] if size else []):
+                for x in itertools.product(*(range(n) for n in piece["size"])):
+                    at = piece["at"] + sum(i * s for i, s in zip(x, piece["strides"]))
+                    place = 0
+                    for i, offset, n in zip(x, piece["offset"], extents):
+                        place = place * n + offset + i
+                    memory[at] = place
+            found[shard["rank"], index] = memory
+        return found
+
+    def check_dump(self, folder, spec, shape):
+        expected = self.expected(spec, shape)
+        self.assertEqual(sorted(os.listdir(folder)),
+                         sorted(f"rank-{rank}-shard-{shard}.bin" for rank, shard in expected))
+        for (rank, shard), memory in expected.items():
+            with open(os.path.join(folder, f"rank-{rank}-shard-{shard}.bin"), "rb") as file:
+                self.assertEqual(list(struct.unpack(f"{len(memory)}i", file.read())), memory)
+
+    def arguments(self, case, folder):
+        shape, source, target = case
+        return ["bench", "move", "--shape", shape, "--dtype", "i32", "--from", source, "--to", target, "--dump", folder]
+
+    def test_threads(self):
+        for case in CASES:
+            with self.subTest(case=case), tempfile.TemporaryDirectory() as folder:
+                found = self.read_json(*self.arguments(case, folder))
+                self.assertTrue(found["verified"])
+                for key in ["bytes", "seconds", "gb_per_s", "memcpy_gb_per_s", "ratio"]:
+                    self.assertGreater(found[key], 0, key)
+                self.check_dump(folder, case[2], case[0])
+
+    def test_mpi(self):
+        library = os.path.join(os.path.dirname(os.path.abspath(support.COMMAND)), "libreshard_mpi.so")
+        if shutil.which("mpirun") is None or not os.path.exists(library):
+            self.skipTest("no mpirun, or no MPI backend in this build")
+        if os.path.basename(os.path.dirname(library)) in ("asan", "tsan"):
+            self.skipTest("sanitizers do not know what MPI does to memory")
+        environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                       "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
+        for case in CASES[:3]:
+            with self.subTest(case=case), tempfile.TemporaryDirectory() as folder:
+                done = subprocess.run(["mpirun", "-n", "4", support.COMMAND, *self.arguments(case, folder), "--json"],
+                                      env=environment, capture_output=True, text=True, timeout=60, check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertTrue(json.loads(done.stdout)["verified"])
+                self.check_dump(folder, case[2], case[0])
+
+    def test_bad_input(self):
+        case = ["bench", "move", "--shape", "4x4", "--dtype", "f32", "--from", "2: S(0)", "--to"]
+        self.check_fails([*case, "2: S(5)"], 2, "dimension 5")
+        self.check_fails([*case, "2: S(1)", "--runs", "1"], 2, "--runs 1")
+        self.check_fails(["bench", "move", "--shape", "4x4", "--dtype", "f4", "--from", "2: S(0)", "--to", "2: R"], 2, "4 bits")
+        self.check_fails([*case, "2: S(1)", "--dump", "/dev/null/x"], 1, "--dump")
+
+
+if __name__ == "__main__":
+    main()
