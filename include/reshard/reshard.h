@@ -26,6 +26,7 @@
 #define RESHARD_RESHARD_H
 
 #include <reshard/base.h>
+#include <reshard/collective.h>
 #include <reshard/exec.h>
 #include <reshard/group.h>
 #include <reshard/layout.h>

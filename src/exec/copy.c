@@ -250,6 +250,8 @@ static int64_t find_share(int64_t outer_count, int64_t turn_count)
 void rs_copy_run_together(int32_t count, const rs_copy *const *copies, const void *const *sources,
                           void *const *targets)
 {
+    if (rs_weave(count, copies, sources, targets))
+        return;
     size_t bytes = 0;
     for (int32_t i = 0; i < count; i++)
         bytes += copies[i]->bytes;

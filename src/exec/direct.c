@@ -83,12 +83,67 @@ static int64_t run_together(reshard_exec *exec, const rs_exec_stage *stage,
     return taken;
 }
 
+/* How many operations from `first` on combine one box each for contributor 0, the same boxes again
+ * for contributor 1, and so on to the last, all of them in one run of memory on both sides. Gives
+ * the boxes, or 0. */
+static int64_t count_stacked(const rs_operation *first, int64_t count)
+{
+    int64_t boxes = 0;
+    while (boxes < count && first[boxes].kind == RESHARD_MOVE_COMBINE &&
+           first[boxes].contributor == 0)
+        boxes++;
+    if (boxes == 0 || boxes * first->contributor_count != count)
+        return 0;
+    for (int64_t i = 0; i < count; i++) {
+        const rs_operation *o = &first[i], *below = &first[i % boxes];
+        if (o->kind != RESHARD_MOVE_COMBINE || o->contributor != i / boxes ||
+            o->contributor_count != first->contributor_count ||
+            o->target_slot != below->target_slot || o->target_offset != below->target_offset ||
+            rs_copy_bytes(&o->copy) != rs_copy_bytes(&below->copy) || !rs_operation_is_one_run(o))
+            return 0;
+    }
+    return boxes;
+}
+
+#define STACK_BYTES ((size_t)16 << 10)
+#define STACK_MAX 64
+
+/* Combines piece by piece, so that the target stays in the nearest cache until all contributions
+ * are in. The order of contributions is the same for every element as it would be one operation
+ * after another. */
+static void run_stacked(reshard_exec *exec, const rs_exec_stage *stage, const rs_operation *first,
+                        int64_t boxes)
+{
+    int32_t height = first->contributor_count;
+    for (int64_t box = 0; box < boxes; box++) {
+        const char *sources[STACK_MAX];
+        char *target = target_of(exec, stage, &first[box]);
+        size_t bytes = rs_copy_bytes(&first[box].copy);
+        for (int32_t c = 0; c < height; c++)
+            sources[c] = source_of(exec, stage, &first[c * boxes + box]);
+        for (size_t at = 0; at < bytes; at += STACK_BYTES) {
+            size_t part = bytes - at < STACK_BYTES ? bytes - at : STACK_BYTES;
+            for (int32_t c = 0; c < height; c++)
+                rs_operation_run_bytes(&first[c * boxes + box], sources[c] + at, target + at, part);
+        }
+    }
+}
+
 static void walk(reshard_exec *exec, const rs_exec_stage *stage)
 {
     for (int64_t i = 0; i < stage->walk_count;) {
         const rs_operation *operation = &stage->walks[i];
+        int64_t left = stage->walk_count - i;
+        int64_t boxes =
+            operation->kind == RESHARD_MOVE_COMBINE && operation->contributor_count <= STACK_MAX
+                ? count_stacked(operation, left)
+                : 0;
+        if (boxes != 0) {
+            run_stacked(exec, stage, operation, boxes);
+            return;
+        }
         if (operation->together) {
-            i += run_together(exec, stage, operation, stage->walk_count - i);
+            i += run_together(exec, stage, operation, left);
             continue;
         }
         rs_operation_run(operation, source_of(exec, stage, operation),

@@ -2,7 +2,8 @@
 /*
  * kernels.h - the kernels of copies, and who is asked for them. All have the form of rs_plane:
  * copy_runs.c does long runs, copy_units.c short ones, copy_gather.c single elements that are dense
- * in the target, copy_transpose.c planes that are dense along different dims on the two sides.
+ * in the target, copy_weave.c such that are dense in the source, copy_transpose.c planes that are
+ * dense along different dims on the two sides.
  */
 #ifndef RS_EXEC_KERNELS_H
 #define RS_EXEC_KERNELS_H
@@ -52,6 +53,11 @@ const rs_copy_kernel *rs_kernel_gather(const rs_plane *plane);
 /* Goes through a plane in tiles that fit the cache. plane.tile is one of rs_kernel_tile's. */
 extern const rs_copy_kernel rs_kernel_tiled;
 const rs_copy_kernel *rs_kernel_tile(const rs_plane *plane);
+
+/* Copies that fill one target in turns, element by element, in one go; false when these are not
+ * such copies. */
+bool rs_weave(int32_t count, const rs_copy *const *copies, const void *const *sources,
+              void *const *targets);
 
 /* count units, each at its steps. */
 void rs_units_copy(const unsigned char *source, int64_t source_step, unsigned char *target,

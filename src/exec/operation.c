@@ -169,3 +169,25 @@ void rs_operation_run(const rs_operation *o, const void *source, void *target)
         return;
     }
 }
+
+bool rs_operation_is_one_run(const rs_operation *o)
+{
+    /* The combination's loops are those of the copy: one line, at the steps of an element on both
+     * sides. */
+    return !o->casts && o->combining.nest.count == 0 &&
+           (o->combining.line.size == 1 ||
+            (o->combining.line.source_step == bytes_of(o->target_dtype) &&
+             o->combining.line.target_step == bytes_of(o->target_dtype)));
+}
+
+void rs_operation_run_bytes(const rs_operation *o, const void *source, void *target, size_t bytes)
+{
+    int64_t count = (int64_t)(bytes / (size_t)bytes_of(o->target_dtype));
+    reshard_reduction reduction = o->reduction == RESHARD_AVG ? RESHARD_SUM : o->reduction;
+    if (o->contributor == 0)
+        memcpy(target, source, bytes);
+    else
+        rs_combine(reduction, o->target_dtype, target, source, count);
+    if (o->contributor == o->contributor_count - 1 && o->divisor > 1)
+        rs_scale(o->target_dtype, target, count, o->divisor);
+}

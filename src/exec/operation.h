@@ -46,4 +46,10 @@ reshard_status rs_operation_prepare(rs_operation *operation, const rs_operation_
  * the last one divides. */
 void rs_operation_run(const rs_operation *operation, const void *source, void *target);
 
+/* A combination whose elements follow each other without a gap on both sides, in the same order;
+ * and such a one on some of its bytes, a multiple of its element's. */
+bool rs_operation_is_one_run(const rs_operation *operation);
+void rs_operation_run_bytes(const rs_operation *operation, const void *source, void *target,
+                            size_t bytes);
+
 #endif

@@ -4,6 +4,7 @@
  * simulation with memory that is seen and memory that is not. Every target holds what the oracle
  * says. Ranks only run; the main thread checks.
  */
+#include "support/context.h"
 #include "support/planning.h"
 #include "support/values.h"
 
@@ -11,6 +12,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -282,6 +284,132 @@ static void test_exec__injected_faults(void **state)
     }
 }
 
+/* ---- runs allocate nothing ------------------------------------------------------------------- */
+
+static void *count_allocate(void *user, size_t bytes)
+{
+    (void)atomic_fetch_add((atomic_int *)user, 1);
+    return malloc(bytes);
+}
+
+static void *count_resize(void *user, void *memory, size_t bytes_old, size_t bytes_new)
+{
+    (void)bytes_old;
+    (void)atomic_fetch_add((atomic_int *)user, 1);
+    return realloc(memory, bytes_new);
+}
+
+static void just_free(void *user, void *memory, size_t bytes)
+{
+    (void)user;
+    (void)bytes;
+    free(memory);
+}
+
+typedef struct counted {
+    live l;
+    reshard_context *context;
+    atomic_int *calls;
+    int before[4], after[4];
+} counted;
+
+static reshard_status run_counted(void *user, reshard_group *group)
+{
+    counted *c = user;
+    int32_t rank = reshard_group_rank(group);
+    void *sources[4] = {NULL}, *targets[4] = {NULL};
+    (void)list_buffers(c->l.from, rank, sources);
+    (void)list_buffers(c->l.to, rank, targets);
+    reshard_exec *exec = NULL;
+    reshard_status status = reshard_exec_create(c->context, c->l.plan, group, &c->l.options, &exec);
+    if (status == RESHARD_OK)
+        status = reshard_group_barrier(group);
+    c->before[rank] = atomic_load(c->calls);
+    for (int i = 0; i < 5 && status == RESHARD_OK; i++) {
+        status = reshard_exec_start(exec, (const void *const *)sources, targets);
+        if (status == RESHARD_OK)
+            status = reshard_exec_wait(exec);
+    }
+    if (status == RESHARD_OK)
+        status = reshard_group_barrier(group);
+    c->after[rank] = atomic_load(c->calls);
+    if (status == RESHARD_OK)
+        status = reshard_group_barrier(group); /* nobody destroys before all have looked */
+    reshard_exec_destroy(exec);
+    return status;
+}
+
+static void test_exec__runs_allocate_nothing(void **state)
+{
+    (void)state;
+    static const char *const pairs[][2] = {
+        {"4: S(0)", "4: S(1)"}, {"4: P(sum)", "4: R"}, {"4: S(0)", "4: S(1/1)"}};
+    for (int i = 0; i < 6; i++) {
+        fixture f;
+        fixture_init(&f, pairs[i / 2][0], pairs[i / 2][1], i % 2);
+        atomic_int calls = 0;
+        reshard_allocator allocator = {count_allocate, count_resize, just_free, &calls};
+        reshard_context_options options = {.size = sizeof options, .allocator = &allocator};
+        counted c = {.l = f.l, .calls = &calls};
+        assert_int_equal(reshard_context_create(&options, &c.context), RESHARD_OK);
+        assert_int_equal(reshard_group_run(NULL, 4, run_counted, &c), RESHARD_OK);
+        for (int r = 0; r < 4; r++) {
+            assert_true(c.before[r] > 10);
+            assert_int_equal(c.before[r], c.after[r]);
+        }
+        assert_int_equal(reshard_context_bytes(c.context), 0);
+        reshard_context_destroy(c.context);
+        fixture_release(&f);
+    }
+}
+
+/* ---- memory that runs out -------------------------------------------------------------------- */
+
+typedef struct starved {
+    live l;
+    reshard_context *context; /* of rank 1 */
+} starved;
+
+static reshard_status run_starved(void *user, reshard_group *group)
+{
+    const starved *s = user;
+    int32_t rank = reshard_group_rank(group);
+    void *sources[4] = {NULL}, *targets[4] = {NULL};
+    (void)list_buffers(s->l.from, rank, sources);
+    (void)list_buffers(s->l.to, rank, targets);
+    reshard_exec *exec = NULL;
+    reshard_status status =
+        reshard_exec_create(rank == 1 ? s->context : NULL, s->l.plan, group, &s->l.options, &exec);
+    if (status == RESHARD_OK)
+        status = reshard_exec_start(exec, (const void *const *)sources, targets);
+    if (status == RESHARD_OK)
+        status = reshard_exec_wait(exec);
+    reshard_exec_destroy(exec);
+    return status;
+}
+
+static reshard_status attempt_starved(reshard_context *context, void *user)
+{
+    starved *s = user;
+    s->context = context;
+    return reshard_group_run(NULL, 4, run_starved, s);
+}
+
+/* Every allocation of one rank fails in turn: all ranks are told, nothing leaks, nobody hangs. */
+static void test_exec__memory_runs_out(void **state)
+{
+    (void)state;
+    for (int messages = 0; messages < 2; messages++) {
+        fixture f;
+        fixture_init(&f, "4: P(sum)", "4: R", messages);
+        starved s = {.l = f.l};
+        words said = {0};
+        if (!context_fail_each(attempt_starved, &s, &said))
+            fail_msg("%s", said.text);
+        fixture_release(&f);
+    }
+}
+
 typedef struct odd_plan {
     reshard_plan *usual, *other;
     reshard_status seen[4];
@@ -332,6 +460,8 @@ int main(void)
         cmocka_unit_test(test_exec__adjoints),
         cmocka_unit_test(test_exec__injected_faults),
         cmocka_unit_test(test_exec__odd_rank_is_named),
+        cmocka_unit_test(test_exec__runs_allocate_nothing),
+        cmocka_unit_test(test_exec__memory_runs_out),
         cmocka_unit_test(test_exec__group_too_small),
         cmocka_unit_test(test_exec__every_permutation_of_owners),
     };

@@ -284,6 +284,57 @@ static void test_copy__together(void **state)
     free(target);
 }
 
+/* Copies that fill one target in turns: in any order, of any width, at any alignment, and with one
+ * that does not fit in. */
+static void check_woven(int32_t parts, int32_t unit, size_t shift, bool odd_one)
+{
+    enum { ROWS = 7, COLUMNS = 1501, PARTS = 5 };
+    size_t row = (size_t)parts * COLUMNS * (size_t)unit, line = COLUMNS * (size_t)unit;
+    size_t bytes = ROWS * row + 16;
+    unsigned char *sources = malloc(bytes), *target = malloc(bytes), *wanted = malloc(bytes);
+    assert_non_null(sources);
+    assert_non_null(target);
+    assert_non_null(wanted);
+    for (size_t i = 0; i < bytes; i++)
+        sources[i] = (unsigned char)(i * 31 + i / 251);
+    memset(target, 0xa5, bytes);
+    memset(wanted, 0xa5, bytes);
+    rs_copy copy[PARTS];
+    const rs_copy *copies[PARTS];
+    const void *from[PARTS];
+    void *to[PARTS];
+    for (int32_t k = 0; k < parts; k++) {
+        int32_t place = (k + 1) % parts;
+        int64_t size[] = {ROWS, odd_one && k == 0 ? COLUMNS - 1 : COLUMNS};
+        int64_t source_strides[] = {COLUMNS, 1},
+                target_strides[] = {(int64_t)parts * COLUMNS, parts};
+        from[k] = sources + shift + (size_t)k * ROWS * line;
+        to[k] = target + shift + (size_t)(place * unit);
+        rs_copy_prepare(&copy[k], unit, 2, size, source_strides, target_strides);
+        rs_copy_reference(unit, 2, size, source_strides, target_strides, from[k],
+                          wanted + shift + (size_t)(place * unit));
+        copies[k] = &copy[k];
+    }
+    rs_copy_run_together(parts, copies, from, to);
+    assert_memory_equal(target, wanted, bytes);
+    free(sources);
+    free(target);
+    free(wanted);
+}
+
+static void test_copy__woven(void **state)
+{
+    (void)state;
+    for (int32_t parts = 2; parts <= 5; parts++) {
+        for (int32_t unit = 1; unit <= 16; unit *= 2) {
+            for (size_t shift = 0; shift < 3; shift++) {
+                check_woven(parts, unit, shift, false);
+                check_woven(parts, unit, shift, true);
+            }
+        }
+    }
+}
+
 static void test_copy__pack_and_unpack(void **state)
 {
     (void)state;
@@ -342,9 +393,9 @@ static void test_copy__numbers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_copy__kernels),  cmocka_unit_test(test_copy__random_shapes),
-        cmocka_unit_test(test_copy__together), cmocka_unit_test(test_copy__pack_and_unpack),
-        cmocka_unit_test(test_copy__numbers),
+        cmocka_unit_test(test_copy__kernels),         cmocka_unit_test(test_copy__random_shapes),
+        cmocka_unit_test(test_copy__together),        cmocka_unit_test(test_copy__woven),
+        cmocka_unit_test(test_copy__pack_and_unpack), cmocka_unit_test(test_copy__numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
