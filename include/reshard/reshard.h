@@ -9,6 +9,7 @@
  *   layout.h  a spec that met a shape: who owns which box
  *   plan.h    two sets of layouts: what has to move, who sends it, in which order
  *   exec.h    a plan meets a group and moves bytes
+ *   collective.h  all_gather, all_reduce, all_to_all and their kin, as plans
  *   group.h   ranks that can talk: threads of this process, a simulation, your own transport
  *
  * A first program:

@@ -163,14 +163,14 @@ reshard_status rs_direct_begin(reshard_exec *exec)
     size_t bytes = (size_t)exec->slot_count * sizeof *exec->slots;
     for (int64_t i = 0; i < stage->peer_count && status == RESHARD_OK; i++) {
         rs_exec_peer *peer = &stage->peers[i];
-        status = rs_group_receive(exec->group, peer->rank, channel(exec, 0), peer->table, bytes,
-                                  &peer->ready_received);
+        status = rs_group_receive(exec->group, peer->rank, channel(exec, RS_CHANNEL_READY),
+                                  peer->table, bytes, &peer->ready_received);
         if (status == RESHARD_OK)
-            status = rs_group_receive(exec->group, peer->rank, channel(exec, 1), NULL, 0,
-                                      &peer->done_received);
+            status = rs_group_receive(exec->group, peer->rank, channel(exec, RS_CHANNEL_DONE), NULL,
+                                      0, &peer->done_received);
         if (status == RESHARD_OK)
-            status = rs_group_send(exec->group, peer->rank, channel(exec, 0), exec->slots, bytes,
-                                   &peer->ready_sent);
+            status = rs_group_send(exec->group, peer->rank, channel(exec, RS_CHANNEL_READY),
+                                   exec->slots, bytes, &peer->ready_sent);
     }
     /* While the others get ready. */
     for (int64_t i = 0; i < stage->keep_count && status == RESHARD_OK; i++) {
@@ -207,8 +207,8 @@ static reshard_status walk_and_tell(reshard_exec *exec)
     exec->walked = true;
     for (int64_t i = 0; i < stage->peer_count && status == RESHARD_OK; i++) {
         rs_exec_peer *peer = &stage->peers[i];
-        status =
-            rs_group_send(exec->group, peer->rank, channel(exec, 1), NULL, 0, &peer->done_sent);
+        status = rs_group_send(exec->group, peer->rank, channel(exec, RS_CHANNEL_DONE), NULL, 0,
+                               &peer->done_sent);
     }
     return status;
 }

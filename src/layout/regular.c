@@ -462,7 +462,6 @@ reshard_status rs_regular_visit_held(const reshard_layout *layout, int32_t rank,
 /* ---- the shard of one rank ------------------------------------------------------------------- */
 
 typedef struct piece_list {
-    rs_arena *arena;
     reshard_context *context;
     reshard_piece *items;
     int64_t count, capacity;
@@ -561,7 +560,7 @@ reshard_status rs_regular_shard(const reshard_layout *layout, int32_t rank, rs_a
     out_shard->contributor_count = layout->contributor_count;
     out_shard->divisor = layout->divisor;
     shape_shard(layout, coordinates, out_shard);
-    piece_list list = {.arena = arena, .context = layout->context};
+    piece_list list = {.context = layout->context};
     reshard_status status = rs_regular_visit_held(layout, rank, add_piece, &list);
     if (status == RESHARD_OK) {
         out_shard->piece_count = list.count;

@@ -17,7 +17,6 @@
 typedef struct fill_router {
     int32_t rank;
     rs_routes *routes;
-    const rs_link *link;
 } fill_router;
 
 static reshard_status add_fill(void *user, const rs_match *match)
@@ -86,7 +85,7 @@ static reshard_status route_chosen(const rs_template *template, int32_t rank, rs
 
 static reshard_status route_template(const rs_template *template, int32_t rank, rs_routes *routes)
 {
-    fill_router fill = {rank, routes, &template->flow.link};
+    fill_router fill = {rank, routes};
     switch (template->kind) {
     case RS_TEMPLATE_GRID:
         return rs_grid_rank(&template->flow.link, rank, routes);

@@ -24,7 +24,7 @@ struct reshard_group {
     int32_t rank, size;
     int32_t *parent_ranks; /* by member; NULL for the root's own group */
     int32_t *root_ranks;   /* by member; NULL likewise */
-    int32_t channel;       /* of small messages; the next one is for the layers above */
+    int32_t channel;       /* its first one */
 };
 
 /* Messages to and from members, by their rank in the group. `channel` is added to the group's. */
@@ -43,7 +43,8 @@ reshard_status rs_group_touch(reshard_group *group, bool begin);
 void rs_group_quiesce(reshard_group *group);
 size_t rs_group_message_bytes_max(const reshard_group *group);
 
-/* Channels of one group; groups are this many apart. */
-enum { RS_CHANNEL_SMALL, RS_CHANNEL_CONTROL, RS_CHANNEL_DATA, RS_CHANNEL_COUNT };
+/* Channels of a group (the first) and of an exec (the others); groups and execs are this many
+ * apart. */
+enum { RS_CHANNEL_SMALL, RS_CHANNEL_READY, RS_CHANNEL_DONE, RS_CHANNEL_DATA, RS_CHANNEL_COUNT };
 
 #endif
