@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`reshard plan`: figures, stages, relabelling, moves."""
 import os
-import pty
 import signal
 import subprocess
 
@@ -176,7 +175,7 @@ class PlanTest(CommandTest):
     def test_bar_and_interrupt(self):
         """Long work shows a bar on a terminal; an interrupt erases it and ends the command with a message."""
         plan = arguments_of("8192[1..8191,0]: S(0)", "8192: S(1)", "8192x8192")
-        ours, theirs = pty.openpty()
+        ours, theirs = self.open_terminal()
         self.addCleanup(os.close, ours)
         shown = b""
         with subprocess.Popen([support.COMMAND, *plan], stdout=subprocess.PIPE, stderr=theirs,

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Help, version, and every kind of wrong usage."""
 import os
-import pty
 import re
 
 from support import CommandTest, main, run
@@ -82,7 +81,7 @@ WRONG_USAGE = [
 
 def run_on_terminal(*arguments, **environment):
     """What the command prints when standard output is a terminal."""
-    ours, theirs = pty.openpty()
+    ours, theirs = self.open_terminal()
     try:
         done = run(*arguments, stdout=theirs, env={**os.environ, "TERM": "xterm", **environment})
         os.close(theirs)
