@@ -79,9 +79,9 @@ WRONG_USAGE = [
 ]
 
 
-def run_on_terminal(*arguments, **environment):
+def run_on_terminal(test, *arguments, **environment):
     """What the command prints when standard output is a terminal."""
-    ours, theirs = self.open_terminal()
+    ours, theirs = test.open_terminal()
     try:
         done = run(*arguments, stdout=theirs, env={**os.environ, "TERM": "xterm", **environment})
         os.close(theirs)
@@ -159,12 +159,12 @@ class UsageTest(CommandTest):
         arguments = ["layout", "2: S(0)", *SHAPE]
         plain = self.read_text(*arguments)
         self.assertNotIn("\x1b", plain)
-        done, text = run_on_terminal(*arguments)
+        done, text = run_on_terminal(self, *arguments)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("\x1b[1m", text)
         self.assertEqual(re.sub(r"\x1b\[\d+m", "", text), plain)
-        self.assertEqual(run_on_terminal(*arguments, NO_COLOR="1")[1], plain)
-        self.assertEqual(run_on_terminal(*arguments, TERM="dumb")[1], plain)
+        self.assertEqual(run_on_terminal(self, *arguments, NO_COLOR="1")[1], plain)
+        self.assertEqual(run_on_terminal(self, *arguments, TERM="dumb")[1], plain)
 
 
 if __name__ == "__main__":
