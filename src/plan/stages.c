@@ -16,6 +16,7 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "plan/grid.h"
 #include "plan/plan.h"
 
@@ -292,6 +293,16 @@ static void add_fill(reshard_plan *plan, const rs_fill *fill)
     add_link(&plan->stages[0], &link);
 }
 
+static void log_two_stages(reshard_plan *plan, int32_t link)
+{
+    char line[256];
+    rs_text text;
+    rs_text_init(&text, line, sizeof line);
+    rs_text_add(&text, "plan: link %d to \"%.100s\" goes in two stages", link,
+                plan->targets[plan->links[link].target].name);
+    rs_context_log(plan->context, line);
+}
+
 reshard_status rs_plan_build_stages(reshard_plan *plan)
 {
     size_t room = (size_t)plan->link_count + (size_t)plan->fill_count;
@@ -312,6 +323,8 @@ reshard_status rs_plan_build_stages(reshard_plan *plan)
         reshard_status status = decide(plan, &plan->links[i], memory, &used, &intermediate);
         if (status != RESHARD_OK)
             return status;
+        if (intermediate != NULL)
+            log_two_stages(plan, i);
         add_planned_link(plan, i, intermediate);
     }
     for (int64_t i = 0; i < plan->fill_count; i++)

@@ -410,6 +410,72 @@ static void test_exec__memory_runs_out(void **state)
     }
 }
 
+/* ---- casts on the way ------------------------------------------------------------------------ */
+
+typedef struct casting {
+    reshard_plan *plan;
+    int messages, narrows;
+    int wrong[3];
+} casting;
+
+/* bf16 is the upper half of f32; small whole numbers are the same in both. */
+static reshard_status run_casting(void *user, reshard_group *group)
+{
+    casting *c = user;
+    int32_t rank = reshard_group_rank(group);
+    float wide[24] = {0};
+    uint16_t narrow[24] = {0};
+    for (int i = 0; i < 24; i++) { /* rows: two of six each, of 6x12 */
+        wide[i] = (float)(rank * 24 + i);
+        uint32_t bits;
+        memcpy(&bits, &wide[i], sizeof bits);
+        narrow[i] = (uint16_t)(bits >> 16);
+    }
+    float wide_target[24] = {0};
+    uint16_t narrow_target[24] = {0};
+    const void *source = c->narrows ? (const void *)wide : (const void *)narrow;
+    void *target = c->narrows ? (void *)narrow_target : (void *)wide_target;
+    reshard_exec_options options = {.size = sizeof options, .messages_only = c->messages};
+    reshard_exec *exec = NULL;
+    reshard_status status = reshard_exec_create(NULL, c->plan, group, &options, &exec);
+    if (status == RESHARD_OK)
+        status = reshard_exec_start(exec, &source, &target);
+    if (status == RESHARD_OK)
+        status = reshard_exec_wait(exec);
+    reshard_exec_destroy(exec);
+    for (int i = 0; i < 24; i++) { /* columns: four of twelve each */
+        uint32_t bits = (uint32_t)narrow_target[i] << 16;
+        float found = wide_target[i];
+        if (c->narrows)
+            memcpy(&found, &bits, sizeof found);
+        c->wrong[rank] += (int)found != i / 4 * 12 + rank * 4 + i % 4;
+    }
+    return status;
+}
+
+static void test_exec__casts(void **state)
+{
+    (void)state;
+    const int64_t shape[] = {6, 12};
+    reshard_layout *rows = make_layout("3: S(0)", 2, shape),
+                   *columns = make_layout("3: S(1)", 2, shape);
+    for (int i = 0; i < 4; i++) {
+        casting c = {.messages = i / 2, .narrows = i % 2};
+        reshard_dtype dtypes[2] = {RESHARD_BF16, RESHARD_F32};
+        reshard_plan_tensor from = {"from", rows, dtypes[c.narrows]},
+                            to = {"to", columns, dtypes[!c.narrows]};
+        reshard_link link = reshard_link_whole(0, 0);
+        assert_int_equal(reshard_plan_create(NULL, 1, &from, 1, &to, 1, &link, NULL, &c.plan),
+                         RESHARD_OK);
+        assert_int_equal(reshard_group_run(NULL, 3, run_casting, &c), RESHARD_OK);
+        for (int r = 0; r < 3; r++)
+            assert_int_equal(c.wrong[r], 0);
+        reshard_plan_release(c.plan);
+    }
+    reshard_layout_release(rows);
+    reshard_layout_release(columns);
+}
+
 typedef struct odd_plan {
     reshard_plan *usual, *other;
     reshard_status seen[4];
@@ -456,6 +522,7 @@ static void test_exec__group_too_small(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exec__casts),
         cmocka_unit_test(test_exec__random_pairs),
         cmocka_unit_test(test_exec__adjoints),
         cmocka_unit_test(test_exec__injected_faults),
