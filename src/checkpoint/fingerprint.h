@@ -15,8 +15,7 @@
 
 /* The tables of the code. Immutable: one serves all threads. Made in some ten microseconds. */
 typedef struct rs_fingerprint_code rs_fingerprint_code;
-reshard_status rs_fingerprint_code_create(reshard_context *context,
-                                          rs_fingerprint_code **out_code);
+reshard_status rs_fingerprint_code_create(reshard_context *context, rs_fingerprint_code **out_code);
 void rs_fingerprint_code_destroy(rs_fingerprint_code *code);
 
 /* The sum over the runs so far. A plain value: copy it, send it, merge it. */
