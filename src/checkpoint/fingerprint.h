@@ -15,8 +15,7 @@
 
 /* The tables of the code. Immutable: one serves all threads. Made in some ten microseconds. */
 typedef struct rs_fingerprint_code rs_fingerprint_code;
-reshard_status rs_fingerprint_code_create(reshard_context *context,
-                                          rs_fingerprint_code **out_code);
+reshard_status rs_fingerprint_code_create(reshard_context *context, rs_fingerprint_code **out_code);
 void rs_fingerprint_code_destroy(rs_fingerprint_code *code);
 
 /* The sum over the runs so far. A plain value: copy it, send it, merge it. */
@@ -50,9 +49,9 @@ reshard_status rs_fingerprint_final(const rs_fingerprint_code *code, const rs_fi
                                     reshard_dtype dtype, int32_t ndim, const int64_t *shape,
                                     char out_text[RS_FINGERPRINT_TEXT]);
 
-/* The digest of a checkpoint, of its tensors' digests and names. next hands over the tensors in the
- * order of their names (as bytes, shorter first where one begins the other); it is called twice for
- * each. Errors: INVALID when the names are not in order. */
+/* The digest of a checkpoint, of its tensors' digests and names. entry hands over the tensors in
+ * the order of their names (as bytes, shorter first where one begins the other); each stays valid
+ * until the one behind it has been handed over. Errors: INVALID when the names are not in order. */
 typedef struct rs_fingerprint_entry {
     const char *name;
     size_t name_bytes;
