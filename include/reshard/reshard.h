@@ -27,6 +27,7 @@
 #define RESHARD_RESHARD_H
 
 #include <reshard/base.h>
+#include <reshard/checkpoint.h>
 #include <reshard/collective.h>
 #include <reshard/exec.h>
 #include <reshard/group.h>

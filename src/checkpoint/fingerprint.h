@@ -49,9 +49,9 @@ reshard_status rs_fingerprint_final(const rs_fingerprint_code *code, const rs_fi
                                     reshard_dtype dtype, int32_t ndim, const int64_t *shape,
                                     char out_text[RS_FINGERPRINT_TEXT]);
 
-/* The digest of a checkpoint, of its tensors' digests and names. next hands over the tensors in the
- * order of their names (as bytes, shorter first where one begins the other); it is called twice for
- * each. Errors: INVALID when the names are not in order. */
+/* The digest of a checkpoint, of its tensors' digests and names. entry hands over the tensors in
+ * the order of their names (as bytes, shorter first where one begins the other); each stays valid
+ * until the one behind it has been handed over. Errors: INVALID when the names are not in order. */
 typedef struct rs_fingerprint_entry {
     const char *name;
     size_t name_bytes;

@@ -41,7 +41,7 @@ static reshard_status read_mapping(reshard_checkpoint *checkpoint, rs_json *json
                                    const rs_json_token *key, mappings *list)
 {
     mapping item = {.file_index = -1};
-    rs_name file;
+    rs_name file = {0};
     rs_json_token token;
     void *items = list->items;
     reshard_status status = keep_string(checkpoint, key, &item.tensor);

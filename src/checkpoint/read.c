@@ -15,7 +15,7 @@
  * it. */
 #define SPARSE 4
 
-static bool is_dense(const rs_region *region, const int64_t *strides)
+static bool is_dense(const rs_file_region *region, const int64_t *strides)
 {
     int64_t stride = 1;
     for (int32_t d = region->ndim - 1; d >= 0; d--) {
@@ -27,7 +27,7 @@ static bool is_dense(const rs_region *region, const int64_t *strides)
 }
 
 /* Bytes from the first to the last element, leaving one dim out (-1: none). */
-static int64_t span_without(const rs_region *region, int32_t left_out)
+static int64_t span_without(const rs_file_region *region, int32_t left_out)
 {
     int64_t last = 0;
     for (int32_t d = 0; d < region->ndim; d++) {
@@ -37,7 +37,7 @@ static int64_t span_without(const rs_region *region, int32_t left_out)
     return (last + 1) * region->element_bytes;
 }
 
-static reshard_status read_parts(const rs_file *file, uint64_t at, const rs_region *region,
+static reshard_status read_parts(const rs_file *file, uint64_t at, const rs_file_region *region,
                                  bool sparse, char *memory, void *scratch, size_t scratch_bytes)
 {
     int32_t d = 0;
@@ -48,10 +48,10 @@ static reshard_status read_parts(const rs_file *file, uint64_t at, const rs_regi
     if (!sparse && (int64_t)scratch_bytes >= row)
         rows = rs_min(region->size[d], ((int64_t)scratch_bytes - row) / step + 1);
     for (int64_t first = 0; first < region->size[d]; first += rows) {
-        rs_region part = *region;
+        rs_file_region part = *region;
         part.size[d] = rs_min(rows, region->size[d] - first);
         reshard_status status =
-            rs_region_read(file, at + (uint64_t)(first * step), &part,
+            rs_file_region_read(file, at + (uint64_t)(first * step), &part,
                            memory + first * region->memory_strides[d] * region->element_bytes,
                            scratch, scratch_bytes);
         if (status != RESHARD_OK)
@@ -60,7 +60,7 @@ static reshard_status read_parts(const rs_file *file, uint64_t at, const rs_regi
     return RESHARD_OK;
 }
 
-reshard_status rs_region_read(const rs_file *file, uint64_t at, const rs_region *region,
+reshard_status rs_file_region_read(const rs_file *file, uint64_t at, const rs_file_region *region,
                               void *memory, void *scratch, size_t scratch_bytes)
 {
     int64_t wanted = region->element_bytes;
@@ -86,7 +86,7 @@ reshard_status rs_region_read(const rs_file *file, uint64_t at, const rs_region 
 
 /* The part of a box that a piece holds; false when there is none. */
 static bool intersect(const rs_stored_tensor *tensor, const rs_stored_piece *piece,
-                      const int64_t *offset, const int64_t *size, rs_region *region,
+                      const int64_t *offset, const int64_t *size, rs_file_region *region,
                       uint64_t *out_at, int64_t *out_memory_at)
 {
     int64_t file_at = 0, stride = 1;
@@ -117,12 +117,12 @@ reshard_status rs_store_read_box(const reshard_checkpoint *checkpoint,
 {
     for (int64_t i = 0; i < tensor->piece_count; i++) {
         const rs_stored_piece *piece = &tensor->pieces[i];
-        rs_region region;
+        rs_file_region region;
         uint64_t at = 0;
         int64_t memory_at = 0;
         if (!intersect(tensor, piece, offset, size, &region, &at, &memory_at))
             continue;
-        reshard_status status = rs_region_read(checkpoint->files[piece->file].file, at, &region,
+        reshard_status status = rs_file_region_read(checkpoint->files[piece->file].file, at, &region,
                                                (char *)memory + memory_at * tensor->element_bytes,
                                                scratch, scratch_bytes);
         if (status != RESHARD_OK)

@@ -7,7 +7,6 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/text.h"
-#include "layout/layout.h"
 
 #include <stdarg.h>
 #include <stdio.h>

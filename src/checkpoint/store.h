@@ -132,17 +132,17 @@ reshard_status rs_store_layout(reshard_context *context, const rs_stored_tensor 
                                int32_t first_rank, reshard_layout **out_layout);
 
 /* A strided region of a file, and where it is to lie in memory. Strides are in elements. */
-typedef struct rs_region {
+typedef struct rs_file_region {
     int32_t ndim;
     int32_t element_bytes;
     int64_t size[RESHARD_NDIM_MAX];
     int64_t file_strides[RESHARD_NDIM_MAX];
     int64_t memory_strides[RESHARD_NDIM_MAX];
-} rs_region;
+} rs_file_region;
 
 /* Reads a region: directly where both sides are contiguous, else in large blocks through scratch
  * memory of at least one element. */
-reshard_status rs_region_read(const rs_file *file, uint64_t at, const rs_region *region,
+reshard_status rs_file_region_read(const rs_file *file, uint64_t at, const rs_file_region *region,
                               void *memory, void *scratch, size_t scratch_bytes);
 
 /* Reads a box of the carried shape into memory, dense and row-major. */
