@@ -53,7 +53,6 @@ static const char *dtype_text(reshard_dtype dtype, char buffer[DTYPE_TEXT])
 static reshard_status write_shards(cli_json *json, const reshard_checkpoint *checkpoint,
                                    int64_t index, const reshard_stored_tensor *tensor)
 {
-    static const int64_t zeros[256];
     for (int64_t i = 0; i < tensor->piece_count + tensor->copy_count; i++) {
         reshard_stored_piece piece;
         reshard_status status = reshard_checkpoint_piece(checkpoint, index, i, &piece);
@@ -62,7 +61,10 @@ static reshard_status write_shards(cli_json *json, const reshard_checkpoint *che
         cli_json_begin_object(json, NULL);
         cli_json_text(json, "file", reshard_checkpoint_file_name(checkpoint, piece.file));
         if (tensor->opaque) { /* its box is of bytes; what the user knows is its shape */
-            cli_json_integers(json, "offset", tensor->ndim < 256 ? tensor->ndim : 256, zeros);
+            cli_json_begin_list(json, "offset");
+            for (int32_t d = 0; d < tensor->ndim; d++)
+                cli_json_integer(json, NULL, 0);
+            cli_json_end_list(json);
             cli_json_integers(json, "size", tensor->ndim, tensor->shape);
         } else {
             cli_json_integers(json, "offset", piece.box.ndim, piece.box.offset);
@@ -175,17 +177,31 @@ static reshard_status add_split(cli_table *table, const reshard_checkpoint *chec
     return status;
 }
 
+enum { NAME_SHOWN = 120 };
+
+/* Names come from strangers, so that nothing in them may speak to the terminal. */
+static const char *name_text(const reshard_stored_tensor *tensor, char buffer[NAME_SHOWN + 1])
+{
+    size_t length = tensor->name_bytes < NAME_SHOWN ? tensor->name_bytes : NAME_SHOWN;
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)tensor->name[i];
+        buffer[i] = c < 0x20 || c == 0x7f ? '?' : (char)c;
+    }
+    buffer[length] = '\0';
+    return buffer;
+}
+
 static reshard_status add_tensor(cli_table *table, const reshard_checkpoint *checkpoint,
                                  int64_t index)
 {
     char size[CLI_SIZE_TEXT], dtype[DTYPE_TEXT], shape[LONG_SHAPE_TEXT];
+    char name[NAME_SHOWN + 1];
     reshard_stored_tensor tensor;
     reshard_status status = reshard_checkpoint_tensor(checkpoint, index, &tensor);
     if (status != RESHARD_OK)
         return status;
     long_shape_text(&tensor, shape);
-    cli_table_add(table, CLI_PLAIN, "%.*s", tensor.name_bytes < 120 ? (int)tensor.name_bytes : 120,
-                  tensor.name);
+    cli_table_add(table, CLI_PLAIN, "%s", name_text(&tensor, name));
     cli_table_add(table, CLI_PLAIN, "%s", dtype_text(tensor.dtype, dtype));
     cli_table_add(table, CLI_PLAIN, "%s", shape);
     cli_table_add(table, CLI_PLAIN, "%s", cli_size_text(tensor.bytes, size));

@@ -4,8 +4,8 @@
  * parser, the help page and the "did you mean" of messages.
  *
  * Options may come before or after operands, as `--name value` or `--name=value`; `--` ends them.
- * An option with a value may be given once, unless it is of CLI_TEXTS. Values go into the command's own struct, at the offset
- * its table says.
+ * An option with a value may be given once, unless it is of CLI_TEXTS. Values go into the command's
+ * own struct, at the offset its table says.
  */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
@@ -13,10 +13,10 @@
 #include <stddef.h>
 
 typedef enum cli_option_kind {
-    CLI_FLAG,  /* int: set to 1 */
-    CLI_TEXT,  /* const char *: points into argv */
-    CLI_RANK,  /* int32_t: 0 .. 2^31-1 */
-    CLI_SIZE,  /* size_t: at least 1 byte */
+    CLI_FLAG,   /* int: set to 1 */
+    CLI_TEXT,   /* const char *: points into argv */
+    CLI_RANK,   /* int32_t: 0 .. 2^31-1 */
+    CLI_SIZE,   /* size_t: at least 1 byte */
     CLI_CHOICE, /* int: index of one of the choices */
     CLI_TEXTS   /* cli_texts: may be given several times */
 } cli_option_kind;
@@ -54,8 +54,8 @@ struct cli_command {
     int (*run)(const cli_command *command, int argc, char **argv); /* arguments behind the name */
 };
 
-/* Fills `values` (set to its defaults by the caller) and out_operands, one for each operand that the
- * command may have; NULL: not given. Returns CLI_DONE, or CLI_USAGE after a message. */
+/* Fills `values` (set to its defaults by the caller) and out_operands, one for each operand that
+ * the command may have; NULL: not given. Returns CLI_DONE, or CLI_USAGE after a message. */
 int cli_options_parse(const cli_command *command, int argc, char **argv, void *values,
                       const char **out_operands);
 

@@ -52,8 +52,8 @@ static reshard_status read_parts(const rs_file *file, uint64_t at, const rs_file
         part.size[d] = rs_min(rows, region->size[d] - first);
         reshard_status status =
             rs_file_region_read(file, at + (uint64_t)(first * step), &part,
-                           memory + first * region->memory_strides[d] * region->element_bytes,
-                           scratch, scratch_bytes);
+                                memory + first * region->memory_strides[d] * region->element_bytes,
+                                scratch, scratch_bytes);
         if (status != RESHARD_OK)
             return status;
     }
@@ -61,7 +61,7 @@ static reshard_status read_parts(const rs_file *file, uint64_t at, const rs_file
 }
 
 reshard_status rs_file_region_read(const rs_file *file, uint64_t at, const rs_file_region *region,
-                              void *memory, void *scratch, size_t scratch_bytes)
+                                   void *memory, void *scratch, size_t scratch_bytes)
 {
     int64_t wanted = region->element_bytes;
     for (int32_t d = 0; d < region->ndim; d++)
@@ -122,9 +122,9 @@ reshard_status rs_store_read_box(const reshard_checkpoint *checkpoint,
         int64_t memory_at = 0;
         if (!intersect(tensor, piece, offset, size, &region, &at, &memory_at))
             continue;
-        reshard_status status = rs_file_region_read(checkpoint->files[piece->file].file, at, &region,
-                                               (char *)memory + memory_at * tensor->element_bytes,
-                                               scratch, scratch_bytes);
+        reshard_status status = rs_file_region_read(
+            checkpoint->files[piece->file].file, at, &region,
+            (char *)memory + memory_at * tensor->element_bytes, scratch, scratch_bytes);
         if (status != RESHARD_OK)
             return rs_fail_within(status, "tensor \"%.*s\"", rs_name_shown(tensor->name),
                                   tensor->name.bytes);

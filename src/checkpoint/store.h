@@ -143,7 +143,7 @@ typedef struct rs_file_region {
 /* Reads a region: directly where both sides are contiguous, else in large blocks through scratch
  * memory of at least one element. */
 reshard_status rs_file_region_read(const rs_file *file, uint64_t at, const rs_file_region *region,
-                              void *memory, void *scratch, size_t scratch_bytes);
+                                   void *memory, void *scratch, size_t scratch_bytes);
 
 /* Reads a box of the carried shape into memory, dense and row-major. */
 reshard_status rs_store_read_box(const reshard_checkpoint *checkpoint,
