@@ -96,9 +96,9 @@ static reshard_status keep_value(rs_config *config, const rs_json_token *token, 
                                  size_t length)
 {
     int64_t value = token->kind == RS_JSON_TRUE;
-    bool is_number = token->kind == RS_JSON_TRUE || token->kind == RS_JSON_FALSE ||
-                     (token->kind == RS_JSON_NUMBER &&
-                      read_number(token->bytes, token->count, &value));
+    bool is_number =
+        token->kind == RS_JSON_TRUE || token->kind == RS_JSON_FALSE ||
+        (token->kind == RS_JSON_NUMBER && read_number(token->bytes, token->count, &value));
     if (is_number && length != 0)
         return add_item(config, name, length, value);
     if (token->kind == RS_JSON_STRING && strcmp(name, "model_type") == 0 && length != 0) {

@@ -122,8 +122,7 @@ static reshard_status open_folder(reshard_checkpoint *checkpoint,
         return status;
     if (options->from != NULL) {
         checkpoint->format = "rank-files";
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "%s: files of ranks cannot be read yet",
-                       checkpoint->path);
+        return rs_store_read_ranks(checkpoint, options);
     }
     bool is_sharded = has_sharding(checkpoint);
     checkpoint->format = is_sharded ? "dcp-safetensors" : "safetensors";
@@ -161,8 +160,7 @@ static reshard_status open_single(reshard_checkpoint *checkpoint,
         return status;
     if (options->from != NULL) {
         checkpoint->format = "rank-files";
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "%s: files of ranks cannot be read yet",
-                       checkpoint->path);
+        return rs_store_read_ranks(checkpoint, options);
     }
     bool is_sharded = has_sharding(checkpoint);
     checkpoint->format = is_sharded ? "dcp-safetensors" : "safetensors";

@@ -3,9 +3,9 @@
  * open_ranks.c - plain files of ranks: each holds local shapes and says nothing about the whole. A
  * mesh and rules tell which part each rank has; the full shape is found from the local ones.
  *
- * The file at position i of the mesh is the i-th in the order of the names, numbers in them compared
- * as numbers. A box that several ranks hold becomes one piece, in the first of their files, and
- * copies in the others.
+ * The file at position i of the mesh is the i-th in the order of the names, numbers in them
+ * compared as numbers. A box that several ranks hold becomes one piece, in the first of their
+ * files, and copies in the others.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -66,9 +66,15 @@ typedef struct local_entries {
 
 static const rs_entry *entry_at(const local_entries *entries, int32_t position)
 {
-    for (int64_t i = 0; i < entries->count; i++) {
-        if (entries->items[i].file == position)
-            return entries->items[i].entry;
+    int64_t low = 0, high = entries->count; /* sorted by file */
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (entries->items[middle].file == position)
+            return entries->items[middle].entry;
+        if (entries->items[middle].file < position)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return NULL;
 }
@@ -82,7 +88,8 @@ static bool local_shape(void *user, int32_t position, int64_t *out_shape)
     return true;
 }
 
-/* Keeps box, cut to the tensor's own shape, which padding may exceed; false when nothing is left. */
+/* Keeps box, cut to the tensor's own shape, which padding may exceed; false when nothing is
+ * left. */
 static reshard_status keep_box(rs_arena *arena, const rs_stored_tensor *tensor,
                                const reshard_piece *found, rs_stored_piece *piece, bool *out_kept)
 {
@@ -179,10 +186,10 @@ static reshard_status add_opaque(reshard_checkpoint *checkpoint, const local_ent
                            rs_name_shown(item->name), item->name.bytes,
                            checkpoint->files[entries->items[0].file].name,
                            checkpoint->files[item->file].name);
-        rs_stored_piece piece = {
-            .file = item->file,
-            .at = checkpoint->files[item->file].header->data_begin + item->entry->begin,
-            .size = tensor->carried_shape};
+        rs_stored_piece piece = {.file = item->file,
+                                 .at = checkpoint->files[item->file].header->data_begin +
+                                       item->entry->begin,
+                                 .size = tensor->carried_shape};
         if (i == 0)
             tensor->pieces[tensor->piece_count++] = piece;
         else
@@ -208,8 +215,8 @@ static reshard_status add_cut(reshard_checkpoint *checkpoint, const rs_rulebook 
         rs_arena_copy(arena, result->shape, (size_t)result->ndim, sizeof(int64_t));
     if (name.bytes == NULL || shape == NULL)
         return rs_allocation_status();
-    reshard_status status = rs_store_describe(tensor, arena, name, first->entry->dtype,
-                                              result->ndim, shape);
+    reshard_status status =
+        rs_store_describe(tensor, arena, name, first->entry->dtype, result->ndim, shape);
     if (status == RESHARD_OK)
         status = reshard_layout_create(checkpoint->context, result->spec, result->ndim,
                                        result->padded_shape, &layout);
@@ -260,9 +267,9 @@ static reshard_status add_tensor(reshard_checkpoint *checkpoint, const rs_rulebo
     if (status == RESHARD_OK && tensor->opaque) {
         status = add_opaque(checkpoint, entries, tensor);
     } else if (status == RESHARD_OK) {
-        status = rs_rules_recover(book->rules, book->mesh, &book->keys, first->name.bytes,
-                                  first->name.count, first->entry->ndim, local_shape, entries,
-                                  &result);
+        status =
+            rs_rules_recover(book->rules, book->mesh, &book->keys, first->name.bytes,
+                             first->name.count, first->entry->ndim, local_shape, entries, &result);
         if (status != RESHARD_OK)
             return status;
         if (!result.drop)
@@ -312,8 +319,8 @@ static reshard_status add_all(reshard_checkpoint *checkpoint, const rs_rulebook 
                               const rs_occurrences *list)
 {
     reshard_status status = RESHARD_OK;
-    checkpoint->tensors = rs_arena_allocate_array(&checkpoint->arena, (size_t)list->count,
-                                                  sizeof(rs_stored_tensor));
+    checkpoint->tensors =
+        rs_arena_allocate_array(&checkpoint->arena, (size_t)list->count, sizeof(rs_stored_tensor));
     if (checkpoint->tensors == NULL)
         return rs_allocation_status();
     for (int64_t first = 0, next; status == RESHARD_OK && first < list->count; first = next) {
@@ -362,8 +369,9 @@ reshard_status rs_store_read_ranks(reshard_checkpoint *checkpoint,
                                   checkpoint->folder, options->set_count, options->sets,
                                   occurrence_name, &list);
     if (status == RESHARD_OK && reshard_mesh_size(book.mesh) != checkpoint->file_count)
-        status = rs_fail(RESHARD_ERR_INVALID, "%s: holds %d safetensors files, but the mesh %.100s "
-                                              "has %d ranks",
+        status = rs_fail(RESHARD_ERR_INVALID,
+                         "%s: holds %d safetensors files, but the mesh %.100s "
+                         "has %d ranks",
                          checkpoint->path, (int)checkpoint->file_count, options->from,
                          (int)reshard_mesh_size(book.mesh));
     if (status == RESHARD_OK)

@@ -70,7 +70,8 @@ static reshard_status pick_family(rs_rulebook *book, reshard_context *context,
                                   rs_tensor_name_fn names, void *user)
 {
     rs_rules_choice choice;
-    reshard_status status = rs_rules_detect(book->config.model_type, names, user, &choice);
+    reshard_status status =
+        rs_rules_detect(book->mesh, book->config.model_type, names, user, &choice);
     if (status != RESHARD_OK)
         return status;
     (void)snprintf(book->said, sizeof book->said, "rules of the family %s: %s", choice.family,

@@ -46,6 +46,7 @@ typedef struct rs_rule_result {
     bool drop;             /* the tensor is to be left out; nothing below is set */
     char *new_name;        /* NUL behind new_name_bytes bytes; NULL: the name stays */
     size_t new_name_bytes; /* names may hold NUL */
+    /* 0 for a tensor of more than RESHARD_NDIM_MAX dimensions, which no rule may cut or pad. */
     int32_t ndim;
     int64_t shape[RESHARD_NDIM_MAX]; /* the tensor itself: without padding */
     /* What spec cuts: shape, with zero rows added at the end of the dimensions that pad() names. */
@@ -84,10 +85,11 @@ typedef struct rs_rules_choice {
     const char *family; /* static */
     char reason[160];   /* 'model_type is "qwen2"', 'a tensor is called "transformer.wte.weight"' */
 } rs_rules_choice;
-/* The family of config.json's model_type, or else of the tensor names. model_type and names may be
- * NULL. Errors: NOT_FOUND when neither tells. */
-reshard_status rs_rules_detect(const char *model_type, rs_tensor_name_fn names, void *user,
-                               rs_rules_choice *out_choice);
+/* The family for a mesh and a model: fsdp (or replicate) when no axis longer than 1 has another
+ * name than fsdp and dp, else that of config.json's model_type, or else that of the tensor names.
+ * Each of mesh, model_type and names may be NULL. Errors: NOT_FOUND when none tells. */
+reshard_status rs_rules_detect(const reshard_mesh *mesh, const char *model_type,
+                               rs_tensor_name_fn names, void *user, rs_rules_choice *out_choice);
 
 /* True when the glob (* ? {a,b} {0..15}) matches all of the name: for --include and --exclude.
  * Errors: SYNTAX. */
