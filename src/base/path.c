@@ -64,6 +64,13 @@ reshard_status rs_folder_create(const char *path)
     return mkdir(path, 0700) == 0 ? RESHARD_OK : fail(path, "the folder cannot be made");
 }
 
+bool rs_folder_is_private(const char *path)
+{
+    struct stat information;
+    return lstat(path, &information) == 0 && S_ISDIR(information.st_mode) &&
+           information.st_uid == geteuid() && (information.st_mode & 077) == 0;
+}
+
 reshard_status rs_folder_sync(const char *path)
 {
     int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
