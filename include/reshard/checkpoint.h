@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * checkpoint.h - models on disk: named tensors in files, however they are split.
+ *
+ * A checkpoint is a set of named layouts whose owners are files. Opening reads headers only and
+ * checks all that headers can tell: every tensor whole, no holes, no overlaps, no file shorter than
+ * it should be. Any box of any tensor can then be read, whatever files it lies in.
+ *
+ * Formats: safetensors (one file, or a folder of files), Hugging Face folders with an index,
+ * PyTorch DCP in safetensors, and plain files of ranks, which hold local shapes and need a mesh and
+ * rules. docs/checkpoints.md tells more. All calls are Local.
+ */
+#ifndef RESHARD_CHECKPOINT_H
+#define RESHARD_CHECKPOINT_H
+
+#include <reshard/layout.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+typedef struct reshard_checkpoint reshard_checkpoint;
+
+typedef struct reshard_checkpoint_options {
+    size_t size; /* sizeof(reshard_checkpoint_options) */
+    /* The mesh of plain rank files, "tp=4": the files of the folder in the order of the numbers in
+     * their names are the positions of the mesh. NULL: the files say themselves what they hold. */
+    const char *from;
+    /* How rank files are split: a built-in family ("llama") or the path of a rules file. NULL: as
+     * config.json or the tensor names tell. */
+    const char *rules;
+    int32_t set_count; /* "key=value" for rules, before what config.json says */
+    const char *const *sets;
+} reshard_checkpoint_options;
+
+/* path: a folder or one safetensors file. options NULL: all zero. The files stay open until close.
+ * Errors: NOT_FOUND, IO, SYNTAX, CORRUPT, GAP, OVERLAP, ...; words name tensor and file. */
+RESHARD_API reshard_status reshard_checkpoint_open(reshard_context *context, const char *path,
+                                                   const reshard_checkpoint_options *options,
+                                                   reshard_checkpoint **out_checkpoint);
+RESHARD_API void reshard_checkpoint_close(reshard_checkpoint *checkpoint);
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+/* "safetensors", "hf", "dcp-safetensors" or "rank-files". Static. */
+RESHARD_API const char *reshard_checkpoint_format(const reshard_checkpoint *checkpoint);
+/* Of all tensors, each element counted once. */
+RESHARD_API uint64_t reshard_checkpoint_bytes(const reshard_checkpoint *checkpoint);
+RESHARD_API int32_t reshard_checkpoint_file_count(const reshard_checkpoint *checkpoint);
+/* In the checkpoint's folder. Lives as long as the checkpoint; NULL beyond the last. */
+RESHARD_API const char *reshard_checkpoint_file_name(const reshard_checkpoint *checkpoint,
+                                                     int32_t file);
+/* What could not be known, or was left out: a line each; NULL beyond the last. */
+RESHARD_API const char *reshard_checkpoint_note(const reshard_checkpoint *checkpoint,
+                                                int64_t index);
+
+/* Pointers live as long as the checkpoint. */
+typedef struct reshard_stored_tensor {
+    const char *name; /* name_bytes bytes of UTF-8, which may hold NUL; a NUL follows */
+    size_t name_bytes;
+    reshard_dtype dtype;
+    int32_t ndim; /* may exceed RESHARD_NDIM_MAX */
+    const int64_t *shape;
+    uint64_t bytes;
+    /* Non-zero: cannot be cut (elements of less than a byte, more than 8 dims). Boxes and layouts
+     * of such a tensor are those of a line of `bytes` bytes. */
+    int opaque;
+    int64_t piece_count;
+    int64_t copy_count; /* boxes that are stored again, as replicas in rank files are */
+} reshard_stored_tensor;
+
+/* Tensors are in the order of their names, as bytes. */
+RESHARD_API int64_t reshard_checkpoint_tensor_count(const reshard_checkpoint *checkpoint);
+RESHARD_API reshard_status reshard_checkpoint_tensor(const reshard_checkpoint *checkpoint,
+                                                     int64_t index,
+                                                     reshard_stored_tensor *out_tensor);
+/* Errors: NOT_FOUND. */
+RESHARD_API reshard_status reshard_checkpoint_find(const reshard_checkpoint *checkpoint,
+                                                   const char *name, size_t name_bytes,
+                                                   int64_t *out_index);
+
+/* A box of a tensor and the file that holds it. */
+typedef struct reshard_stored_piece {
+    int32_t file;
+    uint64_t at; /* byte of the file where its first element lies */
+    reshard_box box;
+} reshard_stored_piece;
+/* Pieces 0 .. piece_count-1, then copies from piece_count on. Errors: RANGE. */
+RESHARD_API reshard_status reshard_checkpoint_piece(const reshard_checkpoint *checkpoint,
+                                                    int64_t tensor, int64_t piece,
+                                                    reshard_stored_piece *out_piece);
+/* Which file holds which box, copies not counted: rank = file. To be released. */
+RESHARD_API reshard_status reshard_checkpoint_layout(const reshard_checkpoint *checkpoint,
+                                                     int64_t tensor, reshard_layout **out_layout);
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* A box of a tensor, dense and row-major, into memory of exactly its bytes. box NULL: the whole
+ * tensor. Several threads may read at once. Errors: INVALID, RANGE, IO, CORRUPT. */
+RESHARD_API reshard_status reshard_checkpoint_read(const reshard_checkpoint *checkpoint,
+                                                   int64_t tensor, const reshard_box *box,
+                                                   void *memory, size_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
