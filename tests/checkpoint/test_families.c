@@ -327,6 +327,10 @@ static void test_families__detected(void **state)
     assert_int_equal(rs_rules_detect(mesh, NULL, NULL, NULL, &choice), RESHARD_OK);
     assert_string_equal(choice.family, "replicate");
     reshard_mesh_release(mesh);
+    mesh = rules_case_mesh("tp=1");
+    assert_int_equal(rs_rules_detect(mesh, "qwen2", NULL, NULL, &choice), RESHARD_OK);
+    assert_string_equal(choice.family, "llama");
+    reshard_mesh_release(mesh);
     mesh = rules_case_mesh("fsdp=2,tp=2");
     assert_int_equal(rs_rules_detect(mesh, "qwen2", NULL, NULL, &choice), RESHARD_OK);
     assert_string_equal(choice.reason, "model_type is \"qwen2\"");
