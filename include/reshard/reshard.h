@@ -29,6 +29,7 @@
 
 #include <reshard/base.h>
 #include <reshard/checkpoint.h>
+#include <reshard/checkpoint_live.h>
 #include <reshard/collective.h>
 #include <reshard/exec.h>
 #include <reshard/group.h>

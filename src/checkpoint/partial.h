@@ -36,6 +36,10 @@ typedef struct rs_partial {
  * about what to do; IO. */
 reshard_status rs_partial_init(rs_partial *partial, reshard_context *context, const char *target,
                                const uint64_t digest[2], bool resume);
+/* The folder that another rank has made, to make files in it. release in any case. */
+reshard_status rs_partial_enter(rs_partial *partial, reshard_context *context, const char *target);
+/* Removes the folder and what is in it, as far as that goes. */
+void rs_partial_discard(rs_partial *partial);
 /* Closes; the folder stays as it is. */
 void rs_partial_release(rs_partial *partial);
 
