@@ -46,6 +46,10 @@ void rs_hub_destroy(rs_hub *hub);
 /* The endpoint of one rank; closing it does nothing. */
 void rs_hub_endpoint(rs_hub *hub, int32_t rank, reshard_endpoint *out_endpoint);
 
+/* Ranks that are not mapped see memory that ranks of their node share; a node has `size` ranks, one
+ * after another. */
+void rs_hub_make_nodes(rs_hub *hub, int32_t size);
+
 /* The n-th message that is started breaks the group; 0: none does. */
 void rs_hub_fail_message(rs_hub *hub, int64_t index);
 

@@ -136,6 +136,7 @@ static reshard_status run_stage(reshard_context *context, stage *s)
     reshard_status status =
         rs_hub_create(context, s->size, s->options.mapped != 0, "sim", &scheduler, &s->hub);
     if (status == RESHARD_OK) {
+        rs_hub_make_nodes(s->hub, s->options.node_size);
         rs_hub_fail_message(s->hub, s->options.fail_message);
         status = rs_run_ranks(context, s->hub, s->size, run_body, s);
     }
