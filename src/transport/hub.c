@@ -460,7 +460,7 @@ static void *map(void *state, int32_t peer, const void *address, size_t bytes)
 static void *share(void *state, size_t bytes)
 {
     member *m = state;
-    shared *s = rs_allocate_zeroed(m->hub->context, sizeof *s + bytes + PAGE_BYTES);
+    shared *s = rs_allocate(m->hub->context, sizeof *s + bytes + PAGE_BYTES);
     if (s == NULL)
         return NULL;
     s->bytes = bytes;
