@@ -23,6 +23,19 @@ static int64_t shard_volume(const reshard_shard *shard)
     return volume;
 }
 
+size_t cli_buffers_bytes(const cli_buffers *b, int64_t shard)
+{
+    return (size_t)shard_volume(&b->shards->items[shard]) * element_bytes(b);
+}
+
+void cli_buffers_clear(const cli_buffers *b)
+{
+    for (int64_t i = 0; i < b->shards->count; i++) {
+        if (b->items[i] != NULL)
+            memset(b->items[i], 0xa5, cli_buffers_bytes(b, i));
+    }
+}
+
 reshard_status cli_buffers_init(cli_buffers *b, const reshard_layout *layout, int32_t rank,
                                 reshard_dtype dtype)
 {
@@ -33,16 +46,17 @@ reshard_status cli_buffers_init(cli_buffers *b, const reshard_layout *layout, in
         return status;
     b->items = cli_allocate((size_t)b->shards->count, sizeof *b->items);
     for (int64_t i = 0; i < b->shards->count; i++) {
-        size_t bytes = (size_t)shard_volume(&b->shards->items[i]) * element_bytes(b);
+        size_t bytes = cli_buffers_bytes(b, i);
         b->bytes += bytes;
         if (bytes == 0)
             continue;
         if (posix_memalign(&b->items[i], ALIGNMENT, bytes) != 0) {
             b->items[i] = NULL;
-            return RESHARD_ERR_NO_MEMORY;
+            return reshard_error_set(RESHARD_ERR_NO_MEMORY,
+                                     "no memory for a shard to measure with");
         }
-        memset(b->items[i], 0xa5, bytes);
     }
+    cli_buffers_clear(b);
     return RESHARD_OK;
 }
 
@@ -147,7 +161,7 @@ int cli_buffers_dump(const cli_buffers *b, const char *folder)
         FILE *file = fopen(path, "wb");
         if (file == NULL)
             return -1;
-        size_t bytes = (size_t)shard_volume(shard) * element_bytes(b);
+        size_t bytes = cli_buffers_bytes(b, i);
         int failed = bytes != 0 && fwrite(b->items[i], 1, bytes, file) != bytes;
         if (fclose(file) != 0 || failed)
             return -1;

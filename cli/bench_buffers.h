@@ -23,6 +23,10 @@ reshard_status cli_buffers_init(cli_buffers *buffers, const reshard_layout *layo
                                 reshard_dtype dtype);
 void cli_buffers_release(cli_buffers *buffers);
 
+/* Of one shard. */
+size_t cli_buffers_bytes(const cli_buffers *buffers, int64_t shard);
+/* Makes everything something that is no index. */
+void cli_buffers_clear(const cli_buffers *buffers);
 /* Indices, or contributions that reduce to them. */
 void cli_buffers_fill(const cli_buffers *buffers);
 /* How many elements do not hold their index. Partial targets are not looked at. */

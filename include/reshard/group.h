@@ -46,6 +46,13 @@ typedef struct reshard_sim_options {
     int64_t fail_message; /* the n-th message breaks the group, from 1; 0: none */
     int32_t stop_rank;    /* this rank leaves ... */
     int64_t stop_after;   /* ... at its n-th call of the transport, from 1; 0: never */
+    /* The n-th message that both ends have started, from 1, comes late, and with it all that follow
+     * it between the same ranks on the same channel; 0: none. Delayed: after everything else that
+     * can happen without it, or 1000 calls of the transport. Reordered: 20 calls after the next
+     * message between other ranks or on another channel, if there is one before that. */
+    int64_t delay_message, reorder_message;
+    /* Unless NULL: set, when the run is over, to whether what was asked for above came to pass. */
+    int *out_reached;
 } reshard_sim_options;
 
 /* The same with one rank running at a time, in an order drawn from the seed: equal seeds give equal

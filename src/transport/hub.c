@@ -19,6 +19,7 @@ typedef struct message {
     int32_t channel;
     int32_t owner, peer;
     atomic_int done;
+    struct message *other; /* while held back: its counterpart */
 } message;
 
 static_assert(sizeof(message) <= sizeof(reshard_request), "a message fits into a request");
@@ -69,8 +70,12 @@ struct rs_hub {
     pair *pairs;
     member *members;
     atomic_int broken;
-    int64_t fail_message; /* under a scheduler only, so one rank at a time counts */
-    int64_t message_count;
+    /* Under a scheduler only, so one rank at a time counts and holds back. */
+    rs_hub_faults faults;
+    int64_t started_count, met_count;
+    list held;      /* sends */
+    bool overtaken; /* the first of them, by another message */
+    bool reached_fault;
     rs_mutex lock; /* of what follows */
     reshard_status status;
     char text[512];
@@ -249,9 +254,14 @@ void rs_hub_make_nodes(rs_hub *hub, int32_t size)
     hub->node_size = size;
 }
 
-void rs_hub_fail_message(rs_hub *hub, int64_t index)
+void rs_hub_set_faults(rs_hub *hub, const rs_hub_faults *faults)
 {
-    hub->fail_message = index;
+    hub->faults = *faults;
+}
+
+bool rs_hub_reached_fault(const rs_hub *hub)
+{
+    return hub->reached_fault;
 }
 
 reshard_status rs_hub_result(rs_hub *hub)
@@ -334,7 +344,7 @@ static reshard_status step(member *m)
                                  : RESHARD_OK;
 }
 
-static reshard_status deliver(rs_hub *hub, message *sent, message *received)
+static reshard_status copy(rs_hub *hub, const message *sent, const message *received)
 {
     if (sent->count != received->count) {
         char text[256];
@@ -348,13 +358,85 @@ static reshard_status deliver(rs_hub *hub, message *sent, message *received)
     return RESHARD_OK;
 }
 
+static reshard_status deliver(rs_hub *hub, message *mine, message *other, bool sending)
+{
+    reshard_status status = copy(hub, sending ? mine : other, sending ? other : mine);
+    if (status != RESHARD_OK)
+        return status;
+    /* After this store the request is its owner's again: it sees the bytes that were copied. */
+    int32_t owner = other->owner;
+    atomic_store_explicit(&mine->done, 1, memory_order_relaxed);
+    atomic_store_explicit(&other->done, 1, memory_order_release);
+    wake(&hub->members[owner]);
+    return RESHARD_OK;
+}
+
+/* ---- messages that are held back ------------------------------------------------------------- */
+
+/* The first is the one that the simulation chose, and those behind it must not overtake it. */
+static bool follows_held(const rs_hub *hub, const message *sent)
+{
+    const message *first = hub->held.first;
+    return first != NULL && sent->owner == first->owner && sent->peer == first->peer &&
+           sent->channel == first->channel;
+}
+
+static bool hold_back(rs_hub *hub, message *sent, message *received)
+{
+    int64_t index = ++hub->met_count;
+    bool chosen = index == hub->faults.delay || index == hub->faults.reorder;
+    if (!chosen && !follows_held(hub, sent))
+        return false;
+    hub->reached_fault = hub->reached_fault || chosen;
+    sent->other = received;
+    append(&hub->held, sent);
+    return true;
+}
+
+bool rs_hub_holds(const rs_hub *hub, bool *out_overtaken)
+{
+    *out_overtaken = hub->overtaken && hub->faults.reorder != 0;
+    return hub->held.first != NULL;
+}
+
+void rs_hub_let_go(rs_hub *hub, int32_t rank)
+{
+    member *m = &hub->members[rank];
+    /* A broken group's messages are their owners' again. */
+    if (hub->held.first == NULL || begin_touch(m) != RESHARD_OK)
+        return;
+    for (message *sent = hub->held.first, *next; sent != NULL; sent = next) {
+        next = sent->next;
+        int32_t owner = sent->owner;
+        if (deliver(hub, sent, sent->other, true) != RESHARD_OK)
+            break;
+        wake(&hub->members[owner]);
+    }
+    hub->held = (list){NULL, NULL};
+    hub->overtaken = false;
+    end_touch(m);
+}
+
+static reshard_status meet(member *m, message *mine, message *other, bool sending)
+{
+    rs_hub *hub = m->hub;
+    if (!hub->has_scheduler)
+        return deliver(hub, mine, other, sending);
+    if (hold_back(hub, sending ? mine : other, sending ? other : mine))
+        return RESHARD_OK;
+    hub->overtaken = hub->overtaken || hub->held.first != NULL;
+    return deliver(hub, mine, other, sending);
+}
+
 static reshard_status start(member *m, bool sending, int32_t peer, int32_t channel, char *bytes,
                             size_t count, reshard_request *request)
 {
     rs_hub *hub = m->hub;
     reshard_status status = step(m);
-    if (hub->fail_message != 0 && ++hub->message_count == hub->fail_message)
+    if (hub->faults.fail != 0 && ++hub->started_count == hub->faults.fail) {
+        hub->reached_fault = true;
         break_hub(hub, RESHARD_ERR_GROUP_BROKEN, "a message failed by the simulation's wish");
+    }
     if (status == RESHARD_OK)
         status = begin_touch(m);
     if (status != RESHARD_OK)
@@ -370,17 +452,8 @@ static reshard_status start(member *m, bool sending, int32_t peer, int32_t chann
     if (other == NULL)
         append(sending ? &p->sends : &p->receives, mine);
     rs_mutex_unlock(&p->lock);
-    if (other != NULL) {
-        status = deliver(hub, sending ? mine : other, sending ? other : mine);
-        if (status == RESHARD_OK) {
-            /* After this store the request is its owner's again: it sees the bytes that were
-             * copied. */
-            int32_t owner = other->owner;
-            atomic_store_explicit(&mine->done, 1, memory_order_relaxed);
-            atomic_store_explicit(&other->done, 1, memory_order_release);
-            wake(&hub->members[owner]);
-        }
-    }
+    if (other != NULL)
+        status = meet(m, mine, other, sending);
     end_touch(m);
     return status;
 }
