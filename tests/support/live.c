@@ -38,7 +38,6 @@ static reshard_status borrow(reshard_group *group, const simulate_tensor *tensor
         if (tensor->buffers[i].rank != reshard_group_rank(group))
             continue;
         size_t bytes = (size_t)tensor->buffers[i].count * sizeof(double);
-        buffers[next] = NULL;
         status = rs_group_take(group, bytes, &buffers[next]);
         if (status == RESHARD_OK && fill && bytes != 0)
             memcpy(buffers[next], tensor->buffers[i].values, bytes);
@@ -51,12 +50,15 @@ static void give_back(reshard_group *group, const simulate_tensor *tensor, bool 
                       void **buffers)
 {
     for (int64_t i = 0, next = 0; i < tensor->count; i++) {
-        if (tensor->buffers[i].rank != reshard_group_rank(group))
+        const simulate_buffer *own = &tensor->buffers[i];
+        if (own->rank != reshard_group_rank(group))
             continue;
-        size_t bytes = (size_t)tensor->buffers[i].count * sizeof(double);
-        if (fetch && bytes != 0)
-            memcpy(tensor->buffers[i].values, buffers[next], bytes);
-        reshard_group_free(group, buffers[next++]);
+        void *borrowed = buffers[next++];
+        if (borrowed == own->values)
+            continue; /* something failed before */
+        if (fetch && own->count != 0)
+            memcpy(own->values, borrowed, (size_t)own->count * sizeof(double));
+        reshard_group_free(group, borrowed);
     }
 }
 
