@@ -170,6 +170,12 @@ static double reduce_values(const job *j, int64_t i)
             value = other < value ? other : value;
         else if (j->reduction == RESHARD_MAX)
             value = other > value ? other : value;
+        else if (j->reduction == RESHARD_BAND)
+            value = (double)((int32_t)value & (int32_t)other);
+        else if (j->reduction == RESHARD_BOR)
+            value = (double)((int32_t)value | (int32_t)other);
+        else if (j->reduction == RESHARD_BXOR)
+            value = (double)((int32_t)value ^ (int32_t)other);
         else
             value += other;
     }
@@ -360,7 +366,8 @@ static void add_variants(jobs *all, job *made)
         made->dtype = d == 0 ? RESHARD_I32 : RESHARD_F32;
         for (int r = 0; r < (reduces(made->what) ? (int)RESHARD_REDUCTION_COUNT : 1); r++) {
             made->reduction = (reshard_reduction)r;
-            if (made->reduction == RESHARD_AVG && made->dtype == RESHARD_I32)
+            if (made->dtype == RESHARD_I32 ? made->reduction == RESHARD_AVG
+                                           : made->reduction > RESHARD_MAX)
                 continue;
             made->root = has_root(made->what) ? r % made->size : 0;
             add_job(all, made);
