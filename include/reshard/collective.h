@@ -184,8 +184,8 @@ RESHARD_API reshard_status reshard_all_to_all_start(reshard_context *context, re
  *
  * Errors that leave everything as it was: RANGE (no such rank, a negative count), INVALID (a dtype
  * or buffer; a blocking call with this rank itself), UNSUPPORTED (parts of bytes), NO_MEMORY. When
- * count or dtype are not those of the other end, both ends get GROUP_BROKEN with both in words:
- * what was posted cannot be taken back.
+ * count or dtype are not those of the other end the receiver gets GROUP_BROKEN with both in words,
+ * and so does the sender unless it was done before: what was posted cannot be taken back.
  */
 RESHARD_API reshard_status reshard_send(reshard_context *context, reshard_group *group,
                                         reshard_dtype dtype, int32_t target_rank, int64_t count,

@@ -82,7 +82,7 @@ static reshard_status gather_matrix(exchange *e)
 {
     rs_collective *c = &e->collective;
     rs_digest digest;
-    rs_collective_ask(c, c->dtype, -1, -1, -1, &digest);
+    rs_collective_ask(c, (int32_t)c->dtype, -1, -1, -1, &digest);
     rs_digest_finish(&digest, c->asked.digest);
     reshard_status status = rs_collective_agree(c, prepare_matrix(e));
     if (status == RESHARD_OK)

@@ -150,7 +150,7 @@ static void ask(request *r, int64_t total)
 {
     rs_collective *c = &r->collective;
     rs_digest digest;
-    rs_collective_ask(c, c->dtype, has_root(r) ? r->root : -1,
+    rs_collective_ask(c, (int32_t)c->dtype, has_root(r) ? r->root : -1,
                       r->source == CONTRIBUTIONS ? (int32_t)r->reduction : -1, total, &digest);
     for (int32_t i = 0; has_parts(r) && i < reshard_group_size(c->group); i++)
         rs_digest_u64(&digest, (uint64_t)(r->counts != NULL ? r->counts[i] : r->count));

@@ -17,8 +17,8 @@
 /* What is asked for, as far as words can tell; `digest` is of all of it. */
 typedef struct rs_asked {
     uint64_t digest[2];
-    char name[24]; /* of the call */
-    int32_t dtype;
+    char name[24];     /* of the call */
+    int32_t dtype;     /* -1: none */
     int32_t root;      /* -1: none */
     int32_t reduction; /* -1: none */
     int32_t failed;    /* non-zero: this rank found something wrong */
@@ -43,8 +43,8 @@ typedef struct rs_collective {
 /* Sets `asked` but for the digest, which begins with these and goes on with whatever else is given
  * to rs_digest before rs_digest_finish. */
 struct rs_digest;
-void rs_collective_ask(rs_collective *collective, reshard_dtype dtype, int32_t root,
-                       int32_t reduction, int64_t count, struct rs_digest *out_digest);
+void rs_collective_ask(rs_collective *collective, int32_t dtype, int32_t root, int32_t reduction,
+                       int64_t count, struct rs_digest *out_digest);
 
 /* counts[i] elements of one dimension on rank i; `count` on each where counts is NULL. Equal lists
  * give equal layouts, however they are told. Errors: RANGE. */

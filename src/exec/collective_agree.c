@@ -13,13 +13,13 @@
 /* Offers of so many ranks fit on the stack. */
 #define STACK_OFFERS 32
 
-void rs_collective_ask(rs_collective *c, reshard_dtype dtype, int32_t root, int32_t reduction,
+void rs_collective_ask(rs_collective *c, int32_t dtype, int32_t root, int32_t reduction,
                        int64_t count, rs_digest *out_digest)
 {
     rs_asked *asked = &c->asked;
     memset(asked, 0, sizeof *asked);
     (void)snprintf(asked->name, sizeof asked->name, "%s", c->name);
-    asked->dtype = (int32_t)dtype;
+    asked->dtype = dtype;
     asked->root = root;
     asked->reduction = reduction;
     asked->count = count;
@@ -58,10 +58,11 @@ static int32_t find_odd(const rs_asked *all, int32_t size)
 
 static void describe(rs_text *text, const rs_asked *asked)
 {
-    rs_text_add(text, "%.*s of ", (int)sizeof asked->name - 1, asked->name);
+    rs_text_add(text, "%.*s", (int)sizeof asked->name - 1, asked->name);
     if (asked->count >= 0)
-        rs_text_add(text, "%" PRId64 " ", asked->count);
-    rs_text_add(text, "%s", reshard_dtype_name((reshard_dtype)asked->dtype));
+        rs_text_add(text, " of %" PRId64, asked->count);
+    if (asked->dtype >= 0)
+        rs_text_add(text, " %s", reshard_dtype_name((reshard_dtype)asked->dtype));
     if (asked->reduction >= 0)
         rs_text_add(text, " by %s", reshard_reduction_name((reshard_reduction)asked->reduction));
     if (asked->root >= 0)
@@ -89,8 +90,8 @@ static reshard_status compare(const rs_collective *c, const rs_asked *all, int32
     describe(&other_text, &all[other]);
     if (strcmp(odd_words, other_words) == 0)
         return rs_fail(RESHARD_ERR_MISMATCH,
-                       "rank %d asks for another %s than rank %d: their counts or shapes differ",
-                       odd, odd_words, other);
+                       "rank %d asks for another %s than rank %d: what they pass differs", odd,
+                       odd_words, other);
     return rs_fail(RESHARD_ERR_MISMATCH, "rank %d asks for %s, rank %d for %s", odd, odd_words,
                    other, other_words);
 }

@@ -70,7 +70,7 @@ static void ask(rs_collective *c, const reshard_layout *source_layout,
                 const reshard_layout *target_layout)
 {
     rs_digest digest;
-    rs_collective_ask(c, c->dtype, -1, -1, source_layout->volume, &digest);
+    rs_collective_ask(c, (int32_t)c->dtype, -1, -1, source_layout->volume, &digest);
     rs_digest_bytes(&digest, source_layout->digest, sizeof source_layout->digest);
     rs_digest_bytes(&digest, target_layout->digest, sizeof target_layout->digest);
     rs_digest_finish(&digest, c->asked.digest);

@@ -215,7 +215,7 @@ static const refusal refusals[] = {
     {"high root", ask_high_root, RESHARD_ERR_RANGE, "no rank 3", "broadcast"},
     {"negative root", ask_negative_root, RESHARD_ERR_RANGE, "rank 1:", "no rank -1"},
     {"other root", ask_other_root, RESHARD_ERR_MISMATCH, "rank 1 asks", "root 1"},
-    {"other counts", ask_other_counts, RESHARD_ERR_MISMATCH, "rank 2 asks", "counts"},
+    {"other counts", ask_other_counts, RESHARD_ERR_MISMATCH, "rank 2 asks", "another all_gather"},
     {"other dtype", ask_other_dtype, RESHARD_ERR_MISMATCH, "rank 1 asks", "6 f32"},
     {"other reduction", ask_other_reduction, RESHARD_ERR_MISMATCH, "rank 0 asks", "by max"},
     {"other call", ask_other_call, RESHARD_ERR_MISMATCH, "rank 2 asks", "broadcast"},
