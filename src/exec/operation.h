@@ -15,8 +15,9 @@
 
 typedef struct rs_operation {
     reshard_move_kind kind;
-    int32_t peer; /* this rank itself for keeps */
-    bool pushing; /* the source is mine */
+    int32_t peer;       /* this rank itself for keeps */
+    int32_t peer_index; /* among the stage's; -1 for keeps */
+    bool pushing;       /* the source is mine */
     /* a copy that shares the cache lines of its short side with others of its link */
     bool together;
     int32_t link; /* stage link */

@@ -9,12 +9,15 @@
 
 #include <stdbool.h>
 
+typedef struct rs_region rs_region; /* memory.c */
+
 /* An endpoint and what is counted on it; shared by a group and all groups made from it. */
 typedef struct rs_root {
     reshard_context *context;
     rs_references references;
     reshard_endpoint endpoint;
     int32_t last_channel;
+    rs_region *regions; /* memory that peers can map, youngest first */
 } rs_root;
 
 struct reshard_group {
@@ -37,14 +40,27 @@ reshard_status rs_group_wait(reshard_group *group, reshard_request *request);
 void rs_group_idle(reshard_group *group);
 /* A member's address as seen from here, or NULL. */
 void *rs_group_map(reshard_group *group, int32_t rank, const void *address, size_t bytes);
+/* Whether a member's shared memory can be seen, as it sees this rank's. */
+bool rs_group_is_near(const reshard_group *group, int32_t rank);
 /* Whether every address of every member can be seen. */
 bool rs_group_can_map(const reshard_group *group);
 reshard_status rs_group_touch(reshard_group *group, bool begin);
 void rs_group_quiesce(reshard_group *group);
 size_t rs_group_message_bytes_max(const reshard_group *group);
 
+/* reshard_group_agree, and the most that any rank passes as `mine`. */
+reshard_status rs_group_agree_most(reshard_group *group, reshard_status status, uint64_t mine,
+                                   uint64_t *out_most);
+
 /* Channels of a group (the first) and of an exec (the others); groups and execs are this many
  * apart. */
-enum { RS_CHANNEL_SMALL, RS_CHANNEL_READY, RS_CHANNEL_DONE, RS_CHANNEL_DATA, RS_CHANNEL_COUNT };
+enum {
+    RS_CHANNEL_SMALL,
+    RS_CHANNEL_READY,
+    RS_CHANNEL_DONE,
+    RS_CHANNEL_DATA,
+    RS_CHANNEL_TAKEN,
+    RS_CHANNEL_COUNT
+};
 
 #endif

@@ -34,9 +34,19 @@ typedef struct pair {
     list sends, receives;
 } pair;
 
+/* Memory of one rank that the ranks of its node can see. */
+typedef struct shared {
+    struct shared *next;
+    size_t bytes;
+    char *memory;
+} shared;
+
+#define PAGE_BYTES ((size_t)4096)
+
 typedef struct member {
     rs_hub *hub;
     int32_t rank;
+    shared *shared; /* looked at by others under a scheduler only */
     atomic_int touching;
     atomic_int left;
     /* What wakes a rank that sleeps: every event adds one, and signals when the rank has said it
@@ -53,6 +63,7 @@ struct rs_hub {
     const char *name;
     int32_t size;
     bool mapped;
+    int32_t node_size; /* 0: no nodes */
     bool has_scheduler;
     rs_hub_scheduler scheduler;
     int spins; /* before a rank sleeps */
@@ -107,10 +118,19 @@ static reshard_status init_pairs(rs_hub *hub, int64_t *made)
     return RESHARD_OK;
 }
 
+static void release_shared(member *m)
+{
+    for (shared *s = m->shared, *next; s != NULL; s = next) {
+        next = s->next;
+        rs_release(m->hub->context, s, sizeof *s + s->bytes + PAGE_BYTES);
+    }
+}
+
 static void release_parts(rs_hub *hub, int32_t members, int64_t pairs)
 {
     size_t size = (size_t)hub->size;
     for (int32_t i = 0; i < members; i++) {
+        release_shared(&hub->members[i]);
         rs_mutex_release(&hub->members[i].lock);
         rs_condition_release(&hub->members[i].wakes);
     }
@@ -227,6 +247,11 @@ void rs_hub_leave(rs_hub *hub, int32_t rank, reshard_status status)
     wake_everybody(hub);
     if (hub->has_scheduler)
         hub->scheduler.leave(hub->scheduler.user, rank);
+}
+
+void rs_hub_make_nodes(rs_hub *hub, int32_t size)
+{
+    hub->node_size = size;
 }
 
 void rs_hub_set_faults(rs_hub *hub, const rs_hub_faults *faults)
@@ -505,6 +530,38 @@ static void *map(void *state, int32_t peer, const void *address, size_t bytes)
     return (void *)(uintptr_t)address;
 }
 
+static void *share(void *state, size_t bytes)
+{
+    member *m = state;
+    shared *s = rs_allocate(m->hub->context, sizeof *s + bytes + PAGE_BYTES);
+    if (s == NULL)
+        return NULL;
+    s->bytes = bytes;
+    s->memory = (char *)(s + 1);
+    s->memory += PAGE_BYTES - (uintptr_t)s->memory % PAGE_BYTES;
+    s->next = m->shared;
+    m->shared = s;
+    return s->memory;
+}
+
+static int shares_with(void *state, int32_t peer)
+{
+    const member *m = state;
+    return peer / m->hub->node_size == m->rank / m->hub->node_size;
+}
+
+static void *map_shared(void *state, int32_t peer, const void *address, size_t bytes)
+{
+    const member *m = state;
+    const shared *s = shares_with(state, peer) ? m->hub->members[peer].shared : NULL;
+    for (; s != NULL; s = s->next) {
+        size_t offset = (size_t)((uintptr_t)address - (uintptr_t)s->memory);
+        if (offset < s->bytes && bytes <= s->bytes - offset)
+            return (void *)(uintptr_t)address;
+    }
+    return NULL;
+}
+
 static void fail(void *state, const char *why)
 {
     member *m = state;
@@ -520,6 +577,7 @@ static void close_endpoint(void *state)
 
 void rs_hub_endpoint(rs_hub *hub, int32_t rank, reshard_endpoint *out_endpoint)
 {
+    bool nodes = !hub->mapped && hub->node_size > 0;
     *out_endpoint = (reshard_endpoint){
         .size = sizeof *out_endpoint,
         .name = hub->name,
@@ -532,8 +590,12 @@ void rs_hub_endpoint(rs_hub *hub, int32_t rank, reshard_endpoint *out_endpoint)
         .test = test,
         .idle = idle,
         .maps_everything = hub->mapped,
-        .map = hub->mapped ? map : NULL,
-        .touch = hub->mapped ? touch : NULL,
+        .map = hub->mapped ? map
+               : nodes     ? map_shared
+                           : NULL,
+        .touch = hub->mapped || nodes ? touch : NULL,
+        .share = nodes ? share : NULL,
+        .shares_with = nodes ? shares_with : NULL,
         .fail = fail,
         .quiesce = quiesce,
         .close = close_endpoint,

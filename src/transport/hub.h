@@ -46,6 +46,10 @@ void rs_hub_destroy(rs_hub *hub);
 /* The endpoint of one rank; closing it does nothing. */
 void rs_hub_endpoint(rs_hub *hub, int32_t rank, reshard_endpoint *out_endpoint);
 
+/* Ranks that are not mapped see memory that ranks of their node share; a node has `size` ranks, one
+ * after another. */
+void rs_hub_make_nodes(rs_hub *hub, int32_t size);
+
 /* Under a scheduler only. Numbers count from 1; 0: none. */
 typedef struct rs_hub_faults {
     int64_t fail;           /* the n-th message that is started breaks the group */

@@ -165,6 +165,7 @@ static reshard_status run_stage(reshard_context *context, stage *s)
     reshard_status status =
         rs_hub_create(context, s->size, s->options.mapped != 0, "sim", &scheduler, &s->hub);
     if (status == RESHARD_OK) {
+        rs_hub_make_nodes(s->hub, s->options.node_size);
         rs_hub_faults faults = {.fail = s->options.fail_message,
                                 .delay = s->options.delay_message,
                                 .reorder = s->options.reorder_message};

@@ -27,7 +27,8 @@ static bool run_with_fault(live_fixture *f, reshard_sim_options *sim, bool harml
 {
     int reached = -1;
     sim->size = sizeof *sim;
-    sim->mapped = !f->l.options.messages_only;
+    sim->mapped = !f->l.options.messages_only && f->l.shared_sources == 0;
+    sim->node_size = f->l.shared_sources != 0 ? 3 : 0;
     sim->out_reached = &reached;
     for (int64_t i = 0; i < f->to->count; i++) /* what an earlier run left must not pass for this */
         memset(f->to->buffers[i].values, 0xff,
@@ -42,6 +43,8 @@ static bool run_with_fault(live_fixture *f, reshard_sim_options *sim, bool harml
     assert_true(reached == 0 || reached == 1);
     return reached;
 }
+
+enum { SEEN, NOT_SEEN, SEEN_IN_PART, MEMORIES };
 
 typedef enum fault { FAIL, DELAY, REORDER, STOP } fault;
 
@@ -64,10 +67,15 @@ static int64_t run_all(live_fixture *f, fault kind, int32_t rank)
 
 static void check_kind(fault kind, int pair_count, int32_t ranks)
 {
-    for (int i = 0; i < pair_count * 2; i++) {
+    for (int i = 0; i < pair_count * MEMORIES; i++) {
         live_fixture f;
-        live_fixture_init(&f, pairs[i / 2][0], pairs[i / 2][1], i % 2);
+        live_fixture_init(&f, pairs[i / MEMORIES][0], pairs[i / MEMORIES][1],
+                          i % MEMORIES == NOT_SEEN);
         f.l.runs = 1;
+        if (i % MEMORIES == SEEN_IN_PART) { /* three ranks on a node, not all of their memory */
+            f.l.shared_sources = 3;
+            f.l.shared_targets = 6;
+        }
         for (int32_t rank = 0; rank < ranks; rank++) {
             /* If there were fewer, nothing much has been tried. */
             assert_true(run_all(&f, kind, rank) >= 10);

@@ -30,7 +30,7 @@ static bool check_pair(const harness_case *given, words *said)
 static void test_exec__random_pairs(void **state)
 {
     (void)state;
-    harness_run("live run of a random pair", 200, generate_pair, check_pair);
+    harness_run("live run of a random pair", 120, generate_pair, check_pair);
 }
 
 static bool check_back(const harness_case *given, words *said)
@@ -44,7 +44,7 @@ static bool check_back(const harness_case *given, words *said)
 static void test_exec__there_and_back(void **state)
 {
     (void)state;
-    harness_run("live run there and back", 40, generate_pair, check_back);
+    harness_run("live run there and back", 20, generate_pair, check_back);
 }
 
 /* ---- adjoints -------------------------------------------------------------------------------- */

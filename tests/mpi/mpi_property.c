@@ -60,7 +60,11 @@ static void collect(simulate_tensor *tensor)
 static const live_way ways[] = {
     {.name = "mpi", .run = run_processes, .collect = collect},
     {.name = "mpi, messages", .run = run_processes, .collect = collect, .messages_only = 1},
+    {.name = "mpi, shared", .run = run_processes, .collect = collect, .memory = LIVE_SHARED},
+    {.name = "mpi, mixed", .run = run_processes, .collect = collect, .memory = LIVE_MIXED},
 };
+
+enum { WAYS = (int)(sizeof ways / sizeof *ways) };
 
 static void generate_pair(draw_state *draw, harness_case *made)
 {
@@ -69,12 +73,12 @@ static void generate_pair(draw_state *draw, harness_case *made)
 
 static bool check_there(const harness_case *given, words *said)
 {
-    return live_check_there(given, &ways[given->seed % 2], said);
+    return live_check_there(given, &ways[given->seed % WAYS], said);
 }
 
 static bool check_back(const harness_case *given, words *said)
 {
-    return live_check_back(given, &ways[given->seed % 2], said);
+    return live_check_back(given, &ways[given->seed % WAYS], said);
 }
 
 static void test_mpi__random_pairs(void **state)

@@ -23,6 +23,8 @@ typedef struct live {
     int runs;
     reshard_context *context; /* of context_rank's exec; others have the default one */
     int32_t context_rank;
+    /* bits by rank: its buffers are in memory of the group meanwhile */
+    uint64_t shared_sources, shared_targets;
 } live;
 
 /* Makes an exec, runs it `runs` times on this rank's buffers and destroys it. */
@@ -37,10 +39,12 @@ typedef struct live_way {
                           reshard_rank_fn body, void *user);
     void (*collect)(simulate_tensor *tensor); /* NULL: all ranks are here */
     int messages_only;
-    int mapped; /* of the simulation */
+    int mapped;                                          /* of the simulation */
+    int32_t node_size;                                   /* likewise */
+    enum { LIVE_PLAIN, LIVE_SHARED, LIVE_MIXED } memory; /* of none, all, or some ranks */
 } live_way;
 
-/* Threads and the simulation, each with memory that is seen and memory that is not. */
+/* Threads and the simulation, each with memory that is seen and memory that is not, or in part. */
 extern const live_way live_ways[];
 extern const int live_way_count;
 
