@@ -246,7 +246,7 @@ static reshard_status see_gap(void *user, const rs_region *region, const rs_hold
 {
     gap *g = user;
     int32_t ndim = region->layout->ndim;
-    int64_t start[RESHARD_NDIM_MAX], size[RESHARD_NDIM_MAX];
+    int64_t start[RESHARD_NDIM_MAX] = {0}, size[RESHARD_NDIM_MAX] = {0};
     for (int32_t d = 0; d < ndim; d++) {
         int64_t low = g->fill->box.offset[d], high = low + g->fill->box.size[d];
         int64_t end = region->start[d] + region->size[d];
