@@ -179,7 +179,7 @@ static bool check_pair(const harness_case *given, words *said)
 static void test_verify__random_pairs(void **state)
 {
     (void)state;
-    harness_run("verified run of a random pair", 120, generate_pair, check_pair);
+    harness_run("verified run of a random pair", 60, generate_pair, check_pair);
 }
 
 /* ---- links, casts, gaps ---------------------------------------------------------------------- */
