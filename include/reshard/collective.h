@@ -58,8 +58,9 @@ extern "C" {
  * are not to be touched, on failure too; after a failure the group is broken and nobody touches
  * them any more. Any number of works may be under way on one group.
  *
- * Starting a collective is Collective: it returns when all ranks have started it. Ranks start their
- * collectives in the same order; where one waits between two starts, all do. test is free.
+ * Starting a collective is Collective: it returns when all ranks have started it. All ranks start
+ * and wait for their collectives in the same order: a rank that waits for one does not go on with
+ * the others meanwhile. test is free, and so are messages between two ranks.
  */
 typedef struct reshard_work reshard_work;
 

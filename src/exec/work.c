@@ -46,6 +46,19 @@ void reshard_work_release(reshard_work *work)
     rs_release(work->context, work, sizeof *work);
 }
 
+/* Keeps the words of a failure, and passes its status on. */
+static reshard_status note_failure(reshard_work *work, reshard_status status)
+{
+    work->failed = true;
+    (void)strncpy(work->why, reshard_error_text(), sizeof work->why - 1);
+    return status;
+}
+
+static reshard_status fail_again(const reshard_work *work)
+{
+    return rs_fail(RESHARD_ERR_GROUP_BROKEN, "%s", work->why);
+}
+
 reshard_status rs_work_begin(reshard_work *work)
 {
     reshard_status status = work->transfer != NULL
@@ -53,19 +66,13 @@ reshard_status rs_work_begin(reshard_work *work)
                                 : reshard_exec_start(work->exec, (const void *const *)work->buffers,
                                                      work->buffers + work->source_count);
     work->under_way = status == RESHARD_OK;
-    work->failed = status != RESHARD_OK;
-    return status;
-}
-
-static reshard_status fail_failed(void)
-{
-    return rs_fail(RESHARD_ERR_GROUP_BROKEN, "the work has failed before");
+    return status == RESHARD_OK ? status : note_failure(work, status);
 }
 
 reshard_status reshard_work_restart(reshard_work *work)
 {
     if (work->failed)
-        return fail_failed();
+        return fail_again(work);
     if (work->under_way)
         return rs_fail(RESHARD_ERR_INVALID, "the work is still under way");
     return rs_work_begin(work);
@@ -74,15 +81,14 @@ reshard_status reshard_work_restart(reshard_work *work)
 reshard_status reshard_work_test(reshard_work *work, int *out_done)
 {
     if (work->failed)
-        return fail_failed();
+        return fail_again(work);
     int done = 1;
     if (work->under_way) {
         reshard_status status = work->transfer != NULL ? rs_transfer_test(work->transfer, &done)
                                                        : reshard_exec_test(work->exec, &done);
         if (status != RESHARD_OK) {
-            work->failed = true;
             work->under_way = false;
-            return status;
+            return note_failure(work, status);
         }
         if (done && work->aside != NULL)
             memcpy(work->place, work->aside, work->aside_bytes);

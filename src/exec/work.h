@@ -18,6 +18,7 @@ struct reshard_work {
     reshard_exec *exec;    /* a collective, or */
     rs_transfer *transfer; /* a transfer; NULL otherwise */
     bool under_way, failed;
+    char why[256]; /* failed: words for who asks later */
     /* of a collective, for another run: sources first, then targets */
     void **buffers;
     size_t buffers_bytes;

@@ -91,7 +91,7 @@ static reshard_status exchange(void *user, reshard_group *group)
 static void test_transfer__exchange(void **state)
 {
     (void)state;
-    static const size_t limits[] = {0, 1000, 1};
+    static const size_t limits[] = {0, 1000, 64};
     for (int w = 0; w < WAYS; w++) {
         for (int32_t size = 1; size <= RANKS_MAX; size++) {
             boxes b = {.message_bytes_max = size <= 2 ? limits[size] : limits[size % 2]};

@@ -32,7 +32,7 @@ static void test_work__started(void **state)
     static const int32_t members[] = {3, 0, 4};
     for (int w = 0; w < WAYS; w++) {
         for (int32_t size = 1; size <= RANKS_MAX; size++) {
-            jobs all = {.step = w == 0 ? 1 : 3, .together = size + 1};
+            jobs all = {.step = w == 0 ? 1 : 5, .together = size + 1};
             if (size == 3) {
                 all.member_count = 3;
                 memcpy(all.members, members, sizeof members);
@@ -56,7 +56,7 @@ static void test_work__in_place(void **state)
     static const reshard_reduction reductions[] = {RESHARD_SUM, RESHARD_AVG, RESHARD_MAX};
     for (int w = 0; w < WAYS; w++) {
         for (int32_t size = 1; size <= RANKS_MAX; size++) {
-            jobs all = {.step = w == 0 ? 2 : 9, .phase = size % 2, .together = 3};
+            jobs all = {.step = w == 0 ? 2 : 17, .phase = size % 2, .together = 3};
             for (operation what = ALL_GATHER; what <= REDUCE; what++) {
                 for (int i = 0; i < 4 * (reduces(what) ? 3 : 1); i++)
                     add_sizes(&all, (job){.what = what,
@@ -107,7 +107,7 @@ static void test_work__types(void **state)
     (void)state;
     for (int w = 0; w < WAYS; w++) {
         for (int32_t size = 1; size <= RANKS_MAX; size += 2) {
-            jobs all = {.step = w == 0 ? 3 : 11, .phase = size / 2};
+            jobs all = {.step = w == 0 ? 3 : 31, .phase = size / 2};
             for (int d = 0; d < (int)RESHARD_DTYPE_COUNT; d++) {
                 if (reshard_dtype_bits((reshard_dtype)d) % 8 == 0)
                     add_type(&all, (reshard_dtype)d, size);
