@@ -148,9 +148,10 @@ typedef struct offer {
     uint64_t digest[2];
     int64_t channel;
     int64_t mapping; /* peers' memory may be touched */
+    int64_t verify;
 } offer;
 
-static reshard_status compare_offers(reshard_exec *exec, const offer *all)
+static reshard_status compare_offers(reshard_exec *exec, const offer *all, bool *out_verify)
 {
     int32_t size = reshard_group_size(exec->group);
     /* The odd one out is the one that fewest agree with; of two, the second. */
@@ -166,6 +167,7 @@ static reshard_status compare_offers(reshard_exec *exec, const offer *all)
         }
         exec->channel = (int32_t)rs_max(exec->channel, all[i].channel + RS_CHANNEL_COUNT);
         mapping = mapping && all[i].mapping != 0;
+        *out_verify = *out_verify || all[i].verify != 0;
     }
     if (odd >= 0)
         return rs_fail(RESHARD_ERR_MISMATCH,
@@ -178,9 +180,12 @@ static reshard_status compare_offers(reshard_exec *exec, const offer *all)
     return RESHARD_OK;
 }
 
-static reshard_status agree_on_plan(reshard_exec *exec, bool mapping)
+static reshard_status agree_on_plan(reshard_exec *exec, const reshard_exec_options *options,
+                                    bool *out_verify)
 {
-    offer mine = {.channel = exec->group->root->last_channel, .mapping = mapping};
+    offer mine = {.channel = exec->group->root->last_channel,
+                  .mapping = options == NULL || !options->messages_only,
+                  .verify = options != NULL && options->verify};
     reshard_plan_digest(exec->plan, mine.digest);
     size_t bytes = (size_t)reshard_group_size(exec->group) * sizeof mine;
     offer *all = rs_allocate(exec->context, bytes);
@@ -189,7 +194,7 @@ static reshard_status agree_on_plan(reshard_exec *exec, bool mapping)
     if (status == RESHARD_OK)
         status = reshard_group_gather_bytes(exec->group, &mine, sizeof mine, all);
     if (status == RESHARD_OK)
-        status = compare_offers(exec, all);
+        status = compare_offers(exec, all, out_verify);
     rs_release(exec->context, all, bytes);
     return status;
 }
@@ -222,6 +227,7 @@ reshard_status reshard_exec_create(reshard_context *context, reshard_plan *plan,
 {
     reshard_status status = RESHARD_OK;
     reshard_exec *exec = NULL;
+    bool verify = false;
     if (options != NULL && options->size != sizeof *options)
         status = rs_fail(RESHARD_ERR_INVALID, "exec options: size is %zu, not %zu", options->size,
                          sizeof *options);
@@ -238,9 +244,11 @@ reshard_status reshard_exec_create(reshard_context *context, reshard_plan *plan,
     }
     status = reshard_group_agree(group, status);
     if (status == RESHARD_OK)
-        status = agree_on_plan(exec, options == NULL || !options->messages_only);
+        status = agree_on_plan(exec, options, &verify);
     if (status == RESHARD_OK && (!exec->maps_all || exec->intermediate_count != 0))
         status = allocate_memory(exec);
+    if (status == RESHARD_OK && verify)
+        status = reshard_group_agree(group, rs_verify_create(exec, &exec->verify));
     if (status != RESHARD_OK) {
         reshard_exec_destroy(exec);
         return status;
@@ -253,6 +261,7 @@ void reshard_exec_destroy(reshard_exec *exec)
 {
     if (exec == NULL)
         return;
+    rs_verify_destroy(exec->verify);
     rs_messages_destroy(exec->messages);
     reshard_part_destroy(exec->part);
     reshard_plan_release(exec->plan);
@@ -332,8 +341,35 @@ reshard_status reshard_exec_start(reshard_exec *exec, const void *const *sources
     take_buffers(exec, sources, targets);
     exec->state = RS_EXEC_RUNNING;
     exec->stage = 0;
+    if (exec->verify != NULL)
+        rs_verify_sources(exec->verify);
     reshard_status status = rs_stage_begin(exec);
     return status == RESHARD_OK ? status : give_up(exec, status);
+}
+
+/* What comes when a stage is over. */
+static reshard_status begin_next(reshard_exec *exec)
+{
+    exec->stage++;
+    if (exec->stage < exec->stage_count)
+        return rs_stage_begin(exec);
+    if (exec->verify != NULL)
+        return rs_verify_targets(exec->verify);
+    exec->state = RS_EXEC_RESTING;
+    return RESHARD_OK;
+}
+
+/* All ranks come to the same end: what the digests show does not break the group. */
+static reshard_status progress_verifying(reshard_exec *exec, int *out_done)
+{
+    bool done = false;
+    reshard_status status = rs_verify_progress(exec->verify, &done);
+    if (status != RESHARD_OK && status != RESHARD_ERR_CHECK)
+        return give_up(exec, status);
+    if (done || status == RESHARD_ERR_CHECK)
+        exec->state = RS_EXEC_RESTING;
+    *out_done = done;
+    return status;
 }
 
 reshard_status reshard_exec_test(reshard_exec *exec, int *out_done)
@@ -341,20 +377,17 @@ reshard_status reshard_exec_test(reshard_exec *exec, int *out_done)
     *out_done = exec->state == RS_EXEC_RESTING;
     if (exec->state == RS_EXEC_FAILED)
         return rs_fail(RESHARD_ERR_GROUP_BROKEN, "exec: the run failed");
-    reshard_status status = RESHARD_OK;
     while (exec->state == RS_EXEC_RUNNING) {
+        if (exec->stage == exec->stage_count)
+            return progress_verifying(exec, out_done);
         bool over = false;
-        status = rs_stage_progress(exec, &over);
+        reshard_status status = rs_stage_progress(exec, &over);
+        if (status == RESHARD_OK && over)
+            status = begin_next(exec);
         if (status != RESHARD_OK)
             return give_up(exec, status);
         if (!over)
             return RESHARD_OK;
-        if (++exec->stage == exec->stage_count)
-            exec->state = RS_EXEC_RESTING;
-        else
-            status = rs_stage_begin(exec);
-        if (status != RESHARD_OK)
-            return give_up(exec, status);
     }
     *out_done = 1;
     return RESHARD_OK;

@@ -22,6 +22,7 @@
 #include "base/arena.h"
 #include "exec/messages.h"
 #include "exec/operation.h"
+#include "exec/verify.h"
 #include "plan/part.h"
 #include "transport/memory.h"
 
@@ -87,10 +88,11 @@ struct reshard_exec {
     int32_t stage_count;
     rs_exec_stage stages[RS_STAGES_MAX];
     rs_messages *messages; /* NULL when all memory is seen */
+    rs_verify *verify;     /* NULL when nobody asked for it */
 
     /* the run */
     rs_exec_state state;
-    int32_t stage;
+    int32_t stage;                   /* stage_count: verifying */
     int64_t ready_count, done_count; /* peers of the stage that have said so, or are far */
     bool entered, walked;
 };

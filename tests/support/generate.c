@@ -146,7 +146,7 @@ static void draw_cut(draw_state *draw, int flags, int32_t ndim, const int64_t *s
         cut->kind = RESHARD_REPLICATE;
     } else if (kind < 27 && (flags & GENERATE_PARTIAL)) {
         cut->kind = RESHARD_PARTIAL;
-        cut->reduction = (reshard_reduction)draw_below(draw, RESHARD_REDUCTION_COUNT);
+        cut->reduction = (reshard_reduction)draw_below(draw, RESHARD_MAX + 1);
         for (int32_t i = 0; i < spec->cut_count; i++) {
             if (spec->cuts[i].kind == RESHARD_PARTIAL)
                 cut->reduction = spec->cuts[i].reduction;
