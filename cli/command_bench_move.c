@@ -27,7 +27,7 @@ enum { RUNS_MIN = 5, RUNS_MAX = 1000 };
 typedef struct move_values {
     const char *shape, *dtype, *from, *to, *dump;
     int32_t runs;
-    int json;
+    int plain, messages, json;
 } move_values;
 
 static const cli_option options[] = {
@@ -40,6 +40,10 @@ static const cli_option options[] = {
      "runs to take the median of (default and least 5)"},
     {"dump", CLI_TEXT, offsetof(move_values, dump), "DIR", 0,
      "write each rank's target shards to DIR"},
+    {"plain", CLI_FLAG, offsetof(move_values, plain), NULL, 0,
+     "ordinary memory, which other processes do not see"},
+    {"messages", CLI_FLAG, offsetof(move_values, messages), NULL, 0,
+     "messages only, as between ranks on different nodes"},
     {"json", CLI_FLAG, offsetof(move_values, json), NULL, 0, "one JSON object on one line"},
 };
 
@@ -58,6 +62,7 @@ typedef struct measurement {
     reshard_dtype dtype;
     const char *dump;
     int32_t runs;
+    int plain, messages;
     cli_rivals_shared shared;
     /* By rank 0: */
     int have[CONTENDERS];
@@ -142,15 +147,15 @@ static reshard_status collect_verdicts(rank_state *r)
 static reshard_status measure_rank(rank_state *r)
 {
     measurement *m = r->all;
-    int32_t rank = reshard_group_rank(r->group);
-    reshard_status status = cli_buffers_init(&r->from, m->source, rank, m->dtype);
+    reshard_status status = cli_buffers_init(&r->from, m->source, r->group, m->plain, m->dtype);
     if (status == RESHARD_OK)
-        status = cli_buffers_init(&r->to, reshard_plan_target_layout(m->plan, 0), rank, m->dtype);
-    status = reshard_group_agree(r->group, status);
+        status = cli_buffers_init(&r->to, reshard_plan_target_layout(m->plan, 0), r->group,
+                                  m->plain, m->dtype);
     if (status != RESHARD_OK)
         return status;
     cli_buffers_fill(&r->from);
-    status = reshard_exec_create(NULL, m->plan, r->group, NULL, &r->exec);
+    reshard_exec_options exec_options = {.size = sizeof exec_options, .messages_only = m->messages};
+    status = reshard_exec_create(NULL, m->plan, r->group, &exec_options, &r->exec);
     if (status == RESHARD_OK)
         status = cli_rivals_create(&m->shared, m->plan, r->group, &r->from, &r->to, &r->rivals);
     if (status == RESHARD_OK)
@@ -250,9 +255,10 @@ static void print_results(const move_values *values, const measurement *m, const
         [CLI_RIVAL_BY_HAND] = "all-reduce by hand",
     };
     char text[CLI_SIZE_TEXT];
-    printf("%s to %s, %s %s, %" PRId32 " ranks (%s), %s, median of %" PRId32 " runs\n\n",
+    printf("%s to %s, %s %s, %" PRId32 " ranks (%s%s%s), %s, median of %" PRId32 " runs\n\n",
            values->from, values->to, values->shape, values->dtype, reshard_plan_rank_count(m->plan),
-           cli_ranks_kind(), cli_size_text(found->bytes, text), values->runs);
+           cli_ranks_kind(), m->plain ? ", plain memory" : "", m->messages ? ", messages only" : "",
+           cli_size_text(found->bytes, text), values->runs);
     printf("%-20s %10s %8s %8s\n", "", "ms", "GB/s", "ratio");
     printf("%-20s %10.3f %8.2f\n", "reshard", found->seconds[MOVE] * 1e3, found->rates[MOVE]);
     for (int i = 0; i < CLI_RIVAL_COUNT; i++) {
@@ -331,6 +337,8 @@ static int measure(const cli_work *work, const move_values *values, measurement 
         return cli_fail(CLI_FAILED, "bench move: --dump \"%s\": %s", values->dump, strerror(errno));
     m->dump = values->dump;
     m->runs = values->runs;
+    m->plain = values->plain;
+    m->messages = values->messages;
     for (int i = 0; i < CONTENDERS; i++)
         m->seconds[i] = cli_allocate((size_t)m->runs, sizeof *m->seconds[i]);
     m->rank_count = cli_ranks_count(reshard_plan_rank_count(m->plan));
@@ -378,8 +386,7 @@ static int run(const cli_command *command, int argc, char **argv)
 const cli_command cli_command_bench_move = {
     .name = "bench move",
     .summary = "a live reshard beside memcpy",
-    .synopsis =
-        "--shape SHAPE --dtype DTYPE --from SPEC --to SPEC [--runs N] [--dump DIR] [--json]",
+    .synopsis = "--shape SHAPE --dtype DTYPE --from SPEC --to SPEC [OPTIONS]",
     .description =
         "Carries a plan out between ranks, threads of this process or under mpirun its processes, "
         "and\n"

@@ -62,9 +62,10 @@ class BenchMoveTest(CommandTest):
         return ["bench", "move", "--shape", shape, "--dtype", "i32", "--from", source, "--to", target, "--dump", folder]
 
     def test_threads(self):
-        for case in CASES:
-            with self.subTest(case=case), tempfile.TemporaryDirectory() as folder:
-                found = self.read_json(*self.arguments(case, folder))
+        ways = itertools.cycle([[], [], ["--messages"], ["--plain"]])
+        for case, options in zip(CASES, ways):
+            with self.subTest(case=case, options=options), tempfile.TemporaryDirectory() as folder:
+                found = self.read_json(*self.arguments(case, folder), *options)
                 self.assertTrue(found["verified"])
                 for key in ["bytes", "seconds", "gb_per_s", "memcpy_gb_per_s", "ratio"]:
                     self.assertGreater(found[key], 0, key)
@@ -80,8 +81,8 @@ class BenchMoveTest(CommandTest):
         for source, target in [("4: P(max)", "4: R"), ("4: S(0)", "4: R"), ("4: P(sum)", "4: S(0)"), ("4: P(sum)", "5: R")]:
             self.assertNotIn("by_hand_gb_per_s", self.read_json(*case, source, "--to", target))
 
-    def run_mpi(self, environment, case, folder):
-        return subprocess.run(["mpirun", "-n", "4", support.COMMAND, *self.arguments(case, folder), "--json"],
+    def run_mpi(self, environment, case, folder, *options):
+        return subprocess.run(["mpirun", "-n", "4", support.COMMAND, *self.arguments(case, folder), "--json", *options],
                               env=environment, capture_output=True, text=True, timeout=60, check=False)
 
     def test_mpi(self):
@@ -92,9 +93,10 @@ class BenchMoveTest(CommandTest):
             self.skipTest("sanitizers do not know what MPI does to memory")
         environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                        "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
-        for case in CASES:
-            with self.subTest(case=case), tempfile.TemporaryDirectory() as folder:
-                done = self.run_mpi(environment, case, folder)
+        ways = itertools.cycle([[], ["--plain"], ["--messages"]])
+        for case, options in zip(CASES + CASES[1:3], ways):
+            with self.subTest(case=case, options=options), tempfile.TemporaryDirectory() as folder:
+                done = self.run_mpi(environment, case, folder, *options)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 found = json.loads(done.stdout)
                 self.assertTrue(found["verified"])
