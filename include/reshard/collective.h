@@ -58,9 +58,9 @@ extern "C" {
  * are not to be touched, on failure too; after a failure the group is broken and nobody touches
  * them any more. Any number of works may be under way on one group.
  *
- * Starting a collective is Collective: it returns when all ranks have started it. All ranks start
- * and wait for their collectives in the same order: a rank that waits for one does not go on with
- * the others meanwhile. test is free, and so are messages between two ranks.
+ * Starting a collective is Collective: it returns when all ranks have started it. Ranks start their
+ * collectives in the same order, and wait for them in any: a rank that waits, in whatever call on
+ * the group, goes on with all that it has under way.
  */
 typedef struct reshard_work reshard_work;
 

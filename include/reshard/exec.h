@@ -14,8 +14,9 @@
  * The contract of a run: buffers given to start belong to the exec until wait returns, on failure
  * too. When it returns RESHARD_OK my targets are complete and no peer will touch my buffers again.
  * start, test and wait fail only as errors of the group (and RESHARD_ERR_CHECK when asked to
- * verify), and allocate nothing. Several execs may be
- * under way on one group, if all ranks start them in the same order.
+ * verify), and allocate nothing. Several execs may be under way on one group, if all ranks start
+ * them in the same order; they may be waited for in any: a rank that waits, in whatever call on the
+ * group, goes on with all that it has under way.
  */
 #ifndef RESHARD_EXEC_H
 #define RESHARD_EXEC_H

@@ -6,6 +6,7 @@
 #include "base/context.h"
 #include "base/error.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define BUFFER_ALIGNMENT 64
@@ -201,6 +202,8 @@ static reshard_status agree_on_plan(reshard_exec *exec, const reshard_exec_optio
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
+static void progress_task(rs_task *task);
+
 static reshard_status build(reshard_exec *exec)
 {
     int32_t rank = reshard_group_rank(exec->group);
@@ -240,6 +243,7 @@ reshard_status reshard_exec_create(reshard_context *context, reshard_plan *plan,
         rs_arena_init(&exec->arena, context);
         exec->plan = reshard_plan_retain(plan);
         exec->group = reshard_group_retain(group);
+        exec->task.progress = progress_task;
         status = build(exec);
     }
     status = reshard_group_agree(group, status);
@@ -261,6 +265,7 @@ void reshard_exec_destroy(reshard_exec *exec)
 {
     if (exec == NULL)
         return;
+    rs_task_remove(&exec->task);
     rs_verify_destroy(exec->verify);
     rs_messages_destroy(exec->messages);
     reshard_part_destroy(exec->part);
@@ -293,11 +298,20 @@ int64_t reshard_exec_target_first(const reshard_exec *exec, int32_t tensor)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+static void set_state(reshard_exec *exec, rs_exec_state state)
+{
+    exec->state = state;
+    if (state == RS_EXEC_RUNNING)
+        rs_group_add_task(exec->group, &exec->task);
+    else
+        rs_task_remove(&exec->task);
+}
+
 /* A failed run: the group is broken, and nobody holds on to this rank's buffers when this
  * returns. */
 static reshard_status give_up(reshard_exec *exec, reshard_status status)
 {
-    exec->state = RS_EXEC_FAILED;
+    set_state(exec, RS_EXEC_FAILED);
     reshard_group_break(exec->group, reshard_error_text());
     rs_group_quiesce(exec->group);
     return status;
@@ -333,13 +347,13 @@ static void take_buffers(reshard_exec *exec, const void *const *sources, void *c
 reshard_status reshard_exec_start(reshard_exec *exec, const void *const *sources,
                                   void *const *targets)
 {
-    if (exec->state != RS_EXEC_RESTING)
+    if (exec->state == RS_EXEC_RUNNING || exec->state == RS_EXEC_FAILED)
         return rs_fail(exec->state == RS_EXEC_FAILED ? RESHARD_ERR_GROUP_BROKEN
                                                      : RESHARD_ERR_INVALID,
                        exec->state == RS_EXEC_FAILED ? "exec: an earlier run failed"
                                                      : "exec: a run is under way");
     take_buffers(exec, sources, targets);
-    exec->state = RS_EXEC_RUNNING;
+    set_state(exec, RS_EXEC_RUNNING);
     exec->stage = 0;
     if (exec->verify != NULL)
         rs_verify_sources(exec->verify);
@@ -355,42 +369,61 @@ static reshard_status begin_next(reshard_exec *exec)
         return rs_stage_begin(exec);
     if (exec->verify != NULL)
         return rs_verify_targets(exec->verify);
-    exec->state = RS_EXEC_RESTING;
+    set_state(exec, RS_EXEC_RESTING);
     return RESHARD_OK;
 }
 
 /* All ranks come to the same end: what the digests show does not break the group. */
-static reshard_status progress_verifying(reshard_exec *exec, int *out_done)
+static reshard_status progress_verifying(reshard_exec *exec, bool *out_over)
 {
-    bool done = false;
-    reshard_status status = rs_verify_progress(exec->verify, &done);
-    if (status != RESHARD_OK && status != RESHARD_ERR_CHECK)
-        return give_up(exec, status);
-    if (done || status == RESHARD_ERR_CHECK)
-        exec->state = RS_EXEC_RESTING;
-    *out_done = done;
+    reshard_status status = rs_verify_progress(exec->verify, out_over);
+    if (status == RESHARD_ERR_CHECK) {
+        (void)snprintf(exec->why, sizeof exec->why, "%s", reshard_error_text());
+        set_state(exec, RS_EXEC_WRONG);
+        return RESHARD_OK;
+    }
+    if (status == RESHARD_OK && *out_over)
+        set_state(exec, RS_EXEC_RESTING);
     return status;
+}
+
+/* As far as the run can go now. */
+static reshard_status advance(reshard_exec *exec)
+{
+    bool over = true;
+    while (exec->state == RS_EXEC_RUNNING && over) {
+        reshard_status status = RESHARD_OK;
+        if (exec->stage == exec->stage_count) {
+            status = progress_verifying(exec, &over);
+        } else {
+            status = rs_stage_progress(exec, &over);
+            if (status == RESHARD_OK && over)
+                status = begin_next(exec);
+        }
+        if (status != RESHARD_OK)
+            return give_up(exec, status);
+    }
+    return RESHARD_OK;
+}
+
+/* While its rank waits for something else; who waits for the exec will hear of a failure. */
+static void progress_task(rs_task *task)
+{
+    (void)advance((reshard_exec *)(void *)((char *)task - offsetof(reshard_exec, task)));
 }
 
 reshard_status reshard_exec_test(reshard_exec *exec, int *out_done)
 {
-    *out_done = exec->state == RS_EXEC_RESTING;
+    *out_done = 0;
     if (exec->state == RS_EXEC_FAILED)
         return rs_fail(RESHARD_ERR_GROUP_BROKEN, "exec: the run failed");
-    while (exec->state == RS_EXEC_RUNNING) {
-        if (exec->stage == exec->stage_count)
-            return progress_verifying(exec, out_done);
-        bool over = false;
-        reshard_status status = rs_stage_progress(exec, &over);
-        if (status == RESHARD_OK && over)
-            status = begin_next(exec);
-        if (status != RESHARD_OK)
-            return give_up(exec, status);
-        if (!over)
-            return RESHARD_OK;
+    reshard_status status = advance(exec);
+    if (status == RESHARD_OK && exec->state == RS_EXEC_WRONG) {
+        set_state(exec, RS_EXEC_RESTING);
+        status = rs_fail(RESHARD_ERR_CHECK, "%s", exec->why);
     }
-    *out_done = 1;
-    return RESHARD_OK;
+    *out_done = status == RESHARD_OK && exec->state == RS_EXEC_RESTING;
+    return status;
 }
 
 reshard_status reshard_exec_wait(reshard_exec *exec)

@@ -67,7 +67,12 @@ typedef struct rs_exec_stage {
     const rs_operation **walks; /* those of them that this run makes */
 } rs_exec_stage;
 
-typedef enum rs_exec_state { RS_EXEC_RESTING, RS_EXEC_RUNNING, RS_EXEC_FAILED } rs_exec_state;
+typedef enum rs_exec_state {
+    RS_EXEC_RESTING,
+    RS_EXEC_RUNNING,
+    RS_EXEC_WRONG, /* the run is over and its digests differ, which nobody has been told yet */
+    RS_EXEC_FAILED
+} rs_exec_state;
 
 struct reshard_exec {
     reshard_context *context;
@@ -91,7 +96,9 @@ struct reshard_exec {
     rs_verify *verify;     /* NULL when nobody asked for it */
 
     /* the run */
+    rs_task task;
     rs_exec_state state;
+    char why[256];                   /* in the state WRONG */
     int32_t stage;                   /* stage_count: verifying */
     int64_t ready_count, done_count; /* peers of the stage that have said so, or are far */
     bool entered, walked;

@@ -149,8 +149,32 @@ reshard_status rs_group_test(reshard_group *group, reshard_request *request, boo
     return status;
 }
 
+void rs_group_add_task(reshard_group *group, rs_task *task)
+{
+    rs_root *root = group->root;
+    task->next = root->tasks;
+    task->link = &root->tasks;
+    if (task->next != NULL)
+        task->next->link = &task->next;
+    root->tasks = task;
+}
+
+void rs_task_remove(rs_task *task)
+{
+    if (task->link == NULL)
+        return;
+    *task->link = task->next;
+    if (task->next != NULL)
+        task->next->link = task->link;
+    task->link = NULL;
+}
+
 void rs_group_idle(reshard_group *group)
 {
+    for (rs_task *task = group->root->tasks, *next; task != NULL; task = next) {
+        next = task->next; /* it may end itself */
+        task->progress(task);
+    }
     group->root->endpoint.idle(group->root->endpoint.state);
 }
 

@@ -277,6 +277,39 @@ static void test_work__lifetimes(void **state)
     }
 }
 
+/* Ranks wait in different orders, some between two starts. */
+static reshard_status wait_in_disorder(void *user, reshard_group *group)
+{
+    int32_t(*sums)[3] = user;
+    int32_t rank = reshard_group_rank(group), one = 1;
+    reshard_work *works[3] = {NULL};
+    reshard_status status = RESHARD_OK;
+    for (int i = 0; i < 3 && status == RESHARD_OK; i++) {
+        status = reshard_all_reduce_start(NULL, group, RESHARD_I32, RESHARD_SUM, 1, &one,
+                                          &sums[rank][i], &works[i]);
+        if (status == RESHARD_OK && rank % 2 == 1)
+            status = reshard_work_wait(works[i]);
+    }
+    for (int i = 0; i < 3 && status == RESHARD_OK; i++)
+        status = reshard_work_wait(works[(rank + i) % 3]);
+    for (int i = 0; i < 3; i++)
+        reshard_work_release(works[i]);
+    return status;
+}
+
+static void test_work__disorder(void **state)
+{
+    (void)state;
+    for (int w = 0; w < WAYS; w++) {
+        for (int32_t size = 1; size <= RANKS_MAX; size++) {
+            int32_t sums[RANKS_MAX][3] = {{0}};
+            assert_int_equal(run_way(&ways[w], size, wait_in_disorder, sums), RESHARD_OK);
+            for (int i = 0; i < 3 * size; i++)
+                assert_int_equal(sums[i / 3][i % 3], size);
+        }
+    }
+}
+
 typedef struct shortage {
     job *wanted;
     reshard_context *context; /* of the last rank */
@@ -330,7 +363,8 @@ int main(void)
         cmocka_unit_test(test_work__started),        cmocka_unit_test(test_work__in_place),
         cmocka_unit_test(test_work__types),          cmocka_unit_test(test_work__refused_types),
         cmocka_unit_test(test_work__parts_of_bytes), cmocka_unit_test(test_work__many_ranks),
-        cmocka_unit_test(test_work__lifetimes),      cmocka_unit_test(test_work__no_memory),
+        cmocka_unit_test(test_work__lifetimes),      cmocka_unit_test(test_work__disorder),
+        cmocka_unit_test(test_work__no_memory),
     };
     return cmocka_run_group_tests_name("work", tests, NULL, NULL);
 }
