@@ -46,6 +46,8 @@ static uint64_t find_shared(const reshard_exec *exec)
     uint64_t shared = RS_SHARED_SOURCES | RS_SHARED_TARGETS | RS_SHARED_STAGING;
     if (exec->maps_all)
         return shared;
+    if (!exec->shares)
+        return 0;
     if (!rs_group_is_shared(exec->group, exec->memory))
         shared &= ~(uint64_t)RS_SHARED_STAGING;
     for (int32_t l = 0; l < reshard_plan_stage_link_count(exec->plan, exec->stage); l++) {
