@@ -123,8 +123,7 @@ static reshard_status find_piece(const reshard_shards *shards, const rs_stored_p
 static reshard_status write_box(saving *s, const reshard_piece *piece, reshard_dtype dtype,
                                 char *shard, uint64_t bytes, uint64_t at)
 {
-    reshard_move move = {.ndim = piece->box.ndim};
-    memcpy(move.size, piece->box.size, (size_t)move.ndim * sizeof(int64_t));
+    reshard_move move = {.ndim = piece->box.ndim, .size = piece->box.size};
     rs_segment_move packed = {.move = &move,
                               .memory = shard + piece->at * (reshard_dtype_bits(dtype) / 8),
                               .strides = piece->strides,
