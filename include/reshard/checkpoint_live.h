@@ -38,11 +38,11 @@ typedef struct reshard_load_options {
 
 /*
  * Fills this rank's shards. Each rank has opened the checkpoint for itself. Stored f16, bf16, f32
- * and f64 are cast where the tensor has another of these dtypes. What is in no shard of this rank is
- * not read. Errors, agreed by all ranks: NOT_FOUND (a name that the checkpoint does not have),
+ * and f64 are cast where the tensor has another of these dtypes. What is in no shard of this rank
+ * is not read. Errors, agreed by all ranks: NOT_FOUND (a name that the checkpoint does not have),
  * MISMATCH (another shape), UNSUPPORTED (a cast that there is none for, a partial layout, a stored
- * tensor that cannot be cut), RANGE (a rank that the group lacks), IO, CORRUPT, NO_MEMORY. Shards may
- * be filled in part when it fails.
+ * tensor that cannot be cut), RANGE (a rank that the group lacks), IO, CORRUPT, NO_MEMORY. Shards
+ * may be filled in part when it fails.
  */
 RESHARD_API reshard_status reshard_checkpoint_load(const reshard_checkpoint *checkpoint,
                                                    reshard_group *group, int64_t count,
@@ -61,8 +61,8 @@ typedef struct reshard_save_options {
  * complete and on disk; until then it is called path.partial, and a save that fails removes it. All
  * ranks must see the same file system. Errors, agreed by all ranks: INVALID (something is in the
  * way, two tensors of one name), MISMATCH (ranks pass different tensors), UNSUPPORTED (a partial
- * layout: redistribute first), RANGE (a rank that the group lacks), GAP (a layout that does not hold
- * all of its tensor), IO, NO_MEMORY.
+ * layout: redistribute first), RANGE (a rank that the group lacks), GAP (a layout that does not
+ * hold all of its tensor), IO, NO_MEMORY.
  */
 RESHARD_API reshard_status reshard_checkpoint_save(reshard_context *context, reshard_group *group,
                                                    const char *path, int64_t count,

@@ -4,8 +4,8 @@
  *
  * Every rank reads the boxes that its shards are made of: straight into a shard where a box lies
  * densely in it and has the stored dtype, else through a small buffer, block by block. Read once, a
- * tensor is first split evenly over all ranks as a line of elements, which files mostly hold in long
- * runs, and a plan brings it from there to where it belongs.
+ * tensor is first split evenly over all ranks as a line of elements, which files mostly hold in
+ * long runs, and a plan brings it from there to where it belongs.
  */
 #include "checkpoint/live.h"
 
@@ -230,7 +230,8 @@ static reshard_status read_share(const reading *r, reshard_group *group,
     if (status != RESHARD_OK)
         return status;
     reshard_plan_tensor from = {.name = tensor->name, .layout = s->shares, .dtype = mine.dtype};
-    reshard_plan_tensor to = {.name = tensor->name, .layout = tensor->layout, .dtype = tensor->dtype};
+    reshard_plan_tensor to = {
+        .name = tensor->name, .layout = tensor->layout, .dtype = tensor->dtype};
     s->bytes = (size_t)rs_layout_shard_volume(s->shares, rank) * (size_t)r->stored->element_bytes;
     s->memory = rs_allocate(r->checkpoint->context, s->bytes);
     if (s->memory == NULL)
@@ -289,7 +290,8 @@ reshard_status reshard_checkpoint_load(const reshard_checkpoint *checkpoint, res
             if (status != RESHARD_OK)
                 goto out; /* which all ranks do */
         } else if (status == RESHARD_OK) {
-            status = read_shards(&r, tensors[i].layout, reshard_group_rank(group), tensors[i].shards);
+            status =
+                read_shards(&r, tensors[i].layout, reshard_group_rank(group), tensors[i].shards);
         }
     }
     status = reshard_group_agree(group, status);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * save.c - a new checkpoint from what live ranks hold. All ranks work out the same target (target.h)
- * from names and layouts alone, and compare its digest. Rank 0 makes the folder, each rank writes
- * its own file into it, and when all files are on disk rank 0 gives the folder its name.
+ * save.c - a new checkpoint from what live ranks hold. All ranks work out the same target
+ * (target.h) from names and layouts alone, and compare its digest. Rank 0 makes the folder, each
+ * rank writes its own file into it, and when all files are on disk rank 0 gives the folder its
+ * name.
  */
 #include "checkpoint/live.h"
 
@@ -64,8 +65,8 @@ static reshard_status compare_targets(const saving *s)
         status = reshard_group_gather_bytes(s->group, mine, sizeof mine, all);
     for (int32_t i = 1; status == RESHARD_OK && i < size; i++) {
         if (memcmp(&all[2 * (size_t)i], all, sizeof mine) != 0)
-            status = rs_fail(RESHARD_ERR_MISMATCH,
-                             "save: rank %d passes other tensors than rank 0", i);
+            status =
+                rs_fail(RESHARD_ERR_MISMATCH, "save: rank %d passes other tensors than rank 0", i);
     }
     rs_release(s->context, all, bytes);
     return status;
@@ -78,8 +79,8 @@ static reshard_status check_tiling(const saving *s, int64_t index)
     reshard_layout *stored = NULL;
     if (!s->tensors[s->target.origins[index]].layout->listed || tensor->bytes == 0)
         return RESHARD_OK;
-    reshard_status status = rs_store_layout(s->context, tensor, tensor->pieces, tensor->piece_count,
-                                            false, 0, &stored);
+    reshard_status status =
+        rs_store_layout(s->context, tensor, tensor->pieces, tensor->piece_count, false, 0, &stored);
     reshard_layout_release(stored);
     return rs_fail_within(status, "tensor \"%.*s\"", rs_name_shown(tensor->name),
                           tensor->name.bytes);

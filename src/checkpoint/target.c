@@ -384,9 +384,8 @@ static reshard_status take_names(rs_target *target, int64_t count,
 reshard_status rs_target_init_live(rs_target *target, reshard_context *context, int32_t file_count,
                                    int64_t count, const reshard_live_tensor *tensors)
 {
-    *target = (rs_target){.context = context,
-                          .format = RESHARD_FORMAT_DCP_SAFETENSORS,
-                          .file_count = file_count};
+    *target = (rs_target){
+        .context = context, .format = RESHARD_FORMAT_DCP_SAFETENSORS, .file_count = file_count};
     rs_arena_init(&target->arena, context);
     reshard_status status = take_names(target, count, tensors);
     if (status == RESHARD_OK)

@@ -24,9 +24,8 @@ typedef struct cutting {
 
 static int32_t file_of_rank(const cutting *work, int32_t rank)
 {
-    return work->source == NULL
-               ? rank
-               : work->file_of[reshard_mesh_position_of(work->book->mesh, rank)];
+    return work->source == NULL ? rank
+                                : work->file_of[reshard_mesh_position_of(work->book->mesh, rank)];
 }
 
 /* A box that a rank holds. */
