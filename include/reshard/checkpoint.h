@@ -25,8 +25,9 @@ typedef struct reshard_checkpoint reshard_checkpoint;
 
 typedef struct reshard_checkpoint_options {
     size_t size; /* sizeof(reshard_checkpoint_options) */
-    /* The mesh of plain rank files, "tp=4": the files of the folder in the order of the numbers in
-     * their names are the positions of the mesh. NULL: the files say themselves what they hold. */
+    /* The mesh of plain rank files, "tp=4": the files of the folder, in the order of the numbers in
+     * their names, are those of its ranks in increasing order. NULL: the files say themselves what
+     * they hold. */
     const char *from;
     /* How rank files are split: a built-in family ("llama") or the path of a rules file. NULL: as
      * config.json or the tensor names tell. */
@@ -129,6 +130,69 @@ RESHARD_API reshard_status reshard_checkpoint_digest(const reshard_checkpoint *c
                                                      const reshard_digest_options *options,
                                                      reshard_digests **out_digests);
 RESHARD_API void reshard_digests_destroy(reshard_digests *digests);
+
+/* ---- converting ------------------------------------------------------------------------------ */
+
+typedef enum reshard_checkpoint_kind {
+    RESHARD_FORMAT_DEFAULT,         /* HF without `to` or over one rank, else DCP_SAFETENSORS */
+    RESHARD_FORMAT_HF,              /* whole tensors; an index when there are several files */
+    RESHARD_FORMAT_DCP_SAFETENSORS, /* each box once, replicas spread evenly over the files */
+    RESHARD_FORMAT_RANK_FILES       /* one file for each rank, with its own copy of everything */
+} reshard_checkpoint_kind;
+
+typedef struct reshard_convert_options {
+    size_t size;    /* sizeof(reshard_convert_options) */
+    const char *to; /* the mesh to split over, "tp=4"; NULL: whole tensors */
+    /* How: a built-in family or the path of a rules file. NULL: as config.json or the names
+     * tell. */
+    const char *rules;
+    const char *from;       /* of a source of plain rank files: its mesh */
+    const char *from_rules; /* and its rules; NULL: as `rules` */
+    int32_t set_count;      /* "key=value" for rules */
+    const char *const *sets;
+    reshard_checkpoint_kind format;
+    uint64_t shard_bytes_max; /* HF: begin another file beyond this; 0: 5 GB */
+    /* Casts, "bf16" or "pattern=bf16" each; the first that matches a name counts. One without a
+     * pattern concerns tensors of f16, bf16, f32 and f64 only. */
+    int32_t dtype_count;
+    const char *const *dtypes;
+    int32_t include_count, exclude_count; /* patterns of names; no includes: everything */
+    const char *const *includes, *const *excludes;
+    size_t memory_bytes_max; /* for blocks on their way; 0: 512 MiB; at least 1 MiB */
+    int32_t threads;         /* 0: as many as there are processors, up to 8 */
+    int resume;              /* non-zero: go on with what an interrupted conversion left */
+    int verify;              /* non-zero: read the output back and compare it with the source */
+    int dry_run;             /* non-zero: plan only; nothing is written */
+    int link;                /* non-zero: files that would be copied whole are hard-linked */
+    int no_sync;             /* non-zero: do not wait for the disk; for measurements */
+    uint64_t journal_bytes;  /* make progress last after so many bytes; 0: 1 GiB */
+} reshard_convert_options;
+
+typedef struct reshard_convert_report {
+    const char *format; /* static */
+    int64_t tensors;
+    int32_t files;
+    uint64_t bytes_read, bytes_written; /* of tensors; planned ones for a dry run */
+    uint64_t bytes_shared;              /* of those, copied or shared by the kernel */
+    uint64_t bytes_resumed;             /* found done by an earlier run */
+    uint64_t memory_bytes;              /* of all blocks on their way */
+    int32_t threads;
+    double seconds_estimated; /* dry run: from a short measurement of the disk; else 0 */
+    char rules[256];          /* which rules, and why these; "" without */
+} reshard_convert_report;
+
+/*
+ * Converts a checkpoint. All or nothing: target does not exist until it is complete and on disk. It
+ * is written beside, into target.partial, with a journal; when the call fails or the process dies,
+ * that is what is left, and `resume` goes on from it. The source is only read. Replicas in rank
+ * files are compared first. Files of the source's folder that hold no weights (config.json,
+ * tokenizers) are copied along. report may be NULL. Errors: as open; INVALID, UNSUPPORTED; IO;
+ * CHECK (replicas that differ, or with verify output that does); CANCELLED.
+ */
+RESHARD_API reshard_status reshard_convert(reshard_context *context, const char *source,
+                                           const char *target,
+                                           const reshard_convert_options *options,
+                                           reshard_convert_report *out_report);
 
 #ifdef __cplusplus
 }

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -159,6 +160,12 @@ reshard_status rs_file_size(const rs_file *file, uint64_t *out_bytes)
     return rs_file_stamp(file, out_bytes, &nanoseconds);
 }
 
+bool rs_file_has_links(const rs_file *file)
+{
+    struct stat information;
+    return fstat(file->descriptor, &information) == 0 && information.st_nlink > 1;
+}
+
 reshard_status rs_file_read(const rs_file *file, void *bytes, size_t count, uint64_t at)
 {
     char *to = bytes;
@@ -221,6 +228,18 @@ reshard_status rs_file_sync(rs_file *file)
         done = file->calls->sync(file->calls->user, file->descriptor);
     } while (done != 0 && errno == EINTR);
     return done == 0 ? RESHARD_OK : fail(file->path, "cannot be brought to the disk");
+}
+
+reshard_status rs_file_lock(rs_file *file)
+{
+    int done;
+    do {
+        done = flock(file->descriptor, LOCK_EX | LOCK_NB);
+    } while (done != 0 && errno == EINTR);
+    if (done != 0 && errno == EWOULDBLOCK)
+        return rs_fail(RESHARD_ERR_IO, "%s: another process is at work here", file->path);
+    /* A file system without locks is no reason to stop. */
+    return RESHARD_OK;
 }
 
 static bool is_refusal(int error)

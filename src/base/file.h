@@ -45,6 +45,8 @@ reshard_status rs_file_size(const rs_file *file, uint64_t *out_bytes);
 /* Size, and when it was last changed in nanoseconds: together they tell one version of a file from
  * another. */
 reshard_status rs_file_stamp(const rs_file *file, uint64_t *out_bytes, int64_t *out_nanoseconds);
+/* Does the file have other names? Then writing it would change those as well. */
+bool rs_file_has_links(const rs_file *file);
 /* Errors: CORRUPT when the file ends before that; IO. */
 reshard_status rs_file_read(const rs_file *file, void *bytes, size_t count, uint64_t at);
 reshard_status rs_file_write(rs_file *file, const void *bytes, size_t count, uint64_t at);
@@ -52,6 +54,9 @@ reshard_status rs_file_write(rs_file *file, const void *bytes, size_t count, uin
  * now. New bytes are zero. */
 reshard_status rs_file_resize(rs_file *file, uint64_t bytes);
 reshard_status rs_file_sync(rs_file *file);
+/* Until close, for this process alone; other processes are refused the same. Errors: IO when
+ * another has it. */
+reshard_status rs_file_lock(rs_file *file);
 /* Lets the kernel copy, or share, a range. *out_done is what was copied: less than count when the
  * kernel cannot do (the rest of) this one, which is no error. */
 reshard_status rs_file_copy(const rs_file *source, uint64_t source_at, rs_file *target,
@@ -78,10 +83,12 @@ bool rs_path_same(const char *a, const char *b);
 char *rs_path_join(reshard_context *context, const char *folder, const char *name);
 /* Mode 0700. Errors: IO, also when it exists. */
 reshard_status rs_folder_create(const char *path);
+/* A folder itself, not a link to one, that is this user's and nobody else's to enter. */
+bool rs_folder_is_private(const char *path);
 /* Makes names in a folder last. */
 reshard_status rs_folder_sync(const char *path);
-/* The folder that holds the path. */
-reshard_status rs_folder_sync_parent(reshard_context *context, const char *path);
+/* The folder that holds the path; to be released with strlen + 1. NULL as rs_allocate. */
+char *rs_path_parent(reshard_context *context, const char *path);
 /* Does not replace what is there. */
 reshard_status rs_path_rename(const char *from, const char *to);
 reshard_status rs_path_link(const char *from, const char *to);

@@ -58,20 +58,21 @@ static int compare_files(const void *a, const void *b)
 
 /* ---- one tensor ------------------------------------------------------------------------------ */
 
-/* The entries of one name: those of position p, or NULL. */
+/* The entries of one name, by file. */
 typedef struct local_entries {
     const rs_occurrence *items;
     int64_t count;
+    const int32_t *file_of; /* the file of the rank at each position of the mesh */
 } local_entries;
 
-static const rs_entry *entry_at(const local_entries *entries, int32_t position)
+static const rs_entry *entry_in(const local_entries *entries, int32_t file)
 {
     int64_t low = 0, high = entries->count; /* sorted by file */
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
-        if (entries->items[middle].file == position)
+        if (entries->items[middle].file == file)
             return entries->items[middle].entry;
-        if (entries->items[middle].file < position)
+        if (entries->items[middle].file < file)
             low = middle + 1;
         else
             high = middle;
@@ -81,7 +82,8 @@ static const rs_entry *entry_at(const local_entries *entries, int32_t position)
 
 static bool local_shape(void *user, int32_t position, int64_t *out_shape)
 {
-    const rs_entry *entry = entry_at(user, position);
+    const local_entries *entries = user;
+    const rs_entry *entry = entry_in(entries, entries->file_of[position]);
     if (entry == NULL)
         return false;
     memcpy(out_shape, entry->shape, (size_t)entry->ndim * sizeof(int64_t));
@@ -144,8 +146,8 @@ static reshard_status add_shards(reshard_checkpoint *checkpoint, const reshard_m
         return rs_allocation_status();
     for (int64_t i = 0; i < shards->count; i++) {
         const reshard_shard *shard = &shards->items[i];
-        int32_t file = reshard_mesh_position_of(mesh, shard->rank);
-        const rs_entry *entry = entry_at(entries, file);
+        int32_t file = entries->file_of[reshard_mesh_position_of(mesh, shard->rank)];
+        const rs_entry *entry = entry_in(entries, file);
         for (int64_t j = 0; j < shard->piece_count; j++) {
             rs_stored_piece piece = {.file = file};
             bool kept = false;
@@ -316,7 +318,7 @@ static reshard_status gather(reshard_checkpoint *checkpoint, rs_occurrences *lis
 }
 
 static reshard_status add_all(reshard_checkpoint *checkpoint, const rs_rulebook *book,
-                              const rs_occurrences *list)
+                              const int32_t *file_of, const rs_occurrences *list)
 {
     reshard_status status = RESHARD_OK;
     checkpoint->tensors =
@@ -328,7 +330,7 @@ static reshard_status add_all(reshard_checkpoint *checkpoint, const rs_rulebook 
             if (rs_name_compare(list->items[first].name, list->items[next].name) != 0)
                 break;
         }
-        local_entries entries = {list->items + first, next - first};
+        local_entries entries = {list->items + first, next - first, file_of};
         status = add_tensor(checkpoint, book, &entries);
     }
     if (status != RESHARD_OK)
@@ -360,6 +362,7 @@ reshard_status rs_store_read_ranks(reshard_checkpoint *checkpoint,
 {
     rs_occurrences list = {0};
     rs_rulebook book = {0};
+    int32_t *file_of = NULL;
     if (checkpoint->file_count > 1)
         qsort(checkpoint->files, (size_t)checkpoint->file_count, sizeof(rs_stored_file),
               compare_files);
@@ -376,8 +379,14 @@ reshard_status rs_store_read_ranks(reshard_checkpoint *checkpoint,
                          (int)reshard_mesh_size(book.mesh));
     if (status == RESHARD_OK)
         status = rs_store_note(checkpoint, "split by %s", book.said);
+    if (status == RESHARD_OK) {
+        file_of = rs_arena_allocate_array(&checkpoint->arena, (size_t)checkpoint->file_count,
+                                          sizeof(int32_t));
+        status = file_of != NULL ? rs_mesh_order_files(checkpoint->context, book.mesh, file_of)
+                                 : rs_allocation_status();
+    }
     if (status == RESHARD_OK)
-        status = add_all(checkpoint, &book, &list);
+        status = add_all(checkpoint, &book, file_of, &list);
     rs_rulebook_release(&book);
     rs_occurrences_release(checkpoint->context, &list);
     return status;

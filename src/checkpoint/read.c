@@ -84,30 +84,37 @@ reshard_status rs_file_region_read(const rs_file *file, uint64_t at, const rs_fi
     return RESHARD_OK;
 }
 
-/* The part of a box that a piece holds; false when there is none. */
-static bool intersect(const rs_stored_tensor *tensor, const rs_stored_piece *piece,
-                      const int64_t *offset, const int64_t *size, rs_file_region *region,
-                      uint64_t *out_at, int64_t *out_memory_at)
+bool rs_piece_clip(const rs_stored_tensor *tensor, const rs_stored_piece *piece,
+                   const int64_t *offset, const int64_t *size, rs_clip *out_clip)
 {
-    int64_t file_at = 0, stride = 1;
-    region->ndim = tensor->carried_ndim;
-    region->element_bytes = tensor->element_bytes;
-    rs_piece_strides(tensor, piece, region->file_strides);
-    *out_memory_at = 0;
-    for (int32_t d = tensor->carried_ndim - 1; d >= 0; d--) {
+    int64_t at = 0, last = 0, bytes = tensor->element_bytes;
+    rs_piece_strides(tensor, piece, out_clip->strides);
+    for (int32_t d = 0; d < tensor->carried_ndim; d++) {
+        int64_t box_from = offset != NULL ? offset[d] : 0;
         int64_t piece_from = piece->offset != NULL ? piece->offset[d] : 0;
-        int64_t from = rs_max(offset[d], piece_from);
-        int64_t to = rs_min(offset[d] + size[d], piece_from + piece->size[d]);
+        int64_t from = rs_max(box_from, piece_from);
+        int64_t to = rs_min(box_from + size[d], piece_from + piece->size[d]);
         if (from >= to)
             return false;
-        region->size[d] = to - from;
-        region->memory_strides[d] = stride;
-        file_at += (from - piece_from) * region->file_strides[d];
-        *out_memory_at += (from - offset[d]) * stride;
-        stride *= size[d];
+        out_clip->offset[d] = from;
+        out_clip->size[d] = to - from;
+        at += (from - piece_from) * out_clip->strides[d];
+        last += (to - from - 1) * out_clip->strides[d];
+        bytes *= to - from;
     }
-    *out_at = piece->at + (uint64_t)(file_at * tensor->element_bytes);
+    out_clip->at = piece->at + (uint64_t)(at * tensor->element_bytes);
+    out_clip->end = out_clip->at + (uint64_t)((last + 1) * tensor->element_bytes);
+    out_clip->bytes = bytes;
     return true;
+}
+
+int64_t rs_piece_group(const rs_stored_piece *pieces, int64_t count, int64_t first)
+{
+    int64_t next = first + 1;
+    while (next < count && pieces[first].strides != NULL && pieces[next].strides != NULL &&
+           pieces[next].file == pieces[first].file)
+        next++;
+    return next - first;
 }
 
 reshard_status rs_store_read_box(const reshard_checkpoint *checkpoint,
@@ -115,15 +122,22 @@ reshard_status rs_store_read_box(const reshard_checkpoint *checkpoint,
                                  const int64_t *size, void *memory, void *scratch,
                                  size_t scratch_bytes)
 {
+    rs_file_region region = {.ndim = tensor->carried_ndim, .element_bytes = tensor->element_bytes};
     for (int64_t i = 0; i < tensor->piece_count; i++) {
         const rs_stored_piece *piece = &tensor->pieces[i];
-        rs_file_region region;
-        uint64_t at = 0;
-        int64_t memory_at = 0;
-        if (!intersect(tensor, piece, offset, size, &region, &at, &memory_at))
+        rs_clip clip;
+        int64_t memory_at = 0, stride = 1;
+        if (!rs_piece_clip(tensor, piece, offset, size, &clip))
             continue;
+        for (int32_t d = tensor->carried_ndim - 1; d >= 0; d--) {
+            region.size[d] = clip.size[d];
+            region.file_strides[d] = clip.strides[d];
+            region.memory_strides[d] = stride;
+            memory_at += (clip.offset[d] - offset[d]) * stride;
+            stride *= size[d];
+        }
         reshard_status status = rs_file_region_read(
-            checkpoint->files[piece->file].file, at, &region,
+            checkpoint->files[piece->file].file, clip.at, &region,
             (char *)memory + memory_at * tensor->element_bytes, scratch, scratch_bytes);
         if (status != RESHARD_OK)
             return rs_fail_within(status, "tensor \"%.*s\"", rs_name_shown(tensor->name),

@@ -8,6 +8,7 @@
 #include "spec/build.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define RULES_BYTES_MAX ((size_t)16 << 20)
@@ -39,6 +40,28 @@ reshard_status rs_mesh_parse_text(reshard_context *context, const char *text,
     rs_arena_release(&scratch);
     rs_release(context, with_colon, length + 2);
     return status;
+}
+
+static int compare_ranks(const void *a, const void *b)
+{
+    const int32_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+reshard_status rs_mesh_order_files(reshard_context *context, const reshard_mesh *mesh,
+                                   int32_t *out_files)
+{
+    size_t count = (size_t)reshard_mesh_size(mesh);
+    int32_t *ranks = rs_allocate_array(context, count, sizeof(int32_t));
+    if (ranks == NULL)
+        return rs_allocation_status();
+    for (size_t i = 0; i < count; i++)
+        ranks[i] = reshard_mesh_rank_at(mesh, (int32_t)i);
+    qsort(ranks, count, sizeof(int32_t), compare_ranks);
+    for (size_t i = 0; i < count; i++)
+        out_files[reshard_mesh_position_of(mesh, ranks[i])] = (int32_t)i;
+    rs_release(context, ranks, count * sizeof(int32_t));
+    return RESHARD_OK;
 }
 
 static bool is_family(const char *rules)

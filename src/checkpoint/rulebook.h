@@ -22,6 +22,10 @@ typedef struct rs_rulebook {
 reshard_status rs_mesh_parse_text(reshard_context *context, const char *text,
                                   reshard_mesh **out_mesh);
 
+/* The file of the rank at each position: files are numbered by rank, in increasing order. */
+reshard_status rs_mesh_order_files(reshard_context *context, const reshard_mesh *mesh,
+                                   int32_t *out_files);
+
 /* rules: a family's name, a path, or NULL to pick a family from config.json in the checkpoint's
  * folder or the names of the tensors. release in any case. */
 reshard_status rs_rulebook_init(rs_rulebook *book, reshard_context *context, const char *mesh,

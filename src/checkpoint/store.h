@@ -131,6 +131,24 @@ reshard_status rs_store_layout(reshard_context *context, const rs_stored_tensor 
                                const rs_stored_piece *pieces, int64_t piece_count, bool cover,
                                int32_t first_rank, reshard_layout **out_layout);
 
+/* The part of a box of the tensor that a piece holds, and where that lies in its file. */
+typedef struct rs_clip {
+    int64_t offset[RESHARD_NDIM_MAX]; /* in the tensor */
+    int64_t size[RESHARD_NDIM_MAX];
+    int64_t strides[RESHARD_NDIM_MAX]; /* in the file, in elements */
+    uint64_t at;                       /* byte of the file */
+    int64_t bytes;                     /* of its elements */
+    uint64_t end;                      /* byte of the file behind its last element */
+} rs_clip;
+
+/* False when they have nothing in common. offset NULL: zeros. */
+bool rs_piece_clip(const rs_stored_tensor *tensor, const rs_stored_piece *piece,
+                   const int64_t *offset, const int64_t *size, rs_clip *out_clip);
+
+/* Pieces from `first` on that share one entry of one file: the strided ones of the same file. Dense
+ * pieces are alone. */
+int64_t rs_piece_group(const rs_stored_piece *pieces, int64_t count, int64_t first);
+
 /* A strided region of a file, and where it is to lie in memory. Strides are in elements. */
 typedef struct rs_file_region {
     int32_t ndim;
