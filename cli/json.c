@@ -10,19 +10,43 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Bytes beyond ASCII are written as if they were Latin-1: arguments need not be UTF-8, JSON must
- * be. */
+/* The code point of the UTF-8 sequence that begins here, and its length; a byte that begins none
+ * stands for itself, as in Latin-1: arguments need not be UTF-8, JSON must be. */
+static unsigned read_code(const char *text, size_t room, size_t *out_length)
+{
+    const unsigned char *bytes = (const unsigned char *)text;
+    static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
+    size_t length = bytes[0] >= 0xf0 ? 4 : bytes[0] >= 0xe0 ? 3 : bytes[0] >= 0xc0 ? 2 : 1;
+    unsigned code = bytes[0] & (0xffu >> (length + 1));
+    *out_length = 1;
+    if (length == 1 || length > room || bytes[0] >= 0xf8)
+        return bytes[0];
+    for (size_t i = 1; i < length; i++) {
+        if ((bytes[i] & 0xc0) != 0x80)
+            return bytes[0];
+        code = code << 6 | (bytes[i] & 0x3fu);
+    }
+    if (code < least[length] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
+        return bytes[0];
+    *out_length = length;
+    return code;
+}
+
+/* In ASCII, so that it passes through everything. */
 static void write_string(FILE *stream, const char *text, size_t length)
 {
     fputc('"', stream);
-    for (size_t i = 0; i < length; i++) {
-        unsigned char byte = (unsigned char)text[i];
-        if (byte == '"' || byte == '\\')
-            fprintf(stream, "\\%c", byte);
-        else if (byte < 0x20 || byte >= 0x7f)
-            fprintf(stream, "\\u%04x", byte);
+    for (size_t i = 0, step; i < length; i += step) {
+        unsigned code = read_code(text + i, length - i, &step);
+        if (code == '"' || code == '\\')
+            fprintf(stream, "\\%c", (int)code);
+        else if (code >= 0x10000)
+            fprintf(stream, "\\u%04x\\u%04x", 0xd800 + ((code - 0x10000) >> 10),
+                    0xdc00 + ((code - 0x10000) & 0x3ff));
+        else if (code < 0x20 || code >= 0x7f)
+            fprintf(stream, "\\u%04x", code);
         else
-            fputc(byte, stream);
+            fputc((int)code, stream);
     }
     fputc('"', stream);
 }
@@ -104,6 +128,20 @@ void cli_json_text_part(cli_json *json, const char *key, const char *value, size
 {
     begin_value(json, key);
     write_string(json->stream, value, length);
+}
+
+void cli_json_named_text(cli_json *json, const char *key, size_t key_length, const char *value)
+{
+    begin_value(json, NULL);
+    write_string(json->stream, key, key_length);
+    fputc(':', json->stream);
+    write_string(json->stream, value, strlen(value));
+}
+
+void cli_json_bool(cli_json *json, const char *key, int value)
+{
+    begin_value(json, key);
+    fputs(value ? "true" : "false", json->stream);
 }
 
 void cli_json_integers(cli_json *json, const char *key, int64_t count, const int64_t *values)

@@ -89,6 +89,14 @@ static int store_value(const cli_command *command, const cli_option *option, con
             return cli_fail(CLI_USAGE, "%s: --%s \"%s\": expected %s", command->name, option->name,
                             text, option->argument);
         return CLI_DONE;
+    case CLI_TEXTS: {
+        cli_texts *texts = field;
+        if (texts->count == CLI_TEXTS_MAX)
+            return cli_fail(CLI_USAGE, "%s: --%s is given more than %d times", command->name,
+                            option->name, (int)CLI_TEXTS_MAX);
+        texts->items[texts->count++] = text;
+        return CLI_DONE;
+    }
     }
     return CLI_DONE;
 }
@@ -113,26 +121,32 @@ static int take_option(parser *state)
                             option->name, option->argument);
         value = state->argv[state->next++];
     }
-    if (option->kind != CLI_FLAG && state->given[index])
+    if (option->kind != CLI_FLAG && option->kind != CLI_TEXTS && state->given[index])
         return cli_fail(CLI_USAGE, "%s: option --%s is given twice", command->name, option->name);
     state->given[index] = 1;
     return store_value(command, option, value, (char *)state->values + option->offset);
 }
 
-static int take_operand(parser *state, const char **out_operand)
+static int take_operand(parser *state, const char *operands[2])
 {
     const char *text = state->argv[state->next++];
-    if (state->command->operand == NULL || *out_operand != NULL)
-        return cli_fail(CLI_USAGE, "%s: unexpected argument \"%s\"", state->command->name, text);
-    *out_operand = text;
-    return CLI_DONE;
+    const char *names[2] = {state->command->operand, state->command->second_operand};
+    for (int i = 0; i < 2; i++) {
+        if (names[i] == NULL || operands[i] != NULL)
+            continue;
+        operands[i] = text;
+        return CLI_DONE;
+    }
+    return cli_fail(CLI_USAGE, "%s: unexpected argument \"%s\"", state->command->name, text);
 }
 
-static int check_required(const parser *state, const char *operand)
+static int check_required(const parser *state, const char *const operands[2])
 {
     const cli_command *command = state->command;
-    if (command->operand != NULL && operand == NULL)
+    if (command->operand != NULL && operands[0] == NULL)
         return cli_fail(CLI_USAGE, "%s: %s is missing", command->name, command->operand);
+    if (command->second_operand != NULL && operands[1] == NULL && !command->second_is_optional)
+        return cli_fail(CLI_USAGE, "%s: %s is missing", command->name, command->second_operand);
     for (int i = 0; i < command->option_count; i++) {
         if (command->options[i].required && !state->given[i])
             return cli_fail(CLI_USAGE, "%s: option --%s %s is missing", command->name,
@@ -142,10 +156,10 @@ static int check_required(const parser *state, const char *operand)
 }
 
 int cli_options_parse(const cli_command *command, int argc, char **argv, void *values,
-                      const char **out_operand)
+                      const char **out_operands)
 {
     parser state = {.command = command, .argc = argc, .argv = argv, .values = values};
-    const char *operand = NULL;
+    const char *operands[2] = {NULL, NULL};
     int options_ended = 0;
     int code = CLI_DONE;
     while (code == CLI_DONE && state.next < argc) {
@@ -156,13 +170,17 @@ int cli_options_parse(const cli_command *command, int argc, char **argv, void *v
         } else if (!options_ended && text[0] == '-' && text[1] != '\0') {
             code = take_option(&state);
         } else {
-            code = take_operand(&state, &operand);
+            code = take_operand(&state, operands);
         }
     }
     if (code == CLI_DONE)
-        code = check_required(&state, operand);
-    if (code == CLI_DONE && out_operand != NULL)
-        *out_operand = operand;
+        code = check_required(&state, operands);
+    if (code != CLI_DONE)
+        return code;
+    if (command->operand != NULL)
+        out_operands[0] = operands[0];
+    if (command->second_operand != NULL)
+        out_operands[1] = operands[1];
     return code;
 }
 

@@ -4,8 +4,8 @@
  * parser, the help page and the "did you mean" of messages.
  *
  * Options may come before or after operands, as `--name value` or `--name=value`; `--` ends them.
- * An option with a value may be given once. Values go into the command's own struct, at the offset
- * its table says.
+ * An option with a value may be given once, unless it is of CLI_TEXTS. Values go into the command's
+ * own struct, at the offset its table says.
  */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
@@ -13,12 +13,20 @@
 #include <stddef.h>
 
 typedef enum cli_option_kind {
-    CLI_FLAG,  /* int: set to 1 */
-    CLI_TEXT,  /* const char *: points into argv */
-    CLI_RANK,  /* int32_t: 0 .. 2^31-1 */
-    CLI_SIZE,  /* size_t: at least 1 byte */
-    CLI_CHOICE /* int: index of one of the choices */
+    CLI_FLAG,   /* int: set to 1 */
+    CLI_TEXT,   /* const char *: points into argv */
+    CLI_RANK,   /* int32_t: 0 .. 2^31-1 */
+    CLI_SIZE,   /* size_t: at least 1 byte */
+    CLI_CHOICE, /* int: index of one of the choices */
+    CLI_TEXTS   /* cli_texts: may be given several times */
 } cli_option_kind;
+
+enum { CLI_TEXTS_MAX = 64 };
+
+typedef struct cli_texts {
+    int count;
+    const char *items[CLI_TEXTS_MAX]; /* point into argv */
+} cli_texts;
 
 typedef struct cli_option {
     const char *name; /* without the dashes */
@@ -37,17 +45,19 @@ struct cli_command {
     const char *summary;  /* "who owns which box" */
     const char *synopsis; /* what follows the name, on one or more lines */
     const char *description;
-    const char *operand; /* name of the one operand, which must be given; NULL: there is none */
+    const char *operand; /* name of the first operand, which must be given; NULL: there is none */
+    const char *second_operand; /* likewise of the second one */
+    int second_is_optional;
     const cli_option *options;
     int option_count;
     const char *examples;
     int (*run)(const cli_command *command, int argc, char **argv); /* arguments behind the name */
 };
 
-/* Fills `values` (set to its defaults by the caller) and *out_operand, if there is one. Returns
- * CLI_DONE, or CLI_USAGE after a message. */
+/* Fills `values` (set to its defaults by the caller) and out_operands, one for each operand that
+ * the command may have; NULL: not given. Returns CLI_DONE, or CLI_USAGE after a message. */
 int cli_options_parse(const cli_command *command, int argc, char **argv, void *values,
-                      const char **out_operand);
+                      const char **out_operands);
 
 /* Whether --help or -h is among the arguments before `--`. */
 int cli_options_ask_help(int argc, char **argv);

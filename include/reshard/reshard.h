@@ -10,6 +10,7 @@
  *   plan.h    two sets of layouts: what has to move, who sends it, in which order
  *   exec.h    a plan meets a group and moves bytes
  *   collective.h  all_gather, all_reduce, all_to_all and their kin, as plans
+ *   checkpoint.h  models on disk: tensors in files, however they are split
  *   device_mesh.h  named axes over live ranks, with a sub-group along each
  *   group.h   ranks that can talk: threads of this process, a simulation, your own transport
  *
@@ -28,6 +29,8 @@
 #define RESHARD_RESHARD_H
 
 #include <reshard/base.h>
+#include <reshard/checkpoint.h>
+#include <reshard/checkpoint_live.h>
 #include <reshard/collective.h>
 #include <reshard/device_mesh.h>
 #include <reshard/exec.h>

@@ -31,4 +31,9 @@ bool rs_context_cancelled(reshard_context *context);
 void rs_context_progress(reshard_context *context, const char *what, uint64_t done, uint64_t total);
 void rs_context_log(reshard_context *context, const char *line);
 
+/* What file.h calls in place of the system; NULL: the system. */
+struct rs_file_calls;
+const struct rs_file_calls *rs_context_calls(const reshard_context *context);
+void rs_context_set_calls(reshard_context *context, const struct rs_file_calls *calls);
+
 #endif

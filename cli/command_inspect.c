@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * command_inspect.c - `reshard inspect`: what a checkpoint holds and how each tensor is split.
+ */
+#include "commands.h"
+#include "failure.h"
+#include "input.h"
+#include "json.h"
+#include "sizes.h"
+#include "table.h"
+#include "work.h"
+
+#include <reshard/checkpoint.h>
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS_MAX = 64, ROWS_FIRST = 48, ROWS_LAST = 8, DTYPE_TEXT = 24, LONG_SHAPE_TEXT = 512 };
+
+typedef struct inspect_values {
+    const char *from, *rules;
+    cli_texts sets;
+    int all, json;
+} inspect_values;
+
+static const cli_option options[] = {
+    {"from", CLI_TEXT, offsetof(inspect_values, from), "MESH", 0,
+     "the mesh of plain rank files: tp=4"},
+    {"rules", CLI_TEXT, offsetof(inspect_values, rules), "R", 0,
+     "how rank files are split: llama, .. or a file"},
+    {"set", CLI_TEXTS, offsetof(inspect_values, sets), "KEY=N", 0,
+     "a number for rules, before config.json's"},
+    {"all", CLI_FLAG, offsetof(inspect_values, all), NULL, 0, "every row, however many there are"},
+    {"json", CLI_FLAG, offsetof(inspect_values, json), NULL, 0, "one JSON object on one line"},
+};
+
+/* safetensors' name of a dtype is ours in capitals. */
+static const char *dtype_text(reshard_dtype dtype, char buffer[DTYPE_TEXT])
+{
+    const char *name = reshard_dtype_name(dtype);
+    size_t length = 0;
+    for (; name[length] != '\0' && length + 1 < DTYPE_TEXT; length++)
+        buffer[length] = (char)toupper((unsigned char)name[length]);
+    buffer[length] = '\0';
+    return buffer;
+}
+
+/* ---- as JSON --------------------------------------------------------------------------------- */
+
+static reshard_status write_shards(cli_json *json, const reshard_checkpoint *checkpoint,
+                                   int64_t index, const reshard_stored_tensor *tensor)
+{
+    for (int64_t i = 0; i < tensor->piece_count + tensor->copy_count; i++) {
+        reshard_stored_piece piece;
+        reshard_status status = reshard_checkpoint_piece(checkpoint, index, i, &piece);
+        if (status != RESHARD_OK)
+            return status;
+        cli_json_begin_object(json, NULL);
+        cli_json_text(json, "file", reshard_checkpoint_file_name(checkpoint, piece.file));
+        if (tensor->opaque) { /* its box is of bytes; what the user knows is its shape */
+            cli_json_begin_list(json, "offset");
+            for (int32_t d = 0; d < tensor->ndim; d++)
+                cli_json_integer(json, NULL, 0);
+            cli_json_end_list(json);
+            cli_json_integers(json, "size", tensor->ndim, tensor->shape);
+        } else {
+            cli_json_integers(json, "offset", piece.box.ndim, piece.box.offset);
+            cli_json_integers(json, "size", piece.box.ndim, piece.box.size);
+        }
+        if (i >= tensor->piece_count)
+            cli_json_true(json, "copy");
+        cli_json_end_object(json);
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status write_tensor(cli_json *json, const reshard_checkpoint *checkpoint,
+                                   int64_t index)
+{
+    char dtype[DTYPE_TEXT];
+    reshard_stored_tensor tensor;
+    reshard_status status = reshard_checkpoint_tensor(checkpoint, index, &tensor);
+    if (status != RESHARD_OK)
+        return status;
+    cli_json_begin_object(json, NULL);
+    cli_json_text_part(json, "name", tensor.name, tensor.name_bytes);
+    cli_json_text(json, "dtype", dtype_text(tensor.dtype, dtype));
+    cli_json_integers(json, "shape", tensor.ndim, tensor.shape);
+    cli_json_begin_list(json, "shards");
+    status = write_shards(json, checkpoint, index, &tensor);
+    cli_json_end_list(json);
+    cli_json_end_object(json);
+    return status;
+}
+
+static reshard_status print_json(const reshard_checkpoint *checkpoint)
+{
+    cli_json json = {.stream = stdout};
+    reshard_status status = RESHARD_OK;
+    const char *note;
+    cli_json_begin_object(&json, NULL);
+    cli_json_text(&json, "format", reshard_checkpoint_format(checkpoint));
+    cli_json_begin_list(&json, "tensors");
+    for (int64_t i = 0; status == RESHARD_OK && i < reshard_checkpoint_tensor_count(checkpoint);
+         i++)
+        status = write_tensor(&json, checkpoint, i);
+    cli_json_end_list(&json);
+    cli_json_unsigned(&json, "bytes", reshard_checkpoint_bytes(checkpoint));
+    cli_json_integer(&json, "files", reshard_checkpoint_file_count(checkpoint));
+    cli_json_begin_list(&json, "notes");
+    for (int64_t i = 0; (note = reshard_checkpoint_note(checkpoint, i)) != NULL; i++)
+        cli_json_text(&json, NULL, note);
+    cli_json_end_list(&json);
+    cli_json_end_object(&json);
+    putchar('\n');
+    return status;
+}
+
+/* ---- as a table ------------------------------------------------------------------------------ */
+
+static void long_shape_text(const reshard_stored_tensor *tensor, char buffer[LONG_SHAPE_TEXT])
+{
+    int length = snprintf(buffer, LONG_SHAPE_TEXT, "%s", tensor->ndim == 0 ? "scalar" : "");
+    for (int32_t d = 0; d < tensor->ndim && length < LONG_SHAPE_TEXT - 32; d++)
+        length += snprintf(buffer + length, LONG_SHAPE_TEXT - (size_t)length, "%s%" PRId64,
+                           d == 0 ? "" : "x", tensor->shape[d]);
+}
+
+/* The simplest spec over files, to be freed; NULL with *out_status set when there is none. */
+static char *infer_split(const reshard_checkpoint *checkpoint, int64_t index,
+                         reshard_status *out_status)
+{
+    reshard_layout *layout = NULL;
+    reshard_shards *shards = NULL;
+    reshard_spec *spec = NULL;
+    char *text = NULL;
+    size_t length = 0;
+    reshard_status status = reshard_checkpoint_layout(checkpoint, index, &layout);
+    if (status == RESHARD_OK)
+        status = reshard_layout_all_shards(layout, &shards);
+    if (status == RESHARD_OK)
+        status = reshard_spec_infer(NULL, reshard_layout_ndim(layout), reshard_layout_shape(layout),
+                                    shards->count, shards->items, &spec);
+    if (status == RESHARD_OK)
+        status = reshard_spec_text(spec, NULL, 0, &length);
+    if (status == RESHARD_OK && (text = malloc(length + 1)) != NULL)
+        status = reshard_spec_text(spec, text, length + 1, &length);
+    reshard_spec_release(spec);
+    reshard_shards_destroy(shards);
+    reshard_layout_release(layout);
+    *out_status = status;
+    return text;
+}
+
+static reshard_status add_split(cli_table *table, const reshard_checkpoint *checkpoint,
+                                int64_t index, const reshard_stored_tensor *tensor)
+{
+    reshard_stored_piece piece;
+    char clipped[CLI_SPEC_SHOWN], copies[48] = "";
+    reshard_status status = reshard_checkpoint_piece(checkpoint, index, 0, &piece);
+    if (status != RESHARD_OK)
+        return status;
+    if (tensor->copy_count != 0)
+        (void)snprintf(copies, sizeof copies, ", %" PRId64 " copies", tensor->copy_count);
+    if (tensor->piece_count == 1) {
+        cli_table_add(table, CLI_PLAIN, "whole in %s%s",
+                      reshard_checkpoint_file_name(checkpoint, piece.file), copies);
+        return RESHARD_OK;
+    }
+    char *text = infer_split(checkpoint, index, &status);
+    if (text != NULL && status == RESHARD_OK)
+        cli_table_add(table, CLI_PLAIN, "%s%s", cli_text_clip(text, clipped), copies);
+    free(text);
+    return status;
+}
+
+enum { NAME_SHOWN = 120 };
+
+/* Names come from strangers, so that nothing in them may speak to the terminal. */
+static const char *name_text(const reshard_stored_tensor *tensor, char buffer[NAME_SHOWN + 1])
+{
+    size_t length = tensor->name_bytes < NAME_SHOWN ? tensor->name_bytes : NAME_SHOWN;
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)tensor->name[i];
+        buffer[i] = c < 0x20 || c == 0x7f ? '?' : (char)c;
+    }
+    buffer[length] = '\0';
+    return buffer;
+}
+
+static reshard_status add_tensor(cli_table *table, const reshard_checkpoint *checkpoint,
+                                 int64_t index)
+{
+    char size[CLI_SIZE_TEXT], dtype[DTYPE_TEXT], shape[LONG_SHAPE_TEXT];
+    char name[NAME_SHOWN + 1];
+    reshard_stored_tensor tensor;
+    reshard_status status = reshard_checkpoint_tensor(checkpoint, index, &tensor);
+    if (status != RESHARD_OK)
+        return status;
+    long_shape_text(&tensor, shape);
+    cli_table_add(table, CLI_PLAIN, "%s", name_text(&tensor, name));
+    cli_table_add(table, CLI_PLAIN, "%s", dtype_text(tensor.dtype, dtype));
+    cli_table_add(table, CLI_PLAIN, "%s", shape);
+    cli_table_add(table, CLI_PLAIN, "%s", cli_size_text(tensor.bytes, size));
+    return add_split(table, checkpoint, index, &tensor);
+}
+
+static reshard_status add_tensors(cli_table *table, const reshard_checkpoint *checkpoint, int all)
+{
+    static const char *const titles[] = {"tensor", "dtype", "shape", "bytes", "split over files"};
+    int64_t count = reshard_checkpoint_tensor_count(checkpoint);
+    reshard_status status = RESHARD_OK;
+    for (int i = 0; i < 5; i++) {
+        cli_table_add(table, CLI_BOLD, "%s", titles[i]);
+        if (i != 3)
+            cli_table_align(table, i, CLI_LEFT);
+    }
+    for (int64_t i = 0; status == RESHARD_OK && i < count; i++) {
+        if (!all && count > ROWS_MAX && i == ROWS_FIRST) {
+            i = count - ROWS_LAST;
+            cli_table_add_line(table, CLI_DIM,
+                               "  ... %" PRId64 " tensors left out; --all prints them",
+                               count - ROWS_FIRST - ROWS_LAST);
+        }
+        status = add_tensor(table, checkpoint, i);
+    }
+    return status;
+}
+
+static reshard_status print_table(const reshard_checkpoint *checkpoint, const char *path, int all)
+{
+    char size[CLI_SIZE_TEXT];
+    const char *note;
+    cli_table *table = cli_table_create(5);
+    int64_t count = reshard_checkpoint_tensor_count(checkpoint);
+    int32_t files = reshard_checkpoint_file_count(checkpoint);
+    reshard_status status = add_tensors(table, checkpoint, all);
+    if (status == RESHARD_OK) {
+        printf("%s%s%s  %s, %" PRId64 " tensor%s, %s in %" PRId32 " file%s\n\n",
+               cli_style_begin(CLI_BOLD), path, cli_style_end(CLI_BOLD),
+               reshard_checkpoint_format(checkpoint), count, count == 1 ? "" : "s",
+               cli_size_text(reshard_checkpoint_bytes(checkpoint), size), files,
+               files == 1 ? "" : "s");
+        cli_table_print(table);
+        for (int64_t i = 0; (note = reshard_checkpoint_note(checkpoint, i)) != NULL; i++)
+            printf("%snote: %s\n", i == 0 ? "\n" : "", note);
+    }
+    cli_table_destroy(table);
+    return status;
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static int run(const cli_command *command, int argc, char **argv)
+{
+    inspect_values values = {0};
+    const char *path = NULL;
+    cli_work work = {0};
+    reshard_checkpoint *checkpoint = NULL;
+    int code = cli_options_parse(command, argc, argv, &values, &path);
+    if (code == CLI_DONE)
+        code = cli_work_begin(&work);
+    if (code != CLI_DONE)
+        return code;
+    reshard_checkpoint_options opening = {.size = sizeof opening,
+                                          .from = values.from,
+                                          .rules = values.rules,
+                                          .set_count = values.sets.count,
+                                          .sets = values.sets.items};
+    reshard_status status = reshard_checkpoint_open(work.context, path, &opening, &checkpoint);
+    cli_work_settle(&work);
+    if (status == RESHARD_OK)
+        status = values.json ? print_json(checkpoint) : print_table(checkpoint, path, values.all);
+    if (status != RESHARD_OK)
+        code = cli_fail(CLI_FAILED, "%s", reshard_error_text());
+    reshard_checkpoint_close(checkpoint);
+    cli_work_end(&work);
+    return code;
+}
+
+const cli_command cli_command_inspect = {
+    .name = "inspect",
+    .summary = "what a checkpoint holds, and how each tensor is split",
+    .synopsis = "CKPT [--from MESH [--rules R] [--set KEY=N]] [--all] [--json]",
+    .description =
+        "Reads the headers of a checkpoint (a folder, or one safetensors file) and prints its\n"
+        "format, its tensors and how they are split over files. What is missing, overlaps or is\n"
+        "too short is an error that names tensor and file. Plain files of ranks say nothing about\n"
+        "how they were split, so that they need --from, and --rules where the names do not tell.\n",
+    .operand = "CKPT",
+    .options = options,
+    .option_count = sizeof options / sizeof options[0],
+    .examples = "  reshard inspect model/\n"
+                "  reshard inspect model.safetensors --json\n"
+                "  reshard inspect ranks/ --from tp=4 --rules llama\n",
+    .run = run,
+};

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * file.c - open files: whole reads and writes at given places, ranges copied by the kernel.
+ */
+#define _GNU_SOURCE /* copy_file_range */
+
+#include "base/file.h"
+
+#include "base/context.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The most that one system call is asked for; Linux stops a little below 2^31 anyway. */
+#define CALL_BYTES_MAX ((size_t)1 << 30)
+
+struct rs_file {
+    reshard_context *context;
+    const rs_file_calls *calls;
+    int descriptor;
+    size_t path_bytes;
+    char path[];
+};
+
+static int64_t system_read(void *user, int descriptor, void *bytes, size_t count, uint64_t at)
+{
+    (void)user;
+    return pread(descriptor, bytes, count, (off_t)at);
+}
+
+static int64_t system_write(void *user, int descriptor, const void *bytes, size_t count,
+                            uint64_t at)
+{
+    (void)user;
+    return pwrite(descriptor, bytes, count, (off_t)at);
+}
+
+static int64_t system_copy(void *user, int source, uint64_t source_at, int target,
+                           uint64_t target_at, size_t count)
+{
+    (void)user;
+#ifdef __linux__
+    off_t from = (off_t)source_at, to = (off_t)target_at;
+    return copy_file_range(source, &from, target, &to, count, 0);
+#else
+    (void)source, (void)source_at, (void)target, (void)target_at, (void)count;
+    errno = ENOSYS;
+    return -1;
+#endif
+}
+
+static int system_sync(void *user, int descriptor)
+{
+    (void)user;
+    return fsync(descriptor);
+}
+
+static const rs_file_calls system_calls = {system_read, system_write, system_copy, system_sync,
+                                           NULL};
+
+const rs_file_calls *rs_file_calls_system(void)
+{
+    return &system_calls;
+}
+
+void rs_file_calls_set(reshard_context *context, const rs_file_calls *calls)
+{
+    rs_context_set_calls(context, calls);
+}
+
+static reshard_status fail(const char *path, const char *what)
+{
+    reshard_status status = errno == ENOENT   ? RESHARD_ERR_NOT_FOUND
+                            : errno == ENOMEM ? RESHARD_ERR_NO_MEMORY
+                                              : RESHARD_ERR_IO;
+    return rs_fail(status, "%s: %s: %s", path, what, strerror(errno));
+}
+
+static reshard_status open_file(reshard_context *context, const char *path, int flags,
+                                rs_file **out_file)
+{
+    size_t path_bytes = strlen(path) + 1;
+    struct stat information;
+    rs_file *file = rs_allocate(context, sizeof *file + path_bytes);
+    if (file == NULL)
+        return rs_allocation_status();
+    file->context = context;
+    file->calls = rs_context_calls(context);
+    if (file->calls == NULL)
+        file->calls = &system_calls;
+    file->path_bytes = path_bytes;
+    memcpy(file->path, path, path_bytes);
+    do {
+        file->descriptor = open(path, flags | O_CLOEXEC, 0666);
+    } while (file->descriptor < 0 && errno == EINTR);
+    reshard_status status = RESHARD_OK;
+    if (file->descriptor < 0)
+        status = fail(path, (flags & O_CREAT) != 0 ? "cannot be created" : "cannot be opened");
+    else if (fstat(file->descriptor, &information) != 0)
+        status = fail(path, "cannot be examined");
+    else if (!S_ISREG(information.st_mode))
+        status = rs_fail(RESHARD_ERR_IO, "%s: is not a regular file", path);
+    if (status != RESHARD_OK) {
+        rs_file_close(file);
+        return status;
+    }
+    *out_file = file;
+    return RESHARD_OK;
+}
+
+reshard_status rs_file_open(reshard_context *context, const char *path, rs_file **out_file)
+{
+    /* A pipe put in place of a file must not make open wait for a writer. */
+    return open_file(context, path, O_RDONLY | O_NONBLOCK, out_file);
+}
+
+reshard_status rs_file_create(reshard_context *context, const char *path, rs_file **out_file)
+{
+    return open_file(context, path, O_RDWR | O_CREAT | O_EXCL, out_file);
+}
+
+reshard_status rs_file_open_write(reshard_context *context, const char *path, rs_file **out_file)
+{
+    return open_file(context, path, O_RDWR | O_NOFOLLOW, out_file);
+}
+
+void rs_file_close(rs_file *file)
+{
+    if (file == NULL)
+        return;
+    if (file->descriptor >= 0)
+        (void)close(file->descriptor);
+    rs_release(file->context, file, sizeof *file + file->path_bytes);
+}
+
+const char *rs_file_path(const rs_file *file)
+{
+    return file->path;
+}
+
+reshard_status rs_file_stamp(const rs_file *file, uint64_t *out_bytes, int64_t *out_nanoseconds)
+{
+    struct stat information;
+    if (fstat(file->descriptor, &information) != 0)
+        return fail(file->path, "cannot be examined");
+    *out_bytes = (uint64_t)information.st_size;
+    *out_nanoseconds =
+        (int64_t)information.st_mtim.tv_sec * 1000000000 + (int64_t)information.st_mtim.tv_nsec;
+    return RESHARD_OK;
+}
+
+reshard_status rs_file_size(const rs_file *file, uint64_t *out_bytes)
+{
+    int64_t nanoseconds;
+    return rs_file_stamp(file, out_bytes, &nanoseconds);
+}
+
+bool rs_file_has_links(const rs_file *file)
+{
+    struct stat information;
+    return fstat(file->descriptor, &information) == 0 && information.st_nlink > 1;
+}
+
+reshard_status rs_file_read(const rs_file *file, void *bytes, size_t count, uint64_t at)
+{
+    char *to = bytes;
+    while (count != 0) {
+        size_t asked = count < CALL_BYTES_MAX ? count : CALL_BYTES_MAX;
+        int64_t done = file->calls->read(file->calls->user, file->descriptor, to, asked, at);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return fail(file->path, "cannot be read");
+        if (done == 0)
+            return rs_fail(RESHARD_ERR_CORRUPT, "%s: ends at byte %llu, %zu bytes before it should",
+                           file->path, (unsigned long long)at, count);
+        to += done;
+        at += (uint64_t)done;
+        count -= (size_t)done;
+    }
+    return RESHARD_OK;
+}
+
+reshard_status rs_file_write(rs_file *file, const void *bytes, size_t count, uint64_t at)
+{
+    const char *from = bytes;
+    while (count != 0) {
+        size_t asked = count < CALL_BYTES_MAX ? count : CALL_BYTES_MAX;
+        int64_t done = file->calls->write(file->calls->user, file->descriptor, from, asked, at);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done == 0)
+            errno = ENOSPC;
+        if (done <= 0)
+            return fail(file->path, "cannot be written");
+        from += done;
+        at += (uint64_t)done;
+        count -= (size_t)done;
+    }
+    return RESHARD_OK;
+}
+
+reshard_status rs_file_resize(rs_file *file, uint64_t bytes)
+{
+    if (bytes > INT64_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "%s: no file can have %llu bytes", file->path,
+                       (unsigned long long)bytes);
+    if (ftruncate(file->descriptor, (off_t)bytes) != 0)
+        return fail(file->path, "cannot be given its size");
+#ifdef __linux__
+    /* Not posix_fallocate, which writes zeros where the file system has no such call. */
+    if (bytes != 0 && fallocate(file->descriptor, 0, 0, (off_t)bytes) != 0 &&
+        (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
+        return fail(file->path, "cannot be given its room on the disk");
+#endif
+    return RESHARD_OK;
+}
+
+reshard_status rs_file_sync(rs_file *file)
+{
+    int done;
+    do {
+        done = file->calls->sync(file->calls->user, file->descriptor);
+    } while (done != 0 && errno == EINTR);
+    return done == 0 ? RESHARD_OK : fail(file->path, "cannot be brought to the disk");
+}
+
+reshard_status rs_file_lock(rs_file *file)
+{
+    int done;
+    do {
+        done = flock(file->descriptor, LOCK_EX | LOCK_NB);
+    } while (done != 0 && errno == EINTR);
+    if (done != 0 && errno == EWOULDBLOCK)
+        return rs_fail(RESHARD_ERR_IO, "%s: another process is at work here", file->path);
+    /* A file system without locks is no reason to stop. */
+    return RESHARD_OK;
+}
+
+static bool is_refusal(int error)
+{
+    return error == ENOSYS || error == EXDEV || error == EINVAL || error == EOPNOTSUPP ||
+           error == EBADF || error == EPERM || error == ETXTBSY || error == EOVERFLOW;
+}
+
+reshard_status rs_file_copy(const rs_file *source, uint64_t source_at, rs_file *target,
+                            uint64_t target_at, uint64_t count, uint64_t *out_done)
+{
+    uint64_t done_all = 0;
+    while (done_all < count) {
+        uint64_t rest = count - done_all;
+        size_t asked = rest < CALL_BYTES_MAX ? (size_t)rest : CALL_BYTES_MAX;
+        int64_t done =
+            source->calls->copy(source->calls->user, source->descriptor, source_at + done_all,
+                                target->descriptor, target_at + done_all, asked);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0 && !is_refusal(errno))
+            return fail(target->path, "cannot be written");
+        if (done <= 0)
+            break; /* a source that has ended is noticed by the read that follows */
+        done_all += (uint64_t)done;
+    }
+    *out_done = done_all;
+    return RESHARD_OK;
+}
+
+reshard_status rs_file_read_all(reshard_context *context, const char *path, size_t bytes_max,
+                                char **out_bytes, size_t *out_count)
+{
+    rs_file *file = NULL;
+    char *bytes = NULL;
+    uint64_t size = 0;
+    reshard_status status = rs_file_open(context, path, &file);
+    if (status == RESHARD_OK)
+        status = rs_file_size(file, &size);
+    if (status == RESHARD_OK && size > bytes_max)
+        status = rs_fail(RESHARD_ERR_RANGE, "%s: has %llu bytes, more than the %zu allowed", path,
+                         (unsigned long long)size, bytes_max);
+    if (status != RESHARD_OK)
+        goto out;
+    bytes = rs_allocate(context, (size_t)size + 1);
+    status = bytes != NULL ? rs_file_read(file, bytes, (size_t)size, 0) : rs_allocation_status();
+    if (status != RESHARD_OK)
+        goto out;
+    bytes[size] = '\0';
+    *out_bytes = bytes;
+    *out_count = (size_t)size;
+    bytes = NULL;
+out:
+    if (bytes != NULL)
+        rs_release(context, bytes, (size_t)size + 1);
+    rs_file_close(file);
+    return status;
+}

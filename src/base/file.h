@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * file.h - the one place with file access. Every error names the path and has the system's words.
+ *
+ * Reads and writes are at given places and whole: what the system does in parts is gone on with.
+ * A test can put its own calls under a context (rs_file_calls) to cut them short or let them fail.
+ * A file may be read and written by several threads at once.
+ */
+#ifndef RS_BASE_FILE_H
+#define RS_BASE_FILE_H
+
+#include <reshard/base.h>
+
+#include <stdbool.h>
+
+/* What a test may replace. Each behaves as the system's call of that name: bytes done, or -1 and
+ * errno. */
+typedef struct rs_file_calls {
+    int64_t (*read)(void *user, int descriptor, void *bytes, size_t count, uint64_t at);
+    int64_t (*write)(void *user, int descriptor, const void *bytes, size_t count, uint64_t at);
+    int64_t (*copy)(void *user, int source, uint64_t source_at, int target, uint64_t target_at,
+                    size_t count);
+    int (*sync)(void *user, int descriptor);
+    void *user;
+} rs_file_calls;
+
+/* The system's own; for calls that pass on what they do not want to change. */
+const rs_file_calls *rs_file_calls_system(void);
+/* calls must outlive the context's files; NULL: the system's. Not for the default context. */
+void rs_file_calls_set(reshard_context *context, const rs_file_calls *calls);
+
+typedef struct rs_file rs_file;
+
+/* Errors: NOT_FOUND when there is no such file; IO. A folder is no file. */
+reshard_status rs_file_open(reshard_context *context, const char *path, rs_file **out_file);
+/* A new file, for reading and writing. Errors: IO, also when the path exists. */
+reshard_status rs_file_create(reshard_context *context, const char *path, rs_file **out_file);
+/* An existing file, for reading and writing. */
+reshard_status rs_file_open_write(reshard_context *context, const char *path, rs_file **out_file);
+/* Takes NULL. Data that must last are synced first. */
+void rs_file_close(rs_file *file);
+const char *rs_file_path(const rs_file *file);
+
+reshard_status rs_file_size(const rs_file *file, uint64_t *out_bytes);
+/* Size, and when it was last changed in nanoseconds: together they tell one version of a file from
+ * another. */
+reshard_status rs_file_stamp(const rs_file *file, uint64_t *out_bytes, int64_t *out_nanoseconds);
+/* Does the file have other names? Then writing it would change those as well. */
+bool rs_file_has_links(const rs_file *file);
+/* Errors: CORRUPT when the file ends before that; IO. */
+reshard_status rs_file_read(const rs_file *file, void *bytes, size_t count, uint64_t at);
+reshard_status rs_file_write(rs_file *file, const void *bytes, size_t count, uint64_t at);
+/* Makes the file exactly this long, and asks for its room on the disk so that a full disk shows
+ * now. New bytes are zero. */
+reshard_status rs_file_resize(rs_file *file, uint64_t bytes);
+reshard_status rs_file_sync(rs_file *file);
+/* Until close, for this process alone; other processes are refused the same. Errors: IO when
+ * another has it. */
+reshard_status rs_file_lock(rs_file *file);
+/* Lets the kernel copy, or share, a range. *out_done is what was copied: less than count when the
+ * kernel cannot do (the rest of) this one, which is no error. */
+reshard_status rs_file_copy(const rs_file *source, uint64_t source_at, rs_file *target,
+                            uint64_t target_at, uint64_t count, uint64_t *out_done);
+
+/* The whole of a small file. Errors: as open and read; RANGE beyond bytes_max. To be released with
+ * *out_count + 1 bytes: there is a NUL behind the end. */
+reshard_status rs_file_read_all(reshard_context *context, const char *path, size_t bytes_max,
+                                char **out_bytes, size_t *out_count);
+
+/* ---- paths ----------------------------------------------------------------------------------- */
+
+typedef enum rs_path_kind {
+    RS_PATH_NONE,
+    RS_PATH_FILE,
+    RS_PATH_FOLDER,
+    RS_PATH_OTHER
+} rs_path_kind;
+
+reshard_status rs_path_kind_of(const char *path, rs_path_kind *out_kind);
+/* Do both lead to the same file or folder? False when one leads nowhere. */
+bool rs_path_same(const char *a, const char *b);
+/* folder/name; to be released with strlen + 1. NULL as rs_allocate. */
+char *rs_path_join(reshard_context *context, const char *folder, const char *name);
+/* Mode 0700. Errors: IO, also when it exists. */
+reshard_status rs_folder_create(const char *path);
+/* A folder itself, not a link to one, that is this user's and nobody else's to enter. */
+bool rs_folder_is_private(const char *path);
+/* Makes names in a folder last. */
+reshard_status rs_folder_sync(const char *path);
+/* The folder that holds the path; to be released with strlen + 1. NULL as rs_allocate. */
+char *rs_path_parent(reshard_context *context, const char *path);
+/* Does not replace what is there. */
+reshard_status rs_path_rename(const char *from, const char *to);
+reshard_status rs_path_link(const char *from, const char *to);
+reshard_status rs_path_remove(const char *path);
+/* A folder and the files in it, not folders in it. */
+reshard_status rs_folder_remove(reshard_context *context, const char *path);
+/* Makes a private folder (0700) as readable as the user's umask lets new folders be. */
+reshard_status rs_folder_publish(const char *path);
+
+/* The names in a folder, without those that begin with a dot, in byte order. */
+typedef struct rs_names {
+    reshard_context *context;
+    int64_t count, capacity;
+    char **items;
+} rs_names;
+reshard_status rs_folder_list(reshard_context *context, const char *path, rs_names *out_names);
+void rs_names_release(rs_names *names);
+
+#endif

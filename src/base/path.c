@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * path.c - names of files and folders: what is there, what a folder holds, rename, link, remove.
+ */
+#define _GNU_SOURCE /* renameat2 */
+
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static reshard_status fail(const char *path, const char *what)
+{
+    reshard_status status = errno == ENOENT ? RESHARD_ERR_NOT_FOUND : RESHARD_ERR_IO;
+    return rs_fail(status, "%s: %s: %s", path, what, strerror(errno));
+}
+
+reshard_status rs_path_kind_of(const char *path, rs_path_kind *out_kind)
+{
+    struct stat information;
+    if (stat(path, &information) == 0) {
+        *out_kind = S_ISREG(information.st_mode)   ? RS_PATH_FILE
+                    : S_ISDIR(information.st_mode) ? RS_PATH_FOLDER
+                                                   : RS_PATH_OTHER;
+        return RESHARD_OK;
+    }
+    if (errno != ENOENT && errno != ENOTDIR)
+        return fail(path, "cannot be examined");
+    /* A link that leads nowhere is still something. */
+    *out_kind = lstat(path, &information) == 0 ? RS_PATH_OTHER : RS_PATH_NONE;
+    return RESHARD_OK;
+}
+
+bool rs_path_same(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+           of_a.st_ino == of_b.st_ino;
+}
+
+char *rs_path_join(reshard_context *context, const char *folder, const char *name)
+{
+    size_t folder_length = strlen(folder), name_length = strlen(name);
+    char *path = rs_allocate(context, folder_length + name_length + 2);
+    if (path == NULL)
+        return NULL;
+    memcpy(path, folder, folder_length);
+    path[folder_length] = '/';
+    memcpy(path + folder_length + 1, name, name_length + 1);
+    return path;
+}
+
+reshard_status rs_folder_create(const char *path)
+{
+    return mkdir(path, 0700) == 0 ? RESHARD_OK : fail(path, "the folder cannot be made");
+}
+
+bool rs_folder_is_private(const char *path)
+{
+    struct stat information;
+    return lstat(path, &information) == 0 && S_ISDIR(information.st_mode) &&
+           information.st_uid == geteuid() && (information.st_mode & 077) == 0;
+}
+
+reshard_status rs_folder_sync(const char *path)
+{
+    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0)
+        return fail(path, "the folder cannot be opened");
+    int done = fsync(descriptor);
+    /* Some network file systems cannot sync folders, and make names last by themselves. */
+    if (done != 0 && errno == EINVAL)
+        done = 0;
+    reshard_status status =
+        done == 0 ? RESHARD_OK : fail(path, "the folder cannot be brought to the disk");
+    (void)close(descriptor);
+    return status;
+}
+
+char *rs_path_parent(reshard_context *context, const char *path)
+{
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    while (length > 0 && path[length - 1] != '/')
+        length--;
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    if (length == 0) {
+        path = ".";
+        length = 1;
+    }
+    char *parent = rs_allocate(context, length + 1);
+    if (parent == NULL)
+        return NULL;
+    memcpy(parent, path, length);
+    parent[length] = '\0';
+    return parent;
+}
+
+reshard_status rs_path_rename(const char *from, const char *to)
+{
+#if defined(__linux__) && defined(RENAME_NOREPLACE)
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+        return RESHARD_OK;
+    if (errno != EINVAL && errno != ENOSYS)
+        return fail(to, "cannot be given its name");
+#endif
+    if (access(to, F_OK) == 0)
+        return rs_fail(RESHARD_ERR_IO, "%s: exists already", to);
+    return rename(from, to) == 0 ? RESHARD_OK : fail(to, "cannot be given its name");
+}
+
+reshard_status rs_path_link(const char *from, const char *to)
+{
+    return link(from, to) == 0 ? RESHARD_OK : fail(to, "cannot be made a hard link");
+}
+
+reshard_status rs_path_remove(const char *path)
+{
+    return unlink(path) == 0 ? RESHARD_OK : fail(path, "cannot be removed");
+}
+
+reshard_status rs_folder_remove(reshard_context *context, const char *path)
+{
+    DIR *folder = opendir(path);
+    reshard_status status = RESHARD_OK;
+    if (folder == NULL)
+        return fail(path, "the folder cannot be opened");
+    for (struct dirent *entry; status == RESHARD_OK && (entry = readdir(folder)) != NULL;) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        char *name = rs_path_join(context, path, entry->d_name);
+        if (name == NULL) {
+            status = rs_allocation_status();
+            break;
+        }
+        status = rs_path_remove(name);
+        rs_release(context, name, strlen(name) + 1);
+    }
+    (void)closedir(folder);
+    if (status == RESHARD_OK && rmdir(path) != 0)
+        status = fail(path, "the folder cannot be removed");
+    return status;
+}
+
+reshard_status rs_folder_publish(const char *path)
+{
+    mode_t mask = umask(077);
+    (void)umask(mask);
+    return chmod(path, 0777 & ~mask) == 0 ? RESHARD_OK : fail(path, "cannot be made readable");
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static reshard_status add_name(rs_names *names, const char *name)
+{
+    size_t bytes = strlen(name) + 1;
+    void *items = names->items;
+    reshard_status status =
+        rs_grow(names->context, &items, &names->capacity, names->count + 1, sizeof(char *));
+    names->items = items;
+    if (status != RESHARD_OK)
+        return status;
+    char *copy = rs_allocate(names->context, bytes);
+    if (copy == NULL)
+        return rs_allocation_status();
+    memcpy(copy, name, bytes);
+    names->items[names->count++] = copy;
+    return RESHARD_OK;
+}
+
+reshard_status rs_folder_list(reshard_context *context, const char *path, rs_names *out_names)
+{
+    rs_names names = {.context = context};
+    reshard_status status = RESHARD_OK;
+    DIR *folder = opendir(path);
+    if (folder == NULL)
+        return fail(path, "the folder cannot be opened");
+    for (;;) {
+        errno = 0;
+        struct dirent *entry = readdir(folder);
+        if (entry == NULL) {
+            if (errno != 0)
+                status = fail(path, "the folder cannot be read");
+            break;
+        }
+        if (entry->d_name[0] != '.')
+            status = add_name(&names, entry->d_name);
+        if (status != RESHARD_OK)
+            break;
+    }
+    (void)closedir(folder);
+    if (status != RESHARD_OK) {
+        rs_names_release(&names);
+        return status;
+    }
+    if (names.count > 1)
+        qsort(names.items, (size_t)names.count, sizeof(char *), compare_names);
+    *out_names = names;
+    return RESHARD_OK;
+}
+
+void rs_names_release(rs_names *names)
+{
+    for (int64_t i = 0; i < names->count; i++)
+        rs_release(names->context, names->items[i], strlen(names->items[i]) + 1);
+    if (names->items != NULL)
+        rs_release(names->context, names->items, (size_t)names->capacity * sizeof(char *));
+    *names = (rs_names){.context = names->context};
+}

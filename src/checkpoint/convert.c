@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * convert.c - reshard_convert, from beginning to end: open, plan, check, write, verify, rename.
+ * Everything that can be wrong with source, rules and options is found before anything is written.
+ */
+#include "checkpoint/convert.h"
+
+#include "base/context.h"
+#include "base/digest.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MEMORY_DEFAULT ((size_t)512 << 20)
+#define MEMORY_MIN RS_ENGINE_BYTES_MIN
+#define JOURNAL_BYTES_DEFAULT ((uint64_t)1 << 30)
+
+/* ---- before anything ------------------------------------------------------------------------- */
+
+static reshard_status check_options(const reshard_convert_options *options)
+{
+    if (options->size != sizeof *options)
+        return rs_fail(RESHARD_ERR_INVALID, "convert options: size is %zu, not %zu", options->size,
+                       sizeof *options);
+    if (options->memory_bytes_max != 0 && options->memory_bytes_max < MEMORY_MIN)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "%zu bytes of memory are too few: at least %zu are needed",
+                       options->memory_bytes_max, (size_t)MEMORY_MIN);
+    if (options->threads < 0)
+        return rs_fail(RESHARD_ERR_INVALID, "%d threads", (int)options->threads);
+    return RESHARD_OK;
+}
+
+/* Is one of the folders above the target the source? Then writing the target would touch it. */
+static reshard_status check_outside(reshard_context *context, const char *source,
+                                    const char *target)
+{
+    size_t length = strlen(target);
+    reshard_status status = RESHARD_OK;
+    char *prefix = rs_allocate(context, length + 2);
+    if (prefix == NULL)
+        return rs_allocation_status();
+    memcpy(prefix, target, length + 1);
+    for (size_t n = length; status == RESHARD_OK && n > 0;) {
+        while (n > 0 && prefix[n - 1] == '/')
+            n--;
+        while (n > 0 && prefix[n - 1] != '/')
+            n--;
+        memcpy(prefix + n, n == 0 ? "." : "", n == 0 ? 2 : 1);
+        if (rs_path_same(prefix, source))
+            status = rs_fail(RESHARD_ERR_INVALID, "%s: lies inside the source %s", target, source);
+    }
+    rs_release(context, prefix, length + 2);
+    return status;
+}
+
+static reshard_status check_paths(reshard_context *context, const char *source, const char *target)
+{
+    rs_path_kind kind = RS_PATH_NONE;
+    size_t length = strlen(target);
+    bool is_name = length != 0 && strspn(target, "/.") != length;
+    if (!is_name)
+        return rs_fail(RESHARD_ERR_INVALID, "\"%s\": not a name for a new folder", target);
+    reshard_status status = rs_path_kind_of(target, &kind);
+    if (status != RESHARD_OK)
+        return status;
+    if (kind != RS_PATH_NONE && rs_path_same(source, target))
+        return rs_fail(RESHARD_ERR_INVALID, "%s: cannot be converted onto itself", target);
+    if (kind != RS_PATH_NONE)
+        return rs_fail(RESHARD_ERR_INVALID, "%s: exists already", target);
+    return check_outside(context, source, target);
+}
+
+/* ---- what goes where ------------------------------------------------------------------------- */
+
+static int compare_transfers(const void *a, const void *b)
+{
+    const rs_stored_piece *x = ((const rs_transfer *)a)->source->pieces;
+    const rs_stored_piece *y = ((const rs_transfer *)b)->source->pieces;
+    if (x->file != y->file)
+        return x->file < y->file ? -1 : 1;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+static reshard_status plan_transfers(rs_conversion *conversion)
+{
+    rs_target *target = &conversion->target;
+    rs_engine *engine = &conversion->engine;
+    engine->transfers = rs_arena_allocate_array(&conversion->arena, (size_t)target->tensor_count,
+                                                sizeof(rs_transfer));
+    if (engine->transfers == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; i < target->tensor_count; i++) {
+        if (target->tensors[i].bytes == 0)
+            continue;
+        reshard_status status =
+            rs_transfer_plan(&conversion->arena, &conversion->cache,
+                             &conversion->source->tensors[target->origins[i]], &target->tensors[i],
+                             &engine->transfers[engine->transfer_count]);
+        if (status == RESHARD_OK && rs_context_cancelled(conversion->context))
+            status = rs_fail(RESHARD_ERR_CANCELLED, "cancelled");
+        if (status != RESHARD_OK)
+            return status;
+        engine->transfer_count++;
+        rs_context_progress(conversion->context, "planning", (uint64_t)i + 1,
+                            (uint64_t)target->tensor_count);
+    }
+    /* In the order of the source, so that reads go forward. */
+    if (engine->transfer_count > 1)
+        qsort(engine->transfers, (size_t)engine->transfer_count, sizeof(rs_transfer),
+              compare_transfers);
+    return RESHARD_OK;
+}
+
+static void digest_tensor(rs_digest *digest, const rs_stored_tensor *tensor)
+{
+    rs_digest_bytes(digest, tensor->name.bytes, tensor->name.count);
+    rs_digest_u64(digest, (uint64_t)tensor->dtype);
+    rs_digest_u64(digest, (uint64_t)tensor->ndim);
+    rs_digest_i64s(digest, tensor->shape, tensor->ndim);
+    rs_digest_u64(digest, (uint64_t)tensor->piece_count);
+    for (int64_t i = 0; i < tensor->piece_count; i++) {
+        const rs_stored_piece *piece = &tensor->pieces[i];
+        rs_digest_u64(digest, (uint64_t)piece->file);
+        rs_digest_u64(digest, piece->at);
+        rs_digest_i64s(digest, piece->size, tensor->carried_ndim);
+        if (piece->offset != NULL)
+            rs_digest_i64s(digest, piece->offset, tensor->carried_ndim);
+        if (piece->strides != NULL)
+            rs_digest_i64s(digest, piece->strides, tensor->carried_ndim);
+    }
+}
+
+/* Of all that decides what is written: the version of every source file, and every place. */
+static void digest_conversion(const rs_conversion *conversion, uint64_t out_digest[2])
+{
+    const reshard_checkpoint *source = conversion->source;
+    const rs_target *target = &conversion->target;
+    rs_digest digest;
+    rs_digest_init(&digest);
+    for (int32_t i = 0; i < source->file_count; i++) {
+        rs_digest_bytes(&digest, source->files[i].name, strlen(source->files[i].name));
+        rs_digest_u64(&digest, source->files[i].bytes);
+        rs_digest_u64(&digest, (uint64_t)source->files[i].changed);
+    }
+    rs_digest_u64(&digest, (uint64_t)target->format);
+    for (int32_t i = 0; i < target->file_count; i++)
+        rs_digest_u64(&digest, target->files[i].bytes);
+    for (int64_t i = 0; i < target->tensor_count; i++) {
+        digest_tensor(&digest, &source->tensors[target->origins[i]]);
+        digest_tensor(&digest, &target->tensors[i]);
+    }
+    rs_digest_finish(&digest, out_digest);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static reshard_status write_header(rs_conversion *conversion, int32_t index)
+{
+    rs_json_writer writer;
+    rs_json_writer_init(&writer, conversion->context);
+    reshard_status status = rs_target_header(&conversion->target, index, &writer);
+    if (status == RESHARD_OK)
+        status =
+            rs_file_write(conversion->target_files[index], writer.bytes, (size_t)writer.count, 0);
+    rs_json_writer_release(&writer);
+    return status;
+}
+
+static reshard_status make_files(rs_conversion *conversion)
+{
+    const rs_target *target = &conversion->target;
+    reshard_status status = RESHARD_OK;
+    for (int32_t i = 0; status == RESHARD_OK && i < target->file_count; i++) {
+        const rs_target_file *file = &target->files[i];
+        if (file->name == NULL || conversion->target_files[i] != NULL)
+            continue;
+        status = rs_partial_file(&conversion->partial, file->name, file->bytes,
+                                 &conversion->target_files[i]);
+        if (status == RESHARD_OK)
+            status = write_header(conversion, i);
+    }
+    if (status == RESHARD_OK && !conversion->options->no_sync)
+        status = rs_folder_sync(conversion->partial.path);
+    return status;
+}
+
+static reshard_status sync_files(rs_conversion *conversion)
+{
+    reshard_status status = RESHARD_OK;
+    for (int32_t i = 0; status == RESHARD_OK && i < conversion->target.file_count; i++) {
+        if (conversion->target_files[i] != NULL && !conversion->options->no_sync)
+            status = rs_file_sync(conversion->target_files[i]);
+    }
+    return status;
+}
+
+/* Makes what is done last: notes which blocks are, syncs files, then writes the journal. A block
+ * that another thread finishes meanwhile waits for the next time. */
+static reshard_status write_journal(rs_conversion *conversion)
+{
+    rs_engine *engine = &conversion->engine;
+    for (int64_t i = 0; i < engine->block_count; i++) {
+        if (atomic_load(&engine->done[i]) == 1)
+            atomic_store(&engine->done[i], 2);
+    }
+    reshard_status status = sync_files(conversion);
+    if (status == RESHARD_OK)
+        status = rs_partial_record(&conversion->partial, engine->block_count, engine->done,
+                                   !conversion->options->no_sync);
+    return status;
+}
+
+static reshard_status pause(void *user, uint64_t bytes_done)
+{
+    rs_conversion *conversion = user;
+    uint64_t each = conversion->options->journal_bytes;
+    if (each == 0)
+        each = JOURNAL_BYTES_DEFAULT;
+    if (bytes_done - conversion->bytes_unsynced_at < each)
+        return RESHARD_OK;
+    conversion->bytes_unsynced_at = bytes_done;
+    return write_journal(conversion);
+}
+
+static uint64_t block_bytes(const rs_transfer *transfer, int64_t block)
+{
+    int64_t offset[RESHARD_NDIM_MAX], size[RESHARD_NDIM_MAX];
+    uint64_t bytes = (uint64_t)transfer->target->element_bytes;
+    rs_transfer_block(transfer, block, offset, size);
+    for (int32_t d = 0; d < transfer->target->carried_ndim; d++)
+        bytes *= (uint64_t)size[d];
+    return bytes;
+}
+
+/* The bytes of blocks that need not be done again. */
+static uint64_t count_done(const rs_conversion *conversion)
+{
+    uint64_t bytes = 0;
+    const rs_engine *engine = &conversion->engine;
+    for (int64_t i = 0; i < engine->transfer_count; i++) {
+        const rs_transfer *transfer = &engine->transfers[i];
+        for (int64_t j = 0; j < transfer->block_count; j++) {
+            if (atomic_load(&engine->done[transfer->block_first + j]) != 0)
+                bytes += block_bytes(transfer, j);
+        }
+    }
+    return bytes;
+}
+
+static reshard_status prepare_blocks(rs_conversion *conversion)
+{
+    rs_engine *engine = &conversion->engine;
+    engine->thread_bytes = (size_t)conversion->partial.thread_bytes;
+    reshard_status status = rs_engine_prepare(engine);
+    if (status == RESHARD_OK)
+        status = rs_partial_begin(&conversion->partial, engine->thread_bytes);
+    if (status != RESHARD_OK)
+        return status;
+    conversion->done_bytes = (size_t)engine->block_count * sizeof(atomic_uchar);
+    engine->done = rs_allocate_zeroed(conversion->context, conversion->done_bytes);
+    if (engine->done == NULL)
+        return rs_allocation_status();
+    (void)rs_partial_recall(&conversion->partial, engine->block_count, engine->done);
+    return RESHARD_OK;
+}
+
+static reshard_status write_all(rs_conversion *conversion, reshard_convert_report *report)
+{
+    rs_engine *engine = &conversion->engine;
+    reshard_status status = prepare_blocks(conversion);
+    if (status == RESHARD_OK && conversion->options->link)
+        status = rs_conversion_link(conversion);
+    if (status == RESHARD_OK)
+        status = make_files(conversion);
+    if (status != RESHARD_OK)
+        return status;
+    report->bytes_resumed = count_done(conversion);
+    atomic_store(&engine->bytes_done, report->bytes_resumed);
+    conversion->bytes_unsynced_at = report->bytes_resumed;
+    status = rs_engine_run(engine);
+    report->bytes_read = atomic_load(&engine->bytes_read);
+    report->bytes_written = atomic_load(&engine->bytes_written);
+    report->bytes_shared = atomic_load(&engine->bytes_shared);
+    if (status == RESHARD_ERR_CANCELLED) {
+        status = write_journal(conversion);
+        if (status == RESHARD_OK)
+            status = rs_fail(RESHARD_ERR_CANCELLED,
+                             "cancelled; %s holds what was done, and --resume goes on with it",
+                             conversion->partial.path);
+        return status;
+    }
+    if (status == RESHARD_OK)
+        status = rs_conversion_copy_others(conversion);
+    if (status == RESHARD_OK)
+        status = sync_files(conversion);
+    if (status == RESHARD_OK && conversion->options->verify)
+        status = rs_conversion_verify(conversion);
+    return status == RESHARD_OK
+               ? rs_partial_finish(&conversion->partial, !conversion->options->no_sync)
+               : status;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static reshard_status list_files(rs_conversion *conversion)
+{
+    size_t sources = (size_t)conversion->source->file_count;
+    size_t targets = (size_t)conversion->target.file_count;
+    conversion->source_files =
+        rs_arena_allocate_array(&conversion->arena, sources, sizeof(rs_file *));
+    conversion->target_files =
+        rs_arena_allocate_array(&conversion->arena, targets, sizeof(rs_file *));
+    if (conversion->source_files == NULL || conversion->target_files == NULL)
+        return rs_allocation_status();
+    for (size_t i = 0; i < sources; i++)
+        conversion->source_files[i] = conversion->source->files[i].file;
+    for (size_t i = 0; i < targets; i++)
+        conversion->target_files[i] = NULL;
+    return RESHARD_OK;
+}
+
+static reshard_status plan(rs_conversion *conversion, const char *source)
+{
+    const reshard_convert_options *options = conversion->options;
+    const reshard_checkpoint_options opening = {
+        .size = sizeof opening,
+        .from = options->from,
+        .rules = options->from_rules != NULL ? options->from_rules : options->rules,
+        .set_count = options->set_count,
+        .sets = options->sets};
+    reshard_status status =
+        reshard_checkpoint_open(conversion->context, source, &opening, &conversion->source);
+    if (status == RESHARD_OK)
+        status = check_paths(conversion->context, source, conversion->target_path);
+    if (status == RESHARD_OK)
+        status = rs_target_init(&conversion->target, conversion->source, options);
+    if (status == RESHARD_OK)
+        status = list_files(conversion);
+    if (status == RESHARD_OK)
+        status = plan_transfers(conversion);
+    if (status != RESHARD_OK)
+        return status;
+    rs_engine *engine = &conversion->engine;
+    engine->context = conversion->context;
+    engine->what = "converting";
+    engine->sources = conversion->source_files;
+    engine->targets = conversion->target_files;
+    engine->threads = options->threads;
+    engine->memory_bytes =
+        options->memory_bytes_max != 0 ? options->memory_bytes_max : MEMORY_DEFAULT;
+    engine->pause = pause;
+    engine->user = conversion;
+    return rs_engine_prepare(engine);
+}
+
+static void report_plan(const rs_conversion *conversion, reshard_convert_report *report)
+{
+    static const char *const names[] = {"", "hf", "dcp-safetensors", "rank-files"};
+    const rs_engine *engine = &conversion->engine;
+    report->format = names[conversion->target.format];
+    report->tensors = conversion->target.tensor_count;
+    report->files = conversion->target.written_count;
+    report->threads = engine->threads;
+    report->memory_bytes = (uint64_t)engine->threads * engine->thread_bytes;
+    memcpy(report->rules, conversion->target.rules, sizeof report->rules);
+    for (int64_t i = 0; i < engine->transfer_count; i++) {
+        const rs_transfer *transfer = &engine->transfers[i];
+        report->bytes_read += transfer->source->bytes;
+        if (transfer->direct)
+            report->bytes_shared += transfer->target->bytes;
+    }
+    report->bytes_written = engine->bytes_total;
+}
+
+static reshard_status write(rs_conversion *conversion, reshard_convert_report *report)
+{
+    uint64_t digest[2];
+    reshard_status status = rs_conversion_check_copies(conversion);
+    if (status != RESHARD_OK)
+        return status;
+    digest_conversion(conversion, digest);
+    status = rs_partial_init(&conversion->partial, conversion->context, conversion->target_path,
+                             digest, conversion->options->resume);
+    if (status == RESHARD_OK)
+        status = write_all(conversion, report);
+    return status;
+}
+
+static void release(rs_conversion *conversion)
+{
+    for (int32_t i = 0; conversion->target_files != NULL && i < conversion->target.file_count; i++)
+        rs_file_close(conversion->target_files[i]);
+    if (conversion->engine.done != NULL)
+        rs_release(conversion->context, conversion->engine.done, conversion->done_bytes);
+    rs_partial_release(&conversion->partial);
+    rs_arena_release(&conversion->arena);
+    rs_target_release(&conversion->target);
+    reshard_checkpoint_close(conversion->source);
+}
+
+reshard_status reshard_convert(reshard_context *context, const char *source, const char *target,
+                               const reshard_convert_options *options,
+                               reshard_convert_report *out_report)
+{
+    static const reshard_convert_options defaults = {.size = sizeof defaults};
+    reshard_convert_report report = {.format = ""};
+    rs_conversion conversion = {.context = context,
+                                .options = options != NULL ? options : &defaults,
+                                .target_path = target};
+    reshard_status status = check_options(conversion.options);
+    if (status != RESHARD_OK)
+        return status;
+    rs_arena_init(&conversion.arena, context);
+    rs_arena_init(&conversion.target.arena, context);
+    status = plan(&conversion, source);
+    if (status == RESHARD_OK) {
+        report_plan(&conversion, &report);
+        status = conversion.options->dry_run
+                     ? rs_conversion_estimate(&conversion, &report.seconds_estimated)
+                     : write(&conversion, &report);
+    }
+    release(&conversion);
+    if (status == RESHARD_OK && out_report != NULL)
+        *out_report = report;
+    return status;
+}

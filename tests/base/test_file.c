@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files: whole reads and writes over calls that do one byte at a time or fail; errors with
+ * paths. */
+#include "base/context.h"
+#include "base/file.h"
+#include "support/check.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/reshard-test-XXXXXX";
+static char path[64], other[64];
+
+static int set_up(void **state)
+{
+    (void)state;
+    if (mkdtemp(folder) == NULL)
+        return -1;
+    (void)snprintf(path, sizeof path, "%s/one", folder);
+    (void)snprintf(other, sizeof other, "%s/two", folder);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return rs_folder_remove(NULL, folder) == RESHARD_OK ? 0 : -1;
+}
+
+static int64_t read_one(void *user, int descriptor, void *bytes, size_t count, uint64_t at)
+{
+    int *calls = user;
+    if (++*calls % 3 == 0) {
+        errno = EINTR;
+        return -1;
+    }
+    return rs_file_calls_system()->read(NULL, descriptor, bytes, count > 0, at);
+}
+
+static int64_t write_one(void *user, int descriptor, const void *bytes, size_t count, uint64_t at)
+{
+    int *calls = user;
+    if (++*calls % 3 == 0) {
+        errno = EINTR;
+        return -1;
+    }
+    return rs_file_calls_system()->write(NULL, descriptor, bytes, count > 0, at);
+}
+
+static int64_t read_fails(void *user, int descriptor, void *bytes, size_t count, uint64_t at)
+{
+    (void)user, (void)descriptor, (void)bytes, (void)count, (void)at;
+    errno = EIO;
+    return -1;
+}
+
+static int64_t write_fails(void *user, int descriptor, const void *bytes, size_t count, uint64_t at)
+{
+    (void)user, (void)descriptor, (void)bytes, (void)count, (void)at;
+    errno = ENOSPC;
+    return -1;
+}
+
+static int64_t copy_refuses(void *user, int source, uint64_t source_at, int target,
+                            uint64_t target_at, size_t count)
+{
+    (void)user, (void)source, (void)source_at, (void)target, (void)target_at, (void)count;
+    errno = EXDEV;
+    return -1;
+}
+
+static int sync_fails(void *user, int descriptor)
+{
+    (void)user, (void)descriptor;
+    errno = EIO;
+    return -1;
+}
+
+static void test_file__short_calls_are_gone_on_with(void **state)
+{
+    (void)state;
+    int calls_made = 0;
+    const rs_file_calls calls = {read_one, write_one, copy_refuses, sync_fails, &calls_made};
+    reshard_context *context = NULL;
+    rs_file *file = NULL;
+    char bytes[100], seen[100];
+    for (int i = 0; i < 100; i++)
+        bytes[i] = (char)i;
+    assert_int_equal(reshard_context_create(NULL, &context), RESHARD_OK);
+    rs_file_calls_set(context, &calls);
+    assert_int_equal(rs_file_create(context, path, &file), RESHARD_OK);
+    assert_int_equal(rs_file_write(file, bytes, 100, 50), RESHARD_OK);
+    assert_int_equal(rs_file_read(file, seen, 100, 50), RESHARD_OK);
+    assert_memory_equal(bytes, seen, 100);
+    assert_true(calls_made >= 250);
+    assert_int_equal(rs_file_read(file, seen, 50, 0), RESHARD_OK);
+    for (int i = 0; i < 50; i++)
+        assert_int_equal(seen[i], 0);
+    assert_int_equal(rs_file_read(file, seen, 100, 51), RESHARD_ERR_CORRUPT);
+    assert_non_null(strstr(reshard_error_text(), "ends at byte 150, 1 bytes before"));
+    uint64_t done = 7;
+    assert_int_equal(rs_file_copy(file, 0, file, 200, 10, &done), RESHARD_OK);
+    assert_int_equal(done, 0);
+    assert_int_equal(rs_file_sync(file), RESHARD_ERR_IO);
+    assert_non_null(strstr(reshard_error_text(), path));
+    rs_file_close(file);
+    assert_int_equal(reshard_context_bytes(context), 0);
+    reshard_context_destroy(context);
+    assert_int_equal(rs_path_remove(path), RESHARD_OK);
+}
+
+static void test_file__errors_name_the_path_and_the_cause(void **state)
+{
+    (void)state;
+    const rs_file_calls calls = {read_fails, write_fails, copy_refuses, sync_fails, NULL};
+    reshard_context *context = NULL;
+    rs_file *file = NULL;
+    char bytes[8] = {0};
+    assert_int_equal(reshard_context_create(NULL, &context), RESHARD_OK);
+    rs_file_calls_set(context, &calls);
+    assert_int_equal(rs_file_open(context, path, &file), RESHARD_ERR_NOT_FOUND);
+    assert_non_null(strstr(reshard_error_text(), path));
+    assert_non_null(strstr(reshard_error_text(), strerror(ENOENT)));
+    assert_int_equal(rs_file_open(context, folder, &file), RESHARD_ERR_IO);
+    assert_int_equal(rs_file_create(context, path, &file), RESHARD_OK);
+    assert_int_equal(rs_file_write(file, bytes, 8, 0), RESHARD_ERR_IO);
+    assert_non_null(strstr(reshard_error_text(), strerror(ENOSPC)));
+    assert_int_equal(rs_file_read(file, bytes, 8, 0), RESHARD_ERR_IO);
+    assert_non_null(strstr(reshard_error_text(), strerror(EIO)));
+    rs_file_close(file);
+    assert_int_equal(rs_file_create(context, path, &file), RESHARD_ERR_IO);
+    assert_int_equal(rs_path_remove(path), RESHARD_OK);
+    reshard_context_destroy(context);
+}
+
+static void write_text(const char *to, const char *text)
+{
+    rs_file *file = NULL;
+    assert_int_equal(rs_file_create(NULL, to, &file), RESHARD_OK);
+    assert_int_equal(rs_file_write(file, text, strlen(text), 0), RESHARD_OK);
+    assert_int_equal(rs_file_sync(file), RESHARD_OK);
+    rs_file_close(file);
+}
+
+static void test_file__copies_ranges(void **state)
+{
+    (void)state;
+    rs_file *source = NULL, *target = NULL;
+    char *text = NULL;
+    size_t count = 0;
+    uint64_t done = 0, size = 0;
+    write_text(path, "0123456789");
+    assert_int_equal(rs_file_open(NULL, path, &source), RESHARD_OK);
+    assert_int_equal(rs_file_create(NULL, other, &target), RESHARD_OK);
+    assert_int_equal(rs_file_resize(target, 12), RESHARD_OK);
+    assert_int_equal(rs_file_copy(source, 3, target, 5, 4, &done), RESHARD_OK);
+    assert_true(done == 4 || done == 0); /* not every file system can */
+    if (done == 0)
+        assert_int_equal(rs_file_write(target, "3456", 4, 5), RESHARD_OK);
+    assert_int_equal(rs_file_copy(source, 8, target, 0, 4, &done), RESHARD_OK);
+    assert_true(done <= 2);
+    assert_int_equal(rs_file_write(target, "\0\0\0\0", 4, 0), RESHARD_OK);
+    assert_int_equal(rs_file_size(target, &size), RESHARD_OK);
+    assert_int_equal(size, 12);
+    rs_file_close(source);
+    rs_file_close(target);
+    assert_int_equal(rs_file_read_all(NULL, other, 12, &text, &count), RESHARD_OK);
+    assert_int_equal(count, 12);
+    assert_memory_equal(text, "\0\0\0\0\0003456\0\0\0\0", 13);
+    rs_release(NULL, text, count + 1);
+    assert_int_equal(rs_file_read_all(NULL, other, 11, &text, &count), RESHARD_ERR_RANGE);
+    assert_int_equal(rs_path_remove(path), RESHARD_OK);
+    assert_int_equal(rs_path_remove(other), RESHARD_OK);
+}
+
+static void test_file__names_are_listed_and_never_replaced(void **state)
+{
+    (void)state;
+    rs_names names;
+    rs_path_kind kind;
+    char hidden[64];
+    (void)snprintf(hidden, sizeof hidden, "%s/.hidden", folder);
+    write_text(other, "b");
+    write_text(path, "a");
+    write_text(hidden, "c");
+    assert_int_equal(rs_folder_list(NULL, folder, &names), RESHARD_OK);
+    assert_int_equal(names.count, 2);
+    assert_string_equal(names.items[0], "one");
+    assert_string_equal(names.items[1], "two");
+    rs_names_release(&names);
+    assert_int_equal(rs_path_rename(path, other), RESHARD_ERR_IO);
+    assert_true(rs_path_same(path, path) && !rs_path_same(path, other));
+    assert_int_equal(rs_path_remove(other), RESHARD_OK);
+    assert_int_equal(rs_path_rename(path, other), RESHARD_OK);
+    assert_int_equal(rs_path_kind_of(path, &kind), RESHARD_OK);
+    assert_int_equal(kind, RS_PATH_NONE);
+    assert_int_equal(rs_path_kind_of(folder, &kind), RESHARD_OK);
+    assert_int_equal(kind, RS_PATH_FOLDER);
+    static const char *const parents[][2] = {
+        {"a/b", "a"}, {"/a", "/"}, {"a", "."}, {"a//b//", "a"}, {"/a/b/c", "/a/b"}};
+    for (int i = 0; i < 5; i++) {
+        char *parent = rs_path_parent(NULL, parents[i][0]);
+        assert_string_equal(parent, parents[i][1]);
+        rs_release(NULL, parent, strlen(parent) + 1);
+    }
+    assert_int_equal(rs_folder_sync(folder), RESHARD_OK);
+    assert_int_equal(rs_folder_create(folder), RESHARD_ERR_IO);
+    assert_int_equal(rs_path_remove(hidden), RESHARD_OK);
+    assert_int_equal(rs_path_remove(other), RESHARD_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_file__short_calls_are_gone_on_with),
+        cmocka_unit_test(test_file__errors_name_the_path_and_the_cause),
+        cmocka_unit_test(test_file__copies_ranges),
+        cmocka_unit_test(test_file__names_are_listed_and_never_replaced),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
