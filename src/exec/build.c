@@ -23,6 +23,7 @@ typedef struct builder {
     int32_t link;
     reshard_stage_link shown;
     bool *pushes; /* by stage link */
+    bool many;    /* copies of this stage are larger than the caches together */
     rs_operation *operations;
     int64_t count, capacity;
     int32_t *peers;
@@ -62,6 +63,7 @@ static uint32_t make_shape(const reshard_move *record, shape *out)
 {
     uint32_t taken = 0;
     out->ndim = 0;
+    out->many = false;
     for (int32_t i = 0; i < record->loop_count; i++) {
         const reshard_move_loop *loop = &record->loops[i];
         if (!stays(loop) || out->ndim + record->ndim >= RS_NEST_MAX)
@@ -156,6 +158,7 @@ static reshard_status add_records(builder *b, const reshard_moves *moves, bool s
         const reshard_move *record = &moves->items[i];
         shape dims;
         uint32_t taken = make_shape(record, &dims);
+        dims.many = b->many && record->kind == RESHARD_MOVE_COPY;
         rs_operation form;
         memset(&form, 0, sizeof form);
         reshard_status status = fill_operation(b, record, &dims, &form);
@@ -415,9 +418,28 @@ reshard_status rs_exec_list_walks(reshard_exec *exec, rs_exec_stage *stage)
     return RESHARD_OK;
 }
 
+/* Whether this rank reads or writes more in the stage than the caches hold. */
+static bool is_large(const builder *b)
+{
+    size_t read = 0, written = 0;
+    int32_t rank = b->exec->part->rank;
+    for (int32_t l = 0; l < reshard_plan_stage_link_count(b->exec->plan, b->stage); l++) {
+        reshard_stage_link link;
+        (void)reshard_plan_stage_link(b->exec->plan, b->stage, l, &link);
+        if (link.source >= 0)
+            read += (size_t)rs_layout_shard_volume(link.source_layout, rank) *
+                    (size_t)bytes_of(link.source_dtype);
+        if (link.target >= 0)
+            written += (size_t)rs_layout_shard_volume(link.target_layout, rank) *
+                       (size_t)bytes_of(link.target_dtype);
+    }
+    return read >= RS_STREAM_BYTES || written >= RS_STREAM_BYTES;
+}
+
 static reshard_status build_stage(builder *b, rs_exec_stage *stage)
 {
     b->peer_count = b->count = 0;
+    b->many = is_large(b);
     reshard_status status = decide_walkers(b);
     if (status == RESHARD_OK)
         status = collect_keeps(b);
@@ -445,6 +467,37 @@ reshard_status rs_exec_build(reshard_exec *exec)
     rs_release(exec->context, b.operations, (size_t)b.capacity * sizeof *b.operations);
     rs_release(exec->context, b.peers, (size_t)b.peer_capacity * sizeof *b.peers);
     return status;
+}
+
+/* ---- aliases --------------------------------------------------------------------------------- */
+
+static bool is_one_run(const rs_operation *o)
+{
+    int64_t bytes = (int64_t)rs_copy_bytes(&o->copy);
+    return o->kind == RESHARD_MOVE_COPY && !o->casts && rs_copy_source_run(&o->copy) == bytes &&
+           rs_copy_target_run(&o->copy) == bytes;
+}
+
+void rs_exec_find_alias(reshard_exec *exec)
+{
+    int64_t first = exec->slot_first[exec->source_count + exec->target_count];
+    if (exec->stage_count < 2 || reshard_plan_is_adjoint(exec->plan))
+        return;
+    const rs_exec_stage *last = &exec->stages[exec->stage_count - 1];
+    for (int64_t i = 0; i < last->keep_count && exec->alias.keep == NULL; i++) {
+        const rs_operation *o = &last->keeps[i];
+        if (o->source_slot < first || o->source_offset != 0 || !is_one_run(o))
+            continue;
+        int32_t tensor = exec->source_count + exec->target_count;
+        while (exec->slot_first[tensor + 1] <= o->source_slot)
+            tensor++;
+        const reshard_layout *layout = rs_exec_layout(exec, tensor);
+        size_t bytes = (size_t)rs_layout_shard_volume(layout, exec->part->rank) *
+                       (size_t)bytes_of(o->source_dtype);
+        if (bytes != 0 && bytes == rs_copy_bytes(&o->copy))
+            exec->alias = (rs_exec_alias){
+                .keep = o, .own = exec->table->slots[o->source_slot], .bytes = bytes};
+    }
 }
 
 /* ---- what comes in messages ------------------------------------------------------------------ */

@@ -13,7 +13,7 @@
 
 /* ---- slots and buffers ----------------------------------------------------------------------- */
 
-static const reshard_layout *tensor_layout(const reshard_exec *exec, int32_t index)
+const reshard_layout *rs_exec_layout(const reshard_exec *exec, int32_t index)
 {
     const reshard_plan *forward = rs_plan_forward(exec->plan);
     bool adjoint = reshard_plan_is_adjoint(exec->plan);
@@ -45,6 +45,22 @@ rs_exec_table *rs_exec_make_table(reshard_exec *exec)
     return table;
 }
 
+static void measure_sources(reshard_exec *exec)
+{
+    const reshard_plan *forward = rs_plan_forward(exec->plan);
+    bool adjoint = reshard_plan_is_adjoint(exec->plan);
+    for (int32_t i = 0; i < exec->source_count; i++) {
+        const reshard_plan_tensor *tensor = adjoint ? &forward->targets[i] : &forward->sources[i];
+        int64_t mine = rs_layout_shard_count(tensor->layout, exec->part->rank);
+        for (int64_t s = 0; s < exec->slot_first[i + 1] - exec->slot_first[i]; s++)
+            exec->source_bytes[exec->slot_first[i] + s] =
+                s < mine ? (size_t)rs_layout_one_shard_volume(tensor->layout, exec->part->rank,
+                                                              (int32_t)s) *
+                               (size_t)(reshard_dtype_bits(tensor->dtype) / 8)
+                         : 0;
+    }
+}
+
 static reshard_status number_slots(reshard_exec *exec)
 {
     int32_t tensors = exec->source_count + exec->target_count + exec->intermediate_count;
@@ -57,7 +73,7 @@ static reshard_status number_slots(reshard_exec *exec)
         return rs_allocation_status();
     exec->source_first[0] = exec->target_first[0] = exec->slot_first[0] = 0;
     for (int32_t i = 0; i < tensors; i++) {
-        const reshard_layout *layout = tensor_layout(exec, i);
+        const reshard_layout *layout = rs_exec_layout(exec, i);
         int64_t mine = rs_layout_shard_count(layout, exec->part->rank);
         exec->slot_first[i + 1] = exec->slot_first[i] + shards_max(layout);
         if (i < exec->source_count)
@@ -68,8 +84,13 @@ static reshard_status number_slots(reshard_exec *exec)
     }
     exec->slot_count = exec->slot_first[tensors];
     exec->table = rs_exec_make_table(exec);
+    exec->source_bytes = rs_arena_allocate_array(
+        &exec->arena, (size_t)exec->slot_first[exec->source_count], sizeof(size_t));
     exec->tensor_shared = rs_arena_allocate_array(&exec->arena, (size_t)tensors, sizeof(bool));
-    return exec->table == NULL || exec->tensor_shared == NULL ? rs_allocation_status() : RESHARD_OK;
+    if (exec->table == NULL || exec->source_bytes == NULL || exec->tensor_shared == NULL)
+        return rs_allocation_status();
+    measure_sources(exec);
+    return RESHARD_OK;
 }
 
 /* The dtype of an intermediate is what the stage links that write it say. */
@@ -94,7 +115,7 @@ static size_t align(size_t bytes)
 static size_t intermediate_size(const reshard_exec *exec, int32_t index)
 {
     const reshard_layout *layout =
-        tensor_layout(exec, exec->source_count + exec->target_count + index);
+        rs_exec_layout(exec, exec->source_count + exec->target_count + index);
     int64_t volume = rs_layout_shard_volume(layout, exec->part->rank);
     return align((size_t)volume *
                  (size_t)(reshard_dtype_bits(intermediate_dtype(exec, index)) / 8));
@@ -122,6 +143,7 @@ static void place_intermediates(reshard_exec *exec)
     }
     if (exec->messages != NULL)
         rs_messages_place(exec->messages, at);
+    rs_exec_find_alias(exec);
 }
 
 /* Collective. Intermediates, and all that messages need. */
@@ -322,6 +344,25 @@ static bool is_seen(const reshard_exec *exec, const void *memory)
     return memory == NULL || rs_group_is_shared(exec->group, memory);
 }
 
+/* The intermediate lies in the target from the beginning, unless a source is there too: that of a
+ * reduction in place is still read when the first contributions are written. */
+static void place_alias(reshard_exec *exec)
+{
+    rs_exec_alias *alias = &exec->alias;
+    if (alias->keep == NULL)
+        return;
+    void **slots = exec->table->slots;
+    char *place = (char *)slots[alias->keep->target_slot] + alias->keep->target_offset;
+    alias->taken = true;
+    for (int64_t i = 0; i < exec->slot_first[exec->source_count]; i++) {
+        const char *source = slots[i];
+        if (source != NULL && source < place + alias->bytes &&
+            place < source + exec->source_bytes[i])
+            alias->taken = false;
+    }
+    slots[alias->keep->source_slot] = alias->taken ? place : alias->own;
+}
+
 static void take_buffers(reshard_exec *exec, const void *const *sources, void *const *targets)
 {
     void **slots = exec->table->slots;
@@ -335,9 +376,11 @@ static void take_buffers(reshard_exec *exec, const void *const *sources, void *c
         for (int64_t s = 0; s < count; s++)
             slots[exec->slot_first[exec->source_count + i] + s] = targets[first + s];
     }
+    place_alias(exec);
     if (!exec->shares)
         return;
-    for (int32_t i = 0; i < exec->source_count + exec->target_count; i++) {
+    int32_t tensors = exec->source_count + exec->target_count + exec->intermediate_count;
+    for (int32_t i = 0; i < tensors; i++) {
         exec->tensor_shared[i] = true;
         for (int64_t s = exec->slot_first[i]; s < exec->slot_first[i + 1]; s++)
             exec->tensor_shared[i] = exec->tensor_shared[i] && is_seen(exec, slots[s]);

@@ -54,6 +54,15 @@ typedef struct rs_exec_peer {
     reshard_request ready_sent, ready_received, done_sent, done_received;
 } rs_exec_peer;
 
+/* An intermediate shard that this rank only copies, as it is, into one run of a target: it may lie
+ * there from the beginning. */
+typedef struct rs_exec_alias {
+    const rs_operation *keep; /* the copy; NULL: there is none */
+    void *own;                /* where the intermediate lies otherwise */
+    size_t bytes;
+    bool taken; /* in this run */
+} rs_exec_alias;
+
 typedef struct rs_exec_stage {
     int64_t peer_count, near_count;
     rs_exec_peer *peers; /* from the next higher rank on, round to the lower ones */
@@ -92,6 +101,8 @@ struct reshard_exec {
     void *memory;         /* of the group: intermediates, then staging */
     int32_t stage_count;
     rs_exec_stage stages[RS_STAGES_MAX];
+    rs_exec_alias alias;
+    size_t *source_bytes;  /* of each source slot */
     rs_messages *messages; /* NULL when all memory is seen */
     rs_verify *verify;     /* NULL when nobody asked for it */
 
@@ -109,12 +120,16 @@ rs_exec_table *rs_exec_make_table(reshard_exec *exec);
 
 /* Works out operations and peers of all stages (build.c). */
 reshard_status rs_exec_build(reshard_exec *exec);
+/* Finds an alias among the keeps of the last stage; the intermediates have their memory. */
+void rs_exec_find_alias(reshard_exec *exec);
 /* All peers are far after all. */
 void rs_exec_part_peers(reshard_exec *exec);
 
 /* The slot of a shard of a stage link's source or target. */
 int64_t rs_exec_slot(const reshard_exec *exec, const reshard_stage_link *link, bool source,
                      int32_t shard);
+/* The layout of a tensor: sources, targets, intermediates. */
+const reshard_layout *rs_exec_layout(const reshard_exec *exec, int32_t index);
 /* The tensor: sources first, then targets, then intermediates. */
 int64_t rs_exec_tensor(const reshard_exec *exec, const reshard_stage_link *link, bool source);
 /* In place of a source slot: the memory that contributions wait in. */

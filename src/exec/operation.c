@@ -85,12 +85,14 @@ static void prepare_copy(rs_operation *o, const rs_operation_shape *shape)
     for (int32_t d = 0; d < shape->ndim; d++)
         o->same_steps = o->same_steps && (shape->size[d] <= 1 ||
                                           shape->source_strides[d] == shape->target_strides[d]);
+    rs_copy_tuning tuning = {.cpu = rs_cpu_detect(),
+                             .stream_bytes = shape->many ? RS_STREAM_PART_BYTES : RS_STREAM_BYTES};
     if (o->casts)
         rs_cast_prepare(&o->cast, o->source_dtype, o->target_dtype, shape->ndim, shape->size,
                         shape->source_strides, shape->target_strides);
     else
-        rs_copy_prepare(&o->copy, bytes_of(o->target_dtype), shape->ndim, shape->size,
-                        shape->source_strides, shape->target_strides);
+        rs_copy_prepare_tuned(&o->copy, &tuning, bytes_of(o->target_dtype), shape->ndim,
+                              shape->size, shape->source_strides, shape->target_strides);
 }
 
 /* A fill is a copy of one element to all places. */

@@ -38,6 +38,7 @@ typedef struct rs_operation {
 typedef struct rs_operation_shape {
     int32_t ndim;
     int64_t size[RS_NEST_MAX], source_strides[RS_NEST_MAX], target_strides[RS_NEST_MAX];
+    bool many; /* one of many copies that together are larger than the caches */
 } rs_operation_shape;
 
 /* Kind, contributors, reduction, divisor and dtypes are set; prepares the kernels. Errors:

@@ -84,7 +84,7 @@ static int64_t count_stacked(const rs_operation *const *first, int64_t count)
     return boxes;
 }
 
-#define STACK_BYTES ((size_t)16 << 10)
+#define STACK_BYTES ((size_t)8 << 10)
 #define STACK_MAX 64
 
 /* Combines piece by piece, so that the target stays in the nearest cache until all contributions
@@ -114,6 +114,8 @@ void rs_exec_walk_keeps(reshard_exec *exec, const rs_exec_stage *stage)
 {
     for (int64_t i = 0; i < stage->keep_count; i++) {
         const rs_operation *keep = &stage->keeps[i];
+        if (exec->alias.taken && keep == exec->alias.keep)
+            continue; /* is there already */
         rs_operation_run(keep, source_of(exec, stage, keep), target_of(exec, stage, keep));
     }
 }
