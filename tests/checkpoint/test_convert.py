@@ -170,6 +170,24 @@ class RoundTrips(ConvertTest):
         self.assertEqual(files.read_hf(self.at("hf")), model)
 
 
+class Memory(ConvertTest):
+    def test_a_tensor_larger_than_memory(self):
+        """Peak memory of the process stays near --max-memory."""
+        if "san" in os.path.basename(os.path.dirname(support.COMMAND)):
+            self.skipTest("sanitizers take memory of their own")
+        model = {"w": ("U8", (6000, 16384), random.Random(SEED).randbytes(6000 * 16384))}
+        self.write_hf("source", model)
+        rules = self.write_text("r", "w S(1)@x\n")
+        # By way of a small process, because a child's peak begins with what its parent had.
+        launch = "import os, sys; pid = os.spawnv(os.P_NOWAIT, sys.argv[1], sys.argv[1:]); print(os.wait4(pid, 0)[2].ru_maxrss)"
+        done = subprocess.run([sys.executable, "-c", launch, support.COMMAND, "convert",
+                               self.at("source"), self.at("out"), "--to", "x=4", "--rules", rules, "--max-memory", "16M",
+                               "--no-sync", "--quiet"], stdout=subprocess.PIPE, check=True, timeout=50)
+        self.assertLessEqual(int(done.stdout) * 1024, (16 << 20) + (32 << 20))
+        found = files.read(self.at("out/shard-00002-model-00001-of-00001.safetensors"))[0]["w"]
+        self.assertEqual(files.cut(model["w"], [0, 4096], [6000, 4096]), found[2])
+
+
 class Large(ConvertTest):
     """Beyond 2^31 and 2^32 bytes, in sparse files: marks at chosen places have to arrive at the right ones."""
 
