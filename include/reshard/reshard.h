@@ -10,6 +10,7 @@
  *   plan.h    two sets of layouts: what has to move, who sends it, in which order
  *   exec.h    a plan meets a group and moves bytes
  *   collective.h  all_gather, all_reduce, all_to_all and their kin, as plans
+ *   tensor.h  tensors; ops.h computes with them, autograd.h differentiates
  *   group.h   ranks that can talk: threads of this process, a simulation, your own transport
  *
  * A first program:
@@ -26,12 +27,15 @@
 #ifndef RESHARD_RESHARD_H
 #define RESHARD_RESHARD_H
 
+#include <reshard/autograd.h>
 #include <reshard/base.h>
 #include <reshard/collective.h>
 #include <reshard/exec.h>
 #include <reshard/group.h>
 #include <reshard/layout.h>
+#include <reshard/ops.h>
 #include <reshard/plan.h>
 #include <reshard/spec.h>
+#include <reshard/tensor.h>
 
 #endif
