@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_spread.c - operations on distributed tensors: results and gradients are those of the same
- * operation on whole local tensors (which test_ops.c holds against definitions and differences), for
- * every layout that the operation takes; other layouts are refused in words that name them.
+ * operation on whole local tensors (which test_ops.c holds against definitions and differences),
+ * for every layout that the operation takes; other layouts are refused in words that name them.
  */
 #include "support/check.h"
 #include "tensor/ranks.h"
@@ -27,10 +27,10 @@ typedef struct op_case {
     bool refused;
 } op_case;
 
-#define FN(name, call)                                               \
-    static reshard_tensor *name(reshard_tensor *const *in)           \
-    {                                                                \
-        return call;                                                 \
+#define FN(name, call)                                     \
+    static reshard_tensor *name(reshard_tensor *const *in) \
+    {                                                      \
+        return call;                                       \
     }
 
 FN(do_add, reshard_add(in[0], in[1]))
@@ -55,13 +55,41 @@ FN(do_cross_entropy, reshard_cross_entropy(in[0], in[1]))
 FN(do_attention, reshard_causal_attention(in[0], in[1], in[2], 0))
 FN(do_narrow, reshard_tensor_narrow(in[0], 0, 0, 1))
 
-#define ONE {2}, {{5, 3}}, {0}
-#define TWO {2, 2}, {{5, 3}, {5, 3}}, {0}
-#define LINEAR {3, 2, 1}, {{2, 3, 5}, {7, 5}, {7}}, {0}
-#define ROWS {3, 1, 1}, {{2, 3, 5}, {5}, {5}}, {0}
-#define EMBEDDING {2, 2}, {{7, 5}, {3, 2}}, {0, 7}
-#define LOGITS {3, 2}, {{5, 2, 4}, {5, 2}}, {0, 4}
-#define HEADS {4, 4, 4}, {{2, 3, 4, 2}, {2, 3, 4, 2}, {2, 3, 4, 2}}, {0}
+#define ONE        \
+    {2}, {{5, 3}}, \
+    {              \
+        0          \
+    }
+#define TWO                   \
+    {2, 2}, {{5, 3}, {5, 3}}, \
+    {                         \
+        0                     \
+    }
+#define LINEAR                           \
+    {3, 2, 1}, {{2, 3, 5}, {7, 5}, {7}}, \
+    {                                    \
+        0                                \
+    }
+#define ROWS                          \
+    {3, 1, 1}, {{2, 3, 5}, {5}, {5}}, \
+    {                                 \
+        0                             \
+    }
+#define EMBEDDING             \
+    {2, 2}, {{7, 5}, {3, 2}}, \
+    {                         \
+        0, 7                  \
+    }
+#define LOGITS                   \
+    {3, 2}, {{5, 2, 4}, {5, 2}}, \
+    {                            \
+        0, 4                     \
+    }
+#define HEADS                                              \
+    {4, 4, 4}, {{2, 3, 4, 2}, {2, 3, 4, 2}, {2, 3, 4, 2}}, \
+    {                                                      \
+        0                                                  \
+    }
 
 static const op_case cases[] = {
     /* element by element, on any layout */
@@ -73,7 +101,14 @@ static const op_case cases[] = {
     {"scale", do_scale, 1, ONE, 2, {"2: R"}, "2: P(avg)", "2: P(avg)", false},
     {"relu", do_relu, 1, ONE, 3, {"3[2,0,1]: S(0)"}, NULL, "3[2,0,1]: S(0)", false},
     {"gelu", do_gelu, 1, ONE, 3, {"2[2,0]: S(1)"}, NULL, "2[2,0]: S(1)", false},
-    {"silu", do_silu, 1, ONE, 2, {"boxes 5x3: 0[0:2,0:3]+[4:5,0:3]@2,0 1[2:4,0:3]"}, NULL, NULL,
+    {"silu",
+     do_silu,
+     1,
+     ONE,
+     2,
+     {"boxes 5x3: 0[0:2,0:3]@0,0+[4:5,0:3]@2,0 1[2:4,0:3]"},
+     NULL,
+     NULL,
      false},
     {"dropout", do_dropout, 1, ONE, 5, {"5: S(0)"}, NULL, "5: S(0)", false},
     {"dropout", do_dropout, 1, ONE, 2, {"2: S(1)"}, NULL, "2: S(1)", false},
@@ -85,18 +120,48 @@ static const op_case cases[] = {
     /* rows */
     {"softmax", do_softmax, 1, ONE, 4, {"4: S(0)"}, NULL, "4: S(0)", false},
     {"softmax first", do_softmax_first, 1, ONE, 3, {"3: S(1)"}, NULL, "3: S(1)", false},
-    {"layernorm", do_layernorm, 3, ROWS, 4, {"2,2: S(1), R", "2,2: R, R", "2,2: R, R"}, NULL,
-     "2,2: S(1), R", false},
+    {"layernorm",
+     do_layernorm,
+     3,
+     ROWS,
+     4,
+     {"2,2: S(1), R", "2,2: R, R", "2,2: R, R"},
+     NULL,
+     "2,2: S(1), R",
+     false},
     {"rmsnorm", do_rmsnorm, 2, ROWS, 3, {"3: S(0)", "3: R"}, NULL, "3: S(0)", false},
-    {"cross_entropy", do_cross_entropy, 2, LOGITS, 3, {"3: S(0)", "3: S(0)"}, NULL, "3: P(sum)",
+    {"cross_entropy",
+     do_cross_entropy,
+     2,
+     LOGITS,
+     3,
+     {"3: S(0)", "3: S(0)"},
+     NULL,
+     "3: P(sum)",
      false},
     {"cross_entropy", do_cross_entropy, 2, LOGITS, 2, {"2: R", "2: R"}, NULL, "2: R", false},
-    {"attention", do_attention, 3, HEADS, 4,
-     {"2,2: S(0), S(1)", "2,2: S(0), S(1)", "2,2: S(0), S(1)"}, NULL, "2,2: S(0), S(1)", false},
+    {"attention",
+     do_attention,
+     3,
+     HEADS,
+     4,
+     {"2,2: S(0), S(1)", "2,2: S(0), S(1)", "2,2: S(0), S(1)"},
+     NULL,
+     "2,2: S(0), S(1)",
+     false},
     /* shapes */
     {"transpose", do_transpose, 1, ONE, 3, {"3: S(0)"}, NULL, "3: S(1)", false},
     {"transpose", do_transpose, 1, ONE, 3, {"3: R"}, "3: P(sum)", "3: P(sum)", false},
-    {"cat", do_cat, 2, {2, 2}, {{5, 3}, {5, 2}}, {0}, 4, {"4: S(0)", "4: S(0)"}, NULL, "4: S(0)",
+    {"cat",
+     do_cat,
+     2,
+     {2, 2},
+     {{5, 3}, {5, 2}},
+     {0},
+     4,
+     {"4: S(0)", "4: S(0)"},
+     NULL,
+     "4: S(0)",
      false},
     /* linear: the five lines of the table, and axes together */
     {"linear", do_linear, 3, LINEAR, 3, {"3: R", "3: R", "3: R"}, NULL, "3: R", false},
@@ -105,50 +170,167 @@ static const op_case cases[] = {
     {"linear", do_linear, 3, LINEAR, 2, {"2: S(2)", "2: S(1)", "2: R"}, NULL, "2: P(sum)", false},
     {"linear", do_linear, 3, LINEAR, 3, {"3: R", "3: R", "3: R"}, "3: P(sum)", "3: P(sum)", false},
     {"linear", do_linear_plain, 2, LINEAR, 5, {"5: R", "5: S(0)"}, NULL, "5: S(2)", false},
-    {"linear", do_linear, 3, LINEAR, 4, {"2,2: S(0), R", "2,2: R, S(0)", "2,2: R, S(0)"}, NULL,
-     "2,2: S(0), S(2)", false},
-    {"linear", do_linear, 3, LINEAR, 4, {"2,2: S(1), S(2)", "2,2: R, S(1)", "2,2: R, R"}, NULL,
-     "2,2: S(1), P(sum)", false},
-    {"linear", do_linear, 3, LINEAR, 4, {"2,2: S(2), R", "2,2: S(1), S(0)", "2,2: R, S(0)"}, NULL,
-     "2,2: P(sum), S(2)", false},
+    {"linear",
+     do_linear,
+     3,
+     LINEAR,
+     4,
+     {"2,2: S(0), R", "2,2: R, S(0)", "2,2: R, S(0)"},
+     NULL,
+     "2,2: S(0), S(2)",
+     false},
+    {"linear",
+     do_linear,
+     3,
+     LINEAR,
+     4,
+     {"2,2: S(1), S(2)", "2,2: R, S(1)", "2,2: R, R"},
+     NULL,
+     "2,2: S(1), P(sum)",
+     false},
+    {"linear",
+     do_linear,
+     3,
+     LINEAR,
+     4,
+     {"2,2: S(2), R", "2,2: S(1), S(0)", "2,2: R, S(0)"},
+     NULL,
+     "2,2: P(sum), S(2)",
+     false},
     {"linear", do_linear, 3, LINEAR, 3, {"3: S(2~)", "3: S(1~)", "3: R"}, NULL, "3: P(sum)", false},
     /* embedding */
     {"embedding", do_embedding, 2, EMBEDDING, 3, {"3: S(0)", "3: R"}, NULL, "3: P(sum)", false},
     {"embedding", do_embedding, 2, EMBEDDING, 3, {"3: S(0/2)", "3: R"}, NULL, "3: P(sum)", false},
     {"embedding", do_embedding, 2, EMBEDDING, 2, {"2: S(1)", "2: R"}, NULL, "2: S(2)", false},
     {"embedding", do_embedding, 2, EMBEDDING, 2, {"2: R", "2: S(0)"}, NULL, "2: S(0)", false},
-    {"embedding", do_embedding, 2, EMBEDDING, 4, {"2,2: S(0), R", "2,2: R, S(0)"}, NULL,
-     "2,2: P(sum), S(0)", false},
+    {"embedding",
+     do_embedding,
+     2,
+     EMBEDDING,
+     4,
+     {"2,2: S(0), R", "2,2: R, S(0)"},
+     NULL,
+     "2,2: P(sum), S(0)",
+     false},
     /* what does not fit */
-    {"add", do_add, 2, TWO, 2, {"2: S(0)", "2: S(1)"}, NULL,
-     "add: input 0 has the layout \"2: S(0)\" and input 1 \"2: S(1)\"", true},
-    {"relu", do_relu, 1, ONE, 2, {"2: R"}, "2: P(sum)",
-     "relu: a tensor with the partial layout \"2: P(sum)\": redistribute it first", true},
-    {"scale", do_scale, 1, ONE, 2, {"2: R"}, "2: P(max)",
-     "scale: a tensor with the partial layout \"2: P(max)\": redistribute it first", true},
-    {"softmax", do_softmax, 1, ONE, 2, {"2: S(1)"}, NULL,
-     "softmax: the last dimension is cut by \"2: S(1)\"", true},
-    {"linear", do_linear_plain, 2, LINEAR, 2, {"2: S(2)", "2: S(0)"}, NULL,
+    {"add",
+     do_add,
+     2,
+     TWO,
+     2,
+     {"2: S(0)", "2: S(1)"},
+     NULL,
+     "add: input 0 has the layout \"2: S(0)\" and input 1 \"2: S(1)\"",
+     true},
+    {"relu",
+     do_relu,
+     1,
+     ONE,
+     2,
+     {"2: R"},
+     "2: P(sum)",
+     "relu: a tensor with the partial layout \"2: P(sum)\": redistribute it first",
+     true},
+    {"scale",
+     do_scale,
+     1,
+     ONE,
+     2,
+     {"2: R"},
+     "2: P(max)",
+     "scale: a tensor with the partial layout \"2: P(max)\": redistribute it first",
+     true},
+    {"softmax",
+     do_softmax,
+     1,
+     ONE,
+     2,
+     {"2: S(1)"},
+     NULL,
+     "softmax: the last dimension is cut by \"2: S(1)\"",
+     true},
+    {"linear",
+     do_linear_plain,
+     2,
+     LINEAR,
+     2,
+     {"2: S(2)", "2: S(0)"},
+     NULL,
      "linear: axis 0: x with \"2: S(2)\" and weight with \"2: S(0)\" do not fit, with bias "
      "\"none\"",
      true},
-    {"linear", do_linear, 3, LINEAR, 2, {"2: R", "2: S(0)", "2: R"}, NULL,
+    {"linear",
+     do_linear,
+     3,
+     LINEAR,
+     2,
+     {"2: R", "2: S(0)", "2: R"},
+     NULL,
      "linear: axis 0: x with \"2: R\" and weight with \"2: S(0)\" do not fit, with bias \"2: R\"",
      true},
-    {"linear", do_linear_plain, 2, LINEAR, 4, {"4: R", "2,2: S(0), R"}, NULL,
-     "linear: layouts over different meshes: \"4: R\" and \"2,2: S(0), R\"", true},
-    {"embedding", do_embedding, 2, EMBEDDING, 2, {"2: S(0)", "2: S(0)"}, NULL,
-     "embedding: weight with \"2: S(0)\" and indices with \"2: S(0)\"", true},
-    {"cat", do_cat, 2, TWO, 2, {"2: S(1)", "2: S(1)"}, NULL,
-     "cat: dimension 1 is cut by \"2: S(1)\"", true},
-    {"layernorm", do_layernorm, 3, ROWS, 2, {"2: S(2)", "2: R", "2: R"}, NULL,
-     "layernorm: x with \"2: S(2)\": rows have to be whole, redistribute it first", true},
-    {"layernorm", do_layernorm, 3, ROWS, 2, {"2: S(0)", "2: S(0)", "2: R"}, NULL,
-     "layernorm: a weight with \"2: S(0)\", which is not replicated", true},
-    {"cross_entropy", do_cross_entropy, 2, LOGITS, 2, {"2: S(0)", "2: R"}, NULL,
-     "cross_entropy: logits with \"2: S(0)\" and labels with \"2: R\"", true},
-    {"attention", do_attention, 3, HEADS, 2, {"2: S(2)", "2: S(2)", "2: S(2)"}, NULL,
-     "causal_attention: q is cut otherwise than over batch and heads", true},
+    {"linear",
+     do_linear_plain,
+     2,
+     LINEAR,
+     4,
+     {"4: R", "2,2: S(0), R"},
+     NULL,
+     "linear: layouts over different meshes: \"4: R\" and \"2,2: S(0), R\"",
+     true},
+    {"embedding",
+     do_embedding,
+     2,
+     EMBEDDING,
+     2,
+     {"2: S(0)", "2: S(0)"},
+     NULL,
+     "embedding: weight with \"2: S(0)\" and indices with \"2: S(0)\"",
+     true},
+    {"cat",
+     do_cat,
+     2,
+     TWO,
+     2,
+     {"2: S(1)", "2: S(1)"},
+     NULL,
+     "cat: dimension 1 is cut by \"2: S(1)\"",
+     true},
+    {"layernorm",
+     do_layernorm,
+     3,
+     ROWS,
+     2,
+     {"2: S(2)", "2: R", "2: R"},
+     NULL,
+     "layernorm: x with \"2: S(2)\": rows have to be whole, redistribute it first",
+     true},
+    {"layernorm",
+     do_layernorm,
+     3,
+     ROWS,
+     2,
+     {"2: S(0)", "2: S(0)", "2: R"},
+     NULL,
+     "layernorm: a weight with \"2: S(0)\", which is not replicated",
+     true},
+    {"cross_entropy",
+     do_cross_entropy,
+     2,
+     LOGITS,
+     2,
+     {"2: S(0)", "2: R"},
+     NULL,
+     "cross_entropy: logits with \"2: S(0)\" and labels with \"2: R\"",
+     true},
+    {"attention",
+     do_attention,
+     3,
+     HEADS,
+     2,
+     {"2: S(2)", "2: S(2)", "2: S(2)"},
+     NULL,
+     "causal_attention: q is cut otherwise than over batch and heads",
+     true},
     {"narrow", do_narrow, 1, ONE, 2, {"2: S(0)"}, NULL, "narrow: a distributed tensor", true},
 };
 
@@ -269,7 +451,7 @@ static void test_spread__as_on_whole_tensors(void **state)
     }
 }
 
-/* ---- a model: column, then row parallel, with a residual ------------------------------------------- */
+/* ---- a model: column, then row parallel, with a residual ------------------------------------- */
 
 static reshard_tensor *forward(reshard_tensor *const *p, reshard_tensor *x, reshard_tensor *labels,
                                const char *whole)
