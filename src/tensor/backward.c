@@ -281,13 +281,20 @@ static reshard_status begin(reshard_tensor *tensor, reshard_tensor *gradient)
     return accumulate_leaf(tensor, gradient);
 }
 
-/* The group whose ranks have to begin together, if there is one. */
-static reshard_group *find_group(const reshard_tensor *tensor)
+/* The group whose ranks have to begin together, if there is one: that of the first collective step,
+ * or on a rank that has failed that of its last computation. */
+static reshard_group *find_group(const pass *p, const reshard_tensor *tensor, reshard_status status)
 {
     const reshard_scope *scope = rs_thread_state_get()->scope;
-    if (scope != NULL && scope->group != NULL)
+    if (status != RESHARD_OK && scope != NULL && scope->group != NULL)
         return scope->agreed ? NULL : scope->group;
-    return tensor != NULL && tensor->distribution != NULL ? rs_distributed_group(tensor) : NULL;
+    if (tensor != NULL && tensor->distribution != NULL)
+        return rs_distributed_group(tensor);
+    for (int64_t i = 0; i < p->count; i++) {
+        if (p->nodes[i]->group != NULL)
+            return p->nodes[i]->group;
+    }
+    return NULL;
 }
 
 /* From collected nodes on. */
@@ -330,7 +337,6 @@ reshard_status reshard_backward(reshard_tensor *tensor, reshard_tensor *gradient
     pass p = {.context = tensor != NULL ? tensor->context : NULL,
               .retain = options != NULL && options->retain_graph};
     reshard_tensor *one = NULL;
-    reshard_group *group = find_group(tensor);
     reshard_status status = check(tensor, gradient, options);
     if (status == RESHARD_OK && gradient == NULL) {
         status = make_one(tensor, &one);
@@ -338,6 +344,7 @@ reshard_status reshard_backward(reshard_tensor *tensor, reshard_tensor *gradient
     }
     if (status == RESHARD_OK)
         status = collect(&p, tensor->node);
+    reshard_group *group = find_group(&p, tensor, status);
     if (group != NULL)
         status = rs_agree(group, status, NULL, "backward", false, NULL);
     if (status == RESHARD_OK)
