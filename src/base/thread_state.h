@@ -15,7 +15,6 @@ typedef struct rs_thread_state {
     struct rs_hooks_entry *hooks; /* the innermost pair; tensor */
     bool gradients_off;           /* nothing is recorded */
     uint64_t node_count;          /* nodes recorded so far: their order */
-    uint64_t backward_count;      /* backward passes so far: marks of their nodes */
 } rs_thread_state;
 
 rs_thread_state *rs_thread_state_get(void);

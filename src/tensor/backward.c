@@ -24,9 +24,9 @@ typedef struct pass {
     bool retain;
 } pass;
 
-static reshard_status add_node(pass *p, rs_node *node, uint64_t mark)
+static reshard_status add_node(pass *p, rs_node *node)
 {
-    if (node == NULL || node->mark == mark)
+    if (node == NULL || node->marked)
         return RESHARD_OK;
     if (p->count == p->capacity) {
         void *nodes = p->nodes;
@@ -36,7 +36,7 @@ static reshard_status add_node(pass *p, rs_node *node, uint64_t mark)
         if (status != RESHARD_OK)
             return status;
     }
-    node->mark = mark;
+    node->marked = true;
     p->nodes[p->count++] = node;
     return RESHARD_OK;
 }
@@ -49,17 +49,18 @@ static int compare_nodes(const void *a, const void *b)
 
 static reshard_status collect(pass *p, rs_node *first)
 {
-    uint64_t mark = ++rs_thread_state_get()->backward_count;
-    reshard_status status = add_node(p, first, mark);
+    reshard_status status = add_node(p, first);
     for (int64_t i = 0; i < p->count && status == RESHARD_OK; i++) {
         if (p->nodes[i]->spent)
-            return rs_fail(RESHARD_ERR_INVALID,
-                           "backward: what %s saved was freed by an earlier pass, which did not "
-                           "retain the graph",
-                           p->nodes[i]->name);
+            status = rs_fail(RESHARD_ERR_INVALID,
+                             "backward: what %s saved was freed by an earlier pass, which did not "
+                             "retain the graph",
+                             p->nodes[i]->name);
         for (int32_t k = 0; k < p->nodes[i]->input_count && status == RESHARD_OK; k++)
-            status = add_node(p, p->nodes[i]->inputs[k].node, mark);
+            status = add_node(p, p->nodes[i]->inputs[k].node);
     }
+    for (int64_t i = 0; i < p->count; i++)
+        p->nodes[i]->marked = false;
     if (p->count > 0)
         qsort(p->nodes, (size_t)p->count, sizeof *p->nodes, compare_nodes);
     return status;
