@@ -36,6 +36,7 @@ struct reshard_group {
     int32_t *parent_ranks; /* by member; NULL for the root's own group */
     int32_t *root_ranks;   /* by member; NULL likewise */
     int32_t channel;       /* its first one */
+    void *attachment;      /* a layer's above, which takes it off in time; not owned */
 };
 
 /* Messages to and from members, by their rank in the group. `channel` is added to the group's. */
