@@ -142,8 +142,8 @@ static reshard_tensor *make_header(reshard_context *context, reshard_dtype dtype
 reshard_status rs_tensor_make(reshard_context *context, reshard_dtype dtype, int32_t ndim,
                               const int64_t *shape, reshard_tensor **out_tensor)
 {
-    int64_t volume;
-    size_t bytes;
+    int64_t volume = 0;
+    size_t bytes = 0;
     reshard_status status = rs_extents_check(ndim, shape, &volume);
     if (status == RESHARD_OK)
         status = count_bytes(dtype, volume, &bytes);
@@ -223,8 +223,8 @@ reshard_status reshard_tensor_borrow(reshard_context *context, reshard_dtype dty
                                      void (*release)(void *user), void *user,
                                      reshard_tensor **out_tensor)
 {
-    int64_t volume;
-    size_t bytes;
+    int64_t volume = 0;
+    size_t bytes = 0;
     reshard_status status = rs_extents_check(ndim, shape, &volume);
     if (status == RESHARD_OK)
         status = count_bytes(dtype, volume, &bytes);
@@ -256,7 +256,7 @@ reshard_status rs_tensor_view(reshard_context *context, const reshard_tensor *te
                               const int64_t *shape, const int64_t *strides, int64_t at,
                               reshard_tensor **out_tensor)
 {
-    int64_t volume;
+    int64_t volume = 0;
     reshard_status status = rs_extents_check(ndim, shape, &volume);
     if (status != RESHARD_OK)
         return status;
