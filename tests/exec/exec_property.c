@@ -33,6 +33,43 @@ static void test_exec__random_pairs(void **state)
     harness_run("live run of a random pair", 120, generate_pair, check_pair);
 }
 
+/* ---- one rank alone -------------------------------------------------------------------------- */
+
+static reshard_status run_self(const live_way *way, uint64_t seed, int32_t size,
+                               reshard_rank_fn body, void *user)
+{
+    (void)way;
+    (void)seed;
+    assert_int_equal(size, 1);
+    reshard_group *group = NULL;
+    reshard_status status = reshard_group_self(NULL, &group);
+    if (status == RESHARD_OK)
+        status = body(user, group);
+    reshard_group_release(group);
+    return status;
+}
+
+static void generate_alone(draw_state *draw, harness_case *made)
+{
+    live_generate_pair(draw, 1, made);
+}
+
+static bool check_alone(const harness_case *given, words *said)
+{
+    static const live_way ways[] = {
+        {.name = "self", .run = run_self},
+        {.name = "self, messages", .run = run_self, .messages_only = 1},
+    };
+    return live_check_there(given, &ways[given->seed / 2 % 2], said) &&
+           live_check_back(given, &ways[given->seed / 2 % 2], said);
+}
+
+static void test_exec__alone(void **state)
+{
+    (void)state;
+    harness_run("one rank alone", 200, generate_alone, check_alone);
+}
+
 static bool check_back(const harness_case *given, words *said)
 {
     bool right = true;
@@ -300,6 +337,7 @@ int main(void)
         cmocka_unit_test(test_exec__casts),
         cmocka_unit_test(test_exec__random_pairs),
         cmocka_unit_test(test_exec__there_and_back),
+        cmocka_unit_test(test_exec__alone),
         cmocka_unit_test(test_exec__adjoints),
         cmocka_unit_test(test_exec__odd_rank_is_named),
         cmocka_unit_test(test_exec__runs_allocate_nothing),
