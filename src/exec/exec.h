@@ -143,6 +143,9 @@ void rs_exec_sort(rs_exec_stage *stage);
 /* Makes the list of walks, with all operations in it. */
 reshard_status rs_exec_list_walks(reshard_exec *exec, rs_exec_stage *stage);
 
+/* As far as the run can go now (run.c); who waits for the exec will hear of a failure. */
+void rs_exec_progress(rs_task *task);
+
 /* One stage of a run (stage.c). */
 reshard_status rs_stage_begin(reshard_exec *exec);
 reshard_status rs_stage_progress(reshard_exec *exec, bool *out_done);
