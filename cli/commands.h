@@ -12,6 +12,8 @@ extern const cli_command cli_command_layout;
 extern const cli_command cli_command_plan;
 extern const cli_command cli_command_convert;
 extern const cli_command cli_command_inspect;
+extern const cli_command cli_command_digest;
+extern const cli_command cli_command_verify;
 extern const cli_command cli_command_bench_plan;
 extern const cli_command cli_command_bench_move;
 

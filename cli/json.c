@@ -130,6 +130,20 @@ void cli_json_text_part(cli_json *json, const char *key, const char *value, size
     write_string(json->stream, value, length);
 }
 
+void cli_json_named_text(cli_json *json, const char *key, size_t key_length, const char *value)
+{
+    begin_value(json, NULL);
+    write_string(json->stream, key, key_length);
+    fputc(':', json->stream);
+    write_string(json->stream, value, strlen(value));
+}
+
+void cli_json_bool(cli_json *json, const char *key, int value)
+{
+    begin_value(json, key);
+    fputs(value ? "true" : "false", json->stream);
+}
+
 void cli_json_integers(cli_json *json, const char *key, int64_t count, const int64_t *values)
 {
     cli_json_begin_list(json, key);

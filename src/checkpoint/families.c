@@ -74,18 +74,23 @@ reshard_status rs_rules_builtin(reshard_context *context, const char *family, rs
 
 /* ---- which one ------------------------------------------------------------------------------- */
 
-/* A mesh that no model need be known for. */
-static bool detect_by_mesh(const reshard_mesh *mesh, rs_rules_choice *choice)
+/* A mesh that no model need be known for. With lenient, axes of one coordinate are not looked
+ * at. */
+static bool detect_by_mesh(const reshard_mesh *mesh, bool lenient, rs_rules_choice *choice)
 {
-    choice->family = "replicate";
-    for (int32_t i = 0; i < reshard_mesh_axis_count(mesh); i++) {
+    const char *family = "replicate";
+    for (int32_t i = 0; mesh != NULL && i < reshard_mesh_axis_count(mesh); i++) {
         const char *name = reshard_mesh_axis_name(mesh, i);
-        if (reshard_mesh_axis_size(mesh, i) == 1 || strcmp(name, "dp") == 0)
+        bool single = reshard_mesh_axis_size(mesh, i) == 1;
+        if ((single && (lenient || name[0] == '\0')) || strcmp(name, "dp") == 0)
             continue;
         if (strcmp(name, "fsdp") != 0)
             return false;
-        choice->family = "fsdp";
+        family = "fsdp";
     }
+    if (mesh == NULL)
+        return false;
+    choice->family = family;
     (void)snprintf(choice->reason, sizeof choice->reason, "the mesh has no other axes to cut by");
     return true;
 }
@@ -131,14 +136,13 @@ reshard_status rs_rules_detect(const reshard_mesh *mesh, const char *model_type,
 {
     rs_rules_choice choice = {.family = NULL};
     reshard_status status = RESHARD_OK;
-    bool known = (mesh != NULL && detect_by_mesh(mesh, &choice)) ||
-                 (model_type != NULL && detect_by_type(model_type, &choice));
-    if (!known) {
-        choice.family = NULL;
-        status = names != NULL ? detect_by_names(names, user, &choice) : RESHARD_OK;
-    }
+    if (!detect_by_mesh(mesh, false, &choice) &&
+        (model_type == NULL || !detect_by_type(model_type, &choice)) && names != NULL)
+        status = detect_by_names(names, user, &choice);
     if (status != RESHARD_OK)
         return status;
+    if (choice.family == NULL)
+        (void)detect_by_mesh(mesh, true, &choice);
     if (choice.family == NULL)
         return rs_fail(
             RESHARD_ERR_NOT_FOUND,

@@ -85,8 +85,8 @@ typedef struct rs_rules_choice {
     const char *family; /* static */
     char reason[160];   /* 'model_type is "qwen2"', 'a tensor is called "transformer.wte.weight"' */
 } rs_rules_choice;
-/* The family for a mesh and a model: fsdp (or replicate) when no axis longer than 1 has another
- * name than fsdp and dp, else that of config.json's model_type, or else that of the tensor names.
+/* The family for a mesh and a model: fsdp (or replicate) when no axis has another name
+ * than fsdp and dp, else that of config.json's model_type, or else that of the tensor names.
  * Each of mesh, model_type and names may be NULL. Errors: NOT_FOUND when none tells. */
 reshard_status rs_rules_detect(const reshard_mesh *mesh, const char *model_type,
                                rs_tensor_name_fn names, void *user, rs_rules_choice *out_choice);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The digest as docs/digest.md defines it, in the most obvious way. Slow: for tests."""
+"""The digest as docs/digest.md defines it, in obvious ways. Slow: for tests."""
 
 POLYNOMIALS = [1 << 64 | 0x243F6A8885A30907, 1 << 64 | 0xB7E151628AED2A9F]
 
@@ -11,9 +11,41 @@ def remainder(number, polynomial):
     return number
 
 
+def multiply(a, b, polynomial):
+    product = 0
+    for bit in range(b.bit_length()):
+        if b >> bit & 1:
+            product ^= a << bit
+    return remainder(product, polynomial)
+
+
+def power(base, exponent, polynomial):
+    result = 1
+    while exponent:
+        if exponent & 1:
+            result = multiply(result, base, polynomial)
+        base = multiply(base, base, polynomial)
+        exponent >>= 1
+    return result
+
+
+def shifted(data, place, polynomial):
+    """The remainder of bytes that lie at a place."""
+    here = remainder(int.from_bytes(data, "little"), polynomial)
+    return multiply(here, power(256, place, polynomial), polynomial)
+
+
+def fold(data, polynomial):
+    """The remainder of bytes, by Horner's rule from the last byte to the first."""
+    table = [remainder(top << 64, polynomial) for top in range(256)]
+    result = 0
+    for byte in reversed(data):
+        result = (result << 8 & 2**64 - 1 | byte) ^ table[result >> 56]
+    return result
+
+
 def remainders(data):
-    number = int.from_bytes(data, "little")
-    return "".join(f"{remainder(number, polynomial):016x}" for polynomial in POLYNOMIALS)
+    return "".join(f"{fold(data, polynomial):016x}" for polynomial in POLYNOMIALS)
 
 
 def tensor_digest(dtype, shape, data):

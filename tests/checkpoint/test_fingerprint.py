@@ -6,6 +6,7 @@ PROGRAM is tests/checkpoint/fingerprint_lines.c. Also proves that the two polyno
 """
 import os
 import random
+import re
 import subprocess
 import sys
 
@@ -15,30 +16,12 @@ SIZES = [0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 48, 63, 64, 65, 127, 128, 129, 200, 2
 PRIMES = [3, 5, 17, 257, 641, 65537, 6700417]  # of 2^64 - 1
 
 
-def multiply(a, b, polynomial):
-    product = 0
-    for bit in range(b.bit_length()):
-        if b >> bit & 1:
-            product ^= a << bit
-    return fingerprint.remainder(product, polynomial)
-
-
-def power(base, exponent, polynomial):
-    result = 1
-    while exponent:
-        if exponent & 1:
-            result = multiply(result, base, polynomial)
-        base = multiply(base, base, polynomial)
-        exponent >>= 1
-    return result
-
-
 def check_primitive():
     """x has the order 2^64 - 1, which it has modulo no polynomial of degree 64 that has factors."""
     order = 2**64 - 1
     for polynomial in fingerprint.POLYNOMIALS:
-        assert power(2, order, polynomial) == 1
-        assert all(power(2, order // prime, polynomial) != 1 for prime in PRIMES)
+        assert fingerprint.power(2, order, polynomial) == 1
+        assert all(fingerprint.power(2, order // prime, polynomial) != 1 for prime in PRIMES)
 
 
 def make_cases(numbers):
@@ -49,9 +32,8 @@ def make_cases(numbers):
         text = data.hex() or "-"
         cases.append((f"tensor U8 {size} {text}", fingerprint.tensor_digest("U8", [size], data)))
         place = numbers.randrange(2**numbers.randrange(1, 62))
-        number = int.from_bytes(data, "little")
-        wanted = "".join(f"{multiply(fingerprint.remainder(number, p), power(256, place, p), p):016x}"
-                         for p in fingerprint.POLYNOMIALS)
+        wanted = "".join(f"{fingerprint.shifted(data, place, polynomial):016x}"
+                         for polynomial in fingerprint.POLYNOMIALS)
         cases.append((f"run {place} {text}", wanted))
     for dtype, shape, size in [("F32", [2, 3, 5], 120), ("BF16", [0, 4], 0), ("F64", [], 8),
                                ("F4", [3, 2], 3), ("F6_E2M3", [4], 3), ("BOOL", [1, 1, 1], 1)]:
@@ -65,8 +47,20 @@ def make_cases(numbers):
     return cases
 
 
+def check_page():
+    """The definition in docs/digest.md is the one that is tested here."""
+    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "digest.md")
+    with open(page, encoding="utf-8") as file:
+        code = re.search(r"^```python\n(.*?)^```$", file.read(), re.MULTILINE | re.DOTALL).group(1)
+    names = {}
+    exec(code, names)  # pylint: disable=exec-used
+    for case in [("F32", [2, 3], bytes(range(24))), ("BF16", [], b"ab")]:
+        assert names["tensor_digest"](*case) == fingerprint.tensor_digest(*case)
+
+
 def main():
     check_primitive()
+    check_page()
     numbers = random.Random(int(os.environ.get("RESHARD_TEST_SEED", "1"), 0))
     cases = make_cases(numbers)
     lines = "".join(line + "\n" for line, _ in cases)

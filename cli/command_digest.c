@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * command_digest.c - `reshard digest`: a fingerprint of each tensor that does not depend on how it
+ * is split.
+ */
+#include "checkpoint_input.h"
+#include "commands.h"
+#include "failure.h"
+#include "json.h"
+#include "sizes.h"
+#include "style.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct digest_values {
+    const char *from, *rules;
+    cli_texts sets;
+    int32_t threads;
+    int json;
+} digest_values;
+
+static const cli_option options[] = {
+    {"from", CLI_TEXT, offsetof(digest_values, from), "MESH", 0,
+     "the mesh of plain rank files: tp=4"},
+    {"rules", CLI_TEXT, offsetof(digest_values, rules), "R", 0,
+     "how rank files are split: llama, .. or a file"},
+    {"set", CLI_TEXTS, offsetof(digest_values, sets), "KEY=N", 0,
+     "a number for rules, before config.json's"},
+    {"threads", CLI_RANK, offsetof(digest_values, threads), "N", 0,
+     "threads that read; default: the processors, up to 16"},
+    {"json", CLI_FLAG, offsetof(digest_values, json), NULL, 0, "one JSON object on one line"},
+};
+
+static reshard_status print_json(const cli_digested *digested)
+{
+    cli_json json = {.stream = stdout};
+    reshard_status status = RESHARD_OK;
+    cli_json_begin_object(&json, NULL);
+    cli_json_begin_object(&json, "tensors");
+    for (int64_t i = 0; status == RESHARD_OK && i < digested->digests->count; i++) {
+        reshard_stored_tensor tensor;
+        status = reshard_checkpoint_tensor(digested->checkpoint, i, &tensor);
+        if (status == RESHARD_OK)
+            cli_json_named_text(&json, tensor.name, tensor.name_bytes,
+                                digested->digests->tensors[i]);
+    }
+    cli_json_end_object(&json);
+    cli_json_text(&json, "checkpoint", digested->digests->checkpoint);
+    cli_json_end_object(&json);
+    putchar('\n');
+    return status;
+}
+
+static reshard_status print_lines(const cli_digested *digested)
+{
+    char size[CLI_SIZE_TEXT];
+    for (int64_t i = 0; i < digested->digests->count; i++) {
+        reshard_stored_tensor tensor;
+        reshard_status status = reshard_checkpoint_tensor(digested->checkpoint, i, &tensor);
+        if (status != RESHARD_OK)
+            return status;
+        char *name = cli_tensor_name(&tensor);
+        printf("%s  %s\n", digested->digests->tensors[i], name);
+        free(name);
+    }
+    printf("%s%s%s  all %" PRId64 " tensors, %s\n", cli_style_begin(CLI_BOLD),
+           digested->digests->checkpoint, cli_style_end(CLI_BOLD), digested->digests->count,
+           cli_size_text(reshard_checkpoint_bytes(digested->checkpoint), size));
+    return RESHARD_OK;
+}
+
+static int run(const cli_command *command, int argc, char **argv)
+{
+    digest_values values = {0};
+    const char *path = NULL;
+    cli_work work = {0};
+    cli_digested digested = {0};
+    int code = cli_options_parse(command, argc, argv, &values, &path);
+    if (code == CLI_DONE)
+        code = cli_work_begin(&work);
+    if (code != CLI_DONE)
+        return code;
+    cli_checkpoint_source source = {path, values.from, values.rules, &values.sets};
+    code = cli_digest_read(&work, &source, values.threads, 0, &digested);
+    cli_work_settle(&work);
+    if (code == CLI_DONE) {
+        reshard_status status = values.json ? print_json(&digested) : print_lines(&digested);
+        if (status != RESHARD_OK)
+            code = cli_fail_status(status);
+    }
+    cli_digested_release(&digested);
+    cli_work_end(&work);
+    return code;
+}
+
+const cli_command cli_command_digest = {
+    .name = "digest",
+    .summary = "a fingerprint of each tensor, however it is split",
+    .synopsis = "CKPT [--from MESH [--rules R] [--set KEY=N]] [--threads N] [--json]",
+    .description =
+        "Reads a checkpoint and prints 128 bits for each tensor, which depend on its dtype, its\n"
+        "shape and its bytes, and not on how it is split or in which format it is stored; and 128\n"
+        "bits for all of them and their names. docs/digest.md tells how they are computed. Where\n"
+        "files hold copies of the same box, one is read; reshard verify compares them.\n",
+    .operand = "CKPT",
+    .options = options,
+    .option_count = sizeof options / sizeof options[0],
+    .examples = "  reshard digest model/\n"
+                "  reshard digest model.safetensors --json\n",
+    .run = run,
+};
