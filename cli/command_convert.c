@@ -11,6 +11,7 @@
 #include <reshard/checkpoint.h>
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -152,6 +153,8 @@ static int run(const cli_command *command, int argc, char **argv)
     if (values.quiet)
         work.watched = 0;
     raise_file_limit();
+    /* A file that grows beyond its limit is an error to report, not a reason to die. */
+    (void)signal(SIGXFSZ, SIG_IGN);
     fill_options(&values, &converting);
     double started = cli_seconds();
     reshard_status status = reshard_convert(work.context, paths[0], paths[1], &converting, &report);

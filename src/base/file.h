@@ -87,8 +87,8 @@ reshard_status rs_folder_create(const char *path);
 bool rs_folder_is_private(const char *path);
 /* Makes names in a folder last. */
 reshard_status rs_folder_sync(const char *path);
-/* The folder that holds the path. */
-reshard_status rs_folder_sync_parent(reshard_context *context, const char *path);
+/* The folder that holds the path; to be released with strlen + 1. NULL as rs_allocate. */
+char *rs_path_parent(reshard_context *context, const char *path);
 /* Does not replace what is there. */
 reshard_status rs_path_rename(const char *from, const char *to);
 reshard_status rs_path_link(const char *from, const char *to);

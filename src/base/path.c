@@ -86,23 +86,25 @@ reshard_status rs_folder_sync(const char *path)
     return status;
 }
 
-reshard_status rs_folder_sync_parent(reshard_context *context, const char *path)
+char *rs_path_parent(reshard_context *context, const char *path)
 {
     size_t length = strlen(path);
     while (length > 1 && path[length - 1] == '/')
         length--;
     while (length > 0 && path[length - 1] != '/')
         length--;
-    if (length == 0)
-        return rs_folder_sync(".");
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    if (length == 0) {
+        path = ".";
+        length = 1;
+    }
     char *parent = rs_allocate(context, length + 1);
     if (parent == NULL)
-        return rs_allocation_status();
+        return NULL;
     memcpy(parent, path, length);
     parent[length] = '\0';
-    reshard_status status = rs_folder_sync(parent);
-    rs_release(context, parent, length + 1);
-    return status;
+    return parent;
 }
 
 reshard_status rs_path_rename(const char *from, const char *to)

@@ -241,34 +241,40 @@ reshard_status rs_partial_file(rs_partial *partial, const char *name, uint64_t b
 }
 
 /* The journal goes last: as long as the folder has its old name, resume can go on with it. */
-static reshard_status give_name(const rs_partial *partial, const char *target, bool sync)
+static reshard_status give_name(const rs_partial *partial, const char *target, const char *parent,
+                                const char *journal, bool sync)
 {
     reshard_status status = sync ? rs_folder_sync(partial->path) : RESHARD_OK;
     if (status == RESHARD_OK)
         status = rs_path_rename(partial->path, target);
     if (status == RESHARD_OK && sync)
-        status = rs_folder_sync_parent(partial->context, target);
+        status = rs_folder_sync(parent);
     if (status == RESHARD_OK)
         status = rs_folder_publish(target);
-    if (status != RESHARD_OK)
-        return status;
-    char *journal = rs_path_join(partial->context, target, JOURNAL_NAME);
-    if (journal == NULL)
-        return rs_allocation_status();
-    status = rs_path_remove(journal);
-    rs_release(partial->context, journal, strlen(journal) + 1);
+    if (status == RESHARD_OK)
+        status = rs_path_remove(journal);
     return status == RESHARD_OK && sync ? rs_folder_sync(target) : status;
 }
 
 reshard_status rs_partial_finish(rs_partial *partial, bool sync)
 {
+    reshard_context *context = partial->context;
     size_t length = strlen(partial->path) - strlen(".partial");
-    char *target = rs_allocate(partial->context, length + 1);
+    char *parent = NULL, *journal = NULL;
+    /* All memory first, so that nothing can be missing once the name is given. */
+    char *target = rs_allocate(context, length + 1);
     if (target == NULL)
         return rs_allocation_status();
     memcpy(target, partial->path, length);
     target[length] = '\0';
-    reshard_status status = give_name(partial, target, sync);
-    rs_release(partial->context, target, length + 1);
+    parent = rs_path_parent(context, target);
+    journal = parent != NULL ? rs_path_join(context, target, JOURNAL_NAME) : NULL;
+    reshard_status status = journal != NULL ? give_name(partial, target, parent, journal, sync)
+                                            : rs_allocation_status();
+    if (journal != NULL)
+        rs_release(context, journal, strlen(journal) + 1);
+    if (parent != NULL)
+        rs_release(context, parent, strlen(parent) + 1);
+    rs_release(context, target, length + 1);
     return status;
 }

@@ -199,7 +199,14 @@ static void test_file__names_are_listed_and_never_replaced(void **state)
     assert_int_equal(kind, RS_PATH_NONE);
     assert_int_equal(rs_path_kind_of(folder, &kind), RESHARD_OK);
     assert_int_equal(kind, RS_PATH_FOLDER);
-    assert_int_equal(rs_folder_sync_parent(NULL, other), RESHARD_OK);
+    static const char *const parents[][2] = {
+        {"a/b", "a"}, {"/a", "/"}, {"a", "."}, {"a//b//", "a"}, {"/a/b/c", "/a/b"}};
+    for (int i = 0; i < 5; i++) {
+        char *parent = rs_path_parent(NULL, parents[i][0]);
+        assert_string_equal(parent, parents[i][1]);
+        rs_release(NULL, parent, strlen(parent) + 1);
+    }
+    assert_int_equal(rs_folder_sync(folder), RESHARD_OK);
     assert_int_equal(rs_folder_create(folder), RESHARD_ERR_IO);
     assert_int_equal(rs_path_remove(hidden), RESHARD_OK);
     assert_int_equal(rs_path_remove(other), RESHARD_OK);

@@ -1,0 +1,430 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conversions against models made and read back by hand."""
+import filecmp
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "cli"))
+import files
+import support
+
+CONFIG = {"model_type": "llama", "num_attention_heads": 8, "num_key_value_heads": 2, "hidden_size": 32, "head_dim": 8,
+          "vocab_size": 100, "num_hidden_layers": 2, "intermediate_size": 96}
+SEED = int(os.environ.get("RESHARD_TEST_SEED", "1"))
+
+
+def tensor(rnd, dtype, *shape):
+    return (dtype, shape, rnd.randbytes(files.size_of(dtype, shape)))
+
+
+def llama(rnd, dtype="F32"):
+    model = {"model.embed_tokens.weight": tensor(rnd, dtype, 100, 32), "model.norm.weight": tensor(rnd, dtype, 32),
+             "lm_head.weight": tensor(rnd, dtype, 100, 32)}
+    for i in range(2):
+        layer = f"model.layers.{i}."
+        for name, shape in [("self_attn.q_proj", (64, 32)), ("self_attn.k_proj", (16, 32)), ("self_attn.v_proj", (16, 32)),
+                            ("self_attn.o_proj", (32, 64)), ("mlp.gate_proj", (96, 32)), ("mlp.up_proj", (96, 32)),
+                            ("mlp.down_proj", (32, 96)), ("input_layernorm", (32,))]:
+            model[f"{layer}{name}.weight"] = tensor(rnd, dtype, *shape)
+    return model
+
+
+class ConvertTest(support.CommandTest):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="reshard-test-")
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def at(self, name):
+        return f"{self.folder}/{name}"
+
+    def write_hf(self, name, model, config=None):
+        files.write(f"{self.at(name)}/model.safetensors", model, {"format": "pt"})
+        if config is not None:
+            with open(f"{self.at(name)}/config.json", "w", encoding="utf-8") as file:
+                json.dump(config, file)
+
+    def write_text(self, name, text):
+        with open(self.at(name), "w", encoding="utf-8") as file:
+            file.write(text)
+        return self.at(name)
+
+    def convert(self, source, target, *options):
+        return self.read_json("convert", self.at(source), self.at(target), *options)
+
+    def fails(self, source, target, *options, words="", left=()):
+        """Fails with words, and leaves nothing but `left` beside what was there."""
+        before = set(os.listdir(self.folder))
+        self.check_fails(["convert", self.at(source), self.at(target), *options], 1, words)
+        self.assertEqual(set(os.listdir(self.folder)) - before, set(left))
+
+    def check_same(self, a, b):
+        names = sorted(os.listdir(self.at(a)))
+        self.assertEqual(names, sorted(os.listdir(self.at(b))))
+        match, mismatch, errors = filecmp.cmpfiles(self.at(a), self.at(b), names, shallow=False)
+        self.assertEqual((mismatch, errors), ([], []))
+
+
+class RoundTrips(ConvertTest):
+    def test_around_the_world(self):
+        """fsdp -> tp -> hf -> pp x tp -> rank files -> fsdp: the same tensors, and the same bytes at the end."""
+        model = llama(random.Random(SEED))
+        self.write_hf("source", model, CONFIG)
+        self.convert("source", "fsdp", "--to", "fsdp=3", "--verify")
+        self.assertEqual(files.read_dcp(self.at("fsdp")), model)
+        self.convert("fsdp", "tp", "--to", "tp=4", "--verify")
+        self.assertEqual(files.read_dcp(self.at("tp")), model)
+        self.convert("tp", "hf", "--verify")
+        self.assertEqual(files.read_hf(self.at("hf")), model)
+        self.convert("hf", "pp", "--to", "pp=2,tp=2", "--verify", "--threads", "1")
+        self.assertEqual(files.read_dcp(self.at("pp")), model)
+        for name, to in [("ranks", "pp=2,tp=2"), ("ranks8", "tp=8"), ("ranks2", "fsdp=2,tp=2"), ("odd", "tp=4[3,1,0,2]")]:
+            self.convert("pp", name, "--to", to, "--format", "rank-files", "--rules", "llama", "--verify")
+            self.convert(name, name + "-hf", "--from", to, "--rules", "llama", "--verify")
+            self.check_same(name + "-hf", "hf")
+        self.convert("ranks", "fsdp-again", "--from", "pp=2,tp=2", "--from-rules", "llama", "--to", "fsdp=3")
+        self.check_same("fsdp", "fsdp-again")
+
+    def test_rank_files_hold_what_ranks_have(self):
+        model = llama(random.Random(SEED + 1), "BF16")
+        self.write_hf("source", model, CONFIG)
+        self.convert("source", "ranks", "--to", "tp=4", "--format", "rank-files")
+        for rank in range(4):
+            found, metadata, begin = files.read(self.at(f"ranks/rank-{rank:05d}-of-00004.safetensors"))
+            self.assertEqual((metadata, begin % 4096), ({"format": "pt"}, 0))
+            layer = "model.layers.1."
+            self.assertEqual(found[layer + "self_attn.q_proj.weight"],
+                             ("BF16", (16, 32), files.cut(model[layer + "self_attn.q_proj.weight"], [16 * rank, 0], [16, 32])))
+            self.assertEqual(found[layer + "self_attn.k_proj.weight"],  # two key heads over four ranks
+                             ("BF16", (8, 32), files.cut(model[layer + "self_attn.k_proj.weight"], [rank // 2 * 8, 0], [8, 32])))
+            self.assertEqual(found[layer + "mlp.down_proj.weight"],
+                             ("BF16", (32, 24), files.cut(model[layer + "mlp.down_proj.weight"], [0, 24 * rank], [32, 24])))
+            self.assertEqual(found["model.norm.weight"], model["model.norm.weight"])
+            rows = min(32, 100 - 32 * rank)  # 100 rows padded to 128
+            self.assertEqual(found["lm_head.weight"], ("BF16", (32, 32), files.cut(
+                model["lm_head.weight"], [32 * rank, 0], [rows, 32]) + bytes((32 - rows) * 64)))
+
+    def test_replicas_are_spread_and_stored_once(self):
+        rnd = random.Random(SEED + 2)
+        model = {f"t{i}.weight": tensor(rnd, "U8", 1000) for i in range(40)}
+        self.write_hf("source", model)
+        self.convert("source", "out", "--to", "dp=4", "--rules", "replicate")
+        counts = [len(files.read(self.at("out/" + name))[0]) for name in sorted(os.listdir(self.at("out")))]
+        self.assertEqual(counts, [10, 10, 10, 10])
+        self.assertEqual(files.read_dcp(self.at("out")), model)
+
+    def test_packed_rows_and_columns(self):
+        """Several pieces of a tensor on one rank, along both dimensions, and back."""
+        rnd = random.Random(SEED + 3)
+        model = {"rows": tensor(rnd, "I16", 24, 10), "columns": tensor(rnd, "I16", 10, 24), "cube": tensor(rnd, "F64", 4, 12, 6),
+                 "flat": tensor(rnd, "U8", 7, 5)}
+        rules = self.write_text("packed.rules", "rows S(0; 12, 8, 4)@tp\ncolumns S(1; 12, 8, 4)@tp\ncube S(1*3)@tp\n"
+                                                "flat S(flat)@tp\n")
+        self.write_hf("source", model)
+        self.convert("source", "dcp", "--to", "tp=2", "--rules", rules, "--verify")
+        self.assertEqual(files.read_dcp(self.at("dcp")), model)
+        _, metadata, _ = files.read(self.at("dcp/shard-00001-model-00001-of-00001.safetensors"))
+        info = json.loads(metadata["DCP_SHARDING_INFO"])
+        self.assertEqual(info["rows.__dcp_shard_1"], {"saved_offsets": [12, 0], "logical_fqn": "rows"})
+        self.convert("dcp", "ranks", "--to", "tp=2", "--rules", rules, "--format", "rank-files", "--verify")
+        found, _, _ = files.read(self.at("ranks/rank-00001-of-00002.safetensors"))
+        expected = b"".join(b"".join(files.cut(model["columns"], [r, c], [1, n]) for c, n in [(6, 6), (16, 4), (22, 2)])
+                            for r in range(10))
+        self.assertEqual(found["columns"], ("I16", (10, 12), expected))
+        self.assertEqual(found["flat"], ("U8", (17,), model["flat"][2][18:]))
+        # A flat buffer does not say what shape it was cut from; the others do.
+        self.fails("ranks", "hf", "--from", "tp=2", "--rules", rules, words='tensor "flat"')
+        del model["flat"]
+        self.convert("dcp", "ranks2", "--to", "tp=2", "--rules", rules, "--format", "rank-files", "--exclude", "flat")
+        self.convert("ranks2", "hf", "--from", "tp=2", "--rules", rules, "--verify")
+        self.assertEqual(files.read_hf(self.at("hf")), model)
+
+    def test_odd_tensors_are_carried_whole(self):
+        rnd = random.Random(SEED + 4)
+        model = {"f4": tensor(rnd, "F4", 3, 6), "f6": tensor(rnd, "F6_E3M2", 4), "deep": tensor(rnd, "F16", *[1] * 9, 2),
+                 "scalar": tensor(rnd, "I64"), "empty": ("F32", (0, 4), b""), "bool": tensor(rnd, "BOOL", 5),
+                 "a\0b\u20ac": tensor(rnd, "C64", 3), "": tensor(rnd, "U64", 2), "w": tensor(rnd, "F8_E4M3FNUZ", 9, 3)}
+        self.write_hf("source", model)
+        rules = self.write_text("odd.rules", "w S(0)@tp\n* R\n")
+        self.convert("source", "dcp", "--to", "tp=4", "--rules", rules, "--verify")
+        self.assertEqual(files.read_dcp(self.at("dcp")), model)
+        self.convert("dcp", "ranks", "--to", "tp=4", "--rules", rules, "--format", "rank-files", "--verify")
+        self.convert("ranks", "hf", "--from", "tp=4", "--rules", rules, "--verify")
+        self.assertEqual(files.read_hf(self.at("hf")), model)
+        self.fails("source", "x", "--to", "tp=2", "--rules", self.write_text("cut.rules", "f4 S(0)@tp\n* R\n"),
+                   words='tensor "f4"')
+
+    def test_reads_what_pytorch_writes(self):
+        rnd = random.Random(SEED + 5)
+        model = {"rows": tensor(rnd, "BF16", 7, 6), "columns": tensor(rnd, "F32", 5, 9), "norm": tensor(rnd, "F32", 6)}
+        files.write_dcp(self.at("dcp"), model, 4, {"rows": 0, "columns": 1})
+        self.convert("dcp", "hf")
+        self.assertEqual(files.read_hf(self.at("hf")), model)
+
+
+class Random(ConvertTest):
+    def draw_rule(self, rnd, shape):
+        cuts = []
+        for axis in ["a", "b"]:
+            if shape and rnd.random() < 0.7:
+                d = rnd.randrange(len(shape))
+                how = rnd.choice(["", "~", "", f"*{rnd.randint(1, 3)}", f"/{rnd.randint(1, 4)}"])
+                cuts.append(f"S({d}{how})@{axis}")
+        rnd.shuffle(cuts)
+        return ", ".join(cuts) or "R"
+
+    def test_random_models_over_random_meshes(self):
+        """Sizes around a block of 1 MiB, so that tensors go in one block and in several."""
+        for seed in range(SEED, SEED + 3):
+            with self.subTest(seed=seed):
+                rnd = random.Random(seed)
+                model, lines = {}, []
+                for i in range(8):
+                    dtype = rnd.choice(["U8", "I16", "F32", "F64", "BF16"])
+                    shape = [rnd.choice([1, 2, 3, 7, 16, 33]) for _ in range(rnd.randint(0, 4))]
+                    if i < 2:
+                        shape = [rnd.randint(200, 900), rnd.randint(200, 900)] + ([2] if rnd.random() < 0.3 else [])
+                    if i == 2:
+                        shape = [2, rnd.randint(3000, 4000), 100]
+                    model[f"t{i}"] = tensor(rnd, dtype, *shape)
+                    lines.append((f"t{i}", shape))
+                self.write_hf(f"{seed}-0", model)
+                last = f"{seed}-0"
+                for step in range(1, 4):
+                    rules = self.write_text(f"{seed}-{step}.rules",
+                                            "".join(f"{name} {self.draw_rule(rnd, shape)}\n" for name, shape in lines)
+                                            + "never S(0)@a, S(0)@b\n")
+                    to = f"a={rnd.randint(1, 4)},b={rnd.randint(1, 3)}"
+                    options = ["--max-memory", rnd.choice(["1M", "2M", "512M"]), "--threads", str(rnd.randint(1, 3))]
+                    self.convert(last, f"{seed}-{step}", "--to", to, "--rules", rules, *options, "--no-sync",
+                                 *(["--verify"] if rnd.random() < 0.3 else []), *(["--format", "dcp-safetensors"]))
+                    last = f"{seed}-{step}"
+                    self.assertEqual(files.read_dcp(self.at(last)), model, (to, rules))
+                    ranks = f"{last}-ranks"
+                    self.convert(last, ranks, "--to", to, "--rules", rules, "--format", "rank-files", *options, "--no-sync")
+                    self.convert(ranks, f"{ranks}-hf", "--from", to, "--rules", rules, *options, "--no-sync")
+                    self.assertEqual(files.read_hf(self.at(f"{ranks}-hf")), model, (to, rules))
+
+
+def to_bf16(values):
+    """Round to nearest even; NaN stays NaN."""
+    out = b""
+    for (bits,) in struct.iter_unpack("<I", values):
+        if bits & 0x7fffffff > 0x7f800000:
+            out += struct.pack("<H", (bits >> 16) | 0x40)
+        else:
+            out += struct.pack("<H", (bits + 0x7fff + (bits >> 16 & 1)) >> 16)
+    return out
+
+
+class Options(ConvertTest):
+    def setUp(self):
+        super().setUp()
+        self.model = llama(random.Random(SEED + 9))
+        self.write_hf("source", self.model, CONFIG)
+
+    def test_casts(self):
+        rnd = random.Random(SEED)
+        values = b"".join(struct.pack("<f", rnd.uniform(-9, 9)) for _ in range(600))
+        model = {"w": ("F32", (30, 20), values), "ids": tensor(rnd, "I64", 4), "keep": ("F32", (600,), values)}
+        self.write_hf("floats", model)
+        self.convert("floats", "bf16", "--dtype", "keep=f32", "--dtype", "bf16", "--verify")
+        found = files.read_hf(self.at("bf16"))
+        self.assertEqual(found, {"w": ("BF16", (30, 20), to_bf16(values)), "ids": model["ids"], "keep": model["keep"]})
+        self.convert("floats", "cut", "--dtype", "w=f16", "--to", "x=3", "--verify", "--rules",
+                     self.write_text("r", "w S(1)@x\n* R\n"))
+        found = files.read_dcp(self.at("cut"))
+        self.assertEqual(found["w"], ("F16", (30, 20), b"".join(
+            struct.pack("<e", x) for (x,) in struct.iter_unpack("<f", values))))
+        self.fails("floats", "x", "--dtype", "ids=f32", words='tensor "ids"')
+        self.fails("floats", "x", "--dtype", "i64", words="cannot be cast")
+        self.fails("floats", "x", "--dtype", "f99", words="f99")
+
+    def test_files_of_hugging_face(self):
+        with open(self.at("source/tokenizer.json"), "w", encoding="utf-8") as file:
+            file.write("{}")
+        with open(self.at("source/pytorch_model.bin"), "w", encoding="utf-8") as file:
+            file.write("no")
+        report = self.convert("source", "hf", "--max-shard-size", "30K")
+        names = sorted(os.listdir(self.at("hf")))
+        self.assertEqual(files.read_hf(self.at("hf")), self.model)
+        count = report["files"]
+        self.assertGreater(count, 3)
+        self.assertEqual(names, ["config.json"] + [f"model-{i + 1:05d}-of-{count:05d}.safetensors" for i in range(count)]
+                         + ["model.safetensors.index.json", "tokenizer.json"])
+        with open(self.at("hf/model.safetensors.index.json"), encoding="utf-8") as file:
+            text = file.read()
+        index = json.loads(text)
+        self.assertEqual(text, json.dumps(index, indent=2) + "\n")
+        self.assertEqual(list(index["weight_map"]), sorted(self.model))
+        self.assertEqual(index["metadata"], {"total_size": sum(len(v) for _, _, v in self.model.values())})
+        for name in names[1:count + 1]:
+            tensors, metadata, begin = files.read(self.at("hf/" + name))
+            self.assertEqual((metadata, begin % 4096), ({"format": "pt"}, 0))
+            self.assertTrue(len(tensors) == 1 or sum(len(v) for _, _, v in tensors.values()) <= 30 * 1024)
+
+    def test_include_and_exclude(self):
+        self.convert("source", "some", "--include", "*mlp*", "--include", "*norm*", "--exclude", "*.1.*")
+        self.assertEqual(set(files.read_hf(self.at("some"))),
+                         {n for n in self.model if ("mlp" in n or "norm" in n) and ".1." not in n})
+
+    def test_dry_run_writes_nothing(self):
+        before = sorted(os.listdir(self.folder))
+        report = self.convert("source", "x", "--to", "tp=2", "--dry-run")
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+        self.assertEqual((report["files"], report["tensors"]), (2, 19))
+        self.assertEqual(report["bytes_written"], sum(len(v) for _, _, v in self.model.values()))
+        self.assertIn("llama", report["rules"])
+        self.assertIn("nothing was written", self.read_text("convert", self.at("source"), self.at("x"), "--dry-run"))
+
+    def test_quiet_and_words(self):
+        self.assertEqual(self.read_text("convert", self.at("source"), self.at("q"), "--quiet"), "")
+        self.assertIn("19 tensors in 1 file, hf", self.read_text("convert", self.at("source"), self.at("w")))
+
+    def test_links(self):
+        self.convert("source", "one")
+        self.convert("one", "two", "--link", "--verify")
+        self.assertTrue(os.path.samefile(self.at("one/model.safetensors"), self.at("two/model.safetensors")))
+        self.convert("one", "three", "--link", "--dtype", "bf16")
+        self.assertFalse(os.path.samefile(self.at("one/model.safetensors"), self.at("three/model.safetensors")))
+
+    def test_refusals_write_nothing(self):
+        self.convert("source", "there")
+        self.fails("source", "there", words="exists already")
+        self.fails("source", "source", words="onto itself")
+        self.fails("source", "source/inside", words="inside the source")
+        self.fails("source", "source/deeper/inside", words="inside the source")
+        self.assertEqual(sorted(os.listdir(self.at("source"))), ["config.json", "model.safetensors"])
+        self.fails("source", "none/x", words="none/x.partial")
+        self.fails("none", "x", words="no such file")
+        self.fails("source", "x", "--to", "tp=2", "--format", "hf", words="whole tensors")
+        self.fails("source", "x", "--format", "rank-files", words="needs a mesh")
+        self.fails("source", "x", "--to", "tp=", words="mesh")
+        self.fails("source", "x", "--to", "tp=3", words="k_proj")
+        self.fails("source", "x", "--to", "zz=2", words="zz")
+        self.fails("source", "x", "--to", "tp=2", "--rules", "nothing", words="nothing")
+        self.fails("source", "x", "--to", "tp=2", "--set", "a", words="key=number")
+        self.fails("source", "x", "--max-memory", "4K", words="too few")
+        self.fails("source", "x", "--to", "tp=2", "--rules", self.write_text("few.rules", "*norm* R\nx S(0)@tp\n"),
+                   words="lm_head.weight")
+
+    def test_replicas_that_differ(self):
+        self.convert("source", "ranks", "--to", "tp=4", "--format", "rank-files")
+        self.fails("ranks", "x", words="--from")
+        self.fails("ranks", "x", "--from", "tp=2", words="4 safetensors files")
+        path = self.at("ranks/rank-00003-of-00004.safetensors")
+        with open(path, "r+b") as file:
+            data = file.read()
+            entry = json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])["model.layers.0.self_attn.k_proj.weight"]
+            file.seek(8 + struct.unpack("<Q", data[:8])[0] + entry["data_offsets"][0] + 5)
+            file.write(bytes([data[file.tell()] ^ 1]))
+        self.fails("ranks", "x", "--from", "tp=4", words='replicas differ: tensor "model.layers.0.self_attn.k_proj.weight"')
+
+
+class Interruptions(ConvertTest):
+    OPTIONS = ["--to", "tp=4", "--rules", "", "--journal-bytes", "512K", "--max-memory", "2M", "--threads", "2"]
+
+    def setUp(self):
+        super().setUp()
+        rnd = random.Random(SEED)
+        model = {f"t{i}": tensor(rnd, "F32", 700, 1000) for i in range(8)}
+        self.write_hf("source", model)
+        self.OPTIONS[3] = self.write_text("r.rules", "t{0..3} S(0)@tp\n* S(1)@tp\n")
+        self.convert("source", "expected", *self.OPTIONS)
+
+    def start(self, *options, **arguments):
+        return subprocess.Popen([support.COMMAND, "convert", self.at("source"), self.at("out"), *self.OPTIONS, "--json", *options],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, **arguments)
+
+    def finish(self):
+        """Goes on to the end; the bytes that need not be done again."""
+        done = self.start("--resume")
+        output, errors = done.communicate(timeout=50)
+        self.assertEqual((done.returncode, errors), (0, b""))
+        self.check_same("expected", "out")
+        self.assertFalse(os.path.exists(self.at("out.partial")))
+        return json.loads(output)["bytes_resumed"]
+
+    def test_killed_at_random_points(self):
+        rnd = random.Random(SEED)
+        kills, resumed = 0, 0
+        while kills < 50:
+            started = time.monotonic()
+            pause = rnd.random() * 0.08
+            running = self.start("--resume")
+            while time.monotonic() < started + pause and running.poll() is None:
+                time.sleep(0.001)
+            running.kill()
+            running.communicate()
+            kills += 1
+            if os.path.exists(self.at("out")):
+                if os.path.exists(self.at("out/.reshard-journal")):  # killed between the last two steps
+                    os.unlink(self.at("out/.reshard-journal"))
+                self.check_same("expected", "out")
+                shutil.rmtree(self.at("out"))
+            elif rnd.random() < 0.2:
+                resumed += self.finish()
+                shutil.rmtree(self.at("out"))
+        self.finish()
+        self.assertGreater(resumed, 0)
+
+    def test_interrupt_leaves_a_partial_and_words(self):
+        for _ in range(20):
+            running = self.start()
+            while not os.path.exists(self.at("out.partial/.reshard-journal")) and running.poll() is None:
+                time.sleep(0.0005)
+            running.send_signal(signal.SIGINT)
+            _, errors = running.communicate(timeout=50)
+            if running.returncode == 1:
+                self.assertIn(b"out.partial holds what was done, and --resume goes on with it", errors)
+                self.assertEqual(os.stat(self.at("out.partial")).st_mode & 0o777, 0o700)
+                self.assertFalse(os.path.exists(self.at("out")))
+                self.fails("source", "out", *self.OPTIONS, words="left by a conversion that was interrupted")
+                self.fails("source", "out", "--resume", words="of another conversion")
+                self.finish()
+                return
+            shutil.rmtree(self.at("out"), ignore_errors=True)
+            shutil.rmtree(self.at("out.partial"), ignore_errors=True)
+        self.fail("the conversion could not be interrupted")
+
+    def test_partial_of_somebody_else(self):
+        os.mkdir(self.at("out.partial"), 0o755)
+        self.fails("source", "out", "--resume", *self.OPTIONS, words="remove it")
+        os.chmod(self.at("out.partial"), 0o700)
+        self.fails("source", "out", "--resume", *self.OPTIONS, words="no journal")
+        os.rmdir(self.at("out.partial"))
+        os.symlink(self.at("source"), self.at("out.partial"))
+        self.fails("source", "out", "--resume", *self.OPTIONS, words="remove it")
+        self.assertEqual(os.listdir(self.at("source")), ["model.safetensors"])
+
+    def test_source_that_changed(self):
+        done = self.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (3 << 20, 3 << 20)))
+        _, errors = done.communicate(timeout=50)
+        self.assertEqual(done.returncode, 1, errors)
+        self.assertRegex(errors.decode(), r"^reshard: .*(room|size|written|limit|too large).*\n$")
+        self.assertFalse(os.path.exists(self.at("out")))
+        os.utime(self.at("source/model.safetensors"), (1, 1))
+        self.fails("source", "out", "--resume", *self.OPTIONS, words="have changed")
+        shutil.rmtree(self.at("out.partial"))
+        self.finish()
+
+    def test_full_disk(self):
+        for limit in [1 << 12, 1 << 20, 5 << 20]:
+            done = self.start("--resume",
+                              preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+            _, errors = done.communicate(timeout=50)
+            self.assertEqual(done.returncode, 1, errors)
+            self.assertFalse(os.path.exists(self.at("out")))
+        self.finish()
+
+
+if __name__ == "__main__":
+    support.main()
