@@ -150,6 +150,8 @@ static int run(const cli_command *command, int argc, char **argv)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)
         return code;
+    work.in_bytes = 1;
+    work.in_lines = !values.quiet;
     if (values.quiet)
         work.watched = 0;
     raise_file_limit();

@@ -104,6 +104,33 @@ RESHARD_API reshard_status reshard_checkpoint_read(const reshard_checkpoint *che
                                                    int64_t tensor, const reshard_box *box,
                                                    void *memory, size_t bytes);
 
+/* ---- digests --------------------------------------------------------------------------------- */
+
+#define RESHARD_DIGEST_TEXT 33 /* 32 hexadecimal digits and NUL */
+
+typedef struct reshard_digest_options {
+    size_t size;          /* sizeof(reshard_digest_options) */
+    int32_t thread_count; /* 0: 1. The calling thread is one of them */
+    /* Non-zero: boxes that are stored more than once are all read, and must be equal. */
+    int check_copies;
+} reshard_digest_options;
+
+/* The digest of each tensor, by its index, and that of the checkpoint. They depend on dtypes,
+ * shapes, bytes and names, not on how tensors are split; docs/digest.md defines them. */
+typedef struct reshard_digests {
+    int64_t count;
+    const char (*tensors)[RESHARD_DIGEST_TEXT];
+    char checkpoint[RESHARD_DIGEST_TEXT];
+} reshard_digests;
+
+/* Reads everything once, in memory of about a MiB for each thread. options NULL: all zero. Reports
+ * progress in bytes, and can be cancelled. Errors: IO, CORRUPT (also copies that differ, naming
+ * tensor, files and element), CANCELLED, NO_MEMORY. */
+RESHARD_API reshard_status reshard_checkpoint_digest(const reshard_checkpoint *checkpoint,
+                                                     const reshard_digest_options *options,
+                                                     reshard_digests **out_digests);
+RESHARD_API void reshard_digests_destroy(reshard_digests *digests);
+
 /* ---- converting ------------------------------------------------------------------------------ */
 
 typedef enum reshard_checkpoint_kind {
@@ -166,33 +193,6 @@ RESHARD_API reshard_status reshard_convert(reshard_context *context, const char 
                                            const char *target,
                                            const reshard_convert_options *options,
                                            reshard_convert_report *out_report);
-
-/* ---- digests --------------------------------------------------------------------------------- */
-
-#define RESHARD_DIGEST_TEXT 33 /* 32 hexadecimal digits and NUL */
-
-typedef struct reshard_digest_options {
-    size_t size;          /* sizeof(reshard_digest_options) */
-    int32_t thread_count; /* 0: 1. The calling thread is one of them */
-    /* Non-zero: boxes that are stored more than once are all read, and must be equal. */
-    int check_copies;
-} reshard_digest_options;
-
-/* The digest of each tensor, by its index, and that of the checkpoint. They depend on dtypes,
- * shapes, bytes and names, not on how tensors are split; docs/digest.md defines them. */
-typedef struct reshard_digests {
-    int64_t count;
-    const char (*tensors)[RESHARD_DIGEST_TEXT];
-    char checkpoint[RESHARD_DIGEST_TEXT];
-} reshard_digests;
-
-/* Reads everything once, in memory of about a MiB for each thread. options NULL: all zero. Reports
- * progress in bytes, and can be cancelled. Errors: IO, CORRUPT (also copies that differ, naming
- * tensor, files and element), CANCELLED, NO_MEMORY. */
-RESHARD_API reshard_status reshard_checkpoint_digest(const reshard_checkpoint *checkpoint,
-                                                     const reshard_digest_options *options,
-                                                     reshard_digests **out_digests);
-RESHARD_API void reshard_digests_destroy(reshard_digests *digests);
 
 #ifdef __cplusplus
 }
