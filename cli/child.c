@@ -18,6 +18,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+static double read_seconds(const struct timeval *time)
+{
+    return (double)time->tv_sec + (double)time->tv_usec * 1e-6;
+}
+
 static int wait_for(pid_t child, const char *what, double started, cli_child_report *out_report)
 {
     int state = 0;
@@ -35,6 +40,7 @@ static int wait_for(pid_t child, const char *what, double started, cli_child_rep
     if (WEXITSTATUS(state) != 0)
         return CLI_FAILED; /* the child said why */
     out_report->seconds = cli_seconds() - started;
+    out_report->cpu_seconds = read_seconds(&usage.ru_utime) + read_seconds(&usage.ru_stime);
     out_report->peak_bytes = (uint64_t)usage.ru_maxrss * 1024;
     return CLI_DONE;
 }

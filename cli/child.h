@@ -11,6 +11,7 @@
 
 typedef struct cli_child_report {
     double seconds;      /* from before it began until it had ended */
+    double cpu_seconds;  /* of all its threads, in the kernel as well */
     uint64_t peak_bytes; /* the most memory that was resident, code included */
 } cli_child_report;
 

@@ -3,9 +3,10 @@
  * command_bench_convert.c - `reshard bench convert`: conversions beside `cp -r` of their source, on
  * the same disk in the same run.
  *
- * cp and conversion take turns, each in a process of its own and each into a folder that is removed
- * before the next begins; the first turn of both only warms up. Sources are made just before, so
- * they are in the page cache. Times are medians, memory is the most of all runs.
+ * cp and conversion take turns in changing order, each in a process of its own and each into a
+ * folder that is removed before the next begins; the first turn of both only warms up. Sources are
+ * made just before, so they are in the page cache. Times are medians, memory is the most of all
+ * runs.
  */
 #include "child.h"
 #include "commands.h"
@@ -75,6 +76,7 @@ typedef struct bench_result {
     int is_measured;
     cli_folder_facts source, target;
     double seconds, copy_seconds;
+    double cpu_seconds, copy_cpu_seconds; /* of all threads: less noisy on a busy machine */
     uint64_t peak_bytes;
     uint64_t peaks[LIMIT_COUNT]; /* under each of the limits */
 } bench_result;
@@ -161,29 +163,35 @@ static double median(double *seconds, int32_t count)
     return seconds[count / 2];
 }
 
+typedef struct bench_turns {
+    double seconds[RUNS_MAX], cpu_seconds[RUNS_MAX];
+} bench_turns;
+
 static int measure_turns(bench *shared, const convert_case *measured, bench_result *result)
 {
-    double seconds[RUNS_MAX], copy_seconds[RUNS_MAX];
+    bench_turns turns[2]; /* of cp, of the conversion */
     int32_t runs = shared->values->runs;
-    int code = CLI_DONE;
-    for (int32_t i = -1; i < runs && code == CLI_DONE; i++) {
-        cli_child_report copied, converted;
-        code = run_copy(shared, &copied);
-        if (code == CLI_DONE)
-            code = run_convert(shared, measured, shared->values->memory_bytes, &converted,
-                               &result->target);
-        if (code != CLI_DONE || i < 0)
+    for (int32_t i = 0; i < 2 * (runs + 1); i++) {
+        cli_child_report report;
+        int32_t run = i / 2 - 1;
+        int is_conversion = i % 2 != (i / 2) % 2;
+        int code = is_conversion ? run_convert(shared, measured, shared->values->memory_bytes,
+                                               &report, &result->target)
+                                 : run_copy(shared, &report);
+        if (code != CLI_DONE)
+            return code;
+        if (run < 0)
             continue;
-        seconds[i] = converted.seconds;
-        copy_seconds[i] = copied.seconds;
-        if (converted.peak_bytes > result->peak_bytes)
-            result->peak_bytes = converted.peak_bytes;
+        turns[is_conversion].seconds[run] = report.seconds;
+        turns[is_conversion].cpu_seconds[run] = report.cpu_seconds;
+        if (is_conversion && report.peak_bytes > result->peak_bytes)
+            result->peak_bytes = report.peak_bytes;
     }
-    if (code == CLI_DONE) {
-        result->seconds = median(seconds, runs);
-        result->copy_seconds = median(copy_seconds, runs);
-    }
-    return code;
+    result->copy_seconds = median(turns[0].seconds, runs);
+    result->copy_cpu_seconds = median(turns[0].cpu_seconds, runs);
+    result->seconds = median(turns[1].seconds, runs);
+    result->cpu_seconds = median(turns[1].cpu_seconds, runs);
+    return CLI_DONE;
 }
 
 static int measure_case(bench *shared, int index)
@@ -272,6 +280,8 @@ static void print_json_case(cli_json *json, const convert_case *measured,
     cli_json_unsigned(json, "bytes_target", result->target.bytes);
     cli_json_seconds(json, "seconds", result->seconds);
     cli_json_seconds(json, "cp_seconds", result->copy_seconds);
+    cli_json_seconds(json, "cpu_seconds", result->cpu_seconds);
+    cli_json_seconds(json, "cp_cpu_seconds", result->copy_cpu_seconds);
     cli_json_seconds(json, "ratio", result->copy_seconds / result->seconds);
     cli_json_seconds(json, "aimed_at", measured->aimed);
     cli_json_unsigned(json, "peak_bytes", result->peak_bytes);
@@ -313,8 +323,9 @@ static void print_json(const bench *shared)
 
 static void print_cases(const bench *shared)
 {
-    static const char *const titles[] = {"conversion", "source GB", "time s",  "GB/s",
-                                         "cp -r GB/s", "ratio",     "aimed at"};
+    static const char *const titles[] = {"conversion", "source GB",  "time s",
+                                         "GB/s",       "cp -r GB/s", "ratio",
+                                         "aimed at",   "CPU s",      "cp CPU s"};
     static const int title_count = sizeof titles / sizeof titles[0];
     cli_table *table = cli_table_create(title_count);
     cli_table_align(table, 0, CLI_LEFT);
@@ -332,6 +343,8 @@ static void print_cases(const bench *shared)
         cli_table_add(table, CLI_PLAIN, "%.2f", gigabytes / result->copy_seconds);
         cli_table_add(table, CLI_BOLD, "%.2f", result->copy_seconds / result->seconds);
         cli_table_add(table, CLI_DIM, "%.1f", cases[i].aimed);
+        cli_table_add(table, CLI_DIM, "%.2f", result->cpu_seconds);
+        cli_table_add(table, CLI_DIM, "%.2f", result->copy_cpu_seconds);
     }
     cli_table_print(table);
     cli_table_destroy(table);

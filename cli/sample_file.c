@@ -67,8 +67,8 @@ static void add(growing_text *text, const char *bytes)
 }
 
 /* With its length in front and spaces behind, up to where data may begin. */
-static void write_header(growing_text *header, reshard_dtype dtype, const cli_sample_tensor *tensors,
-                         int64_t count)
+static void write_header(growing_text *header, reshard_dtype dtype,
+                         const cli_sample_tensor *tensors, int64_t count)
 {
     uint64_t at = 0;
     add(header, "12345678{\"__metadata__\":{\"format\":\"pt\"}");
