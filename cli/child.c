@@ -68,7 +68,8 @@ int cli_child_convert(cli_work *work, const char *source, const char *target,
     return wait_for(child, "the conversion", started, out_report);
 }
 
-int cli_child_copy(const char *source, const char *target, int sync, cli_child_report *out_report)
+int cli_child_copy(const char *source, const char *target, int no_reflink, int sync,
+                   cli_child_report *out_report)
 {
     fflush(NULL);
     double started = cli_seconds();
@@ -76,7 +77,10 @@ int cli_child_copy(const char *source, const char *target, int sync, cli_child_r
     if (child < 0)
         return fail_fork();
     if (child == 0) {
-        execlp("cp", "cp", "-r", source, target, (char *)NULL);
+        if (no_reflink)
+            execlp("cp", "cp", "-r", "--reflink=never", source, target, (char *)NULL);
+        else
+            execlp("cp", "cp", "-r", source, target, (char *)NULL);
         cli_fail(CLI_FAILED, "cp cannot be run: %s", strerror(errno));
         _exit(CLI_FAILED);
     }

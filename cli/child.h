@@ -17,7 +17,9 @@ typedef struct cli_child_report {
 
 int cli_child_convert(cli_work *work, const char *source, const char *target,
                       const reshard_convert_options *options, cli_child_report *out_report);
-/* `cp -r`; with `sync` the time until the copy is on disk. */
-int cli_child_copy(const char *source, const char *target, int sync, cli_child_report *out_report);
+/* `cp -r`, which must copy with `no_reflink` even where it could share; with `sync` the time until
+ * the copy is on disk. */
+int cli_child_copy(const char *source, const char *target, int no_reflink, int sync,
+                   cli_child_report *out_report);
 
 #endif

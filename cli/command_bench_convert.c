@@ -53,7 +53,7 @@ enum { CASE_ALL = 0, CASE_CROWD = CASE_COUNT + 1 };
 typedef struct bench_values {
     size_t bytes, memory_bytes;
     int32_t runs, threads;
-    int chosen, sync, json;
+    int chosen, sync, no_reflink, json;
     const char *folder;
 } bench_values;
 
@@ -69,6 +69,8 @@ static const cli_option options[] = {
      "where to work, on the disk in question (.)"},
     {"sync", CLI_FLAG, offsetof(bench_values, sync), NULL, 0,
      "until data are on the disk, on both sides"},
+    {"no-reflink", CLI_FLAG, offsetof(bench_values, no_reflink), NULL, 0,
+     "cp copies even where the file system could share"},
     {"json", CLI_FLAG, offsetof(bench_values, json), NULL, 0, "one JSON object on one line"},
 };
 
@@ -144,7 +146,8 @@ static int run_convert(bench *shared, const convert_case *measured, size_t memor
 
 static int run_copy(bench *shared, cli_child_report *out_report)
 {
-    int code = cli_child_copy(shared->source, shared->target, shared->values->sync, out_report);
+    int code = cli_child_copy(shared->source, shared->target, shared->values->no_reflink,
+                              shared->values->sync, out_report);
     if (code == CLI_DONE)
         code = cli_folder_remove(shared->target);
     step(shared);
