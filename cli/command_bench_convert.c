@@ -23,7 +23,7 @@
 #include <string.h>
 
 enum { RUNS_DEFAULT = 5, RUNS_MAX = 101, CASE_COUNT = 4, LIMIT_COUNT = 3 };
-enum { CROWD_TENSORS = 100000, CROWD_FILES = 64 };
+enum { CROWD_TENSORS_DEFAULT = 100000, CROWD_TENSORS_MAX = 1000000, CROWD_FILES = 64 };
 
 #define BYTES_DEFAULT ((size_t)2000000000)
 #define BYTES_MAX ((size_t)1 << 40)
@@ -52,7 +52,7 @@ enum { CASE_ALL = 0, CASE_CROWD = CASE_COUNT + 1 };
 
 typedef struct bench_values {
     size_t bytes, memory_bytes;
-    int32_t runs, threads;
+    int32_t runs, threads, tensors;
     int chosen, sync, no_reflink, json;
     const char *folder;
 } bench_values;
@@ -65,6 +65,8 @@ static const cli_option options[] = {
     {"max-memory", CLI_SIZE, offsetof(bench_values, memory_bytes), "SIZE", 0,
      "of the conversions that are timed (512M)"},
     {"threads", CLI_RANK, offsetof(bench_values, threads), "N", 0, "as for reshard convert"},
+    {"tensors", CLI_RANK, offsetof(bench_values, tensors), "N", 0,
+     "how many small ones to plan (100000)"},
     {"folder", CLI_TEXT, offsetof(bench_values, folder), "DIR", 0,
      "where to work, on the disk in question (.)"},
     {"sync", CLI_FLAG, offsetof(bench_values, sync), NULL, 0,
@@ -223,7 +225,8 @@ static int measure_crowd(bench *shared)
     double seconds[RUNS_MAX];
     const reshard_convert_options converting = {
         .size = sizeof converting, .to = "fsdp=8", .rules = "fsdp", .dry_run = 1, .no_sync = 1};
-    int code = cli_sample_write_crowd(shared->work, shared->source, CROWD_TENSORS, CROWD_FILES);
+    int code =
+        cli_sample_write_crowd(shared->work, shared->source, shared->values->tensors, CROWD_FILES);
     for (int32_t i = 0; i < shared->values->runs && code == CLI_DONE; i++) {
         cli_child_report report;
         code =
@@ -314,7 +317,7 @@ static void print_json(const bench *shared)
     cli_json_end_list(&json);
     if (wants(shared->values, CASE_CROWD)) {
         cli_json_begin_object(&json, "tensors");
-        cli_json_integer(&json, "count", CROWD_TENSORS);
+        cli_json_integer(&json, "count", shared->values->tensors);
         cli_json_integer(&json, "files", CROWD_FILES);
         cli_json_seconds(&json, "seconds", shared->crowd_seconds);
         cli_json_unsigned(&json, "peak_bytes", shared->crowd_peak_bytes);
@@ -391,9 +394,10 @@ static void print_text(const bench *shared)
     if (values->chosen == CASE_ALL)
         putchar('\n');
     if (wants(values, CASE_CROWD))
-        printf("%d tensors of 1 KiB in %d files: headers and plan in %.2f s (aimed at: 3), "
+        printf("%" PRId32
+               " tensors of 1 KiB in %d files: headers and plan in %.2f s (aimed at: 3), "
                "%.0f MiB\n",
-               CROWD_TENSORS, CROWD_FILES, shared->crowd_seconds,
+               values->tensors, CROWD_FILES, shared->crowd_seconds,
                (double)shared->crowd_peak_bytes / (1 << 20));
 }
 
@@ -427,12 +431,16 @@ static int run(const cli_command *command, int argc, char **argv)
     bench_values values = {.bytes = BYTES_DEFAULT,
                            .memory_bytes = limits[LIMIT_COUNT - 1],
                            .runs = RUNS_DEFAULT,
+                           .tensors = CROWD_TENSORS_DEFAULT,
                            .folder = "."};
     cli_work work = {0};
     char *folder = NULL;
     int code = cli_options_parse(command, argc, argv, &values, NULL);
     if (code == CLI_DONE && (values.runs < 1 || values.runs > RUNS_MAX))
         code = cli_fail(CLI_USAGE, "bench convert: --runs goes from 1 to %d", RUNS_MAX);
+    if (code == CLI_DONE && (values.tensors < CROWD_FILES || values.tensors > CROWD_TENSORS_MAX))
+        code = cli_fail(CLI_USAGE, "bench convert: --tensors goes from %d to %d", CROWD_FILES,
+                        CROWD_TENSORS_MAX);
     if (code == CLI_DONE && values.bytes > BYTES_MAX)
         code = cli_fail(CLI_USAGE, "bench convert: --bytes goes up to 1T");
     if (code == CLI_DONE)
@@ -449,7 +457,7 @@ static int run(const cli_command *command, int argc, char **argv)
 const cli_command cli_command_bench_convert = {
     .name = "bench convert",
     .summary = "conversions beside cp",
-    .synopsis = "[--bytes SIZE] [--case NAME] [--runs N] [--folder DIR] [--sync] [--json]",
+    .synopsis = "[--bytes SIZE] [--case NAME] [--runs N] [--folder DIR] [OPTIONS]",
     .description =
         "Makes a Llama-shaped checkpoint and measures conversions of it beside cp -r of the same\n"
         "files, in turns on the same disk, page cache warm; then their memory under limits of 16,\n"

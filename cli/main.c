@@ -33,7 +33,7 @@ static void print_commands(const char *prefix)
 {
     for (int i = 0; i < COMMAND_COUNT; i++) {
         if (strncmp(commands[i]->name, prefix, strlen(prefix)) == 0)
-            printf("  reshard %-12s  %s\n", commands[i]->name, commands[i]->summary);
+            printf("  reshard %-13s  %s\n", commands[i]->name, commands[i]->summary);
     }
 }
 
