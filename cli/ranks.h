@@ -10,8 +10,11 @@
 
 /* How many ranks there will be when `wanted` are needed: under mpirun as many as it has started. */
 int32_t cli_ranks_count(int32_t wanted);
-/* Returns CLI_DONE, or another code after a message, which under mpirun one rank alone prints. */
+/* Returns CLI_DONE, or another code after a message. Under mpirun one rank alone does that, for
+ * all: the others have then nothing to say, and return CLI_DONE. */
 int cli_ranks_run(int32_t count, reshard_rank_fn body, void *user);
+/* Whether mpirun has started this process. */
+int cli_ranks_are_launched(void);
 /* Whether this process speaks for all. */
 int cli_ranks_are_first(void);
 /* "threads" or "MPI". */

@@ -133,6 +133,12 @@ reshard_status rs_partial_init(rs_partial *partial, reshard_context *context, co
     return status == RESHARD_OK ? open_journal(partial, true) : status;
 }
 
+reshard_status rs_partial_join(rs_partial *partial, reshard_context *context, const char *target)
+{
+    *partial = (rs_partial){.context = context, .target = target};
+    return make_path(partial);
+}
+
 void rs_partial_release(rs_partial *partial)
 {
     rs_file_close(partial->journal);

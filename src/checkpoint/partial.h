@@ -36,6 +36,9 @@ typedef struct rs_partial {
  * about what to do; IO. */
 reshard_status rs_partial_init(rs_partial *partial, reshard_context *context, const char *target,
                                const uint64_t digest[2], bool resume);
+/* For a rank that works in a folder which another rank has made: knows where files are. No
+ * journal. release in any case. */
+reshard_status rs_partial_join(rs_partial *partial, reshard_context *context, const char *target);
 /* Closes; the folder stays as it is. */
 void rs_partial_release(rs_partial *partial);
 
