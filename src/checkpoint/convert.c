@@ -51,9 +51,12 @@ static reshard_status check_outside(reshard_context *context, const char *source
     return status;
 }
 
-static reshard_status check_paths(reshard_context *context, const char *source, const char *target)
+static reshard_status check_paths(const rs_conversion *conversion, const char *source)
 {
+    reshard_context *context = conversion->context;
+    const char *target = conversion->target_path;
     rs_path_kind kind = RS_PATH_NONE;
+    bool complete = false;
     size_t length = strlen(target);
     bool is_name = length != 0 && strspn(target, "/.") != length;
     if (!is_name)
@@ -63,7 +66,16 @@ static reshard_status check_paths(reshard_context *context, const char *source, 
         return status;
     if (kind != RS_PATH_NONE && rs_path_same(source, target))
         return rs_fail(RESHARD_ERR_INVALID, "%s: cannot be converted onto itself", target);
-    if (kind != RS_PATH_NONE)
+    if (kind == RS_PATH_FOLDER)
+        status = rs_partial_is_complete(context, target, &complete);
+    if (status != RESHARD_OK)
+        return status;
+    if (complete && !conversion->options->resume)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "%s: exists already, by a conversion that was interrupted at its last step; "
+                       "--resume does that",
+                       target);
+    if (kind != RS_PATH_NONE && !complete)
         return rs_fail(RESHARD_ERR_INVALID, "%s: exists already", target);
     return check_outside(context, source, target);
 }
@@ -177,7 +189,7 @@ static reshard_status make_files(rs_conversion *conversion)
             status = write_header(conversion, i);
     }
     if (status == RESHARD_OK && !conversion->options->no_sync)
-        status = rs_folder_sync(conversion->partial.path);
+        status = rs_folder_sync(conversion->context, conversion->partial.path);
     return status;
 }
 
@@ -295,6 +307,14 @@ static reshard_status prepare_files(rs_conversion *conversion)
     return status == RESHARD_OK ? rs_conversion_share_done(conversion) : status;
 }
 
+static reshard_status publish(rs_conversion *conversion)
+{
+    reshard_status status = RESHARD_OK;
+    if (rs_conversion_leads(conversion))
+        status = rs_partial_finish(&conversion->partial, !conversion->options->no_sync);
+    return rs_conversion_agree(conversion, status);
+}
+
 /* What comes after the last block. */
 static reshard_status finish(rs_conversion *conversion)
 {
@@ -305,11 +325,7 @@ static reshard_status finish(rs_conversion *conversion)
     status = rs_conversion_agree(conversion, status);
     if (status == RESHARD_OK && conversion->options->verify)
         status = rs_conversion_verify(conversion);
-    if (status != RESHARD_OK)
-        return status;
-    if (leads)
-        status = rs_partial_finish(&conversion->partial, !conversion->options->no_sync);
-    return rs_conversion_agree(conversion, status);
+    return status == RESHARD_OK ? publish(conversion) : status;
 }
 
 static reshard_status write_all(rs_conversion *conversion, reshard_convert_report *report)
@@ -365,7 +381,7 @@ static reshard_status plan(rs_conversion *conversion, const char *source)
     reshard_status status =
         reshard_checkpoint_open(conversion->context, source, &opening, &conversion->source);
     if (status == RESHARD_OK)
-        status = check_paths(conversion->context, source, conversion->target_path);
+        status = check_paths(conversion, source);
     if (status == RESHARD_OK)
         status = rs_target_init(&conversion->target, conversion->source, options);
     if (status == RESHARD_OK)
@@ -424,7 +440,14 @@ static reshard_status write(rs_conversion *conversion, reshard_convert_report *r
         status =
             rs_partial_join(&conversion->partial, conversion->context, conversion->target_path);
     status = rs_conversion_agree(conversion, status);
-    return status == RESHARD_OK ? write_all(conversion, report) : status;
+    uint64_t complete = conversion->partial.complete;
+    if (status == RESHARD_OK)
+        status = rs_conversion_tell(conversion, &complete);
+    if (status != RESHARD_OK || complete == 0)
+        return status == RESHARD_OK ? write_all(conversion, report) : status;
+    report->bytes_resumed = conversion->engine.bytes_total;
+    report->bytes_read = report->bytes_written = report->bytes_shared = 0;
+    return publish(conversion);
 }
 
 static reshard_status estimate(const rs_conversion *conversion, reshard_convert_report *report)

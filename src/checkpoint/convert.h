@@ -41,6 +41,8 @@ void rs_conversion_join(rs_conversion *conversion);
 bool rs_conversion_leads(const rs_conversion *conversion);
 /* As reshard_group_agree. */
 reshard_status rs_conversion_agree(const rs_conversion *conversion, reshard_status status);
+/* Gives all ranks the leader's number. */
+reshard_status rs_conversion_tell(const rs_conversion *conversion, uint64_t *number);
 /* Errors: MISMATCH when ranks are about to do different things. */
 reshard_status rs_conversion_compare(const rs_conversion *conversion, const uint64_t digest[2]);
 /* As rs_engine_prepare, with the leader's blocks on all ranks. */

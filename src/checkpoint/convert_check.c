@@ -131,7 +131,7 @@ static reshard_status probe_write(const rs_conversion *conversion, const void *m
     if (status == RESHARD_OK)
         *out_each = (now() - started) / (double)PROBE_BYTES;
     if (file != NULL)
-        (void)rs_path_remove(path);
+        (void)rs_path_remove(context, path);
     rs_file_close(file);
     rs_release(context, path, length + sizeof ".probe");
     return status;

@@ -66,6 +66,19 @@ static reshard_status gather(const rs_conversion *conversion, const void *mine, 
     return status;
 }
 
+reshard_status rs_conversion_tell(const rs_conversion *conversion, uint64_t *number)
+{
+    void *all = NULL;
+    if (conversion->group == NULL)
+        return RESHARD_OK;
+    reshard_status status = gather(conversion, number, sizeof *number, &all);
+    if (status != RESHARD_OK)
+        return status;
+    memcpy(number, all, sizeof *number);
+    rs_release(conversion->context, all, (size_t)conversion->rank_count * sizeof *number);
+    return RESHARD_OK;
+}
+
 reshard_status rs_conversion_compare(const rs_conversion *conversion, const uint64_t digest[2])
 {
     void *all = NULL;
@@ -86,18 +99,16 @@ reshard_status rs_conversion_compare(const rs_conversion *conversion, const uint
 
 reshard_status rs_conversion_prepare(const rs_conversion *conversion, rs_engine *engine)
 {
-    void *all = NULL;
     reshard_status status = rs_engine_prepare(engine);
     if (conversion->group == NULL)
         return status;
     status = rs_conversion_agree(conversion, status);
-    uint64_t mine = engine->thread_bytes;
+    uint64_t thread_bytes = engine->thread_bytes;
     if (status == RESHARD_OK)
-        status = gather(conversion, &mine, sizeof mine, &all);
+        status = rs_conversion_tell(conversion, &thread_bytes);
     if (status != RESHARD_OK)
         return status;
-    engine->thread_bytes = (size_t) * (const uint64_t *)all;
-    rs_release(conversion->context, all, (size_t)conversion->rank_count * sizeof mine);
+    engine->thread_bytes = (size_t)thread_bytes;
     return rs_conversion_agree(conversion, rs_engine_prepare(engine));
 }
 

@@ -25,12 +25,16 @@ typedef struct rs_partial {
     rs_file *journal;
     uint64_t journal_bytes;
     bool resumed;
+    bool complete; /* the folder has the target's name; only the journal is still in it */
     uint64_t digest[2];
     uint64_t thread_bytes; /* of the blocks it counts; 0 until known */
     char *text;            /* of the journal as found */
     size_t text_bytes;
 } rs_partial;
 
+/* Was the last conversion to `target` interrupted after it had given the name, so that the journal
+ * is still in there? */
+reshard_status rs_partial_is_complete(reshard_context *context, const char *target, bool *out_is);
 /* Makes the folder and its journal, or with `resume` takes those of an interrupted conversion of
  * the same digest. release in any case. Errors: INVALID when something is in the way, with words
  * about what to do; IO. */
