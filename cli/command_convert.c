@@ -179,7 +179,10 @@ static int run(const cli_command *command, int argc, char **argv)
         code = cli_work_begin(&c.work);
     if (code != CLI_DONE)
         return code;
-    if (values.quiet || !cli_ranks_are_first())
+    int speaks = cli_ranks_are_first();
+    c.work.in_bytes = 1;
+    c.work.in_lines = speaks && !values.quiet;
+    if (values.quiet || !speaks)
         c.work.watched = 0;
     raise_file_limit();
     /* A file that grows beyond its limit is an error to report, not a reason to die. */
@@ -190,7 +193,7 @@ static int run(const cli_command *command, int argc, char **argv)
     double started = cli_seconds();
     code = convert(&c);
     double seconds = cli_seconds() - started;
-    int speaks = code == CLI_DONE && cli_ranks_are_first();
+    speaks = speaks && code == CLI_DONE;
     if (speaks && values.json)
         print_json(&c.report, values.dry_run, seconds);
     else if (speaks && !values.quiet)

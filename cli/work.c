@@ -10,6 +10,7 @@
 #include "work.h"
 
 #include "failure.h"
+#include "sizes.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -22,6 +23,7 @@ enum { BAR_WIDTH = 24 };
 
 static const double first_shown_seconds = 1.0;
 static const double redraw_seconds = 0.1;
+static const double line_seconds = 10.0;
 
 static volatile sig_atomic_t stop_wanted;
 static int bar_is_shown;
@@ -117,7 +119,16 @@ void cli_work_end(cli_work *work)
     work->context = NULL;
 }
 
-static void draw(const char *what, uint64_t done, uint64_t total, double elapsed)
+static void write_rate(double rate, int in_bytes)
+{
+    char text[CLI_SIZE_TEXT];
+    if (in_bytes)
+        fprintf(stderr, "  %s/s", cli_size_text((uint64_t)rate, text));
+    else
+        fprintf(stderr, "  %.0f/s", rate);
+}
+
+static void draw(const cli_work *work, uint64_t done, uint64_t total, double elapsed)
 {
     double fraction = (double)done / (double)total;
     double rate = elapsed > 0 ? (double)done / elapsed : 0;
@@ -126,11 +137,25 @@ static void draw(const char *what, uint64_t done, uint64_t total, double elapsed
     memset(bar, ' ', BAR_WIDTH);
     memset(bar, '#', (size_t)filled);
     bar[BAR_WIDTH] = '\0';
-    fprintf(stderr, "\r%.20s [%s] %3.0f%%  %.0f/s", what, bar, fraction * 100, rate);
+    if (work->watched)
+        fprintf(stderr, "\r%.20s [%s] %3.0f%%", work->what, bar, fraction * 100);
+    else
+        fprintf(stderr, "%.20s %3.0f%%", work->what, fraction * 100);
+    write_rate(rate, work->in_bytes);
     if (rate > 0)
         fprintf(stderr, "  %.0f s left", (double)(total - done) / rate);
-    fputs("\033[K", stderr);
+    fputs(work->watched ? "\033[K" : "\n", stderr);
     fflush(stderr);
+}
+
+/* A line every ten seconds, for logs. */
+static void report_line(cli_work *work, uint64_t done, uint64_t total, double now)
+{
+    double since = work->drawn > work->started ? work->drawn : work->started;
+    if (!work->in_lines || now - since < line_seconds)
+        return;
+    draw(work, done, total, now - work->started);
+    work->drawn = now;
 }
 
 void cli_work_report(cli_work *work, const char *what, uint64_t done, uint64_t total)
@@ -140,13 +165,17 @@ void cli_work_report(cli_work *work, const char *what, uint64_t done, uint64_t t
         work->what = what;
         work->started = now;
     }
-    if (!work->watched || total == 0 || done > total)
+    if (total == 0 || done > total)
         return;
+    if (!work->watched) {
+        report_line(work, done, total, now);
+        return;
+    }
     int early = bar_is_shown ? now - work->drawn < redraw_seconds
                              : now - work->started < first_shown_seconds;
     if (early)
         return;
-    draw(what, done, total, now - work->started);
+    draw(work, done, total, now - work->started);
     bar_is_shown = 1;
     work->drawn = now;
 }

@@ -15,6 +15,8 @@ typedef struct cli_work {
     double started, drawn; /* seconds of the monotonic clock */
     const char *what;      /* what the bar is about now */
     int watched;           /* standard error is a terminal */
+    int in_bytes;          /* to be set by the caller: what is counted are bytes */
+    int in_lines; /* likewise: without a terminal, a line every ten seconds in place of the bar */
 } cli_work;
 
 /* Returns CLI_DONE, or another code after a message. At most one work may be under way. */

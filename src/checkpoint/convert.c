@@ -103,8 +103,9 @@ static reshard_status plan_transfers(rs_conversion *conversion)
         if (target->tensors[i].bytes == 0)
             continue;
         reshard_status status =
-            rs_transfer_plan(&conversion->arena, &conversion->source->tensors[target->origins[i]],
-                             &target->tensors[i], &engine->transfers[engine->transfer_count]);
+            rs_transfer_plan(&conversion->arena, &conversion->cache,
+                             &conversion->source->tensors[target->origins[i]], &target->tensors[i],
+                             &engine->transfers[engine->transfer_count]);
         if (status == RESHARD_OK && rs_context_cancelled(conversion->context))
             status = rs_fail(RESHARD_ERR_CANCELLED, "cancelled");
         if (status != RESHARD_OK)

@@ -25,6 +25,7 @@ typedef struct rs_conversion {
     reshard_checkpoint *source;
     rs_target target;
     rs_arena arena; /* of transfers */
+    rs_transfer_cache cache;
     rs_engine engine;
     rs_file **source_files; /* by number, as the engine wants them */
     rs_file **target_files; /* likewise; NULL where a file is not written */

@@ -4,7 +4,6 @@
 
 #include "base/context.h"
 
-#include <stdio.h>
 #include <string.h>
 
 void rs_json_writer_init(rs_json_writer *writer, reshard_context *context)
@@ -24,11 +23,13 @@ void rs_json_writer_add(rs_json_writer *writer, const char *bytes, size_t count)
     void *items = writer->bytes;
     if (writer->status != RESHARD_OK || count == 0)
         return;
-    writer->status =
-        rs_grow(writer->context, &items, &writer->capacity, writer->count + (int64_t)count, 1);
-    writer->bytes = items;
-    if (writer->status != RESHARD_OK)
-        return;
+    if (writer->capacity - writer->count < (int64_t)count) {
+        writer->status =
+            rs_grow(writer->context, &items, &writer->capacity, writer->count + (int64_t)count, 1);
+        writer->bytes = items;
+        if (writer->status != RESHARD_OK)
+            return;
+    }
     memcpy(writer->bytes + writer->count, bytes, count);
     writer->count += (int64_t)count;
 }
@@ -41,8 +42,12 @@ void rs_json_writer_text(rs_json_writer *writer, const char *text)
 void rs_json_writer_unsigned(rs_json_writer *writer, uint64_t number)
 {
     char digits[24];
-    int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)number);
-    rs_json_writer_add(writer, digits, (size_t)length);
+    size_t first = sizeof digits;
+    do {
+        digits[--first] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number != 0);
+    rs_json_writer_add(writer, digits + first, sizeof digits - first);
 }
 
 void rs_json_writer_string(rs_json_writer *writer, rs_name string)
@@ -53,10 +58,11 @@ void rs_json_writer_string(rs_json_writer *writer, rs_name string)
         unsigned char c = (unsigned char)string.bytes[i];
         if (c >= 0x20 && c != '"' && c != '\\')
             continue;
-        char escape[8];
-        int length = snprintf(escape, sizeof escape, c < 0x20 ? "\\u%04x" : "\\%c", c);
+        static const char hex[] = "0123456789abcdef";
+        const char letter[2] = {'\\', (char)c};
+        const char code[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
         rs_json_writer_add(writer, string.bytes + plain, i - plain);
-        rs_json_writer_add(writer, escape, (size_t)length);
+        rs_json_writer_add(writer, c < 0x20 ? code : letter, c < 0x20 ? 6 : 2);
         plain = i + 1;
     }
     rs_json_writer_add(writer, string.bytes + plain, string.count - plain);

@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/digest.h"
 
 #include <reshard/plan.h>
 
@@ -192,13 +193,55 @@ static bool all_are_ranges(const rs_transfer *transfer)
     return true;
 }
 
-reshard_status rs_transfer_plan(rs_arena *arena, const rs_stored_tensor *source,
-                                const rs_stored_tensor *target, rs_transfer *out_transfer)
+static void digest_boxes(rs_digest *digest, const rs_stored_tensor *tensor)
+{
+    int32_t ndim = tensor->carried_ndim;
+    rs_digest_u64(digest, (uint64_t)ndim);
+    rs_digest_i64s(digest, tensor->carried_shape, ndim);
+    for (int64_t i = 0; i < tensor->piece_count; i++) {
+        static const int64_t zeros[RESHARD_NDIM_MAX];
+        const rs_stored_piece *piece = &tensor->pieces[i];
+        /* Which pieces share a file decides where a piece is looked for. */
+        rs_digest_u64(digest, i > 0 && piece->file == tensor->pieces[i - 1].file);
+        rs_digest_i64s(digest, piece->offset != NULL ? piece->offset : zeros, ndim);
+        rs_digest_i64s(digest, piece->size, ndim);
+    }
+}
+
+/* From the cache when the same boxes were planned before, else by the planner. */
+static reshard_status find_moves(rs_arena *arena, rs_transfer_cache *cache, rs_transfer *transfer)
+{
+    uint64_t key[2];
+    rs_digest digest;
+    rs_digest_init(&digest);
+    digest_boxes(&digest, transfer->source);
+    digest_boxes(&digest, transfer->target);
+    rs_digest_finish(&digest, key);
+    size_t slot = key[0] % (sizeof cache->slots / sizeof cache->slots[0]);
+    if (cache->slots[slot].move_count != 0 && cache->slots[slot].digest[0] == key[0] &&
+        cache->slots[slot].digest[1] == key[1]) {
+        transfer->move_count = cache->slots[slot].move_count;
+        transfer->moves = cache->slots[slot].moves;
+        return RESHARD_OK;
+    }
+    reshard_status status = plan_moves(arena, transfer);
+    if (status != RESHARD_OK)
+        return status;
+    memcpy(cache->slots[slot].digest, key, sizeof key);
+    cache->slots[slot].move_count = transfer->move_count;
+    cache->slots[slot].moves = transfer->moves;
+    return RESHARD_OK;
+}
+
+reshard_status rs_transfer_plan(rs_arena *arena, rs_transfer_cache *cache,
+                                const rs_stored_tensor *source, const rs_stored_tensor *target,
+                                rs_transfer *out_transfer)
 {
     rs_transfer transfer = {.source = source, .target = target};
     transfer.casts = source->dtype != target->dtype;
     bool is_whole = source->piece_count == 1 && target->piece_count == 1;
-    reshard_status status = is_whole ? keep_single(arena, &transfer) : plan_moves(arena, &transfer);
+    reshard_status status =
+        is_whole ? keep_single(arena, &transfer) : find_moves(arena, cache, &transfer);
     if (status != RESHARD_OK)
         return status;
     transfer.direct = !transfer.casts && all_are_ranges(&transfer);

@@ -28,9 +28,20 @@ typedef struct rs_transfer {
     int64_t block_first, block_count; /* among the blocks of all transfers */
 } rs_transfer;
 
-/* Moves for all of the target's pieces, in the arena. */
-reshard_status rs_transfer_plan(rs_arena *arena, const rs_stored_tensor *source,
-                                const rs_stored_tensor *target, rs_transfer *out_transfer);
+/* Plans made before. The layers of a model are cut alike: moves between pieces depend on the boxes
+ * of these alone, so that tensors with equal boxes share one list. Zero is an empty cache. */
+typedef struct rs_transfer_cache {
+    struct {
+        uint64_t digest[2]; /* of the boxes on both sides */
+        int64_t move_count; /* 0: nothing is here */
+        rs_transfer_move *moves;
+    } slots[256];
+} rs_transfer_cache;
+
+/* Moves for all of the target's pieces, in the arena, which must outlive the cache. */
+reshard_status rs_transfer_plan(rs_arena *arena, rs_transfer_cache *cache,
+                                const rs_stored_tensor *source, const rs_stored_tensor *target,
+                                rs_transfer *out_transfer);
 /* Moves from pieces to their copies: for comparing them. target has the copies as its pieces. */
 reshard_status rs_transfer_copies(rs_arena *arena, const rs_stored_tensor *source,
                                   const rs_stored_tensor *target, rs_transfer *out_transfer);

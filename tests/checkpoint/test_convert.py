@@ -170,6 +170,63 @@ class RoundTrips(ConvertTest):
         self.assertEqual(files.read_hf(self.at("hf")), model)
 
 
+class Memory(ConvertTest):
+    def test_a_tensor_larger_than_memory(self):
+        """Peak memory of the process stays near --max-memory."""
+        if "san" in os.path.basename(os.path.dirname(support.COMMAND)):
+            self.skipTest("sanitizers take memory of their own")
+        model = {"w": ("U8", (6000, 16384), random.Random(SEED).randbytes(6000 * 16384))}
+        self.write_hf("source", model)
+        rules = self.write_text("r", "w S(1)@x\n")
+        # By way of a small process, because a child's peak begins with what its parent had.
+        launch = "import os, sys; pid = os.spawnv(os.P_NOWAIT, sys.argv[1], sys.argv[1:]); print(os.wait4(pid, 0)[2].ru_maxrss)"
+        done = subprocess.run([sys.executable, "-c", launch, support.COMMAND, "convert",
+                               self.at("source"), self.at("out"), "--to", "x=4", "--rules", rules, "--max-memory", "16M",
+                               "--no-sync", "--quiet"], stdout=subprocess.PIPE, check=True, timeout=50)
+        self.assertLessEqual(int(done.stdout) * 1024, (16 << 20) + (32 << 20))
+        found = files.read(self.at("out/shard-00002-model-00001-of-00001.safetensors"))[0]["w"]
+        self.assertEqual(files.cut(model["w"], [0, 4096], [6000, 4096]), found[2])
+
+
+class Large(ConvertTest):
+    """Beyond 2^31 and 2^32 bytes, in sparse files: marks at chosen places have to arrive at the right ones."""
+
+    def test_offsets_beyond_32_bits(self):
+        rows, columns, width = 70001, 16384, 4  # 4.6 GB
+        total = rows * columns * width
+        marks = {0: b"abcd", (2**31 // width) * width: b"efgh", 2**32: b"ijkl", total - 4: b"mnop"}
+        small = tensor(random.Random(SEED), "F32", 30, 20)
+        header = json.dumps({"w": {"dtype": "F32", "shape": [rows, columns], "data_offsets": [0, total]},
+                             "small": {"dtype": "F32", "shape": [30, 20], "data_offsets": [total, total + 2400]}}).encode()
+        os.mkdir(self.at("source"))
+        with open(self.at("source/model.safetensors"), "wb") as file:
+            file.write(struct.pack("<Q", len(header)) + header)
+            begin = file.tell()
+            for at, mark in [*marks.items(), (total, small[2])]:
+                file.seek(begin + at)
+                file.write(mark)
+        rules = self.write_text("r", "* S(1)@x\n")
+        self.convert("source", "small", "--to", "x=3", "--rules", rules, "--include", "small", "--verify")
+        self.assertEqual(files.read_dcp(self.at("small")), {"small": small})
+        rules = self.write_text("r", "small drop\nw S(0)@x\n")
+        report = self.convert("source", "out", "--to", "x=2", "--rules", rules, "--dry-run")
+        self.assertEqual(report["bytes_written"], total)
+        self.assertEqual(self.read_json("inspect", self.at("source"))["bytes"], total + 2400)
+        if shutil.disk_usage(self.folder).free < 8 << 30 or not os.environ.get("RESHARD_TEST_LARGE"):
+            self.skipTest("writing 4.6 GB: RESHARD_TEST_LARGE is not set, or the disk has no room")
+        self.read_text("convert", self.at("source"), self.at("out"), "--to", "x=2", "--rules", rules, "--no-sync", "--quiet")
+        half = -(-rows // 2) * columns * width
+        for rank in range(2):
+            path = self.at(f"out/shard-{rank + 1:05d}-model-00001-of-00001.safetensors")
+            with open(path, "rb") as file:
+                begin = 8 + struct.unpack("<Q", file.read(8))[0]
+                self.assertEqual(os.path.getsize(path), begin + (half if rank == 0 else total - half))
+                for at, mark in marks.items():
+                    if rank == (at >= half):
+                        file.seek(begin + at - (half if rank else 0))
+                        self.assertEqual(file.read(4), mark, at)
+
+
 class Random(ConvertTest):
     def draw_rule(self, rnd, shape):
         cuts = []

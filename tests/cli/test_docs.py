@@ -59,6 +59,7 @@ class DocsTest(CommandTest):
     def test_options_are_those_of_the_help_pages(self):
         for name, page in self.read_pages():
             command = {"reshard-layout.1.md": ["layout"], "reshard-plan.1.md": ["plan"],
+                       "reshard-inspect.1.md": ["inspect"], "reshard-convert.1.md": ["convert"],
                        "reshard-digest.1.md": ["digest"], "reshard-verify.1.md": ["verify"],
                        "reshard-bench.1.md": ["bench", "plan"],
                        "reshard-bench-move.1.md": ["bench", "move"]}.get(name)
