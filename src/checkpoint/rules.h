@@ -10,7 +10,7 @@
 #ifndef RS_CHECKPOINT_RULES_H
 #define RS_CHECKPOINT_RULES_H
 
-#include <reshard/spec.h>
+#include <reshard/layout.h>
 
 #include <stdbool.h>
 
@@ -51,9 +51,10 @@ typedef struct rs_rule_result {
     int64_t shape[RESHARD_NDIM_MAX]; /* the tensor itself: without padding */
     /* What spec cuts: shape, with zero rows added at the end of the dimensions that pad() names. */
     int64_t padded_shape[RESHARD_NDIM_MAX];
-    bool padded;        /* padded_shape is not shape */
-    reshard_spec *spec; /* over the mesh; one reference */
-    int32_t line;       /* of the rule, for messages */
+    bool padded;            /* padded_shape is not shape */
+    reshard_spec *spec;     /* over the mesh; one reference */
+    reshard_layout *layout; /* of padded_shape, so that it need not be made again; one reference */
+    int32_t line;           /* of the rule, for messages */
     reshard_context *context;
 } rs_rule_result;
 void rs_rule_result_release(rs_rule_result *result);

@@ -321,7 +321,6 @@ static reshard_status set_new_name(const rs_rule_finding *found, rs_rule_result 
 reshard_status rs_rule_finish(const rs_rule_finding *found, int32_t ndim, const int64_t *shape,
                               const int64_t *padded_shape, rs_rule_result *out_result)
 {
-    reshard_layout *layout = NULL;
     rs_rule_result result = {
         .ndim = ndim, .line = found->rule->line, .context = found->rules->context};
     memcpy(result.shape, shape, (size_t)ndim * sizeof *shape);
@@ -334,11 +333,10 @@ reshard_status rs_rule_finish(const rs_rule_finding *found, int32_t ndim, const 
         status = reshard_spec_create(result.context, found->mesh, found->cut_count, found->cuts,
                                      &result.spec);
     if (status == RESHARD_OK) {
-        /* Only to hear now, while the rule is known, what would be wrong with it. */
-        status = reshard_layout_create(result.context, result.spec, ndim, padded_shape, &layout);
+        status =
+            reshard_layout_create(result.context, result.spec, ndim, padded_shape, &result.layout);
         status = rs_fail_within(status, RS_RULE_PLACE, RS_RULE_PLACE_OF(found->rule));
     }
-    reshard_layout_release(layout);
     if (status == RESHARD_OK)
         *out_result = result;
     else
@@ -352,6 +350,7 @@ void rs_rule_result_release(rs_rule_result *result)
         return;
     if (result->new_name != NULL)
         rs_release(result->context, result->new_name, result->new_name_bytes + 1);
+    reshard_layout_release(result->layout);
     reshard_spec_release(result->spec);
     *result = (rs_rule_result){.drop = false};
 }

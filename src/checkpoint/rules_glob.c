@@ -247,26 +247,64 @@ static int64_t take_choice(const rs_glob_element *element, const char *name, siz
     return -1;
 }
 
-/* row[j]: the element and those behind it match name[j ..]; rest: the same of those behind it. */
-static void fill_row(const rs_glob_element *element, const char *name, size_t bytes,
+/* Adds to a row where the text stands before a place where the rest matches. */
+static void add_text(const rs_glob_item *item, const char *name, size_t bytes,
                      const unsigned char *rest, unsigned char *row)
 {
-    for (size_t j = bytes + 1; j-- > 0;) {
-        bool matches = false;
-        switch (element->kind) {
-        case RS_GLOB_ANY:
-            matches = rest[j] || (j < bytes && row[j + 1]);
-            break;
-        case RS_GLOB_ONE:
-            matches = j < bytes && rest[j + 1];
-            break;
-        case RS_GLOB_TEXT:
-        case RS_GLOB_CHOICE:
-            matches = take_choice(element, name + j, bytes - j, rest + j) >= 0;
-            break;
-        }
-        row[j] = matches;
+    size_t end = item->length;
+    while (end <= bytes) {
+        const unsigned char *next = memchr(rest + end, 1, bytes + 1 - end);
+        if (next == NULL)
+            return;
+        end = (size_t)(next - rest);
+        if (item->length == 0 || (name[end - 1] == item->text[item->length - 1] &&
+                                  memcmp(name + end - item->length, item->text, item->length) == 0))
+            row[end - item->length] = 1;
+        end++;
     }
+}
+
+static void add_range(const rs_glob_item *item, const char *name, size_t bytes,
+                      const unsigned char *rest, unsigned char *row)
+{
+    for (size_t j = 0; j < bytes; j++) {
+        size_t length = 0;
+        if (!is_digit(name[j]))
+            continue;
+        for (; item_fits(item, name + j, bytes - j, &length); length++)
+            row[j] |= rest[j + length];
+    }
+}
+
+/* row[j]: the element and those behind it match name[j ..]; rest: the same of those behind it.
+ * False when that is so nowhere. */
+static bool fill_row(const rs_glob_element *element, const char *name, size_t bytes,
+                     const unsigned char *rest, unsigned char *row)
+{
+    size_t reach = bytes + 1;
+    switch (element->kind) {
+    case RS_GLOB_ANY:
+        while (!rest[reach - 1])
+            reach--;
+        memset(row, 1, reach);
+        memset(row + reach, 0, bytes + 1 - reach);
+        return true;
+    case RS_GLOB_ONE:
+        memcpy(row, rest + 1, bytes);
+        row[bytes] = 0;
+        break;
+    case RS_GLOB_TEXT:
+    case RS_GLOB_CHOICE:
+        memset(row, 0, bytes + 1);
+        for (int32_t i = 0; i < element->item_count; i++) {
+            if (element->items[i].is_range)
+                add_range(&element->items[i], name, bytes, rest, row);
+            else
+                add_text(&element->items[i], name, bytes, rest, row);
+        }
+        break;
+    }
+    return memchr(row, 1, bytes + 1) != NULL;
 }
 
 static void read_spans(const rs_glob *glob, const char *name, size_t bytes,
@@ -311,10 +349,11 @@ reshard_status rs_glob_try(reshard_context *context, const rs_glob *glob, const 
     unsigned char *end = table + (size_t)glob->element_count * row;
     memset(end, 0, row);
     end[name_bytes] = 1;
-    for (int32_t i = glob->element_count; i-- > 0;)
-        fill_row(&glob->elements[i], name, name_bytes, table + (size_t)(i + 1) * row,
-                 table + (size_t)i * row);
-    bool matches = table[0] != 0;
+    bool matches = true;
+    for (int32_t i = glob->element_count; matches && i-- > 0;)
+        matches = fill_row(&glob->elements[i], name, name_bytes, table + (size_t)(i + 1) * row,
+                           table + (size_t)i * row);
+    matches = matches && table[0] != 0;
     if (matches && spans != NULL)
         read_spans(glob, name, name_bytes, table, spans);
     if (table != small)

@@ -110,8 +110,9 @@ static bool find_plain(const rs_number_scope *scope, const char *key, int64_t *o
     return scope->keys->find(scope->keys->user, nested, out_value);
 }
 
+/* has_other: there is something to do without the value, so that no words are needed. */
 static reshard_status find_key(const rs_number_scope *scope, const char *key, int depth,
-                               int64_t *out_value)
+                               bool has_other, int64_t *out_value)
 {
     if (find_plain(scope, key, out_value)) {
         if (*out_value < 0)
@@ -130,6 +131,8 @@ static reshard_status find_key(const rs_number_scope *scope, const char *key, in
         return rs_fail(RESHARD_ERR_NOT_FOUND,
                        "$%s has no value in the model's configuration, nor has %s", key, text);
     }
+    if (has_other)
+        return RESHARD_ERR_NOT_FOUND;
     return rs_fail(RESHARD_ERR_NOT_FOUND, "$%s has no value in the model's configuration", key);
 }
 
@@ -172,8 +175,10 @@ static reshard_status read_key(const rs_number_scope *scope, rs_cursor *cursor, 
     if (status != RESHARD_OK)
         return status;
     *out_number = 1;
-    status = scope->form_only ? RESHARD_OK : find_key(scope, key, depth, out_number);
-    if ((status != RESHARD_OK && status != RESHARD_ERR_NOT_FOUND) || !rs_cursor_accept(cursor, '?'))
+    bool has_other = rs_cursor_accept(cursor, '?');
+    if (!scope->form_only)
+        status = find_key(scope, key, depth, has_other, out_number);
+    if ((status != RESHARD_OK && status != RESHARD_ERR_NOT_FOUND) || !has_other)
         return status;
     if (status == RESHARD_ERR_NOT_FOUND)
         return read_factor(scope, cursor, depth + 1, out_number);

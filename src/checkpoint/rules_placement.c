@@ -80,22 +80,21 @@ static reshard_status write_coordinates(const rs_number_scope *scope, rs_cursor 
 static reshard_status replace_variables(const rs_number_scope *scope, rs_cursor *cursor,
                                         rs_text *text)
 {
+    const char *copied = cursor->at;
     while (cursor->at < cursor->end) {
-        const char *start = cursor->at;
         int64_t number = 0;
-        bool variable = rs_cursor_at_variable(cursor);
-        if (cursor->at != start)
-            rs_text_add(text, " "); /* so that "1 2" does not become 12 */
-        if (!variable) {
-            if (cursor->at < cursor->end)
-                rs_text_add(text, "%c", *cursor->at++);
+        if (!rs_cursor_at_variable(cursor)) {
+            cursor->at += cursor->at < cursor->end;
             continue;
         }
+        rs_text_add(text, "%.*s", (int)(cursor->at - copied), copied);
         reshard_status status = rs_number_read(scope, cursor, &number);
         if (status != RESHARD_OK)
             return status;
         rs_text_add(text, "%" PRId64, number);
+        copied = cursor->at;
     }
+    rs_text_add(text, "%.*s", (int)(cursor->end - copied), copied);
     return RESHARD_OK;
 }
 

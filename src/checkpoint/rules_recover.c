@@ -157,12 +157,9 @@ static reshard_status check_rank(const rs_rule_finding *found, const local_shape
 static reshard_status check_ranks(const rs_rule_finding *found, const local_shapes *locals,
                                   const rs_rule_result *result)
 {
-    reshard_layout *layout = NULL;
-    reshard_status status = reshard_layout_create(found->rules->context, result->spec, result->ndim,
-                                                  result->padded_shape, &layout);
+    reshard_status status = RESHARD_OK;
     for (int32_t i = 0; status == RESHARD_OK && i < reshard_mesh_size(found->mesh); i++)
-        status = check_rank(found, locals, layout, i);
-    reshard_layout_release(layout);
+        status = check_rank(found, locals, result->layout, i);
     return status;
 }
 

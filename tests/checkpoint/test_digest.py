@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import random
+import re
 import sys
 import tempfile
 
@@ -143,6 +144,26 @@ class DigestTest(CommandTest):
         size = sum(len(values) for _, _, values in model.values()) / 1024
         self.assertIn(f"whole: 19 tensors, {size:.1f} KiB in 4 files, {2 * 2 * 2 + 3 * 3} copies agree", text)
 
+    def test_conversions_keep_digests(self):
+        """From split to split, through files of whole tensors and files of ranks."""
+        model = llama_model(self.numbers)
+        files.write(self.path("hf/model.safetensors"), model, {"format": "pt"})
+        with open(self.path("hf/config.json"), "w", encoding="utf-8") as file:
+            json.dump(LLAMA, file)
+        total = self.check_digests(model, self.path("hf"))
+        source, reading = "hf", []
+        for number, (mesh, form) in enumerate([("fsdp=4", "auto"), ("tp=2", "auto"), (None, "hf"), ("pp=2,tp=4", "auto"),
+                                               ("tp=4", "rank-files"), ("dp=2,pp=2,tp=2", "rank-files"),
+                                               ("fsdp=3,tp=2", "auto"), ("fsdp=5", "rank-files")]):
+            target = f"step-{number}"
+            to = ["--to", mesh] if mesh else []
+            self.read_text("convert", self.path(source), self.path(target), *to, "--format", form, "--quiet", "--no-sync",
+                           *reading)
+            source, reading = target, ["--from", mesh] if form == "rank-files" else []
+            self.assertEqual(self.check_digests(model, self.path(source), *reading), total)
+            second = ["--from-b", mesh] if reading else []
+            self.assertTrue(self.read_json("verify", self.path("hf"), self.path(source), *second)["same"])
+
     def test_large(self):
         """A sparse tensor beyond 2^32 bytes, with a few bytes that are not zero."""
         if float(os.environ.get("RESHARD_TEST_SCALE", "1")) < 4:
@@ -165,6 +186,25 @@ class DigestTest(CommandTest):
                 result ^= fingerprint.shifted(data, len(head) + place, polynomial)
             wanted += f"{result:016x}"
         self.assertEqual(self.read_json("digest", path)["tensors"], {"t": wanted})
+
+    def test_rules_of_the_page(self):
+        """The first example of docs/rules.md does what the page says."""
+        with open(os.path.join(HERE, "..", "..", "docs", "rules.md"), encoding="utf-8") as file:
+            example = re.search(r"^```\n(.*?)^```$", file.read(), re.MULTILINE | re.DOTALL).group(1)
+        with open(self.path("some.rules"), "w", encoding="utf-8") as file:
+            file.write(example)
+        model = llama_model(self.numbers)
+        model["old.3.weight"] = model["model.norm.weight"]
+        model["x.rotary_emb.y"] = model["model.norm.weight"]
+        files.write(self.path("hf/model.safetensors"), model)
+        with open(self.path("hf/config.json"), "w", encoding="utf-8") as file:
+            json.dump(LLAMA, file)
+        self.read_text("convert", self.path("hf"), self.path("tp"), "--to", "fsdp=2,tp=2", "--rules",
+                       self.path("some.rules"), "--quiet", "--no-sync")
+        done = run("verify", self.path("hf"), self.path("tp"), "--json")
+        found = json.loads(done.stdout)
+        self.assertEqual((found["only_in_a"], found["only_in_b"]), (["old.3.weight", "x.rotary_emb.y"], ["new.3.weight"]))
+        self.assertEqual(found["dtype"] + found["shape"] + found["bytes_differ"], [])
 
     # ---- verify --------------------------------------------------------------------------------
 
