@@ -5,6 +5,7 @@
 #include "commands.h"
 #include "failure.h"
 #include "json.h"
+#include "ranks.h"
 #include "sizes.h"
 #include "work.h"
 
@@ -68,6 +69,7 @@ static void print_json(const reshard_convert_report *report, int dry_run, double
     cli_json_unsigned(&json, "bytes_resumed", report->bytes_resumed);
     cli_json_unsigned(&json, "memory_bytes", report->memory_bytes);
     cli_json_integer(&json, "threads", report->threads);
+    cli_json_integer(&json, "ranks", report->ranks);
     cli_json_text(&json, "rules", report->rules);
     if (dry_run)
         cli_json_seconds(&json, "seconds_estimated", report->seconds_estimated);
@@ -138,37 +140,65 @@ static void fill_options(const convert_values *values, reshard_convert_options *
     };
 }
 
+/* ---- one process, or each of those that mpirun has started ----------------------------------- */
+
+typedef struct conversion {
+    cli_work work;
+    const char *source, *target;
+    reshard_convert_options options;
+    reshard_convert_report report;
+} conversion;
+
+static reshard_status convert_rank(void *user, reshard_group *group)
+{
+    conversion *c = user;
+    c->options.group = group;
+    return reshard_convert(c->work.context, c->source, c->target, &c->options, &c->report);
+}
+
+/* Returns CLI_DONE, or another code after a message. */
+static int convert(conversion *c)
+{
+    if (cli_ranks_are_launched()) {
+        int code = cli_ranks_run(0, convert_rank, c);
+        cli_work_settle(&c->work);
+        return code == CLI_DONE ? CLI_DONE : CLI_FAILED;
+    }
+    reshard_status status = convert_rank(c, NULL);
+    cli_work_settle(&c->work);
+    return status == RESHARD_OK ? CLI_DONE : cli_fail(CLI_FAILED, "%s", reshard_error_text());
+}
+
 static int run(const cli_command *command, int argc, char **argv)
 {
     convert_values values = {0};
     const char *paths[2] = {NULL, NULL};
-    cli_work work = {0};
-    reshard_convert_options converting;
-    reshard_convert_report report;
+    conversion c = {.source = NULL};
     int code = cli_options_parse(command, argc, argv, &values, paths);
     if (code == CLI_DONE)
-        code = cli_work_begin(&work);
+        code = cli_work_begin(&c.work);
     if (code != CLI_DONE)
         return code;
-    work.in_bytes = 1;
-    work.in_lines = !values.quiet;
-    if (values.quiet)
-        work.watched = 0;
+    int speaks = cli_ranks_are_first();
+    c.work.in_bytes = 1;
+    c.work.in_lines = speaks && !values.quiet;
+    if (values.quiet || !speaks)
+        c.work.watched = 0;
     raise_file_limit();
     /* A file that grows beyond its limit is an error to report, not a reason to die. */
     (void)signal(SIGXFSZ, SIG_IGN);
-    fill_options(&values, &converting);
+    fill_options(&values, &c.options);
+    c.source = paths[0];
+    c.target = paths[1];
     double started = cli_seconds();
-    reshard_status status = reshard_convert(work.context, paths[0], paths[1], &converting, &report);
+    code = convert(&c);
     double seconds = cli_seconds() - started;
-    cli_work_settle(&work);
-    if (status != RESHARD_OK)
-        code = cli_fail(CLI_FAILED, "%s", reshard_error_text());
-    else if (values.json)
-        print_json(&report, values.dry_run, seconds);
-    else if (!values.quiet)
-        print_text(&report, paths[1], values.dry_run, seconds);
-    cli_work_end(&work);
+    speaks = speaks && code == CLI_DONE;
+    if (speaks && values.json)
+        print_json(&c.report, values.dry_run, seconds);
+    else if (speaks && !values.quiet)
+        print_text(&c.report, paths[1], values.dry_run, seconds);
+    cli_work_end(&c.work);
     return code;
 }
 
@@ -180,7 +210,8 @@ const cli_command cli_command_convert = {
         "Writes the checkpoint SRC as DST, split over the ranks of MESH by rules, or as whole\n"
         "tensors without --to. DST does not exist until it is complete and on disk: it is\n"
         "written as DST.partial, which --resume goes on with. SRC is only read. Without --rules\n"
-        "the family is picked from config.json or the names of the tensors.\n",
+        "the family is picked from config.json or the names of the tensors. Under mpirun the\n"
+        "ranks share the work; memory and threads are then of each rank.\n",
     .operand = "SRC",
     .second_operand = "DST",
     .options = options,
@@ -188,6 +219,7 @@ const cli_command cli_command_convert = {
     .examples = "  reshard convert model/ model-tp4/ --to tp=4\n"
                 "  reshard convert model-tp4/ whole/ --max-shard-size 5GB\n"
                 "  reshard convert model/ ranks/ --to tp=4 --format rank-files --dtype bf16\n"
+                "  mpirun -n 8 reshard convert model/ model-tp4/ --to tp=4\n"
                 "  reshard convert ranks/ whole/ --from tp=4 --rules llama --verify\n",
     .run = run,
 };

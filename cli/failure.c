@@ -17,16 +17,19 @@ enum { MESSAGE_BYTES = 1024 };
  * colours. */
 static void print_line(const char *message)
 {
-    cli_work_hide_bar();
-    fputs("reshard: ", stderr);
+    /* In one write: other processes may print lines too. */
+    char line[sizeof "reshard: \n" + 4 * MESSAGE_BYTES];
+    size_t length = (size_t)snprintf(line, sizeof line, "reshard: ");
     for (const char *byte = message; *byte != '\0'; byte++) {
         unsigned char value = (unsigned char)*byte;
         if (value < 0x20 || value == 0x7f)
-            fprintf(stderr, "\\x%02x", value);
+            length += (size_t)snprintf(line + length, sizeof line - length, "\\x%02x", value);
         else
-            fputc(value, stderr);
+            line[length++] = (char)value;
     }
-    fputc('\n', stderr);
+    line[length++] = '\n';
+    cli_work_hide_bar();
+    (void)fwrite(line, 1, length, stderr);
 }
 
 int cli_fail(int code, const char *format, ...)

@@ -28,29 +28,29 @@ static int32_t read_variable(const char *const *names)
     return -1;
 }
 
-static int is_launched(void)
+int cli_ranks_are_launched(void)
 {
     return read_variable(size_variables) > 0;
 }
 
 int32_t cli_ranks_count(int32_t wanted)
 {
-    return is_launched() ? read_variable(size_variables) : wanted;
+    return cli_ranks_are_launched() ? read_variable(size_variables) : wanted;
 }
 
 int cli_ranks_are_first(void)
 {
-    return !is_launched() || read_variable(rank_variables) == 0;
+    return !cli_ranks_are_launched() || read_variable(rank_variables) == 0;
 }
 
 int cli_ranks_are_threads(void)
 {
-    return !is_launched();
+    return !cli_ranks_are_launched();
 }
 
 const char *cli_ranks_kind(void)
 {
-    return is_launched() ? "MPI" : "threads";
+    return cli_ranks_are_launched() ? "MPI" : "threads";
 }
 
 /* Beside the command, as in a build tree; below the prefix it is installed in; or wherever the
@@ -99,12 +99,14 @@ static int run_mpi(int32_t count, reshard_rank_fn body, void *user)
     reshard_status status = run(NULL, body, user);
     if (status == RESHARD_OK)
         return CLI_DONE;
-    return cli_ranks_are_first() ? cli_fail_status(status) : CLI_FAILED;
+    /* All ranks have the same status, and one is enough to fail: mpirun ends the others as soon as
+     * one does, which must not be before the first has spoken. */
+    return cli_ranks_are_first() ? cli_fail_status(status) : CLI_DONE;
 }
 
 int cli_ranks_run(int32_t count, reshard_rank_fn body, void *user)
 {
-    if (is_launched())
+    if (cli_ranks_are_launched())
         return run_mpi(count, body, user);
     reshard_status status = reshard_group_run(NULL, count, body, user);
     return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);

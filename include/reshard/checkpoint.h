@@ -8,11 +8,13 @@
  *
  * Formats: safetensors (one file, or a folder of files), Hugging Face folders with an index,
  * PyTorch DCP in safetensors, and plain files of ranks, which hold local shapes and need a mesh and
- * rules. docs/checkpoints.md tells more. All calls are Local.
+ * rules. docs/checkpoints.md tells more. All calls are Local
+ * but reshard_convert with a group.
  */
 #ifndef RESHARD_CHECKPOINT_H
 #define RESHARD_CHECKPOINT_H
 
+#include <reshard/group.h>
 #include <reshard/layout.h>
 
 #ifdef __cplusplus
@@ -165,7 +167,10 @@ typedef struct reshard_convert_options {
     int dry_run;             /* non-zero: plan only; nothing is written */
     int link;                /* non-zero: files that would be copied whole are hard-linked */
     int no_sync;             /* non-zero: do not wait for the disk; for measurements */
-    uint64_t journal_bytes;  /* make progress last after so many bytes; 0: 1 GiB */
+    uint64_t journal_bytes;  /* make progress last after so many bytes of a rank; 0: 1 GiB */
+    /* Ranks that share the work; NULL: this one alone. Memory and threads are of each rank; 0
+     * threads are then this machine's processors divided by the ranks. */
+    reshard_group *group;
 } reshard_convert_options;
 
 typedef struct reshard_convert_report {
@@ -175,9 +180,10 @@ typedef struct reshard_convert_report {
     uint64_t bytes_read, bytes_written; /* of tensors; planned ones for a dry run */
     uint64_t bytes_shared;              /* of those, copied or shared by the kernel */
     uint64_t bytes_resumed;             /* found done by an earlier run */
-    uint64_t memory_bytes;              /* of all blocks on their way */
-    int32_t threads;
-    double seconds_estimated; /* dry run: from a short measurement of the disk; else 0 */
+    uint64_t memory_bytes;              /* of all blocks on their way, of one rank */
+    int32_t threads;                    /* of one rank */
+    int32_t ranks;
+    double seconds_estimated; /* dry run, rank 0: from a short look at the disk; else 0 */
     char rules[256];          /* which rules, and why these; "" without */
 } reshard_convert_report;
 
@@ -187,7 +193,12 @@ typedef struct reshard_convert_report {
  * that is what is left, and `resume` goes on from it. The source is only read. Replicas in rank
  * files are compared first. Files of the source's folder that hold no weights (config.json,
  * tokenizers) are copied along. report may be NULL. Errors: as open; INVALID, UNSUPPORTED; IO;
- * CHECK (replicas that differ, or with verify output that does); CANCELLED.
+ * CHECK (replicas that differ, or with verify output that does); CANCELLED; MISMATCH.
+ *
+ * Local, or with a group Collective over it: all ranks see the same files and pass the same paths
+ * and options. Each byte of a tensor is read by one rank; several ranks write to a file. Bytes are
+ * those of one process alone. All ranks get the same status; when one fails or is cancelled, the
+ * others stop at the end of what journal_bytes allows.
  */
 RESHARD_API reshard_status reshard_convert(reshard_context *context, const char *source,
                                            const char *target,

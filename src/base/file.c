@@ -60,8 +60,8 @@ static int system_sync(void *user, int descriptor)
     return fsync(descriptor);
 }
 
-static const rs_file_calls system_calls = {system_read, system_write, system_copy, system_sync,
-                                           NULL};
+static const rs_file_calls system_calls = {system_read, system_write, system_copy,
+                                           system_sync, NULL,         NULL};
 
 const rs_file_calls *rs_file_calls_system(void)
 {
@@ -71,6 +71,12 @@ const rs_file_calls *rs_file_calls_system(void)
 void rs_file_calls_set(reshard_context *context, const rs_file_calls *calls)
 {
     rs_context_set_calls(context, calls);
+}
+
+bool rs_file_may(reshard_context *context, const char *what, const char *path)
+{
+    const rs_file_calls *calls = rs_context_calls(context);
+    return calls == NULL || calls->may == NULL || calls->may(calls->user, what, path) == 0;
 }
 
 static reshard_status fail(const char *path, const char *what)
@@ -95,8 +101,10 @@ static reshard_status open_file(reshard_context *context, const char *path, int 
         file->calls = &system_calls;
     file->path_bytes = path_bytes;
     memcpy(file->path, path, path_bytes);
+    file->descriptor = -1;
     do {
-        file->descriptor = open(path, flags | O_CLOEXEC, 0666);
+        if (rs_file_may(context, (flags & O_CREAT) != 0 ? "create" : "open", path))
+            file->descriptor = open(path, flags | O_CLOEXEC, 0666);
     } while (file->descriptor < 0 && errno == EINTR);
     reshard_status status = RESHARD_OK;
     if (file->descriptor < 0)
@@ -210,7 +218,8 @@ reshard_status rs_file_resize(rs_file *file, uint64_t bytes)
     if (bytes > INT64_MAX)
         return rs_fail(RESHARD_ERR_RANGE, "%s: no file can have %llu bytes", file->path,
                        (unsigned long long)bytes);
-    if (ftruncate(file->descriptor, (off_t)bytes) != 0)
+    if (!rs_file_may(file->context, "resize", file->path) ||
+        ftruncate(file->descriptor, (off_t)bytes) != 0)
         return fail(file->path, "cannot be given its size");
 #ifdef __linux__
     /* Not posix_fallocate, which writes zeros where the file system has no such call. */

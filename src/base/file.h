@@ -22,12 +22,19 @@ typedef struct rs_file_calls {
                     size_t count);
     int (*sync)(void *user, int descriptor);
     void *user;
+    /* Asked before a call that goes by a name or changes a size ("open", "create", "resize",
+     * "sync" of a folder, "rename", "link", "remove", "publish"): 0, or -1 and errno. NULL: all
+     * may. */
+    int (*may)(void *user, const char *what, const char *path);
 } rs_file_calls;
 
 /* The system's own; for calls that pass on what they do not want to change. */
 const rs_file_calls *rs_file_calls_system(void);
 /* calls must outlive the context's files; NULL: the system's. Not for the default context. */
 void rs_file_calls_set(reshard_context *context, const rs_file_calls *calls);
+
+/* What `may` says; false: errno is set. */
+bool rs_file_may(reshard_context *context, const char *what, const char *path);
 
 typedef struct rs_file rs_file;
 
@@ -82,21 +89,21 @@ bool rs_path_same(const char *a, const char *b);
 /* folder/name; to be released with strlen + 1. NULL as rs_allocate. */
 char *rs_path_join(reshard_context *context, const char *folder, const char *name);
 /* Mode 0700. Errors: IO, also when it exists. */
-reshard_status rs_folder_create(const char *path);
+reshard_status rs_folder_create(reshard_context *context, const char *path);
 /* A folder itself, not a link to one, that is this user's and nobody else's to enter. */
 bool rs_folder_is_private(const char *path);
 /* Makes names in a folder last. */
-reshard_status rs_folder_sync(const char *path);
+reshard_status rs_folder_sync(reshard_context *context, const char *path);
 /* The folder that holds the path; to be released with strlen + 1. NULL as rs_allocate. */
 char *rs_path_parent(reshard_context *context, const char *path);
 /* Does not replace what is there. */
-reshard_status rs_path_rename(const char *from, const char *to);
-reshard_status rs_path_link(const char *from, const char *to);
-reshard_status rs_path_remove(const char *path);
+reshard_status rs_path_rename(reshard_context *context, const char *from, const char *to);
+reshard_status rs_path_link(reshard_context *context, const char *from, const char *to);
+reshard_status rs_path_remove(reshard_context *context, const char *path);
 /* A folder and the files in it, not folders in it. */
 reshard_status rs_folder_remove(reshard_context *context, const char *path);
 /* Makes a private folder (0700) as readable as the user's umask lets new folders be. */
-reshard_status rs_folder_publish(const char *path);
+reshard_status rs_folder_publish(reshard_context *context, const char *path);
 
 /* The names in a folder, without those that begin with a dot, in byte order. */
 typedef struct rs_names {

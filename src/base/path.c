@@ -59,9 +59,11 @@ char *rs_path_join(reshard_context *context, const char *folder, const char *nam
     return path;
 }
 
-reshard_status rs_folder_create(const char *path)
+reshard_status rs_folder_create(reshard_context *context, const char *path)
 {
-    return mkdir(path, 0700) == 0 ? RESHARD_OK : fail(path, "the folder cannot be made");
+    return rs_file_may(context, "create", path) && mkdir(path, 0700) == 0
+               ? RESHARD_OK
+               : fail(path, "the folder cannot be made");
 }
 
 bool rs_folder_is_private(const char *path)
@@ -71,12 +73,12 @@ bool rs_folder_is_private(const char *path)
            information.st_uid == geteuid() && (information.st_mode & 077) == 0;
 }
 
-reshard_status rs_folder_sync(const char *path)
+reshard_status rs_folder_sync(reshard_context *context, const char *path)
 {
     int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0)
         return fail(path, "the folder cannot be opened");
-    int done = fsync(descriptor);
+    int done = rs_file_may(context, "sync", path) ? fsync(descriptor) : -1;
     /* Some network file systems cannot sync folders, and make names last by themselves. */
     if (done != 0 && errno == EINVAL)
         done = 0;
@@ -107,8 +109,10 @@ char *rs_path_parent(reshard_context *context, const char *path)
     return parent;
 }
 
-reshard_status rs_path_rename(const char *from, const char *to)
+reshard_status rs_path_rename(reshard_context *context, const char *from, const char *to)
 {
+    if (!rs_file_may(context, "rename", to))
+        return fail(to, "cannot be given its name");
 #if defined(__linux__) && defined(RENAME_NOREPLACE)
     if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
         return RESHARD_OK;
@@ -120,14 +124,18 @@ reshard_status rs_path_rename(const char *from, const char *to)
     return rename(from, to) == 0 ? RESHARD_OK : fail(to, "cannot be given its name");
 }
 
-reshard_status rs_path_link(const char *from, const char *to)
+reshard_status rs_path_link(reshard_context *context, const char *from, const char *to)
 {
-    return link(from, to) == 0 ? RESHARD_OK : fail(to, "cannot be made a hard link");
+    return rs_file_may(context, "link", to) && link(from, to) == 0
+               ? RESHARD_OK
+               : fail(to, "cannot be made a hard link");
 }
 
-reshard_status rs_path_remove(const char *path)
+reshard_status rs_path_remove(reshard_context *context, const char *path)
 {
-    return unlink(path) == 0 ? RESHARD_OK : fail(path, "cannot be removed");
+    return rs_file_may(context, "remove", path) && unlink(path) == 0
+               ? RESHARD_OK
+               : fail(path, "cannot be removed");
 }
 
 reshard_status rs_folder_remove(reshard_context *context, const char *path)
@@ -144,7 +152,7 @@ reshard_status rs_folder_remove(reshard_context *context, const char *path)
             status = rs_allocation_status();
             break;
         }
-        status = rs_path_remove(name);
+        status = rs_path_remove(context, name);
         rs_release(context, name, strlen(name) + 1);
     }
     (void)closedir(folder);
@@ -153,11 +161,13 @@ reshard_status rs_folder_remove(reshard_context *context, const char *path)
     return status;
 }
 
-reshard_status rs_folder_publish(const char *path)
+reshard_status rs_folder_publish(reshard_context *context, const char *path)
 {
     mode_t mask = umask(077);
     (void)umask(mask);
-    return chmod(path, 0777 & ~mask) == 0 ? RESHARD_OK : fail(path, "cannot be made readable");
+    return rs_file_may(context, "publish", path) && chmod(path, 0777 & ~mask) == 0
+               ? RESHARD_OK
+               : fail(path, "cannot be made readable");
 }
 
 static int compare_names(const void *a, const void *b)

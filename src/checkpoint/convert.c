@@ -19,9 +19,6 @@
 
 static reshard_status check_options(const reshard_convert_options *options)
 {
-    if (options->size != sizeof *options)
-        return rs_fail(RESHARD_ERR_INVALID, "convert options: size is %zu, not %zu", options->size,
-                       sizeof *options);
     if (options->memory_bytes_max != 0 && options->memory_bytes_max < MEMORY_MIN)
         return rs_fail(RESHARD_ERR_INVALID,
                        "%zu bytes of memory are too few: at least %zu are needed",
@@ -54,9 +51,12 @@ static reshard_status check_outside(reshard_context *context, const char *source
     return status;
 }
 
-static reshard_status check_paths(reshard_context *context, const char *source, const char *target)
+static reshard_status check_paths(const rs_conversion *conversion, const char *source)
 {
+    reshard_context *context = conversion->context;
+    const char *target = conversion->target_path;
     rs_path_kind kind = RS_PATH_NONE;
+    bool complete = false;
     size_t length = strlen(target);
     bool is_name = length != 0 && strspn(target, "/.") != length;
     if (!is_name)
@@ -66,7 +66,16 @@ static reshard_status check_paths(reshard_context *context, const char *source, 
         return status;
     if (kind != RS_PATH_NONE && rs_path_same(source, target))
         return rs_fail(RESHARD_ERR_INVALID, "%s: cannot be converted onto itself", target);
-    if (kind != RS_PATH_NONE)
+    if (kind == RS_PATH_FOLDER)
+        status = rs_partial_is_complete(context, target, &complete);
+    if (status != RESHARD_OK)
+        return status;
+    if (complete && !conversion->options->resume)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "%s: exists already, by a conversion that was interrupted at its last step; "
+                       "--resume does that",
+                       target);
+    if (kind != RS_PATH_NONE && !complete)
         return rs_fail(RESHARD_ERR_INVALID, "%s: exists already", target);
     return check_outside(context, source, target);
 }
@@ -181,11 +190,11 @@ static reshard_status make_files(rs_conversion *conversion)
             status = write_header(conversion, i);
     }
     if (status == RESHARD_OK && !conversion->options->no_sync)
-        status = rs_folder_sync(conversion->partial.path);
+        status = rs_folder_sync(conversion->context, conversion->partial.path);
     return status;
 }
 
-static reshard_status sync_files(rs_conversion *conversion)
+reshard_status rs_conversion_sync(rs_conversion *conversion)
 {
     reshard_status status = RESHARD_OK;
     for (int32_t i = 0; status == RESHARD_OK && i < conversion->target.file_count; i++) {
@@ -195,42 +204,33 @@ static reshard_status sync_files(rs_conversion *conversion)
     return status;
 }
 
-/* Makes what is done last: notes which blocks are, syncs files, then writes the journal. A block
- * that another thread finishes meanwhile waits for the next time. */
-static reshard_status write_journal(rs_conversion *conversion)
+reshard_status rs_conversion_write_journal(rs_conversion *conversion)
 {
     rs_engine *engine = &conversion->engine;
     for (int64_t i = 0; i < engine->block_count; i++) {
         if (atomic_load(&engine->done[i]) == 1)
             atomic_store(&engine->done[i], 2);
     }
-    reshard_status status = sync_files(conversion);
+    reshard_status status = rs_conversion_sync(conversion);
     if (status == RESHARD_OK)
         status = rs_partial_record(&conversion->partial, engine->block_count, engine->done,
                                    !conversion->options->no_sync);
     return status;
 }
 
+uint64_t rs_conversion_journal_bytes(const rs_conversion *conversion)
+{
+    uint64_t each = conversion->options->journal_bytes;
+    return each != 0 ? each : JOURNAL_BYTES_DEFAULT;
+}
+
 static reshard_status pause(void *user, uint64_t bytes_done)
 {
     rs_conversion *conversion = user;
-    uint64_t each = conversion->options->journal_bytes;
-    if (each == 0)
-        each = JOURNAL_BYTES_DEFAULT;
-    if (bytes_done - conversion->bytes_unsynced_at < each)
+    if (bytes_done - conversion->bytes_unsynced_at < rs_conversion_journal_bytes(conversion))
         return RESHARD_OK;
     conversion->bytes_unsynced_at = bytes_done;
-    return write_journal(conversion);
-}
-
-static uint64_t block_bytes(const rs_transfer *transfer, int64_t block)
-{
-    int64_t offset[RESHARD_NDIM_MAX], size[RESHARD_NDIM_MAX];
-    uint64_t bytes = (uint64_t)transfer->target->element_bytes;
-    rs_transfer_block(transfer, block, offset, size);
-    for (int32_t d = 0; d < transfer->target->carried_ndim; d++)
-        bytes *= (uint64_t)size[d];
-    return bytes;
+    return rs_conversion_write_journal(conversion);
 }
 
 /* The bytes of blocks that need not be done again. */
@@ -242,18 +242,17 @@ static uint64_t count_done(const rs_conversion *conversion)
         const rs_transfer *transfer = &engine->transfers[i];
         for (int64_t j = 0; j < transfer->block_count; j++) {
             if (atomic_load(&engine->done[transfer->block_first + j]) != 0)
-                bytes += block_bytes(transfer, j);
+                bytes += rs_transfer_block_bytes(transfer, j);
         }
     }
     return bytes;
 }
 
-static reshard_status prepare_blocks(rs_conversion *conversion)
+static reshard_status recall_blocks(rs_conversion *conversion)
 {
     rs_engine *engine = &conversion->engine;
-    engine->thread_bytes = (size_t)conversion->partial.thread_bytes;
-    reshard_status status = rs_engine_prepare(engine);
-    if (status == RESHARD_OK)
+    reshard_status status = RESHARD_OK;
+    if (rs_conversion_leads(conversion))
         status = rs_partial_begin(&conversion->partial, engine->thread_bytes);
     if (status != RESHARD_OK)
         return status;
@@ -265,40 +264,91 @@ static reshard_status prepare_blocks(rs_conversion *conversion)
     return RESHARD_OK;
 }
 
+/* Of another rank, which has made them. */
+static reshard_status open_files(rs_conversion *conversion)
+{
+    reshard_context *context = conversion->context;
+    reshard_status status = RESHARD_OK;
+    for (int32_t i = 0; status == RESHARD_OK && i < conversion->target.file_count; i++) {
+        rs_file **file = &conversion->target_files[i];
+        if (conversion->target.files[i].name == NULL)
+            continue;
+        char *path =
+            rs_path_join(context, conversion->partial.path, conversion->target.files[i].name);
+        if (path == NULL)
+            return rs_allocation_status();
+        status = rs_file_open_write(context, path, file);
+        if (status == RESHARD_OK && rs_file_has_links(*file)) {
+            /* What the source shares is not written. */
+            rs_file_close(*file);
+            *file = NULL;
+            status = rs_file_open(context, path, file);
+        }
+        rs_release(context, path, strlen(path) + 1);
+    }
+    return status;
+}
+
+static reshard_status prepare_files(rs_conversion *conversion)
+{
+    bool leads = rs_conversion_leads(conversion);
+    conversion->engine.thread_bytes = (size_t)conversion->partial.thread_bytes;
+    reshard_status status = rs_conversion_prepare(conversion, &conversion->engine);
+    if (status != RESHARD_OK)
+        return status;
+    status = recall_blocks(conversion);
+    if (status == RESHARD_OK && leads && conversion->options->link)
+        status = rs_conversion_link(conversion);
+    if (status == RESHARD_OK && leads)
+        status = make_files(conversion);
+    status = rs_conversion_agree(conversion, status);
+    if (status == RESHARD_OK && !leads)
+        status = open_files(conversion);
+    status = rs_conversion_agree(conversion, status);
+    return status == RESHARD_OK ? rs_conversion_share_done(conversion) : status;
+}
+
+static reshard_status publish(rs_conversion *conversion)
+{
+    reshard_status status = RESHARD_OK;
+    if (rs_conversion_leads(conversion))
+        status = rs_partial_finish(&conversion->partial, !conversion->options->no_sync);
+    return rs_conversion_agree(conversion, status);
+}
+
+/* What comes after the last block. */
+static reshard_status finish(rs_conversion *conversion)
+{
+    bool leads = rs_conversion_leads(conversion);
+    reshard_status status = leads ? rs_conversion_copy_others(conversion) : RESHARD_OK;
+    if (status == RESHARD_OK)
+        status = rs_conversion_sync(conversion);
+    status = rs_conversion_agree(conversion, status);
+    if (status == RESHARD_OK && conversion->options->verify)
+        status = rs_conversion_verify(conversion);
+    return status == RESHARD_OK ? publish(conversion) : status;
+}
+
 static reshard_status write_all(rs_conversion *conversion, reshard_convert_report *report)
 {
     rs_engine *engine = &conversion->engine;
-    reshard_status status = prepare_blocks(conversion);
-    if (status == RESHARD_OK && conversion->options->link)
-        status = rs_conversion_link(conversion);
-    if (status == RESHARD_OK)
-        status = make_files(conversion);
+    reshard_status status = prepare_files(conversion);
     if (status != RESHARD_OK)
         return status;
     report->bytes_resumed = count_done(conversion);
     atomic_store(&engine->bytes_done, report->bytes_resumed);
     conversion->bytes_unsynced_at = report->bytes_resumed;
-    status = rs_engine_run(engine);
+    status = rs_conversion_run(conversion);
     report->bytes_read = atomic_load(&engine->bytes_read);
     report->bytes_written = atomic_load(&engine->bytes_written);
     report->bytes_shared = atomic_load(&engine->bytes_shared);
-    if (status == RESHARD_ERR_CANCELLED) {
-        status = write_journal(conversion);
-        if (status == RESHARD_OK)
-            status = rs_fail(RESHARD_ERR_CANCELLED,
-                             "cancelled; %s holds what was done, and --resume goes on with it",
-                             conversion->partial.path);
-        return status;
-    }
+    if (status == RESHARD_ERR_CANCELLED)
+        return rs_fail(RESHARD_ERR_CANCELLED,
+                       "cancelled; %s holds what was done, and --resume goes on with it",
+                       conversion->partial.path);
     if (status == RESHARD_OK)
-        status = rs_conversion_copy_others(conversion);
-    if (status == RESHARD_OK)
-        status = sync_files(conversion);
-    if (status == RESHARD_OK && conversion->options->verify)
-        status = rs_conversion_verify(conversion);
-    return status == RESHARD_OK
-               ? rs_partial_finish(&conversion->partial, !conversion->options->no_sync)
-               : status;
+        status = rs_conversion_sum(conversion, report);
+    return status == RESHARD_OK ? finish(conversion) : status;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
@@ -332,7 +382,7 @@ static reshard_status plan(rs_conversion *conversion, const char *source)
     reshard_status status =
         reshard_checkpoint_open(conversion->context, source, &opening, &conversion->source);
     if (status == RESHARD_OK)
-        status = check_paths(conversion->context, source, conversion->target_path);
+        status = check_paths(conversion, source);
     if (status == RESHARD_OK)
         status = rs_target_init(&conversion->target, conversion->source, options);
     if (status == RESHARD_OK)
@@ -343,13 +393,14 @@ static reshard_status plan(rs_conversion *conversion, const char *source)
         return status;
     rs_engine *engine = &conversion->engine;
     engine->context = conversion->context;
-    engine->what = "converting";
+    engine->what = rs_conversion_leads(conversion) ? "converting" : NULL;
     engine->sources = conversion->source_files;
     engine->targets = conversion->target_files;
-    engine->threads = options->threads;
+    engine->threads = conversion->threads;
     engine->memory_bytes =
         options->memory_bytes_max != 0 ? options->memory_bytes_max : MEMORY_DEFAULT;
-    engine->pause = pause;
+    /* Several ranks pause together, between two rounds. */
+    engine->pause = conversion->rank_count == 1 ? pause : NULL;
     engine->user = conversion;
     return rs_engine_prepare(engine);
 }
@@ -361,6 +412,7 @@ static void report_plan(const rs_conversion *conversion, reshard_convert_report 
     report->format = names[conversion->target.format];
     report->tensors = conversion->target.tensor_count;
     report->files = conversion->target.written_count;
+    report->ranks = conversion->rank_count;
     report->threads = engine->threads;
     report->memory_bytes = (uint64_t)engine->threads * engine->thread_bytes;
     memcpy(report->rules, conversion->target.rules, sizeof report->rules);
@@ -376,15 +428,35 @@ static void report_plan(const rs_conversion *conversion, reshard_convert_report 
 static reshard_status write(rs_conversion *conversion, reshard_convert_report *report)
 {
     uint64_t digest[2];
-    reshard_status status = rs_conversion_check_copies(conversion);
+    digest_conversion(conversion, digest);
+    reshard_status status = rs_conversion_compare(conversion, digest);
+    if (status == RESHARD_OK)
+        status = rs_conversion_check_copies(conversion);
     if (status != RESHARD_OK)
         return status;
-    digest_conversion(conversion, digest);
-    status = rs_partial_init(&conversion->partial, conversion->context, conversion->target_path,
-                             digest, conversion->options->resume);
+    if (rs_conversion_leads(conversion))
+        status = rs_partial_init(&conversion->partial, conversion->context, conversion->target_path,
+                                 digest, conversion->options->resume);
+    else
+        status =
+            rs_partial_join(&conversion->partial, conversion->context, conversion->target_path);
+    status = rs_conversion_agree(conversion, status);
+    uint64_t complete = conversion->partial.complete;
     if (status == RESHARD_OK)
-        status = write_all(conversion, report);
-    return status;
+        status = rs_conversion_tell(conversion, &complete);
+    if (status != RESHARD_OK || complete == 0)
+        return status == RESHARD_OK ? write_all(conversion, report) : status;
+    report->bytes_resumed = conversion->engine.bytes_total;
+    report->bytes_read = report->bytes_written = report->bytes_shared = 0;
+    return publish(conversion);
+}
+
+static reshard_status estimate(const rs_conversion *conversion, reshard_convert_report *report)
+{
+    reshard_status status = RESHARD_OK;
+    if (rs_conversion_leads(conversion))
+        status = rs_conversion_estimate(conversion, &report->seconds_estimated);
+    return rs_conversion_agree(conversion, status);
 }
 
 static void release(rs_conversion *conversion)
@@ -408,17 +480,20 @@ reshard_status reshard_convert(reshard_context *context, const char *source, con
     rs_conversion conversion = {.context = context,
                                 .options = options != NULL ? options : &defaults,
                                 .target_path = target};
-    reshard_status status = check_options(conversion.options);
-    if (status != RESHARD_OK)
-        return status;
+    if (conversion.options->size != sizeof *conversion.options)
+        return rs_fail(RESHARD_ERR_INVALID, "convert options: size is %zu, not %zu",
+                       conversion.options->size, sizeof *conversion.options);
+    rs_conversion_join(&conversion);
     rs_arena_init(&conversion.arena, context);
     rs_arena_init(&conversion.target.arena, context);
-    status = plan(&conversion, source);
+    reshard_status status = check_options(conversion.options);
+    if (status == RESHARD_OK)
+        status = plan(&conversion, source);
+    status = rs_conversion_agree(&conversion, status);
     if (status == RESHARD_OK) {
         report_plan(&conversion, &report);
-        status = conversion.options->dry_run
-                     ? rs_conversion_estimate(&conversion, &report.seconds_estimated)
-                     : write(&conversion, &report);
+        status = conversion.options->dry_run ? estimate(&conversion, &report)
+                                             : write(&conversion, &report);
     }
     release(&conversion);
     if (status == RESHARD_OK && out_report != NULL)

@@ -2,6 +2,9 @@
 /*
  * convert.h - what the files of a conversion share: source, target, what goes where, and the folder
  * that it is written into.
+ *
+ * With a group every rank plans alike and opens all files. The leader, rank 0, makes folder, files,
+ * headers, index and journal, and gives the target its name; blocks are dealt out to all.
  */
 #ifndef RS_CHECKPOINT_CONVERT_H
 #define RS_CHECKPOINT_CONVERT_H
@@ -10,10 +13,15 @@
 #include "checkpoint/partial.h"
 #include "checkpoint/target.h"
 
+#include <reshard/group.h>
+
 typedef struct rs_conversion {
     reshard_context *context;
     const reshard_convert_options *options;
     const char *target_path;
+    reshard_group *group; /* NULL: alone, and then nobody is asked */
+    int32_t rank, rank_count;
+    int32_t threads; /* 0: as the engine chooses */
     reshard_checkpoint *source;
     rs_target target;
     rs_arena arena; /* of transfers */
@@ -26,12 +34,45 @@ typedef struct rs_conversion {
     size_t done_bytes;
 } rs_conversion;
 
+/* ---- several ranks (convert_ranks.c); all of it Collective, and plain for one rank ----------- */
+
+/* Fills in group, rank, rank_count and threads. Local. */
+void rs_conversion_join(rs_conversion *conversion);
+/* Makes folder, files and journal, and shows progress. Local. */
+bool rs_conversion_leads(const rs_conversion *conversion);
+/* As reshard_group_agree. */
+reshard_status rs_conversion_agree(const rs_conversion *conversion, reshard_status status);
+/* Gives all ranks the leader's number. */
+reshard_status rs_conversion_tell(const rs_conversion *conversion, uint64_t *number);
+/* Errors: MISMATCH when ranks are about to do different things. */
+reshard_status rs_conversion_compare(const rs_conversion *conversion, const uint64_t digest[2]);
+/* As rs_engine_prepare, with the leader's blocks on all ranks. */
+reshard_status rs_conversion_prepare(const rs_conversion *conversion, rs_engine *engine);
+/* Tells all ranks which blocks the leader knows to be done. */
+reshard_status rs_conversion_share_done(const rs_conversion *conversion);
+/* Runs the blocks of an engine that asks nobody to pause: this rank those that are its own. */
+reshard_status rs_conversion_run_shared(const rs_conversion *conversion, rs_engine *engine);
+/* Runs the conversion's blocks with its journal. */
+reshard_status rs_conversion_run(rs_conversion *conversion);
+/* Adds up what all ranks did. */
+reshard_status rs_conversion_sum(const rs_conversion *conversion, reshard_convert_report *report);
+
+/* ---- the journal (convert.c) ----------------------------------------------------------------- */
+
+reshard_status rs_conversion_sync(rs_conversion *conversion);
+/* Makes what is done last: notes which blocks are, syncs files, then writes the journal. A block
+ * that another thread finishes meanwhile waits for the next time. */
+reshard_status rs_conversion_write_journal(rs_conversion *conversion);
+uint64_t rs_conversion_journal_bytes(const rs_conversion *conversion);
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
 /* Are the replicas of the source equal? (convert_check.c) */
 reshard_status rs_conversion_check_copies(rs_conversion *conversion);
 /* Does the output hold what the source does? */
 reshard_status rs_conversion_verify(rs_conversion *conversion);
 /* Seconds that the conversion may take, from reading and writing a little. */
-reshard_status rs_conversion_estimate(rs_conversion *conversion, double *out_seconds);
+reshard_status rs_conversion_estimate(const rs_conversion *conversion, double *out_seconds);
 
 /* Copies the files that hold no weights, and writes the index (convert_others.c). */
 reshard_status rs_conversion_copy_others(rs_conversion *conversion);

@@ -12,11 +12,13 @@
 
 static void describe_judge(const rs_conversion *conversion, const char *what, rs_engine *judge)
 {
+    /* Only one rank draws a bar. */
+    what = rs_conversion_leads(conversion) ? what : NULL;
     *judge = (rs_engine){.context = conversion->context,
                          .mode = RS_ENGINE_COMPARE,
                          .what = what,
                          .sources = conversion->source_files,
-                         .threads = conversion->options->threads,
+                         .threads = conversion->threads,
                          .memory_bytes = conversion->engine.memory_bytes};
 }
 
@@ -51,15 +53,16 @@ reshard_status rs_conversion_check_copies(rs_conversion *conversion)
     judge.transfers =
         rs_arena_allocate_array(&conversion->arena, (size_t)count, sizeof(rs_transfer));
     if (judge.transfers == NULL)
-        return rs_allocation_status();
+        status = rs_allocation_status();
     for (int64_t i = 0; status == RESHARD_OK && i < source->tensor_count; i++) {
         if (source->tensors[i].copy_count != 0 && source->tensors[i].bytes != 0)
             status = add_copies(conversion, &source->tensors[i], &judge);
     }
+    status = rs_conversion_agree(conversion, status);
     if (status == RESHARD_OK)
-        status = rs_engine_prepare(&judge);
+        status = rs_conversion_prepare(conversion, &judge);
     if (status == RESHARD_OK)
-        status = rs_engine_run(&judge);
+        status = rs_conversion_run_shared(conversion, &judge);
     return status == RESHARD_ERR_CHECK ? rs_fail_within(status, "replicas differ") : status;
 }
 
@@ -70,9 +73,9 @@ reshard_status rs_conversion_verify(rs_conversion *conversion)
     judge.targets = conversion->target_files;
     judge.transfer_count = conversion->engine.transfer_count;
     judge.transfers = conversion->engine.transfers;
-    reshard_status status = rs_engine_prepare(&judge);
+    reshard_status status = rs_conversion_prepare(conversion, &judge);
     if (status == RESHARD_OK)
-        status = rs_engine_run(&judge);
+        status = rs_conversion_run_shared(conversion, &judge);
     return status == RESHARD_ERR_CHECK ? rs_fail_within(status, "the output is wrong") : status;
 }
 
@@ -128,13 +131,13 @@ static reshard_status probe_write(const rs_conversion *conversion, const void *m
     if (status == RESHARD_OK)
         *out_each = (now() - started) / (double)PROBE_BYTES;
     if (file != NULL)
-        (void)rs_path_remove(path);
+        (void)rs_path_remove(context, path);
     rs_file_close(file);
     rs_release(context, path, length + sizeof ".probe");
     return status;
 }
 
-reshard_status rs_conversion_estimate(rs_conversion *conversion, double *out_seconds)
+reshard_status rs_conversion_estimate(const rs_conversion *conversion, double *out_seconds)
 {
     double read_each = 0, write_each = 0;
     void *memory = rs_allocate_zeroed(conversion->context, PROBE_BYTES);

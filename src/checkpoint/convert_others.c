@@ -184,9 +184,10 @@ static reshard_status link_file(rs_conversion *conversion, int32_t file, int32_t
     char *path = rs_path_join(conversion->context, conversion->partial.path, name);
     if (path == NULL)
         return rs_allocation_status();
-    (void)rs_path_remove(path); /* what an earlier run may have left */
+    (void)rs_path_remove(conversion->context, path); /* what an earlier run may have left */
     /* Across file systems, and where links are not allowed, the file is copied as others are. */
-    if (rs_path_link(rs_file_path(conversion->source_files[same]), path) == RESHARD_OK) {
+    if (rs_path_link(conversion->context, rs_file_path(conversion->source_files[same]), path) ==
+        RESHARD_OK) {
         mark_done(conversion, file);
         /* Opened for reading: what the source shares is not written, and verify reads it. */
         reshard_status status =

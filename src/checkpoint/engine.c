@@ -75,6 +75,8 @@ reshard_status rs_engine_prepare(rs_engine *engine)
         engine->block_count += transfer->block_count;
         engine->bytes_total += target_bytes(transfer);
     }
+    engine->block_begin = 0;
+    engine->block_end = engine->block_count;
     return RESHARD_OK;
 }
 
@@ -120,7 +122,7 @@ static bool run_next(rs_run *run, rs_worker *worker)
     if (atomic_load(&run->stopped))
         return false;
     int64_t block = (int64_t)atomic_fetch_add(&run->next, 1);
-    if (block >= engine->block_count)
+    if (block >= engine->block_end)
         return false;
     if (engine->done != NULL && atomic_load(&engine->done[block]) != 0)
         return true;
@@ -147,6 +149,16 @@ static void run_thread(void *user)
     rs_worker_release(&worker);
 }
 
+static void show(const rs_engine *engine, uint64_t done)
+{
+    if (engine->shown_factor > 1)
+        done += (done - engine->shown_from) * (engine->shown_factor - 1);
+    if (engine->what != NULL)
+        rs_context_progress(engine->context, engine->what,
+                            done < engine->bytes_total ? done : engine->bytes_total,
+                            engine->bytes_total);
+}
+
 /* The calling thread's share: the same, and a look around between blocks. */
 static void run_main(rs_run *run)
 {
@@ -157,7 +169,7 @@ static void run_main(rs_run *run)
         stop(run, status);
     while (status == RESHARD_OK && run_next(run, &worker)) {
         uint64_t done = atomic_load(&engine->bytes_done);
-        rs_context_progress(engine->context, engine->what, done, engine->bytes_total);
+        show(engine, done);
         if (rs_context_cancelled(engine->context))
             status = rs_fail(RESHARD_ERR_CANCELLED, "cancelled");
         else if (engine->pause != NULL)
@@ -176,7 +188,8 @@ reshard_status rs_engine_run(rs_engine *engine)
     reshard_status status = rs_mutex_init(&run.mutex);
     if (status != RESHARD_OK)
         return status;
-    int64_t wanted = rs_min(engine->threads, engine->block_count);
+    int64_t wanted = rs_min(engine->threads, engine->block_end - engine->block_begin);
+    atomic_store(&run.next, engine->block_begin);
     /* With fewer threads than wanted the work is done all the same. */
     while (started + 1 < wanted &&
            rs_thread_start(&threads[started], run_thread, &run) == RESHARD_OK)
@@ -185,7 +198,6 @@ reshard_status rs_engine_run(rs_engine *engine)
     for (int32_t i = 0; i < started; i++)
         rs_thread_join(&threads[i]);
     rs_mutex_release(&run.mutex);
-    rs_context_progress(engine->context, engine->what, atomic_load(&engine->bytes_done),
-                        engine->bytes_total);
+    show(engine, atomic_load(&engine->bytes_done));
     return run.status == RESHARD_OK ? RESHARD_OK : rs_fail(run.status, "%s", run.words);
 }

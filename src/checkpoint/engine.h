@@ -22,7 +22,7 @@ typedef enum rs_engine_mode {
 typedef struct rs_engine {
     reshard_context *context;
     rs_engine_mode mode;
-    const char *what; /* for the progress bar */
+    const char *what; /* for the progress bar; NULL: none */
     rs_file *const *sources;
     rs_file *const *targets;
     int64_t transfer_count;
@@ -37,8 +37,12 @@ typedef struct rs_engine {
     void *user;
     /* filled in by prepare */
     int64_t block_count;
-    uint64_t bytes_total; /* of targets, as the progress counts them */
-    size_t thread_bytes;  /* given, when blocks must be those of an earlier run; else 0 before */
+    int64_t block_begin, block_end; /* those that run does: all of them, unless changed */
+    uint64_t bytes_total;           /* of targets, as the progress counts them */
+    size_t thread_bytes; /* given, when blocks must be those of an earlier run; else 0 before */
+    /* Ranks that go on beside this one as fast as it does are shown as well: what was done beyond
+     * shown_from counts this often. 0: once. */
+    uint64_t shown_from, shown_factor;
     /* what was done */
     atomic_uint_fast64_t bytes_done, bytes_read, bytes_written, bytes_shared;
 } rs_engine;
@@ -53,7 +57,8 @@ typedef struct rs_engine {
  * threads 0 means as many as there are processors, up to 8. Errors: MEMORY_LIMIT when the memory is
  * too small for the number of pieces of a tensor. */
 reshard_status rs_engine_prepare(rs_engine *engine);
-/* Runs all blocks. The first error of any thread is the one returned, with its words. */
+/* Runs blocks from block_begin to before block_end. The first error of any thread is the one
+ * returned, with its words. */
 reshard_status rs_engine_run(rs_engine *engine);
 
 /* ---- one block (block.c) --------------------------------------------------------------------- */

@@ -30,7 +30,20 @@ static reshard_status make_path(rs_partial *partial)
 
 static char *journal_path(const rs_partial *partial)
 {
-    return rs_path_join(partial->context, partial->path, JOURNAL_NAME);
+    return rs_path_join(partial->context, partial->complete ? partial->target : partial->path,
+                        JOURNAL_NAME);
+}
+
+reshard_status rs_partial_is_complete(reshard_context *context, const char *target, bool *out_is)
+{
+    rs_path_kind kind = RS_PATH_NONE;
+    char *path = rs_path_join(context, target, JOURNAL_NAME);
+    if (path == NULL)
+        return rs_allocation_status();
+    reshard_status status = rs_path_kind_of(path, &kind);
+    rs_release(context, path, strlen(path) + 1);
+    *out_is = status == RESHARD_OK && kind == RS_PATH_FILE;
+    return status;
 }
 
 static reshard_status open_journal(rs_partial *partial, bool create)
@@ -77,6 +90,9 @@ static reshard_status check_journal(rs_partial *partial)
 {
     uint64_t digest[2], thread_bytes = 0;
     size_t head = strlen(JOURNAL_HEAD);
+    /* So is one that was cut off in its head. */
+    if (strcmp(partial->text, JOURNAL_HEAD) == 0)
+        partial->text[partial->journal_bytes = 0] = '\0';
     if (partial->text[0] == '\0')
         return RESHARD_OK;
     if (strncmp(partial->text, JOURNAL_HEAD, head) != 0 ||
@@ -93,17 +109,30 @@ static reshard_status check_journal(rs_partial *partial)
     return RESHARD_OK;
 }
 
+/* A folder without a journal is ours if there is nothing in it: a conversion that was interrupted
+ * between the two left it so. */
+static reshard_status begin_in_empty(rs_partial *partial)
+{
+    rs_names names = {.context = partial->context};
+    reshard_status status = rs_folder_list(partial->context, partial->path, &names);
+    if (status == RESHARD_OK && names.count != 0)
+        status = rs_fail(RESHARD_ERR_INVALID,
+                         "%s: is not a folder that a conversion left (it has no journal); remove "
+                         "it",
+                         partial->path);
+    rs_names_release(&names);
+    return status == RESHARD_OK ? open_journal(partial, true) : status;
+}
+
 static reshard_status take_over(rs_partial *partial)
 {
-    if (!rs_folder_is_private(partial->path))
+    if (!partial->complete && !rs_folder_is_private(partial->path))
         return rs_fail(RESHARD_ERR_INVALID,
                        "%s: is not a folder that a conversion of this user left; remove it",
                        partial->path);
     reshard_status status = open_journal(partial, false);
     if (status == RESHARD_ERR_NOT_FOUND)
-        return rs_fail(RESHARD_ERR_INVALID,
-                       "%s: is not a folder that a conversion left (it has no journal); remove it",
-                       partial->path);
+        return begin_in_empty(partial);
     if (status == RESHARD_OK)
         status = read_journal(partial);
     if (status == RESHARD_OK)
@@ -118,10 +147,14 @@ reshard_status rs_partial_init(rs_partial *partial, reshard_context *context, co
     rs_path_kind kind = RS_PATH_NONE;
     *partial = (rs_partial){.context = context, .target = target, .digest = {digest[0], digest[1]}};
     reshard_status status = make_path(partial);
+    if (status == RESHARD_OK && resume)
+        status = rs_partial_is_complete(context, target, &partial->complete);
     if (status == RESHARD_OK)
         status = rs_path_kind_of(partial->path, &kind);
     if (status != RESHARD_OK)
         return status;
+    if (partial->complete)
+        return rs_fail_within(take_over(partial), "%s: exists already", target);
     if (kind != RS_PATH_NONE && !resume)
         return rs_fail(RESHARD_ERR_INVALID,
                        "%s: exists, left by a conversion that was interrupted; --resume goes on "
@@ -129,11 +162,11 @@ reshard_status rs_partial_init(rs_partial *partial, reshard_context *context, co
                        partial->path);
     if (kind != RS_PATH_NONE)
         return take_over(partial);
-    status = rs_folder_create(partial->path);
+    status = rs_folder_create(partial->context, partial->path);
     return status == RESHARD_OK ? open_journal(partial, true) : status;
 }
 
-reshard_status rs_partial_enter(rs_partial *partial, reshard_context *context, const char *target)
+reshard_status rs_partial_join(rs_partial *partial, reshard_context *context, const char *target)
 {
     *partial = (rs_partial){.context = context, .target = target};
     return make_path(partial);
@@ -146,7 +179,7 @@ void rs_partial_discard(rs_partial *partial)
         return;
     rs_file_close(partial->journal);
     partial->journal = NULL;
-    (void)rs_path_remove(journal);
+    (void)rs_path_remove(partial->context, journal);
     (void)rs_folder_remove(partial->context, partial->path);
     rs_release(partial->context, journal, strlen(journal) + 1);
 }
@@ -240,7 +273,7 @@ reshard_status rs_partial_file(rs_partial *partial, const char *name, uint64_t b
         /* A link to the source, which must not be written. */
         rs_file_close(file);
         file = NULL;
-        status = rs_path_remove(path);
+        status = rs_path_remove(partial->context, path);
         status = status == RESHARD_OK ? RESHARD_ERR_NOT_FOUND : status;
     }
     if (status == RESHARD_ERR_NOT_FOUND)
@@ -258,20 +291,25 @@ reshard_status rs_partial_file(rs_partial *partial, const char *name, uint64_t b
     return RESHARD_OK;
 }
 
-/* The journal goes last: as long as the folder has its old name, resume can go on with it. */
+/* The journal goes last: until then, resume can go on, whatever name the folder has. A removal that
+ * a crash takes back leaves a whole target, so that need not be waited for. */
 static reshard_status give_name(const rs_partial *partial, const char *target, const char *parent,
                                 const char *journal, bool sync)
 {
-    reshard_status status = sync ? rs_folder_sync(partial->path) : RESHARD_OK;
-    if (status == RESHARD_OK)
-        status = rs_path_rename(partial->path, target);
+    reshard_status status = RESHARD_OK;
+    if (sync && !partial->complete)
+        status = rs_folder_sync(partial->context, partial->path);
+    if (status == RESHARD_OK && !partial->complete)
+        status = rs_path_rename(partial->context, partial->path, target);
     if (status == RESHARD_OK && sync)
-        status = rs_folder_sync(parent);
+        status = rs_folder_sync(partial->context, parent);
     if (status == RESHARD_OK)
-        status = rs_folder_publish(target);
+        status = rs_folder_publish(partial->context, target);
     if (status == RESHARD_OK)
-        status = rs_path_remove(journal);
-    return status == RESHARD_OK && sync ? rs_folder_sync(target) : status;
+        status = rs_path_remove(partial->context, journal);
+    if (status == RESHARD_OK && sync)
+        (void)rs_folder_sync(partial->context, target);
+    return status;
 }
 
 reshard_status rs_partial_finish(rs_partial *partial, bool sync)

@@ -25,19 +25,24 @@ typedef struct rs_partial {
     rs_file *journal;
     uint64_t journal_bytes;
     bool resumed;
+    bool complete; /* the folder has the target's name; only the journal is still in it */
     uint64_t digest[2];
     uint64_t thread_bytes; /* of the blocks it counts; 0 until known */
     char *text;            /* of the journal as found */
     size_t text_bytes;
 } rs_partial;
 
+/* Was the last conversion to `target` interrupted after it had given the name, so that the journal
+ * is still in there? */
+reshard_status rs_partial_is_complete(reshard_context *context, const char *target, bool *out_is);
 /* Makes the folder and its journal, or with `resume` takes those of an interrupted conversion of
  * the same digest. release in any case. Errors: INVALID when something is in the way, with words
  * about what to do; IO. */
 reshard_status rs_partial_init(rs_partial *partial, reshard_context *context, const char *target,
                                const uint64_t digest[2], bool resume);
-/* The folder that another rank has made, to make files in it. release in any case. */
-reshard_status rs_partial_enter(rs_partial *partial, reshard_context *context, const char *target);
+/* For a rank that works in a folder which another rank has made: knows where files are. No
+ * journal. release in any case. */
+reshard_status rs_partial_join(rs_partial *partial, reshard_context *context, const char *target);
 /* Removes the folder and what is in it, as far as that goes. */
 void rs_partial_discard(rs_partial *partial);
 /* Closes; the folder stays as it is. */

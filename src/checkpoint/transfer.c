@@ -323,3 +323,13 @@ void rs_transfer_block(const rs_transfer *transfer, int64_t index,
         index /= tiles;
     }
 }
+
+uint64_t rs_transfer_block_bytes(const rs_transfer *transfer, int64_t index)
+{
+    int64_t offset[RESHARD_NDIM_MAX], size[RESHARD_NDIM_MAX];
+    uint64_t bytes = (uint64_t)transfer->target->element_bytes;
+    rs_transfer_block(transfer, index, offset, size);
+    for (int32_t d = 0; d < transfer->target->carried_ndim; d++)
+        bytes *= (uint64_t)size[d];
+    return bytes;
+}

@@ -50,5 +50,7 @@ void rs_transfer_tile(rs_transfer *transfer, size_t memory_bytes);
 /* The box of block `index` of the transfer. */
 void rs_transfer_block(const rs_transfer *transfer, int64_t index,
                        int64_t out_offset[RESHARD_NDIM_MAX], int64_t out_size[RESHARD_NDIM_MAX]);
+/* Of its box, in the target's dtype. */
+uint64_t rs_transfer_block_bytes(const rs_transfer *transfer, int64_t index);
 
 #endif

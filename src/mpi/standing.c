@@ -35,7 +35,12 @@ bool rs_standing_break(rs_standing *standing, reshard_status status, const char 
     if (standing->broken)
         return false;
     rs_verdict verdict = {.rank = standing->rank, .status = status};
-    (void)snprintf(verdict.text, sizeof verdict.text, "rank %d: %s", standing->rank, why);
+    int named;
+    /* What ranks have agreed on names the rank already. */
+    if (sscanf(why, "rank %d:", &named) == 1)
+        (void)snprintf(verdict.text, sizeof verdict.text, "%s", why);
+    else
+        (void)snprintf(verdict.text, sizeof verdict.text, "rank %d: %s", standing->rank, why);
     return adopt(standing, &verdict);
 }
 

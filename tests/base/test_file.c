@@ -83,7 +83,7 @@ static void test_file__short_calls_are_gone_on_with(void **state)
 {
     (void)state;
     int calls_made = 0;
-    const rs_file_calls calls = {read_one, write_one, copy_refuses, sync_fails, &calls_made};
+    const rs_file_calls calls = {read_one, write_one, copy_refuses, sync_fails, &calls_made, NULL};
     reshard_context *context = NULL;
     rs_file *file = NULL;
     char bytes[100], seen[100];
@@ -109,13 +109,13 @@ static void test_file__short_calls_are_gone_on_with(void **state)
     rs_file_close(file);
     assert_int_equal(reshard_context_bytes(context), 0);
     reshard_context_destroy(context);
-    assert_int_equal(rs_path_remove(path), RESHARD_OK);
+    assert_int_equal(rs_path_remove(NULL, path), RESHARD_OK);
 }
 
 static void test_file__errors_name_the_path_and_the_cause(void **state)
 {
     (void)state;
-    const rs_file_calls calls = {read_fails, write_fails, copy_refuses, sync_fails, NULL};
+    const rs_file_calls calls = {read_fails, write_fails, copy_refuses, sync_fails, NULL, NULL};
     reshard_context *context = NULL;
     rs_file *file = NULL;
     char bytes[8] = {0};
@@ -132,7 +132,7 @@ static void test_file__errors_name_the_path_and_the_cause(void **state)
     assert_non_null(strstr(reshard_error_text(), strerror(EIO)));
     rs_file_close(file);
     assert_int_equal(rs_file_create(context, path, &file), RESHARD_ERR_IO);
-    assert_int_equal(rs_path_remove(path), RESHARD_OK);
+    assert_int_equal(rs_path_remove(NULL, path), RESHARD_OK);
     reshard_context_destroy(context);
 }
 
@@ -172,8 +172,8 @@ static void test_file__copies_ranges(void **state)
     assert_memory_equal(text, "\0\0\0\0\0003456\0\0\0\0", 13);
     rs_release(NULL, text, count + 1);
     assert_int_equal(rs_file_read_all(NULL, other, 11, &text, &count), RESHARD_ERR_RANGE);
-    assert_int_equal(rs_path_remove(path), RESHARD_OK);
-    assert_int_equal(rs_path_remove(other), RESHARD_OK);
+    assert_int_equal(rs_path_remove(NULL, path), RESHARD_OK);
+    assert_int_equal(rs_path_remove(NULL, other), RESHARD_OK);
 }
 
 static void test_file__names_are_listed_and_never_replaced(void **state)
@@ -191,10 +191,10 @@ static void test_file__names_are_listed_and_never_replaced(void **state)
     assert_string_equal(names.items[0], "one");
     assert_string_equal(names.items[1], "two");
     rs_names_release(&names);
-    assert_int_equal(rs_path_rename(path, other), RESHARD_ERR_IO);
+    assert_int_equal(rs_path_rename(NULL, path, other), RESHARD_ERR_IO);
     assert_true(rs_path_same(path, path) && !rs_path_same(path, other));
-    assert_int_equal(rs_path_remove(other), RESHARD_OK);
-    assert_int_equal(rs_path_rename(path, other), RESHARD_OK);
+    assert_int_equal(rs_path_remove(NULL, other), RESHARD_OK);
+    assert_int_equal(rs_path_rename(NULL, path, other), RESHARD_OK);
     assert_int_equal(rs_path_kind_of(path, &kind), RESHARD_OK);
     assert_int_equal(kind, RS_PATH_NONE);
     assert_int_equal(rs_path_kind_of(folder, &kind), RESHARD_OK);
@@ -206,10 +206,10 @@ static void test_file__names_are_listed_and_never_replaced(void **state)
         assert_string_equal(parent, parents[i][1]);
         rs_release(NULL, parent, strlen(parent) + 1);
     }
-    assert_int_equal(rs_folder_sync(folder), RESHARD_OK);
-    assert_int_equal(rs_folder_create(folder), RESHARD_ERR_IO);
-    assert_int_equal(rs_path_remove(hidden), RESHARD_OK);
-    assert_int_equal(rs_path_remove(other), RESHARD_OK);
+    assert_int_equal(rs_folder_sync(NULL, folder), RESHARD_OK);
+    assert_int_equal(rs_folder_create(NULL, folder), RESHARD_ERR_IO);
+    assert_int_equal(rs_path_remove(NULL, hidden), RESHARD_OK);
+    assert_int_equal(rs_path_remove(NULL, other), RESHARD_OK);
 }
 
 int main(void)

@@ -410,28 +410,53 @@ class Interruptions(ConvertTest):
         self.assertFalse(os.path.exists(self.at("out.partial")))
         return json.loads(output)["bytes_resumed"]
 
+    def read_source(self):
+        """Digest and stamps: a conversion may change neither."""
+        return [(name, os.stat(self.at(f"source/{name}")).st_mtime_ns) for name in sorted(os.listdir(self.at("source")))], \
+            self.read_json("digest", self.at("source"))
+
+    def check_left(self):
+        """After a kill: no target, or a whole one. Is there one?"""
+        if not os.path.exists(self.at("out")):
+            return False
+        if os.path.exists(self.at("out/.reshard-journal")):  # killed between the last two steps
+            self.fails("source", "out", *self.OPTIONS, words="interrupted at its last step; --resume does that")
+            self.finish()
+        self.check_same("expected", "out")
+        return True
+
     def test_killed_at_random_points(self):
         rnd = random.Random(SEED)
-        kills, resumed = 0, 0
+        before = self.read_source()
+        kills, resumed, told = 0, 0, 0
+        started = time.monotonic()
+        self.finish()
+        longest = time.monotonic() - started
+        shutil.rmtree(self.at("out"))
         while kills < 50:
             started = time.monotonic()
-            pause = rnd.random() * 0.08
+            pause = rnd.random() * longest
             running = self.start("--resume")
             while time.monotonic() < started + pause and running.poll() is None:
                 time.sleep(0.001)
             running.kill()
             running.communicate()
-            kills += 1
-            if os.path.exists(self.at("out")):
-                if os.path.exists(self.at("out/.reshard-journal")):  # killed between the last two steps
-                    os.unlink(self.at("out/.reshard-journal"))
-                self.check_same("expected", "out")
+            kills += running.returncode == -signal.SIGKILL
+            if running.returncode == 0:
+                longest = 0.9 * longest
+            if self.check_left():
                 shutil.rmtree(self.at("out"))
             elif rnd.random() < 0.2:
+                if os.path.exists(self.at("out.partial")):
+                    told += 1
+                    self.fails("source", "out", *self.OPTIONS, words="left by a conversion that was interrupted; --resume")
                 resumed += self.finish()
                 shutil.rmtree(self.at("out"))
         self.finish()
+        self.assertTrue(self.read_json("verify", self.at("source"), self.at("out"))["same"])
         self.assertGreater(resumed, 0)
+        self.assertGreater(told, 0)
+        self.assertEqual(self.read_source(), before)
 
     def test_interrupt_leaves_a_partial_and_words(self):
         for _ in range(20):
@@ -456,8 +481,10 @@ class Interruptions(ConvertTest):
         os.mkdir(self.at("out.partial"), 0o755)
         self.fails("source", "out", "--resume", *self.OPTIONS, words="remove it")
         os.chmod(self.at("out.partial"), 0o700)
+        self.write_text("out.partial/theirs", "")
         self.fails("source", "out", "--resume", *self.OPTIONS, words="no journal")
-        os.rmdir(self.at("out.partial"))
+        self.assertEqual(os.listdir(self.at("out.partial")), ["theirs"])
+        shutil.rmtree(self.at("out.partial"))
         os.symlink(self.at("source"), self.at("out.partial"))
         self.fails("source", "out", "--resume", *self.OPTIONS, words="remove it")
         self.assertEqual(os.listdir(self.at("source")), ["model.safetensors"])
@@ -473,14 +500,37 @@ class Interruptions(ConvertTest):
         shutil.rmtree(self.at("out.partial"))
         self.finish()
 
-    def test_full_disk(self):
+    def test_files_too_large(self):
         for limit in [1 << 12, 1 << 20, 5 << 20]:
             done = self.start("--resume",
                               preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
             _, errors = done.communicate(timeout=50)
             self.assertEqual(done.returncode, 1, errors)
+            self.assertRegex(errors.decode(), rf"\Areshard: {self.folder}/out\.partial/[^\n]*\n\Z")
             self.assertFalse(os.path.exists(self.at("out")))
         self.finish()
+
+    def test_full_disk(self):
+        """A file system with room for a part of the files only, and then for all of them."""
+        disk = self.at("disk")
+        os.mkdir(disk)
+        if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", disk], check=False,
+                                               stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest("mounting is not permitted here")
+        self.addCleanup(subprocess.run, ["umount", disk], check=True)
+        before = self.read_source()
+        for size in ["4m", "9m", "20m"]:
+            subprocess.run(["mount", "-o", f"remount,size={size}", disk], check=True)
+            for _ in range(2):
+                done = support.run("convert", self.at("source"), f"{disk}/out", *self.OPTIONS, "--resume")
+                self.assertEqual(done.returncode, 1)
+                self.assertRegex(done.stderr, rf"\Areshard: [^\n]*{disk}/out\.partial/[^\n]*No space left on device\n\Z")
+                self.assertEqual(os.listdir(disk), ["out.partial"])
+        subprocess.run(["mount", "-o", "remount,size=40m", disk], check=True)
+        self.read_json("convert", self.at("source"), f"{disk}/out", *self.OPTIONS, "--resume", "--verify")
+        self.check_same("expected", "disk/out")
+        self.assertEqual(os.listdir(disk), ["out"])
+        self.assertEqual(self.read_source(), before)
 
 
 if __name__ == "__main__":

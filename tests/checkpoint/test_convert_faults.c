@@ -1,224 +1,165 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Conversions whose n-th read, write, kernel copy, sync or allocation fails, for every n: the
- * target is whole or absent, the source is as it was, and going on afterwards gives the right
- * bytes.
+ * Conversions whose n-th read, write, kernel copy, sync, open, rename, .. or allocation fails, for
+ * every n, and processes that die there: the target is whole or absent, the source is as it was,
+ * the next run says what it found, and going on afterwards gives the right bytes.
  */
-#include "base/context.h"
-#include "base/file.h"
+#include "convert_case.h"
+
 #include "support/check.h"
 #include "support/context.h"
 
-#include <reshard/checkpoint.h>
-
 #include <errno.h>
-#include <stdatomic.h>
+#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-static char folder[] = "/tmp/reshard-test-XXXXXX";
-static char source[64], expected[64], target[64], partial[80];
-
-enum { DATA_BYTES = 3 * 600 * 200 * 4 };
-
-static const char *const outputs[] = {"shard-00001-model-00001-of-00001.safetensors",
-                                      "shard-00002-model-00001-of-00001.safetensors"};
+static convert_case files;
 static reshard_convert_options options = {.size = sizeof options,
                                           .to = "fsdp=2",
                                           .threads = 2,
                                           .memory_bytes_max = (size_t)2 << 20,
                                           .journal_bytes = 1 << 18};
 
-/* ---- files ----------------------------------------------------------------------------------- */
-
-static void write_source(void)
-{
-    char header[512], path[128];
-    unsigned char length[8];
-    int count =
-        snprintf(header, sizeof header,
-                 "{\"a\":{\"dtype\":\"F32\",\"shape\":[600,200],\"data_offsets\":[0,480000]}"
-                 ",\"b\":{\"dtype\":\"F32\",\"shape\":[600,200],"
-                 "\"data_offsets\":[480000,960000]},\"c\":{\"dtype\":\"F32\",\"shape\":"
-                 "[600,200],\"data_offsets\":[960000,1440000]}}");
-    char *data = malloc(DATA_BYTES);
-    rs_file *file = NULL;
-    assert_non_null(data);
-    for (int i = 0; i < DATA_BYTES; i++)
-        data[i] = (char)(i * 7 + i / 251);
-    for (int i = 0; i < 8; i++)
-        length[i] = (unsigned char)((uint64_t)count >> (8 * i) & 0xff);
-    assert_int_equal(rs_folder_create(source), RESHARD_OK);
-    (void)snprintf(path, sizeof path, "%s/model.safetensors", source);
-    assert_int_equal(rs_file_create(NULL, path, &file), RESHARD_OK);
-    assert_int_equal(rs_file_write(file, length, 8, 0), RESHARD_OK);
-    assert_int_equal(rs_file_write(file, header, (size_t)count, 8), RESHARD_OK);
-    assert_int_equal(rs_file_write(file, data, DATA_BYTES, 8 + (uint64_t)count), RESHARD_OK);
-    rs_file_close(file);
-    (void)snprintf(path, sizeof path, "%s/config.json", source);
-    assert_int_equal(rs_file_create(NULL, path, &file), RESHARD_OK);
-    assert_int_equal(rs_file_write(file, "{}", 2, 0), RESHARD_OK);
-    rs_file_close(file);
-    free(data);
-}
-
-static bool exists(const char *path)
-{
-    rs_path_kind kind = RS_PATH_OTHER;
-    return rs_path_kind_of(path, &kind) == RESHARD_OK && kind != RS_PATH_NONE;
-}
-
-static bool same_file(const char *a, const char *b, const char *name)
-{
-    char *texts[2] = {NULL, NULL};
-    size_t counts[2] = {0, 0};
-    for (int i = 0; i < 2; i++) {
-        char path[256];
-        (void)snprintf(path, sizeof path, "%s/%s", i == 0 ? a : b, name);
-        if (rs_file_read_all(NULL, path, 1 << 24, &texts[i], &counts[i]) != RESHARD_OK)
-            return false;
-    }
-    bool same = counts[0] == counts[1] && memcmp(texts[0], texts[1], counts[0]) == 0;
-    rs_release(NULL, texts[0], counts[0] + 1);
-    rs_release(NULL, texts[1], counts[1] + 1);
-    return same;
-}
-
-static void check_output(void)
-{
-    assert_true(same_file(expected, target, outputs[0]));
-    assert_true(same_file(expected, target, outputs[1]));
-    assert_true(same_file(expected, target, "config.json"));
-    assert_false(exists(partial));
-}
-
-static void remove_outputs(void)
-{
-    if (exists(target))
-        assert_int_equal(rs_folder_remove(NULL, target), RESHARD_OK);
-    if (exists(partial))
-        assert_int_equal(rs_folder_remove(NULL, partial), RESHARD_OK);
-}
-
 static int set_up(void **state)
 {
     (void)state;
-    if (mkdtemp(folder) == NULL)
+    if (convert_case_begin(&files) != 0)
         return -1;
-    (void)snprintf(source, sizeof source, "%s/source", folder);
-    (void)snprintf(expected, sizeof expected, "%s/expected", folder);
-    (void)snprintf(target, sizeof target, "%s/target", folder);
-    (void)snprintf(partial, sizeof partial, "%s.partial", target);
-    write_source();
-    return reshard_convert(NULL, source, expected, &options, NULL) == RESHARD_OK ? 0 : -1;
+    return reshard_convert(NULL, files.source, files.expected, &options, NULL) == RESHARD_OK ? 0
+                                                                                             : -1;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    remove_outputs();
-    (void)rs_folder_remove(NULL, source);
-    (void)rs_folder_remove(NULL, expected);
-    return rs_folder_remove(NULL, folder) == RESHARD_OK ? 0 : -1;
+    return convert_case_end(&files);
 }
 
-/* ---- calls that fail ------------------------------------------------------------------------- */
-
-typedef struct faults {
-    atomic_int countdown; /* the call that brings it to 0 fails */
-    int error;
-    size_t most; /* bytes of one call; 0: no limit */
-    int no_copy; /* the kernel copies nothing */
-} faults;
-
-static bool fails_now(faults *given)
+static reshard_status convert_from(const char *source, convert_faults *given,
+                                   const reshard_convert_options *chosen, int resume)
 {
-    if (atomic_fetch_sub(&given->countdown, 1) != 1)
-        return false;
-    errno = given->error;
-    return true;
-}
-
-static size_t limit(const faults *given, size_t count)
-{
-    return given->most != 0 && count > given->most ? given->most : count;
-}
-
-static int64_t read_call(void *user, int descriptor, void *bytes, size_t count, uint64_t at)
-{
-    if (fails_now(user))
-        return -1;
-    return rs_file_calls_system()->read(NULL, descriptor, bytes, limit(user, count), at);
-}
-
-static int64_t write_call(void *user, int descriptor, const void *bytes, size_t count, uint64_t at)
-{
-    if (fails_now(user))
-        return -1;
-    return rs_file_calls_system()->write(NULL, descriptor, bytes, limit(user, count), at);
-}
-
-static int64_t copy_call(void *user, int from, uint64_t from_at, int to, uint64_t to_at,
-                         size_t count)
-{
-    faults *given = user;
-    if (given->no_copy) {
-        errno = EXDEV;
-        return -1;
-    }
-    if (fails_now(given))
-        return -1;
-    return rs_file_calls_system()->copy(NULL, from, from_at, to, to_at, limit(given, count));
-}
-
-static int sync_call(void *user, int descriptor)
-{
-    (void)descriptor; /* not slowed down by a disk that nobody looks at */
-    return fails_now(user) ? -1 : 0;
-}
-
-static reshard_status convert_with(faults *given, int resume)
-{
-    const rs_file_calls calls = {read_call, write_call, copy_call, sync_call, given};
-    reshard_convert_options chosen = options;
+    const rs_file_calls calls = convert_faults_calls(given);
+    reshard_convert_options now = *chosen;
     reshard_context *context = NULL;
-    chosen.resume = resume;
+    now.resume = resume;
     assert_int_equal(reshard_context_create(NULL, &context), RESHARD_OK);
     rs_file_calls_set(context, &calls);
-    reshard_status status = reshard_convert(context, source, target, &chosen, NULL);
+    reshard_status status = reshard_convert(context, source, files.target, &now, NULL);
     assert_int_equal(reshard_context_bytes(context), 0);
     reshard_context_destroy(context);
     return status;
 }
 
-static void fail_each(int error, int no_copy)
+static reshard_status convert_with(convert_faults *given, int resume)
+{
+    return convert_from(files.source, given, &options, resume);
+}
+
+static void check_output(void)
+{
+    assert_true(convert_case_is_whole(&files));
+    assert_false(convert_case_exists(files.partial));
+    assert_true(convert_case_source_is_same(&files));
+}
+
+static bool has_journal(void)
+{
+    char journal[128];
+    (void)snprintf(journal, sizeof journal, "%s/.reshard-journal", files.target);
+    return convert_case_exists(journal);
+}
+
+/* After a conversion that did not come to its end: nothing, a partial folder, or all but the last
+ * step. Completes it. */
+static void check_and_resume(const char *source, const reshard_convert_options *chosen)
+{
+    convert_faults none = {.countdown = 0};
+    assert_true(convert_case_source_is_same(&files));
+    if (convert_case_exists(files.target)) {
+        assert_true(convert_case_is_whole(&files));
+        assert_false(convert_case_exists(files.partial));
+        if (!has_journal())
+            return;
+    }
+    if (convert_case_exists(files.target) || convert_case_exists(files.partial)) {
+        assert_int_equal(convert_from(source, &none, chosen, 0), RESHARD_ERR_INVALID);
+        assert_non_null(strstr(reshard_error_text(), "interrupted"));
+        assert_non_null(strstr(reshard_error_text(), "--resume"));
+    }
+    if (convert_from(source, &none, chosen, 1) != RESHARD_OK)
+        fail_msg("%s", reshard_error_text());
+    check_output();
+    assert_false(has_journal());
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static int fail_each(const char *source, int error, int no_copy,
+                     const reshard_convert_options *chosen)
 {
     for (int n = 1; n < 1000; n++) {
-        faults given = {.countdown = n, .error = error, .no_copy = no_copy};
-        reshard_status status = convert_with(&given, 0);
+        convert_faults given = {.countdown = n, .error = error, .no_copy = no_copy};
+        reshard_status status = convert_from(source, &given, chosen, 0);
         if (status == RESHARD_OK) {
             check_output();
-            remove_outputs();
-            assert_true(n > 20);
-            return;
+            convert_case_remove(&files);
+            if (atomic_load(&given.countdown) > 0)
+                return n;
+            continue; /* what failed was not needed: a link, or the sync after the end */
         }
         assert_int_equal(status, RESHARD_ERR_IO);
         assert_non_null(strstr(reshard_error_text(), strerror(error)));
-        assert_false(exists(target));
-        faults none = {.countdown = 0, .no_copy = no_copy};
-        assert_int_equal(convert_with(&none, 1), RESHARD_OK);
-        check_output();
-        remove_outputs();
+        assert_non_null(strstr(reshard_error_text(), files.folder));
+        check_and_resume(source, chosen);
+        convert_case_remove(&files);
     }
     fail_msg("the conversion never succeeded");
+    return 0;
 }
 
 static void test_faults__every_call_fails_once(void **state)
 {
     (void)state;
-    fail_each(EIO, 0);
-    fail_each(ENOSPC, 1);
+    assert_true(fail_each(files.source, EIO, 0, &options) > 30);
+    assert_true(fail_each(files.source, ENOSPC, 1, &options) > 30);
+}
+
+static void test_faults__every_call_fails_once_with_links(void **state)
+{
+    (void)state;
+    convert_case kept = files;
+    reshard_convert_options whole = {.size = sizeof whole};
+    /* The source is a conversion's own output, so that its file can be linked. */
+    (void)snprintf(files.expected, sizeof files.expected, "%s/hf", files.folder);
+    assert_int_equal(reshard_convert(NULL, files.source, files.expected, &whole, NULL), RESHARD_OK);
+    whole.link = 1;
+    whole.verify = 1;
+    assert_true(fail_each(files.expected, EIO, 0, &whole) > 20);
+    assert_int_equal(rs_folder_remove(NULL, files.expected), RESHARD_OK);
+    files = kept;
+}
+
+static void test_faults__resuming_fails_too(void **state)
+{
+    (void)state;
+    for (int n = 1; n < 1000; n++) {
+        convert_faults given = {.countdown = 30, .error = EIO};
+        assert_int_equal(convert_with(&given, 0), RESHARD_ERR_IO);
+        given = (convert_faults){.countdown = n, .error = EIO};
+        reshard_status status = convert_with(&given, 1);
+        bool ended = atomic_load(&given.countdown) > 0;
+        assert_true(!ended || status == RESHARD_OK);
+        if (status != RESHARD_OK)
+            check_and_resume(files.source, &options);
+        check_output();
+        convert_case_remove(&files);
+        if (ended)
+            return;
+    }
+    fail_msg("resuming never succeeded");
 }
 
 static void test_faults__short_calls(void **state)
@@ -226,35 +167,36 @@ static void test_faults__short_calls(void **state)
     (void)state;
     static const size_t most[] = {1000, 4096, 65537};
     for (size_t i = 0; i < sizeof most / sizeof most[0]; i++) {
-        faults given = {.most = most[i], .no_copy = i == 1};
+        convert_faults given = {.most = most[i], .no_copy = i == 1};
         assert_int_equal(convert_with(&given, 0), RESHARD_OK);
         check_output();
-        remove_outputs();
+        convert_case_remove(&files);
     }
 }
 
 static void test_faults__a_copy_that_stops_is_gone_on_with(void **state)
 {
     (void)state;
-    faults given = {.no_copy = 1};
+    convert_faults given = {.no_copy = 1};
     assert_int_equal(convert_with(&given, 0), RESHARD_OK);
     check_output();
-    remove_outputs();
+    convert_case_remove(&files);
 }
 
 static reshard_status attempt(reshard_context *context, void *user)
 {
-    static faults none;
-    static const rs_file_calls calls = {read_call, write_call, copy_call, sync_call, &none};
+    static convert_faults none;
+    static rs_file_calls calls;
     reshard_convert_options chosen = options;
     (void)user;
     atomic_store(&none.countdown, 0);
+    calls = convert_faults_calls(&none);
     chosen.threads = 1;
     rs_file_calls_set(context, &calls);
-    reshard_status status = reshard_convert(context, source, target, &chosen, NULL);
-    if (exists(target) != (status == RESHARD_OK))
+    reshard_status status = reshard_convert(context, files.source, files.target, &chosen, NULL);
+    if (convert_case_exists(files.target) != (status == RESHARD_OK))
         return RESHARD_ERR_CHECK;
-    remove_outputs();
+    convert_case_remove(&files);
     return status;
 }
 
@@ -267,13 +209,83 @@ static void test_faults__every_allocation_fails_once(void **state)
         fail_msg("%s", said.text);
 }
 
+/* ---- death ----------------------------------------------------------------------------------- */
+
+/* In a process of its own, which is killed at its n-th call. Was it? */
+static bool convert_and_die(int n, int resume)
+{
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        convert_faults given = {.countdown = n, .kills = 1, .no_copy = n % 2};
+        const rs_file_calls calls = convert_faults_calls(&given);
+        reshard_convert_options chosen = options;
+        reshard_context *context = NULL;
+        chosen.resume = resume;
+        if (reshard_context_create(NULL, &context) != RESHARD_OK)
+            _exit(2);
+        rs_file_calls_set(context, &calls);
+        _exit(reshard_convert(context, files.source, files.target, &chosen, NULL) == RESHARD_OK
+                  ? 0
+                  : 1);
+    }
+    int how = 0;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    if (WIFSIGNALED(how)) {
+        assert_int_equal(WTERMSIG(how), SIGKILL);
+        return true;
+    }
+    assert_int_equal(WEXITSTATUS(how), 0);
+    return false;
+}
+
+static void test_faults__killed_at_every_call(void **state)
+{
+    (void)state;
+    int kills = 0;
+    for (int n = 1; n < 1000 && convert_and_die(n, 0); n++) {
+        kills++;
+        check_and_resume(files.source, &options);
+        convert_case_remove(&files);
+    }
+    check_output();
+    convert_case_remove(&files);
+    print_message("killed %d times\n", kills);
+    assert_in_range(kills, 30, 900);
+}
+
+/* Killed again and again, each time a little further on than it comes by itself. */
+static void test_faults__killed_while_resuming(void **state)
+{
+    (void)state;
+    int kills = 0;
+    for (int n = 12; convert_and_die(n, kills != 0); n++) {
+        kills++;
+        assert_true(convert_case_source_is_same(&files));
+        assert_in_range(kills, 1, 900);
+        if (!convert_case_exists(files.target))
+            continue;
+        assert_true(convert_case_is_whole(&files));
+        if (!has_journal())
+            break;
+    }
+    check_output();
+    convert_case_remove(&files);
+    print_message("killed %d times\n", kills);
+    assert_true(kills > 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_faults__every_call_fails_once),
+        cmocka_unit_test(test_faults__every_call_fails_once_with_links),
+        cmocka_unit_test(test_faults__resuming_fails_too),
         cmocka_unit_test(test_faults__short_calls),
         cmocka_unit_test(test_faults__a_copy_that_stops_is_gone_on_with),
         cmocka_unit_test(test_faults__every_allocation_fails_once),
+        cmocka_unit_test(test_faults__killed_at_every_call),
+        cmocka_unit_test(test_faults__killed_while_resuming),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

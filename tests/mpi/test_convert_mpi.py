@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conversions by several processes: the bytes of one process alone, one voice, and nothing half done.
+
+    python3 test_convert_mpi.py COMMAND mpirun -n
+"""
+import filecmp
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "checkpoint"))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "cli"))
+import files
+import support
+
+LAUNCHER = []
+SEED = int(os.environ.get("RESHARD_TEST_SEED", "1"))
+
+
+class MpiTest(support.CommandTest):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="reshard-test-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        rnd = random.Random(SEED)
+        model = {f"t{i}": ("F32", (300, 700), rnd.randbytes(300 * 700 * 4)) for i in range(8)}
+        files.write(self.at("source/model.safetensors"), model)
+        with open(self.at("r.rules"), "w", encoding="utf-8") as file:
+            file.write("t{0..2} S(0)@tp\nt{3..5} S(1)@tp\n* R\n")
+        self.options = ["--to", "tp=3", "--rules", self.at("r.rules"), "--journal-bytes", "128K", "--max-memory", "1M"]
+
+    def at(self, name):
+        return f"{self.folder}/{name}"
+
+    def start(self, ranks, *arguments):
+        """In a session of its own, so that all of it can be killed."""
+        return subprocess.Popen([*LAUNCHER, str(ranks), support.COMMAND, "convert", *arguments], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, start_new_session=True)
+
+    def mpirun(self, ranks, *arguments):
+        running = self.start(ranks, *arguments)
+        output, errors = running.communicate(timeout=50)
+        return running.returncode, output.decode(), errors.decode()
+
+    def check_same(self, a, b):
+        names = sorted(os.listdir(self.at(a)))
+        self.assertEqual(names, sorted(os.listdir(self.at(b))))
+        self.assertEqual(filecmp.cmpfiles(self.at(a), self.at(b), names, shallow=False)[1:], ([], []))
+
+    def test_same_bytes_as_one_process(self):
+        for number, form in enumerate(["dcp-safetensors", "rank-files"]):
+            one, three, back = f"one{number}", f"three{number}", f"back{number}"
+            options = [*self.options, "--format", form, "--json"]
+            alone = self.read_json("convert", self.at("source"), self.at(one), *options)
+            code, output, errors = self.mpirun(3, self.at("source"), self.at(three), *options, "--verify")
+            self.assertEqual((code, errors), (0, ""))
+            report = json.loads(output)  # one rank speaks, once
+            self.assertEqual((report["ranks"], report["bytes_read"]), (3, alone["bytes_read"]))
+            self.check_same(one, three)
+            # Replicas are compared on the way back.
+            reading = ["--from", "tp=3", "--rules", self.at("r.rules")] if form == "rank-files" else []
+            self.read_json("convert", self.at(three), self.at(back), *reading)
+            code, _, errors = self.mpirun(3, self.at(three), self.at(back + "3"), *reading, "--quiet")
+            self.assertEqual((code, errors), (0, ""))
+            self.check_same(back, back + "3")
+            self.assertTrue(self.read_json("verify", self.at("source"), self.at(back + "3"))["same"])
+
+    def check_fails(self, words, *arguments):
+        code, output, errors = self.mpirun(3, *arguments)
+        self.assertEqual((code, output), (1, ""), errors)
+        said = re.findall(r"^reshard: .*$", errors, re.MULTILINE)
+        self.assertEqual(len(said), 1, errors)
+        self.assertRegex(said[0], r"\Areshard: rank \d: (?!rank)")
+        self.assertIn(words, said[0])
+
+    def test_one_voice_for_errors(self):
+        self.check_fails("exists already", self.at("source"), self.at("r.rules"))
+        self.check_fails("no such file", self.at("none"), self.at("x"), *self.options)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["r.rules", "source"])
+
+    def test_killed_and_gone_on_with_by_others(self):
+        """One rank or all of them die at some point; one process, or other ranks, go on."""
+        rnd = random.Random(SEED)
+        self.read_json("convert", self.at("source"), self.at("expected"), *self.options)
+        kills = resumed = 0
+        for _ in range(40):
+            running = self.start(3, self.at("source"), self.at("out"), *self.options, "--quiet")
+            while not os.path.exists(self.at("out.partial/.reshard-journal")) and running.poll() is None:
+                time.sleep(0.001)
+            time.sleep(rnd.random() * 0.05)
+            ranks = subprocess.run(["pgrep", "-s", str(running.pid), "-x", "reshard"], stdout=subprocess.PIPE,
+                                   check=False).stdout.split()
+            if ranks and rnd.random() < 0.5:
+                os.kill(int(rnd.choice(ranks)), signal.SIGKILL)
+            else:
+                os.killpg(running.pid, signal.SIGKILL)
+                for rank in ranks:
+                    try:
+                        os.kill(int(rank), signal.SIGKILL)
+                    except ProcessLookupError:
+                        pass
+            running.communicate(timeout=50)
+            if os.path.exists(self.at("out")):
+                if os.path.exists(self.at("out/.reshard-journal")):
+                    os.unlink(self.at("out/.reshard-journal"))
+                self.check_same("expected", "out")
+            elif os.path.exists(self.at("out.partial")):
+                kills += 1
+                self.wait_for_lock()
+                code, output, errors = self.mpirun(kills % 2 + 1, self.at("source"), self.at("out"), *self.options,
+                                                   "--resume", "--json")
+                self.assertEqual((code, errors), (0, ""))
+                resumed += json.loads(output)["bytes_resumed"]
+                self.check_same("expected", "out")
+            shutil.rmtree(self.at("out"), ignore_errors=True)
+            if kills == 4:
+                break
+        self.assertGreater(kills, 0)
+        self.assertGreater(resumed, 0)
+
+    def wait_for_lock(self):
+        """Until no process of the killed run has the journal open."""
+        import fcntl
+        with open(self.at("out.partial/.reshard-journal"), "rb") as journal:
+            fcntl.flock(journal, fcntl.LOCK_EX)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 4:
+        sys.exit(f"usage: {sys.argv[0]} COMMAND MPIRUN -n [TEST..]")
+    support.COMMAND = os.path.abspath(sys.argv.pop(1))
+    LAUNCHER = [sys.argv.pop(1), sys.argv.pop(1)]
+    unittest.main(module="__main__")
