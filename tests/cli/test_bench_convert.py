@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """`reshard bench model` and `reshard bench convert`: what they write and print. How fast conversion is, the benchmarks
 tell."""
+import glob
 import json
 import math
 import os
+import resource
+import signal
 import struct
+import subprocess
 import tempfile
+import time
 
 import support
 from support import CommandTest, main, run
@@ -139,10 +144,20 @@ class BenchConvertTest(CommandTest):
         self.assertIn("cannot be", done.stderr)
         self.assertEqual(os.listdir(self.folder), [])
 
+    def test_an_interrupt_leaves_nothing(self):
+        with subprocess.Popen([support.COMMAND, "bench", "convert", "--bytes", "20M", "--runs", "101", "--folder",
+                               self.folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+            for _ in range(5000):
+                if glob.glob(self.at("*/source")):
+                    break
+                time.sleep(0.01)
+            running.send_signal(signal.SIGINT)
+            output, errors = running.communicate(timeout=50)
+        self.assertEqual((running.returncode, output, errors), (1, b"", b"reshard: cancelled\n"))
+        self.assertEqual(os.listdir(self.folder), [])
+
 
 def limit_files():
-    import resource
-    import signal
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
