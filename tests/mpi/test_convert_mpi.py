@@ -3,6 +3,7 @@
 
     python3 test_convert_mpi.py COMMAND mpirun -n
 """
+import fcntl
 import filecmp
 import json
 import os
@@ -27,7 +28,7 @@ SEED = int(os.environ.get("RESHARD_TEST_SEED", "1"))
 
 class MpiTest(support.CommandTest):
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="reshard-test-")
+        self.folder = tempfile.mkdtemp(prefix="reshard-test-", dir=support.pick_memory(200 << 20))
         self.addCleanup(shutil.rmtree, self.folder)
         rnd = random.Random(SEED)
         model = {f"t{i}": ("F32", (300, 700), rnd.randbytes(300 * 700 * 4)) for i in range(8)}
@@ -89,23 +90,20 @@ class MpiTest(support.CommandTest):
         """One rank or all of them die at some point; one process, or other ranks, go on."""
         rnd = random.Random(SEED)
         self.read_json("convert", self.at("source"), self.at("expected"), *self.options)
-        kills = resumed = 0
-        for _ in range(40):
+        kills = 0
+        for _ in range(8):
             running = self.start(3, self.at("source"), self.at("out"), *self.options, "--quiet")
             while not os.path.exists(self.at("out.partial/.reshard-journal")) and running.poll() is None:
                 time.sleep(0.001)
-            time.sleep(rnd.random() * 0.05)
+            time.sleep(rnd.random() * 0.02)
             ranks = subprocess.run(["pgrep", "-s", str(running.pid), "-x", "reshard"], stdout=subprocess.PIPE,
                                    check=False).stdout.split()
-            if ranks and rnd.random() < 0.5:
-                os.kill(int(rnd.choice(ranks)), signal.SIGKILL)
-            else:
-                os.killpg(running.pid, signal.SIGKILL)
-                for rank in ranks:
-                    try:
-                        os.kill(int(rank), signal.SIGKILL)
-                    except ProcessLookupError:
-                        pass
+            victims = [int(rnd.choice(ranks))] if ranks and rnd.random() < 0.5 else [running.pid, *map(int, ranks)]
+            for victim in victims:
+                try:
+                    os.kill(victim, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass  # it was faster
             running.communicate(timeout=50)
             if os.path.exists(self.at("out")):
                 if os.path.exists(self.at("out/.reshard-journal")):
@@ -114,20 +112,17 @@ class MpiTest(support.CommandTest):
             elif os.path.exists(self.at("out.partial")):
                 kills += 1
                 self.wait_for_lock()
-                code, output, errors = self.mpirun(kills % 2 + 1, self.at("source"), self.at("out"), *self.options,
-                                                   "--resume", "--json")
+                code, _, errors = self.mpirun(kills % 2 + 1, self.at("source"), self.at("out"), *self.options,
+                                              "--resume", "--quiet")
                 self.assertEqual((code, errors), (0, ""))
-                resumed += json.loads(output)["bytes_resumed"]
                 self.check_same("expected", "out")
             shutil.rmtree(self.at("out"), ignore_errors=True)
-            if kills == 4:
+            if kills == 3:
                 break
         self.assertGreater(kills, 0)
-        self.assertGreater(resumed, 0)
 
     def wait_for_lock(self):
         """Until no process of the killed run has the journal open."""
-        import fcntl
         with open(self.at("out.partial/.reshard-journal"), "rb") as journal:
             fcntl.flock(journal, fcntl.LOCK_EX)
 
