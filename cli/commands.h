@@ -16,5 +16,7 @@ extern const cli_command cli_command_digest;
 extern const cli_command cli_command_verify;
 extern const cli_command cli_command_bench_plan;
 extern const cli_command cli_command_bench_move;
+extern const cli_command cli_command_bench_convert;
+extern const cli_command cli_command_bench_model;
 
 #endif

@@ -16,8 +16,10 @@
 #include <string.h>
 
 static const cli_command *const commands[] = {
-    &cli_command_layout, &cli_command_plan,   &cli_command_inspect,    &cli_command_convert,
-    &cli_command_digest, &cli_command_verify, &cli_command_bench_plan, &cli_command_bench_move,
+    &cli_command_layout,      &cli_command_plan,       &cli_command_inspect,
+    &cli_command_convert,     &cli_command_digest,     &cli_command_verify,
+    &cli_command_bench_plan,  &cli_command_bench_move, &cli_command_bench_convert,
+    &cli_command_bench_model,
 };
 
 enum { COMMAND_COUNT = (int)(sizeof commands / sizeof commands[0]) };
@@ -31,7 +33,7 @@ static void print_commands(const char *prefix)
 {
     for (int i = 0; i < COMMAND_COUNT; i++) {
         if (strncmp(commands[i]->name, prefix, strlen(prefix)) == 0)
-            printf("  reshard %-12s  %s\n", commands[i]->name, commands[i]->summary);
+            printf("  reshard %-13s  %s\n", commands[i]->name, commands[i]->summary);
     }
 }
 

@@ -11,6 +11,9 @@
  *   exec.h    a plan meets a group and moves bytes
  *   collective.h  all_gather, all_reduce, all_to_all and their kin, as plans
  *   checkpoint.h  models on disk: tensors in files, however they are split
+ *   device_mesh.h  named axes over live ranks, with a sub-group along each
+ *   tensor.h  tensors; ops.h computes with them, autograd.h differentiates
+ *   distributed.h  tensors over ranks, and moves between layouts with gradients
  *   group.h   ranks that can talk: threads of this process, a simulation, your own transport
  *
  * A first program:
@@ -27,13 +30,19 @@
 #ifndef RESHARD_RESHARD_H
 #define RESHARD_RESHARD_H
 
+#include <reshard/autograd.h>
 #include <reshard/base.h>
 #include <reshard/checkpoint.h>
+#include <reshard/checkpoint_live.h>
 #include <reshard/collective.h>
+#include <reshard/device_mesh.h>
+#include <reshard/distributed.h>
 #include <reshard/exec.h>
 #include <reshard/group.h>
 #include <reshard/layout.h>
+#include <reshard/ops.h>
 #include <reshard/plan.h>
 #include <reshard/spec.h>
+#include <reshard/tensor.h>
 
 #endif

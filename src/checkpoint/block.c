@@ -21,7 +21,6 @@
 #define COMPARE_BYTES ((size_t)256 << 10)
 /* Ranges of this length are worth a write of their own. */
 #define RUN_BYTES_MIN ((int64_t)256 << 10)
-/* Elements are at most 8 bytes long, and begin where their size divides. */
 #define ALIGNMENT RS_ENGINE_ALIGNMENT
 
 /* What the block has of one source piece, in memory. */
@@ -40,10 +39,13 @@ typedef struct block_box {
 
 reshard_status rs_worker_init(rs_worker *worker, rs_engine *engine)
 {
-    *worker = (rs_worker){.engine = engine, .buffer_bytes = engine->thread_bytes};
-    worker->buffer = rs_allocate(engine->context, worker->buffer_bytes);
-    if (worker->buffer == NULL)
+    *worker = (rs_worker){.engine = engine,
+                          .buffer_bytes = engine->thread_bytes,
+                          .memory_bytes = engine->thread_bytes + ALIGNMENT};
+    worker->memory = rs_allocate(engine->context, worker->memory_bytes);
+    if (worker->memory == NULL)
         return rs_allocation_status();
+    worker->buffer = worker->memory + (ALIGNMENT - (uintptr_t)worker->memory % ALIGNMENT);
     if (engine->mode == RS_ENGINE_COMPARE) {
         worker->compare = rs_allocate(engine->context, COMPARE_BYTES);
         if (worker->compare == NULL)
@@ -55,13 +57,13 @@ reshard_status rs_worker_init(rs_worker *worker, rs_engine *engine)
 void rs_worker_release(rs_worker *worker)
 {
     reshard_context *context = worker->engine->context;
-    if (worker->buffer != NULL)
-        rs_release(context, worker->buffer, worker->buffer_bytes);
+    if (worker->memory != NULL)
+        rs_release(context, worker->memory, worker->memory_bytes);
     if (worker->compare != NULL)
         rs_release(context, worker->compare, COMPARE_BYTES);
     if (worker->slots != NULL)
         rs_release(context, worker->slots, (size_t)worker->slot_capacity * sizeof(rs_block_slot));
-    worker->buffer = worker->compare = NULL;
+    worker->memory = worker->buffer = worker->compare = NULL;
     worker->slots = NULL;
 }
 

@@ -15,10 +15,11 @@
 
 enum { THREADS_MAX = 64, THREADS_DEFAULT_MAX = 8 };
 
-/* More does not make reads and writes faster, but pushes blocks out of the caches. */
-#define THREAD_BYTES_MAX ((size_t)16 << 20)
+/* A block is read, brought into order and written while it is in the caches: more takes twice the
+ * time, less makes many short writes where a tensor is cut into many columns. */
+#define THREAD_BYTES_MAX ((size_t)4 << 20)
 /* Below this, fewer threads are better than smaller blocks. */
-#define THREAD_BYTES_WANTED ((size_t)4 << 20)
+#define THREAD_BYTES_WANTED ((size_t)2 << 20)
 
 static int32_t count_threads(const rs_engine *engine)
 {

@@ -48,8 +48,10 @@ typedef struct rs_engine {
 } rs_engine;
 
 #define RS_ENGINE_BYTES_MIN ((size_t)1 << 20) /* for one thread */
-/* What a block has of each source piece begins on a multiple of this. */
-#define RS_ENGINE_ALIGNMENT ((size_t)8)
+/* What a block has of each source piece begins on a multiple of this: a cache line, because string
+ * moves, which kernels and C libraries copy with, are several times slower on some processors when
+ * the target lies a few bytes behind the source, modulo a page. */
+#define RS_ENGINE_ALIGNMENT ((size_t)64)
 
 /* Cuts transfers into blocks and numbers them. Sets threads and thread_bytes from what is given:
  * threads 0 means as many as there are processors, up to 8. Errors: MEMORY_LIMIT when the memory is
@@ -67,7 +69,9 @@ typedef struct rs_block_slot rs_block_slot;
 typedef struct rs_worker {
     rs_engine *engine;
     char *source, *target; /* halves of one buffer of thread_bytes, split for each transfer */
-    char *buffer;
+    char *memory;          /* as allocated */
+    size_t memory_bytes;
+    char *buffer; /* the part of it from the first multiple of the alignment on */
     size_t buffer_bytes;
     char *compare;
     rs_block_slot *slots; /* one for each source piece */

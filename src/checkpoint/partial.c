@@ -166,10 +166,22 @@ reshard_status rs_partial_init(rs_partial *partial, reshard_context *context, co
     return status == RESHARD_OK ? open_journal(partial, true) : status;
 }
 
-reshard_status rs_partial_join(rs_partial *partial, reshard_context *context, const char *target)
+reshard_status rs_partial_enter(rs_partial *partial, reshard_context *context, const char *target)
 {
     *partial = (rs_partial){.context = context, .target = target};
     return make_path(partial);
+}
+
+void rs_partial_discard(rs_partial *partial)
+{
+    char *journal = partial->path != NULL ? journal_path(partial) : NULL;
+    if (journal == NULL)
+        return;
+    rs_file_close(partial->journal);
+    partial->journal = NULL;
+    (void)rs_path_remove(partial->context, journal);
+    (void)rs_folder_remove(partial->context, partial->path);
+    rs_release(partial->context, journal, strlen(journal) + 1);
 }
 
 void rs_partial_release(rs_partial *partial)

@@ -333,6 +333,20 @@ static reshard_status cut_by_rules(rs_target *target, const reshard_checkpoint *
     return status;
 }
 
+static reshard_status place_all(rs_target *target, const int32_t *ranks)
+{
+    reshard_status status = RESHARD_OK;
+    if (target->entry_count != 0)
+        status = sort_entries(target);
+    if (status == RESHARD_OK)
+        status = add_files(target, ranks);
+    for (int32_t i = 0; status == RESHARD_OK && i < target->file_count; i++) {
+        if (target->files[i].name != NULL)
+            status = place_file(target, i);
+    }
+    return status;
+}
+
 reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *source,
                               const reshard_convert_options *options)
 {
@@ -349,15 +363,34 @@ reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *sourc
         return rs_allocation_status();
     status = target->format == RESHARD_FORMAT_HF ? deal_out(target, source, options)
                                                  : cut_by_rules(target, source, options, &ranks);
-    if (status == RESHARD_OK && target->entry_count != 0)
-        status = sort_entries(target);
+    return status == RESHARD_OK ? place_all(target, ranks) : status;
+}
+
+static reshard_status take_names(rs_target *target, int64_t count,
+                                 const reshard_live_tensor *tensors)
+{
+    target->name_count = count;
+    target->names = rs_arena_allocate_array(&target->arena, (size_t)count, sizeof(rs_name));
+    target->tensors =
+        rs_arena_allocate_array(&target->arena, (size_t)count, sizeof(rs_stored_tensor));
+    target->origins = rs_arena_allocate_array(&target->arena, (size_t)count, sizeof(int64_t));
+    if (target->names == NULL || target->tensors == NULL || target->origins == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; i < count; i++)
+        target->names[i] = (rs_name){tensors[i].name, strlen(tensors[i].name)};
+    return RESHARD_OK;
+}
+
+reshard_status rs_target_init_live(rs_target *target, reshard_context *context, int32_t file_count,
+                                   int64_t count, const reshard_live_tensor *tensors)
+{
+    *target = (rs_target){
+        .context = context, .format = RESHARD_FORMAT_DCP_SAFETENSORS, .file_count = file_count};
+    rs_arena_init(&target->arena, context);
+    reshard_status status = take_names(target, count, tensors);
     if (status == RESHARD_OK)
-        status = add_files(target, ranks);
-    for (int32_t i = 0; status == RESHARD_OK && i < target->file_count; i++) {
-        if (target->files[i].name != NULL)
-            status = place_file(target, i);
-    }
-    return status;
+        status = rs_target_cut_live(target, tensors);
+    return status == RESHARD_OK ? place_all(target, NULL) : status;
 }
 
 void rs_target_release(rs_target *target)

@@ -13,6 +13,8 @@
 #ifndef RS_CHECKPOINT_TARGET_H
 #define RS_CHECKPOINT_TARGET_H
 
+#include <reshard/checkpoint_live.h>
+
 #include "checkpoint/json_writer.h"
 #include "checkpoint/rulebook.h"
 #include "checkpoint/store.h"
@@ -42,7 +44,9 @@ typedef struct rs_target {
     reshard_checkpoint_kind format;
     int64_t tensor_count;
     rs_stored_tensor *tensors; /* pieces with places in the target's files */
-    int64_t *origins;          /* of each, the source's tensor */
+    int64_t *origins;          /* of each, the source's tensor, or the live one */
+    int64_t name_count;        /* of live tensors; else 0 */
+    rs_name *names;
     int64_t entry_count, entry_capacity;
     rs_target_entry *entries; /* by file, then by place */
     int32_t file_count;
@@ -54,6 +58,9 @@ typedef struct rs_target {
 
 reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *source,
                               const reshard_convert_options *options);
+/* The same for tensors that ranks 0 .. file_count-1 hold, in DCP's format: files are ranks. */
+reshard_status rs_target_init_live(rs_target *target, reshard_context *context, int32_t file_count,
+                                   int64_t count, const reshard_live_tensor *tensors);
 void rs_target_release(rs_target *target);
 
 /* The first bytes of a file, up to where its data begin. */
@@ -66,6 +73,7 @@ reshard_status rs_target_index(const rs_target *target, rs_json_writer *writer);
 /* Cuts all tensors over a mesh by rules (target_cut.c). loads has a number for each file. */
 reshard_status rs_target_cut(rs_target *target, const reshard_checkpoint *source,
                              const rs_rulebook *book, const reshard_convert_options *options);
+reshard_status rs_target_cut_live(rs_target *target, const reshard_live_tensor *tensors);
 reshard_status rs_target_add_entry(rs_target *target, const rs_target_entry *entry);
 /* The dtype that the options give a tensor. */
 reshard_status rs_target_dtype(const rs_stored_tensor *tensor,

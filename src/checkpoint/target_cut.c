@@ -16,11 +16,17 @@
 
 typedef struct cutting {
     rs_target *target;
-    const reshard_checkpoint *source;
+    const reshard_checkpoint *source; /* NULL: live tensors, whose ranks are the files */
     const rs_rulebook *book;
     const int32_t *file_of; /* of each position of the mesh */
     uint64_t *loads;        /* bytes of each file so far */
 } cutting;
+
+static int32_t file_of_rank(const cutting *work, int32_t rank)
+{
+    return work->source == NULL ? rank
+                                : work->file_of[reshard_mesh_position_of(work->book->mesh, rank)];
+}
 
 /* A box that a rank holds. */
 typedef struct candidate {
@@ -56,10 +62,9 @@ static reshard_status list_candidates(const cutting *work, const rs_stored_tenso
         return rs_allocation_status();
     for (int64_t i = 0; i < shards->count; i++) {
         const reshard_shard *shard = &shards->items[i];
-        int32_t position = reshard_mesh_position_of(work->book->mesh, shard->rank);
         for (int64_t j = 0; j < shard->piece_count; j++) {
             const reshard_piece *piece = &shard->pieces[j];
-            candidate item = {.file = work->file_of[position],
+            candidate item = {.file = file_of_rank(work, shard->rank),
                               .shard = i,
                               .box = piece->box,
                               .at = piece->at,
@@ -168,6 +173,18 @@ static reshard_status keep_piece(rs_target *target, const candidate *item, bool 
 
 /* ---- entries of DCP -------------------------------------------------------------------------- */
 
+/* Whether a tensor has this name. */
+static bool is_taken(const cutting *work, rs_name key)
+{
+    if (work->source != NULL)
+        return rs_store_find(work->source, key) >= 0;
+    for (int64_t i = 0; i < work->target->name_count; i++) {
+        if (rs_name_compare(work->target->names[i], key) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* name, or name.__dcp_shard_k where a file holds several boxes: the next k that is free. */
 static reshard_status name_box(const cutting *work, rs_name name, bool several, int64_t *next_k,
                                rs_name *out_key)
@@ -182,7 +199,7 @@ static reshard_status name_box(const cutting *work, rs_name name, bool several, 
         memcpy(key, name.bytes, name.count);
         int length = snprintf(key + name.count, 40, ".__dcp_shard_%lld", (long long)(*next_k)++);
         *out_key = (rs_name){key, name.count + (size_t)length};
-    } while (rs_store_find(work->source, *out_key) >= 0);
+    } while (is_taken(work, *out_key));
     return RESHARD_OK;
 }
 
@@ -230,10 +247,9 @@ static reshard_status add_buffer(const cutting *work, const rs_stored_tensor *te
                                  int64_t piece_count)
 {
     rs_target *target = work->target;
-    int32_t position = reshard_mesh_position_of(work->book->mesh, shard->rank);
     rs_target_entry entry = {.key = tensor->name,
                              .tensor = target->tensor_count,
-                             .file = work->file_of[position],
+                             .file = file_of_rank(work, shard->rank),
                              .ndim = tensor->opaque ? tensor->ndim : shard->ndim,
                              .piece_first = piece_first,
                              .piece_count = piece_count};
@@ -300,32 +316,37 @@ static reshard_status add_pieces(const cutting *work, rs_stored_tensor *tensor,
 static reshard_status add_empty(const cutting *work, rs_stored_tensor *tensor,
                                 const reshard_shards *shards)
 {
-    int32_t position = reshard_mesh_position_of(work->book->mesh, shards->items[0].rank);
     rs_target_entry entry = {.key = tensor->name,
                              .tensor = work->target->tensor_count,
-                             .file = work->file_of[position],
+                             .file = file_of_rank(work, shards->items[0].rank),
                              .ndim = tensor->ndim,
                              .shape = tensor->shape};
     return rs_target_add_entry(work->target, &entry);
 }
 
-static reshard_status cut_tensor(const cutting *work, const rs_rule_result *result,
-                                 rs_stored_tensor *tensor)
+static reshard_status cut_by_layout(const cutting *work, const reshard_layout *layout,
+                                    rs_stored_tensor *tensor)
 {
-    reshard_context *context = work->target->context;
-    reshard_layout *layout = NULL;
     reshard_shards *shards = NULL;
-    reshard_status status = reshard_layout_create(
-        context, result->spec, tensor->carried_ndim,
-        tensor->opaque ? tensor->carried_shape : result->padded_shape, &layout);
-    if (status == RESHARD_OK)
-        status = reshard_layout_all_shards(layout, &shards);
+    reshard_status status = reshard_layout_all_shards(layout, &shards);
     if (status == RESHARD_OK && tensor->bytes == 0 &&
         work->target->format == RESHARD_FORMAT_DCP_SAFETENSORS && shards->count > 0)
         status = add_empty(work, tensor, shards);
     else if (status == RESHARD_OK)
         status = add_pieces(work, tensor, shards);
     reshard_shards_destroy(shards);
+    return status;
+}
+
+static reshard_status cut_tensor(const cutting *work, const rs_rule_result *result,
+                                 rs_stored_tensor *tensor)
+{
+    reshard_layout *layout = NULL;
+    reshard_status status = reshard_layout_create(
+        work->target->context, result->spec, tensor->carried_ndim,
+        tensor->opaque ? tensor->carried_shape : result->padded_shape, &layout);
+    if (status == RESHARD_OK)
+        status = cut_by_layout(work, layout, tensor);
     reshard_layout_release(layout);
     return rs_fail_within(status, "tensor \"%.*s\"", rs_name_shown(tensor->name),
                           tensor->name.bytes);
@@ -415,7 +436,7 @@ static reshard_status check_names(const rs_target *target)
         qsort(names, count, sizeof *names, compare_names);
     for (size_t i = 1; status == RESHARD_OK && i < count; i++) {
         if (rs_name_compare(names[i - 1], names[i]) == 0)
-            status = rs_fail(RESHARD_ERR_INVALID, "rules give two tensors the name \"%.*s\"",
+            status = rs_fail(RESHARD_ERR_INVALID, "two tensors are to have the name \"%.*s\"",
                              rs_name_shown(names[i]), names[i].bytes);
     }
     rs_release(target->context, names, count * sizeof *names);
@@ -435,5 +456,30 @@ reshard_status rs_target_cut(rs_target *target, const reshard_checkpoint *source
     cutting work = {target, source, book, file_of, loads};
     for (int64_t i = 0; status == RESHARD_OK && i < source->tensor_count; i++)
         status = add_tensor(&work, i, options);
+    return status == RESHARD_OK ? check_names(target) : status;
+}
+
+/* ---- live tensors ---------------------------------------------------------------------------- */
+
+reshard_status rs_target_cut_live(rs_target *target, const reshard_live_tensor *live)
+{
+    size_t files = (size_t)target->file_count;
+    uint64_t *loads = rs_arena_allocate_array(&target->arena, files, sizeof(uint64_t));
+    if (loads == NULL)
+        return rs_allocation_status();
+    memset(loads, 0, files * sizeof(uint64_t));
+    cutting work = {.target = target, .loads = loads};
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; status == RESHARD_OK && i < target->name_count; i++) {
+        rs_stored_tensor *tensor = &target->tensors[i];
+        const reshard_layout *layout = live[i].layout;
+        status = rs_store_describe(tensor, &target->arena, target->names[i], live[i].dtype,
+                                   reshard_layout_ndim(layout), reshard_layout_shape(layout));
+        if (status == RESHARD_OK)
+            status = cut_by_layout(&work, layout, tensor);
+        if (status == RESHARD_OK)
+            target->origins[target->tensor_count++] = i;
+        status = rs_fail_within(status, "tensor \"%.200s\"", live[i].name);
+    }
     return status == RESHARD_OK ? check_names(target) : status;
 }

@@ -20,6 +20,8 @@
 /* A copy of this size or more goes around the caches (streaming stores): its end would push its
  * beginning out of them anyway, and the target's lines need not be read first. */
 #define RS_STREAM_BYTES ((size_t)8 << 20)
+/* The same of one of many copies that together are of that size. */
+#define RS_STREAM_PART_BYTES ((size_t)64 << 10)
 /* How much source several copies take in turn in rs_copy_run_together. */
 #define RS_TOGETHER_BYTES ((size_t)32 << 10)
 

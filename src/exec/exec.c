@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exec.c - making execs, agreeing on them, and the states of a run. */
+/* exec.c - making execs and agreeing on them; run.c runs them. */
 #include "exec/exec.h"
 
 #include "base/checked.h"
@@ -12,7 +12,7 @@
 
 /* ---- slots and buffers ----------------------------------------------------------------------- */
 
-static const reshard_layout *tensor_layout(const reshard_exec *exec, int32_t index)
+const reshard_layout *rs_exec_layout(const reshard_exec *exec, int32_t index)
 {
     const reshard_plan *forward = rs_plan_forward(exec->plan);
     bool adjoint = reshard_plan_is_adjoint(exec->plan);
@@ -35,6 +35,31 @@ static int64_t shards_max(const reshard_layout *layout)
     return most;
 }
 
+rs_exec_table *rs_exec_make_table(reshard_exec *exec)
+{
+    size_t bytes = sizeof *exec->table + (size_t)exec->slot_count * sizeof *exec->table->slots;
+    rs_exec_table *table = rs_arena_allocate(&exec->arena, bytes);
+    if (table != NULL)
+        memset(table, 0, bytes);
+    return table;
+}
+
+static void measure_sources(reshard_exec *exec)
+{
+    const reshard_plan *forward = rs_plan_forward(exec->plan);
+    bool adjoint = reshard_plan_is_adjoint(exec->plan);
+    for (int32_t i = 0; i < exec->source_count; i++) {
+        const reshard_plan_tensor *tensor = adjoint ? &forward->targets[i] : &forward->sources[i];
+        int64_t mine = rs_layout_shard_count(tensor->layout, exec->part->rank);
+        for (int64_t s = 0; s < exec->slot_first[i + 1] - exec->slot_first[i]; s++)
+            exec->source_bytes[exec->slot_first[i] + s] =
+                s < mine ? (size_t)rs_layout_one_shard_volume(tensor->layout, exec->part->rank,
+                                                              (int32_t)s) *
+                               (size_t)(reshard_dtype_bits(tensor->dtype) / 8)
+                         : 0;
+    }
+}
+
 static reshard_status number_slots(reshard_exec *exec)
 {
     int32_t tensors = exec->source_count + exec->target_count + exec->intermediate_count;
@@ -47,7 +72,7 @@ static reshard_status number_slots(reshard_exec *exec)
         return rs_allocation_status();
     exec->source_first[0] = exec->target_first[0] = exec->slot_first[0] = 0;
     for (int32_t i = 0; i < tensors; i++) {
-        const reshard_layout *layout = tensor_layout(exec, i);
+        const reshard_layout *layout = rs_exec_layout(exec, i);
         int64_t mine = rs_layout_shard_count(layout, exec->part->rank);
         exec->slot_first[i + 1] = exec->slot_first[i] + shards_max(layout);
         if (i < exec->source_count)
@@ -57,11 +82,13 @@ static reshard_status number_slots(reshard_exec *exec)
                 exec->target_first[i - exec->source_count] + mine;
     }
     exec->slot_count = exec->slot_first[tensors];
-    exec->slots =
-        rs_arena_allocate_array(&exec->arena, (size_t)exec->slot_count, sizeof *exec->slots);
-    if (exec->slots == NULL)
+    exec->table = rs_exec_make_table(exec);
+    exec->source_bytes = rs_arena_allocate_array(
+        &exec->arena, (size_t)exec->slot_first[exec->source_count], sizeof(size_t));
+    exec->tensor_shared = rs_arena_allocate_array(&exec->arena, (size_t)tensors, sizeof(bool));
+    if (exec->table == NULL || exec->source_bytes == NULL || exec->tensor_shared == NULL)
         return rs_allocation_status();
-    memset(exec->slots, 0, (size_t)exec->slot_count * sizeof *exec->slots);
+    measure_sources(exec);
     return RESHARD_OK;
 }
 
@@ -87,29 +114,53 @@ static size_t align(size_t bytes)
 static size_t intermediate_size(const reshard_exec *exec, int32_t index)
 {
     const reshard_layout *layout =
-        tensor_layout(exec, exec->source_count + exec->target_count + index);
+        rs_exec_layout(exec, exec->source_count + exec->target_count + index);
     int64_t volume = rs_layout_shard_volume(layout, exec->part->rank);
     return align((size_t)volume *
                  (size_t)(reshard_dtype_bits(intermediate_dtype(exec, index)) / 8));
 }
 
-/* Intermediates are made from cuts, so each is one shard. */
-static reshard_status allocate_intermediates(reshard_exec *exec)
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static size_t intermediate_total(const reshard_exec *exec)
 {
-    size_t bytes = BUFFER_ALIGNMENT;
+    size_t bytes = 0;
     for (int32_t i = 0; i < exec->intermediate_count; i++)
         bytes += intermediate_size(exec, i);
-    exec->intermediate_memory = rs_allocate(exec->context, bytes);
-    if (exec->intermediate_memory == NULL)
-        return rs_allocation_status();
-    exec->intermediate_bytes = bytes;
-    char *at = exec->intermediate_memory;
-    at += align((uintptr_t)at) - (uintptr_t)at;
+    return bytes;
+}
+
+/* Intermediates are made from cuts, so each is one shard. */
+static void place_intermediates(reshard_exec *exec)
+{
+    char *at = exec->memory;
     for (int32_t i = 0; i < exec->intermediate_count; i++) {
-        exec->slots[exec->slot_first[exec->source_count + exec->target_count + i]] = at;
+        int32_t tensor = exec->source_count + exec->target_count + i;
+        exec->table->slots[exec->slot_first[tensor]] = at;
+        exec->tensor_shared[tensor] = rs_group_is_shared(exec->group, exec->memory);
         at += intermediate_size(exec, i);
     }
-    return RESHARD_OK;
+    if (exec->messages != NULL)
+        rs_messages_place(exec->messages, at);
+    rs_exec_find_alias(exec);
+}
+
+/* Collective. Intermediates, and all that messages need. */
+static reshard_status allocate_memory(reshard_exec *exec)
+{
+    reshard_status status = RESHARD_OK;
+    size_t bytes = intermediate_total(exec);
+    if (!exec->maps_all)
+        status = rs_messages_create(exec, &exec->messages);
+    if (status == RESHARD_OK && exec->messages != NULL)
+        bytes += rs_messages_staging_bytes(exec->messages);
+    if (exec->shares)
+        status = rs_group_reserve(exec->group, status, bytes);
+    if (status == RESHARD_OK)
+        status = rs_group_take(exec->group, bytes, &exec->memory);
+    if (status == RESHARD_OK)
+        place_intermediates(exec);
+    return reshard_group_agree(exec->group, status);
 }
 
 /* ---- agreeing -------------------------------------------------------------------------------- */
@@ -118,14 +169,16 @@ static reshard_status allocate_intermediates(reshard_exec *exec)
 typedef struct offer {
     uint64_t digest[2];
     int64_t channel;
-    int64_t direct;
+    int64_t mapping; /* peers' memory may be touched */
+    int64_t verify;
 } offer;
 
-static reshard_status compare_offers(reshard_exec *exec, const offer *all)
+static reshard_status compare_offers(reshard_exec *exec, const offer *all, bool *out_verify)
 {
     int32_t size = reshard_group_size(exec->group);
     /* The odd one out is the one that fewest agree with; of two, the second. */
     int32_t odd = -1, fewest = size;
+    bool mapping = true;
     for (int32_t i = 0; i < size; i++) {
         int32_t alike = 0;
         for (int32_t k = 0; k < size; k++)
@@ -135,18 +188,26 @@ static reshard_status compare_offers(reshard_exec *exec, const offer *all)
             odd = i;
         }
         exec->channel = (int32_t)rs_max(exec->channel, all[i].channel + RS_CHANNEL_COUNT);
-        exec->direct = exec->direct && all[i].direct != 0;
+        mapping = mapping && all[i].mapping != 0;
+        *out_verify = *out_verify || all[i].verify != 0;
     }
     if (odd >= 0)
         return rs_fail(RESHARD_ERR_MISMATCH,
                        "exec: the plan of rank %d is another one than those of the others", odd);
     exec->group->root->last_channel = exec->channel;
+    exec->maps_all = mapping && rs_group_can_map(exec->group);
+    exec->shares = mapping && exec->group->root->endpoint.share != NULL;
+    if (!mapping)
+        rs_exec_part_peers(exec);
     return RESHARD_OK;
 }
 
-static reshard_status agree_on_plan(reshard_exec *exec)
+static reshard_status agree_on_plan(reshard_exec *exec, const reshard_exec_options *options,
+                                    bool *out_verify)
 {
-    offer mine = {.channel = exec->group->root->last_channel, .direct = exec->direct};
+    offer mine = {.channel = exec->group->root->last_channel,
+                  .mapping = options == NULL || !options->messages_only,
+                  .verify = options != NULL && options->verify};
     reshard_plan_digest(exec->plan, mine.digest);
     size_t bytes = (size_t)reshard_group_size(exec->group) * sizeof mine;
     offer *all = rs_allocate(exec->context, bytes);
@@ -155,7 +216,7 @@ static reshard_status agree_on_plan(reshard_exec *exec)
     if (status == RESHARD_OK)
         status = reshard_group_gather_bytes(exec->group, &mine, sizeof mine, all);
     if (status == RESHARD_OK)
-        status = compare_offers(exec, all);
+        status = compare_offers(exec, all, out_verify);
     rs_release(exec->context, all, bytes);
     return status;
 }
@@ -178,8 +239,6 @@ static reshard_status build(reshard_exec *exec)
     if (status == RESHARD_OK)
         status = number_slots(exec);
     if (status == RESHARD_OK)
-        status = allocate_intermediates(exec);
-    if (status == RESHARD_OK)
         status = rs_exec_build(exec);
     return status;
 }
@@ -190,6 +249,7 @@ reshard_status reshard_exec_create(reshard_context *context, reshard_plan *plan,
 {
     reshard_status status = RESHARD_OK;
     reshard_exec *exec = NULL;
+    bool verify = false;
     if (options != NULL && options->size != sizeof *options)
         status = rs_fail(RESHARD_ERR_INVALID, "exec options: size is %zu, not %zu", options->size,
                          sizeof *options);
@@ -202,14 +262,16 @@ reshard_status reshard_exec_create(reshard_context *context, reshard_plan *plan,
         rs_arena_init(&exec->arena, context);
         exec->plan = reshard_plan_retain(plan);
         exec->group = reshard_group_retain(group);
-        exec->direct = rs_group_can_map(group) && (options == NULL || !options->messages_only);
+        exec->task.progress = rs_exec_progress;
         status = build(exec);
     }
     status = reshard_group_agree(group, status);
     if (status == RESHARD_OK)
-        status = agree_on_plan(exec);
-    if (status == RESHARD_OK && !exec->direct)
-        status = reshard_group_agree(group, rs_messages_create(exec, &exec->messages));
+        status = agree_on_plan(exec, options, &verify);
+    if (status == RESHARD_OK && (!exec->maps_all || exec->intermediate_count != 0))
+        status = allocate_memory(exec);
+    if (status == RESHARD_OK && verify)
+        status = reshard_group_agree(group, rs_verify_create(exec, &exec->verify));
     if (status != RESHARD_OK) {
         reshard_exec_destroy(exec);
         return status;
@@ -222,11 +284,13 @@ void reshard_exec_destroy(reshard_exec *exec)
 {
     if (exec == NULL)
         return;
+    rs_task_remove(&exec->task);
+    rs_verify_destroy(exec->verify);
     rs_messages_destroy(exec->messages);
     reshard_part_destroy(exec->part);
     reshard_plan_release(exec->plan);
+    reshard_group_free(exec->group, exec->memory);
     reshard_group_release(exec->group);
-    rs_release(exec->context, exec->intermediate_memory, exec->intermediate_bytes);
     rs_arena_release(&exec->arena);
     rs_release(exec->context, exec, sizeof *exec);
 }
@@ -249,107 +313,4 @@ int64_t reshard_exec_source_first(const reshard_exec *exec, int32_t tensor)
 int64_t reshard_exec_target_first(const reshard_exec *exec, int32_t tensor)
 {
     return exec->target_first[tensor];
-}
-
-/* ---- running --------------------------------------------------------------------------------- */
-
-/* A failed run: the group is broken, and nobody holds on to this rank's buffers when this
- * returns. */
-static reshard_status give_up(reshard_exec *exec, reshard_status status)
-{
-    exec->state = RS_EXEC_FAILED;
-    reshard_group_break(exec->group, reshard_error_text());
-    rs_group_quiesce(exec->group);
-    return status;
-}
-
-/* What is added to begins as zero. Peers do not touch it: additions are made by the target. */
-static void clear_targets(reshard_exec *exec)
-{
-    for (int32_t l = 0; l < reshard_plan_stage_link_count(exec->plan, exec->stage); l++) {
-        reshard_stage_link link;
-        (void)reshard_plan_stage_link(exec->plan, exec->stage, l, &link);
-        if (link.target < 0)
-            continue; /* a fill, seen from its other end */
-        int64_t shards = rs_layout_shard_count(link.target_layout, exec->part->rank);
-        for (int32_t i = 0; i < shards; i++) {
-            size_t bytes =
-                (size_t)rs_layout_one_shard_volume(link.target_layout, exec->part->rank, i) *
-                (size_t)(reshard_dtype_bits(link.target_dtype) / 8);
-            if (bytes != 0)
-                memset(exec->slots[rs_exec_slot(exec, &link, false, i)], 0, bytes);
-        }
-    }
-}
-
-static reshard_status begin_stage(reshard_exec *exec)
-{
-    if (reshard_plan_is_adjoint(exec->plan))
-        clear_targets(exec);
-    return exec->direct ? rs_direct_begin(exec) : rs_messages_begin(exec->messages);
-}
-
-static void take_buffers(reshard_exec *exec, const void *const *sources, void *const *targets)
-{
-    int64_t next = 0;
-    for (int32_t i = 0; i < exec->source_count; i++) {
-        for (int64_t s = 0; s < exec->source_first[i + 1] - exec->source_first[i]; s++)
-            exec->slots[exec->slot_first[i] + s] = (void *)(uintptr_t)sources[next++];
-    }
-    next = 0;
-    for (int32_t i = 0; i < exec->target_count; i++) {
-        for (int64_t s = 0; s < exec->target_first[i + 1] - exec->target_first[i]; s++)
-            exec->slots[exec->slot_first[exec->source_count + i] + s] = targets[next++];
-    }
-}
-
-reshard_status reshard_exec_start(reshard_exec *exec, const void *const *sources,
-                                  void *const *targets)
-{
-    if (exec->state != RS_EXEC_RESTING)
-        return rs_fail(exec->state == RS_EXEC_FAILED ? RESHARD_ERR_GROUP_BROKEN
-                                                     : RESHARD_ERR_INVALID,
-                       exec->state == RS_EXEC_FAILED ? "exec: an earlier run failed"
-                                                     : "exec: a run is under way");
-    take_buffers(exec, sources, targets);
-    exec->state = RS_EXEC_RUNNING;
-    exec->stage = 0;
-    reshard_status status = begin_stage(exec);
-    return status == RESHARD_OK ? status : give_up(exec, status);
-}
-
-reshard_status reshard_exec_test(reshard_exec *exec, int *out_done)
-{
-    *out_done = exec->state == RS_EXEC_RESTING;
-    if (exec->state == RS_EXEC_FAILED)
-        return rs_fail(RESHARD_ERR_GROUP_BROKEN, "exec: the run failed");
-    reshard_status status = RESHARD_OK;
-    while (exec->state == RS_EXEC_RUNNING) {
-        bool over = false;
-        status = exec->direct ? rs_direct_progress(exec, &over)
-                              : rs_messages_progress(exec->messages, &over);
-        if (status != RESHARD_OK)
-            return give_up(exec, status);
-        if (!over)
-            return RESHARD_OK;
-        if (++exec->stage == exec->stage_count)
-            exec->state = RS_EXEC_RESTING;
-        else
-            status = begin_stage(exec);
-        if (status != RESHARD_OK)
-            return give_up(exec, status);
-    }
-    *out_done = 1;
-    return RESHARD_OK;
-}
-
-reshard_status reshard_exec_wait(reshard_exec *exec)
-{
-    for (;;) {
-        int done = 0;
-        reshard_status status = reshard_exec_test(exec, &done);
-        if (status != RESHARD_OK || done)
-            return status;
-        rs_group_idle(exec->group);
-    }
 }

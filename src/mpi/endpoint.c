@@ -31,8 +31,11 @@ static bool detach(rs_mpi *e)
         (void)MPI_Cancel(&e->in_request);
         (void)MPI_Wait(&e->in_request, MPI_STATUS_IGNORE);
     }
-    (void)MPI_Testall(RS_NOTICE_KIND_COUNT * e->standing.size, e->out_requests, &over,
-                      MPI_STATUSES_IGNORE);
+    for (int i = 0; i < RS_NOTICE_KIND_COUNT * e->standing.size; i++) {
+        int gone = 1;
+        (void)MPI_Test(&e->out_requests[i], &gone, MPI_STATUS_IGNORE);
+        over = over && gone;
+    }
     if (e->standing.broken) /* what follows is Collective */
         return over && e->voting == MPI_REQUEST_NULL;
     for (rs_mpi_window *w = e->windows; w != NULL; w = w->next)
@@ -181,6 +184,7 @@ static reshard_status create_group(reshard_context *context, rs_mpi *e, reshard_
         .map = rs_mpi_map,
         .touch = rs_mpi_touch,
         .share = rs_mpi_share,
+        .shares_with = rs_mpi_shares_with,
         .fail = fail,
         .quiesce = rs_mpi_quiesce,
         .close = close_endpoint,

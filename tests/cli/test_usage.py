@@ -105,13 +105,13 @@ class UsageTest(CommandTest):
 
     def test_help_lists_every_command(self):
         page = self.read_text("--help")
-        for command in ["layout", "plan", "bench plan"]:
+        for command in ["layout", "plan", "bench plan", "bench convert", "bench model"]:
             self.assertIn(f"reshard {command} ", page)
         self.assertEqual(page, self.read_text("help"))
         self.assertEqual(page, self.read_text("-h"))
 
     def test_every_command_has_a_page(self):
-        for command in [["layout"], ["plan"], ["bench"], ["bench", "plan"]]:
+        for command in [["layout"], ["plan"], ["bench"], ["bench", "plan"], ["bench", "convert"], ["bench", "model"]]:
             page = self.read_text(*command, "--help")
             self.assertTrue(page.startswith(f"reshard {' '.join(command)} - "), page)
             self.assertIn("\nUsage\n", page)

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * checkpoint_live.h - checkpoints and live ranks: tensors that are split over the ranks of a group,
+ * filled from a checkpoint that is split in any other way, and saved to a new one.
+ *
+ *     reshard_live_tensor tensors[] = {{"lm_head.weight", RESHARD_BF16, layout, my_shards}, ..};
+ *     reshard_checkpoint_load(checkpoint, group, count, tensors, NULL);
+ *     reshard_checkpoint_save(NULL, group, "step-100", count, tensors, NULL);
+ *
+ * Both calls are Collective: all ranks pass the same names, dtypes and layouts in the same order,
+ * and each its own shards. They agree on their status before they return.
+ */
+#ifndef RESHARD_CHECKPOINT_LIVE_H
+#define RESHARD_CHECKPOINT_LIVE_H
+
+#include <reshard/checkpoint.h>
+#include <reshard/group.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A tensor as the ranks of a group have it. */
+typedef struct reshard_live_tensor {
+    const char *name;
+    reshard_dtype dtype;
+    reshard_layout *layout; /* its ranks are those of the group */
+    void *const *shards;    /* this rank's, by index, dense; those of empty shards may be NULL */
+} reshard_live_tensor;
+
+typedef struct reshard_load_options {
+    size_t size; /* sizeof(reshard_load_options) */
+    /* Non-zero: of each tensor every rank reads an even share, and ranks then hand each other what
+     * they need: each byte is read once, however many ranks want it. Takes memory for that share,
+     * one tensor at a time. Zero: every rank reads what it needs, for itself. */
+    int read_once;
+} reshard_load_options;
+
+/*
+ * Fills this rank's shards. Each rank has opened the checkpoint for itself. Stored f16, bf16, f32
+ * and f64 are cast where the tensor has another of these dtypes. What is in no shard of this rank
+ * is not read. Errors, agreed by all ranks: NOT_FOUND (a name that the checkpoint does not have),
+ * MISMATCH (another shape), UNSUPPORTED (a cast that there is none for, a partial layout, a stored
+ * tensor that cannot be cut), RANGE (a rank that the group lacks), IO, CORRUPT, NO_MEMORY. Shards
+ * may be filled in part when it fails.
+ */
+RESHARD_API reshard_status reshard_checkpoint_load(const reshard_checkpoint *checkpoint,
+                                                   reshard_group *group, int64_t count,
+                                                   const reshard_live_tensor *tensors,
+                                                   const reshard_load_options *options);
+
+typedef struct reshard_save_options {
+    size_t size; /* sizeof(reshard_save_options) */
+    int no_sync; /* non-zero: do not wait for the disk; for measurements */
+} reshard_save_options;
+
+/*
+ * Writes a new checkpoint in a folder that does not exist yet: PyTorch DCP in safetensors, one file
+ * for each rank that has something to store. What several ranks hold is stored once, by the one of
+ * them whose file has least. All or nothing: the folder has its name only when all files are
+ * complete and on disk; until then it is called path.partial, and a save that fails removes it. All
+ * ranks must see the same file system. Errors, agreed by all ranks: INVALID (something is in the
+ * way, two tensors of one name), MISMATCH (ranks pass different tensors), UNSUPPORTED (a partial
+ * layout: redistribute first), RANGE (a rank that the group lacks), GAP (a layout that does not
+ * hold all of its tensor), IO, NO_MEMORY.
+ */
+RESHARD_API reshard_status reshard_checkpoint_save(reshard_context *context, reshard_group *group,
+                                                   const char *path, int64_t count,
+                                                   const reshard_live_tensor *tensors,
+                                                   const reshard_save_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ops.h - operations on tensors. Results belong to the innermost scope (tensor.h), are NULL on
+ * failure, and are recorded for gradients (autograd.h) where an input requires them. Inputs may
+ * have any strides. Values are f32 or f64, alike in all inputs of a call; f16 and bf16 are computed
+ * in f32 and rounded. Indices are i64. Dims may be negative.
+ *
+ * Errors, with words in the scope: INVALID (dtypes or shapes that do not fit), RANGE (dims,
+ * indices), UNSUPPORTED (dtypes), NO_MEMORY.
+ *
+ * Local on local tensors. On distributed tensors all ranks of the group make the same calls; no
+ * operation moves data on its own. What each needs and gives is said behind "Distributed"; where
+ * nothing is said, it takes local tensors only. Layouts that do not fit are an error that names
+ * them. Backward steps may move gradients, and are Collective.
+ */
+#ifndef RESHARD_OPS_H
+#define RESHARD_OPS_H
+
+#include <reshard/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- element by element ---------------------------------------------------------------------- */
+
+/* Shapes are broadcast as usual: aligned at the last dim, sizes of 1 are repeated. Distributed:
+ * equal shapes and layouts; add also of partial sums and averages. */
+RESHARD_API reshard_tensor *reshard_add(reshard_tensor *a, reshard_tensor *b);
+RESHARD_API reshard_tensor *reshard_mul(reshard_tensor *a, reshard_tensor *b);
+/* Distributed: any layout; of partial ones sums and averages. */
+RESHARD_API reshard_tensor *reshard_scale(reshard_tensor *x, double factor);
+/* Distributed: any layout that is not partial. gelu is the exact one, by erf. */
+RESHARD_API reshard_tensor *reshard_relu(reshard_tensor *x);
+RESHARD_API reshard_tensor *reshard_gelu(reshard_tensor *x);
+RESHARD_API reshard_tensor *reshard_silu(reshard_tensor *x);
+/* Zero with probability p, else divided by 1-p; 0 <= p < 1. Which ones depends on the seed and on
+ * the element's global index alone, not on layout or ranks. Distributed: not partial. */
+RESHARD_API reshard_tensor *reshard_dropout(reshard_tensor *x, double p, uint64_t seed);
+
+/* ---- reductions ------------------------------------------------------------------------------ */
+
+/* Of all elements, as a tensor of no dims. Distributed: over cuts the result is a partial sum; the
+ * mean counts global elements, however unevenly they lie. */
+RESHARD_API reshard_tensor *reshard_sum(reshard_tensor *x);
+RESHARD_API reshard_tensor *reshard_mean(reshard_tensor *x);
+/* Along one dim, which goes away. */
+RESHARD_API reshard_tensor *reshard_sum_dim(reshard_tensor *x, int32_t dim);
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* a [.., m, k] by b [k, n] or [.., k, n] with the same leading dims. */
+RESHARD_API reshard_tensor *reshard_matmul(reshard_tensor *a, reshard_tensor *b);
+/*
+ * x [.., k] by the transpose of weight [n, k], plus bias [n], which may be NULL. Distributed, axis
+ * by axis of one mesh:
+ *   x       weight  bias    gives         gradients of x, weight, bias
+ *   R       R       R       R             R, R, R
+ *   S(i)    R       R       S(i)          S(i), P(sum), P(sum)       i a leading dim of x
+ *   R       S(0)    S(0)    S(last)       P(sum), S(0), S(0)         column parallel
+ *   S(last) S(1)    R       P(sum)        S(last), S(1), P(sum)      row parallel
+ *   P(sum)  R       R       P(sum)        R, P(sum), P(sum)
+ */
+RESHARD_API reshard_tensor *reshard_linear(reshard_tensor *x, reshard_tensor *weight,
+                                           reshard_tensor *bias);
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* Along one dim. Distributed: not partial, the dim is not cut. */
+RESHARD_API reshard_tensor *reshard_softmax(reshard_tensor *x, int32_t dim);
+/* Mean over rows of -log softmax(logits)[label]: logits [.., classes], labels i64 [..] in range.
+ * Distributed: classes are whole and labels lie as logits do without the last dim; over cuts the
+ * result is a partial sum. */
+RESHARD_API reshard_tensor *reshard_cross_entropy(reshard_tensor *logits, reshard_tensor *labels);
+/* Over the last dim, with weight and bias [n]; bias may be NULL. Distributed: the last dim is
+ * whole, weight and bias are replicated. */
+RESHARD_API reshard_tensor *reshard_layernorm(reshard_tensor *x, reshard_tensor *weight,
+                                              reshard_tensor *bias, double epsilon);
+RESHARD_API reshard_tensor *reshard_rmsnorm(reshard_tensor *x, reshard_tensor *weight,
+                                            double epsilon);
+/* softmax(scale q k' below the diagonal) v, of q, k, v [batch, heads, length, size]. scale 0:
+ * 1/sqrt(size). Distributed: equal layouts, cut over batch and heads only. */
+RESHARD_API reshard_tensor *reshard_causal_attention(reshard_tensor *q, reshard_tensor *k,
+                                                     reshard_tensor *v, double scale);
+
+/* ---- choosing and joining -------------------------------------------------------------------- */
+
+/*
+ * Rows of weight [n, size] by indices [..]: [.., size]. Distributed, axis by axis of one mesh:
+ *   weight  indices  gives      gradient of weight
+ *   R       R        R          R
+ *   S(0)    R        P(sum)     S(0)
+ *   S(1)    R        S(last)    S(1)
+ *   R       S(i)     S(i)       P(sum)
+ */
+RESHARD_API reshard_tensor *reshard_embedding(reshard_tensor *weight, reshard_tensor *indices);
+/* The entries of a dim named by indices [m], in their order. */
+RESHARD_API reshard_tensor *reshard_index_select(reshard_tensor *x, int32_t dim,
+                                                 reshard_tensor *indices);
+/* Consecutive parts of a dim, as views; sizes add up to its size. outputs: room for count; all NULL
+ * on failure. */
+RESHARD_API void reshard_split(reshard_tensor *x, int32_t dim, int32_t count, const int64_t *sizes,
+                               reshard_tensor **outputs);
+/* Distributed: equal specs, the dim is not cut; also of partial tensors of one reduction. */
+RESHARD_API reshard_tensor *reshard_cat(int32_t count, reshard_tensor *const *tensors, int32_t dim);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

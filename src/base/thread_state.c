@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* thread_state.c - see thread_state.h. All zero is the state of a new thread. */
+#include "base/thread_state.h"
+
+static _Thread_local rs_thread_state state;
+
+rs_thread_state *rs_thread_state_get(void)
+{
+    return &state;
+}

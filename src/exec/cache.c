@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cache.c - a table of execs, searched from end to end: it is short, and an exec costs far more
+ * than the search.
+ */
+#include "exec/cache.h"
+
+#include "base/context.h"
+#include "base/digest.h"
+#include "base/error.h"
+#include "layout/layout.h"
+#include "transport/group.h"
+
+#include <string.h>
+
+typedef struct entry {
+    uint64_t digest[2];
+    uint64_t used; /* when: a count of uses */
+    reshard_exec *exec;
+} entry;
+
+struct rs_exec_cache {
+    rs_references references;
+    reshard_group *group;
+    int64_t hits, misses;
+    uint64_t uses;
+    int32_t count;
+    entry entries[RS_EXEC_CACHE_MAX];
+};
+
+reshard_status rs_exec_cache_of(reshard_group *group, rs_exec_cache **out_cache)
+{
+    if (group->attachment != NULL) {
+        *out_cache = rs_exec_cache_retain(group->attachment);
+        return RESHARD_OK;
+    }
+    rs_exec_cache *cache = rs_allocate_zeroed(group->context, sizeof *cache);
+    if (cache == NULL)
+        return rs_allocation_status();
+    atomic_init(&cache->references, 1);
+    cache->group = reshard_group_retain(group);
+    group->attachment = cache;
+    *out_cache = cache;
+    return RESHARD_OK;
+}
+
+rs_exec_cache *rs_exec_cache_retain(rs_exec_cache *cache)
+{
+    if (cache != NULL)
+        rs_reference_add(&cache->references);
+    return cache;
+}
+
+void rs_exec_cache_release(rs_exec_cache *cache)
+{
+    if (cache == NULL || !rs_reference_drop(&cache->references))
+        return;
+    reshard_group *group = cache->group;
+    reshard_context *context = group->context;
+    for (int32_t i = 0; i < cache->count; i++)
+        reshard_exec_destroy(cache->entries[i].exec);
+    group->attachment = NULL;
+    rs_release(context, cache, sizeof *cache);
+    reshard_group_release(group);
+}
+
+reshard_group *rs_exec_cache_group(const rs_exec_cache *cache)
+{
+    return cache->group;
+}
+
+void rs_exec_key_digest(const rs_exec_key *key, uint64_t out_digest[2])
+{
+    rs_digest digest;
+    rs_digest_init(&digest);
+    rs_digest_u64(&digest, key->source->digest[0]);
+    rs_digest_u64(&digest, key->source->digest[1]);
+    rs_digest_u64(&digest, key->target->digest[0]);
+    rs_digest_u64(&digest, key->target->digest[1]);
+    rs_digest_u64(&digest, (uint64_t)key->source_dtype);
+    rs_digest_u64(&digest, (uint64_t)key->target_dtype);
+    rs_digest_u64(&digest, key->adjoint);
+    rs_digest_finish(&digest, out_digest);
+}
+
+static entry *find_entry(rs_exec_cache *cache, const uint64_t digest[2])
+{
+    for (int32_t i = 0; i < cache->count; i++) {
+        if (memcmp(cache->entries[i].digest, digest, sizeof cache->entries[i].digest) == 0)
+            return &cache->entries[i];
+    }
+    return NULL;
+}
+
+reshard_exec *rs_exec_cache_find(rs_exec_cache *cache, const uint64_t digest[2])
+{
+    entry *found = find_entry(cache, digest);
+    if (found == NULL) {
+        cache->misses++;
+        return NULL;
+    }
+    cache->hits++;
+    found->used = ++cache->uses;
+    return found->exec;
+}
+
+static entry *find_room(rs_exec_cache *cache, const uint64_t digest[2])
+{
+    entry *oldest = find_entry(cache, digest);
+    if (oldest == NULL && cache->count < RS_EXEC_CACHE_MAX)
+        return &cache->entries[cache->count++];
+    for (int32_t i = 0; oldest == NULL && i < cache->count; i++) {
+        if (i == 0 || cache->entries[i].used < oldest->used)
+            oldest = &cache->entries[i];
+    }
+    reshard_exec_destroy(oldest->exec);
+    return oldest;
+}
+
+/* ---- layouts of the group's own -------------------------------------------------------------- */
+
+static reshard_status clone_mesh(reshard_context *context, const reshard_mesh *mesh,
+                                 reshard_mesh **out_mesh)
+{
+    const char *names[RESHARD_AXES_MAX];
+    int32_t size = reshard_mesh_size(mesh), count = reshard_mesh_axis_count(mesh);
+    int32_t *ranks = rs_allocate_array(context, (size_t)size, sizeof *ranks);
+    if (ranks == NULL)
+        return rs_allocation_status();
+    for (int32_t i = 0; i < size; i++)
+        ranks[i] = reshard_mesh_rank_at(mesh, i);
+    for (int32_t i = 0; i < count; i++)
+        names[i] = reshard_mesh_axis_name(mesh, i);
+    reshard_status status =
+        reshard_mesh_create(context, count, names, mesh->sizes, ranks, out_mesh);
+    rs_release(context, ranks, (size_t)size * sizeof *ranks);
+    return status;
+}
+
+/* The layout may have been made with a context that does not live as long as the group. */
+static reshard_status clone_layout(reshard_context *context, const reshard_layout *layout,
+                                   reshard_layout **out_layout)
+{
+    const reshard_spec *spec = layout->spec;
+    reshard_mesh *mesh = NULL;
+    reshard_spec *made = NULL;
+    reshard_shards *shards = NULL;
+    reshard_status status = RESHARD_OK;
+    if (spec->kind == RESHARD_SPEC_CUTS) {
+        status = clone_mesh(context, spec->mesh, &mesh);
+        if (status == RESHARD_OK)
+            status = reshard_spec_create(context, mesh, spec->cut_count, spec->cuts, &made);
+    } else if (spec->kind == RESHARD_SPEC_CALLBACK) {
+        status = reshard_layout_all_shards(layout, &shards);
+        if (status == RESHARD_OK)
+            status = reshard_spec_boxes(context, spec->cover, layout->ndim, layout->shape,
+                                        shards->count, shards->items, &made);
+    } else {
+        status = reshard_spec_boxes(context, spec->kind == RESHARD_SPEC_COVER, spec->ndim,
+                                    spec->shape, spec->shard_count, spec->shards, &made);
+    }
+    if (status == RESHARD_OK)
+        status = reshard_layout_create(context, made, layout->ndim, layout->shape, out_layout);
+    reshard_shards_destroy(shards);
+    reshard_spec_release(made);
+    reshard_mesh_release(mesh);
+    return status;
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+static reshard_status make_plan(reshard_context *context, const rs_exec_key *key,
+                                reshard_plan **out_plan)
+{
+    reshard_plan_tensor source = {.dtype = key->source_dtype};
+    reshard_plan_tensor target = {.dtype = key->target_dtype};
+    reshard_link link = reshard_link_whole(0, 0);
+    reshard_plan *plan = NULL, *adjoint = NULL;
+    reshard_status status = clone_layout(context, key->source, &source.layout);
+    if (status == RESHARD_OK)
+        status = clone_layout(context, key->target, &target.layout);
+    if (status == RESHARD_OK)
+        status = reshard_plan_create(context, 1, &source, 1, &target, 1, &link, NULL, &plan);
+    reshard_layout_release(source.layout);
+    reshard_layout_release(target.layout);
+    if (status == RESHARD_OK && key->adjoint) {
+        status = reshard_plan_adjoint(plan, &adjoint);
+        reshard_plan_release(plan);
+        plan = adjoint;
+    }
+    if (status == RESHARD_OK)
+        *out_plan = plan;
+    return status;
+}
+
+reshard_status rs_exec_cache_make(rs_exec_cache *cache, reshard_status status,
+                                  const rs_exec_key *key, const uint64_t digest[2],
+                                  reshard_exec **out_exec)
+{
+    reshard_context *context = cache->group->context;
+    reshard_plan *plan = NULL;
+    reshard_exec *exec = NULL;
+    if (status == RESHARD_OK)
+        status = make_plan(context, key, &plan);
+    if (status == RESHARD_OK)
+        status = reshard_exec_create(context, plan, cache->group, NULL, &exec);
+    else
+        status = reshard_group_agree(cache->group, status);
+    reshard_plan_release(plan);
+    if (status != RESHARD_OK)
+        return status;
+    entry *room = find_room(cache, digest);
+    memcpy(room->digest, digest, sizeof room->digest);
+    room->used = ++cache->uses;
+    room->exec = exec;
+    *out_exec = exec;
+    return RESHARD_OK;
+}
+
+rs_exec_cache_counts rs_exec_cache_count(const rs_exec_cache *cache)
+{
+    return (rs_exec_cache_counts){cache->hits, cache->misses, cache->count};
+}

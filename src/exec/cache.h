@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cache.h - execs of one group that are kept for the next time, by what they move: two layouts, two
+ * dtypes, forwards or adjoint. A bounded number of them; the one that was used longest ago goes
+ * first. All ranks make the same calls in the same order, so their caches hold the same.
+ *
+ * A group has one cache while somebody holds it: execs hold the group, so the group cannot hold
+ * them.
+ */
+#ifndef RS_EXEC_CACHE_H
+#define RS_EXEC_CACHE_H
+
+#include <reshard/exec.h>
+
+#include <stdbool.h>
+
+#define RS_EXEC_CACHE_MAX 64
+
+typedef struct rs_exec_cache rs_exec_cache;
+
+/* The group's cache: the one that there is, or a new one. To be released. Local. */
+reshard_status rs_exec_cache_of(reshard_group *group, rs_exec_cache **out_cache);
+rs_exec_cache *rs_exec_cache_retain(rs_exec_cache *cache);
+void rs_exec_cache_release(rs_exec_cache *cache);
+reshard_group *rs_exec_cache_group(const rs_exec_cache *cache);
+
+typedef struct rs_exec_key {
+    reshard_layout *source, *target;
+    reshard_dtype source_dtype, target_dtype;
+    bool adjoint; /* from the target's tensor to the source's */
+} rs_exec_key;
+
+void rs_exec_key_digest(const rs_exec_key *key, uint64_t out_digest[2]);
+
+/* NULL when there is none; counts a hit or a miss. Local. The exec stays the cache's. */
+reshard_exec *rs_exec_cache_find(rs_exec_cache *cache, const uint64_t digest[2]);
+/* Collective. Makes the exec anew, in place of one with this digest. `status` is that of what this
+ * rank did before. */
+reshard_status rs_exec_cache_make(rs_exec_cache *cache, reshard_status status,
+                                  const rs_exec_key *key, const uint64_t digest[2],
+                                  reshard_exec **out_exec);
+
+typedef struct rs_exec_cache_counts {
+    int64_t hits, misses, held;
+} rs_exec_cache_counts;
+rs_exec_cache_counts rs_exec_cache_count(const rs_exec_cache *cache);
+
+#endif

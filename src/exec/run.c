@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * run.c - the states of a run: start takes the buffers, test and wait go from stage to stage, and
+ * to the comparison of digests where that was asked for. While it runs, an exec is a task of its
+ * group, so that it goes on whenever its rank waits for anything.
+ */
+#include "base/error.h"
+#include "exec/exec.h"
+
+#include <stdio.h>
+
+/* ---- states ---------------------------------------------------------------------------------- */
+
+static void set_state(reshard_exec *exec, rs_exec_state state)
+{
+    exec->state = state;
+    if (state == RS_EXEC_RUNNING)
+        rs_group_add_task(exec->group, &exec->task);
+    else
+        rs_task_remove(&exec->task);
+}
+
+/* A failed run: the group is broken, and nobody holds on to this rank's buffers when this
+ * returns. */
+static reshard_status give_up(reshard_exec *exec, reshard_status status)
+{
+    set_state(exec, RS_EXEC_FAILED);
+    reshard_group_break(exec->group, reshard_error_text());
+    rs_group_quiesce(exec->group);
+    return status;
+}
+
+/* ---- buffers --------------------------------------------------------------------------------- */
+
+static bool is_seen(const reshard_exec *exec, const void *memory)
+{
+    return memory == NULL || rs_group_is_shared(exec->group, memory);
+}
+
+/* The intermediate lies in the target from the beginning, unless a source is there too: that of a
+ * reduction in place is still read when the first contributions are written. */
+static void place_alias(reshard_exec *exec)
+{
+    rs_exec_alias *alias = &exec->alias;
+    if (alias->keep == NULL)
+        return;
+    void **slots = exec->table->slots;
+    char *place = (char *)slots[alias->keep->target_slot] + alias->keep->target_offset;
+    alias->taken = true;
+    for (int64_t i = 0; i < exec->slot_first[exec->source_count]; i++) {
+        const char *source = slots[i];
+        if (source != NULL && source < place + alias->bytes &&
+            place < source + exec->source_bytes[i])
+            alias->taken = false;
+    }
+    slots[alias->keep->source_slot] = alias->taken ? place : alias->own;
+}
+
+static void take_buffers(reshard_exec *exec, const void *const *sources, void *const *targets)
+{
+    void **slots = exec->table->slots;
+    for (int32_t i = 0; i < exec->source_count; i++) {
+        int64_t first = exec->source_first[i], count = exec->source_first[i + 1] - first;
+        for (int64_t s = 0; s < count; s++)
+            slots[exec->slot_first[i] + s] = (void *)(uintptr_t)sources[first + s];
+    }
+    for (int32_t i = 0; i < exec->target_count; i++) {
+        int64_t first = exec->target_first[i], count = exec->target_first[i + 1] - first;
+        for (int64_t s = 0; s < count; s++)
+            slots[exec->slot_first[exec->source_count + i] + s] = targets[first + s];
+    }
+    place_alias(exec);
+    if (!exec->shares)
+        return;
+    int32_t tensors = exec->source_count + exec->target_count + exec->intermediate_count;
+    for (int32_t i = 0; i < tensors; i++) {
+        exec->tensor_shared[i] = true;
+        for (int64_t s = exec->slot_first[i]; s < exec->slot_first[i + 1]; s++)
+            exec->tensor_shared[i] = exec->tensor_shared[i] && is_seen(exec, slots[s]);
+    }
+}
+
+reshard_status reshard_exec_start(reshard_exec *exec, const void *const *sources,
+                                  void *const *targets)
+{
+    if (exec->state == RS_EXEC_RUNNING || exec->state == RS_EXEC_FAILED)
+        return rs_fail(exec->state == RS_EXEC_FAILED ? RESHARD_ERR_GROUP_BROKEN
+                                                     : RESHARD_ERR_INVALID,
+                       exec->state == RS_EXEC_FAILED ? "exec: an earlier run failed"
+                                                     : "exec: a run is under way");
+    take_buffers(exec, sources, targets);
+    set_state(exec, RS_EXEC_RUNNING);
+    exec->stage = 0;
+    if (exec->verify != NULL)
+        rs_verify_sources(exec->verify);
+    reshard_status status = rs_stage_begin(exec);
+    return status == RESHARD_OK ? status : give_up(exec, status);
+}
+
+/* ---- going on -------------------------------------------------------------------------------- */
+
+/* What comes when a stage is over. */
+static reshard_status begin_next(reshard_exec *exec)
+{
+    exec->stage++;
+    if (exec->stage < exec->stage_count)
+        return rs_stage_begin(exec);
+    if (exec->verify != NULL)
+        return rs_verify_targets(exec->verify);
+    set_state(exec, RS_EXEC_RESTING);
+    return RESHARD_OK;
+}
+
+/* All ranks come to the same end: what the digests show does not break the group. */
+static reshard_status progress_verifying(reshard_exec *exec, bool *out_over)
+{
+    reshard_status status = rs_verify_progress(exec->verify, out_over);
+    if (status == RESHARD_ERR_CHECK) {
+        (void)snprintf(exec->why, sizeof exec->why, "%s", reshard_error_text());
+        set_state(exec, RS_EXEC_WRONG);
+        return RESHARD_OK;
+    }
+    if (status == RESHARD_OK && *out_over)
+        set_state(exec, RS_EXEC_RESTING);
+    return status;
+}
+
+/* As far as the run can go now. */
+static reshard_status advance(reshard_exec *exec)
+{
+    bool over = true;
+    while (exec->state == RS_EXEC_RUNNING && over) {
+        reshard_status status = RESHARD_OK;
+        if (exec->stage == exec->stage_count) {
+            status = progress_verifying(exec, &over);
+        } else {
+            status = rs_stage_progress(exec, &over);
+            if (status == RESHARD_OK && over)
+                status = begin_next(exec);
+        }
+        if (status != RESHARD_OK)
+            return give_up(exec, status);
+    }
+    return RESHARD_OK;
+}
+
+/* While its rank waits for something else; who waits for the exec will hear of a failure. */
+void rs_exec_progress(rs_task *task)
+{
+    (void)advance((reshard_exec *)(void *)((char *)task - offsetof(reshard_exec, task)));
+}
+
+reshard_status reshard_exec_test(reshard_exec *exec, int *out_done)
+{
+    *out_done = 0;
+    if (exec->state == RS_EXEC_FAILED)
+        return rs_fail(RESHARD_ERR_GROUP_BROKEN, "exec: the run failed");
+    reshard_status status = advance(exec);
+    if (status == RESHARD_OK && exec->state == RS_EXEC_WRONG) {
+        set_state(exec, RS_EXEC_RESTING);
+        status = rs_fail(RESHARD_ERR_CHECK, "%s", exec->why);
+    }
+    *out_done = status == RESHARD_OK && exec->state == RS_EXEC_RESTING;
+    return status;
+}
+
+reshard_status reshard_exec_wait(reshard_exec *exec)
+{
+    for (;;) {
+        int done = 0;
+        reshard_status status = reshard_exec_test(exec, &done);
+        if (status != RESHARD_OK || done)
+            return status;
+        rs_group_idle(exec->group);
+    }
+}

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_live.c - tensors of live ranks saved under one layout and loaded under another hold what the
+ * oracle says, whether each rank reads for itself or each byte is read once; what is on disk is
+ * whole; and what cannot be saved or loaded is refused on all ranks, with nothing left behind.
+ */
+#include "support/check.h"
+#include "support/live.h"
+#include "support/values.h"
+
+#include <reshard/checkpoint_live.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { RANKS = 6 };
+
+static char folder[] = "/tmp/reshard-live-XXXXXX";
+static char path[64], partial[64];
+
+/* ---- ranks ----------------------------------------------------------------------------------- */
+
+typedef struct job {
+    reshard_layout *layout;
+    const simulate_tensor *tensor;
+    bool saves, once;
+    reshard_status status[RANKS];
+    char text[RANKS][256];
+} job;
+
+static reshard_status run_rank(void *user, reshard_group *group)
+{
+    job *j = user;
+    int32_t rank = reshard_group_rank(group);
+    void **shards = calloc((size_t)j->tensor->count + 1, sizeof *shards);
+    if (shards == NULL)
+        abort();
+    (void)live_list_buffers(j->tensor, rank, shards);
+    reshard_live_tensor tensor = {"a.weight", RESHARD_F64, j->layout, shards};
+    reshard_status status = RESHARD_OK;
+    if (j->saves) {
+        reshard_save_options options = {.size = sizeof options, .no_sync = 1};
+        status = reshard_checkpoint_save(NULL, group, path, 1, &tensor, &options);
+    } else {
+        reshard_load_options options = {.size = sizeof options, .read_once = j->once};
+        reshard_checkpoint *checkpoint = NULL;
+        status = reshard_group_agree(group, reshard_checkpoint_open(NULL, path, NULL, &checkpoint));
+        if (status == RESHARD_OK)
+            status = reshard_checkpoint_load(checkpoint, group, 1, &tensor, &options);
+        reshard_checkpoint_close(checkpoint);
+    }
+    j->status[rank] = status;
+    (void)snprintf(j->text[rank], sizeof j->text[rank], "%s", reshard_error_text());
+    free(shards);
+    return RESHARD_OK;
+}
+
+/* All ranks come to the same end. */
+static bool run(job *j, reshard_status *out_status, words *said)
+{
+    if (reshard_group_run(NULL, RANKS, run_rank, j) != RESHARD_OK)
+        return words_say(said, "%s", reshard_error_text());
+    *out_status = j->status[0];
+    for (int32_t i = 1; i < RANKS; i++) {
+        if (j->status[i] != j->status[0])
+            return words_say(said, "rank %d: %s, rank 0: %s", i, j->text[i], j->text[0]);
+    }
+    return true;
+}
+
+static void remove_checkpoint(void)
+{
+    char command[160];
+    (void)snprintf(command, sizeof command, "rm -rf '%s' '%s'", path, partial);
+    if (system(command) != 0)
+        abort();
+}
+
+/* ---- there and back -------------------------------------------------------------------------- */
+
+static void generate_pair(draw_state *draw, harness_case *made)
+{
+    made->spec_count = 2;
+    generate_shape(draw, 400, &made->ndim, made->shape);
+    for (int i = 0; i < 2; i++)
+        generate_spec_within(draw, GENERATE_LISTED, RANKS, made->ndim, made->shape,
+                             &made->specs[i]);
+}
+
+/* What is on disk, read by a single process: row-major, all of it. */
+static bool check_disk(const double *values, int64_t volume, words *said)
+{
+    reshard_checkpoint *checkpoint = NULL;
+    double *read = calloc((size_t)volume + 1, sizeof *read);
+    bool right = reshard_checkpoint_open(NULL, path, NULL, &checkpoint) == RESHARD_OK &&
+                 reshard_checkpoint_read(checkpoint, 0, NULL, read,
+                                         (size_t)volume * sizeof *read) == RESHARD_OK;
+    if (!right)
+        (void)words_say(said, "on disk: %s", reshard_error_text());
+    else if (memcmp(read, values, (size_t)volume * sizeof *read) != 0)
+        right = words_say(said, "on disk: other values than were saved");
+    reshard_checkpoint_close(checkpoint);
+    free(read);
+    return right;
+}
+
+static bool check_load(const planning *made, const double *values, bool once, words *said)
+{
+    simulate_tensor *to = simulate_tensor_create(made->target_layout);
+    job loading = {.layout = made->target_layout, .tensor = to, .once = once};
+    reshard_status status = RESHARD_OK;
+    bool right = run(&loading, &status, said);
+    if (right && status != RESHARD_OK)
+        right = words_say(said, "load: %s", loading.text[0]);
+    right = right && values_check(made->target, values, to, said);
+    simulate_tensor_destroy(to);
+    return right;
+}
+
+static bool check_pair(const harness_case *given, words *said)
+{
+    planning made;
+    planning_state state = planning_init(&made, given, RESHARD_F64, NULL, said);
+    if (state != PLANNING_READY) {
+        planning_free(&made);
+        return state == PLANNING_SKIPPED;
+    }
+    int64_t volume = 1;
+    for (int32_t d = 0; d < given->ndim; d++)
+        volume *= given->shape[d];
+    simulate_tensor *from = simulate_tensor_create(made.source_layout);
+    double *values = values_create(made.source, given->seed);
+    job saving = {.layout = made.source_layout, .tensor = from, .saves = true};
+    reshard_status status = RESHARD_OK;
+    bool right = values_fill(made.source, given->seed, from, said) && run(&saving, &status, said);
+    bool overlaps = status == RESHARD_ERR_OVERLAP; /* a cover, of which boxes are not alike */
+    if (right && status != RESHARD_OK && !overlaps)
+        right = words_say(said, "save: %s", saving.text[0]);
+    if (right && overlaps && (access(path, F_OK) == 0 || access(partial, F_OK) == 0))
+        right = words_say(said, "a refused save leaves something behind");
+    if (right && !overlaps)
+        right = check_disk(values, volume, said) && check_load(&made, values, false, said) &&
+                check_load(&made, values, true, said);
+    remove_checkpoint();
+    free(values);
+    simulate_tensor_destroy(from);
+    planning_free(&made);
+    return right;
+}
+
+static void test_live__there_and_back(void **state)
+{
+    (void)state;
+    harness_run("saved and loaded", 120, generate_pair, check_pair);
+}
+
+/* ---- casts ----------------------------------------------------------------------------------- */
+
+enum { ROWS = 9, COLUMNS = 700 };
+
+static reshard_layout *make_layout(const char *spec, int64_t rows)
+{
+    const int64_t shape[] = {rows, COLUMNS};
+    reshard_layout *layout = NULL;
+    if (reshard_layout_parse(NULL, spec, 2, shape, &layout) != RESHARD_OK)
+        abort();
+    return layout;
+}
+
+/* Small integers are the same in f32 and bf16. */
+static float value_at(int64_t index)
+{
+    return (float)(index % 251 - 125);
+}
+
+static reshard_status save_rows(void *user, reshard_group *group)
+{
+    (void)user;
+    static float all[ROWS * COLUMNS];
+    int32_t rank = reshard_group_rank(group);
+    if (rank == 0) {
+        for (int64_t i = 0; i < ROWS * COLUMNS; i++)
+            all[i] = value_at(i);
+    }
+    reshard_status status = reshard_group_barrier(group);
+    reshard_layout *layout = make_layout("3: S(0)", ROWS);
+    void *shard = &all[rank * 3 * COLUMNS];
+    reshard_live_tensor tensor = {"w", RESHARD_F32, layout, &shard};
+    if (status == RESHARD_OK)
+        status = reshard_checkpoint_save(NULL, group, path, 1, &tensor, NULL);
+    reshard_layout_release(layout);
+    return status;
+}
+
+static reshard_status load_columns(void *user, reshard_group *group)
+{
+    reshard_load_options options = {.size = sizeof options, .read_once = *(const int *)user};
+    static uint16_t columns[2][ROWS * COLUMNS / 2];
+    int32_t rank = reshard_group_rank(group);
+    reshard_layout *layout = make_layout("2: S(1)", ROWS);
+    void *shard = columns[rank];
+    reshard_live_tensor tensor = {"w", RESHARD_BF16, layout, &shard};
+    reshard_checkpoint *checkpoint = NULL;
+    reshard_status status = reshard_checkpoint_open(NULL, path, NULL, &checkpoint);
+    memset(shard, 0xff, sizeof columns[rank]);
+    if (status == RESHARD_OK)
+        status = reshard_checkpoint_load(checkpoint, group, 1, &tensor, &options);
+    for (int64_t i = 0; i < ROWS * COLUMNS / 2 && status == RESHARD_OK; i++) {
+        float wanted =
+            value_at(i / (COLUMNS / 2) * COLUMNS + rank * (COLUMNS / 2) + i % (COLUMNS / 2));
+        uint32_t bits;
+        memcpy(&bits, &wanted, sizeof bits);
+        if (columns[rank][i] != (uint16_t)(bits >> 16))
+            status = reshard_error_set(RESHARD_ERR_INVALID, "a wrong value");
+    }
+    reshard_checkpoint_close(checkpoint);
+    reshard_layout_release(layout);
+    return status;
+}
+
+static void test_live__casts(void **state)
+{
+    (void)state;
+    assert_int_equal(reshard_group_run(NULL, 3, save_rows, NULL), RESHARD_OK);
+    assert_int_equal(access(partial, F_OK), -1);
+    for (int once = 0; once < 2; once++) {
+        if (reshard_group_run(NULL, 2, load_columns, &once) != RESHARD_OK)
+            fail_msg("%s", reshard_error_text());
+    }
+    remove_checkpoint();
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+typedef struct refusal {
+    const char *name, *spec;
+    int64_t rows;
+    int32_t odd_rank; /* passes another name; -1: none */
+    bool saves;
+    reshard_status status;
+    const char *says;
+} refusal;
+
+static reshard_status be_refused(void *user, reshard_group *group)
+{
+    const refusal *f = user;
+    static double memory[4][ROWS * COLUMNS];
+    int32_t rank = reshard_group_rank(group);
+    reshard_layout *layout = make_layout(f->spec, f->rows);
+    void *shard = memory[rank];
+    reshard_live_tensor tensor = {rank == f->odd_rank ? "odd" : f->name, RESHARD_F32, layout,
+                                  &shard};
+    reshard_checkpoint *checkpoint = NULL;
+    reshard_status status = RESHARD_OK;
+    if (f->saves)
+        status = reshard_checkpoint_save(NULL, group, path, 1, &tensor, NULL);
+    else if (reshard_checkpoint_open(NULL, path, NULL, &checkpoint) == RESHARD_OK)
+        status = reshard_checkpoint_load(checkpoint, group, 1, &tensor, NULL);
+    reshard_checkpoint_close(checkpoint);
+    reshard_layout_release(layout);
+    bool said = status == f->status && strstr(reshard_error_text(), f->says) != NULL;
+    if (said)
+        return RESHARD_OK;
+    char text[400];
+    (void)snprintf(text, sizeof text, "%s: %s", reshard_status_name(status), reshard_error_text());
+    return reshard_error_set(RESHARD_ERR_INVALID, text);
+}
+
+static void test_live__refusals(void **state)
+{
+    (void)state;
+    static const refusal refusals[] = {
+        {"w", "3: S(0)", ROWS, -1, true, RESHARD_ERR_INVALID, "exists already"},
+        {"v", "3: S(0)", ROWS, -1, false, RESHARD_ERR_NOT_FOUND, "\"v\""},
+        {"w", "3: S(0)", 8, -1, false, RESHARD_ERR_MISMATCH, "8x700 here and 9x700 on disk"},
+        {"w", "3: P", ROWS, -1, false, RESHARD_ERR_UNSUPPORTED, "partial"},
+        {"w", "5: S(0)", ROWS, -1, false, RESHARD_ERR_RANGE, "has rank 3"},
+    };
+    static const refusal new_ones[] = {
+        {"w", "3: S(0)", ROWS, 2, true, RESHARD_ERR_MISMATCH, "rank 2 passes other tensors"},
+        {"w", "3: P", ROWS, -1, true, RESHARD_ERR_UNSUPPORTED, "partial"},
+    };
+    for (size_t i = 0; i < sizeof new_ones / sizeof *new_ones; i++) {
+        if (reshard_group_run(NULL, 3, be_refused, (void *)(uintptr_t)&new_ones[i]) != RESHARD_OK)
+            fail_msg("new %zu: %s", i, reshard_error_text());
+        assert_int_equal(access(path, F_OK), -1);
+        assert_int_equal(access(partial, F_OK), -1);
+    }
+    assert_int_equal(reshard_group_run(NULL, 3, save_rows, NULL), RESHARD_OK);
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        if (reshard_group_run(NULL, 3, be_refused, (void *)(uintptr_t)&refusals[i]) != RESHARD_OK)
+            fail_msg("%zu: %s", i, reshard_error_text());
+    }
+    remove_checkpoint();
+}
+
+int main(void)
+{
+    if (mkdtemp(folder) == NULL)
+        return 1;
+    (void)snprintf(path, sizeof path, "%s/model", folder);
+    (void)snprintf(partial, sizeof partial, "%s/model.partial", folder);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_live__there_and_back),
+        cmocka_unit_test(test_live__casts),
+        cmocka_unit_test(test_live__refusals),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    (void)rmdir(folder);
+    return failed;
+}
