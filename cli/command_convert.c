@@ -159,7 +159,7 @@ static reshard_status convert_rank(void *user, reshard_group *group)
 /* Returns CLI_DONE, or another code after a message. */
 static int convert(conversion *c)
 {
-    if (cli_ranks_are_launched()) {
+    if (!cli_ranks_are_threads()) {
         int code = cli_ranks_run(0, convert_rank, c);
         cli_work_settle(&c->work);
         return code == CLI_DONE ? CLI_DONE : CLI_FAILED;

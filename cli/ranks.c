@@ -28,29 +28,29 @@ static int32_t read_variable(const char *const *names)
     return -1;
 }
 
-int cli_ranks_are_launched(void)
+static int is_launched(void)
 {
     return read_variable(size_variables) > 0;
 }
 
 int32_t cli_ranks_count(int32_t wanted)
 {
-    return cli_ranks_are_launched() ? read_variable(size_variables) : wanted;
+    return is_launched() ? read_variable(size_variables) : wanted;
 }
 
 int cli_ranks_are_first(void)
 {
-    return !cli_ranks_are_launched() || read_variable(rank_variables) == 0;
+    return !is_launched() || read_variable(rank_variables) == 0;
 }
 
 int cli_ranks_are_threads(void)
 {
-    return !cli_ranks_are_launched();
+    return !is_launched();
 }
 
 const char *cli_ranks_kind(void)
 {
-    return cli_ranks_are_launched() ? "MPI" : "threads";
+    return is_launched() ? "MPI" : "threads";
 }
 
 /* Beside the command, as in a build tree; below the prefix it is installed in; or wherever the
@@ -106,7 +106,7 @@ static int run_mpi(int32_t count, reshard_rank_fn body, void *user)
 
 int cli_ranks_run(int32_t count, reshard_rank_fn body, void *user)
 {
-    if (cli_ranks_are_launched())
+    if (is_launched())
         return run_mpi(count, body, user);
     reshard_status status = reshard_group_run(NULL, count, body, user);
     return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);

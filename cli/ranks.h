@@ -16,8 +16,6 @@ int cli_ranks_run(int32_t count, reshard_rank_fn body, void *user);
 /* A call of the MPI backend by its name, while a body runs; NULL when ranks are threads, or the
  * backend lacks it. */
 void *cli_ranks_find(const char *name);
-/* Whether mpirun has started this process. */
-int cli_ranks_are_launched(void);
 /* Whether this process speaks for all. */
 int cli_ranks_are_first(void);
 int cli_ranks_are_threads(void);

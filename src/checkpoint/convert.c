@@ -439,7 +439,7 @@ static reshard_status write(rs_conversion *conversion, reshard_convert_report *r
                                  digest, conversion->options->resume);
     else
         status =
-            rs_partial_join(&conversion->partial, conversion->context, conversion->target_path);
+            rs_partial_enter(&conversion->partial, conversion->context, conversion->target_path);
     status = rs_conversion_agree(conversion, status);
     uint64_t complete = conversion->partial.complete;
     if (status == RESHARD_OK)

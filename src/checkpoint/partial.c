@@ -166,7 +166,7 @@ reshard_status rs_partial_init(rs_partial *partial, reshard_context *context, co
     return status == RESHARD_OK ? open_journal(partial, true) : status;
 }
 
-reshard_status rs_partial_join(rs_partial *partial, reshard_context *context, const char *target)
+reshard_status rs_partial_enter(rs_partial *partial, reshard_context *context, const char *target)
 {
     *partial = (rs_partial){.context = context, .target = target};
     return make_path(partial);

@@ -40,9 +40,8 @@ reshard_status rs_partial_is_complete(reshard_context *context, const char *targ
  * about what to do; IO. */
 reshard_status rs_partial_init(rs_partial *partial, reshard_context *context, const char *target,
                                const uint64_t digest[2], bool resume);
-/* For a rank that works in a folder which another rank has made: knows where files are. No
- * journal. release in any case. */
-reshard_status rs_partial_join(rs_partial *partial, reshard_context *context, const char *target);
+/* The folder that another rank has made, to make files in it. release in any case. */
+reshard_status rs_partial_enter(rs_partial *partial, reshard_context *context, const char *target);
 /* Removes the folder and what is in it, as far as that goes. */
 void rs_partial_discard(rs_partial *partial);
 /* Closes; the folder stays as it is. */

@@ -182,7 +182,7 @@ static reshard_status write_file(saving *s)
     if (file->name == NULL)
         return RESHARD_OK;
     rs_partial folder;
-    reshard_status status = rs_partial_join(&folder, s->context, s->path);
+    reshard_status status = rs_partial_enter(&folder, s->context, s->path);
     if (status == RESHARD_OK)
         status = rs_partial_file(&folder, file->name, file->bytes, &s->file);
     rs_partial_release(&folder);
