@@ -11,6 +11,7 @@
  *   exec.h    a plan meets a group and moves bytes
  *   collective.h  all_gather, all_reduce, all_to_all and their kin, as plans
  *   tensor.h  tensors; ops.h computes with them, autograd.h differentiates
+ *   nn.h      modules; nn_layers.h has ready ones, optimizer.h trains them
  *   group.h   ranks that can talk: threads of this process, a simulation, your own transport
  *
  * A first program:
@@ -33,7 +34,10 @@
 #include <reshard/exec.h>
 #include <reshard/group.h>
 #include <reshard/layout.h>
+#include <reshard/nn.h>
+#include <reshard/nn_layers.h>
 #include <reshard/ops.h>
+#include <reshard/optimizer.h>
 #include <reshard/plan.h>
 #include <reshard/spec.h>
 #include <reshard/tensor.h>
