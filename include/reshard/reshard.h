@@ -11,6 +11,7 @@
  *   exec.h    a plan meets a group and moves bytes
  *   collective.h  all_gather, all_reduce, all_to_all and their kin, as plans
  *   tensor.h  tensors; ops.h computes with them, autograd.h differentiates
+ *   distributed.h  tensors over ranks, and moves between layouts with gradients
  *   nn.h      modules; nn_layers.h has ready ones, optimizer.h trains them
  *   group.h   ranks that can talk: threads of this process, a simulation, your own transport
  *
@@ -31,6 +32,7 @@
 #include <reshard/autograd.h>
 #include <reshard/base.h>
 #include <reshard/collective.h>
+#include <reshard/distributed.h>
 #include <reshard/exec.h>
 #include <reshard/group.h>
 #include <reshard/layout.h>

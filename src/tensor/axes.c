@@ -98,13 +98,36 @@ reshard_placement rs_placement_partial(void)
     return (reshard_placement){.kind = RESHARD_PARTIAL, .reduction = RESHARD_SUM};
 }
 
+/* Whether two cuts have to keep their order: they cut one dim, or all of them (flat). */
+static bool depend(const reshard_placement *a, const reshard_placement *b)
+{
+    return a->kind == RESHARD_SHARD && b->kind == RESHARD_SHARD &&
+           (a->dim == b->dim || a->dim == RESHARD_DIM_FLAT || b->dim == RESHARD_DIM_FLAT);
+}
+
+/* In the order of axes as far as that changes nothing, so that equal layouts have equal specs. */
+static void sort_cuts(rs_axes *axes)
+{
+    for (int32_t i = 1; i < axes->count; i++) {
+        for (int32_t k = i; k > 0 && axes->cuts[k].axis < axes->cuts[k - 1].axis &&
+                            !depend(&axes->cuts[k].placement, &axes->cuts[k - 1].placement);
+             k--) {
+            reshard_cut cut = axes->cuts[k];
+            axes->cuts[k] = axes->cuts[k - 1];
+            axes->cuts[k - 1] = cut;
+        }
+    }
+}
+
 reshard_status rs_axes_layout(const rs_axes *axes, int32_t ndim, const int64_t *shape,
                               reshard_layout **out_layout)
 {
     reshard_spec *spec = NULL;
     reshard_context *context = rs_scope_context();
+    rs_axes sorted = *axes;
+    sort_cuts(&sorted);
     reshard_status status =
-        reshard_spec_create(context, (reshard_mesh *)axes->mesh, axes->count, axes->cuts, &spec);
+        reshard_spec_create(context, (reshard_mesh *)axes->mesh, sorted.count, sorted.cuts, &spec);
     if (status == RESHARD_OK)
         status = reshard_layout_create(context, spec, ndim, shape, out_layout);
     reshard_spec_release(spec);

@@ -57,4 +57,7 @@ reshard_status rs_gradient_layout(reshard_layout *layout, reshard_layout **out_l
  * differ. */
 reshard_tensor *rs_gradient_add(reshard_tensor *a, reshard_tensor *b);
 
+/* All shards of a tensor that is not partial. */
+reshard_status rs_distributed_fill(reshard_tensor *tensor, double value);
+
 #endif

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "exec/copy.h"
 #include "exec/float.h"
-#include "tensor/tensor.h"
+#include "tensor/distribution.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -230,9 +230,9 @@ reshard_status reshard_tensor_fill(reshard_tensor *tensor, double value)
 {
     static const int64_t still[RESHARD_NDIM_MAX] = {0};
     unsigned char element[16];
-    reshard_status status = check_local(tensor);
-    if (status == RESHARD_OK)
-        status = store(tensor->dtype, value, element);
+    if (tensor->distribution != NULL)
+        return rs_distributed_fill(tensor, value);
+    reshard_status status = store(tensor->dtype, value, element);
     if (status == RESHARD_OK)
         copy_strided(tensor, still, tensor->strides, element, reshard_tensor_write(tensor));
     return status;

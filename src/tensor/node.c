@@ -5,7 +5,7 @@
  */
 #include "base/context.h"
 #include "base/error.h"
-#include "tensor/tensor.h"
+#include "tensor/distribution.h"
 
 #include <reshard/group.h>
 
@@ -80,18 +80,21 @@ bool rs_op_records(int32_t count, reshard_tensor *const *inputs)
 
 bool rs_op_begin(const char *name, int32_t count, reshard_tensor *const *inputs)
 {
-    const reshard_scope *scope = rs_thread_state_get()->scope;
+    reshard_scope *scope = rs_thread_state_get()->scope;
     if (scope == NULL) {
         (void)rs_fail(RESHARD_ERR_INVALID, "%s: no scope is open on this thread", name);
         return false;
     }
     if (scope->status != RESHARD_OK)
         return false;
+    scope->agreed = false; /* of what failed outside of operations, nothing is left to tell */
     for (int32_t i = 0; i < count; i++) {
         if (inputs[i] == NULL) {
             (void)rs_scope_fail(rs_fail(RESHARD_ERR_INVALID, "%s: input %d is NULL", name, i));
             return false;
         }
+        if (inputs[i]->distribution != NULL)
+            rs_scope_use_group(rs_distributed_group(inputs[i]));
     }
     return true;
 }
