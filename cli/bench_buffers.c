@@ -23,33 +23,71 @@ static int64_t shard_volume(const reshard_shard *shard)
     return volume;
 }
 
-reshard_status cli_buffers_init(cli_buffers *b, const reshard_layout *layout, int32_t rank,
-                                reshard_dtype dtype)
+size_t cli_buffers_bytes(const cli_buffers *b, int64_t shard)
+{
+    return (size_t)shard_volume(&b->shards->items[shard]) * element_bytes(b);
+}
+
+void cli_buffers_clear(const cli_buffers *b)
+{
+    for (int64_t i = 0; i < b->shards->count; i++) {
+        if (b->items[i] != NULL)
+            memset(b->items[i], 0xa5, cli_buffers_bytes(b, i));
+    }
+}
+
+/* Bytes that all shards take, each from a page of its own. */
+static size_t find_room(const cli_buffers *b)
+{
+    size_t room = ALIGNMENT;
+    for (int64_t i = 0; i < b->shards->count; i++)
+        room += (cli_buffers_bytes(b, i) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return room;
+}
+
+static reshard_status allocate(cli_buffers *b, reshard_group *group, int plain, size_t room)
+{
+    if (!plain) {
+        reshard_status status = reshard_group_alloc(group, room, &b->memory);
+        b->group = status == RESHARD_OK ? group : NULL;
+        return status;
+    }
+    b->memory = malloc(room);
+    return reshard_group_agree(
+        group, b->memory != NULL
+                   ? RESHARD_OK
+                   : reshard_error_set(RESHARD_ERR_NO_MEMORY, "no memory for the shards"));
+}
+
+reshard_status cli_buffers_init(cli_buffers *b, const reshard_layout *layout, reshard_group *group,
+                                int plain, reshard_dtype dtype)
 {
     *b = (cli_buffers){
         .ndim = reshard_layout_ndim(layout), .shape = reshard_layout_shape(layout), .dtype = dtype};
-    reshard_status status = reshard_layout_shards(layout, rank, &b->shards);
+    reshard_status status = reshard_layout_shards(layout, reshard_group_rank(group), &b->shards);
+    status = reshard_group_agree(group, status);
+    if (status == RESHARD_OK)
+        status = allocate(b, group, plain, find_room(b));
     if (status != RESHARD_OK)
         return status;
     b->items = cli_allocate((size_t)b->shards->count, sizeof *b->items);
+    char *next = (char *)(((uintptr_t)b->memory + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
     for (int64_t i = 0; i < b->shards->count; i++) {
-        size_t bytes = (size_t)shard_volume(&b->shards->items[i]) * element_bytes(b);
+        size_t bytes = cli_buffers_bytes(b, i);
         b->bytes += bytes;
-        if (bytes == 0)
-            continue;
-        if (posix_memalign(&b->items[i], ALIGNMENT, bytes) != 0) {
-            b->items[i] = NULL;
-            return RESHARD_ERR_NO_MEMORY;
-        }
-        memset(b->items[i], 0xa5, bytes);
+        b->items[i] = bytes != 0 ? next : NULL;
+        next += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
+    cli_buffers_clear(b);
     return RESHARD_OK;
 }
 
 void cli_buffers_release(cli_buffers *b)
 {
-    for (int64_t i = 0; b->shards != NULL && b->items != NULL && i < b->shards->count; i++)
-        free(b->items[i]);
+    if (b->group != NULL)
+        reshard_group_free(b->group, b->memory);
+    else
+        free(b->memory);
     free(b->items);
     reshard_shards_destroy(b->shards);
     *b = (cli_buffers){0};
@@ -147,7 +185,7 @@ int cli_buffers_dump(const cli_buffers *b, const char *folder)
         FILE *file = fopen(path, "wb");
         if (file == NULL)
             return -1;
-        size_t bytes = (size_t)shard_volume(shard) * element_bytes(b);
+        size_t bytes = cli_buffers_bytes(b, i);
         int failed = bytes != 0 && fwrite(b->items[i], 1, bytes, file) != bytes;
         if (fclose(file) != 0 || failed)
             return -1;

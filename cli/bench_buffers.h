@@ -16,13 +16,21 @@ typedef struct cli_buffers {
     reshard_dtype dtype;
     size_t bytes; /* of all */
     void **items; /* one for each shard */
+    void *memory; /* that they lie in: the group's, or plain when group is NULL */
+    reshard_group *group;
 } cli_buffers;
 
-/* Aligned and written to, so that pages are there. NULL items for empty shards. */
-reshard_status cli_buffers_init(cli_buffers *buffers, const reshard_layout *layout, int32_t rank,
-                                reshard_dtype dtype);
+/* Collective. This rank's shards, aligned and written to, so that pages are there. NULL items for
+ * empty shards. plain: memory that other processes do not see. Errors, agreed by all: NO_MEMORY,
+ * RANGE. Released by the caller, also when this failed. */
+reshard_status cli_buffers_init(cli_buffers *buffers, const reshard_layout *layout,
+                                reshard_group *group, int plain, reshard_dtype dtype);
 void cli_buffers_release(cli_buffers *buffers);
 
+/* Of one shard. */
+size_t cli_buffers_bytes(const cli_buffers *buffers, int64_t shard);
+/* Makes everything something that is no index. */
+void cli_buffers_clear(const cli_buffers *buffers);
 /* Indices, or contributions that reduce to them. */
 void cli_buffers_fill(const cli_buffers *buffers);
 /* How many elements do not hold their index. Partial targets are not looked at. */

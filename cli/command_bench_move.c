@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * command_bench_move.c - `reshard bench move`: a live reshard between thread ranks, measured beside
- * memcpy by the same number of threads on buffers of the same size, in turns within one run. The
- * targets are then checked element by element.
+ * command_bench_move.c - `reshard bench move`: a live reshard between ranks, measured beside its
+ * rivals (bench_rivals.h) on the same buffers, in turns within one run. The targets are checked
+ * element by element, the rivals' too.
  */
 #include "bench_buffers.h"
+#include "bench_rivals.h"
 #include "commands.h"
 #include "failure.h"
 #include "input.h"
@@ -26,7 +27,7 @@ enum { RUNS_MIN = 5, RUNS_MAX = 1000 };
 typedef struct move_values {
     const char *shape, *dtype, *from, *to, *dump;
     int32_t runs;
-    int json;
+    int plain, messages, json;
 } move_values;
 
 static const cli_option options[] = {
@@ -39,12 +40,19 @@ static const cli_option options[] = {
      "runs to take the median of (default and least 5)"},
     {"dump", CLI_TEXT, offsetof(move_values, dump), "DIR", 0,
      "write each rank's target shards to DIR"},
+    {"plain", CLI_FLAG, offsetof(move_values, plain), NULL, 0,
+     "ordinary memory, which other processes do not see"},
+    {"messages", CLI_FLAG, offsetof(move_values, messages), NULL, 0,
+     "messages only, as between ranks on different nodes"},
     {"json", CLI_FLAG, offsetof(move_values, json), NULL, 0, "one JSON object on one line"},
 };
 
+/* What is measured: the move and its rivals, in turns. */
+enum { MOVE = CLI_RIVAL_COUNT, CONTENDERS };
+
 /* What a rank found when it looked at its targets. */
 struct verdict {
-    int64_t wrong; /* elements */
+    int64_t wrong[CONTENDERS]; /* elements */
     int64_t dump_error;
 };
 
@@ -54,8 +62,12 @@ typedef struct measurement {
     reshard_dtype dtype;
     const char *dump;
     int32_t runs;
-    double *move_seconds, *copy_seconds; /* of each run, by rank 0 */
-    struct verdict *verdicts;            /* by rank, filled in by rank 0 */
+    int plain, messages;
+    cli_rivals_shared shared;
+    /* By rank 0: */
+    int have[CONTENDERS];
+    double *seconds[CONTENDERS]; /* of each run */
+    struct verdict *verdicts;    /* by rank */
     int32_t rank_count;
 } measurement;
 
@@ -66,78 +78,98 @@ typedef struct rank_state {
     reshard_group *group;
     reshard_exec *exec;
     cli_buffers from, to;
-    char *copied; /* what memcpy reads: as large as the target */
+    cli_rivals *rivals;
+    struct verdict verdict;
 } rank_state;
 
-static reshard_status time_move(rank_state *r, int32_t run)
+static int has(const rank_state *r, int contender)
+{
+    return contender == MOVE || cli_rivals_have(r->rivals, (cli_rival_kind)contender);
+}
+
+static reshard_status run_once(rank_state *r, int contender)
+{
+    if (contender != MOVE)
+        return cli_rivals_run(r->rivals, (cli_rival_kind)contender);
+    reshard_status status =
+        reshard_exec_start(r->exec, (const void *const *)r->from.items, r->to.items);
+    return status == RESHARD_OK ? reshard_exec_wait(r->exec) : status;
+}
+
+static reshard_status time_once(rank_state *r, int contender, int32_t run)
 {
     reshard_status status = reshard_group_barrier(r->group);
     double began = cli_seconds();
     if (status == RESHARD_OK)
-        status = reshard_exec_start(r->exec, (const void *const *)r->from.items, r->to.items);
-    if (status == RESHARD_OK)
-        status = reshard_exec_wait(r->exec);
+        status = run_once(r, contender);
     if (status == RESHARD_OK)
         status = reshard_group_barrier(r->group);
     if (reshard_group_rank(r->group) == 0)
-        r->all->move_seconds[run] = cli_seconds() - began;
+        r->all->seconds[contender][run] = cli_seconds() - began;
     return status;
 }
 
-static reshard_status time_copy(rank_state *r, int32_t run)
+/* Whoever does not bring the right bytes is no rival. This warms up, too. */
+static reshard_status check_contenders(rank_state *r)
 {
-    reshard_status status = reshard_group_barrier(r->group);
-    double began = cli_seconds();
-    const char *source = r->copied;
-    for (int64_t i = 0; r->to.shards != NULL && i < r->to.shards->count; i++) {
-        size_t bytes = r->to.shards->count == 1 ? r->to.bytes : 0;
-        if (bytes == 0) { /* several shards: each its own size */
-            bytes = (size_t)reshard_dtype_bits(r->to.dtype) / 8;
-            for (int32_t d = 0; d < r->to.shards->items[i].ndim; d++)
-                bytes *= (size_t)r->to.shards->items[i].shape[d];
-        }
-        if (bytes != 0)
-            memcpy(r->to.items[i], source, bytes);
-        source += bytes;
+    reshard_status status = RESHARD_OK;
+    for (int i = 0; i < CONTENDERS && status == RESHARD_OK; i++) {
+        if (!has(r, i))
+            continue;
+        cli_buffers_clear(&r->to);
+        status = reshard_group_barrier(r->group); /* by hand, others look at my target */
+        if (status == RESHARD_OK)
+            status = run_once(r, i);
+        if (status == RESHARD_OK)
+            status = reshard_group_barrier(r->group);
+        if (i != CLI_RIVAL_MEMCPY)
+            r->verdict.wrong[i] = cli_buffers_count_wrong(&r->to);
     }
-    if (status == RESHARD_OK)
-        status = reshard_group_barrier(r->group);
-    if (reshard_group_rank(r->group) == 0)
-        r->all->copy_seconds[run] = cli_seconds() - began;
+    return status;
+}
+
+static reshard_status collect_verdicts(rank_state *r)
+{
+    measurement *m = r->all;
+    size_t size = (size_t)reshard_group_size(r->group);
+    int first = reshard_group_rank(r->group) == 0;
+    struct verdict *all = cli_allocate(size, sizeof *all);
+    reshard_status status =
+        reshard_group_gather_bytes(r->group, &r->verdict, sizeof r->verdict, all);
+    if (status == RESHARD_OK && first)
+        memcpy(m->verdicts, all, size * sizeof *all);
+    for (int i = 0; i < CONTENDERS && first; i++)
+        m->have[i] = has(r, i);
+    free(all);
     return status;
 }
 
 static reshard_status measure_rank(rank_state *r)
 {
     measurement *m = r->all;
-    int32_t rank = reshard_group_rank(r->group);
-    reshard_status status = cli_buffers_init(&r->from, m->source, rank, m->dtype);
+    reshard_status status = cli_buffers_init(&r->from, m->source, r->group, m->plain, m->dtype);
     if (status == RESHARD_OK)
-        status = cli_buffers_init(&r->to, reshard_plan_target_layout(m->plan, 0), rank, m->dtype);
-    if (status == RESHARD_OK) {
-        r->copied = cli_allocate(r->to.bytes + 1, 1);
-        memset(r->copied, 1, r->to.bytes + 1);
-        cli_buffers_fill(&r->from);
-    }
-    status = reshard_group_agree(r->group, status);
+        status = cli_buffers_init(&r->to, reshard_plan_target_layout(m->plan, 0), r->group,
+                                  m->plain, m->dtype);
+    if (status != RESHARD_OK)
+        return status;
+    cli_buffers_fill(&r->from);
+    reshard_exec_options exec_options = {.size = sizeof exec_options, .messages_only = m->messages};
+    status = reshard_exec_create(NULL, m->plan, r->group, &exec_options, &r->exec);
     if (status == RESHARD_OK)
-        status = reshard_exec_create(NULL, m->plan, r->group, NULL, &r->exec);
-    for (int32_t i = -1; i < m->runs && status == RESHARD_OK; i++) { /* the first warms up */
-        status = time_copy(r, i < 0 ? 0 : i);
-        if (status == RESHARD_OK)
-            status = time_move(r, i < 0 ? 0 : i);
+        status = cli_rivals_create(&m->shared, m->plan, r->group, &r->from, &r->to, &r->rivals);
+    if (status == RESHARD_OK)
+        status = check_contenders(r);
+    for (int32_t run = 0; run < m->runs; run++) {
+        for (int i = 0; i < CONTENDERS && status == RESHARD_OK; i++)
+            status = has(r, i) ? time_once(r, i, run) : RESHARD_OK;
     }
     if (status != RESHARD_OK)
         return status;
-    struct verdict mine = {cli_buffers_count_wrong(&r->to), 0};
+    r->verdict.wrong[MOVE] += cli_buffers_count_wrong(&r->to); /* the move came last */
     if (m->dump != NULL && cli_buffers_dump(&r->to, m->dump) != 0)
-        mine.dump_error = errno;
-    struct verdict *all = cli_allocate((size_t)reshard_group_size(r->group), sizeof *all);
-    status = reshard_group_gather_bytes(r->group, &mine, sizeof mine, all);
-    if (status == RESHARD_OK && rank == 0)
-        memcpy(m->verdicts, all, (size_t)reshard_group_size(r->group) * sizeof *all);
-    free(all);
-    return status;
+        r->verdict.dump_error = errno;
+    return collect_verdicts(r);
 }
 
 static reshard_status run_rank(void *user, reshard_group *group)
@@ -145,74 +177,132 @@ static reshard_status run_rank(void *user, reshard_group *group)
     rank_state r = {.all = user, .group = group};
     reshard_status status = measure_rank(&r);
     reshard_exec_destroy(r.exec);
+    cli_rivals_destroy(r.rivals);
     cli_buffers_release(&r.from);
     cli_buffers_release(&r.to);
-    free(r.copied);
     return status;
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-static int compare_seconds(const void *a, const void *b)
+static int compare_numbers(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static double median(double *seconds, int32_t count)
+static double median(double *numbers, int32_t count)
 {
-    qsort(seconds, (size_t)count, sizeof *seconds, compare_seconds);
-    return seconds[count / 2];
+    qsort(numbers, (size_t)count, sizeof *numbers, compare_numbers);
+    return numbers[count / 2];
 }
 
-static void print_results(const move_values *values, int32_t ranks, uint64_t bytes, double move,
-                          double copy)
+typedef struct results {
+    uint64_t bytes;
+    double seconds[CONTENDERS]; /* medians */
+    double rates[CONTENDERS];   /* GB/s */
+    double ratios[CONTENDERS];  /* of the move's rate to a rival's: median over the runs */
+} results;
+
+/* Neighbours in time share the machine's moods, so their ratios are steadier than their times. */
+static void find_medians(const measurement *m, results *found)
 {
-    double rate = (double)bytes / move / 1e9, copy_rate = (double)bytes / copy / 1e9;
-    if (values->json) {
-        cli_json json = {.stream = stdout};
-        cli_json_begin_object(&json, NULL);
-        cli_json_unsigned(&json, "bytes", bytes);
-        cli_json_seconds(&json, "seconds", move);
-        cli_json_seconds(&json, "gb_per_s", rate);
-        cli_json_seconds(&json, "memcpy_gb_per_s", copy_rate);
-        cli_json_seconds(&json, "ratio", rate / copy_rate);
-        cli_json_integer(&json, "ranks", ranks);
-        cli_json_integer(&json, "runs", values->runs);
-        cli_json_true(&json, "verified");
-        cli_json_end_object(&json);
-        putchar('\n');
-        return;
+    double *ratios = cli_allocate((size_t)m->runs, sizeof *ratios);
+    for (int i = 0; i < CONTENDERS; i++) {
+        for (int32_t run = 0; run < m->runs && m->have[i]; run++)
+            ratios[run] = m->seconds[i][run] / m->seconds[MOVE][run];
+        if (m->have[i])
+            found->ratios[i] = median(ratios, m->runs);
     }
-    char text[CLI_SIZE_TEXT];
-    printf("%s to %s, %s %s, %" PRId32 " ranks (%s), median of %" PRId32 " runs\n\n", values->from,
-           values->to, values->shape, values->dtype, ranks, cli_ranks_kind(), values->runs);
-    printf("bytes    %s\n", cli_size_text(bytes, text));
-    printf("time     %.3f ms\n", move * 1e3);
-    printf("rate     %.2f GB/s\n", rate);
-    printf("memcpy   %.2f GB/s\n", copy_rate);
-    printf("ratio    %.2f\n", rate / copy_rate);
-    printf("checked  every target element holds its index\n");
+    for (int i = 0; i < CONTENDERS; i++) {
+        if (!m->have[i])
+            continue;
+        found->seconds[i] = median(m->seconds[i], m->runs);
+        found->rates[i] = (double)found->bytes / found->seconds[i] / 1e9;
+    }
+    free(ratios);
 }
 
-static int report(measurement *m, const move_values *values)
+static void print_json(const move_values *values, const measurement *m, const results *found)
 {
-    reshard_plan_stats stats;
-    int32_t ranks = reshard_plan_rank_count(m->plan);
-    reshard_status status = reshard_plan_get_stats(m->plan, &stats, NULL);
-    if (status != RESHARD_OK)
-        return cli_fail_status(status);
+    cli_json json = {.stream = stdout};
+    cli_json_begin_object(&json, NULL);
+    cli_json_unsigned(&json, "bytes", found->bytes);
+    cli_json_seconds(&json, "seconds", found->seconds[MOVE]);
+    cli_json_seconds(&json, "gb_per_s", found->rates[MOVE]);
+    for (int i = 0; i < CLI_RIVAL_COUNT; i++) {
+        char key[40];
+        if (!m->have[i])
+            continue;
+        (void)snprintf(key, sizeof key, "%s_gb_per_s", cli_rival_name((cli_rival_kind)i));
+        cli_json_seconds(&json, key, found->rates[i]);
+        (void)snprintf(key, sizeof key, "%s_ratio", cli_rival_name((cli_rival_kind)i));
+        cli_json_seconds(&json, i == CLI_RIVAL_MEMCPY ? "ratio" : key, found->ratios[i]);
+    }
+    cli_json_integer(&json, "ranks", reshard_plan_rank_count(m->plan));
+    cli_json_integer(&json, "runs", values->runs);
+    cli_json_true(&json, "verified");
+    cli_json_end_object(&json);
+    putchar('\n');
+}
+
+static void print_results(const move_values *values, const measurement *m, const results *found)
+{
+    static const char *const labels[CLI_RIVAL_COUNT] = {
+        [CLI_RIVAL_MEMCPY] = "memcpy",
+        [CLI_RIVAL_ALLTOALLW] = "MPI_Alltoallw",
+        [CLI_RIVAL_ALLTOALLV] = "pack, MPI_Alltoallv",
+        [CLI_RIVAL_BY_HAND] = "all-reduce by hand",
+    };
+    char text[CLI_SIZE_TEXT];
+    printf("%s to %s, %s %s, %" PRId32 " ranks (%s%s%s), %s, median of %" PRId32 " runs\n\n",
+           values->from, values->to, values->shape, values->dtype, reshard_plan_rank_count(m->plan),
+           cli_ranks_kind(), m->plain ? ", plain memory" : "", m->messages ? ", messages only" : "",
+           cli_size_text(found->bytes, text), values->runs);
+    printf("%-20s %10s %8s %8s\n", "", "ms", "GB/s", "ratio");
+    printf("%-20s %10.3f %8.2f\n", "reshard", found->seconds[MOVE] * 1e3, found->rates[MOVE]);
+    for (int i = 0; i < CLI_RIVAL_COUNT; i++) {
+        if (m->have[i])
+            printf("%-20s %10.3f %8.2f %8.2f\n", labels[i], found->seconds[i] * 1e3,
+                   found->rates[i], found->ratios[i]);
+    }
+    printf("\nEvery target element holds its index.\n");
+}
+
+static int check_verdicts(const measurement *m)
+{
     for (int32_t r = 0; r < m->rank_count; r++) {
-        if (m->verdicts[r].wrong != 0)
-            return cli_fail(CLI_FAILED,
-                            "bench move: %" PRId64 " elements of rank %" PRId32 " are wrong",
-                            m->verdicts[r].wrong, r);
+        for (int i = 0; i < CONTENDERS; i++) {
+            if (m->verdicts[r].wrong[i] != 0)
+                return cli_fail(CLI_FAILED,
+                                "bench move: %" PRId64 " elements of rank %" PRId32
+                                " are wrong after %s",
+                                m->verdicts[r].wrong[i], r,
+                                i == MOVE ? "the move" : cli_rival_name((cli_rival_kind)i));
+        }
         if (m->verdicts[r].dump_error != 0)
             return cli_fail(CLI_FAILED, "bench move: --dump \"%s\": %s", m->dump,
                             strerror((int)m->verdicts[r].dump_error));
     }
-    print_results(values, ranks, stats.bytes_total, median(m->move_seconds, m->runs),
-                  median(m->copy_seconds, m->runs));
+    return CLI_DONE;
+}
+
+static int report(const measurement *m, const move_values *values)
+{
+    reshard_plan_stats stats;
+    results found = {0};
+    reshard_status status = reshard_plan_get_stats(m->plan, &stats, NULL);
+    if (status != RESHARD_OK)
+        return cli_fail_status(status);
+    int code = check_verdicts(m);
+    if (code != CLI_DONE)
+        return code;
+    found.bytes = stats.bytes_total;
+    find_medians(m, &found);
+    if (values->json)
+        print_json(values, m, &found);
+    else
+        print_results(values, m, &found);
     return CLI_DONE;
 }
 
@@ -247,11 +337,29 @@ static int measure(const cli_work *work, const move_values *values, measurement 
         return cli_fail(CLI_FAILED, "bench move: --dump \"%s\": %s", values->dump, strerror(errno));
     m->dump = values->dump;
     m->runs = values->runs;
-    m->move_seconds = cli_allocate((size_t)m->runs, sizeof *m->move_seconds);
-    m->copy_seconds = cli_allocate((size_t)m->runs, sizeof *m->copy_seconds);
+    m->plain = values->plain;
+    m->messages = values->messages;
+    for (int i = 0; i < CONTENDERS; i++)
+        m->seconds[i] = cli_allocate((size_t)m->runs, sizeof *m->seconds[i]);
     m->rank_count = cli_ranks_count(reshard_plan_rank_count(m->plan));
-    m->verdicts = cli_allocate((size_t)m->rank_count, sizeof *m->verdicts);
+    size_t ranks = (size_t)m->rank_count;
+    m->verdicts = cli_allocate(ranks, sizeof *m->verdicts);
+    m->shared.sources = cli_allocate(ranks, sizeof *m->shared.sources);
+    m->shared.targets = cli_allocate(ranks, sizeof *m->shared.targets);
     return cli_ranks_run(m->rank_count, run_rank, m);
+}
+
+static void release(measurement *m)
+{
+    reshard_plan_release(m->plan);
+    reshard_layout_release(m->source);
+    reshard_layout_release(m->target);
+    for (int i = 0; i < CONTENDERS; i++)
+        free(m->seconds[i]);
+    free(m->verdicts);
+    free(m->shared.sources);
+    free(m->shared.targets);
+    free(m);
 }
 
 static int run(const cli_command *command, int argc, char **argv)
@@ -270,13 +378,7 @@ static int run(const cli_command *command, int argc, char **argv)
     cli_work_settle(&work);
     if (code == CLI_DONE && cli_ranks_are_first())
         code = report(m, &values);
-    reshard_plan_release(m->plan);
-    reshard_layout_release(m->source);
-    reshard_layout_release(m->target);
-    free(m->verdicts);
-    free(m->move_seconds);
-    free(m->copy_seconds);
-    free(m);
+    release(m);
     cli_work_end(&work);
     return code;
 }
@@ -284,16 +386,19 @@ static int run(const cli_command *command, int argc, char **argv)
 const cli_command cli_command_bench_move = {
     .name = "bench move",
     .summary = "a live reshard beside memcpy",
-    .synopsis =
-        "--shape SHAPE --dtype DTYPE --from SPEC --to SPEC [--runs N] [--dump DIR] [--json]",
+    .synopsis = "--shape SHAPE --dtype DTYPE --from SPEC --to SPEC [OPTIONS]",
     .description =
-        "Carries a plan out between ranks that are threads of this process, and measures it "
+        "Carries a plan out between ranks, threads of this process or under mpirun its processes, "
+        "and\n"
+        "measures it beside memcpy by as many ranks on buffers of the same size, in turns; under "
+        "mpirun\n"
+        "beside MPI_Alltoallw and packing with MPI_Alltoallv, and an f32 all-reduce of threads "
         "beside\n"
-        "memcpy by the same number of threads on buffers of the same size, in turns. Bytes are "
-        "all\n"
-        "that is written to targets, what stays on its rank included. Times are medians. The "
-        "source\n"
-        "holds the index of each element, and the targets are checked against it afterwards.\n",
+        "one written by hand. Bytes are all that is written to targets, what stays on its rank "
+        "included.\n"
+        "Times are medians. The source holds the index of each element, and the targets are "
+        "checked\n"
+        "against it.\n",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .examples =

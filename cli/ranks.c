@@ -43,6 +43,11 @@ int cli_ranks_are_first(void)
     return !is_launched() || read_variable(rank_variables) == 0;
 }
 
+int cli_ranks_are_threads(void)
+{
+    return !is_launched();
+}
+
 const char *cli_ranks_kind(void)
 {
     return is_launched() ? "MPI" : "threads";
@@ -73,13 +78,19 @@ static void *load_backend(void)
     return dlopen(path, RTLD_NOW | RTLD_GLOBAL);
 }
 
+static void *backend; /* once it is loaded */
+
+void *cli_ranks_find(const char *name)
+{
+    return backend != NULL ? dlsym(backend, name) : NULL;
+}
+
 static int run_mpi(int32_t count, reshard_rank_fn body, void *user)
 {
     (void)count;
-    void *library = load_backend();
+    backend = load_backend();
     reshard_mpi_run_fn run = NULL;
-    if (library != NULL)
-        *(void **)(void *)&run = dlsym(library, "reshard_mpi_run");
+    *(void **)(void *)&run = cli_ranks_find("reshard_mpi_run");
     if (run == NULL) {
         const char *why = dlerror();
         return cli_fail(CLI_FAILED, "started by mpirun, but the MPI backend cannot be loaded: %s",

@@ -53,7 +53,7 @@ if(RESHARD_HAS_MPI)
     install(TARGETS reshard_mpi_shared reshard_mpi_static EXPORT reshard_mpi
         LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
         ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-    install(FILES include/reshard/mpi.h include/reshard/mpi_run.h
+    install(FILES include/reshard/mpi.h include/reshard/mpi_bench.h include/reshard/mpi_run.h
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/reshard")
     install(EXPORT reshard_mpi NAMESPACE reshard::
         FILE reshard-mpi-targets.cmake DESTINATION "${config_dir}")

@@ -9,6 +9,17 @@
 # Label `fast` is the default: the tests that carry it take 10 seconds together. A test that exits
 # with 77 was skipped. TIMEOUT is for a plain build, 60 by default; sanitizers get five times that.
 
+# What Open MPI wants before it runs as root, and more ranks than there are cores; MPICH ignores it.
+# LeakSanitizer would report what MPI itself leaves behind.
+set(RESHARD_MPI_ENVIRONMENT
+    OMPI_ALLOW_RUN_AS_ROOT=1
+    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    OMPI_MCA_rmaps_base_oversubscribe=1
+    OMPI_MCA_hwloc_base_binding_policy=none
+    OMPI_MCA_mpi_yield_when_idle=1
+    ASAN_OPTIONS=detect_leaks=0
+    UBSAN_OPTIONS=print_stacktrace=1)
+
 function(reshard_require_cmocka)
     find_package(PkgConfig REQUIRED)
     pkg_check_modules(CMOCKA IMPORTED_TARGET GLOBAL cmocka)

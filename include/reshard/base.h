@@ -158,13 +158,16 @@ RESHARD_API int32_t reshard_dtype_bits(reshard_dtype dtype);
 /* By short name ("f32") or safetensors' name ("F32"). Errors: RESHARD_ERR_NOT_FOUND. */
 RESHARD_API reshard_status reshard_dtype_parse(const char *name, reshard_dtype *out_dtype);
 
-/* How partial values are combined. */
+/* How partial values are combined. The last three are of bits, for integers and bool. */
 #define RESHARD_REDUCTION_LIST(X) \
     X(SUM, "sum")                 \
     X(AVG, "avg")                 \
     X(PROD, "prod")               \
     X(MIN, "min")                 \
-    X(MAX, "max")
+    X(MAX, "max")                 \
+    X(BAND, "band")               \
+    X(BOR, "bor")                 \
+    X(BXOR, "bxor")
 
 typedef enum reshard_reduction {
 #define RESHARD_REDUCTION_ENUM(name, text) RESHARD_##name,

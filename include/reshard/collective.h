@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * collective.h - the usual exchanges between all ranks of a group, and PyTorch's two functions that
- * reshard one local tensor.
+ * collective.h - the usual exchanges between all ranks of a group, messages between two of them,
+ * and PyTorch's two functions that reshard one local tensor.
  *
- * Each of them is a plan between two layouts: it is made, carried out and forgotten in one call. A
- * plan and an exec that the caller keeps do the same without the set-up, which costs several small
- * messages. With K ranks and counts c0, c1, ... the layouts are, for a tensor of one dimension:
+ * Each exchange is a plan between two layouts: it is made, carried out and forgotten in one call. A
+ * work that the caller keeps and restarts, or a plan and an exec, do the same again without the
+ * set-up, which costs several small messages. With K ranks and counts c0, c1, ... the layouts are,
+ * for a tensor of one dimension:
  *
  *   all_gather         K: S(0=c0,c1,..)   to   K: R
  *   reduce_scatter     K: P(sum)          to   K: S(0=c0,c1,..)
@@ -19,18 +20,26 @@
  *
  * What holds for all of these calls:
  *  - They are Collective and return when this rank's target is complete and its source no longer
- *    needed. The context may differ from rank to rank.
+ *    needed; those that end in _start return when it is under way, and give a work to wait for. The
+ *    context may differ from rank to rank.
  *  - Ranks are ranks of the group, roots too, also in a sub-group.
- *  - dtype is of whole bytes. Counts are in elements and may be 0. `counts` has one for each rank
- *    and is the same on all ranks; NULL: `count` for each.
- *  - Buffers are dense and aligned to their element; no source may overlap a target. Those that
- *    hold nothing on this rank may be NULL.
+ *  - Every dtype can be moved; of those of 4 and 6 bits each count must be whole bytes. Counts are
+ *    in elements and may be 0. `counts` has one for each rank and is the same on all ranks; NULL:
+ *    `count` for each.
+ *  - Reductions: sum, avg, prod, min and max of integers and f16, bf16, f32, f64; sum, avg and prod
+ *    of c64; band, bor and bxor of integers. bool has all but avg: sum and max are "or", prod and
+ *    min are "and". They combine in the order of ranks, so that every rank gets the same bits each
+ *    time. Averages of integers are rounded towards zero.
+ *  - Buffers are dense and aligned to their element. Those that hold nothing on this rank may be
+ *    NULL. No source may overlap a target, unless it lies exactly in place: source == target for
+ *    all_reduce, reduce and broadcast; source == this rank's part of the target for all_gather and
+ *    gather; target == this rank's part of the source for reduce_scatter and scatter. Each rank
+ *    decides for itself. reduce_scatter and reduce then need memory for one more target.
  *  - Errors of set-up are agreed by all ranks, and name a rank: INVALID (a missing or overlapping
  *    buffer, an unknown dtype or reduction), RANGE (a negative count, a root that is not in the
- *    group, sizes that overflow), UNSUPPORTED (a reduction that the dtype does not have), MISMATCH
- *    (ranks ask for different things), NO_MEMORY, MEMORY_LIMIT. The group can be used after them.
- *    Errors of the exchange itself are those of a broken group.
- *  - Reductions combine in the order of ranks, so that every rank gets the same bits each time.
+ *    group, sizes that overflow), UNSUPPORTED (a reduction that the dtype does not have, parts of
+ *    bytes), MISMATCH (ranks ask for different things), NO_MEMORY, MEMORY_LIMIT. The group can be
+ *    used after them. Errors of the exchange itself are those of a broken group.
  */
 #ifndef RESHARD_COLLECTIVE_H
 #define RESHARD_COLLECTIVE_H
@@ -41,6 +50,30 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- what is under way ----------------------------------------------------------------------- */
+
+/*
+ * A collective or a message that was started. Until wait returns, or test says done, its buffers
+ * are not to be touched, on failure too; after a failure the group is broken and nobody touches
+ * them any more. Any number of works may be under way on one group.
+ *
+ * Starting a collective is Collective: it returns when all ranks have started it. Ranks start their
+ * collectives in the same order, and wait for them in any: a rank that waits, in whatever call on
+ * the group, goes on with all that it has under way.
+ */
+typedef struct reshard_work reshard_work;
+
+/* Local. Makes progress. *out_done: it is over, as after wait. */
+RESHARD_API reshard_status reshard_work_test(reshard_work *work, int *out_done);
+/* Local. Also when it is over already. */
+RESHARD_API reshard_status reshard_work_wait(reshard_work *work);
+/* The same once more, on the same buffers: without set-up, and without allocating. All ranks
+ * restart works as they would start them, but nobody waits for the others here. Errors: INVALID
+ * while it is under way; those of a broken group. */
+RESHARD_API reshard_status reshard_work_restart(reshard_work *work);
+/* Local. Waits first when it is under way. */
+RESHARD_API void reshard_work_release(reshard_work *work);
 
 /* ---- everybody ------------------------------------------------------------------------------- */
 
@@ -99,6 +132,76 @@ RESHARD_API reshard_status reshard_all_to_all(reshard_context *context, reshard_
                                               reshard_dtype dtype, const int64_t *send_counts,
                                               const int64_t *receive_counts,
                                               const void *const *sources, void *const *targets);
+
+/* ---- the same, started ----------------------------------------------------------------------- */
+
+/* Collective. Arguments and errors as above. `counts` and lists of buffers are copied. */
+RESHARD_API reshard_status reshard_all_gather_start(reshard_context *context, reshard_group *group,
+                                                    reshard_dtype dtype, int64_t count,
+                                                    const int64_t *counts, const void *source,
+                                                    void *target, reshard_work **out_work);
+RESHARD_API reshard_status reshard_reduce_scatter_start(reshard_context *context,
+                                                        reshard_group *group, reshard_dtype dtype,
+                                                        reshard_reduction reduction, int64_t count,
+                                                        const int64_t *counts, const void *source,
+                                                        void *target, reshard_work **out_work);
+RESHARD_API reshard_status reshard_all_reduce_start(reshard_context *context, reshard_group *group,
+                                                    reshard_dtype dtype,
+                                                    reshard_reduction reduction, int64_t count,
+                                                    const void *source, void *target,
+                                                    reshard_work **out_work);
+RESHARD_API reshard_status reshard_broadcast_start(reshard_context *context, reshard_group *group,
+                                                   reshard_dtype dtype, int32_t root, int64_t count,
+                                                   const void *source, void *target,
+                                                   reshard_work **out_work);
+RESHARD_API reshard_status reshard_scatter_start(reshard_context *context, reshard_group *group,
+                                                 reshard_dtype dtype, int32_t root, int64_t count,
+                                                 const int64_t *counts, const void *source,
+                                                 void *target, reshard_work **out_work);
+RESHARD_API reshard_status reshard_gather_start(reshard_context *context, reshard_group *group,
+                                                reshard_dtype dtype, int32_t root, int64_t count,
+                                                const int64_t *counts, const void *source,
+                                                void *target, reshard_work **out_work);
+RESHARD_API reshard_status reshard_reduce_start(reshard_context *context, reshard_group *group,
+                                                reshard_dtype dtype, reshard_reduction reduction,
+                                                int32_t root, int64_t count, const void *source,
+                                                void *target, reshard_work **out_work);
+RESHARD_API reshard_status reshard_all_to_all_single_start(
+    reshard_context *context, reshard_group *group, reshard_dtype dtype, const int64_t *send_counts,
+    const int64_t *receive_counts, const void *source, void *target, reshard_work **out_work);
+RESHARD_API reshard_status reshard_all_to_all_start(reshard_context *context, reshard_group *group,
+                                                    reshard_dtype dtype, const int64_t *send_counts,
+                                                    const int64_t *receive_counts,
+                                                    const void *const *sources,
+                                                    void *const *targets, reshard_work **out_work);
+
+/* ---- one rank and another -------------------------------------------------------------------- */
+
+/*
+ * Messages between two ranks, of any size; these calls concern only them. Messages from one rank to
+ * another match in the order in which both started them, whatever is waited for first. A send may
+ * wait for its receive: two ranks that send to each other before either receives start at least one
+ * of the two. A rank may send to itself if both ends are started.
+ *
+ * Errors that leave everything as it was: RANGE (no such rank, a negative count), INVALID (a dtype
+ * or buffer; a blocking call with this rank itself), UNSUPPORTED (parts of bytes), NO_MEMORY. When
+ * count or dtype are not those of the other end the receiver gets GROUP_BROKEN with both in words,
+ * and so does the sender unless it was done before: what was posted cannot be taken back.
+ */
+RESHARD_API reshard_status reshard_send(reshard_context *context, reshard_group *group,
+                                        reshard_dtype dtype, int32_t target_rank, int64_t count,
+                                        const void *source);
+RESHARD_API reshard_status reshard_receive(reshard_context *context, reshard_group *group,
+                                           reshard_dtype dtype, int32_t source_rank, int64_t count,
+                                           void *target);
+RESHARD_API reshard_status reshard_send_start(reshard_context *context, reshard_group *group,
+                                              reshard_dtype dtype, int32_t target_rank,
+                                              int64_t count, const void *source,
+                                              reshard_work **out_work);
+RESHARD_API reshard_status reshard_receive_start(reshard_context *context, reshard_group *group,
+                                                 reshard_dtype dtype, int32_t source_rank,
+                                                 int64_t count, void *target,
+                                                 reshard_work **out_work);
 
 /* ---- PyTorch's local shards ------------------------------------------------------------------ */
 

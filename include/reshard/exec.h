@@ -13,8 +13,10 @@
  *
  * The contract of a run: buffers given to start belong to the exec until wait returns, on failure
  * too. When it returns RESHARD_OK my targets are complete and no peer will touch my buffers again.
- * start, test and wait fail only as errors of the group, and allocate nothing. Several execs may be
- * under way on one group, if all ranks start them in the same order.
+ * start, test and wait fail only as errors of the group (and RESHARD_ERR_CHECK when asked to
+ * verify), and allocate nothing. Several execs may be under way on one group, if all ranks start
+ * them in the same order; they may be waited for in any: a rank that waits, in whatever call on the
+ * group, goes on with all that it has under way.
  */
 #ifndef RESHARD_EXEC_H
 #define RESHARD_EXEC_H
@@ -31,6 +33,11 @@ typedef struct reshard_exec reshard_exec;
 typedef struct reshard_exec_options {
     size_t size;       /* sizeof(reshard_exec_options) */
     int messages_only; /* non-zero: never touch a peer's memory directly */
+    /* Non-zero on any rank: every run compares digests of its sources and targets, worked out from
+     * the layouts alone, and wait (or the test that says done) gives RESHARD_ERR_CHECK on all ranks
+     * when something has not arrived as it was. Reads all buffers once more. Of reductions only the
+     * copies of the result are compared; of adjoint plans nothing is. */
+    int verify;
 } reshard_exec_options;
 
 /* Collective. The plan is retained, the group too. Errors, agreed by all ranks: MISMATCH naming a

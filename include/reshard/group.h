@@ -42,9 +42,17 @@ typedef struct reshard_sim_options {
     size_t size; /* sizeof(reshard_sim_options) */
     uint64_t seed;
     int mapped;           /* non-zero: ranks see each other's memory, as threads do */
+    int32_t node_size;    /* else ranks see shared memory of their node of so many; 0: none */
     int64_t fail_message; /* the n-th message breaks the group, from 1; 0: none */
     int32_t stop_rank;    /* this rank leaves ... */
     int64_t stop_after;   /* ... at its n-th call of the transport, from 1; 0: never */
+    /* The n-th message that both ends have started, from 1, comes late, and with it all that follow
+     * it between the same ranks on the same channel; 0: none. Delayed: after everything else that
+     * can happen without it, or 1000 calls of the transport. Reordered: 20 calls after the next
+     * message between other ranks or on another channel, if there is one before that. */
+    int64_t delay_message, reorder_message;
+    /* Unless NULL: set, when the run is over, to whether what was asked for above came to pass. */
+    int *out_reached;
 } reshard_sim_options;
 
 /* The same with one rank running at a time, in an order drawn from the seed: equal seeds give equal
@@ -86,6 +94,22 @@ RESHARD_API reshard_status reshard_group_gather_bytes(reshard_group *group, cons
 /* Breaks the group on purpose: all calls of all ranks fail from now on with this text. Local. */
 RESHARD_API void reshard_group_break(reshard_group *group, const char *why);
 
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/*
+ * Memory that ranks of the group can see wherever ranks can share memory at all: all of it between
+ * threads, that of ranks on the same node over MPI. Resharding from and to such memory copies each
+ * byte once. Where sharing is not possible (also for a subset of an MPI group whose arena has no
+ * room left: it cannot grow without the others) this is plain memory, and works nevertheless.
+ *
+ * Aligned to 64 bytes, contents undefined. Lives until it is freed or the group's transport is
+ * closed. `bytes` may differ from rank to rank. Collective. Errors, agreed by all: NO_MEMORY.
+ */
+RESHARD_API reshard_status reshard_group_alloc(reshard_group *group, size_t bytes,
+                                               void **out_memory);
+/* Local. NULL is fine. Of the group it came from, or one with the same transport. */
+RESHARD_API void reshard_group_free(reshard_group *group, void *memory);
+
 /* ---- transports ------------------------------------------------------------------------------ */
 
 /* Memory for one message under way; belongs to the transport from send or receive until test says
@@ -122,10 +146,13 @@ typedef struct reshard_endpoint {
     /* Says that this rank begins (1) or ends (0) to touch mapped memory. Fails when the group is
      * broken. May be NULL with map. */
     reshard_status (*touch)(void *state, int begin);
-    /* Collective over all ranks of the endpoint: `bytes` (the same on all) of zeroed memory that
-     * peers may be able to map, page aligned, valid until close; NULL when there is none to be had,
-     * on all ranks alike. May be NULL: plain memory will do. */
+    /* Collective over all ranks of the endpoint: `bytes` (the same on all) of memory that peers may
+     * be able to map, page aligned, valid until close; NULL when there is none to be had. May be
+     * NULL: plain memory will do. */
     void *(*share)(void *state, size_t bytes);
+    /* Non-zero: this rank can map what that peer got from share, and it what this rank got. May be
+     * NULL with share. */
+    int (*shares_with)(void *state, int32_t peer);
     /* Breaks the group: this and all other ranks' calls fail from now on. */
     void (*fail)(void *state, const char *why);
     /* After a failure: returns when no peer touches this rank's memory any more. */

@@ -10,6 +10,7 @@
  *   plan.h    two sets of layouts: what has to move, who sends it, in which order
  *   exec.h    a plan meets a group and moves bytes
  *   collective.h  all_gather, all_reduce, all_to_all and their kin, as plans
+ *   device_mesh.h  named axes over live ranks, with a sub-group along each
  *   tensor.h  tensors; ops.h computes with them, autograd.h differentiates
  *   distributed.h  tensors over ranks, and moves between layouts with gradients
  *   nn.h      modules; nn_layers.h has ready ones, optimizer.h trains them
@@ -32,6 +33,7 @@
 #include <reshard/autograd.h>
 #include <reshard/base.h>
 #include <reshard/collective.h>
+#include <reshard/device_mesh.h>
 #include <reshard/distributed.h>
 #include <reshard/exec.h>
 #include <reshard/group.h>

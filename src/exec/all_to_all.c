@@ -9,20 +9,21 @@
  */
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/digest.h"
 #include "base/error.h"
 #include "exec/collective.h"
-
-#include <reshard/collective.h>
+#include "exec/work.h"
 
 #include <inttypes.h>
-#include <stdbool.h>
 #include <string.h>
 
 typedef struct exchange {
     rs_collective collective;
     int32_t size;
-    const int64_t *send_counts, *receive_counts;
-    int64_t *matrix; /* [sender * size + receiver] */
+    const int64_t *send_counts, *receive_counts; /* as given */
+    /* of bytes where elements are parts of them: */
+    int64_t *matrix;   /* [sender * size + receiver] */
+    int64_t *receives; /* behind the matrix */
     size_t matrix_bytes;
     int64_t total;
     bool equal; /* all counts are */
@@ -42,23 +43,54 @@ static reshard_status check_counts(const exchange *e, const int64_t *counts, con
     return RESHARD_OK;
 }
 
-/* Collective, and agreed: all ranks have the matrix, or none goes on. */
-static reshard_status gather_matrix(exchange *e)
+/* This rank's row of the matrix, and what it expects. */
+static reshard_status set_counts(exchange *e)
 {
-    reshard_context *context = e->collective.context;
+    const rs_collective *c = &e->collective;
+    int64_t *row = e->matrix + (int64_t)reshard_group_rank(c->group) * e->size;
+    reshard_status status = RESHARD_OK;
+    for (int32_t i = 0; i < e->size && status == RESHARD_OK; i++) {
+        status = rs_collective_whole_bytes(c, c->dtype, e->send_counts[i], &row[i]);
+        if (status == RESHARD_OK)
+            status = rs_collective_whole_bytes(c, c->dtype, e->receive_counts[i], &e->receives[i]);
+    }
+    return status;
+}
+
+static reshard_status prepare_matrix(exchange *e)
+{
+    const rs_collective *c = &e->collective;
+    if (reshard_dtype_bits(c->dtype) == 0)
+        return rs_fail(RESHARD_ERR_INVALID, "%s: %d is no dtype", c->name, (int)c->dtype);
     reshard_status status = check_counts(e, e->send_counts, "send");
     if (status == RESHARD_OK)
         status = check_counts(e, e->receive_counts, "receive");
+    if (status != RESHARD_OK)
+        return status;
     size_t blocks = (size_t)e->size * (size_t)e->size;
-    if (status == RESHARD_OK) {
-        e->matrix = rs_allocate_array(context, blocks, sizeof *e->matrix);
-        e->matrix_bytes = blocks * sizeof *e->matrix;
-        status = e->matrix == NULL ? rs_allocation_status() : RESHARD_OK;
-    }
-    status = reshard_group_agree(e->collective.group, status);
+    e->matrix = rs_allocate_array(c->context, blocks + (size_t)e->size, sizeof *e->matrix);
+    if (e->matrix == NULL)
+        return rs_allocation_status();
+    e->matrix_bytes = (blocks + (size_t)e->size) * sizeof *e->matrix;
+    e->receives = e->matrix + blocks;
+    return set_counts(e);
+}
+
+/* Collective, and agreed: all ranks have the matrix and know that they ask for the same, or none
+ * goes on. */
+static reshard_status gather_matrix(exchange *e)
+{
+    rs_collective *c = &e->collective;
+    rs_digest digest;
+    rs_collective_ask(c, (int32_t)c->dtype, -1, -1, -1, &digest);
+    rs_digest_finish(&digest, c->asked.digest);
+    reshard_status status = rs_collective_agree(c, prepare_matrix(e));
     if (status == RESHARD_OK)
-        status = reshard_group_gather_bytes(e->collective.group, e->send_counts,
-                                            (size_t)e->size * sizeof *e->matrix, e->matrix);
+        status = reshard_group_gather_bytes(
+            c->group, e->matrix + (int64_t)reshard_group_rank(c->group) * e->size,
+            (size_t)e->size * sizeof *e->matrix, e->matrix);
+    if (reshard_dtype_bits(c->dtype) % 8 != 0)
+        c->dtype = RESHARD_U8;
     return status;
 }
 
@@ -67,11 +99,11 @@ static reshard_status check_matrix(exchange *e)
     int32_t rank = reshard_group_rank(e->collective.group);
     for (int32_t i = 0; i < e->size; i++) {
         int64_t sent = e->matrix[(int64_t)i * e->size + rank];
-        if (sent != e->receive_counts[i])
+        if (sent != e->receives[i])
             return rs_fail(RESHARD_ERR_MISMATCH,
-                           "%s: rank %d expects %" PRId64
-                           " elements from rank %d, which sends %" PRId64,
-                           e->collective.name, rank, e->receive_counts[i], i, sent);
+                           "%s: rank %d expects %" PRId64 " %s from rank %d, which sends %" PRId64,
+                           e->collective.name, rank, e->receives[i],
+                           reshard_dtype_name(e->collective.dtype), i, sent);
     }
     e->equal = true;
     for (int64_t i = 0; i < (int64_t)e->size * e->size; i++) {
@@ -184,8 +216,8 @@ static reshard_status make_end(const exchange *e, bool receiving, bool joined,
 }
 
 /* joined: one buffer for all ranks, instead of one for each. */
-static reshard_status carry_out(exchange *e, bool joined, const void *const *sources,
-                                void *const *targets)
+static reshard_status start(exchange *e, bool joined, const void *const *sources,
+                            void *const *targets, reshard_work **out_work)
 {
     reshard_layout *source_layout = NULL, *target_layout = NULL;
     e->size = reshard_group_size(e->collective.group);
@@ -200,8 +232,8 @@ static reshard_status carry_out(exchange *e, bool joined, const void *const *sou
         status = make_end(e, false, joined, &source_layout);
     if (status == RESHARD_OK)
         status = make_end(e, true, joined, &target_layout);
-    status =
-        rs_collective_run(&e->collective, status, source_layout, target_layout, sources, targets);
+    status = rs_collective_start(&e->collective, status, source_layout, target_layout, sources,
+                                 targets, out_work);
 out:
     reshard_layout_release(target_layout);
     reshard_layout_release(source_layout);
@@ -209,15 +241,41 @@ out:
     return status;
 }
 
+reshard_status reshard_all_to_all_single_start(reshard_context *context, reshard_group *group,
+                                               reshard_dtype dtype, const int64_t *send_counts,
+                                               const int64_t *receive_counts, const void *source,
+                                               void *target, reshard_work **out_work)
+{
+    exchange e = {.collective = {.name = "all_to_all_single",
+                                 .context = context,
+                                 .group = group,
+                                 .dtype = dtype},
+                  .send_counts = send_counts,
+                  .receive_counts = receive_counts};
+    return start(&e, true, &source, &target, out_work);
+}
+
 reshard_status reshard_all_to_all_single(reshard_context *context, reshard_group *group,
                                          reshard_dtype dtype, const int64_t *send_counts,
                                          const int64_t *receive_counts, const void *source,
                                          void *target)
 {
-    exchange e = {.collective = {"all_to_all_single", context, group, dtype},
-                  .send_counts = send_counts,
-                  .receive_counts = receive_counts};
-    return carry_out(&e, true, &source, &target);
+    reshard_work *work = NULL;
+    reshard_status status = reshard_all_to_all_single_start(context, group, dtype, send_counts,
+                                                            receive_counts, source, target, &work);
+    return rs_work_complete(status, work);
+}
+
+reshard_status reshard_all_to_all_start(reshard_context *context, reshard_group *group,
+                                        reshard_dtype dtype, const int64_t *send_counts,
+                                        const int64_t *receive_counts, const void *const *sources,
+                                        void *const *targets, reshard_work **out_work)
+{
+    exchange e = {
+        .collective = {.name = "all_to_all", .context = context, .group = group, .dtype = dtype},
+        .send_counts = send_counts,
+        .receive_counts = receive_counts};
+    return start(&e, false, sources, targets, out_work);
 }
 
 reshard_status reshard_all_to_all(reshard_context *context, reshard_group *group,
@@ -225,8 +283,8 @@ reshard_status reshard_all_to_all(reshard_context *context, reshard_group *group
                                   const int64_t *receive_counts, const void *const *sources,
                                   void *const *targets)
 {
-    exchange e = {.collective = {"all_to_all", context, group, dtype},
-                  .send_counts = send_counts,
-                  .receive_counts = receive_counts};
-    return carry_out(&e, false, sources, targets);
+    reshard_work *work = NULL;
+    reshard_status status = reshard_all_to_all_start(context, group, dtype, send_counts,
+                                                     receive_counts, sources, targets, &work);
+    return rs_work_complete(status, work);
 }

@@ -31,10 +31,10 @@ typedef struct builder {
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
-static int64_t tensor_index(const reshard_exec *exec, int32_t index, int is_intermediate,
-                            bool source)
+int64_t rs_exec_tensor(const reshard_exec *exec, const reshard_stage_link *link, bool source)
 {
-    if (is_intermediate)
+    int32_t index = source ? link->source : link->target;
+    if (source ? link->source_is_intermediate : link->target_is_intermediate)
         return (int64_t)exec->source_count + exec->target_count + index;
     return source ? index : (int64_t)exec->source_count + index;
 }
@@ -42,9 +42,7 @@ static int64_t tensor_index(const reshard_exec *exec, int32_t index, int is_inte
 int64_t rs_exec_slot(const reshard_exec *exec, const reshard_stage_link *link, bool source,
                      int32_t shard)
 {
-    int32_t index = source ? link->source : link->target;
-    int is_intermediate = source ? link->source_is_intermediate : link->target_is_intermediate;
-    return exec->slot_first[tensor_index(exec, index, is_intermediate, source)] + shard;
+    return exec->slot_first[rs_exec_tensor(exec, link, source)] + shard;
 }
 
 /* ---- operations ------------------------------------------------------------------------------ */
@@ -112,6 +110,10 @@ static reshard_status add_operation(builder *b, const rs_operation *form, bool s
                                     int32_t peer, int32_t contributor, int64_t source_at,
                                     int64_t target_at)
 {
+    if (form->source_slot < 0)
+        peer = b->exec->part->rank;
+    if (peer != b->exec->part->rank && !rs_group_is_near(b->exec->group, peer))
+        return RESHARD_OK; /* comes and goes as messages */
     reshard_status status = rs_grow(b->exec->context, (void **)&b->operations, &b->capacity,
                                     b->count + 1, sizeof *b->operations);
     if (status != RESHARD_OK)
@@ -119,6 +121,7 @@ static reshard_status add_operation(builder *b, const rs_operation *form, bool s
     rs_operation *made = &b->operations[b->count++];
     *made = *form;
     made->peer = peer;
+    made->peer_index = -1;
     made->pushing = sending;
     made->contributor = contributor;
     made->source_offset = (size_t)source_at * (size_t)bytes_of(form->source_dtype);
@@ -262,6 +265,20 @@ static int compare_peers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Where the peer of each operation is among the stage's, which are the sorted ones from `turn`
+ * on. */
+static void find_peers(rs_exec_stage *stage, const int32_t *sorted, int64_t count, int64_t turn)
+{
+    for (int64_t i = 0; i < stage->operation_count; i++) {
+        rs_operation *operation = &stage->operations[i];
+        const int32_t *found = count != 0 ? bsearch(&operation->peer, sorted, (size_t)count,
+                                                    sizeof *sorted, compare_peers)
+                                          : NULL;
+        if (found != NULL)
+            operation->peer_index = (int32_t)((found - sorted - turn + count) % count);
+    }
+}
+
 static reshard_status make_peers(builder *b, rs_exec_stage *stage)
 {
     int64_t distinct = 0;
@@ -281,13 +298,30 @@ static reshard_status make_peers(builder *b, rs_exec_stage *stage)
         rs_exec_peer *peer = &stage->peers[i];
         memset(peer, 0, sizeof *peer);
         peer->rank = b->peers[(turn + i) % distinct];
-        peer->table = rs_arena_allocate_array(&b->exec->arena, (size_t)b->exec->slot_count,
-                                              sizeof *peer->table);
+        peer->near = rs_group_is_near(b->exec->group, peer->rank);
+        if (!peer->near)
+            continue;
+        stage->near_count++;
+        peer->in = peer->out = RS_WAY_DIRECT;
+        peer->table = rs_exec_make_table(b->exec);
         if (peer->table == NULL)
             return rs_allocation_status();
     }
     stage->peer_count = distinct;
+    find_peers(stage, b->peers, distinct, turn);
     return RESHARD_OK;
+}
+
+void rs_exec_part_peers(reshard_exec *exec)
+{
+    for (int32_t s = 0; s < exec->stage_count; s++) {
+        rs_exec_stage *stage = &exec->stages[s];
+        stage->near_count = 0;
+        for (int64_t i = 0; i < stage->peer_count; i++) {
+            stage->peers[i].near = false;
+            stage->peers[i].in = stage->peers[i].out = RS_WAY_MESSAGES;
+        }
+    }
 }
 
 /* Moves what the builder has collected into the stage. */
@@ -302,7 +336,7 @@ static reshard_status take_operations(builder *b, rs_operation **out_list, int64
     return *out_list == NULL ? rs_allocation_status() : RESHARD_OK;
 }
 
-static reshard_status collect_walks(builder *b)
+static reshard_status collect_walks(builder *b, rs_exec_stage *stage)
 {
     reshard_status status = RESHARD_OK;
     int32_t links = reshard_plan_stage_link_count(b->exec->plan, b->stage);
@@ -310,6 +344,10 @@ static reshard_status collect_walks(builder *b)
         (void)reshard_plan_stage_link(b->exec->plan, b->stage, b->link, &b->shown);
         const reshard_part_moves *moves = reshard_part_link(b->exec->part, b->stage, b->link);
         bool pushes = b->pushes[b->link];
+        if (b->shown.source >= 0) {
+            stage->pushes = stage->pushes || pushes;
+            stage->pulls = stage->pulls || !pushes;
+        }
         status = add_records(b, pushes ? &moves->sends : &moves->receives, pushes);
         if (status == RESHARD_OK)
             status = rs_moves_each(&moves->receives, b->exec->part->rank, -1, note_peer, b);
@@ -340,25 +378,40 @@ static bool is_ordered(const rs_operation *operation)
  * the cache with the others. */
 static reshard_status merge_keeps(rs_exec_stage *stage, rs_arena *arena)
 {
-    int64_t total = stage->keep_count + stage->walk_count;
-    bool merges = false;
-    for (int64_t i = 0; i < stage->walk_count; i++)
-        merges = merges || is_ordered(&stage->walks[i]) || stage->walks[i].together;
+    int64_t total = stage->keep_count + stage->operation_count;
+    bool together = false;
+    for (int64_t i = 0; i < stage->operation_count; i++) {
+        stage->ordered = stage->ordered || is_ordered(&stage->operations[i]);
+        together = together || stage->operations[i].together;
+    }
     for (int64_t i = 0; i < stage->keep_count; i++)
-        merges = merges || is_ordered(&stage->keeps[i]);
-    if (!merges)
+        stage->ordered = stage->ordered || is_ordered(&stage->keeps[i]);
+    if (!stage->ordered && !together)
         return RESHARD_OK;
     rs_operation *all = rs_arena_allocate_array(arena, (size_t)total, sizeof *all);
     if (all == NULL)
         return rs_allocation_status();
     if (stage->keep_count != 0)
         memcpy(all, stage->keeps, (size_t)stage->keep_count * sizeof *all);
-    if (stage->walk_count != 0)
-        memcpy(all + stage->keep_count, stage->walks, (size_t)stage->walk_count * sizeof *all);
+    if (stage->operation_count != 0)
+        memcpy(all + stage->keep_count, stage->operations,
+               (size_t)stage->operation_count * sizeof *all);
     qsort(all, (size_t)total, sizeof *all, compare_operations);
     stage->keep_count = 0;
-    stage->walks = all;
-    stage->walk_count = total;
+    stage->operations = all;
+    stage->operation_count = total;
+    return RESHARD_OK;
+}
+
+reshard_status rs_exec_list_walks(reshard_exec *exec, rs_exec_stage *stage)
+{
+    stage->walks =
+        rs_arena_allocate_array(&exec->arena, (size_t)stage->operation_count, sizeof *stage->walks);
+    if (stage->walks == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; i < stage->operation_count; i++)
+        stage->walks[i] = &stage->operations[i];
+    stage->walk_count = stage->operation_count;
     return RESHARD_OK;
 }
 
@@ -371,13 +424,15 @@ static reshard_status build_stage(builder *b, rs_exec_stage *stage)
     if (status == RESHARD_OK)
         status = take_operations(b, &stage->keeps, &stage->keep_count);
     if (status == RESHARD_OK)
-        status = collect_walks(b);
+        status = collect_walks(b, stage);
     if (status == RESHARD_OK)
-        status = take_operations(b, &stage->walks, &stage->walk_count);
+        status = take_operations(b, &stage->operations, &stage->operation_count);
     if (status == RESHARD_OK)
         status = merge_keeps(stage, &b->exec->arena);
     if (status == RESHARD_OK)
         status = make_peers(b, stage);
+    if (status == RESHARD_OK)
+        status = rs_exec_list_walks(b->exec, stage);
     return status;
 }
 
@@ -392,27 +447,10 @@ reshard_status rs_exec_build(reshard_exec *exec)
     return status;
 }
 
-/* ---- lists for messages ---------------------------------------------------------------------- */
+/* ---- what comes in messages ------------------------------------------------------------------ */
 
-reshard_status rs_exec_list_keeps(reshard_exec *exec, int32_t stage, int64_t more,
-                                  rs_exec_list *out_list)
-{
-    builder b = {.exec = exec, .stage = stage};
-    reshard_status status = collect_keeps(&b);
-    if (status == RESHARD_OK) {
-        out_list->items =
-            rs_arena_allocate_array(&exec->arena, (size_t)(b.count + more), sizeof(rs_operation));
-        status = out_list->items == NULL ? rs_allocation_status() : RESHARD_OK;
-    }
-    if (status == RESHARD_OK && b.count != 0)
-        memcpy(out_list->items, b.operations, (size_t)b.count * sizeof *b.operations);
-    out_list->count = status == RESHARD_OK ? b.count : 0;
-    rs_release(exec->context, b.operations, (size_t)b.capacity * sizeof *b.operations);
-    return status;
-}
-
-reshard_status rs_exec_list_add_dense(reshard_exec *exec, int32_t stage, int32_t link,
-                                      const reshard_move *move, size_t scratch, rs_exec_list *list)
+reshard_status rs_exec_add_dense(reshard_exec *exec, int32_t stage, int32_t link,
+                                 const reshard_move *move, size_t scratch, int32_t peer_index)
 {
     builder b = {.exec = exec, .stage = stage, .link = link};
     (void)reshard_plan_stage_link(exec->plan, stage, link, &b.shown);
@@ -423,22 +461,25 @@ reshard_status rs_exec_list_add_dense(reshard_exec *exec, int32_t stage, int32_t
         dims.source_strides[d] = step;
         step *= dims.size[d];
     }
-    rs_operation *made = &list->items[list->count];
-    memset(made, 0, sizeof *made);
-    reshard_status status = fill_operation(&b, move, &dims, made);
+    rs_operation made;
+    memset(&made, 0, sizeof made);
+    reshard_status status = fill_operation(&b, move, &dims, &made);
     if (status != RESHARD_OK)
         return status;
-    made->peer = move->source_rank;
-    made->contributor = move->contributor;
-    made->source_slot = RS_SLOT_SCRATCH;
-    made->source_offset = scratch;
-    made->target_offset = (size_t)move->target_at * (size_t)bytes_of(made->target_dtype);
-    list->count++;
+    made.peer = move->source_rank;
+    made.peer_index = peer_index;
+    made.contributor = move->contributor;
+    made.source_slot = RS_SLOT_SCRATCH;
+    made.source_offset = scratch;
+    made.target_offset = (size_t)move->target_at * (size_t)bytes_of(made.target_dtype);
+    rs_exec_stage *s = &exec->stages[stage];
+    s->operations[s->operation_count++] = made;
     return RESHARD_OK;
 }
 
-void rs_exec_list_sort(rs_exec_list *list)
+void rs_exec_sort(rs_exec_stage *stage)
 {
-    if (list->count != 0)
-        qsort(list->items, (size_t)list->count, sizeof *list->items, compare_operations);
+    if (stage->operation_count != 0)
+        qsort(stage->operations, (size_t)stage->operation_count, sizeof *stage->operations,
+              compare_operations);
 }

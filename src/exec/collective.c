@@ -2,110 +2,19 @@
 /*
  * collective.c - collectives as plans between two layouts of one dimension.
  *
- * Nothing here moves data: an exec does. What is checked here is what a layout cannot know: roots,
- * reductions, counts and buffers. A rank that finds something wrong does not return before the
- * others know it: reshard_exec_create begins with an agreement, and a rank that cannot get there
- * joins that agreement by itself.
+ * What is checked here is what a layout cannot know: roots, reductions and counts. The rest is
+ * common to all exchanges (collective_run.c).
  */
 #include "exec/collective.h"
 
 #include "base/checked.h"
+#include "base/context.h"
+#include "base/digest.h"
 #include "base/error.h"
-#include "layout/layout.h"
-
-#include <reshard/collective.h>
+#include "exec/combine.h"
+#include "exec/work.h"
 
 #include <inttypes.h>
-#include <stdbool.h>
-
-/* ---- running --------------------------------------------------------------------------------- */
-
-static bool overlaps(const void *a, int64_t a_bytes, const void *b, int64_t b_bytes)
-{
-    uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
-    return x < y ? y - x < (uint64_t)a_bytes : x - y < (uint64_t)b_bytes;
-}
-
-/* The bytes of one of this rank's shards. Layouts bound the elements, but not the bytes. */
-static reshard_status shard_bytes(const rs_collective *c, const reshard_layout *layout, int64_t i,
-                                  int64_t *out_bytes)
-{
-    int32_t rank = reshard_group_rank(c->group);
-    int64_t volume = rs_layout_one_shard_volume(layout, rank, (int32_t)i);
-    if (!rs_multiply(volume, reshard_dtype_bits(c->dtype) / 8, out_bytes))
-        return rs_fail(RESHARD_ERR_RANGE, "%s: %" PRId64 " elements of %s are too many bytes",
-                       c->name, volume, reshard_dtype_name(c->dtype));
-    return RESHARD_OK;
-}
-
-static reshard_status check_present(const rs_collective *c, const reshard_layout *layout,
-                                    const void *const *buffers, const char *what)
-{
-    int64_t count = rs_layout_shard_count(layout, reshard_group_rank(c->group));
-    for (int64_t i = 0; i < count; i++) {
-        int64_t bytes;
-        reshard_status status = shard_bytes(c, layout, i, &bytes);
-        if (status != RESHARD_OK)
-            return status;
-        if (bytes != 0 && buffers[i] == NULL)
-            return rs_fail(RESHARD_ERR_INVALID, "%s: %s %" PRId64 " is NULL, not %" PRId64 " bytes",
-                           c->name, what, i, bytes);
-    }
-    return RESHARD_OK;
-}
-
-static reshard_status check_apart(const rs_collective *c, const reshard_layout *source_layout,
-                                  const reshard_layout *target_layout, const void *const *sources,
-                                  void *const *targets)
-{
-    int32_t rank = reshard_group_rank(c->group);
-    int64_t source_count = rs_layout_shard_count(source_layout, rank);
-    int64_t target_count = rs_layout_shard_count(target_layout, rank);
-    for (int64_t i = 0; i < source_count; i++) {
-        int64_t source_bytes, target_bytes;
-        reshard_status status = shard_bytes(c, source_layout, i, &source_bytes);
-        for (int64_t k = 0; status == RESHARD_OK && source_bytes != 0 && k < target_count; k++) {
-            status = shard_bytes(c, target_layout, k, &target_bytes);
-            if (status == RESHARD_OK && target_bytes != 0 &&
-                overlaps(sources[i], source_bytes, targets[k], target_bytes))
-                status =
-                    rs_fail(RESHARD_ERR_INVALID,
-                            "%s: source %" PRId64 " and target %" PRId64 " overlap", c->name, i, k);
-        }
-        if (status != RESHARD_OK)
-            return status;
-    }
-    return RESHARD_OK;
-}
-
-reshard_status rs_collective_run(const rs_collective *c, reshard_status status,
-                                 reshard_layout *source_layout, reshard_layout *target_layout,
-                                 const void *const *sources, void *const *targets)
-{
-    reshard_plan *plan = NULL;
-    reshard_exec *exec = NULL;
-    if (status == RESHARD_OK)
-        status = rs_fail_within(reshard_plan_create_simple(c->context, source_layout, target_layout,
-                                                           c->dtype, NULL, &plan),
-                                "%s", c->name);
-    if (status == RESHARD_OK)
-        status = check_present(c, source_layout, sources, "source");
-    if (status == RESHARD_OK)
-        status = check_present(c, target_layout, (const void *const *)targets, "target");
-    if (status == RESHARD_OK)
-        status = check_apart(c, source_layout, target_layout, sources, targets);
-    if (status == RESHARD_OK)
-        status = reshard_exec_create(c->context, plan, c->group, NULL, &exec);
-    else
-        status = reshard_group_agree(c->group, status);
-    if (status == RESHARD_OK)
-        status = reshard_exec_start(exec, sources, targets);
-    if (status == RESHARD_OK)
-        status = reshard_exec_wait(exec);
-    reshard_exec_destroy(exec);
-    reshard_plan_release(plan);
-    return status;
-}
 
 /* ---- layouts of one dimension ---------------------------------------------------------------- */
 
@@ -165,6 +74,28 @@ reshard_status rs_collective_split(const rs_collective *c, int64_t count, const 
     return make_layout(c, NULL, &placement, total, out_layout);
 }
 
+/* ---- parts of bytes -------------------------------------------------------------------------- */
+
+reshard_status rs_collective_whole_bytes(const rs_collective *c, reshard_dtype dtype, int64_t count,
+                                         int64_t *out_count)
+{
+    int32_t bits = reshard_dtype_bits(dtype);
+    int64_t all;
+    if (bits % 8 == 0 || count < 0) { /* a negative count is refused later, in its own words */
+        *out_count = count;
+        return RESHARD_OK;
+    }
+    if (!rs_multiply(count, bits, &all))
+        return rs_fail(RESHARD_ERR_RANGE, "%s: %" PRId64 " elements of %s are too many bytes",
+                       c->name, count, reshard_dtype_name(dtype));
+    if (all % 8 != 0)
+        return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                       "%s: %" PRId64 " elements of %s are not a whole number of bytes", c->name,
+                       count, reshard_dtype_name(dtype));
+    *out_count = all / 8;
+    return RESHARD_OK;
+}
+
 /* ---- collectives ----------------------------------------------------------------------------- */
 
 /* How the values lie at one end of a collective. */
@@ -179,19 +110,78 @@ typedef struct request {
     form source, target;
 } request;
 
+static bool has_root(const request *r)
+{
+    return r->source == AT_ROOT || r->target == AT_ROOT;
+}
+
+static bool has_parts(const request *r)
+{
+    return r->source == PARTS || r->target == PARTS;
+}
+
+static reshard_status check_reduction(const request *r)
+{
+    const rs_collective *c = &r->collective;
+    if ((int)r->reduction < 0 || r->reduction >= RESHARD_REDUCTION_COUNT)
+        return rs_fail(RESHARD_ERR_INVALID, "%s: %d is no reduction", c->name, (int)r->reduction);
+    if (!rs_combine_supports(r->reduction, c->dtype))
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "%s: there is no %s of %s", c->name,
+                       reshard_reduction_name(r->reduction), reshard_dtype_name(c->dtype));
+    return RESHARD_OK;
+}
+
 static reshard_status check_request(const request *r)
 {
     const rs_collective *c = &r->collective;
     int32_t size = reshard_group_size(c->group);
-    if ((r->source == AT_ROOT || r->target == AT_ROOT) && (r->root < 0 || r->root >= size))
+    if (reshard_dtype_bits(c->dtype) == 0)
+        return rs_fail(RESHARD_ERR_INVALID, "%s: %d is no dtype", c->name, (int)c->dtype);
+    if (has_root(r) && (r->root < 0 || r->root >= size))
         return rs_fail(RESHARD_ERR_RANGE, "%s: there is no rank %d in a group of %d", c->name,
                        r->root, size);
-    if (r->source == CONTRIBUTIONS &&
-        ((int)r->reduction < 0 || r->reduction >= RESHARD_REDUCTION_COUNT))
-        return rs_fail(RESHARD_ERR_INVALID, "%s: %d is no reduction", c->name, (int)r->reduction);
     if (r->count < 0 && r->counts == NULL)
         return rs_fail(RESHARD_ERR_RANGE, "%s: the count is %" PRId64, c->name, r->count);
-    return RESHARD_OK;
+    return r->source == CONTRIBUTIONS ? check_reduction(r) : RESHARD_OK;
+}
+
+/* Says what is asked for: equal lists of counts alike, however they are told. */
+static void ask(request *r, int64_t total)
+{
+    rs_collective *c = &r->collective;
+    rs_digest digest;
+    rs_collective_ask(c, (int32_t)c->dtype, has_root(r) ? r->root : -1,
+                      r->source == CONTRIBUTIONS ? (int32_t)r->reduction : -1, total, &digest);
+    for (int32_t i = 0; has_parts(r) && i < reshard_group_size(c->group); i++)
+        rs_digest_u64(&digest, (uint64_t)(r->counts != NULL ? r->counts[i] : r->count));
+    rs_digest_finish(&digest, c->asked.digest);
+}
+
+/* Counts become those of bytes; `scratch` has room for one for each rank. */
+static reshard_status make_whole_bytes(request *r, int64_t *scratch)
+{
+    rs_collective *c = &r->collective;
+    reshard_status status = rs_collective_whole_bytes(c, c->dtype, r->count, &r->count);
+    for (int32_t i = 0; r->counts != NULL && i < reshard_group_size(c->group); i++) {
+        if (status == RESHARD_OK)
+            status = rs_collective_whole_bytes(c, c->dtype, r->counts[i], &scratch[i]);
+    }
+    if (r->counts != NULL)
+        r->counts = scratch;
+    c->dtype = RESHARD_U8;
+    return status;
+}
+
+/* Parts begin where those of lower ranks end; copies and contributions have the same place. */
+static void find_place(request *r)
+{
+    rs_collective *c = &r->collective;
+    int64_t offset = 0;
+    for (int32_t i = 0; has_parts(r) && i < reshard_group_rank(c->group); i++)
+        offset += r->counts != NULL ? r->counts[i] : r->count;
+    c->may_be_in_place = true;
+    c->in_place_elements = r->source == PARTS ? offset : -offset;
+    c->reduces = r->source == CONTRIBUTIONS;
 }
 
 static reshard_status make_end(const request *r, form how, int64_t total,
@@ -208,35 +198,83 @@ static reshard_status make_end(const request *r, form how, int64_t total,
                        out_layout);
 }
 
-static reshard_status carry_out(const request *r, const void *source, void *target)
+/* Everything but the exchange itself; on this rank alone. */
+static reshard_status prepare(request *r, int64_t **scratch, size_t scratch_bytes,
+                              reshard_layout **out_source, reshard_layout **out_target)
 {
-    reshard_layout *source_layout = NULL, *target_layout = NULL;
     int64_t total = r->count;
     bool equal;
     reshard_status status = check_request(r);
-    if (status == RESHARD_OK && (r->source == PARTS || r->target == PARTS))
+    if (status == RESHARD_OK && has_parts(r))
         status = sum_counts(&r->collective, r->count, r->counts, &total, &equal);
-    if (status == RESHARD_OK)
-        status = make_end(r, r->source, total, &source_layout);
-    if (status == RESHARD_OK)
-        status = make_end(r, r->target, total, &target_layout);
-    status =
-        rs_collective_run(&r->collective, status, source_layout, target_layout, &source, &target);
+    ask(r, total);
+    if (status == RESHARD_OK && reshard_dtype_bits(r->collective.dtype) % 8 != 0) {
+        *scratch = rs_allocate(r->collective.context, scratch_bytes);
+        status = *scratch == NULL ? rs_allocation_status() : make_whole_bytes(r, *scratch);
+        total = r->count;
+        if (status == RESHARD_OK && has_parts(r))
+            status = sum_counts(&r->collective, r->count, r->counts, &total, &equal);
+    }
+    if (status != RESHARD_OK)
+        return status;
+    find_place(r);
+    status = make_end(r, r->source, total, out_source);
+    return status == RESHARD_OK ? make_end(r, r->target, total, out_target) : status;
+}
+
+static reshard_status start(request *r, const void *source, void *target, reshard_work **out_work)
+{
+    reshard_layout *source_layout = NULL, *target_layout = NULL;
+    int64_t *scratch = NULL;
+    size_t scratch_bytes = (size_t)reshard_group_size(r->collective.group) * sizeof *scratch;
+    reshard_status status = prepare(r, &scratch, scratch_bytes, &source_layout, &target_layout);
+    status = rs_collective_start(&r->collective, status, source_layout, target_layout, &source,
+                                 &target, out_work);
     reshard_layout_release(target_layout);
     reshard_layout_release(source_layout);
+    rs_release(r->collective.context, scratch, scratch_bytes);
     return status;
+}
+
+reshard_status reshard_all_gather_start(reshard_context *context, reshard_group *group,
+                                        reshard_dtype dtype, int64_t count, const int64_t *counts,
+                                        const void *source, void *target, reshard_work **out_work)
+{
+    request r = {
+        .collective = {.name = "all_gather", .context = context, .group = group, .dtype = dtype},
+        .count = count,
+        .counts = counts,
+        .source = PARTS,
+        .target = COPIES};
+    return start(&r, source, target, out_work);
 }
 
 reshard_status reshard_all_gather(reshard_context *context, reshard_group *group,
                                   reshard_dtype dtype, int64_t count, const int64_t *counts,
                                   const void *source, void *target)
 {
-    request r = {.collective = {"all_gather", context, group, dtype},
+    reshard_work *work = NULL;
+    reshard_status status =
+        reshard_all_gather_start(context, group, dtype, count, counts, source, target, &work);
+    return rs_work_complete(status, work);
+}
+
+reshard_status reshard_reduce_scatter_start(reshard_context *context, reshard_group *group,
+                                            reshard_dtype dtype, reshard_reduction reduction,
+                                            int64_t count, const int64_t *counts,
+                                            const void *source, void *target,
+                                            reshard_work **out_work)
+{
+    request r = {.collective = {.name = "reduce_scatter",
+                                .context = context,
+                                .group = group,
+                                .dtype = dtype},
+                 .reduction = reduction,
                  .count = count,
                  .counts = counts,
-                 .source = PARTS,
-                 .target = COPIES};
-    return carry_out(&r, source, target);
+                 .source = CONTRIBUTIONS,
+                 .target = PARTS};
+    return start(&r, source, target, out_work);
 }
 
 reshard_status reshard_reduce_scatter(reshard_context *context, reshard_group *group,
@@ -244,74 +282,130 @@ reshard_status reshard_reduce_scatter(reshard_context *context, reshard_group *g
                                       int64_t count, const int64_t *counts, const void *source,
                                       void *target)
 {
-    request r = {.collective = {"reduce_scatter", context, group, dtype},
-                 .reduction = reduction,
-                 .count = count,
-                 .counts = counts,
-                 .source = CONTRIBUTIONS,
-                 .target = PARTS};
-    return carry_out(&r, source, target);
+    reshard_work *work = NULL;
+    reshard_status status = reshard_reduce_scatter_start(context, group, dtype, reduction, count,
+                                                         counts, source, target, &work);
+    return rs_work_complete(status, work);
+}
+
+reshard_status reshard_all_reduce_start(reshard_context *context, reshard_group *group,
+                                        reshard_dtype dtype, reshard_reduction reduction,
+                                        int64_t count, const void *source, void *target,
+                                        reshard_work **out_work)
+{
+    request r = {
+        .collective = {.name = "all_reduce", .context = context, .group = group, .dtype = dtype},
+        .reduction = reduction,
+        .count = count,
+        .source = CONTRIBUTIONS,
+        .target = COPIES};
+    return start(&r, source, target, out_work);
 }
 
 reshard_status reshard_all_reduce(reshard_context *context, reshard_group *group,
                                   reshard_dtype dtype, reshard_reduction reduction, int64_t count,
                                   const void *source, void *target)
 {
-    request r = {.collective = {"all_reduce", context, group, dtype},
-                 .reduction = reduction,
-                 .count = count,
-                 .source = CONTRIBUTIONS,
-                 .target = COPIES};
-    return carry_out(&r, source, target);
+    reshard_work *work = NULL;
+    reshard_status status =
+        reshard_all_reduce_start(context, group, dtype, reduction, count, source, target, &work);
+    return rs_work_complete(status, work);
+}
+
+reshard_status reshard_broadcast_start(reshard_context *context, reshard_group *group,
+                                       reshard_dtype dtype, int32_t root, int64_t count,
+                                       const void *source, void *target, reshard_work **out_work)
+{
+    request r = {
+        .collective = {.name = "broadcast", .context = context, .group = group, .dtype = dtype},
+        .root = root,
+        .count = count,
+        .source = AT_ROOT,
+        .target = COPIES};
+    return start(&r, source, target, out_work);
 }
 
 reshard_status reshard_broadcast(reshard_context *context, reshard_group *group,
                                  reshard_dtype dtype, int32_t root, int64_t count,
                                  const void *source, void *target)
 {
-    request r = {.collective = {"broadcast", context, group, dtype},
-                 .root = root,
-                 .count = count,
-                 .source = AT_ROOT,
-                 .target = COPIES};
-    return carry_out(&r, source, target);
+    reshard_work *work = NULL;
+    reshard_status status =
+        reshard_broadcast_start(context, group, dtype, root, count, source, target, &work);
+    return rs_work_complete(status, work);
+}
+
+reshard_status reshard_scatter_start(reshard_context *context, reshard_group *group,
+                                     reshard_dtype dtype, int32_t root, int64_t count,
+                                     const int64_t *counts, const void *source, void *target,
+                                     reshard_work **out_work)
+{
+    request r = {
+        .collective = {.name = "scatter", .context = context, .group = group, .dtype = dtype},
+        .root = root,
+        .count = count,
+        .counts = counts,
+        .source = AT_ROOT,
+        .target = PARTS};
+    return start(&r, source, target, out_work);
 }
 
 reshard_status reshard_scatter(reshard_context *context, reshard_group *group, reshard_dtype dtype,
                                int32_t root, int64_t count, const int64_t *counts,
                                const void *source, void *target)
 {
-    request r = {.collective = {"scatter", context, group, dtype},
-                 .root = root,
-                 .count = count,
-                 .counts = counts,
-                 .source = AT_ROOT,
-                 .target = PARTS};
-    return carry_out(&r, source, target);
+    reshard_work *work = NULL;
+    reshard_status status =
+        reshard_scatter_start(context, group, dtype, root, count, counts, source, target, &work);
+    return rs_work_complete(status, work);
+}
+
+reshard_status reshard_gather_start(reshard_context *context, reshard_group *group,
+                                    reshard_dtype dtype, int32_t root, int64_t count,
+                                    const int64_t *counts, const void *source, void *target,
+                                    reshard_work **out_work)
+{
+    request r = {
+        .collective = {.name = "gather", .context = context, .group = group, .dtype = dtype},
+        .root = root,
+        .count = count,
+        .counts = counts,
+        .source = PARTS,
+        .target = AT_ROOT};
+    return start(&r, source, target, out_work);
 }
 
 reshard_status reshard_gather(reshard_context *context, reshard_group *group, reshard_dtype dtype,
                               int32_t root, int64_t count, const int64_t *counts,
                               const void *source, void *target)
 {
-    request r = {.collective = {"gather", context, group, dtype},
-                 .root = root,
-                 .count = count,
-                 .counts = counts,
-                 .source = PARTS,
-                 .target = AT_ROOT};
-    return carry_out(&r, source, target);
+    reshard_work *work = NULL;
+    reshard_status status =
+        reshard_gather_start(context, group, dtype, root, count, counts, source, target, &work);
+    return rs_work_complete(status, work);
+}
+
+reshard_status reshard_reduce_start(reshard_context *context, reshard_group *group,
+                                    reshard_dtype dtype, reshard_reduction reduction, int32_t root,
+                                    int64_t count, const void *source, void *target,
+                                    reshard_work **out_work)
+{
+    request r = {
+        .collective = {.name = "reduce", .context = context, .group = group, .dtype = dtype},
+        .reduction = reduction,
+        .root = root,
+        .count = count,
+        .source = CONTRIBUTIONS,
+        .target = AT_ROOT};
+    return start(&r, source, target, out_work);
 }
 
 reshard_status reshard_reduce(reshard_context *context, reshard_group *group, reshard_dtype dtype,
                               reshard_reduction reduction, int32_t root, int64_t count,
                               const void *source, void *target)
 {
-    request r = {.collective = {"reduce", context, group, dtype},
-                 .reduction = reduction,
-                 .root = root,
-                 .count = count,
-                 .source = CONTRIBUTIONS,
-                 .target = AT_ROOT};
-    return carry_out(&r, source, target);
+    reshard_work *work = NULL;
+    reshard_status status =
+        reshard_reduce_start(context, group, dtype, reduction, root, count, source, target, &work);
+    return rs_work_complete(status, work);
 }

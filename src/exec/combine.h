@@ -4,8 +4,10 @@
  * and bf16 are computed in f32 and rounded after every step, so that the order of contributors
  * alone decides the result. Of minima and maxima NaN wins.
  *
- * sum, prod, min and max exist for i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64, sum and prod for
- * c64. avg combines as sum; after the last contributor rs_scale divides by their number.
+ * sum, avg, prod, min and max exist for i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64; sum, avg
+ * and prod for c64; band, bor and bxor for the integers. avg combines as sum; after the last
+ * contributor rs_scale divides by their number. bool has all but avg: what is not 0 is true, sum
+ * and max are "or", prod and min are "and".
  */
 #ifndef RS_EXEC_COMBINE_H
 #define RS_EXEC_COMBINE_H
@@ -24,7 +26,7 @@ bool rs_combine_supports(reshard_reduction reduction, reshard_dtype dtype);
 /* For supported pairs. */
 void rs_combine(reshard_reduction reduction, reshard_dtype dtype, void *target, const void *source,
                 int64_t count);
-/* For types that rs_combine supports; divisor >= 1. */
+/* For types that have avg; divisor >= 1. */
 void rs_scale(reshard_dtype dtype, void *target, int64_t count, int32_t divisor);
 
 /* Strided: prepared once, run often. */

@@ -14,6 +14,12 @@
 #define INTEGER_PROD(type, wide, a, b) (type)((wide)(a) * (wide)(b))
 #define INTEGER_MIN(type, wide, a, b) ((b) < (a) ? (b) : (a))
 #define INTEGER_MAX(type, wide, a, b) ((b) > (a) ? (b) : (a))
+#define INTEGER_BAND(type, wide, a, b) (type)((wide)(a) & (wide)(b))
+#define INTEGER_BOR(type, wide, a, b) (type)((wide)(a) | (wide)(b))
+#define INTEGER_BXOR(type, wide, a, b) (type)((wide)(a) ^ (wide)(b))
+#define BOOL_AND(type, wide, a, b) (type)((a) != 0 && (b) != 0)
+#define BOOL_OR(type, wide, a, b) (type)((a) != 0 || (b) != 0)
+#define BOOL_XOR(type, wide, a, b) (type)(((a) != 0) != ((b) != 0))
 #define FLOAT_SUM(type, wide, a, b) ((a) + (b))
 #define FLOAT_PROD(type, wide, a, b) ((a) * (b))
 /* A NaN among the two is the result. */
@@ -51,14 +57,23 @@
     DEFINE_COMBINE(name##_max, type, wide, kind##_MAX)   \
     DEFINE_SCALE(name##_scale, type, quotient)
 
-DEFINE_ALL(i8, INTEGER, int8_t, uint32_t, int32_t)
-DEFINE_ALL(u8, INTEGER, uint8_t, uint32_t, uint32_t)
-DEFINE_ALL(i16, INTEGER, int16_t, uint32_t, int32_t)
-DEFINE_ALL(u16, INTEGER, uint16_t, uint32_t, uint32_t)
-DEFINE_ALL(i32, INTEGER, int32_t, uint32_t, int32_t)
-DEFINE_ALL(u32, INTEGER, uint32_t, uint32_t, uint32_t)
-DEFINE_ALL(i64, INTEGER, int64_t, uint64_t, int64_t)
-DEFINE_ALL(u64, INTEGER, uint64_t, uint64_t, uint64_t)
+#define DEFINE_INTEGER(name, type, wide, quotient)        \
+    DEFINE_ALL(name, INTEGER, type, wide, quotient)       \
+    DEFINE_COMBINE(name##_band, type, wide, INTEGER_BAND) \
+    DEFINE_COMBINE(name##_bor, type, wide, INTEGER_BOR)   \
+    DEFINE_COMBINE(name##_bxor, type, wide, INTEGER_BXOR)
+
+DEFINE_INTEGER(i8, int8_t, uint32_t, int32_t)
+DEFINE_INTEGER(u8, uint8_t, uint32_t, uint32_t)
+DEFINE_INTEGER(i16, int16_t, uint32_t, int32_t)
+DEFINE_INTEGER(u16, uint16_t, uint32_t, uint32_t)
+DEFINE_INTEGER(i32, int32_t, uint32_t, int32_t)
+DEFINE_INTEGER(u32, uint32_t, uint32_t, uint32_t)
+DEFINE_INTEGER(i64, int64_t, uint64_t, int64_t)
+DEFINE_INTEGER(u64, uint64_t, uint64_t, uint64_t)
+DEFINE_COMBINE(bool_and, uint8_t, uint32_t, BOOL_AND)
+DEFINE_COMBINE(bool_or, uint8_t, uint32_t, BOOL_OR)
+DEFINE_COMBINE(bool_xor, uint8_t, uint32_t, BOOL_XOR)
 DEFINE_ALL(f32, FLOAT, float, float, float)
 DEFINE_ALL(f64, FLOAT, double, double, double)
 
@@ -151,15 +166,31 @@ typedef struct combine_row {
         .scale = name##_scale                     \
     }
 
+#define INTEGER_ROW(name)                                                        \
+    {                                                                            \
+        .combine = {[RESHARD_SUM] = name##_sum,   [RESHARD_AVG] = name##_sum,    \
+                    [RESHARD_PROD] = name##_prod, [RESHARD_MIN] = name##_min,    \
+                    [RESHARD_MAX] = name##_max,   [RESHARD_BAND] = name##_band,  \
+                    [RESHARD_BOR] = name##_bor,   [RESHARD_BXOR] = name##_bxor}, \
+        .scale = name##_scale                                                    \
+    }
+
 static const combine_row rows[RESHARD_DTYPE_COUNT] = {
-    [RESHARD_I8] = ROW(i8),
-    [RESHARD_U8] = ROW(u8),
-    [RESHARD_I16] = ROW(i16),
-    [RESHARD_U16] = ROW(u16),
-    [RESHARD_I32] = ROW(i32),
-    [RESHARD_U32] = ROW(u32),
-    [RESHARD_I64] = ROW(i64),
-    [RESHARD_U64] = ROW(u64),
+    [RESHARD_BOOL] = {.combine = {[RESHARD_SUM] = bool_or,
+                                  [RESHARD_PROD] = bool_and,
+                                  [RESHARD_MIN] = bool_and,
+                                  [RESHARD_MAX] = bool_or,
+                                  [RESHARD_BAND] = bool_and,
+                                  [RESHARD_BOR] = bool_or,
+                                  [RESHARD_BXOR] = bool_xor}},
+    [RESHARD_I8] = INTEGER_ROW(i8),
+    [RESHARD_U8] = INTEGER_ROW(u8),
+    [RESHARD_I16] = INTEGER_ROW(i16),
+    [RESHARD_U16] = INTEGER_ROW(u16),
+    [RESHARD_I32] = INTEGER_ROW(i32),
+    [RESHARD_U32] = INTEGER_ROW(u32),
+    [RESHARD_I64] = INTEGER_ROW(i64),
+    [RESHARD_U64] = INTEGER_ROW(u64),
     [RESHARD_F16] = ROW(f16),
     [RESHARD_BF16] = ROW(bf16),
     [RESHARD_F32] = ROW(f32),

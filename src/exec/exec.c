@@ -6,6 +6,7 @@
 #include "base/context.h"
 #include "base/error.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define BUFFER_ALIGNMENT 64
@@ -35,6 +36,15 @@ static int64_t shards_max(const reshard_layout *layout)
     return most;
 }
 
+rs_exec_table *rs_exec_make_table(reshard_exec *exec)
+{
+    size_t bytes = sizeof *exec->table + (size_t)exec->slot_count * sizeof *exec->table->slots;
+    rs_exec_table *table = rs_arena_allocate(&exec->arena, bytes);
+    if (table != NULL)
+        memset(table, 0, bytes);
+    return table;
+}
+
 static reshard_status number_slots(reshard_exec *exec)
 {
     int32_t tensors = exec->source_count + exec->target_count + exec->intermediate_count;
@@ -57,12 +67,9 @@ static reshard_status number_slots(reshard_exec *exec)
                 exec->target_first[i - exec->source_count] + mine;
     }
     exec->slot_count = exec->slot_first[tensors];
-    exec->slots =
-        rs_arena_allocate_array(&exec->arena, (size_t)exec->slot_count, sizeof *exec->slots);
-    if (exec->slots == NULL)
-        return rs_allocation_status();
-    memset(exec->slots, 0, (size_t)exec->slot_count * sizeof *exec->slots);
-    return RESHARD_OK;
+    exec->table = rs_exec_make_table(exec);
+    exec->tensor_shared = rs_arena_allocate_array(&exec->arena, (size_t)tensors, sizeof(bool));
+    return exec->table == NULL || exec->tensor_shared == NULL ? rs_allocation_status() : RESHARD_OK;
 }
 
 /* The dtype of an intermediate is what the stage links that write it say. */
@@ -93,23 +100,46 @@ static size_t intermediate_size(const reshard_exec *exec, int32_t index)
                  (size_t)(reshard_dtype_bits(intermediate_dtype(exec, index)) / 8));
 }
 
-/* Intermediates are made from cuts, so each is one shard. */
-static reshard_status allocate_intermediates(reshard_exec *exec)
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static size_t intermediate_total(const reshard_exec *exec)
 {
-    size_t bytes = BUFFER_ALIGNMENT;
+    size_t bytes = 0;
     for (int32_t i = 0; i < exec->intermediate_count; i++)
         bytes += intermediate_size(exec, i);
-    exec->intermediate_memory = rs_allocate(exec->context, bytes);
-    if (exec->intermediate_memory == NULL)
-        return rs_allocation_status();
-    exec->intermediate_bytes = bytes;
-    char *at = exec->intermediate_memory;
-    at += align((uintptr_t)at) - (uintptr_t)at;
+    return bytes;
+}
+
+/* Intermediates are made from cuts, so each is one shard. */
+static void place_intermediates(reshard_exec *exec)
+{
+    char *at = exec->memory;
     for (int32_t i = 0; i < exec->intermediate_count; i++) {
-        exec->slots[exec->slot_first[exec->source_count + exec->target_count + i]] = at;
+        int32_t tensor = exec->source_count + exec->target_count + i;
+        exec->table->slots[exec->slot_first[tensor]] = at;
+        exec->tensor_shared[tensor] = rs_group_is_shared(exec->group, exec->memory);
         at += intermediate_size(exec, i);
     }
-    return RESHARD_OK;
+    if (exec->messages != NULL)
+        rs_messages_place(exec->messages, at);
+}
+
+/* Collective. Intermediates, and all that messages need. */
+static reshard_status allocate_memory(reshard_exec *exec)
+{
+    reshard_status status = RESHARD_OK;
+    size_t bytes = intermediate_total(exec);
+    if (!exec->maps_all)
+        status = rs_messages_create(exec, &exec->messages);
+    if (status == RESHARD_OK && exec->messages != NULL)
+        bytes += rs_messages_staging_bytes(exec->messages);
+    if (exec->shares)
+        status = rs_group_reserve(exec->group, status, bytes);
+    if (status == RESHARD_OK)
+        status = rs_group_take(exec->group, bytes, &exec->memory);
+    if (status == RESHARD_OK)
+        place_intermediates(exec);
+    return reshard_group_agree(exec->group, status);
 }
 
 /* ---- agreeing -------------------------------------------------------------------------------- */
@@ -118,14 +148,16 @@ static reshard_status allocate_intermediates(reshard_exec *exec)
 typedef struct offer {
     uint64_t digest[2];
     int64_t channel;
-    int64_t direct;
+    int64_t mapping; /* peers' memory may be touched */
+    int64_t verify;
 } offer;
 
-static reshard_status compare_offers(reshard_exec *exec, const offer *all)
+static reshard_status compare_offers(reshard_exec *exec, const offer *all, bool *out_verify)
 {
     int32_t size = reshard_group_size(exec->group);
     /* The odd one out is the one that fewest agree with; of two, the second. */
     int32_t odd = -1, fewest = size;
+    bool mapping = true;
     for (int32_t i = 0; i < size; i++) {
         int32_t alike = 0;
         for (int32_t k = 0; k < size; k++)
@@ -135,18 +167,26 @@ static reshard_status compare_offers(reshard_exec *exec, const offer *all)
             odd = i;
         }
         exec->channel = (int32_t)rs_max(exec->channel, all[i].channel + RS_CHANNEL_COUNT);
-        exec->direct = exec->direct && all[i].direct != 0;
+        mapping = mapping && all[i].mapping != 0;
+        *out_verify = *out_verify || all[i].verify != 0;
     }
     if (odd >= 0)
         return rs_fail(RESHARD_ERR_MISMATCH,
                        "exec: the plan of rank %d is another one than those of the others", odd);
     exec->group->root->last_channel = exec->channel;
+    exec->maps_all = mapping && rs_group_can_map(exec->group);
+    exec->shares = mapping && exec->group->root->endpoint.share != NULL;
+    if (!mapping)
+        rs_exec_part_peers(exec);
     return RESHARD_OK;
 }
 
-static reshard_status agree_on_plan(reshard_exec *exec)
+static reshard_status agree_on_plan(reshard_exec *exec, const reshard_exec_options *options,
+                                    bool *out_verify)
 {
-    offer mine = {.channel = exec->group->root->last_channel, .direct = exec->direct};
+    offer mine = {.channel = exec->group->root->last_channel,
+                  .mapping = options == NULL || !options->messages_only,
+                  .verify = options != NULL && options->verify};
     reshard_plan_digest(exec->plan, mine.digest);
     size_t bytes = (size_t)reshard_group_size(exec->group) * sizeof mine;
     offer *all = rs_allocate(exec->context, bytes);
@@ -155,12 +195,14 @@ static reshard_status agree_on_plan(reshard_exec *exec)
     if (status == RESHARD_OK)
         status = reshard_group_gather_bytes(exec->group, &mine, sizeof mine, all);
     if (status == RESHARD_OK)
-        status = compare_offers(exec, all);
+        status = compare_offers(exec, all, out_verify);
     rs_release(exec->context, all, bytes);
     return status;
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
+
+static void progress_task(rs_task *task);
 
 static reshard_status build(reshard_exec *exec)
 {
@@ -178,8 +220,6 @@ static reshard_status build(reshard_exec *exec)
     if (status == RESHARD_OK)
         status = number_slots(exec);
     if (status == RESHARD_OK)
-        status = allocate_intermediates(exec);
-    if (status == RESHARD_OK)
         status = rs_exec_build(exec);
     return status;
 }
@@ -190,6 +230,7 @@ reshard_status reshard_exec_create(reshard_context *context, reshard_plan *plan,
 {
     reshard_status status = RESHARD_OK;
     reshard_exec *exec = NULL;
+    bool verify = false;
     if (options != NULL && options->size != sizeof *options)
         status = rs_fail(RESHARD_ERR_INVALID, "exec options: size is %zu, not %zu", options->size,
                          sizeof *options);
@@ -202,14 +243,16 @@ reshard_status reshard_exec_create(reshard_context *context, reshard_plan *plan,
         rs_arena_init(&exec->arena, context);
         exec->plan = reshard_plan_retain(plan);
         exec->group = reshard_group_retain(group);
-        exec->direct = rs_group_can_map(group) && (options == NULL || !options->messages_only);
+        exec->task.progress = progress_task;
         status = build(exec);
     }
     status = reshard_group_agree(group, status);
     if (status == RESHARD_OK)
-        status = agree_on_plan(exec);
-    if (status == RESHARD_OK && !exec->direct)
-        status = reshard_group_agree(group, rs_messages_create(exec, &exec->messages));
+        status = agree_on_plan(exec, options, &verify);
+    if (status == RESHARD_OK && (!exec->maps_all || exec->intermediate_count != 0))
+        status = allocate_memory(exec);
+    if (status == RESHARD_OK && verify)
+        status = reshard_group_agree(group, rs_verify_create(exec, &exec->verify));
     if (status != RESHARD_OK) {
         reshard_exec_destroy(exec);
         return status;
@@ -222,11 +265,13 @@ void reshard_exec_destroy(reshard_exec *exec)
 {
     if (exec == NULL)
         return;
+    rs_task_remove(&exec->task);
+    rs_verify_destroy(exec->verify);
     rs_messages_destroy(exec->messages);
     reshard_part_destroy(exec->part);
     reshard_plan_release(exec->plan);
+    reshard_group_free(exec->group, exec->memory);
     reshard_group_release(exec->group);
-    rs_release(exec->context, exec->intermediate_memory, exec->intermediate_bytes);
     rs_arena_release(&exec->arena);
     rs_release(exec->context, exec, sizeof *exec);
 }
@@ -253,94 +298,132 @@ int64_t reshard_exec_target_first(const reshard_exec *exec, int32_t tensor)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+static void set_state(reshard_exec *exec, rs_exec_state state)
+{
+    exec->state = state;
+    if (state == RS_EXEC_RUNNING)
+        rs_group_add_task(exec->group, &exec->task);
+    else
+        rs_task_remove(&exec->task);
+}
+
 /* A failed run: the group is broken, and nobody holds on to this rank's buffers when this
  * returns. */
 static reshard_status give_up(reshard_exec *exec, reshard_status status)
 {
-    exec->state = RS_EXEC_FAILED;
+    set_state(exec, RS_EXEC_FAILED);
     reshard_group_break(exec->group, reshard_error_text());
     rs_group_quiesce(exec->group);
     return status;
 }
 
-/* What is added to begins as zero. Peers do not touch it: additions are made by the target. */
-static void clear_targets(reshard_exec *exec)
+static bool is_seen(const reshard_exec *exec, const void *memory)
 {
-    for (int32_t l = 0; l < reshard_plan_stage_link_count(exec->plan, exec->stage); l++) {
-        reshard_stage_link link;
-        (void)reshard_plan_stage_link(exec->plan, exec->stage, l, &link);
-        if (link.target < 0)
-            continue; /* a fill, seen from its other end */
-        int64_t shards = rs_layout_shard_count(link.target_layout, exec->part->rank);
-        for (int32_t i = 0; i < shards; i++) {
-            size_t bytes =
-                (size_t)rs_layout_one_shard_volume(link.target_layout, exec->part->rank, i) *
-                (size_t)(reshard_dtype_bits(link.target_dtype) / 8);
-            if (bytes != 0)
-                memset(exec->slots[rs_exec_slot(exec, &link, false, i)], 0, bytes);
-        }
-    }
-}
-
-static reshard_status begin_stage(reshard_exec *exec)
-{
-    if (reshard_plan_is_adjoint(exec->plan))
-        clear_targets(exec);
-    return exec->direct ? rs_direct_begin(exec) : rs_messages_begin(exec->messages);
+    return memory == NULL || rs_group_is_shared(exec->group, memory);
 }
 
 static void take_buffers(reshard_exec *exec, const void *const *sources, void *const *targets)
 {
-    int64_t next = 0;
+    void **slots = exec->table->slots;
     for (int32_t i = 0; i < exec->source_count; i++) {
-        for (int64_t s = 0; s < exec->source_first[i + 1] - exec->source_first[i]; s++)
-            exec->slots[exec->slot_first[i] + s] = (void *)(uintptr_t)sources[next++];
+        int64_t first = exec->source_first[i], count = exec->source_first[i + 1] - first;
+        for (int64_t s = 0; s < count; s++)
+            slots[exec->slot_first[i] + s] = (void *)(uintptr_t)sources[first + s];
     }
-    next = 0;
     for (int32_t i = 0; i < exec->target_count; i++) {
-        for (int64_t s = 0; s < exec->target_first[i + 1] - exec->target_first[i]; s++)
-            exec->slots[exec->slot_first[exec->source_count + i] + s] = targets[next++];
+        int64_t first = exec->target_first[i], count = exec->target_first[i + 1] - first;
+        for (int64_t s = 0; s < count; s++)
+            slots[exec->slot_first[exec->source_count + i] + s] = targets[first + s];
+    }
+    if (!exec->shares)
+        return;
+    for (int32_t i = 0; i < exec->source_count + exec->target_count; i++) {
+        exec->tensor_shared[i] = true;
+        for (int64_t s = exec->slot_first[i]; s < exec->slot_first[i + 1]; s++)
+            exec->tensor_shared[i] = exec->tensor_shared[i] && is_seen(exec, slots[s]);
     }
 }
 
 reshard_status reshard_exec_start(reshard_exec *exec, const void *const *sources,
                                   void *const *targets)
 {
-    if (exec->state != RS_EXEC_RESTING)
+    if (exec->state == RS_EXEC_RUNNING || exec->state == RS_EXEC_FAILED)
         return rs_fail(exec->state == RS_EXEC_FAILED ? RESHARD_ERR_GROUP_BROKEN
                                                      : RESHARD_ERR_INVALID,
                        exec->state == RS_EXEC_FAILED ? "exec: an earlier run failed"
                                                      : "exec: a run is under way");
     take_buffers(exec, sources, targets);
-    exec->state = RS_EXEC_RUNNING;
+    set_state(exec, RS_EXEC_RUNNING);
     exec->stage = 0;
-    reshard_status status = begin_stage(exec);
+    if (exec->verify != NULL)
+        rs_verify_sources(exec->verify);
+    reshard_status status = rs_stage_begin(exec);
     return status == RESHARD_OK ? status : give_up(exec, status);
+}
+
+/* What comes when a stage is over. */
+static reshard_status begin_next(reshard_exec *exec)
+{
+    exec->stage++;
+    if (exec->stage < exec->stage_count)
+        return rs_stage_begin(exec);
+    if (exec->verify != NULL)
+        return rs_verify_targets(exec->verify);
+    set_state(exec, RS_EXEC_RESTING);
+    return RESHARD_OK;
+}
+
+/* All ranks come to the same end: what the digests show does not break the group. */
+static reshard_status progress_verifying(reshard_exec *exec, bool *out_over)
+{
+    reshard_status status = rs_verify_progress(exec->verify, out_over);
+    if (status == RESHARD_ERR_CHECK) {
+        (void)snprintf(exec->why, sizeof exec->why, "%s", reshard_error_text());
+        set_state(exec, RS_EXEC_WRONG);
+        return RESHARD_OK;
+    }
+    if (status == RESHARD_OK && *out_over)
+        set_state(exec, RS_EXEC_RESTING);
+    return status;
+}
+
+/* As far as the run can go now. */
+static reshard_status advance(reshard_exec *exec)
+{
+    bool over = true;
+    while (exec->state == RS_EXEC_RUNNING && over) {
+        reshard_status status = RESHARD_OK;
+        if (exec->stage == exec->stage_count) {
+            status = progress_verifying(exec, &over);
+        } else {
+            status = rs_stage_progress(exec, &over);
+            if (status == RESHARD_OK && over)
+                status = begin_next(exec);
+        }
+        if (status != RESHARD_OK)
+            return give_up(exec, status);
+    }
+    return RESHARD_OK;
+}
+
+/* While its rank waits for something else; who waits for the exec will hear of a failure. */
+static void progress_task(rs_task *task)
+{
+    (void)advance((reshard_exec *)(void *)((char *)task - offsetof(reshard_exec, task)));
 }
 
 reshard_status reshard_exec_test(reshard_exec *exec, int *out_done)
 {
-    *out_done = exec->state == RS_EXEC_RESTING;
+    *out_done = 0;
     if (exec->state == RS_EXEC_FAILED)
         return rs_fail(RESHARD_ERR_GROUP_BROKEN, "exec: the run failed");
-    reshard_status status = RESHARD_OK;
-    while (exec->state == RS_EXEC_RUNNING) {
-        bool over = false;
-        status = exec->direct ? rs_direct_progress(exec, &over)
-                              : rs_messages_progress(exec->messages, &over);
-        if (status != RESHARD_OK)
-            return give_up(exec, status);
-        if (!over)
-            return RESHARD_OK;
-        if (++exec->stage == exec->stage_count)
-            exec->state = RS_EXEC_RESTING;
-        else
-            status = begin_stage(exec);
-        if (status != RESHARD_OK)
-            return give_up(exec, status);
+    reshard_status status = advance(exec);
+    if (status == RESHARD_OK && exec->state == RS_EXEC_WRONG) {
+        set_state(exec, RS_EXEC_RESTING);
+        status = rs_fail(RESHARD_ERR_CHECK, "%s", exec->why);
     }
-    *out_done = 1;
-    return RESHARD_OK;
+    *out_done = status == RESHARD_OK && exec->state == RS_EXEC_RESTING;
+    return status;
 }
 
 reshard_status reshard_exec_wait(reshard_exec *exec)

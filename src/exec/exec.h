@@ -9,6 +9,10 @@
  * In each stage a rank has operations of its own (keeps) and with peers. For each link of a stage
  * it is fixed, alike on all ranks, whether the source or the target walks, that is does the
  * copying.
+ *
+ * A peer is near when the two see each other's shared memory. What near peers exchange goes
+ * directly when the memory to be walked is shared, which they tell each other at the begin of each
+ * stage; everything else goes through messages.h.
  */
 #ifndef RS_EXEC_EXEC_H
 #define RS_EXEC_EXEC_H
@@ -18,26 +22,57 @@
 #include "base/arena.h"
 #include "exec/messages.h"
 #include "exec/operation.h"
+#include "exec/verify.h"
 #include "plan/part.h"
-#include "transport/group.h"
+#include "transport/memory.h"
+
+/* What a rank tells its near peers at the begin of a stage. */
+typedef struct rs_exec_table {
+    uint64_t shared; /* RS_SHARED_.. */
+    void *slots[];   /* addresses in its memory */
+} rs_exec_table;
+
+enum {
+    RS_SHARED_SOURCES = 1, /* all that the stage reads */
+    RS_SHARED_TARGETS = 2, /* all that it writes */
+    RS_SHARED_STAGING = 4,
+};
+
+/* How bytes get from one rank to another in a stage of one run. */
+typedef enum rs_way {
+    RS_WAY_MESSAGES,
+    RS_WAY_STAGING, /* the receiver unpacks from the sender's staging */
+    RS_WAY_DIRECT,
+} rs_way;
 
 /* A rank that this one exchanges with in a stage. */
 typedef struct rs_exec_peer {
     int32_t rank;
-    void **table; /* its slots, as it sent them: addresses in its memory */
+    bool near;
+    rs_way in, out;       /* from it, to it; those of far peers never change */
+    rs_exec_table *table; /* as it sent it; NULL for a far one */
     reshard_request ready_sent, ready_received, done_sent, done_received;
 } rs_exec_peer;
 
 typedef struct rs_exec_stage {
-    int64_t peer_count;
+    int64_t peer_count, near_count;
     rs_exec_peer *peers; /* from the next higher rank on, round to the lower ones */
-    int64_t keep_count, walk_count;
+    bool pulls, pushes;  /* whether a link is walked by its target, by its source */
+    bool ordered;        /* some operations have to take turns */
+    int64_t keep_count, operation_count, walk_count;
     rs_operation *keeps; /* in order: fills and copies, then combinations by contributor */
-    /* likewise, with peers; keeps are here too where they have to take turns */
-    rs_operation *walks;
+    /* likewise, with near peers and from scratch; keeps are here too where they have to take
+     * turns */
+    rs_operation *operations;
+    const rs_operation **walks; /* those of them that this run makes */
 } rs_exec_stage;
 
-typedef enum rs_exec_state { RS_EXEC_RESTING, RS_EXEC_RUNNING, RS_EXEC_FAILED } rs_exec_state;
+typedef enum rs_exec_state {
+    RS_EXEC_RESTING,
+    RS_EXEC_RUNNING,
+    RS_EXEC_WRONG, /* the run is over and its digests differ, which nobody has been told yet */
+    RS_EXEC_FAILED
+} rs_exec_state;
 
 struct reshard_exec {
     reshard_context *context;
@@ -45,50 +80,66 @@ struct reshard_exec {
     reshard_plan *plan;
     reshard_group *group;
     reshard_part *part;
-    bool direct; /* peers' memory is touched directly */
+    bool maps_all; /* all peers are near, and all of their memory is seen */
+    bool shares;   /* else: some peers may be near */
     int32_t channel;
     int32_t source_count, target_count, intermediate_count; /* tensors */
     int64_t *slot_first; /* by tensor: sources, targets, intermediates; and one more */
     int64_t *source_first, *target_first; /* by tensor: of this rank's buffers; and one more */
     int64_t slot_count;
-    void **slots; /* this rank's addresses */
-    char *intermediate_memory;
-    size_t intermediate_bytes;
+    rs_exec_table *table; /* this rank's slots */
+    bool *tensor_shared;  /* by tensor: all of its slots */
+    void *memory;         /* of the group: intermediates, then staging */
     int32_t stage_count;
     rs_exec_stage stages[RS_STAGES_MAX];
-    rs_messages *messages; /* NULL when direct */
+    rs_messages *messages; /* NULL when all memory is seen */
+    rs_verify *verify;     /* NULL when nobody asked for it */
 
     /* the run */
+    rs_task task;
     rs_exec_state state;
-    int32_t stage;
-    int64_t ready_count, done_count; /* peers of the stage that have said so */
-    bool walked;
+    char why[256];                   /* in the state WRONG */
+    int32_t stage;                   /* stage_count: verifying */
+    int64_t ready_count, done_count; /* peers of the stage that have said so, or are far */
+    bool entered, walked;
 };
+
+/* A table of slots, all NULL, in the arena; NULL on failure. */
+rs_exec_table *rs_exec_make_table(reshard_exec *exec);
 
 /* Works out operations and peers of all stages (build.c). */
 reshard_status rs_exec_build(reshard_exec *exec);
+/* All peers are far after all. */
+void rs_exec_part_peers(reshard_exec *exec);
 
 /* The slot of a shard of a stage link's source or target. */
 int64_t rs_exec_slot(const reshard_exec *exec, const reshard_stage_link *link, bool source,
                      int32_t shard);
+/* The tensor: sources first, then targets, then intermediates. */
+int64_t rs_exec_tensor(const reshard_exec *exec, const reshard_stage_link *link, bool source);
 /* In place of a source slot: the memory that contributions wait in. */
 #define RS_SLOT_SCRATCH (-2)
 
-/* Operations for a stage over messages (build.c): what is kept, and moves whose source lies densely
- * at `scratch`; sorted into the order in which they are to be run. The list is in the arena, with
- * room for `more` operations beside the keeps. */
-typedef struct rs_exec_list {
-    int64_t count;
-    rs_operation *items;
-} rs_exec_list;
-reshard_status rs_exec_list_keeps(reshard_exec *exec, int32_t stage, int64_t more,
-                                  rs_exec_list *out_list);
-reshard_status rs_exec_list_add_dense(reshard_exec *exec, int32_t stage, int32_t link,
-                                      const reshard_move *move, size_t scratch, rs_exec_list *list);
-void rs_exec_list_sort(rs_exec_list *list);
+/* For messages (build.c). Adds an operation whose source lies densely at `scratch` of their scratch
+ * memory; the caller has made room for it, and sorts and lists them when all are there. */
+reshard_status rs_exec_add_dense(reshard_exec *exec, int32_t stage, int32_t link,
+                                 const reshard_move *move, size_t scratch, int32_t peer_index);
+void rs_exec_sort(rs_exec_stage *stage);
+/* Makes the list of walks, with all operations in it. */
+reshard_status rs_exec_list_walks(reshard_exec *exec, rs_exec_stage *stage);
 
-/* One stage of a run over memory that can be seen (direct.c). */
-reshard_status rs_direct_begin(reshard_exec *exec);
-reshard_status rs_direct_progress(reshard_exec *exec, bool *out_done);
+/* One stage of a run (stage.c). */
+reshard_status rs_stage_begin(reshard_exec *exec);
+reshard_status rs_stage_progress(reshard_exec *exec, bool *out_done);
+
+/* Operations over memory that is seen (walk.c): those kept, and the walks of this run. */
+void rs_exec_walk_keeps(reshard_exec *exec, const rs_exec_stage *stage);
+void rs_exec_walk(reshard_exec *exec, const rs_exec_stage *stage);
+
+/* A channel of the exec, as rs_group_send wants it. */
+static inline int32_t rs_exec_channel(const reshard_exec *exec, int32_t which)
+{
+    return exec->channel - exec->group->channel + which;
+}
 
 #endif

@@ -4,11 +4,11 @@
  * chunk layouts. PyTorch needs two ways of exchanging for them, of which the first is right only
  * for some orders of ranks; here both are the same plan, and differ in what they refuse.
  */
+#include "base/digest.h"
 #include "base/error.h"
 #include "exec/collective.h"
+#include "exec/work.h"
 #include "layout/layout.h"
-
-#include <reshard/collective.h>
 
 /* Dims are counted from the front, so that ranks that say the same in different ways agree. */
 static reshard_status normalize_dim(int32_t ndim, int32_t dim, int32_t *out_dim)
@@ -65,7 +65,18 @@ static reshard_status check_same_dim(const rs_collective *c, int32_t ndim,
     return status;
 }
 
-static reshard_status exchange_chunks(const rs_collective *c, bool same_dim, int32_t ndim,
+/* What is asked for is told by the two layouts. */
+static void ask(rs_collective *c, const reshard_layout *source_layout,
+                const reshard_layout *target_layout)
+{
+    rs_digest digest;
+    rs_collective_ask(c, (int32_t)c->dtype, -1, -1, source_layout->volume, &digest);
+    rs_digest_bytes(&digest, source_layout->digest, sizeof source_layout->digest);
+    rs_digest_bytes(&digest, target_layout->digest, sizeof target_layout->digest);
+    rs_digest_finish(&digest, c->asked.digest);
+}
+
+static reshard_status exchange_chunks(rs_collective *c, bool same_dim, int32_t ndim,
                                       const int64_t *shape, const reshard_chunks *from,
                                       const reshard_chunks *to, const void *source, void *target)
 {
@@ -76,7 +87,11 @@ static reshard_status exchange_chunks(const rs_collective *c, bool same_dim, int
     status = rs_fail_within(status, "%s", c->name);
     if (status == RESHARD_OK && same_dim)
         status = check_same_dim(c, ndim, from, to);
-    status = rs_collective_run(c, status, source_layout, target_layout, &source, &target);
+    if (status == RESHARD_OK)
+        ask(c, source_layout, target_layout);
+    reshard_work *work = NULL;
+    status = rs_collective_start(c, status, source_layout, target_layout, &source, &target, &work);
+    status = rs_work_complete(status, work);
     reshard_layout_release(target_layout);
     reshard_layout_release(source_layout);
     return status;
@@ -87,7 +102,8 @@ reshard_status reshard_reshard_local_shard(reshard_context *context, reshard_gro
                                            const reshard_chunks *from, const reshard_chunks *to,
                                            const void *source, void *target)
 {
-    rs_collective c = {"reshard_local_shard", context, group, dtype};
+    rs_collective c = {
+        .name = "reshard_local_shard", .context = context, .group = group, .dtype = dtype};
     return exchange_chunks(&c, false, ndim, shape, from, to, source, target);
 }
 
@@ -97,6 +113,7 @@ reshard_status reshard_reshuffle_local_shard(reshard_context *context, reshard_g
                                              const reshard_chunks *to, const void *source,
                                              void *target)
 {
-    rs_collective c = {"reshuffle_local_shard", context, group, dtype};
+    rs_collective c = {
+        .name = "reshuffle_local_shard", .context = context, .group = group, .dtype = dtype};
     return exchange_chunks(&c, true, ndim, shape, from, to, source, target);
 }

@@ -45,11 +45,12 @@ static uint64_t integer_limit(reshard_dtype dtype, bool greatest)
 }
 
 /* What changes nothing when it is combined: 0 for sums, 1 for products, the far end of the type for
- * min and max. */
+ * min and max, all bits or none for those of bits. */
 static void set_identity(reshard_reduction reduction, reshard_dtype dtype, unsigned char *out)
 {
     memset(out, 0, 16);
-    if (reduction == RESHARD_SUM || reduction == RESHARD_AVG)
+    if (reduction == RESHARD_SUM || reduction == RESHARD_AVG || reduction == RESHARD_BOR ||
+        reduction == RESHARD_BXOR)
         return;
     double value = reduction == RESHARD_PROD  ? 1
                    : reduction == RESHARD_MIN ? (double)INFINITY
@@ -59,6 +60,10 @@ static void set_identity(reshard_reduction reduction, reshard_dtype dtype, unsig
     } else if (dtype == RESHARD_C64) {
         float one = 1;
         memcpy(out, &one, sizeof one);
+    } else if (dtype == RESHARD_BOOL) {
+        out[0] = reduction != RESHARD_MAX;
+    } else if (reduction == RESHARD_BAND) {
+        memset(out, 0xff, (size_t)bytes_of(dtype));
     } else if (reduction == RESHARD_PROD) {
         put_integer(1, (size_t)bytes_of(dtype), out);
     } else {
@@ -76,6 +81,10 @@ static reshard_status fail_unsupported(const rs_operation *o, const char *what)
 
 static void prepare_copy(rs_operation *o, const rs_operation_shape *shape)
 {
+    o->same_steps = !o->casts;
+    for (int32_t d = 0; d < shape->ndim; d++)
+        o->same_steps = o->same_steps && (shape->size[d] <= 1 ||
+                                          shape->source_strides[d] == shape->target_strides[d]);
     if (o->casts)
         rs_cast_prepare(&o->cast, o->source_dtype, o->target_dtype, shape->ndim, shape->size,
                         shape->source_strides, shape->target_strides);
@@ -106,13 +115,15 @@ reshard_status rs_operation_prepare(rs_operation *o, const rs_operation_shape *s
     prepare_copy(o, shape);
     if (o->kind == RESHARD_MOVE_COPY)
         return RESHARD_OK;
-    reshard_reduction reduction = o->reduction == RESHARD_AVG ? RESHARD_SUM : o->reduction;
-    if (o->casts || !rs_combine_supports(reduction, o->target_dtype))
+    if (o->casts || !rs_combine_supports(o->reduction, o->target_dtype) ||
+        (o->divisor > 1 && !rs_combine_supports(RESHARD_AVG, o->target_dtype)))
         return fail_unsupported(o, reshard_reduction_name(o->reduction));
+    reshard_reduction reduction = o->reduction == RESHARD_AVG ? RESHARD_SUM : o->reduction;
     rs_combine_prepare(&o->combining, reduction, o->target_dtype, shape->ndim, shape->size,
                        shape->source_strides, shape->target_strides);
-    rs_scale_prepare(&o->scaling, o->target_dtype, o->divisor, shape->ndim, shape->size,
-                     shape->target_strides);
+    if (o->divisor > 1)
+        rs_scale_prepare(&o->scaling, o->target_dtype, o->divisor, shape->ndim, shape->size,
+                         shape->target_strides);
     return RESHARD_OK;
 }
 
@@ -120,6 +131,8 @@ reshard_status rs_operation_prepare(rs_operation *o, const rs_operation_shape *s
 
 static void run_copy(const rs_operation *o, const void *source, void *target)
 {
+    if (source == target && o->same_steps)
+        return;
     if (o->casts)
         rs_cast_run(&o->cast, source, target);
     else
@@ -184,9 +197,9 @@ void rs_operation_run_bytes(const rs_operation *o, const void *source, void *tar
 {
     int64_t count = (int64_t)(bytes / (size_t)bytes_of(o->target_dtype));
     reshard_reduction reduction = o->reduction == RESHARD_AVG ? RESHARD_SUM : o->reduction;
-    if (o->contributor == 0)
+    if (o->contributor == 0 && source != target)
         memcpy(target, source, bytes);
-    else
+    else if (o->contributor != 0)
         rs_combine(reduction, o->target_dtype, target, source, count);
     if (o->contributor == o->contributor_count - 1 && o->divisor > 1)
         rs_scale(o->target_dtype, target, count, o->divisor);

@@ -15,8 +15,9 @@
 
 typedef struct rs_operation {
     reshard_move_kind kind;
-    int32_t peer; /* this rank itself for keeps */
-    bool pushing; /* the source is mine */
+    int32_t peer;       /* this rank itself for keeps */
+    int32_t peer_index; /* among the stage's; -1 for keeps */
+    bool pushing;       /* the source is mine */
     /* a copy that shares the cache lines of its short side with others of its link */
     bool together;
     int32_t link; /* stage link */
@@ -26,7 +27,8 @@ typedef struct rs_operation {
     int64_t source_slot, target_slot;    /* source -1: a fill */
     size_t source_offset, target_offset; /* bytes */
     bool casts;
-    rs_copy copy; /* of the first contribution too; of fills: of the identity, one element */
+    bool same_steps; /* on both sides: a copy onto itself has nothing to do */
+    rs_copy copy;    /* of the first contribution too; of fills: of the identity, one element */
     rs_cast cast;
     rs_combining combining, scaling;
     unsigned char identity[16];
@@ -43,7 +45,8 @@ typedef struct rs_operation_shape {
 reshard_status rs_operation_prepare(rs_operation *operation, const rs_operation_shape *shape);
 
 /* Combinations and additions of one target must be run in order. The first contribution is copied,
- * the last one divides. */
+ * the last one divides. What already lies where it is to be copied, as in collectives in place, is
+ * left alone: peers may be reading it. */
 void rs_operation_run(const rs_operation *operation, const void *source, void *target);
 
 /* A combination whose elements follow each other without a gap on both sides, in the same order;

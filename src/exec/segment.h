@@ -27,4 +27,7 @@ void rs_segment_pack(const rs_segment_move *move, uint64_t from, uint64_t to, ch
 void rs_segment_unpack(const rs_segment_move *move, uint64_t from, uint64_t to, const char *in,
                        char *carry);
 
+/* Where the move begins, when all of it lies there as it travels; else NULL. */
+char *rs_segment_dense(const rs_segment_move *move);
+
 #endif

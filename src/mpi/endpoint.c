@@ -181,6 +181,7 @@ static reshard_status create_group(reshard_context *context, rs_mpi *e, reshard_
         .map = rs_mpi_map,
         .touch = rs_mpi_touch,
         .share = rs_mpi_share,
+        .shares_with = rs_mpi_shares_with,
         .fail = fail,
         .quiesce = rs_mpi_quiesce,
         .close = close_endpoint,

@@ -96,6 +96,7 @@ void rs_mpi_quiesce(void *state);
 void *rs_mpi_map(void *state, int32_t peer, const void *address, size_t bytes);
 reshard_status rs_mpi_touch(void *state, int begin);
 void *rs_mpi_share(void *state, size_t bytes);
+int rs_mpi_shares_with(void *state, int32_t peer);
 
 /* endpoint.c. Collective. A group and the endpoint under it, which lives as long. */
 reshard_status rs_mpi_open(reshard_context *context, MPI_Comm comm,

@@ -75,10 +75,16 @@ void *rs_mpi_map(void *state, int32_t peer, const void *address, size_t bytes)
         return (void *)(uintptr_t)address;
     int node_rank = e->node_ranks[peer];
     void *found = NULL;
-    for (const rs_mpi_window *w = e->windows; w != NULL && node_rank >= 0 && found == NULL;
-         w = w->next)
+    for (const rs_mpi_window *w = e->windows;
+         w != NULL && node_rank != MPI_UNDEFINED && found == NULL; w = w->next)
         found = rs_segment_translate(&w->segments[node_rank], address, bytes);
     return found;
+}
+
+int rs_mpi_shares_with(void *state, int32_t peer)
+{
+    const rs_mpi *e = state;
+    return e->node_ranks[peer] != MPI_UNDEFINED;
 }
 
 /* Messages say when shared memory may be touched. The fences keep what is read and written there

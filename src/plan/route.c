@@ -10,7 +10,8 @@
 
 static bool combines_to_itself(reshard_reduction reduction)
 {
-    return reduction == RESHARD_AVG || reduction == RESHARD_MIN || reduction == RESHARD_MAX;
+    return reduction == RESHARD_AVG || reduction == RESHARD_MIN || reduction == RESHARD_MAX ||
+           reduction == RESHARD_BAND || reduction == RESHARD_BOR;
 }
 
 /* The contributor of a sum or product that takes the whole value: one that holds it already if

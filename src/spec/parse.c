@@ -215,9 +215,11 @@ static reshard_status parse_partial(cuts_parser *parser, reshard_placement *plac
         placement->reduction = (reshard_reduction)i;
         return rs_scan_expect(scan, ')');
     }
-    return rs_scan_fail(scan, start, RESHARD_ERR_SYNTAX,
-                        "unknown reduction \"%s\" (there are sum, avg, prod, min and max)",
-                        rs_excerpt_of(word.text, word.length).text);
+    return rs_scan_fail(
+        scan, start, RESHARD_ERR_SYNTAX,
+        "unknown reduction \"%s\" (there are sum, avg, prod, min, max, band, bor and "
+        "bxor)",
+        rs_excerpt_of(word.text, word.length).text);
 }
 
 static reshard_status parse_placement(cuts_parser *parser, reshard_placement *placement)

@@ -13,6 +13,7 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "transport/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@ static void release_root(rs_root *root)
         return;
     if (root->endpoint.close != NULL)
         root->endpoint.close(root->endpoint.state);
+    rs_regions_release(root);
     rs_release(root->context, root, sizeof *root);
 }
 
@@ -147,8 +149,32 @@ reshard_status rs_group_test(reshard_group *group, reshard_request *request, boo
     return status;
 }
 
+void rs_group_add_task(reshard_group *group, rs_task *task)
+{
+    rs_root *root = group->root;
+    task->next = root->tasks;
+    task->link = &root->tasks;
+    if (task->next != NULL)
+        task->next->link = &task->next;
+    root->tasks = task;
+}
+
+void rs_task_remove(rs_task *task)
+{
+    if (task->link == NULL)
+        return;
+    *task->link = task->next;
+    if (task->next != NULL)
+        task->next->link = task->link;
+    task->link = NULL;
+}
+
 void rs_group_idle(reshard_group *group)
 {
+    for (rs_task *task = group->root->tasks, *next; task != NULL; task = next) {
+        next = task->next; /* it may end itself */
+        task->progress(task);
+    }
     group->root->endpoint.idle(group->root->endpoint.state);
 }
 
@@ -161,6 +187,15 @@ reshard_status rs_group_wait(reshard_group *group, reshard_request *request)
             return status;
         rs_group_idle(group);
     }
+}
+
+bool rs_group_is_near(const reshard_group *group, int32_t rank)
+{
+    const reshard_endpoint *e = &group->root->endpoint;
+    if (e->map == NULL)
+        return false;
+    return e->maps_everything ||
+           (e->shares_with != NULL && e->shares_with(e->state, root_rank(group, rank)));
 }
 
 bool rs_group_can_map(const reshard_group *group)
@@ -264,8 +299,17 @@ static reshard_status broadcast_small(reshard_group *group, void *bytes, size_t 
 typedef struct verdict {
     int32_t rank; /* the lowest that failed; -1: none */
     reshard_status status;
-    char text[504];
+    uint64_t most;
+    char text[496];
 } verdict;
+
+static void join_verdicts(verdict *mine, const verdict *other)
+{
+    uint64_t most = mine->most > other->most ? mine->most : other->most;
+    if (other->rank >= 0 && (mine->rank < 0 || other->rank < mine->rank))
+        *mine = *other;
+    mine->most = most;
+}
 
 /* Up the same tree: a rank hands its verdict to the one it will hear the result from. */
 static reshard_status combine_verdicts(reshard_group *group, verdict *mine)
@@ -278,9 +322,8 @@ static reshard_status combine_verdicts(reshard_group *group, verdict *mine)
         if (group->rank < step && group->rank + step < group->size) {
             verdict other;
             status = receive_small(group, (int32_t)(group->rank + step), &other, sizeof other);
-            if (status == RESHARD_OK && other.rank >= 0 &&
-                (mine->rank < 0 || other.rank < mine->rank))
-                *mine = other;
+            if (status == RESHARD_OK)
+                join_verdicts(mine, &other);
         } else if (group->rank >= step && group->rank < 2 * step) {
             status = send_small(group, (int32_t)(group->rank - step), mine, sizeof *mine);
         }
@@ -290,8 +333,16 @@ static reshard_status combine_verdicts(reshard_group *group, verdict *mine)
 
 reshard_status reshard_group_agree(reshard_group *group, reshard_status status)
 {
+    uint64_t most;
+    return rs_group_agree_most(group, status, 0, &most);
+}
+
+reshard_status rs_group_agree_most(reshard_group *group, reshard_status status, uint64_t mine,
+                                   uint64_t *out_most)
+{
     verdict v;
     memset(&v, 0, sizeof v);
+    v.most = mine;
     v.rank = status == RESHARD_OK ? -1 : group->rank;
     v.status = status;
     if (status != RESHARD_OK)
@@ -301,6 +352,7 @@ reshard_status reshard_group_agree(reshard_group *group, reshard_status status)
         sent = broadcast_small(group, &v, sizeof v);
     if (sent != RESHARD_OK)
         return sent;
+    *out_most = v.most;
     return v.rank < 0 ? RESHARD_OK : rs_fail(v.status, "rank %d: %s", v.rank, v.text);
 }
 

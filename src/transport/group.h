@@ -9,12 +9,23 @@
 
 #include <stdbool.h>
 
+typedef struct rs_region rs_region; /* memory.c */
+
+/* Something under way that a rank goes on with whenever it waits, whatever for: a peer may wait for
+ * its share in it. In the memory of what it belongs to. */
+typedef struct rs_task {
+    struct rs_task *next, **link; /* what points here; NULL: not under way */
+    void (*progress)(struct rs_task *task);
+} rs_task;
+
 /* An endpoint and what is counted on it; shared by a group and all groups made from it. */
 typedef struct rs_root {
     reshard_context *context;
     rs_references references;
     reshard_endpoint endpoint;
     int32_t last_channel;
+    rs_task *tasks;     /* youngest first */
+    rs_region *regions; /* memory that peers can map, youngest first */
 } rs_root;
 
 struct reshard_group {
@@ -35,17 +46,33 @@ reshard_status rs_group_receive(reshard_group *group, int32_t rank, int32_t chan
                                 size_t count, reshard_request *request);
 reshard_status rs_group_test(reshard_group *group, reshard_request *request, bool *out_done);
 reshard_status rs_group_wait(reshard_group *group, reshard_request *request);
+/* Goes on with all tasks, then waits a little for something to happen. */
 void rs_group_idle(reshard_group *group);
+void rs_group_add_task(reshard_group *group, rs_task *task);
+void rs_task_remove(rs_task *task);
 /* A member's address as seen from here, or NULL. */
 void *rs_group_map(reshard_group *group, int32_t rank, const void *address, size_t bytes);
+/* Whether a member's shared memory can be seen, as it sees this rank's. */
+bool rs_group_is_near(const reshard_group *group, int32_t rank);
 /* Whether every address of every member can be seen. */
 bool rs_group_can_map(const reshard_group *group);
 reshard_status rs_group_touch(reshard_group *group, bool begin);
 void rs_group_quiesce(reshard_group *group);
 size_t rs_group_message_bytes_max(const reshard_group *group);
 
+/* reshard_group_agree, and the most that any rank passes as `mine`. */
+reshard_status rs_group_agree_most(reshard_group *group, reshard_status status, uint64_t mine,
+                                   uint64_t *out_most);
+
 /* Channels of a group (the first) and of an exec (the others); groups and execs are this many
  * apart. */
-enum { RS_CHANNEL_SMALL, RS_CHANNEL_READY, RS_CHANNEL_DONE, RS_CHANNEL_DATA, RS_CHANNEL_COUNT };
+enum {
+    RS_CHANNEL_SMALL,
+    RS_CHANNEL_READY,
+    RS_CHANNEL_DONE,
+    RS_CHANNEL_DATA,
+    RS_CHANNEL_TAKEN,
+    RS_CHANNEL_COUNT
+};
 
 #endif

@@ -19,6 +19,7 @@ typedef struct message {
     int32_t channel;
     int32_t owner, peer;
     atomic_int done;
+    struct message *other; /* while held back: its counterpart */
 } message;
 
 static_assert(sizeof(message) <= sizeof(reshard_request), "a message fits into a request");
@@ -33,9 +34,19 @@ typedef struct pair {
     list sends, receives;
 } pair;
 
+/* Memory of one rank that the ranks of its node can see. */
+typedef struct shared {
+    struct shared *next;
+    size_t bytes;
+    char *memory;
+} shared;
+
+#define PAGE_BYTES ((size_t)4096)
+
 typedef struct member {
     rs_hub *hub;
     int32_t rank;
+    shared *shared; /* looked at by others under a scheduler only */
     atomic_int touching;
     atomic_int left;
     /* What wakes a rank that sleeps: every event adds one, and signals when the rank has said it
@@ -52,14 +63,19 @@ struct rs_hub {
     const char *name;
     int32_t size;
     bool mapped;
+    int32_t node_size; /* 0: no nodes */
     bool has_scheduler;
     rs_hub_scheduler scheduler;
     int spins; /* before a rank sleeps */
     pair *pairs;
     member *members;
     atomic_int broken;
-    int64_t fail_message; /* under a scheduler only, so one rank at a time counts */
-    int64_t message_count;
+    /* Under a scheduler only, so one rank at a time counts and holds back. */
+    rs_hub_faults faults;
+    int64_t started_count, met_count;
+    list held;      /* sends */
+    bool overtaken; /* the first of them, by another message */
+    bool reached_fault;
     rs_mutex lock; /* of what follows */
     reshard_status status;
     char text[512];
@@ -102,10 +118,19 @@ static reshard_status init_pairs(rs_hub *hub, int64_t *made)
     return RESHARD_OK;
 }
 
+static void release_shared(member *m)
+{
+    for (shared *s = m->shared, *next; s != NULL; s = next) {
+        next = s->next;
+        rs_release(m->hub->context, s, sizeof *s + s->bytes + PAGE_BYTES);
+    }
+}
+
 static void release_parts(rs_hub *hub, int32_t members, int64_t pairs)
 {
     size_t size = (size_t)hub->size;
     for (int32_t i = 0; i < members; i++) {
+        release_shared(&hub->members[i]);
         rs_mutex_release(&hub->members[i].lock);
         rs_condition_release(&hub->members[i].wakes);
     }
@@ -224,9 +249,19 @@ void rs_hub_leave(rs_hub *hub, int32_t rank, reshard_status status)
         hub->scheduler.leave(hub->scheduler.user, rank);
 }
 
-void rs_hub_fail_message(rs_hub *hub, int64_t index)
+void rs_hub_make_nodes(rs_hub *hub, int32_t size)
 {
-    hub->fail_message = index;
+    hub->node_size = size;
+}
+
+void rs_hub_set_faults(rs_hub *hub, const rs_hub_faults *faults)
+{
+    hub->faults = *faults;
+}
+
+bool rs_hub_reached_fault(const rs_hub *hub)
+{
+    return hub->reached_fault;
 }
 
 reshard_status rs_hub_result(rs_hub *hub)
@@ -309,7 +344,7 @@ static reshard_status step(member *m)
                                  : RESHARD_OK;
 }
 
-static reshard_status deliver(rs_hub *hub, message *sent, message *received)
+static reshard_status copy(rs_hub *hub, const message *sent, const message *received)
 {
     if (sent->count != received->count) {
         char text[256];
@@ -323,13 +358,85 @@ static reshard_status deliver(rs_hub *hub, message *sent, message *received)
     return RESHARD_OK;
 }
 
+static reshard_status deliver(rs_hub *hub, message *mine, message *other, bool sending)
+{
+    reshard_status status = copy(hub, sending ? mine : other, sending ? other : mine);
+    if (status != RESHARD_OK)
+        return status;
+    /* After this store the request is its owner's again: it sees the bytes that were copied. */
+    int32_t owner = other->owner;
+    atomic_store_explicit(&mine->done, 1, memory_order_relaxed);
+    atomic_store_explicit(&other->done, 1, memory_order_release);
+    wake(&hub->members[owner]);
+    return RESHARD_OK;
+}
+
+/* ---- messages that are held back ------------------------------------------------------------- */
+
+/* The first is the one that the simulation chose, and those behind it must not overtake it. */
+static bool follows_held(const rs_hub *hub, const message *sent)
+{
+    const message *first = hub->held.first;
+    return first != NULL && sent->owner == first->owner && sent->peer == first->peer &&
+           sent->channel == first->channel;
+}
+
+static bool hold_back(rs_hub *hub, message *sent, message *received)
+{
+    int64_t index = ++hub->met_count;
+    bool chosen = index == hub->faults.delay || index == hub->faults.reorder;
+    if (!chosen && !follows_held(hub, sent))
+        return false;
+    hub->reached_fault = hub->reached_fault || chosen;
+    sent->other = received;
+    append(&hub->held, sent);
+    return true;
+}
+
+bool rs_hub_holds(const rs_hub *hub, bool *out_overtaken)
+{
+    *out_overtaken = hub->overtaken && hub->faults.reorder != 0;
+    return hub->held.first != NULL;
+}
+
+void rs_hub_let_go(rs_hub *hub, int32_t rank)
+{
+    member *m = &hub->members[rank];
+    /* A broken group's messages are their owners' again. */
+    if (hub->held.first == NULL || begin_touch(m) != RESHARD_OK)
+        return;
+    for (message *sent = hub->held.first, *next; sent != NULL; sent = next) {
+        next = sent->next;
+        int32_t owner = sent->owner;
+        if (deliver(hub, sent, sent->other, true) != RESHARD_OK)
+            break;
+        wake(&hub->members[owner]);
+    }
+    hub->held = (list){NULL, NULL};
+    hub->overtaken = false;
+    end_touch(m);
+}
+
+static reshard_status meet(member *m, message *mine, message *other, bool sending)
+{
+    rs_hub *hub = m->hub;
+    if (!hub->has_scheduler)
+        return deliver(hub, mine, other, sending);
+    if (hold_back(hub, sending ? mine : other, sending ? other : mine))
+        return RESHARD_OK;
+    hub->overtaken = hub->overtaken || hub->held.first != NULL;
+    return deliver(hub, mine, other, sending);
+}
+
 static reshard_status start(member *m, bool sending, int32_t peer, int32_t channel, char *bytes,
                             size_t count, reshard_request *request)
 {
     rs_hub *hub = m->hub;
     reshard_status status = step(m);
-    if (hub->fail_message != 0 && ++hub->message_count == hub->fail_message)
+    if (hub->faults.fail != 0 && ++hub->started_count == hub->faults.fail) {
+        hub->reached_fault = true;
         break_hub(hub, RESHARD_ERR_GROUP_BROKEN, "a message failed by the simulation's wish");
+    }
     if (status == RESHARD_OK)
         status = begin_touch(m);
     if (status != RESHARD_OK)
@@ -345,17 +452,8 @@ static reshard_status start(member *m, bool sending, int32_t peer, int32_t chann
     if (other == NULL)
         append(sending ? &p->sends : &p->receives, mine);
     rs_mutex_unlock(&p->lock);
-    if (other != NULL) {
-        status = deliver(hub, sending ? mine : other, sending ? other : mine);
-        if (status == RESHARD_OK) {
-            /* After this store the request is its owner's again: it sees the bytes that were
-             * copied. */
-            int32_t owner = other->owner;
-            atomic_store_explicit(&mine->done, 1, memory_order_relaxed);
-            atomic_store_explicit(&other->done, 1, memory_order_release);
-            wake(&hub->members[owner]);
-        }
-    }
+    if (other != NULL)
+        status = meet(m, mine, other, sending);
     end_touch(m);
     return status;
 }
@@ -432,6 +530,38 @@ static void *map(void *state, int32_t peer, const void *address, size_t bytes)
     return (void *)(uintptr_t)address;
 }
 
+static void *share(void *state, size_t bytes)
+{
+    member *m = state;
+    shared *s = rs_allocate(m->hub->context, sizeof *s + bytes + PAGE_BYTES);
+    if (s == NULL)
+        return NULL;
+    s->bytes = bytes;
+    s->memory = (char *)(s + 1);
+    s->memory += PAGE_BYTES - (uintptr_t)s->memory % PAGE_BYTES;
+    s->next = m->shared;
+    m->shared = s;
+    return s->memory;
+}
+
+static int shares_with(void *state, int32_t peer)
+{
+    const member *m = state;
+    return peer / m->hub->node_size == m->rank / m->hub->node_size;
+}
+
+static void *map_shared(void *state, int32_t peer, const void *address, size_t bytes)
+{
+    const member *m = state;
+    const shared *s = shares_with(state, peer) ? m->hub->members[peer].shared : NULL;
+    for (; s != NULL; s = s->next) {
+        size_t offset = (size_t)((uintptr_t)address - (uintptr_t)s->memory);
+        if (offset < s->bytes && bytes <= s->bytes - offset)
+            return (void *)(uintptr_t)address;
+    }
+    return NULL;
+}
+
 static void fail(void *state, const char *why)
 {
     member *m = state;
@@ -447,6 +577,7 @@ static void close_endpoint(void *state)
 
 void rs_hub_endpoint(rs_hub *hub, int32_t rank, reshard_endpoint *out_endpoint)
 {
+    bool nodes = !hub->mapped && hub->node_size > 0;
     *out_endpoint = (reshard_endpoint){
         .size = sizeof *out_endpoint,
         .name = hub->name,
@@ -459,8 +590,12 @@ void rs_hub_endpoint(rs_hub *hub, int32_t rank, reshard_endpoint *out_endpoint)
         .test = test,
         .idle = idle,
         .maps_everything = hub->mapped,
-        .map = hub->mapped ? map : NULL,
-        .touch = hub->mapped ? touch : NULL,
+        .map = hub->mapped ? map
+               : nodes     ? map_shared
+                           : NULL,
+        .touch = hub->mapped || nodes ? touch : NULL,
+        .share = nodes ? share : NULL,
+        .shares_with = nodes ? shares_with : NULL,
         .fail = fail,
         .quiesce = quiesce,
         .close = close_endpoint,

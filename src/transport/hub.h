@@ -46,8 +46,24 @@ void rs_hub_destroy(rs_hub *hub);
 /* The endpoint of one rank; closing it does nothing. */
 void rs_hub_endpoint(rs_hub *hub, int32_t rank, reshard_endpoint *out_endpoint);
 
-/* The n-th message that is started breaks the group; 0: none does. */
-void rs_hub_fail_message(rs_hub *hub, int64_t index);
+/* Ranks that are not mapped see memory that ranks of their node share; a node has `size` ranks, one
+ * after another. */
+void rs_hub_make_nodes(rs_hub *hub, int32_t size);
+
+/* Under a scheduler only. Numbers count from 1; 0: none. */
+typedef struct rs_hub_faults {
+    int64_t fail;           /* the n-th message that is started breaks the group */
+    int64_t delay, reorder; /* the n-th that both ends have started is held back */
+} rs_hub_faults;
+
+void rs_hub_set_faults(rs_hub *hub, const rs_hub_faults *faults);
+/* Whether the one that was to fail or to be held back has come. */
+bool rs_hub_reached_fault(const rs_hub *hub);
+/* Whether a message is held back; and whether one that was to be overtaken has been. */
+bool rs_hub_holds(const rs_hub *hub, bool *out_overtaken);
+/* Delivers what is held back, if anything is, in the order in which it was. For the rank whose turn
+ * it is. */
+void rs_hub_let_go(rs_hub *hub, int32_t rank);
 
 /* The rank's body has ended. A status other than RESHARD_OK breaks the group; its text is that of
  * this thread. */

@@ -3,7 +3,8 @@
  * sim.c - N ranks, one running at a time. Whenever a rank calls the transport, the next to run is
  * drawn from those that are not idle, by a generator that starts from the seed: so a run can be had
  * again, and every order of events is some seed's. When all that are left are idle, nothing can
- * ever happen again: that breaks the group.
+ * ever happen again: that breaks the group. A message that is held back on purpose (hub.h) is let
+ * go before.
  */
 #include "base/context.h"
 #include "base/error.h"
@@ -26,6 +27,8 @@ typedef struct stage {
     int32_t running;
     int32_t arrived; /* threads that have begun; nobody runs before all have */
     bool stuck;
+    bool stopped_one;
+    int64_t steps_held, steps_overtaken; /* since a message was */
     actor *actors;
     reshard_rank_fn body;
     void *user;
@@ -39,12 +42,18 @@ static uint64_t draw(stage *s)
     return x ^ (x >> 31);
 }
 
-/* Chooses who runs next. When nobody can, all idle ones are woken to find the group broken. */
-static void pass_on(stage *s)
+static int32_t count_ready(const stage *s)
 {
     int32_t ready = 0;
     for (int32_t i = 0; i < s->size; i++)
         ready += !s->actors[i].idle && !s->actors[i].gone;
+    return ready;
+}
+
+/* Chooses who runs next. When nobody can, all idle ones are woken to find the group broken. */
+static void pass_on(stage *s)
+{
+    int32_t ready = count_ready(s);
     if (ready == 0) {
         s->stuck = true;
         for (int32_t i = 0; i < s->size; i++) {
@@ -69,9 +78,23 @@ static void wait_for_turn(stage *s, int32_t rank)
         rs_condition_wait(&s->actors[rank].turn, &s->lock);
 }
 
+/* A rank may ask again and again without ever being idle, so there is an end to holding back. */
+#define STEPS_HELD_MAX 1000
+#define STEPS_OVERTAKEN 20 /* enough for a rank to take the other message first */
+
+static void limit_holding(stage *s, int32_t rank)
+{
+    bool overtaken = false;
+    s->steps_held = rs_hub_holds(s->hub, &overtaken) ? s->steps_held + 1 : 0;
+    s->steps_overtaken = overtaken ? s->steps_overtaken + 1 : 0;
+    if (s->steps_held == STEPS_HELD_MAX || s->steps_overtaken == STEPS_OVERTAKEN)
+        rs_hub_let_go(s->hub, rank);
+}
+
 static reshard_status step(void *user, int32_t rank)
 {
     stage *s = user;
+    limit_holding(s, rank);
     rs_mutex_lock(&s->lock);
     actor *a = &s->actors[rank];
     a->calls++;
@@ -79,6 +102,7 @@ static reshard_status step(void *user, int32_t rank)
     wait_for_turn(s, rank);
     bool stops = rank == s->options.stop_rank && a->calls == s->options.stop_after;
     bool stuck = s->stuck;
+    s->stopped_one = s->stopped_one || stops;
     rs_mutex_unlock(&s->lock);
     if (stops)
         return rs_fail(RESHARD_ERR_GROUP_BROKEN, "stopped by the simulation");
@@ -93,6 +117,11 @@ static void idle(void *user, int32_t rank)
     stage *s = user;
     rs_mutex_lock(&s->lock);
     s->actors[rank].idle = true;
+    if (count_ready(s) == 0) {
+        rs_mutex_unlock(&s->lock); /* the hub wakes ranks, and it is still this one's turn */
+        rs_hub_let_go(s->hub, rank);
+        rs_mutex_lock(&s->lock);
+    }
     pass_on(s);
     wait_for_turn(s, rank);
     rs_mutex_unlock(&s->lock);
@@ -136,8 +165,14 @@ static reshard_status run_stage(reshard_context *context, stage *s)
     reshard_status status =
         rs_hub_create(context, s->size, s->options.mapped != 0, "sim", &scheduler, &s->hub);
     if (status == RESHARD_OK) {
-        rs_hub_fail_message(s->hub, s->options.fail_message);
+        rs_hub_make_nodes(s->hub, s->options.node_size);
+        rs_hub_faults faults = {.fail = s->options.fail_message,
+                                .delay = s->options.delay_message,
+                                .reorder = s->options.reorder_message};
+        rs_hub_set_faults(s->hub, &faults);
         status = rs_run_ranks(context, s->hub, s->size, run_body, s);
+        if (s->options.out_reached != NULL)
+            *s->options.out_reached = s->stopped_one || rs_hub_reached_fault(s->hub);
     }
     rs_hub_destroy(s->hub);
     return status;

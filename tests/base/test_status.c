@@ -203,6 +203,9 @@ static void test_reduction__names(void **state)
     assert_string_equal(reshard_reduction_name(RESHARD_PROD), "prod");
     assert_string_equal(reshard_reduction_name(RESHARD_MIN), "min");
     assert_string_equal(reshard_reduction_name(RESHARD_MAX), "max");
+    assert_string_equal(reshard_reduction_name(RESHARD_BAND), "band");
+    assert_string_equal(reshard_reduction_name(RESHARD_BOR), "bor");
+    assert_string_equal(reshard_reduction_name(RESHARD_BXOR), "bxor");
     assert_string_equal(reshard_reduction_name(RESHARD_REDUCTION_COUNT), "?");
 }
 

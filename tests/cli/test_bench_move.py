@@ -62,13 +62,28 @@ class BenchMoveTest(CommandTest):
         return ["bench", "move", "--shape", shape, "--dtype", "i32", "--from", source, "--to", target, "--dump", folder]
 
     def test_threads(self):
-        for case in CASES:
-            with self.subTest(case=case), tempfile.TemporaryDirectory() as folder:
-                found = self.read_json(*self.arguments(case, folder))
+        ways = itertools.cycle([[], [], ["--messages"], ["--plain"]])
+        for case, options in zip(CASES, ways):
+            with self.subTest(case=case, options=options), tempfile.TemporaryDirectory() as folder:
+                found = self.read_json(*self.arguments(case, folder), *options)
                 self.assertTrue(found["verified"])
                 for key in ["bytes", "seconds", "gb_per_s", "memcpy_gb_per_s", "ratio"]:
                     self.assertGreater(found[key], 0, key)
                 self.check_dump(folder, case[2], case[0])
+
+    def test_all_reduce_by_hand(self):
+        """Beside an all-reduce of f32, and nothing else."""
+        case = ["bench", "move", "--shape", "33x31", "--dtype", "f32", "--from"]
+        found = self.read_json(*case, "4: P(sum)", "--to", "4: R")
+        self.assertTrue(found["verified"])
+        self.assertGreater(found["by_hand_gb_per_s"], 0)
+        self.assertGreater(found["by_hand_ratio"], 0)
+        for source, target in [("4: P(max)", "4: R"), ("4: S(0)", "4: R"), ("4: P(sum)", "4: S(0)"), ("4: P(sum)", "5: R")]:
+            self.assertNotIn("by_hand_gb_per_s", self.read_json(*case, source, "--to", target))
+
+    def run_mpi(self, environment, case, folder, *options):
+        return subprocess.run(["mpirun", "-n", "4", support.COMMAND, *self.arguments(case, folder), "--json", *options],
+                              env=environment, capture_output=True, text=True, timeout=60, check=False)
 
     def test_mpi(self):
         library = os.path.join(os.path.dirname(os.path.abspath(support.COMMAND)), "libreshard_mpi.so")
@@ -78,13 +93,17 @@ class BenchMoveTest(CommandTest):
             self.skipTest("sanitizers do not know what MPI does to memory")
         environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                        "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
-        for case in CASES[:3]:
-            with self.subTest(case=case), tempfile.TemporaryDirectory() as folder:
-                done = subprocess.run(["mpirun", "-n", "4", support.COMMAND, *self.arguments(case, folder), "--json"],
-                                      env=environment, capture_output=True, text=True, timeout=60, check=False)
+        ways = itertools.cycle([[], ["--plain"], ["--messages"]])
+        for case, options in zip(CASES + CASES[1:3], ways):
+            with self.subTest(case=case, options=options), tempfile.TemporaryDirectory() as folder:
+                done = self.run_mpi(environment, case, folder, *options)
                 self.assertEqual(done.returncode, 0, done.stderr)
-                self.assertTrue(json.loads(done.stdout)["verified"])
+                found = json.loads(done.stdout)
+                self.assertTrue(found["verified"])
                 self.check_dump(folder, case[2], case[0])
+                # MPI's collectives are given copies in one stage: no reductions, and none from few to many replicas.
+                for key in ["alltoallw_gb_per_s", "alltoallw_ratio", "alltoallv_gb_per_s", "alltoallv_ratio"]:
+                    self.assertEqual(found.get(key, 0) > 0, "P" not in case[1] and "R" not in case[2], key)
 
     def test_bad_input(self):
         case = ["bench", "move", "--shape", "4x4", "--dtype", "f32", "--from", "2: S(0)", "--to"]

@@ -88,7 +88,43 @@ static reshard_status ask_no_dtype(reshard_group *g, int32_t r, const void *s, v
 static reshard_status ask_half_bytes(reshard_group *g, int32_t r, const void *s, void *t)
 {
     (void)r;
-    return reshard_all_gather(NULL, g, RESHARD_F4, 2, NULL, s, t);
+    return reshard_all_gather(NULL, g, RESHARD_F4, 3, NULL, s, t);
+}
+
+/* As many bytes, but not the same type. */
+static reshard_status ask_other_half_bytes(reshard_group *g, int32_t r, const void *s, void *t)
+{
+    return reshard_all_gather(NULL, g, r == 2 ? RESHARD_U8 : RESHARD_F4, r == 2 ? 1 : 2, NULL, s,
+                              t);
+}
+
+static reshard_status ask_half_sums(reshard_group *g, int32_t r, const void *s, void *t)
+{
+    (void)r;
+    return reshard_all_reduce(NULL, g, RESHARD_F4, RESHARD_SUM, 2, s, t);
+}
+
+static reshard_status ask_complex_min(reshard_group *g, int32_t r, const void *s, void *t)
+{
+    return reshard_reduce(NULL, g, r == 1 ? RESHARD_C64 : RESHARD_F32, RESHARD_MIN, 0, 1, s, t);
+}
+
+static reshard_status ask_float_bits(reshard_group *g, int32_t r, const void *s, void *t)
+{
+    (void)r;
+    return reshard_reduce_scatter(NULL, g, RESHARD_F32, RESHARD_BXOR, 1, NULL, s, t);
+}
+
+static reshard_status ask_other_single(reshard_group *g, int32_t r, const void *s, void *t)
+{
+    return reshard_all_to_all_single(NULL, g, r == 0 ? RESHARD_F32 : RESHARD_I32, equal_counts,
+                                     equal_counts, s, t);
+}
+
+static reshard_status ask_almost_in_place(reshard_group *g, int32_t r, const void *s, void *t)
+{
+    return reshard_all_reduce(NULL, g, RESHARD_I32, RESHARD_SUM, 2,
+                              r == 2 ? (char *)t + 4 : (const char *)s, t);
 }
 
 static reshard_status ask_missing_target(reshard_group *g, int32_t r, const void *s, void *t)
@@ -178,14 +214,20 @@ static const refusal refusals[] = {
     {"negative count", ask_negative_count, RESHARD_ERR_RANGE, "rank 2", "-5"},
     {"high root", ask_high_root, RESHARD_ERR_RANGE, "no rank 3", "broadcast"},
     {"negative root", ask_negative_root, RESHARD_ERR_RANGE, "rank 1:", "no rank -1"},
-    {"other root", ask_other_root, RESHARD_ERR_MISMATCH, "rank 1", ""},
-    {"other counts", ask_other_counts, RESHARD_ERR_MISMATCH, "rank 2", ""},
-    {"other dtype", ask_other_dtype, RESHARD_ERR_MISMATCH, "rank 1", ""},
-    {"other reduction", ask_other_reduction, RESHARD_ERR_MISMATCH, "rank 0", ""},
-    {"other call", ask_other_call, RESHARD_ERR_MISMATCH, "rank 2", ""},
+    {"other root", ask_other_root, RESHARD_ERR_MISMATCH, "rank 1 asks", "root 1"},
+    {"other counts", ask_other_counts, RESHARD_ERR_MISMATCH, "rank 2 asks", "another all_gather"},
+    {"other dtype", ask_other_dtype, RESHARD_ERR_MISMATCH, "rank 1 asks", "6 f32"},
+    {"other reduction", ask_other_reduction, RESHARD_ERR_MISMATCH, "rank 0 asks", "by max"},
+    {"other call", ask_other_call, RESHARD_ERR_MISMATCH, "rank 2 asks", "broadcast"},
     {"no reduction", ask_no_reduction, RESHARD_ERR_INVALID, "99", "all_reduce"},
     {"no dtype", ask_no_dtype, RESHARD_ERR_INVALID, "rank 1:", "all_gather"},
     {"half bytes", ask_half_bytes, RESHARD_ERR_UNSUPPORTED, "f4", "all_gather"},
+    {"other half bytes", ask_other_half_bytes, RESHARD_ERR_MISMATCH, "rank 2 asks", "u8"},
+    {"half sums", ask_half_sums, RESHARD_ERR_UNSUPPORTED, "no sum of f4", "all_reduce"},
+    {"complex min", ask_complex_min, RESHARD_ERR_UNSUPPORTED, "rank 1:", "no min of c64"},
+    {"float bits", ask_float_bits, RESHARD_ERR_UNSUPPORTED, "no bxor of f32", "reduce_scatter"},
+    {"other single", ask_other_single, RESHARD_ERR_MISMATCH, "rank 0 asks", "f32"},
+    {"almost in place", ask_almost_in_place, RESHARD_ERR_INVALID, "rank 2:", "overlap"},
     {"missing target", ask_missing_target, RESHARD_ERR_INVALID, "rank 1:", "target 0 is NULL"},
     {"overlap", ask_overlap, RESHARD_ERR_INVALID, "rank 1:", "overlap"},
     {"too much", ask_too_much, RESHARD_ERR_RANGE, "all_gather", ""},

@@ -19,8 +19,9 @@
 static const reshard_dtype integers[] = {RESHARD_I8,  RESHARD_U8,  RESHARD_I16, RESHARD_U16,
                                          RESHARD_I32, RESHARD_U32, RESHARD_I64, RESHARD_U64};
 static const reshard_dtype floats[] = {RESHARD_F16, RESHARD_BF16, RESHARD_F32, RESHARD_F64};
-static const reshard_reduction reductions[] = {RESHARD_SUM, RESHARD_AVG, RESHARD_PROD, RESHARD_MIN,
-                                               RESHARD_MAX};
+static const reshard_reduction reductions[] = {RESHARD_SUM, RESHARD_AVG, RESHARD_PROD,
+                                               RESHARD_MIN, RESHARD_MAX, RESHARD_BAND,
+                                               RESHARD_BOR, RESHARD_BXOR};
 
 typedef __int128 wide;
 
@@ -56,6 +57,12 @@ static void combine_integer(reshard_reduction reduction, reshard_dtype dtype, un
         result = product;
     else if (reduction == RESHARD_MIN || reduction == RESHARD_MAX)
         result = (unsigned __int128)(reduction == RESHARD_MIN ? least : most);
+    else if (reduction == RESHARD_BAND)
+        result = (unsigned __int128)(a & b);
+    else if (reduction == RESHARD_BOR)
+        result = (unsigned __int128)(a | b);
+    else if (reduction == RESHARD_BXOR)
+        result = (unsigned __int128)(a ^ b);
     write_integer(dtype, target, result);
 }
 
@@ -154,7 +161,7 @@ static void test_combine__integers(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < 8; i++)
-        for (uint64_t k = 0; k < 5; k++)
+        for (uint64_t k = 0; k < 8; k++)
             check_combine(reductions[k], integers[i], combine_integer, 10 * i + k);
 }
 
@@ -183,9 +190,32 @@ static void test_combine__complex(void **state)
     assert_memory_equal(target, ((float[]){2.5f, 3, -3.5f, 4, 4.5f, 5}), sizeof target);
     assert_false(rs_combine_supports(RESHARD_MIN, RESHARD_C64));
     assert_false(rs_combine_supports(RESHARD_SUM, RESHARD_F8_E4M3));
-    assert_false(rs_combine_supports(RESHARD_SUM, RESHARD_BOOL));
     assert_false(rs_combine_supports((reshard_reduction)99, RESHARD_F32));
     assert_false(rs_combine_supports(RESHARD_SUM, (reshard_dtype)99));
+}
+
+/* All pairs of false, true as 1 and true as 2. */
+static void test_combine__bool(void **state)
+{
+    (void)state;
+    static const struct {
+        reshard_reduction reduction;
+        unsigned char wanted[9];
+    } rows[] = {
+        {RESHARD_SUM, {0, 1, 1, 1, 1, 1, 1, 1, 1}},  {RESHARD_MAX, {0, 1, 1, 1, 1, 1, 1, 1, 1}},
+        {RESHARD_BOR, {0, 1, 1, 1, 1, 1, 1, 1, 1}},  {RESHARD_PROD, {0, 0, 0, 0, 1, 1, 0, 1, 1}},
+        {RESHARD_MIN, {0, 0, 0, 0, 1, 1, 0, 1, 1}},  {RESHARD_BAND, {0, 0, 0, 0, 1, 1, 0, 1, 1}},
+        {RESHARD_BXOR, {0, 1, 1, 1, 0, 0, 1, 0, 0}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        unsigned char target[] = {0, 0, 0, 1, 1, 1, 2, 2, 2};
+        const unsigned char source[] = {0, 1, 2, 0, 1, 2, 0, 1, 2};
+        rs_combine(rows[i].reduction, RESHARD_BOOL, target, source, 9);
+        assert_memory_equal(target, rows[i].wanted, sizeof target);
+    }
+    assert_false(rs_combine_supports(RESHARD_AVG, RESHARD_BOOL));
+    assert_false(rs_combine_supports(RESHARD_BAND, RESHARD_F32));
+    assert_false(rs_combine_supports(RESHARD_BXOR, RESHARD_C64));
 }
 
 static void check_scale(reshard_dtype dtype, int32_t divisor, bool is_integer, uint64_t seed)
@@ -263,7 +293,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_combine__integers), cmocka_unit_test(test_combine__floats),
         cmocka_unit_test(test_combine__complex),  cmocka_unit_test(test_combine__scale),
-        cmocka_unit_test(test_combine__strided),
+        cmocka_unit_test(test_combine__strided),  cmocka_unit_test(test_combine__bool),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

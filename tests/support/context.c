@@ -5,14 +5,15 @@
  */
 #include "support/context.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct faults {
-    int64_t until_failure; /* allocations that still succeed */
-    int64_t blocks;        /* not yet released */
-    int64_t wrong_sizes;
+    atomic_llong until_failure; /* allocations that still succeed */
+    atomic_llong blocks;        /* not yet released */
+    atomic_llong wrong_sizes;
 } faults;
 
 enum { HEAD = 16 };

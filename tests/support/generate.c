@@ -146,7 +146,7 @@ static void draw_cut(draw_state *draw, int flags, int32_t ndim, const int64_t *s
         cut->kind = RESHARD_REPLICATE;
     } else if (kind < 27 && (flags & GENERATE_PARTIAL)) {
         cut->kind = RESHARD_PARTIAL;
-        cut->reduction = (reshard_reduction)draw_below(draw, RESHARD_REDUCTION_COUNT);
+        cut->reduction = (reshard_reduction)draw_below(draw, RESHARD_MAX + 1);
         for (int32_t i = 0; i < spec->cut_count; i++) {
             if (spec->cuts[i].kind == RESHARD_PARTIAL)
                 cut->reduction = spec->cuts[i].reduction;
@@ -190,17 +190,45 @@ static bool suits(const oracle_spec *spec, int32_t ndim, const int64_t *shape)
     return layout != NULL && !oracle_may_be_refused(spec);
 }
 
-void generate_spec(draw_state *draw, int flags, int32_t ndim, const int64_t *shape,
-                   oracle_spec *spec)
+/* Other ranks for a mesh that names some that there are not. */
+static void confine_mesh(draw_state *draw, int32_t ranks_max, oracle_spec *spec)
+{
+    int32_t size = oracle_mesh_size(spec), ranks[ORACLE_RANKS_MAX];
+    bool fits = true;
+    for (int32_t i = 0; i < size; i++)
+        fits = fits && spec->ranks[i] < ranks_max;
+    if (fits)
+        return;
+    for (int32_t i = 0; i < ranks_max; i++)
+        ranks[i] = i;
+    draw_shuffle(draw, ranks_max, ranks);
+    memcpy(spec->ranks, ranks, (size_t)size * sizeof *ranks);
+}
+
+void generate_spec_within(draw_state *draw, int flags, int32_t ranks_max, int32_t ndim,
+                          const int64_t *shape, oracle_spec *spec)
 {
     memset(spec, 0, sizeof *spec);
     if ((flags & GENERATE_LISTED) && ndim > 0 && draw_chance(draw, 20)) {
         generate_boxes(draw, !(flags & GENERATE_TILING) && draw_chance(draw, 40), ndim, shape,
                        spec);
+        for (int32_t i = 0; i < spec->listed_count && ranks_max > 0; i++)
+            spec->listed[i].rank %= ranks_max;
         return;
     }
-    generate_mesh(draw, flags & GENERATE_FEW_RANKS ? 5 : 16, spec);
+    int32_t size_max = flags & GENERATE_FEW_RANKS ? 5 : 16;
+    if (ranks_max > 0 && ranks_max < size_max)
+        size_max = ranks_max;
+    generate_mesh(draw, size_max, spec);
+    if (ranks_max > 0)
+        confine_mesh(draw, ranks_max, spec);
     do {
         generate_cuts(draw, flags, ndim, shape, spec);
     } while (!(flags & GENERATE_INVALID) && !suits(spec, ndim, shape));
+}
+
+void generate_spec(draw_state *draw, int flags, int32_t ndim, const int64_t *shape,
+                   oracle_spec *spec)
+{
+    generate_spec_within(draw, flags, 0, ndim, shape, spec);
 }

@@ -27,6 +27,9 @@ void generate_boxes(draw_state *draw, bool cover, int32_t ndim, const int64_t *s
                     oracle_spec *spec);
 void generate_spec(draw_state *draw, int flags, int32_t ndim, const int64_t *shape,
                    oracle_spec *spec);
+/* All ranks below ranks_max, which 0 leaves open. */
+void generate_spec_within(draw_state *draw, int flags, int32_t ranks_max, int32_t ndim,
+                          const int64_t *shape, oracle_spec *spec);
 
 /* Cuts a box in at most `count_max` boxes that tile it, some of them like a pinwheel. Returns how
  * many. */

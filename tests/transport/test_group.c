@@ -5,6 +5,7 @@
  * what they saw; the main thread checks.
  */
 #include "support/check.h"
+#include "transport/group.h"
 
 #include <reshard/reshard.h>
 
@@ -218,25 +219,85 @@ static void test_group__injected_faults(void **state)
 {
     (void)state;
     int64_t n = 1;
-    reshard_status status;
+    int reached;
     do {
-        reshard_sim_options options = {
-            .size = sizeof options, .seed = (uint64_t)n, .fail_message = n};
-        status = reshard_group_run_sim(NULL, 4, &options, many_calls, NULL);
-        assert_true(status == RESHARD_OK || status == RESHARD_ERR_GROUP_BROKEN);
+        reshard_sim_options options = {.size = sizeof options,
+                                       .seed = (uint64_t)n,
+                                       .fail_message = n,
+                                       .out_reached = &reached};
+        reshard_status status = reshard_group_run_sim(NULL, 4, &options, many_calls, NULL);
+        assert_int_equal(status, reached ? RESHARD_ERR_GROUP_BROKEN : RESHARD_OK);
         n++;
-    } while (status != RESHARD_OK);
+    } while (reached);
     assert_true(n > 20);
     for (int32_t rank = 0; rank < 4; rank++) {
         n = 1;
         do {
-            reshard_sim_options options = {
-                .size = sizeof options, .seed = (uint64_t)n, .stop_rank = rank, .stop_after = n};
-            status = reshard_group_run_sim(NULL, 4, &options, many_calls, NULL);
-            assert_true(status == RESHARD_OK || status == RESHARD_ERR_GROUP_BROKEN);
+            reshard_sim_options options = {.size = sizeof options,
+                                           .seed = (uint64_t)n,
+                                           .stop_rank = rank,
+                                           .stop_after = n,
+                                           .out_reached = &reached};
+            reshard_status status = reshard_group_run_sim(NULL, 4, &options, many_calls, NULL);
+            assert_int_equal(status, reached ? RESHARD_ERR_GROUP_BROKEN : RESHARD_OK);
             n++;
-        } while (status != RESHARD_OK);
+        } while (reached);
         assert_true(n > 5);
+    }
+}
+
+/* ---- messages that come late ----------------------------------------------------------------- */
+
+typedef struct late {
+    bool same_channel;
+    bool first_was_late; /* the second of two messages was there before the first */
+    int32_t got[2];
+} late;
+
+static reshard_status send_two(void *user, reshard_group *group)
+{
+    late *l = user;
+    reshard_request requests[2];
+    int32_t numbers[2] = {71, 72};
+    int sending = reshard_group_rank(group) == 0;
+    bool done[2] = {false, false}, looked = false;
+    reshard_status status = RESHARD_OK;
+    for (int i = 0; i < 2 && status == RESHARD_OK; i++) {
+        int32_t channel = 10 + (l->same_channel ? 0 : i);
+        status = sending ? rs_group_send(group, 1, channel, &numbers[i], 4, &requests[i])
+                         : rs_group_receive(group, 0, channel, &l->got[i], 4, &requests[i]);
+    }
+    while (status == RESHARD_OK && !(done[0] && done[1])) {
+        status = rs_group_test(group, &requests[1], &done[1]);
+        if (status == RESHARD_OK)
+            status = rs_group_test(group, &requests[0], &done[0]);
+        if (!sending && !looked && done[1]) { /* the first was looked at after the second */
+            looked = true;
+            l->first_was_late = !done[0];
+        }
+        if (!(done[0] && done[1]))
+            rs_group_idle(group);
+    }
+    return status;
+}
+
+/* Late is late, but only against messages on other channels; and both arrive. */
+static void test_group__late_messages(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        for (int n = 0; n < 6; n++) {
+            int reached = -1;
+            late l = {.same_channel = seed % 2};
+            reshard_sim_options options = {
+                .size = sizeof options, .seed = seed, .out_reached = &reached};
+            *(n < 3 ? &options.delay_message : &options.reorder_message) = n % 3 == 2 ? 3 : n % 3;
+            assert_int_equal(reshard_group_run_sim(NULL, 2, &options, send_two, &l), RESHARD_OK);
+            assert_int_equal(reached, n % 3 == 1); /* 0: none asked for, 3: there is no third */
+            assert_int_equal(l.first_was_late, n % 3 == 1 && !l.same_channel);
+            assert_int_equal(l.got[0], 71);
+            assert_int_equal(l.got[1], 72);
+        }
     }
 }
 
@@ -286,13 +347,10 @@ static void test_group__bad_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_group__together),
-        cmocka_unit_test(test_group__subsets),
-        cmocka_unit_test(test_group__failing_rank),
-        cmocka_unit_test(test_group__early_leaver),
-        cmocka_unit_test(test_group__injected_faults),
-        cmocka_unit_test(test_group__deadlock_in_sim),
-        cmocka_unit_test(test_group__self),
+        cmocka_unit_test(test_group__together),        cmocka_unit_test(test_group__subsets),
+        cmocka_unit_test(test_group__failing_rank),    cmocka_unit_test(test_group__early_leaver),
+        cmocka_unit_test(test_group__injected_faults), cmocka_unit_test(test_group__late_messages),
+        cmocka_unit_test(test_group__deadlock_in_sim), cmocka_unit_test(test_group__self),
         cmocka_unit_test(test_group__bad_sizes),
     };
     return cmocka_run_group_tests_name("group", tests, NULL, NULL);

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stage.c - one stage of a run.
+ *
+ *  1. Every rank sends each near peer its table of addresses: what it has is ready to be read, and
+ *     to be written. It tells with it which of its memory is shared.
+ *  2. When all near peers are ready, both ends of each pair know the way that bytes take between
+ *     them. What does not go directly is set going as messages.
+ *  3. The rank walks: it reads from peers, or writes to them, as was decided. Where contributions
+ *     have to take turns it waits for those in messages first.
+ *  4. It then tells each near peer that it is done with its memory. When all have said so, and all
+ *     messages have come and gone, the stage is over.
+ *
+ * A peer's done follows its copies: the message is sent after them, and its receipt comes before
+ * anything that this rank does next. So a rank that has heard from all of its peers has its targets
+ * complete and its sources to itself.
+ */
+#include "exec/exec.h"
+
+#include <string.h>
+
+/* ---- ready ----------------------------------------------------------------------------------- */
+
+/* What is added to begins as zero. Peers do not touch it: additions are made by the target. */
+static void clear_targets(reshard_exec *exec)
+{
+    for (int32_t l = 0; l < reshard_plan_stage_link_count(exec->plan, exec->stage); l++) {
+        reshard_stage_link link;
+        (void)reshard_plan_stage_link(exec->plan, exec->stage, l, &link);
+        if (link.target < 0)
+            continue; /* a fill, seen from its other end */
+        int64_t shards = rs_layout_shard_count(link.target_layout, exec->part->rank);
+        for (int32_t i = 0; i < shards; i++) {
+            size_t bytes =
+                (size_t)rs_layout_one_shard_volume(link.target_layout, exec->part->rank, i) *
+                (size_t)(reshard_dtype_bits(link.target_dtype) / 8);
+            if (bytes != 0)
+                memset(exec->table->slots[rs_exec_slot(exec, &link, false, i)], 0, bytes);
+        }
+    }
+}
+
+/* Which memory of this rank near peers can see in this stage. */
+static uint64_t find_shared(const reshard_exec *exec)
+{
+    uint64_t shared = RS_SHARED_SOURCES | RS_SHARED_TARGETS | RS_SHARED_STAGING;
+    if (exec->maps_all)
+        return shared;
+    if (!rs_group_is_shared(exec->group, exec->memory))
+        shared &= ~(uint64_t)RS_SHARED_STAGING;
+    for (int32_t l = 0; l < reshard_plan_stage_link_count(exec->plan, exec->stage); l++) {
+        reshard_stage_link link;
+        (void)reshard_plan_stage_link(exec->plan, exec->stage, l, &link);
+        if (link.source >= 0 && !exec->tensor_shared[rs_exec_tensor(exec, &link, true)])
+            shared &= ~(uint64_t)RS_SHARED_SOURCES;
+        if (link.target >= 0 && !exec->tensor_shared[rs_exec_tensor(exec, &link, false)])
+            shared &= ~(uint64_t)RS_SHARED_TARGETS;
+    }
+    return shared;
+}
+
+static reshard_status tell_ready(reshard_exec *exec, rs_exec_peer *peer)
+{
+    size_t bytes = sizeof *exec->table + (size_t)exec->slot_count * sizeof *exec->table->slots;
+    reshard_status status =
+        rs_group_receive(exec->group, peer->rank, rs_exec_channel(exec, RS_CHANNEL_READY),
+                         peer->table, bytes, &peer->ready_received);
+    if (status == RESHARD_OK)
+        status = rs_group_receive(exec->group, peer->rank, rs_exec_channel(exec, RS_CHANNEL_DONE),
+                                  NULL, 0, &peer->done_received);
+    if (status == RESHARD_OK)
+        status = rs_group_send(exec->group, peer->rank, rs_exec_channel(exec, RS_CHANNEL_READY),
+                               exec->table, bytes, &peer->ready_sent);
+    return status;
+}
+
+/* ---- ways ------------------------------------------------------------------------------------ */
+
+/* The way from a rank with one table to a rank with the other: both ends decide alike. */
+static rs_way choose_way(const rs_exec_stage *stage, const rs_exec_table *from,
+                         const rs_exec_table *to)
+{
+    if ((!stage->pulls || (from->shared & RS_SHARED_SOURCES) != 0) &&
+        (!stage->pushes || (to->shared & RS_SHARED_TARGETS) != 0))
+        return RS_WAY_DIRECT;
+    return (from->shared & RS_SHARED_STAGING) != 0 ? RS_WAY_STAGING : RS_WAY_MESSAGES;
+}
+
+static bool is_walked(const rs_exec_stage *stage, const rs_operation *operation)
+{
+    if (operation->peer_index < 0)
+        return true;
+    const rs_exec_peer *peer = &stage->peers[operation->peer_index];
+    bool direct = (operation->pushing ? peer->out : peer->in) == RS_WAY_DIRECT;
+    return direct != (operation->source_slot == RS_SLOT_SCRATCH);
+}
+
+/* Near peers are ready. */
+static reshard_status enter(reshard_exec *exec)
+{
+    rs_exec_stage *stage = &exec->stages[exec->stage];
+    exec->entered = true;
+    if (exec->maps_all)
+        return RESHARD_OK; /* its ways and walks are always the same */
+    for (int64_t i = 0; i < stage->peer_count; i++) {
+        rs_exec_peer *peer = &stage->peers[i];
+        if (!peer->near)
+            continue;
+        peer->in = choose_way(stage, peer->table, exec->table);
+        peer->out = choose_way(stage, exec->table, peer->table);
+    }
+    stage->walk_count = 0;
+    for (int64_t i = 0; i < stage->operation_count; i++) {
+        if (is_walked(stage, &stage->operations[i]))
+            stage->walks[stage->walk_count++] = &stage->operations[i];
+    }
+    return rs_messages_begin(exec->messages);
+}
+
+/* ---- the stage ------------------------------------------------------------------------------- */
+
+reshard_status rs_stage_begin(reshard_exec *exec)
+{
+    rs_exec_stage *stage = &exec->stages[exec->stage];
+    exec->ready_count = exec->done_count = 0;
+    exec->entered = exec->walked = false;
+    if (reshard_plan_is_adjoint(exec->plan))
+        clear_targets(exec);
+    exec->table->shared = find_shared(exec);
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < stage->peer_count && status == RESHARD_OK; i++) {
+        if (stage->peers[i].near)
+            status = tell_ready(exec, &stage->peers[i]);
+    }
+    if (status == RESHARD_OK && stage->near_count == 0)
+        status = enter(exec);
+    if (status == RESHARD_OK)
+        rs_exec_walk_keeps(exec, stage); /* while the others get ready */
+    return status;
+}
+
+/* How many of the peers, from `count` on in their order, have completed a request. */
+static reshard_status count_completed(reshard_exec *exec, size_t request, int64_t *count)
+{
+    rs_exec_stage *stage = &exec->stages[exec->stage];
+    while (*count < stage->peer_count) {
+        bool done = true;
+        char *at = (char *)&stage->peers[*count] + request;
+        reshard_status status = RESHARD_OK;
+        if (stage->peers[*count].near)
+            status = rs_group_test(exec->group, (reshard_request *)(void *)at, &done);
+        if (status != RESHARD_OK || !done)
+            return status;
+        ++*count;
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status walk_and_tell(reshard_exec *exec)
+{
+    rs_exec_stage *stage = &exec->stages[exec->stage];
+    reshard_status status = rs_group_touch(exec->group, true);
+    if (status != RESHARD_OK)
+        return status;
+    rs_exec_walk(exec, stage);
+    rs_copy_fence();
+    status = rs_group_touch(exec->group, false);
+    exec->walked = true;
+    for (int64_t i = 0; i < stage->peer_count && status == RESHARD_OK; i++) {
+        rs_exec_peer *peer = &stage->peers[i];
+        if (peer->near)
+            status = rs_group_send(exec->group, peer->rank, rs_exec_channel(exec, RS_CHANNEL_DONE),
+                                   NULL, 0, &peer->done_sent);
+    }
+    return status;
+}
+
+/* Requests are used again in the next run, so those that were sent must have arrived too. */
+static reshard_status wait_for_sent(reshard_exec *exec, bool *out_done)
+{
+    rs_exec_stage *stage = &exec->stages[exec->stage];
+    *out_done = true;
+    for (int64_t i = 0; i < stage->peer_count && *out_done; i++) {
+        if (!stage->peers[i].near)
+            continue;
+        reshard_status status = rs_group_test(exec->group, &stage->peers[i].ready_sent, out_done);
+        if (status == RESHARD_OK && *out_done)
+            status = rs_group_test(exec->group, &stage->peers[i].done_sent, out_done);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    return RESHARD_OK;
+}
+
+reshard_status rs_stage_progress(reshard_exec *exec, bool *out_done)
+{
+    rs_exec_stage *stage = &exec->stages[exec->stage];
+    *out_done = false;
+    reshard_status status =
+        count_completed(exec, offsetof(rs_exec_peer, ready_received), &exec->ready_count);
+    if (status != RESHARD_OK || exec->ready_count < stage->peer_count)
+        return status;
+    if (!exec->entered)
+        status = enter(exec);
+    bool received = true, sent = true;
+    if (status == RESHARD_OK && exec->messages != NULL)
+        status = rs_messages_progress(exec->messages, &received, &sent);
+    if (status == RESHARD_OK && !exec->walked && (received || !stage->ordered))
+        status = walk_and_tell(exec);
+    if (status != RESHARD_OK || !exec->walked || !received || !sent)
+        return status;
+    status = count_completed(exec, offsetof(rs_exec_peer, done_received), &exec->done_count);
+    if (status != RESHARD_OK || exec->done_count < stage->peer_count)
+        return status;
+    return wait_for_sent(exec, out_done);
+}
