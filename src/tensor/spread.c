@@ -125,8 +125,11 @@ static reshard_status make_leaves(const rs_spread *spread, int64_t shard, reshar
             continue;
         status =
             rs_tensor_alias(rs_scope_context(), input->distribution->shards[shard], &leaves[i]);
-        if (status == RESHARD_OK)
+        if (status == RESHARD_OK) {
             leaves[i]->requires_grad = reshard_tensor_requires_grad(input) != 0;
+            leaves[i]->sameness =
+                rs_layout_sameness(input->distribution->layout, rs_distributed_group(input));
+        }
     }
     return status;
 }
@@ -139,11 +142,50 @@ static reshard_status run_shards(const rs_spread *spread, insides *in)
         status = make_leaves(spread, i, leaves);
         if (status != RESHARD_OK)
             break;
+        rs_thread_state *state = rs_thread_state_get();
+        bool before = state->among_shards;
+        state->among_shards = rs_sameness_of(spread->input_count, leaves) == RS_SAME_NO;
         reshard_tensor *output = spread->fn(leaves, spread->user);
+        state->among_shards = before;
         in->outputs[i] = reshard_tensor_retain(output);
         status = output != NULL ? RESHARD_OK : reshard_scope_status(rs_thread_state_get()->scope);
     }
     return status;
+}
+
+static bool is_listed(int64_t count, reshard_tensor *const *list, const reshard_tensor *tensor)
+{
+    bool found = false;
+    for (int64_t i = 0; i < count; i++)
+        found = found || list[i] == tensor;
+    return found;
+}
+
+/* The backward step needs the leaves to collect in and the outputs to begin from, not their memory:
+ * what it reads has been saved, perhaps by hooks that keep less of it. A leaf that is an output
+ * stays both. */
+static reshard_status drop_memory(insides *in)
+{
+    int64_t leaf_count = in->shard_count * in->input_count;
+    for (int64_t i = 0; i < leaf_count; i++) {
+        if (in->leaves[i] != NULL && !is_listed(in->shard_count, in->outputs, in->leaves[i]))
+            rs_tensor_drop_data(in->leaves[i]);
+    }
+    for (int64_t i = 0; i < in->shard_count; i++) {
+        reshard_tensor *output = in->outputs[i], *outline = NULL;
+        if (is_listed(leaf_count, in->leaves, output))
+            continue;
+        reshard_status status = rs_tensor_alias(in->context, output, &outline);
+        if (status != RESHARD_OK)
+            return status;
+        outline->node = rs_node_retain(output->node);
+        outline->node_output = output->node_output;
+        outline->requires_grad = output->requires_grad;
+        rs_tensor_drop_data(outline);
+        reshard_tensor_release(output);
+        in->outputs[i] = outline;
+    }
+    return RESHARD_OK;
 }
 
 static void hand_out(rs_node *node, insides *in, reshard_tensor **out_gradients)
@@ -219,6 +261,8 @@ reshard_tensor *rs_spread_run(rs_spread *spread, reshard_status status)
     if (status == RESHARD_OK)
         status = rs_distributed_wrap(in->context, in->cache, spread->output_layout,
                                      spread->inputs[0]->dtype, in->outputs, &output);
+    if (status == RESHARD_OK)
+        status = drop_memory(in);
     rs_recipe recipe = {.name = spread->name,
                         .backward = backward_spread,
                         .input_count = spread->input_count,
