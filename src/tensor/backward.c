@@ -79,24 +79,69 @@ static reshard_status accumulate(reshard_tensor **place, reshard_tensor *gradien
     return RESHARD_OK;
 }
 
-/* A leaf's gradient lives long: it has no scope, and the layout that the leaf has. */
-static reshard_status accumulate_leaf(reshard_tensor *leaf, reshard_tensor *gradient)
+/* What a leaf keeps is nobody else's, so that its owner may write to it: itself if only the scope
+ * holds it, else a copy. */
+static reshard_status make_own(reshard_context *context, reshard_tensor *gradient,
+                               reshard_tensor **out_own)
 {
-    if (leaf->dtype != gradient->dtype || !rs_shape_equals(leaf, gradient))
-        return rs_fail(RESHARD_ERR_CHECK, "the gradient of a leaf of %s is %s",
-                       rs_tensor_describe(leaf).text, rs_tensor_describe(gradient).text);
-    if (leaf->distribution == NULL)
-        return accumulate(&leaf->gradient, gradient);
+    reshard_tensor *own = NULL;
+    bool sole =
+        atomic_load(&gradient->references) == 1 && atomic_load(&gradient->storage->references) == 1;
+    if (sole && reshard_tensor_is_contiguous(gradient)) {
+        *out_own = reshard_tensor_retain(gradient);
+        return RESHARD_OK;
+    }
+    reshard_status status =
+        rs_tensor_make(context, gradient->dtype, gradient->ndim, gradient->shape, &own);
+    if (status == RESHARD_OK) {
+        rs_tensor_copy(gradient, own);
+        *out_own = own;
+    }
+    return status;
+}
+
+static reshard_status own_shards(reshard_tensor *gradient)
+{
+    rs_distribution *distribution = gradient->distribution;
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < distribution->shard_count && status == RESHARD_OK; i++) {
+        reshard_tensor *own = NULL;
+        status = make_own(gradient->context, distribution->shards[i], &own);
+        if (status == RESHARD_OK) {
+            reshard_tensor_release(distribution->shards[i]);
+            distribution->shards[i] = own;
+        }
+    }
+    return status;
+}
+
+static reshard_status accumulate_distributed(reshard_tensor *leaf, reshard_tensor *gradient)
+{
     reshard_layout *layout = NULL;
     reshard_tensor *moved = NULL;
     reshard_status status = rs_gradient_layout(leaf->distribution->layout, &layout);
     if (status == RESHARD_OK)
         status = rs_redistribute(gradient->context, gradient, layout, gradient->dtype, &moved);
     reshard_layout_release(layout);
+    if (status == RESHARD_OK && leaf->gradient == NULL)
+        status = own_shards(moved);
     if (status == RESHARD_OK)
         status = accumulate(&leaf->gradient, moved);
     reshard_tensor_release(moved);
     return status;
+}
+
+/* A leaf's gradient lives long: it has no scope, and the layout that the leaf has. */
+static reshard_status accumulate_leaf(reshard_tensor *leaf, reshard_tensor *gradient)
+{
+    if (leaf->dtype != gradient->dtype || !rs_shape_equals(leaf, gradient))
+        return rs_fail(RESHARD_ERR_CHECK, "the gradient of a leaf of %s is %s",
+                       rs_tensor_describe(leaf).text, rs_tensor_describe(gradient).text);
+    if (leaf->distribution != NULL)
+        return accumulate_distributed(leaf, gradient);
+    if (leaf->gradient != NULL)
+        return accumulate(&leaf->gradient, gradient);
+    return make_own(gradient->context, gradient, &leaf->gradient);
 }
 
 static reshard_status hand_on(rs_node *node, reshard_tensor *const *gradients)

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op.c - what operations share. cblas is called here and nowhere else. */
+/* op.c - what operations share: checks, dense real inputs, results, casts. */
 #include "tensor/op.h"
 
 #include "base/error.h"
 #include "exec/cast.h"
 
-#include <cblas.h>
 #include <inttypes.h>
-#include <limits.h>
-#include <string.h>
 
 /* ---- checks ---------------------------------------------------------------------------------- */
 
@@ -147,33 +144,4 @@ reshard_tensor *reshard_tensor_cast(reshard_tensor *tensor, reshard_dtype dtype)
     rs_recipe recipe = {"cast", backward_cast, 1, &tensor,
                         .facts = {.i = {(int64_t)tensor->dtype}}};
     return rs_op_end(&recipe, status, made);
-}
-
-/* ---- products -------------------------------------------------------------------------------- */
-
-reshard_status rs_multiply_matrices(const rs_product *p)
-{
-    if (p->m > INT_MAX || p->n > INT_MAX || p->k > INT_MAX)
-        return rs_fail(RESHARD_ERR_RANGE,
-                       "a product of matrices of %" PRId64 "x%" PRId64 "x%" PRId64, p->m, p->n,
-                       p->k);
-    if (p->m == 0 || p->n == 0)
-        return RESHARD_OK;
-    size_t bytes = (size_t)p->m * (size_t)p->n * rs_element_bytes(p->dtype);
-    if (p->k == 0) {
-        if (!p->add)
-            memset(p->c, 0, bytes);
-        return RESHARD_OK;
-    }
-    int m = (int)p->m, n = (int)p->n, k = (int)p->k;
-    CBLAS_TRANSPOSE transpose_a = p->transpose_a ? CblasTrans : CblasNoTrans;
-    CBLAS_TRANSPOSE transpose_b = p->transpose_b ? CblasTrans : CblasNoTrans;
-    int lda = p->transpose_a ? m : k, ldb = p->transpose_b ? k : n;
-    if (p->dtype == RESHARD_F32)
-        cblas_sgemm(CblasRowMajor, transpose_a, transpose_b, m, n, k, (float)p->scale, p->a, lda,
-                    p->b, ldb, p->add ? 1.0F : 0.0F, p->c, n);
-    else
-        cblas_dgemm(CblasRowMajor, transpose_a, transpose_b, m, n, k, p->scale, p->a, lda, p->b,
-                    ldb, p->add ? 1.0 : 0.0, p->c, n);
-    return RESHARD_OK;
 }

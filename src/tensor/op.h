@@ -48,5 +48,7 @@ typedef struct rs_product {
     void *c;
 } rs_product;
 reshard_status rs_multiply_matrices(const rs_product *product);
+/* The same by plain loops. */
+void rs_multiply_plainly(const rs_product *product);
 
 #endif

@@ -275,8 +275,9 @@ static reshard_status run(const ends *e, reshard_tensor *x, reshard_tensor **out
     status = status == RESHARD_OK
                  ? rs_redistribute(e->context, source, e->target, x->dtype, &target)
                  : rs_agree(group, status, NULL, "collective", false, NULL);
+    /* An alias: between equal layouts the shard is the input itself. */
     if (status == RESHARD_OK && target->distribution->shard_count > 0)
-        *out_local = reshard_tensor_retain(target->distribution->shards[0]);
+        status = rs_tensor_alias(e->context, target->distribution->shards[0], out_local);
     else if (status == RESHARD_OK)
         status = rs_make_empty(x->dtype, e->target->ndim, e->target->shape, out_local);
     reshard_tensor_release(source);

@@ -30,6 +30,25 @@ static void test_leaf__gradients_add_up_until_cleared(void **state)
     reshard_tensor_release(x);
 }
 
+static void test_leaf__gradients_share_no_memory(void **state)
+{
+    (void)state;
+    reshard_tensor *x = make_leaf(1), *y = make_leaf(2), *g = make_zeros(RESHARD_F64, SHAPE(2));
+    reshard_scope *scope = NULL;
+    MUST(reshard_scope_open(NULL, &scope));
+    assert_int_equal(reshard_backward(reshard_add(x, y), g, NULL), RESHARD_OK);
+    assert_int_equal(reshard_backward(reshard_tensor_reshape(x, SHAPE(2, 1)),
+                                      reshard_tensor_reshape(g, SHAPE(2, 1)), NULL),
+                     RESHARD_OK);
+    assert_int_equal(reshard_scope_close(scope), RESHARD_OK);
+    MUST(reshard_tensor_fill(reshard_tensor_gradient(x), 7));
+    assert_true(element(reshard_tensor_gradient(y), 0) == 0);
+    assert_true(element(g, 0) == 0);
+    reshard_tensor_release(x);
+    reshard_tensor_release(y);
+    reshard_tensor_release(g);
+}
+
 static void test_backward__of_a_leaf_itself(void **state)
 {
     (void)state;
@@ -276,6 +295,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_leaf__gradients_add_up_until_cleared),
+        cmocka_unit_test(test_leaf__gradients_share_no_memory),
         cmocka_unit_test(test_backward__of_a_leaf_itself),
         cmocka_unit_test(test_backward__twice_needs_a_retained_graph),
         cmocka_unit_test(test_mode__nothing_is_recorded_while_off),

@@ -6,6 +6,7 @@
 #include "support/check.h"
 #include "support/harness.h"
 #include "tensor/gradients.h"
+#include "tensor/op.h"
 
 #include <string.h>
 
@@ -536,6 +537,43 @@ static void test_ops__narrower_types_agree_with_f64(void **state)
     }
 }
 
+/* The library's product and the plain loops, against each other; every combination. */
+static void test_product__plain_loops_agree(void **state)
+{
+    (void)state;
+    double a[60], b[60], c[2][30];
+    float narrow_a[60], narrow_b[60], narrow_c[2][30];
+    for (int i = 0; i < 60; i++) {
+        a[i] = narrow_a[i] = (float)(i % 7 - 3);
+        b[i] = narrow_b[i] = (float)(i % 5 - 2);
+    }
+    for (int way = 0; way < 32; way++) {
+        bool wide = way & 1;
+        rs_product p = {.dtype = wide ? RESHARD_F64 : RESHARD_F32,
+                        .transpose_a = way & 2,
+                        .transpose_b = way & 4,
+                        .add = way & 8,
+                        .m = 5,
+                        .n = 6,
+                        .k = way & 16 ? 0 : 10,
+                        .scale = 0.5,
+                        .a = wide ? (void *)a : (void *)narrow_a,
+                        .b = wide ? (void *)b : (void *)narrow_b};
+        for (int i = 0; i < 60; i++)
+            c[i / 30][i % 30] = narrow_c[i / 30][i % 30] = (float)(i % 30);
+        p.c = wide ? (void *)c[0] : (void *)narrow_c[0];
+        assert_int_equal(rs_multiply_matrices(&p), RESHARD_OK);
+        p.c = wide ? (void *)c[1] : (void *)narrow_c[1];
+        rs_multiply_plainly(&p);
+        for (int i = 0; i < 30; i++) {
+            assert_true(c[0][i] == c[1][i]);
+            assert_true(narrow_c[0][i] == narrow_c[1][i]);
+        }
+    }
+    rs_product huge = {.dtype = RESHARD_F32, .m = INT64_MAX, .n = 1, .k = 1};
+    assert_int_equal(rs_multiply_matrices(&huge), RESHARD_ERR_RANGE);
+}
+
 static void test_ops__empty_tensors(void **state)
 {
     (void)state;
@@ -669,6 +707,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ops__values_and_gradients),
         cmocka_unit_test(test_ops__narrower_types_agree_with_f64),
+        cmocka_unit_test(test_product__plain_loops_agree),
         cmocka_unit_test(test_ops__empty_tensors),
         cmocka_unit_test(test_ops__refusals_have_words),
     };

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_mpi_tensor.c - distributed tensors and their gradients between MPI ranks: the same moves as
+ * between threads, against values and slopes computed here.
+ */
+#include "tensor/ranks.h"
+
+#include <reshard/mpi_run.h>
+
+#include <math.h>
+#include <string.h>
+
+/* Over all ranks, but for the first one, which is on the last rank alone. */
+static const char *const specs[] = {"R", "S(0)", "S(1)", "R", "S(1/1)", "S(flat)", "P(sum)"};
+enum { SPECS = (int)(sizeof specs / sizeof *specs) };
+
+static void write_spec(reshard_group *group, int i, char *text, size_t capacity)
+{
+    int size = reshard_group_size(group);
+    if (i == 0)
+        (void)snprintf(text, capacity, "1[%d]: %s", size - 1, specs[i]);
+    else
+        (void)snprintf(text, capacity, "%d: %s", size, specs[i]);
+}
+
+static double gelu(double x)
+{
+    return x * 0.5 * erfc(-x / sqrt(2));
+}
+
+static reshard_status move_and_back(reshard_group *group, const char *from, const char *to)
+{
+    bool partial = strchr(to, 'P') != NULL;
+    reshard_tensor *alone = make_zeros(RESHARD_F64, SHAPE(5, 3));
+    MUST(reshard_tensor_fill_normal(alone, 3));
+    reshard_tensor *x = spread_random(group, from, RESHARD_F64, SHAPE(5, 3), 3);
+    CHECK(x != NULL);
+    MUST(reshard_tensor_fill_normal(x, 3));
+    TRY(reshard_tensor_set_requires_grad(x, 1));
+    reshard_scope *scope = NULL;
+    TRY(reshard_scope_open(NULL, &scope));
+    reshard_tensor *y = move_to(x, to);
+    y = reshard_tensor_full(partial ? reshard_scale(y, 2) : reshard_gelu(y));
+    CHECK(y != NULL);
+    for (int64_t i = 0; i < 15; i++) {
+        double v = element(alone, i);
+        CHECK(fabs(element(y, i) - (partial ? 2 * v : gelu(v))) < 1e-12);
+    }
+    (void)reshard_backward(y, alone, NULL); /* weighted by the values themselves */
+    TRY(reshard_scope_close(scope));
+    reshard_tensor *gradient = whole_of(reshard_tensor_gradient(x));
+    CHECK(gradient != NULL);
+    for (int64_t i = 0; i < 15; i++) {
+        double v = element(alone, i), h = 1e-5;
+        double slope = partial ? 2 : (gelu(v + h) - gelu(v - h)) / (2 * h);
+        CHECK(fabs(element(gradient, i) - v * slope) < 1e-8);
+    }
+    reshard_tensor_release(gradient);
+    reshard_tensor_release(x);
+    reshard_tensor_release(alone);
+    return RESHARD_OK;
+}
+
+/* Rank r has r + 1 everywhere, and a loss of (r + 1) times the result. */
+static reshard_status reduce(reshard_group *group, reshard_reduction reduction)
+{
+    int32_t rank = reshard_group_rank(group), size = reshard_group_size(group);
+    double losses = size * (size + 1) / 2.0, value = 1, slope = 1;
+    for (int32_t r = 1; r <= size; r++)
+        value *= r;
+    reshard_tensor *x = make_zeros(RESHARD_F64, SHAPE(3)), *g = make_zeros(RESHARD_F64, SHAPE(3));
+    MUST(reshard_tensor_fill(x, rank + 1));
+    MUST(reshard_tensor_fill(g, rank + 1));
+    TRY(reshard_tensor_set_requires_grad(x, 1));
+    if (reduction == RESHARD_PROD)
+        slope = value / (rank + 1);
+    else if (reduction == RESHARD_AVG)
+        slope = 1.0 / size;
+    else if (reduction == RESHARD_MAX)
+        slope = rank == size - 1;
+    else if (reduction == RESHARD_MIN)
+        slope = rank == 0;
+    reshard_scope *scope = NULL;
+    TRY(reshard_scope_open(NULL, &scope));
+    (void)reshard_backward(reshard_tensor_all_reduce(x, group, reduction), g, NULL);
+    TRY(reshard_scope_close(scope));
+    CHECK(fabs(element(reshard_tensor_gradient(x), 2) - losses * slope) < 1e-9);
+    reshard_tensor_release(x);
+    reshard_tensor_release(g);
+    return RESHARD_OK;
+}
+
+static reshard_status run_rank(void *user, reshard_group *group)
+{
+    char from[32], to[32];
+    (void)user;
+    for (int i = 0; i < SPECS - 1; i++) { /* the last one is partial, and no place to start */
+        for (int k = 0; k < SPECS; k++) {
+            write_spec(group, i, from, sizeof from);
+            write_spec(group, k, to, sizeof to);
+            TRY(move_and_back(group, from, to));
+        }
+    }
+    for (int i = 0; i < (int)RESHARD_REDUCTION_COUNT; i++)
+        TRY(reduce(group, (reshard_reduction)i));
+    return RESHARD_OK;
+}
+
+int main(void)
+{
+    reshard_status status = reshard_mpi_run(NULL, run_rank, NULL);
+    if (status != RESHARD_OK)
+        fprintf(stderr, "%s\n", reshard_error_text());
+    return status != RESHARD_OK;
+}

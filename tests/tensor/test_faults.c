@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_faults.c - one rank runs out of memory, at its first allocation, its second, and so on, in a
+ * forward and backward pass with moves between layouts. All ranks get an error, nobody hangs,
+ * nothing leaks.
+ */
+#include "support/check.h"
+#include "support/context.h"
+#include "tensor/ranks.h"
+
+#include <string.h>
+
+typedef struct attempt {
+    reshard_context *context; /* of rank 1 */
+    int way;
+} attempt;
+
+static reshard_status compute(reshard_context *context, reshard_group *group, reshard_tensor *x,
+                              reshard_tensor *weight, int way)
+{
+    reshard_scope *scope = NULL;
+    reshard_status status = reshard_scope_open(context, &scope);
+    if (status != RESHARD_OK)
+        return status;
+    reshard_tensor *y = NULL;
+    if (way == 0) {
+        y = reshard_gelu(reshard_linear(x, weight, NULL));
+        y = reshard_sum(reshard_tensor_full(move_to(move_to(y, "3: S(0)"), "3: R")));
+    } else {
+        reshard_tensor *local = reshard_tensor_to_local(x, NULL);
+        y = reshard_tensor_all_reduce(reshard_relu(local), group,
+                                      way == 1 ? RESHARD_MAX : RESHARD_PROD);
+        y = reshard_sum(reshard_tensor_all_gather(y, group));
+    }
+    (void)reshard_backward(y, NULL, NULL);
+    return reshard_scope_close(scope);
+}
+
+static reshard_status run_rank(void *user, reshard_group *group)
+{
+    const attempt *a = user;
+    int32_t rank = reshard_group_rank(group);
+    reshard_tensor *x = spread_random(group, "3: R", RESHARD_F64, SHAPE(4, 3), 1);
+    reshard_tensor *weight = spread_random(group, "3: S(0)", RESHARD_F64, SHAPE(5, 3), 2);
+    reshard_status status = RESHARD_ERR_CHECK;
+    if (x != NULL && weight != NULL) {
+        MUST(reshard_tensor_set_requires_grad(x, 1));
+        MUST(reshard_tensor_set_requires_grad(weight, 1));
+        status = compute(rank == 1 ? a->context : NULL, group, x, weight, a->way);
+    }
+    reshard_tensor_release(x);
+    reshard_tensor_release(weight);
+    return status;
+}
+
+static reshard_status run_attempt(reshard_context *context, void *user)
+{
+    attempt *a = user;
+    a->context = context;
+    return reshard_group_run(NULL, 3, run_rank, a);
+}
+
+static void test_memory__of_one_rank(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 3; way++) {
+        words said = {""};
+        attempt a = {.way = way};
+        if (!context_fail_each(run_attempt, &a, &said))
+            fail_msg("way %d: %s", way, said.text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory__of_one_rank),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
