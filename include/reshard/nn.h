@@ -158,9 +158,12 @@ RESHARD_API reshard_status reshard_module_load_state_dict(reshard_module *module
 /* ---- calling --------------------------------------------------------------------------------- */
 
 /*
- * Runs pre-hooks, forward, hooks, in the order they were added, in the innermost scope. Each sees
- * what the one before it left. Where one fails, or forward does, the rest are left out but for
- * hooks that always run, and the result is FAILED.
+ * Runs pre-hooks, forward, hooks, in the order they were added. Each sees what the one before it
+ * left. Where one fails, or forward does, the rest are left out but for hooks that always run, and
+ * the result is FAILED. In a scope that has failed already nothing is called.
+ *
+ * All of it runs in a scope of the call's own. The output is handed to the innermost scope; other
+ * tensors that were computed go with the call, unless somebody has retained them.
  */
 RESHARD_API reshard_value reshard_module_call(reshard_module *module, reshard_value input);
 /* The same from a tensor to a tensor; NULL on failure. */

@@ -14,6 +14,7 @@
  *   tensor.h  tensors; ops.h computes with them, autograd.h differentiates
  *   distributed.h  tensors over ranks, and moves between layouts with gradients
  *   nn.h      modules; nn_layers.h has ready ones, optimizer.h trains them
+ *   input_reshard.h  activations that all ranks hold alike, kept in chunks
  *   group.h   ranks that can talk: threads of this process, a simulation, your own transport
  *
  * A first program:
@@ -37,6 +38,7 @@
 #include <reshard/distributed.h>
 #include <reshard/exec.h>
 #include <reshard/group.h>
+#include <reshard/input_reshard.h>
 #include <reshard/layout.h>
 #include <reshard/nn.h>
 #include <reshard/nn_layers.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * call.c - values, and calling modules. A call may call its own module again, and hooks may come
- * and go while it runs: lists of hooks only grow meanwhile, and hooks that are younger than the
- * call are passed over.
+ * call.c - values, and calling modules. A call has a scope of its own, which lets go of all but the
+ * output: what backward needs, the graph has saved. A call may call its own module again, and hooks
+ * may come and go while it runs: lists of hooks only grow meanwhile, and hooks that are younger
+ * than the call are passed over.
  */
 #include "base/context.h"
 #include "base/error.h"
@@ -123,9 +124,10 @@ static reshard_status run_forward(call *c)
     rs_hook_entry *around = c->module->hooks[RS_HOOK_AROUND];
     while (around != NULL && !takes_part(c, around))
         around = around->next;
+    rs_around_frame frame = {NULL, NULL};
     if (around != NULL) {
         rs_reference_add(&around->references);
-        reshard_status status = around->around.enter(around->user, c->module);
+        reshard_status status = around->around.enter(around->user, c->module, &frame);
         if (status != RESHARD_OK) {
             rs_hook_entry_release(around);
             return status;
@@ -133,7 +135,7 @@ static reshard_status run_forward(call *c)
     }
     c->output = c->module->kind.forward(c->module, c->module->kind.user, c->input);
     if (around != NULL) {
-        around->around.leave(around->user, c->module);
+        around->around.leave(around->user, c->module, &frame);
         rs_hook_entry_release(around);
     }
     return RESHARD_OK;
@@ -166,6 +168,23 @@ static void run_always(call *c)
     }
 }
 
+/* The value in the scope around the call's own, which is about to go. */
+static reshard_value hand_out(reshard_value value)
+{
+    if (value.kind == RESHARD_VALUE_TENSOR)
+        return reshard_value_of(rs_scope_own(reshard_tensor_retain(value.tensor)));
+    if (value.kind != RESHARD_VALUE_LIST)
+        return value;
+    reshard_value list = reshard_value_list(value.count, value.items);
+    reshard_value *items = (reshard_value *)list.items;
+    for (int32_t i = 0; i < list.count; i++) {
+        items[i] = hand_out(value.items[i]);
+        if (items[i].kind == RESHARD_VALUE_FAILED)
+            return failed;
+    }
+    return list;
+}
+
 /* True when the call has come to an output. */
 static bool run(call *c)
 {
@@ -190,10 +209,17 @@ reshard_value reshard_module_call(reshard_module *module, reshard_value input)
                       module->kind_name);
         return failed;
     }
+    rs_thread_state *state = rs_thread_state_get();
+    reshard_scope scope;
     call c = {.module = reshard_module_retain(module),
               .serial = module->hook_serial,
               .input = input,
               .output = failed};
+    if (state->scope->status != RESHARD_OK || input.kind == RESHARD_VALUE_FAILED) {
+        reshard_module_release(module);
+        return failed; /* as operations do */
+    }
+    rs_scope_enter(&scope, rs_scope_context());
     module->running++;
     bool good = run(&c);
     if (!good)
@@ -201,7 +227,15 @@ reshard_value reshard_module_call(reshard_module *module, reshard_value input)
     module->running--;
     rs_hooks_purge(module);
     reshard_module_release(module);
-    return good ? c.output : failed;
+    state->scope = scope.outer;
+    reshard_value output = good ? hand_out(c.output) : failed;
+    state->scope = &scope;
+    reshard_status status = rs_scope_leave(&scope);
+    if (status != RESHARD_OK) {
+        (void)rs_scope_fail(status);
+        scope.outer->agreed = scope.outer->agreed || scope.agreed;
+    }
+    return output;
 }
 
 reshard_tensor *reshard_module_forward(reshard_module *module, reshard_tensor *x)

@@ -28,10 +28,16 @@ typedef struct rs_slot {
 
 typedef enum rs_hook_kind { RS_HOOK_PRE, RS_HOOK_POST, RS_HOOK_AROUND, RS_HOOK_KINDS } rs_hook_kind;
 
+/* What was, before enter, of one call. */
+typedef struct rs_around_frame {
+    struct rs_hooks_entry *hooks;
+    struct reshard_group *replicas;
+} rs_around_frame;
+
 /* Runs on both sides of forward alone: leave is called if and only if enter gave RESHARD_OK. */
 typedef struct rs_around {
-    reshard_status (*enter)(void *user, reshard_module *module);
-    void (*leave)(void *user, reshard_module *module);
+    reshard_status (*enter)(void *user, reshard_module *module, rs_around_frame *frame);
+    void (*leave)(void *user, reshard_module *module, const rs_around_frame *frame);
 } rs_around;
 
 typedef struct rs_hook_entry {

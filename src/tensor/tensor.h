@@ -31,8 +31,8 @@ typedef struct rs_storage {
     bool own;
     void (*release)(void *user); /* borrowed memory; may be NULL */
     void *user;
-    void *attachment; /* a layer's above, for as long as the memory lives */
-    void (*forget_attachment)(void *attachment);
+    void *attachment;                            /* a layer's above; not owned */
+    void (*forget_attachment)(void *attachment); /* called when the memory goes; may be NULL */
 } rs_storage;
 
 /* Whether a local tensor is the same on several ranks, as far as is known. What is computed from
