@@ -14,6 +14,7 @@
  *   tensor.h  tensors; ops.h computes with them, autograd.h differentiates
  *   distributed.h  tensors over ranks, and moves between layouts with gradients
  *   nn.h      modules; nn_layers.h has ready ones, optimizer.h trains them
+ *   shard.h   modules spread over ranks: sharding plans
  *   input_reshard.h  activations that all ranks hold alike, kept in chunks
  *   group.h   ranks that can talk: threads of this process, a simulation, your own transport
  *
@@ -45,6 +46,7 @@
 #include <reshard/ops.h>
 #include <reshard/optimizer.h>
 #include <reshard/plan.h>
+#include <reshard/shard.h>
 #include <reshard/spec.h>
 #include <reshard/tensor.h>
 

@@ -16,6 +16,8 @@ reshard_layer_options rs_layer_part(const reshard_layer_options *options, uint64
  * argument is read before another one makes it is anybody's guess. */
 reshard_status rs_adopt(reshard_module *parent, const char *name, reshard_status status,
                         reshard_module **child);
+/* Elements of one head of an attention. */
+int64_t rs_attention_head(const reshard_module *module);
 /* Frees a block that was allocated as `user` of a module, by rs_user_allocate. */
 void *rs_user_allocate(reshard_context *context, size_t bytes);
 void rs_user_free(void *user);

@@ -95,6 +95,11 @@ typedef struct attention {
     int64_t head; /* elements of one */
 } attention;
 
+int64_t rs_attention_head(const reshard_module *module)
+{
+    return ((const attention *)reshard_module_user(module))->head;
+}
+
 static reshard_tensor *part_heads(reshard_tensor *x, int64_t head)
 {
     if (x == NULL)

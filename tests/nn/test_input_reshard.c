@@ -5,46 +5,7 @@
  *
  * A rank's body returns a status and leaves words; the main thread asserts.
  */
-#include "support/check.h"
-#include "tensor/values.h"
-
-#include <string.h>
-
-/* In a rank's body: leaves with words. */
-#define EXPECT(condition)                     \
-    do {                                      \
-        if (!(condition))                     \
-            return say(__LINE__, #condition); \
-    } while (0)
-
-static reshard_status say(int line, const char *what)
-{
-    char text[600];
-    (void)snprintf(text, sizeof text, "line %d: %s [%s]", line, what, reshard_error_text());
-    return reshard_error_set(RESHARD_ERR_CHECK, text);
-}
-
-static void run_ranks(int32_t size, reshard_rank_fn body, void *user)
-{
-    if (reshard_group_run(NULL, size, body, user) != RESHARD_OK)
-        fail_msg("%d ranks: %s", (int)size, reshard_error_text());
-}
-
-static reshard_device_mesh *make_mesh(reshard_group *group, int32_t axes, const int32_t *sizes)
-{
-    reshard_mesh *mesh = NULL;
-    reshard_device_mesh *made = NULL;
-    MUST(reshard_mesh_create(NULL, axes, NULL, sizes, NULL, &mesh));
-    MUST(reshard_device_mesh_create(NULL, group, mesh, &made));
-    reshard_mesh_release(mesh);
-    return made;
-}
-
-static reshard_device_mesh *make_line(reshard_group *group)
-{
-    int32_t size = reshard_group_size(group);
-    return make_mesh(group, 1, &size);
-}
+#include "nn/ranks.h"
 
 static reshard_module *make_mlp(int64_t width)
 {
@@ -240,16 +201,6 @@ typedef struct spread_case {
     int32_t axes, sizes[2];
     int64_t packed; /* tensors */
 } spread_case;
-
-static reshard_tensor *distribute(reshard_group *group, const char *text, reshard_tensor *local)
-{
-    reshard_spec *spec = NULL;
-    reshard_tensor *made = NULL;
-    MUST(reshard_spec_parse(NULL, text, strlen(text), &spec));
-    MUST(reshard_tensor_shard(NULL, group, spec, 0, local, &made));
-    reshard_spec_release(spec);
-    return made;
-}
 
 static void replace(reshard_group *group, reshard_module *mlp, const char *name, const char *text)
 {
