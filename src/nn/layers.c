@@ -80,13 +80,10 @@ typedef struct filling {
     double first, scale;
 } filling;
 
-static reshard_status fill(reshard_tensor *tensor, const filling *f, uint64_t seed)
+static reshard_status scale_by_element(reshard_tensor *tensor, const filling *f)
 {
-    if (f->scale == 0)
-        return reshard_tensor_fill(tensor, f->first);
-    rs_fill random = {f->kind, seed, 0};
-    reshard_status status = rs_fill_random(tensor, &random);
     int64_t index[RESHARD_NDIM_MAX] = {0};
+    reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < tensor->volume && status == RESHARD_OK; i++) {
         double value = 0;
         status = reshard_tensor_get(tensor, index, &value);
@@ -96,6 +93,25 @@ static reshard_status fill(reshard_tensor *tensor, const filling *f, uint64_t se
             index[d] = 0;
     }
     return status;
+}
+
+static reshard_status fill(reshard_tensor *tensor, const filling *f, uint64_t seed)
+{
+    if (f->scale == 0)
+        return reshard_tensor_fill(tensor, f->first);
+    rs_fill random = {f->kind, seed, 0};
+    reshard_status status = rs_fill_random(tensor, &random);
+    if (status != RESHARD_OK || rs_dtype_is_half(tensor->dtype))
+        return status == RESHARD_OK ? scale_by_element(tensor, f) : status;
+    float *narrow = (void *)tensor->data;
+    double *wide = (void *)tensor->data;
+    for (int64_t i = 0; i < tensor->volume; i++) {
+        if (tensor->dtype == RESHARD_F32)
+            narrow[i] = (float)(f->first + f->scale * narrow[i]);
+        else
+            wide[i] = f->first + f->scale * wide[i];
+    }
+    return RESHARD_OK;
 }
 
 static reshard_status add_weight(reshard_module *module, const char *name,
