@@ -15,9 +15,7 @@ typedef struct rs_thread_state {
     struct rs_hooks_entry *hooks;   /* the innermost pair; tensor */
     bool gradients_off;             /* nothing is recorded */
     uint64_t node_count;            /* nodes recorded so far: their order */
-    uint64_t backward_count;        /* backward passes so far: marks of their nodes */
     struct reshard_group *replicas; /* among whose ranks tensors may be the same; tensor */
-    bool among_shards;              /* inside an operation some of whose inputs differ; tensor */
     struct reshard_group *group;    /* the current one; nn */
 } rs_thread_state;
 

@@ -94,13 +94,11 @@ static bool is_own_memory(const state *s, const reshard_tensor *tensor)
 
 static bool is_replicated(const reshard_tensor *tensor)
 {
-    if (tensor->distribution != NULL)
-        return rs_layout_sameness(tensor->distribution->layout, rs_distributed_group(tensor)) ==
-               RS_SAME_YES;
-    /* Inside an operation on shards that differ, other tensors are made from those shards. */
-    if (tensor->sameness == RS_SAME_UNKNOWN)
-        return !rs_thread_state_get()->among_shards;
-    return tensor->sameness == RS_SAME_YES;
+    const rs_distribution *d = tensor->distribution;
+    if (d != NULL)
+        return d->shard_count == 1 &&
+               rs_layout_sameness(d->layout, rs_distributed_group(tensor)) == RS_SAME_YES;
+    return tensor->sameness != RS_SAME_NO; /* the module's word */
 }
 
 static bool is_wanted(const state *s, const reshard_tensor *tensor)
@@ -109,16 +107,26 @@ static bool is_wanted(const state *s, const reshard_tensor *tensor)
            (s->select == NULL || s->select(s->user, tensor) != 0);
 }
 
-/* The same elements of the same memory, packed before and not written to since. */
-static reshard_packed *find_packed(const state *s, const reshard_tensor *tensor)
+/* The tensor with the memory: itself, or the one shard of a distributed one. */
+static reshard_tensor *memory_of(reshard_tensor *tensor)
 {
-    if (tensor->storage == NULL || tensor->storage->attachment == NULL)
+    return tensor->distribution != NULL ? tensor->distribution->shards[0] : tensor;
+}
+
+/* The same elements of the same memory, packed before and not written to since. */
+static reshard_packed *find_packed(const state *s, reshard_tensor *tensor)
+{
+    const reshard_tensor *local = memory_of(tensor);
+    const rs_distribution *d = tensor->distribution;
+    reshard_packed *p = local->storage->attachment;
+    if (p == NULL || p->owner != s || p->data != local->data || p->ndim != local->ndim ||
+        p->outer_layout != (d != NULL ? d->layout : NULL) ||
+        p->outer_cache != (d != NULL ? d->cache : NULL) ||
+        p->version != atomic_load_explicit(&local->storage->version, memory_order_relaxed))
         return NULL;
-    reshard_packed *p = tensor->storage->attachment;
-    bool same = p->owner == s && p->data == tensor->data && p->ndim == tensor->ndim &&
-                p->version == atomic_load_explicit(&tensor->storage->version, memory_order_relaxed);
-    for (int32_t d = 0; d < tensor->ndim && same; d++)
-        same = p->shape[d] == tensor->shape[d] && p->strides[d] == tensor->strides[d];
+    bool same = true;
+    for (int32_t i = 0; i < local->ndim && same; i++)
+        same = p->shape[i] == local->shape[i] && p->strides[i] == local->strides[i];
     return same ? p : NULL;
 }
 
@@ -128,17 +136,15 @@ static void forget_attachment(void *attachment)
 }
 
 /* The memory remembers the chunk that was cut from it last. */
-static void attach(const state *s, reshard_tensor *tensor, reshard_packed *p)
+static void attach(const state *s, const reshard_tensor *local, reshard_packed *p)
 {
-    rs_storage *storage = tensor->storage;
-    if (storage == NULL)
-        return;
+    rs_storage *storage = local->storage;
     if (storage->forget_attachment != NULL)
         storage->forget_attachment(storage->attachment);
     p->owner = s;
-    p->data = tensor->data;
+    p->data = local->data;
     p->version = atomic_load_explicit(&storage->version, memory_order_relaxed);
-    memcpy(p->strides, tensor->strides, sizeof p->strides);
+    memcpy(p->strides, local->strides, sizeof p->strides);
     p->storage = storage;
     storage->attachment = p;
     storage->forget_attachment = forget_attachment;
@@ -185,7 +191,7 @@ static reshard_status pack(void *user, reshard_tensor *tensor, void **out_packed
         }
         count_packed(s, tensor, p);
         if (p->is_chunk)
-            attach(s, tensor, p);
+            attach(s, memory_of(tensor), p);
     }
     s->counts.saved++;
     rs_reference_add(&s->references);

@@ -159,7 +159,7 @@ static reshard_value forward_attention(reshard_module *module, void *user, resha
     if (status != RESHARD_OK)
         return reshard_value_of(rs_scope_fail(rs_fail_within(status, "attention")));
     if (t[0]->distribution != NULL)
-        y = rs_spread_alike("attention", RS_SPREAD_ANY, 3, t, attend, a);
+        y = rs_spread_alike("attention", RS_SPREAD_ANY, 3, t, attend, a, sizeof *a);
     else
         y = attend(t, a);
     return reshard_value_of(through(module, "o", y));

@@ -24,9 +24,9 @@ typedef struct pass {
     bool retain;
 } pass;
 
-static reshard_status add_node(pass *p, rs_node *node, uint64_t mark)
+static reshard_status add_node(pass *p, rs_node *node)
 {
-    if (node == NULL || node->mark == mark)
+    if (node == NULL || node->marked)
         return RESHARD_OK;
     if (p->count == p->capacity) {
         void *nodes = p->nodes;
@@ -36,7 +36,7 @@ static reshard_status add_node(pass *p, rs_node *node, uint64_t mark)
         if (status != RESHARD_OK)
             return status;
     }
-    node->mark = mark;
+    node->marked = true;
     p->nodes[p->count++] = node;
     return RESHARD_OK;
 }
@@ -49,17 +49,18 @@ static int compare_nodes(const void *a, const void *b)
 
 static reshard_status collect(pass *p, rs_node *first)
 {
-    uint64_t mark = ++rs_thread_state_get()->backward_count;
-    reshard_status status = add_node(p, first, mark);
+    reshard_status status = add_node(p, first);
     for (int64_t i = 0; i < p->count && status == RESHARD_OK; i++) {
         if (p->nodes[i]->spent)
-            return rs_fail(RESHARD_ERR_INVALID,
-                           "backward: what %s saved was freed by an earlier pass, which did not "
-                           "retain the graph",
-                           p->nodes[i]->name);
+            status = rs_fail(RESHARD_ERR_INVALID,
+                             "backward: what %s saved was freed by an earlier pass, which did not "
+                             "retain the graph",
+                             p->nodes[i]->name);
         for (int32_t k = 0; k < p->nodes[i]->input_count && status == RESHARD_OK; k++)
-            status = add_node(p, p->nodes[i]->inputs[k].node, mark);
+            status = add_node(p, p->nodes[i]->inputs[k].node);
     }
+    for (int64_t i = 0; i < p->count; i++)
+        p->nodes[i]->marked = false;
     if (p->count > 0)
         qsort(p->nodes, (size_t)p->count, sizeof *p->nodes, compare_nodes);
     return status;
@@ -281,13 +282,20 @@ static reshard_status begin(reshard_tensor *tensor, reshard_tensor *gradient)
     return accumulate_leaf(tensor, gradient);
 }
 
-/* The group whose ranks have to begin together, if there is one. */
-static reshard_group *find_group(const reshard_tensor *tensor)
+/* The group whose ranks have to begin together, if there is one: that of the first collective step,
+ * or on a rank that has failed that of its last computation. */
+static reshard_group *find_group(const pass *p, const reshard_tensor *tensor, reshard_status status)
 {
     const reshard_scope *scope = rs_thread_state_get()->scope;
-    if (scope != NULL && scope->group != NULL)
+    if (status != RESHARD_OK && scope != NULL && scope->group != NULL)
         return scope->agreed ? NULL : scope->group;
-    return tensor != NULL && tensor->distribution != NULL ? rs_distributed_group(tensor) : NULL;
+    if (tensor != NULL && tensor->distribution != NULL)
+        return rs_distributed_group(tensor);
+    for (int64_t i = 0; i < p->count; i++) {
+        if (p->nodes[i]->group != NULL)
+            return p->nodes[i]->group;
+    }
+    return NULL;
 }
 
 /* From collected nodes on. */
@@ -330,7 +338,6 @@ reshard_status reshard_backward(reshard_tensor *tensor, reshard_tensor *gradient
     pass p = {.context = tensor != NULL ? tensor->context : NULL,
               .retain = options != NULL && options->retain_graph};
     reshard_tensor *one = NULL;
-    reshard_group *group = find_group(tensor);
     reshard_status status = check(tensor, gradient, options);
     if (status == RESHARD_OK && gradient == NULL) {
         status = make_one(tensor, &one);
@@ -338,6 +345,7 @@ reshard_status reshard_backward(reshard_tensor *tensor, reshard_tensor *gradient
     }
     if (status == RESHARD_OK)
         status = collect(&p, tensor->node);
+    reshard_group *group = find_group(&p, tensor, status);
     if (group != NULL)
         status = rs_agree(group, status, NULL, "backward", false, NULL);
     if (status == RESHARD_OK)

@@ -123,7 +123,9 @@ reshard_status rs_distributed_wrap(reshard_context *context, rs_exec_cache *cach
     if (status != RESHARD_OK)
         return status;
     for (int64_t i = 0; i < made->shard_count && status == RESHARD_OK; i++)
-        status = rs_tensor_densify(context, shards[i], &made->shards[i]);
+        status = reshard_tensor_is_contiguous(shards[i])
+                     ? rs_tensor_alias(context, shards[i], &made->shards[i])
+                     : rs_tensor_densify(context, shards[i], &made->shards[i]);
     if (status == RESHARD_OK)
         return make_tensor(made, dtype, out_tensor);
     rs_distribution_release(made);

@@ -22,7 +22,8 @@ struct rs_distribution {
 rs_distribution *rs_distribution_retain(rs_distribution *distribution);
 void rs_distribution_release(rs_distribution *distribution);
 
-/* A tensor over these shards, which are retained; the cache and the layout too. Local. */
+/* A tensor over the memory of these shards, or over copies where they are not dense; what is
+ * recorded of them stays outside. Local. */
 reshard_status rs_distributed_wrap(reshard_context *context, rs_exec_cache *cache,
                                    reshard_layout *layout, reshard_dtype dtype,
                                    reshard_tensor *const *shards, reshard_tensor **out_tensor);

@@ -50,7 +50,7 @@ static reshard_tensor *activate(reshard_tensor *x, activation which)
     if (!rs_op_begin(name, 1, &x))
         return NULL;
     if (x->distribution != NULL)
-        return rs_spread_alike(name, RS_SPREAD_ANY, 1, &x, activate_local, &which);
+        return rs_spread_alike(name, RS_SPREAD_ANY, 1, &x, activate_local, &which, sizeof which);
     if (rs_dtype_is_half(x->dtype))
         return reshard_tensor_cast(activate(reshard_tensor_cast(x, RESHARD_F32), which), x->dtype);
     reshard_tensor *dense = NULL, *output = NULL;

@@ -189,7 +189,8 @@ reshard_tensor *reshard_causal_attention(reshard_tensor *q, reshard_tensor *k, r
     if (scale == 0 && q->shape[3] > 0)
         scale = 1 / sqrt((double)q->shape[3]);
     if (rs_any_distributed(3, inputs))
-        return rs_spread_alike("causal_attention", RS_SPREAD_ANY, 3, inputs, attend_local, &scale);
+        return rs_spread_alike("causal_attention", RS_SPREAD_ANY, 3, inputs, attend_local, &scale,
+                               sizeof scale);
     if (rs_dtype_is_half(q->dtype))
         return reshard_tensor_cast(reshard_causal_attention(reshard_tensor_cast(q, RESHARD_F32),
                                                             reshard_tensor_cast(k, RESHARD_F32),

@@ -137,7 +137,7 @@ reshard_tensor *reshard_add(reshard_tensor *a, reshard_tensor *b)
     if (!rs_op_begin("add", 2, inputs))
         return NULL;
     if (rs_any_distributed(2, inputs))
-        return rs_spread_alike("add", RS_SPREAD_LINEAR, 2, inputs, add_local, NULL);
+        return rs_spread_alike("add", RS_SPREAD_LINEAR, 2, inputs, add_local, NULL, 0);
     if (rs_dtype_is_half(a->dtype) && a->dtype == b->dtype)
         return reshard_tensor_cast(
             reshard_add(reshard_tensor_cast(a, RESHARD_F32), reshard_tensor_cast(b, RESHARD_F32)),
@@ -169,7 +169,7 @@ reshard_tensor *reshard_mul(reshard_tensor *a, reshard_tensor *b)
     if (!rs_op_begin("mul", 2, inputs))
         return NULL;
     if (rs_any_distributed(2, inputs))
-        return rs_spread_alike("mul", RS_SPREAD_ANY, 2, inputs, mul_local, NULL);
+        return rs_spread_alike("mul", RS_SPREAD_ANY, 2, inputs, mul_local, NULL, 0);
     if (rs_dtype_is_half(a->dtype) && a->dtype == b->dtype)
         return reshard_tensor_cast(
             reshard_mul(reshard_tensor_cast(a, RESHARD_F32), reshard_tensor_cast(b, RESHARD_F32)),
@@ -200,7 +200,8 @@ reshard_tensor *reshard_scale(reshard_tensor *x, double factor)
     if (!rs_op_begin("scale", 1, &x))
         return NULL;
     if (x->distribution != NULL)
-        return rs_spread_alike("scale", RS_SPREAD_LINEAR, 1, &x, scale_local, &factor);
+        return rs_spread_alike("scale", RS_SPREAD_LINEAR, 1, &x, scale_local, &factor,
+                               sizeof factor);
     if (rs_dtype_is_half(x->dtype))
         return reshard_tensor_cast(reshard_scale(reshard_tensor_cast(x, RESHARD_F32), factor),
                                    x->dtype);

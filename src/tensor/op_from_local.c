@@ -301,7 +301,7 @@ reshard_tensor *reshard_tensor_from_local(reshard_tensor *local, reshard_group *
     reshard_status status = RESHARD_OK;
     if (local->distribution != NULL)
         status = rs_fail(RESHARD_ERR_INVALID, "the tensor is distributed already");
-    else if (reshard_spec_get_kind(spec) != RESHARD_SPEC_CUTS)
+    else if (spec == NULL || reshard_spec_get_kind(spec) != RESHARD_SPEC_CUTS)
         status = rs_fail(RESHARD_ERR_UNSUPPORTED, "a spec that is not made of cuts");
     status = rs_outlines_gather(group, status, "from_local", &mine, &all);
     if (status == RESHARD_OK) {

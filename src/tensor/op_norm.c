@@ -136,7 +136,7 @@ static reshard_tensor *normalize(const norm *n, reshard_tensor *x, reshard_tenso
     if (status != RESHARD_OK)
         return rs_scope_fail(rs_fail_within(status, "%s", n->name));
     if (rs_any_distributed(3, inputs))
-        return rs_spread_norm(n->name, x, weight, bias, normalize_local, n);
+        return rs_spread_norm(n->name, x, weight, bias, normalize_local, n, sizeof *n);
     if (rs_dtype_is_half(x->dtype))
         return normalize_half(n, x, weight, bias);
     status = forward(n, inputs, &output);

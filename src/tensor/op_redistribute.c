@@ -107,11 +107,13 @@ static void backward_redistribute(rs_node *node, reshard_tensor *const *gradient
     out_gradients[0] = status == RESHARD_OK ? rs_scope_own(made) : rs_scope_fail(status);
 }
 
-static reshard_status check_options(const reshard_tensor *tensor,
+static reshard_status check_options(const reshard_tensor *tensor, const reshard_spec *spec,
                                     const reshard_redistribute_options *options)
 {
     if (tensor->distribution == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "the tensor is local");
+    if (spec == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "the spec is NULL");
     if (options->size != sizeof *options)
         return rs_fail(RESHARD_ERR_INVALID, "options: size is %zu, not %zu", options->size,
                        sizeof *options);
@@ -135,7 +137,7 @@ reshard_tensor *reshard_tensor_redistribute(reshard_tensor *tensor, reshard_spec
     reshard_context *context = rs_scope_context();
     reshard_layout *layout = NULL, *back = NULL;
     reshard_tensor *made = NULL;
-    reshard_status status = check_options(tensor, &given);
+    reshard_status status = check_options(tensor, spec, &given);
     if (status == RESHARD_OK)
         status = reshard_layout_create(context, spec, tensor->ndim, tensor->shape, &layout);
     if (status == RESHARD_OK && given.gradient_spec != NULL)

@@ -68,7 +68,7 @@ reshard_tensor *reshard_softmax(reshard_tensor *x, int32_t dim)
         return reshard_tensor_transpose(reshard_softmax(reshard_tensor_transpose(x, d, -1), -1), d,
                                         -1);
     if (x->distribution != NULL)
-        return rs_spread_alike("softmax", RS_SPREAD_ROWS, 1, &x, softmax_local, NULL);
+        return rs_spread_alike("softmax", RS_SPREAD_ROWS, 1, &x, softmax_local, NULL, 0);
     if (rs_dtype_is_half(x->dtype))
         return reshard_tensor_cast(reshard_softmax(reshard_tensor_cast(x, RESHARD_F32), -1),
                                    x->dtype);

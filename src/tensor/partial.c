@@ -79,15 +79,15 @@ static reshard_status reduce(const reshard_tensor *x, reshard_status before,
     return status;
 }
 
-static int32_t contributor_of(const reshard_tensor *x, int64_t shard)
+/* Which contribution this rank has. A partial layout gives a rank one shard at most. */
+static reshard_status find_contributor(const reshard_tensor *x, int32_t *out_contributor)
 {
     reshard_shards *shards = NULL;
-    int32_t contributor = 0;
-    if (reshard_layout_shards(x->distribution->layout, reshard_group_rank(rs_distributed_group(x)),
-                              &shards) == RESHARD_OK)
-        contributor = shards->items[shard].contributor;
+    reshard_status status = reshard_layout_shards(
+        x->distribution->layout, reshard_group_rank(rs_distributed_group(x)), &shards);
+    *out_contributor = status == RESHARD_OK && shards->count > 0 ? shards->items[0].contributor : 0;
     reshard_shards_destroy(shards);
-    return contributor;
+    return status;
 }
 
 /* ---- minimum and maximum --------------------------------------------------------------------- */
@@ -96,18 +96,21 @@ static reshard_status keep_winners(const reshard_tensor *x, const reshard_tensor
                                    reshard_tensor *output)
 {
     reshard_tensor *value = NULL, *claims = NULL, *winners = NULL;
-    reshard_status status = make_like(x, RESHARD_MIN, RESHARD_I32, &claims);
+    int32_t contributor = 0;
+    reshard_status status = find_contributor(x, &contributor);
+    if (status == RESHARD_OK)
+        status = make_like(x, RESHARD_MIN, RESHARD_I32, &claims);
     status = reduce(x, status, &value);
     int64_t count = x->distribution->shard_count;
     for (int64_t i = 0; i < count && status == RESHARD_OK; i++)
         RS_CALL(x->dtype, claim, x->distribution->shards[i]->data,
                 value->distribution->shards[i]->data, x->distribution->shards[i]->volume,
-                contributor_of(x, i), (void *)claims->distribution->shards[i]->data);
+                contributor, (void *)claims->distribution->shards[i]->data);
     status = reduce(claims, status, &winners);
     for (int64_t i = 0; i < count && status == RESHARD_OK; i++)
         RS_CALL(x->dtype, keep, gradient->distribution->shards[i]->data,
                 (const void *)winners->distribution->shards[i]->data,
-                x->distribution->shards[i]->volume, contributor_of(x, i),
+                x->distribution->shards[i]->volume, contributor,
                 output->distribution->shards[i]->data);
     reshard_tensor_release(value);
     reshard_tensor_release(claims);

@@ -6,6 +6,10 @@
  * has the same nodes on every rank, also on one that has no shards, and all ranks enter the
  * collective backward steps alike. The backward step brings the gradient to the output's layout,
  * runs the inner graphs, and wraps what their leaves have collected.
+ *
+ * While saved-tensor hooks are there, the inner graphs are not kept: the distributed inputs are
+ * saved instead, so that hooks see tensors with their layouts, and the backward step computes once
+ * more.
  */
 #include "tensor/spread.h"
 
@@ -67,7 +71,27 @@ typedef struct insides {
     reshard_tensor **outputs; /* by shard */
     reshard_layout *gradient_layouts[RS_SPREAD_MAX];
     reshard_layout *output_gradient_layout;
+    bool replays; /* inputs are saved, and the operation is done again */
+    rs_local_fn fn;
+    union {
+        unsigned char bytes[RS_SPREAD_USER];
+        double aligned;
+        void *pointer;
+    } user;
+    reshard_shards *shards;
 } insides;
+
+static void drop_graphs(insides *in)
+{
+    for (int64_t i = 0; in->outputs != NULL && i < in->shard_count; i++) {
+        reshard_tensor_release(in->outputs[i]);
+        in->outputs[i] = NULL;
+    }
+    for (int64_t i = 0; in->leaves != NULL && i < in->shard_count * in->input_count; i++) {
+        reshard_tensor_release(in->leaves[i]);
+        in->leaves[i] = NULL;
+    }
+}
 
 static void forget_insides(void *extra)
 {
@@ -75,10 +99,8 @@ static void forget_insides(void *extra)
     if (in == NULL)
         return;
     int64_t leaf_count = in->shard_count * in->input_count;
-    for (int64_t i = 0; in->outputs != NULL && i < in->shard_count; i++)
-        reshard_tensor_release(in->outputs[i]);
-    for (int64_t i = 0; in->leaves != NULL && i < leaf_count; i++)
-        reshard_tensor_release(in->leaves[i]);
+    drop_graphs(in);
+    reshard_shards_destroy(in->shards);
     rs_release(in->context, in->outputs, (size_t)in->shard_count * sizeof *in->outputs);
     rs_release(in->context, in->leaves, (size_t)leaf_count * sizeof *in->leaves);
     for (int32_t i = 0; i < in->input_count; i++)
@@ -99,6 +121,11 @@ static reshard_status make_insides(const rs_spread *spread, insides **out_inside
     in->cache = rs_exec_cache_retain(first->cache);
     in->input_count = spread->input_count;
     in->shard_count = first->shard_count;
+    in->replays =
+        rs_thread_state_get()->hooks != NULL && rs_op_records(spread->input_count, spread->inputs);
+    in->fn = spread->fn;
+    if (spread->user_bytes > 0)
+        memcpy(in->user.bytes, spread->user, spread->user_bytes);
     size_t leaf_count = (size_t)in->shard_count * (size_t)in->input_count;
     in->leaves = rs_allocate_zeroed(context, leaf_count * sizeof *in->leaves);
     in->outputs = rs_allocate_zeroed(context, (size_t)in->shard_count * sizeof *in->outputs);
@@ -115,77 +142,70 @@ static reshard_status make_insides(const rs_spread *spread, insides **out_inside
     return status;
 }
 
-/* Aliases of one shard of every input, which collect gradients where the input wants them. */
-static reshard_status make_leaves(const rs_spread *spread, int64_t shard, reshard_tensor **leaves)
+/* Aliases of one shard of every input, which collect gradients where they are wanted. */
+static reshard_status make_leaves(const insides *in, reshard_tensor *const *inputs,
+                                  const bool *wanted, int64_t shard, reshard_tensor **leaves)
 {
     reshard_status status = RESHARD_OK;
-    for (int32_t i = 0; i < spread->input_count && status == RESHARD_OK; i++) {
-        reshard_tensor *input = spread->inputs[i];
-        if (input == NULL)
+    for (int32_t i = 0; i < in->input_count && status == RESHARD_OK; i++) {
+        if (inputs[i] == NULL)
             continue;
         status =
-            rs_tensor_alias(rs_scope_context(), input->distribution->shards[shard], &leaves[i]);
-        if (status == RESHARD_OK) {
-            leaves[i]->requires_grad = reshard_tensor_requires_grad(input) != 0;
-            leaves[i]->sameness =
-                rs_layout_sameness(input->distribution->layout, rs_distributed_group(input));
-        }
+            rs_tensor_alias(rs_scope_context(), inputs[i]->distribution->shards[shard], &leaves[i]);
+        if (status == RESHARD_OK)
+            leaves[i]->requires_grad = wanted[i];
     }
     return status;
 }
 
-static reshard_status run_shards(const rs_spread *spread, insides *in)
+static reshard_status run_shards(insides *in, reshard_tensor *const *inputs, const bool *wanted)
 {
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < in->shard_count && status == RESHARD_OK; i++) {
         reshard_tensor **leaves = in->leaves + i * in->input_count;
-        status = make_leaves(spread, i, leaves);
+        status = make_leaves(in, inputs, wanted, i, leaves);
         if (status != RESHARD_OK)
             break;
-        rs_thread_state *state = rs_thread_state_get();
-        bool before = state->among_shards;
-        state->among_shards = rs_sameness_of(spread->input_count, leaves) == RS_SAME_NO;
-        reshard_tensor *output = spread->fn(leaves, spread->user);
-        state->among_shards = before;
+        reshard_tensor *output = in->fn(leaves, in->user.bytes);
         in->outputs[i] = reshard_tensor_retain(output);
         status = output != NULL ? RESHARD_OK : reshard_scope_status(rs_thread_state_get()->scope);
     }
     return status;
 }
 
-static bool is_listed(int64_t count, reshard_tensor *const *list, const reshard_tensor *tensor)
+/* Forward, with inner graphs or without. */
+static reshard_status run_forward(insides *in, reshard_tensor *const *inputs)
 {
-    bool found = false;
-    for (int64_t i = 0; i < count; i++)
-        found = found || list[i] == tensor;
-    return found;
+    bool wanted[RS_SPREAD_MAX];
+    for (int32_t i = 0; i < in->input_count; i++)
+        wanted[i] = inputs[i] != NULL && reshard_tensor_requires_grad(inputs[i]);
+    int enabled = reshard_gradients_enabled();
+    if (in->replays)
+        (void)reshard_set_gradients_enabled(0);
+    reshard_status status = run_shards(in, inputs, wanted);
+    (void)reshard_set_gradients_enabled(enabled);
+    return status;
 }
 
-/* The backward step needs the leaves to collect in and the outputs to begin from, not their memory:
- * what it reads has been saved, perhaps by hooks that keep less of it. A leaf that is an output
- * stays both. */
-static reshard_status drop_memory(insides *in)
+/* Makes the inner graphs again, from what was saved. */
+static reshard_status replay(rs_node *node, insides *in)
 {
-    int64_t leaf_count = in->shard_count * in->input_count;
-    for (int64_t i = 0; i < leaf_count; i++) {
-        if (in->leaves[i] != NULL && !is_listed(in->shard_count, in->outputs, in->leaves[i]))
-            rs_tensor_drop_data(in->leaves[i]);
+    reshard_tensor *inputs[RS_SPREAD_MAX] = {NULL};
+    bool wanted[RS_SPREAD_MAX];
+    rs_thread_state *state = rs_thread_state_get();
+    for (int32_t i = 0; i < in->input_count; i++) {
+        wanted[i] = rs_node_wants(node, i);
+        inputs[i] = rs_node_saved(node, i);
+        if (state->scope->status != RESHARD_OK)
+            return reshard_scope_status(state->scope);
     }
-    for (int64_t i = 0; i < in->shard_count; i++) {
-        reshard_tensor *output = in->outputs[i], *outline = NULL;
-        if (is_listed(leaf_count, in->leaves, output))
-            continue;
-        reshard_status status = rs_tensor_alias(in->context, output, &outline);
-        if (status != RESHARD_OK)
-            return status;
-        outline->node = rs_node_retain(output->node);
-        outline->node_output = output->node_output;
-        outline->requires_grad = output->requires_grad;
-        rs_tensor_drop_data(outline);
-        reshard_tensor_release(output);
-        in->outputs[i] = outline;
-    }
-    return RESHARD_OK;
+    rs_hooks_entry *hooks = state->hooks;
+    state->hooks = NULL;
+    (void)reshard_set_gradients_enabled(1);
+    reshard_status status = run_shards(in, inputs, wanted);
+    (void)reshard_set_gradients_enabled(0);
+    state->hooks = hooks;
+    return status;
 }
 
 static void hand_out(rs_node *node, insides *in, reshard_tensor **out_gradients)
@@ -222,9 +242,10 @@ static void backward_spread(rs_node *node, reshard_tensor *const *gradients,
 {
     insides *in = node->extra;
     reshard_tensor *gradient = NULL;
-    reshard_status status =
-        rs_redistribute(rs_scope_context(), gradients[0], in->output_gradient_layout,
-                        gradients[0]->dtype, &gradient);
+    reshard_status status = in->replays ? replay(node, in) : RESHARD_OK;
+    if (status == RESHARD_OK)
+        status = rs_redistribute(rs_scope_context(), gradients[0], in->output_gradient_layout,
+                                 gradients[0]->dtype, &gradient);
     for (int64_t i = 0; i < in->shard_count && status == RESHARD_OK; i++) {
         if (reshard_tensor_requires_grad(in->outputs[i]))
             status =
@@ -239,6 +260,8 @@ static void backward_spread(rs_node *node, reshard_tensor *const *gradients,
         if (in->leaves[i] != NULL)
             reshard_tensor_clear_gradient(in->leaves[i]);
     }
+    if (in->replays)
+        drop_graphs(in);
 }
 
 reshard_tensor *rs_spread_run(rs_spread *spread, reshard_status status)
@@ -253,20 +276,25 @@ reshard_tensor *rs_spread_run(rs_spread *spread, reshard_status status)
     reshard_group *group = NULL;
     if (status == RESHARD_OK) {
         group = rs_distributed_group(spread->inputs[0]);
-        rs_scope_use_group(group);
         status = make_insides(spread, &in);
     }
-    if (status == RESHARD_OK)
-        status = run_shards(spread, in);
+    if (status == RESHARD_OK) {
+        in->shards = spread->shards;
+        spread->shards = NULL;
+        status = run_forward(in, spread->inputs);
+    }
     if (status == RESHARD_OK)
         status = rs_distributed_wrap(in->context, in->cache, spread->output_layout,
                                      spread->inputs[0]->dtype, in->outputs, &output);
-    if (status == RESHARD_OK)
-        status = drop_memory(in);
+    bool replays = in != NULL && in->replays;
+    if (replays)
+        drop_graphs(in);
     rs_recipe recipe = {.name = spread->name,
                         .backward = backward_spread,
                         .input_count = spread->input_count,
                         .inputs = spread->inputs,
+                        .saved_count = replays ? spread->input_count : 0,
+                        .saved = spread->inputs,
                         .facts = facts,
                         .group = group,
                         .extra = in,
@@ -275,6 +303,7 @@ reshard_tensor *rs_spread_run(rs_spread *spread, reshard_status status)
     for (int32_t i = 0; i < spread->input_count; i++)
         reshard_layout_release(spread->gradient_layouts[i]);
     reshard_layout_release(spread->output_layout);
+    reshard_shards_destroy(spread->shards);
     return output;
 }
 
@@ -302,10 +331,15 @@ static reshard_status check_kind(const reshard_tensor *tensor, rs_spread_kind ki
 }
 
 reshard_tensor *rs_spread_alike(const char *name, rs_spread_kind kind, int32_t count,
-                                reshard_tensor *const *inputs, rs_local_fn fn, const void *user)
+                                reshard_tensor *const *inputs, rs_local_fn fn, const void *user,
+                                size_t user_bytes)
 {
-    rs_spread spread = {
-        .name = name, .input_count = count, .inputs = inputs, .fn = fn, .user = user};
+    rs_spread spread = {.name = name,
+                        .input_count = count,
+                        .inputs = inputs,
+                        .fn = fn,
+                        .user = user,
+                        .user_bytes = user_bytes};
     reshard_status status = rs_check_together(count, inputs);
     for (int32_t i = 0; i < count && status == RESHARD_OK; i++) {
         if (!rs_distributed_same(inputs[i], inputs[0]))

@@ -20,7 +20,8 @@ rs_layout_words rs_layout_describe(const reshard_tensor *tensor);
 /* A local operation on the i-th shards of all inputs; entries may be NULL where inputs are. */
 typedef reshard_tensor *(*rs_local_fn)(reshard_tensor *const *inputs, const void *user);
 
-#define RS_SPREAD_MAX 16 /* inputs */
+#define RS_SPREAD_MAX 16  /* inputs */
+#define RS_SPREAD_USER 64 /* bytes of what the local operation needs to know */
 
 /*
  * What a distributed operation is. Layouts are taken over. The gradient of the output comes in its
@@ -33,7 +34,9 @@ typedef struct rs_spread {
     reshard_layout *gradient_layouts[RS_SPREAD_MAX];
     reshard_layout *output_layout;
     rs_local_fn fn;
-    const void *user;
+    const void *user; /* user_bytes long, at most RS_SPREAD_USER; copied */
+    size_t user_bytes;
+    reshard_shards *shards; /* taken over: what user may point to */
 } rs_spread;
 
 /* Runs it. `status` is that of what was done before, and the layouts may be NULL if it failed. */
@@ -47,7 +50,8 @@ typedef enum rs_spread_kind {
 
 /* Inputs of equal shapes and layouts give an output of the same. */
 reshard_tensor *rs_spread_alike(const char *name, rs_spread_kind kind, int32_t count,
-                                reshard_tensor *const *inputs, rs_local_fn fn, const void *user);
+                                reshard_tensor *const *inputs, rs_local_fn fn, const void *user,
+                                size_t user_bytes);
 
 /* The operations that need more than that. */
 reshard_status rs_spread_transpose(reshard_tensor *tensor, int32_t a, int32_t b,
@@ -57,7 +61,8 @@ reshard_tensor *rs_spread_sum(reshard_tensor *x);
 reshard_tensor *rs_spread_linear(reshard_tensor *x, reshard_tensor *weight, reshard_tensor *bias);
 reshard_tensor *rs_spread_embedding(reshard_tensor *weight, reshard_tensor *indices);
 reshard_tensor *rs_spread_norm(const char *name, reshard_tensor *x, reshard_tensor *weight,
-                               reshard_tensor *bias, rs_local_fn fn, const void *user);
+                               reshard_tensor *bias, rs_local_fn fn, const void *user,
+                               size_t user_bytes);
 reshard_tensor *rs_spread_cross_entropy(reshard_tensor *logits, reshard_tensor *labels);
 
 /* The mean of cross_entropy over `count` rows, of which these are some. */

@@ -153,7 +153,8 @@ reshard_tensor *rs_spread_linear(reshard_tensor *x, reshard_tensor *weight, resh
                         .input_count = bias != NULL ? 3 : 2,
                         .inputs = l.inputs,
                         .fn = linear_local,
-                        .user = &here};
+                        .user = &here,
+                        .user_bytes = sizeof here};
     reshard_status status = judge_linear(&l);
     if (status == RESHARD_OK) {
         int64_t shape[RESHARD_NDIM_MAX];
@@ -254,8 +255,12 @@ reshard_tensor *rs_spread_embedding(reshard_tensor *weight, reshard_tensor *indi
     reshard_tensor *inputs[] = {weight, indices};
     rs_axes y, dweight;
     rows r = {.limit = weight->shape[0]};
-    rs_spread spread = {
-        .name = "embedding", .input_count = 2, .inputs = inputs, .fn = embed_local, .user = &r};
+    rs_spread spread = {.name = "embedding",
+                        .input_count = 2,
+                        .inputs = inputs,
+                        .fn = embed_local,
+                        .user = &r,
+                        .user_bytes = sizeof r};
     reshard_status status = judge_embedding(inputs, &y, &dweight);
     if (status == RESHARD_OK) {
         int64_t shape[RESHARD_NDIM_MAX];
@@ -268,7 +273,6 @@ reshard_tensor *rs_spread_embedding(reshard_tensor *weight, reshard_tensor *indi
     if (status == RESHARD_OK)
         status = reshard_layout_shards(weight->distribution->layout,
                                        reshard_group_rank(rs_distributed_group(weight)), &r.shards);
-    reshard_tensor *output = rs_spread_run(&spread, status);
-    reshard_shards_destroy(r.shards);
-    return output;
+    spread.shards = r.shards;
+    return rs_spread_run(&spread, status);
 }

@@ -111,7 +111,8 @@ reshard_tensor *rs_spread_cat(int32_t count, reshard_tensor *const *tensors, int
 {
     rs_axes axes;
     joint j = {count, dim};
-    rs_spread spread = {.name = "cat", .inputs = tensors, .fn = cat_local, .user = &j};
+    rs_spread spread = {
+        .name = "cat", .inputs = tensors, .fn = cat_local, .user = &j, .user_bytes = sizeof j};
     int64_t shape[RESHARD_NDIM_MAX];
     reshard_status status = check_cat(count, tensors, dim, &axes);
     if (status == RESHARD_OK) {
@@ -179,11 +180,17 @@ static reshard_status check_rows(const reshard_tensor *x, const rs_axes *axes)
 }
 
 reshard_tensor *rs_spread_norm(const char *name, reshard_tensor *x, reshard_tensor *weight,
-                               reshard_tensor *bias, rs_local_fn fn, const void *user)
+                               reshard_tensor *bias, rs_local_fn fn, const void *user,
+                               size_t user_bytes)
 {
     reshard_tensor *inputs[] = {x, weight, bias};
     rs_axes axes, rows;
-    rs_spread spread = {.name = name, .input_count = 3, .inputs = inputs, .fn = fn, .user = user};
+    rs_spread spread = {.name = name,
+                        .input_count = 3,
+                        .inputs = inputs,
+                        .fn = fn,
+                        .user = user,
+                        .user_bytes = user_bytes};
     reshard_status status = rs_check_together(3, inputs);
     if (status == RESHARD_OK)
         status = rs_axes_of(x, &axes);
@@ -258,7 +265,8 @@ reshard_tensor *rs_spread_cross_entropy(reshard_tensor *logits, reshard_tensor *
                         .input_count = 2,
                         .inputs = inputs,
                         .fn = cross_entropy_local,
-                        .user = &labels->volume};
+                        .user = &labels->volume,
+                        .user_bytes = sizeof labels->volume};
     reshard_status status = judge_cross_entropy(inputs, &axes);
     if (status == RESHARD_OK)
         status = rs_axes_layout(&axes, 0, NULL, &spread.output_layout);

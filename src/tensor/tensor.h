@@ -169,9 +169,9 @@ struct rs_node {
     struct reshard_group *group; /* retained: the backward step begins with an agreement on it */
     void *extra;                 /* the operation's own */
     void (*forget_extra)(void *extra);
-    bool spent;  /* a backward pass has freed what was saved */
-    bool retain; /* the backward pass under way keeps what was saved */
-    uint64_t mark;
+    bool spent;    /* a backward pass has freed what was saved */
+    bool retain;   /* the backward pass under way keeps what was saved */
+    bool marked;   /* already in the list that is being made */
     rs_node *next; /* of a list of nodes to be freed */
 };
 

@@ -2,12 +2,17 @@
 /* test_hooks.c - saved-tensor hooks: PyTorch's rules, and where we are stricter. */
 #include "support/check.h"
 #include "support/context.h"
-#include "tensor/values.h"
+#include "tensor/ranks.h"
+
+#include <string.h>
+
+/* What the hooks are to do. */
+enum { KEEP, OTHER_SHAPE, OTHER_TYPE, WRITE, FAIL, GIVE_NULL };
 
 typedef struct record {
     int packs, unpacks, forgets;
     int gradients_seen; /* pack was called with recording on */
-    enum { KEEP, OTHER_SHAPE, OTHER_TYPE, WRITE, FAIL, GIVE_NULL } way;
+    int way;
 } record;
 
 static reshard_status pack(void *user, reshard_tensor *tensor, void **out_packed)
@@ -205,6 +210,77 @@ static void test_hooks__every_failing_allocation(void **state)
     reshard_tensor_release(x);
 }
 
+/* ---- distributed tensors --------------------------------------------------------------------- */
+
+/* Keeps a replicated tensor cut over the ranks, as input_reshard does. */
+static reshard_status pack_cut(void *user, reshard_tensor *tensor, void **out_packed)
+{
+    record *r = user;
+    r->packs++;
+    if (!reshard_tensor_is_distributed(tensor))
+        return reshard_error_set(RESHARD_ERR_CHECK, "a local tensor was packed");
+    reshard_tensor *cut = move_to(tensor, "3: S(0)");
+    *out_packed = reshard_tensor_retain(cut);
+    return cut != NULL ? RESHARD_OK : RESHARD_ERR_CHECK;
+}
+
+static reshard_status unpack_cut(void *user, void *packed, reshard_tensor **out_tensor)
+{
+    record *r = user;
+    r->unpacks++;
+    *out_tensor =
+        reshard_tensor_retain(move_to(packed, r->way == OTHER_SHAPE ? "3: S(0)" : "3: R"));
+    return *out_tensor != NULL ? RESHARD_OK : RESHARD_ERR_CHECK;
+}
+
+static reshard_status hook_distributed(void *user, reshard_group *group)
+{
+    record r = {.way = *(const int *)user};
+    reshard_saved_tensor_hooks hooks = {pack_cut, unpack_cut, forget, &r};
+    reshard_tensor *x = spread_random(group, "3: R", RESHARD_F64, SHAPE(5, 4), 1);
+    reshard_tensor *gradients[2] = {NULL, NULL};
+    CHECK(x != NULL);
+    TRY(reshard_tensor_set_requires_grad(x, 1));
+    for (int hooked = 0; hooked < 2; hooked++) {
+        reshard_scope *scope = NULL;
+        TRY(reshard_scope_open(NULL, &scope));
+        if (hooked)
+            TRY(reshard_saved_tensor_hooks_push(NULL, &hooks));
+        reshard_tensor *y = reshard_mul(reshard_gelu(x), reshard_scale(x, 3));
+        if (hooked)
+            TRY(reshard_saved_tensor_hooks_pop());
+        CHECK(y != NULL && r.packs == (hooked ? 4 : 0)); /* gelu 1, scale 1, mul 2 */
+        reshard_backward_options retain = {.size = sizeof retain, .retain_graph = 1};
+        reshard_tensor *loss = reshard_sum(reshard_tensor_full(y));
+        (void)reshard_backward(loss, NULL, &retain);
+        if (hooked && r.way == OTHER_SHAPE) {
+            CHECK(reshard_scope_close(scope) == RESHARD_ERR_INVALID);
+            CHECK(strstr(reshard_error_text(), "gave one of another layout") != NULL);
+            break;
+        }
+        (void)reshard_backward(loss, NULL, NULL);
+        TRY(reshard_scope_close(scope));
+        gradients[hooked] = whole_of(reshard_tensor_gradient(x));
+        reshard_tensor_clear_gradient(x);
+    }
+    CHECK(r.forgets == r.packs && (r.way == OTHER_SHAPE || r.unpacks == 8));
+    CHECK(r.way == OTHER_SHAPE || is_close(gradients[0], gradients[1], 0));
+    reshard_tensor_release(gradients[0]);
+    reshard_tensor_release(gradients[1]);
+    reshard_tensor_release(x);
+    return RESHARD_OK;
+}
+
+static void test_hooks__see_distributed_tensors(void **state)
+{
+    (void)state;
+    int ways[] = {KEEP, OTHER_SHAPE};
+    for (int i = 0; i < 2; i++) {
+        if (reshard_group_run(NULL, 3, hook_distributed, &ways[i]) != RESHARD_OK)
+            fail_msg("%s", reshard_error_text());
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -213,6 +289,7 @@ int main(void)
         cmocka_unit_test(test_hooks__what_comes_back_must_fit),
         cmocka_unit_test(test_hooks__a_failing_forward_leaves_none_behind),
         cmocka_unit_test(test_hooks__every_failing_allocation),
+        cmocka_unit_test(test_hooks__see_distributed_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * 05_tensor.c - a tensor that rank 0 has is cut over four ranks by rows, moved to columns on three
+ * of them, and gathered again. Five rows over four ranks: the last rank has none.
+ */
+#include <reshard/reshard.h>
+
+#include <stdio.h>
+
+enum { RANKS = 4, ROWS = 5, COLUMNS = 6 };
+
+static reshard_status parse(const char *text, size_t length, reshard_spec **out_spec)
+{
+    return reshard_spec_parse(NULL, text, length, out_spec);
+}
+
+/* What all ranks do; `numbers` is there on rank 0 only. */
+static reshard_status travel(reshard_group *group, reshard_spec *rows, reshard_spec *columns,
+                             reshard_tensor *numbers)
+{
+    reshard_tensor *x = NULL, *whole = NULL;
+    reshard_scope *scope = NULL;
+    reshard_status status = reshard_tensor_shard(NULL, group, rows, 0, numbers, &x);
+    if (status == RESHARD_OK)
+        status = reshard_scope_open(NULL, &scope);
+    if (status == RESHARD_OK) {
+        reshard_tensor *y = reshard_tensor_redistribute(x, columns, NULL);
+        if (y != NULL)
+            status = reshard_tensor_gather(y, 3, &whole);
+        reshard_status closed = reshard_scope_close(scope);
+        status = status != RESHARD_OK ? status : closed;
+    }
+    for (int64_t i = 0; whole != NULL && i < ROWS * COLUMNS; i++) {
+        double value = 0;
+        (void)reshard_tensor_get(whole, (int64_t[]){i / COLUMNS, i % COLUMNS}, &value);
+        if (value != (double)i)
+            status = reshard_error_set(RESHARD_ERR_CHECK, "an element is not where it should be");
+    }
+    if (whole != NULL && status == RESHARD_OK)
+        printf("rank %d has all %d elements\n", reshard_group_rank(group), ROWS * COLUMNS);
+    reshard_tensor_release(whole);
+    reshard_tensor_release(x);
+    return status;
+}
+
+static reshard_status run_rank(void *user, reshard_group *group)
+{
+    reshard_tensor *numbers = NULL;
+    reshard_spec *rows = NULL, *columns = NULL;
+    (void)user;
+    reshard_status status = parse("4: S(0)", 7, &rows);
+    if (status == RESHARD_OK)
+        status = parse("3[3,0,1]: S(1)", 14, &columns);
+    if (status == RESHARD_OK && reshard_group_rank(group) == 0) {
+        int32_t data[ROWS * COLUMNS];
+        for (int32_t i = 0; i < ROWS * COLUMNS; i++)
+            data[i] = i;
+        status = reshard_tensor_from_data(NULL, RESHARD_I32, 2, (int64_t[]){ROWS, COLUMNS}, data,
+                                          &numbers);
+    }
+    if (status == RESHARD_OK)
+        status = travel(group, rows, columns, numbers);
+    reshard_tensor_release(numbers);
+    reshard_spec_release(columns);
+    reshard_spec_release(rows);
+    return status;
+}
+
+int main(void)
+{
+    reshard_status status = reshard_group_run(NULL, RANKS, run_rank, NULL);
+    if (status != RESHARD_OK)
+        fprintf(stderr, "%s\n", reshard_error_text());
+    return status != RESHARD_OK;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_ops_refusals.c - what operations refuse, and in which words. */
+#include "support/check.h"
+#include "tensor/values.h"
+
+typedef reshard_tensor *(*refused_fn)(reshard_tensor *x, reshard_tensor *integers);
+
+static reshard_tensor *bad_add(reshard_tensor *x, reshard_tensor *integers)
+{
+    return reshard_add(x, integers);
+}
+static reshard_tensor *bad_shapes(reshard_tensor *x, reshard_tensor *integers)
+{
+    (void)integers;
+    return reshard_add(x, reshard_tensor_transpose(x, 0, 1));
+}
+static reshard_tensor *bad_linear(reshard_tensor *x, reshard_tensor *integers)
+{
+    (void)integers;
+    return reshard_linear(x, reshard_tensor_transpose(x, 0, 1), NULL);
+}
+static reshard_tensor *bad_matmul(reshard_tensor *x, reshard_tensor *integers)
+{
+    (void)integers;
+    return reshard_matmul(x, x);
+}
+static reshard_tensor *bad_index(reshard_tensor *x, reshard_tensor *integers)
+{
+    return reshard_embedding(x, integers);
+}
+static reshard_tensor *bad_index_type(reshard_tensor *x, reshard_tensor *integers)
+{
+    (void)integers;
+    return reshard_embedding(x, x);
+}
+static reshard_tensor *bad_label(reshard_tensor *x, reshard_tensor *integers)
+{
+    return reshard_cross_entropy(x, integers);
+}
+static reshard_tensor *bad_cat(reshard_tensor *x, reshard_tensor *integers)
+{
+    return reshard_cat(2, (reshard_tensor *[]){x, integers}, 0);
+}
+static reshard_tensor *bad_split(reshard_tensor *x, reshard_tensor *integers)
+{
+    reshard_tensor *parts[2];
+    (void)integers;
+    reshard_split(x, 1, 2, (int64_t[]){1, 1}, parts);
+    return parts[0];
+}
+static reshard_tensor *bad_dropout(reshard_tensor *x, reshard_tensor *integers)
+{
+    (void)integers;
+    return reshard_dropout(x, 1, 0);
+}
+static reshard_tensor *bad_mean(reshard_tensor *x, reshard_tensor *integers)
+{
+    (void)integers;
+    return reshard_mean(reshard_tensor_narrow(x, 0, 0, 0));
+}
+static reshard_tensor *bad_norm(reshard_tensor *x, reshard_tensor *integers)
+{
+    (void)integers;
+    return reshard_rmsnorm(x, x, 0.1);
+}
+static reshard_tensor *bad_attention(reshard_tensor *x, reshard_tensor *integers)
+{
+    (void)integers;
+    return reshard_causal_attention(x, x, x, 0);
+}
+
+static void test_ops__refusals_have_words(void **state)
+{
+    (void)state;
+    static const struct {
+        refused_fn fn;
+        const char *words;
+    } rows[] = {
+        {bad_add, "add: input 1 is i64, not f16, bf16, f32 or f64"},
+        {bad_shapes, "add: f32 2x3 and f32 3x2 cannot be broadcast"},
+        {bad_linear, "linear: x f32 2x3 by weight f32 3x2"},
+        {bad_matmul, "matmul: f32 2x3 by f32 2x3"},
+        {bad_index, "embedding: index 1 is 9; it may be 0..1"},
+        {bad_index_type, "embedding: indices are f32, not i64"},
+        {bad_label, "cross_entropy: index 1 is 9; it may be 0..2"},
+        {bad_cat, "cat: input 0 is f32 2x3 and input 1 is i64 2"},
+        {bad_split, "split: parts of 2 elements together of dimension 1, which has 3"},
+        {bad_dropout, "dropout: a probability of 1, not 0 <= p < 1"},
+        {bad_mean, "mean: of no elements"},
+        {bad_norm, "rmsnorm: x f32 2x3 with a weight of f32 2x3"},
+        {bad_attention, "causal_attention: input 0 is f32 2x3 and input 0 is f32 2x3; they are "
+                        "[batch, heads, length, size], alike"},
+    };
+    reshard_tensor *x = make_zeros(RESHARD_F32, SHAPE(2, 3));
+    reshard_tensor *integers = make_zeros(RESHARD_I64, SHAPE(2));
+    set_element(integers, 1, 9);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        reshard_scope *scope = NULL;
+        MUST(reshard_scope_open(NULL, &scope));
+        assert_null(rows[i].fn(x, integers));
+        assert_int_not_equal(reshard_scope_close(scope), RESHARD_OK);
+        assert_string_equal(reshard_error_text(), rows[i].words);
+    }
+    reshard_tensor_release(x);
+    reshard_tensor_release(integers);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ops__refusals_have_words),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
