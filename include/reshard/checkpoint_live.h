@@ -28,13 +28,13 @@ typedef struct reshard_live_tensor {
     void *const *shards;    /* this rank's, by index, dense; those of empty shards may be NULL */
 } reshard_live_tensor;
 
-typedef struct reshard_load_options {
-    size_t size; /* sizeof(reshard_load_options) */
+typedef struct reshard_checkpoint_load_options {
+    size_t size; /* sizeof(reshard_checkpoint_load_options) */
     /* Non-zero: of each tensor every rank reads an even share, and ranks then hand each other what
      * they need: each byte is read once, however many ranks want it. Takes memory for that share,
      * one tensor at a time. Zero: every rank reads what it needs, for itself. */
     int read_once;
-} reshard_load_options;
+} reshard_checkpoint_load_options;
 
 /*
  * Fills this rank's shards. Each rank has opened the checkpoint for itself. Stored f16, bf16, f32
@@ -47,12 +47,12 @@ typedef struct reshard_load_options {
 RESHARD_API reshard_status reshard_checkpoint_load(const reshard_checkpoint *checkpoint,
                                                    reshard_group *group, int64_t count,
                                                    const reshard_live_tensor *tensors,
-                                                   const reshard_load_options *options);
+                                                   const reshard_checkpoint_load_options *options);
 
-typedef struct reshard_save_options {
-    size_t size; /* sizeof(reshard_save_options) */
+typedef struct reshard_checkpoint_save_options {
+    size_t size; /* sizeof(reshard_checkpoint_save_options) */
     int no_sync; /* non-zero: do not wait for the disk; for measurements */
-} reshard_save_options;
+} reshard_checkpoint_save_options;
 
 /*
  * Writes a new checkpoint in a folder that does not exist yet: PyTorch DCP in safetensors, one file
@@ -67,7 +67,7 @@ typedef struct reshard_save_options {
 RESHARD_API reshard_status reshard_checkpoint_save(reshard_context *context, reshard_group *group,
                                                    const char *path, int64_t count,
                                                    const reshard_live_tensor *tensors,
-                                                   const reshard_save_options *options);
+                                                   const reshard_checkpoint_save_options *options);
 
 #ifdef __cplusplus
 }

@@ -14,6 +14,9 @@
  *   device_mesh.h  named axes over live ranks, with a sub-group along each
  *   tensor.h  tensors; ops.h computes with them, autograd.h differentiates
  *   distributed.h  tensors over ranks, and moves between layouts with gradients
+ *   nn.h      modules; nn_layers.h has ready ones, optimizer.h trains them
+ *   shard.h   modules spread over ranks: sharding plans
+ *   input_reshard.h  activations that all ranks hold alike, kept in chunks
  *   group.h   ranks that can talk: threads of this process, a simulation, your own transport
  *
  * A first program:
@@ -39,9 +42,14 @@
 #include <reshard/distributed.h>
 #include <reshard/exec.h>
 #include <reshard/group.h>
+#include <reshard/input_reshard.h>
 #include <reshard/layout.h>
+#include <reshard/nn.h>
+#include <reshard/nn_layers.h>
 #include <reshard/ops.h>
+#include <reshard/optimizer.h>
 #include <reshard/plan.h>
+#include <reshard/shard.h>
 #include <reshard/spec.h>
 #include <reshard/tensor.h>
 

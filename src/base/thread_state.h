@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * thread_state.h - what the library remembers for each thread, beside the text of its last error:
- * which scope is open, whether gradients are recorded, which hooks see saved tensors. The one place
- * for it; the layers that own these things say what they are.
+ * which scope is open, whether gradients are recorded, which hooks see saved tensors, which group
+ * is current. The one place for it; the layers that own these things say what they are.
  */
 #ifndef RS_BASE_THREAD_STATE_H
 #define RS_BASE_THREAD_STATE_H
@@ -11,10 +11,12 @@
 #include <stdint.h>
 
 typedef struct rs_thread_state {
-    struct reshard_scope *scope;  /* the innermost open one; tensor */
-    struct rs_hooks_entry *hooks; /* the innermost pair; tensor */
-    bool gradients_off;           /* nothing is recorded */
-    uint64_t node_count;          /* nodes recorded so far: their order */
+    struct reshard_scope *scope;    /* the innermost open one; tensor */
+    struct rs_hooks_entry *hooks;   /* the innermost pair; tensor */
+    bool gradients_off;             /* nothing is recorded */
+    uint64_t node_count;            /* nodes recorded so far: their order */
+    struct reshard_group *replicas; /* among whose ranks tensors may be the same; tensor */
+    struct reshard_group *group;    /* the current one; nn */
 } rs_thread_state;
 
 rs_thread_state *rs_thread_state_get(void);

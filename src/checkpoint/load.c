@@ -269,7 +269,7 @@ static reshard_status load_once(const reading *r, reshard_status status, reshard
 
 reshard_status reshard_checkpoint_load(const reshard_checkpoint *checkpoint, reshard_group *group,
                                        int64_t count, const reshard_live_tensor *tensors,
-                                       const reshard_load_options *options)
+                                       const reshard_checkpoint_load_options *options)
 {
     reshard_status status = RESHARD_OK;
     bool once = options != NULL && options->read_once;

@@ -29,8 +29,8 @@ int rs_name_shown(rs_name name)
     return name.count < 200 ? (int)name.count : 200;
 }
 
-reshard_status rs_tensor_bytes(rs_name name, reshard_dtype dtype, int32_t ndim,
-                               const int64_t *shape, uint64_t *out_bytes)
+reshard_status rs_entry_bytes(rs_name name, reshard_dtype dtype, int32_t ndim, const int64_t *shape,
+                              uint64_t *out_bytes)
 {
     uint64_t bits = 1;
     bool overflows = false;
@@ -270,7 +270,7 @@ static reshard_status check_entry(const rs_entry *entry, uint64_t expected)
                        shown, entry->name.bytes, (unsigned long long)entry->begin,
                        (unsigned long long)entry->end, (unsigned long long)expected);
     reshard_status status =
-        rs_tensor_bytes(entry->name, entry->dtype, entry->ndim, entry->shape, &bytes);
+        rs_entry_bytes(entry->name, entry->dtype, entry->ndim, entry->shape, &bytes);
     if (status == RESHARD_OK && bytes != entry->end - entry->begin)
         status = rs_fail(RESHARD_ERR_CORRUPT,
                          "tensor \"%.*s\": shape and dtype make %llu bytes, data_offsets %llu",

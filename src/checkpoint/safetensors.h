@@ -71,7 +71,7 @@ const rs_metadatum *rs_header_metadata(const rs_header *header, const char *key)
 
 /* Bytes of a tensor. Errors: RANGE when shape or size go beyond 64 bits (extents multiplied from
  * left to right, as the reference does), INVALID when elements do not end on a whole byte. */
-reshard_status rs_tensor_bytes(rs_name name, reshard_dtype dtype, int32_t ndim,
-                               const int64_t *shape, uint64_t *out_bytes);
+reshard_status rs_entry_bytes(rs_name name, reshard_dtype dtype, int32_t ndim, const int64_t *shape,
+                              uint64_t *out_bytes);
 
 #endif

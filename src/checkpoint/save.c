@@ -224,7 +224,7 @@ static reshard_status fill_folder(saving *s)
 reshard_status reshard_checkpoint_save(reshard_context *context, reshard_group *group,
                                        const char *path, int64_t count,
                                        const reshard_live_tensor *tensors,
-                                       const reshard_save_options *options)
+                                       const reshard_checkpoint_save_options *options)
 {
     saving s = {.context = context,
                 .group = group,

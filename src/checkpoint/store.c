@@ -70,7 +70,7 @@ reshard_status rs_store_describe(rs_stored_tensor *tensor, rs_arena *arena, rs_n
                                  reshard_dtype dtype, int32_t ndim, const int64_t *shape)
 {
     uint64_t bytes = 0;
-    reshard_status status = rs_tensor_bytes(name, dtype, ndim, shape, &bytes);
+    reshard_status status = rs_entry_bytes(name, dtype, ndim, shape, &bytes);
     if (status != RESHARD_OK)
         return status;
     *tensor = (rs_stored_tensor){.name = name,

@@ -96,7 +96,7 @@ reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format,
     RS_PRINTF(2, 3);
 
 /* Fills in everything about a tensor but its pieces; shape must outlive it. Errors: as
- * rs_tensor_bytes. */
+ * rs_entry_bytes. */
 reshard_status rs_store_describe(rs_stored_tensor *tensor, rs_arena *arena, rs_name name,
                                  reshard_dtype dtype, int32_t ndim, const int64_t *shape);
 

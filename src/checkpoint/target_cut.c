@@ -259,7 +259,7 @@ static reshard_status add_buffer(const cutting *work, const rs_stored_tensor *te
     if (entry.shape == NULL)
         return rs_allocation_status();
     reshard_status status =
-        rs_tensor_bytes(tensor->name, tensor->dtype, entry.ndim, entry.shape, &entry.bytes);
+        rs_entry_bytes(tensor->name, tensor->dtype, entry.ndim, entry.shape, &entry.bytes);
     return status == RESHARD_OK ? rs_target_add_entry(target, &entry) : status;
 }
 

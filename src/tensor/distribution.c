@@ -12,6 +12,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "layout/layout.h"
+#include "transport/group.h"
 
 #include <reshard/group.h>
 #include <reshard/ops.h>
@@ -134,6 +135,58 @@ reshard_status rs_distributed_wrap(reshard_context *context, rs_exec_cache *cach
 reshard_group *rs_distributed_group(const reshard_tensor *tensor)
 {
     return rs_exec_cache_group(tensor->distribution->cache);
+}
+
+/* The rank, in one group, of a member of another; -1 when it is not in it. */
+static int32_t find_member(const reshard_group *group, const reshard_group *other, int32_t rank)
+{
+    int32_t root = other->root_ranks != NULL ? other->root_ranks[rank] : rank;
+    if (group->root_ranks == NULL)
+        return root;
+    for (int32_t i = 0; i < group->size; i++) {
+        if (group->root_ranks[i] == root)
+            return i;
+    }
+    return -1;
+}
+
+/* The axes along which shards differ; -1 when that cannot be told. */
+static int32_t list_axes(const reshard_layout *layout, int32_t axes[RESHARD_AXES_MAX])
+{
+    const reshard_spec *spec = reshard_layout_spec(layout);
+    const reshard_mesh *mesh = reshard_spec_mesh(spec);
+    int32_t count = 0;
+    if (reshard_spec_get_kind(spec) != RESHARD_SPEC_CUTS)
+        return -1;
+    for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
+        const reshard_cut *cut = reshard_spec_cut(spec, i);
+        if (cut->placement.kind != RESHARD_REPLICATE && reshard_mesh_axis_size(mesh, cut->axis) > 1)
+            axes[count++] = cut->axis;
+    }
+    return count;
+}
+
+bool rs_layout_is_everywhere(const reshard_layout *layout)
+{
+    int32_t axes[RESHARD_AXES_MAX];
+    return list_axes(layout, axes) == 0;
+}
+
+rs_sameness rs_layout_sameness(const reshard_layout *layout, const reshard_group *group)
+{
+    const reshard_group *replicas = rs_thread_state_get()->replicas;
+    int32_t mine[RESHARD_AXES_MAX], theirs[RESHARD_AXES_MAX], axes[RESHARD_AXES_MAX];
+    int32_t count = list_axes(layout, axes);
+    if (count < 0 || replicas == NULL || replicas->root != group->root)
+        return count == 0 ? RS_SAME_YES : RS_SAME_NO;
+    bool same = rs_layout_coordinates(layout, group->rank, mine);
+    for (int32_t r = 0; r < replicas->size && same; r++) {
+        int32_t rank = find_member(group, replicas, r);
+        same = rank >= 0 && rs_layout_coordinates(layout, rank, theirs);
+        for (int32_t i = 0; i < count && same; i++)
+            same = mine[axes[i]] == theirs[axes[i]];
+    }
+    return same ? RS_SAME_YES : RS_SAME_NO;
 }
 
 bool rs_distributed_same(const reshard_tensor *a, const reshard_tensor *b)

@@ -33,6 +33,11 @@ reshard_status rs_distributed_make(reshard_context *context, rs_exec_cache *cach
                                    reshard_tensor **out_tensor);
 
 reshard_group *rs_distributed_group(const reshard_tensor *tensor);
+/* YES when this rank's shard is the same on all ranks of the layout; where the thread has a group
+ * of replicas, on all ranks of that; else NO. */
+rs_sameness rs_layout_sameness(const reshard_layout *layout, const reshard_group *group);
+/* All of the tensor is on every rank of the layout. */
+bool rs_layout_is_everywhere(const reshard_layout *layout);
 bool rs_distributed_same(const reshard_tensor *a, const reshard_tensor *b);
 
 /* Collective. The first step of every collective call: all ranks pass RESHARD_OK and the same

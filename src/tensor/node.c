@@ -140,7 +140,29 @@ static void connect(rs_edge *edge, reshard_tensor *input)
         edge->leaf = reshard_tensor_retain(input);
 }
 
-static reshard_status record(const rs_recipe *recipe, int32_t count, reshard_tensor **outputs)
+static bool is_input(const rs_recipe *recipe, const reshard_tensor *tensor)
+{
+    bool found = false;
+    for (int32_t i = 0; i < recipe->input_count; i++)
+        found = found || recipe->inputs[i] == tensor;
+    return found;
+}
+
+/* What an operation saves besides inputs and outputs is computed from its inputs. */
+static reshard_status save(const rs_recipe *recipe, rs_sameness sameness, int32_t slot,
+                           rs_node *node)
+{
+    reshard_tensor *tensor = recipe->saved[slot];
+    if (tensor == NULL)
+        return RESHARD_OK;
+    if (tensor->distribution == NULL && !is_input(recipe, tensor) &&
+        tensor->sameness == RS_SAME_UNKNOWN)
+        tensor->sameness = sameness;
+    return rs_saved_pack(node->context, tensor, &node->saved[slot]);
+}
+
+static reshard_status record(const rs_recipe *recipe, rs_sameness sameness, int32_t count,
+                             reshard_tensor **outputs)
 {
     rs_node *node = NULL;
     reshard_status status = make_node(recipe, count, &node);
@@ -148,10 +170,8 @@ static reshard_status record(const rs_recipe *recipe, int32_t count, reshard_ten
         return status;
     for (int32_t i = 0; i < recipe->input_count; i++)
         connect(&node->inputs[i], recipe->inputs[i]);
-    for (int32_t i = 0; i < recipe->saved_count && status == RESHARD_OK; i++) {
-        if (recipe->saved[i] != NULL)
-            status = rs_saved_pack(node->context, recipe->saved[i], &node->saved[i]);
-    }
+    for (int32_t i = 0; i < recipe->saved_count && status == RESHARD_OK; i++)
+        status = save(recipe, sameness, i, node);
     if (status == RESHARD_OK) {
         node->extra = recipe->extra;
         node->forget_extra = recipe->forget_extra;
@@ -168,8 +188,13 @@ bool rs_op_end_many(const rs_recipe *recipe, reshard_status status, int32_t coun
                     reshard_tensor **outputs)
 {
     bool recorded = false;
+    rs_sameness sameness = rs_sameness_of(recipe->input_count, recipe->inputs);
+    for (int32_t i = 0; i < count && status == RESHARD_OK; i++) {
+        if (outputs[i]->distribution == NULL && outputs[i]->sameness == RS_SAME_UNKNOWN)
+            outputs[i]->sameness = sameness;
+    }
     if (status == RESHARD_OK && rs_op_records(recipe->input_count, recipe->inputs)) {
-        status = record(recipe, count, outputs);
+        status = record(recipe, sameness, count, outputs);
         recorded = status == RESHARD_OK;
     }
     if (!recorded && recipe->extra != NULL && recipe->forget_extra != NULL)

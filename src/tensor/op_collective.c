@@ -373,6 +373,10 @@ static reshard_tensor *carry_out(const exchange *x, reshard_tensor *tensor)
                         .group = x->group,
                         .extra = e,
                         .forget_extra = forget_ends};
+    if (status == RESHARD_OK && rs_layout_sameness(e->target, x->group) == RS_SAME_NO)
+        local->sameness = RS_SAME_NO;
+    else if (status == RESHARD_OK && rs_thread_state_get()->replicas != NULL)
+        local->sameness = RS_SAME_YES;
     return rs_op_end(&recipe, status, local);
 }
 

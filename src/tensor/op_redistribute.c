@@ -259,6 +259,9 @@ reshard_tensor *reshard_tensor_to_local(reshard_tensor *tensor, reshard_spec *gr
                      ? rs_tensor_alias(rs_scope_context(), d->shards[0], &local)
                      : rs_make_empty(tensor->dtype, tensor->ndim, tensor->shape, &local);
     }
+    /* Whoever uses it may have other ranks in mind than this thread has now. */
+    if (status == RESHARD_OK && !rs_layout_is_everywhere(d->layout))
+        local->sameness = RS_SAME_NO;
     rs_recipe recipe = {.name = "to_local",
                         .backward = backward_to_local,
                         .input_count = 1,

@@ -94,6 +94,8 @@ static void release_storage(rs_storage *storage)
         rs_release(storage->context, storage->bytes, storage->byte_count);
     else if (storage->release != NULL)
         storage->release(storage->user);
+    if (storage->forget_attachment != NULL)
+        storage->forget_attachment(storage->attachment);
     rs_release(storage->context, storage, sizeof *storage);
 }
 
@@ -270,6 +272,7 @@ reshard_status rs_tensor_view(reshard_context *context, const reshard_tensor *te
     } else {
         rs_reference_add(&tensor->storage->references);
         view->storage = tensor->storage;
+        view->sameness = tensor->sameness;
         view->data = tensor->data;
         if (at != 0 && volume != 0)
             view->data += at * (int64_t)rs_element_bytes(tensor->dtype);
@@ -283,6 +286,27 @@ reshard_status rs_tensor_alias(reshard_context *context, const reshard_tensor *t
 {
     return rs_tensor_view(context, tensor, tensor->ndim, tensor->shape, tensor->strides, 0,
                           out_tensor);
+}
+
+void rs_tensor_drop_data(reshard_tensor *tensor)
+{
+    release_storage(tensor->storage);
+    tensor->storage = NULL;
+    tensor->data = NULL;
+}
+
+rs_sameness rs_sameness_of(int32_t count, reshard_tensor *const *inputs)
+{
+    rs_sameness sameness = RS_SAME_YES;
+    for (int32_t i = 0; i < count; i++) {
+        if (inputs[i] == NULL || inputs[i]->distribution != NULL)
+            continue;
+        if (inputs[i]->sameness == RS_SAME_NO)
+            return RS_SAME_NO;
+        if (inputs[i]->sameness == RS_SAME_UNKNOWN)
+            sameness = RS_SAME_UNKNOWN;
+    }
+    return sameness;
 }
 
 reshard_tensor *reshard_tensor_retain(reshard_tensor *tensor)

@@ -31,7 +31,13 @@ typedef struct rs_storage {
     bool own;
     void (*release)(void *user); /* borrowed memory; may be NULL */
     void *user;
+    void *attachment;                            /* a layer's above; not owned */
+    void (*forget_attachment)(void *attachment); /* called when the memory goes; may be NULL */
 } rs_storage;
+
+/* Whether a local tensor is the same on several ranks, as far as is known. What is computed from
+ * tensors that are the same is the same; one that differs makes the result differ. */
+typedef enum rs_sameness { RS_SAME_UNKNOWN, RS_SAME_YES, RS_SAME_NO } rs_sameness;
 
 typedef struct rs_node rs_node;
 typedef struct rs_distribution rs_distribution;
@@ -47,6 +53,7 @@ struct reshard_tensor {
     rs_storage *storage;
     unsigned char *data; /* the first element */
     rs_distribution *distribution;
+    rs_sameness sameness; /* of a local tensor */
 
     bool requires_grad;       /* a leaf that collects */
     reshard_tensor *gradient; /* of a leaf */
@@ -68,6 +75,10 @@ reshard_status rs_tensor_view(reshard_context *context, const reshard_tensor *te
 reshard_status rs_tensor_densify(reshard_context *context, reshard_tensor *tensor,
                                  reshard_tensor **out_tensor);
 void rs_tensor_copy(const reshard_tensor *source, reshard_tensor *target);
+/* Lets go of the memory of a local tensor of which only the outline is needed from now on. */
+void rs_tensor_drop_data(reshard_tensor *tensor);
+/* What is known of a tensor computed from these. */
+rs_sameness rs_sameness_of(int32_t count, reshard_tensor *const *inputs);
 
 /* Checks ndim, sizes and volume. Errors: RANGE. */
 reshard_status rs_extents_check(int32_t ndim, const int64_t *shape, int64_t *out_volume);

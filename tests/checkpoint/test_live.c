@@ -41,10 +41,10 @@ static reshard_status run_rank(void *user, reshard_group *group)
     reshard_live_tensor tensor = {"a.weight", RESHARD_F64, j->layout, shards};
     reshard_status status = RESHARD_OK;
     if (j->saves) {
-        reshard_save_options options = {.size = sizeof options, .no_sync = 1};
+        reshard_checkpoint_save_options options = {.size = sizeof options, .no_sync = 1};
         status = reshard_checkpoint_save(NULL, group, path, 1, &tensor, &options);
     } else {
-        reshard_load_options options = {.size = sizeof options, .read_once = j->once};
+        reshard_checkpoint_load_options options = {.size = sizeof options, .read_once = j->once};
         reshard_checkpoint *checkpoint = NULL;
         status = reshard_group_agree(group, reshard_checkpoint_open(NULL, path, NULL, &checkpoint));
         if (status == RESHARD_OK)
@@ -196,7 +196,8 @@ static reshard_status save_rows(void *user, reshard_group *group)
 
 static reshard_status load_columns(void *user, reshard_group *group)
 {
-    reshard_load_options options = {.size = sizeof options, .read_once = *(const int *)user};
+    reshard_checkpoint_load_options options = {.size = sizeof options,
+                                               .read_once = *(const int *)user};
     static uint16_t columns[2][ROWS * COLUMNS / 2];
     int32_t rank = reshard_group_rank(group);
     reshard_layout *layout = make_layout("2: S(1)", ROWS);

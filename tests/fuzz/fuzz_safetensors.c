@@ -19,7 +19,7 @@ static void check_header(const rs_header *header, uint64_t data_bytes)
         uint64_t bytes = 0;
         if (entry->begin != at || rs_header_find(header, entry->name) != entry)
             abort();
-        if (rs_tensor_bytes(entry->name, entry->dtype, entry->ndim, entry->shape, &bytes) !=
+        if (rs_entry_bytes(entry->name, entry->dtype, entry->ndim, entry->shape, &bytes) !=
                 RESHARD_OK ||
             bytes != entry->end - entry->begin)
             abort();

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* layers.c - the simple ready modules: one operation with its parameters each. */
+#include "nn/layers.h"
+
+#include "base/context.h"
+#include "base/error.h"
+#include "nn/module.h"
+#include "tensor/op.h"
+#include "tensor/random.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+/* ---- shared ---------------------------------------------------------------------------------- */
+
+typedef struct user_block {
+    reshard_context *context;
+    size_t bytes;
+    union {
+        double real;
+        int64_t whole;
+        void *pointer;
+    } first; /* where the user's part begins, aligned for what modules keep */
+} user_block;
+
+void *rs_user_allocate(reshard_context *context, size_t bytes)
+{
+    user_block *block = rs_allocate_zeroed(context, sizeof *block + bytes);
+    if (block == NULL)
+        return NULL;
+    block->context = context;
+    block->bytes = sizeof *block + bytes;
+    return &block->first;
+}
+
+void rs_user_free(void *user)
+{
+    if (user == NULL)
+        return;
+    user_block *block = (void *)((unsigned char *)user - offsetof(user_block, first));
+    rs_release(block->context, block, block->bytes);
+}
+
+reshard_status rs_layer_options(const reshard_layer_options *given, reshard_layer_options *out)
+{
+    *out = (reshard_layer_options){.size = sizeof *out, .dtype = RESHARD_F32};
+    if (given == NULL)
+        return RESHARD_OK;
+    if (given->size != sizeof *given)
+        return rs_fail(RESHARD_ERR_INVALID, "layer options: size is %zu, not %zu", given->size,
+                       sizeof *given);
+    if (!rs_dtype_is_float(given->dtype))
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "parameters of %s: they are f16, bf16, f32 or f64",
+                       reshard_dtype_name(given->dtype));
+    *out = *given;
+    return RESHARD_OK;
+}
+
+reshard_layer_options rs_layer_part(const reshard_layer_options *options, uint64_t index)
+{
+    reshard_layer_options part = *options;
+    part.seed = rs_random_bits(options->seed, index);
+    return part;
+}
+
+reshard_status rs_adopt(reshard_module *parent, const char *name, reshard_status status,
+                        reshard_module **child)
+{
+    if (status != RESHARD_OK)
+        return rs_fail_within(status, "%s", name);
+    status = reshard_module_add_child(parent, name, *child);
+    reshard_module_release(*child);
+    return status;
+}
+
+/* first + scale * (numbers of the kind), or all `first` when the scale is 0. */
+typedef struct filling {
+    rs_fill_kind kind;
+    double first, scale;
+} filling;
+
+static reshard_status scale_by_element(reshard_tensor *tensor, const filling *f)
+{
+    int64_t index[RESHARD_NDIM_MAX] = {0};
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < tensor->volume && status == RESHARD_OK; i++) {
+        double value = 0;
+        status = reshard_tensor_get(tensor, index, &value);
+        if (status == RESHARD_OK)
+            status = reshard_tensor_set(tensor, index, f->first + f->scale * value);
+        for (int32_t d = tensor->ndim - 1; d >= 0 && ++index[d] == tensor->shape[d]; d--)
+            index[d] = 0;
+    }
+    return status;
+}
+
+static reshard_status fill(reshard_tensor *tensor, const filling *f, uint64_t seed)
+{
+    if (f->scale == 0)
+        return reshard_tensor_fill(tensor, f->first);
+    rs_fill random = {f->kind, seed, 0};
+    reshard_status status = rs_fill_random(tensor, &random);
+    if (status != RESHARD_OK || rs_dtype_is_half(tensor->dtype))
+        return status == RESHARD_OK ? scale_by_element(tensor, f) : status;
+    float *narrow = (void *)tensor->data;
+    double *wide = (void *)tensor->data;
+    for (int64_t i = 0; i < tensor->volume; i++) {
+        if (tensor->dtype == RESHARD_F32)
+            narrow[i] = (float)(f->first + f->scale * narrow[i]);
+        else
+            wide[i] = f->first + f->scale * wide[i];
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status add_weight(reshard_module *module, const char *name,
+                                 const reshard_layer_options *options, int32_t ndim,
+                                 const int64_t *shape, const filling *f)
+{
+    reshard_tensor *tensor = NULL;
+    reshard_status status =
+        reshard_tensor_create(module->context, options->dtype, ndim, shape, &tensor);
+    if (status == RESHARD_OK)
+        status = fill(tensor, f, options->seed);
+    if (status == RESHARD_OK)
+        status = reshard_tensor_set_requires_grad(tensor, 1);
+    if (status == RESHARD_OK)
+        status = reshard_module_add_parameter(module, name, tensor);
+    reshard_tensor_release(tensor);
+    return rs_fail_within(status, "%s", name);
+}
+
+static reshard_status finish(reshard_status status, reshard_module *module,
+                             reshard_module **out_module)
+{
+    if (status == RESHARD_OK)
+        *out_module = module;
+    else
+        reshard_module_release(module);
+    return status;
+}
+
+/* ---- linear ---------------------------------------------------------------------------------- */
+
+static reshard_value forward_linear(reshard_module *module, void *user, reshard_value input)
+{
+    (void)user;
+    reshard_tensor *t[] = {reshard_value_tensor(input), reshard_module_parameter(module, "weight"),
+                           reshard_module_parameter(module, "bias")};
+    if (t[0] == NULL || !rs_lift(3, t))
+        return reshard_value_of(NULL);
+    return reshard_value_of(reshard_linear(t[0], t[1], t[2]));
+}
+
+reshard_status reshard_linear_create(reshard_context *context, int64_t inputs, int64_t outputs,
+                                     const reshard_layer_options *given,
+                                     reshard_module **out_module)
+{
+    reshard_layer_options options;
+    reshard_module *module = NULL;
+    int64_t shape[] = {outputs, inputs};
+    reshard_module_kind kind = {.name = "linear", .forward = forward_linear};
+    reshard_status status = rs_layer_options(given, &options);
+    if (status == RESHARD_OK)
+        status = reshard_module_create(context, &kind, &module);
+    double bound = inputs > 0 ? 1 / sqrt((double)inputs) : 0;
+    filling uniform = {RS_FILL_UNIFORM, -bound, 2 * bound}, zero = {.first = 0};
+    filling normal = {RS_FILL_NORMAL, 0, options.deviation};
+    bool plain = options.deviation == 0;
+    if (status == RESHARD_OK)
+        status = add_weight(module, "weight", &options, 2, shape, plain ? &uniform : &normal);
+    reshard_layer_options part = rs_layer_part(&options, 1);
+    if (status == RESHARD_OK && options.no_bias)
+        status = reshard_module_add_parameter(module, "bias", NULL);
+    else if (status == RESHARD_OK)
+        status = add_weight(module, "bias", &part, 1, shape, plain ? &uniform : &zero);
+    return finish(status, module, out_module);
+}
+
+/* ---- embedding ------------------------------------------------------------------------------- */
+
+static reshard_value forward_embedding(reshard_module *module, void *user, reshard_value input)
+{
+    (void)user;
+    reshard_tensor *t[] = {reshard_module_parameter(module, "weight"), reshard_value_tensor(input)};
+    if (t[1] == NULL || !rs_lift(2, t))
+        return reshard_value_of(NULL);
+    return reshard_value_of(reshard_embedding(t[0], t[1]));
+}
+
+reshard_status reshard_embedding_create(reshard_context *context, int64_t count, int64_t width,
+                                        const reshard_layer_options *given,
+                                        reshard_module **out_module)
+{
+    reshard_layer_options options;
+    reshard_module *module = NULL;
+    int64_t shape[] = {count, width};
+    reshard_module_kind kind = {.name = "embedding", .forward = forward_embedding};
+    reshard_status status = rs_layer_options(given, &options);
+    if (status == RESHARD_OK)
+        status = reshard_module_create(context, &kind, &module);
+    filling normal = {RS_FILL_NORMAL, 0, options.deviation != 0 ? options.deviation : 1};
+    if (status == RESHARD_OK)
+        status = add_weight(module, "weight", &options, 2, shape, &normal);
+    return finish(status, module, out_module);
+}
+
+/* ---- norms ----------------------------------------------------------------------------------- */
+
+typedef struct norm {
+    double epsilon;
+} norm;
+
+static reshard_value forward_layernorm(reshard_module *module, void *user, reshard_value input)
+{
+    const norm *n = user;
+    reshard_tensor *t[] = {reshard_value_tensor(input), reshard_module_parameter(module, "weight"),
+                           reshard_module_parameter(module, "bias")};
+    if (t[0] == NULL || !rs_lift(3, t))
+        return reshard_value_of(NULL);
+    return reshard_value_of(reshard_layernorm(t[0], t[1], t[2], n->epsilon));
+}
+
+static reshard_value forward_rmsnorm(reshard_module *module, void *user, reshard_value input)
+{
+    const norm *n = user;
+    reshard_tensor *t[] = {reshard_value_tensor(input), reshard_module_parameter(module, "weight")};
+    if (t[0] == NULL || !rs_lift(2, t))
+        return reshard_value_of(NULL);
+    return reshard_value_of(reshard_rmsnorm(t[0], t[1], n->epsilon));
+}
+
+/* has_bias: whether this kind of norm has a place for one. */
+static reshard_status create_norm(reshard_context *context, reshard_module_kind kind, bool has_bias,
+                                  int64_t width, double epsilon, const reshard_layer_options *given,
+                                  reshard_module **out_module)
+{
+    reshard_layer_options options;
+    reshard_module *module = NULL;
+    filling one = {.first = 1}, zero = {.first = 0};
+    norm *n = NULL;
+    reshard_status status = rs_layer_options(given, &options);
+    if (status == RESHARD_OK && (n = rs_user_allocate(context, sizeof *n)) == NULL)
+        status = rs_allocation_status();
+    if (status != RESHARD_OK)
+        return status;
+    n->epsilon = epsilon;
+    kind.user = n;
+    kind.forget = rs_user_free;
+    status = reshard_module_create(context, &kind, &module);
+    if (status != RESHARD_OK) {
+        rs_user_free(n);
+        return status;
+    }
+    status = add_weight(module, "weight", &options, 1, &width, &one);
+    if (status == RESHARD_OK && has_bias && options.no_bias)
+        status = reshard_module_add_parameter(module, "bias", NULL);
+    else if (status == RESHARD_OK && has_bias)
+        status = add_weight(module, "bias", &options, 1, &width, &zero);
+    return finish(status, module, out_module);
+}
+
+reshard_status reshard_layernorm_create(reshard_context *context, int64_t width, double epsilon,
+                                        const reshard_layer_options *options,
+                                        reshard_module **out_module)
+{
+    reshard_module_kind kind = {.name = "layernorm", .forward = forward_layernorm};
+    return create_norm(context, kind, true, width, epsilon, options, out_module);
+}
+
+reshard_status reshard_rmsnorm_create(reshard_context *context, int64_t width, double epsilon,
+                                      const reshard_layer_options *options,
+                                      reshard_module **out_module)
+{
+    reshard_module_kind kind = {.name = "rmsnorm", .forward = forward_rmsnorm};
+    return create_norm(context, kind, false, width, epsilon, options, out_module);
+}
+
+/* ---- activations ----------------------------------------------------------------------------- */
+
+static reshard_value forward_relu(reshard_module *module, void *user, reshard_value input)
+{
+    (void)module;
+    (void)user;
+    reshard_tensor *x = reshard_value_tensor(input);
+    return reshard_value_of(x != NULL ? reshard_relu(x) : NULL);
+}
+
+static reshard_value forward_gelu(reshard_module *module, void *user, reshard_value input)
+{
+    (void)module;
+    (void)user;
+    reshard_tensor *x = reshard_value_tensor(input);
+    return reshard_value_of(x != NULL ? reshard_gelu(x) : NULL);
+}
+
+static reshard_value forward_silu(reshard_module *module, void *user, reshard_value input)
+{
+    (void)module;
+    (void)user;
+    reshard_tensor *x = reshard_value_tensor(input);
+    return reshard_value_of(x != NULL ? reshard_silu(x) : NULL);
+}
+
+reshard_status reshard_activation_create(reshard_context *context, reshard_activation activation,
+                                         reshard_module **out_module)
+{
+    static const reshard_module_kind kinds[] = {
+        {.name = "relu", .forward = forward_relu},
+        {.name = "gelu", .forward = forward_gelu},
+        {.name = "silu", .forward = forward_silu},
+    };
+    if ((int)activation < 0 || (size_t)activation >= sizeof kinds / sizeof *kinds)
+        return rs_fail(RESHARD_ERR_INVALID, "%d is no activation", (int)activation);
+    return reshard_module_create(context, &kinds[activation], out_module);
+}
+
+/* ---- sequential ------------------------------------------------------------------------------ */
+
+static reshard_value forward_sequential(reshard_module *module, void *user, reshard_value input)
+{
+    (void)user;
+    reshard_value value = input;
+    for (int32_t i = 0; i < reshard_module_child_count(module); i++)
+        value = reshard_module_call(reshard_module_child(module, i), value);
+    return value;
+}
+
+reshard_status reshard_sequential_create(reshard_context *context, int32_t count,
+                                         reshard_module *const *children,
+                                         reshard_module **out_module)
+{
+    reshard_module *module = NULL;
+    reshard_module_kind kind = {.name = "sequential", .forward = forward_sequential};
+    reshard_status status = reshard_module_create(context, &kind, &module);
+    for (int32_t i = 0; i < count && status == RESHARD_OK; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "%d", i);
+        status = reshard_module_add_child(module, name, children[i]);
+    }
+    return finish(status, module, out_module);
+}

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * optimizer.c - SGD and AdamW on local shards. Every shard of a trainable parameter has a slot with
+ * its running averages; a local parameter is its own only shard. The arithmetic is PyTorch's, in
+ * the order in which PyTorch does it, so that results can be compared.
+ */
+#include <reshard/optimizer.h>
+
+#include "base/context.h"
+#include "base/error.h"
+#include "nn/lift.h"
+
+#include "layout/layout.h"
+
+#include <math.h>
+
+typedef struct slot {
+    reshard_tensor *parameter; /* retained; its gradient is looked up at every step */
+    reshard_tensor *shard;
+    int64_t shard_index;
+    reshard_tensor *first, *second; /* of the shard's shape and dtype; may be NULL */
+} slot;
+
+typedef struct settings {
+    bool adamw, nesterov;
+    double rate, momentum, decay, beta1, beta2, epsilon;
+} settings;
+
+struct reshard_optimizer {
+    reshard_context *context;
+    settings set;
+    int64_t steps;
+    int64_t count, capacity;
+    slot *slots;
+    reshard_named_tensors *parameters;
+};
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+void reshard_optimizer_destroy(reshard_optimizer *optimizer)
+{
+    if (optimizer == NULL)
+        return;
+    for (int64_t i = 0; i < optimizer->count; i++) {
+        reshard_tensor_release(optimizer->slots[i].first);
+        reshard_tensor_release(optimizer->slots[i].second);
+        reshard_tensor_release(optimizer->slots[i].parameter);
+    }
+    rs_release(optimizer->context, optimizer->slots,
+               (size_t)optimizer->capacity * sizeof *optimizer->slots);
+    reshard_named_tensors_destroy(optimizer->parameters);
+    rs_release(optimizer->context, optimizer, sizeof *optimizer);
+}
+
+static reshard_status add_slot(reshard_optimizer *o, reshard_tensor *parameter,
+                               reshard_tensor *shard, int64_t index)
+{
+    reshard_status status = RESHARD_OK;
+    if (o->count == o->capacity) {
+        void *slots = o->slots;
+        status = rs_grow(o->context, &slots, &o->capacity, o->count + 1, sizeof *o->slots);
+        o->slots = slots;
+    }
+    if (status != RESHARD_OK)
+        return status;
+    slot *s = &o->slots[o->count++];
+    *s = (slot){reshard_tensor_retain(parameter), shard, index, NULL, NULL};
+    if (o->set.adamw || o->set.momentum != 0)
+        status =
+            reshard_tensor_create(o->context, shard->dtype, shard->ndim, shard->shape, &s->first);
+    if (status == RESHARD_OK && o->set.adamw)
+        status =
+            reshard_tensor_create(o->context, shard->dtype, shard->ndim, shard->shape, &s->second);
+    return status;
+}
+
+static reshard_status add_parameter(reshard_optimizer *o, const reshard_named_tensor *item)
+{
+    reshard_tensor *parameter = item->tensor;
+    if (!parameter->requires_grad)
+        return RESHARD_OK;
+    if (parameter->dtype != RESHARD_F32 && parameter->dtype != RESHARD_F64)
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "\"%s\" is %s; f32 and f64 can be stepped",
+                       item->name, rs_tensor_describe(parameter).text);
+    if (parameter->distribution == NULL)
+        return add_slot(o, parameter, parameter, 0);
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < parameter->distribution->shard_count && status == RESHARD_OK; i++)
+        status = add_slot(o, parameter, parameter->distribution->shards[i], i);
+    return status;
+}
+
+static reshard_status create(reshard_context *context, reshard_module *module, const settings *set,
+                             reshard_optimizer **out_optimizer)
+{
+    reshard_optimizer *o = rs_allocate_zeroed(context, sizeof *o);
+    if (o == NULL)
+        return rs_allocation_status();
+    o->context = context;
+    o->set = *set;
+    reshard_status status = reshard_module_parameters(module, &o->parameters);
+    bool trainable = false;
+    for (int64_t i = 0; status == RESHARD_OK && i < o->parameters->count; i++) {
+        trainable = trainable || o->parameters->items[i].tensor->requires_grad;
+        status = add_parameter(o, &o->parameters->items[i]);
+    }
+    if (status == RESHARD_OK && !trainable)
+        status = rs_fail(RESHARD_ERR_NOT_FOUND, "optimizer: no parameter requires gradients");
+    if (status == RESHARD_OK)
+        *out_optimizer = o;
+    else
+        reshard_optimizer_destroy(o);
+    return rs_fail_within(status, "optimizer");
+}
+
+static bool is_rate(double x)
+{
+    return isfinite(x) && x >= 0;
+}
+
+reshard_status reshard_sgd_create(reshard_context *context, reshard_module *module,
+                                  const reshard_sgd_options *options,
+                                  reshard_optimizer **out_optimizer)
+{
+    if (options == NULL || options->size != sizeof *options || !is_rate(options->learning_rate) ||
+        !is_rate(options->momentum) || !is_rate(options->weight_decay))
+        return rs_fail(RESHARD_ERR_INVALID, "sgd: options that are NULL, of another size, negative "
+                                            "or not finite");
+    if (options->nesterov && options->momentum == 0)
+        return rs_fail(RESHARD_ERR_INVALID, "sgd: nesterov without momentum");
+    settings set = {.rate = options->learning_rate,
+                    .momentum = options->momentum,
+                    .decay = options->weight_decay,
+                    .nesterov = options->nesterov != 0};
+    return create(context, module, &set, out_optimizer);
+}
+
+reshard_status reshard_adamw_create(reshard_context *context, reshard_module *module,
+                                    const reshard_adamw_options *options,
+                                    reshard_optimizer **out_optimizer)
+{
+    if (options == NULL || options->size != sizeof *options || !is_rate(options->learning_rate) ||
+        !is_rate(options->weight_decay) || !is_rate(options->epsilon) || !is_rate(options->beta1) ||
+        options->beta1 >= 1 || !is_rate(options->beta2) || options->beta2 >= 1)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "adamw: options that are NULL, of another size or out of range");
+    bool plain = options->beta1 == 0 && options->beta2 == 0;
+    settings set = {.adamw = true,
+                    .rate = options->learning_rate,
+                    .decay = options->weight_decay,
+                    .beta1 = plain ? 0.9 : options->beta1,
+                    .beta2 = plain ? 0.999 : options->beta2,
+                    .epsilon = options->epsilon == 0 ? 1e-8 : options->epsilon};
+    return create(context, module, &set, out_optimizer);
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+/* One element's worth of numbers that are the same for all of them. */
+typedef struct factors {
+    double keep; /* what decoupled decay leaves of the value */
+    double rate; /* over the bias correction of the first average */
+    double root; /* of the bias correction of the second average */
+    bool fresh;  /* the first step: momentum starts as the gradient */
+} factors;
+
+#define DEFINE_STEPS(name, real, root_of)                                                         \
+    static void step_sgd_##name(const settings *set, const factors *f, int64_t n, real *value,    \
+                                const real *gradient, real *first)                                \
+    {                                                                                             \
+        const real rate = (real)set->rate, momentum = (real)set->momentum;                        \
+        const real decay = (real)set->decay;                                                      \
+        for (int64_t i = 0; i < n; i++) {                                                         \
+            real g = gradient[i] + decay * value[i];                                              \
+            if (first != NULL) {                                                                  \
+                first[i] = f->fresh ? g : momentum * first[i] + g;                                \
+                g = set->nesterov ? g + momentum * first[i] : first[i];                           \
+            }                                                                                     \
+            value[i] -= rate * g;                                                                 \
+        }                                                                                         \
+    }                                                                                             \
+    static void step_adamw_##name(const settings *set, const factors *f, int64_t n, real *value,  \
+                                  const real *gradient, real *first, real *second)                \
+    {                                                                                             \
+        const real beta1 = (real)set->beta1, beta2 = (real)set->beta2;                            \
+        const real keep = (real)f->keep, rate = (real)f->rate, root = (real)f->root;              \
+        const real rest1 = (real)(1 - set->beta1), rest2 = (real)(1 - set->beta2);                \
+        const real epsilon = (real)set->epsilon;                                                  \
+        for (int64_t i = 0; i < n; i++) {                                                         \
+            real g = gradient[i];                                                                 \
+            first[i] = beta1 * first[i] + rest1 * g;                                              \
+            second[i] = beta2 * second[i] + rest2 * g * g;                                        \
+            value[i] = keep * value[i] - rate * first[i] / (root_of(second[i]) / root + epsilon); \
+        }                                                                                         \
+    }
+DEFINE_STEPS(f32, float, sqrtf)
+DEFINE_STEPS(f64, double, sqrt)
+#undef DEFINE_STEPS
+
+static void *data_of(reshard_tensor *tensor)
+{
+    return tensor != NULL ? reshard_tensor_write(tensor) : NULL;
+}
+
+static void step_slot(const settings *set, const factors *f, slot *s,
+                      const reshard_tensor *gradient)
+{
+    int64_t n = s->shard->volume;
+    void *value = data_of(s->shard), *first = data_of(s->first), *second = data_of(s->second);
+    bool wide = s->shard->dtype == RESHARD_F64;
+    const void *g = (const void *)gradient->data;
+    if (set->adamw && wide)
+        step_adamw_f64(set, f, n, value, g, first, second);
+    else if (set->adamw)
+        step_adamw_f32(set, f, n, value, g, first, second);
+    else if (wide)
+        step_sgd_f64(set, f, n, value, g, first);
+    else
+        step_sgd_f32(set, f, n, value, g, first);
+}
+
+/* The gradient of a slot, dense; NULL when there is none. */
+static reshard_status find_gradient(const reshard_optimizer *o, const slot *s,
+                                    reshard_tensor **out_gradient)
+{
+    reshard_tensor *gradient = s->parameter->gradient;
+    *out_gradient = NULL;
+    if (gradient == NULL)
+        return RESHARD_OK;
+    if (gradient->distribution != NULL)
+        gradient = gradient->distribution->shards[s->shard_index];
+    return rs_tensor_densify(o->context, gradient, out_gradient);
+}
+
+reshard_status reshard_optimizer_step(reshard_optimizer *o)
+{
+    double count = (double)(o->steps + 1);
+    factors f = {.keep = 1 - o->set.rate * o->set.decay,
+                 .rate = o->set.rate / (1 - pow(o->set.beta1, count)),
+                 .root = sqrt(1 - pow(o->set.beta2, count)),
+                 .fresh = o->steps == 0};
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < o->count && status == RESHARD_OK; i++) {
+        reshard_tensor *gradient = NULL;
+        status = find_gradient(o, &o->slots[i], &gradient);
+        if (status == RESHARD_OK && gradient != NULL)
+            step_slot(&o->set, &f, &o->slots[i], gradient);
+        reshard_tensor_release(gradient);
+    }
+    o->steps++;
+    return status;
+}
+
+void reshard_optimizer_clear_gradients(reshard_optimizer *o)
+{
+    for (int64_t i = 0; i < o->parameters->count; i++)
+        reshard_tensor_clear_gradient(o->parameters->items[i].tensor);
+}
+
+void reshard_optimizer_set_learning_rate(reshard_optimizer *o, double rate)
+{
+    o->set.rate = rate;
+}
+
+size_t reshard_optimizer_bytes(const reshard_optimizer *o)
+{
+    size_t bytes = 0;
+    for (int64_t i = 0; i < o->count; i++) {
+        const slot *s = &o->slots[i];
+        bytes += s->first != NULL ? s->first->storage->byte_count : 0;
+        bytes += s->second != NULL ? s->second->storage->byte_count : 0;
+    }
+    return bytes;
+}
+
+/* ---- clipping -------------------------------------------------------------------------------- */
+
+static double sum_squares(const reshard_tensor *dense)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < dense->volume; i++) {
+        double x = dense->dtype == RESHARD_F64 ? ((const double *)(const void *)dense->data)[i]
+                                               : ((const float *)(const void *)dense->data)[i];
+        sum += x * x;
+    }
+    return sum;
+}
+
+/* Of those that hold the same shard, one counts: the one at coordinate 0 of all axes that
+ * replicate. */
+static reshard_status counts_here(const reshard_tensor *parameter, bool *out_counts)
+{
+    const reshard_layout *layout = parameter->distribution->layout;
+    const reshard_spec *spec = reshard_layout_spec(layout);
+    const reshard_mesh *mesh = reshard_spec_mesh(spec);
+    int32_t coordinates[RESHARD_AXES_MAX];
+    int32_t rank = reshard_group_rank(rs_distributed_group(parameter));
+    bool cut[RESHARD_AXES_MAX] = {false}, shared = false;
+    *out_counts = true;
+    if (reshard_spec_get_kind(spec) == RESHARD_SPEC_BOXES)
+        return RESHARD_OK;
+    for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
+        const reshard_cut *c = reshard_spec_cut(spec, i);
+        cut[c->axis] = c->placement.kind == RESHARD_SHARD;
+        shared = shared ||
+                 (c->placement.kind == RESHARD_SHARD &&
+                  (c->placement.max != 0 || c->placement.part_max != NULL)) ||
+                 c->placement.kind == RESHARD_AT || c->placement.kind == RESHARD_PARTIAL;
+    }
+    if (mesh == NULL || shared)
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "clip: a parameter with the layout \"%s\"",
+                       rs_layout_describe(parameter).text);
+    if (!rs_layout_coordinates(layout, rank, coordinates))
+        return RESHARD_OK; /* it has no shards either */
+    for (int32_t axis = 0; axis < reshard_mesh_axis_count(mesh); axis++)
+        *out_counts = *out_counts && (cut[axis] || coordinates[axis] == 0);
+    return RESHARD_OK;
+}
+
+/* sums[0]: of local parameters, the same on every rank; sums[1]: of this rank's shards. */
+static reshard_status sum_gradients(const reshard_optimizer *o, double sums[2])
+{
+    reshard_status status = RESHARD_OK;
+    sums[0] = sums[1] = 0;
+    for (int64_t i = 0; i < o->count && status == RESHARD_OK; i++) {
+        const slot *s = &o->slots[i];
+        reshard_tensor *gradient = NULL;
+        bool spread = s->parameter->distribution != NULL, counts = true;
+        status = find_gradient(o, s, &gradient);
+        if (status == RESHARD_OK && spread)
+            status = counts_here(s->parameter, &counts);
+        if (status == RESHARD_OK && gradient != NULL && counts)
+            sums[spread] += sum_squares(gradient);
+        reshard_tensor_release(gradient);
+    }
+    return status;
+}
+
+static void scale_shard(reshard_tensor *shard, double factor)
+{
+    void *data = reshard_tensor_write(shard);
+    for (int64_t i = 0; i < shard->volume; i++) {
+        if (shard->dtype == RESHARD_F64)
+            ((double *)data)[i] *= factor;
+        else
+            ((float *)data)[i] *= (float)factor;
+    }
+}
+
+/* A gradient may share its memory with another one: of two leaves that were added, say. So it is
+ * replaced by a scaled copy where it is not the only one. */
+static reshard_status scale_gradient(const reshard_optimizer *o, reshard_tensor **place,
+                                     double factor)
+{
+    reshard_tensor *copy = NULL;
+    reshard_tensor *old = *place;
+    reshard_status status =
+        reshard_tensor_create(o->context, old->dtype, old->ndim, old->shape, &copy);
+    if (status != RESHARD_OK)
+        return status;
+    rs_tensor_copy(old, copy);
+    scale_shard(copy, factor);
+    *place = copy;
+    reshard_tensor_release(old);
+    return RESHARD_OK;
+}
+
+static reshard_status scale_all(reshard_optimizer *o, double factor)
+{
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < o->parameters->count && status == RESHARD_OK; i++) {
+        reshard_tensor *parameter = o->parameters->items[i].tensor;
+        if (!parameter->requires_grad || parameter->gradient == NULL)
+            continue;
+        rs_distribution *d = parameter->gradient->distribution;
+        if (d == NULL) {
+            status = scale_gradient(o, &parameter->gradient, factor);
+            continue;
+        }
+        reshard_tensor *made = NULL;
+        status = rs_distributed_make(o->context, d->cache, d->layout, parameter->dtype, &made);
+        for (int64_t k = 0; status == RESHARD_OK && k < d->shard_count; k++) {
+            rs_tensor_copy(d->shards[k], made->distribution->shards[k]);
+            scale_shard(made->distribution->shards[k], factor);
+        }
+        if (status != RESHARD_OK)
+            continue;
+        reshard_tensor_release(parameter->gradient);
+        parameter->gradient = made;
+    }
+    return status;
+}
+
+static reshard_status sum_ranks(const reshard_optimizer *o, reshard_group *group, double *sum)
+{
+    size_t bytes = (size_t)reshard_group_size(group) * sizeof *sum;
+    double mine = *sum, *all = rs_allocate(o->context, bytes);
+    reshard_status status =
+        reshard_group_agree(group, all != NULL ? RESHARD_OK : rs_allocation_status());
+    if (status == RESHARD_OK)
+        status = reshard_group_gather_bytes(group, &mine, sizeof mine, all);
+    *sum = 0;
+    for (int32_t i = 0; i < reshard_group_size(group) && status == RESHARD_OK; i++)
+        *sum += all[i];
+    rs_release(o->context, all, bytes);
+    return status;
+}
+
+reshard_status reshard_optimizer_clip(reshard_optimizer *o, reshard_group *group, double norm_max,
+                                      double *out_norm)
+{
+    double sums[2];
+    reshard_status status = sum_gradients(o, sums);
+    if (status == RESHARD_OK && !is_rate(norm_max))
+        status = rs_fail(RESHARD_ERR_INVALID, "clip: a norm of at most %g", norm_max);
+    if (group != NULL) {
+        status = reshard_group_agree(group, status);
+        if (status == RESHARD_OK)
+            status = sum_ranks(o, group, &sums[1]);
+    }
+    if (status != RESHARD_OK)
+        return status;
+    double norm = sqrt(sums[0] + sums[1]);
+    if (!isfinite(norm))
+        return rs_fail(RESHARD_ERR_INVALID, "clip: the norm of the gradients is %g", norm);
+    double factor = norm_max > 0 ? norm_max / (norm + 1e-6) : 1;
+    status = factor < 1 ? scale_all(o, factor) : RESHARD_OK;
+    if (group != NULL)
+        status = reshard_group_agree(group, status);
+    if (status == RESHARD_OK && out_norm != NULL)
+        *out_norm = norm;
+    return status;
+}

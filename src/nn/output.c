@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * output.c - hooks that reshard or collect what a module gives, and the current group. Outputs are
+ * gone through as they are nested; nothing is changed in place.
+ */
+#include <reshard/shard.h>
+
+#include "base/context.h"
+#include "base/error.h"
+#include "nn/module.h"
+#include "tensor/op.h"
+#include "tensor/spread.h"
+
+/* ---- the current group ----------------------------------------------------------------------- */
+
+reshard_status reshard_load_with_group(reshard_group *group, reshard_status (*body)(void *user),
+                                       void *user)
+{
+    rs_thread_state *state = rs_thread_state_get();
+    if (group == NULL || body == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "load_with_group: the %s is NULL",
+                       group == NULL ? "group" : "body");
+    if (state->group != NULL)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "load_with_group: this thread has a current group already");
+    state->group = reshard_group_retain(group);
+    reshard_status status = body(user);
+    state->group = NULL;
+    reshard_group_release(group);
+    return status;
+}
+
+reshard_group *reshard_current_group(void)
+{
+    return rs_thread_state_get()->group;
+}
+
+/* ---- going through values -------------------------------------------------------------------- */
+
+typedef reshard_tensor *(*change_fn)(reshard_tensor *tensor, const void *user);
+
+static reshard_value change(reshard_value value, change_fn fn, const void *user)
+{
+    if (value.kind == RESHARD_VALUE_TENSOR)
+        return value.tensor->distribution != NULL ? reshard_value_of(fn(value.tensor, user))
+                                                  : value;
+    if (value.kind != RESHARD_VALUE_LIST)
+        return value;
+    reshard_value list = reshard_value_list(value.count, value.items);
+    reshard_value *items = (reshard_value *)list.items; /* this scope's own */
+    for (int32_t i = 0; i < list.count; i++) {
+        items[i] = change(value.items[i], fn, user);
+        if (items[i].kind == RESHARD_VALUE_FAILED)
+            return items[i];
+    }
+    return list;
+}
+
+static reshard_status change_output(reshard_value *output, change_fn fn, const void *user)
+{
+    reshard_value changed = change(*output, fn, user);
+    if (changed.kind == RESHARD_VALUE_FAILED)
+        return rs_scope_failed();
+    *output = changed;
+    return RESHARD_OK;
+}
+
+/* ---- resharding ------------------------------------------------------------------------------ */
+
+static reshard_tensor *redistribute(reshard_tensor *tensor, const void *user)
+{
+    return reshard_tensor_redistribute(tensor, (reshard_spec *)user, NULL);
+}
+
+static reshard_status reshard_hook_run(void *user, reshard_module *module, reshard_value input,
+                                       reshard_value *output)
+{
+    (void)module;
+    (void)input;
+    return change_output(output, redistribute, user);
+}
+
+static void release_spec(void *user)
+{
+    reshard_spec_release(user);
+}
+
+reshard_status reshard_module_reshard_output(reshard_module *module, reshard_spec *spec,
+                                             reshard_hook **out_hook)
+{
+    if (spec == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "reshard_output: the spec is NULL");
+    rs_hook_entry entry = {.kind = RS_HOOK_POST,
+                           .post = reshard_hook_run,
+                           .user = reshard_spec_retain(spec),
+                           .forget = release_spec};
+    reshard_status status = rs_hook_add(module, &entry, false, out_hook);
+    if (status != RESHARD_OK)
+        reshard_spec_release(spec);
+    return status;
+}
+
+/* ---- collecting ------------------------------------------------------------------------------ */
+
+/* The one dim that is cut; -1 when there is none, or several. */
+static int32_t find_cut_dim(const reshard_tensor *tensor)
+{
+    const reshard_spec *spec = reshard_layout_spec(tensor->distribution->layout);
+    int32_t found = -1;
+    for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
+        const reshard_placement *p = &reshard_spec_cut(spec, i)->placement;
+        if (p->kind != RESHARD_SHARD || p->dim == RESHARD_DIM_FLAT)
+            continue;
+        int32_t dim = p->dim < 0 ? p->dim + tensor->ndim : p->dim;
+        if (found >= 0 && dim != found)
+            return -1;
+        found = dim;
+    }
+    return found;
+}
+
+/* Whether every rank's shard has length 1 along the dim. */
+static reshard_status is_single(const reshard_tensor *tensor, int32_t dim, bool *out_single)
+{
+    reshard_shards *shards = NULL;
+    reshard_status status = reshard_layout_all_shards(tensor->distribution->layout, &shards);
+    *out_single = true;
+    for (int64_t i = 0; status == RESHARD_OK && i < shards->count; i++)
+        *out_single = *out_single && shards->items[i].shape[dim] == 1;
+    reshard_shards_destroy(shards);
+    return status;
+}
+
+static reshard_tensor *collect_shard(reshard_tensor *tensor, bool by_local_length)
+{
+    bool single = false;
+    int32_t dim = find_cut_dim(tensor);
+    reshard_tensor *local = reshard_tensor_to_local(tensor, NULL);
+    if (local == NULL || dim < 0)
+        return local;
+    reshard_status status = RESHARD_OK;
+    if (by_local_length)
+        single = local->shape[dim] == 1;
+    else
+        status = is_single(tensor, dim, &single);
+    if (status != RESHARD_OK)
+        return rs_scope_fail(status);
+    return single && local->shape[dim] == 1 ? reshard_tensor_squeeze(local, dim) : local;
+}
+
+static reshard_tensor *collect(reshard_tensor *tensor, const void *user)
+{
+    (void)user;
+    return collect_shard(tensor, false);
+}
+
+static reshard_tensor *collect_by_local_length(reshard_tensor *tensor, const void *user)
+{
+    (void)user;
+    return collect_shard(tensor, true);
+}
+
+static reshard_status collect_hook_run(void *user, reshard_module *module, reshard_value input,
+                                       reshard_value *output)
+{
+    (void)user;
+    (void)module;
+    (void)input;
+    return change_output(output, collect, NULL);
+}
+
+static reshard_status collect_by_local_length_run(void *user, reshard_module *module,
+                                                  reshard_value input, reshard_value *output)
+{
+    (void)user;
+    (void)module;
+    (void)input;
+    return change_output(output, collect_by_local_length, NULL);
+}
+
+reshard_status reshard_module_collect_local_shard(reshard_module *module,
+                                                  const reshard_collect_options *options,
+                                                  reshard_hook **out_hook)
+{
+    if (options != NULL && options->size != sizeof *options)
+        return rs_fail(RESHARD_ERR_INVALID, "collect options: size is %zu, not %zu", options->size,
+                       sizeof *options);
+    bool by_local_length = options != NULL && options->by_local_length;
+    rs_hook_entry entry = {.kind = RS_HOOK_POST,
+                           .post =
+                               by_local_length ? collect_by_local_length_run : collect_hook_run};
+    return rs_hook_add(module, &entry, false, out_hook);
+}

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shard.c - carrying out a sharding plan, in three steps that all ranks take together:
+ *  1. Every rank checks the whole plan against its module; ranks compare what they pass.
+ *  2. All that the plan asks for is made: tensors and replacements beside the module, hooks on it,
+ *     which are taken off again if anything fails.
+ *  3. Tensors and replacements are put in place, which cannot fail.
+ * The ranks agree after the first and the second step, so either all come to the third or none.
+ */
+#include "base/context.h"
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "nn/module.h"
+#include "nn/sharding.h"
+#include "tensor/distribution.h"
+
+#include <string.h>
+
+/* What is made of one entry. */
+typedef struct product {
+    reshard_module *module; /* that the entry speaks of; a parameter's root */
+    rs_slot *slot;          /* of the parameter or child */
+    reshard_tensor *old, *tensor;
+    reshard_module *replacement;
+    reshard_hook *hook;
+} product;
+
+typedef struct work {
+    reshard_module *root;
+    const reshard_sharding_plan *plan;
+    int32_t source_rank;
+    reshard_group *group;
+    product *products;
+} work;
+
+/* ---- step 1: checks -------------------------------------------------------------------------- */
+
+/* "a.b" is below "a" and "a.b"; "a10" is not below "a1". */
+static bool is_below(const char *path, const char *module)
+{
+    size_t length = strlen(module);
+    return strncmp(path, module, length) == 0 && (path[length] == 0 || path[length] == '.');
+}
+
+static reshard_status check_against_sharders(const reshard_sharding_plan *plan, int64_t index)
+{
+    const rs_entry *entry = &plan->entries[index];
+    for (int64_t i = 0; i < plan->count; i++) {
+        const rs_entry *other = &plan->entries[i];
+        if (i == index || other->kind != RS_ENTRY_SHARDER || !is_below(entry->name, other->name))
+            continue;
+        return rs_fail(RESHARD_ERR_INVALID, "\"%s\" lies below \"%s\", which has a sharder",
+                       entry->name, other->name);
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status check_parameter(work *w, int64_t index)
+{
+    const rs_entry *entry = &w->plan->entries[index];
+    product *p = &w->products[index];
+    if (entry->name[0] == 0)
+        return rs_fail(RESHARD_ERR_INVALID, "the name of a parameter is empty");
+    reshard_status status = reshard_module_find_parameter(w->root, entry->name, &p->old);
+    if (status == RESHARD_OK)
+        status = rs_module_find_slot(w->root, entry->name, &p->slot);
+    if (status == RESHARD_OK)
+        status = check_against_sharders(w->plan, index);
+    if (status != RESHARD_OK)
+        return status;
+    if (p->old == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "the parameter \"%s\" stands for nothing", entry->name);
+    if (p->old->distribution != NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "the parameter \"%s\" is distributed already",
+                       entry->name);
+    for (int64_t i = 0; i < index; i++) {
+        if (w->plan->entries[i].kind == RS_ENTRY_PARAMETER && w->products[i].old == p->old)
+            return rs_fail(RESHARD_ERR_INVALID,
+                           "\"%s\" and \"%s\" are one parameter, which is sharded once",
+                           w->plan->entries[i].name, entry->name);
+    }
+    reshard_layout *layout = NULL;
+    status =
+        reshard_layout_create(w->root->context, entry->spec, p->old->ndim, p->old->shape, &layout);
+    if (status == RESHARD_OK && reshard_layout_rank_max(layout) >= reshard_group_size(w->group))
+        status = rs_fail(RESHARD_ERR_RANGE, "the layout has a rank %d, and the group %d ranks",
+                         reshard_layout_rank_max(layout), reshard_group_size(w->group));
+    reshard_layout_release(layout);
+    return rs_fail_within(status, "parameter \"%s\"", entry->name);
+}
+
+static reshard_status check_sharder(work *w, int64_t index)
+{
+    const rs_entry *entry = &w->plan->entries[index];
+    product *p = &w->products[index];
+    if (entry->name[0] == 0)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "the name of a sharder's module is empty: the root cannot be replaced");
+    reshard_status status = reshard_module_find(w->root, entry->name, &p->module);
+    if (status == RESHARD_OK)
+        status = rs_module_find_slot(w->root, entry->name, &p->slot);
+    return status == RESHARD_OK ? check_against_sharders(w->plan, index) : status;
+}
+
+static reshard_status check_entry(work *w, int64_t index)
+{
+    const rs_entry *entry = &w->plan->entries[index];
+    if (entry->kind == RS_ENTRY_PARAMETER)
+        return check_parameter(w, index);
+    if (entry->kind == RS_ENTRY_SHARDER)
+        return check_sharder(w, index);
+    reshard_status status = reshard_module_find(w->root, entry->name, &w->products[index].module);
+    /* Of the sharder's module itself it is the replacement's output; what lies below is lost. */
+    for (int64_t i = 0; i < w->plan->count && status == RESHARD_OK; i++) {
+        const rs_entry *other = &w->plan->entries[i];
+        if (other->kind == RS_ENTRY_SHARDER && strcmp(other->name, entry->name) != 0 &&
+            is_below(entry->name, other->name))
+            status = rs_fail(RESHARD_ERR_INVALID, "\"%s\" lies below \"%s\", which has a sharder",
+                             entry->name, other->name);
+    }
+    return status;
+}
+
+static reshard_status check_plan(work *w, bool whole)
+{
+    if (whole && w->root->sharded)
+        return rs_fail(RESHARD_ERR_INVALID, "the module of kind %s was sharded before",
+                       w->root->kind_name);
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < w->plan->count && status == RESHARD_OK; i++)
+        status = check_entry(w, i);
+    return status;
+}
+
+/* ---- what ranks pass ------------------------------------------------------------------------- */
+
+enum { WORDS = 240 };
+
+/* An entry in words, cut short where it is long: for messages, and for finding which differ. */
+static void describe(const work *w, int64_t index, char words[WORDS])
+{
+    static const char *const kinds[] = {"parameter", "sharder of", "output of", "local output of"};
+    memset(words, 0, WORDS);
+    if (index < 0 || index >= w->plan->count) {
+        (void)strcpy(words, "no such entry");
+        return;
+    }
+    const rs_entry *entry = &w->plan->entries[index];
+    rs_text text;
+    rs_text_init(&text, words, WORDS);
+    rs_text_add(&text, "%s \"%.80s\"", kinds[entry->kind], entry->name);
+    char spec[120] = "";
+    size_t length = 0;
+    if (entry->spec != NULL &&
+        reshard_spec_text(entry->spec, spec, sizeof spec, &length) != RESHARD_OK)
+        (void)strcpy(spec, "a callback's");
+    if (entry->spec != NULL)
+        rs_text_add(&text, " as \"%s\"", spec);
+}
+
+/* Of everything that has to be the same; a callback's spec by the layout it gives. */
+static reshard_status digest_work(const work *w, uint64_t out_digest[2])
+{
+    rs_digest digest;
+    rs_digest_init(&digest);
+    rs_digest_u64(&digest, (uint64_t)w->source_rank);
+    for (int64_t i = 0; i < w->plan->count; i++) {
+        const rs_entry *entry = &w->plan->entries[i];
+        rs_digest_u64(&digest, (uint64_t)entry->kind);
+        rs_digest_bytes(&digest, entry->name, strlen(entry->name));
+        size_t length = 0;
+        if (entry->spec == NULL || reshard_spec_text(entry->spec, NULL, 0, &length) != RESHARD_OK)
+            continue;
+        char *text = rs_allocate(w->plan->context, length + 1);
+        if (text == NULL)
+            return rs_allocation_status();
+        (void)reshard_spec_text(entry->spec, text, length + 1, &length);
+        rs_digest_bytes(&digest, text, length);
+        rs_release(w->plan->context, text, length + 1);
+    }
+    rs_digest_finish(&digest, out_digest);
+    return RESHARD_OK;
+}
+
+typedef struct pass {
+    uint64_t digest[2];
+    int64_t count;
+    int32_t source_rank;
+    int32_t unused;
+} pass;
+
+/* All ranks have all passes: they come to the same words without asking again, but for which entry
+ * it is that differs. */
+static reshard_status tell_difference(const work *w, const pass *all, char (*words)[WORDS])
+{
+    int32_t size = reshard_group_size(w->group);
+    int64_t most = 0;
+    for (int32_t r = 0; r < size; r++) {
+        if (all[r].source_rank != all[0].source_rank)
+            return rs_fail(RESHARD_ERR_MISMATCH,
+                           "rank 0 names rank %d as the source, and rank %d rank %d",
+                           all[0].source_rank, r, all[r].source_rank);
+        most = all[r].count > most ? all[r].count : most;
+    }
+    for (int64_t i = 0; i < most; i++) {
+        char mine[WORDS];
+        describe(w, i, mine);
+        reshard_status status = reshard_group_gather_bytes(w->group, mine, WORDS, words);
+        if (status != RESHARD_OK)
+            return status;
+        for (int32_t r = 1; r < size; r++) {
+            if (memcmp(words[r], words[0], WORDS) != 0)
+                return rs_fail(RESHARD_ERR_MISMATCH, "rank 0 passes %s, and rank %d %s", words[0],
+                               r, words[r]);
+        }
+    }
+    return rs_fail(RESHARD_ERR_MISMATCH, "ranks pass different plans");
+}
+
+static reshard_status compare_ranks(const work *w, reshard_status status)
+{
+    size_t size = (size_t)reshard_group_size(w->group);
+    pass mine = {.count = w->plan->count, .source_rank = w->source_rank}, *all = NULL;
+    char(*words)[WORDS] = NULL;
+    if (status == RESHARD_OK)
+        status = digest_work(w, mine.digest);
+    if (status == RESHARD_OK) {
+        all = rs_allocate_array(w->plan->context, size, sizeof *all);
+        words = rs_allocate_array(w->plan->context, size, sizeof *words);
+        status = all != NULL && words != NULL ? RESHARD_OK : rs_allocation_status();
+    }
+    status = reshard_group_agree(w->group, status);
+    if (status == RESHARD_OK)
+        status = reshard_group_gather_bytes(w->group, &mine, sizeof mine, all);
+    bool same = true;
+    for (size_t r = 1; r < size && status == RESHARD_OK; r++)
+        same = same && memcmp(all[r].digest, all[0].digest, sizeof mine.digest) == 0;
+    if (!same)
+        status = tell_difference(w, all, words);
+    rs_release(w->plan->context, all, size * sizeof *all);
+    rs_release(w->plan->context, words, size * sizeof *words);
+    return status;
+}
+
+/* ---- step 2: making -------------------------------------------------------------------------- */
+
+static reshard_status make_tensor(work *w, int64_t index)
+{
+    product *p = &w->products[index];
+    reshard_tensor *dense = NULL;
+    reshard_status status = rs_tensor_densify(w->root->context, p->old, &dense);
+    status = reshard_group_agree(w->group, status);
+    if (status == RESHARD_OK) {
+        /* A dense copy is no leaf of the user's: whether it is trainable goes with the values. */
+        bool before = dense->requires_grad;
+        dense->requires_grad = p->old->requires_grad;
+        status = reshard_tensor_shard(w->root->context, w->group, w->plan->entries[index].spec,
+                                      w->source_rank, dense, &p->tensor);
+        dense->requires_grad = before;
+    }
+    reshard_tensor_release(dense);
+    return rs_fail_within(status, "parameter \"%s\"", w->plan->entries[index].name);
+}
+
+static reshard_status make_module(work *w, int64_t index)
+{
+    const rs_entry *entry = &w->plan->entries[index];
+    product *p = &w->products[index];
+    reshard_status status =
+        entry->sharder.shard(entry->sharder.user, p->module, w->group, &p->replacement);
+    if (status == RESHARD_OK && p->replacement == NULL)
+        status = rs_fail(RESHARD_ERR_INVALID, "the sharder gave no module");
+    if (status == RESHARD_OK && rs_module_contains(p->replacement, w->root))
+        status = rs_fail(RESHARD_ERR_INVALID, "the sharder gave a module that contains the root");
+    return rs_fail_within(status, "sharder of \"%s\"", entry->name);
+}
+
+static reshard_status make_hook(work *w, int64_t index)
+{
+    const rs_entry *entry = &w->plan->entries[index];
+    product *p = &w->products[index];
+    reshard_module *module = p->module;
+    for (int64_t i = 0; i < w->plan->count; i++) { /* the replacement's, where there is one */
+        if (w->plan->entries[i].kind == RS_ENTRY_SHARDER && w->products[i].module == module)
+            module = w->products[i].replacement;
+    }
+    reshard_status status = entry->kind == RS_ENTRY_OUTPUT
+                                ? reshard_module_reshard_output(module, entry->spec, &p->hook)
+                                : reshard_module_collect_local_shard(module, NULL, &p->hook);
+    return rs_fail_within(status, "output of \"%s\"", entry->name);
+}
+
+/* Parameters first, then sharders, outputs and what is collected: so hooks run in that order. */
+static reshard_status make_all(work *w)
+{
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < w->plan->count && status == RESHARD_OK; i++) {
+        if (w->plan->entries[i].kind == RS_ENTRY_PARAMETER)
+            status = make_tensor(w, i); /* agreed within */
+    }
+    for (int kind = RS_ENTRY_SHARDER; kind <= RS_ENTRY_LOCAL; kind++) {
+        for (int64_t i = 0; i < w->plan->count && status == RESHARD_OK; i++) {
+            if ((int)w->plan->entries[i].kind != kind)
+                continue;
+            status = kind == RS_ENTRY_SHARDER ? make_module(w, i) : make_hook(w, i);
+        }
+        if (kind == RS_ENTRY_SHARDER) /* outputs of replacements are looked up next */
+            status = reshard_group_agree(w->group, status);
+    }
+    return reshard_group_agree(w->group, status);
+}
+
+/* ---- step 3: putting in place ---------------------------------------------------------------- */
+
+static void put_in_place(work *w, reshard_hook **out_hook)
+{
+    reshard_hook *hooks = NULL;
+    for (int64_t i = 0; i < w->plan->count; i++) {
+        product *p = &w->products[i];
+        if (p->tensor != NULL) {
+            (void)reshard_tensor_retain(p->old); /* compared by address until all is done */
+            rs_module_swap_tensor(w->root, p->old, p->tensor);
+            reshard_tensor_release(p->old);
+        }
+        if (p->replacement != NULL) {
+            reshard_module_release(p->slot->child);
+            p->slot->child = reshard_module_retain(p->replacement);
+        }
+        hooks = rs_hook_join(hooks, p->hook);
+        p->hook = NULL;
+    }
+    if (out_hook != NULL)
+        *out_hook = hooks;
+    else
+        reshard_hook_release(hooks);
+}
+
+static void clear(work *w)
+{
+    for (int64_t i = 0; w->products != NULL && i < w->plan->count; i++) {
+        reshard_hook_remove(w->products[i].hook); /* those that were not put in place */
+        reshard_tensor_release(w->products[i].tensor);
+        reshard_module_release(w->products[i].replacement);
+    }
+    rs_release(w->plan->context, w->products, (size_t)w->plan->count * sizeof *w->products);
+}
+
+/* ---- the calls ------------------------------------------------------------------------------- */
+
+/* status: of what this rank did before. */
+static reshard_status carry_out(reshard_module *module, const reshard_sharding_plan *plan,
+                                int32_t source_rank, reshard_group *group, bool whole,
+                                reshard_status status, reshard_hook **out_hook)
+{
+    work w = {module, plan, source_rank, group != NULL ? group : reshard_current_group(), NULL};
+    if (w.group == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "there is no group, and no current one");
+    w.products = rs_allocate_zeroed(plan->context, (size_t)plan->count * sizeof *w.products);
+    if (w.products == NULL && status == RESHARD_OK)
+        status = rs_allocation_status();
+    if (status == RESHARD_OK)
+        status = check_plan(&w, whole);
+    status = compare_ranks(&w, status);
+    if (status == RESHARD_OK)
+        status = make_all(&w);
+    if (status == RESHARD_OK) {
+        put_in_place(&w, out_hook);
+        module->sharded = module->sharded || whole;
+    }
+    clear(&w);
+    return status;
+}
+
+reshard_status reshard_module_shard(reshard_module *module, const reshard_sharding_plan *plan,
+                                    int32_t source_rank, reshard_group *group,
+                                    reshard_hook **out_hook)
+{
+    reshard_status status = carry_out(module, plan, source_rank, group, true, RESHARD_OK, out_hook);
+    return rs_fail_within(status, "shard_module");
+}
+
+reshard_status reshard_module_shard_parameter(reshard_module *module, const char *path,
+                                              reshard_spec *spec, int32_t source_rank,
+                                              reshard_group *group)
+{
+    rs_entry entry = {.kind = RS_ENTRY_PARAMETER, .name = (char *)path, .spec = spec};
+    reshard_sharding_plan plan = {.context = module->context, .count = 1, .entries = &entry};
+    if (path == NULL || spec == NULL) {
+        plan.count = 0;
+        reshard_status status =
+            rs_fail(RESHARD_ERR_INVALID, "the %s is NULL", path == NULL ? "path" : "spec");
+        return rs_fail_within(carry_out(module, &plan, source_rank, group, false, status, NULL),
+                              "shard_parameter");
+    }
+    reshard_status status = carry_out(module, &plan, source_rank, group, false, RESHARD_OK, NULL);
+    return rs_fail_within(status, "shard_parameter");
+}
+
+reshard_status reshard_module_shard_planned(reshard_module *module,
+                                            const reshard_sharding_planner *planner,
+                                            int32_t source_rank, reshard_group *group,
+                                            reshard_hook **out_hook)
+{
+    reshard_sharding_plan plan = {.context = module->context}, *copy = NULL;
+    reshard_status status = reshard_sharding_plan_create(module->context, &copy);
+    if (status == RESHARD_OK)
+        status = planner->build(planner->user, module, copy);
+    /* A rank that has no plan tells the others so. */
+    status = carry_out(module, status == RESHARD_OK ? copy : &plan, source_rank, group, true,
+                       status, out_hook);
+    reshard_sharding_plan_destroy(copy);
+    return rs_fail_within(status, "shard_module");
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sharding_plan.c - plans as lists of entries, and the one that makes a GPT tensor parallel. */
+#include "base/context.h"
+#include "base/error.h"
+#include "nn/layers.h"
+#include "nn/module.h"
+#include "nn/sharding.h"
+#include "tensor/tensor.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+reshard_status reshard_sharding_plan_create(reshard_context *context,
+                                            reshard_sharding_plan **out_plan)
+{
+    reshard_sharding_plan *plan = rs_allocate_zeroed(context, sizeof *plan);
+    if (plan == NULL)
+        return rs_allocation_status();
+    plan->context = context;
+    *out_plan = plan;
+    return RESHARD_OK;
+}
+
+void reshard_sharding_plan_destroy(reshard_sharding_plan *plan)
+{
+    if (plan == NULL)
+        return;
+    for (int64_t i = 0; i < plan->count; i++) {
+        rs_text_free(plan->context, plan->entries[i].name);
+        reshard_spec_release(plan->entries[i].spec);
+    }
+    rs_release(plan->context, plan->entries, (size_t)plan->capacity * sizeof *plan->entries);
+    rs_release(plan->context, plan, sizeof *plan);
+}
+
+static reshard_status add(reshard_sharding_plan *plan, const rs_entry *given, const char *name)
+{
+    if (name == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "sharding plan: a name is NULL");
+    if (plan->count == plan->capacity) {
+        void *entries = plan->entries;
+        reshard_status status = rs_grow(plan->context, &entries, &plan->capacity, plan->count + 1,
+                                        sizeof *plan->entries);
+        plan->entries = entries;
+        if (status != RESHARD_OK)
+            return status;
+    }
+    rs_entry entry = *given;
+    entry.name = rs_text_copy(plan->context, name, strlen(name));
+    if (entry.name == NULL)
+        return rs_allocation_status();
+    (void)reshard_spec_retain(entry.spec);
+    plan->entries[plan->count++] = entry;
+    return RESHARD_OK;
+}
+
+static reshard_status check_spec(const char *name, const reshard_spec *spec)
+{
+    if (spec == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "sharding plan: \"%s\" has no spec",
+                       name != NULL ? name : "");
+    return RESHARD_OK;
+}
+
+reshard_status reshard_sharding_plan_add(reshard_sharding_plan *plan, const char *parameter,
+                                         reshard_spec *spec)
+{
+    reshard_status status = check_spec(parameter, spec);
+    rs_entry entry = {.kind = RS_ENTRY_PARAMETER, .spec = spec};
+    return status == RESHARD_OK ? add(plan, &entry, parameter) : status;
+}
+
+reshard_status reshard_sharding_plan_add_sharder(reshard_sharding_plan *plan, const char *module,
+                                                 const reshard_sharder *sharder)
+{
+    if (sharder == NULL || sharder->shard == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "sharding plan: \"%s\" has no sharder",
+                       module != NULL ? module : "");
+    rs_entry entry = {.kind = RS_ENTRY_SHARDER, .sharder = *sharder};
+    return add(plan, &entry, module);
+}
+
+reshard_status reshard_sharding_plan_add_output(reshard_sharding_plan *plan, const char *module,
+                                                reshard_spec *spec)
+{
+    reshard_status status = check_spec(module, spec);
+    rs_entry entry = {.kind = RS_ENTRY_OUTPUT, .spec = spec};
+    return status == RESHARD_OK ? add(plan, &entry, module) : status;
+}
+
+reshard_status reshard_sharding_plan_add_local(reshard_sharding_plan *plan, const char *module)
+{
+    rs_entry entry = {.kind = RS_ENTRY_LOCAL};
+    return add(plan, &entry, module);
+}
+
+/* ---- GPT ------------------------------------------------------------------------------------- */
+
+/* The specs that a GPT needs, of one axis. */
+typedef enum way { HEADS, HEAD_COLUMNS, ROWS, COLUMNS, EVERYWHERE, WAYS } way;
+
+static reshard_status make_spec(reshard_context *context, reshard_mesh *mesh, int32_t axis, way w,
+                                int64_t head, reshard_spec **out_spec)
+{
+    reshard_cut cut = {.axis = axis,
+                       .placement = {.kind = RESHARD_SHARD,
+                                     .dim = w == COLUMNS || w == HEAD_COLUMNS,
+                                     .unit = w == HEADS || w == HEAD_COLUMNS ? head : 0}};
+    return reshard_spec_create(context, mesh, w != EVERYWHERE, &cut, out_spec);
+}
+
+static reshard_status add_block(reshard_sharding_plan *plan, int64_t index, reshard_spec **specs)
+{
+    static const struct {
+        const char *name;
+        int way;
+        bool output;
+    } rows[] = {
+        {"attn.q.weight", HEADS, false},        {"attn.q.bias", HEADS, false},
+        {"attn.k.weight", HEADS, false},        {"attn.k.bias", HEADS, false},
+        {"attn.v.weight", HEADS, false},        {"attn.v.bias", HEADS, false},
+        {"attn.o.weight", HEAD_COLUMNS, false}, {"attn.o", EVERYWHERE, true},
+        {"mlp.fc1.weight", ROWS, false},        {"mlp.fc1.bias", ROWS, false},
+        {"mlp.fc2.weight", COLUMNS, false},     {"mlp.fc2", EVERYWHERE, true},
+    };
+    reshard_status status = RESHARD_OK;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && status == RESHARD_OK; i++) {
+        char name[64];
+        (void)snprintf(name, sizeof name, "h.%" PRId64 ".%s", index, rows[i].name);
+        rs_entry entry = {.kind = rows[i].output ? RS_ENTRY_OUTPUT : RS_ENTRY_PARAMETER,
+                          .spec = specs[rows[i].way]};
+        status = add(plan, &entry, name);
+    }
+    return status;
+}
+
+static reshard_status add_ends(reshard_sharding_plan *plan, const reshard_module *gpt,
+                               reshard_spec **specs)
+{
+    reshard_tensor *embedding = NULL, *head = NULL;
+    reshard_status status = reshard_module_find_parameter(gpt, "wte.weight", &embedding);
+    if (status == RESHARD_OK)
+        status = reshard_module_find_parameter(gpt, "head.weight", &head);
+    if (status == RESHARD_OK)
+        status = reshard_sharding_plan_add(plan, "wte.weight", specs[ROWS]);
+    if (status == RESHARD_OK && head != embedding) /* a tied one is sharded once */
+        status = reshard_sharding_plan_add(plan, "head.weight", specs[ROWS]);
+    if (status == RESHARD_OK)
+        status = reshard_sharding_plan_add_output(plan, "wte", specs[EVERYWHERE]);
+    if (status == RESHARD_OK)
+        status = reshard_sharding_plan_add_output(plan, "head", specs[EVERYWHERE]);
+    return status;
+}
+
+reshard_status reshard_sharding_plan_add_gpt(reshard_sharding_plan *plan, reshard_module *gpt,
+                                             reshard_mesh *mesh, int32_t axis)
+{
+    reshard_spec *specs[WAYS] = {NULL};
+    reshard_module *blocks = NULL;
+    if (strcmp(gpt->kind_name, "gpt") != 0)
+        return rs_fail(RESHARD_ERR_INVALID, "a module of kind %s is no gpt", gpt->kind_name);
+    reshard_status status = reshard_module_find(gpt, "h", &blocks);
+    int32_t count = status == RESHARD_OK ? reshard_module_child_count(blocks) : 0;
+    reshard_module *attention = NULL;
+    if (status == RESHARD_OK && count > 0)
+        status = reshard_module_find(blocks, "0.attn", &attention);
+    int64_t head = attention != NULL ? rs_attention_head(attention) : 1;
+    for (int w = 0; w < WAYS && status == RESHARD_OK; w++)
+        status = make_spec(plan->context, mesh, axis, (way)w, head, &specs[w]);
+    for (int32_t i = 0; i < count && status == RESHARD_OK; i++)
+        status = add_block(plan, i, specs);
+    if (status == RESHARD_OK)
+        status = add_ends(plan, gpt, specs);
+    for (int w = 0; w < WAYS; w++)
+        reshard_spec_release(specs[w]);
+    return status;
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * state.c - lists of a module's tensors by path, and values written back into them. Loading checks
+ * all names, shapes and dtypes, brings all values into the layouts that the module has, and only
+ * then writes, so that a failure leaves the module as it was.
+ */
+#include "base/arena.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "nn/lift.h"
+#include "nn/module.h"
+
+#include <string.h>
+
+/* ---- lists ----------------------------------------------------------------------------------- */
+
+typedef struct list {
+    reshard_named_tensors shown; /* first */
+    reshard_context *context;
+    rs_arena arena; /* names */
+    int64_t capacity;
+    reshard_named_tensor *items;
+} list;
+
+typedef enum wanted { PARAMETERS, BUFFERS, STATE } wanted;
+
+void reshard_named_tensors_destroy(reshard_named_tensors *shown)
+{
+    list *l = (list *)shown;
+    if (l == NULL)
+        return;
+    for (int64_t i = 0; i < l->shown.count; i++)
+        reshard_tensor_release(l->items[i].tensor);
+    rs_release(l->context, l->items, (size_t)l->capacity * sizeof *l->items);
+    rs_arena_release(&l->arena);
+    rs_release(l->context, l, sizeof *l);
+}
+
+static char *join_path(list *l, const char *prefix, const char *name)
+{
+    size_t before = strlen(prefix), length = strlen(name);
+    char *path = rs_arena_allocate(&l->arena, before + length + 2);
+    if (path == NULL)
+        return NULL;
+    memcpy(path, prefix, before);
+    if (before > 0)
+        path[before++] = '.';
+    memcpy(path + before, name, length + 1);
+    return path;
+}
+
+static bool is_wanted(const list *l, const rs_slot *slot, wanted what)
+{
+    bool kind = slot->kind == RS_SLOT_PARAMETER
+                    ? what != BUFFERS
+                    : slot->kind == RS_SLOT_BUFFER &&
+                          (what == BUFFERS || (what == STATE && !slot->transient));
+    if (!kind || slot->tensor == NULL)
+        return false;
+    for (int64_t i = 0; what != STATE && i < l->shown.count; i++) {
+        if (l->items[i].tensor == slot->tensor)
+            return false; /* tied, and listed under its first name */
+    }
+    return true;
+}
+
+static reshard_status add_item(list *l, const char *prefix, const rs_slot *slot)
+{
+    if (l->shown.count == l->capacity) {
+        void *items = l->items;
+        reshard_status status =
+            rs_grow(l->context, &items, &l->capacity, l->shown.count + 1, sizeof *l->items);
+        l->shown.items = l->items = items;
+        if (status != RESHARD_OK)
+            return status;
+    }
+    char *path = join_path(l, prefix, slot->name);
+    if (path == NULL)
+        return rs_allocation_status();
+    l->items[l->shown.count++] = (reshard_named_tensor){path, reshard_tensor_retain(slot->tensor)};
+    return RESHARD_OK;
+}
+
+/* A module's own tensors come before its children's. */
+static reshard_status walk(list *l, const reshard_module *module, const char *prefix, wanted what)
+{
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < module->slot_count && status == RESHARD_OK; i++) {
+        if (is_wanted(l, &module->slots[i], what))
+            status = add_item(l, prefix, &module->slots[i]);
+    }
+    for (int64_t i = 0; i < module->slot_count && status == RESHARD_OK; i++) {
+        const rs_slot *slot = &module->slots[i];
+        if (slot->child == NULL)
+            continue;
+        char *path = join_path(l, prefix, slot->name);
+        status = path != NULL ? walk(l, slot->child, path, what) : rs_allocation_status();
+    }
+    return status;
+}
+
+static reshard_status make_list(const reshard_module *module, wanted what,
+                                reshard_named_tensors **out_list)
+{
+    list *l = rs_allocate_zeroed(module->context, sizeof *l);
+    if (l == NULL)
+        return rs_allocation_status();
+    l->context = module->context;
+    rs_arena_init(&l->arena, module->context);
+    reshard_status status = walk(l, module, "", what);
+    if (status == RESHARD_OK)
+        *out_list = &l->shown;
+    else
+        reshard_named_tensors_destroy(&l->shown);
+    return status;
+}
+
+reshard_status reshard_module_parameters(const reshard_module *module,
+                                         reshard_named_tensors **out_list)
+{
+    return make_list(module, PARAMETERS, out_list);
+}
+
+reshard_status reshard_module_buffers(const reshard_module *module,
+                                      reshard_named_tensors **out_list)
+{
+    return make_list(module, BUFFERS, out_list);
+}
+
+reshard_status reshard_module_state_dict(const reshard_module *module,
+                                         reshard_named_tensors **out_list)
+{
+    return make_list(module, STATE, out_list);
+}
+
+/* ---- loading --------------------------------------------------------------------------------- */
+
+static const reshard_named_tensor *find_item(int64_t count, const reshard_named_tensor *items,
+                                             const char *name)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (strcmp(items[i].name, name) == 0)
+            return &items[i];
+    }
+    return NULL;
+}
+
+static reshard_status check_item(const reshard_named_tensor *mine,
+                                 const reshard_named_tensor *given)
+{
+    if (given->tensor == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "\"%s\" is NULL", given->name);
+    if (mine->tensor->dtype != given->tensor->dtype ||
+        !rs_shape_equals(mine->tensor, given->tensor))
+        return rs_fail(RESHARD_ERR_INVALID, "\"%s\" is %s in the module and %s in what is loaded",
+                       mine->name, rs_tensor_describe(mine->tensor).text,
+                       rs_tensor_describe(given->tensor).text);
+    return RESHARD_OK;
+}
+
+static reshard_status check_all(const reshard_named_tensors *mine, int64_t count,
+                                const reshard_named_tensor *items,
+                                const reshard_load_options *options)
+{
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < mine->count && status == RESHARD_OK; i++) {
+        const reshard_named_tensor *given = find_item(count, items, mine->items[i].name);
+        if (given != NULL)
+            status = check_item(&mine->items[i], given);
+        else if (!options->allow_missing)
+            status = rs_fail(RESHARD_ERR_NOT_FOUND, "\"%s\" is missing from what is loaded",
+                             mine->items[i].name);
+    }
+    for (int64_t i = 0; i < count && status == RESHARD_OK && !options->allow_unexpected; i++) {
+        if (find_item(mine->count, mine->items, items[i].name) == NULL)
+            status = rs_fail(RESHARD_ERR_NOT_FOUND, "\"%s\" is unexpected: the module has none",
+                             items[i].name);
+    }
+    return status;
+}
+
+/* The ranks that have to come to one verdict: those of a distributed tensor on either side. */
+static reshard_group *find_group(const reshard_named_tensors *mine, int64_t count,
+                                 const reshard_named_tensor *items)
+{
+    reshard_group *group = NULL;
+    for (int64_t i = 0; i < mine->count && group == NULL; i++) {
+        if (mine->items[i].tensor->distribution != NULL)
+            group = rs_distributed_group(mine->items[i].tensor);
+    }
+    for (int64_t i = 0; i < count && group == NULL; i++) {
+        if (items[i].tensor != NULL && items[i].tensor->distribution != NULL)
+            group = rs_distributed_group(items[i].tensor);
+    }
+    return group;
+}
+
+static void write_shards(reshard_tensor *source, reshard_tensor *target)
+{
+    if (source->storage != NULL) {
+        if (source->data == target->data)
+            return; /* loaded from itself */
+        (void)reshard_tensor_write(target);
+        rs_tensor_copy(source, target);
+        return;
+    }
+    for (int64_t i = 0; i < target->distribution->shard_count; i++)
+        write_shards(source->distribution->shards[i], target->distribution->shards[i]);
+}
+
+reshard_status reshard_module_load_state_dict(reshard_module *module, int64_t count,
+                                              const reshard_named_tensor *items,
+                                              const reshard_load_options *options)
+{
+    reshard_load_options read = {.size = sizeof read};
+    reshard_named_tensors *mine = NULL;
+    reshard_tensor **moved = NULL;
+    reshard_status status = RESHARD_OK;
+    if (options != NULL && options->size != sizeof read)
+        status = rs_fail(RESHARD_ERR_INVALID, "load options: size is %zu, not %zu", options->size,
+                         sizeof read);
+    else if (options != NULL)
+        read = *options;
+    if (status == RESHARD_OK)
+        status = reshard_module_state_dict(module, &mine);
+    if (status != RESHARD_OK)
+        return rs_fail_within(status, "load");
+    reshard_group *group = find_group(mine, count, items);
+    size_t bytes = (size_t)mine->count * sizeof *moved;
+    status = check_all(mine, count, items, &read);
+    if (status == RESHARD_OK) {
+        moved = rs_allocate_zeroed(module->context, bytes);
+        status = moved != NULL ? RESHARD_OK : rs_allocation_status();
+    }
+    status = rs_fail_within(status, "load");
+    if (group != NULL)
+        status = rs_agree(group, status, NULL, "load", false, NULL);
+    for (int64_t i = 0; i < mine->count && status == RESHARD_OK; i++) {
+        const reshard_named_tensor *given = find_item(count, items, mine->items[i].name);
+        if (given != NULL)
+            status =
+                rs_tensor_bring(module->context, given->tensor, mine->items[i].tensor, &moved[i]);
+    }
+    for (int64_t i = 0; i < mine->count && status == RESHARD_OK; i++) {
+        if (moved[i] != NULL)
+            write_shards(moved[i], mine->items[i].tensor);
+    }
+    for (int64_t i = 0; moved != NULL && i < mine->count; i++)
+        reshard_tensor_release(moved[i]);
+    rs_release(module->context, moved, bytes);
+    reshard_named_tensors_destroy(mine);
+    return status;
+}

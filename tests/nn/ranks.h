@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ranks.h - bodies of ranks: they return a status and leave words; the main thread asserts. */
+#ifndef TESTS_NN_RANKS_H
+#define TESTS_NN_RANKS_H
+
+#include "support/check.h"
+#include "tensor/values.h"
+
+#include <string.h>
+
+/* In a rank's body: leaves with words. */
+#define EXPECT(condition)                     \
+    do {                                      \
+        if (!(condition))                     \
+            return say(__LINE__, #condition); \
+    } while (0)
+
+static inline reshard_status say(int line, const char *what)
+{
+    char text[600];
+    (void)snprintf(text, sizeof text, "line %d: %s [%s]", line, what, reshard_error_text());
+    return reshard_error_set(RESHARD_ERR_CHECK, text);
+}
+
+static inline void run_ranks(int32_t size, reshard_rank_fn body, void *user)
+{
+    if (reshard_group_run(NULL, size, body, user) != RESHARD_OK)
+        fail_msg("%d ranks: %s", (int)size, reshard_error_text());
+}
+
+static inline reshard_device_mesh *make_mesh(reshard_group *group, int32_t axes,
+                                             const int32_t *sizes)
+{
+    reshard_mesh *mesh = NULL;
+    reshard_device_mesh *made = NULL;
+    MUST(reshard_mesh_create(NULL, axes, NULL, sizes, NULL, &mesh));
+    MUST(reshard_device_mesh_create(NULL, group, mesh, &made));
+    reshard_mesh_release(mesh);
+    return made;
+}
+
+static inline reshard_device_mesh *make_line(reshard_group *group)
+{
+    int32_t size = reshard_group_size(group);
+    return make_mesh(group, 1, &size);
+}
+
+static inline reshard_spec *make_spec(const char *text)
+{
+    reshard_spec *spec = NULL;
+    MUST(reshard_spec_parse(NULL, text, strlen(text), &spec));
+    return spec;
+}
+
+static inline reshard_tensor *distribute(reshard_group *group, const char *text,
+                                         reshard_tensor *local)
+{
+    reshard_spec *spec = make_spec(text);
+    reshard_tensor *made = NULL;
+    MUST(reshard_tensor_shard(NULL, group, spec, 0, local, &made));
+    reshard_spec_release(spec);
+    return made;
+}
+
+#endif

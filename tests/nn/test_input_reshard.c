@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_input_reshard.c - gradients with input_reshard are those without it, bit for bit, in every
+ * case of the table of PyTorch's corner cases; and what is kept is what it says.
+ *
+ * A rank's body returns a status and leaves words; the main thread asserts.
+ */
+#include "nn/ranks.h"
+
+static reshard_module *make_mlp(int64_t width)
+{
+    reshard_layer_options options = {.size = sizeof options, .dtype = RESHARD_F64, .seed = 9};
+    reshard_module *mlp = NULL;
+    MUST(reshard_mlp_create(NULL, width, width + 1, RESHARD_ACTIVATION_GELU, &options, &mlp));
+    return mlp;
+}
+
+static reshard_tensor *make_input(int32_t ndim, const int64_t *shape)
+{
+    draw_state draw;
+    draw_seed(&draw, 17);
+    reshard_tensor *x = make_random(RESHARD_F64, &draw, ndim, shape);
+    MUST(reshard_tensor_set_requires_grad(x, 1));
+    return x;
+}
+
+/* Forward and backward of the sum; the loss's gradient is 1 everywhere. */
+static reshard_status train(reshard_module *module, reshard_tensor *x)
+{
+    reshard_scope *scope = NULL;
+    MUST(reshard_scope_open(NULL, &scope));
+    reshard_tensor *y = reshard_module_forward(module, x);
+    if (y != NULL && reshard_tensor_is_distributed(y))
+        y = reshard_tensor_full(y);
+    (void)reshard_backward(reshard_sum(y), NULL, NULL);
+    return reshard_scope_close(scope);
+}
+
+/* Gradients of all parameters, then of x, one after the other. */
+static size_t read_gradients(reshard_module *module, reshard_tensor *x, unsigned char *out)
+{
+    reshard_named_tensors *list = NULL;
+    size_t bytes = 0;
+    MUST(reshard_module_parameters(module, &list));
+    for (int64_t i = 0; i <= list->count; i++) {
+        reshard_tensor *leaf = i < list->count ? list->items[i].tensor : x;
+        reshard_tensor *gradient = reshard_tensor_gradient(leaf);
+        if (gradient != NULL && reshard_tensor_is_distributed(gradient))
+            gradient = reshard_tensor_local_shard(gradient, 0);
+        size_t count =
+            gradient != NULL ? (size_t)reshard_tensor_volume(gradient) * sizeof(double) : 0;
+        if (gradient != NULL)
+            MUST(reshard_tensor_copy_to(gradient, out + bytes, count));
+        bytes += count;
+        reshard_tensor_clear_gradient(leaf);
+    }
+    reshard_named_tensors_destroy(list);
+    return bytes;
+}
+
+/* Trains without and with the hook; the same bits must come out. */
+static reshard_status compare(reshard_module *module, reshard_tensor *x, reshard_device_mesh *mesh,
+                              int32_t dim, const reshard_input_reshard_options *options,
+                              reshard_saved_counts *out_counts)
+{
+    static _Thread_local unsigned char without[65536], with[65536];
+    reshard_hook *hook = NULL;
+    EXPECT(train(module, x) == RESHARD_OK);
+    size_t bytes = read_gradients(module, x, without);
+    EXPECT(bytes > 0);
+    EXPECT(reshard_module_input_reshard(module, mesh, dim, options, &hook) == RESHARD_OK);
+    EXPECT(train(module, x) == RESHARD_OK);
+    EXPECT(read_gradients(module, x, with) == bytes);
+    EXPECT(memcmp(with, without, bytes) == 0);
+    EXPECT(reshard_input_reshard_counts(hook, out_counts) == RESHARD_OK);
+    reshard_hook_remove(hook);
+    EXPECT(out_counts->saved > 0);
+    EXPECT(reshard_saved_tensor_hooks_pop() == RESHARD_ERR_INVALID); /* none is left behind */
+    EXPECT(train(module, x) == RESHARD_OK);
+    EXPECT(read_gradients(module, x, with) == bytes && memcmp(with, without, bytes) == 0);
+    return RESHARD_OK;
+}
+
+/* ---- shapes, dims and numbers of ranks ------------------------------------------------------- */
+
+static reshard_status body_shapes(void *user, reshard_group *group)
+{
+    static const int64_t rows[] = {1, 2, 3, 4, 5, 7, 8, 13, 16};
+    static const int32_t dims[] = {0, 1, -1, -2, 2, 5, -3};
+    reshard_device_mesh *mesh = make_line(group);
+    int32_t size = reshard_group_size(group);
+    (void)user;
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        for (int64_t width = 1; width <= 5; width += 2) {
+            reshard_module *mlp = make_mlp(width);
+            reshard_tensor *x = make_input(SHAPE(rows[r], width));
+            for (size_t d = 0; d < sizeof dims / sizeof *dims; d++) {
+                reshard_saved_counts counts;
+                reshard_status status = compare(mlp, x, mesh, dims[d], NULL, &counts);
+                if (status != RESHARD_OK)
+                    return status;
+                /* x, what gelu takes, what it gives */
+                int64_t large = (rows[r] * width >= size) + 2 * (rows[r] * (width + 1) >= size);
+                EXPECT(counts.packed == (size > 1 ? large : 0));
+                EXPECT(counts.held_bytes == 0);
+            }
+            reshard_tensor_release(x);
+            reshard_module_release(mlp);
+        }
+    }
+    reshard_device_mesh_release(mesh);
+    return RESHARD_OK;
+}
+
+static void test_gradients__all_shapes_and_dims(void **state)
+{
+    (void)state;
+    for (int32_t size = 1; size <= 4; size++)
+        run_ranks(size, body_shapes, NULL);
+}
+
+/* ---- tensors of one dim ---------------------------------------------------------------------- */
+
+static reshard_status body_one_dim(void *user, reshard_group *group)
+{
+    reshard_layer_options options = {.size = sizeof options, .dtype = RESHARD_F64};
+    reshard_device_mesh *mesh = make_line(group);
+    reshard_module *norm = NULL;
+    reshard_saved_counts counts;
+    (void)user;
+    MUST(reshard_layernorm_create(NULL, 10, 1e-5, &options, &norm));
+    reshard_tensor *x = make_input(SHAPE(10));
+    reshard_status status = compare(norm, x, mesh, 1, NULL, &counts);
+    EXPECT(status != RESHARD_OK || counts.packed > 0);
+    reshard_module_release(norm);
+    reshard_tensor_release(x);
+    reshard_device_mesh_release(mesh);
+    return status;
+}
+
+static void test_gradients__dim_that_is_not_there(void **state)
+{
+    (void)state;
+    run_ranks(4, body_one_dim, NULL);
+}
+
+/* ---- what differs between ranks -------------------------------------------------------------- */
+
+/* fc1 is this rank's own, as in tensor parallelism by hand. */
+static reshard_module *make_varying(reshard_group *group)
+{
+    reshard_module *mlp = make_mlp(4);
+    reshard_tensor *weight = NULL;
+    MUST(reshard_module_find_parameter(mlp, "fc1.weight", &weight));
+    set_element(weight, 0, 1 + reshard_group_rank(group));
+    return mlp;
+}
+
+static reshard_status body_varying(void *user, reshard_group *group)
+{
+    static const char *const names[] = {"fc1.weight"};
+    reshard_device_mesh *mesh = make_line(group);
+    reshard_module *mlp = make_varying(group);
+    reshard_tensor *x = make_input(SHAPE(4, 4));
+    reshard_saved_counts counts;
+    reshard_hook *hook = NULL;
+    reshard_input_reshard_options options = {
+        .size = sizeof options, .varying_count = 1, .varying = names, .verify = 1};
+    (void)user;
+    reshard_status status = compare(mlp, x, mesh, 0, &options, &counts);
+    if (status != RESHARD_OK)
+        return status;
+    EXPECT(counts.packed == 1); /* x alone */
+    reshard_module_release(mlp);
+    mlp = make_varying(group);
+    options.varying_count = 0; /* the module says what is not so, and is found out */
+    EXPECT(reshard_module_input_reshard(mlp, mesh, 0, &options, &hook) == RESHARD_OK);
+    EXPECT(train(mlp, x) == RESHARD_ERR_MISMATCH);
+    EXPECT(strstr(reshard_error_text(), "is not replicated") != NULL);
+    reshard_hook_remove(hook);
+    options.varying = (const char *const[]){"fc3.weight"};
+    options.varying_count = 1;
+    EXPECT(reshard_module_input_reshard(mlp, mesh, 0, &options, &hook) == RESHARD_ERR_NOT_FOUND);
+    reshard_module_release(mlp);
+    reshard_tensor_release(x);
+    reshard_device_mesh_release(mesh);
+    return RESHARD_OK;
+}
+
+static void test_varying__is_kept_or_found_out(void **state)
+{
+    (void)state;
+    run_ranks(4, body_varying, NULL);
+}
+
+/* ---- distributed tensors --------------------------------------------------------------------- */
+
+typedef struct spread_case {
+    const char *weight1, *bias1, *weight2; /* specs of parameters */
+    const char *input;
+    int32_t axes, sizes[2];
+    int64_t packed; /* tensors */
+} spread_case;
+
+static void replace(reshard_group *group, reshard_module *mlp, const char *name, const char *text)
+{
+    reshard_tensor *local = NULL;
+    MUST(reshard_module_find_parameter(mlp, name, &local));
+    reshard_tensor *made = distribute(group, text, local);
+    MUST(reshard_module_replace_parameter(mlp, name, made));
+    reshard_tensor_release(made);
+}
+
+static reshard_status body_spread(void *user, reshard_group *group)
+{
+    const spread_case *c = user;
+    reshard_device_mesh *mesh = make_mesh(group, c->axes, c->sizes);
+    reshard_module *mlp = make_mlp(7);
+    reshard_tensor *local = make_input(SHAPE(6, 7));
+    reshard_saved_counts counts;
+    replace(group, mlp, "fc1.weight", c->weight1);
+    replace(group, mlp, "fc1.bias", c->bias1);
+    replace(group, mlp, "fc2.weight", c->weight2);
+    reshard_tensor *x = distribute(group, c->input, local);
+    for (int32_t dim = 0; dim < 3; dim++) {
+        reshard_status status = compare(mlp, x, mesh, dim, NULL, &counts);
+        if (status != RESHARD_OK)
+            return status;
+        EXPECT(counts.packed == c->packed);
+        EXPECT(counts.packed == 0 || counts.chunk_bytes < counts.whole_bytes);
+    }
+    reshard_tensor_release(x);
+    reshard_tensor_release(local);
+    reshard_module_release(mlp);
+    reshard_device_mesh_release(mesh);
+    return RESHARD_OK;
+}
+
+static void test_distributed__by_layout(void **state)
+{
+    (void)state;
+    static spread_case cases[] = {
+        /* tensor parallel: the input is replicated, what is inside is not */
+        {"4: S(0)", "4: S(0)", "4: S(1)", "4: R", 1, {4, 0}, 1},
+        {"4: R", "4: R", "4: R", "4: R", 1, {4, 0}, 3},
+        /* rows are cut already: nothing is replicated */
+        {"4: R", "4: R", "4: R", "4: S(0)", 1, {4, 0}, 0},
+        /* replicated over two axes, packed over both */
+        {"2,2: R, R", "2,2: R, R", "2,2: R, R", "2,2: R, R", 2, {2, 2}, 3},
+        {"2,2: R, S(0)", "2,2: R, S(0)", "2,2: R, S(1)", "2,2: R, R", 2, {2, 2}, 1},
+        /* one axis cuts the rows: the input is not the same on all four */
+        {"2,2: R, R", "2,2: R, R", "2,2: R, R", "2,2: S(0), R", 2, {2, 2}, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        run_ranks(4, body_spread, &cases[i]);
+}
+
+/* Rows over one axis, packed over the other: the slice is a mesh of its own. */
+static reshard_status body_slice(void *user, reshard_group *group)
+{
+    static const char *const names[] = {"dp", "tp"};
+    const int32_t sizes[] = {2, 2};
+    reshard_mesh *mesh = NULL;
+    reshard_device_mesh *world = NULL, *slice = NULL;
+    reshard_saved_counts counts;
+    (void)user;
+    MUST(reshard_mesh_create(NULL, 2, names, sizes, NULL, &mesh));
+    MUST(reshard_device_mesh_create(NULL, group, mesh, &world));
+    MUST(reshard_device_mesh_slice(world, 1, names + 1, &slice));
+    reshard_module *mlp = make_mlp(7);
+    reshard_tensor *local = make_input(SHAPE(6, 7));
+    replace(group, mlp, "fc1.weight", "dp=2,tp=2: R, S(0)");
+    replace(group, mlp, "fc1.bias", "dp=2,tp=2: R, S(0)");
+    replace(group, mlp, "fc2.weight", "dp=2,tp=2: R, S(1)");
+    reshard_tensor *x = distribute(group, "dp=2,tp=2: S(0), R", local);
+    reshard_status status = compare(mlp, x, slice, 0, NULL, &counts);
+    EXPECT(status != RESHARD_OK || counts.packed == 1);
+    reshard_tensor_release(x);
+    reshard_tensor_release(local);
+    reshard_module_release(mlp);
+    reshard_device_mesh_release(slice);
+    reshard_device_mesh_release(world);
+    reshard_mesh_release(mesh);
+    return status;
+}
+
+static void test_distributed__over_one_axis(void **state)
+{
+    (void)state;
+    run_ranks(4, body_slice, NULL);
+}
+
+/* ---- hooks that come and go ------------------------------------------------------------------ */
+
+typedef struct again {
+    int depth;
+    bool fails;
+} again;
+
+static reshard_value forward_again(reshard_module *module, void *user, reshard_value input)
+{
+    again *a = user;
+    reshard_tensor *y = reshard_gelu(reshard_value_tensor(input));
+    if (a->depth-- > 0)
+        y = reshard_module_forward(module, y);
+    if (a->fails)
+        y = reshard_add(y, NULL);
+    return reshard_value_of(reshard_gelu(y));
+}
+
+static reshard_status body_again(void *user, reshard_group *group)
+{
+    again a = {.depth = 0};
+    reshard_module_kind kind = {.name = "again", .forward = forward_again, .user = &a};
+    reshard_module *module = NULL;
+    reshard_hook *hook = NULL;
+    reshard_saved_counts counts, later;
+    reshard_device_mesh *mesh = make_line(group);
+    reshard_tensor *x = make_input(SHAPE(9));
+    double expected[9];
+    (void)user;
+    MUST(reshard_module_create(NULL, &kind, &module));
+    a.depth = 2;
+    EXPECT(train(module, x) == RESHARD_OK);
+    MUST(reshard_tensor_copy_to(reshard_tensor_gradient(x), expected, sizeof expected));
+    reshard_tensor_clear_gradient(x);
+
+    EXPECT(reshard_module_input_reshard(module, mesh, 0, NULL, &hook) == RESHARD_OK);
+    EXPECT(reshard_module_input_reshard(module, mesh, 0, NULL, NULL) == RESHARD_ERR_INVALID);
+    a.depth = 2; /* the module calls itself */
+    EXPECT(train(module, x) == RESHARD_OK);
+    EXPECT(memcmp(reshard_tensor_data(reshard_tensor_gradient(x)), expected, sizeof expected) == 0);
+    MUST(reshard_input_reshard_counts(hook, &counts));
+    EXPECT(counts.saved == 6 && counts.packed == 6);
+
+    int enabled = reshard_set_gradients_enabled(0); /* nothing is saved */
+    reshard_scope *scope = NULL;
+    MUST(reshard_scope_open(NULL, &scope));
+    EXPECT(reshard_module_forward(module, x) != NULL);
+    MUST(reshard_scope_close(scope));
+    (void)reshard_set_gradients_enabled(enabled);
+    MUST(reshard_input_reshard_counts(hook, &later));
+    EXPECT(later.saved == counts.saved);
+
+    a = (again){.depth = 1, .fails = true};
+    EXPECT(train(module, x) == RESHARD_ERR_INVALID);
+    MUST(reshard_input_reshard_counts(hook, &counts));
+    MUST(reshard_scope_open(NULL, &scope)); /* what comes later is not captured */
+    EXPECT(reshard_gelu(x) != NULL);
+    MUST(reshard_scope_close(scope));
+    MUST(reshard_input_reshard_counts(hook, &later));
+    EXPECT(later.saved == counts.saved && later.held_bytes == 0);
+    MUST(reshard_input_reshard_reset(hook));
+    MUST(reshard_input_reshard_counts(hook, &later));
+    EXPECT(later.saved == 0);
+    reshard_hook_remove(hook);
+    reshard_module_release(module);
+    reshard_tensor_release(x);
+    reshard_device_mesh_release(mesh);
+    return RESHARD_OK;
+}
+
+static void test_hook__again_failing_and_off(void **state)
+{
+    (void)state;
+    run_ranks(3, body_again, NULL);
+}
+
+/* ---- selecting, sharing, memory -------------------------------------------------------------- */
+
+static int select_wide(void *user, const reshard_tensor *tensor)
+{
+    return reshard_tensor_shape(tensor)[1] == *(const int64_t *)user;
+}
+
+static reshard_status body_select(void *user, reshard_group *group)
+{
+    int64_t wide = 5;
+    reshard_device_mesh *mesh = make_line(group);
+    reshard_module *mlp = make_mlp(4);
+    reshard_tensor *x = make_input(SHAPE(8, 4));
+    reshard_saved_counts counts;
+    reshard_input_reshard_options options = {
+        .size = sizeof options, .select = select_wide, .user = &wide};
+    (void)user;
+    reshard_status status = compare(mlp, x, mesh, 0, &options, &counts);
+    /* gelu's two, of 8x5 doubles, and not x */
+    EXPECT(status != RESHARD_OK || (counts.packed == 2 && counts.whole_bytes == 2 * 8 * 5 * 8));
+    EXPECT(status != RESHARD_OK || counts.chunk_bytes == 2 * 2 * 5 * 8);
+    reshard_module_release(mlp);
+    reshard_tensor_release(x);
+    reshard_device_mesh_release(mesh);
+    return status;
+}
+
+static void test_select__some(void **state)
+{
+    (void)state;
+    run_ranks(4, body_select, NULL);
+}
+
+/* A block between a scope's forward and backward: bytes that the graph keeps, as the allocator
+ * counts them. */
+static reshard_status measure(reshard_context *context, reshard_module *block, reshard_tensor *x,
+                              size_t *out_bytes)
+{
+    reshard_scope *outer = NULL, *inner = NULL;
+    size_t before = reshard_context_bytes(context);
+    MUST(reshard_scope_open(context, &outer));
+    MUST(reshard_scope_open(context, &inner));
+    reshard_tensor *loss = reshard_scope_keep(reshard_sum(reshard_module_forward(block, x)));
+    EXPECT(reshard_scope_close(inner) == RESHARD_OK);
+    *out_bytes = reshard_context_bytes(context) - before;
+    EXPECT(reshard_backward(loss, NULL, NULL) == RESHARD_OK);
+    return reshard_scope_close(outer);
+}
+
+static reshard_status body_memory(void *user, reshard_group *group)
+{
+    reshard_context *context = NULL;
+    reshard_module *block = NULL;
+    reshard_hook *hook = NULL;
+    reshard_layer_options options = {.size = sizeof options, .dtype = RESHARD_F64, .seed = 3};
+    reshard_device_mesh *mesh = make_line(group);
+    reshard_tensor *x = make_input(SHAPE(2, 32, 16));
+    reshard_saved_counts counts;
+    size_t without = 0, with = 0;
+    (void)user;
+    MUST(reshard_context_create(NULL, &context));
+    MUST(reshard_block_create(context, 16, 2, &options, &block));
+    EXPECT(measure(context, block, x, &without) == RESHARD_OK); /* gradients are made here */
+    EXPECT(measure(context, block, x, &without) == RESHARD_OK);
+    MUST(reshard_module_input_reshard(block, mesh, -2, NULL, &hook));
+    EXPECT(measure(context, block, x, &with) == RESHARD_OK);
+    MUST(reshard_input_reshard_counts(hook, &counts));
+    EXPECT(counts.whole_bytes == 4 * counts.chunk_bytes); /* 32 rows over 4 ranks */
+    EXPECT(counts.shared >= 2);                           /* q, k and v save one tensor */
+    /* What went is what the counter says, but for headers. */
+    size_t gone = (size_t)(counts.whole_bytes - counts.chunk_bytes);
+    EXPECT(with < without && without - with > gone * 8 / 10);
+    reshard_hook_remove(hook);
+    reshard_module_release(block);
+    reshard_tensor_release(x);
+    reshard_device_mesh_release(mesh);
+    EXPECT(reshard_context_bytes(context) == 0);
+    reshard_context_destroy(context);
+    return RESHARD_OK;
+}
+
+static void test_memory__is_really_less(void **state)
+{
+    (void)state;
+    run_ranks(4, body_memory, NULL);
+}
+
+/* ---- one tensor ------------------------------------------------------------------------------ */
+
+static reshard_status body_pack(void *user, reshard_group *group)
+{
+    static const int64_t shapes[][3] = {{1, 1, 1}, {3, 1, 2}, {5, 4, 3}, {2, 7, 1}, {0, 4, 2}};
+    reshard_device_mesh *mesh = make_line(group);
+    (void)user;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        for (int32_t dim = -4; dim <= 4; dim++) {
+            reshard_packed *packed = NULL;
+            reshard_tensor *x = make_input(3, shapes[s]), *found[2] = {NULL, NULL};
+            reshard_scope *scope = NULL;
+            MUST(reshard_scope_open(NULL, &scope));
+            int enabled = reshard_set_gradients_enabled(0);
+            reshard_tensor *turned = reshard_tensor_transpose(x, 0, 2); /* not dense */
+            (void)reshard_set_gradients_enabled(enabled);
+            EXPECT(reshard_pack_replicated(turned, mesh, dim, 1, &packed) == RESHARD_OK);
+            EXPECT(reshard_unpack_replicated(packed, &found[0]) == RESHARD_OK);
+            EXPECT(reshard_unpack_replicated(packed, &found[1]) == RESHARD_OK);
+            for (int k = 0; k < 2; k++) {
+                EXPECT(memcmp(reshard_tensor_shape(found[k]), reshard_tensor_shape(turned),
+                              3 * sizeof(int64_t)) == 0);
+                for (int64_t i = 0; i < reshard_tensor_volume(turned); i++)
+                    EXPECT(element(found[k], i) == element(turned, i));
+                reshard_tensor_release(found[k]);
+            }
+            reshard_packed_destroy(packed);
+            MUST(reshard_scope_close(scope));
+            reshard_tensor_release(x);
+        }
+    }
+    reshard_tensor *x = make_input(SHAPE(1)), *found = NULL;
+    reshard_packed *packed = NULL;
+    EXPECT(reshard_pack_replicated(x, mesh, 0, 0, &packed) == RESHARD_OK);
+    if (reshard_group_size(group) > 1) { /* kept as it is, and written to */
+        MUST(reshard_tensor_fill(x, 3));
+        EXPECT(reshard_unpack_replicated(packed, &found) == RESHARD_ERR_INVALID);
+    }
+    reshard_packed_destroy(packed);
+    reshard_tensor_release(x);
+    reshard_device_mesh_release(mesh);
+    return RESHARD_OK;
+}
+
+static void test_pack__one_tensor(void **state)
+{
+    (void)state;
+    for (int32_t size = 1; size <= 4; size++)
+        run_ranks(size, body_pack, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gradients__all_shapes_and_dims),
+        cmocka_unit_test(test_gradients__dim_that_is_not_there),
+        cmocka_unit_test(test_varying__is_kept_or_found_out),
+        cmocka_unit_test(test_distributed__by_layout),
+        cmocka_unit_test(test_distributed__over_one_axis),
+        cmocka_unit_test(test_hook__again_failing_and_off),
+        cmocka_unit_test(test_select__some),
+        cmocka_unit_test(test_memory__is_really_less),
+        cmocka_unit_test(test_pack__one_tensor),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_optimizer.c - SGD, AdamW and clipping on one rank, against the formulas written out here in
+ * double. On several ranks they are tested with a GPT (test_train.c).
+ */
+#include "support/check.h"
+#include "tensor/values.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { COUNT = 3, STEPS = 5 };
+
+static reshard_value forward_none(reshard_module *module, void *user, reshard_value input)
+{
+    (void)module;
+    (void)user;
+    return input;
+}
+
+static const double start[COUNT] = {1, -2, 0.5};
+
+static reshard_module *make_module(reshard_dtype dtype, reshard_tensor **out_tensor)
+{
+    reshard_module *module = NULL;
+    reshard_module_kind kind = {.name = "none", .forward = forward_none};
+    MUST(reshard_module_create(NULL, &kind, &module));
+    reshard_tensor *x = make_zeros(dtype, SHAPE(COUNT));
+    for (int64_t i = 0; i < COUNT; i++)
+        set_element(x, i, start[i]);
+    MUST(reshard_tensor_set_requires_grad(x, 1));
+    MUST(reshard_module_add_parameter(module, "x", x));
+    MUST(reshard_module_add_parameter(module, "tied", x)); /* stepped once all the same */
+    reshard_tensor_release(x);
+    *out_tensor = x;
+    return module;
+}
+
+/* The loss is sum(x * x) / 2 * factor, whose gradient is x * factor. */
+static void add_gradient(reshard_tensor *x, double factor)
+{
+    reshard_scope *scope = NULL;
+    MUST(reshard_scope_open(NULL, &scope));
+    MUST(reshard_backward(reshard_scale(reshard_sum(reshard_mul(x, x)), factor / 2), NULL, NULL));
+    MUST(reshard_scope_close(scope));
+}
+
+typedef struct want {
+    double value[COUNT], first[COUNT], second[COUNT];
+} want;
+
+static void expect_sgd(want *w, int step, const reshard_sgd_options *o)
+{
+    for (int i = 0; i < COUNT; i++) {
+        double g = w->value[i] * (step + 1) + o->weight_decay * w->value[i];
+        if (o->momentum != 0) {
+            w->first[i] = step == 0 ? g : o->momentum * w->first[i] + g;
+            g = o->nesterov ? g + o->momentum * w->first[i] : w->first[i];
+        }
+        w->value[i] -= o->learning_rate * g;
+    }
+}
+
+static void expect_adamw(want *w, int step, const reshard_adamw_options *o)
+{
+    for (int i = 0; i < COUNT; i++) {
+        double g = w->value[i] * (step + 1);
+        w->value[i] *= 1 - o->learning_rate * o->weight_decay;
+        w->first[i] = 0.9 * w->first[i] + 0.1 * g;
+        w->second[i] = 0.999 * w->second[i] + 0.001 * g * g;
+        double first = w->first[i] / (1 - pow(0.9, step + 1));
+        double second = w->second[i] / (1 - pow(0.999, step + 1));
+        w->value[i] -= o->learning_rate * first / (sqrt(second) + 1e-8);
+    }
+}
+
+static void run(reshard_dtype dtype, const reshard_sgd_options *sgd,
+                const reshard_adamw_options *adamw)
+{
+    reshard_tensor *x = NULL;
+    reshard_module *module = make_module(dtype, &x);
+    reshard_optimizer *optimizer = NULL;
+    double close = dtype == RESHARD_F64 ? 1e-13 : 1e-5;
+    want w;
+    memset(&w, 0, sizeof w);
+    memcpy(w.value, start, sizeof start);
+    if (sgd != NULL)
+        MUST(reshard_sgd_create(NULL, module, sgd, &optimizer));
+    else
+        MUST(reshard_adamw_create(NULL, module, adamw, &optimizer));
+    for (int step = 0; step < STEPS; step++) {
+        add_gradient(x, step + 1);
+        MUST(reshard_optimizer_step(optimizer));
+        reshard_optimizer_clear_gradients(optimizer);
+        assert_null(reshard_tensor_gradient(x));
+        if (sgd != NULL)
+            expect_sgd(&w, step, sgd);
+        else
+            expect_adamw(&w, step, adamw);
+        for (int64_t i = 0; i < COUNT; i++) {
+            if (!(fabs(element(x, i) - w.value[i]) <= close))
+                fail_msg("%s step %d element %d: %.17g, not %.17g", reshard_dtype_name(dtype), step,
+                         (int)i, element(x, i), w.value[i]);
+        }
+    }
+    double before = element(x, 0);
+    MUST(reshard_optimizer_step(optimizer)); /* without gradients */
+    assert_true(element(x, 0) == before);
+    reshard_optimizer_destroy(optimizer);
+    reshard_module_release(module);
+}
+
+static void test_steps__formulas(void **state)
+{
+    (void)state;
+    static const reshard_sgd_options sgd[] = {
+        {sizeof *sgd, 0.1, 0, 0, 0},
+        {sizeof *sgd, 0.1, 0, 0.3, 0},
+        {sizeof *sgd, 0.05, 0.9, 0.1, 0},
+        {sizeof *sgd, 0.05, 0.9, 0.1, 1},
+    };
+    static const reshard_adamw_options adamw[] = {
+        {.size = sizeof *adamw, .learning_rate = 0.01},
+        {.size = sizeof *adamw, .learning_rate = 0.1, .weight_decay = 0.2},
+    };
+    static const reshard_dtype dtypes[] = {RESHARD_F64, RESHARD_F32};
+    for (size_t d = 0; d < 2; d++) {
+        for (size_t i = 0; i < sizeof sgd / sizeof *sgd; i++)
+            run(dtypes[d], &sgd[i], NULL);
+        for (size_t i = 0; i < sizeof adamw / sizeof *adamw; i++)
+            run(dtypes[d], NULL, &adamw[i]);
+    }
+}
+
+static void test_clip__norm(void **state)
+{
+    (void)state;
+    reshard_tensor *x = NULL;
+    reshard_module *module = make_module(RESHARD_F64, &x);
+    reshard_optimizer *optimizer = NULL;
+    reshard_sgd_options sgd = {.size = sizeof sgd, .learning_rate = 1};
+    double norm = 0, expected = sqrt(1 + 4 + 0.25);
+    MUST(reshard_sgd_create(NULL, module, &sgd, &optimizer));
+    add_gradient(x, 1);
+    MUST(reshard_optimizer_clip(optimizer, NULL, 0, &norm)); /* only looks */
+    assert_true(fabs(norm - expected) < 1e-14);
+    assert_true(element(reshard_tensor_gradient(x), 1) == -2);
+    MUST(reshard_optimizer_clip(optimizer, NULL, 100, &norm)); /* is below */
+    assert_true(element(reshard_tensor_gradient(x), 1) == -2);
+    MUST(reshard_optimizer_clip(optimizer, NULL, 1, &norm));
+    assert_true(fabs(norm - expected) < 1e-14);
+    assert_true(fabs(element(reshard_tensor_gradient(x), 1) + 2 / (expected + 1e-6)) < 1e-14);
+    set_element(reshard_tensor_gradient(x), 0, NAN);
+    assert_int_equal(reshard_optimizer_clip(optimizer, NULL, 1, &norm), RESHARD_ERR_INVALID);
+    assert_int_equal(reshard_optimizer_clip(optimizer, NULL, -1, &norm), RESHARD_ERR_INVALID);
+    reshard_optimizer_destroy(optimizer);
+    reshard_module_release(module);
+}
+
+static void test_create__refused(void **state)
+{
+    (void)state;
+    reshard_tensor *x = NULL;
+    reshard_module *module = make_module(RESHARD_F16, &x);
+    reshard_optimizer *optimizer = NULL;
+    reshard_sgd_options sgd = {.size = sizeof sgd, .learning_rate = 1};
+    reshard_adamw_options adamw = {.size = sizeof adamw, .beta1 = 1};
+    assert_int_equal(reshard_sgd_create(NULL, module, &sgd, &optimizer), RESHARD_ERR_UNSUPPORTED);
+    assert_non_null(strstr(reshard_error_text(), "\"x\" is f16 3"));
+    assert_int_equal(reshard_adamw_create(NULL, module, &adamw, &optimizer), RESHARD_ERR_INVALID);
+    sgd.nesterov = 1;
+    assert_int_equal(reshard_sgd_create(NULL, module, &sgd, &optimizer), RESHARD_ERR_INVALID);
+    sgd.nesterov = 0;
+    sgd.learning_rate = -1;
+    assert_int_equal(reshard_sgd_create(NULL, module, &sgd, &optimizer), RESHARD_ERR_INVALID);
+    sgd.learning_rate = 1;
+    MUST(reshard_tensor_set_requires_grad(x, 0)); /* nothing left to train */
+    assert_int_equal(reshard_sgd_create(NULL, module, &sgd, &optimizer), RESHARD_ERR_NOT_FOUND);
+    assert_null(optimizer);
+    reshard_module_release(module);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_steps__formulas),
+        cmocka_unit_test(test_clip__norm),
+        cmocka_unit_test(test_create__refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

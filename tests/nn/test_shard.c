@@ -1,0 +1,586 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_shard.c - PyTorch's tests of shard_parameter, sharding plans, sharders, reshard_output,
+ * collect_local_shard and state dicts, restated; and a test for each defect of theirs.
+ */
+#include "nn/ranks.h"
+
+/* ---- small modules --------------------------------------------------------------------------- */
+
+static reshard_module *make_linear(int64_t inputs, int64_t outputs, uint64_t seed)
+{
+    reshard_layer_options options = {.size = sizeof options, .dtype = RESHARD_F32, .seed = seed};
+    reshard_module *linear = NULL;
+    MUST(reshard_linear_create(NULL, inputs, outputs, &options, &linear));
+    return linear;
+}
+
+static reshard_value forward_first(reshard_module *module, void *user, reshard_value input)
+{
+    (void)user;
+    return reshard_module_child_count(module) > 0
+               ? reshard_module_call(reshard_module_child(module, 0), input)
+               : input;
+}
+
+static reshard_module *make_parent(void)
+{
+    reshard_module_kind kind = {.name = "parent", .forward = forward_first};
+    reshard_module *module = NULL;
+    MUST(reshard_module_create(NULL, &kind, &module));
+    return module;
+}
+
+/* fc1 17 -> 12, fc2 12 -> 29, and fc10, of which fc1 is a prefix as text. */
+static reshard_module *make_megatron(void)
+{
+    static const char *const names[] = {"fc1", "fc2", "fc10"};
+    static const int64_t sizes[][2] = {{17, 12}, {12, 29}, {29, 8}};
+    reshard_module *parent = make_parent();
+    for (int i = 0; i < 3; i++) {
+        reshard_module *linear = make_linear(sizes[i][0], sizes[i][1], (uint64_t)i);
+        MUST(reshard_module_add_child(parent, names[i], linear));
+        reshard_module_release(linear);
+    }
+    return parent;
+}
+
+static reshard_tensor *parameter_of(reshard_module *module, const char *path)
+{
+    reshard_tensor *tensor = NULL;
+    MUST(reshard_module_find_parameter(module, path, &tensor));
+    return tensor;
+}
+
+/* The same elements as those of a local tensor from row `first` on. */
+static bool rows_equal(const reshard_tensor *shard, const reshard_tensor *whole, int64_t first)
+{
+    int64_t width = reshard_tensor_shape(whole)[1];
+    bool same = true;
+    for (int64_t i = 0; i < reshard_tensor_volume(shard); i++)
+        same = same && element(shard, i) == element(whole, first * width + i);
+    return same;
+}
+
+static bool is_local(reshard_module *module, const char *path)
+{
+    return !reshard_tensor_is_distributed(parameter_of(module, path));
+}
+
+/* ---- shard_parameter ------------------------------------------------------------------------- */
+
+static reshard_status body_parameter(void *user, reshard_group *group)
+{
+    int32_t rank = reshard_group_rank(group);
+    /* Ranks start with different weights: those of the source count. */
+    reshard_module *linear = make_linear(12, 12, (uint64_t)rank), *source = make_linear(12, 12, 2);
+    reshard_spec *spec = make_spec("4: S(0)");
+    (void)user;
+    EXPECT(reshard_module_shard_parameter(linear, "weight", spec, 2, group) == RESHARD_OK);
+    reshard_tensor *weight = parameter_of(linear, "weight");
+    reshard_tensor *shard = reshard_tensor_local_shard(weight, 0);
+    EXPECT(reshard_tensor_requires_grad(weight));
+    EXPECT(reshard_tensor_shape(shard)[0] == 3 && reshard_tensor_shape(shard)[1] == 12);
+    EXPECT(rows_equal(shard, parameter_of(source, "weight"), rank * 3));
+    EXPECT(is_local(linear, "bias"));
+
+    /* twice; a name that is not there; another source on one rank; another spec on one rank */
+    EXPECT(reshard_module_shard_parameter(linear, "weight", spec, 2, group) == RESHARD_ERR_INVALID);
+    EXPECT(strstr(reshard_error_text(), "distributed already") != NULL);
+    EXPECT(reshard_module_shard_parameter(linear, "foo", spec, 0, group) == RESHARD_ERR_NOT_FOUND);
+    EXPECT(strstr(reshard_error_text(), "\"foo\"") != NULL);
+    EXPECT(reshard_module_shard_parameter(source, "weight", spec, rank == 1, group) ==
+           RESHARD_ERR_MISMATCH);
+    EXPECT(strstr(reshard_error_text(), "rank 0 names rank 0 as the source, and rank 1 rank 1"));
+    reshard_spec *other = make_spec("4: S(1)");
+    EXPECT(reshard_module_shard_parameter(source, "weight", rank == 3 ? other : spec, 0, group) ==
+           RESHARD_ERR_MISMATCH);
+    EXPECT(strstr(reshard_error_text(), "\"4: S(0)\"") != NULL);
+    EXPECT(strstr(reshard_error_text(), "rank 3") && strstr(reshard_error_text(), "\"4: S(1)\""));
+    EXPECT(is_local(source, "weight"));
+    /* one rank alone is wrong: all hear of it, and nobody waits */
+    EXPECT(reshard_module_shard_parameter(source, rank == 2 ? "foo" : "weight", spec, 0, group) !=
+           RESHARD_OK);
+    EXPECT(strstr(reshard_error_text(), "rank 2") != NULL && is_local(source, "weight"));
+    /* a spec for another number of dims, and for ranks that are not there */
+    reshard_spec *wrong = make_spec("4: S(2)"), *many = make_spec("5: S(0)");
+    EXPECT(reshard_module_shard_parameter(source, "weight", wrong, 0, group) != RESHARD_OK);
+    EXPECT(reshard_module_shard_parameter(source, "weight", many, 0, group) == RESHARD_ERR_RANGE);
+    EXPECT(reshard_module_shard_parameter(source, "weight", NULL, 0, group) == RESHARD_ERR_INVALID);
+    EXPECT(reshard_module_shard_parameter(source, "weight", spec, 4, group) == RESHARD_ERR_RANGE);
+    EXPECT(is_local(source, "weight"));
+    /* boxes of any kind are fine here */
+    reshard_spec *boxes = make_spec("boxes 12x12: 0[0:5,0:12] 1[5:12,0:3] 3[5:12,3:12]");
+    EXPECT(reshard_module_shard_parameter(source, "weight", boxes, 0, group) == RESHARD_OK);
+    EXPECT(reshard_tensor_local_shard_count(parameter_of(source, "weight")) == (rank != 2));
+    reshard_spec_release(boxes);
+    reshard_spec_release(many);
+    reshard_spec_release(wrong);
+    reshard_spec_release(other);
+    reshard_spec_release(spec);
+    reshard_module_release(source);
+    reshard_module_release(linear);
+    return RESHARD_OK;
+}
+
+static void test_shard_parameter__values_and_errors(void **state)
+{
+    (void)state;
+    run_ranks(4, body_parameter, NULL);
+}
+
+/* Frozen stays frozen, tied stays tied, a buffer is refused and not touched, what is not dense is
+ * taken as it reads. */
+static reshard_status body_side_effects(void *user, reshard_group *group)
+{
+    reshard_module *parent = make_megatron(), *tied = make_parent();
+    reshard_tensor *weight = parameter_of(parent, "fc1.weight"), *buffer = NULL, *turned = NULL;
+    reshard_spec *spec = make_spec("4: S(0)");
+    (void)user;
+    MUST(reshard_module_add_parameter(tied, "again", weight));
+    MUST(reshard_module_add_buffer(tied, "mean", weight, 0));
+    MUST(reshard_module_add_child(parent, "tied", tied));
+    MUST(reshard_tensor_set_requires_grad(weight, 0));
+    EXPECT(reshard_module_shard_parameter(parent, "tied.mean", spec, 0, group) ==
+           RESHARD_ERR_NOT_FOUND);
+    EXPECT(reshard_module_shard_parameter(parent, "fc1.weight", spec, 0, group) == RESHARD_OK);
+    reshard_tensor *made = parameter_of(parent, "fc1.weight");
+    EXPECT(reshard_tensor_is_distributed(made) && !reshard_tensor_requires_grad(made));
+    EXPECT(parameter_of(parent, "tied.again") == made);
+    MUST(reshard_module_find_buffer(parent, "tied.mean", &buffer));
+    EXPECT(!reshard_tensor_is_distributed(buffer));
+
+    int64_t strides[] = {1, 10};
+    float numbers[100];
+    for (int i = 0; i < 100; i++)
+        numbers[i] = (float)i;
+    MUST(reshard_tensor_borrow(NULL, RESHARD_F32, SHAPE(10, 10), strides, numbers, NULL, NULL,
+                               &turned));
+    MUST(reshard_module_replace_parameter(parent, "fc2.weight", turned));
+    EXPECT(reshard_module_shard_parameter(parent, "fc2.weight", spec, 0, group) == RESHARD_OK);
+    reshard_tensor *shard = reshard_tensor_local_shard(parameter_of(parent, "fc2.weight"), 0);
+    EXPECT(rows_equal(shard, turned, 3 * reshard_group_rank(group)));
+    reshard_tensor_release(turned);
+    reshard_spec_release(spec);
+    reshard_module_release(tied);
+    reshard_module_release(parent);
+    return RESHARD_OK;
+}
+
+static void test_shard_parameter__side_effects(void **state)
+{
+    (void)state;
+    run_ranks(4, body_side_effects, NULL);
+}
+
+/* ---- plans ----------------------------------------------------------------------------------- */
+
+static reshard_status make_nothing(void *user, reshard_module *module, reshard_group *group,
+                                   reshard_module **out_module)
+{
+    (void)module;
+    (void)group;
+    (*(int *)user)++;
+    *out_module = make_parent();
+    return RESHARD_OK;
+}
+
+/* One entry too many in a plan that is right without it: nothing may have changed. */
+typedef struct wrong_plan {
+    const char *name;
+    const char *parameter, *output, *local, *sharder; /* of which one is wrong */
+    reshard_status status;
+    const char *words;
+} wrong_plan;
+
+static reshard_status body_wrong_plan(void *user, reshard_group *group)
+{
+    const wrong_plan *wrong = user;
+    int calls = 0;
+    reshard_module *module = make_megatron();
+    reshard_sharding_plan *plan = NULL;
+    reshard_spec *rows = make_spec("4: S(0)");
+    reshard_sharder sharder = {make_nothing, &calls};
+    reshard_hook *hook = NULL;
+    MUST(reshard_sharding_plan_create(NULL, &plan));
+    MUST(reshard_sharding_plan_add(plan, "fc1.weight", rows));
+    MUST(reshard_sharding_plan_add_output(plan, "fc1", rows));
+    MUST(reshard_sharding_plan_add_sharder(plan, "fc2", &sharder));
+    if (wrong->parameter != NULL)
+        MUST(reshard_sharding_plan_add(plan, wrong->parameter, rows));
+    if (wrong->output != NULL)
+        MUST(reshard_sharding_plan_add_output(plan, wrong->output, rows));
+    if (wrong->local != NULL)
+        MUST(reshard_sharding_plan_add_local(plan, wrong->local));
+    if (wrong->sharder != NULL)
+        MUST(reshard_sharding_plan_add_sharder(plan, wrong->sharder, &sharder));
+    EXPECT(reshard_module_shard(module, plan, 0, group, &hook) == wrong->status);
+    EXPECT(strstr(reshard_error_text(), wrong->words) != NULL);
+    EXPECT(hook == NULL && calls == 0 && is_local(module, "fc1.weight"));
+    EXPECT(strcmp(reshard_module_kind_name(reshard_module_child(module, 1)), "linear") == 0);
+    reshard_sharding_plan_destroy(plan);
+    reshard_spec_release(rows);
+    reshard_module_release(module);
+    return RESHARD_OK;
+}
+
+static void test_plan__all_or_nothing(void **state)
+{
+    (void)state;
+    static wrong_plan rows[] = {
+        {"no module", "fc3.weight", NULL, NULL, NULL, RESHARD_ERR_NOT_FOUND, "fc3"},
+        {"no parameter", "fc10.foo", NULL, NULL, NULL, RESHARD_ERR_NOT_FOUND, "foo"},
+        {"a module", "fc10", NULL, NULL, NULL, RESHARD_ERR_NOT_FOUND, "a module"},
+        {"twice", "fc1.weight", NULL, NULL, NULL, RESHARD_ERR_INVALID, "sharded once"},
+        {"empty", "", NULL, NULL, NULL, RESHARD_ERR_INVALID, "empty"},
+        {"below", "fc2.weight", NULL, NULL, NULL, RESHARD_ERR_INVALID, "lies below \"fc2\""},
+        {"no output", NULL, "fc3", NULL, NULL, RESHARD_ERR_NOT_FOUND, "fc3"},
+        {"output of a tensor", NULL, "fc1.weight", NULL, NULL, RESHARD_ERR_NOT_FOUND, "tensor"},
+        {"no local", NULL, NULL, "fc3", NULL, RESHARD_ERR_NOT_FOUND, "fc3"},
+        {"root sharder", NULL, NULL, NULL, "", RESHARD_ERR_INVALID, "empty"},
+        {"sharder of none", NULL, NULL, NULL, "fc3", RESHARD_ERR_NOT_FOUND, "fc3"},
+        {"sharder twice", NULL, NULL, NULL, "fc2", RESHARD_ERR_INVALID, "lies below"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        run_ranks(4, body_wrong_plan, &rows[i]);
+}
+
+static void test_plan__wrong_kinds_of_entries(void **state)
+{
+    (void)state;
+    reshard_sharding_plan *plan = NULL;
+    MUST(reshard_sharding_plan_create(NULL, &plan));
+    assert_int_equal(reshard_sharding_plan_add(plan, "a", NULL), RESHARD_ERR_INVALID);
+    assert_non_null(strstr(reshard_error_text(), "\"a\""));
+    assert_int_equal(reshard_sharding_plan_add_output(plan, "a", NULL), RESHARD_ERR_INVALID);
+    assert_int_equal(reshard_sharding_plan_add_sharder(plan, "a", NULL), RESHARD_ERR_INVALID);
+    assert_int_equal(reshard_sharding_plan_add_local(plan, NULL), RESHARD_ERR_INVALID);
+    reshard_sharding_plan_destroy(plan);
+}
+
+/* fc1 has a sharder, and fc10 a parameter entry; fc1's replacement really takes its place; nested
+ * sharders are found; a second call is an error. */
+static reshard_status body_sharder(void *user, reshard_group *group)
+{
+    int calls = 0;
+    reshard_module *module = make_megatron(), *old = reshard_module_child(module, 0);
+    reshard_sharding_plan *plan = NULL, *nested = NULL;
+    int32_t size = reshard_group_size(group);
+    char text[32];
+    (void)user;
+    (void)snprintf(text, sizeof text, "%d: S(0)", (int)size);
+    reshard_spec *rows = make_spec(text);
+    reshard_sharder sharder = {make_nothing, &calls};
+    reshard_hook *hook = NULL;
+    MUST(reshard_sharding_plan_create(NULL, &plan));
+    MUST(reshard_sharding_plan_add(plan, "fc10.weight", rows));
+    MUST(reshard_sharding_plan_add_sharder(plan, "fc1", &sharder));
+    MUST(reshard_sharding_plan_add_sharder(plan, "fc2", &sharder));
+    (void)reshard_module_retain(old);
+    EXPECT(reshard_module_shard(module, plan, 0, group, &hook) == RESHARD_OK);
+    EXPECT(calls == 2 && hook == NULL && reshard_module_child_count(module) == 3);
+    EXPECT(reshard_module_child(module, 0) != old);
+    EXPECT(strcmp(reshard_module_kind_name(reshard_module_child(module, 0)), "parent") == 0);
+    EXPECT(strcmp(reshard_module_kind_name(reshard_module_child(module, 1)), "parent") == 0);
+    EXPECT(!is_local(module, "fc10.weight"));
+    reshard_module_release(old);
+    EXPECT(reshard_module_shard(module, plan, 0, group, &hook) != RESHARD_OK && calls == 2);
+    EXPECT(strstr(reshard_error_text(), "sharded before") != NULL);
+
+    reshard_module *outer = make_parent(), *inner = make_megatron();
+    MUST(reshard_module_add_child(outer, "a", inner));
+    MUST(reshard_sharding_plan_create(NULL, &nested));
+    MUST(reshard_sharding_plan_add_sharder(nested, "a", &sharder));
+    MUST(reshard_sharding_plan_add_sharder(nested, "a.fc1", &sharder));
+    EXPECT(reshard_module_shard(outer, nested, 0, group, NULL) == RESHARD_ERR_INVALID);
+    EXPECT(strstr(reshard_error_text(), "\"a.fc1\" lies below \"a\"") != NULL && calls == 2);
+    reshard_sharding_plan_destroy(nested);
+    reshard_sharding_plan_destroy(plan);
+    reshard_spec_release(rows);
+    reshard_module_release(inner);
+    reshard_module_release(outer);
+    reshard_module_release(module);
+    return RESHARD_OK;
+}
+
+static void test_sharder__replaces_by_path(void **state)
+{
+    (void)state;
+    for (int32_t size = 1; size <= 4; size++)
+        run_ranks(size, body_sharder, NULL);
+}
+
+/* A planner that cuts all parameters along dim 0, on a sub-group that is the current one. */
+static reshard_status build_rows(void *user, reshard_module *module, reshard_sharding_plan *plan)
+{
+    reshard_named_tensors *list = NULL;
+    reshard_status status = reshard_module_parameters(module, &list);
+    for (int64_t i = 0; status == RESHARD_OK && i < list->count; i++)
+        status = reshard_sharding_plan_add(plan, list->items[i].name, user);
+    reshard_named_tensors_destroy(list);
+    return status;
+}
+
+static reshard_status use_current(void *user)
+{
+    reshard_module *module = user;
+    reshard_spec *rows = make_spec("2: S(0)");
+    reshard_sharding_planner planner = {build_rows, rows};
+    EXPECT(reshard_load_with_group(reshard_current_group(), use_current, user) ==
+           RESHARD_ERR_INVALID); /* no nesting */
+    EXPECT(reshard_module_shard_planned(module, &planner, 0, NULL, NULL) == RESHARD_OK);
+    EXPECT(reshard_tensor_group(parameter_of(module, "fc1.weight")) == reshard_current_group());
+    reshard_spec_release(rows);
+    return RESHARD_OK;
+}
+
+static reshard_status fail_inside(void *user)
+{
+    (void)user;
+    return reshard_error_set(RESHARD_ERR_IO, "inside");
+}
+
+static reshard_status body_planner(void *user, reshard_group *group)
+{
+    const int32_t ranks[] = {2, 3};
+    reshard_group *pair = NULL;
+    reshard_module *module = make_megatron(), *same = make_megatron();
+    (void)user;
+    EXPECT(reshard_group_subset(group, 2, ranks, &pair) == RESHARD_OK);
+    EXPECT(reshard_current_group() == NULL);
+    EXPECT(reshard_load_with_group(NULL, use_current, module) == RESHARD_ERR_INVALID);
+    EXPECT(reshard_module_shard_planned(module, &(reshard_sharding_planner){build_rows, NULL}, 0,
+                                        NULL, NULL) == RESHARD_ERR_INVALID); /* no group at all */
+    if (pair != NULL) {
+        EXPECT(reshard_load_with_group(pair, use_current, module) == RESHARD_OK);
+        EXPECT(reshard_current_group() == NULL);
+        EXPECT(reshard_load_with_group(pair, fail_inside, NULL) == RESHARD_ERR_IO);
+        EXPECT(reshard_current_group() == NULL); /* cleared after a failure too */
+        reshard_tensor *shard = reshard_tensor_local_shard(parameter_of(module, "fc2.weight"), 0);
+        EXPECT(reshard_tensor_shape(shard)[0] == (reshard_group_rank(pair) == 0 ? 15 : 14));
+        EXPECT(rows_equal(shard, parameter_of(same, "fc2.weight"), 15 * reshard_group_rank(pair)));
+    } else {
+        EXPECT(is_local(module, "fc2.weight"));
+    }
+    reshard_module_release(module);
+    reshard_module_release(same);
+    reshard_group_release(pair);
+    return RESHARD_OK;
+}
+
+static void test_planner__sub_group_and_current_group(void **state)
+{
+    (void)state;
+    run_ranks(4, body_planner, NULL);
+}
+
+/* ---- outputs --------------------------------------------------------------------------------- */
+
+/* Gives a stored tensor, or a list with it, a local tensor and nothing. */
+typedef struct stored {
+    reshard_tensor *tensor, *other;
+    bool list;
+} stored;
+
+static reshard_value forward_stored(reshard_module *module, void *user, reshard_value input)
+{
+    const stored *s = user;
+    (void)module;
+    (void)input;
+    if (!s->list)
+        return reshard_value_of(s->tensor);
+    reshard_value inner = reshard_value_of(s->tensor);
+    reshard_value items[] = {reshard_value_list(1, &inner), reshard_value_of(s->other),
+                             reshard_value_nothing()};
+    return reshard_value_list(3, items);
+}
+
+static reshard_status body_output(void *user, reshard_group *group)
+{
+    draw_state draw;
+    draw_seed(&draw, 5);
+    int32_t rank = reshard_group_rank(group);
+    reshard_tensor *whole = make_random(RESHARD_F32, &draw, SHAPE(24, 12));
+    stored s = {distribute(group, "4[2,0,3,1]: S(0)", whole), whole, false};
+    reshard_module_kind kind = {.name = "stored", .forward = forward_stored, .user = &s};
+    reshard_module *module = NULL;
+    reshard_spec *columns = make_spec("4[1,3,0,2]: S(1)");
+    reshard_hook *hook = NULL;
+    reshard_scope *scope = NULL;
+    (void)user;
+    MUST(reshard_module_create(NULL, &kind, &module));
+    MUST(reshard_module_reshard_output(module, columns, &hook));
+    MUST(reshard_scope_open(NULL, &scope));
+    for (int round = 0; round < 4; round++) {
+        s.list = round % 2;
+        reshard_value y = reshard_module_call(module, reshard_value_nothing());
+        if (s.list) {
+            EXPECT(y.kind == RESHARD_VALUE_LIST && y.count == 3);
+            EXPECT(reshard_value_tensor(reshard_value_item(y, 1)) == whole);
+            EXPECT(reshard_value_item(y, 2).kind == RESHARD_VALUE_NOTHING);
+            y = reshard_value_item(reshard_value_item(y, 0), 0);
+        }
+        reshard_tensor *shard = reshard_tensor_local_shard(reshard_value_tensor(y), 0);
+        EXPECT(reshard_tensor_shape(shard)[0] == 24 && reshard_tensor_shape(shard)[1] == 3);
+        static const int64_t first[] = {6, 0, 9, 3};
+        for (int64_t i = 0; i < 72; i++)
+            EXPECT(element(shard, i) == element(whole, i / 3 * 12 + first[rank] + i % 3));
+        /* the stored one is as it was */
+        EXPECT(reshard_tensor_shape(reshard_tensor_local_shard(s.tensor, 0))[0] == 6);
+    }
+    reshard_hook_remove(hook);
+    s.list = false;
+    EXPECT(reshard_module_call(module, reshard_value_nothing()).tensor == s.tensor);
+    MUST(reshard_scope_close(scope));
+    reshard_module_release(module);
+    reshard_spec_release(columns);
+    reshard_tensor_release(s.tensor);
+    reshard_tensor_release(whole);
+    return RESHARD_OK;
+}
+
+static void test_reshard_output__lists_and_stored_tensors(void **state)
+{
+    (void)state;
+    run_ranks(4, body_output, NULL);
+}
+
+static reshard_status collect(reshard_group *group, int64_t rows, bool by_local_length,
+                              int32_t *out_ndim, int64_t *out_volume)
+{
+    reshard_tensor *whole = make_zeros(RESHARD_F32, SHAPE(rows, 15));
+    stored s = {distribute(group, "4: S(0)", whole), whole, false};
+    reshard_module_kind kind = {.name = "stored", .forward = forward_stored, .user = &s};
+    reshard_collect_options options = {.size = sizeof options, .by_local_length = by_local_length};
+    reshard_module *module = NULL;
+    reshard_scope *scope = NULL;
+    MUST(reshard_module_create(NULL, &kind, &module));
+    MUST(reshard_module_collect_local_shard(module, &options, NULL));
+    MUST(reshard_scope_open(NULL, &scope));
+    reshard_tensor *y = reshard_value_tensor(reshard_module_call(module, reshard_value_nothing()));
+    EXPECT(y != NULL && !reshard_tensor_is_distributed(y));
+    *out_ndim = reshard_tensor_ndim(y);
+    *out_volume = reshard_tensor_volume(y);
+    MUST(reshard_scope_close(scope));
+    reshard_module_release(module);
+    reshard_tensor_release(s.tensor);
+    reshard_tensor_release(whole);
+    return RESHARD_OK;
+}
+
+static reshard_status body_collect(void *user, reshard_group *group)
+{
+    /* rows, and dims by our rule, and by PyTorch's on ranks 0 to 3 */
+    static const struct {
+        int64_t rows, sizes[4];
+        int32_t ours, theirs[4];
+    } cases[] = {
+        {23, {6, 6, 6, 5}, 2, {2, 2, 2, 2}},
+        {13, {4, 4, 4, 1}, 2, {2, 2, 2, 1}}, /* theirs differ */
+        {4, {1, 1, 1, 1}, 1, {1, 1, 1, 1}},
+        {2, {1, 1, 0, 0}, 2, {1, 1, 2, 2}},
+        {5, {2, 2, 1, 0}, 2, {2, 2, 1, 2}},
+    };
+    int32_t rank = reshard_group_rank(group), ndim = 0;
+    int64_t volume = 0;
+    (void)user;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        EXPECT(collect(group, cases[i].rows, false, &ndim, &volume) == RESHARD_OK);
+        EXPECT(ndim == cases[i].ours && volume == 15 * cases[i].sizes[rank]);
+        EXPECT(collect(group, cases[i].rows, true, &ndim, &volume) == RESHARD_OK);
+        EXPECT(ndim == cases[i].theirs[rank] && volume == 15 * cases[i].sizes[rank]);
+    }
+    return RESHARD_OK;
+}
+
+static void test_collect__dims_by_spec(void **state)
+{
+    (void)state;
+    run_ranks(4, body_collect, NULL);
+}
+
+/* ---- a plan that is used: forward as on one rank; state dicts across layouts ----------------- */
+
+static reshard_status body_use(void *user, reshard_group *group)
+{
+    int32_t size = reshard_group_size(group);
+    char rows_text[32], columns_text[32], whole_text[32];
+    (void)snprintf(rows_text, sizeof rows_text, "%d: S(0)", (int)size);
+    (void)snprintf(columns_text, sizeof columns_text, "%d: S(1)", (int)size);
+    (void)snprintf(whole_text, sizeof whole_text, "%d: R", (int)size);
+    reshard_spec *rows = make_spec(rows_text), *columns = make_spec(columns_text);
+    reshard_spec *everywhere = make_spec(whole_text);
+    reshard_layer_options options = {.size = sizeof options, .dtype = RESHARD_F64, .seed = 3};
+    reshard_module *plain = NULL, *spread = NULL, *other = NULL;
+    reshard_sharding_plan *plan = NULL;
+    reshard_hook *hook = NULL;
+    draw_state draw;
+    draw_seed(&draw, 8);
+    reshard_tensor *x = make_random(RESHARD_F64, &draw, SHAPE(5, 6));
+    (void)user;
+    MUST(reshard_mlp_create(NULL, 6, 7, RESHARD_ACTIVATION_RELU, &options, &plain));
+    MUST(reshard_mlp_create(NULL, 6, 7, RESHARD_ACTIVATION_RELU, &options, &spread));
+    MUST(reshard_sharding_plan_create(NULL, &plan));
+    MUST(reshard_sharding_plan_add(plan, "fc1.weight", rows));
+    MUST(reshard_sharding_plan_add(plan, "fc1.bias", rows));
+    MUST(reshard_sharding_plan_add(plan, "fc2.weight", columns));
+    MUST(reshard_sharding_plan_add_local(plan, "")); /* runs after the output is resharded */
+    MUST(reshard_sharding_plan_add_output(plan, "", everywhere));
+    EXPECT(reshard_module_shard(spread, plan, 0, group, &hook) == RESHARD_OK && hook != NULL);
+    reshard_scope *scope = NULL;
+    MUST(reshard_scope_open(NULL, &scope));
+    reshard_tensor *a = reshard_module_forward(plain, x), *b = reshard_module_forward(spread, x);
+    EXPECT(a != NULL && b != NULL && !reshard_tensor_is_distributed(b));
+    for (int64_t i = 0; i < 30; i++) {
+        double difference = element(a, i) - element(b, i);
+        EXPECT(difference < 1e-14 && difference > -1e-14);
+    }
+    MUST(reshard_scope_close(scope));
+    reshard_hook_remove(hook);
+
+    /* values of another seed, from local to cut, and back from cut to local */
+    reshard_named_tensors *list = NULL;
+    options.seed = 4;
+    MUST(reshard_mlp_create(NULL, 6, 7, RESHARD_ACTIVATION_RELU, &options, &other));
+    MUST(reshard_module_state_dict(other, &list));
+    EXPECT(reshard_module_load_state_dict(spread, list->count, list->items, NULL) == RESHARD_OK);
+    reshard_named_tensors_destroy(list);
+    MUST(reshard_module_state_dict(spread, &list));
+    EXPECT(reshard_module_load_state_dict(plain, list->count, list->items, NULL) == RESHARD_OK);
+    reshard_named_tensors_destroy(list);
+    EXPECT(rows_equal(parameter_of(plain, "fc1.weight"), parameter_of(other, "fc1.weight"), 0));
+    EXPECT(rows_equal(parameter_of(plain, "fc2.weight"), parameter_of(other, "fc2.weight"), 0));
+
+    reshard_sharding_plan_destroy(plan);
+    reshard_module_release(plain);
+    reshard_module_release(spread);
+    reshard_module_release(other);
+    reshard_tensor_release(x);
+    reshard_spec_release(rows);
+    reshard_spec_release(columns);
+    reshard_spec_release(everywhere);
+    return RESHARD_OK;
+}
+
+static void test_plan__forward_and_state_dict(void **state)
+{
+    (void)state;
+    for (int32_t size = 1; size <= 4; size++)
+        run_ranks(size, body_use, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shard_parameter__values_and_errors),
+        cmocka_unit_test(test_shard_parameter__side_effects),
+        cmocka_unit_test(test_plan__all_or_nothing),
+        cmocka_unit_test(test_plan__wrong_kinds_of_entries),
+        cmocka_unit_test(test_sharder__replaces_by_path),
+        cmocka_unit_test(test_planner__sub_group_and_current_group),
+        cmocka_unit_test(test_reshard_output__lists_and_stored_tensors),
+        cmocka_unit_test(test_collect__dims_by_spec),
+        cmocka_unit_test(test_plan__forward_and_state_dict),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

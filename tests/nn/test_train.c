@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_train.c - a GPT trained on 1 to 4 ranks, tensor parallel by a sharding plan and with
+ * input_reshard, against the numbers of PyTorch (tests/oracle/gpt.py), which is to say against
+ * code that shares nothing with ours.
+ */
+#include "nn/ranks.h"
+#include "oracle/gpt_numbers.h"
+
+#include <math.h>
+
+enum { VOCABULARY = 13, LENGTH = 8, WIDTH = 16, HEADS = 4, LAYERS = 2, BATCH = 4, STEPS = 50 };
+
+/* ---- the oracle's formulas ------------------------------------------------------------------- */
+
+static double pattern(const char *name, int64_t i)
+{
+    int64_t key = 0;
+    for (size_t k = 0; name[k] != 0; k++)
+        key += (int64_t)name[k] * (int64_t)(k + 1);
+    return (double)((i * 7919 + key * 104729) % 1009) / 1009 - 0.5;
+}
+
+static void fill_weights(reshard_module *gpt)
+{
+    reshard_named_tensors *list = NULL;
+    MUST(reshard_module_parameters(gpt, &list));
+    for (int64_t k = 0; k < list->count; k++) {
+        const char *name = list->items[k].name;
+        size_t length = strlen(name);
+        bool norm = strstr(name, "ln") != NULL && strcmp(name + length - 6, "weight") == 0;
+        for (int64_t i = 0; i < reshard_tensor_volume(list->items[k].tensor); i++)
+            set_element(list->items[k].tensor, i, norm + 0.4 * pattern(name, i));
+    }
+    reshard_named_tensors_destroy(list);
+}
+
+static void make_batch(int64_t step, reshard_tensor **out_tokens, reshard_tensor **out_labels)
+{
+    *out_tokens = make_zeros(RESHARD_I64, SHAPE(BATCH, LENGTH));
+    *out_labels = make_zeros(RESHARD_I64, SHAPE(BATCH, LENGTH));
+    for (int64_t b = 0; b < BATCH; b++) {
+        for (int64_t t = 0; t <= LENGTH; t++) {
+            int64_t i = b * (LENGTH + 1) + t;
+            double token = (double)((i * 31 + step * 17 + i * i % 7) % VOCABULARY);
+            if (t < LENGTH)
+                set_element(*out_tokens, b * LENGTH + t, token);
+            if (t > 0)
+                set_element(*out_labels, b * LENGTH + t - 1, token);
+        }
+    }
+}
+
+/* ---- training -------------------------------------------------------------------------------- */
+
+typedef struct training {
+    reshard_dtype dtype;
+    bool sharded, resharded; /* with a plan, with input_reshard */
+    int64_t steps;
+    double close;           /* relative, of losses */
+    double close_gradients; /* of the whole gradient's norm */
+    double losses[STEPS];   /* of rank 0 */
+} training;
+
+static reshard_module *make_gpt(reshard_dtype dtype)
+{
+    reshard_gpt_options options = {.size = sizeof options,
+                                   .vocabulary = VOCABULARY,
+                                   .length = LENGTH,
+                                   .width = WIDTH,
+                                   .heads = HEADS,
+                                   .layers = LAYERS,
+                                   .dtype = dtype};
+    reshard_module *gpt = NULL;
+    MUST(reshard_gpt_create(NULL, &options, &gpt));
+    fill_weights(gpt);
+    return gpt;
+}
+
+static reshard_status spread(reshard_module *gpt, reshard_group *group, reshard_device_mesh *mesh,
+                             reshard_hook **out_hook)
+{
+    reshard_sharding_plan *plan = NULL;
+    MUST(reshard_sharding_plan_create(NULL, &plan));
+    EXPECT(reshard_sharding_plan_add_gpt(plan, gpt, reshard_device_mesh_mesh(mesh), 0) ==
+           RESHARD_OK);
+    EXPECT(reshard_module_shard(gpt, plan, 0, group, out_hook) == RESHARD_OK);
+    reshard_sharding_plan_destroy(plan);
+    return RESHARD_OK;
+}
+
+/* Norm and weighted sum of every parameter's gradient, gathered. */
+static reshard_status check_gradients(reshard_module *gpt, double close)
+{
+    reshard_named_tensors *list = NULL;
+    double whole = 0;
+    for (size_t i = 0; i < sizeof oracle_gradients / sizeof *oracle_gradients; i++)
+        whole += oracle_gradients[i].norm * oracle_gradients[i].norm;
+    MUST(reshard_module_parameters(gpt, &list));
+    EXPECT(list->count == (int64_t)(sizeof oracle_gradients / sizeof *oracle_gradients));
+    for (int64_t k = 0; k < list->count; k++) {
+        reshard_scope *scope = NULL;
+        double norm = 0, sum = 0;
+        MUST(reshard_scope_open(NULL, &scope));
+        reshard_tensor *gradient = reshard_tensor_gradient(list->items[k].tensor);
+        EXPECT(gradient != NULL);
+        if (reshard_tensor_is_distributed(gradient))
+            gradient = reshard_tensor_full(gradient);
+        EXPECT(gradient != NULL);
+        for (int64_t i = 0; i < reshard_tensor_volume(gradient); i++) {
+            norm += element(gradient, i) * element(gradient, i);
+            sum += element(gradient, i) * pattern("grad", i);
+        }
+        EXPECT(strcmp(list->items[k].name, oracle_gradients[k].name) == 0);
+        EXPECT(fabs(sqrt(norm) - oracle_gradients[k].norm) <= close * sqrt(whole));
+        EXPECT(fabs(sum - oracle_gradients[k].sum) <= close * sqrt(whole));
+        MUST(reshard_scope_close(scope));
+    }
+    reshard_named_tensors_destroy(list);
+    return RESHARD_OK;
+}
+
+static reshard_status forward_backward(reshard_module *gpt, int64_t step, double *out_loss)
+{
+    reshard_scope *scope = NULL;
+    reshard_tensor *tokens = NULL, *labels = NULL;
+    make_batch(step, &tokens, &labels);
+    MUST(reshard_scope_open(NULL, &scope));
+    reshard_tensor *loss =
+        reshard_module_cross_entropy(reshard_module_forward(gpt, tokens), labels);
+    (void)reshard_backward(loss, NULL, NULL);
+    if (loss != NULL && reshard_tensor_is_distributed(loss))
+        loss = reshard_tensor_full(loss);
+    if (loss != NULL)
+        MUST(reshard_tensor_item(loss, out_loss));
+    reshard_tensor_release(tokens);
+    reshard_tensor_release(labels);
+    return reshard_scope_close(scope);
+}
+
+static reshard_status body_train(void *user, reshard_group *group)
+{
+    training *t = user;
+    reshard_device_mesh *mesh = make_line(group);
+    reshard_module *gpt = make_gpt(t->dtype), *block = NULL;
+    reshard_optimizer *optimizer = NULL;
+    reshard_hook *outputs = NULL, *input = NULL;
+    reshard_saved_counts counts;
+    reshard_adamw_options options = {
+        .size = sizeof options, .learning_rate = 1e-2, .weight_decay = 0.1};
+    if (t->sharded)
+        EXPECT(spread(gpt, group, mesh, &outputs) == RESHARD_OK);
+    if (t->resharded) {
+        MUST(reshard_module_find(gpt, "h.0", &block));
+        MUST(reshard_module_input_reshard(block, mesh, 1, NULL, &input));
+    }
+    MUST(reshard_adamw_create(NULL, gpt, &options, &optimizer));
+    for (int64_t step = 0; step < t->steps; step++) {
+        double loss = 0, norm = 0;
+        EXPECT(forward_backward(gpt, step, &loss) == RESHARD_OK);
+        if (step == 0)
+            EXPECT(check_gradients(gpt, t->close_gradients) == RESHARD_OK);
+        EXPECT(fabs(loss - oracle_losses[step]) <= t->close * oracle_losses[step]);
+        EXPECT(reshard_optimizer_clip(optimizer, group, 1, &norm) == RESHARD_OK);
+        EXPECT(reshard_optimizer_step(optimizer) == RESHARD_OK);
+        reshard_optimizer_clear_gradients(optimizer);
+        if (reshard_group_rank(group) == 0)
+            t->losses[step] = loss;
+    }
+    if (t->resharded && reshard_group_size(group) == 4) {
+        MUST(reshard_input_reshard_counts(input, &counts));
+        /* 8 positions over 4 ranks: what was replicated falls to a quarter. */
+        EXPECT(counts.packed > 0 && counts.whole_bytes == 4 * counts.chunk_bytes);
+    }
+    reshard_hook_remove(input);
+    reshard_hook_remove(outputs);
+    reshard_optimizer_destroy(optimizer);
+    reshard_module_release(gpt);
+    reshard_device_mesh_release(mesh);
+    return RESHARD_OK;
+}
+
+/* In f64 the rounding is out of the way: what is left is what is computed. */
+static void test_train__as_pytorch_f64(void **state)
+{
+    (void)state;
+    for (int32_t size = 1; size <= 4; size++) {
+        training t = {.dtype = RESHARD_F64,
+                      .sharded = true,
+                      .resharded = true,
+                      .steps = 12,
+                      .close = 1e-9,
+                      .close_gradients = 1e-12};
+        run_ranks(size, body_train, &t);
+    }
+}
+
+static void test_train__as_pytorch_f32(void **state)
+{
+    (void)state;
+    training one = {.dtype = RESHARD_F32, .steps = STEPS, .close = 1e-5, .close_gradients = 1e-5};
+    run_ranks(1, body_train, &one);
+    for (int32_t size = 2; size <= 4; size += 2) {
+        training t = one;
+        t.sharded = t.resharded = true;
+        run_ranks(size, body_train, &t);
+        for (int64_t step = 0; step < STEPS; step++)
+            assert_true(fabs(t.losses[step] - one.losses[step]) <= 1e-5 * one.losses[step]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_train__as_pytorch_f64),
+        cmocka_unit_test(test_train__as_pytorch_f32),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
