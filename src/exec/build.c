@@ -6,7 +6,7 @@
  * of the copy, loops that change the peer are run out. Which side walks is decided for each stage
  * link from the part of one rank that all ranks know, the first one of the target: the source walks
  * when its runs are short and the target's are longer. Else a line of the source's cache would be
- * read by as many ranks as share it.
+ * read by as many ranks as share it, and in pieces too small to be read ahead.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SHORT_RUN_BYTES 64 /* a cache line */
+/* Shorter runs share lines, or end before the processor has begun to read ahead. */
+#define SHORT_RUN_BYTES 512
 
 typedef struct builder {
     reshard_exec *exec;
