@@ -6,6 +6,8 @@
  */
 #include "support/live.h"
 
+#include "exec/cast.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -225,27 +227,27 @@ static void test_exec__runs_allocate_nothing(void **state)
 
 typedef struct casting {
     reshard_plan *plan;
-    int messages, narrows;
+    int messages;
+    reshard_dtype from, to;
     int wrong[3];
 } casting;
 
-/* bf16 is the upper half of f32; small whole numbers are the same in both. */
+enum { CASTING_SHARD = 24 };
+
+/* Whole numbers up to 71 are the same in all four types. Written and read one by one, the obvious
+ * way. */
 static reshard_status run_casting(void *user, reshard_group *group)
 {
     casting *c = user;
     int32_t rank = reshard_group_rank(group);
-    float wide[24] = {0};
-    uint16_t narrow[24] = {0};
-    for (int i = 0; i < 24; i++) { /* rows: two of six each, of 6x12 */
-        wide[i] = (float)(rank * 24 + i);
-        uint32_t bits;
-        memcpy(&bits, &wide[i], sizeof bits);
-        narrow[i] = (uint16_t)(bits >> 16);
+    double source_memory[CASTING_SHARD] = {0}, target_memory[CASTING_SHARD] = {0};
+    const void *source = source_memory;
+    void *target = target_memory;
+    for (int i = 0; i < CASTING_SHARD; i++) { /* rows: two of six each, of 6x12 */
+        double value = rank * CASTING_SHARD + i;
+        rs_cast_reference(RESHARD_F64, c->from, &value,
+                          (char *)source_memory + i * reshard_dtype_bits(c->from) / 8);
     }
-    float wide_target[24] = {0};
-    uint16_t narrow_target[24] = {0};
-    const void *source = c->narrows ? (const void *)wide : (const void *)narrow;
-    void *target = c->narrows ? (void *)narrow_target : (void *)wide_target;
     reshard_exec_options options = {.size = sizeof options, .messages_only = c->messages};
     reshard_exec *exec = NULL;
     reshard_status status = reshard_exec_create(NULL, c->plan, group, &options, &exec);
@@ -254,12 +256,11 @@ static reshard_status run_casting(void *user, reshard_group *group)
     if (status == RESHARD_OK)
         status = reshard_exec_wait(exec);
     reshard_exec_destroy(exec);
-    for (int i = 0; i < 24; i++) { /* columns: four of twelve each */
-        uint32_t bits = (uint32_t)narrow_target[i] << 16;
-        float found = wide_target[i];
-        if (c->narrows)
-            memcpy(&found, &bits, sizeof found);
-        c->wrong[rank] += (int)found != i / 4 * 12 + rank * 4 + i % 4;
+    for (int i = 0; i < CASTING_SHARD; i++) { /* columns: four of twelve each */
+        double found = -1;
+        rs_cast_reference(c->to, RESHARD_F64,
+                          (char *)target_memory + i * reshard_dtype_bits(c->to) / 8, &found);
+        c->wrong[rank] += found != i / 4 * 12 + rank * 4 + i % 4;
     }
     return status;
 }
@@ -267,15 +268,14 @@ static reshard_status run_casting(void *user, reshard_group *group)
 static void test_exec__casts(void **state)
 {
     (void)state;
+    static const reshard_dtype dtypes[] = {RESHARD_F16, RESHARD_BF16, RESHARD_F32, RESHARD_F64};
     const int64_t shape[] = {6, 12};
     reshard_layout *rows = NULL, *columns = NULL;
     assert_int_equal(reshard_layout_parse(NULL, "3: S(0)", 2, shape, &rows), RESHARD_OK);
     assert_int_equal(reshard_layout_parse(NULL, "3: S(1)", 2, shape, &columns), RESHARD_OK);
-    for (int i = 0; i < 4; i++) {
-        casting c = {.messages = i / 2, .narrows = i % 2};
-        reshard_dtype dtypes[2] = {RESHARD_BF16, RESHARD_F32};
-        reshard_plan_tensor from = {"from", rows, dtypes[c.narrows]},
-                            to = {"to", columns, dtypes[!c.narrows]};
+    for (int i = 0; i < 2 * 4 * 4; i++) {
+        casting c = {.messages = i % 2, .from = dtypes[i / 2 % 4], .to = dtypes[i / 8]};
+        reshard_plan_tensor from = {"from", rows, c.from}, to = {"to", columns, c.to};
         reshard_link link = reshard_link_whole(0, 0);
         assert_int_equal(reshard_plan_create(NULL, 1, &from, 1, &to, 1, &link, NULL, &c.plan),
                          RESHARD_OK);
