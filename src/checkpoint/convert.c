@@ -164,18 +164,6 @@ static void digest_conversion(const rs_conversion *conversion, uint64_t out_dige
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static reshard_status write_header(rs_conversion *conversion, int32_t index)
-{
-    rs_json_writer writer;
-    rs_json_writer_init(&writer, conversion->context);
-    reshard_status status = rs_target_header(&conversion->target, index, &writer);
-    if (status == RESHARD_OK)
-        status =
-            rs_file_write(conversion->target_files[index], writer.bytes, (size_t)writer.count, 0);
-    rs_json_writer_release(&writer);
-    return status;
-}
-
 static reshard_status make_files(rs_conversion *conversion)
 {
     const rs_target *target = &conversion->target;
@@ -187,7 +175,7 @@ static reshard_status make_files(rs_conversion *conversion)
         status = rs_partial_file(&conversion->partial, file->name, file->bytes,
                                  &conversion->target_files[i]);
         if (status == RESHARD_OK)
-            status = write_header(conversion, i);
+            status = rs_target_write_header(target, i, conversion->target_files[i]);
     }
     if (status == RESHARD_OK && !conversion->options->no_sync)
         status = rs_folder_sync(conversion->context, conversion->partial.path);

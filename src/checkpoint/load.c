@@ -12,8 +12,10 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "checkpoint/store.h"
 #include "exec/cast.h"
+#include "layout/flat.h"
 #include "layout/layout.h"
 
 #include <reshard/exec.h>
@@ -63,17 +65,6 @@ static int64_t box_volume(const reshard_box *box)
     return volume;
 }
 
-static bool lies_densely(const reshard_box *box, const int64_t *strides)
-{
-    int64_t step = 1;
-    for (int32_t d = box->ndim - 1; d >= 0; d--) {
-        if (box->size[d] != 1 && strides[d] != step)
-            return false;
-        step *= box->size[d];
-    }
-    return true;
-}
-
 static reshard_status read_box(const reading *r, const reshard_box *box, void *memory)
 {
     return rs_store_read_box(r->checkpoint, r->stored, box->offset, box->size, memory,
@@ -112,7 +103,7 @@ static reshard_status read_piece(const reading *r, const reshard_box *box, const
     int64_t volume = box_volume(box);
     if (volume == 0)
         return RESHARD_OK;
-    if (r->dtype == r->stored->dtype && lies_densely(box, strides))
+    if (r->dtype == r->stored->dtype && rs_strides_are_dense(box->ndim, box->size, strides))
         return read_box(r, box, memory);
     if ((uint64_t)volume <= BUFFER_BYTES / 2 / (uint64_t)r->stored->element_bytes)
         return read_through_buffer(r, box, strides, memory);
@@ -150,16 +141,6 @@ static reshard_status read_shards(const reading *r, const reshard_layout *layout
 
 /* ---- one tensor ------------------------------------------------------------------------------ */
 
-#define SHAPE_TEXT 192 /* eight numbers */
-
-static void show_shape(int32_t ndim, const int64_t *shape, char out[SHAPE_TEXT])
-{
-    size_t used = (size_t)snprintf(out, SHAPE_TEXT, ndim == 0 ? "scalar" : "");
-    for (int32_t d = 0; d < rs_min(ndim, RESHARD_NDIM_MAX); d++)
-        used += (size_t)snprintf(out + used, SHAPE_TEXT - used, d == 0 ? "%lld" : "x%lld",
-                                 (long long)shape[d]);
-}
-
 static reshard_status check_shape(const reshard_live_tensor *tensor, const rs_stored_tensor *stored)
 {
     int32_t ndim = reshard_layout_ndim(tensor->layout);
@@ -169,11 +150,14 @@ static reshard_status check_shape(const reshard_live_tensor *tensor, const rs_st
         same = shape[d] == stored->shape[d];
     if (same)
         return RESHARD_OK;
-    char here[SHAPE_TEXT], there[SHAPE_TEXT];
-    show_shape(ndim, shape, here);
-    show_shape(stored->ndim, stored->shape, there);
-    return rs_fail(RESHARD_ERR_MISMATCH, "tensor \"%.200s\": its shape is %s here and %s on disk",
-                   tensor->name, here, there);
+    char words[256];
+    rs_text text;
+    rs_text_init(&text, words, sizeof words);
+    rs_text_add_shape(&text, ndim, shape);
+    rs_text_add(&text, " here and ");
+    rs_text_add_shape(&text, stored->ndim, stored->shape);
+    return rs_fail(RESHARD_ERR_MISMATCH, "tensor \"%.200s\": its shape is %s on disk", tensor->name,
+                   words);
 }
 
 static reshard_status find_stored(const reshard_checkpoint *checkpoint, const reshard_group *group,

@@ -62,6 +62,19 @@ static bool has_sharding(const reshard_checkpoint *checkpoint)
     return false;
 }
 
+/* Files that are open, and that no index speaks of. */
+static reshard_status read_files(reshard_checkpoint *checkpoint,
+                                 const reshard_checkpoint_options *options)
+{
+    if (options->from != NULL) {
+        checkpoint->format = "rank-files";
+        return rs_store_read_ranks(checkpoint, options);
+    }
+    bool is_sharded = has_sharding(checkpoint);
+    checkpoint->format = is_sharded ? "dcp-safetensors" : "safetensors";
+    return rs_store_read_sharded(checkpoint, is_sharded);
+}
+
 static reshard_status open_with_index(reshard_checkpoint *checkpoint, const char *name)
 {
     char *text = NULL;
@@ -120,13 +133,7 @@ static reshard_status open_folder(reshard_checkpoint *checkpoint,
     rs_names_release(&names);
     if (status != RESHARD_OK || index != NULL)
         return status;
-    if (options->from != NULL) {
-        checkpoint->format = "rank-files";
-        return rs_store_read_ranks(checkpoint, options);
-    }
-    bool is_sharded = has_sharding(checkpoint);
-    checkpoint->format = is_sharded ? "dcp-safetensors" : "safetensors";
-    return rs_store_read_sharded(checkpoint, is_sharded);
+    return read_files(checkpoint, options);
 }
 
 /* folder/name in two: the checkpoint's folder, and the name, which lies in the path. */
@@ -158,13 +165,7 @@ static reshard_status open_single(reshard_checkpoint *checkpoint,
     status = rs_store_open_files(checkpoint, 1, &name);
     if (status != RESHARD_OK)
         return status;
-    if (options->from != NULL) {
-        checkpoint->format = "rank-files";
-        return rs_store_read_ranks(checkpoint, options);
-    }
-    bool is_sharded = has_sharding(checkpoint);
-    checkpoint->format = is_sharded ? "dcp-safetensors" : "safetensors";
-    return rs_store_read_sharded(checkpoint, is_sharded);
+    return read_files(checkpoint, options);
 }
 
 static reshard_status open_path(reshard_checkpoint *checkpoint,

@@ -8,23 +8,13 @@
 #include "base/context.h"
 #include "checkpoint/store.h"
 #include "exec/copy.h"
+#include "layout/flat.h"
 
 #include <string.h>
 
 /* Reading a span is better than reading its wanted parts when they make at least this part of
  * it. */
 #define SPARSE 4
-
-static bool is_dense(const rs_file_region *region, const int64_t *strides)
-{
-    int64_t stride = 1;
-    for (int32_t d = region->ndim - 1; d >= 0; d--) {
-        if (region->size[d] != 1 && strides[d] != stride)
-            return false;
-        stride *= region->size[d];
-    }
-    return true;
-}
 
 /* Bytes from the first to the last element, leaving one dim out (-1: none). */
 static int64_t span_without(const rs_file_region *region, int32_t left_out)
@@ -69,7 +59,8 @@ reshard_status rs_file_region_read(const rs_file *file, uint64_t at, const rs_fi
     if (wanted == 0)
         return RESHARD_OK;
     int64_t span = span_without(region, -1);
-    if (is_dense(region, region->file_strides) && is_dense(region, region->memory_strides))
+    if (rs_strides_are_dense(region->ndim, region->size, region->file_strides) &&
+        rs_strides_are_dense(region->ndim, region->size, region->memory_strides))
         return rs_file_read(file, memory, (size_t)wanted, at);
     bool sparse = wanted < span / SPARSE;
     if (sparse || span > (int64_t)scratch_bytes)

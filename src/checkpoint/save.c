@@ -163,17 +163,6 @@ static reshard_status write_entry(saving *s, const rs_target_entry *entry)
                           tensor->name.bytes);
 }
 
-static reshard_status write_header(saving *s, int32_t index)
-{
-    rs_json_writer writer;
-    rs_json_writer_init(&writer, s->context);
-    reshard_status status = rs_target_header(&s->target, index, &writer);
-    if (status == RESHARD_OK)
-        status = rs_file_write(s->file, writer.bytes, (size_t)writer.count, 0);
-    rs_json_writer_release(&writer);
-    return status;
-}
-
 /* This rank's file, in the folder that rank 0 has made. */
 static reshard_status write_file(saving *s)
 {
@@ -187,7 +176,7 @@ static reshard_status write_file(saving *s)
         status = rs_partial_file(&folder, file->name, file->bytes, &s->file);
     rs_partial_release(&folder);
     if (status == RESHARD_OK)
-        status = write_header(s, rank);
+        status = rs_target_write_header(&s->target, rank, s->file);
     for (int64_t i = 0; status == RESHARD_OK && i < file->entry_count; i++)
         status = write_entry(s, &s->target.entries[file->entry_first + i]);
     return status == RESHARD_OK && s->sync ? rs_file_sync(s->file) : status;

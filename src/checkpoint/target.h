@@ -65,6 +65,8 @@ void rs_target_release(rs_target *target);
 
 /* The first bytes of a file, up to where its data begin. */
 reshard_status rs_target_header(const rs_target *target, int32_t file, rs_json_writer *writer);
+/* The same, into the file. */
+reshard_status rs_target_write_header(const rs_target *target, int32_t index, rs_file *file);
 /* The index of an HF target of several files. */
 reshard_status rs_target_index(const rs_target *target, rs_json_writer *writer);
 

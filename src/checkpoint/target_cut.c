@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "checkpoint/target.h"
+#include "layout/flat.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,23 +138,13 @@ static int64_t choose_holders(const cutting *work, const rs_stored_tensor *tenso
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-static bool is_dense(const candidate *item)
-{
-    int64_t stride = 1;
-    for (int32_t d = item->box.ndim - 1; d >= 0; d--) {
-        if (item->box.size[d] != 1 && item->strides[d] != stride)
-            return false;
-        stride *= item->box.size[d];
-    }
-    return true;
-}
-
 /* Keeps numbers of the box; strides only where they are not those of a dense one. */
 static reshard_status keep_piece(rs_target *target, const candidate *item, bool in_buffer,
                                  int32_t element_bytes, rs_stored_piece *piece)
 {
     size_t ndim = (size_t)item->box.ndim, bytes = ndim * sizeof(int64_t);
-    bool strided = in_buffer && !is_dense(item);
+    bool strided =
+        in_buffer && !rs_strides_are_dense(item->box.ndim, item->box.size, item->strides);
     int64_t *numbers =
         rs_arena_allocate_array(&target->arena, (strided ? 3 : 2) * ndim, sizeof(int64_t));
     if (numbers == NULL)

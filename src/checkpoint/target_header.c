@@ -195,3 +195,14 @@ reshard_status rs_target_index(const rs_target *target, rs_json_writer *writer)
     rs_release(target->context, (void *)sorted, count * sizeof *sorted);
     return writer->status;
 }
+
+reshard_status rs_target_write_header(const rs_target *target, int32_t index, rs_file *file)
+{
+    rs_json_writer writer;
+    rs_json_writer_init(&writer, target->context);
+    reshard_status status = rs_target_header(target, index, &writer);
+    if (status == RESHARD_OK)
+        status = rs_file_write(file, writer.bytes, (size_t)writer.count, 0);
+    rs_json_writer_release(&writer);
+    return status;
+}

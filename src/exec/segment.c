@@ -126,11 +126,6 @@ void rs_segment_unpack(const rs_segment_move *m, uint64_t from, uint64_t to, con
 
 char *rs_segment_dense(const rs_segment_move *m)
 {
-    int64_t step = 1;
-    for (int32_t d = m->move->ndim - 1; d >= 0; d--) {
-        if (m->move->size[d] != 1 && m->strides[d] != step)
-            return NULL;
-        step *= m->move->size[d];
-    }
-    return m->dtype == m->wire ? m->memory : NULL;
+    bool dense = rs_strides_are_dense(m->move->ndim, m->move->size, m->strides);
+    return dense && m->dtype == m->wire ? m->memory : NULL;
 }

@@ -108,3 +108,14 @@ int64_t rs_flat_next(const rs_flat_block *block, const int64_t *start, const int
         at[d] = start[d];
     return to_place(block, at);
 }
+
+bool rs_strides_are_dense(int32_t ndim, const int64_t *size, const int64_t *strides)
+{
+    int64_t step = 1;
+    for (int32_t d = ndim - 1; d >= 0; d--) {
+        if (size[d] != 1 && strides[d] != step)
+            return false;
+        step *= size[d];
+    }
+    return true;
+}

@@ -36,4 +36,7 @@ bool rs_flat_clip(int32_t ndim, rs_flat_box *box, const int64_t *start, const in
 int64_t rs_flat_next(const rs_flat_block *block, const int64_t *start, const int64_t *size,
                      int64_t from);
 
+/* Whether the elements of a box with these strides follow each other, in row-major order. */
+bool rs_strides_are_dense(int32_t ndim, const int64_t *size, const int64_t *strides);
+
 #endif
