@@ -129,19 +129,9 @@ static reshard_status cut_tensor(reshard_packed *p, reshard_tensor *tensor, cons
     return status;
 }
 
-static uint64_t version_of(const reshard_tensor *tensor)
-{
-    uint64_t version = 0;
-    if (tensor->storage != NULL)
-        version = atomic_load_explicit(&tensor->storage->version, memory_order_relaxed);
-    for (int64_t i = 0; tensor->distribution != NULL && i < tensor->distribution->shard_count; i++)
-        version += version_of(tensor->distribution->shards[i]);
-    return version;
-}
-
 static reshard_status keep_whole(reshard_packed *p, const reshard_tensor *tensor)
 {
-    p->version = version_of(tensor);
+    p->version = rs_tensor_version(tensor);
     return rs_tensor_alias(p->context, tensor, &p->kept);
 }
 
@@ -228,7 +218,7 @@ reshard_status reshard_unpack_replicated(reshard_packed *p, reshard_tensor **out
     reshard_tensor *chunks = NULL, *gathered = NULL;
     reshard_layout *cut = NULL, *whole = NULL;
     if (!p->is_chunk) {
-        if (version_of(p->kept) != p->version)
+        if (rs_tensor_version(p->kept) != p->version)
             return rs_fail(RESHARD_ERR_INVALID, "a saved tensor (%s) was overwritten",
                            rs_tensor_describe(p->kept).text);
         *out_tensor = reshard_tensor_retain(p->kept);

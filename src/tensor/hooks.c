@@ -62,17 +62,6 @@ reshard_status reshard_saved_tensor_hooks_pop(void)
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
-/* All shards of a distributed tensor count together. */
-static uint64_t version_of(const reshard_tensor *tensor)
-{
-    uint64_t version = 0;
-    if (tensor->storage != NULL)
-        version = atomic_load_explicit(&tensor->storage->version, memory_order_relaxed);
-    for (int64_t i = 0; tensor->distribution != NULL && i < tensor->distribution->shard_count; i++)
-        version += version_of(tensor->distribution->shards[i]);
-    return version;
-}
-
 /* A tensor with the same dtype, shape and layout and no data. */
 static reshard_status make_outline(reshard_context *context, const reshard_tensor *tensor,
                                    reshard_tensor **out_outline)
@@ -109,7 +98,7 @@ static reshard_status pack_by_hooks(reshard_context *context, reshard_tensor *al
     reshard_status status = make_outline(context, alias, &saved->outline);
     if (status != RESHARD_OK)
         return status;
-    uint64_t version = version_of(alias);
+    uint64_t version = rs_tensor_version(alias);
     int enabled = reshard_set_gradients_enabled(0);
     status = hooks->pack(hooks->user, alias, &saved->packed_object);
     (void)reshard_set_gradients_enabled(enabled);
@@ -117,7 +106,7 @@ static reshard_status pack_by_hooks(reshard_context *context, reshard_tensor *al
         return rs_fail_within(status, "pack of a saved tensor");
     saved->packed = true;
     saved->hooks = *hooks;
-    if (version_of(alias) != version)
+    if (rs_tensor_version(alias) != version)
         return rs_fail(RESHARD_ERR_INVALID, "pack of a saved tensor has written to the tensor");
     return RESHARD_OK;
 }
@@ -134,7 +123,7 @@ reshard_status rs_saved_pack(reshard_context *context, reshard_tensor *tensor, r
         reshard_tensor_release(alias);
     } else {
         saved->tensor = alias;
-        saved->version = version_of(alias);
+        saved->version = rs_tensor_version(alias);
     }
     return status;
 }
@@ -159,7 +148,7 @@ static reshard_status check_unpacked(const rs_saved *saved, const reshard_tensor
 reshard_status rs_saved_unpack(rs_saved *saved, const char *name, reshard_tensor **out_tensor)
 {
     if (!saved->packed) {
-        if (version_of(saved->tensor) != saved->version)
+        if (rs_tensor_version(saved->tensor) != saved->version)
             return rs_fail(RESHARD_ERR_INVALID,
                            "%s: a saved tensor (%s) was overwritten before backward", name,
                            rs_tensor_describe(saved->tensor).text);

@@ -381,3 +381,13 @@ void *reshard_tensor_write(reshard_tensor *tensor)
         (void)atomic_fetch_add_explicit(&tensor->storage->version, 1, memory_order_relaxed);
     return tensor->data;
 }
+
+uint64_t rs_tensor_version(const reshard_tensor *tensor)
+{
+    uint64_t version = 0;
+    if (tensor->storage != NULL)
+        version = atomic_load_explicit(&tensor->storage->version, memory_order_relaxed);
+    for (int64_t i = 0; tensor->distribution != NULL && i < tensor->distribution->shard_count; i++)
+        version += rs_tensor_version(tensor->distribution->shards[i]);
+    return version;
+}

@@ -67,6 +67,9 @@ reshard_status rs_tensor_make(reshard_context *context, reshard_dtype dtype, int
 /* A tensor of its own over the same storage (or distribution), without gradients. */
 reshard_status rs_tensor_alias(reshard_context *context, const reshard_tensor *tensor,
                                reshard_tensor **out_tensor);
+/* Changes whenever memory of the tensor is written; all shards of a distributed one count
+ * together. */
+uint64_t rs_tensor_version(const reshard_tensor *tensor);
 /* The same with another shape, and the first element `at` elements further on. */
 reshard_status rs_tensor_view(reshard_context *context, const reshard_tensor *tensor, int32_t ndim,
                               const int64_t *shape, const int64_t *strides, int64_t at,
