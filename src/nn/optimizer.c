@@ -9,6 +9,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "nn/lift.h"
+#include "tensor/distribution.h"
 
 #include "layout/layout.h"
 
@@ -165,8 +166,9 @@ typedef struct factors {
 } factors;
 
 #define DEFINE_STEPS(name, real, root_of)                                                         \
-    static void step_sgd_##name(const settings *set, const factors *f, int64_t n, real *value,    \
-                                const real *gradient, real *first)                                \
+    static void step_sgd_##name(const settings *set, const factors *f, int64_t n,                 \
+                                real *restrict value, const real *restrict gradient,              \
+                                real *restrict first)                                             \
     {                                                                                             \
         const real rate = (real)set->rate, momentum = (real)set->momentum;                        \
         const real decay = (real)set->decay;                                                      \
@@ -179,8 +181,9 @@ typedef struct factors {
             value[i] -= rate * g;                                                                 \
         }                                                                                         \
     }                                                                                             \
-    static void step_adamw_##name(const settings *set, const factors *f, int64_t n, real *value,  \
-                                  const real *gradient, real *first, real *second)                \
+    static void step_adamw_##name(const settings *set, const factors *f, int64_t n,               \
+                                  real *restrict value, const real *restrict gradient,            \
+                                  real *restrict first, real *restrict second)                    \
     {                                                                                             \
         const real beta1 = (real)set->beta1, beta2 = (real)set->beta2;                            \
         const real keep = (real)f->keep, rate = (real)f->rate, root = (real)f->root;              \
@@ -275,15 +278,31 @@ size_t reshard_optimizer_bytes(const reshard_optimizer *o)
 
 /* ---- clipping -------------------------------------------------------------------------------- */
 
+/* In double, by LANES sums that take turns: one sum would wait for itself at every step. */
+#define DEFINE_SUM(name, real)                                   \
+    static double sum_squares_##name(const real *x, int64_t n)   \
+    {                                                            \
+        enum { LANES = 8 };                                      \
+        double lanes[LANES] = {0}, sum = 0;                      \
+        int64_t i = 0;                                           \
+        for (; i + LANES <= n; i += LANES)                       \
+            for (int64_t k = 0; k < LANES; k++)                  \
+                lanes[k] += (double)x[i + k] * (double)x[i + k]; \
+        for (; i < n; i++)                                       \
+            lanes[0] += (double)x[i] * (double)x[i];             \
+        for (int64_t k = 0; k < LANES; k++)                      \
+            sum += lanes[k];                                     \
+        return sum;                                              \
+    }
+DEFINE_SUM(f32, float)
+DEFINE_SUM(f64, double)
+#undef DEFINE_SUM
+
 static double sum_squares(const reshard_tensor *dense)
 {
-    double sum = 0;
-    for (int64_t i = 0; i < dense->volume; i++) {
-        double x = dense->dtype == RESHARD_F64 ? ((const double *)(const void *)dense->data)[i]
-                                               : ((const float *)(const void *)dense->data)[i];
-        sum += x * x;
-    }
-    return sum;
+    const void *data = dense->data;
+    return dense->dtype == RESHARD_F64 ? sum_squares_f64(data, dense->volume)
+                                       : sum_squares_f32(data, dense->volume);
 }
 
 /* Of those that hold the same shard, one counts: the one at coordinate 0 of all axes that
@@ -336,33 +355,56 @@ static reshard_status sum_gradients(const reshard_optimizer *o, double sums[2])
     return status;
 }
 
-static void scale_shard(reshard_tensor *shard, double factor)
-{
-    void *data = reshard_tensor_write(shard);
-    for (int64_t i = 0; i < shard->volume; i++) {
-        if (shard->dtype == RESHARD_F64)
-            ((double *)data)[i] *= factor;
-        else
-            ((float *)data)[i] *= (float)factor;
+#define DEFINE_SCALE(name, real)                              \
+    static void scale_##name(real *x, int64_t n, real factor) \
+    {                                                         \
+        for (int64_t i = 0; i < n; i++)                       \
+            x[i] *= factor;                                   \
     }
-}
+DEFINE_SCALE(f32, float)
+DEFINE_SCALE(f64, double)
+#undef DEFINE_SCALE
 
-/* A gradient may share its memory with another one: of two leaves that were added, say. So it is
- * replaced by a scaled copy where it is not the only one. */
+/* A gradient is its leaf's own, unless somebody has kept it: then a scaled copy takes its place. */
 static reshard_status scale_gradient(const reshard_optimizer *o, reshard_tensor **place,
                                      double factor)
 {
-    reshard_tensor *copy = NULL;
-    reshard_tensor *old = *place;
-    reshard_status status =
-        reshard_tensor_create(o->context, old->dtype, old->ndim, old->shape, &copy);
-    if (status != RESHARD_OK)
-        return status;
-    rs_tensor_copy(old, copy);
-    scale_shard(copy, factor);
-    *place = copy;
-    reshard_tensor_release(old);
+    reshard_tensor *g = *place, *copy = NULL;
+    bool sole = reshard_tensor_is_contiguous(g) && atomic_load(&g->references) == 1 &&
+                atomic_load(&g->storage->references) == 1;
+    if (!sole) {
+        reshard_status status = rs_tensor_make(o->context, g->dtype, g->ndim, g->shape, &copy);
+        if (status != RESHARD_OK)
+            return status;
+        rs_tensor_copy(g, copy);
+        *place = copy;
+        reshard_tensor_release(g);
+    }
+    void *data = reshard_tensor_write(*place);
+    if ((*place)->dtype == RESHARD_F64)
+        scale_f64(data, (*place)->volume, factor);
+    else
+        scale_f32(data, (*place)->volume, (float)factor);
     return RESHARD_OK;
+}
+
+/* Likewise of a distributed gradient, which may have been kept as a whole. */
+static reshard_status scale_shards(const reshard_optimizer *o, reshard_tensor **place,
+                                   double factor)
+{
+    reshard_tensor *gradient = *place;
+    rs_distribution *d = gradient->distribution;
+    reshard_status status = RESHARD_OK;
+    if (atomic_load(&gradient->references) > 1 || atomic_load(&d->references) > 1) {
+        status =
+            rs_distributed_wrap(o->context, d->cache, d->layout, gradient->dtype, d->shards, place);
+        if (status == RESHARD_OK)
+            reshard_tensor_release(gradient);
+        d = (*place)->distribution;
+    }
+    for (int64_t i = 0; i < d->shard_count && status == RESHARD_OK; i++)
+        status = scale_gradient(o, &d->shards[i], factor);
+    return status;
 }
 
 static reshard_status scale_all(reshard_optimizer *o, double factor)
@@ -372,21 +414,10 @@ static reshard_status scale_all(reshard_optimizer *o, double factor)
         reshard_tensor *parameter = o->parameters->items[i].tensor;
         if (!parameter->requires_grad || parameter->gradient == NULL)
             continue;
-        rs_distribution *d = parameter->gradient->distribution;
-        if (d == NULL) {
+        if (parameter->gradient->distribution == NULL)
             status = scale_gradient(o, &parameter->gradient, factor);
-            continue;
-        }
-        reshard_tensor *made = NULL;
-        status = rs_distributed_make(o->context, d->cache, d->layout, parameter->dtype, &made);
-        for (int64_t k = 0; status == RESHARD_OK && k < d->shard_count; k++) {
-            rs_tensor_copy(d->shards[k], made->distribution->shards[k]);
-            scale_shard(made->distribution->shards[k], factor);
-        }
-        if (status != RESHARD_OK)
-            continue;
-        reshard_tensor_release(parameter->gradient);
-        parameter->gradient = made;
+        else
+            status = scale_shards(o, &parameter->gradient, factor);
     }
     return status;
 }

@@ -81,13 +81,13 @@ static reshard_status accumulate(reshard_tensor **place, reshard_tensor *gradien
 }
 
 /* What a leaf keeps is nobody else's, so that its owner may write to it: itself if only the scope
- * holds it, else a copy. */
-static reshard_status make_own(reshard_context *context, reshard_tensor *gradient,
+ * holds it, else a copy. `passing`: how many others share its memory, and are about to go. */
+static reshard_status make_own(reshard_context *context, reshard_tensor *gradient, int passing,
                                reshard_tensor **out_own)
 {
     reshard_tensor *own = NULL;
-    bool sole =
-        atomic_load(&gradient->references) == 1 && atomic_load(&gradient->storage->references) == 1;
+    bool sole = atomic_load(&gradient->references) == 1 &&
+                atomic_load(&gradient->storage->references) == 1 + passing;
     if (sole && reshard_tensor_is_contiguous(gradient)) {
         *out_own = reshard_tensor_retain(gradient);
         return RESHARD_OK;
@@ -101,16 +101,22 @@ static reshard_status make_own(reshard_context *context, reshard_tensor *gradien
     return status;
 }
 
-static reshard_status own_shards(reshard_tensor *gradient)
+/* `moved` is the gradient itself where layouts are equal: its shards share their memory, and those
+ * of the gradient go with the scope if nobody else holds it. */
+static reshard_status own_shards(reshard_tensor *moved, const reshard_tensor *gradient)
 {
-    rs_distribution *distribution = gradient->distribution;
+    rs_distribution *to = moved->distribution, *from = gradient->distribution;
+    bool goes = atomic_load(&gradient->references) == 1 && atomic_load(&from->references) == 1;
     reshard_status status = RESHARD_OK;
-    for (int64_t i = 0; i < distribution->shard_count && status == RESHARD_OK; i++) {
+    for (int64_t i = 0; i < to->shard_count && status == RESHARD_OK; i++) {
         reshard_tensor *own = NULL;
-        status = make_own(gradient->context, distribution->shards[i], &own);
+        bool shared = goes && i < from->shard_count &&
+                      to->shards[i]->storage == from->shards[i]->storage &&
+                      atomic_load(&from->shards[i]->references) == 1;
+        status = make_own(moved->context, to->shards[i], shared ? 1 : 0, &own);
         if (status == RESHARD_OK) {
-            reshard_tensor_release(distribution->shards[i]);
-            distribution->shards[i] = own;
+            reshard_tensor_release(to->shards[i]);
+            to->shards[i] = own;
         }
     }
     return status;
@@ -125,7 +131,7 @@ static reshard_status accumulate_distributed(reshard_tensor *leaf, reshard_tenso
         status = rs_redistribute(gradient->context, gradient, layout, gradient->dtype, &moved);
     reshard_layout_release(layout);
     if (status == RESHARD_OK && leaf->gradient == NULL)
-        status = own_shards(moved);
+        status = own_shards(moved, gradient);
     if (status == RESHARD_OK)
         status = accumulate(&leaf->gradient, moved);
     reshard_tensor_release(moved);
@@ -142,7 +148,7 @@ static reshard_status accumulate_leaf(reshard_tensor *leaf, reshard_tensor *grad
         return accumulate_distributed(leaf, gradient);
     if (leaf->gradient != NULL)
         return accumulate(&leaf->gradient, gradient);
-    return make_own(gradient->context, gradient, &leaf->gradient);
+    return make_own(gradient->context, gradient, 0, &leaf->gradient);
 }
 
 static reshard_status hand_on(rs_node *node, reshard_tensor *const *gradients)
@@ -279,7 +285,10 @@ static reshard_status begin(reshard_tensor *tensor, reshard_tensor *gradient)
 {
     if (tensor->node != NULL)
         return accumulate(&tensor->node->gradients[tensor->node_output], gradient);
-    return accumulate_leaf(tensor, gradient);
+    reshard_tensor_retain(gradient); /* the caller's, which a leaf must not take over */
+    reshard_status status = accumulate_leaf(tensor, gradient);
+    reshard_tensor_release(gradient);
+    return status;
 }
 
 /* The group whose ranks have to begin together, if there is one: that of the first collective step,
