@@ -318,8 +318,8 @@ reshard_status rs_redistribute_keyed(reshard_context *context, const reshard_ten
     rs_exec_cache *cache = source->distribution->cache;
     reshard_layout *layout = key->adjoint ? key->source : key->target;
     reshard_dtype dtype = key->adjoint ? key->source_dtype : key->target_dtype;
-    bool same = !key->adjoint && source->dtype == dtype &&
-                lie_alike(source->distribution->layout, layout);
+    bool same =
+        !key->adjoint && source->dtype == dtype && lie_alike(source->distribution->layout, layout);
     uint64_t digest[2];
     bool all_hit = false;
     ends e = {0};

@@ -163,8 +163,8 @@ reshard_tensor *reshard_rmsnorm(reshard_tensor *x, reshard_tensor *weight, doubl
 
 #else
 
-/* The sum of x[i] - mean, or of their squares, in double: by LANES sums that take turns, since one would
- * wait for itself at every step. */
+/* The sum of x[i] - mean, or of their squares, in double: by LANES sums that take turns, since one
+ * would wait for itself at every step. */
 static double OF(add_up)(const REAL *x, int64_t n, double mean, bool squared)
 {
     double lanes[LANES] = {0}, sum = 0;
