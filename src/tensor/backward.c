@@ -122,13 +122,24 @@ static reshard_status own_shards(reshard_tensor *moved, const reshard_tensor *gr
     return status;
 }
 
+/* Where nothing moves, ranks need not meet: they do at the next step, or at the end. */
+static reshard_status bring(reshard_tensor *gradient, reshard_layout *layout,
+                            reshard_tensor **out_moved)
+{
+    const rs_distribution *d = gradient->distribution;
+    if (!rs_layouts_lie_alike(d->layout, layout))
+        return rs_redistribute(gradient->context, gradient, layout, gradient->dtype, out_moved);
+    return rs_distributed_wrap(gradient->context, d->cache, layout, gradient->dtype, d->shards,
+                               out_moved);
+}
+
 static reshard_status accumulate_distributed(reshard_tensor *leaf, reshard_tensor *gradient)
 {
     reshard_layout *layout = NULL;
     reshard_tensor *moved = NULL;
     reshard_status status = rs_gradient_layout(leaf->distribution->layout, &layout);
     if (status == RESHARD_OK)
-        status = rs_redistribute(gradient->context, gradient, layout, gradient->dtype, &moved);
+        status = bring(gradient, layout, &moved);
     reshard_layout_release(layout);
     if (status == RESHARD_OK && leaf->gradient == NULL)
         status = own_shards(moved, gradient);
@@ -308,7 +319,8 @@ static reshard_group *find_group(const pass *p, const reshard_tensor *tensor, re
 }
 
 /* From collected nodes on. */
-static reshard_status go(const pass *p, reshard_tensor *tensor, reshard_tensor *gradient)
+static reshard_status go(const pass *p, reshard_tensor *tensor, reshard_tensor *gradient,
+                         reshard_group *group)
 {
     reshard_scope scope;
     /* Held while the graph is run, should a hook drop the last reference to the tensor. */
@@ -319,6 +331,10 @@ static reshard_status go(const pass *p, reshard_tensor *tensor, reshard_tensor *
     bool agreed = scope.agreed;
     if (status == RESHARD_OK)
         status = run(p, &agreed);
+    if (group != NULL && !agreed) { /* some may have failed after the last collective step */
+        status = rs_agree(group, status, NULL, "backward", false, NULL);
+        agreed = status != RESHARD_OK;
+    }
     (void)rs_scope_leave(&scope);
     if (agreed && scope.outer != NULL)
         scope.outer->agreed = true;
@@ -331,12 +347,22 @@ static void release_pass(pass *p)
     rs_release(p->context, p->nodes, (size_t)p->capacity * sizeof *p->nodes);
 }
 
+reshard_status rs_graph_visit(reshard_context *context, rs_node *last, rs_node_fn fn, void *user)
+{
+    pass p = {.context = context};
+    reshard_status status = collect(&p, last);
+    for (int64_t i = 0; i < p.count && status == RESHARD_OK; i++)
+        status = fn(user, p.nodes[i]);
+    release_pass(&p);
+    return status;
+}
+
 reshard_status rs_backward_local(reshard_tensor *tensor, reshard_tensor *gradient, bool retain)
 {
     pass p = {.context = tensor->context, .retain = retain};
     reshard_status status = collect(&p, tensor->node);
     if (status == RESHARD_OK)
-        status = go(&p, tensor, gradient);
+        status = go(&p, tensor, gradient, NULL);
     release_pass(&p);
     return status;
 }
@@ -358,7 +384,7 @@ reshard_status reshard_backward(reshard_tensor *tensor, reshard_tensor *gradient
     if (group != NULL)
         status = rs_agree(group, status, NULL, "backward", false, NULL);
     if (status == RESHARD_OK)
-        status = go(&p, tensor, gradient);
+        status = go(&p, tensor, gradient, group);
     reshard_tensor_release(one);
     release_pass(&p);
     if (status != RESHARD_OK)

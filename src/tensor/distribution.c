@@ -195,6 +195,16 @@ bool rs_distributed_same(const reshard_tensor *a, const reshard_tensor *b)
            rs_layout_same(a->distribution->layout, b->distribution->layout);
 }
 
+bool rs_layouts_lie_alike(const reshard_layout *a, const reshard_layout *b)
+{
+    if (rs_layout_same(a, b))
+        return true;
+    return a->rank_count == 1 && b->rank_count == 1 && !a->listed && !b->listed &&
+           a->flat.count == 0 && b->flat.count == 0 && rs_layout_is_everywhere(a) &&
+           rs_layout_is_everywhere(b) &&
+           reshard_layout_rank_at(a, 0) == reshard_layout_rank_at(b, 0);
+}
+
 /* ---- agreement ------------------------------------------------------------------------------- */
 
 typedef struct offer {
@@ -300,26 +310,14 @@ static void release_ends(ends *e)
     rs_release(e->context, e->targets, (size_t)e->target_count * sizeof *e->targets);
 }
 
-/* Whether every rank's shards are the same in both: of equal layouts, and of two that leave the
- * tensor whole on one and the same rank, whatever their axes of size 1 would do to it. */
-static bool lie_alike(const reshard_layout *a, const reshard_layout *b)
-{
-    if (rs_layout_same(a, b))
-        return true;
-    return a->rank_count == 1 && b->rank_count == 1 && !a->listed && !b->listed &&
-           a->flat.count == 0 && b->flat.count == 0 && rs_layout_is_everywhere(a) &&
-           rs_layout_is_everywhere(b) &&
-           reshard_layout_rank_at(a, 0) == reshard_layout_rank_at(b, 0);
-}
-
 reshard_status rs_redistribute_keyed(reshard_context *context, const reshard_tensor *source,
                                      const rs_exec_key *key, reshard_tensor **out_tensor)
 {
     rs_exec_cache *cache = source->distribution->cache;
     reshard_layout *layout = key->adjoint ? key->source : key->target;
     reshard_dtype dtype = key->adjoint ? key->source_dtype : key->target_dtype;
-    bool same =
-        !key->adjoint && source->dtype == dtype && lie_alike(source->distribution->layout, layout);
+    bool same = !key->adjoint && source->dtype == dtype &&
+                rs_layouts_lie_alike(source->distribution->layout, layout);
     uint64_t digest[2];
     bool all_hit = false;
     ends e = {0};
