@@ -115,11 +115,6 @@ RESHARD_API reshard_status reshard_module_replace_parameter(reshard_module *modu
 
 /* ---- lists of tensors ------------------------------------------------------------------------ */
 
-typedef struct reshard_named_tensor {
-    const char *name; /* the path */
-    reshard_tensor *tensor;
-} reshard_named_tensor;
-
 /* Names and references that live until the list is destroyed. */
 typedef struct reshard_named_tensors {
     int64_t count;
@@ -136,6 +131,10 @@ RESHARD_API reshard_status reshard_module_buffers(const reshard_module *module,
  * transient. The tensors are the module's own, not copies. */
 RESHARD_API reshard_status reshard_module_state_dict(const reshard_module *module,
                                                      reshard_named_tensors **out_list);
+/* The entries of both, those of the first list first: what a module and its optimizer keep, say. */
+RESHARD_API reshard_status reshard_named_tensors_join(const reshard_named_tensors *first,
+                                                      const reshard_named_tensors *second,
+                                                      reshard_named_tensors **out_list);
 RESHARD_API void reshard_named_tensors_destroy(reshard_named_tensors *list);
 
 typedef struct reshard_load_options {
