@@ -148,7 +148,8 @@ typedef struct reshard_load_options {
  * need not be: a distributed tensor is moved into the layout that the module has, and a local one
  * counts as the whole tensor, the same on all ranks. All names, shapes and dtypes are checked
  * first, and nothing is written unless all is right. Collective where tensors are distributed.
- * options NULL: all zero. Errors: NOT_FOUND (missing, unexpected), INVALID (shape, dtype).
+ * options NULL: all zero. Errors: NOT_FOUND (missing, unexpected), INVALID (shape, dtype, a tensor
+ * that is distributed over another group than the module's: checkpoint_live.h goes between them).
  */
 RESHARD_API reshard_status reshard_module_load_state_dict(reshard_module *module, int64_t count,
                                                           const reshard_named_tensor *items,

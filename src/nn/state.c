@@ -185,6 +185,9 @@ static reshard_status check_item(const reshard_named_tensor *mine,
         return rs_fail(RESHARD_ERR_INVALID, "\"%s\" is %s, and %s in what is loaded", mine->name,
                        rs_tensor_describe(mine->tensor).text,
                        rs_tensor_describe(given->tensor).text);
+    if (mine->tensor->distribution != NULL && given->tensor->distribution != NULL &&
+        rs_distributed_group(mine->tensor) != rs_distributed_group(given->tensor))
+        return rs_fail(RESHARD_ERR_INVALID, "\"%s\" is distributed over another group", mine->name);
     return RESHARD_OK;
 }
 
