@@ -366,6 +366,40 @@ static void test_hook__again_failing_and_off(void **state)
     run_ranks(3, body_again, NULL);
 }
 
+/* A forward that fails leaves nothing behind: neither hooks, nor what it knew of the module. */
+static reshard_status body_after_failure(void *user, reshard_group *group)
+{
+    reshard_device_mesh *mesh = make_line(group);
+    reshard_module *mlp = make_mlp(4), *other = make_mlp(4);
+    reshard_tensor *x = make_input(SHAPE(6, 4)), *narrow = make_input(SHAPE(6, 3));
+    reshard_tensor *weight = NULL;
+    reshard_hook *hook = NULL;
+    reshard_saved_counts counts;
+    (void)user;
+    EXPECT(reshard_module_input_reshard(mlp, mesh, 0, NULL, &hook) == RESHARD_OK);
+    EXPECT(train(mlp, narrow) != RESHARD_OK);
+    EXPECT(reshard_saved_tensor_hooks_pop() == RESHARD_ERR_INVALID);
+    /* a weight that it has not seen yet is a weight all the same */
+    MUST(reshard_module_find_parameter(other, "fc1.weight", &weight));
+    MUST(reshard_module_replace_parameter(mlp, "fc1.weight", weight));
+    EXPECT(reshard_input_reshard_reset(hook) == RESHARD_OK);
+    EXPECT(train(mlp, x) == RESHARD_OK);
+    EXPECT(reshard_input_reshard_counts(hook, &counts) == RESHARD_OK && counts.packed == 3);
+    reshard_hook_remove(hook);
+    reshard_module_release(mlp);
+    reshard_module_release(other);
+    reshard_tensor_release(x);
+    reshard_tensor_release(narrow);
+    reshard_device_mesh_release(mesh);
+    return RESHARD_OK;
+}
+
+static void test_hook__after_a_failure(void **state)
+{
+    (void)state;
+    run_ranks(3, body_after_failure, NULL);
+}
+
 /* Two modules with a hook each, one inside the other: what the inner one saves is packed by its own
  * hook alone, along its own dim. */
 static reshard_status body_nested(void *user, reshard_group *group)
@@ -501,6 +535,7 @@ int main(void)
         cmocka_unit_test(test_distributed__by_layout),
         cmocka_unit_test(test_distributed__over_one_axis),
         cmocka_unit_test(test_hook__again_failing_and_off),
+        cmocka_unit_test(test_hook__after_a_failure),
         cmocka_unit_test(test_hook__nested_modules),
         cmocka_unit_test(test_select__some),
         cmocka_unit_test(test_memory__is_really_less),
