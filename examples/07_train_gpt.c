@@ -2,17 +2,20 @@
 /*
  * 07_train_gpt.c - a small GPT on the bytes of a text, trained on some ranks, then on others.
  *
- *   07_train_gpt --text FILE --ranks 2 --then 4 --steps 20 --layers 12 --width 256 --heads 8
+ *   07_train_gpt --text FILE --ranks 2 --then 4 --steps 20 --save DIR
  *
  * The ranks are threads. The model is tensor parallel by a sharding plan; every block keeps only
  * its chunk of the activations that all ranks hold alike; AdamW steps on each rank's own shards.
- * After the first training the weights are gathered, and the second one cuts them anew.
+ * The first training ends with a checkpoint, weights and AdamW's state, in which every rank has
+ * written what it holds. The second one, on other ranks, reads what they need and goes on.
  */
 #include <reshard/reshard.h>
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct settings {
     int64_t ranks, then, steps, layers, width, heads, batch, length;
@@ -20,21 +23,23 @@ typedef struct settings {
     size_t text_bytes;
 } settings;
 
-/* One training, and what goes from one to the next: weights by name. */
+/* One training: what goes from one to the next is on disk. */
 typedef struct training {
     const settings *set;
     int64_t first_step;
-    int64_t count;
-    reshard_named_tensor *weights; /* NULL before the first training */
-    double loss;                   /* of the last step */
+    const char *load, *save; /* folders of checkpoints; NULL: none */
 } training;
 
-static reshard_status check(reshard_status status, const char *what)
-{
-    if (status != RESHARD_OK)
-        fprintf(stderr, "%s: %s\n", what, reshard_error_text());
-    return status;
-}
+/* What a rank trains with. */
+typedef struct trainer {
+    reshard_mesh *mesh;
+    reshard_device_mesh *ranks;
+    reshard_module *gpt;
+    reshard_optimizer *optimizer;
+    reshard_named_tensors *state; /* what a checkpoint keeps of both */
+    int64_t hook_count;
+    reshard_hook **hooks; /* of input_reshard, one for each block */
+} trainer;
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
@@ -68,15 +73,15 @@ static reshard_status make_batch(const settings *set, int64_t step, reshard_tens
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-static reshard_status make_model(const training *t, reshard_group *group, reshard_device_mesh *mesh,
-                                 reshard_module **out_gpt)
+static reshard_status make_model(const settings *set, reshard_group *group,
+                                 reshard_device_mesh *mesh, reshard_module **out_gpt)
 {
     reshard_gpt_options options = {.size = sizeof options,
                                    .vocabulary = 256,
-                                   .length = t->set->length,
-                                   .width = t->set->width,
-                                   .heads = t->set->heads,
-                                   .layers = t->set->layers,
+                                   .length = set->length,
+                                   .width = set->width,
+                                   .heads = set->heads,
+                                   .layers = set->layers,
                                    .dtype = RESHARD_F32,
                                    .seed = 1};
     reshard_sharding_plan *plan = NULL;
@@ -87,33 +92,77 @@ static reshard_status make_model(const training *t, reshard_group *group, reshar
         status = reshard_sharding_plan_add_gpt(plan, *out_gpt, reshard_device_mesh_mesh(mesh), 0);
     if (status == RESHARD_OK)
         status = reshard_module_shard(*out_gpt, plan, 0, group, NULL);
-    if (status == RESHARD_OK && t->weights != NULL)
-        status = reshard_module_load_state_dict(*out_gpt, t->count, t->weights, NULL);
     reshard_sharding_plan_destroy(plan);
     return status;
 }
 
-static reshard_status reshard_inputs(reshard_module *gpt, reshard_device_mesh *mesh, int64_t layers,
-                                     reshard_hook **hooks)
+static reshard_status reshard_inputs(trainer *t, int64_t layers)
 {
     reshard_status status = RESHARD_OK;
-    for (int64_t i = 0; i < layers && status == RESHARD_OK; i++) {
+    t->hooks = calloc((size_t)layers, sizeof *t->hooks);
+    t->hook_count = t->hooks != NULL ? layers : 0;
+    for (int64_t i = 0; i < t->hook_count && status == RESHARD_OK; i++) {
         char path[32];
         reshard_module *block = NULL;
         (void)snprintf(path, sizeof path, "h.%lld", (long long)i);
-        status = reshard_module_find(gpt, path, &block);
+        status = reshard_module_find(t->gpt, path, &block);
         if (status == RESHARD_OK) /* along the positions */
-            status = reshard_module_input_reshard(block, mesh, 1, NULL, &hooks[i]);
+            status = reshard_module_input_reshard(block, t->ranks, 1, NULL, &t->hooks[i]);
     }
     return status;
 }
 
-static reshard_status step(const settings *set, reshard_module *gpt, int64_t number,
-                           double *out_loss)
+static reshard_status list_state(trainer *t)
+{
+    reshard_named_tensors *weights = NULL, *moments = NULL;
+    reshard_status status = reshard_module_state_dict(t->gpt, &weights);
+    if (status == RESHARD_OK)
+        status = reshard_optimizer_state_dict(t->optimizer, &moments);
+    if (status == RESHARD_OK)
+        status = reshard_named_tensors_join(weights, moments, &t->state);
+    reshard_named_tensors_destroy(weights);
+    reshard_named_tensors_destroy(moments);
+    return status;
+}
+
+static reshard_status set_up(trainer *t, const settings *set, reshard_group *group)
+{
+    int32_t size = reshard_group_size(group);
+    const char *name = "tp";
+    reshard_adamw_options adamw = {
+        .size = sizeof adamw, .learning_rate = 3e-4, .weight_decay = 0.1};
+    reshard_status status = reshard_mesh_create(NULL, 1, &name, &size, NULL, &t->mesh);
+    if (status == RESHARD_OK)
+        status = reshard_device_mesh_create(NULL, group, t->mesh, &t->ranks);
+    if (status == RESHARD_OK)
+        status = make_model(set, group, t->ranks, &t->gpt);
+    if (status == RESHARD_OK)
+        status = reshard_inputs(t, set->layers);
+    if (status == RESHARD_OK)
+        status = reshard_adamw_create(NULL, t->gpt, &adamw, &t->optimizer);
+    return status == RESHARD_OK ? list_state(t) : status;
+}
+
+static void tear_down(trainer *t)
+{
+    for (int64_t i = 0; i < t->hook_count; i++)
+        reshard_hook_release(t->hooks[i]);
+    free(t->hooks);
+    reshard_named_tensors_destroy(t->state);
+    reshard_optimizer_destroy(t->optimizer);
+    reshard_module_release(t->gpt);
+    reshard_device_mesh_release(t->ranks);
+    reshard_mesh_release(t->mesh);
+}
+
+/* ---- training -------------------------------------------------------------------------------- */
+
+static reshard_status find_gradients(const settings *set, reshard_module *gpt, int64_t step,
+                                     double *out_loss)
 {
     reshard_tensor *tokens = NULL, *labels = NULL;
     reshard_scope *scope = NULL;
-    reshard_status status = make_batch(set, number, &tokens, &labels);
+    reshard_status status = make_batch(set, step, &tokens, &labels);
     if (status == RESHARD_OK)
         status = reshard_scope_open(NULL, &scope);
     if (status == RESHARD_OK) {
@@ -131,12 +180,26 @@ static reshard_status step(const settings *set, reshard_module *gpt, int64_t num
     return status;
 }
 
-static void print_saved(reshard_hook **hooks, int64_t layers)
+static reshard_status take_step(trainer *t, const settings *set, reshard_group *group, int64_t step)
+{
+    double loss = 0, norm = 0;
+    reshard_status status = find_gradients(set, t->gpt, step, &loss);
+    if (status == RESHARD_OK)
+        status = reshard_optimizer_clip(t->optimizer, group, 1, &norm);
+    if (status == RESHARD_OK)
+        status = reshard_optimizer_step(t->optimizer);
+    reshard_optimizer_clear_gradients(t->optimizer);
+    if (status == RESHARD_OK && reshard_group_rank(group) == 0)
+        printf("  step %3lld  loss %.5f  gradient norm %.3f\n", (long long)step, loss, norm);
+    return status;
+}
+
+static void print_saved(const trainer *t)
 {
     uint64_t whole = 0, chunks = 0;
-    for (int64_t i = 0; i < layers; i++) {
+    for (int64_t i = 0; i < t->hook_count; i++) {
         reshard_saved_counts counts;
-        if (reshard_input_reshard_counts(hooks[i], &counts) == RESHARD_OK) {
+        if (reshard_input_reshard_counts(t->hooks[i], &counts) == RESHARD_OK) {
             whole += counts.whole_bytes;
             chunks += counts.chunk_bytes;
         }
@@ -145,86 +208,53 @@ static void print_saved(reshard_hook **hooks, int64_t layers)
            (unsigned long long)whole, (unsigned long long)chunks);
 }
 
-/* Weights on rank 0, whole; the next training reads them on all its ranks. */
-static reshard_status gather(training *t, reshard_module *gpt, int rank)
+static reshard_status load(const trainer *t, reshard_group *group, const char *folder)
 {
-    reshard_named_tensors *list = NULL;
-    reshard_status status = reshard_module_state_dict(gpt, &list);
-    if (status != RESHARD_OK)
-        return status;
-    reshard_named_tensor *weights = calloc((size_t)list->count, sizeof *weights);
-    for (int64_t i = 0; i < list->count && status == RESHARD_OK; i++) {
-        reshard_tensor *whole = NULL;
-        if (reshard_tensor_is_distributed(list->items[i].tensor))
-            status = reshard_tensor_gather(list->items[i].tensor, 0, &whole);
-        else if (rank == 0)
-            whole = reshard_tensor_retain(list->items[i].tensor);
-        if (rank != 0 || status != RESHARD_OK || weights == NULL)
-            continue;
-        size_t length = strlen(list->items[i].name) + 1;
-        char *name = malloc(length);
-        if (name != NULL)
-            memcpy(name, list->items[i].name, length);
-        weights[i] = (reshard_named_tensor){name, whole};
-    }
-    if (rank == 0 && status == RESHARD_OK && weights != NULL) {
-        t->weights = weights;
-        t->count = list->count;
-    } else {
-        free(weights);
-    }
-    reshard_named_tensors_destroy(list);
+    reshard_checkpoint *checkpoint = NULL;
+    reshard_status status = reshard_checkpoint_open(NULL, folder, NULL, &checkpoint);
+    status = reshard_group_agree(group, status);
+    if (status == RESHARD_OK)
+        status = reshard_checkpoint_load_tensors(checkpoint, group, t->state->count,
+                                                 t->state->items, NULL);
+    reshard_checkpoint_close(checkpoint);
     return status;
 }
 
+/* What every rank runs. */
 static reshard_status train(void *user, reshard_group *group)
 {
-    training *t = user;
-    const settings *set = t->set;
-    int32_t size = reshard_group_size(group), rank = reshard_group_rank(group);
-    const char *name = "tp";
-    reshard_mesh *mesh = NULL;
-    reshard_device_mesh *ranks = NULL;
-    reshard_module *gpt = NULL;
-    reshard_optimizer *optimizer = NULL;
-    reshard_hook **hooks = calloc((size_t)set->layers + 1, sizeof *hooks);
-    reshard_adamw_options adamw = {
-        .size = sizeof adamw, .learning_rate = 3e-4, .weight_decay = 0.1};
-    reshard_status status = reshard_mesh_create(NULL, 1, &name, &size, NULL, &mesh);
-    if (status == RESHARD_OK)
-        status = reshard_device_mesh_create(NULL, group, mesh, &ranks);
-    if (status == RESHARD_OK)
-        status = make_model(t, group, ranks, &gpt);
-    if (status == RESHARD_OK)
-        status = reshard_inputs(gpt, ranks, set->layers, hooks);
-    if (status == RESHARD_OK)
-        status = reshard_adamw_create(NULL, gpt, &adamw, &optimizer);
-    for (int64_t i = 0; i < set->steps && status == RESHARD_OK; i++) {
-        double loss = 0, norm = 0;
-        status = step(set, gpt, t->first_step + i, &loss);
-        if (status == RESHARD_OK)
-            status = reshard_optimizer_clip(optimizer, group, 1, &norm);
-        if (status == RESHARD_OK)
-            status = reshard_optimizer_step(optimizer);
-        reshard_optimizer_clear_gradients(optimizer);
-        if (status == RESHARD_OK && rank == 0) {
-            printf("  step %3lld  loss %.5f  gradient norm %.3f\n", (long long)(t->first_step + i),
-                   loss, norm);
-            t->loss = loss;
-        }
-    }
-    if (status == RESHARD_OK && rank == 0)
-        print_saved(hooks, set->layers);
-    if (status == RESHARD_OK && t->weights == NULL)
-        status = gather(t, gpt, rank);
-    for (int64_t i = 0; i < set->layers; i++)
-        reshard_hook_release(hooks[i]);
-    free(hooks);
-    reshard_optimizer_destroy(optimizer);
-    reshard_module_release(gpt);
-    reshard_device_mesh_release(ranks);
-    reshard_mesh_release(mesh);
+    const training *plan = user;
+    const settings *set = plan->set;
+    trainer t = {0};
+    reshard_status status = set_up(&t, set, group);
+    if (status == RESHARD_OK && plan->load != NULL)
+        status = load(&t, group, plan->load);
+    for (int64_t i = 0; i < set->steps && status == RESHARD_OK; i++)
+        status = take_step(&t, set, group, plan->first_step + i);
+    if (status == RESHARD_OK && reshard_group_rank(group) == 0)
+        print_saved(&t);
+    if (status == RESHARD_OK && plan->save != NULL)
+        status = reshard_checkpoint_save_tensors(NULL, group, plan->save, t.state->count,
+                                                 t.state->items, NULL);
+    tear_down(&t);
     return status;
+}
+
+/* One training, a checkpoint, and another one from there. */
+static int train_twice(const settings *set, const char *folder)
+{
+    training first = {.set = set, .save = folder};
+    training second = {.set = set, .first_step = set->steps, .load = folder};
+    printf("%lld ranks\n", (long long)set->ranks);
+    reshard_status status = reshard_group_run(NULL, (int32_t)set->ranks, train, &first);
+    if (status == RESHARD_OK) {
+        printf("  saved; reshard inspect %s shows it\n", folder);
+        printf("%lld ranks, from there\n", (long long)set->then);
+        status = reshard_group_run(NULL, (int32_t)set->then, train, &second);
+    }
+    if (status != RESHARD_OK)
+        fprintf(stderr, "07_train_gpt: %s\n", reshard_error_text());
+    return status != RESHARD_OK;
 }
 
 /* ---- the program ----------------------------------------------------------------------------- */
@@ -242,7 +272,22 @@ static char *read_file(const char *path, size_t *out_bytes)
     return text;
 }
 
-static int read_options(int count, char **words, settings *set, const char **out_path)
+/* A folder and the files in it. */
+static void remove_folder(const char *folder)
+{
+    char path[512];
+    DIR *list = opendir(folder);
+    for (struct dirent *entry; list != NULL && (entry = readdir(list)) != NULL;) {
+        (void)snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        (void)unlink(path);
+    }
+    if (list != NULL)
+        (void)closedir(list);
+    (void)rmdir(folder);
+}
+
+static int read_options(int count, char **words, settings *set, const char **out_text,
+                        const char **out_save)
 {
     struct {
         const char *name;
@@ -257,13 +302,37 @@ static int read_options(int count, char **words, settings *set, const char **out
         if (k < n)
             *options[k].value = strtoll(words[i + 1], NULL, 10);
         else if (strcmp(words[i], "--text") == 0)
-            *out_path = words[i + 1];
+            *out_text = words[i + 1];
+        else if (strcmp(words[i], "--save") == 0)
+            *out_save = words[i + 1];
         else
             return 0;
         if (k < n && *options[k].value < 1)
             return 0;
     }
     return count % 2 == 1;
+}
+
+/* Without --save the checkpoint is in a folder of its own, which goes when the program ends. */
+static int run(const settings *set, const char *save)
+{
+    char around[] = "/tmp/reshard-gpt-XXXXXX", folder[64];
+    if (save != NULL && access(save, F_OK) == 0) {
+        fprintf(stderr, "07_train_gpt: %s exists already\n", save);
+        return 1;
+    }
+    if (save != NULL)
+        return train_twice(set, save);
+    if (mkdtemp(around) == NULL) {
+        perror("07_train_gpt: a temporary folder");
+        return 1;
+    }
+    (void)snprintf(folder, sizeof folder, "%s/checkpoint", around);
+    int failed = train_twice(set, folder);
+    remove_folder(folder);
+    remove_folder(around);
+    printf("%s is removed again; with --save DIR it stays\n", folder);
+    return failed;
 }
 
 int main(int count, char **words)
@@ -278,11 +347,12 @@ int main(int count, char **words)
                     .length = 32,
                     .text = built_in,
                     .text_bytes = sizeof built_in - 1};
-    const char *path = NULL;
+    const char *path = NULL, *save = NULL;
     char *text = NULL;
-    if (!read_options(count, words, &set, &path)) {
-        fprintf(stderr, "usage: 07_train_gpt [--text FILE] [--ranks N] [--then M] [--steps S] "
-                        "[--layers L] [--width W] [--heads H] [--batch B] [--length T]\n");
+    if (!read_options(count, words, &set, &path, &save)) {
+        fprintf(stderr, "usage: 07_train_gpt [--text FILE] [--save DIR] [--ranks N] [--then M] "
+                        "[--steps S] [--layers L] [--width W] [--heads H] [--batch B] "
+                        "[--length T]\n");
         return 2;
     }
     if (path != NULL) {
@@ -294,19 +364,7 @@ int main(int count, char **words)
         }
         set.text = text;
     }
-    training t = {.set = &set};
-    printf("%lld ranks\n", (long long)set.ranks);
-    int failed = check(reshard_group_run(NULL, (int32_t)set.ranks, train, &t), "training");
-    if (!failed) {
-        t.first_step = set.steps;
-        printf("%lld ranks, from there\n", (long long)set.then);
-        failed = check(reshard_group_run(NULL, (int32_t)set.then, train, &t), "going on");
-    }
-    for (int64_t i = 0; i < t.count; i++) {
-        free((char *)t.weights[i].name);
-        reshard_tensor_release(t.weights[i].tensor);
-    }
-    free(t.weights);
+    int failed = run(&set, save);
     free(text);
-    return failed ? 1 : 0;
+    return failed;
 }

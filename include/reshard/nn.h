@@ -115,11 +115,6 @@ RESHARD_API reshard_status reshard_module_replace_parameter(reshard_module *modu
 
 /* ---- lists of tensors ------------------------------------------------------------------------ */
 
-typedef struct reshard_named_tensor {
-    const char *name; /* the path */
-    reshard_tensor *tensor;
-} reshard_named_tensor;
-
 /* Names and references that live until the list is destroyed. */
 typedef struct reshard_named_tensors {
     int64_t count;
@@ -136,6 +131,10 @@ RESHARD_API reshard_status reshard_module_buffers(const reshard_module *module,
  * transient. The tensors are the module's own, not copies. */
 RESHARD_API reshard_status reshard_module_state_dict(const reshard_module *module,
                                                      reshard_named_tensors **out_list);
+/* The entries of both, those of the first list first: what a module and its optimizer keep, say. */
+RESHARD_API reshard_status reshard_named_tensors_join(const reshard_named_tensors *first,
+                                                      const reshard_named_tensors *second,
+                                                      reshard_named_tensors **out_list);
 RESHARD_API void reshard_named_tensors_destroy(reshard_named_tensors *list);
 
 typedef struct reshard_load_options {
@@ -149,7 +148,8 @@ typedef struct reshard_load_options {
  * need not be: a distributed tensor is moved into the layout that the module has, and a local one
  * counts as the whole tensor, the same on all ranks. All names, shapes and dtypes are checked
  * first, and nothing is written unless all is right. Collective where tensors are distributed.
- * options NULL: all zero. Errors: NOT_FOUND (missing, unexpected), INVALID (shape, dtype).
+ * options NULL: all zero. Errors: NOT_FOUND (missing, unexpected), INVALID (shape, dtype, a tensor
+ * that is distributed over another group than the module's: checkpoint_live.h goes between them).
  */
 RESHARD_API reshard_status reshard_module_load_state_dict(reshard_module *module, int64_t count,
                                                           const reshard_named_tensor *items,

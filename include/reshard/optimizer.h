@@ -43,12 +43,30 @@ RESHARD_API reshard_status reshard_adamw_create(reshard_context *context, reshar
                                                 reshard_optimizer **out_optimizer);
 RESHARD_API void reshard_optimizer_destroy(reshard_optimizer *optimizer);
 
-/* Parameters that have no gradient stay as they are. Local. */
+/* Parameters that have no gradient stay as they are, and do not count the step. Local. Errors:
+ * INVALID, before anything is changed, for a count of steps that cannot be; NO_MEMORY. */
 RESHARD_API reshard_status reshard_optimizer_step(reshard_optimizer *optimizer);
 RESHARD_API void reshard_optimizer_clear_gradients(reshard_optimizer *optimizer);
 RESHARD_API void reshard_optimizer_set_learning_rate(reshard_optimizer *optimizer, double rate);
 /* Bytes of state that this rank keeps. */
 RESHARD_API size_t reshard_optimizer_bytes(const reshard_optimizer *optimizer);
+
+/*
+ * What a checkpoint keeps, by the names that PyTorch uses: of AdamW "h.0.attn.q.weight.exp_avg" and
+ * ".exp_avg_sq", which lie as their parameter does, and ".step", an i64 without dims, the same on
+ * all ranks; of SGD ".momentum_buffer" where it has momentum. No name is one of the module's own
+ * state dict, so that both can be stored together. The tensors are the optimizer's own, not copies:
+ * training goes on, bit for bit, in an optimizer whose tensors have the same values. Local.
+ */
+RESHARD_API reshard_status reshard_optimizer_state_dict(const reshard_optimizer *optimizer,
+                                                        reshard_named_tensors **out_list);
+/* Copies values into them, by the rules of reshard_module_load_state_dict: all or nothing, from any
+ * layout. Options of learning and decay are not part of the state. Collective where tensors are
+ * distributed. */
+RESHARD_API reshard_status reshard_optimizer_load_state_dict(reshard_optimizer *optimizer,
+                                                             int64_t count,
+                                                             const reshard_named_tensor *items,
+                                                             const reshard_load_options *options);
 
 /*
  * Scales the gradients so that their norm over all parameters and ranks is at most norm_max.

@@ -30,6 +30,12 @@ extern "C" {
 
 typedef struct reshard_tensor reshard_tensor;
 
+/* An entry of a list, as state dicts (nn.h) and checkpoints (checkpoint_live.h) have them. */
+typedef struct reshard_named_tensor {
+    const char *name;
+    reshard_tensor *tensor;
+} reshard_named_tensor;
+
 /* ---- scopes ---------------------------------------------------------------------------------- */
 
 /* Owns what is computed while it is the innermost one open on its thread. Scopes nest. */

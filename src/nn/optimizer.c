@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * optimizer.c - SGD and AdamW on local shards. Every shard of a trainable parameter has a slot with
- * its running averages; a local parameter is its own only shard. The arithmetic is PyTorch's, in
- * the order in which PyTorch does it, so that results can be compared.
+ * optimizer.c - SGD and AdamW on local shards. What is kept of a parameter lies as the parameter
+ * does; every shard of this rank has a slot, a local parameter being its own only shard. The
+ * arithmetic is PyTorch's, in the order in which PyTorch does it, so that results can be compared.
  */
-#include <reshard/optimizer.h>
+#include "nn/optimizer.h"
 
 #include "base/context.h"
 #include "base/error.h"
@@ -13,28 +13,8 @@
 
 #include "layout/layout.h"
 
+#include <inttypes.h>
 #include <math.h>
-
-typedef struct slot {
-    reshard_tensor *parameter; /* retained; its gradient is looked up at every step */
-    reshard_tensor *shard;
-    int64_t shard_index;
-    reshard_tensor *first, *second; /* of the shard's shape and dtype; may be NULL */
-} slot;
-
-typedef struct settings {
-    bool adamw, nesterov;
-    double rate, momentum, decay, beta1, beta2, epsilon;
-} settings;
-
-struct reshard_optimizer {
-    reshard_context *context;
-    settings set;
-    int64_t steps;
-    int64_t count, capacity;
-    slot *slots;
-    reshard_named_tensors *parameters;
-};
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
@@ -42,37 +22,30 @@ void reshard_optimizer_destroy(reshard_optimizer *optimizer)
 {
     if (optimizer == NULL)
         return;
-    for (int64_t i = 0; i < optimizer->count; i++) {
-        reshard_tensor_release(optimizer->slots[i].first);
-        reshard_tensor_release(optimizer->slots[i].second);
-        reshard_tensor_release(optimizer->slots[i].parameter);
+    for (int64_t i = 0; i < optimizer->moments_count; i++) {
+        reshard_tensor_release(optimizer->moments[i].steps);
+        reshard_tensor_release(optimizer->moments[i].first);
+        reshard_tensor_release(optimizer->moments[i].second);
     }
+    rs_release(optimizer->context, optimizer->moments,
+               (size_t)optimizer->moments_capacity * sizeof *optimizer->moments);
     rs_release(optimizer->context, optimizer->slots,
                (size_t)optimizer->capacity * sizeof *optimizer->slots);
     reshard_named_tensors_destroy(optimizer->parameters);
     rs_release(optimizer->context, optimizer, sizeof *optimizer);
 }
 
-static reshard_status add_slot(reshard_optimizer *o, reshard_tensor *parameter,
-                               reshard_tensor *shard, int64_t index)
+/* Zeros that lie as the parameter does. */
+static reshard_status make_average(const reshard_optimizer *o, const reshard_tensor *parameter,
+                                   reshard_tensor **out_average)
 {
-    reshard_status status = RESHARD_OK;
-    if (o->count == o->capacity) {
-        void *slots = o->slots;
-        status = rs_grow(o->context, &slots, &o->capacity, o->count + 1, sizeof *o->slots);
-        o->slots = slots;
-    }
-    if (status != RESHARD_OK)
-        return status;
-    slot *s = &o->slots[o->count++];
-    *s = (slot){reshard_tensor_retain(parameter), shard, index, NULL, NULL};
-    if (o->set.adamw || o->set.momentum != 0)
-        status =
-            reshard_tensor_create(o->context, shard->dtype, shard->ndim, shard->shape, &s->first);
-    if (status == RESHARD_OK && o->set.adamw)
-        status =
-            reshard_tensor_create(o->context, shard->dtype, shard->ndim, shard->shape, &s->second);
-    return status;
+    const rs_distribution *d = parameter->distribution;
+    if (d == NULL)
+        return reshard_tensor_create(o->context, parameter->dtype, parameter->ndim,
+                                     parameter->shape, out_average);
+    reshard_status status =
+        rs_distributed_make(o->context, d->cache, d->layout, parameter->dtype, out_average);
+    return status == RESHARD_OK ? rs_distributed_fill(*out_average, 0) : status;
 }
 
 static reshard_status add_parameter(reshard_optimizer *o, const reshard_named_tensor *item)
@@ -83,16 +56,45 @@ static reshard_status add_parameter(reshard_optimizer *o, const reshard_named_te
     if (parameter->dtype != RESHARD_F32 && parameter->dtype != RESHARD_F64)
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "\"%s\" is %s; f32 and f64 can be stepped",
                        item->name, rs_tensor_describe(parameter).text);
-    if (parameter->distribution == NULL)
-        return add_slot(o, parameter, parameter, 0);
-    reshard_status status = RESHARD_OK;
-    for (int64_t i = 0; i < parameter->distribution->shard_count && status == RESHARD_OK; i++)
-        status = add_slot(o, parameter, parameter->distribution->shards[i], i);
+    void *moments = o->moments;
+    reshard_status status = rs_grow(o->context, &moments, &o->moments_capacity,
+                                    o->moments_count + 1, sizeof *o->moments);
+    o->moments = moments;
+    if (status != RESHARD_OK)
+        return status;
+    rs_moments *m = &o->moments[o->moments_count++];
+    *m = (rs_moments){.name = item->name, .parameter = parameter};
+    if (o->set.adamw)
+        status = reshard_tensor_create(o->context, RESHARD_I64, 0, NULL, &m->steps);
+    if (status == RESHARD_OK && (o->set.adamw || o->set.momentum != 0))
+        status = make_average(o, parameter, &m->first);
+    if (status == RESHARD_OK && o->set.adamw)
+        status = make_average(o, parameter, &m->second);
     return status;
 }
 
-static reshard_status create(reshard_context *context, reshard_module *module, const settings *set,
-                             reshard_optimizer **out_optimizer)
+static reshard_tensor *shard_of(reshard_tensor *tensor, int64_t index)
+{
+    return tensor != NULL && tensor->distribution != NULL ? tensor->distribution->shards[index]
+                                                          : tensor;
+}
+
+static reshard_status add_slots(reshard_optimizer *o, const rs_moments *m)
+{
+    const rs_distribution *d = m->parameter->distribution;
+    int64_t count = d != NULL ? d->shard_count : 1;
+    void *slots = o->slots;
+    reshard_status status =
+        rs_grow(o->context, &slots, &o->capacity, o->count + count, sizeof *o->slots);
+    o->slots = slots;
+    for (int64_t i = 0; i < count && status == RESHARD_OK; i++)
+        o->slots[o->count++] = (rs_step_slot){m, i, shard_of(m->parameter, i),
+                                              shard_of(m->first, i), shard_of(m->second, i)};
+    return status;
+}
+
+static reshard_status create(reshard_context *context, reshard_module *module,
+                             const rs_step_settings *set, reshard_optimizer **out_optimizer)
 {
     reshard_optimizer *o = rs_allocate_zeroed(context, sizeof *o);
     if (o == NULL)
@@ -100,12 +102,11 @@ static reshard_status create(reshard_context *context, reshard_module *module, c
     o->context = context;
     o->set = *set;
     reshard_status status = reshard_module_parameters(module, &o->parameters);
-    bool trainable = false;
-    for (int64_t i = 0; status == RESHARD_OK && i < o->parameters->count; i++) {
-        trainable = trainable || o->parameters->items[i].tensor->requires_grad;
+    for (int64_t i = 0; status == RESHARD_OK && i < o->parameters->count; i++)
         status = add_parameter(o, &o->parameters->items[i]);
-    }
-    if (status == RESHARD_OK && !trainable)
+    for (int64_t i = 0; status == RESHARD_OK && i < o->moments_count; i++)
+        status = add_slots(o, &o->moments[i]);
+    if (status == RESHARD_OK && o->moments_count == 0)
         status = rs_fail(RESHARD_ERR_NOT_FOUND, "optimizer: no parameter requires gradients");
     if (status == RESHARD_OK)
         *out_optimizer = o;
@@ -129,10 +130,10 @@ reshard_status reshard_sgd_create(reshard_context *context, reshard_module *modu
                                             "or not finite");
     if (options->nesterov && options->momentum == 0)
         return rs_fail(RESHARD_ERR_INVALID, "sgd: nesterov without momentum");
-    settings set = {.rate = options->learning_rate,
-                    .momentum = options->momentum,
-                    .decay = options->weight_decay,
-                    .nesterov = options->nesterov != 0};
+    rs_step_settings set = {.rate = options->learning_rate,
+                            .momentum = options->momentum,
+                            .decay = options->weight_decay,
+                            .nesterov = options->nesterov != 0};
     return create(context, module, &set, out_optimizer);
 }
 
@@ -146,12 +147,12 @@ reshard_status reshard_adamw_create(reshard_context *context, reshard_module *mo
         return rs_fail(RESHARD_ERR_INVALID,
                        "adamw: options that are NULL, of another size or out of range");
     bool plain = options->beta1 == 0 && options->beta2 == 0;
-    settings set = {.adamw = true,
-                    .rate = options->learning_rate,
-                    .decay = options->weight_decay,
-                    .beta1 = plain ? 0.9 : options->beta1,
-                    .beta2 = plain ? 0.999 : options->beta2,
-                    .epsilon = options->epsilon == 0 ? 1e-8 : options->epsilon};
+    rs_step_settings set = {.adamw = true,
+                            .rate = options->learning_rate,
+                            .decay = options->weight_decay,
+                            .beta1 = plain ? 0.9 : options->beta1,
+                            .beta2 = plain ? 0.999 : options->beta2,
+                            .epsilon = options->epsilon == 0 ? 1e-8 : options->epsilon};
     return create(context, module, &set, out_optimizer);
 }
 
@@ -162,26 +163,24 @@ typedef struct factors {
     double keep; /* what decoupled decay leaves of the value */
     double rate; /* over the bias correction of the first average */
     double root; /* of the bias correction of the second average */
-    bool fresh;  /* the first step: momentum starts as the gradient */
 } factors;
 
 #define DEFINE_STEPS(name, real, root_of)                                                         \
-    static void step_sgd_##name(const settings *set, const factors *f, int64_t n,                 \
-                                real *restrict value, const real *restrict gradient,              \
-                                real *restrict first)                                             \
+    static void step_sgd_##name(const rs_step_settings *set, int64_t n, real *restrict value,     \
+                                const real *restrict gradient, real *restrict first)              \
     {                                                                                             \
         const real rate = (real)set->rate, momentum = (real)set->momentum;                        \
         const real decay = (real)set->decay;                                                      \
         for (int64_t i = 0; i < n; i++) {                                                         \
             real g = gradient[i] + decay * value[i];                                              \
             if (first != NULL) {                                                                  \
-                first[i] = f->fresh ? g : momentum * first[i] + g;                                \
+                first[i] = momentum * first[i] + g;                                               \
                 g = set->nesterov ? g + momentum * first[i] : first[i];                           \
             }                                                                                     \
             value[i] -= rate * g;                                                                 \
         }                                                                                         \
     }                                                                                             \
-    static void step_adamw_##name(const settings *set, const factors *f, int64_t n,               \
+    static void step_adamw_##name(const rs_step_settings *set, const factors *f, int64_t n,       \
                                   real *restrict value, const real *restrict gradient,            \
                                   real *restrict first, real *restrict second)                    \
     {                                                                                             \
@@ -200,12 +199,26 @@ DEFINE_STEPS(f32, float, sqrtf)
 DEFINE_STEPS(f64, double, sqrt)
 #undef DEFINE_STEPS
 
+static int64_t count_of(const rs_moments *m)
+{
+    return *(const int64_t *)reshard_tensor_data(m->steps);
+}
+
+/* Of a step that is counted already. */
+static factors make_factors(const rs_step_settings *set, const rs_moments *m)
+{
+    double count = set->adamw ? (double)count_of(m) : 1;
+    return (factors){.keep = 1 - set->rate * set->decay,
+                     .rate = set->rate / (1 - pow(set->beta1, count)),
+                     .root = sqrt(1 - pow(set->beta2, count))};
+}
+
 static void *data_of(reshard_tensor *tensor)
 {
     return tensor != NULL ? reshard_tensor_write(tensor) : NULL;
 }
 
-static void step_slot(const settings *set, const factors *f, slot *s,
+static void step_slot(const rs_step_settings *set, const factors *f, const rs_step_slot *s,
                       const reshard_tensor *gradient)
 {
     int64_t n = s->shard->volume;
@@ -217,40 +230,54 @@ static void step_slot(const settings *set, const factors *f, slot *s,
     else if (set->adamw)
         step_adamw_f32(set, f, n, value, g, first, second);
     else if (wide)
-        step_sgd_f64(set, f, n, value, g, first);
+        step_sgd_f64(set, n, value, g, first);
     else
-        step_sgd_f32(set, f, n, value, g, first);
+        step_sgd_f32(set, n, value, g, first);
 }
 
 /* The gradient of a slot, dense; NULL when there is none. */
-static reshard_status find_gradient(const reshard_optimizer *o, const slot *s,
+static reshard_status find_gradient(const reshard_optimizer *o, const rs_step_slot *s,
                                     reshard_tensor **out_gradient)
 {
-    reshard_tensor *gradient = s->parameter->gradient;
+    reshard_tensor *gradient = shard_of(s->moments->parameter->gradient, s->shard_index);
     *out_gradient = NULL;
-    if (gradient == NULL)
-        return RESHARD_OK;
-    if (gradient->distribution != NULL)
-        gradient = gradient->distribution->shards[s->shard_index];
-    return rs_tensor_densify(o->context, gradient, out_gradient);
+    return gradient != NULL ? rs_tensor_densify(o->context, gradient, out_gradient) : RESHARD_OK;
+}
+
+/* The counts may come from a file: they are looked at before anything is changed. */
+static reshard_status check_counts(const reshard_optimizer *o)
+{
+    for (int64_t i = 0; o->set.adamw && i < o->moments_count; i++) {
+        int64_t steps = count_of(&o->moments[i]);
+        if (steps < 0 || steps == INT64_MAX)
+            return rs_fail(RESHARD_ERR_INVALID, "optimizer: \"%s\" has %" PRId64 " steps behind it",
+                           o->moments[i].name, steps);
+    }
+    return RESHARD_OK;
+}
+
+static void count_step(const reshard_optimizer *o)
+{
+    for (int64_t i = 0; o->set.adamw && i < o->moments_count; i++) {
+        if (o->moments[i].parameter->gradient != NULL)
+            ++*(int64_t *)reshard_tensor_write(o->moments[i].steps);
+    }
 }
 
 reshard_status reshard_optimizer_step(reshard_optimizer *o)
 {
-    double count = (double)(o->steps + 1);
-    factors f = {.keep = 1 - o->set.rate * o->set.decay,
-                 .rate = o->set.rate / (1 - pow(o->set.beta1, count)),
-                 .root = sqrt(1 - pow(o->set.beta2, count)),
-                 .fresh = o->steps == 0};
-    reshard_status status = RESHARD_OK;
+    reshard_status status = check_counts(o);
+    if (status == RESHARD_OK)
+        count_step(o);
     for (int64_t i = 0; i < o->count && status == RESHARD_OK; i++) {
         reshard_tensor *gradient = NULL;
         status = find_gradient(o, &o->slots[i], &gradient);
-        if (status == RESHARD_OK && gradient != NULL)
+        if (status == RESHARD_OK && gradient != NULL) {
+            factors f = make_factors(&o->set, o->slots[i].moments);
             step_slot(&o->set, &f, &o->slots[i], gradient);
+        }
         reshard_tensor_release(gradient);
     }
-    o->steps++;
     return status;
 }
 
@@ -269,7 +296,7 @@ size_t reshard_optimizer_bytes(const reshard_optimizer *o)
 {
     size_t bytes = 0;
     for (int64_t i = 0; i < o->count; i++) {
-        const slot *s = &o->slots[i];
+        const rs_step_slot *s = &o->slots[i];
         bytes += s->first != NULL ? s->first->storage->byte_count : 0;
         bytes += s->second != NULL ? s->second->storage->byte_count : 0;
     }
@@ -342,12 +369,12 @@ static reshard_status sum_gradients(const reshard_optimizer *o, double sums[2])
     reshard_status status = RESHARD_OK;
     sums[0] = sums[1] = 0;
     for (int64_t i = 0; i < o->count && status == RESHARD_OK; i++) {
-        const slot *s = &o->slots[i];
+        const rs_step_slot *s = &o->slots[i];
         reshard_tensor *gradient = NULL;
-        bool spread = s->parameter->distribution != NULL, counts = true;
+        bool spread = s->moments->parameter->distribution != NULL, counts = true;
         status = find_gradient(o, s, &gradient);
         if (status == RESHARD_OK && spread)
-            status = counts_here(s->parameter, &counts);
+            status = counts_here(s->moments->parameter, &counts);
         if (status == RESHARD_OK && gradient != NULL && counts)
             sums[spread] += sum_squares(gradient);
         reshard_tensor_release(gradient);

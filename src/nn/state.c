@@ -4,7 +4,8 @@
  * all names, shapes and dtypes, brings all values into the layouts that the module has, and only
  * then writes, so that a failure leaves the module as it was.
  */
-#include "base/arena.h"
+#include "nn/state.h"
+
 #include "base/context.h"
 #include "base/error.h"
 #include "nn/lift.h"
@@ -14,19 +15,11 @@
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-typedef struct list {
-    reshard_named_tensors shown; /* first */
-    reshard_context *context;
-    rs_arena arena; /* names */
-    int64_t capacity;
-    reshard_named_tensor *items;
-} list;
-
 typedef enum wanted { PARAMETERS, BUFFERS, STATE } wanted;
 
 void reshard_named_tensors_destroy(reshard_named_tensors *shown)
 {
-    list *l = (list *)shown;
+    rs_named_list *l = (rs_named_list *)shown;
     if (l == NULL)
         return;
     for (int64_t i = 0; i < l->shown.count; i++)
@@ -36,7 +29,18 @@ void reshard_named_tensors_destroy(reshard_named_tensors *shown)
     rs_release(l->context, l, sizeof *l);
 }
 
-static char *join_path(list *l, const char *prefix, const char *name)
+reshard_status rs_named_list_create(reshard_context *context, rs_named_list **out_list)
+{
+    rs_named_list *l = rs_allocate_zeroed(context, sizeof *l);
+    if (l == NULL)
+        return rs_allocation_status();
+    l->context = context;
+    rs_arena_init(&l->arena, context);
+    *out_list = l;
+    return RESHARD_OK;
+}
+
+static char *join_path(rs_named_list *l, const char *prefix, const char *name)
 {
     size_t before = strlen(prefix), length = strlen(name);
     char *path = rs_arena_allocate(&l->arena, before + length + 2);
@@ -49,7 +53,7 @@ static char *join_path(list *l, const char *prefix, const char *name)
     return path;
 }
 
-static bool is_wanted(const list *l, const rs_slot *slot, wanted what)
+static bool is_wanted(const rs_named_list *l, const rs_slot *slot, wanted what)
 {
     bool kind = slot->kind == RS_SLOT_PARAMETER
                     ? what != BUFFERS
@@ -64,7 +68,8 @@ static bool is_wanted(const list *l, const rs_slot *slot, wanted what)
     return true;
 }
 
-static reshard_status add_item(list *l, const char *prefix, const rs_slot *slot)
+reshard_status rs_named_list_add(rs_named_list *l, const char *prefix, const char *name,
+                                 reshard_tensor *tensor)
 {
     if (l->shown.count == l->capacity) {
         void *items = l->items;
@@ -74,20 +79,46 @@ static reshard_status add_item(list *l, const char *prefix, const rs_slot *slot)
         if (status != RESHARD_OK)
             return status;
     }
-    char *path = join_path(l, prefix, slot->name);
+    char *path = join_path(l, prefix, name);
     if (path == NULL)
         return rs_allocation_status();
-    l->items[l->shown.count++] = (reshard_named_tensor){path, reshard_tensor_retain(slot->tensor)};
+    l->items[l->shown.count++] = (reshard_named_tensor){path, reshard_tensor_retain(tensor)};
     return RESHARD_OK;
 }
 
+static reshard_status add_all(rs_named_list *l, const reshard_named_tensors *list)
+{
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < list->count && status == RESHARD_OK; i++)
+        status = rs_named_list_add(l, "", list->items[i].name, list->items[i].tensor);
+    return status;
+}
+
+reshard_status reshard_named_tensors_join(const reshard_named_tensors *first,
+                                          const reshard_named_tensors *second,
+                                          reshard_named_tensors **out_list)
+{
+    rs_named_list *l = NULL;
+    reshard_status status = rs_named_list_create(((const rs_named_list *)first)->context, &l);
+    if (status == RESHARD_OK)
+        status = add_all(l, first);
+    if (status == RESHARD_OK)
+        status = add_all(l, second);
+    if (status == RESHARD_OK)
+        *out_list = &l->shown;
+    else if (l != NULL)
+        reshard_named_tensors_destroy(&l->shown);
+    return status;
+}
+
 /* A module's own tensors come before its children's. */
-static reshard_status walk(list *l, const reshard_module *module, const char *prefix, wanted what)
+static reshard_status walk(rs_named_list *l, const reshard_module *module, const char *prefix,
+                           wanted what)
 {
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < module->slot_count && status == RESHARD_OK; i++) {
         if (is_wanted(l, &module->slots[i], what))
-            status = add_item(l, prefix, &module->slots[i]);
+            status = rs_named_list_add(l, prefix, module->slots[i].name, module->slots[i].tensor);
     }
     for (int64_t i = 0; i < module->slot_count && status == RESHARD_OK; i++) {
         const rs_slot *slot = &module->slots[i];
@@ -102,12 +133,11 @@ static reshard_status walk(list *l, const reshard_module *module, const char *pr
 static reshard_status make_list(const reshard_module *module, wanted what,
                                 reshard_named_tensors **out_list)
 {
-    list *l = rs_allocate_zeroed(module->context, sizeof *l);
-    if (l == NULL)
-        return rs_allocation_status();
-    l->context = module->context;
-    rs_arena_init(&l->arena, module->context);
-    reshard_status status = walk(l, module, "", what);
+    rs_named_list *l = NULL;
+    reshard_status status = rs_named_list_create(module->context, &l);
+    if (status != RESHARD_OK)
+        return status;
+    status = walk(l, module, "", what);
     if (status == RESHARD_OK)
         *out_list = &l->shown;
     else
@@ -152,9 +182,12 @@ static reshard_status check_item(const reshard_named_tensor *mine,
         return rs_fail(RESHARD_ERR_INVALID, "\"%s\" is NULL", given->name);
     if (mine->tensor->dtype != given->tensor->dtype ||
         !rs_shape_equals(mine->tensor, given->tensor))
-        return rs_fail(RESHARD_ERR_INVALID, "\"%s\" is %s in the module and %s in what is loaded",
-                       mine->name, rs_tensor_describe(mine->tensor).text,
+        return rs_fail(RESHARD_ERR_INVALID, "\"%s\" is %s, and %s in what is loaded", mine->name,
+                       rs_tensor_describe(mine->tensor).text,
                        rs_tensor_describe(given->tensor).text);
+    if (mine->tensor->distribution != NULL && given->tensor->distribution != NULL &&
+        rs_distributed_group(mine->tensor) != rs_distributed_group(given->tensor))
+        return rs_fail(RESHARD_ERR_INVALID, "\"%s\" is distributed over another group", mine->name);
     return RESHARD_OK;
 }
 
@@ -173,24 +206,31 @@ static reshard_status check_all(const reshard_named_tensors *mine, int64_t count
     }
     for (int64_t i = 0; i < count && status == RESHARD_OK && !options->allow_unexpected; i++) {
         if (find_item(mine->count, mine->items, items[i].name) == NULL)
-            status = rs_fail(RESHARD_ERR_NOT_FOUND, "\"%s\" is unexpected: the module has none",
-                             items[i].name);
+            status = rs_fail(RESHARD_ERR_NOT_FOUND,
+                             "\"%s\" is unexpected: there is none of that name", items[i].name);
     }
     return status;
 }
 
-/* The ranks that have to come to one verdict: those of a distributed tensor on either side. */
-static reshard_group *find_group(const reshard_named_tensors *mine, int64_t count,
-                                 const reshard_named_tensor *items)
+static reshard_group *find_group(int64_t count, const reshard_named_tensor *items)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (items[i].tensor != NULL && items[i].tensor->distribution != NULL)
+            return rs_distributed_group(items[i].tensor);
+    }
+    return NULL;
+}
+
+/* Without a list, which there may be no memory for. */
+static reshard_group *find_module_group(const reshard_module *module)
 {
     reshard_group *group = NULL;
-    for (int64_t i = 0; i < mine->count && group == NULL; i++) {
-        if (mine->items[i].tensor->distribution != NULL)
-            group = rs_distributed_group(mine->items[i].tensor);
-    }
-    for (int64_t i = 0; i < count && group == NULL; i++) {
-        if (items[i].tensor != NULL && items[i].tensor->distribution != NULL)
-            group = rs_distributed_group(items[i].tensor);
+    for (int64_t i = 0; i < module->slot_count && group == NULL; i++) {
+        const rs_slot *slot = &module->slots[i];
+        if (slot->tensor != NULL && slot->tensor->distribution != NULL)
+            group = rs_distributed_group(slot->tensor);
+        else if (slot->child != NULL)
+            group = find_module_group(slot->child);
     }
     return group;
 }
@@ -208,46 +248,56 @@ static void write_shards(reshard_tensor *source, reshard_tensor *target)
         write_shards(source->distribution->shards[i], target->distribution->shards[i]);
 }
 
-reshard_status reshard_module_load_state_dict(reshard_module *module, int64_t count,
-                                              const reshard_named_tensor *items,
-                                              const reshard_load_options *options)
+/* The last step that can fail on one rank alone. */
+static reshard_status prepare(reshard_context *context, const reshard_named_tensors *mine,
+                              int64_t count, const reshard_named_tensor *items,
+                              const reshard_load_options *options, reshard_tensor ***out_moved)
 {
-    reshard_load_options read = {.size = sizeof read};
-    reshard_named_tensors *mine = NULL;
-    reshard_tensor **moved = NULL;
-    reshard_status status = RESHARD_OK;
-    if (options != NULL && options->size != sizeof read)
-        status = rs_fail(RESHARD_ERR_INVALID, "load options: size is %zu, not %zu", options->size,
-                         sizeof read);
-    else if (options != NULL)
-        read = *options;
-    if (status == RESHARD_OK)
-        status = reshard_module_state_dict(module, &mine);
+    static const reshard_load_options strict = {.size = sizeof strict};
+    if (options != NULL && options->size != sizeof strict)
+        return rs_fail(RESHARD_ERR_INVALID, "load options: size is %zu, not %zu", options->size,
+                       sizeof strict);
+    reshard_status status = check_all(mine, count, items, options != NULL ? options : &strict);
     if (status != RESHARD_OK)
-        return rs_fail_within(status, "load");
-    reshard_group *group = find_group(mine, count, items);
-    size_t bytes = (size_t)mine->count * sizeof *moved;
-    status = check_all(mine, count, items, &read);
-    if (status == RESHARD_OK) {
-        moved = rs_allocate_zeroed(module->context, bytes);
-        status = moved != NULL ? RESHARD_OK : rs_allocation_status();
-    }
+        return status;
+    *out_moved = rs_allocate_zeroed(context, (size_t)mine->count * sizeof **out_moved);
+    return *out_moved != NULL ? RESHARD_OK : rs_allocation_status();
+}
+
+reshard_status rs_named_load(reshard_context *context, reshard_status status, reshard_group *group,
+                             const reshard_named_tensors *mine, int64_t count,
+                             const reshard_named_tensor *items, const reshard_load_options *options)
+{
+    reshard_tensor **moved = NULL;
+    if (status == RESHARD_OK)
+        status = prepare(context, mine, count, items, options, &moved);
     status = rs_fail_within(status, "load");
+    group = group != NULL ? group : find_group(count, items);
     if (group != NULL)
         status = rs_agree(group, status, NULL, "load", false, NULL);
-    for (int64_t i = 0; i < mine->count && status == RESHARD_OK; i++) {
+    for (int64_t i = 0; status == RESHARD_OK && i < mine->count; i++) {
         const reshard_named_tensor *given = find_item(count, items, mine->items[i].name);
         if (given != NULL)
-            status =
-                rs_tensor_bring(module->context, given->tensor, mine->items[i].tensor, &moved[i]);
+            status = rs_tensor_bring(context, given->tensor, mine->items[i].tensor, &moved[i]);
     }
-    for (int64_t i = 0; i < mine->count && status == RESHARD_OK; i++) {
+    for (int64_t i = 0; status == RESHARD_OK && i < mine->count; i++) {
         if (moved[i] != NULL)
             write_shards(moved[i], mine->items[i].tensor);
     }
     for (int64_t i = 0; moved != NULL && i < mine->count; i++)
         reshard_tensor_release(moved[i]);
-    rs_release(module->context, moved, bytes);
+    rs_release(context, moved, mine != NULL ? (size_t)mine->count * sizeof *moved : 0);
+    return status;
+}
+
+reshard_status reshard_module_load_state_dict(reshard_module *module, int64_t count,
+                                              const reshard_named_tensor *items,
+                                              const reshard_load_options *options)
+{
+    reshard_named_tensors *mine = NULL;
+    reshard_status status = reshard_module_state_dict(module, &mine);
+    status = rs_named_load(module->context, status, find_module_group(module), mine, count, items,
+                           options);
     reshard_named_tensors_destroy(mine);
     return status;
 }

@@ -366,6 +366,79 @@ static void test_hook__again_failing_and_off(void **state)
     run_ranks(3, body_again, NULL);
 }
 
+/* A forward that fails leaves nothing behind: neither hooks, nor what it knew of the module. */
+static reshard_status body_after_failure(void *user, reshard_group *group)
+{
+    reshard_device_mesh *mesh = make_line(group);
+    reshard_module *mlp = make_mlp(4), *other = make_mlp(4);
+    reshard_tensor *x = make_input(SHAPE(6, 4)), *narrow = make_input(SHAPE(6, 3));
+    reshard_tensor *weight = NULL;
+    reshard_hook *hook = NULL;
+    reshard_saved_counts counts;
+    (void)user;
+    EXPECT(reshard_module_input_reshard(mlp, mesh, 0, NULL, &hook) == RESHARD_OK);
+    EXPECT(train(mlp, narrow) != RESHARD_OK);
+    EXPECT(reshard_saved_tensor_hooks_pop() == RESHARD_ERR_INVALID);
+    /* a weight that it has not seen yet is a weight all the same */
+    MUST(reshard_module_find_parameter(other, "fc1.weight", &weight));
+    MUST(reshard_module_replace_parameter(mlp, "fc1.weight", weight));
+    EXPECT(reshard_input_reshard_reset(hook) == RESHARD_OK);
+    EXPECT(train(mlp, x) == RESHARD_OK);
+    EXPECT(reshard_input_reshard_counts(hook, &counts) == RESHARD_OK && counts.packed == 3);
+    reshard_hook_remove(hook);
+    reshard_module_release(mlp);
+    reshard_module_release(other);
+    reshard_tensor_release(x);
+    reshard_tensor_release(narrow);
+    reshard_device_mesh_release(mesh);
+    return RESHARD_OK;
+}
+
+static void test_hook__after_a_failure(void **state)
+{
+    (void)state;
+    run_ranks(3, body_after_failure, NULL);
+}
+
+/* Two modules with a hook each, one inside the other: what the inner one saves is packed by its own
+ * hook alone, along its own dim. */
+static reshard_status body_nested(void *user, reshard_group *group)
+{
+    static _Thread_local unsigned char without[65536], with[65536];
+    reshard_device_mesh *mesh = make_line(group);
+    reshard_module *parts[] = {make_mlp(4), make_mlp(4)}, *outer = NULL;
+    reshard_tensor *x = make_input(SHAPE(6, 4));
+    reshard_hook *hooks[2] = {NULL, NULL};
+    reshard_saved_counts counts[2];
+    (void)user;
+    MUST(reshard_sequential_create(NULL, 2, parts, &outer));
+    EXPECT(train(outer, x) == RESHARD_OK);
+    size_t bytes = read_gradients(outer, x, without);
+    EXPECT(reshard_module_input_reshard(outer, mesh, 0, NULL, &hooks[0]) == RESHARD_OK);
+    EXPECT(reshard_module_input_reshard(parts[1], mesh, 1, NULL, &hooks[1]) == RESHARD_OK);
+    EXPECT(train(outer, x) == RESHARD_OK);
+    EXPECT(read_gradients(outer, x, with) == bytes && memcmp(with, without, bytes) == 0);
+    for (int k = 0; k < 2; k++)
+        MUST(reshard_input_reshard_counts(hooks[k], &counts[k]));
+    /* three tensors of each part: x, what gelu takes, what it gives */
+    EXPECT(counts[0].packed == 3 && counts[1].packed == 3);
+    EXPECT(counts[0].chunk_bytes == 2 * (4 + 5 + 5) * sizeof(double)); /* 2 rows of 6 */
+    for (int k = 0; k < 2; k++) {
+        reshard_hook_remove(hooks[k]);
+        reshard_module_release(parts[k]);
+    }
+    reshard_module_release(outer);
+    reshard_tensor_release(x);
+    reshard_device_mesh_release(mesh);
+    return RESHARD_OK;
+}
+
+static void test_hook__nested_modules(void **state)
+{
+    (void)state;
+    run_ranks(3, body_nested, NULL);
+}
+
 /* ---- selecting, sharing, memory -------------------------------------------------------------- */
 
 static int select_wide(void *user, const reshard_tensor *tensor)
@@ -453,57 +526,6 @@ static void test_memory__is_really_less(void **state)
     run_ranks(4, body_memory, NULL);
 }
 
-/* ---- one tensor ------------------------------------------------------------------------------ */
-
-static reshard_status body_pack(void *user, reshard_group *group)
-{
-    static const int64_t shapes[][3] = {{1, 1, 1}, {3, 1, 2}, {5, 4, 3}, {2, 7, 1}, {0, 4, 2}};
-    reshard_device_mesh *mesh = make_line(group);
-    (void)user;
-    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
-        for (int32_t dim = -4; dim <= 4; dim++) {
-            reshard_packed *packed = NULL;
-            reshard_tensor *x = make_input(3, shapes[s]), *found[2] = {NULL, NULL};
-            reshard_scope *scope = NULL;
-            MUST(reshard_scope_open(NULL, &scope));
-            int enabled = reshard_set_gradients_enabled(0);
-            reshard_tensor *turned = reshard_tensor_transpose(x, 0, 2); /* not dense */
-            (void)reshard_set_gradients_enabled(enabled);
-            EXPECT(reshard_pack_replicated(turned, mesh, dim, 1, &packed) == RESHARD_OK);
-            EXPECT(reshard_unpack_replicated(packed, &found[0]) == RESHARD_OK);
-            EXPECT(reshard_unpack_replicated(packed, &found[1]) == RESHARD_OK);
-            for (int k = 0; k < 2; k++) {
-                EXPECT(memcmp(reshard_tensor_shape(found[k]), reshard_tensor_shape(turned),
-                              3 * sizeof(int64_t)) == 0);
-                for (int64_t i = 0; i < reshard_tensor_volume(turned); i++)
-                    EXPECT(element(found[k], i) == element(turned, i));
-                reshard_tensor_release(found[k]);
-            }
-            reshard_packed_destroy(packed);
-            MUST(reshard_scope_close(scope));
-            reshard_tensor_release(x);
-        }
-    }
-    reshard_tensor *x = make_input(SHAPE(1)), *found = NULL;
-    reshard_packed *packed = NULL;
-    EXPECT(reshard_pack_replicated(x, mesh, 0, 0, &packed) == RESHARD_OK);
-    if (reshard_group_size(group) > 1) { /* kept as it is, and written to */
-        MUST(reshard_tensor_fill(x, 3));
-        EXPECT(reshard_unpack_replicated(packed, &found) == RESHARD_ERR_INVALID);
-    }
-    reshard_packed_destroy(packed);
-    reshard_tensor_release(x);
-    reshard_device_mesh_release(mesh);
-    return RESHARD_OK;
-}
-
-static void test_pack__one_tensor(void **state)
-{
-    (void)state;
-    for (int32_t size = 1; size <= 4; size++)
-        run_ranks(size, body_pack, NULL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -513,9 +535,10 @@ int main(void)
         cmocka_unit_test(test_distributed__by_layout),
         cmocka_unit_test(test_distributed__over_one_axis),
         cmocka_unit_test(test_hook__again_failing_and_off),
+        cmocka_unit_test(test_hook__after_a_failure),
+        cmocka_unit_test(test_hook__nested_modules),
         cmocka_unit_test(test_select__some),
         cmocka_unit_test(test_memory__is_really_less),
-        cmocka_unit_test(test_pack__one_tensor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

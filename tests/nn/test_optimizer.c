@@ -157,6 +157,81 @@ static void test_clip__norm(void **state)
     reshard_module_release(module);
 }
 
+/* ---- state ----------------------------------------------------------------------------------- */
+
+static void check_names(const reshard_optimizer *optimizer, const char *expected)
+{
+    reshard_named_tensors *list = NULL;
+    char names[256] = "";
+    MUST(reshard_optimizer_state_dict(optimizer, &list));
+    for (int64_t i = 0; i < list->count; i++)
+        (void)strcat(strcat(names, list->items[i].name), " ");
+    assert_string_equal(names, expected);
+    reshard_named_tensors_destroy(list);
+}
+
+static void test_state__names(void **state)
+{
+    (void)state;
+    reshard_tensor *x = NULL;
+    reshard_module *module = make_module(RESHARD_F64, &x);
+    reshard_sgd_options sgd = {.size = sizeof sgd, .learning_rate = 1};
+    reshard_adamw_options adamw = {.size = sizeof adamw, .learning_rate = 1};
+    reshard_optimizer *optimizer = NULL;
+    MUST(reshard_sgd_create(NULL, module, &sgd, &optimizer));
+    check_names(optimizer, "");
+    reshard_optimizer_destroy(optimizer);
+    sgd.momentum = 0.5;
+    MUST(reshard_sgd_create(NULL, module, &sgd, &optimizer));
+    check_names(optimizer, "x.momentum_buffer ");
+    reshard_optimizer_destroy(optimizer);
+    MUST(reshard_adamw_create(NULL, module, &adamw, &optimizer));
+    check_names(optimizer, "x.step x.exp_avg x.exp_avg_sq ");
+    reshard_optimizer_destroy(optimizer);
+    reshard_module_release(module);
+}
+
+/* A parameter that is left out of a step does not age: its first step is a first step, as in
+ * PyTorch, however late it comes. */
+static void test_state__counts_by_parameter(void **state)
+{
+    (void)state;
+    reshard_tensor *x = NULL, *y = make_zeros(RESHARD_F64, SHAPE(1));
+    reshard_module *module = make_module(RESHARD_F64, &x);
+    reshard_adamw_options adamw = {.size = sizeof adamw, .learning_rate = 0.1};
+    reshard_optimizer *optimizer = NULL;
+    reshard_named_tensors *list = NULL;
+    MUST(reshard_tensor_fill(y, 2));
+    MUST(reshard_tensor_set_requires_grad(y, 1));
+    MUST(reshard_module_add_parameter(module, "y", y));
+    MUST(reshard_adamw_create(NULL, module, &adamw, &optimizer));
+    for (int step = 0; step < 3; step++) {
+        add_gradient(x, 1);
+        if (step == 2)
+            add_gradient(y, 1);
+        MUST(reshard_optimizer_step(optimizer));
+        reshard_optimizer_clear_gradients(optimizer);
+    }
+    assert_true(fabs(element(y, 0) - (2 - 0.1)) < 1e-8); /* a first step has length 1 */
+    MUST(reshard_optimizer_state_dict(optimizer, &list));
+    assert_string_equal(list->items[3].name, "y.step");
+    assert_true(element(list->items[0].tensor, 0) == 3 && element(list->items[3].tensor, 0) == 1);
+
+    /* a count that cannot be: nothing moves */
+    double before = element(x, 0);
+    add_gradient(x, 1);
+    MUST(reshard_tensor_fill(list->items[3].tensor, -1));
+    assert_int_equal(reshard_optimizer_step(optimizer), RESHARD_ERR_INVALID);
+    assert_non_null(strstr(reshard_error_text(), "\"y\" has -1 steps"));
+    *(int64_t *)reshard_tensor_write(list->items[3].tensor) = INT64_MAX;
+    assert_int_equal(reshard_optimizer_step(optimizer), RESHARD_ERR_INVALID);
+    assert_true(element(x, 0) == before && element(list->items[0].tensor, 0) == 3);
+    reshard_named_tensors_destroy(list);
+    reshard_optimizer_destroy(optimizer);
+    reshard_module_release(module);
+    reshard_tensor_release(y);
+}
+
 static void test_create__refused(void **state)
 {
     (void)state;
@@ -183,8 +258,8 @@ static void test_create__refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steps__formulas),
-        cmocka_unit_test(test_clip__norm),
+        cmocka_unit_test(test_steps__formulas), cmocka_unit_test(test_clip__norm),
+        cmocka_unit_test(test_state__names),    cmocka_unit_test(test_state__counts_by_parameter),
         cmocka_unit_test(test_create__refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

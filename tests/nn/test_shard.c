@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_shard.c - PyTorch's tests of shard_parameter, sharding plans, sharders, reshard_output,
- * collect_local_shard and state dicts, restated; and a test for each defect of theirs.
+ * test_shard.c - PyTorch's tests of shard_parameter, sharding plans, sharders and state dicts,
+ * restated; and a test for each defect of theirs.
  */
 #include "nn/ranks.h"
 
@@ -109,6 +109,13 @@ static reshard_status body_parameter(void *user, reshard_group *group)
     EXPECT(reshard_module_shard_parameter(source, "weight", NULL, 0, group) == RESHARD_ERR_INVALID);
     EXPECT(reshard_module_shard_parameter(source, "weight", spec, 4, group) == RESHARD_ERR_RANGE);
     EXPECT(is_local(source, "weight"));
+    /* a parameter that stands for nothing */
+    reshard_layer_options bare = {.size = sizeof bare, .dtype = RESHARD_F32, .no_bias = 1};
+    reshard_module *without = NULL;
+    MUST(reshard_linear_create(NULL, 12, 12, &bare, &without));
+    EXPECT(reshard_module_shard_parameter(without, "bias", spec, 0, group) == RESHARD_ERR_INVALID);
+    EXPECT(strstr(reshard_error_text(), "\"bias\" stands for nothing") != NULL);
+    reshard_module_release(without);
     /* boxes of any kind are fine here */
     reshard_spec *boxes = make_spec("boxes 12x12: 0[0:5,0:12] 1[5:12,0:3] 3[5:12,3:12]");
     EXPECT(reshard_module_shard_parameter(source, "weight", boxes, 0, group) == RESHARD_OK);
@@ -202,6 +209,8 @@ static reshard_status body_wrong_plan(void *user, reshard_group *group)
     reshard_spec *rows = make_spec("4: S(0)");
     reshard_sharder sharder = {make_nothing, &calls};
     reshard_hook *hook = NULL;
+    MUST(reshard_module_add_buffer(reshard_module_child(module, 2), "mean",
+                                   parameter_of(module, "fc10.bias"), 0));
     MUST(reshard_sharding_plan_create(NULL, &plan));
     MUST(reshard_sharding_plan_add(plan, "fc1.weight", rows));
     MUST(reshard_sharding_plan_add_output(plan, "fc1", rows));
@@ -229,6 +238,7 @@ static void test_plan__all_or_nothing(void **state)
     (void)state;
     static wrong_plan rows[] = {
         {"no module", "fc3.weight", NULL, NULL, NULL, RESHARD_ERR_NOT_FOUND, "fc3"},
+        {"a buffer", "fc10.mean", NULL, NULL, NULL, RESHARD_ERR_NOT_FOUND, "mean"},
         {"no parameter", "fc10.foo", NULL, NULL, NULL, RESHARD_ERR_NOT_FOUND, "foo"},
         {"a module", "fc10", NULL, NULL, NULL, RESHARD_ERR_NOT_FOUND, "a module"},
         {"twice", "fc1.weight", NULL, NULL, NULL, RESHARD_ERR_INVALID, "sharded once"},
@@ -362,6 +372,17 @@ static reshard_status body_planner(void *user, reshard_group *group)
     } else {
         EXPECT(is_local(module, "fc2.weight"));
     }
+    /* and over all ranks: every parameter is cut */
+    reshard_spec *rows = make_spec("4: S(0)");
+    reshard_named_tensors *list = NULL;
+    EXPECT(reshard_module_shard_planned(same, &(reshard_sharding_planner){build_rows, rows}, 0,
+                                        group, NULL) == RESHARD_OK);
+    MUST(reshard_module_parameters(same, &list));
+    EXPECT(list->count == 6);
+    for (int64_t i = 0; i < list->count; i++)
+        EXPECT(reshard_tensor_is_distributed(list->items[i].tensor));
+    reshard_named_tensors_destroy(list);
+    reshard_spec_release(rows);
     reshard_module_release(module);
     reshard_module_release(same);
     reshard_group_release(pair);
@@ -372,131 +393,6 @@ static void test_planner__sub_group_and_current_group(void **state)
 {
     (void)state;
     run_ranks(4, body_planner, NULL);
-}
-
-/* ---- outputs --------------------------------------------------------------------------------- */
-
-/* Gives a stored tensor, or a list with it, a local tensor and nothing. */
-typedef struct stored {
-    reshard_tensor *tensor, *other;
-    bool list;
-} stored;
-
-static reshard_value forward_stored(reshard_module *module, void *user, reshard_value input)
-{
-    const stored *s = user;
-    (void)module;
-    (void)input;
-    if (!s->list)
-        return reshard_value_of(s->tensor);
-    reshard_value inner = reshard_value_of(s->tensor);
-    reshard_value items[] = {reshard_value_list(1, &inner), reshard_value_of(s->other),
-                             reshard_value_nothing()};
-    return reshard_value_list(3, items);
-}
-
-static reshard_status body_output(void *user, reshard_group *group)
-{
-    draw_state draw;
-    draw_seed(&draw, 5);
-    int32_t rank = reshard_group_rank(group);
-    reshard_tensor *whole = make_random(RESHARD_F32, &draw, SHAPE(24, 12));
-    stored s = {distribute(group, "4[2,0,3,1]: S(0)", whole), whole, false};
-    reshard_module_kind kind = {.name = "stored", .forward = forward_stored, .user = &s};
-    reshard_module *module = NULL;
-    reshard_spec *columns = make_spec("4[1,3,0,2]: S(1)");
-    reshard_hook *hook = NULL;
-    reshard_scope *scope = NULL;
-    (void)user;
-    MUST(reshard_module_create(NULL, &kind, &module));
-    MUST(reshard_module_reshard_output(module, columns, &hook));
-    MUST(reshard_scope_open(NULL, &scope));
-    for (int round = 0; round < 4; round++) {
-        s.list = round % 2;
-        reshard_value y = reshard_module_call(module, reshard_value_nothing());
-        if (s.list) {
-            EXPECT(y.kind == RESHARD_VALUE_LIST && y.count == 3);
-            EXPECT(reshard_value_tensor(reshard_value_item(y, 1)) == whole);
-            EXPECT(reshard_value_item(y, 2).kind == RESHARD_VALUE_NOTHING);
-            y = reshard_value_item(reshard_value_item(y, 0), 0);
-        }
-        reshard_tensor *shard = reshard_tensor_local_shard(reshard_value_tensor(y), 0);
-        EXPECT(reshard_tensor_shape(shard)[0] == 24 && reshard_tensor_shape(shard)[1] == 3);
-        static const int64_t first[] = {6, 0, 9, 3};
-        for (int64_t i = 0; i < 72; i++)
-            EXPECT(element(shard, i) == element(whole, i / 3 * 12 + first[rank] + i % 3));
-        /* the stored one is as it was */
-        EXPECT(reshard_tensor_shape(reshard_tensor_local_shard(s.tensor, 0))[0] == 6);
-    }
-    reshard_hook_remove(hook);
-    s.list = false;
-    EXPECT(reshard_module_call(module, reshard_value_nothing()).tensor == s.tensor);
-    MUST(reshard_scope_close(scope));
-    reshard_module_release(module);
-    reshard_spec_release(columns);
-    reshard_tensor_release(s.tensor);
-    reshard_tensor_release(whole);
-    return RESHARD_OK;
-}
-
-static void test_reshard_output__lists_and_stored_tensors(void **state)
-{
-    (void)state;
-    run_ranks(4, body_output, NULL);
-}
-
-static reshard_status collect(reshard_group *group, int64_t rows, bool by_local_length,
-                              int32_t *out_ndim, int64_t *out_volume)
-{
-    reshard_tensor *whole = make_zeros(RESHARD_F32, SHAPE(rows, 15));
-    stored s = {distribute(group, "4: S(0)", whole), whole, false};
-    reshard_module_kind kind = {.name = "stored", .forward = forward_stored, .user = &s};
-    reshard_collect_options options = {.size = sizeof options, .by_local_length = by_local_length};
-    reshard_module *module = NULL;
-    reshard_scope *scope = NULL;
-    MUST(reshard_module_create(NULL, &kind, &module));
-    MUST(reshard_module_collect_local_shard(module, &options, NULL));
-    MUST(reshard_scope_open(NULL, &scope));
-    reshard_tensor *y = reshard_value_tensor(reshard_module_call(module, reshard_value_nothing()));
-    EXPECT(y != NULL && !reshard_tensor_is_distributed(y));
-    *out_ndim = reshard_tensor_ndim(y);
-    *out_volume = reshard_tensor_volume(y);
-    MUST(reshard_scope_close(scope));
-    reshard_module_release(module);
-    reshard_tensor_release(s.tensor);
-    reshard_tensor_release(whole);
-    return RESHARD_OK;
-}
-
-static reshard_status body_collect(void *user, reshard_group *group)
-{
-    /* rows, and dims by our rule, and by PyTorch's on ranks 0 to 3 */
-    static const struct {
-        int64_t rows, sizes[4];
-        int32_t ours, theirs[4];
-    } cases[] = {
-        {23, {6, 6, 6, 5}, 2, {2, 2, 2, 2}},
-        {13, {4, 4, 4, 1}, 2, {2, 2, 2, 1}}, /* theirs differ */
-        {4, {1, 1, 1, 1}, 1, {1, 1, 1, 1}},
-        {2, {1, 1, 0, 0}, 2, {1, 1, 2, 2}},
-        {5, {2, 2, 1, 0}, 2, {2, 2, 1, 2}},
-    };
-    int32_t rank = reshard_group_rank(group), ndim = 0;
-    int64_t volume = 0;
-    (void)user;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        EXPECT(collect(group, cases[i].rows, false, &ndim, &volume) == RESHARD_OK);
-        EXPECT(ndim == cases[i].ours && volume == 15 * cases[i].sizes[rank]);
-        EXPECT(collect(group, cases[i].rows, true, &ndim, &volume) == RESHARD_OK);
-        EXPECT(ndim == cases[i].theirs[rank] && volume == 15 * cases[i].sizes[rank]);
-    }
-    return RESHARD_OK;
-}
-
-static void test_collect__dims_by_spec(void **state)
-{
-    (void)state;
-    run_ranks(4, body_collect, NULL);
 }
 
 /* ---- a plan that is used: forward as on one rank; state dicts across layouts ----------------- */
@@ -578,8 +474,6 @@ int main(void)
         cmocka_unit_test(test_plan__wrong_kinds_of_entries),
         cmocka_unit_test(test_sharder__replaces_by_path),
         cmocka_unit_test(test_planner__sub_group_and_current_group),
-        cmocka_unit_test(test_reshard_output__lists_and_stored_tensors),
-        cmocka_unit_test(test_collect__dims_by_spec),
         cmocka_unit_test(test_plan__forward_and_state_dict),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* optimizer.h - what optimizers are made of. */
+#ifndef RS_NN_OPTIMIZER_H
+#define RS_NN_OPTIMIZER_H
+
+#include <reshard/optimizer.h>
+
+#include <stdbool.h>
+
+/* What is kept of one trainable parameter. The averages lie as the parameter does. */
+typedef struct rs_moments {
+    const char *name;          /* the parameter's */
+    reshard_tensor *parameter; /* not retained: the optimizer's list holds it */
+    reshard_tensor *steps;     /* AdamW: how often it was stepped, i64 without dims */
+    reshard_tensor *first;     /* AdamW, and SGD with momentum */
+    reshard_tensor *second;    /* AdamW */
+} rs_moments;
+
+/* One shard of this rank; a local parameter is its own only shard. Nothing is retained. */
+typedef struct rs_step_slot {
+    const rs_moments *moments;
+    int64_t shard_index;
+    reshard_tensor *shard;
+    reshard_tensor *first, *second; /* of the shard's shape and dtype; may be NULL */
+} rs_step_slot;
+
+typedef struct rs_step_settings {
+    bool adamw, nesterov;
+    double rate, momentum, decay, beta1, beta2, epsilon;
+} rs_step_settings;
+
+struct reshard_optimizer {
+    reshard_context *context;
+    rs_step_settings set;
+    reshard_named_tensors *parameters;
+    int64_t moments_count, moments_capacity;
+    rs_moments *moments;
+    int64_t count, capacity;
+    rs_step_slot *slots; /* in the order of moments */
+};
+
+#endif

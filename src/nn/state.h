@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* state.h - lists of named tensors, and values written back into them, for modules and optimizers
+ * alike. */
+#ifndef RS_NN_STATE_H
+#define RS_NN_STATE_H
+
+#include <reshard/group.h>
+#include <reshard/nn.h>
+
+#include "base/arena.h"
+
+typedef struct rs_named_list {
+    reshard_named_tensors shown; /* first: it is what reshard_named_tensors_destroy is given */
+    reshard_context *context;
+    rs_arena arena; /* names */
+    int64_t capacity;
+    reshard_named_tensor *items;
+} rs_named_list;
+
+reshard_status rs_named_list_create(reshard_context *context, rs_named_list **out_list);
+/* Under "prefix.name", or "name" where the prefix is empty. The tensor is retained. */
+reshard_status rs_named_list_add(rs_named_list *list, const char *prefix, const char *name,
+                                 reshard_tensor *tensor);
+
+/*
+ * Copies values into the tensors of `mine`, all or nothing: see reshard_module_load_state_dict.
+ * group: the ranks that come to one verdict; NULL: those of a distributed tensor among the items,
+ * if there is one. status: of what the caller did before; where it is not RESHARD_OK, `mine` may be
+ * NULL, and the other ranks are told.
+ */
+reshard_status rs_named_load(reshard_context *context, reshard_status status, reshard_group *group,
+                             const reshard_named_tensors *mine, int64_t count,
+                             const reshard_named_tensor *items,
+                             const reshard_load_options *options);
+
+#endif

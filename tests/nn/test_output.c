@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_output.c - PyTorch's tests of reshard_output and collect_local_shard, restated; and a test
+ * for each defect of theirs.
+ */
+#include "nn/ranks.h"
+
+/* Gives a stored tensor, or a list with it, a local tensor and nothing. */
+typedef struct stored {
+    reshard_tensor *tensor, *other;
+    bool list;
+} stored;
+
+static reshard_value forward_stored(reshard_module *module, void *user, reshard_value input)
+{
+    const stored *s = user;
+    (void)module;
+    (void)input;
+    if (!s->list)
+        return reshard_value_of(s->tensor);
+    reshard_value inner = reshard_value_of(s->tensor);
+    reshard_value items[] = {reshard_value_list(1, &inner), reshard_value_of(s->other),
+                             reshard_value_nothing()};
+    return reshard_value_list(3, items);
+}
+
+static reshard_status body_output(void *user, reshard_group *group)
+{
+    draw_state draw;
+    draw_seed(&draw, 5);
+    int32_t rank = reshard_group_rank(group);
+    reshard_tensor *whole = make_random(RESHARD_F32, &draw, SHAPE(24, 12));
+    stored s = {distribute(group, "4[2,0,3,1]: S(0)", whole), whole, false};
+    reshard_module_kind kind = {.name = "stored", .forward = forward_stored, .user = &s};
+    reshard_module *module = NULL;
+    reshard_spec *columns = make_spec("4[1,3,0,2]: S(1)");
+    reshard_hook *hook = NULL;
+    reshard_scope *scope = NULL;
+    (void)user;
+    MUST(reshard_module_create(NULL, &kind, &module));
+    MUST(reshard_module_reshard_output(module, columns, &hook));
+    MUST(reshard_scope_open(NULL, &scope));
+    for (int round = 0; round < 4; round++) {
+        s.list = round % 2;
+        reshard_value y = reshard_module_call(module, reshard_value_nothing());
+        if (s.list) {
+            EXPECT(y.kind == RESHARD_VALUE_LIST && y.count == 3);
+            EXPECT(reshard_value_tensor(reshard_value_item(y, 1)) == whole);
+            EXPECT(reshard_value_item(y, 2).kind == RESHARD_VALUE_NOTHING);
+            y = reshard_value_item(reshard_value_item(y, 0), 0);
+        }
+        reshard_tensor *shard = reshard_tensor_local_shard(reshard_value_tensor(y), 0);
+        EXPECT(reshard_tensor_shape(shard)[0] == 24 && reshard_tensor_shape(shard)[1] == 3);
+        static const int64_t first[] = {6, 0, 9, 3};
+        for (int64_t i = 0; i < 72; i++)
+            EXPECT(element(shard, i) == element(whole, i / 3 * 12 + first[rank] + i % 3));
+        /* the stored one is as it was */
+        EXPECT(reshard_tensor_shape(reshard_tensor_local_shard(s.tensor, 0))[0] == 6);
+    }
+    reshard_hook_remove(hook);
+    s.list = false;
+    EXPECT(reshard_module_call(module, reshard_value_nothing()).tensor == s.tensor);
+    MUST(reshard_scope_close(scope));
+    reshard_module_release(module);
+    reshard_spec_release(columns);
+    reshard_tensor_release(s.tensor);
+    reshard_tensor_release(whole);
+    return RESHARD_OK;
+}
+
+static void test_reshard_output__lists_and_stored_tensors(void **state)
+{
+    (void)state;
+    run_ranks(4, body_output, NULL);
+}
+
+static reshard_status collect(reshard_group *group, int64_t rows, bool by_local_length,
+                              int32_t *out_ndim, int64_t *out_volume)
+{
+    reshard_tensor *whole = make_zeros(RESHARD_F32, SHAPE(rows, 15));
+    stored s = {distribute(group, "4: S(0)", whole), whole, false};
+    reshard_module_kind kind = {.name = "stored", .forward = forward_stored, .user = &s};
+    reshard_collect_options options = {.size = sizeof options, .by_local_length = by_local_length};
+    reshard_module *module = NULL;
+    reshard_scope *scope = NULL;
+    MUST(reshard_module_create(NULL, &kind, &module));
+    MUST(reshard_module_collect_local_shard(module, &options, NULL));
+    MUST(reshard_scope_open(NULL, &scope));
+    reshard_tensor *y = reshard_value_tensor(reshard_module_call(module, reshard_value_nothing()));
+    EXPECT(y != NULL && !reshard_tensor_is_distributed(y));
+    *out_ndim = reshard_tensor_ndim(y);
+    *out_volume = reshard_tensor_volume(y);
+    MUST(reshard_scope_close(scope));
+    reshard_module_release(module);
+    reshard_tensor_release(s.tensor);
+    reshard_tensor_release(whole);
+    return RESHARD_OK;
+}
+
+static reshard_status body_collect(void *user, reshard_group *group)
+{
+    /* rows, and dims by our rule, and by PyTorch's on ranks 0 to 3 */
+    static const struct {
+        int64_t rows, sizes[4];
+        int32_t ours, theirs[4];
+    } cases[] = {
+        {23, {6, 6, 6, 5}, 2, {2, 2, 2, 2}},
+        {13, {4, 4, 4, 1}, 2, {2, 2, 2, 1}}, /* theirs differ */
+        {4, {1, 1, 1, 1}, 1, {1, 1, 1, 1}},
+        {2, {1, 1, 0, 0}, 2, {1, 1, 2, 2}},
+        {5, {2, 2, 1, 0}, 2, {2, 2, 1, 2}},
+    };
+    int32_t rank = reshard_group_rank(group), ndim = 0;
+    int64_t volume = 0;
+    (void)user;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        EXPECT(collect(group, cases[i].rows, false, &ndim, &volume) == RESHARD_OK);
+        EXPECT(ndim == cases[i].ours && volume == 15 * cases[i].sizes[rank]);
+        EXPECT(collect(group, cases[i].rows, true, &ndim, &volume) == RESHARD_OK);
+        EXPECT(ndim == cases[i].theirs[rank] && volume == 15 * cases[i].sizes[rank]);
+    }
+    return RESHARD_OK;
+}
+
+static void test_collect__dims_by_spec(void **state)
+{
+    (void)state;
+    run_ranks(4, body_collect, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reshard_output__lists_and_stored_tensors),
+        cmocka_unit_test(test_collect__dims_by_spec),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_upstream.c - PyTorch's tests of modules with its sizes: a custom sharder of embedding bags,
+ * a plan of two linears, the training of an MLP and of a model over two axes with input_reshard.
+ */
+#include "nn/ranks.h"
+
+#include <math.h>
+
+static reshard_module *
+make_module(const char *name, reshard_value (*forward)(reshard_module *, void *, reshard_value))
+{
+    reshard_module_kind kind = {.name = name, .forward = forward};
+    reshard_module *module = NULL;
+    MUST(reshard_module_create(NULL, &kind, &module));
+    return module;
+}
+
+static void add_child(reshard_module *module, const char *name, reshard_module *child)
+{
+    MUST(reshard_module_add_child(module, name, child));
+    reshard_module_release(child);
+}
+
+/* ---- a custom sharder ------------------------------------------------------------------------ */
+
+enum { BAGS = 10 };
+
+/* An embedding bag: the sum of the rows that the indices of a line name. Rows of a table that is
+ * cut come from all ranks, as partial sums or as parts of columns. */
+static reshard_value forward_bag(reshard_module *module, void *user, reshard_value input)
+{
+    reshard_module *embedding = reshard_module_child(module, 0);
+    (void)user;
+    reshard_tensor *rows = reshard_module_forward(embedding, reshard_value_tensor(input));
+    if (rows != NULL && reshard_tensor_is_distributed(rows))
+        rows = reshard_tensor_full(rows);
+    return reshard_value_of(reshard_sum_dim(rows, 1));
+}
+
+static reshard_value forward_bags(reshard_module *module, void *user, reshard_value input)
+{
+    reshard_tensor *outputs[BAGS];
+    (void)user;
+    for (int32_t i = 0; i < BAGS; i++)
+        outputs[i] =
+            reshard_module_forward(reshard_module_child(module, i), reshard_value_tensor(input));
+    return reshard_value_of(reshard_cat(BAGS, outputs, 0));
+}
+
+static reshard_value forward_only_child(reshard_module *module, void *user, reshard_value input)
+{
+    (void)user;
+    return reshard_module_call(reshard_module_child(module, 0), input);
+}
+
+static reshard_module *make_collection(void)
+{
+    reshard_module *collection = make_module("collection", forward_bags);
+    for (int32_t i = 0; i < BAGS; i++) {
+        reshard_layer_options options = {
+            .size = sizeof options, .dtype = RESHARD_F64, .seed = (uint64_t)i};
+        reshard_module *bag = make_module("bag", forward_bag), *embedding = NULL;
+        char name[16];
+        MUST(reshard_embedding_create(NULL, 10, 8, &options, &embedding));
+        add_child(bag, "table", embedding);
+        (void)snprintf(name, sizeof name, "bag_%d", (int)i);
+        add_child(collection, name, bag);
+    }
+    reshard_module *model = make_module("model", forward_only_child);
+    add_child(model, "ebc", collection);
+    return model;
+}
+
+/* The first bags by rows, the others by columns, in a collection of another kind. */
+typedef struct bag_sharder {
+    int32_t first_count;
+    reshard_spec *rows, *columns;
+} bag_sharder;
+
+static reshard_status shard_bags(void *user, reshard_module *module, reshard_group *group,
+                                 reshard_module **out_module)
+{
+    const bag_sharder *s = user;
+    reshard_module_kind kind = {.name = "sharded collection", .forward = forward_bags};
+    reshard_status status = reshard_module_create(NULL, &kind, out_module);
+    for (int32_t i = 0; i < BAGS && status == RESHARD_OK; i++) {
+        reshard_module *bag = reshard_module_child(module, i);
+        status = reshard_module_shard_parameter(
+            bag, "table.weight", i < s->first_count ? s->rows : s->columns, 0, group);
+        if (status == RESHARD_OK)
+            status =
+                reshard_module_add_child(*out_module, reshard_module_child_name(module, i), bag);
+    }
+    return status;
+}
+
+static reshard_status check_cut(reshard_module *model, const char *path, int32_t rank,
+                                const char *cut)
+{
+    reshard_tensor *weight = NULL;
+    MUST(reshard_module_find_parameter(model, path, &weight));
+    EXPECT(reshard_tensor_is_distributed(weight));
+    const int64_t *shape = reshard_tensor_shape(reshard_tensor_local_shard(weight, 0));
+    /* 10 rows over 4 are 3, 3, 3, 1; 8 columns 2 each */
+    EXPECT(shape[0] == (cut[0] == 'r' ? (rank < 3 ? 3 : 1) : 10));
+    EXPECT(shape[1] == (cut[0] == 'r' ? 8 : 2));
+    return RESHARD_OK;
+}
+
+static reshard_status body_bags(void *user, reshard_group *group)
+{
+    int32_t first_count = *(const int32_t *)user, rank = reshard_group_rank(group);
+    bag_sharder bags = {first_count, make_spec("4: S(0)"), make_spec("4: S(1)")};
+    reshard_sharder sharder = {shard_bags, &bags};
+    reshard_module *local = make_collection(), *model = make_collection();
+    reshard_sharding_plan *plan = NULL;
+    reshard_tensor *x = make_zeros(RESHARD_I64, SHAPE(2, 4));
+    for (int64_t i = 0; i < 8; i++)
+        set_element(x, i, (double)i);
+    MUST(reshard_sharding_plan_create(NULL, &plan));
+    MUST(reshard_sharding_plan_add_sharder(plan, "ebc", &sharder));
+    EXPECT(reshard_module_shard(model, plan, 0, group, NULL) == RESHARD_OK);
+    EXPECT(strcmp(reshard_module_kind_name(reshard_module_child(model, 0)), "sharded collection") ==
+           0);
+    EXPECT(reshard_module_child_count(model) == 1);
+    EXPECT(check_cut(model, "ebc.bag_0.table.weight", rank, "rows") == RESHARD_OK);
+    EXPECT(check_cut(model, "ebc.bag_9.table.weight", rank, "columns") == RESHARD_OK);
+
+    reshard_scope *scope = NULL;
+    MUST(reshard_scope_open(NULL, &scope));
+    reshard_tensor *a = reshard_module_forward(local, x), *b = reshard_module_forward(model, x);
+    EXPECT(a != NULL && b != NULL && !reshard_tensor_is_distributed(b));
+    EXPECT(reshard_tensor_shape(b)[0] == 20 && reshard_tensor_shape(b)[1] == 8);
+    for (int64_t i = 0; i < 160; i++)
+        EXPECT(fabs(element(a, i) - element(b, i)) <= 1e-14 * fabs(element(a, i)) + 1e-14);
+    MUST(reshard_scope_close(scope));
+
+    /* a parameter below the sharder's module */
+    reshard_sharding_plan *wrong = NULL;
+    MUST(reshard_sharding_plan_create(NULL, &wrong));
+    MUST(reshard_sharding_plan_add(wrong, "ebc.bag_0.table.weight", bags.rows));
+    MUST(reshard_sharding_plan_add_sharder(wrong, "ebc", &sharder));
+    EXPECT(reshard_module_shard(local, wrong, 0, group, NULL) == RESHARD_ERR_INVALID);
+    EXPECT(strstr(reshard_error_text(), "lies below \"ebc\"") != NULL);
+    reshard_sharding_plan_destroy(wrong);
+    reshard_sharding_plan_destroy(plan);
+    reshard_module_release(local);
+    reshard_module_release(model);
+    reshard_tensor_release(x);
+    reshard_spec_release(bags.rows);
+    reshard_spec_release(bags.columns);
+    return RESHARD_OK;
+}
+
+static void test_custom_sharder__embedding_bags(void **state)
+{
+    (void)state;
+    static int32_t first_counts[] = {2, 5};
+    for (int i = 0; i < 2; i++)
+        run_ranks(4, body_bags, &first_counts[i]);
+}
+
+/* ---- a plan of two linears ------------------------------------------------------------------- */
+
+/* fc1 17 -> 12 by rows, gelu, fc2 12 -> 29 by columns: values and gradients of the local one. */
+static reshard_value forward_megatron(reshard_module *module, void *user, reshard_value input)
+{
+    (void)user;
+    reshard_tensor *hidden =
+        reshard_module_forward(reshard_module_child(module, 0), reshard_value_tensor(input));
+    return reshard_module_call(reshard_module_child(module, 1),
+                               reshard_value_of(reshard_gelu(hidden)));
+}
+
+static reshard_module *make_megatron(void)
+{
+    static const int64_t sizes[] = {17, 12, 29};
+    reshard_module *module = make_module("megatron", forward_megatron);
+    for (int i = 0; i < 2; i++) {
+        reshard_layer_options options = {
+            .size = sizeof options, .dtype = RESHARD_F64, .seed = (uint64_t)i};
+        reshard_module *linear = NULL;
+        MUST(reshard_linear_create(NULL, sizes[i], sizes[i + 1], &options, &linear));
+        add_child(module, i == 0 ? "fc1" : "fc2", linear);
+    }
+    return module;
+}
+
+static reshard_module *shard_two(reshard_module *module, reshard_group *group, const char *mesh,
+                                 const char *before)
+{
+    static const char *const names[] = {"fc1.weight", "fc1.bias", "fc2.weight", "fc2"};
+    static const char *const cuts[] = {"S(0)", "S(0)", "S(1)", "R"};
+    reshard_sharding_plan *plan = NULL;
+    MUST(reshard_sharding_plan_create(NULL, &plan));
+    for (int i = 0; i < 4; i++) {
+        char text[64];
+        (void)snprintf(text, sizeof text, "%s: %s%s", mesh, before, cuts[i]);
+        reshard_spec *spec = make_spec(text);
+        MUST(i < 3 ? reshard_sharding_plan_add(plan, names[i], spec)
+                   : reshard_sharding_plan_add_output(plan, names[i], spec));
+        reshard_spec_release(spec);
+    }
+    MUST(reshard_module_shard(module, plan, 0, group, NULL));
+    reshard_sharding_plan_destroy(plan);
+    return module;
+}
+
+/* Forward and backward of the sum; the output, whole. */
+static reshard_status run_model(reshard_module *module, reshard_tensor *x, double *out_values)
+{
+    reshard_scope *scope = NULL;
+    MUST(reshard_scope_open(NULL, &scope));
+    reshard_tensor *y = reshard_module_forward(module, x);
+    if (y != NULL && reshard_tensor_is_distributed(y))
+        y = reshard_tensor_full(y);
+    (void)reshard_backward(reshard_sum(y), NULL, NULL);
+    for (int64_t i = 0; y != NULL && i < reshard_tensor_volume(y); i++)
+        out_values[i] = element(y, i);
+    return reshard_scope_close(scope);
+}
+
+/* Parameters, or their gradients, of two modules, whole. */
+static reshard_status compare_parameters(reshard_module *a, reshard_module *b, bool gradients)
+{
+    reshard_named_tensors *lists[2] = {NULL, NULL};
+    MUST(reshard_module_parameters(a, &lists[0]));
+    MUST(reshard_module_parameters(b, &lists[1]));
+    EXPECT(lists[0]->count == lists[1]->count);
+    for (int64_t i = 0; i < lists[0]->count; i++) {
+        reshard_tensor *x[2] = {NULL, NULL};
+        reshard_scope *scope = NULL;
+        MUST(reshard_scope_open(NULL, &scope));
+        for (int k = 0; k < 2; k++) {
+            x[k] = lists[k]->items[i].tensor;
+            x[k] = gradients ? reshard_tensor_gradient(x[k]) : x[k];
+            EXPECT(x[k] != NULL);
+            if (reshard_tensor_is_distributed(x[k]))
+                x[k] = reshard_tensor_full(x[k]);
+        }
+        for (int64_t k = 0; k < reshard_tensor_volume(x[0]); k++)
+            EXPECT(fabs(element(x[0], k) - element(x[1], k)) <= 1e-12);
+        MUST(reshard_scope_close(scope));
+    }
+    reshard_named_tensors_destroy(lists[0]);
+    reshard_named_tensors_destroy(lists[1]);
+    return RESHARD_OK;
+}
+
+static reshard_tensor *make_input(uint64_t seed, int32_t ndim, const int64_t *shape)
+{
+    reshard_tensor *x = make_zeros(RESHARD_F64, ndim, shape);
+    MUST(reshard_tensor_fill_uniform(x, seed));
+    return x;
+}
+
+static reshard_status body_megatron(void *user, reshard_group *group)
+{
+    double expected[22 * 29], found[22 * 29];
+    reshard_module *local = make_megatron();
+    reshard_module *spread = shard_two(make_megatron(), group, "4", "");
+    reshard_tensor *x = make_input(5, SHAPE(22, 17));
+    (void)user;
+    EXPECT(run_model(local, x, expected) == RESHARD_OK);
+    EXPECT(run_model(spread, x, found) == RESHARD_OK);
+    for (int i = 0; i < 22 * 29; i++)
+        EXPECT(fabs(found[i] - expected[i]) <= 1e-12);
+    EXPECT(compare_parameters(local, spread, true) == RESHARD_OK);
+    reshard_tensor_release(x);
+    reshard_module_release(local);
+    reshard_module_release(spread);
+    return RESHARD_OK;
+}
+
+static void test_sharding_plan__megatron(void **state)
+{
+    (void)state;
+    run_ranks(4, body_megatron, NULL);
+}
+
+/* ---- training with input_reshard ------------------------------------------------------------- */
+
+/* An MLP 10 -> 16 -> 10, input 8x10, SGD with a rate of 0.25: outputs, gradients and weights are
+ * the local model's. */
+static reshard_status body_mlp(void *user, reshard_group *group)
+{
+    reshard_layer_options options = {.size = sizeof options, .dtype = RESHARD_F64, .seed = 5};
+    reshard_sgd_options sgd = {.size = sizeof sgd, .learning_rate = 0.25};
+    reshard_module *models[2] = {NULL, NULL};
+    reshard_optimizer *optimizers[2] = {NULL, NULL};
+    reshard_device_mesh *mesh = make_line(group);
+    reshard_hook *hook = NULL;
+    reshard_saved_counts counts;
+    char text[16];
+    (void)user;
+    (void)snprintf(text, sizeof text, "%d", (int)reshard_group_size(group));
+    for (int k = 0; k < 2; k++)
+        MUST(reshard_mlp_create(NULL, 10, 16, RESHARD_ACTIVATION_RELU, &options, &models[k]));
+    (void)shard_two(models[1], group, text, "");
+    EXPECT(reshard_module_input_reshard(models[1], mesh, 0, NULL, &hook) == RESHARD_OK);
+    for (int k = 0; k < 2; k++)
+        MUST(reshard_sgd_create(NULL, models[k], &sgd, &optimizers[k]));
+    for (uint64_t step = 0; step < 3; step++) {
+        double outputs[2][80];
+        reshard_tensor *x = make_input(step, SHAPE(8, 10));
+        for (int k = 0; k < 2; k++)
+            EXPECT(run_model(models[k], x, outputs[k]) == RESHARD_OK);
+        for (int i = 0; i < 80; i++)
+            EXPECT(fabs(outputs[0][i] - outputs[1][i]) <= 1e-12);
+        EXPECT(compare_parameters(models[0], models[1], true) == RESHARD_OK);
+        for (int k = 0; k < 2; k++) {
+            EXPECT(reshard_optimizer_step(optimizers[k]) == RESHARD_OK);
+            reshard_optimizer_clear_gradients(optimizers[k]);
+        }
+        EXPECT(compare_parameters(models[0], models[1], false) == RESHARD_OK);
+        reshard_tensor_release(x);
+    }
+    MUST(reshard_input_reshard_counts(hook, &counts));
+    EXPECT(counts.packed == (reshard_group_size(group) > 1 ? 3 : 0)); /* the input of each step */
+    reshard_hook_remove(hook);
+    for (int k = 0; k < 2; k++) {
+        reshard_optimizer_destroy(optimizers[k]);
+        reshard_module_release(models[k]);
+    }
+    reshard_device_mesh_release(mesh);
+    return RESHARD_OK;
+}
+
+static void test_mlp_training(void **state)
+{
+    (void)state;
+    for (int32_t size = 1; size <= 4; size++)
+        run_ranks(size, body_mlp, NULL);
+}
+
+/* 5 -> 8 -> 4 -> 12 with relu between, over dp=2,tp=2. */
+static reshard_value forward_simple(reshard_module *module, void *user, reshard_value input)
+{
+    reshard_tensor *x = reshard_value_tensor(input);
+    (void)user;
+    x = reshard_relu(reshard_module_forward(reshard_module_child(module, 0), x));
+    x = reshard_relu(reshard_module_forward(reshard_module_child(module, 1), x));
+    return reshard_value_of(reshard_module_forward(reshard_module_child(module, 2), x));
+}
+
+static reshard_module *make_simple(void)
+{
+    static const int64_t sizes[] = {5, 8, 4, 12};
+    static const char *const names[] = {"fc1", "fc2", "fc3"};
+    reshard_module *module = make_module("simple", forward_simple);
+    for (int i = 0; i < 3; i++) {
+        reshard_layer_options options = {
+            .size = sizeof options, .dtype = RESHARD_F64, .seed = (uint64_t)i};
+        reshard_module *linear = NULL;
+        MUST(reshard_linear_create(NULL, sizes[i], sizes[i + 1], &options, &linear));
+        add_child(module, names[i], linear);
+    }
+    return module;
+}
+
+/* Rows of the input over dp, 4x5 for each rank; cuts over tp. Outputs of fc2 stay cut over dp. */
+static reshard_module *shard_simple(reshard_group *group)
+{
+    static const char *const names[] = {"fc1.weight", "fc1.bias", "fc2.weight"};
+    static const char *const specs[] = {"dp=2,tp=2: R, S(0)", "dp=2,tp=2: R, S(0)",
+                                        "dp=2,tp=2: R, S(1)"};
+    reshard_module *module = make_simple();
+    reshard_sharding_plan *plan = NULL;
+    MUST(reshard_sharding_plan_create(NULL, &plan));
+    for (int i = 0; i < 3; i++) {
+        reshard_spec *spec = make_spec(specs[i]);
+        MUST(reshard_sharding_plan_add(plan, names[i], spec));
+        reshard_spec_release(spec);
+    }
+    reshard_spec *rows = make_spec("dp=2,tp=2: S(0), R");
+    MUST(reshard_sharding_plan_add_output(plan, "fc2", rows));
+    MUST(reshard_module_shard(module, plan, 0, group, NULL));
+    reshard_spec_release(rows);
+    reshard_sharding_plan_destroy(plan);
+    return module;
+}
+
+static reshard_status body_two_axes(void *user, reshard_group *group)
+{
+    static const char *const names[] = {"dp", "tp"};
+    const int32_t sizes[] = {2, 2};
+    reshard_mesh *mesh = NULL;
+    reshard_device_mesh *world = NULL, *slice = NULL;
+    reshard_adamw_options adamw = {.size = sizeof adamw, .learning_rate = 0.01};
+    reshard_module *models[2] = {make_simple(), shard_simple(group)};
+    reshard_optimizer *optimizers[2] = {NULL, NULL};
+    reshard_hook *hook = NULL;
+    reshard_saved_counts counts;
+    (void)user;
+    MUST(reshard_mesh_create(NULL, 2, names, sizes, NULL, &mesh));
+    MUST(reshard_device_mesh_create(NULL, group, mesh, &world));
+    MUST(reshard_device_mesh_slice(world, 1, names + 1, &slice));
+    EXPECT(reshard_module_input_reshard(models[1], slice, 0, NULL, &hook) == RESHARD_OK);
+    for (int k = 0; k < 2; k++)
+        MUST(reshard_adamw_create(NULL, models[k], &adamw, &optimizers[k]));
+    for (uint64_t step = 0; step < 5; step++) {
+        double outputs[2][8 * 12];
+        reshard_tensor *x = make_input(step, SHAPE(8, 5));
+        reshard_tensor *rows = distribute(group, "dp=2,tp=2: S(0), R", x);
+        EXPECT(reshard_tensor_shape(reshard_tensor_local_shard(rows, 0))[0] == 4);
+        EXPECT(run_model(models[0], x, outputs[0]) == RESHARD_OK);
+        EXPECT(run_model(models[1], rows, outputs[1]) == RESHARD_OK);
+        for (int i = 0; i < 8 * 12; i++)
+            EXPECT(fabs(outputs[0][i] - outputs[1][i]) <= 1e-12);
+        EXPECT(compare_parameters(models[0], models[1], true) == RESHARD_OK);
+        for (int k = 0; k < 2; k++) {
+            EXPECT(reshard_optimizer_step(optimizers[k]) == RESHARD_OK);
+            reshard_optimizer_clear_gradients(optimizers[k]);
+        }
+        reshard_tensor_release(rows);
+        reshard_tensor_release(x);
+    }
+    EXPECT(compare_parameters(models[0], models[1], false) == RESHARD_OK);
+    MUST(reshard_input_reshard_counts(hook, &counts));
+    EXPECT(counts.packed > 0 && counts.whole_bytes == 2 * counts.chunk_bytes);
+    reshard_hook_remove(hook);
+    for (int k = 0; k < 2; k++) {
+        reshard_optimizer_destroy(optimizers[k]);
+        reshard_module_release(models[k]);
+    }
+    reshard_device_mesh_release(slice);
+    reshard_device_mesh_release(world);
+    reshard_mesh_release(mesh);
+    return RESHARD_OK;
+}
+
+static void test_2d_e2e_training(void **state)
+{
+    (void)state;
+    run_ranks(4, body_two_axes, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_custom_sharder__embedding_bags),
+        cmocka_unit_test(test_sharding_plan__megatron),
+        cmocka_unit_test(test_mlp_training),
+        cmocka_unit_test(test_2d_e2e_training),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

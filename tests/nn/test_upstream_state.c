@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_upstream_state.c - PyTorch's tests of state dicts with its sizes. Where it refuses ranks and
+ * groups other than those that saved, the test shows that they work.
+ */
+#include "nn/ranks.h"
+
+#include <unistd.h>
+
+static char folder[] = "/tmp/reshard-upstream-XXXXXX";
+
+static reshard_value pass_on(reshard_module *module, void *user, reshard_value input)
+{
+    (void)module;
+    (void)user;
+    return input;
+}
+
+static reshard_module *
+make_module(const char *name, reshard_value (*forward)(reshard_module *, void *, reshard_value))
+{
+    reshard_module_kind kind = {.name = name, .forward = forward};
+    reshard_module *module = NULL;
+    MUST(reshard_module_create(NULL, &kind, &module));
+    return module;
+}
+
+static void add_child(reshard_module *module, const char *name, reshard_module *child)
+{
+    MUST(reshard_module_add_child(module, name, child));
+    reshard_module_release(child);
+}
+
+/* Two tensors of 10x20, one in a submodule, and a local one of 2x2; spec NULL: all local. With
+ * numbers, or zeros. */
+static reshard_module *make_model(reshard_group *group, const char *spec, bool numbers)
+{
+    reshard_module *model = make_module("model", pass_on), *sub = make_module("sub", pass_on);
+    for (uint64_t i = 0; i < 2; i++) {
+        reshard_tensor *tensor = make_zeros(RESHARD_F32, SHAPE(10, 20));
+        if (numbers)
+            MUST(reshard_tensor_fill_uniform(tensor, i + 1));
+        if (spec != NULL) {
+            reshard_tensor *spread = distribute(group, spec, tensor);
+            reshard_tensor_release(tensor);
+            tensor = spread;
+        }
+        MUST(reshard_module_add_parameter(i == 0 ? model : sub,
+                                          i == 0 ? "sharded_tensor1" : "sharded_tensor2", tensor));
+        reshard_tensor_release(tensor);
+    }
+    reshard_tensor *plain = make_zeros(RESHARD_F32, SHAPE(2, 2));
+    if (numbers)
+        MUST(reshard_tensor_fill_uniform(plain, 3));
+    MUST(reshard_module_add_parameter(model, "random_tensor1", plain));
+    reshard_tensor_release(plain);
+    add_child(model, "submodule", sub);
+    return model;
+}
+
+static reshard_status check_model(reshard_module *model)
+{
+    static const char *const names[] = {"sharded_tensor1", "random_tensor1",
+                                        "submodule.sharded_tensor2"};
+    static const uint64_t seeds[] = {1, 3, 2};
+    reshard_named_tensors *list = NULL;
+    MUST(reshard_module_state_dict(model, &list));
+    EXPECT(list->count == 3);
+    for (int64_t i = 0; i < 3; i++) {
+        reshard_tensor *found = list->items[i].tensor, *expected = NULL;
+        reshard_scope *scope = NULL;
+        MUST(reshard_scope_open(NULL, &scope));
+        EXPECT(strcmp(list->items[i].name, names[i]) == 0);
+        MUST(reshard_tensor_create(NULL, RESHARD_F32, 2, reshard_tensor_shape(found), &expected));
+        MUST(reshard_tensor_fill_uniform(expected, seeds[i]));
+        if (reshard_tensor_is_distributed(found))
+            found = reshard_tensor_full(found);
+        for (int64_t k = 0; k < reshard_tensor_volume(expected); k++)
+            EXPECT(element(found, k) == element(expected, k));
+        reshard_tensor_release(expected);
+        MUST(reshard_scope_close(scope));
+    }
+    reshard_named_tensors_destroy(list);
+    return RESHARD_OK;
+}
+
+static reshard_status save(reshard_module *model, reshard_group *group, const char *path)
+{
+    reshard_checkpoint_save_options quick = {.size = sizeof quick, .no_sync = 1};
+    reshard_named_tensors *list = NULL;
+    MUST(reshard_module_state_dict(model, &list));
+    reshard_status status =
+        reshard_checkpoint_save_tensors(NULL, group, path, list->count, list->items, &quick);
+    reshard_named_tensors_destroy(list);
+    return status;
+}
+
+static reshard_status load(reshard_module *model, reshard_group *group, const char *path)
+{
+    reshard_named_tensors *list = NULL;
+    reshard_checkpoint *checkpoint = NULL;
+    MUST(reshard_module_state_dict(model, &list));
+    reshard_status status = reshard_checkpoint_open(NULL, path, NULL, &checkpoint);
+    if (status == RESHARD_OK)
+        status = reshard_checkpoint_load_tensors(checkpoint, group, list->count, list->items, NULL);
+    reshard_checkpoint_close(checkpoint);
+    reshard_named_tensors_destroy(list);
+    return status;
+}
+
+/* Saved by these ranks, loaded by these; the ranks of a group are named by a list of the world's.
+ * What upstream refuses, or cannot do, is in the last rows. */
+typedef struct state_case {
+    const char *name;
+    int32_t saver_count, savers[4];
+    const char *saved;
+    int32_t loader_count, loaders[4];
+    const char *loaded; /* NULL: local tensors */
+} state_case;
+
+static reshard_status body_state(void *user, reshard_group *group)
+{
+    const state_case *c = user;
+    char path[64];
+    reshard_group *savers = NULL, *loaders = NULL;
+    (void)snprintf(path, sizeof path, "%s/%s", folder, c->name);
+    EXPECT(reshard_group_subset(group, c->saver_count, c->savers, &savers) == RESHARD_OK);
+    EXPECT(reshard_group_subset(group, c->loader_count, c->loaders, &loaders) == RESHARD_OK);
+    if (savers != NULL) {
+        reshard_module *model = make_model(savers, c->saved, true);
+        EXPECT(check_model(model) == RESHARD_OK);
+        EXPECT(save(model, savers, path) == RESHARD_OK);
+        reshard_module_release(model);
+    }
+    EXPECT(reshard_group_barrier(group) == RESHARD_OK);
+    if (loaders != NULL) {
+        reshard_module *model = make_model(loaders, c->loaded, false);
+        EXPECT(check_model(model) == RESHARD_ERR_CHECK);
+        EXPECT(load(model, loaders, path) == RESHARD_OK);
+        EXPECT(check_model(model) == RESHARD_OK);
+        reshard_module_release(model);
+    }
+    reshard_group_release(savers);
+    reshard_group_release(loaders);
+    return RESHARD_OK;
+}
+
+static void test_state_dict__saved_and_loaded(void **state)
+{
+    (void)state;
+    static state_case rows[] = {
+        {"state_dict", 4, {0, 1, 2, 3}, "4: S(0)", 4, {0, 1, 2, 3}, "4: S(0)"},
+        {"new_group", 2, {2, 3}, "2: S(0)", 2, {2, 3}, "2: S(0)"},
+        /* other group ranks and sizes, other cuts */
+        {"group_ranks", 4, {0, 1, 2, 3}, "4: S(0)", 3, {0, 2, 3}, "3: S(0)"},
+        {"group_size", 2, {2, 3}, "2: S(0)", 4, {0, 1, 2, 3}, "4[3,1,0,2]: S(1)"},
+        {"empty_shards", 3, {0, 2, 3}, "3: S(1)", 2, {1, 3}, "2: S(0=0,10)"},
+        /* no group but itself, and tensors that are no shards */
+        {"alone", 4, {0, 1, 2, 3}, "4: S(0)", 1, {2}, NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        run_ranks(4, body_state, &rows[i]);
+}
+
+/* Between live modules: over one group in any layouts, over another one an error on all ranks. */
+static reshard_status body_state_errors(void *user, reshard_group *group)
+{
+    const int32_t ranks[] = {0, 2, 3};
+    reshard_group *three = NULL;
+    reshard_named_tensors *list = NULL;
+    reshard_module *model = make_model(group, "4: S(0)", true);
+    reshard_module *columns = make_model(group, "4: S(1)", false);
+    reshard_spec *spec = make_spec("3: S(0)");
+    (void)user;
+    MUST(reshard_module_state_dict(model, &list));
+    EXPECT(reshard_module_load_state_dict(columns, 3, list->items, NULL) == RESHARD_OK);
+    EXPECT(check_model(columns) == RESHARD_OK);
+    EXPECT(reshard_group_subset(group, 3, ranks, &three) == RESHARD_OK);
+    if (three != NULL) {
+        reshard_module *other = make_model(three, "3: S(0)", true);
+        EXPECT(reshard_module_load_state_dict(other, 3, list->items, NULL) == RESHARD_ERR_INVALID);
+        EXPECT(strstr(reshard_error_text(), "\"sharded_tensor1\" is distributed over another") !=
+               NULL);
+        EXPECT(check_model(other) == RESHARD_OK);
+        reshard_module_release(other);
+    }
+    /* no group at all */
+    reshard_module *local = make_model(NULL, NULL, true);
+    EXPECT(reshard_module_shard_parameter(local, "sharded_tensor1", spec, 0, NULL) ==
+           RESHARD_ERR_INVALID);
+    EXPECT(strstr(reshard_error_text(), "there is no group, and no current one") != NULL);
+    EXPECT(check_model(local) == RESHARD_OK);
+    reshard_named_tensors_destroy(list);
+    reshard_spec_release(spec);
+    reshard_module_release(local);
+    reshard_module_release(model);
+    reshard_module_release(columns);
+    reshard_group_release(three);
+    return RESHARD_OK;
+}
+
+static void test_state_dict__errors(void **state)
+{
+    (void)state;
+    run_ranks(4, body_state_errors, NULL);
+}
+
+/* A plain module, without any group: its own tensors, in order, and back. */
+static void test_state_dict__no_sharded_tensors(void **state)
+{
+    (void)state;
+    reshard_layer_options options = {.size = sizeof options, .dtype = RESHARD_F32, .seed = 1};
+    reshard_module *source = NULL, *target = NULL;
+    reshard_named_tensors *list = NULL;
+    reshard_tensor *weight = NULL;
+    MUST(reshard_linear_create(NULL, 10, 10, &options, &source));
+    options.seed = 2;
+    MUST(reshard_linear_create(NULL, 10, 10, &options, &target));
+    MUST(reshard_module_state_dict(source, &list));
+    assert_int_equal(list->count, 2);
+    assert_string_equal(list->items[0].name, "weight");
+    assert_string_equal(list->items[1].name, "bias");
+    MUST(reshard_module_find_parameter(source, "weight", &weight));
+    assert_ptr_equal(list->items[0].tensor, weight);
+    MUST(reshard_module_load_state_dict(target, list->count, list->items, NULL));
+    MUST(reshard_module_find_parameter(target, "weight", &weight));
+    assert_memory_equal(reshard_tensor_data(weight), reshard_tensor_data(list->items[0].tensor),
+                        100 * sizeof(float));
+    reshard_named_tensors_destroy(list);
+    reshard_module_release(source);
+    reshard_module_release(target);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) == NULL;
+}
+
+static int remove_folder(void **state)
+{
+    char command[128];
+    (void)state;
+    (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_state_dict__saved_and_loaded),
+        cmocka_unit_test(test_state_dict__errors),
+        cmocka_unit_test(test_state_dict__no_sharded_tensors),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
