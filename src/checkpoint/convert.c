@@ -178,9 +178,21 @@ static void find_begun(const rs_conversion *conversion, bool *begun)
     }
 }
 
+/* A file of the source, if the kernel is to copy some of it. */
+static const rs_file *find_shared(const rs_conversion *conversion)
+{
+    const rs_engine *engine = &conversion->engine;
+    for (int64_t i = 0; i < engine->transfer_count; i++) {
+        if (engine->transfers[i].direct)
+            return conversion->source_files[engine->transfers[i].source->pieces[0].file];
+    }
+    return NULL;
+}
+
 static reshard_status make_files(rs_conversion *conversion)
 {
     const rs_target *target = &conversion->target;
+    const rs_file *shared = find_shared(conversion);
     reshard_status status = RESHARD_OK;
     bool *begun = rs_arena_allocate_array(&conversion->arena, (size_t)target->file_count, 1);
     if (begun == NULL)
@@ -191,7 +203,7 @@ static reshard_status make_files(rs_conversion *conversion)
         const rs_target_file *file = &target->files[i];
         if (file->name == NULL || conversion->target_files[i] != NULL)
             continue;
-        status = rs_partial_file(&conversion->partial, file->name, file->bytes, begun[i],
+        status = rs_partial_file(&conversion->partial, file->name, file->bytes, begun[i], shared,
                                  &conversion->target_files[i]);
         if (status == RESHARD_OK)
             status = rs_target_write_header(target, i, conversion->target_files[i]);

@@ -277,7 +277,7 @@ static reshard_status take_file(const rs_partial *partial, const char *path, rs_
 }
 
 reshard_status rs_partial_file(rs_partial *partial, const char *name, uint64_t bytes, bool begun,
-                               rs_file **out_file)
+                               const rs_file *like, rs_file **out_file)
 {
     rs_file *file = NULL;
     uint64_t size = 0;
@@ -295,7 +295,7 @@ reshard_status rs_partial_file(rs_partial *partial, const char *name, uint64_t b
         status = rs_file_create(partial->context, path, &file);
     rs_release(partial->context, path, strlen(path) + 1);
     if (status == RESHARD_OK && size != bytes)
-        status = rs_file_resize(file, bytes);
+        status = rs_file_resize(file, bytes, like == NULL || !rs_file_try_share(like, file));
     if (status != RESHARD_OK) {
         rs_file_close(file);
         return status;
