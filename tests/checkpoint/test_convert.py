@@ -245,6 +245,8 @@ class Digests(ConvertTest):
 
 
 class Memory(ConvertTest):
+    PLACE = support.pick_memory(400 << 20)
+
     def test_a_tensor_larger_than_memory(self):
         """Peak memory of the process stays near --max-memory."""
         if "san" in os.path.basename(os.path.dirname(support.COMMAND)):
@@ -254,16 +256,21 @@ class Memory(ConvertTest):
         rules = self.write_text("r", "w S(1)@x\n")
         # By way of a small process, because a child's peak begins with what its parent had.
         launch = "import os, sys; pid = os.spawnv(os.P_NOWAIT, sys.argv[1], sys.argv[1:]); print(os.wait4(pid, 0)[2].ru_maxrss)"
-        done = subprocess.run([sys.executable, "-c", launch, support.COMMAND, "convert",
-                               self.at("source"), self.at("out"), "--to", "x=4", "--rules", rules, "--max-memory", "16M",
-                               "--no-sync", "--quiet"], stdout=subprocess.PIPE, check=True, timeout=50)
-        self.assertLessEqual(int(done.stdout) * 1024, (16 << 20) + (32 << 20))
-        found = files.read(self.at("out/shard-00002-model-00001-of-00001.safetensors"))[0]["w"]
-        self.assertEqual(files.cut(model["w"], [0, 4096], [6000, 4096]), found[2])
+        for limit in [16, 64, 512]:
+            for threads in [2, 64]:
+                out = f"out{limit}-{threads}"
+                done = subprocess.run([sys.executable, "-c", launch, support.COMMAND, "convert",
+                                       self.at("source"), self.at(out), "--to", "x=4", "--rules", rules, "--max-memory",
+                                       f"{limit}M", "--threads", str(threads), "--no-sync", "--quiet"],
+                                      stdout=subprocess.PIPE, check=True, timeout=50)
+                self.assertLessEqual(int(done.stdout) * 1024, (limit << 20) + (32 << 20), (limit, threads))
+                found = files.read(self.at(f"{out}/shard-00002-model-00001-of-00001.safetensors"))[0]["w"]
+                self.assertEqual(files.cut(model["w"], [0, 4096], [6000, 4096]), found[2])
+                shutil.rmtree(self.at(out))
 
 
 class Large(ConvertTest):
-    """Beyond 2^31 and 2^32 bytes, in sparse files: marks at chosen places have to arrive at the right ones."""
+    """Beyond 2^32 bytes, in sparse files: planned, and read at such places. test_convert_large.c converts all of them."""
 
     def test_offsets_beyond_32_bits(self):
         rows, columns, width = 70001, 16384, 4  # 4.6 GB
@@ -286,19 +293,6 @@ class Large(ConvertTest):
         report = self.convert("source", "out", "--to", "x=2", "--rules", rules, "--dry-run")
         self.assertEqual(report["bytes_written"], total)
         self.assertEqual(self.read_json("inspect", self.at("source"))["bytes"], total + 2400)
-        if shutil.disk_usage(self.folder).free < 8 << 30 or not os.environ.get("RESHARD_TEST_LARGE"):
-            self.skipTest("writing 4.6 GB: RESHARD_TEST_LARGE is not set, or the disk has no room")
-        self.read_text("convert", self.at("source"), self.at("out"), "--to", "x=2", "--rules", rules, "--no-sync", "--quiet")
-        half = -(-rows // 2) * columns * width
-        for rank in range(2):
-            path = self.at(f"out/shard-{rank + 1:05d}-model-00001-of-00001.safetensors")
-            with open(path, "rb") as file:
-                begin = 8 + struct.unpack("<Q", file.read(8))[0]
-                self.assertEqual(os.path.getsize(path), begin + (half if rank == 0 else total - half))
-                for at, mark in marks.items():
-                    if rank == (at >= half):
-                        file.seek(begin + at - (half if rank else 0))
-                        self.assertEqual(file.read(4), mark, at)
 
 
 class Random(ConvertTest):
