@@ -67,6 +67,12 @@ static void print_json(const reshard_convert_report *report, int dry_run, double
     cli_json_unsigned(&json, "bytes_written", report->bytes_written);
     cli_json_unsigned(&json, "bytes_shared", report->bytes_shared);
     cli_json_unsigned(&json, "bytes_resumed", report->bytes_resumed);
+    cli_json_unsigned(&json, "bytes_digested", report->bytes_digested);
+    cli_json_integer(&json, "tensors_digested", report->tensors_digested);
+    if (report->source_digest[0] != '\0')
+        cli_json_text(&json, "source_digest", report->source_digest);
+    if (report->digest[0] != '\0')
+        cli_json_text(&json, "digest", report->digest);
     cli_json_unsigned(&json, "memory_bytes", report->memory_bytes);
     cli_json_integer(&json, "threads", report->threads);
     cli_json_integer(&json, "ranks", report->ranks);
@@ -94,6 +100,8 @@ static void print_text(const reshard_convert_report *report, const char *target,
            report->threads, report->threads == 1 ? "" : "s");
     if (report->bytes_resumed != 0)
         printf("%s were done already\n", cli_size_text(report->bytes_resumed, read));
+    if (report->digest[0] != '\0')
+        printf("digest %s\n", report->digest);
     if (dry_run)
         printf("about %.1f s; nothing was written\n", report->seconds_estimated);
     else

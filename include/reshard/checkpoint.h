@@ -180,11 +180,17 @@ typedef struct reshard_convert_report {
     uint64_t bytes_read, bytes_written; /* of tensors; planned ones for a dry run */
     uint64_t bytes_shared;              /* of those, copied or shared by the kernel */
     uint64_t bytes_resumed;             /* found done by an earlier run */
+    uint64_t bytes_digested;            /* read, and digested on their way through memory */
+    int64_t tensors_digested;           /* all bytes of which were */
     uint64_t memory_bytes;              /* of all blocks on their way, of one rank */
     int32_t threads;                    /* of one rank */
     int32_t ranks;
     double seconds_estimated; /* dry run, rank 0: from a short look at the disk; else 0 */
     char rules[256];          /* which rules, and why these; "" without */
+    /* Of what was read and of what was written, as reshard_checkpoint_digest gives them. "" when
+     * the kernel copied some bytes or an earlier run did, and verify did not ask to read them all;
+     * the source's also when not all of its tensors are wanted. */
+    char source_digest[RESHARD_DIGEST_TEXT], digest[RESHARD_DIGEST_TEXT];
 } reshard_convert_report;
 
 /*
@@ -192,8 +198,10 @@ typedef struct reshard_convert_report {
  * is written beside, into target.partial, with a journal; when the call fails or the process dies,
  * that is what is left, and `resume` goes on from it. The source is only read. Replicas in rank
  * files are compared first. Files of the source's folder that hold no weights (config.json,
- * tokenizers) are copied along. report may be NULL. Errors: as open; INVALID, UNSUPPORTED; IO;
- * CHECK (replicas that differ, or with verify output that does); CANCELLED; MISMATCH.
+ * tokenizers) are copied along. What passes through memory is digested as it is read and as it is
+ * written. report may be NULL. Errors: as open; INVALID, UNSUPPORTED; IO; CHECK (replicas that
+ * differ, or with verify output that does; a source that changed meanwhile; a fault of memory);
+ * CANCELLED; MISMATCH.
  *
  * Local, or with a group Collective over it: all ranks see the same files and pass the same paths
  * and options. Each byte of a tensor is read by one rank; several ranks write to a file. Bytes are

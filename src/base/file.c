@@ -15,9 +15,14 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#endif
 
 /* The most that one system call is asked for; Linux stops a little below 2^31 anyway. */
 #define CALL_BYTES_MAX ((size_t)1 << 30)
+#define SHARED_BYTES 4096 /* a block of any file system that shares them, or a multiple of one */
 
 struct rs_file {
     reshard_context *context;
@@ -213,7 +218,7 @@ reshard_status rs_file_write(rs_file *file, const void *bytes, size_t count, uin
     return RESHARD_OK;
 }
 
-reshard_status rs_file_resize(rs_file *file, uint64_t bytes)
+reshard_status rs_file_resize(rs_file *file, uint64_t bytes, bool reserve)
 {
     if (bytes > INT64_MAX)
         return rs_fail(RESHARD_ERR_RANGE, "%s: no file can have %llu bytes", file->path,
@@ -223,11 +228,23 @@ reshard_status rs_file_resize(rs_file *file, uint64_t bytes)
         return fail(file->path, "cannot be given its size");
 #ifdef __linux__
     /* Not posix_fallocate, which writes zeros where the file system has no such call. */
-    if (bytes != 0 && fallocate(file->descriptor, 0, 0, (off_t)bytes) != 0 &&
+    if (reserve && bytes != 0 && fallocate(file->descriptor, 0, 0, (off_t)bytes) != 0 &&
         (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
         return fail(file->path, "cannot be given its room on the disk");
 #endif
     return RESHARD_OK;
+}
+
+bool rs_file_try_share(const rs_file *source, rs_file *target)
+{
+#ifdef FICLONERANGE
+    struct file_clone_range range = {.src_fd = source->descriptor, .src_length = SHARED_BYTES};
+    return rs_file_may(target->context, "share", target->path) &&
+           ioctl(target->descriptor, FICLONERANGE, &range) == 0;
+#else
+    (void)source, (void)target;
+    return false;
+#endif
 }
 
 reshard_status rs_file_sync(rs_file *file)

@@ -23,8 +23,8 @@ typedef struct rs_file_calls {
     int (*sync)(void *user, int descriptor);
     void *user;
     /* Asked before a call that goes by a name or changes a size ("open", "create", "resize",
-     * "sync" of a folder, "rename", "link", "remove", "publish"): 0, or -1 and errno. NULL: all
-     * may. */
+     * "sync" of a folder, "rename", "link", "share", "remove", "publish"): 0, or -1 and errno.
+     * NULL: all may. */
     int (*may)(void *user, const char *what, const char *path);
 } rs_file_calls;
 
@@ -57,9 +57,12 @@ bool rs_file_has_links(const rs_file *file);
 /* Errors: CORRUPT when the file ends before that; IO. */
 reshard_status rs_file_read(const rs_file *file, void *bytes, size_t count, uint64_t at);
 reshard_status rs_file_write(rs_file *file, const void *bytes, size_t count, uint64_t at);
-/* Makes the file exactly this long, and asks for its room on the disk so that a full disk shows
- * now. New bytes are zero. */
-reshard_status rs_file_resize(rs_file *file, uint64_t bytes);
+/* Makes the file exactly this long; new bytes are zero. reserve: asks for its room on the disk, so
+ * that a full disk shows now. */
+reshard_status rs_file_resize(rs_file *file, uint64_t bytes, bool reserve);
+/* Can the file system share blocks between the two (reflink)? Tries it: the target then begins with
+ * 4096 bytes of the source. */
+bool rs_file_try_share(const rs_file *source, rs_file *target);
 reshard_status rs_file_sync(rs_file *file);
 /* Until close, for this process alone; other processes are refused the same. Errors: IO when
  * another has it. */

@@ -9,10 +9,13 @@
  *    then is one range of the target file; or, where that would copy long ranges for nothing, they
  *    are written from where they lie.
  * 3. The range is written, or compared with what the file has.
+ *
+ * What was read and what is written is digested on the way (passing.h).
  */
 #include "base/checked.h"
 #include "base/context.h"
 #include "checkpoint/engine.h"
+#include "checkpoint/slabs.h"
 #include "exec/cast.h"
 #include "exec/copy.h"
 
@@ -99,6 +102,11 @@ static void fill_slot(rs_block_slot *slot, const rs_clip *clip, char *memory,
     memcpy(slot->strides, strides, sizeof slot->strides);
 }
 
+static void digest_slot(rs_worker *worker, const rs_block_slot *slot)
+{
+    rs_passing_read(&worker->passing, slot->offset, slot->size, slot->memory, slot->strides);
+}
+
 /* One piece by itself, dense in memory. */
 static reshard_status read_piece(rs_worker *worker, const rs_transfer *transfer, int64_t piece,
                                  const rs_clip *clip, char *memory)
@@ -110,9 +118,12 @@ static reshard_status read_piece(rs_worker *worker, const rs_transfer *transfer,
     dense_strides(region.ndim, region.size, region.memory_strides);
     fill_slot(&worker->slots[piece], clip, memory, region.memory_strides);
     atomic_fetch_add(&worker->engine->bytes_read, (uint64_t)clip->bytes);
-    return rs_file_region_read(worker->engine->sources[source->pieces[piece].file], clip->at,
-                               &region, memory, worker->target,
-                               (size_t)(worker->buffer + worker->buffer_bytes - worker->target));
+    reshard_status status = rs_file_region_read(
+        worker->engine->sources[source->pieces[piece].file], clip->at, &region, memory,
+        worker->target, (size_t)(worker->buffer + worker->buffer_bytes - worker->target));
+    if (status == RESHARD_OK)
+        digest_slot(worker, &worker->slots[piece]);
+    return status;
 }
 
 /* Pieces of one entry. *used counts the bytes of the buffer. */
@@ -151,6 +162,10 @@ static reshard_status read_group(rs_worker *worker, const rs_transfer *transfer,
     if (status == RESHARD_OK && together) {
         atomic_fetch_add(&worker->engine->bytes_read, bytes);
         status = rs_file_read(file, memory, (size_t)bytes, begin);
+        for (int64_t i = first; status == RESHARD_OK && i < first + count; i++) {
+            if (worker->slots[i].used)
+                digest_slot(worker, &worker->slots[i]);
+        }
     }
     return status;
 }
@@ -321,10 +336,13 @@ static reshard_status pass_on(rs_worker *worker, const rs_transfer *transfer, in
             continue;
         for (int64_t j = 0; status == RESHARD_OK && j < move_count; j++) {
             move_view view;
-            if (view_move(worker, transfer, &moves[j], box, &view))
-                status = emit(worker, transfer, piece->file, view.memory,
-                              (size_t)view_bytes(transfer, &view),
-                              clip.at + (uint64_t)place_in(transfer, &clip, view.offset));
+            if (!view_move(worker, transfer, &moves[j], box, &view))
+                continue;
+            rs_passing_write(&worker->passing, i, view.offset, view.size, view.memory,
+                             view.slot->strides);
+            status = emit(worker, transfer, piece->file, view.memory,
+                          (size_t)view_bytes(transfer, &view),
+                          clip.at + (uint64_t)place_in(transfer, &clip, view.offset));
         }
     }
     return status;
@@ -368,14 +386,14 @@ static reshard_status assemble(rs_worker *worker, const rs_transfer *transfer, i
         if (!rs_piece_clip(transfer->target, &transfer->target->pieces[i], box->offset, box->size,
                            &clip))
             continue;
+        char *memory = worker->target + (clip.at - begin);
         for (int64_t j = 0; j < move_count; j++) {
             move_view view;
             if (view_move(worker, transfer, &moves[j], box, &view))
-                copy_move(transfer, &view,
-                          worker->target + (clip.at - begin) +
-                              place_in(transfer, &clip, view.offset),
+                copy_move(transfer, &view, memory + place_in(transfer, &clip, view.offset),
                           clip.strides);
         }
+        rs_passing_write(&worker->passing, i, clip.offset, clip.size, memory, clip.strides);
     }
     return emit(worker, transfer, transfer->target->pieces[first].file, worker->target,
                 (size_t)(end - begin), begin);
@@ -402,6 +420,7 @@ static reshard_status assemble_strided(rs_worker *worker, const rs_transfer *tra
                 copy_move(transfer, &view, worker->target + place_in(transfer, &dense, view.offset),
                           dense.strides);
         }
+        rs_passing_write(&worker->passing, i, clip.offset, clip.size, worker->target, NULL);
         status = emit_strided(worker, transfer, piece->file, &clip, worker->target);
     }
     return status;
@@ -446,31 +465,39 @@ static reshard_status write_targets(rs_worker *worker, const rs_transfer *transf
 
 /* ---- by the kernel --------------------------------------------------------------------------- */
 
-/* A range that the kernel does not copy goes through the buffer. */
-static reshard_status copy_range(rs_worker *worker, const rs_file *source, uint64_t source_at,
-                                 rs_file *target, uint64_t target_at, uint64_t count)
+/* A box that lies together on both sides and that the kernel does not copy, through the buffer. */
+static reshard_status copy_box(rs_worker *worker, const rs_transfer *transfer,
+                               const rs_transfer_move *move, const rs_clip *box)
 {
-    rs_engine *engine = worker->engine;
-    uint64_t done = 0;
-    reshard_status status = rs_file_copy(source, source_at, target, target_at, count, &done);
-    atomic_fetch_add(&engine->bytes_shared, done);
-    while (status == RESHARD_OK && done < count) {
-        size_t part = worker->buffer_bytes;
-        part = count - done < part ? (size_t)(count - done) : part;
-        status = rs_file_read(source, worker->buffer, part, source_at + done);
-        if (status == RESHARD_OK)
-            status = rs_file_write(target, worker->buffer, part, target_at + done);
-        done += part;
+    const rs_stored_piece *from = &transfer->source->pieces[move->source];
+    const rs_stored_piece *to = &transfer->target->pieces[move->target];
+    const rs_stored_piece piece = {.offset = box->offset, .size = box->size};
+    reshard_status status = RESHARD_OK;
+    rs_slabs slabs;
+    rs_slabs_init(&slabs, transfer->source, &piece, worker->buffer_bytes);
+    for (int64_t i = 0; status == RESHARD_OK && i < slabs.count; i++) {
+        rs_slab slab;
+        rs_clip source, target;
+        rs_slabs_at(&slabs, i, &slab);
+        if (!rs_piece_clip(transfer->source, from, slab.offset, slab.size, &source) ||
+            !rs_piece_clip(transfer->target, to, slab.offset, slab.size, &target))
+            continue;
+        status = rs_file_read(worker->engine->sources[from->file], worker->buffer, slab.bytes,
+                              source.at);
+        if (status != RESHARD_OK)
+            continue;
+        rs_passing_read_and_write(&worker->passing, move->target, slab.offset, slab.size,
+                                  worker->buffer);
+        status =
+            rs_file_write(worker->engine->targets[to->file], worker->buffer, slab.bytes, target.at);
     }
-    atomic_fetch_add(&engine->bytes_read, count);
-    atomic_fetch_add(&engine->bytes_written, count);
-    atomic_fetch_add(&engine->bytes_done, count);
     return status;
 }
 
 static reshard_status copy_directly(rs_worker *worker, const rs_transfer *transfer,
                                     const block_box *box)
 {
+    rs_engine *engine = worker->engine;
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; status == RESHARD_OK && i < transfer->move_count; i++) {
         const rs_transfer_move *move = &transfer->moves[i];
@@ -482,8 +509,15 @@ static reshard_status copy_directly(rs_worker *worker, const rs_transfer *transf
             !rs_piece_clip(transfer->source, from, inside.offset, inside.size, &source) ||
             !rs_piece_clip(transfer->target, to, inside.offset, inside.size, &target))
             continue;
-        status = copy_range(worker, worker->engine->sources[from->file], source.at,
-                            worker->engine->targets[to->file], target.at, (uint64_t)source.bytes);
+        uint64_t count = (uint64_t)source.bytes, done = 0;
+        status = rs_file_copy(engine->sources[from->file], source.at, engine->targets[to->file],
+                              target.at, count, &done);
+        if (status == RESHARD_OK && done < count)
+            status = copy_box(worker, transfer, move, &inside);
+        atomic_fetch_add(&engine->bytes_shared, done < count ? 0 : count);
+        atomic_fetch_add(&engine->bytes_read, count);
+        atomic_fetch_add(&engine->bytes_written, count);
+        atomic_fetch_add(&engine->bytes_done, count);
     }
     return status;
 }
@@ -493,6 +527,7 @@ reshard_status rs_worker_run_block(rs_worker *worker, const rs_transfer *transfe
     block_box box;
     reshard_status status;
     rs_transfer_block(transfer, block, box.offset, box.size);
+    rs_passing_begin(&worker->passing, worker->engine->passing, transfer, block);
     if (transfer->direct) {
         status = copy_directly(worker, transfer, &box);
     } else {
@@ -506,6 +541,8 @@ reshard_status rs_worker_run_block(rs_worker *worker, const rs_transfer *transfe
         if (status == RESHARD_OK)
             status = write_targets(worker, transfer, &box);
     }
+    if (status == RESHARD_OK)
+        status = rs_passing_end(&worker->passing, transfer - worker->engine->transfers);
     return rs_fail_within(status, "tensor \"%.*s\"", rs_name_shown(transfer->source->name),
                           transfer->source->name.bytes);
 }

@@ -164,15 +164,46 @@ static void digest_conversion(const rs_conversion *conversion, uint64_t out_dige
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
+/* Which files an earlier run has written blocks of. */
+static void find_begun(const rs_conversion *conversion, bool *begun)
+{
+    const rs_engine *engine = &conversion->engine;
+    for (int64_t i = 0; i < engine->transfer_count; i++) {
+        const rs_transfer *transfer = &engine->transfers[i];
+        bool any = false;
+        for (int64_t j = 0; !any && j < transfer->block_count; j++)
+            any = atomic_load(&engine->done[transfer->block_first + j]) != 0;
+        for (int64_t j = 0; any && j < transfer->target->piece_count; j++)
+            begun[transfer->target->pieces[j].file] = true;
+    }
+}
+
+/* A file of the source, if the kernel is to copy some of it. */
+static const rs_file *find_shared(const rs_conversion *conversion)
+{
+    const rs_engine *engine = &conversion->engine;
+    for (int64_t i = 0; i < engine->transfer_count; i++) {
+        if (engine->transfers[i].direct)
+            return conversion->source_files[engine->transfers[i].source->pieces[0].file];
+    }
+    return NULL;
+}
+
 static reshard_status make_files(rs_conversion *conversion)
 {
     const rs_target *target = &conversion->target;
+    const rs_file *shared = find_shared(conversion);
     reshard_status status = RESHARD_OK;
+    bool *begun = rs_arena_allocate_array(&conversion->arena, (size_t)target->file_count, 1);
+    if (begun == NULL)
+        return rs_allocation_status();
+    memset(begun, 0, (size_t)target->file_count);
+    find_begun(conversion, begun);
     for (int32_t i = 0; status == RESHARD_OK && i < target->file_count; i++) {
         const rs_target_file *file = &target->files[i];
         if (file->name == NULL || conversion->target_files[i] != NULL)
             continue;
-        status = rs_partial_file(&conversion->partial, file->name, file->bytes,
+        status = rs_partial_file(&conversion->partial, file->name, file->bytes, begun[i], shared,
                                  &conversion->target_files[i]);
         if (status == RESHARD_OK)
             status = rs_target_write_header(target, i, conversion->target_files[i]);
@@ -304,8 +335,48 @@ static reshard_status publish(rs_conversion *conversion)
     return rs_conversion_agree(conversion, status);
 }
 
+/* Begins to sum for an engine that has been prepared. */
+static reshard_status begin_sums(const rs_conversion *conversion, rs_passing **out_passing)
+{
+    return rs_conversion_agree(
+        conversion,
+        rs_passing_create(conversion->context, conversion->engine.transfer_count, out_passing));
+}
+
+/* What the sums of all ranks tell. */
+static reshard_status report_sums(const rs_conversion *conversion, rs_passing *passing,
+                                  reshard_convert_report *report)
+{
+    rs_passing_result result;
+    reshard_status status = rs_conversion_merge(conversion, passing);
+    if (status != RESHARD_OK)
+        return status;
+    status = rs_passing_finish(passing, conversion->engine.transfers, conversion->source,
+                               &conversion->target, &result);
+    status = rs_conversion_agree(conversion, status);
+    if (status != RESHARD_OK)
+        return status;
+    report->bytes_digested = result.bytes;
+    report->tensors_digested = result.tensors;
+    memcpy(report->source_digest, result.source, sizeof report->source_digest);
+    memcpy(report->digest, result.target, sizeof report->digest);
+    return RESHARD_OK;
+}
+
+static reshard_status verify(rs_conversion *conversion, reshard_convert_report *report)
+{
+    rs_passing *passing = NULL;
+    reshard_status status = begin_sums(conversion, &passing);
+    if (status == RESHARD_OK)
+        status = rs_conversion_verify(conversion, passing);
+    if (status == RESHARD_OK)
+        status = report_sums(conversion, passing, report);
+    rs_passing_destroy(passing);
+    return status;
+}
+
 /* What comes after the last block. */
-static reshard_status finish(rs_conversion *conversion)
+static reshard_status finish(rs_conversion *conversion, reshard_convert_report *report)
 {
     bool leads = rs_conversion_leads(conversion);
     reshard_status status = leads ? rs_conversion_copy_others(conversion) : RESHARD_OK;
@@ -313,30 +384,44 @@ static reshard_status finish(rs_conversion *conversion)
         status = rs_conversion_sync(conversion);
     status = rs_conversion_agree(conversion, status);
     if (status == RESHARD_OK && conversion->options->verify)
-        status = rs_conversion_verify(conversion);
+        status = verify(conversion, report);
+    if (status == RESHARD_OK)
+        status = rs_conversion_agree(conversion, rs_conversion_check_source(conversion));
     return status == RESHARD_OK ? publish(conversion) : status;
+}
+
+static reshard_status run_blocks(rs_conversion *conversion, reshard_convert_report *report)
+{
+    rs_engine *engine = &conversion->engine;
+    reshard_status status = begin_sums(conversion, &engine->passing);
+    if (status == RESHARD_OK)
+        status = rs_conversion_run(conversion);
+    report->bytes_read = atomic_load(&engine->bytes_read);
+    report->bytes_written = atomic_load(&engine->bytes_written);
+    report->bytes_shared = atomic_load(&engine->bytes_shared);
+    if (status == RESHARD_OK)
+        status = report_sums(conversion, engine->passing, report);
+    rs_passing_destroy(engine->passing);
+    engine->passing = NULL;
+    return status;
 }
 
 static reshard_status write_all(rs_conversion *conversion, reshard_convert_report *report)
 {
-    rs_engine *engine = &conversion->engine;
     reshard_status status = prepare_files(conversion);
     if (status != RESHARD_OK)
         return status;
     report->bytes_resumed = count_done(conversion);
-    atomic_store(&engine->bytes_done, report->bytes_resumed);
+    atomic_store(&conversion->engine.bytes_done, report->bytes_resumed);
     conversion->bytes_unsynced_at = report->bytes_resumed;
-    status = rs_conversion_run(conversion);
-    report->bytes_read = atomic_load(&engine->bytes_read);
-    report->bytes_written = atomic_load(&engine->bytes_written);
-    report->bytes_shared = atomic_load(&engine->bytes_shared);
+    status = run_blocks(conversion, report);
     if (status == RESHARD_ERR_CANCELLED)
         return rs_fail(RESHARD_ERR_CANCELLED,
                        "cancelled; %s holds what was done, and --resume goes on with it",
                        conversion->partial.path);
     if (status == RESHARD_OK)
         status = rs_conversion_sum(conversion, report);
-    return status == RESHARD_OK ? finish(conversion) : status;
+    return status == RESHARD_OK ? finish(conversion, report) : status;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */

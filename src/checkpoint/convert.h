@@ -54,6 +54,8 @@ reshard_status rs_conversion_share_done(const rs_conversion *conversion);
 reshard_status rs_conversion_run_shared(const rs_conversion *conversion, rs_engine *engine);
 /* Runs the conversion's blocks with its journal. */
 reshard_status rs_conversion_run(rs_conversion *conversion);
+/* Adds the sums of all ranks to each rank's. */
+reshard_status rs_conversion_merge(const rs_conversion *conversion, rs_passing *passing);
 /* Adds up what all ranks did. */
 reshard_status rs_conversion_sum(const rs_conversion *conversion, reshard_convert_report *report);
 
@@ -69,8 +71,10 @@ uint64_t rs_conversion_journal_bytes(const rs_conversion *conversion);
 
 /* Are the replicas of the source equal? (convert_check.c) */
 reshard_status rs_conversion_check_copies(rs_conversion *conversion);
-/* Does the output hold what the source does? */
-reshard_status rs_conversion_verify(rs_conversion *conversion);
+/* Does the output hold what the source does? Sums all of it. */
+reshard_status rs_conversion_verify(rs_conversion *conversion, rs_passing *passing);
+/* Are the files of the source those that were opened? */
+reshard_status rs_conversion_check_source(const rs_conversion *conversion);
 /* Seconds that the conversion may take, from reading and writing a little. */
 reshard_status rs_conversion_estimate(const rs_conversion *conversion, double *out_seconds);
 

@@ -66,10 +66,11 @@ reshard_status rs_conversion_check_copies(rs_conversion *conversion)
     return status == RESHARD_ERR_CHECK ? rs_fail_within(status, "replicas differ") : status;
 }
 
-reshard_status rs_conversion_verify(rs_conversion *conversion)
+reshard_status rs_conversion_verify(rs_conversion *conversion, rs_passing *passing)
 {
     rs_engine judge;
     describe_judge(conversion, "verifying", &judge);
+    judge.passing = passing;
     judge.targets = conversion->target_files;
     judge.transfer_count = conversion->engine.transfer_count;
     judge.transfers = conversion->engine.transfers;
@@ -77,6 +78,23 @@ reshard_status rs_conversion_verify(rs_conversion *conversion)
     if (status == RESHARD_OK)
         status = rs_conversion_run_shared(conversion, &judge);
     return status == RESHARD_ERR_CHECK ? rs_fail_within(status, "the output is wrong") : status;
+}
+
+reshard_status rs_conversion_check_source(const rs_conversion *conversion)
+{
+    const reshard_checkpoint *source = conversion->source;
+    for (int32_t i = 0; i < source->file_count; i++) {
+        const rs_stored_file *file = &source->files[i];
+        uint64_t bytes = 0;
+        int64_t changed = 0;
+        reshard_status status = rs_file_stamp(file->file, &bytes, &changed);
+        if (status == RESHARD_OK && (bytes != file->bytes || changed != file->changed))
+            status = rs_fail(RESHARD_ERR_CHECK, "%s: changed while it was converted",
+                             rs_file_path(file->file));
+        if (status != RESHARD_OK)
+            return status;
+    }
+    return RESHARD_OK;
 }
 
 /* ---- the disk -------------------------------------------------------------------------------- */

@@ -66,7 +66,7 @@ static reshard_status copy_other(rs_conversion *conversion, const char *name, co
     if (status == RESHARD_OK)
         status = rs_file_size(from, &bytes);
     if (status == RESHARD_OK)
-        status = rs_partial_file(&conversion->partial, name, bytes, &to);
+        status = rs_partial_file(&conversion->partial, name, bytes, false, NULL, &to);
     if (status == RESHARD_OK)
         status = copy_bytes(conversion->context, from, to, bytes);
     if (status == RESHARD_OK && !conversion->options->no_sync)
@@ -99,7 +99,7 @@ static reshard_status write_index(rs_conversion *conversion)
     reshard_status status = rs_target_index(&conversion->target, &writer);
     if (status == RESHARD_OK)
         status = rs_partial_file(&conversion->partial, "model.safetensors.index.json",
-                                 (uint64_t)writer.count, &file);
+                                 (uint64_t)writer.count, false, NULL, &file);
     if (status == RESHARD_OK)
         status = rs_file_write(file, writer.bytes, (size_t)writer.count, 0);
     if (status == RESHARD_OK && !conversion->options->no_sync)

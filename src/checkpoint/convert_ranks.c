@@ -285,6 +285,31 @@ reshard_status rs_conversion_run(rs_conversion *conversion)
     return status;
 }
 
+reshard_status rs_conversion_merge(const rs_conversion *conversion, rs_passing *passing)
+{
+    enum { AT_ONCE = 4096 };
+    reshard_status status = RESHARD_OK;
+    if (conversion->group == NULL)
+        return RESHARD_OK;
+    for (int64_t first = 0; status == RESHARD_OK && first < passing->count; first += AT_ONCE) {
+        size_t count = (size_t)rs_min(AT_ONCE, passing->count - first);
+        size_t bytes = count * sizeof(rs_passing_sums);
+        rs_passing_sums *mine = passing->sums + first;
+        void *all = NULL;
+        status = gather(conversion, mine, bytes, &all);
+        if (status != RESHARD_OK)
+            return status;
+        memset(mine, 0, bytes);
+        for (size_t i = 0; i < count * (size_t)conversion->rank_count; i++) {
+            const rs_passing_sums *theirs = (const rs_passing_sums *)all + i;
+            rs_fingerprint_merge(&mine[i % count].source, &theirs->source);
+            rs_fingerprint_merge(&mine[i % count].target, &theirs->target);
+        }
+        rs_release(conversion->context, all, (size_t)conversion->rank_count * bytes);
+    }
+    return status;
+}
+
 reshard_status rs_conversion_sum(const rs_conversion *conversion, reshard_convert_report *report)
 {
     uint64_t mine[3] = {report->bytes_read, report->bytes_written, report->bytes_shared};

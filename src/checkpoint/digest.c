@@ -126,7 +126,7 @@ static reshard_status digest_slab(const digest_worker *worker, const digest_unit
         return rs_fail_within(status, "tensor \"%.*s\"", rs_name_shown(tensor->name),
                               tensor->name.bytes);
     rs_fingerprint_begin(&writer, worker->work->code);
-    rs_slab_digest(&unit->slabs, &unit->slab, worker->memory, &writer);
+    rs_box_digest(tensor, unit->slab.offset, unit->slab.size, worker->memory, NULL, &writer);
     *out_sum = writer.sum;
     return RESHARD_OK;
 }

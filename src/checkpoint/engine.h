@@ -10,6 +10,7 @@
 #ifndef RS_CHECKPOINT_ENGINE_H
 #define RS_CHECKPOINT_ENGINE_H
 
+#include "checkpoint/passing.h"
 #include "checkpoint/transfer.h"
 
 #include <stdatomic.h>
@@ -32,6 +33,8 @@ typedef struct rs_engine {
     /* One byte for each block: 1 when it is done. Blocks that are done already are passed over.
      * NULL: nobody asks. */
     atomic_uchar *done;
+    /* Digests what passes through memory, by the index of the transfer; NULL: nobody asks. */
+    rs_passing *passing;
     /* Called now and then by the calling thread, with the bytes done so far; may be NULL. */
     reshard_status (*pause)(void *user, uint64_t bytes_done);
     void *user;
@@ -76,6 +79,7 @@ typedef struct rs_worker {
     char *compare;
     rs_block_slot *slots; /* one for each source piece */
     int64_t slot_capacity;
+    rs_passing_block passing;
 } rs_worker;
 
 reshard_status rs_worker_init(rs_worker *worker, rs_engine *engine);

@@ -6,7 +6,8 @@
  * using PCLMULQDQ", 2009), in the order of memory: a block of 128 bits, low + high * x^64, is
  * brought back by n bits through low * x^-n + high * x^(64-n), both constants reduced to 64 bits,
  * so the sum has 127 bits and meets the next block as it is. Four blocks at a time hide the
- * latency of the multiply. The last reduction is Barrett's.
+ * latency of the multiply; where registers of two blocks can be multiplied, four of those. The last
+ * reduction is Barrett's.
  */
 #include "checkpoint/fingerprint_code.h"
 
@@ -16,7 +17,9 @@
 #include <string.h>
 
 #define CARRYLESS __attribute__((target("pclmul")))
+#define WIDE __attribute__((target("avx2,pclmul,vpclmulqdq")))
 #define LANES 4
+#define WIDE_BYTES_MIN ((size_t)256) /* from here on it is worth its longer end */
 
 /* The modulus' two constants as one register, the one for the low half first. */
 CARRYLESS static inline __m128i load_pair(const uint64_t pair[2])
@@ -92,6 +95,58 @@ CARRYLESS static void fold_groups(const rs_fingerprint_code *code, const unsigne
     out[1] = b[LANES - 1];
 }
 
+WIDE static inline __m256i load_two_blocks(const unsigned char *bytes)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)bytes);
+}
+
+WIDE static inline __m256i bring_two_back(__m256i blocks, __m256i constants)
+{
+    return _mm256_xor_si256(_mm256_clmulepi64_epi128(blocks, constants, 0x00),
+                            _mm256_clmulepi64_epi128(blocks, constants, 0x11));
+}
+
+WIDE static inline __m256i load_pair_twice(const uint64_t pair[2])
+{
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)pair));
+}
+
+/* The two blocks of a register as one. */
+WIDE static inline __m128i join_blocks(__m256i blocks, const rs_modulus *modulus)
+{
+    __m128i constants = _mm_loadu_si128((const __m128i *)(const void *)modulus->back_16);
+    __m128i first = _mm256_castsi256_si128(blocks);
+    __m128i brought = _mm_xor_si128(_mm_clmulepi64_si128(first, constants, 0x00),
+                                    _mm_clmulepi64_si128(first, constants, 0x11));
+    return _mm_xor_si128(brought, _mm256_extracti128_si256(blocks, 1));
+}
+
+/* As fold_groups, for groups of four registers of two blocks. */
+WIDE static void fold_wide_groups(const rs_fingerprint_code *code, const unsigned char *bytes,
+                                  size_t group_count, __m128i out[RS_MODULI])
+{
+    __m256i back_a = load_pair_twice(code->moduli[0].back_128), a[LANES];
+    __m256i back_b = load_pair_twice(code->moduli[1].back_128), b[LANES];
+    for (int i = 0; i < LANES; i++)
+        a[i] = b[i] = load_two_blocks(bytes + 32 * i);
+    for (size_t group = 1; group < group_count; group++) {
+        bytes += 32 * LANES;
+        for (int i = 0; i < LANES; i++) {
+            __m256i blocks = load_two_blocks(bytes + 32 * i);
+            a[i] = _mm256_xor_si256(bring_two_back(a[i], back_a), blocks);
+            b[i] = _mm256_xor_si256(bring_two_back(b[i], back_b), blocks);
+        }
+    }
+    back_a = load_pair_twice(code->moduli[0].back_32);
+    back_b = load_pair_twice(code->moduli[1].back_32);
+    for (int i = 1; i < LANES; i++) {
+        a[i] = _mm256_xor_si256(bring_two_back(a[i - 1], back_a), a[i]);
+        b[i] = _mm256_xor_si256(bring_two_back(b[i - 1], back_b), b[i]);
+    }
+    out[0] = join_blocks(a[LANES - 1], &code->moduli[0]);
+    out[1] = join_blocks(b[LANES - 1], &code->moduli[1]);
+}
+
 CARRYLESS static uint64_t remainder_carryless(const rs_fingerprint_code *code,
                                               const unsigned char *bytes, size_t count,
                                               uint64_t out[RS_MODULI])
@@ -99,9 +154,13 @@ CARRYLESS static uint64_t remainder_carryless(const rs_fingerprint_code *code,
     __m128i folded[RS_MODULI] = {_mm_setzero_si128(), _mm_setzero_si128()};
     __m128i back_a = load_pair(code->moduli[0].back_16);
     __m128i back_b = load_pair(code->moduli[1].back_16);
-    size_t at = count / (16 * LANES) * (16 * LANES);
-    if (at != 0)
-        fold_groups(code, bytes, at / (16 * LANES), folded);
+    bool wide = code->wide && count >= WIDE_BYTES_MIN;
+    size_t group_bytes = (wide ? 32 : 16) * LANES;
+    size_t at = count / group_bytes * group_bytes;
+    if (wide)
+        fold_wide_groups(code, bytes, at / group_bytes, folded);
+    else if (at != 0)
+        fold_groups(code, bytes, at / group_bytes, folded);
     while (at < count) {
         unsigned char last[16] = {0}; /* zeros behind the end change nothing */
         __m128i block;
@@ -126,6 +185,7 @@ void rs_fingerprint_use_carryless(rs_fingerprint_code *code)
         return;
     code->remainder = remainder_carryless;
     code->multiply = multiply_carryless;
+    code->wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("vpclmulqdq");
 }
 
 #else

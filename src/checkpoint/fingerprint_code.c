@@ -112,15 +112,21 @@ static void fill_back_8(rs_modulus *modulus)
     }
 }
 
+static void fill_back(const rs_modulus *modulus, int bytes, uint64_t out[2])
+{
+    out[0] = divide_by_x(modulus, 1, 8 * bytes);
+    out[1] = divide_by_x(modulus, 1, 8 * bytes - 64);
+}
+
 static void fill_modulus(rs_modulus *modulus, uint64_t low)
 {
     modulus->low = low;
     modulus->inverse = (low >> 1) | (uint64_t)1 << 63;
     modulus->quotient = find_quotient(modulus);
-    modulus->back_16[0] = divide_by_x(modulus, 1, 128);
-    modulus->back_16[1] = divide_by_x(modulus, 1, 64);
-    modulus->back_64[0] = divide_by_x(modulus, 1, 512);
-    modulus->back_64[1] = divide_by_x(modulus, 1, 448);
+    fill_back(modulus, 16, modulus->back_16);
+    fill_back(modulus, 32, modulus->back_32);
+    fill_back(modulus, 64, modulus->back_64);
+    fill_back(modulus, 128, modulus->back_128);
     fill_powers(modulus);
     fill_back_8(modulus);
 }
@@ -133,6 +139,7 @@ reshard_status rs_fingerprint_code_create(reshard_context *context, rs_fingerpri
     code->context = context;
     code->remainder = rs_remainder_by_tables;
     code->multiply = rs_multiply_by_bits;
+    code->wide = false;
     for (int m = 0; m < RS_MODULI; m++)
         fill_modulus(&code->moduli[m], lows[m]);
     rs_fingerprint_use_carryless(code);

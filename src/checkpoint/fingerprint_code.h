@@ -13,6 +13,8 @@
 
 #include "checkpoint/fingerprint.h"
 
+#include <stdbool.h>
+
 #define RS_MODULI 2
 
 typedef struct rs_modulus {
@@ -20,7 +22,9 @@ typedef struct rs_modulus {
     uint64_t inverse;        /* x^-1 */
     uint64_t quotient;       /* floor(x^128 / polynomial), without x^64 */
     uint64_t back_16[2];     /* x^-128 and x^-64: what brings a block back by 16 bytes */
-    uint64_t back_64[2];     /* x^-512 and x^-448: by 64 bytes */
+    uint64_t back_32[2];     /* by 32 bytes, */
+    uint64_t back_64[2];     /* by 64, */
+    uint64_t back_128[2];    /* and by 128 */
     uint64_t powers[16][16]; /* [k][d]: x^(8 * d * 16^k) */
     uint64_t back_8[8][256]; /* [k][b]: byte b at place k of a word, times x^-64 */
 } rs_modulus;
@@ -37,6 +41,7 @@ struct rs_fingerprint_code {
     reshard_context *context;
     rs_remainder_fn remainder;
     rs_multiply_fn multiply;
+    bool wide; /* carry-less multiplies of two blocks at once may be used */
     rs_modulus moduli[RS_MODULI];
 };
 
@@ -46,7 +51,7 @@ uint64_t rs_remainder_by_tables(const rs_fingerprint_code *code, const unsigned 
 void rs_multiply_by_bits(const rs_fingerprint_code *code, const uint64_t a[RS_MODULI],
                          const uint64_t b[RS_MODULI], uint64_t out[RS_MODULI]);
 
-/* Sets both functions to carry-less multiply if this processor has it. */
+/* Sets both functions to carry-less multiply if this processor has it, and wide. */
 void rs_fingerprint_use_carryless(rs_fingerprint_code *code);
 
 #endif

@@ -258,31 +258,44 @@ reshard_status rs_partial_record(rs_partial *partial, int64_t block_count, atomi
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-reshard_status rs_partial_file(rs_partial *partial, const char *name, uint64_t bytes,
-                               rs_file **out_file)
+/* What an earlier run left of a file. NOT_FOUND: nothing. */
+static reshard_status take_file(const rs_partial *partial, const char *path, rs_file **out_file)
+{
+    rs_file *file = NULL;
+    if (!partial->resumed)
+        return RESHARD_ERR_NOT_FOUND;
+    reshard_status status = rs_file_open_write(partial->context, path, &file);
+    if (status == RESHARD_OK && rs_file_has_links(file)) {
+        /* A link to the source, which must not be written. */
+        rs_file_close(file);
+        status = rs_path_remove(partial->context, path);
+        return status == RESHARD_OK ? RESHARD_ERR_NOT_FOUND : status;
+    }
+    if (status == RESHARD_OK)
+        *out_file = file;
+    return status;
+}
+
+reshard_status rs_partial_file(rs_partial *partial, const char *name, uint64_t bytes, bool begun,
+                               const rs_file *like, rs_file **out_file)
 {
     rs_file *file = NULL;
     uint64_t size = 0;
     char *path = rs_path_join(partial->context, partial->path, name);
     if (path == NULL)
         return rs_allocation_status();
-    reshard_status status = RESHARD_ERR_NOT_FOUND;
-    if (partial->resumed)
-        status = rs_file_open_write(partial->context, path, &file);
-    if (status == RESHARD_OK && rs_file_has_links(file)) {
-        /* A link to the source, which must not be written. */
-        rs_file_close(file);
-        file = NULL;
-        status = rs_path_remove(partial->context, path);
-        status = status == RESHARD_OK ? RESHARD_ERR_NOT_FOUND : status;
-    }
-    if (status == RESHARD_ERR_NOT_FOUND)
-        status = rs_file_create(partial->context, path, &file);
-    rs_release(partial->context, path, strlen(path) + 1);
+    reshard_status status = take_file(partial, path, &file);
     if (status == RESHARD_OK)
         status = rs_file_size(file, &size);
+    if (begun && (status == RESHARD_ERR_NOT_FOUND || (status == RESHARD_OK && size != bytes)))
+        status = rs_fail(RESHARD_ERR_INVALID,
+                         "%s: is not as the interrupted conversion left it; remove %s", path,
+                         partial->path);
+    else if (status == RESHARD_ERR_NOT_FOUND)
+        status = rs_file_create(partial->context, path, &file);
+    rs_release(partial->context, path, strlen(path) + 1);
     if (status == RESHARD_OK && size != bytes)
-        status = rs_file_resize(file, bytes);
+        status = rs_file_resize(file, bytes, like == NULL || !rs_file_try_share(like, file));
     if (status != RESHARD_OK) {
         rs_file_close(file);
         return status;

@@ -54,9 +54,12 @@ int64_t rs_partial_recall(const rs_partial *partial, int64_t block_count, atomic
 /* Appends runs of blocks whose done is 2, syncs the journal, and sets them to 3. */
 reshard_status rs_partial_record(rs_partial *partial, int64_t block_count, atomic_uchar *done,
                                  bool sync);
-/* A file in the folder: of exactly this size when it is taken over, else new. */
-reshard_status rs_partial_file(rs_partial *partial, const char *name, uint64_t bytes,
-                               rs_file **out_file);
+/* A file in the folder: of exactly this size when it is taken over, else new. begun: an earlier run
+ * has written to it; errors: INVALID when it is not as that run left it. like: a file whose blocks
+ * it shall share if they can be, so that no room is asked for; its first 4096 bytes may then be
+ * any. NULL: none. */
+reshard_status rs_partial_file(rs_partial *partial, const char *name, uint64_t bytes, bool begun,
+                               const rs_file *like, rs_file **out_file);
 /* Removes the journal, makes all names last and gives the folder the target's name. */
 reshard_status rs_partial_finish(rs_partial *partial, bool sync);
 

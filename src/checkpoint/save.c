@@ -173,7 +173,7 @@ static reshard_status write_file(saving *s)
     rs_partial folder;
     reshard_status status = rs_partial_enter(&folder, s->context, s->path);
     if (status == RESHARD_OK)
-        status = rs_partial_file(&folder, file->name, file->bytes, &s->file);
+        status = rs_partial_file(&folder, file->name, file->bytes, false, NULL, &s->file);
     rs_partial_release(&folder);
     if (status == RESHARD_OK)
         status = rs_target_write_header(&s->target, rank, s->file);

@@ -73,32 +73,39 @@ reshard_status rs_slab_read(const reshard_checkpoint *checkpoint, const rs_slabs
                                scratch, scratch_bytes);
 }
 
-void rs_slab_digest(const rs_slabs *slabs, const rs_slab *slab, const void *memory,
-                    rs_fingerprint_writer *writer)
+void rs_box_digest(const rs_stored_tensor *tensor, const int64_t *offset, const int64_t *size,
+                   const void *memory, const int64_t *strides, rs_fingerprint_writer *writer)
 {
-    const rs_stored_tensor *tensor = slabs->tensor;
-    int64_t strides[RESHARD_NDIM_MAX], index[RESHARD_NDIM_MAX] = {0};
-    int64_t place = 0, stride = 1, run = 1;
+    int64_t places[RESHARD_NDIM_MAX], steps[RESHARD_NDIM_MAX], index[RESHARD_NDIM_MAX] = {0};
+    int64_t place = 0, stride = 1, dense = 1, run = 1, count = 1;
     int32_t outer = 0; /* dims before those that a run covers */
     for (int32_t d = tensor->carried_ndim; d-- > 0;) {
-        strides[d] = stride;
-        place += slab->offset[d] * stride;
-        /* Rows follow each other in the tensor while all dims behind theirs are whole. */
-        if (run == stride)
-            run *= slab->size[d];
+        places[d] = stride * tensor->element_bytes;
+        steps[d] = (strides != NULL ? strides[d] : dense) * tensor->element_bytes;
+        place += offset[d] * places[d];
+        /* Rows follow each other in the tensor while all dims behind theirs are whole, and in
+         * memory if nothing lies between them. */
+        bool follows = run == stride && (size[d] == 1 || steps[d] == run * tensor->element_bytes);
+        if (outer == 0 && follows)
+            run *= size[d];
         else if (outer == 0)
             outer = d + 1;
+        if (outer != 0)
+            count *= size[d];
         stride *= tensor->carried_shape[d];
+        dense *= size[d];
     }
     size_t run_bytes = (size_t)(run * tensor->element_bytes);
     const char *bytes = memory;
-    for (int64_t done = 0; done < slab->element_count; done += run, bytes += run_bytes) {
-        rs_fingerprint_add_run(writer, (uint64_t)(place * tensor->element_bytes), bytes, run_bytes);
+    for (int64_t i = 0; i < count; i++) {
+        rs_fingerprint_add_run(writer, (uint64_t)place, bytes, run_bytes);
         for (int32_t d = outer; d-- > 0;) {
-            place += strides[d];
-            if (++index[d] < slab->size[d])
+            place += places[d];
+            bytes += steps[d];
+            if (++index[d] < size[d])
                 break;
-            place -= slab->size[d] * strides[d];
+            place -= size[d] * places[d];
+            bytes -= size[d] * steps[d];
             index[d] = 0;
         }
     }

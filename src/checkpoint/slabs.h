@@ -33,8 +33,9 @@ void rs_slabs_at(const rs_slabs *slabs, int64_t index, rs_slab *out_slab);
 /* Reads a slab, dense and row-major. */
 reshard_status rs_slab_read(const reshard_checkpoint *checkpoint, const rs_slabs *slabs,
                             const rs_slab *slab, void *memory, void *scratch, size_t scratch_bytes);
-/* Adds what was read to a digest of the tensor. */
-void rs_slab_digest(const rs_slabs *slabs, const rs_slab *slab, const void *memory,
-                    rs_fingerprint_writer *writer);
+/* Adds a box of the tensor that lies in memory to a digest of the tensor. Strides are those of the
+ * memory, in elements; NULL: dense and row-major, as a slab is read. */
+void rs_box_digest(const rs_stored_tensor *tensor, const int64_t *offset, const int64_t *size,
+                   const void *memory, const int64_t *strides, rs_fingerprint_writer *writer);
 
 #endif

@@ -166,9 +166,73 @@ static reshard_status plan_moves(rs_arena *arena, rs_transfer *transfer)
                           source->name.bytes);
 }
 
+/* ---- pieces that are stored several times ---------------------------------------------------- */
+
+typedef struct boxed_piece {
+    uint64_t box[2]; /* digest of offset and size */
+    int64_t piece;
+    int64_t volume;
+} boxed_piece;
+
+static int compare_boxed(const void *a, const void *b)
+{
+    const boxed_piece *x = a, *y = b;
+    for (int i = 0; i < 2; i++) {
+        if (x->box[i] != y->box[i])
+            return x->box[i] < y->box[i] ? -1 : 1;
+    }
+    return (x->piece > y->piece) - (x->piece < y->piece);
+}
+
+static boxed_piece box_piece(const rs_stored_tensor *tensor, int64_t index)
+{
+    static const int64_t zeros[RESHARD_NDIM_MAX];
+    const rs_stored_piece *piece = &tensor->pieces[index];
+    boxed_piece boxed = {.piece = index, .volume = 1};
+    rs_digest digest;
+    rs_digest_init(&digest);
+    rs_digest_i64s(&digest, piece->offset != NULL ? piece->offset : zeros, tensor->carried_ndim);
+    rs_digest_i64s(&digest, piece->size, tensor->carried_ndim);
+    rs_digest_finish(&digest, boxed.box);
+    for (int32_t d = 0; d < tensor->carried_ndim; d++)
+        boxed.volume *= piece->size[d];
+    return boxed;
+}
+
+/* Sets tiles and again. */
+static reshard_status find_again(rs_arena *arena, rs_transfer *transfer)
+{
+    const rs_stored_tensor *target = transfer->target;
+    size_t count = (size_t)target->piece_count;
+    int64_t volume = 1, first_volume = 0;
+    bool any = false;
+    bool *again = rs_arena_allocate_array(arena, count, sizeof *again);
+    boxed_piece *boxed = rs_allocate_array(arena->context, count, sizeof *boxed);
+    reshard_status status = again != NULL && boxed != NULL ? RESHARD_OK : rs_allocation_status();
+    if (status != RESHARD_OK)
+        goto out;
+    for (int32_t d = 0; d < target->carried_ndim; d++)
+        volume *= target->carried_shape[d];
+    for (size_t i = 0; i < count; i++)
+        boxed[i] = box_piece(target, (int64_t)i);
+    qsort(boxed, count, sizeof *boxed, compare_boxed);
+    for (size_t i = 0; i < count; i++) {
+        bool is_again = i > 0 && memcmp(boxed[i].box, boxed[i - 1].box, sizeof boxed[i].box) == 0;
+        again[boxed[i].piece] = is_again;
+        first_volume += is_again ? 0 : boxed[i].volume;
+        any = any || is_again;
+    }
+    transfer->again = any ? again : NULL;
+    transfer->tiles = first_volume == volume;
+out:
+    rs_release(arena->context, boxed, count * sizeof *boxed);
+    return status;
+}
+
 static reshard_status keep_single(rs_arena *arena, rs_transfer *transfer)
 {
     rs_transfer_move move = {.size = transfer->source->carried_shape};
+    transfer->tiles = true;
     transfer->move_count = 1;
     transfer->moves = rs_arena_copy(arena, &move, 1, sizeof move);
     return transfer->moves != NULL ? RESHARD_OK : rs_allocation_status();
@@ -222,14 +286,20 @@ static reshard_status find_moves(rs_arena *arena, rs_transfer_cache *cache, rs_t
         cache->slots[slot].digest[1] == key[1]) {
         transfer->move_count = cache->slots[slot].move_count;
         transfer->moves = cache->slots[slot].moves;
+        transfer->tiles = cache->slots[slot].tiles;
+        transfer->again = cache->slots[slot].again;
         return RESHARD_OK;
     }
     reshard_status status = plan_moves(arena, transfer);
+    if (status == RESHARD_OK)
+        status = find_again(arena, transfer);
     if (status != RESHARD_OK)
         return status;
     memcpy(cache->slots[slot].digest, key, sizeof key);
     cache->slots[slot].move_count = transfer->move_count;
     cache->slots[slot].moves = transfer->moves;
+    cache->slots[slot].tiles = transfer->tiles;
+    cache->slots[slot].again = transfer->again;
     return RESHARD_OK;
 }
 

@@ -23,7 +23,9 @@ typedef struct rs_transfer {
     int64_t move_count;
     rs_transfer_move *moves; /* by target piece */
     bool casts;
-    bool direct; /* every move is one long range in both files, for the kernel to copy */
+    bool tiles;        /* target pieces that are not again others tile the tensor */
+    const bool *again; /* by target piece: it has the box of one before it; NULL: none has */
+    bool direct;       /* every move is one long range in both files, for the kernel to copy */
     int64_t tile[RESHARD_NDIM_MAX];
     int64_t block_first, block_count; /* among the blocks of all transfers */
 } rs_transfer;
@@ -35,6 +37,8 @@ typedef struct rs_transfer_cache {
         uint64_t digest[2]; /* of the boxes on both sides */
         int64_t move_count; /* 0: nothing is here */
         rs_transfer_move *moves;
+        bool tiles;
+        const bool *again;
     } slots[256];
 } rs_transfer_cache;
 

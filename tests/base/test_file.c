@@ -155,7 +155,7 @@ static void test_file__copies_ranges(void **state)
     write_text(path, "0123456789");
     assert_int_equal(rs_file_open(NULL, path, &source), RESHARD_OK);
     assert_int_equal(rs_file_create(NULL, other, &target), RESHARD_OK);
-    assert_int_equal(rs_file_resize(target, 12), RESHARD_OK);
+    assert_int_equal(rs_file_resize(target, 12, true), RESHARD_OK);
     assert_int_equal(rs_file_copy(source, 3, target, 5, 4, &done), RESHARD_OK);
     assert_true(done == 4 || done == 0); /* not every file system can */
     if (done == 0)

@@ -199,6 +199,7 @@ static int64_t copy_call(void *user, int from, uint64_t from_at, int to, uint64_
                          size_t count)
 {
     convert_faults *given = user;
+    atomic_fetch_add(&given->copies, count > 1000);
     if (given->no_copy) {
         errno = EXDEV;
         return -1;

@@ -34,9 +34,10 @@ void convert_case_remove(const convert_case *c);
 typedef struct convert_faults {
     atomic_int countdown; /* the call that brings it to 0 fails */
     int error;
-    int kills;   /* the process dies there instead, in the middle of a write */
-    size_t most; /* bytes of one call; 0: no limit */
-    int no_copy; /* the kernel copies nothing */
+    int kills;         /* the process dies there instead, in the middle of a write */
+    size_t most;       /* bytes of one call; 0: no limit */
+    int no_copy;       /* the kernel copies nothing */
+    atomic_int copies; /* of a tensor, that it was asked for */
 } convert_faults;
 
 /* Calls that behave as `faults` says; sync is not waited for. */

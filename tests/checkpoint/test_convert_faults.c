@@ -10,15 +10,17 @@
 #include "support/context.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static convert_case files;
 static reshard_convert_options options = {.size = sizeof options,
-                                          .to = "fsdp=2",
+                                          .to = "tp=2",
                                           .threads = 2,
                                           .memory_bytes_max = (size_t)2 << 20,
                                           .journal_bytes = 1 << 18};
@@ -28,6 +30,8 @@ static int set_up(void **state)
     (void)state;
     if (convert_case_begin(&files) != 0)
         return -1;
+    /* Rows and columns pass through memory, whole tensors are the kernel's to copy. */
+    options.rules = files.rules;
     return reshard_convert(NULL, files.source, files.expected, &options, NULL) == RESHARD_OK ? 0
                                                                                              : -1;
 }
@@ -179,6 +183,7 @@ static void test_faults__a_copy_that_stops_is_gone_on_with(void **state)
     (void)state;
     convert_faults given = {.no_copy = 1};
     assert_int_equal(convert_with(&given, 0), RESHARD_OK);
+    assert_true(atomic_load(&given.copies) > 0);
     check_output();
     convert_case_remove(&files);
 }
@@ -207,6 +212,111 @@ static void test_faults__every_allocation_fails_once(void **state)
     memset(&said, 0, sizeof said);
     if (!context_fail_each(attempt, NULL, &said))
         fail_msg("%s", said.text);
+}
+
+/* ---- bytes that change on their way ---------------------------------------------------------- */
+
+typedef struct meddler {
+    const char *touched;        /* file to change at the first write; NULL: none */
+    unsigned char *last, *hurt; /* what was read last, and what was changed when more was read */
+    bool active;
+} meddler;
+
+/* Changes what was read before, once something else has been. */
+static int64_t read_and_meddle(void *user, int descriptor, void *bytes, size_t count, uint64_t at)
+{
+    meddler *m = user;
+    int64_t done = rs_file_calls_system()->read(NULL, descriptor, bytes, count, at);
+    if (m->active && m->touched == NULL && m->hurt == NULL && count > 100000) {
+        if (m->last != NULL && m->last != bytes) {
+            m->hurt = m->last;
+            m->hurt[1234] ^= 4;
+        }
+        m->last = bytes;
+    }
+    return done;
+}
+
+static int64_t write_and_meddle(void *user, int descriptor, const void *bytes, size_t count,
+                                uint64_t at)
+{
+    meddler *m = user;
+    if (m->active && m->touched != NULL) {
+        const struct timespec times[2] = {{1, 0}, {1, 0}};
+        assert_int_equal(utimensat(AT_FDCWD, m->touched, times, 0), 0);
+        m->active = false;
+    }
+    return rs_file_calls_system()->write(NULL, descriptor, bytes, count, at);
+}
+
+static int64_t copy_nothing(void *user, int from, uint64_t from_at, int to, uint64_t to_at,
+                            size_t count)
+{
+    (void)user, (void)from, (void)from_at, (void)to, (void)to_at, (void)count;
+    errno = EXDEV;
+    return -1;
+}
+
+static reshard_status convert_meddled(meddler *m, const char *source, const char *target,
+                                      const reshard_convert_options *chosen)
+{
+    const rs_file_calls *usual = rs_file_calls_system();
+    rs_file_calls calls = {read_and_meddle, write_and_meddle, copy_nothing, usual->sync, m, NULL};
+    reshard_context *context = NULL;
+    assert_int_equal(reshard_context_create(NULL, &context), RESHARD_OK);
+    rs_file_calls_set(context, &calls);
+    reshard_status status = reshard_convert(context, source, target, chosen, NULL);
+    assert_int_equal(reshard_context_bytes(context), 0);
+    reshard_context_destroy(context);
+    return status;
+}
+
+/* Two columns become one tensor; a bit of the first is lost while the second is read. */
+static void test_faults__memory_that_changes(void **state)
+{
+    (void)state;
+    convert_case kept = files;
+    reshard_convert_options columns = {
+        .size = sizeof columns, .to = "tp=3", .rules = files.rules, .no_sync = 1};
+    reshard_convert_options whole = {.size = sizeof whole, .threads = 1, .no_sync = 1};
+    static const char *const only[] = {"b"};
+    meddler m = {.active = false};
+    (void)snprintf(files.expected, sizeof files.expected, "%s/columns", files.folder);
+    assert_int_equal(reshard_convert(NULL, files.source, files.expected, &columns, NULL),
+                     RESHARD_OK);
+    whole.include_count = 1;
+    whole.includes = only;
+    assert_int_equal(convert_meddled(&m, files.expected, files.target, &whole), RESHARD_OK);
+    convert_case_remove(&files);
+    m.active = true;
+    assert_int_equal(convert_meddled(&m, files.expected, files.target, &whole), RESHARD_ERR_CHECK);
+    assert_non_null(m.hurt);
+    assert_non_null(strstr(reshard_error_text(), "tensor \"b\": what was about to be written"));
+    assert_false(convert_case_exists(files.target));
+    convert_case_remove(&files);
+    assert_int_equal(rs_folder_remove(NULL, files.expected), RESHARD_OK);
+    files = kept;
+}
+
+static void test_faults__source_that_changes(void **state)
+{
+    (void)state;
+    char path[128];
+    meddler m = {.touched = path, .active = true};
+    reshard_convert_options whole = {.size = sizeof whole, .no_sync = 1};
+    convert_case other = files;
+    (void)snprintf(other.source, sizeof other.source, "%s/other", files.folder);
+    (void)snprintf(path, sizeof path, "%s/model.safetensors", other.source);
+    assert_int_equal(reshard_convert(NULL, files.source, other.source, &whole, NULL), RESHARD_OK);
+    assert_int_equal(convert_meddled(&m, other.source, files.target, &options), RESHARD_ERR_CHECK);
+    assert_non_null(
+        strstr(reshard_error_text(), "other/model.safetensors: changed while it was converted"));
+    assert_false(convert_case_exists(files.target));
+    assert_true(convert_case_exists(files.partial));
+    convert_case_remove(&files);
+    assert_int_equal(convert_meddled(&m, other.source, files.target, &options), RESHARD_OK);
+    convert_case_remove(&files);
+    assert_int_equal(rs_folder_remove(NULL, other.source), RESHARD_OK);
 }
 
 /* ---- death ----------------------------------------------------------------------------------- */
@@ -284,6 +394,8 @@ int main(void)
         cmocka_unit_test(test_faults__short_calls),
         cmocka_unit_test(test_faults__a_copy_that_stops_is_gone_on_with),
         cmocka_unit_test(test_faults__every_allocation_fails_once),
+        cmocka_unit_test(test_faults__memory_that_changes),
+        cmocka_unit_test(test_faults__source_that_changes),
         cmocka_unit_test(test_faults__killed_at_every_call),
         cmocka_unit_test(test_faults__killed_while_resuming),
     };

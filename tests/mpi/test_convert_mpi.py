@@ -73,6 +73,29 @@ class MpiTest(support.CommandTest):
             self.check_same(back, back + "3")
             self.assertTrue(self.read_json("verify", self.at("source"), self.at(back + "3"))["same"])
 
+    def test_a_tensor_larger_than_memory(self):
+        """Each rank stays near --max-memory, beside what MPI takes, and tells the same digest."""
+        columns = 20000
+        model = {"w": ("U8", (3000, columns), random.Random(SEED).randbytes(3000 * columns))}
+        files.write(self.at("large/model.safetensors"), model)
+        with open(self.at("large.rules"), "w", encoding="utf-8") as file:
+            file.write("w S(1)@tp\n")
+        alone = self.read_json("digest", self.at("large"))["checkpoint"]
+        launch = ("import os, sys; pid = os.spawnv(os.P_NOWAIT, sys.argv[1], sys.argv[1:]); _, how, used = os.wait4(pid, 0); "
+                  "print('peak', used.ru_maxrss, how, flush=True)")
+        done = subprocess.run([*LAUNCHER, "3", sys.executable, "-c", launch, support.COMMAND, "convert", self.at("large"),
+                               self.at("out"), "--to", "tp=4", "--rules", self.at("large.rules"), "--max-memory", "16M",
+                               "--threads", "8", "--json", "--no-sync"], stdout=subprocess.PIPE, check=True, timeout=50)
+        lines = done.stdout.decode().splitlines()
+        report = json.loads([line for line in lines if line.startswith("{")][0])
+        self.assertEqual((report["bytes_read"], report["bytes_digested"], report["digest"]), (60000000, 60000000, alone))
+        peaks = [line.split()[1:] for line in lines if line.startswith("peak")]
+        self.assertEqual([int(how) for _, how in peaks], [0, 0, 0])
+        self.assertEqual(self.read_json("digest", self.at("out"))["checkpoint"], alone)
+        if "san" not in os.path.basename(os.path.dirname(support.COMMAND)):
+            for peak, _ in peaks:
+                self.assertLessEqual(int(peak), (16 + 32 + 32) << 10)
+
     def check_fails(self, words, *arguments):
         code, output, errors = self.mpirun(3, *arguments)
         self.assertEqual((code, output), (1, ""), errors)
