@@ -19,7 +19,7 @@
 
 typedef struct convert_values {
     const char *to, *rules, *from, *from_rules;
-    cli_texts sets, dtypes, includes, excludes;
+    cli_texts sets, dtypes, includes, excludes, renames;
     int format;
     size_t shard_bytes_max, memory_bytes_max, journal_bytes;
     int32_t threads;
@@ -42,6 +42,8 @@ static const cli_option options[] = {
     {"dtype", CLI_TEXTS, FIELD(dtypes), "[GLOB=]D", 0, "cast to f16, bf16, f32 or f64"},
     {"include", CLI_TEXTS, FIELD(includes), "GLOB", 0, "these tensors only"},
     {"exclude", CLI_TEXTS, FIELD(excludes), "GLOB", 0, "not these tensors"},
+    {"rename", CLI_TEXTS, FIELD(renames), "GLOB=NAME", 0,
+     "new names; {1}, {2} .. are what wildcards stand for"},
     {"max-memory", CLI_SIZE, FIELD(memory_bytes_max), "SIZE", 0,
      "for data on their way (512M; 1M at least)"},
     {"threads", CLI_RANK, FIELD(threads), "N", 0, "how many (one for each processor, up to 8)"},
@@ -129,6 +131,8 @@ static void fill_options(const convert_values *values, reshard_convert_options *
         .includes = values->includes.items,
         .exclude_count = values->excludes.count,
         .excludes = values->excludes.items,
+        .rename_count = values->renames.count,
+        .renames = values->renames.items,
         .memory_bytes_max = values->memory_bytes_max,
         .threads = values->threads,
         .resume = values->resume,

@@ -146,10 +146,10 @@ typedef struct reshard_convert_options {
     size_t size;    /* sizeof(reshard_convert_options) */
     const char *to; /* the mesh to split over, "tp=4"; NULL: whole tensors */
     /* How: a built-in family or the path of a rules file. NULL: as config.json or the names
-     * tell. */
+     * tell. Whole tensors are not cut, but get the names that given rules say. */
     const char *rules;
     const char *from;       /* of a source of plain rank files: its mesh */
-    const char *from_rules; /* and its rules; NULL: as `rules` */
+    const char *from_rules; /* and its rules; NULL: as `rules`, whose names then apply once */
     int32_t set_count;      /* "key=value" for rules */
     const char *const *sets;
     reshard_checkpoint_kind format;
@@ -160,6 +160,10 @@ typedef struct reshard_convert_options {
     const char *const *dtypes;
     int32_t include_count, exclude_count; /* patterns of names; no includes: everything */
     const char *const *includes, *const *excludes;
+    /* New names, "pattern=name" each, with {1}, {2}, .. for what the wildcards stand for; the first
+     * that matches a name counts. Rules see the new names, the other patterns the source's. */
+    int32_t rename_count;
+    const char *const *renames;
     size_t memory_bytes_max; /* for blocks on their way; 0: 512 MiB; at least 1 MiB */
     int32_t threads;         /* 0: as many as there are processors, up to 8 */
     int resume;              /* non-zero: go on with what an interrupted conversion left */

@@ -367,8 +367,10 @@ static reshard_status plan(rs_conversion *conversion, const char *source)
         .rules = options->from_rules != NULL ? options->from_rules : options->rules,
         .set_count = options->set_count,
         .sets = options->sets};
+    /* Rules of both sides match what the files call a tensor, and give it its new name once. */
+    bool keeps_names = options->from_rules == NULL && options->rules != NULL;
     reshard_status status =
-        reshard_checkpoint_open(conversion->context, source, &opening, &conversion->source);
+        rs_checkpoint_open(conversion->context, source, &opening, keeps_names, &conversion->source);
     if (status == RESHARD_OK)
         status = check_paths(conversion, source);
     if (status == RESHARD_OK)

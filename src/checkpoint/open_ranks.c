@@ -209,7 +209,7 @@ static reshard_status add_cut(reshard_checkpoint *checkpoint, const rs_rulebook 
     reshard_layout *layout = NULL;
     reshard_shards *shards = NULL;
     rs_name name = first->name;
-    if (result->new_name != NULL) {
+    if (result->new_name != NULL && !checkpoint->keeps_names) {
         name.bytes = rs_arena_copy(arena, result->new_name, result->new_name_bytes + 1, 1);
         name.count = result->new_name_bytes;
     }

@@ -65,6 +65,12 @@ reshard_status rs_rules_apply(const rs_rules *rules, reshard_mesh *mesh, const r
                               const char *name, size_t name_bytes, int32_t ndim,
                               const int64_t *shape, rs_rule_result *out_result);
 
+/* Only drop, new_name and line of that. ndim and shape are for messages. Errors: NOT_FOUND when no
+ * rule matches. */
+reshard_status rs_rules_name(const rs_rules *rules, reshard_mesh *mesh, const rs_rules_keys *keys,
+                             const char *name, size_t name_bytes, int32_t ndim,
+                             const int64_t *shape, rs_rule_result *out_result);
+
 /* The local shape of a tensor in the file of the rank at a position of the mesh; false when that
  * file does not hold the tensor. */
 typedef bool (*rs_local_shape_fn)(void *user, int32_t position, int64_t *out_shape);
@@ -92,7 +98,7 @@ typedef struct rs_rules_choice {
 reshard_status rs_rules_detect(const reshard_mesh *mesh, const char *model_type,
                                rs_tensor_name_fn names, void *user, rs_rules_choice *out_choice);
 
-/* True when the glob (* ? {a,b} {0..15}) matches all of the name: for --include and --exclude.
+/* True when the glob (* ? {a,b} {0..15}) matches all of the name.
  * Errors: SYNTAX. */
 reshard_status rs_glob_match(const char *glob, size_t glob_bytes, const char *name,
                              size_t name_bytes, bool *out_matches);

@@ -61,6 +61,8 @@ struct reshard_checkpoint {
     rs_arena arena; /* owns all arrays of tensors and pieces */
     char *path;     /* as given */
     char *folder;   /* that holds the files */
+    /* Rank files: name() of rules is left to whoever applies them next. */
+    bool keeps_names;
     const char *format;
     int32_t file_count;
     rs_stored_file *files;
@@ -70,6 +72,11 @@ struct reshard_checkpoint {
     int64_t note_count, note_capacity;
     char **notes; /* what cannot be known, or was left out */
 };
+
+/* reshard_checkpoint_open, with keeps_names. */
+reshard_status rs_checkpoint_open(reshard_context *context, const char *path,
+                                  const reshard_checkpoint_options *options, bool keeps_names,
+                                  reshard_checkpoint **out_checkpoint);
 
 /* ---- making (the readers of formats) --------------------------------------------------------- */
 

@@ -19,6 +19,7 @@ typedef struct cutting {
     rs_target *target;
     const reshard_checkpoint *source; /* NULL: live tensors, whose ranks are the files */
     const rs_rulebook *book;
+    const rs_selection *selection;
     const int32_t *file_of; /* of each position of the mesh */
     uint64_t *loads;        /* bytes of each file so far */
 } cutting;
@@ -168,7 +169,7 @@ static reshard_status keep_piece(rs_target *target, const candidate *item, bool 
 static bool is_taken(const cutting *work, rs_name key)
 {
     if (work->source != NULL)
-        return rs_store_find(work->source, key) >= 0;
+        return rs_selection_has(work->selection, key);
     for (int64_t i = 0; i < work->target->name_count; i++) {
         if (rs_name_compare(work->target->names[i], key) == 0)
             return true;
@@ -354,66 +355,64 @@ static bool has_cut(const reshard_spec *spec)
     return false;
 }
 
-static reshard_status describe(const cutting *work, const rs_stored_tensor *stored,
-                               const rs_rule_result *result, reshard_dtype dtype,
-                               rs_stored_tensor *tensor)
+static reshard_status describe(const cutting *work, const rs_selected *selected,
+                               const rs_rule_result *result, rs_stored_tensor *tensor)
 {
-    rs_arena *arena = &work->target->arena;
-    rs_name name = stored->name;
-    if (result->new_name != NULL) {
-        name.count = result->new_name_bytes;
-        name.bytes = rs_arena_copy(arena, result->new_name, name.count + 1, 1);
-        if (name.bytes == NULL)
-            return rs_allocation_status();
-    }
-    reshard_status status =
-        rs_store_describe(tensor, arena, name, dtype, stored->ndim, stored->shape);
+    const rs_stored_tensor *stored = &work->source->tensors[selected->origin];
+    reshard_status status = rs_store_describe(tensor, &work->target->arena, selected->name,
+                                              selected->dtype, stored->ndim, stored->shape);
     if (status == RESHARD_OK && tensor->opaque && has_cut(result->spec))
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
                        "tensor \"%.*s\": line %d of the rules cuts it, but tensors of less than a "
                        "byte an element or more than 8 dimensions are carried whole only",
-                       rs_name_shown(name), name.bytes, (int)result->line);
+                       rs_name_shown(selected->name), selected->name.bytes, (int)result->line);
     return status;
 }
 
-static reshard_status add_tensor(const cutting *work, int64_t origin,
-                                 const reshard_convert_options *options)
+static reshard_status add_tensor(const cutting *work, const rs_selected *selected)
 {
-    const rs_stored_tensor *stored = &work->source->tensors[origin];
+    const rs_stored_tensor *stored = &work->source->tensors[selected->origin];
     rs_target *target = work->target;
     rs_stored_tensor *tensor = &target->tensors[target->tensor_count];
     rs_rule_result result = {0};
-    reshard_dtype dtype = stored->dtype;
-    bool wants = false;
-    reshard_status status = rs_target_wants(stored, options, &wants);
-    if (status != RESHARD_OK || !wants)
-        return status;
-    status = rs_target_dtype(stored, options, &dtype);
+    reshard_status status = rs_rules_apply(work->book->rules, work->book->mesh, &work->book->keys,
+                                           selected->matched.bytes, selected->matched.count,
+                                           stored->ndim, stored->shape, &result);
     if (status == RESHARD_OK)
-        status = rs_rules_apply(work->book->rules, work->book->mesh, &work->book->keys,
-                                stored->name.bytes, stored->name.count, stored->ndim, stored->shape,
-                                &result);
-    if (status != RESHARD_OK)
-        return status;
-    if (!result.drop) {
-        status = describe(work, stored, &result, dtype, tensor);
-        if (status == RESHARD_OK)
-            status = cut_tensor(work, &result, tensor);
-        if (status == RESHARD_OK)
-            target->origins[target->tensor_count++] = origin;
-    }
+        status = describe(work, selected, &result, tensor);
+    if (status == RESHARD_OK)
+        status = cut_tensor(work, &result, tensor);
+    if (status == RESHARD_OK)
+        target->origins[target->tensor_count++] = selected->origin;
     rs_rule_result_release(&result);
     return status;
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
+reshard_status rs_target_cut(rs_target *target, const reshard_checkpoint *source,
+                             const rs_rulebook *book, const rs_selection *selection)
+{
+    size_t files = (size_t)target->file_count;
+    int32_t *file_of = rs_arena_allocate_array(&target->arena, files, sizeof(int32_t));
+    uint64_t *loads = rs_arena_allocate_array(&target->arena, files, sizeof(uint64_t));
+    if (file_of == NULL || loads == NULL)
+        return rs_allocation_status();
+    memset(loads, 0, files * sizeof(uint64_t));
+    reshard_status status = rs_mesh_order_files(target->context, book->mesh, file_of);
+    cutting work = {target, source, book, selection, file_of, loads};
+    for (int64_t i = 0; status == RESHARD_OK && i < selection->count; i++)
+        status = add_tensor(&work, &selection->items[i]);
+    return status;
+}
+
+/* ---- live tensors ---------------------------------------------------------------------------- */
+
 static int compare_names(const void *a, const void *b)
 {
     return rs_name_compare(*(const rs_name *)a, *(const rs_name *)b);
 }
 
-/* Rules may have given two tensors one name. */
 static reshard_status check_names(const rs_target *target)
 {
     reshard_status status = RESHARD_OK;
@@ -433,24 +432,6 @@ static reshard_status check_names(const rs_target *target)
     rs_release(target->context, names, count * sizeof *names);
     return status;
 }
-
-reshard_status rs_target_cut(rs_target *target, const reshard_checkpoint *source,
-                             const rs_rulebook *book, const reshard_convert_options *options)
-{
-    size_t files = (size_t)target->file_count;
-    int32_t *file_of = rs_arena_allocate_array(&target->arena, files, sizeof(int32_t));
-    uint64_t *loads = rs_arena_allocate_array(&target->arena, files, sizeof(uint64_t));
-    if (file_of == NULL || loads == NULL)
-        return rs_allocation_status();
-    memset(loads, 0, files * sizeof(uint64_t));
-    reshard_status status = rs_mesh_order_files(target->context, book->mesh, file_of);
-    cutting work = {target, source, book, file_of, loads};
-    for (int64_t i = 0; status == RESHARD_OK && i < source->tensor_count; i++)
-        status = add_tensor(&work, i, options);
-    return status == RESHARD_OK ? check_names(target) : status;
-}
-
-/* ---- live tensors ---------------------------------------------------------------------------- */
 
 reshard_status rs_target_cut_live(rs_target *target, const reshard_live_tensor *live)
 {
