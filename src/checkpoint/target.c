@@ -156,8 +156,8 @@ static reshard_status add_files(rs_target *target, const int32_t *ranks)
     for (int64_t i = 0, entry = 0; i < target->file_count; i++) {
         rs_target_file *file = &target->files[i];
         file->entry_first = entry;
-        while (entry < target->entry_count && target->entries[entry].file == i)
-            entry++;
+        for (; entry < target->entry_count && target->entries[entry].file == i; entry++)
+            file->flat_count += target->entries[entry].is_flat;
         file->entry_count = entry - file->entry_first;
         if (file->entry_count == 0 && target->format == RESHARD_FORMAT_DCP_SAFETENSORS &&
             !(i == 0 && target->entry_count == 0))

@@ -28,11 +28,13 @@ typedef struct rs_target_entry {
     int64_t piece_first, piece_count; /* of the tensor's pieces, which lie in it */
     uint64_t bytes;
     uint64_t begin; /* in the data section */
+    bool is_flat;   /* of rank files: its shape does not tell that of the tensor */
 } rs_target_entry;
 
 typedef struct rs_target_file {
     const char *name; /* NULL: has nothing to hold and is not written */
     int64_t entry_first, entry_count;
+    int64_t flat_count; /* of entries */
     uint64_t data_begin;
     uint64_t bytes; /* of the whole file */
 } rs_target_file;

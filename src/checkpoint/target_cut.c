@@ -116,13 +116,31 @@ static uint64_t box_bytes(const rs_stored_tensor *tensor, const reshard_box *box
     return bytes;
 }
 
-/* Of the candidates for each box the one whose file has least; returns how many are left. */
+/* Sorts by box. A box is on one rank, or whole on several: one that is in part on another, as when
+ * copies of a part are cut further at different places, could not be told from the others again.
+ * All boxes together cover the tensor, so that bytes tell. */
+static reshard_status check_boxes(const rs_stored_tensor *tensor, candidate *items, int64_t count)
+{
+    uint64_t bytes = 0;
+    if (count > 1)
+        qsort(items, (size_t)count, sizeof *items, compare_by_box);
+    for (int64_t i = 0; i < count; i++) {
+        if (i == 0 || compare_boxes(&items[i - 1].box, &items[i].box) != 0)
+            bytes += box_bytes(tensor, &items[i].box);
+    }
+    if (bytes == tensor->bytes)
+        return RESHARD_OK;
+    return rs_fail(RESHARD_ERR_OVERLAP,
+                   "ranks hold boxes that overlap in part: copies of it are cut at different "
+                   "places, which files cannot tell");
+}
+
+/* Of the candidates for each box, sorted by it, the one whose file has least; returns how many are
+ * left. */
 static int64_t choose_holders(const cutting *work, const rs_stored_tensor *tensor, candidate *items,
                               int64_t count)
 {
     int64_t kept = 0;
-    if (count > 1)
-        qsort(items, (size_t)count, sizeof *items, compare_by_box);
     for (int64_t first = 0, next; first < count; first = next) {
         int64_t best = first;
         for (next = first + 1; next < count; next++) {
@@ -291,13 +309,14 @@ static reshard_status add_pieces(const cutting *work, rs_stored_tensor *tensor,
     reshard_status status = list_candidates(work, tensor, shards, &items, &count, &bytes);
     if (status != RESHARD_OK)
         return status;
+    status = check_boxes(tensor, items, count);
     tensor->pieces = rs_arena_allocate_array(&work->target->arena, (size_t)rs_max(count, 1),
                                              sizeof(rs_stored_piece));
-    if (tensor->pieces == NULL)
+    if (status == RESHARD_OK && tensor->pieces == NULL)
         status = rs_allocation_status();
-    else if (work->target->format == RESHARD_FORMAT_RANK_FILES)
+    if (status == RESHARD_OK && work->target->format == RESHARD_FORMAT_RANK_FILES)
         status = add_buffers(work, tensor, shards, items, count);
-    else
+    else if (status == RESHARD_OK)
         status = add_boxes(work, tensor, items, count);
     rs_release(work->target->context, items, bytes);
     return status;
@@ -344,11 +363,12 @@ static reshard_status cut_tensor(const cutting *work, const rs_rule_result *resu
                           tensor->name.bytes);
 }
 
-static bool has_cut(const reshard_spec *spec)
+static bool has_cut(const reshard_spec *spec, bool flat_only)
 {
     for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
         const reshard_cut *cut = reshard_spec_cut(spec, i);
         if (cut->placement.kind == RESHARD_SHARD &&
+            (!flat_only || cut->placement.dim == RESHARD_DIM_FLAT) &&
             reshard_mesh_axis_size(reshard_spec_mesh(spec), cut->axis) > 1)
             return true;
     }
@@ -361,7 +381,7 @@ static reshard_status describe(const cutting *work, const rs_selected *selected,
     const rs_stored_tensor *stored = &work->source->tensors[selected->origin];
     reshard_status status = rs_store_describe(tensor, &work->target->arena, selected->name,
                                               selected->dtype, stored->ndim, stored->shape);
-    if (status == RESHARD_OK && tensor->opaque && has_cut(result->spec))
+    if (status == RESHARD_OK && tensor->opaque && has_cut(result->spec, false))
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
                        "tensor \"%.*s\": line %d of the rules cuts it, but tensors of less than a "
                        "byte an element or more than 8 dimensions are carried whole only",
@@ -374,6 +394,7 @@ static reshard_status add_tensor(const cutting *work, const rs_selected *selecte
     const rs_stored_tensor *stored = &work->source->tensors[selected->origin];
     rs_target *target = work->target;
     rs_stored_tensor *tensor = &target->tensors[target->tensor_count];
+    int64_t entry_first = target->entry_count;
     rs_rule_result result = {0};
     reshard_status status = rs_rules_apply(work->book->rules, work->book->mesh, &work->book->keys,
                                            selected->matched.bytes, selected->matched.count,
@@ -382,6 +403,10 @@ static reshard_status add_tensor(const cutting *work, const rs_selected *selecte
         status = describe(work, selected, &result, tensor);
     if (status == RESHARD_OK)
         status = cut_tensor(work, &result, tensor);
+    bool is_flat = status == RESHARD_OK && target->format == RESHARD_FORMAT_RANK_FILES &&
+                   has_cut(result.spec, true);
+    for (int64_t i = entry_first; is_flat && i < target->entry_count; i++)
+        target->entries[i].is_flat = true;
     if (status == RESHARD_OK)
         target->origins[target->tensor_count++] = selected->origin;
     rs_rule_result_release(&result);
