@@ -160,19 +160,6 @@ static reshard_status convert_rank(void *user, reshard_group *group)
     return reshard_convert(c->work.context, c->source, c->target, &c->options, &c->report);
 }
 
-/* Returns CLI_DONE, or another code after a message. */
-static int convert(conversion *c)
-{
-    if (!cli_ranks_are_threads()) {
-        int code = cli_ranks_run(0, convert_rank, c);
-        cli_work_settle(&c->work);
-        return code == CLI_DONE ? CLI_DONE : CLI_FAILED;
-    }
-    reshard_status status = convert_rank(c, NULL);
-    cli_work_settle(&c->work);
-    return status == RESHARD_OK ? CLI_DONE : cli_fail(CLI_FAILED, "%s", reshard_error_text());
-}
-
 static int run(const cli_command *command, int argc, char **argv)
 {
     convert_values values = {0};
@@ -195,7 +182,8 @@ static int run(const cli_command *command, int argc, char **argv)
     c.source = paths[0];
     c.target = paths[1];
     double started = cli_seconds();
-    code = convert(&c);
+    code = cli_ranks_share(convert_rank, &c, NULL);
+    cli_work_settle(&c.work);
     double seconds = cli_seconds() - started;
     speaks = speaks && code == CLI_DONE;
     if (speaks && values.json)
@@ -218,6 +206,7 @@ const cli_command cli_command_convert = {
         "ranks share the work; memory and threads are then of each rank.\n",
     .operand = "SRC",
     .second_operand = "DST",
+    .shares_work = 1,
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .examples = "  reshard convert model/ model-tp4/ --to tp=4\n"

@@ -8,8 +8,8 @@
  *
  * Formats: safetensors (one file, or a folder of files), Hugging Face folders with an index,
  * PyTorch DCP in safetensors, and plain files of ranks, which hold local shapes and need a mesh and
- * rules. docs/checkpoints.md tells more. All calls are Local
- * but reshard_convert with a group.
+ * rules. docs/checkpoints.md tells more. All calls are Local but reshard_convert and
+ * reshard_checkpoint_digest with a group.
  */
 #ifndef RESHARD_CHECKPOINT_H
 #define RESHARD_CHECKPOINT_H
@@ -115,6 +115,8 @@ typedef struct reshard_digest_options {
     int32_t thread_count; /* 0: 1. The calling thread is one of them */
     /* Non-zero: boxes that are stored more than once are all read, and must be equal. */
     int check_copies;
+    /* Ranks that share the work; NULL: this one alone. */
+    reshard_group *group;
 } reshard_digest_options;
 
 /* The digest of each tensor, by its index, and that of the checkpoint. They depend on dtypes,
@@ -127,7 +129,11 @@ typedef struct reshard_digests {
 
 /* Reads everything once, in memory of about a MiB for each thread. options NULL: all zero. Reports
  * progress in bytes, and can be cancelled. Errors: IO, CORRUPT (also copies that differ, naming
- * tensor, files and element), CANCELLED, NO_MEMORY. */
+ * tensor, files and element), CANCELLED, NO_MEMORY.
+ *
+ * Local, or with a group Collective over it: each rank has opened the same checkpoint for itself,
+ * each byte is read by one of them, and all get the same digests, or the same status. Errors:
+ * also MISMATCH when a rank sees other files. */
 RESHARD_API reshard_status reshard_checkpoint_digest(const reshard_checkpoint *checkpoint,
                                                      const reshard_digest_options *options,
                                                      reshard_digests **out_digests);
