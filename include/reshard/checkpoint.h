@@ -174,13 +174,19 @@ typedef struct reshard_convert_options {
     int32_t threads;         /* 0: as many as there are processors, up to 8 */
     int resume;              /* non-zero: go on with what an interrupted conversion left */
     int verify;              /* non-zero: read the output back and compare it with the source */
-    int dry_run;             /* non-zero: plan only; nothing is written */
+    int dry_run;             /* non-zero: plan only; nothing is written, and target may be NULL */
     int link;                /* non-zero: files that would be copied whole are hard-linked */
     int no_sync;             /* non-zero: do not wait for the disk; for measurements */
     uint64_t journal_bytes;  /* make progress last after so many bytes of a rank; 0: 1 GiB */
     /* Ranks that share the work; NULL: this one alone. Memory and threads are of each rank; 0
      * threads are then this machine's processors divided by the ranks. */
     reshard_group *group;
+    /* Told of the plan before it is carried out, on every rank; each may be NULL. First how many
+     * files there are on both sides, then each move: the bytes, as they are written, that go from a
+     * file of the source to one of the target. Files are counted from 0, the target's by rank. */
+    void (*flow_sizes)(void *user, int32_t source_files, int32_t target_files);
+    void (*flow)(void *user, int32_t source_file, int32_t target_file, uint64_t bytes);
+    void *flow_user;
 } reshard_convert_options;
 
 typedef struct reshard_convert_report {
@@ -193,7 +199,7 @@ typedef struct reshard_convert_report {
     uint64_t memory_bytes;              /* of all blocks on their way, of one rank */
     int32_t threads;                    /* of one rank */
     int32_t ranks;
-    double seconds_estimated; /* dry run, rank 0: from a short look at the disk; else 0 */
+    double seconds_estimated; /* dry run with a target, rank 0: from a short look at the disk */
     char rules[256];          /* which rules, and why these; "" without */
 } reshard_convert_report;
 
