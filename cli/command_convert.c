@@ -60,6 +60,8 @@ static int run(const cli_command *command, int argc, char **argv)
     conversion c = {.source = NULL};
     int code = cli_options_parse(command, argc, argv, &values, paths);
     if (code == CLI_DONE)
+        code = cli_converting_check(&values);
+    if (code == CLI_DONE)
         code = cli_work_begin(&c.work);
     if (code != CLI_DONE)
         return code;

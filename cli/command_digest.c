@@ -6,6 +6,7 @@
 #include "checkpoint_input.h"
 #include "commands.h"
 #include "failure.h"
+#include "input.h"
 #include "json.h"
 #include "ranks.h"
 #include "sizes.h"
@@ -78,6 +79,8 @@ static int run(const cli_command *command, int argc, char **argv)
     const char *path = NULL;
     cli_work work = {0};
     int code = cli_options_parse(command, argc, argv, &values, &path);
+    if (code == CLI_DONE)
+        code = cli_mesh_check(values.from);
     if (code == CLI_DONE)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)

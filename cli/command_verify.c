@@ -8,6 +8,7 @@
 #include "checkpoint_input.h"
 #include "commands.h"
 #include "failure.h"
+#include "input.h"
 #include "json.h"
 #include "ranks.h"
 #include "sizes.h"
@@ -258,6 +259,10 @@ static int run(const cli_command *command, int argc, char **argv)
     int code = cli_options_parse(command, argc, argv, &values, paths);
     if (code == CLI_DONE && values.from_b != NULL && paths[1] == NULL)
         code = cli_fail(CLI_USAGE, "--from-b is for a second checkpoint, but there is only one");
+    if (code == CLI_DONE)
+        code = cli_mesh_check(values.from);
+    if (code == CLI_DONE)
+        code = cli_mesh_check(values.from_b);
     if (code == CLI_DONE)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)

@@ -2,10 +2,13 @@
 /* converting.c - options and reports of conversions, planned or carried out. */
 #include "converting.h"
 
+#include "failure.h"
+#include "input.h"
 #include "sizes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #define FIELD(name) offsetof(cli_converting, name)
@@ -39,6 +42,22 @@ const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS] = {
      "make progress last after so much (1G)"},
     {"quiet", CLI_FLAG, FIELD(quiet), NULL, 0, "print nothing but errors"},
 };
+
+int cli_converting_check(const cli_converting *values)
+{
+    int code = cli_mesh_check(values->to);
+    if (code == CLI_DONE)
+        code = cli_mesh_check(values->from);
+    for (int i = 0; code == CLI_DONE && i < values->dtypes.count; i++) {
+        const char *equals = strrchr(values->dtypes.items[i], '=');
+        reshard_dtype dtype;
+        reshard_status status =
+            reshard_dtype_parse(equals != NULL ? equals + 1 : values->dtypes.items[i], &dtype);
+        if (status != RESHARD_OK)
+            code = cli_fail_status(status);
+    }
+    return code;
+}
 
 void cli_converting_fill(const cli_converting *values, reshard_convert_options *out_options)
 {

@@ -25,6 +25,10 @@ typedef struct cli_converting {
 enum { CLI_PLANNING_OPTIONS = 14, CLI_CONVERTING_OPTIONS = 21 };
 extern const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS];
 
+/* Meshes and dtypes that are no such thing are wrong usage, which needs no checkpoint to see.
+ * Returns CLI_DONE, or another code after a message. */
+int cli_converting_check(const cli_converting *values);
+
 /* `values` must outlive the options. */
 void cli_converting_fill(const cli_converting *values, reshard_convert_options *out_options);
 

@@ -109,6 +109,8 @@ static int run(const cli_command *command, int argc, char **argv)
     reshard_convert_report report;
     int code = cli_options_parse(command, argc, argv, &values, &path);
     if (code == CLI_DONE)
+        code = cli_converting_check(&values);
+    if (code == CLI_DONE)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)
         return code;

@@ -177,7 +177,7 @@ static reshard_status open_path(reshard_checkpoint *checkpoint,
         return status;
     if (kind == RS_PATH_NONE)
         return rs_fail(RESHARD_ERR_NOT_FOUND, "%s: there is no such file or folder",
-                       checkpoint->path);
+                       checkpoint->path[0] != '\0' ? checkpoint->path : "\"\"");
     if (kind != RS_PATH_FOLDER)
         return open_single(checkpoint, options);
     checkpoint->folder = checkpoint->path;

@@ -205,7 +205,7 @@ static reshard_status choose_format(rs_target *target, const reshard_convert_opt
     reshard_mesh *mesh = NULL;
     int32_t ranks = 1;
     if (options->to != NULL) {
-        reshard_status status = rs_mesh_parse_text(target->context, options->to, &mesh);
+        reshard_status status = reshard_mesh_parse(target->context, options->to, &mesh);
         if (status != RESHARD_OK)
             return status;
         ranks = reshard_mesh_size(mesh);
@@ -219,7 +219,9 @@ static reshard_status choose_format(rs_target *target, const reshard_convert_opt
                        "the format hf holds whole tensors, so it cannot be split over %.100s",
                        options->to);
     if (target->format != RESHARD_FORMAT_HF && options->to == NULL)
-        return rs_fail(RESHARD_ERR_INVALID, "this format needs a mesh to split over");
+        return rs_fail(RESHARD_ERR_INVALID, "the format %s needs a mesh to split over (--to)",
+                       target->format == RESHARD_FORMAT_RANK_FILES ? "rank-files"
+                                                                   : "dcp-safetensors");
     return RESHARD_OK;
 }
 
@@ -264,6 +266,9 @@ static reshard_status lay_out(rs_target *target, const reshard_checkpoint *sourc
     }
     if (status == RESHARD_OK)
         status = rs_selection_finish(selection);
+    if (status == RESHARD_OK && selection->count == 0 && source->tensor_count != 0)
+        status = rs_fail(RESHARD_ERR_INVALID, "%s: of %lld tensors none is left to convert",
+                         source->path, (long long)source->tensor_count);
     if (status == RESHARD_OK && is_whole)
         status = deal_out(target, source, selection, options->shard_bytes_max);
     if (status == RESHARD_OK && !is_whole)

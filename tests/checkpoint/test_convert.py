@@ -62,10 +62,10 @@ class ConvertTest(support.CommandTest):
     def convert(self, source, target, *options):
         return self.read_json("convert", self.at(source), self.at(target), *options)
 
-    def fails(self, source, target, *options, words="", left=()):
+    def fails(self, source, target, *options, words="", left=(), code=1):
         """Fails with words, and leaves nothing but `left` beside what was there."""
         before = set(os.listdir(self.folder))
-        self.check_fails(["convert", self.at(source), self.at(target), *options], 1, words)
+        self.check_fails(["convert", self.at(source), self.at(target), *options], code, words)
         self.assertEqual(set(os.listdir(self.folder)) - before, set(left))
 
     def check_same(self, a, b):
@@ -301,7 +301,7 @@ class Options(ConvertTest):
             struct.pack("<e", x) for (x,) in struct.iter_unpack("<f", values))))
         self.fails("floats", "x", "--dtype", "ids=f32", words='tensor "ids"')
         self.fails("floats", "x", "--dtype", "i64", words="cannot be cast")
-        self.fails("floats", "x", "--dtype", "f99", words="f99")
+        self.fails("floats", "x", "--dtype", "f99", words="f99", code=2)
 
     def test_files_of_hugging_face(self):
         with open(self.at("source/tokenizer.json"), "w", encoding="utf-8") as file:
@@ -362,12 +362,15 @@ class Options(ConvertTest):
         self.fails("none", "x", words="no such file")
         self.fails("source", "x", "--to", "tp=2", "--format", "hf", words="whole tensors")
         self.fails("source", "x", "--format", "rank-files", words="needs a mesh")
-        self.fails("source", "x", "--to", "tp=", words="mesh")
+        self.fails("source", "x", "--to", "tp=", words="mesh", code=2)
         self.fails("source", "x", "--to", "tp=3", words="k_proj")
         self.fails("source", "x", "--to", "zz=2", words="zz")
         self.fails("source", "x", "--to", "tp=2", "--rules", "nothing", words="nothing")
         self.fails("source", "x", "--to", "tp=2", "--set", "a", words="key=number")
         self.fails("source", "x", "--max-memory", "4K", words="too few")
+        self.fails("source", "x", "--include", "zz*", words='--include "zz*": matches no tensor')
+        self.fails("source", "x", "--dtype", "zz*=bf16", words='--dtype "zz*=bf16": matches no tensor')
+        self.fails("source", "x", "--exclude", "*", words="none is left")
         self.fails("source", "x", "--to", "tp=2", "--rules", self.write_text("few.rules", "*norm* R\nx S(0)@tp\n"),
                    words="lm_head.weight")
 
