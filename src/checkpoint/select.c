@@ -25,6 +25,7 @@ typedef struct pattern {
 } pattern;
 
 typedef struct patterns {
+    reshard_context *context;
     int32_t count;
     pattern *items;
 } patterns;
@@ -92,7 +93,7 @@ static reshard_status compile(rs_arena *arena, const char *option, int32_t count
         if (status != RESHARD_OK)
             return rs_fail_within(status, "--%s \"%.200s\"", option, texts[i]);
     }
-    *out_patterns = (patterns){count, items};
+    *out_patterns = (patterns){arena->context, count, items};
     return RESHARD_OK;
 }
 
@@ -127,7 +128,7 @@ static reshard_status match(const patterns *list, rs_name name, rs_glob_span *sp
         if (*out_first != NULL && item->used)
             continue;
         if (item->has_glob)
-            status = rs_glob_try(NULL, &item->glob, name.bytes, name.count,
+            status = rs_glob_try(list->context, &item->glob, name.bytes, name.count,
                                  *out_first == NULL ? spans : NULL, &matches);
         if (status != RESHARD_OK)
             return rs_fail_within(status, "--%s \"%.200s\"", item->option, item->text);
