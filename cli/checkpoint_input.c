@@ -2,8 +2,8 @@
 /* checkpoint_input.c - opening and digesting what the user names. */
 #include "checkpoint_input.h"
 
-#include "failure.h"
 #include "memory.h"
+#include "ranks.h"
 
 #include <unistd.h>
 
@@ -13,33 +13,55 @@ static int32_t count_threads(int32_t wanted)
 {
     if (wanted > 0)
         return wanted;
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    long processors = sysconf(_SC_NPROCESSORS_ONLN) / cli_ranks_count(1);
     if (processors < 1)
         return 1;
     return processors < THREADS_DEFAULT_MAX ? (int32_t)processors : THREADS_DEFAULT_MAX;
 }
 
-int cli_digest_read(cli_work *work, const cli_checkpoint_source *source, int32_t threads,
-                    int check_copies, cli_digested *out_digested)
+static reshard_status digest_one(const cli_digesting *d, int index, reshard_group *group,
+                                 cli_digested *out_digested)
 {
+    const cli_checkpoint_source *source = &d->sources[index];
     reshard_checkpoint_options opening = {
         .size = sizeof opening, .from = source->from, .rules = source->rules};
     reshard_digest_options digesting = {.size = sizeof digesting,
-                                        .thread_count = count_threads(threads),
-                                        .check_copies = check_copies};
+                                        .thread_count = count_threads(d->threads),
+                                        .check_copies = d->check_copies,
+                                        .group = group};
     if (source->sets != NULL) {
         opening.set_count = source->sets->count;
         opening.sets = source->sets->items;
     }
-    reshard_status status =
-        reshard_checkpoint_open(work->context, source->path, &opening, &out_digested->checkpoint);
+    reshard_status status = reshard_checkpoint_open(d->work->context, source->path, &opening,
+                                                    &out_digested->checkpoint);
+    if (group != NULL)
+        status = reshard_group_agree(group, status);
     if (status == RESHARD_OK)
         status =
             reshard_checkpoint_digest(out_digested->checkpoint, &digesting, &out_digested->digests);
-    cli_work_hide_bar();
-    return status == RESHARD_OK
-               ? CLI_DONE
-               : cli_fail(CLI_FAILED, "%s: %s", source->path, reshard_error_text());
+    return status;
+}
+
+static reshard_status digest_rank(void *user, reshard_group *group)
+{
+    cli_digesting *d = user;
+    reshard_status status = RESHARD_OK;
+    for (int i = 0; status == RESHARD_OK && i < d->count; i++) {
+        d->path = d->sources[i].path;
+        status = digest_one(d, i, group, &d->digested[i]);
+    }
+    return status;
+}
+
+int cli_digest_read(cli_digesting *d)
+{
+    if (!cli_ranks_are_first())
+        d->work->watched = 0;
+    d->work->in_bytes = 1;
+    int code = cli_ranks_share(digest_rank, d, &d->path);
+    cli_work_settle(d->work);
+    return code;
 }
 
 void cli_digested_release(cli_digested *digested)

@@ -22,10 +22,21 @@ typedef struct cli_digested {
     reshard_digests *digests;
 } cli_digested;
 
-/* Opens and digests; threads 0: as many as there are processors, up to 16. Returns CLI_DONE, or
- * another code after a message. Release in any case. */
-int cli_digest_read(cli_work *work, const cli_checkpoint_source *source, int32_t threads,
-                    int check_copies, cli_digested *out_digested);
+/* One checkpoint or two, to be opened and digested. */
+typedef struct cli_digesting {
+    cli_work *work;
+    int count;
+    cli_checkpoint_source sources[2];
+    int32_t threads; /* 0: as many as there are processors, up to 16; ranks divide them */
+    int check_copies;
+    const char *path; /* of the source that is being read */
+    cli_digested digested[2];
+} cli_digesting;
+
+/* Opens and digests all; under mpirun ranks share that. Settles the work. Returns CLI_DONE, or
+ * another code after a message. Under mpirun only the first rank has something to say after that.
+ * Release what is digested in any case. */
+int cli_digest_read(cli_digesting *d);
 void cli_digested_release(cli_digested *digested);
 
 /* Names come from strangers, so that nothing in them may speak to the terminal; to be freed. */

@@ -388,6 +388,7 @@ const cli_command cli_command_bench_move = {
         "Times are medians. The source holds the index of each element, and the targets are "
         "checked\n"
         "against it.\n",
+    .shares_work = 1,
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .examples =

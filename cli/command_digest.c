@@ -6,7 +6,9 @@
 #include "checkpoint_input.h"
 #include "commands.h"
 #include "failure.h"
+#include "input.h"
 #include "json.h"
+#include "ranks.h"
 #include "sizes.h"
 #include "style.h"
 
@@ -76,21 +78,25 @@ static int run(const cli_command *command, int argc, char **argv)
     digest_values values = {0};
     const char *path = NULL;
     cli_work work = {0};
-    cli_digested digested = {0};
     int code = cli_options_parse(command, argc, argv, &values, &path);
+    if (code == CLI_DONE)
+        code = cli_mesh_check(values.from);
     if (code == CLI_DONE)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)
         return code;
-    cli_checkpoint_source source = {path, values.from, values.rules, &values.sets};
-    code = cli_digest_read(&work, &source, values.threads, 0, &digested);
-    cli_work_settle(&work);
-    if (code == CLI_DONE) {
-        reshard_status status = values.json ? print_json(&digested) : print_lines(&digested);
+    cli_digesting d = {.work = &work,
+                       .count = 1,
+                       .sources = {{path, values.from, values.rules, &values.sets}},
+                       .threads = values.threads};
+    code = cli_digest_read(&d);
+    if (code == CLI_DONE && cli_ranks_are_first()) {
+        reshard_status status =
+            values.json ? print_json(&d.digested[0]) : print_lines(&d.digested[0]);
         if (status != RESHARD_OK)
             code = cli_fail_status(status);
     }
-    cli_digested_release(&digested);
+    cli_digested_release(&d.digested[0]);
     cli_work_end(&work);
     return code;
 }
@@ -103,8 +109,10 @@ const cli_command cli_command_digest = {
         "Reads a checkpoint and prints 128 bits for each tensor, which depend on its dtype, its\n"
         "shape and its bytes, and not on how it is split or in which format it is stored; and 128\n"
         "bits for all of them and their names. docs/digest.md tells how they are computed. Where\n"
-        "files hold copies of the same box, one is read; reshard verify compares them.\n",
+        "files hold copies of the same box, one is read; reshard verify compares them. Under\n"
+        "mpirun the ranks share the reading.\n",
     .operand = "CKPT",
+    .shares_work = 1,
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .examples = "  reshard digest model/\n"

@@ -262,6 +262,8 @@ static int run(const cli_command *command, int argc, char **argv)
     reshard_checkpoint *checkpoint = NULL;
     int code = cli_options_parse(command, argc, argv, &values, &path);
     if (code == CLI_DONE)
+        code = cli_mesh_check(values.from);
+    if (code == CLI_DONE)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)
         return code;

@@ -6,12 +6,14 @@
  * out, which costs what the rank touches, however many there are.
  */
 #include "commands.h"
+#include "converting.h"
 #include "failure.h"
 #include "memory.h"
 #include "plan_report.h"
 #include "work.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct plan_values {
     const char *shape, *dtype, *from, *to;
@@ -178,8 +180,40 @@ static void release_report(cli_plan_report *report)
     reshard_layout_release(report->target);
 }
 
+/* Whether an argument is one of the options, without a value behind it. */
+static int is_flag(const char *text, const cli_option *table, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (table[i].kind == CLI_FLAG && strcmp(table[i].name, text + 2) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* A checkpoint is named, and no shape. */
+static int names_checkpoint(const cli_command *command, int argc, char **argv)
+{
+    int named = 0;
+    for (int i = 0; i < argc; i++) {
+        const char *text = argv[i];
+        if (strcmp(text, "--") == 0)
+            return named || i + 1 < argc;
+        if (strcmp(text, "--shape") == 0 || strncmp(text, "--shape=", 8) == 0)
+            return 0;
+        if (strncmp(text, "--", 2) != 0)
+            named = 1;
+        else if (strchr(text, '=') == NULL &&
+                 !is_flag(text, command->options, command->option_count) &&
+                 !is_flag(text, cli_converting_options, CLI_CONVERTING_OPTIONS))
+            i++; /* its value */
+    }
+    return named;
+}
+
 static int run(const cli_command *command, int argc, char **argv)
 {
+    if (names_checkpoint(command, argc, argv))
+        return cli_plan_checkpoint(argc, argv);
     plan_values values = {.rank = -1};
     cli_plan_report report = {0};
     cli_work work = {0};
@@ -201,13 +235,20 @@ static int run(const cli_command *command, int argc, char **argv)
 const cli_command cli_command_plan = {
     .name = "plan",
     .summary = "what has to move from one layout to another",
-    .synopsis = "--shape SHAPE --dtype DTYPE --from SPEC --to SPEC [OPTIONS]",
+    .synopsis = "--shape SHAPE --dtype DTYPE --from SPEC --to SPEC [OPTIONS]\n"
+                "  reshard plan CKPT [--to MESH [--rules R]] [OPTIONS of reshard convert]",
     .description =
         "Plans how a tensor goes from one layout to another and prints the bytes that move and\n"
         "that stay, the stages, the busiest ranks, the memory for messages, and the bytes that\n"
         "each rank hands to each other one. No data are needed. The two layouts may be over the\n"
         "same ranks, fewer, more or others. A SPEC may be @FILE to read it from a file. Sizes\n"
-        "take K, M, G (1024) and KB, MB, GB (1000).\n",
+        "take K, M, G (1024) and KB, MB, GB (1000).\n"
+        "\n"
+        "Of a checkpoint, prints what reshard convert would read and write with the same options,\n"
+        "and the bytes that go from each file to each: --to, --rules, --set, --from, "
+        "--from-rules,\n"
+        "--format, --max-shard-size, --dtype, --include, --exclude, --rename, --max-memory,\n"
+        "--threads and --json are as there.\n",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .examples =
@@ -216,6 +257,7 @@ const cli_command cli_command_plan = {
         "--relabel\n"
         "  reshard plan --shape 1024 --dtype bf16 --from '4: P(sum)' --to '4: R' --check --json\n"
         "  reshard plan --shape 64x64 --dtype f32 --from '4: S(0)' --to '2: S(1)' --moves --rank "
-        "1\n",
+        "1\n"
+        "  reshard plan model/ --to tp=4\n",
     .run = run,
 };

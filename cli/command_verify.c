@@ -8,7 +8,9 @@
 #include "checkpoint_input.h"
 #include "commands.h"
 #include "failure.h"
+#include "input.h"
 #include "json.h"
+#include "ranks.h"
 #include "sizes.h"
 #include "style.h"
 #include "table.h"
@@ -254,24 +256,28 @@ static int run(const cli_command *command, int argc, char **argv)
     verify_values values = {0};
     const char *paths[2] = {NULL, NULL};
     cli_work work = {0};
-    cli_digested a = {0}, b = {0};
     int code = cli_options_parse(command, argc, argv, &values, paths);
     if (code == CLI_DONE && values.from_b != NULL && paths[1] == NULL)
         code = cli_fail(CLI_USAGE, "--from-b is for a second checkpoint, but there is only one");
     if (code == CLI_DONE)
+        code = cli_mesh_check(values.from);
+    if (code == CLI_DONE)
+        code = cli_mesh_check(values.from_b);
+    if (code == CLI_DONE)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)
         return code;
-    cli_checkpoint_source source_a = {paths[0], values.from, values.rules, &values.sets};
-    cli_checkpoint_source source_b = {paths[1], values.from_b, values.rules, &values.sets};
-    code = cli_digest_read(&work, &source_a, values.threads, 1, &a);
-    if (code == CLI_DONE && paths[1] != NULL)
-        code = cli_digest_read(&work, &source_b, values.threads, 1, &b);
-    cli_work_settle(&work);
-    if (code == CLI_DONE)
-        code = report(paths, &a, paths[1] != NULL ? &b : NULL, &values);
-    cli_digested_release(&a);
-    cli_digested_release(&b);
+    cli_digesting d = {.work = &work,
+                       .count = paths[1] != NULL ? 2 : 1,
+                       .sources = {{paths[0], values.from, values.rules, &values.sets},
+                                   {paths[1], values.from_b, values.rules, &values.sets}},
+                       .threads = values.threads,
+                       .check_copies = 1};
+    code = cli_digest_read(&d);
+    if (code == CLI_DONE && cli_ranks_are_first())
+        code = report(paths, &d.digested[0], d.count == 2 ? &d.digested[1] : NULL, &values);
+    cli_digested_release(&d.digested[0]);
+    cli_digested_release(&d.digested[1]);
     cli_work_end(&work);
     return code;
 }
@@ -285,10 +291,12 @@ const cli_command cli_command_verify = {
         "Reads all of A: every tensor is there once, without holes and overlaps, and where files\n"
         "hold copies of the same box, the copies are equal. With B, reads all of B likewise, and\n"
         "compares names, dtypes, shapes and bytes of the tensors, whatever their splits and\n"
-        "formats. Exits with 1 when something is missing, damaged or different.\n",
+        "formats. Exits with 1 when something is missing, damaged or different. Under mpirun the\n"
+        "ranks share the reading.\n",
     .operand = "A",
     .second_operand = "B",
     .second_is_optional = 1,
+    .shares_work = 1,
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .examples = "  reshard verify model/\n"

@@ -21,7 +21,8 @@ enum {
 #define CLI_PRINTF(format_index, first)
 #endif
 
-/* Prints "reshard: ..." as one line, whatever bytes the arguments hold, and returns `code`. */
+/* Prints "reshard: ..." as one line, whatever bytes the arguments hold, and returns `code`. What
+ * all ranks of an mpirun find before they are connected, the first alone prints. */
 int cli_fail(int code, const char *format, ...) CLI_PRINTF(2, 3);
 
 /* The same with the library's words for its last error; the code follows from the status. */

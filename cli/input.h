@@ -15,6 +15,9 @@ typedef struct cli_shape {
 
 int cli_shape_read(const char *argument, cli_shape *out_shape);
 
+/* Whether the text is a mesh, "tp=4"; NULL is none, and fine. */
+int cli_mesh_check(const char *argument);
+
 /* The argument is a spec's text, or @FILE to read the text from a file, or @- for standard
  * input. */
 int cli_spec_read(reshard_context *context, const char *argument, reshard_spec **out_spec);

@@ -8,6 +8,7 @@
  */
 #include "commands.h"
 #include "failure.h"
+#include "ranks.h"
 #include "style.h"
 
 #include <reshard/reshard.h>
@@ -149,18 +150,21 @@ static int run_global_option(int argc, char **argv)
 static int run(int argc, char **argv)
 {
     int words = 0;
+    const cli_command *command = find_command(argc, argv, &words);
+    int is_help = cli_options_ask_help(argc, argv);
+    if (!cli_ranks_are_first() && (command == NULL || is_help || !command->shares_work))
+        return CLI_DONE;
     if (argc == 0)
         return cli_fail(CLI_USAGE, "no command is given; reshard --help lists them");
     if (argv[0][0] == '-')
         return run_global_option(argc, argv);
     if (strcmp(argv[0], "help") == 0)
         return run_help(argc - 1, argv + 1);
-    const cli_command *command = find_command(argc, argv, &words);
     if (command == NULL && strcmp(argv[0], "bench") == 0)
         return run_bench(argc - 1, argv + 1);
     if (command == NULL)
         return fail_unknown(argv[0]);
-    if (cli_options_ask_help(argc - words, argv + words)) {
+    if (is_help) {
         cli_command_print_help(command);
         return CLI_DONE;
     }
@@ -170,5 +174,7 @@ static int run(int argc, char **argv)
 int main(int argc, char **argv)
 {
     int code = argc > 0 ? run(argc - 1, argv + 1) : run(0, argv);
+    if (!cli_ranks_may_fail())
+        return CLI_DONE;
     return code == CLI_DONE ? cli_finish(code) : code;
 }

@@ -73,8 +73,9 @@ static int store_value(const cli_command *command, const cli_option *option, con
         return CLI_DONE;
     case CLI_RANK:
         if (cli_number_parse(text, INT32_MAX, &number) != 0)
-            return cli_fail(CLI_USAGE, "%s: --%s \"%s\": expected a rank, 0 to 2147483647",
-                            command->name, option->name, text);
+            return cli_fail(CLI_USAGE, "%s: --%s \"%s\": expected a %s, 0 to 2147483647",
+                            command->name, option->name, text,
+                            strcmp(option->name, "rank") == 0 ? "rank" : "number");
         *(int32_t *)field = (int32_t)number;
         return CLI_DONE;
     case CLI_SIZE:

@@ -48,6 +48,7 @@ struct cli_command {
     const char *operand; /* name of the first operand, which must be given; NULL: there is none */
     const char *second_operand; /* likewise of the second one */
     int second_is_optional;
+    int shares_work; /* under mpirun all ranks run it; other commands are run by the first alone */
     const cli_option *options;
     int option_count;
     const char *examples;

@@ -85,9 +85,16 @@ void *cli_ranks_find(const char *name)
     return backend != NULL ? dlsym(backend, name) : NULL;
 }
 
-static int run_mpi(int32_t count, reshard_rank_fn body, void *user)
+static int connected; /* ranks have been told to find each other */
+
+int cli_ranks_may_fail(void)
 {
-    (void)count;
+    return connected || cli_ranks_are_first();
+}
+
+/* CLI_DONE with the status that all ranks have, or another code after a message. */
+static int run_mpi(reshard_rank_fn body, void *user, reshard_status *out_status)
+{
     backend = load_backend();
     reshard_mpi_run_fn run = NULL;
     *(void **)(void *)&run = cli_ranks_find("reshard_mpi_run");
@@ -96,18 +103,38 @@ static int run_mpi(int32_t count, reshard_rank_fn body, void *user)
         return cli_fail(CLI_FAILED, "started by mpirun, but the MPI backend cannot be loaded: %s",
                         why != NULL ? why : "it lacks reshard_mpi_run");
     }
-    reshard_status status = run(NULL, body, user);
-    if (status == RESHARD_OK)
-        return CLI_DONE;
+    connected = 1;
+    *out_status = run(NULL, body, user);
     /* All ranks have the same status, and one is enough to fail: mpirun ends the others as soon as
      * one does, which must not be before the first has spoken. */
-    return cli_ranks_are_first() ? cli_fail_status(status) : CLI_DONE;
+    if (!cli_ranks_are_first())
+        *out_status = RESHARD_OK;
+    return CLI_DONE;
 }
 
 int cli_ranks_run(int32_t count, reshard_rank_fn body, void *user)
 {
+    reshard_status status = RESHARD_OK;
+    int code = CLI_DONE;
     if (is_launched())
-        return run_mpi(count, body, user);
-    reshard_status status = reshard_group_run(NULL, count, body, user);
-    return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);
+        code = run_mpi(body, user, &status);
+    else
+        status = reshard_group_run(NULL, count, body, user);
+    return code != CLI_DONE || status == RESHARD_OK ? code : cli_fail_status(status);
+}
+
+int cli_ranks_share(reshard_rank_fn body, void *user, const char *const *subject)
+{
+    reshard_status status = RESHARD_OK;
+    int code = CLI_DONE;
+    if (is_launched())
+        code = run_mpi(body, user, &status);
+    else
+        status = body(user, NULL);
+    if (code != CLI_DONE || status == RESHARD_OK)
+        return code;
+    const char *words = reshard_error_text();
+    if (subject == NULL || *subject == NULL || strstr(words, *subject) != NULL)
+        return cli_fail(CLI_FAILED, "%s", words);
+    return cli_fail(CLI_FAILED, "%s: %s", *subject, words);
 }

@@ -5,6 +5,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "style.h"
 
+#include "ranks.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,8 +17,10 @@ static int output_is_styled(void)
     if (known < 0) {
         const char *no_color = getenv("NO_COLOR");
         const char *terminal = getenv("TERM");
-        known = isatty(STDOUT_FILENO) && (no_color == NULL || no_color[0] == '\0') &&
-                terminal != NULL && strcmp(terminal, "dumb") != 0;
+        /* mpirun may give its processes terminals, wherever it writes what they print. */
+        known = cli_ranks_are_threads() && isatty(STDOUT_FILENO) &&
+                (no_color == NULL || no_color[0] == '\0') && terminal != NULL &&
+                strcmp(terminal, "dumb") != 0;
     }
     return known;
 }

@@ -8,8 +8,8 @@
  *
  * Formats: safetensors (one file, or a folder of files), Hugging Face folders with an index,
  * PyTorch DCP in safetensors, and plain files of ranks, which hold local shapes and need a mesh and
- * rules. docs/checkpoints.md tells more. All calls are Local
- * but reshard_convert with a group.
+ * rules. docs/checkpoints.md tells more. All calls are Local but reshard_convert and
+ * reshard_checkpoint_digest with a group.
  */
 #ifndef RESHARD_CHECKPOINT_H
 #define RESHARD_CHECKPOINT_H
@@ -115,6 +115,8 @@ typedef struct reshard_digest_options {
     int32_t thread_count; /* 0: 1. The calling thread is one of them */
     /* Non-zero: boxes that are stored more than once are all read, and must be equal. */
     int check_copies;
+    /* Ranks that share the work; NULL: this one alone. */
+    reshard_group *group;
 } reshard_digest_options;
 
 /* The digest of each tensor, by its index, and that of the checkpoint. They depend on dtypes,
@@ -127,7 +129,11 @@ typedef struct reshard_digests {
 
 /* Reads everything once, in memory of about a MiB for each thread. options NULL: all zero. Reports
  * progress in bytes, and can be cancelled. Errors: IO, CORRUPT (also copies that differ, naming
- * tensor, files and element), CANCELLED, NO_MEMORY. */
+ * tensor, files and element), CANCELLED, NO_MEMORY.
+ *
+ * Local, or with a group Collective over it: each rank has opened the same checkpoint for itself,
+ * each byte is read by one of them, and all get the same digests, or the same status. Errors:
+ * also MISMATCH when a rank sees other files. */
 RESHARD_API reshard_status reshard_checkpoint_digest(const reshard_checkpoint *checkpoint,
                                                      const reshard_digest_options *options,
                                                      reshard_digests **out_digests);
@@ -146,10 +152,10 @@ typedef struct reshard_convert_options {
     size_t size;    /* sizeof(reshard_convert_options) */
     const char *to; /* the mesh to split over, "tp=4"; NULL: whole tensors */
     /* How: a built-in family or the path of a rules file. NULL: as config.json or the names
-     * tell. */
+     * tell. Whole tensors are not cut, but get the names that given rules say. */
     const char *rules;
     const char *from;       /* of a source of plain rank files: its mesh */
-    const char *from_rules; /* and its rules; NULL: as `rules` */
+    const char *from_rules; /* and its rules; NULL: as `rules`, whose names then apply once */
     int32_t set_count;      /* "key=value" for rules */
     const char *const *sets;
     reshard_checkpoint_kind format;
@@ -160,17 +166,27 @@ typedef struct reshard_convert_options {
     const char *const *dtypes;
     int32_t include_count, exclude_count; /* patterns of names; no includes: everything */
     const char *const *includes, *const *excludes;
+    /* New names, "pattern=name" each, with {1}, {2}, .. for what the wildcards stand for; the first
+     * that matches a name counts. Rules see the new names, the other patterns the source's. */
+    int32_t rename_count;
+    const char *const *renames;
     size_t memory_bytes_max; /* for blocks on their way; 0: 512 MiB; at least 1 MiB */
     int32_t threads;         /* 0: as many as there are processors, up to 8 */
     int resume;              /* non-zero: go on with what an interrupted conversion left */
     int verify;              /* non-zero: read the output back and compare it with the source */
-    int dry_run;             /* non-zero: plan only; nothing is written */
+    int dry_run;             /* non-zero: plan only; nothing is written, and target may be NULL */
     int link;                /* non-zero: files that would be copied whole are hard-linked */
     int no_sync;             /* non-zero: do not wait for the disk; for measurements */
     uint64_t journal_bytes;  /* make progress last after so many bytes of a rank; 0: 1 GiB */
     /* Ranks that share the work; NULL: this one alone. Memory and threads are of each rank; 0
      * threads are then this machine's processors divided by the ranks. */
     reshard_group *group;
+    /* Told of the plan before it is carried out, on every rank; each may be NULL. First how many
+     * files there are on both sides, then each move: the bytes, as they are written, that go from a
+     * file of the source to one of the target. Files are counted from 0, the target's by rank. */
+    void (*flow_sizes)(void *user, int32_t source_files, int32_t target_files);
+    void (*flow)(void *user, int32_t source_file, int32_t target_file, uint64_t bytes);
+    void *flow_user;
 } reshard_convert_options;
 
 typedef struct reshard_convert_report {
@@ -185,7 +201,7 @@ typedef struct reshard_convert_report {
     uint64_t memory_bytes;              /* of all blocks on their way, of one rank */
     int32_t threads;                    /* of one rank */
     int32_t ranks;
-    double seconds_estimated; /* dry run, rank 0: from a short look at the disk; else 0 */
+    double seconds_estimated; /* dry run with a target, rank 0: from a short look at the disk */
     char rules[256];          /* which rules, and why these; "" without */
     /* Of what was read and of what was written, as reshard_checkpoint_digest gives them. "" when
      * the kernel copied some bytes or an earlier run did, and verify did not ask to read them all;

@@ -41,6 +41,9 @@ typedef struct reshard_mesh reshard_mesh;
 RESHARD_API reshard_status reshard_mesh_create(reshard_context *context, int32_t axis_count,
                                                const char *const *names, const int32_t *sizes,
                                                const int32_t *ranks, reshard_mesh **out_mesh);
+/* The text form: "tp=4", "dp=2,tp=4[0..7]". Errors: SYNTAX and those of create, with the place. */
+RESHARD_API reshard_status reshard_mesh_parse(reshard_context *context, const char *text,
+                                              reshard_mesh **out_mesh);
 RESHARD_API reshard_mesh *reshard_mesh_retain(reshard_mesh *mesh);
 RESHARD_API void reshard_mesh_release(reshard_mesh *mesh);
 

@@ -87,6 +87,16 @@ static size_t measure_utf8(const unsigned char *bytes, size_t room)
     return length;
 }
 
+bool rs_json_is_text(const char *bytes, size_t count)
+{
+    for (size_t at = 0, length; at < count; at += length) {
+        length = measure_utf8((const unsigned char *)bytes + at, count - at);
+        if (length == 0)
+            return false;
+    }
+    return true;
+}
+
 /* Goes past an escape, of which json->at is the backslash. */
 static reshard_status scan_escape(rs_json *json)
 {

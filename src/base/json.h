@@ -71,6 +71,9 @@ bool rs_json_token_is(const rs_json_token *token, const char *text);
 reshard_status rs_json_unsigned(const rs_json *json, const rs_json_token *token,
                                 uint64_t *out_number);
 
+/* Whether the bytes can be a string of JSON: well-formed UTF-8. */
+bool rs_json_is_text(const char *bytes, size_t count);
+
 /* SYNTAX, with the place of the token. */
 reshard_status rs_json_fail(const rs_json *json, const rs_json_token *token, const char *words);
 

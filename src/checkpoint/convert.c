@@ -17,7 +17,7 @@
 
 /* ---- before anything ------------------------------------------------------------------------- */
 
-static reshard_status check_options(const reshard_convert_options *options)
+static reshard_status check_options(const reshard_convert_options *options, const char *target)
 {
     if (options->memory_bytes_max != 0 && options->memory_bytes_max < MEMORY_MIN)
         return rs_fail(RESHARD_ERR_INVALID,
@@ -25,6 +25,8 @@ static reshard_status check_options(const reshard_convert_options *options)
                        options->memory_bytes_max, (size_t)MEMORY_MIN);
     if (options->threads < 0)
         return rs_fail(RESHARD_ERR_INVALID, "%d threads", (int)options->threads);
+    if (target == NULL && !options->dry_run)
+        return rs_fail(RESHARD_ERR_INVALID, "no target to write, and not a dry run");
     return RESHARD_OK;
 }
 
@@ -452,9 +454,11 @@ static reshard_status plan(rs_conversion *conversion, const char *source)
         .rules = options->from_rules != NULL ? options->from_rules : options->rules,
         .set_count = options->set_count,
         .sets = options->sets};
+    /* Rules of both sides match what the files call a tensor, and give it its new name once. */
+    bool keeps_names = options->from_rules == NULL && options->rules != NULL;
     reshard_status status =
-        reshard_checkpoint_open(conversion->context, source, &opening, &conversion->source);
-    if (status == RESHARD_OK)
+        rs_checkpoint_open(conversion->context, source, &opening, keeps_names, &conversion->source);
+    if (status == RESHARD_OK && conversion->target_path != NULL)
         status = check_paths(conversion, source);
     if (status == RESHARD_OK)
         status = rs_target_init(&conversion->target, conversion->source, options);
@@ -498,6 +502,27 @@ static void report_plan(const rs_conversion *conversion, reshard_convert_report 
     report->bytes_written = engine->bytes_total;
 }
 
+static void tell_flows(const rs_conversion *conversion)
+{
+    const reshard_convert_options *options = conversion->options;
+    const rs_engine *engine = &conversion->engine;
+    if (options->flow_sizes != NULL)
+        options->flow_sizes(options->flow_user, conversion->source->file_count,
+                            conversion->target.file_count);
+    for (int64_t i = 0; options->flow != NULL && i < engine->transfer_count; i++) {
+        const rs_transfer *transfer = &engine->transfers[i];
+        const rs_stored_tensor *target = transfer->target;
+        for (int64_t k = 0; k < transfer->move_count; k++) {
+            const rs_transfer_move *move = &transfer->moves[k];
+            uint64_t bytes = (uint64_t)target->element_bytes;
+            for (int32_t d = 0; d < target->carried_ndim; d++)
+                bytes *= (uint64_t)move->size[d];
+            options->flow(options->flow_user, transfer->source->pieces[move->source].file,
+                          target->pieces[move->target].file, bytes);
+        }
+    }
+}
+
 static reshard_status write(rs_conversion *conversion, reshard_convert_report *report)
 {
     uint64_t digest[2];
@@ -527,7 +552,7 @@ static reshard_status write(rs_conversion *conversion, reshard_convert_report *r
 static reshard_status estimate(const rs_conversion *conversion, reshard_convert_report *report)
 {
     reshard_status status = RESHARD_OK;
-    if (rs_conversion_leads(conversion))
+    if (rs_conversion_leads(conversion) && conversion->target_path != NULL)
         status = rs_conversion_estimate(conversion, &report->seconds_estimated);
     return rs_conversion_agree(conversion, status);
 }
@@ -559,12 +584,13 @@ reshard_status reshard_convert(reshard_context *context, const char *source, con
     rs_conversion_join(&conversion);
     rs_arena_init(&conversion.arena, context);
     rs_arena_init(&conversion.target.arena, context);
-    reshard_status status = check_options(conversion.options);
+    reshard_status status = check_options(conversion.options, target);
     if (status == RESHARD_OK)
         status = plan(&conversion, source);
     status = rs_conversion_agree(&conversion, status);
     if (status == RESHARD_OK) {
         report_plan(&conversion, &report);
+        tell_flows(&conversion);
         status = conversion.options->dry_run ? estimate(&conversion, &report)
                                              : write(&conversion, &report);
     }

@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "checkpoint/convert.h"
+#include "checkpoint/ranks.h"
 
 #include <reshard/collective.h>
 
@@ -48,22 +49,10 @@ reshard_status rs_conversion_agree(const rs_conversion *conversion, reshard_stat
     return conversion->group != NULL ? reshard_group_agree(conversion->group, status) : status;
 }
 
-/* `bytes` of each rank, in rank order; to be released by the caller with rank_count * bytes. */
 static reshard_status gather(const rs_conversion *conversion, const void *mine, size_t bytes,
                              void **out_all)
 {
-    void *all = rs_allocate_array(conversion->context, (size_t)conversion->rank_count, bytes);
-    reshard_status status =
-        rs_conversion_agree(conversion, all != NULL ? RESHARD_OK : rs_allocation_status());
-    if (status == RESHARD_OK)
-        status = reshard_group_gather_bytes(conversion->group, mine, bytes, all);
-    if (status == RESHARD_OK) {
-        *out_all = all;
-        return RESHARD_OK;
-    }
-    if (all != NULL)
-        rs_release(conversion->context, all, (size_t)conversion->rank_count * bytes);
-    return status;
+    return rs_ranks_gather(conversion->context, conversion->group, mine, bytes, out_all);
 }
 
 reshard_status rs_conversion_tell(const rs_conversion *conversion, uint64_t *number)
@@ -81,20 +70,9 @@ reshard_status rs_conversion_tell(const rs_conversion *conversion, uint64_t *num
 
 reshard_status rs_conversion_compare(const rs_conversion *conversion, const uint64_t digest[2])
 {
-    void *all = NULL;
-    size_t bytes = 2 * sizeof(uint64_t);
     if (conversion->group == NULL)
         return RESHARD_OK;
-    reshard_status status = gather(conversion, digest, bytes, &all);
-    for (int32_t i = 1; status == RESHARD_OK && i < conversion->rank_count; i++) {
-        if (memcmp((const char *)all + (size_t)i * bytes, all, bytes) != 0)
-            status = rs_fail(RESHARD_ERR_MISMATCH,
-                             "convert: rank %d has other options than rank 0, or sees other files",
-                             (int)i);
-    }
-    if (all != NULL)
-        rs_release(conversion->context, all, (size_t)conversion->rank_count * bytes);
-    return status;
+    return rs_ranks_compare(conversion->context, conversion->group, "convert", digest);
 }
 
 reshard_status rs_conversion_prepare(const rs_conversion *conversion, rs_engine *engine)

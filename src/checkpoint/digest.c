@@ -7,10 +7,14 @@
  * if their sums are; only where they are not, or where no piece has just that box, bytes are
  * compared. The calling thread works too, and is the one that reports progress and asks whether to
  * stop.
+ *
+ * Ranks each take the slabs of a range of about the same bytes, and merge each other's sums.
  */
+#include "base/digest.h"
 #include "base/context.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "checkpoint/ranks.h"
 #include "checkpoint/slabs.h"
 
 #include <inttypes.h>
@@ -20,14 +24,18 @@
 #define SLAB_BYTES ((size_t)1 << 19) /* what a core has for itself between memory and digest */
 #define THREADS_MAX 256
 #define ERROR_BYTES 1024
+#define SUMS_GATHERED 4096
 
 typedef struct digest_work {
     const reshard_checkpoint *checkpoint;
     reshard_context *context;
     rs_fingerprint_code *code;
     bool check_copies;
+    reshard_group *group; /* NULL: alone */
+    int32_t rank, rank_count;
     rs_mutex mutex;              /* guards what follows */
     int64_t tensor, piece, slab; /* the next one */
+    uint64_t bytes_seen;         /* of slabs before that, whosever they are */
     uint64_t bytes_done, bytes_total;
     bool stop;
     reshard_status status;      /* the first failure, */
@@ -65,7 +73,14 @@ static bool has_sums(const digest_work *work, const rs_stored_tensor *tensor)
     return work->check_copies && tensor->copy_count != 0;
 }
 
-/* The next slab; false when there is none. Called with the mutex held. */
+/* A slab is its rank's in whose share its first byte lies. */
+static bool is_mine(const digest_work *work, uint64_t first_byte)
+{
+    return first_byte / (work->bytes_total / (uint64_t)work->rank_count + 1) ==
+           (uint64_t)work->rank;
+}
+
+/* The next slab of this rank; false when there is none. Called with the mutex held. */
 static bool take_unit(digest_work *work, digest_unit *unit)
 {
     const reshard_checkpoint *checkpoint = work->checkpoint;
@@ -86,7 +101,10 @@ static bool take_unit(digest_work *work, digest_unit *unit)
         unit->tensor = work->tensor;
         unit->piece = work->piece;
         rs_slabs_at(&unit->slabs, work->slab++, &unit->slab);
-        return true;
+        uint64_t first_byte = work->bytes_seen;
+        work->bytes_seen += unit->slab.bytes;
+        if (is_mine(work, first_byte))
+            return true;
     }
     return false;
 }
@@ -148,7 +166,9 @@ static void work_slabs(digest_worker *worker, bool reports)
         else
             keep_failure(work, status);
         if (reports) {
-            uint64_t done = work->bytes_done;
+            /* The other ranks are about as far as this one. */
+            uint64_t done = work->bytes_done * (uint64_t)work->rank_count;
+            done = done < work->bytes_total ? done : work->bytes_total;
             rs_mutex_unlock(&work->mutex);
             rs_context_progress(work->context, "digest", done, work->bytes_total);
             rs_mutex_lock(&work->mutex);
@@ -331,6 +351,71 @@ static reshard_status check_all_copies(const digest_work *work)
     return status;
 }
 
+/* ---- several ranks --------------------------------------------------------------------------- */
+
+static reshard_status agree(const digest_work *work, reshard_status status)
+{
+    return work->group != NULL ? reshard_group_agree(work->group, status) : status;
+}
+
+/* Do all ranks see the same tensors at the same places? */
+static reshard_status compare_ranks(const digest_work *work)
+{
+    const reshard_checkpoint *checkpoint = work->checkpoint;
+    uint64_t words[2];
+    rs_digest digest;
+    if (work->group == NULL)
+        return RESHARD_OK;
+    rs_digest_init(&digest);
+    rs_digest_u64(&digest, work->check_copies);
+    for (int64_t i = 0; i < checkpoint->tensor_count; i++) {
+        const rs_stored_tensor *tensor = &checkpoint->tensors[i];
+        rs_digest_bytes(&digest, tensor->name.bytes, tensor->name.count);
+        rs_digest_u64(&digest, (uint64_t)tensor->dtype);
+        rs_digest_i64s(&digest, tensor->shape, tensor->ndim);
+        rs_digest_u64(&digest, (uint64_t)tensor->copy_count);
+        for (int64_t k = 0; k < tensor->piece_count; k++) {
+            rs_digest_u64(&digest, (uint64_t)tensor->pieces[k].file);
+            rs_digest_u64(&digest, tensor->pieces[k].at);
+        }
+    }
+    rs_digest_finish(&digest, words);
+    return rs_ranks_compare(work->context, work->group, "digest", words);
+}
+
+/* Adds the sums of all ranks; some at a time, as gathering is for small things. */
+static reshard_status merge_ranks(const digest_work *work, rs_fingerprint *sums, int64_t count)
+{
+    reshard_status status = RESHARD_OK;
+    for (int64_t first = 0, part; status == RESHARD_OK && first < count; first += part) {
+        void *all = NULL;
+        part = count - first < SUMS_GATHERED ? count - first : SUMS_GATHERED;
+        size_t bytes = (size_t)part * sizeof *sums;
+        status = rs_ranks_gather(work->context, work->group, sums + first, bytes, &all);
+        if (status != RESHARD_OK)
+            return status;
+        memset(sums + first, 0, bytes);
+        for (int64_t i = 0; i < part * work->rank_count; i++)
+            rs_fingerprint_merge(&sums[first + i % part], (const rs_fingerprint *)all + i);
+        rs_release(work->context, all, (size_t)work->rank_count * bytes);
+    }
+    return status;
+}
+
+/* Reads everything: this rank its share, and then knows the sums of all. */
+static reshard_status read_all(digest_work *work, int32_t thread_count)
+{
+    reshard_status status = agree(work, work_in_threads(work, thread_count));
+    if (status == RESHARD_OK && work->group != NULL)
+        status = merge_ranks(work, work->sums, work->checkpoint->tensor_count);
+    if (status == RESHARD_OK && work->group != NULL)
+        status = merge_ranks(work, work->piece_sums, work->piece_sum_count);
+    /* Where copies seem to differ they are read again, which one rank does for all. */
+    if (status == RESHARD_OK && work->check_copies)
+        status = agree(work, work->rank == 0 ? check_all_copies(work) : RESHARD_OK);
+    return status;
+}
+
 /* ---- results --------------------------------------------------------------------------------- */
 
 /* Digests and what frees them, in one block. */
@@ -436,22 +521,28 @@ reshard_status reshard_checkpoint_digest(const reshard_checkpoint *checkpoint,
         return rs_fail(RESHARD_ERR_INVALID, "digest options of %zu bytes", options->size);
     if (options != NULL)
         chosen = *options;
-    if (chosen.thread_count < 0 || chosen.thread_count > THREADS_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "%" PRId32 " threads; %d are the most",
-                       chosen.thread_count, THREADS_MAX);
     work.check_copies = chosen.check_copies != 0;
+    work.group = chosen.group;
+    work.rank = work.group != NULL ? reshard_group_rank(work.group) : 0;
+    work.rank_count = work.group != NULL ? reshard_group_size(work.group) : 1;
     rs_arena_init(&arena, work.context);
-    reshard_status status = prepare(&work, &arena);
+    reshard_status status = RESHARD_OK;
+    if (chosen.thread_count < 0 || chosen.thread_count > THREADS_MAX)
+        status = rs_fail(RESHARD_ERR_RANGE, "%" PRId32 " threads; %d are the most",
+                         chosen.thread_count, THREADS_MAX);
+    if (status == RESHARD_OK)
+        status = prepare(&work, &arena);
     if (status == RESHARD_OK)
         status = create_block(checkpoint, &block);
     if (status == RESHARD_OK)
         status = rs_fingerprint_code_create(work.context, &work.code);
+    status = agree(&work, status);
     if (status == RESHARD_OK)
-        status = work_in_threads(&work, chosen.thread_count > 0 ? chosen.thread_count : 1);
-    if (status == RESHARD_OK && work.check_copies)
-        status = check_all_copies(&work);
+        status = compare_ranks(&work);
     if (status == RESHARD_OK)
-        status = finish(&work, block);
+        status = read_all(&work, chosen.thread_count > 0 ? chosen.thread_count : 1);
+    if (status == RESHARD_OK)
+        status = agree(&work, finish(&work, block));
     rs_fingerprint_code_destroy(work.code);
     rs_arena_release(&arena);
     if (status == RESHARD_OK)

@@ -177,7 +177,7 @@ static reshard_status open_path(reshard_checkpoint *checkpoint,
         return status;
     if (kind == RS_PATH_NONE)
         return rs_fail(RESHARD_ERR_NOT_FOUND, "%s: there is no such file or folder",
-                       checkpoint->path);
+                       checkpoint->path[0] != '\0' ? checkpoint->path : "\"\"");
     if (kind != RS_PATH_FOLDER)
         return open_single(checkpoint, options);
     checkpoint->folder = checkpoint->path;
@@ -188,6 +188,13 @@ reshard_status reshard_checkpoint_open(reshard_context *context, const char *pat
                                        const reshard_checkpoint_options *options,
                                        reshard_checkpoint **out_checkpoint)
 {
+    return rs_checkpoint_open(context, path, options, false, out_checkpoint);
+}
+
+reshard_status rs_checkpoint_open(reshard_context *context, const char *path,
+                                  const reshard_checkpoint_options *options, bool keeps_names,
+                                  reshard_checkpoint **out_checkpoint)
+{
     static const reshard_checkpoint_options defaults = {.size = sizeof defaults};
     if (options != NULL && options->size != sizeof *options)
         return rs_fail(RESHARD_ERR_INVALID, "checkpoint options: size is %zu, not %zu",
@@ -196,6 +203,7 @@ reshard_status reshard_checkpoint_open(reshard_context *context, const char *pat
     if (checkpoint == NULL)
         return rs_allocation_status();
     checkpoint->context = context;
+    checkpoint->keeps_names = keeps_names;
     rs_arena_init(&checkpoint->arena, context);
     checkpoint->path = rs_arena_copy(&checkpoint->arena, path, strlen(path) + 1, 1);
     reshard_status status = checkpoint->path != NULL ? RESHARD_OK : rs_allocation_status();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * open_ranks.c - plain files of ranks: each holds local shapes and says nothing about the whole. A
- * mesh and rules tell which part each rank has; the full shape is found from the local ones.
+ * mesh and rules tell which part each rank has; the full shape is found from the local ones, or, of
+ * tensors that are cut flat, told by the files.
  *
  * The file at position i of the mesh is the i-th in the order of the names, numbers in them
  * compared as numbers. A box that several ranks hold becomes one piece, in the first of their
@@ -164,13 +165,27 @@ static reshard_status add_shards(reshard_checkpoint *checkpoint, const reshard_m
     return RESHARD_OK;
 }
 
+static reshard_status take_new_name(reshard_checkpoint *checkpoint, const rs_rule_result *result,
+                                    rs_name *name)
+{
+    if (result->new_name == NULL || checkpoint->keeps_names)
+        return RESHARD_OK;
+    name->bytes =
+        rs_arena_copy(&checkpoint->arena, result->new_name, result->new_name_bytes + 1, 1);
+    name->count = result->new_name_bytes;
+    return name->bytes != NULL ? RESHARD_OK : rs_allocation_status();
+}
+
 /* Tensors that cannot be cut are whole in every file that has them. */
 static reshard_status add_opaque(reshard_checkpoint *checkpoint, const local_entries *entries,
-                                 rs_stored_tensor *tensor)
+                                 const rs_rule_result *result, rs_stored_tensor *tensor)
 {
     const rs_entry *first = entries->items[0].entry;
-    reshard_status status = rs_store_describe(tensor, &checkpoint->arena, entries->items[0].name,
-                                              first->dtype, first->ndim, first->shape);
+    rs_name name = entries->items[0].name;
+    reshard_status status = take_new_name(checkpoint, result, &name);
+    if (status == RESHARD_OK)
+        status = rs_store_describe(tensor, &checkpoint->arena, name, first->dtype, first->ndim,
+                                   first->shape);
     if (status != RESHARD_OK)
         return status;
     size_t room = (size_t)entries->count;
@@ -209,16 +224,13 @@ static reshard_status add_cut(reshard_checkpoint *checkpoint, const rs_rulebook 
     reshard_layout *layout = NULL;
     reshard_shards *shards = NULL;
     rs_name name = first->name;
-    if (result->new_name != NULL) {
-        name.bytes = rs_arena_copy(arena, result->new_name, result->new_name_bytes + 1, 1);
-        name.count = result->new_name_bytes;
-    }
     const int64_t *shape =
         rs_arena_copy(arena, result->shape, (size_t)result->ndim, sizeof(int64_t));
-    if (name.bytes == NULL || shape == NULL)
+    if (shape == NULL)
         return rs_allocation_status();
-    reshard_status status =
-        rs_store_describe(tensor, arena, name, first->entry->dtype, result->ndim, shape);
+    reshard_status status = take_new_name(checkpoint, result, &name);
+    if (status == RESHARD_OK)
+        status = rs_store_describe(tensor, arena, name, first->entry->dtype, result->ndim, shape);
     if (status == RESHARD_OK)
         status = reshard_layout_create(checkpoint->context, result->spec, result->ndim,
                                        result->padded_shape, &layout);
@@ -239,6 +251,13 @@ static reshard_status add_cut(reshard_checkpoint *checkpoint, const rs_rulebook 
     return status;
 }
 
+static bool tells_alike(const rs_occurrence *a, const rs_occurrence *b)
+{
+    return (a->full == NULL) == (b->full == NULL) && a->full_ndim == b->full_ndim &&
+           (a->full == NULL ||
+            memcmp(a->full, b->full, (size_t)a->full_ndim * sizeof(int64_t)) == 0);
+}
+
 static reshard_status check_alike(const reshard_checkpoint *checkpoint,
                                   const local_entries *entries)
 {
@@ -251,6 +270,11 @@ static reshard_status check_alike(const reshard_checkpoint *checkpoint,
                            rs_name_shown(item->name), item->name.bytes,
                            checkpoint->files[first->file].name, checkpoint->files[item->file].name,
                            same_dtype ? "number of dimensions" : "dtype");
+        if (!tells_alike(first, item))
+            return rs_fail(RESHARD_ERR_CORRUPT,
+                           "tensor \"%.*s\": %s and %s do not agree on its full shape",
+                           rs_name_shown(item->name), item->name.bytes,
+                           checkpoint->files[first->file].name, checkpoint->files[item->file].name);
     }
     return RESHARD_OK;
 }
@@ -261,17 +285,24 @@ static reshard_status add_tensor(reshard_checkpoint *checkpoint, const rs_rulebo
     rs_stored_tensor *tensor = &checkpoint->tensors[checkpoint->tensor_count];
     const rs_occurrence *first = &entries->items[0];
     rs_rule_result result = {0};
+    rs_local_shapes locals = {.ndim = first->entry->ndim,
+                              .find = local_shape,
+                              .user = entries,
+                              .full_ndim = first->full_ndim,
+                              .full = first->full};
     reshard_status status = check_alike(checkpoint, entries);
     if (status != RESHARD_OK)
         return status;
     status = rs_store_describe(tensor, &checkpoint->arena, first->name, first->entry->dtype,
                                first->entry->ndim, first->entry->shape);
     if (status == RESHARD_OK && tensor->opaque) {
-        status = add_opaque(checkpoint, entries, tensor);
+        status = rs_rules_name(book->rules, book->mesh, &book->keys, first->name.bytes,
+                               first->name.count, first->entry->ndim, first->entry->shape, &result);
+        if (status == RESHARD_OK && !result.drop)
+            status = add_opaque(checkpoint, entries, &result, tensor);
     } else if (status == RESHARD_OK) {
-        status =
-            rs_rules_recover(book->rules, book->mesh, &book->keys, first->name.bytes,
-                             first->name.count, first->entry->ndim, local_shape, entries, &result);
+        status = rs_rules_recover(book->rules, book->mesh, &book->keys, first->name.bytes,
+                                  first->name.count, &locals, &result);
         if (status != RESHARD_OK)
             return status;
         if (!result.drop)
@@ -300,17 +331,37 @@ static int compare_tensors(const void *a, const void *b)
                            ((const rs_stored_tensor *)b)->name);
 }
 
+static reshard_status gather_file(reshard_checkpoint *checkpoint, int32_t file,
+                                  rs_occurrences *list)
+{
+    const rs_header *header = checkpoint->files[file].header;
+    size_t count = (size_t)header->entry_count;
+    rs_arena scratch;
+    rs_arena_init(&scratch, checkpoint->context);
+    const int64_t **shapes = rs_arena_allocate_array(&scratch, count, sizeof *shapes);
+    int32_t *ndims = rs_arena_allocate_array(&scratch, count, sizeof *ndims);
+    reshard_status status = shapes != NULL && ndims != NULL
+                                ? rs_store_read_shapes(checkpoint, file, shapes, ndims)
+                                : rs_allocation_status();
+    for (size_t i = 0; status == RESHARD_OK && i < count; i++) {
+        const rs_entry *entry = header->by_name[i];
+        rs_occurrence item = {.name = entry->name,
+                              .file = file,
+                              .entry = entry,
+                              .full = shapes[i],
+                              .full_ndim = ndims[i]};
+        status = rs_occurrences_add(checkpoint->context, list, &item);
+    }
+    rs_arena_release(&scratch);
+    return status;
+}
+
 static reshard_status gather(reshard_checkpoint *checkpoint, rs_occurrences *list)
 {
     for (int32_t i = 0; i < checkpoint->file_count; i++) {
-        const rs_header *header = checkpoint->files[i].header;
-        for (int64_t j = 0; j < header->entry_count; j++) {
-            rs_occurrence item = {
-                .name = header->entries[j].name, .file = i, .entry = &header->entries[j]};
-            reshard_status status = rs_occurrences_add(checkpoint->context, list, &item);
-            if (status != RESHARD_OK)
-                return status;
-        }
+        reshard_status status = gather_file(checkpoint, i, list);
+        if (status != RESHARD_OK)
+            return status;
     }
     if (list->count > 1)
         qsort(list->items, (size_t)list->count, sizeof(rs_occurrence), compare_occurrences);

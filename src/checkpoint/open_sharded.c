@@ -7,6 +7,7 @@
  * and our own files add, so that a missing piece or file is noticed,
  *   RESHARD_SHAPES     likewise a document: {"name": [full shape]}
  *   RESHARD_FILES      how many files there are
+ * RESHARD_SHAPES is in rank files as well, for tensors that are cut flat.
  */
 #include "base/context.h"
 #include "base/json.h"
@@ -19,6 +20,7 @@ typedef struct sharding {
     rs_name *names; /* logical ones; bytes NULL: the key itself */
     const int64_t **offsets;
     const int64_t **shapes;
+    int32_t *ndims; /* of shapes, where entries have others; NULL: they do not */
 } sharding;
 
 /* A list of numbers, of which there must be ndim, in the arena. */
@@ -48,6 +50,23 @@ static reshard_status read_numbers(rs_arena *arena, rs_json *json, int32_t ndim,
     if (status == RESHARD_OK)
         *out_numbers = numbers;
     return status;
+}
+
+/* A list of numbers, as many as there are. */
+static reshard_status read_shape(rs_arena *arena, rs_json *json, const int64_t **out_numbers,
+                                 int32_t *out_ndim)
+{
+    rs_json ahead = *json;
+    rs_json_token token;
+    reshard_status status =
+        rs_json_expect(&ahead, RS_JSON_LIST_BEGIN, "a list of numbers is wanted here", &token);
+    *out_ndim = -1;
+    do {
+        ++*out_ndim;
+        if (status == RESHARD_OK)
+            status = rs_json_next(&ahead, &token);
+    } while (status == RESHARD_OK && token.kind == RS_JSON_NUMBER && *out_ndim < RESHARD_NDIM_MAX);
+    return status == RESHARD_OK ? read_numbers(arena, json, *out_ndim, out_numbers) : status;
 }
 
 static reshard_status read_logical_name(rs_arena *arena, rs_json *json, rs_name *out_name)
@@ -135,6 +154,8 @@ static reshard_status read_document(rs_arena *arena, const rs_header *header,
             status = rs_json_fail(&json, &token, "a tensor that the file does not hold");
         else if ((is_shapes ? found->shapes[i] : found->offsets[i]) != NULL)
             status = rs_json_fail(&json, &token, "a tensor that occurs twice");
+        else if (is_shapes && found->ndims != NULL)
+            status = read_shape(arena, &json, &found->shapes[i], &found->ndims[i]);
         else if (is_shapes)
             status = read_numbers(arena, &json, header->by_name[i]->ndim, &found->shapes[i]);
         else
@@ -158,6 +179,22 @@ static reshard_status read_sharding(reshard_checkpoint *checkpoint, const rs_hea
             status = read_document(&checkpoint->arena, header, item, found);
     }
     return status;
+}
+
+reshard_status rs_store_read_shapes(reshard_checkpoint *checkpoint, int32_t file,
+                                    const int64_t **out_shapes, int32_t *out_ndims)
+{
+    const rs_header *header = checkpoint->files[file].header;
+    const rs_metadatum *item = rs_header_metadata(header, "RESHARD_SHAPES");
+    sharding found = {.shapes = out_shapes, .ndims = out_ndims};
+    for (int64_t i = 0; i < header->entry_count; i++) {
+        out_shapes[i] = NULL;
+        out_ndims[i] = 0;
+    }
+    if (item == NULL)
+        return RESHARD_OK;
+    return rs_fail_within(read_document(&checkpoint->arena, header, item, &found), "%s",
+                          checkpoint->files[file].name);
 }
 
 static reshard_status add_file(reshard_checkpoint *checkpoint, int32_t file, bool is_sharded,

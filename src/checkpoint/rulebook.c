@@ -5,42 +5,12 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "spec/build.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define RULES_BYTES_MAX ((size_t)16 << 20)
-
-reshard_status rs_mesh_parse_text(reshard_context *context, const char *text,
-                                  reshard_mesh **out_mesh)
-{
-    rs_scan scan;
-    rs_arena scratch;
-    size_t length = strlen(text);
-    reshard_mesh *mesh = NULL;
-    /* The grammar of a mesh ends in the colon that a spec has behind it. */
-    char *with_colon = rs_allocate(context, length + 2);
-    if (with_colon == NULL)
-        return rs_allocation_status();
-    memcpy(with_colon, text, length);
-    memcpy(with_colon + length, ":", 2);
-    rs_arena_init(&scratch, context);
-    reshard_status status = rs_scan_init(&scan, "mesh", with_colon, length + 1);
-    if (status == RESHARD_OK)
-        status = rs_parse_mesh(context, &scan, &scratch, &mesh);
-    if (status == RESHARD_OK && rs_scan_peek(&scan) >= 0)
-        status = rs_scan_expected(&scan, "the end of the mesh");
-    if (status == RESHARD_OK) {
-        *out_mesh = mesh;
-        mesh = NULL;
-    }
-    reshard_mesh_release(mesh);
-    rs_arena_release(&scratch);
-    rs_release(context, with_colon, length + 2);
-    return status;
-}
 
 static int compare_ranks(const void *a, const void *b)
 {
@@ -110,7 +80,7 @@ reshard_status rs_rulebook_init(rs_rulebook *book, reshard_context *context, con
     reshard_status status = rs_config_init(&book->config, context, folder, set_count, sets);
     book->keys = (rs_rules_keys){rs_config_find, &book->config};
     if (status == RESHARD_OK)
-        status = rs_mesh_parse_text(context, mesh, &book->mesh);
+        status = reshard_mesh_parse(context, mesh, &book->mesh);
     if (status != RESHARD_OK)
         return status;
     if (rules == NULL) {

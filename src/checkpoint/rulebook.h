@@ -18,10 +18,6 @@ typedef struct rs_rulebook {
     char said[256]; /* which rules, and why these */
 } rs_rulebook;
 
-/* "tp=4", "dp=2,tp=4[0..7]" */
-reshard_status rs_mesh_parse_text(reshard_context *context, const char *text,
-                                  reshard_mesh **out_mesh);
-
 /* The file of the rank at each position: files are numbered by rank, in increasing order. */
 reshard_status rs_mesh_order_files(reshard_context *context, const reshard_mesh *mesh,
                                    int32_t *out_files);

@@ -65,19 +65,33 @@ reshard_status rs_rules_apply(const rs_rules *rules, reshard_mesh *mesh, const r
                               const char *name, size_t name_bytes, int32_t ndim,
                               const int64_t *shape, rs_rule_result *out_result);
 
-/* The local shape of a tensor in the file of the rank at a position of the mesh; false when that
- * file does not hold the tensor. */
-typedef bool (*rs_local_shape_fn)(void *user, int32_t position, int64_t *out_shape);
+/* Only drop, new_name and line of that. ndim and shape are for messages. Errors: NOT_FOUND when no
+ * rule matches. */
+reshard_status rs_rules_name(const rs_rules *rules, reshard_mesh *mesh, const rs_rules_keys *keys,
+                             const char *name, size_t name_bytes, int32_t ndim,
+                             const int64_t *shape, rs_rule_result *out_result);
+
+/* What is known of a tensor in files of ranks. */
+typedef struct rs_local_shapes {
+    int32_t ndim; /* of local shapes */
+    /* The local shape in the file of the rank at a position of the mesh; false when that file does
+     * not hold the tensor. */
+    bool (*find)(void *user, int32_t position, int64_t *out_shape);
+    void *user;
+    /* The whole shape, which only files of tensors that are cut flat tell; full NULL: not told. */
+    int32_t full_ndim;
+    const int64_t *full;
+} rs_local_shapes;
 
 /* For a tensor of which only the shapes on each rank are known: finds the full shape that the rules
  * cut so. padded_shape is what the files hold together; shape has the padding taken off where the
  * rule says the true size (pad(d, m, true)) and its key has a value, and equals padded_shape
  * elsewhere. name is the one in the files. Errors: as apply, and INVALID when no full shape gives
- * the local ones, naming a position and both shapes. */
+ * the local ones, naming a position and both shapes; UNSUPPORTED for a flat cut of which the files
+ * do not tell the shape. */
 reshard_status rs_rules_recover(const rs_rules *rules, reshard_mesh *mesh,
                                 const rs_rules_keys *keys, const char *name, size_t name_bytes,
-                                int32_t ndim, rs_local_shape_fn local_shape, void *user,
-                                rs_rule_result *out_result);
+                                const rs_local_shapes *locals, rs_rule_result *out_result);
 
 /* The name at an index, or NULL beyond the last; its length in *out_bytes. */
 typedef const char *(*rs_tensor_name_fn)(void *user, int64_t index, size_t *out_bytes);
@@ -92,7 +106,7 @@ typedef struct rs_rules_choice {
 reshard_status rs_rules_detect(const reshard_mesh *mesh, const char *model_type,
                                rs_tensor_name_fn names, void *user, rs_rules_choice *out_choice);
 
-/* True when the glob (* ? {a,b} {0..15}) matches all of the name: for --include and --exclude.
+/* True when the glob (* ? {a,b} {0..15}) matches all of the name.
  * Errors: SYNTAX. */
 reshard_status rs_glob_match(const char *glob, size_t glob_bytes, const char *name,
                              size_t name_bytes, bool *out_matches);

@@ -423,3 +423,25 @@ reshard_status rs_rules_apply(const rs_rules *rules, reshard_mesh *mesh, const r
                ? RESHARD_OK
                : rs_rule_fail_for_tensor(status, name, name_bytes, ndim, is_large ? NULL : shape);
 }
+
+reshard_status rs_rules_name(const rs_rules *rules, reshard_mesh *mesh, const rs_rules_keys *keys,
+                             const char *name, size_t name_bytes, int32_t ndim,
+                             const int64_t *shape, rs_rule_result *out_result)
+{
+    rs_rule_finding found = {
+        .rules = rules, .mesh = mesh, .keys = keys, .name = name, .name_bytes = name_bytes};
+    rs_rule_result result = {.context = rules->context};
+    reshard_status status = find_rule(&found);
+    if (status == RESHARD_OK) {
+        result.drop = found.rule->is_drop;
+        result.line = found.rule->line;
+        status = result.drop ? RESHARD_OK : set_new_name(&found, &result);
+    }
+    if (status == RESHARD_OK) {
+        *out_result = result;
+        return RESHARD_OK;
+    }
+    rs_rule_result_release(&result);
+    return rs_rule_fail_for_tensor(status, name, name_bytes, ndim,
+                                   ndim > RESHARD_NDIM_MAX ? NULL : shape);
+}

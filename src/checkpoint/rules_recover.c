@@ -4,7 +4,8 @@
  *
  * Whatever the rule of a cut, the full length of a dimension is the sum of the lengths of its
  * distinct pieces along the axes that cut it. That is tried, and then proved: the layout of the
- * shape found must give every rank the shape that its file has.
+ * shape found must give every rank the shape that its file has. Where the row-major order is cut,
+ * lengths tell nothing, and the files must say the shape; that is proved likewise.
  */
 #include "base/checked.h"
 #include "base/error.h"
@@ -15,11 +16,6 @@
 
 #include <inttypes.h>
 #include <string.h>
-
-typedef struct local_shapes {
-    rs_local_shape_fn fn;
-    void *user;
-} local_shapes;
 
 /* ---- the sum --------------------------------------------------------------------------------- */
 
@@ -69,10 +65,10 @@ static bool step(const rs_rule_finding *found, int32_t dim, int32_t coordinates[
     return false;
 }
 
-static reshard_status read_local(const local_shapes *locals, int32_t position,
+static reshard_status read_local(const rs_local_shapes *locals, int32_t position,
                                  int64_t shape[RESHARD_NDIM_MAX])
 {
-    if (locals->fn(locals->user, position, shape))
+    if (locals->find(locals->user, position, shape))
         return RESHARD_OK;
     return rs_fail(RESHARD_ERR_INVALID, "the rank at position %" PRId32 " does not have it",
                    position);
@@ -95,8 +91,8 @@ static bool find_packed(const rs_rule_finding *found, int32_t dim, int64_t *out_
     return false;
 }
 
-static reshard_status sum_dim(const rs_rule_finding *found, const local_shapes *locals, int32_t dim,
-                              int64_t *out_length)
+static reshard_status sum_dim(const rs_rule_finding *found, const rs_local_shapes *locals,
+                              int32_t dim, int64_t *out_length)
 {
     int32_t coordinates[RESHARD_AXES_MAX];
     int64_t local[RESHARD_NDIM_MAX] = {0}, length = 0;
@@ -132,7 +128,7 @@ static reshard_status fail_local(int32_t position, int32_t ndim, const int64_t *
                    found_text, wanted_text);
 }
 
-static reshard_status check_rank(const rs_rule_finding *found, const local_shapes *locals,
+static reshard_status check_rank(const rs_rule_finding *found, const rs_local_shapes *locals,
                                  const reshard_layout *layout, int32_t position)
 {
     reshard_shards *shards = NULL;
@@ -142,19 +138,20 @@ static reshard_status check_rank(const rs_rule_finding *found, const local_shape
     if (status != RESHARD_OK)
         return status;
     const reshard_shard *shard = shards->count != 0 ? &shards->items[0] : NULL;
-    bool present = locals->fn(locals->user, position, local);
+    bool present = locals->find(locals->user, position, local);
     bool wanted = shard != NULL && shard->piece_count != 0;
-    size_t bytes = (size_t)found->ndim * sizeof *local;
+    size_t bytes = (size_t)locals->ndim * sizeof *local;
     if (!present && wanted)
         status = read_local(locals, position, local);
     /* An empty shard may be in the file, or left out. */
-    else if (present && (shard == NULL || memcmp(shard->shape, local, bytes) != 0))
-        status = fail_local(position, found->ndim, local, shard);
+    else if (present && (shard == NULL || shard->ndim != locals->ndim ||
+                         memcmp(shard->shape, local, bytes) != 0))
+        status = fail_local(position, locals->ndim, local, shard);
     reshard_shards_destroy(shards);
     return status;
 }
 
-static reshard_status check_ranks(const rs_rule_finding *found, const local_shapes *locals,
+static reshard_status check_ranks(const rs_rule_finding *found, const rs_local_shapes *locals,
                                   const rs_rule_result *result)
 {
     reshard_status status = RESHARD_OK;
@@ -165,10 +162,53 @@ static reshard_status check_ranks(const rs_rule_finding *found, const local_shap
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-static reshard_status recover(rs_rule_finding *found, const local_shapes *locals,
+/* The first cut of the row-major order, or -1. */
+static int32_t find_flat(const rs_rule_finding *found)
+{
+    for (int32_t i = 0; i < found->cut_count; i++) {
+        if (found->cuts[i].placement.kind == RESHARD_SHARD &&
+            found->cuts[i].placement.dim == RESHARD_DIM_FLAT)
+            return i;
+    }
+    return -1;
+}
+
+/* The length of a flat shard does not leave the shape to be found; files may tell it. */
+static reshard_status take_full(const rs_rule_finding *found, const rs_local_shapes *locals,
+                                int64_t *shape, int64_t *padded)
+{
+    int32_t flat = find_flat(found);
+    if (flat >= 0 && locals->full == NULL)
+        return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                       RS_RULE_PLACE ": S(flat) does not leave the shape to be found, and the "
+                                     "files do not tell it (RESHARD_SHAPES)",
+                       RS_RULE_PLACE_OF(found->origins[flat]));
+    if (flat < 0)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       RS_RULE_PLACE ": the files say that it was cut flat, and the rules do not",
+                       RS_RULE_PLACE_OF(found->rule));
+    memcpy(shape, locals->full, (size_t)found->ndim * sizeof *shape);
+    memcpy(padded, shape, (size_t)found->ndim * sizeof *shape);
+    return rs_rule_pad_shape(found, found->ndim, padded);
+}
+
+/* The sum of local lengths, and padding taken off. */
+static reshard_status sum_locals(const rs_rule_finding *found, const rs_local_shapes *locals,
+                                 int64_t *shape, int64_t *padded)
+{
+    for (int32_t d = 0; d < found->ndim; d++) {
+        reshard_status status = sum_dim(found, locals, d, &padded[d]);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    memcpy(shape, padded, (size_t)found->ndim * sizeof *shape);
+    return rs_rule_unpad_shape(found, found->ndim, shape);
+}
+
+static reshard_status recover(rs_rule_finding *found, const rs_local_shapes *locals,
                               rs_rule_result *out_result)
 {
-    int64_t padded[RESHARD_NDIM_MAX] = {0}, shape[RESHARD_NDIM_MAX];
+    int64_t padded[RESHARD_NDIM_MAX] = {0}, shape[RESHARD_NDIM_MAX] = {0};
     rs_rule_result result = {.drop = false};
     reshard_status status = rs_rule_find(found);
     if (status != RESHARD_OK)
@@ -177,18 +217,9 @@ static reshard_status recover(rs_rule_finding *found, const local_shapes *locals
         *out_result = (rs_rule_result){.drop = true, .line = found->rule->line};
         return RESHARD_OK;
     }
-    for (int32_t i = 0; i < found->cut_count; i++) {
-        if (found->cuts[i].placement.kind == RESHARD_SHARD &&
-            found->cuts[i].placement.dim == RESHARD_DIM_FLAT)
-            return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                           RS_RULE_PLACE ": S(flat) does not leave the shape to be found",
-                           RS_RULE_PLACE_OF(found->origins[i]));
-    }
-    for (int32_t d = 0; status == RESHARD_OK && d < found->ndim; d++)
-        status = sum_dim(found, locals, d, &padded[d]);
-    memcpy(shape, padded, sizeof shape);
-    if (status == RESHARD_OK)
-        status = rs_rule_unpad_shape(found, found->ndim, shape);
+    bool is_flat = locals->full != NULL || find_flat(found) >= 0;
+    status = is_flat ? take_full(found, locals, shape, padded)
+                     : sum_locals(found, locals, shape, padded);
     if (status == RESHARD_OK)
         status = rs_rule_finish(found, found->ndim, shape, padded, &result);
     if (status == RESHARD_OK)
@@ -202,22 +233,21 @@ static reshard_status recover(rs_rule_finding *found, const local_shapes *locals
 
 reshard_status rs_rules_recover(const rs_rules *rules, reshard_mesh *mesh,
                                 const rs_rules_keys *keys, const char *name, size_t name_bytes,
-                                int32_t ndim, rs_local_shape_fn local_shape, void *user,
-                                rs_rule_result *out_result)
+                                const rs_local_shapes *locals, rs_rule_result *out_result)
 {
+    int32_t ndim = locals->full != NULL ? locals->full_ndim : locals->ndim;
     rs_rule_finding found = {.rules = rules,
                              .mesh = mesh,
                              .keys = keys,
                              .name = name,
                              .name_bytes = name_bytes,
                              .ndim = ndim};
-    local_shapes locals = {local_shape, user};
     reshard_status status;
-    if (ndim < 0 || ndim > RESHARD_NDIM_MAX)
+    if (ndim < 0 || ndim > RESHARD_NDIM_MAX || locals->ndim > RESHARD_NDIM_MAX)
         status = rs_fail(RESHARD_ERR_UNSUPPORTED, "%" PRId32 " dimensions; %d are the most", ndim,
                          RESHARD_NDIM_MAX);
     else
-        status = recover(&found, &locals, out_result);
+        status = recover(&found, locals, out_result);
     rs_rule_finding_release(&found);
     return status == RESHARD_OK ? RESHARD_OK
                                 : rs_rule_fail_for_tensor(status, name, name_bytes, ndim, NULL);

@@ -14,7 +14,6 @@
 #include "checkpoint/partial.h"
 #include "checkpoint/target.h"
 #include "exec/segment.h"
-#include "layout/layout.h"
 
 #include <string.h>
 
@@ -72,20 +71,6 @@ static reshard_status compare_targets(const saving *s)
     return status;
 }
 
-/* Boxes of a layout that overlap without being the same cannot be stored once each. */
-static reshard_status check_tiling(const saving *s, int64_t index)
-{
-    const rs_stored_tensor *tensor = &s->target.tensors[index];
-    reshard_layout *stored = NULL;
-    if (!s->tensors[s->target.origins[index]].layout->listed || tensor->bytes == 0)
-        return RESHARD_OK;
-    reshard_status status =
-        rs_store_layout(s->context, tensor, tensor->pieces, tensor->piece_count, false, 0, &stored);
-    reshard_layout_release(stored);
-    return rs_fail_within(status, "tensor \"%.*s\"", rs_name_shown(tensor->name),
-                          tensor->name.bytes);
-}
-
 static reshard_status make_target(saving *s, int64_t count)
 {
     reshard_status status = RESHARD_OK;
@@ -94,8 +79,6 @@ static reshard_status make_target(saving *s, int64_t count)
     if (status == RESHARD_OK)
         status = rs_target_init_live(&s->target, s->context, reshard_group_size(s->group), count,
                                      s->tensors);
-    for (int64_t i = 0; status == RESHARD_OK && i < s->target.tensor_count; i++)
-        status = check_tiling(s, i);
     return status;
 }
 

@@ -61,6 +61,8 @@ struct reshard_checkpoint {
     rs_arena arena; /* owns all arrays of tensors and pieces */
     char *path;     /* as given */
     char *folder;   /* that holds the files */
+    /* Rank files: name() of rules is left to whoever applies them next. */
+    bool keeps_names;
     const char *format;
     int32_t file_count;
     rs_stored_file *files;
@@ -71,6 +73,11 @@ struct reshard_checkpoint {
     char **notes; /* what cannot be known, or was left out */
 };
 
+/* reshard_checkpoint_open, with keeps_names. */
+reshard_status rs_checkpoint_open(reshard_context *context, const char *path,
+                                  const reshard_checkpoint_options *options, bool keeps_names,
+                                  reshard_checkpoint **out_checkpoint);
+
 /* ---- making (the readers of formats) --------------------------------------------------------- */
 
 /* One entry of one file that holds (a box of) a tensor. */
@@ -80,6 +87,7 @@ typedef struct rs_occurrence {
     const rs_entry *entry;
     const int64_t *offset; /* entry->ndim numbers; NULL: zeros */
     const int64_t *full;   /* the tensor's whole shape, entry->ndim numbers; NULL: not said */
+    int32_t full_ndim;     /* of rank files: how many numbers; 0 elsewhere */
 } rs_occurrence;
 
 typedef struct rs_occurrences {
@@ -111,6 +119,10 @@ reshard_status rs_store_check(const reshard_checkpoint *checkpoint, rs_stored_te
 reshard_status rs_store_read_index(reshard_checkpoint *checkpoint, const char *index_name,
                                    const char *text, size_t text_bytes);
 reshard_status rs_store_read_sharded(reshard_checkpoint *checkpoint, bool is_sharded);
+/* The whole shapes that RESHARD_SHAPES of a rank file tells, for its entries by name; NULL where it
+ * does not. All in the checkpoint's arena. */
+reshard_status rs_store_read_shapes(reshard_checkpoint *checkpoint, int32_t file,
+                                    const int64_t **out_shapes, int32_t *out_ndims);
 reshard_status rs_store_read_ranks(reshard_checkpoint *checkpoint,
                                    const reshard_checkpoint_options *options);
 

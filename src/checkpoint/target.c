@@ -1,78 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * target.c - lays out the files of a conversion: selects tensors, deals them out to files, and
- * gives every entry its place.
+ * target.c - lays out the files of a conversion: deals tensors out to files, and gives every entry
+ * its place.
  */
 #include "checkpoint/target.h"
 
 #include "base/context.h"
-#include "exec/cast.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define SHARD_BYTES_DEFAULT ((uint64_t)5000000000)
-
-/* ---- what options say of a tensor ------------------------------------------------------------ */
-
-static reshard_status match_any(const rs_stored_tensor *tensor, int32_t count,
-                                const char *const *globs, bool *out_matches)
-{
-    *out_matches = false;
-    for (int32_t i = 0; i < count && !*out_matches; i++) {
-        reshard_status status = rs_glob_match(globs[i], strlen(globs[i]), tensor->name.bytes,
-                                              tensor->name.count, out_matches);
-        if (status != RESHARD_OK)
-            return status;
-    }
-    return RESHARD_OK;
-}
-
-reshard_status rs_target_wants(const rs_stored_tensor *tensor,
-                               const reshard_convert_options *options, bool *out_wants)
-{
-    bool included = true, excluded = false;
-    reshard_status status = RESHARD_OK;
-    if (options->include_count != 0)
-        status = match_any(tensor, options->include_count, options->includes, &included);
-    if (status == RESHARD_OK)
-        status = match_any(tensor, options->exclude_count, options->excludes, &excluded);
-    *out_wants = included && !excluded;
-    return status;
-}
-
-reshard_status rs_target_dtype(const rs_stored_tensor *tensor,
-                               const reshard_convert_options *options, reshard_dtype *out_dtype)
-{
-    *out_dtype = tensor->dtype;
-    for (int32_t i = 0; i < options->dtype_count; i++) {
-        const char *text = options->dtypes[i];
-        const char *equals = strrchr(text, '=');
-        bool matches = true;
-        reshard_dtype dtype;
-        reshard_status status = reshard_dtype_parse(equals != NULL ? equals + 1 : text, &dtype);
-        if (status == RESHARD_OK && equals != NULL)
-            status = rs_glob_match(text, (size_t)(equals - text), tensor->name.bytes,
-                                   tensor->name.count, &matches);
-        if (status != RESHARD_OK)
-            return status;
-        if (!matches)
-            continue;
-        if (!tensor->opaque && rs_cast_supports(tensor->dtype, dtype)) {
-            *out_dtype = dtype;
-            return RESHARD_OK;
-        }
-        if (equals != NULL || !rs_cast_supports(RESHARD_F32, dtype))
-            return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                           "tensor \"%.*s\": cannot be cast from %s to %s; casts are between f16, "
-                           "bf16, f32 and f64",
-                           rs_name_shown(tensor->name), tensor->name.bytes,
-                           reshard_dtype_name(tensor->dtype), reshard_dtype_name(dtype));
-        return RESHARD_OK;
-    }
-    return RESHARD_OK;
-}
 
 /* ---- whole tensors --------------------------------------------------------------------------- */
 
@@ -88,13 +27,13 @@ reshard_status rs_target_add_entry(rs_target *target, const rs_target_entry *ent
 }
 
 /* One piece that is the whole tensor, in the given file. */
-static reshard_status add_whole(rs_target *target, const rs_stored_tensor *stored, int64_t origin,
-                                reshard_dtype dtype, int32_t file)
+static reshard_status add_whole(rs_target *target, const rs_stored_tensor *stored,
+                                const rs_selected *selected, int32_t file)
 {
     int64_t index = target->tensor_count;
     rs_stored_tensor *tensor = &target->tensors[index];
-    reshard_status status =
-        rs_store_describe(tensor, &target->arena, stored->name, dtype, stored->ndim, stored->shape);
+    reshard_status status = rs_store_describe(tensor, &target->arena, selected->name,
+                                              selected->dtype, stored->ndim, stored->shape);
     if (status != RESHARD_OK)
         return status;
     rs_stored_piece piece = {.file = file, .size = tensor->carried_shape};
@@ -102,7 +41,7 @@ static reshard_status add_whole(rs_target *target, const rs_stored_tensor *store
     if (tensor->pieces == NULL)
         return rs_allocation_status();
     tensor->piece_count = 1;
-    target->origins[index] = origin;
+    target->origins[index] = selected->origin;
     target->tensor_count++;
     rs_target_entry entry = {.key = tensor->name,
                              .tensor = index,
@@ -116,30 +55,22 @@ static reshard_status add_whole(rs_target *target, const rs_stored_tensor *store
 
 /* Tensors in the order of names; one that does not fit begins another file. */
 static reshard_status deal_out(rs_target *target, const reshard_checkpoint *source,
-                               const reshard_convert_options *options)
+                               const rs_selection *selection, uint64_t shard_bytes_max)
 {
-    uint64_t limit = options->shard_bytes_max != 0 ? options->shard_bytes_max : SHARD_BYTES_DEFAULT;
+    uint64_t limit = shard_bytes_max != 0 ? shard_bytes_max : SHARD_BYTES_DEFAULT;
     uint64_t used = 0;
     target->file_count = 1;
-    for (int64_t i = 0; i < source->tensor_count; i++) {
-        const rs_stored_tensor *stored = &source->tensors[i];
-        bool wants = false;
-        reshard_dtype dtype = stored->dtype;
-        reshard_status status = rs_target_wants(stored, options, &wants);
-        if (status == RESHARD_OK && wants)
-            status = rs_target_dtype(stored, options, &dtype);
-        if (status != RESHARD_OK)
-            return status;
-        if (!wants)
-            continue;
+    for (int64_t i = 0; i < selection->count; i++) {
+        const rs_selected *selected = &selection->items[i];
+        const rs_stored_tensor *stored = &source->tensors[selected->origin];
         uint64_t bytes = stored->bytes / (uint64_t)stored->element_bytes *
-                         (stored->opaque ? 1 : (uint64_t)reshard_dtype_bits(dtype) / 8);
+                         (stored->opaque ? 1 : (uint64_t)reshard_dtype_bits(selected->dtype) / 8);
         if (used != 0 && (bytes > limit || used > limit - bytes)) {
             target->file_count++;
             used = 0;
         }
         used += bytes;
-        status = add_whole(target, stored, i, dtype, target->file_count - 1);
+        reshard_status status = add_whole(target, stored, selected, target->file_count - 1);
         if (status != RESHARD_OK)
             return status;
     }
@@ -225,8 +156,8 @@ static reshard_status add_files(rs_target *target, const int32_t *ranks)
     for (int64_t i = 0, entry = 0; i < target->file_count; i++) {
         rs_target_file *file = &target->files[i];
         file->entry_first = entry;
-        while (entry < target->entry_count && target->entries[entry].file == i)
-            entry++;
+        for (; entry < target->entry_count && target->entries[entry].file == i; entry++)
+            file->flat_count += target->entries[entry].is_flat;
         file->entry_count = entry - file->entry_first;
         if (file->entry_count == 0 && target->format == RESHARD_FORMAT_DCP_SAFETENSORS &&
             !(i == 0 && target->entry_count == 0))
@@ -274,7 +205,7 @@ static reshard_status choose_format(rs_target *target, const reshard_convert_opt
     reshard_mesh *mesh = NULL;
     int32_t ranks = 1;
     if (options->to != NULL) {
-        reshard_status status = rs_mesh_parse_text(target->context, options->to, &mesh);
+        reshard_status status = reshard_mesh_parse(target->context, options->to, &mesh);
         if (status != RESHARD_OK)
             return status;
         ranks = reshard_mesh_size(mesh);
@@ -288,17 +219,10 @@ static reshard_status choose_format(rs_target *target, const reshard_convert_opt
                        "the format hf holds whole tensors, so it cannot be split over %.100s",
                        options->to);
     if (target->format != RESHARD_FORMAT_HF && options->to == NULL)
-        return rs_fail(RESHARD_ERR_INVALID, "this format needs a mesh to split over");
+        return rs_fail(RESHARD_ERR_INVALID, "the format %s needs a mesh to split over (--to)",
+                       target->format == RESHARD_FORMAT_RANK_FILES ? "rank-files"
+                                                                   : "dcp-safetensors");
     return RESHARD_OK;
-}
-
-static const char *tensor_name(void *user, int64_t index, size_t *out_bytes)
-{
-    const reshard_checkpoint *source = user;
-    if (index >= source->tensor_count)
-        return NULL;
-    *out_bytes = source->tensors[index].name.count;
-    return source->tensors[index].name.bytes;
 }
 
 static int compare_ranks(const void *a, const void *b)
@@ -307,29 +231,52 @@ static int compare_ranks(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-static reshard_status cut_by_rules(rs_target *target, const reshard_checkpoint *source,
-                                   const reshard_convert_options *options, int32_t **out_ranks)
+/* The ranks of the mesh in increasing order: those of the files. */
+static reshard_status list_ranks(rs_target *target, const reshard_mesh *mesh, int32_t **out_ranks)
 {
-    rs_rulebook book;
-    /* The checkpoint is only read: names are handed out as they are. */
-    reshard_status status =
-        rs_rulebook_init(&book, target->context, options->to, options->rules, source->folder,
-                         options->set_count, options->sets, tensor_name, (void *)(uintptr_t)source);
-    if (status == RESHARD_OK) {
-        target->file_count = reshard_mesh_size(book.mesh);
+    int32_t count = reshard_mesh_size(mesh);
+    int32_t *ranks = rs_arena_allocate_array(&target->arena, (size_t)count, sizeof(int32_t));
+    if (ranks == NULL)
+        return rs_allocation_status();
+    for (int32_t i = 0; i < count; i++)
+        ranks[i] = reshard_mesh_rank_at(mesh, i);
+    qsort(ranks, (size_t)count, sizeof(int32_t), compare_ranks);
+    target->file_count = count;
+    *out_ranks = ranks;
+    return RESHARD_OK;
+}
+
+/* Whole tensors need no rules; those that are given say what tensors are called, and which are left
+ * out. */
+static reshard_status lay_out(rs_target *target, const reshard_checkpoint *source,
+                              rs_selection *selection, const reshard_convert_options *options,
+                              int32_t **out_ranks)
+{
+    bool is_whole = target->format == RESHARD_FORMAT_HF;
+    bool has_rules = !is_whole || options->rules != NULL;
+    rs_rulebook book = {0};
+    reshard_status status = RESHARD_OK;
+    if (has_rules)
+        status = rs_rulebook_init(&book, target->context, options->to != NULL ? options->to : "1",
+                                  options->rules, source->folder, options->set_count, options->sets,
+                                  rs_selection_name, selection);
+    if (status == RESHARD_OK && has_rules) {
         (void)snprintf(target->rules, sizeof target->rules, "%s", book.said);
-        *out_ranks =
-            rs_arena_allocate_array(&target->arena, (size_t)target->file_count, sizeof(int32_t));
-        if (*out_ranks == NULL)
-            status = rs_allocation_status();
+        status = rs_selection_apply(selection, &target->arena, source, &book);
     }
-    if (status == RESHARD_OK) {
-        for (int32_t i = 0; i < target->file_count; i++)
-            (*out_ranks)[i] = reshard_mesh_rank_at(book.mesh, i);
-        qsort(*out_ranks, (size_t)target->file_count, sizeof(int32_t), compare_ranks);
-        status = rs_target_cut(target, source, &book, options);
-    }
-    rs_rulebook_release(&book);
+    if (status == RESHARD_OK)
+        status = rs_selection_finish(selection);
+    if (status == RESHARD_OK && selection->count == 0 && source->tensor_count != 0)
+        status = rs_fail(RESHARD_ERR_INVALID, "%s: of %lld tensors none is left to convert",
+                         source->path, (long long)source->tensor_count);
+    if (status == RESHARD_OK && is_whole)
+        status = deal_out(target, source, selection, options->shard_bytes_max);
+    if (status == RESHARD_OK && !is_whole)
+        status = list_ranks(target, book.mesh, out_ranks);
+    if (status == RESHARD_OK && !is_whole)
+        status = rs_target_cut(target, source, &book, selection);
+    if (has_rules)
+        rs_rulebook_release(&book);
     return status;
 }
 
@@ -351,18 +298,20 @@ reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *sourc
                               const reshard_convert_options *options)
 {
     int32_t *ranks = NULL;
-    size_t count = (size_t)source->tensor_count;
+    rs_selection selection;
     *target = (rs_target){.context = source->context};
     rs_arena_init(&target->arena, source->context);
     reshard_status status = choose_format(target, options);
+    if (status == RESHARD_OK)
+        status = rs_selection_init(&selection, &target->arena, source, options);
     if (status != RESHARD_OK)
         return status;
+    size_t count = (size_t)selection.count;
     target->tensors = rs_arena_allocate_array(&target->arena, count, sizeof(rs_stored_tensor));
     target->origins = rs_arena_allocate_array(&target->arena, count, sizeof(int64_t));
     if (target->tensors == NULL || target->origins == NULL)
         return rs_allocation_status();
-    status = target->format == RESHARD_FORMAT_HF ? deal_out(target, source, options)
-                                                 : cut_by_rules(target, source, options, &ranks);
+    status = lay_out(target, source, &selection, options, &ranks);
     return status == RESHARD_OK ? place_all(target, ranks) : status;
 }
 

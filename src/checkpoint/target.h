@@ -16,8 +16,7 @@
 #include <reshard/checkpoint_live.h>
 
 #include "checkpoint/json_writer.h"
-#include "checkpoint/rulebook.h"
-#include "checkpoint/store.h"
+#include "checkpoint/select.h"
 
 /* One tensor of one safetensors file. */
 typedef struct rs_target_entry {
@@ -29,11 +28,13 @@ typedef struct rs_target_entry {
     int64_t piece_first, piece_count; /* of the tensor's pieces, which lie in it */
     uint64_t bytes;
     uint64_t begin; /* in the data section */
+    bool is_flat;   /* of rank files: its shape does not tell that of the tensor */
 } rs_target_entry;
 
 typedef struct rs_target_file {
     const char *name; /* NULL: has nothing to hold and is not written */
     int64_t entry_first, entry_count;
+    int64_t flat_count; /* of entries */
     uint64_t data_begin;
     uint64_t bytes; /* of the whole file */
 } rs_target_file;
@@ -74,14 +75,8 @@ reshard_status rs_target_index(const rs_target *target, rs_json_writer *writer);
 
 /* Cuts all tensors over a mesh by rules (target_cut.c). loads has a number for each file. */
 reshard_status rs_target_cut(rs_target *target, const reshard_checkpoint *source,
-                             const rs_rulebook *book, const reshard_convert_options *options);
+                             const rs_rulebook *book, const rs_selection *selection);
 reshard_status rs_target_cut_live(rs_target *target, const reshard_live_tensor *tensors);
 reshard_status rs_target_add_entry(rs_target *target, const rs_target_entry *entry);
-/* The dtype that the options give a tensor. */
-reshard_status rs_target_dtype(const rs_stored_tensor *tensor,
-                               const reshard_convert_options *options, reshard_dtype *out_dtype);
-/* Whether the options want the tensor at all. */
-reshard_status rs_target_wants(const rs_stored_tensor *tensor,
-                               const reshard_convert_options *options, bool *out_wants);
 
 #endif

@@ -19,6 +19,7 @@ typedef struct cutting {
     rs_target *target;
     const reshard_checkpoint *source; /* NULL: live tensors, whose ranks are the files */
     const rs_rulebook *book;
+    const rs_selection *selection;
     const int32_t *file_of; /* of each position of the mesh */
     uint64_t *loads;        /* bytes of each file so far */
 } cutting;
@@ -115,13 +116,31 @@ static uint64_t box_bytes(const rs_stored_tensor *tensor, const reshard_box *box
     return bytes;
 }
 
-/* Of the candidates for each box the one whose file has least; returns how many are left. */
+/* Sorts by box. A box is on one rank, or whole on several: one that is in part on another, as when
+ * copies of a part are cut further at different places, could not be told from the others again.
+ * All boxes together cover the tensor, so that bytes tell. */
+static reshard_status check_boxes(const rs_stored_tensor *tensor, candidate *items, int64_t count)
+{
+    uint64_t bytes = 0;
+    if (count > 1)
+        qsort(items, (size_t)count, sizeof *items, compare_by_box);
+    for (int64_t i = 0; i < count; i++) {
+        if (i == 0 || compare_boxes(&items[i - 1].box, &items[i].box) != 0)
+            bytes += box_bytes(tensor, &items[i].box);
+    }
+    if (bytes == tensor->bytes)
+        return RESHARD_OK;
+    return rs_fail(RESHARD_ERR_OVERLAP,
+                   "ranks hold boxes that overlap in part: copies of it are cut at different "
+                   "places, which files cannot tell");
+}
+
+/* Of the candidates for each box, sorted by it, the one whose file has least; returns how many are
+ * left. */
 static int64_t choose_holders(const cutting *work, const rs_stored_tensor *tensor, candidate *items,
                               int64_t count)
 {
     int64_t kept = 0;
-    if (count > 1)
-        qsort(items, (size_t)count, sizeof *items, compare_by_box);
     for (int64_t first = 0, next; first < count; first = next) {
         int64_t best = first;
         for (next = first + 1; next < count; next++) {
@@ -168,7 +187,7 @@ static reshard_status keep_piece(rs_target *target, const candidate *item, bool 
 static bool is_taken(const cutting *work, rs_name key)
 {
     if (work->source != NULL)
-        return rs_store_find(work->source, key) >= 0;
+        return rs_selection_has(work->selection, key);
     for (int64_t i = 0; i < work->target->name_count; i++) {
         if (rs_name_compare(work->target->names[i], key) == 0)
             return true;
@@ -290,13 +309,14 @@ static reshard_status add_pieces(const cutting *work, rs_stored_tensor *tensor,
     reshard_status status = list_candidates(work, tensor, shards, &items, &count, &bytes);
     if (status != RESHARD_OK)
         return status;
+    status = check_boxes(tensor, items, count);
     tensor->pieces = rs_arena_allocate_array(&work->target->arena, (size_t)rs_max(count, 1),
                                              sizeof(rs_stored_piece));
-    if (tensor->pieces == NULL)
+    if (status == RESHARD_OK && tensor->pieces == NULL)
         status = rs_allocation_status();
-    else if (work->target->format == RESHARD_FORMAT_RANK_FILES)
+    if (status == RESHARD_OK && work->target->format == RESHARD_FORMAT_RANK_FILES)
         status = add_buffers(work, tensor, shards, items, count);
-    else
+    else if (status == RESHARD_OK)
         status = add_boxes(work, tensor, items, count);
     rs_release(work->target->context, items, bytes);
     return status;
@@ -343,77 +363,81 @@ static reshard_status cut_tensor(const cutting *work, const rs_rule_result *resu
                           tensor->name.bytes);
 }
 
-static bool has_cut(const reshard_spec *spec)
+static bool has_cut(const reshard_spec *spec, bool flat_only)
 {
     for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
         const reshard_cut *cut = reshard_spec_cut(spec, i);
         if (cut->placement.kind == RESHARD_SHARD &&
+            (!flat_only || cut->placement.dim == RESHARD_DIM_FLAT) &&
             reshard_mesh_axis_size(reshard_spec_mesh(spec), cut->axis) > 1)
             return true;
     }
     return false;
 }
 
-static reshard_status describe(const cutting *work, const rs_stored_tensor *stored,
-                               const rs_rule_result *result, reshard_dtype dtype,
-                               rs_stored_tensor *tensor)
+static reshard_status describe(const cutting *work, const rs_selected *selected,
+                               const rs_rule_result *result, rs_stored_tensor *tensor)
 {
-    rs_arena *arena = &work->target->arena;
-    rs_name name = stored->name;
-    if (result->new_name != NULL) {
-        name.count = result->new_name_bytes;
-        name.bytes = rs_arena_copy(arena, result->new_name, name.count + 1, 1);
-        if (name.bytes == NULL)
-            return rs_allocation_status();
-    }
-    reshard_status status =
-        rs_store_describe(tensor, arena, name, dtype, stored->ndim, stored->shape);
-    if (status == RESHARD_OK && tensor->opaque && has_cut(result->spec))
+    const rs_stored_tensor *stored = &work->source->tensors[selected->origin];
+    reshard_status status = rs_store_describe(tensor, &work->target->arena, selected->name,
+                                              selected->dtype, stored->ndim, stored->shape);
+    if (status == RESHARD_OK && tensor->opaque && has_cut(result->spec, false))
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
                        "tensor \"%.*s\": line %d of the rules cuts it, but tensors of less than a "
                        "byte an element or more than 8 dimensions are carried whole only",
-                       rs_name_shown(name), name.bytes, (int)result->line);
+                       rs_name_shown(selected->name), selected->name.bytes, (int)result->line);
     return status;
 }
 
-static reshard_status add_tensor(const cutting *work, int64_t origin,
-                                 const reshard_convert_options *options)
+static reshard_status add_tensor(const cutting *work, const rs_selected *selected)
 {
-    const rs_stored_tensor *stored = &work->source->tensors[origin];
+    const rs_stored_tensor *stored = &work->source->tensors[selected->origin];
     rs_target *target = work->target;
     rs_stored_tensor *tensor = &target->tensors[target->tensor_count];
+    int64_t entry_first = target->entry_count;
     rs_rule_result result = {0};
-    reshard_dtype dtype = stored->dtype;
-    bool wants = false;
-    reshard_status status = rs_target_wants(stored, options, &wants);
-    if (status != RESHARD_OK || !wants)
-        return status;
-    status = rs_target_dtype(stored, options, &dtype);
+    reshard_status status = rs_rules_apply(work->book->rules, work->book->mesh, &work->book->keys,
+                                           selected->matched.bytes, selected->matched.count,
+                                           stored->ndim, stored->shape, &result);
     if (status == RESHARD_OK)
-        status = rs_rules_apply(work->book->rules, work->book->mesh, &work->book->keys,
-                                stored->name.bytes, stored->name.count, stored->ndim, stored->shape,
-                                &result);
-    if (status != RESHARD_OK)
-        return status;
-    if (!result.drop) {
-        status = describe(work, stored, &result, dtype, tensor);
-        if (status == RESHARD_OK)
-            status = cut_tensor(work, &result, tensor);
-        if (status == RESHARD_OK)
-            target->origins[target->tensor_count++] = origin;
-    }
+        status = describe(work, selected, &result, tensor);
+    if (status == RESHARD_OK)
+        status = cut_tensor(work, &result, tensor);
+    bool is_flat = status == RESHARD_OK && target->format == RESHARD_FORMAT_RANK_FILES &&
+                   has_cut(result.spec, true);
+    for (int64_t i = entry_first; is_flat && i < target->entry_count; i++)
+        target->entries[i].is_flat = true;
+    if (status == RESHARD_OK)
+        target->origins[target->tensor_count++] = selected->origin;
     rs_rule_result_release(&result);
     return status;
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
+reshard_status rs_target_cut(rs_target *target, const reshard_checkpoint *source,
+                             const rs_rulebook *book, const rs_selection *selection)
+{
+    size_t files = (size_t)target->file_count;
+    int32_t *file_of = rs_arena_allocate_array(&target->arena, files, sizeof(int32_t));
+    uint64_t *loads = rs_arena_allocate_array(&target->arena, files, sizeof(uint64_t));
+    if (file_of == NULL || loads == NULL)
+        return rs_allocation_status();
+    memset(loads, 0, files * sizeof(uint64_t));
+    reshard_status status = rs_mesh_order_files(target->context, book->mesh, file_of);
+    cutting work = {target, source, book, selection, file_of, loads};
+    for (int64_t i = 0; status == RESHARD_OK && i < selection->count; i++)
+        status = add_tensor(&work, &selection->items[i]);
+    return status;
+}
+
+/* ---- live tensors ---------------------------------------------------------------------------- */
+
 static int compare_names(const void *a, const void *b)
 {
     return rs_name_compare(*(const rs_name *)a, *(const rs_name *)b);
 }
 
-/* Rules may have given two tensors one name. */
 static reshard_status check_names(const rs_target *target)
 {
     reshard_status status = RESHARD_OK;
@@ -433,24 +457,6 @@ static reshard_status check_names(const rs_target *target)
     rs_release(target->context, names, count * sizeof *names);
     return status;
 }
-
-reshard_status rs_target_cut(rs_target *target, const reshard_checkpoint *source,
-                             const rs_rulebook *book, const reshard_convert_options *options)
-{
-    size_t files = (size_t)target->file_count;
-    int32_t *file_of = rs_arena_allocate_array(&target->arena, files, sizeof(int32_t));
-    uint64_t *loads = rs_arena_allocate_array(&target->arena, files, sizeof(uint64_t));
-    if (file_of == NULL || loads == NULL)
-        return rs_allocation_status();
-    memset(loads, 0, files * sizeof(uint64_t));
-    reshard_status status = rs_mesh_order_files(target->context, book->mesh, file_of);
-    cutting work = {target, source, book, file_of, loads};
-    for (int64_t i = 0; status == RESHARD_OK && i < source->tensor_count; i++)
-        status = add_tensor(&work, i, options);
-    return status == RESHARD_OK ? check_names(target) : status;
-}
-
-/* ---- live tensors ---------------------------------------------------------------------------- */
 
 reshard_status rs_target_cut_live(rs_target *target, const reshard_live_tensor *live)
 {

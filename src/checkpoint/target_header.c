@@ -76,15 +76,20 @@ static void write_sharding(rs_json_writer *writer, const rs_target *target,
     rs_json_writer_add(writer, "}", 1);
 }
 
+/* Of the tensors whose entries do not tell: in rank files, those that are cut flat. */
 static void write_shapes(rs_json_writer *writer, const rs_target *target,
                          const rs_target_file *file)
 {
+    bool is_first = true;
     rs_json_writer_add(writer, "{", 1);
     for (int64_t i = 0; i < file->entry_count; i++) {
         const rs_target_entry *entry = &target->entries[file->entry_first + i];
         const rs_stored_tensor *tensor = &target->tensors[entry->tensor];
-        if (i != 0)
+        if (target->format == RESHARD_FORMAT_RANK_FILES && !entry->is_flat)
+            continue;
+        if (!is_first)
             rs_json_writer_add(writer, ",", 1);
+        is_first = false;
         rs_json_writer_string(writer, entry->key);
         rs_json_writer_add(writer, ":", 1);
         rs_json_writer_integers(writer, tensor->ndim, tensor->shape);
@@ -123,6 +128,10 @@ static void write_metadata(rs_json_writer *writer, const rs_target *target,
         write_document(writer, "RESHARD_SHAPES", write_shapes, target, file);
         rs_json_writer_text(writer, ",\"RESHARD_FILES\":");
         rs_json_writer_string(writer, rs_name_of(count));
+        rs_json_writer_add(writer, ",", 1);
+    }
+    if (file->flat_count != 0) {
+        write_document(writer, "RESHARD_SHAPES", write_shapes, target, file);
         rs_json_writer_add(writer, ",", 1);
     }
     rs_json_writer_text(writer, "\"format\":\"pt\"}");

@@ -55,8 +55,8 @@ reshard_status rs_boxes_add(rs_boxes_builder *builder, const reshard_shard *shar
 reshard_status rs_boxes_finish(rs_boxes_builder *builder, reshard_spec **out_spec);
 void rs_boxes_release(rs_boxes_builder *builder);
 
-/* Scans a mesh and the ":" behind it. */
-reshard_status rs_parse_mesh(reshard_context *context, rs_scan *scan, rs_arena *scratch,
+/* Scans a mesh and the ":" behind it; when alone, the end of the text in place of that. */
+reshard_status rs_parse_mesh(reshard_context *context, rs_scan *scan, rs_arena *scratch, bool alone,
                              reshard_mesh **out_mesh);
 /* Scans what follows "boxes" or "cover". */
 reshard_status rs_parse_boxes(reshard_context *context, rs_scan *scan, int cover,

@@ -363,7 +363,7 @@ reshard_status reshard_spec_parse(reshard_context *context, const char *text, si
         return rs_parse_boxes(context, &parser.scan, cover, out_spec);
     parser.scan.position = 0;
     rs_arena_init(&parser.scratch, context);
-    status = rs_parse_mesh(context, &parser.scan, &parser.scratch, &parser.mesh);
+    status = rs_parse_mesh(context, &parser.scan, &parser.scratch, false, &parser.mesh);
     if (status == RESHARD_OK)
         status = parse_cuts(&parser, out_spec);
     reshard_mesh_release(parser.mesh);

@@ -214,7 +214,7 @@ static reshard_status build(mesh_parser *parser, reshard_mesh **out_mesh)
                          out_mesh);
 }
 
-reshard_status rs_parse_mesh(reshard_context *context, rs_scan *scan, rs_arena *scratch,
+reshard_status rs_parse_mesh(reshard_context *context, rs_scan *scan, rs_arena *scratch, bool alone,
                              reshard_mesh **out_mesh)
 {
     mesh_parser parser = {.context = context, .scan = scan, .scratch = scratch, .size = 1};
@@ -232,7 +232,11 @@ reshard_status rs_parse_mesh(reshard_context *context, rs_scan *scan, rs_arena *
         status = parse_ranks(&parser, ranks_start);
     if (status != RESHARD_OK)
         goto out;
-    if (!rs_scan_accept(scan, ':')) {
+    if (alone && rs_scan_peek(scan) >= 0) {
+        status = rs_scan_expected(scan, has_ranks ? "the end" : "\",\", \"[\" or the end");
+        goto out;
+    }
+    if (!alone && !rs_scan_accept(scan, ':')) {
         status = rs_scan_expected(scan, has_ranks ? "\":\"" : "\",\", \"[\" or \":\"");
         goto out;
     }
@@ -244,5 +248,19 @@ reshard_status rs_parse_mesh(reshard_context *context, rs_scan *scan, rs_arena *
     *out_mesh = mesh;
 out:
     rs_release(context, parser.runs, (size_t)parser.run_capacity * sizeof *parser.runs);
+    return status;
+}
+
+reshard_status reshard_mesh_parse(reshard_context *context, const char *text,
+                                  reshard_mesh **out_mesh)
+{
+    rs_scan scan;
+    rs_arena scratch;
+    reshard_status status = rs_scan_init(&scan, "mesh", text, strlen(text));
+    if (status != RESHARD_OK)
+        return status;
+    rs_arena_init(&scratch, context);
+    status = rs_parse_mesh(context, &scan, &scratch, true, out_mesh);
+    rs_arena_release(&scratch);
     return status;
 }

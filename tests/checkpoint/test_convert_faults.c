@@ -19,8 +19,11 @@
 #include <unistd.h>
 
 static convert_case files;
+static const char *const patterns[] = {"*=layer.{1}"};
 static reshard_convert_options options = {.size = sizeof options,
                                           .to = "tp=2",
+                                          .rename_count = 1,
+                                          .renames = patterns,
                                           .threads = 2,
                                           .memory_bytes_max = (size_t)2 << 20,
                                           .journal_bytes = 1 << 18};

@@ -183,6 +183,15 @@ class CorpusTest(FolderTest):
         members = ",".join(f'"{i}":{one}' for i in range(200000))
         self.check_fails(["inspect", self.write("many.safetensors", text(members, b"x"))], 1, "should begin at 1")
 
+    def test_the_longest_header(self):
+        """100,000,000 bytes, and not one more."""
+        member = b"{" + A.encode() + b"}"
+        with tempfile.TemporaryDirectory(prefix="reshard-test-", dir=support.pick_memory(250 << 20)) as self.folder:
+            path = self.write("long.safetensors", files.frame(member.ljust(100000000), D16))
+            self.assertEqual(self.read_json("inspect", path)["bytes"], 16)
+            path = self.write("long.safetensors", files.frame(member.ljust(100000001), D16))
+            self.check_fails(["inspect", path], 1, "100000001")
+
     def test_folders(self):
         path = f"{self.folder}/f"
         os.mkdir(path)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_digest.c - digests of a checkpoint from C: the same by any number of threads, with every
- * allocation failing once, cancelled, and watched. What they are is test_digest.py's to show.
+ * test_digest.c - digests of a checkpoint from C: the same by any number of threads and ranks, with
+ * every allocation failing once, cancelled, and watched. What they are is test_digest.py's to show.
  */
 #include "support/check.h"
 #include "support/context.h"
 
 #include <reshard/checkpoint.h>
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +134,88 @@ static void test_digest__watched(void **state)
     assert_true(hasty.done < TENSOR_BYTES);
 }
 
+/* ---- ranks ----------------------------------------------------------------------------------- */
+
+#define RANKS_MAX 5
+
+typedef struct shared_attempt {
+    const char *path;
+    int32_t odd_rank; /* does what follows; the others are well. -1: none */
+    int32_t odd_threads;
+    int odd_check, odd_cancels;
+    reshard_status status[RANKS_MAX];
+    char text[RANKS_MAX][RESHARD_DIGEST_TEXT];
+    char error[RANKS_MAX][256];
+} shared_attempt;
+
+static reshard_status digest_rank(void *user, reshard_group *group)
+{
+    shared_attempt *given = user;
+    int32_t rank = reshard_group_rank(group);
+    bool odd = rank == given->odd_rank;
+    reshard_checkpoint *checkpoint = NULL;
+    reshard_digests *digests = NULL;
+    reshard_context *context = NULL;
+    watcher seen = {.patience = 1000000};
+    reshard_context_options watching = {.size = sizeof watching, .cancelled = ask, .user = &seen};
+    reshard_digest_options options = {.size = sizeof options,
+                                      .thread_count = odd ? given->odd_threads : rank,
+                                      .check_copies = odd && given->odd_check,
+                                      .group = group};
+    reshard_status status = reshard_context_create(&watching, &context);
+    if (status == RESHARD_OK)
+        status = reshard_checkpoint_open(context, given->path, NULL, &checkpoint);
+    if (odd && given->odd_cancels)
+        seen.patience = 0;
+    if (status == RESHARD_OK) {
+        given->status[rank] = reshard_checkpoint_digest(checkpoint, &options, &digests);
+        (void)snprintf(given->error[rank], sizeof given->error[rank], "%s", reshard_error_text());
+    }
+    if (status == RESHARD_OK && given->status[rank] == RESHARD_OK)
+        memcpy(given->text[rank], digests->checkpoint, RESHARD_DIGEST_TEXT);
+    reshard_digests_destroy(digests);
+    reshard_checkpoint_close(checkpoint);
+    reshard_context_destroy(context);
+    return status;
+}
+
+static void test_digest__ranks(void **state)
+{
+    attempt alone = {.path = *state};
+    assert_int_equal(digest_file(NULL, &alone), RESHARD_OK);
+    for (int32_t count = 1; count <= RANKS_MAX; count++) {
+        shared_attempt given = {.path = *state, .odd_rank = -1};
+        assert_int_equal(reshard_group_run(NULL, count, digest_rank, &given), RESHARD_OK);
+        for (int32_t i = 0; i < count; i++) {
+            assert_int_equal(given.status[i], RESHARD_OK);
+            assert_string_equal(given.text[i], alone.text);
+        }
+    }
+}
+
+/* What is wrong with one rank is wrong with all. */
+static void test_digest__ranks_that_fail(void **state)
+{
+    static const struct {
+        shared_attempt given;
+        reshard_status status;
+    } cases[] = {
+        {{.odd_rank = 1, .odd_threads = 100000}, RESHARD_ERR_RANGE},
+        {{.odd_rank = 2, .odd_check = 1}, RESHARD_ERR_MISMATCH},
+        {{.odd_rank = 2, .odd_cancels = 1}, RESHARD_ERR_CANCELLED},
+        {{.odd_rank = 0, .odd_cancels = 1}, RESHARD_ERR_CANCELLED},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        shared_attempt given = cases[i].given;
+        given.path = *state;
+        assert_int_equal(reshard_group_run(NULL, 3, digest_rank, &given), RESHARD_OK);
+        for (int32_t k = 0; k < 3; k++) {
+            assert_int_equal(given.status[k], cases[i].status);
+            assert_non_null(strstr(given.error[k], "rank "));
+        }
+    }
+}
+
 /* A file that shrinks after it was opened. */
 static void test_digest__short_file(void **state)
 {
@@ -153,10 +236,9 @@ static void test_digest__short_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_digest__threads),
-        cmocka_unit_test(test_digest__memory),
-        cmocka_unit_test(test_digest__watched),
-        cmocka_unit_test(test_digest__short_file),
+        cmocka_unit_test(test_digest__threads),         cmocka_unit_test(test_digest__memory),
+        cmocka_unit_test(test_digest__watched),         cmocka_unit_test(test_digest__ranks),
+        cmocka_unit_test(test_digest__ranks_that_fail), cmocka_unit_test(test_digest__short_file),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

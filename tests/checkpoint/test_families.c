@@ -222,12 +222,12 @@ static void check_recovered(const rs_rules *rules, const rs_rules_keys *keys, re
                             const char *name, const rs_rule_result *applied)
 {
     local_files files = {mesh, NULL, -1};
+    rs_local_shapes locals = {.ndim = applied->ndim, .find = tell_shape, .user = &files};
     rs_rule_result found;
     assert_int_equal(reshard_layout_create(NULL, applied->spec, applied->ndim,
                                            applied->padded_shape, &files.layout),
                      RESHARD_OK);
-    if (rs_rules_recover(rules, mesh, keys, name, strlen(name), applied->ndim, tell_shape, &files,
-                         &found) != RESHARD_OK)
+    if (rs_rules_recover(rules, mesh, keys, name, strlen(name), &locals, &found) != RESHARD_OK)
         fail_msg("%s", reshard_error_text());
     size_t bytes = (size_t)applied->ndim * sizeof(int64_t);
     assert_memory_equal(found.shape, applied->shape, bytes);
@@ -238,8 +238,8 @@ static void check_recovered(const rs_rules *rules, const rs_rules_keys *keys, re
     int64_t local[RESHARD_NDIM_MAX];
     if (applied->ndim > 0 && reshard_layout_rank_count(files.layout) > 1 &&
         tell_shape(&files, files.wrong, local)) {
-        reshard_status status = rs_rules_recover(rules, mesh, keys, name, strlen(name),
-                                                 applied->ndim, tell_shape, &files, &found);
+        reshard_status status =
+            rs_rules_recover(rules, mesh, keys, name, strlen(name), &locals, &found);
         if (status == RESHARD_OK) {
             assert_memory_not_equal(found.padded_shape, applied->padded_shape, bytes);
             rs_rule_result_release(&found);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversions by several processes: the bytes of one process alone, one voice, and nothing half done.
+"""Checkpoints by several processes: what one process alone does, one voice, and nothing half done.
 
     python3 test_convert_mpi.py COMMAND mpirun -n
 """
@@ -40,13 +40,13 @@ class MpiTest(support.CommandTest):
     def at(self, name):
         return f"{self.folder}/{name}"
 
-    def start(self, ranks, *arguments):
+    def start(self, ranks, *arguments, command="convert"):
         """In a session of its own, so that all of it can be killed."""
-        return subprocess.Popen([*LAUNCHER, str(ranks), support.COMMAND, "convert", *arguments], stdout=subprocess.PIPE,
+        return subprocess.Popen([*LAUNCHER, str(ranks), support.COMMAND, command, *arguments], stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, start_new_session=True)
 
-    def mpirun(self, ranks, *arguments):
-        running = self.start(ranks, *arguments)
+    def mpirun(self, ranks, *arguments, **options):
+        running = self.start(ranks, *arguments, **options)
         output, errors = running.communicate(timeout=50)
         return running.returncode, output.decode(), errors.decode()
 
@@ -108,6 +108,39 @@ class MpiTest(support.CommandTest):
         self.check_fails("exists already", self.at("source"), self.at("r.rules"))
         self.check_fails("no such file", self.at("none"), self.at("x"), *self.options)
         self.assertEqual(sorted(os.listdir(self.folder)), ["r.rules", "source"])
+
+    def test_other_commands_print_what_one_process_prints(self):
+        """Digest and verify share the reading; inspect, plan and pages of help are one rank's."""
+        self.read_json("convert", self.at("source"), self.at("ranks"), *self.options, "--format", "rank-files")
+        reading = ["--rules", self.at("r.rules")]
+        for command, *arguments in [["digest", self.at("source")], ["digest", self.at("ranks"), "--from", "tp=3", *reading, "--json"],
+                                    ["verify", self.at("ranks"), self.at("source"), "--from", "tp=3", *reading],
+                                    ["inspect", self.at("source")], ["digest", "--help"]]:
+            with self.subTest(command=command, arguments=arguments):
+                code, output, errors = self.mpirun(3, *arguments, command=command)
+                self.assertEqual((code, errors), (0, ""))
+                self.assertEqual(output, self.read_text(command, *arguments))
+
+    def test_mistakes_are_said_once(self):
+        """Before ranks are connected and behind that: one line, and the exit status of one process."""
+        for command, *arguments in [["digest", self.at("source"), "--thread", "2"], ["convert", self.at("source")],
+                                    ["digest", self.at("none")], ["verify", self.at("source"), self.at("none")],
+                                    ["inspect", self.at("none")], ["no-such-command"]]:
+            with self.subTest(command=command, arguments=arguments):
+                alone = support.run(command, *arguments)
+                code, output, errors = self.mpirun(3, *arguments, command=command)
+                said = [re.sub(r"^reshard: rank \d: ", "reshard: ", line) for line in errors.splitlines()
+                        if line.startswith("reshard:")]
+                self.assertEqual((code, output, said), (alone.returncode, "", alone.stderr.splitlines()), errors)
+
+    def test_renamed(self):
+        with open(self.at("r.rules"), "w", encoding="utf-8") as file:
+            file.write("model.{0..3} S(0)@tp name(x.{1})\n* S(1)@tp\n")
+        options = [*self.options, "--rename", "t{0..}=model.{1}"]
+        self.read_json("convert", self.at("source"), self.at("one"), *options)
+        code, _, errors = self.mpirun(3, self.at("source"), self.at("three"), *options)
+        self.assertEqual((code, errors), (0, ""))
+        self.check_same("one", "three")
 
     def test_killed_and_gone_on_with_by_others(self):
         """One rank or all of them die at some point; one process, or other ranks, go on."""

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* converting.c - options and reports of conversions, planned or carried out. */
+#include "converting.h"
+
+#include "failure.h"
+#include "input.h"
+#include "sizes.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define FIELD(name) offsetof(cli_converting, name)
+
+const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS] = {
+    {"to", CLI_TEXT, FIELD(to), "MESH", 0, "the mesh to split over: tp=4 or dp=2,tp=4"},
+    {"rules", CLI_TEXT, FIELD(rules), "R", 0,
+     "how: llama, gpt2, neox, mixtral, fsdp, .. or a file"},
+    {"set", CLI_TEXTS, FIELD(sets), "KEY=N", 0, "a number for rules, before config.json's"},
+    {"from", CLI_TEXT, FIELD(from), "MESH", 0, "the mesh of a source of plain rank files"},
+    {"from-rules", CLI_TEXT, FIELD(from_rules), "R", 0, "how those are split, if not by --rules"},
+    {"format", CLI_CHOICE, FIELD(format), "auto|hf|dcp-safetensors|rank-files", 0,
+     "what to write; whole tensors are hf, split ones dcp-safetensors"},
+    {"max-shard-size", CLI_SIZE, FIELD(shard_bytes_max), "SIZE", 0,
+     "hf: begin another file beyond this (5GB)"},
+    {"dtype", CLI_TEXTS, FIELD(dtypes), "[GLOB=]D", 0, "cast to f16, bf16, f32 or f64"},
+    {"include", CLI_TEXTS, FIELD(includes), "GLOB", 0, "these tensors only"},
+    {"exclude", CLI_TEXTS, FIELD(excludes), "GLOB", 0, "not these tensors"},
+    {"rename", CLI_TEXTS, FIELD(renames), "GLOB=NAME", 0,
+     "new names; {1}, {2} .. are what wildcards stand for"},
+    {"max-memory", CLI_SIZE, FIELD(memory_bytes_max), "SIZE", 0,
+     "for data on their way (512M; 1M at least)"},
+    {"threads", CLI_RANK, FIELD(threads), "N", 0, "how many (one for each processor, up to 8)"},
+    {"json", CLI_FLAG, FIELD(json), NULL, 0, "one JSON object on one line"},
+    {"resume", CLI_FLAG, FIELD(resume), NULL, 0, "go on with what an interrupted run left"},
+    {"verify", CLI_FLAG, FIELD(verify), NULL, 0, "read the output back and compare it"},
+    {"dry-run", CLI_FLAG, FIELD(dry_run), NULL, 0, "say what would be done"},
+    {"link", CLI_FLAG, FIELD(link), NULL, 0, "hard-link files that do not change"},
+    {"no-sync", CLI_FLAG, FIELD(no_sync), NULL, 0, "do not wait for the disk; for measurements"},
+    {"journal-bytes", CLI_SIZE, FIELD(journal_bytes), "SIZE", 0,
+     "make progress last after so much (1G)"},
+    {"quiet", CLI_FLAG, FIELD(quiet), NULL, 0, "print nothing but errors"},
+};
+
+int cli_converting_check(const cli_converting *values)
+{
+    int code = cli_mesh_check(values->to);
+    if (code == CLI_DONE)
+        code = cli_mesh_check(values->from);
+    for (int i = 0; code == CLI_DONE && i < values->dtypes.count; i++) {
+        const char *equals = strrchr(values->dtypes.items[i], '=');
+        reshard_dtype dtype;
+        reshard_status status =
+            reshard_dtype_parse(equals != NULL ? equals + 1 : values->dtypes.items[i], &dtype);
+        if (status != RESHARD_OK)
+            code = cli_fail_status(status);
+    }
+    return code;
+}
+
+void cli_converting_fill(const cli_converting *values, reshard_convert_options *out_options)
+{
+    *out_options = (reshard_convert_options){
+        .size = sizeof *out_options,
+        .to = values->to,
+        .rules = values->rules,
+        .from = values->from,
+        .from_rules = values->from_rules,
+        .set_count = values->sets.count,
+        .sets = values->sets.items,
+        .format = (reshard_checkpoint_kind)values->format,
+        .shard_bytes_max = values->shard_bytes_max,
+        .dtype_count = values->dtypes.count,
+        .dtypes = values->dtypes.items,
+        .include_count = values->includes.count,
+        .includes = values->includes.items,
+        .exclude_count = values->excludes.count,
+        .excludes = values->excludes.items,
+        .rename_count = values->renames.count,
+        .renames = values->renames.items,
+        .memory_bytes_max = values->memory_bytes_max,
+        .threads = values->threads,
+        .resume = values->resume,
+        .verify = values->verify,
+        .dry_run = values->dry_run,
+        .link = values->link,
+        .no_sync = values->no_sync,
+        .journal_bytes = values->journal_bytes,
+    };
+}
+
+void cli_converting_raise_limits(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void cli_converting_write(const reshard_convert_report *report, cli_json *json)
+{
+    cli_json_text(json, "format", report->format);
+    cli_json_integer(json, "tensors", report->tensors);
+    cli_json_integer(json, "files", report->files);
+    cli_json_unsigned(json, "bytes_read", report->bytes_read);
+    cli_json_unsigned(json, "bytes_written", report->bytes_written);
+    cli_json_unsigned(json, "bytes_shared", report->bytes_shared);
+    cli_json_unsigned(json, "bytes_resumed", report->bytes_resumed);
+    cli_json_unsigned(json, "bytes_digested", report->bytes_digested);
+    cli_json_integer(json, "tensors_digested", report->tensors_digested);
+    if (report->source_digest[0] != '\0')
+        cli_json_text(json, "source_digest", report->source_digest);
+    if (report->digest[0] != '\0')
+        cli_json_text(json, "digest", report->digest);
+    cli_json_unsigned(json, "memory_bytes", report->memory_bytes);
+    cli_json_integer(json, "threads", report->threads);
+    cli_json_integer(json, "ranks", report->ranks);
+    cli_json_text(json, "rules", report->rules);
+}
+
+void cli_converting_print(const reshard_convert_report *report, const char *target)
+{
+    char read[CLI_SIZE_TEXT], written[CLI_SIZE_TEXT], memory[CLI_SIZE_TEXT];
+    char shared[CLI_SIZE_TEXT];
+    if (report->rules[0] != '\0')
+        printf("%s\n", report->rules);
+    printf("%s%s%" PRId64 " tensor%s in %" PRId32 " file%s, %s\n", target != NULL ? target : "",
+           target != NULL ? ": " : "", report->tensors, report->tensors == 1 ? "" : "s",
+           report->files, report->files == 1 ? "" : "s", report->format);
+    printf("reads %s, writes %s (%s by the kernel), %s for %" PRId32 " thread%s\n",
+           cli_size_text(report->bytes_read, read), cli_size_text(report->bytes_written, written),
+           cli_size_text(report->bytes_shared, shared), cli_size_text(report->memory_bytes, memory),
+           report->threads, report->threads == 1 ? "" : "s");
+    if (report->bytes_resumed != 0)
+        printf("%s were done already\n", cli_size_text(report->bytes_resumed, read));
+    if (report->digest[0] != '\0')
+        printf("digest %s\n", report->digest);
+}

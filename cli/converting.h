@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * converting.h - what `reshard convert` and `reshard plan CKPT` share: the options that say what is
+ * to be written, and how what comes of them is printed.
+ */
+#ifndef CLI_CONVERTING_H
+#define CLI_CONVERTING_H
+
+#include "json.h"
+#include "options.h"
+
+#include <reshard/checkpoint.h>
+
+typedef struct cli_converting {
+    const char *to, *rules, *from, *from_rules;
+    cli_texts sets, dtypes, includes, excludes, renames;
+    int format;
+    size_t shard_bytes_max, memory_bytes_max, journal_bytes;
+    int32_t threads;
+    int resume, verify, dry_run, link, no_sync, quiet, json;
+} cli_converting;
+
+/* Their fields are those of cli_converting. The first ones are about the plan, the others about
+ * carrying it out. */
+enum { CLI_PLANNING_OPTIONS = 14, CLI_CONVERTING_OPTIONS = 21 };
+extern const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS];
+
+/* Meshes and dtypes that are no such thing are wrong usage, which needs no checkpoint to see.
+ * Returns CLI_DONE, or another code after a message. */
+int cli_converting_check(const cli_converting *values);
+
+/* `values` must outlive the options. */
+void cli_converting_fill(const cli_converting *values, reshard_convert_options *out_options);
+
+/* Many files may be open at once: as many as the system lets us. */
+void cli_converting_raise_limits(void);
+
+/* Which rules, what is read and written, and in how much memory. target: NULL when nothing says
+ * where it is to be. */
+void cli_converting_print(const reshard_convert_report *report, const char *target);
+/* The same as fields of an object. */
+void cli_converting_write(const reshard_convert_report *report, cli_json *json);
+
+/* `reshard plan` of a checkpoint; the arguments behind the name. */
+int cli_plan_checkpoint(int argc, char **argv);
+
+#endif

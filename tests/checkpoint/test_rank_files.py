@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rank files of every placement that rules can express: written, read back with the mesh and the rules, the same tensors."""
+import json
+import os
+import random
+import re
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "cli"))
+import files
+import support
+from test_convert import SEED, ConvertTest, tensor
+
+SCALE = float(os.environ.get("RESHARD_TEST_SCALE", "1"))
+DTYPES = ["U8", "I16", "F32", "F64"]
+
+
+def draw_sizes(rnd, n, k):
+    """k sizes that add up to n, some of them 0."""
+    marks = sorted(rnd.randint(0, n) for _ in range(k - 1))
+    return [b - a for a, b in zip([0, *marks], [*marks, n])]
+
+
+def draw_cut(rnd, shape, size, left, flat):
+    """The text of a cut over an axis of that size. left: which dims earlier cuts have left whole."""
+    kinds = ["R", "A", "chunk", "balanced", "strided", "cyclic", "max"] if shape else ["R", "A"]
+    dim = rnd.randrange(len(shape)) if shape else 0
+    if shape and left[dim]:
+        kinds += ["ragged", "packed", "parts", "unit"]
+    if flat:
+        kinds += ["flat"] * 3
+    kind = rnd.choice(kinds)
+    n = shape[dim] if shape else 0
+    if kind not in ("R", "A", "flat"):
+        left[dim] = False
+    written = rnd.choice([dim, dim - len(shape)]) if shape else 0
+    if kind == "A":
+        return "A(" + ", ".join(str(i) for i in sorted(rnd.sample(range(size), rnd.randint(1, size)))) + ")"
+    if kind == "unit":  # whole units for every coordinate, or none: rules insist on that
+        unit = next((u for u in range(5, 0, -1) if n % (u * size) == 0), 0)
+        kind = "unit" if unit > 1 else "chunk"
+    if kind in ("packed", "parts"):
+        parts = draw_sizes(rnd, n, rnd.randint(2, 3))
+        if kind == "parts":
+            return f"S({written}; " + ", ".join(f"{p}|{rnd.randint(1, size)}" for p in parts) + ")"
+        return f"S({written}; " + ", ".join(map(str, parts)) + ")"
+    return {"R": lambda: "R", "chunk": lambda: f"S({written})", "balanced": lambda: f"S({written}~)",
+            "strided": lambda: f"S({written}*{rnd.randint(1, 4)})", "cyclic": lambda: f"S({written}/{rnd.randint(1, 3)})",
+            "max": lambda: f"S({written}, max={rnd.randint(1, size)})", "unit": lambda: f"S({written}, unit={unit})",
+            "ragged": lambda: f"S({written}=" + ", ".join(map(str, draw_sizes(rnd, n, size))) + ")",
+            "flat": lambda: rnd.choice(["S(flat)", "S(flat~)", "S(flat/2)"])}[kind]()
+
+
+class RankFiles(ConvertTest):
+    def draw_case(self, rnd):
+        axes = [(name, rnd.randint(1, 4)) for name in rnd.sample(["tp", "pp", "fsdp", "ep"], rnd.randint(1, 3))]
+        model, lines = {}, []
+        for i in range(12):
+            shape = [rnd.choice([1, 2, 3, 5, 8, 12, 24]) for _ in range(rnd.randint(0, 3))]
+            if shape and rnd.random() < 0.05:
+                shape[rnd.randrange(len(shape))] = 0
+            cuts, left, flat = [], [True] * len(shape), False
+            for name, size in rnd.sample(axes, rnd.randint(0, len(axes))):
+                text = draw_cut(rnd, shape, size, left, not flat and bool(shape))
+                flat = flat or "flat" in text
+                cuts.append(f"{text}@{name}")
+                if flat:
+                    break
+            pad = ""
+            if shape and not flat and all(left) is False and not any(c in "".join(cuts) for c in "=;"):
+                dim = rnd.randrange(len(shape))
+                pad = f" pad({dim}, {rnd.randint(1, 5)}, {shape[dim]})" if shape[dim] else ""
+            model[f"t{i}"] = tensor(rnd, rnd.choice(DTYPES), *shape)
+            lines.append(f"t{i} {' '.join(cuts) or 'R'}{pad}")
+        model["f4"] = tensor(rnd, "F4", 3, 4)
+        lines += [f"f4 A(0)@{axes[0][0]}", "none " + " ".join(f"S(0)@{name}" for name, _ in axes)]
+        return ",".join(f"{name}={size}" for name, size in axes), lines, model
+
+    def is_refused(self, source, lines, options):
+        """Copies of a part that are cut again may overlap in part: neither format can tell, so neither is written."""
+        done = support.run("convert", self.at(source), self.at("x"), *options, "--dry-run")
+        if done.returncode == 0:
+            return False
+        found = re.fullmatch(r'reshard: tensor "t(\d+)": ranks hold boxes that overlap in part:[^\n]*\n', done.stderr)
+        self.assertIsNotNone(found, done.stderr)
+        self.assertRegex(lines[int(found[1])], r"\|.*@.*@")
+        self.fails(source, "x", *options, "--format", "rank-files", words="overlap in part")
+        return True
+
+    def test_every_placement_comes_back(self):
+        for case in range(max(1, int(40 * SCALE))):
+            rnd = random.Random(SEED * 1000 + case)
+            mesh, lines, model = self.draw_case(rnd)
+            with self.subTest(case=case, mesh=mesh, rules=lines, shapes={name: value[1] for name, value in model.items()}):
+                source, ranks = f"source{case}", f"ranks{case}"
+                self.write_hf(source, model)
+                rules = self.write_text(f"r{case}.rules", "\n".join(lines) + "\n")
+                options = ["--to", mesh, "--rules", rules, "--no-sync"]
+                if self.is_refused(source, lines, options):
+                    continue
+                self.convert(source, f"dcp{case}", *options)
+                self.assertEqual(files.read_dcp(self.at(f"dcp{case}")), model)
+                self.convert(source, ranks, *options, "--format", "rank-files")
+                self.assertEqual(self.read_json("digest", self.at(ranks), "--from", mesh, "--rules", rules),
+                                 self.read_json("digest", self.at(source)))
+                self.read_json("verify", self.at(ranks), "--from", mesh, "--rules", rules)
+
+    def test_flat_cuts_tell_the_shape(self):
+        """A flat shard is a line: the files say of what, and no other metadata."""
+        rnd = random.Random(SEED)
+        model = {"flat": tensor(rnd, "I16", 5, 7), "padded": tensor(rnd, "U8", 3, 2), "rows": tensor(rnd, "F32", 4, 2)}
+        rules = self.write_text("f.rules", "flat S(flat)@tp\npadded S(flat)@tp pad(0, 4)\nrows S(0)@tp\n")
+        as_rows = self.write_text("rows.rules", "* S(0)@tp\n")
+        self.write_hf("source", model)
+        self.convert("source", "ranks", "--to", "tp=2", "--rules", rules, "--format", "rank-files")
+        parts = [files.read(self.at(f"ranks/rank-0000{rank}-of-00002.safetensors"))[:2] for rank in range(2)]
+        for rank, (found, metadata) in enumerate(parts):
+            self.assertEqual(found["flat"], ("I16", (18 - rank,), model["flat"][2][36 * rank:36 * rank + 36]))
+            self.assertEqual(found["padded"], ("U8", (4,), (model["padded"][2] + bytes(2))[4 * rank:4 * rank + 4]))
+            self.assertEqual(json.loads(metadata.pop("RESHARD_SHAPES")), {"flat": [5, 7], "padded": [3, 2]})
+            self.assertEqual(metadata, {"format": "pt"})
+        self.convert("ranks", "whole", "--from", "tp=2", "--rules", rules, "--verify")
+        self.assertEqual(files.read_hf(self.at("whole")), model)
+        self.fails("ranks", "x", "--from", "tp=2", "--rules", as_rows, words='"flat": ' + as_rows + ":1: the files say that it was cut flat")
+        for name, shapes, words in [("foreign", [None, None], "S(flat) does not leave the shape to be found"),
+                                    ("torn", [{"flat": [5, 7]}, {"flat": [7, 5]}], "do not agree on its full shape"),
+                                    ("half", [{"flat": [5, 7]}, None], "do not agree on its full shape"),
+                                    ("wrong", [{"flat": [5, 8]}] * 2, "has 18, where the rules give it 20"),
+                                    ("huge", [{"flat": [2**62, 2**62]}] * 2, '"flat"'), ("deep", [{"flat": [1] * 9}] * 2, "one number"),
+                                    ("odd", [{"flat": 5}] * 2, "a list of numbers"), ("text", [{"flat": ["5"]}] * 2, "one number"),
+                                    ("other", [{"none": [5]}] * 2, "a tensor that the file does not hold")]:
+            for rank, (found, _) in enumerate(parts):
+                metadata = {} if shapes[rank] is None else {"RESHARD_SHAPES": json.dumps(shapes[rank])}
+                files.write(self.at(f"{name}/rank-{rank}.safetensors"), {"flat": found["flat"]}, metadata)
+            with self.subTest(name=name):
+                self.fails(name, "x", "--from", "tp=2", "--rules", rules, words=words)
+
+
+if __name__ == "__main__":
+    support.main()
