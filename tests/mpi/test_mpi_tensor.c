@@ -6,6 +6,7 @@
  */
 #include "tensor/collectives.h"
 #include "tensor/differences.h"
+#include "tensor/shared.h"
 
 #include <reshard/mpi_run.h>
 
@@ -71,6 +72,8 @@ static reshard_status run_all(void *user, reshard_group *group)
             TRY(move_and_back(group, from, to));
         }
     }
+    TRY(use_shared_tensors(group, true));
+    TRY(refuse_shared_tensors(group));
     TRY(collectives_run(group, 21));
     return differences_run(group, 1, 31);
 }
