@@ -117,12 +117,16 @@ RESHARD_API reshard_status reshard_tensor_copy_from(reshard_tensor *tensor, cons
 
 /* ---- views ----------------------------------------------------------------------------------- */
 
-/* Views share the memory of their tensor. Dims may be negative. Results belong to the scope, and
- * gradients flow through. Of distributed tensors only transpose, contiguous and detach. */
+/* Views share the memory of their tensor; those of distributed tensors are copies of the local
+ * shards, but for detach. Dims may be negative. Results belong to the scope, and gradients flow
+ * through. */
 RESHARD_API reshard_tensor *reshard_tensor_transpose(reshard_tensor *tensor, int32_t a, int32_t b);
+/* Distributed: the dim is not cut. */
 RESHARD_API reshard_tensor *reshard_tensor_narrow(reshard_tensor *tensor, int32_t dim,
                                                   int64_t start, int64_t length);
-/* One size may be -1: what is left. Copies where strides do not allow a view. */
+/* One size may be -1: what is left. Copies where strides do not allow a view. Distributed: dims
+ * that are cut stay as they are; or are the first of those that are merged or split, and their old
+ * and new sizes are multiples of the ranks that cut them. */
 RESHARD_API reshard_tensor *reshard_tensor_reshape(reshard_tensor *tensor, int32_t ndim,
                                                    const int64_t *shape);
 /* Drops a dim of size 1, or adds one before `dim` (which may be ndim). */

@@ -35,7 +35,8 @@ typedef struct differences_case {
     reshard_tensor *(*fn)(reshard_tensor *const *inputs, const differences_job *job);
     int32_t count;
     differences_input inputs[DIFFERENCES_INPUTS];
-    /* What a mesh axis may do to the inputs, row by row; none: any layout, the same for all. */
+    /* What a mesh axis may do to the inputs, row by row; none: any layout, the same for all. Cuts
+     * that say no more than their dim are made by different rules. */
     const char *rows[DIFFERENCES_ROWS][DIFFERENCES_INPUTS];
 } differences_case;
 
@@ -67,6 +68,29 @@ DIFFERENCES_FN(embedding, reshard_embedding(in[0], in[1]))
 DIFFERENCES_FN(layernorm, reshard_layernorm(in[0], in[1], in[2], 0.01))
 DIFFERENCES_FN(rmsnorm, reshard_rmsnorm(in[0], in[1], 0.01))
 DIFFERENCES_FN(cross_entropy, reshard_cross_entropy(in[0], in[1]))
+DIFFERENCES_FN(sum_dim, reshard_sum_dim(in[0], 1))
+DIFFERENCES_FN(narrow, reshard_tensor_narrow(in[0], -1, 1, 3))
+DIFFERENCES_FN(select, reshard_index_select(in[0], 1, in[1]))
+DIFFERENCES_FN(matmul, reshard_matmul(in[0], in[1]))
+DIFFERENCES_FN(merge, reshard_gelu(reshard_tensor_reshape(in[0], SHAPE(3, -1))))
+DIFFERENCES_FN(squeeze, reshard_tensor_squeeze(reshard_tensor_unsqueeze(in[0], 1), 1))
+/* One part twice, one not at all. */
+static inline reshard_tensor *differences_split(reshard_tensor *const *in,
+                                                const differences_job *job)
+{
+    reshard_tensor *parts[3];
+    (void)job;
+    reshard_split(in[0], 2, 3, (int64_t[]){2, 1, 2}, parts);
+    return reshard_mul(parts[0], reshard_gelu(parts[0]));
+}
+/* Heads out of a last dim and back; evenly, for as many ranks as there are. */
+static inline reshard_tensor *differences_heads(reshard_tensor *const *in,
+                                                const differences_job *job)
+{
+    (void)job;
+    reshard_tensor *heads = reshard_tensor_reshape(in[0], SHAPE(2, 60, 2));
+    return reshard_tensor_reshape(reshard_softmax(heads, -1), SHAPE(2, -1));
+}
 DIFFERENCES_FN(attention, reshard_causal_attention(in[0], in[1], in[2], 0))
 /* There and back, with a nonlinearity there. */
 DIFFERENCES_FN(redistribute, move_to(reshard_gelu(move_to(in[0], job->detour)), job->specs[0]))
@@ -150,6 +174,35 @@ static const differences_case differences_cases[] = {
      3,
      {{4, {3, 2, 3, 2}, 0}, {4, {3, 2, 3, 2}, 0}, {4, {3, 2, 3, 2}, 0}},
      {{"R", "R", "R"}, {"S(0)", "S(0)", "S(0)"}, {"S(1)", "S(1)", "S(1)"}}},
+    {"sum_dim", differences_sum_dim, 1, {DIFFERENCES_ONE}, {{"R"}, {"S(0)"}, {"S(1)"}, {"S(2)"}}},
+    {"narrow", differences_narrow, 1, {DIFFERENCES_ONE}, {{"R"}, {"S(0)"}, {"S(1)"}}},
+    {"split", differences_split, 1, {DIFFERENCES_ONE}, {{"R"}, {"S(0)"}, {"S(1)"}}},
+    {"index_select",
+     differences_select,
+     2,
+     {{3, {3, 4, 2}, 0}, {1, {5}, 4}},
+     {{"R", "R"}, {"S(0)", "R"}, {"S(2)", "R"}}},
+    {"matmul",
+     differences_matmul,
+     2,
+     {{3, {3, 2, 4}, 0}, {2, {4, 5}, 0}},
+     {{"R", "R"}, {"S(0)", "R"}, {"S(1)", "R"}, {"R", "S(1)"}, {"S(2)", "S(0)"}}},
+    {"matmul of batches",
+     differences_matmul,
+     2,
+     {{4, {3, 2, 2, 3}, 0}, {4, {3, 2, 3, 2}, 0}},
+     {{"R", "R"}, {"S(0)", "S(0)"}, {"S(1)", "S(1)"}}},
+    {"reshape, dims merged", differences_merge, 1, {DIFFERENCES_ONE}, {{"R"}, {"S(0)"}}},
+    {"reshape, a dim split",
+     differences_heads,
+     1,
+     {{2, {2, 120}, 0}},
+     {{"R"}, {"S(0)"}, {"S(1~)"}}},
+    {"unsqueeze and squeeze",
+     differences_squeeze,
+     1,
+     {DIFFERENCES_ONE},
+     {{"R"}, {"S(0)"}, {"S(1)"}, {"S(2)"}}},
     {"scale of a sum", differences_scale_sum, 1, {DIFFERENCES_ONE}, {{"R"}, {"S(0)"}}},
     {"add of sums", differences_add_sum, 2, {DIFFERENCES_ONE, DIFFERENCES_ONE}, {{"R", "S(1)"}}},
     {"transpose of a sum", differences_transpose_sum, 1, {DIFFERENCES_ONE}, {{"R"}, {"S(2)"}}},
@@ -204,7 +257,7 @@ static inline void differences_draw_rows(draw_state *draw, int32_t ranks, const 
         for (int32_t i = 0; i < c->count; i++) {
             const char *placement = c->rows[row][i];
             size_t length = strlen(job->specs[i]), bare = strlen(placement);
-            bool cut = placement[0] == 'S';
+            bool cut = placement[0] == 'S' && placement[bare - 2] != '~';
             (void)snprintf(job->specs[i] + length, sizeof job->specs[i] - length, "%s %.*s%s%s",
                            a > 0 ? "," : "", (int)(cut ? bare - 1 : bare), placement,
                            cut ? rule : "", cut ? ")" : "");
