@@ -118,8 +118,8 @@ RESHARD_API reshard_status reshard_tensor_copy_from(reshard_tensor *tensor, cons
 /* ---- views ----------------------------------------------------------------------------------- */
 
 /* Views share the memory of their tensor; those of distributed tensors are copies of the local
- * shards, but for detach. Dims may be negative. Results belong to the scope, and gradients flow
- * through. */
+ * shards, but for contiguous and detach. Dims may be negative. Results belong to the scope, and
+ * gradients flow through. */
 RESHARD_API reshard_tensor *reshard_tensor_transpose(reshard_tensor *tensor, int32_t a, int32_t b);
 /* Distributed: the dim is not cut. */
 RESHARD_API reshard_tensor *reshard_tensor_narrow(reshard_tensor *tensor, int32_t dim,

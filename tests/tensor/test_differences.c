@@ -13,7 +13,7 @@ static reshard_status run_rank(void *user, reshard_group *group)
 static void test_differences__every_operation(void **state)
 {
     (void)state;
-    int32_t turns = (int32_t)harness_count(2);
+    int32_t turns = (int32_t)harness_count(1);
     for (int32_t ranks = 1; ranks <= 5; ranks++) {
         if (reshard_group_run(NULL, ranks, run_rank, &turns) != RESHARD_OK)
             fail_msg("%d ranks, seed %llu: %s", (int)ranks, (unsigned long long)harness_seed(),
