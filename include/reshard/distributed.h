@@ -64,6 +64,16 @@ RESHARD_API reshard_status reshard_tensor_from_shards(reshard_context *context,
                                                       const reshard_local_shard *shards,
                                                       reshard_tensor **out_tensor);
 
+/* Collective. A local tensor of zeros in memory of the group (reshard_group_alloc), which peers of
+ * the same node see: as a shard (reshard_tensor_from_local, from_shards) it is read directly when
+ * it is redistributed, and by collectives. dtype and shape may differ from rank to rank. Freeing it
+ * is Local; it holds the group until then, as distributed tensors do. Errors, agreed by all ranks:
+ * INVALID, RANGE, NO_MEMORY. */
+RESHARD_API reshard_status reshard_tensor_create_shared(reshard_context *context,
+                                                        reshard_group *group, reshard_dtype dtype,
+                                                        int32_t ndim, const int64_t *shape,
+                                                        reshard_tensor **out_tensor);
+
 /* ---- between local and distributed ----------------------------------------------------------- */
 
 /*

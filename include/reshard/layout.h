@@ -50,7 +50,7 @@ RESHARD_API int32_t reshard_layout_rank_at(const reshard_layout *layout, int32_t
 /* The highest rank that takes part; -1 when none does. */
 RESHARD_API int32_t reshard_layout_rank_max(const reshard_layout *layout);
 /* Same shape, same shards on every rank, as far as can be told from the specs: never true for
- * layouts that differ, and true for equal canonical texts. */
+ * layouts that differ, and true for equal canonical texts, with dims counted from either end. */
 RESHARD_API int reshard_layout_equals(const reshard_layout *a, const reshard_layout *b);
 
 /* The shards of one rank (of all ranks, by rank), with their pieces. A rank that takes no part has

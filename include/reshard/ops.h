@@ -44,12 +44,13 @@ RESHARD_API reshard_tensor *reshard_dropout(reshard_tensor *x, double p, uint64_
  * mean counts global elements, however unevenly they lie. */
 RESHARD_API reshard_tensor *reshard_sum(reshard_tensor *x);
 RESHARD_API reshard_tensor *reshard_mean(reshard_tensor *x);
-/* Along one dim, which goes away. */
+/* Along one dim, which goes away. Distributed: where the dim is cut the result is a partial sum. */
 RESHARD_API reshard_tensor *reshard_sum_dim(reshard_tensor *x, int32_t dim);
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* a [.., m, k] by b [k, n] or [.., k, n] with the same leading dims. */
+/* a [.., m, k] by b [k, n] or [.., k, n] with the same leading dims. Distributed: with b [k, n] as
+ * linear with a weight of the other order of dims; else both cut along leading dims, alike. */
 RESHARD_API reshard_tensor *reshard_matmul(reshard_tensor *a, reshard_tensor *b);
 /*
  * x [.., k] by the transpose of weight [n, k], plus bias [n], which may be NULL. Distributed, axis
@@ -94,11 +95,12 @@ RESHARD_API reshard_tensor *reshard_causal_attention(reshard_tensor *q, reshard_
  *   R       S(i)     S(i)       P(sum)
  */
 RESHARD_API reshard_tensor *reshard_embedding(reshard_tensor *weight, reshard_tensor *indices);
-/* The entries of a dim named by indices [m], in their order. */
+/* The entries of a dim named by indices [m], in their order. Distributed: the dim is not cut,
+ * indices are replicated. */
 RESHARD_API reshard_tensor *reshard_index_select(reshard_tensor *x, int32_t dim,
                                                  reshard_tensor *indices);
 /* Consecutive parts of a dim, as views; sizes add up to its size. outputs: room for count; all NULL
- * on failure. */
+ * on failure. Distributed: the dim is not cut, and parts are copies. */
 RESHARD_API void reshard_split(reshard_tensor *x, int32_t dim, int32_t count, const int64_t *sizes,
                                reshard_tensor **outputs);
 /* Distributed: equal specs, the dim is not cut; also of partial tensors of one reduction. */

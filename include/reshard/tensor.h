@@ -70,6 +70,19 @@ RESHARD_API reshard_status reshard_tensor_borrow(reshard_context *context, resha
                                                  const int64_t *strides, void *memory,
                                                  void (*release)(void *user), void *user,
                                                  reshard_tensor **out_tensor);
+/*
+ * A dense row-major tensor over the bytes of a file from `offset` on, in the machine's byte order.
+ * The file is mapped: nothing is read before it is used, and ranks of one machine share the pages.
+ * Writing to the tensor changes this process's copy of a page, never the file. The memory does not
+ * count towards the context's limit. Whether changes that others make to the file meanwhile are
+ * seen is open; when it is cut short, touching what is gone ends the process (SIGBUS). Errors:
+ * NOT_FOUND, IO, CORRUPT (the file ends before the tensor does), INVALID (the offset is no multiple
+ * of the element size; dtype), RANGE.
+ */
+RESHARD_API reshard_status reshard_tensor_map_file(reshard_context *context, const char *path,
+                                                   uint64_t offset, reshard_dtype dtype,
+                                                   int32_t ndim, const int64_t *shape,
+                                                   reshard_tensor **out_tensor);
 RESHARD_API reshard_tensor *reshard_tensor_retain(reshard_tensor *tensor);
 RESHARD_API void reshard_tensor_release(reshard_tensor *tensor);
 
@@ -110,12 +123,16 @@ RESHARD_API reshard_status reshard_tensor_copy_from(reshard_tensor *tensor, cons
 
 /* ---- views ----------------------------------------------------------------------------------- */
 
-/* Views share the memory of their tensor. Dims may be negative. Results belong to the scope, and
- * gradients flow through. Of distributed tensors only transpose, contiguous and detach. */
+/* Views share the memory of their tensor; those of distributed tensors are copies of the local
+ * shards, but for contiguous and detach. Dims may be negative. Results belong to the scope, and
+ * gradients flow through. */
 RESHARD_API reshard_tensor *reshard_tensor_transpose(reshard_tensor *tensor, int32_t a, int32_t b);
+/* Distributed: the dim is not cut. */
 RESHARD_API reshard_tensor *reshard_tensor_narrow(reshard_tensor *tensor, int32_t dim,
                                                   int64_t start, int64_t length);
-/* One size may be -1: what is left. Copies where strides do not allow a view. */
+/* One size may be -1: what is left. Copies where strides do not allow a view. Distributed: dims
+ * that are cut stay as they are; or are the first of those that are merged or split, and their old
+ * and new sizes are multiples of the ranks that cut them. */
 RESHARD_API reshard_tensor *reshard_tensor_reshape(reshard_tensor *tensor, int32_t ndim,
                                                    const int64_t *shape);
 /* Drops a dim of size 1, or adds one before `dim` (which may be ndim). */

@@ -11,8 +11,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #ifdef __linux__
@@ -294,6 +296,39 @@ reshard_status rs_file_copy(const rs_file *source, uint64_t source_at, rs_file *
     }
     *out_done = done_all;
     return RESHARD_OK;
+}
+
+/* ---- mappings -------------------------------------------------------------------------------- */
+
+reshard_status rs_file_map(const rs_file *file, uint64_t at, size_t count, rs_mapping *out_mapping)
+{
+    uint64_t size = 0, page = (uint64_t)sysconf(_SC_PAGESIZE);
+    reshard_status status = rs_file_size(file, &size);
+    if (status != RESHARD_OK)
+        return status;
+    if (at > size || count > size - at)
+        return rs_fail(RESHARD_ERR_CORRUPT,
+                       "%s: %zu bytes from byte %" PRIu64 " on, and the file has %" PRIu64,
+                       file->path, count, at, size);
+    /* Nobody has to be able to hold a copy of all of it. */
+    int flags = MAP_PRIVATE;
+#ifdef MAP_NORESERVE
+    flags |= MAP_NORESERVE;
+#endif
+    size_t before = (size_t)(at % page);
+    void *base = rs_file_may(file->context, "map", file->path)
+                     ? mmap(NULL, before + count, PROT_READ | PROT_WRITE, flags, file->descriptor,
+                            (off_t)(at - before))
+                     : MAP_FAILED;
+    if (base == MAP_FAILED)
+        return fail(file->path, "cannot be mapped");
+    *out_mapping = (rs_mapping){(char *)base + before, base, before + count};
+    return RESHARD_OK;
+}
+
+void rs_file_unmap(const rs_mapping *mapping)
+{
+    (void)munmap(mapping->base, mapping->base_count);
 }
 
 reshard_status rs_file_read_all(reshard_context *context, const char *path, size_t bytes_max,

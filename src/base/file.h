@@ -22,9 +22,9 @@ typedef struct rs_file_calls {
                     size_t count);
     int (*sync)(void *user, int descriptor);
     void *user;
-    /* Asked before a call that goes by a name or changes a size ("open", "create", "resize",
-     * "sync" of a folder, "rename", "link", "share", "remove", "publish"): 0, or -1 and errno.
-     * NULL: all may. */
+    /* Asked before a call that goes by a name, changes a size or maps ("open", "create", "resize",
+     * "map", "sync" of a folder, "rename", "link", "share", "remove", "publish"): 0, or -1 and
+     * errno. NULL: all may. */
     int (*may)(void *user, const char *what, const char *path);
 } rs_file_calls;
 
@@ -71,6 +71,19 @@ reshard_status rs_file_lock(rs_file *file);
  * kernel cannot do (the rest of) this one, which is no error. */
 reshard_status rs_file_copy(const rs_file *source, uint64_t source_at, rs_file *target,
                             uint64_t target_at, uint64_t count, uint64_t *out_done);
+
+/* A range of a file seen as memory. Private: writing changes this process's copy of a page, never
+ * the file. Nothing is read before it is touched; what is cut off the file meanwhile ends the
+ * process when it is touched. */
+typedef struct rs_mapping {
+    void *bytes; /* the first one asked for */
+    void *base;  /* of the pages */
+    size_t base_count;
+} rs_mapping;
+
+/* count is not 0. The file may be closed. Errors: CORRUPT when the file ends before that; IO. */
+reshard_status rs_file_map(const rs_file *file, uint64_t at, size_t count, rs_mapping *out_mapping);
+void rs_file_unmap(const rs_mapping *mapping);
 
 /* The whole of a small file. Errors: as open and read; RANGE beyond bytes_max. To be released with
  * *out_count + 1 bytes: there is a NUL behind the end. */

@@ -157,23 +157,59 @@ static reshard_status init_cuts(reshard_layout *layout)
     return status == RESHARD_OK ? rs_listed_init(layout, count, shards, true) : status;
 }
 
+/* The spec of cuts with dims counted from the front, so that S(1) and S(-1) of a matrix are one. */
+static reshard_status normalize_dims(const reshard_layout *layout, reshard_spec **out_spec)
+{
+    reshard_spec *spec = layout->spec;
+    reshard_cut cuts[RESHARD_AXES_MAX];
+    bool changed = false;
+    for (int32_t i = 0; i < spec->cut_count; i++) {
+        reshard_placement *placement = &cuts[i].placement;
+        cuts[i] = spec->cuts[i];
+        if (placement->kind == RESHARD_SHARD && placement->dim != RESHARD_DIM_FLAT &&
+            placement->dim < 0) {
+            placement->dim += layout->ndim;
+            changed = true;
+        }
+    }
+    if (changed)
+        return reshard_spec_create(layout->context, spec->mesh, spec->cut_count, cuts, out_spec);
+    *out_spec = reshard_spec_retain(spec);
+    return RESHARD_OK;
+}
+
+/* The canonical text of the cuts. */
+static reshard_status digest_cuts(const reshard_layout *layout, rs_digest *digest)
+{
+    reshard_spec *spec = NULL;
+    size_t length = 0;
+    char *text = NULL;
+    reshard_status status = normalize_dims(layout, &spec);
+    if (status == RESHARD_OK)
+        status = reshard_spec_text(spec, NULL, 0, &length);
+    if (status == RESHARD_OK) {
+        text = rs_allocate(layout->context, length + 1);
+        status = text != NULL ? RESHARD_OK : rs_allocation_status();
+    }
+    if (status == RESHARD_OK) {
+        (void)reshard_spec_text(spec, text, length + 1, &length);
+        rs_digest_bytes(digest, text, length);
+        rs_release(layout->context, text, length + 1);
+    }
+    reshard_spec_release(spec);
+    return status;
+}
+
 static reshard_status digest_layout(reshard_layout *layout)
 {
+    reshard_status status = RESHARD_OK;
     rs_digest digest;
     rs_digest_init(&digest);
     rs_digest_u64(&digest, (uint64_t)layout->ndim);
     rs_digest_i64s(&digest, layout->shape, layout->ndim);
     rs_digest_u64(&digest, (uint64_t)layout->spec->kind);
-    if (layout->spec->kind == RESHARD_SPEC_CUTS) {
-        size_t length = 0;
-        reshard_status status = reshard_spec_text(layout->spec, NULL, 0, &length);
-        char *text = status == RESHARD_OK ? rs_allocate(layout->context, length + 1) : NULL;
-        if (text == NULL)
-            return status != RESHARD_OK ? status : rs_allocation_status();
-        (void)reshard_spec_text(layout->spec, text, length + 1, &length);
-        rs_digest_bytes(&digest, text, length);
-        rs_release(layout->context, text, length + 1);
-    }
+    if (layout->spec->kind == RESHARD_SPEC_CUTS)
+        status = digest_cuts(layout, &digest);
     for (int64_t i = 0; layout->spec->kind != RESHARD_SPEC_CUTS && i < layout->shard_count; i++) {
         const reshard_shard *shard = &layout->shards[i];
         rs_digest_u64(&digest, (uint64_t)shard->rank);
@@ -189,7 +225,7 @@ static reshard_status digest_layout(reshard_layout *layout)
         }
     }
     rs_digest_finish(&digest, layout->digest);
-    return RESHARD_OK;
+    return status;
 }
 
 static reshard_status init_by_kind(reshard_layout *layout)

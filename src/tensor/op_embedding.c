@@ -122,15 +122,16 @@ reshard_tensor *reshard_index_select(reshard_tensor *x, int32_t dim, reshard_ten
     if (!rs_op_begin("index_select", 2, inputs))
         return NULL;
     reshard_status status = rs_dim_normalize(x->ndim, dim, &d);
-    if (status == RESHARD_OK && rs_any_distributed(2, inputs))
-        status = rs_fail(RESHARD_ERR_UNSUPPORTED, "a distributed tensor");
+    bool spread = rs_any_distributed(2, inputs);
     if (status == RESHARD_OK && indices->ndim != 1)
         status = rs_fail(RESHARD_ERR_INVALID, "indices are %s, not of one dimension",
                          rs_tensor_describe(indices).text);
-    if (status == RESHARD_OK)
+    if (status == RESHARD_OK && !spread) /* else on the shards */
         status = check_choice(indices, x->shape[d]);
     if (status != RESHARD_OK)
         return rs_scope_fail(rs_fail_within(status, "index_select"));
+    if (spread)
+        return rs_spread_index_select(x, d, indices);
     if (rs_dtype_is_half(x->dtype))
         return reshard_tensor_cast(
             reshard_index_select(reshard_tensor_cast(x, RESHARD_F32), dim, indices), x->dtype);

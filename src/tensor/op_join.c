@@ -109,6 +109,18 @@ static reshard_status make_parts(const reshard_tensor *x, int32_t dim, int32_t c
     return status;
 }
 
+static void split_distributed(reshard_tensor *x, int32_t dim, int32_t count, const int64_t *parts,
+                              reshard_tensor **outputs)
+{
+    int64_t start = 0;
+    for (int32_t i = 0; i < count; i++) {
+        outputs[i] = reshard_tensor_narrow(x, dim, start, parts[i]);
+        start += parts[i];
+    }
+    for (int32_t i = 0; i < count && outputs[count - 1] == NULL; i++)
+        outputs[i] = NULL; /* after one has failed, so do all */
+}
+
 void reshard_split(reshard_tensor *x, int32_t dim, int32_t count, const int64_t *parts,
                    reshard_tensor **outputs)
 {
@@ -119,10 +131,12 @@ void reshard_split(reshard_tensor *x, int32_t dim, int32_t count, const int64_t 
         return;
     sizes *noted = NULL;
     reshard_status status = rs_dim_normalize(x->ndim, dim, &d);
-    if (status == RESHARD_OK && x->distribution != NULL)
-        status = rs_fail(RESHARD_ERR_UNSUPPORTED, "a distributed tensor");
     if (status == RESHARD_OK)
         status = check_sizes(x, d, count, parts);
+    if (status == RESHARD_OK && x->distribution != NULL) {
+        split_distributed(x, d, count, parts, outputs);
+        return;
+    }
     if (status == RESHARD_OK) {
         noted = note_sizes(count, parts);
         status = noted != NULL ? RESHARD_OK : rs_allocation_status();

@@ -96,8 +96,6 @@ static void backward_matmul(rs_node *node, reshard_tensor *const *gradients,
 static reshard_status check_matmul(reshard_tensor *const *inputs)
 {
     const reshard_tensor *a = inputs[0], *b = inputs[1];
-    if (rs_any_distributed(2, inputs))
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "a distributed tensor; linear takes them");
     bool fits = a->ndim >= 2 && b->ndim >= 2 && (b->ndim == 2 || b->ndim == a->ndim) &&
                 a->shape[a->ndim - 1] == b->shape[b->ndim - 2];
     for (int32_t d = 0; fits && b->ndim > 2 && d < b->ndim - 2; d++)
@@ -116,6 +114,8 @@ reshard_tensor *reshard_matmul(reshard_tensor *a, reshard_tensor *b)
     reshard_status status = check_matmul(inputs);
     if (status != RESHARD_OK)
         return rs_scope_fail(rs_fail_within(status, "matmul"));
+    if (rs_any_distributed(2, inputs))
+        return rs_spread_matmul(a, b);
     int64_t shape[RESHARD_NDIM_MAX], n = b->shape[b->ndim - 1], k = a->shape[a->ndim - 1];
     memcpy(shape, a->shape, sizeof shape);
     shape[a->ndim - 1] = n;

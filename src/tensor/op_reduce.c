@@ -5,6 +5,7 @@
 #include "tensor/op.h"
 #include "tensor/spread.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { COLUMNS = 64 };
@@ -86,15 +87,17 @@ static reshard_tensor *sum_dim(reshard_tensor *x, int32_t dim, bool keep)
 {
     if (!rs_op_begin("sum_dim", 1, &x))
         return NULL;
-    if (rs_dtype_is_half(x->dtype))
+    if (rs_dtype_is_half(x->dtype) && x->distribution == NULL)
         return reshard_tensor_cast(sum_dim(reshard_tensor_cast(x, RESHARD_F32), dim, keep),
                                    x->dtype);
     int32_t d = 0, ndim = 0;
     reshard_status status = rs_dim_normalize(x->ndim, dim, &d);
-    if (status == RESHARD_OK && x->distribution != NULL)
-        status = rs_fail(RESHARD_ERR_UNSUPPORTED, "a distributed tensor");
     if (status != RESHARD_OK)
         return rs_scope_fail(rs_fail_within(status, "sum_dim"));
+    if (x->distribution != NULL) {
+        assert(!keep); /* that is for shapes that are broadcast, and distributed ones are not */
+        return rs_spread_sum_dim(x, d);
+    }
     int64_t shape[RESHARD_NDIM_MAX], outer = 1, inner = 1;
     for (int32_t i = 0; i < x->ndim; i++) {
         if (i < d)

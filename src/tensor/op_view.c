@@ -11,13 +11,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-static reshard_status refuse_distributed(const reshard_tensor *tensor)
-{
-    if (tensor->distribution != NULL)
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "a distributed tensor");
-    return RESHARD_OK;
-}
-
 static rs_facts note_shape(const reshard_tensor *tensor)
 {
     rs_facts facts = {.i = {tensor->ndim}};
@@ -101,11 +94,11 @@ reshard_tensor *reshard_tensor_narrow(reshard_tensor *tensor, int32_t dim, int64
         return NULL;
     int32_t d = 0;
     reshard_tensor *view = NULL;
-    reshard_status status = refuse_distributed(tensor);
-    if (status == RESHARD_OK)
-        status = rs_dim_normalize(tensor->ndim, dim, &d);
+    reshard_status status = rs_dim_normalize(tensor->ndim, dim, &d);
     if (status == RESHARD_OK)
         status = check_range(tensor, d, start, length);
+    if (status == RESHARD_OK && tensor->distribution != NULL)
+        return rs_spread_narrow(tensor, d, start, length);
     if (status == RESHARD_OK) {
         int64_t shape[RESHARD_NDIM_MAX];
         memcpy(shape, tensor->shape, sizeof shape);
@@ -165,9 +158,9 @@ reshard_tensor *reshard_tensor_reshape(reshard_tensor *tensor, int32_t ndim, con
         return NULL;
     int64_t resolved[RESHARD_NDIM_MAX], strides[RESHARD_NDIM_MAX];
     reshard_tensor *dense = NULL, *view = NULL;
-    reshard_status status = refuse_distributed(tensor);
-    if (status == RESHARD_OK)
-        status = resolve_shape(tensor, ndim, shape, resolved);
+    reshard_status status = resolve_shape(tensor, ndim, shape, resolved);
+    if (status == RESHARD_OK && tensor->distribution != NULL)
+        return rs_spread_reshape(tensor, ndim, resolved);
     if (status == RESHARD_OK)
         status = rs_tensor_densify(rs_scope_context(), tensor, &dense);
     if (status == RESHARD_OK) {
@@ -185,9 +178,7 @@ reshard_tensor *reshard_tensor_squeeze(reshard_tensor *tensor, int32_t dim)
         return NULL;
     int32_t d = 0;
     reshard_tensor *view = NULL;
-    reshard_status status = refuse_distributed(tensor);
-    if (status == RESHARD_OK)
-        status = rs_dim_normalize(tensor->ndim, dim, &d);
+    reshard_status status = rs_dim_normalize(tensor->ndim, dim, &d);
     if (status == RESHARD_OK && tensor->shape[d] != 1)
         status = rs_fail(RESHARD_ERR_INVALID, "dimension %d has the size %" PRId64 ", not 1", d,
                          tensor->shape[d]);
@@ -199,6 +190,8 @@ reshard_tensor *reshard_tensor_squeeze(reshard_tensor *tensor, int32_t dim)
             shape[k] = tensor->shape[i];
             strides[k++] = tensor->strides[i];
         }
+        if (tensor->distribution != NULL)
+            return rs_spread_reshape(tensor, tensor->ndim - 1, shape);
         status =
             rs_tensor_view(rs_scope_context(), tensor, tensor->ndim - 1, shape, strides, 0, &view);
     }
@@ -212,8 +205,8 @@ reshard_tensor *reshard_tensor_unsqueeze(reshard_tensor *tensor, int32_t dim)
         return NULL;
     int32_t d = 0;
     reshard_tensor *view = NULL;
-    reshard_status status = refuse_distributed(tensor);
-    if (status == RESHARD_OK && tensor->ndim == RESHARD_NDIM_MAX)
+    reshard_status status = RESHARD_OK;
+    if (tensor->ndim == RESHARD_NDIM_MAX)
         status = rs_fail(RESHARD_ERR_RANGE, "the tensor has %d dimensions already", tensor->ndim);
     if (status == RESHARD_OK)
         status = rs_dim_normalize(tensor->ndim + 1, dim, &d);
@@ -223,6 +216,8 @@ reshard_tensor *reshard_tensor_unsqueeze(reshard_tensor *tensor, int32_t dim)
             shape[i] = i == d ? 1 : tensor->shape[i - (i > d)];
             strides[i] = i == d ? 1 : tensor->strides[i - (i > d)];
         }
+        if (tensor->distribution != NULL)
+            return rs_spread_reshape(tensor, tensor->ndim + 1, shape);
         status =
             rs_tensor_view(rs_scope_context(), tensor, tensor->ndim + 1, shape, strides, 0, &view);
     }

@@ -58,6 +58,12 @@ reshard_status rs_spread_transpose(reshard_tensor *tensor, int32_t a, int32_t b,
                                    reshard_tensor **out_tensor);
 reshard_tensor *rs_spread_cat(int32_t count, reshard_tensor *const *tensors, int32_t dim);
 reshard_tensor *rs_spread_sum(reshard_tensor *x);
+/* Dims are counted from the front, and arguments checked against the global shape. */
+reshard_tensor *rs_spread_sum_dim(reshard_tensor *x, int32_t dim);
+reshard_tensor *rs_spread_narrow(reshard_tensor *x, int32_t dim, int64_t start, int64_t length);
+reshard_tensor *rs_spread_index_select(reshard_tensor *x, int32_t dim, reshard_tensor *indices);
+reshard_tensor *rs_spread_reshape(reshard_tensor *x, int32_t ndim, const int64_t *shape);
+reshard_tensor *rs_spread_matmul(reshard_tensor *a, reshard_tensor *b);
 reshard_tensor *rs_spread_linear(reshard_tensor *x, reshard_tensor *weight, reshard_tensor *bias);
 reshard_tensor *rs_spread_embedding(reshard_tensor *weight, reshard_tensor *indices);
 reshard_tensor *rs_spread_norm(const char *name, reshard_tensor *x, reshard_tensor *weight,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spread_linear.c - linear and embedding on distributed tensors, by the tables in ops.h, axis by
- * axis. Cuts of one dim by several axes keep the order they have in the input they come from.
+ * spread_linear.c - linear, matmul and embedding on distributed tensors, by the tables in ops.h,
+ * axis by axis. Cuts of one dim by several axes keep the order they have in the input they come
+ * from.
  */
 #include "base/error.h"
 #include "layout/layout.h"
@@ -18,11 +19,16 @@
 typedef struct linear {
     reshard_tensor *inputs[3];
     rs_axes x, weight, bias, y, dx, dweight, dbias;
-    int32_t last; /* dim of x and y */
+    int32_t last;         /* dim of x and y */
+    int32_t outer, inner; /* dims of the weight: that of the output, that which is summed over */
 } linear;
 
 static reshard_status refuse(const linear *l, int32_t axis)
 {
+    if (l->outer == 1)
+        return rs_fail(RESHARD_ERR_INVALID, "axis %d: a with \"%s\" and b with \"%s\" do not fit",
+                       axis, rs_layout_describe(l->inputs[0]).text,
+                       rs_layout_describe(l->inputs[1]).text);
     return rs_fail(RESHARD_ERR_INVALID,
                    "axis %d: x with \"%s\" and weight with \"%s\" do not fit, with bias \"%s\"",
                    axis, rs_layout_describe(l->inputs[0]).text,
@@ -37,7 +43,7 @@ static bool same_order(const linear *l)
     for (int32_t i = 0; i < l->x.count; i++) {
         if (!rs_axes_is_cut(&l->x.cuts[i].placement, l->last))
             continue;
-        while (k < l->weight.count && !rs_axes_is_cut(&l->weight.cuts[k].placement, 1))
+        while (k < l->weight.count && !rs_axes_is_cut(&l->weight.cuts[k].placement, l->inner))
             k++;
         if (k == l->weight.count || l->weight.cuts[k].axis != l->x.cuts[i].axis)
             return false;
@@ -60,13 +66,13 @@ static reshard_status judge_axis(linear *l, int32_t axis)
         rs_axes_set(&l->dbias, axis, partial);
         return RESHARD_OK;
     }
-    if (x_whole && rs_axes_is_cut(&weight, 0) &&
+    if (x_whole && rs_axes_is_cut(&weight, l->outer) &&
         (l->inputs[2] == NULL || (rs_axes_is_cut(&bias, 0) && rs_axes_same_cut(&bias, &weight)))) {
         rs_axes_set(&l->dx, axis, partial);
         return RESHARD_OK; /* y in the order of the weight's cuts: see judge */
     }
-    bool row =
-        rs_axes_is_cut(&x, l->last) && rs_axes_is_cut(&weight, 1) && rs_axes_same_cut(&x, &weight);
+    bool row = rs_axes_is_cut(&x, l->last) && rs_axes_is_cut(&weight, l->inner) &&
+               rs_axes_same_cut(&x, &weight);
     bool sum = x.kind == RESHARD_PARTIAL && x.reduction == RESHARD_SUM && weight_whole;
     if ((row || sum) && bias_whole) {
         rs_axes_set(&l->y, axis, partial);
@@ -109,7 +115,7 @@ static reshard_status judge_linear(linear *l)
     }
     for (int32_t i = 0; i < l->weight.count; i++) {
         reshard_placement cut = l->weight.cuts[i].placement;
-        if (!rs_axes_is_cut(&cut, 0))
+        if (!rs_axes_is_cut(&cut, l->outer))
             continue;
         cut.dim = l->last;
         rs_axes_set(&l->y, l->weight.cuts[i].axis, cut);
@@ -148,6 +154,7 @@ reshard_tensor *rs_spread_linear(reshard_tensor *x, reshard_tensor *weight, resh
     l.inputs[0] = x;
     l.inputs[1] = weight;
     l.inputs[2] = bias;
+    l.inner = 1;
     bool here = false;
     rs_spread spread = {.name = "linear",
                         .input_count = bias != NULL ? 3 : 2,
@@ -169,6 +176,62 @@ reshard_tensor *rs_spread_linear(reshard_tensor *x, reshard_tensor *weight, resh
         status = rs_axes_layout(&l.dweight, 2, weight->shape, &spread.gradient_layouts[1]);
     if (status == RESHARD_OK && bias != NULL)
         status = rs_axes_layout(&l.dbias, 1, bias->shape, &spread.gradient_layouts[2]);
+    return rs_spread_run(&spread, status);
+}
+
+/* ---- matmul ---------------------------------------------------------------------------------- */
+
+static reshard_tensor *matmul_local(reshard_tensor *const *inputs, const void *user)
+{
+    (void)user;
+    return reshard_matmul(inputs[0], inputs[1]);
+}
+
+/* A product for each of the leading dims: both are cut along these, alike, or not at all. */
+static reshard_status judge_batched(linear *l)
+{
+    bool same = true;
+    reshard_status status = rs_check_together(2, l->inputs);
+    if (status == RESHARD_OK)
+        status = rs_axes_check_mesh(l->inputs[0], l->inputs[1]);
+    if (status == RESHARD_OK)
+        status = rs_axes_of(l->inputs[0], &l->x);
+    if (status == RESHARD_OK)
+        status = rs_axes_of(l->inputs[1], &l->weight);
+    if (status != RESHARD_OK)
+        return status;
+    same = l->x.count == l->weight.count;
+    for (int32_t i = 0; same && i < l->x.count; i++) {
+        const reshard_placement *a = &l->x.cuts[i].placement, *b = &l->weight.cuts[i].placement;
+        same = l->x.cuts[i].axis == l->weight.cuts[i].axis && a->kind == RESHARD_SHARD &&
+               a->dim == b->dim && a->dim < l->inputs[0]->ndim - 2 && rs_axes_same_cut(a, b);
+    }
+    if (!same)
+        return refuse(l, 0);
+    l->y = l->dx = l->x;
+    l->dweight = l->weight;
+    return RESHARD_OK;
+}
+
+reshard_tensor *rs_spread_matmul(reshard_tensor *a, reshard_tensor *b)
+{
+    linear l;
+    memset(&l, 0, sizeof l);
+    l.inputs[0] = a;
+    l.inputs[1] = b;
+    l.outer = 1;
+    rs_spread spread = {.name = "matmul", .input_count = 2, .inputs = l.inputs, .fn = matmul_local};
+    reshard_status status = b->ndim == 2 ? judge_linear(&l) : judge_batched(&l);
+    if (status == RESHARD_OK) {
+        int64_t shape[RESHARD_NDIM_MAX];
+        memcpy(shape, a->shape, sizeof shape);
+        shape[a->ndim - 1] = b->shape[b->ndim - 1];
+        status = rs_axes_layout(&l.y, a->ndim, shape, &spread.output_layout);
+    }
+    if (status == RESHARD_OK)
+        status = rs_axes_layout(&l.dx, a->ndim, a->shape, &spread.gradient_layouts[0]);
+    if (status == RESHARD_OK)
+        status = rs_axes_layout(&l.dweight, b->ndim, b->shape, &spread.gradient_layouts[1]);
     return rs_spread_run(&spread, status);
 }
 

@@ -110,7 +110,7 @@ static rs_storage *make_storage(reshard_context *context)
     return storage;
 }
 
-static reshard_status count_bytes(reshard_dtype dtype, int64_t volume, size_t *out_bytes)
+reshard_status rs_count_bytes(reshard_dtype dtype, int64_t volume, size_t *out_bytes)
 {
     int32_t bits = reshard_dtype_bits(dtype);
     if (bits == 0 || bits % 8 != 0)
@@ -148,7 +148,7 @@ reshard_status rs_tensor_make(reshard_context *context, reshard_dtype dtype, int
     size_t bytes = 0;
     reshard_status status = rs_extents_check(ndim, shape, &volume);
     if (status == RESHARD_OK)
-        status = count_bytes(dtype, volume, &bytes);
+        status = rs_count_bytes(dtype, volume, &bytes);
     if (status != RESHARD_OK)
         return status;
     reshard_tensor *tensor = make_header(context, dtype, ndim, shape, volume);
@@ -229,7 +229,7 @@ reshard_status reshard_tensor_borrow(reshard_context *context, reshard_dtype dty
     size_t bytes = 0;
     reshard_status status = rs_extents_check(ndim, shape, &volume);
     if (status == RESHARD_OK)
-        status = count_bytes(dtype, volume, &bytes);
+        status = rs_count_bytes(dtype, volume, &bytes);
     if (status == RESHARD_OK && strides != NULL)
         status = check_strides(ndim, shape, strides, rs_element_bytes(dtype));
     if (status == RESHARD_OK && volume != 0 && memory == NULL)

@@ -85,6 +85,8 @@ void rs_tensor_lend_data(reshard_tensor *tensor, const reshard_tensor *from, ptr
 /* What is known of a tensor computed from these. */
 rs_sameness rs_sameness_of(int32_t count, reshard_tensor *const *inputs);
 
+/* Of dense elements. Errors: INVALID for dtypes not of whole bytes, RANGE. */
+reshard_status rs_count_bytes(reshard_dtype dtype, int64_t volume, size_t *out_bytes);
 /* Checks ndim, sizes and volume. Errors: RANGE. */
 reshard_status rs_extents_check(int32_t ndim, const int64_t *shape, int64_t *out_volume);
 void rs_shape_strides(int32_t ndim, const int64_t *shape, int64_t *out_strides);

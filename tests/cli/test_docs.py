@@ -56,6 +56,27 @@ class DocsTest(CommandTest):
         for snippet in snippets:
             self.assertTrue(any(snippet in example for example in examples), snippet)
 
+    def test_named_tests_exist(self):
+        """Tests that pages name are there: files by their path or, in tests/tensor, by their name, and functions in the
+        file that was named last."""
+        sources = {}
+        for path in glob.glob(os.path.join(ROOT, "tests/*/*.c")):
+            with open(path, encoding="utf-8") as file:
+                sources[os.path.relpath(path, ROOT)] = file.read()
+        for name, page in read_files("docs/*.md"):
+            last, count = None, 0
+            for word in re.findall(r"`([\w/]+\.c|test_\w+)`", page):
+                if word.startswith("test_") and not word.endswith(".c"):
+                    self.assertRegex(sources[last], rf"cmocka_unit_test\({word}\)", f"{name}: {last}")
+                    count += 1
+                elif "/" in word:
+                    last = word
+                    self.assertTrue(last in sources or not last.startswith("tests/"), f"{name}: {last}")
+                elif f"tests/tensor/{word}" in sources:
+                    last = f"tests/tensor/{word}"
+            if name == "pytorch.md":
+                self.assertGreaterEqual(count, 70)
+
     def test_options_are_those_of_the_help_pages(self):
         for name, page in self.read_pages():
             command = {"reshard-layout.1.md": ["layout"], "reshard-plan.1.md": ["plan"],

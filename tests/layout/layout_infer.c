@@ -196,6 +196,7 @@ static void test_infer__rows(void **state)
 {
     (void)state;
     static const int64_t small[] = {2, 4}, matrix[] = {15, 10}, square[] = {6, 6};
+    static const int64_t wide[] = {4, 25}, grid[] = {10, 10};
     /* Sorted sizes would make these chunks of dim 1; their offsets do not. */
     check_row("boxes 2x4: 0[0:1,0:3] 1[1:2,0:3] 2[0:2,3:4]", 2, small,
               "boxes 2x4: 0[0:1,0:3] 1[1:2,0:3] 2[0:2,3:4]");
@@ -203,7 +204,11 @@ static void test_infer__rows(void **state)
               "boxes 6x6: 0[0:2,0:4] 1[0:4,4:6] 2[2:6,0:4] 3[4:6,4:6]");
     check_row("boxes 15x10: 0[0:8,0:10] 1[8:15,0:10]", 2, matrix, "2: S(0)");
     check_row("boxes 15x10: 1[0:8,0:10] 0[8:15,0:10]", 2, matrix, "2[1,0]: S(0)");
+    /* What upstream calls enumerable: uneven in another way than chunks, and a grid. */
     check_row("boxes 15x10: 0[0:5,0:10] 1[5:15,0:10]", 2, matrix, "2: S(0=5,10)");
+    check_row("boxes 4x25: 0[0:4,0:16] 1[0:4,16:25]", 2, wide, "2: S(1=16,9)");
+    check_row("boxes 10x10: 0[0:5,0:5] 1[0:5,5:10] 2[5:10,0:5] 3[5:10,5:10]", 2, grid,
+              "2,2: S(0), S(1)");
     /* The short chunk comes first: not the chunk rule. */
     check_row("boxes 15x10: 0[0:7,0:10] 1[7:15,0:10]", 2, matrix, "2: S(0=7,8)");
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_mpi_tensor.c - distributed tensors and their gradients between MPI ranks: the same moves as
- * between threads, against values and slopes computed here.
+ * test_mpi_tensor.c - distributed tensors and their gradients between MPI ranks: the same as
+ * between threads. Moves against values and slopes computed here; every collective, and every
+ * operation on random layouts, against finite differences.
  */
-#include "tensor/ranks.h"
+#include "tensor/collectives.h"
+#include "tensor/differences.h"
+#include "tensor/shared.h"
 
 #include <reshard/mpi_run.h>
-
-#include <math.h>
-#include <string.h>
 
 /* Over all ranks, but for the first one, which is on the last rank alone. */
 static const char *const specs[] = {"R", "S(0)", "S(1)", "R", "S(1/1)", "S(flat)", "P(sum)"};
@@ -61,36 +61,7 @@ static reshard_status move_and_back(reshard_group *group, const char *from, cons
     return RESHARD_OK;
 }
 
-/* Rank r has r + 1 everywhere, and a loss of (r + 1) times the result. */
-static reshard_status reduce(reshard_group *group, reshard_reduction reduction)
-{
-    int32_t rank = reshard_group_rank(group), size = reshard_group_size(group);
-    double losses = size * (size + 1) / 2.0, value = 1, slope = 1;
-    for (int32_t r = 1; r <= size; r++)
-        value *= r;
-    reshard_tensor *x = make_zeros(RESHARD_F64, SHAPE(3)), *g = make_zeros(RESHARD_F64, SHAPE(3));
-    MUST(reshard_tensor_fill(x, rank + 1));
-    MUST(reshard_tensor_fill(g, rank + 1));
-    TRY(reshard_tensor_set_requires_grad(x, 1));
-    if (reduction == RESHARD_PROD)
-        slope = value / (rank + 1);
-    else if (reduction == RESHARD_AVG)
-        slope = 1.0 / size;
-    else if (reduction == RESHARD_MAX)
-        slope = rank == size - 1;
-    else if (reduction == RESHARD_MIN)
-        slope = rank == 0;
-    reshard_scope *scope = NULL;
-    TRY(reshard_scope_open(NULL, &scope));
-    (void)reshard_backward(reshard_tensor_all_reduce(x, group, reduction), g, NULL);
-    TRY(reshard_scope_close(scope));
-    CHECK(fabs(element(reshard_tensor_gradient(x), 2) - losses * slope) < 1e-9);
-    reshard_tensor_release(x);
-    reshard_tensor_release(g);
-    return RESHARD_OK;
-}
-
-static reshard_status run_rank(void *user, reshard_group *group)
+static reshard_status run_all(void *user, reshard_group *group)
 {
     char from[32], to[32];
     (void)user;
@@ -101,14 +72,15 @@ static reshard_status run_rank(void *user, reshard_group *group)
             TRY(move_and_back(group, from, to));
         }
     }
-    for (int i = 0; i < (int)RESHARD_BAND; i++)
-        TRY(reduce(group, (reshard_reduction)i));
-    return RESHARD_OK;
+    TRY(use_shared_tensors(group, true));
+    TRY(refuse_shared_tensors(group));
+    TRY(collectives_run(group, 21));
+    return differences_run(group, 1, 31);
 }
 
 int main(void)
 {
-    reshard_status status = reshard_mpi_run(NULL, run_rank, NULL);
+    reshard_status status = reshard_mpi_run(NULL, run_all, NULL);
     if (status != RESHARD_OK)
         fprintf(stderr, "%s\n", reshard_error_text());
     return status != RESHARD_OK;

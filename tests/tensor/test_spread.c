@@ -53,7 +53,19 @@ FN(do_layernorm, reshard_layernorm(in[0], in[1], in[2], 0.01))
 FN(do_rmsnorm, reshard_rmsnorm(in[0], in[1], 0.01))
 FN(do_cross_entropy, reshard_cross_entropy(in[0], in[1]))
 FN(do_attention, reshard_causal_attention(in[0], in[1], in[2], 0))
-FN(do_narrow, reshard_tensor_narrow(in[0], 0, 0, 1))
+FN(do_narrow, reshard_tensor_narrow(in[0], 0, 1, 3))
+FN(do_sum_dim, reshard_sum_dim(in[0], 0))
+FN(do_select, reshard_index_select(in[0], 1, in[1]))
+FN(do_merge, reshard_tensor_reshape(in[0], SHAPE(-1)))
+FN(do_heads, reshard_tensor_reshape(in[0], SHAPE(10, 3, 4)))
+FN(do_matmul, reshard_matmul(in[0], in[1]))
+
+static reshard_tensor *do_split(reshard_tensor *const *in)
+{
+    reshard_tensor *parts[2] = {NULL, NULL};
+    reshard_split(in[0], 0, 2, (int64_t[]){3, 2}, parts);
+    return (parts[0] == NULL) == (parts[1] == NULL) ? parts[1] : NULL;
+}
 
 #define ONE        \
     {2}, {{5, 3}}, \
@@ -84,6 +96,26 @@ FN(do_narrow, reshard_tensor_narrow(in[0], 0, 0, 1))
     {3, 2}, {{5, 2, 4}, {5, 2}}, \
     {                            \
         0, 4                     \
+    }
+#define SELECT             \
+    {2, 1}, {{5, 3}, {4}}, \
+    {                      \
+        0, 3               \
+    }
+#define HEADED         \
+    {3}, {{5, 2, 12}}, \
+    {                  \
+        0              \
+    }
+#define MATMUL                   \
+    {3, 2}, {{2, 3, 5}, {5, 7}}, \
+    {                            \
+        0                        \
+    }
+#define BATCHES                     \
+    {3, 3}, {{3, 2, 5}, {3, 5, 2}}, \
+    {                               \
+        0                           \
     }
 #define HEADS                                              \
     {4, 4, 4}, {{2, 3, 4, 2}, {2, 3, 4, 2}, {2, 3, 4, 2}}, \
@@ -163,6 +195,23 @@ static const op_case cases[] = {
      NULL,
      "4: S(0)",
      false},
+    {"sum_dim", do_sum_dim, 1, ONE, 3, {"3: S(0)"}, NULL, "3: P(sum)", false},
+    {"sum_dim", do_sum_dim, 1, ONE, 3, {"3: S(1)"}, NULL, "3: S(0)", false},
+    {"sum_dim", do_sum_dim, 1, ONE, 4, {"2,2: S(1), S(0)"}, NULL, "2,2: S(0), P(sum)", false},
+    {"sum_dim", do_sum_dim, 1, ONE, 2, {"2: R"}, "2: P(avg)", "2: P(avg)", false},
+    {"narrow", do_narrow, 1, ONE, 3, {"3: S(1)"}, NULL, "3: S(1)", false},
+    {"narrow", do_narrow, 1, ONE, 2, {"2: R"}, "2: P(max)", "2: P(max)", false},
+    {"split", do_split, 1, ONE, 2, {"2: S(1)"}, NULL, "2: S(1)", false},
+    {"index_select", do_select, 2, SELECT, 3, {"3: S(0)", "3: R"}, NULL, "3: S(0)", false},
+    {"reshape", do_merge, 1, ONE, 5, {"5: S(0)"}, NULL, "5: S(0)", false},
+    {"reshape", do_heads, 1, HEADED, 3, {"3: S(2)"}, NULL, "3: S(1)", false},
+    {"reshape", do_heads, 1, HEADED, 5, {"5: S(0~)"}, NULL, "5: S(0~)", false},
+    /* matmul as linear, with the weight's dims in the other order; and by batches */
+    {"matmul", do_matmul, 2, MATMUL, 4, {"4: S(1)", "4: R"}, NULL, "4: S(1)", false},
+    {"matmul", do_matmul, 2, MATMUL, 3, {"3: R", "3: S(1)"}, NULL, "3: S(2)", false},
+    {"matmul", do_matmul, 2, MATMUL, 2, {"2: S(2)", "2: S(0)"}, NULL, "2: P(sum)", false},
+    {"matmul", do_matmul, 2, MATMUL, 2, {"2: R", "2: R"}, "2: P(sum)", "2: P(sum)", false},
+    {"matmul", do_matmul, 2, BATCHES, 2, {"2: S(0)", "2: S(0)"}, NULL, "2: S(0)", false},
     /* linear: the five lines of the table, and axes together */
     {"linear", do_linear, 3, LINEAR, 3, {"3: R", "3: R", "3: R"}, NULL, "3: R", false},
     {"linear", do_linear, 3, LINEAR, 4, {"4: S(1)", "4: R", "4: R"}, NULL, "4: S(1)", false},
@@ -331,7 +380,87 @@ static const op_case cases[] = {
      NULL,
      "causal_attention: q is cut otherwise than over batch and heads",
      true},
-    {"narrow", do_narrow, 1, ONE, 2, {"2: S(0)"}, NULL, "narrow: a distributed tensor", true},
+    {"narrow",
+     do_narrow,
+     1,
+     ONE,
+     2,
+     {"2: S(0)"},
+     NULL,
+     "narrow: dimension 0 is cut by \"2: S(0)\"",
+     true},
+    {"split",
+     do_split,
+     1,
+     ONE,
+     2,
+     {"2: S(0)"},
+     NULL,
+     "narrow: dimension 0 is cut by \"2: S(0)\"",
+     true},
+    {"index_select",
+     do_select,
+     2,
+     SELECT,
+     2,
+     {"2: S(1)", "2: R"},
+     NULL,
+     "index_select: dimension 1 is cut by \"2: S(1)\"",
+     true},
+    {"index_select",
+     do_select,
+     2,
+     SELECT,
+     2,
+     {"2: S(0)", "2: S(0)"},
+     NULL,
+     "index_select: indices with \"2: S(0)\", which are not replicated",
+     true},
+    {"sum_dim",
+     do_sum_dim,
+     1,
+     ONE,
+     2,
+     {"2: R"},
+     "2: P(max)",
+     "sum_dim: a tensor with the partial layout \"2: P(max)\": redistribute it first",
+     true},
+    {"reshape",
+     do_merge,
+     1,
+     ONE,
+     2,
+     {"2: S(0)"}, /* 5 rows over 2 are 3 and 2: as 15 elements 9 and 6, and not 8 and 7 */
+     NULL,
+     "reshape: dimension 0 is cut by \"2: S(0)\" in another way than the new shape's dims",
+     true},
+    {"reshape",
+     do_merge,
+     1,
+     ONE,
+     3,
+     {"3: S(1)"},
+     NULL,
+     "reshape: dimension 1 is cut by \"3: S(1)\" in another way than the new shape's dims",
+     true},
+    {"matmul",
+     do_matmul,
+     2,
+     MATMUL,
+     2,
+     {"2: S(0)", "2: S(1)"},
+     NULL,
+     "matmul: axis 0: a with \"2: S(0)\" and b with \"2: S(1)\" do not fit",
+     true},
+    {"matmul",
+     do_matmul,
+     2,
+     BATCHES,
+     2,
+     {"2: S(2)", "2: R"},
+     NULL,
+     "matmul: axis 0: a with \"2: S(2)\" and b with \"2: R\" do not fit",
+     true},
 };
 
 static reshard_tensor *make_whole(const op_case *c, int32_t i)
