@@ -13,6 +13,7 @@
 #include "failure.h"
 #include "folders.h"
 #include "json.h"
+#include "median.h"
 #include "sample_model.h"
 #include "sizes.h"
 #include "table.h"
@@ -156,18 +157,6 @@ static int run_copy(bench *shared, cli_child_report *out_report)
     return code;
 }
 
-static int compare_seconds(const void *a, const void *b)
-{
-    double difference = *(const double *)a - *(const double *)b;
-    return difference < 0 ? -1 : difference > 0;
-}
-
-static double median(double *seconds, int32_t count)
-{
-    qsort(seconds, (size_t)count, sizeof *seconds, compare_seconds);
-    return seconds[count / 2];
-}
-
 typedef struct bench_turns {
     double seconds[RUNS_MAX], cpu_seconds[RUNS_MAX];
 } bench_turns;
@@ -192,10 +181,10 @@ static int measure_turns(bench *shared, const convert_case *measured, bench_resu
         if (is_conversion && report.peak_bytes > result->peak_bytes)
             result->peak_bytes = report.peak_bytes;
     }
-    result->copy_seconds = median(turns[0].seconds, runs);
-    result->copy_cpu_seconds = median(turns[0].cpu_seconds, runs);
-    result->seconds = median(turns[1].seconds, runs);
-    result->cpu_seconds = median(turns[1].cpu_seconds, runs);
+    result->copy_seconds = cli_median(turns[0].seconds, runs);
+    result->copy_cpu_seconds = cli_median(turns[0].cpu_seconds, runs);
+    result->seconds = cli_median(turns[1].seconds, runs);
+    result->cpu_seconds = cli_median(turns[1].cpu_seconds, runs);
     return CLI_DONE;
 }
 
@@ -237,7 +226,7 @@ static int measure_crowd(bench *shared)
         step(shared);
     }
     if (code == CLI_DONE)
-        shared->crowd_seconds = median(seconds, shared->values->runs);
+        shared->crowd_seconds = cli_median(seconds, shared->values->runs);
     return code == CLI_DONE ? cli_folder_remove(shared->source) : code;
 }
 

@@ -10,6 +10,7 @@
 #include "failure.h"
 #include "input.h"
 #include "json.h"
+#include "median.h"
 #include "memory.h"
 #include "ranks.h"
 #include "sizes.h"
@@ -185,18 +186,6 @@ static reshard_status run_rank(void *user, reshard_group *group)
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-static int compare_numbers(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *numbers, int32_t count)
-{
-    qsort(numbers, (size_t)count, sizeof *numbers, compare_numbers);
-    return numbers[count / 2];
-}
-
 typedef struct results {
     uint64_t bytes;
     double seconds[CONTENDERS]; /* medians */
@@ -212,12 +201,12 @@ static void find_medians(const measurement *m, results *found)
         for (int32_t run = 0; run < m->runs && m->have[i]; run++)
             ratios[run] = m->seconds[i][run] / m->seconds[MOVE][run];
         if (m->have[i])
-            found->ratios[i] = median(ratios, m->runs);
+            found->ratios[i] = cli_median(ratios, m->runs);
     }
     for (int i = 0; i < CONTENDERS; i++) {
         if (!m->have[i])
             continue;
-        found->seconds[i] = median(m->seconds[i], m->runs);
+        found->seconds[i] = cli_median(m->seconds[i], m->runs);
         found->rates[i] = (double)found->bytes / found->seconds[i] / 1e9;
     }
     free(ratios);

@@ -18,5 +18,6 @@ extern const cli_command cli_command_bench_plan;
 extern const cli_command cli_command_bench_move;
 extern const cli_command cli_command_bench_convert;
 extern const cli_command cli_command_bench_model;
+extern const cli_command cli_command_bench_train;
 
 #endif

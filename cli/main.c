@@ -16,10 +16,10 @@
 #include <string.h>
 
 static const cli_command *const commands[] = {
-    &cli_command_layout,      &cli_command_plan,       &cli_command_inspect,
-    &cli_command_convert,     &cli_command_digest,     &cli_command_verify,
-    &cli_command_bench_plan,  &cli_command_bench_move, &cli_command_bench_convert,
-    &cli_command_bench_model,
+    &cli_command_layout,      &cli_command_plan,        &cli_command_inspect,
+    &cli_command_convert,     &cli_command_digest,      &cli_command_verify,
+    &cli_command_bench_plan,  &cli_command_bench_move,  &cli_command_bench_convert,
+    &cli_command_bench_model, &cli_command_bench_train,
 };
 
 enum { COMMAND_COUNT = (int)(sizeof commands / sizeof commands[0]) };

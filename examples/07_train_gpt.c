@@ -343,8 +343,8 @@ int main(int count, char **words)
                     .layers = 12,
                     .width = 256,
                     .heads = 8,
-                    .batch = 2,
-                    .length = 32,
+                    .batch = 4,
+                    .length = 64,
                     .text = built_in,
                     .text_bytes = sizeof built_in - 1};
     const char *path = NULL, *save = NULL;

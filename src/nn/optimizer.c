@@ -9,8 +9,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "nn/lift.h"
-
-#include "layout/layout.h"
+#include "tensor/distribution.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -165,8 +164,8 @@ typedef struct factors {
 } factors;
 
 #define DEFINE_STEPS(name, real, root_of)                                                         \
-    static void step_sgd_##name(const rs_step_settings *set, int64_t n, real *value,              \
-                                const real *gradient, real *first)                                \
+    static void step_sgd_##name(const rs_step_settings *set, int64_t n, real *restrict value,     \
+                                const real *restrict gradient, real *restrict first)              \
     {                                                                                             \
         const real rate = (real)set->rate, momentum = (real)set->momentum;                        \
         const real decay = (real)set->decay;                                                      \
@@ -180,7 +179,8 @@ typedef struct factors {
         }                                                                                         \
     }                                                                                             \
     static void step_adamw_##name(const rs_step_settings *set, const factors *f, int64_t n,       \
-                                  real *value, const real *gradient, real *first, real *second)   \
+                                  real *restrict value, const real *restrict gradient,            \
+                                  real *restrict first, real *restrict second)                    \
     {                                                                                             \
         const real beta1 = (real)set->beta1, beta2 = (real)set->beta2;                            \
         const real keep = (real)f->keep, rate = (real)f->rate, root = (real)f->root;              \
@@ -233,9 +233,8 @@ static void step_slot(const rs_step_settings *set, const factors *f, const rs_st
         step_sgd_f32(set, n, value, g, first);
 }
 
-/* The gradient of a slot, dense; NULL when there is none. */
-static reshard_status find_gradient(const reshard_optimizer *o, const rs_step_slot *s,
-                                    reshard_tensor **out_gradient)
+reshard_status rs_slot_gradient(const reshard_optimizer *o, const rs_step_slot *s,
+                                reshard_tensor **out_gradient)
 {
     reshard_tensor *gradient = shard_of(s->moments->parameter->gradient, s->shard_index);
     *out_gradient = NULL;
@@ -269,7 +268,7 @@ reshard_status reshard_optimizer_step(reshard_optimizer *o)
         count_step(o);
     for (int64_t i = 0; i < o->count && status == RESHARD_OK; i++) {
         reshard_tensor *gradient = NULL;
-        status = find_gradient(o, &o->slots[i], &gradient);
+        status = rs_slot_gradient(o, &o->slots[i], &gradient);
         if (status == RESHARD_OK && gradient != NULL) {
             factors f = make_factors(&o->set, o->slots[i].moments);
             step_slot(&o->set, &f, &o->slots[i], gradient);
@@ -299,163 +298,4 @@ size_t reshard_optimizer_bytes(const reshard_optimizer *o)
         bytes += s->second != NULL ? s->second->storage->byte_count : 0;
     }
     return bytes;
-}
-
-/* ---- clipping -------------------------------------------------------------------------------- */
-
-static double sum_squares(const reshard_tensor *dense)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < dense->volume; i++) {
-        double x = dense->dtype == RESHARD_F64 ? ((const double *)(const void *)dense->data)[i]
-                                               : ((const float *)(const void *)dense->data)[i];
-        sum += x * x;
-    }
-    return sum;
-}
-
-/* Of those that hold the same shard, one counts: the one at coordinate 0 of all axes that
- * replicate. */
-static reshard_status counts_here(const reshard_tensor *parameter, bool *out_counts)
-{
-    const reshard_layout *layout = parameter->distribution->layout;
-    const reshard_spec *spec = reshard_layout_spec(layout);
-    const reshard_mesh *mesh = reshard_spec_mesh(spec);
-    int32_t coordinates[RESHARD_AXES_MAX];
-    int32_t rank = reshard_group_rank(rs_distributed_group(parameter));
-    bool cut[RESHARD_AXES_MAX] = {false}, shared = false;
-    *out_counts = true;
-    if (reshard_spec_get_kind(spec) == RESHARD_SPEC_BOXES)
-        return RESHARD_OK;
-    for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
-        const reshard_cut *c = reshard_spec_cut(spec, i);
-        cut[c->axis] = c->placement.kind == RESHARD_SHARD;
-        shared = shared ||
-                 (c->placement.kind == RESHARD_SHARD &&
-                  (c->placement.max != 0 || c->placement.part_max != NULL)) ||
-                 c->placement.kind == RESHARD_AT || c->placement.kind == RESHARD_PARTIAL;
-    }
-    if (mesh == NULL || shared)
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "clip: a parameter with the layout \"%s\"",
-                       rs_layout_describe(parameter).text);
-    if (!rs_layout_coordinates(layout, rank, coordinates))
-        return RESHARD_OK; /* it has no shards either */
-    for (int32_t axis = 0; axis < reshard_mesh_axis_count(mesh); axis++)
-        *out_counts = *out_counts && (cut[axis] || coordinates[axis] == 0);
-    return RESHARD_OK;
-}
-
-/* sums[0]: of local parameters, the same on every rank; sums[1]: of this rank's shards. */
-static reshard_status sum_gradients(const reshard_optimizer *o, double sums[2])
-{
-    reshard_status status = RESHARD_OK;
-    sums[0] = sums[1] = 0;
-    for (int64_t i = 0; i < o->count && status == RESHARD_OK; i++) {
-        const rs_step_slot *s = &o->slots[i];
-        reshard_tensor *gradient = NULL;
-        bool spread = s->moments->parameter->distribution != NULL, counts = true;
-        status = find_gradient(o, s, &gradient);
-        if (status == RESHARD_OK && spread)
-            status = counts_here(s->moments->parameter, &counts);
-        if (status == RESHARD_OK && gradient != NULL && counts)
-            sums[spread] += sum_squares(gradient);
-        reshard_tensor_release(gradient);
-    }
-    return status;
-}
-
-static void scale_shard(reshard_tensor *shard, double factor)
-{
-    void *data = reshard_tensor_write(shard);
-    for (int64_t i = 0; i < shard->volume; i++) {
-        if (shard->dtype == RESHARD_F64)
-            ((double *)data)[i] *= factor;
-        else
-            ((float *)data)[i] *= (float)factor;
-    }
-}
-
-/* A gradient may share its memory with another one: of two leaves that were added, say. So it is
- * replaced by a scaled copy where it is not the only one. */
-static reshard_status scale_gradient(const reshard_optimizer *o, reshard_tensor **place,
-                                     double factor)
-{
-    reshard_tensor *copy = NULL;
-    reshard_tensor *old = *place;
-    reshard_status status =
-        reshard_tensor_create(o->context, old->dtype, old->ndim, old->shape, &copy);
-    if (status != RESHARD_OK)
-        return status;
-    rs_tensor_copy(old, copy);
-    scale_shard(copy, factor);
-    *place = copy;
-    reshard_tensor_release(old);
-    return RESHARD_OK;
-}
-
-static reshard_status scale_all(reshard_optimizer *o, double factor)
-{
-    reshard_status status = RESHARD_OK;
-    for (int64_t i = 0; i < o->parameters->count && status == RESHARD_OK; i++) {
-        reshard_tensor *parameter = o->parameters->items[i].tensor;
-        if (!parameter->requires_grad || parameter->gradient == NULL)
-            continue;
-        rs_distribution *d = parameter->gradient->distribution;
-        if (d == NULL) {
-            status = scale_gradient(o, &parameter->gradient, factor);
-            continue;
-        }
-        reshard_tensor *made = NULL;
-        status = rs_distributed_make(o->context, d->cache, d->layout, parameter->dtype, &made);
-        for (int64_t k = 0; status == RESHARD_OK && k < d->shard_count; k++) {
-            rs_tensor_copy(d->shards[k], made->distribution->shards[k]);
-            scale_shard(made->distribution->shards[k], factor);
-        }
-        if (status != RESHARD_OK)
-            continue;
-        reshard_tensor_release(parameter->gradient);
-        parameter->gradient = made;
-    }
-    return status;
-}
-
-static reshard_status sum_ranks(const reshard_optimizer *o, reshard_group *group, double *sum)
-{
-    size_t bytes = (size_t)reshard_group_size(group) * sizeof *sum;
-    double mine = *sum, *all = rs_allocate(o->context, bytes);
-    reshard_status status =
-        reshard_group_agree(group, all != NULL ? RESHARD_OK : rs_allocation_status());
-    if (status == RESHARD_OK)
-        status = reshard_group_gather_bytes(group, &mine, sizeof mine, all);
-    *sum = 0;
-    for (int32_t i = 0; i < reshard_group_size(group) && status == RESHARD_OK; i++)
-        *sum += all[i];
-    rs_release(o->context, all, bytes);
-    return status;
-}
-
-reshard_status reshard_optimizer_clip(reshard_optimizer *o, reshard_group *group, double norm_max,
-                                      double *out_norm)
-{
-    double sums[2];
-    reshard_status status = sum_gradients(o, sums);
-    if (status == RESHARD_OK && !is_rate(norm_max))
-        status = rs_fail(RESHARD_ERR_INVALID, "clip: a norm of at most %g", norm_max);
-    if (group != NULL) {
-        status = reshard_group_agree(group, status);
-        if (status == RESHARD_OK)
-            status = sum_ranks(o, group, &sums[1]);
-    }
-    if (status != RESHARD_OK)
-        return status;
-    double norm = sqrt(sums[0] + sums[1]);
-    if (!isfinite(norm))
-        return rs_fail(RESHARD_ERR_INVALID, "clip: the norm of the gradients is %g", norm);
-    double factor = norm_max > 0 ? norm_max / (norm + 1e-6) : 1;
-    status = factor < 1 ? scale_all(o, factor) : RESHARD_OK;
-    if (group != NULL)
-        status = reshard_group_agree(group, status);
-    if (status == RESHARD_OK && out_norm != NULL)
-        *out_norm = norm;
-    return status;
 }

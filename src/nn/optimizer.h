@@ -39,4 +39,8 @@ struct reshard_optimizer {
     rs_step_slot *slots; /* in the order of moments */
 };
 
+/* The gradient of a slot, dense; NULL when there is none. */
+reshard_status rs_slot_gradient(const reshard_optimizer *optimizer, const rs_step_slot *slot,
+                                reshard_tensor **out_gradient);
+
 #endif

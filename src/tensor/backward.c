@@ -81,13 +81,13 @@ static reshard_status accumulate(reshard_tensor **place, reshard_tensor *gradien
 }
 
 /* What a leaf keeps is nobody else's, so that its owner may write to it: itself if only the scope
- * holds it, else a copy. */
-static reshard_status make_own(reshard_context *context, reshard_tensor *gradient,
+ * holds it, else a copy. `passing`: how many others share its memory, and are about to go. */
+static reshard_status make_own(reshard_context *context, reshard_tensor *gradient, int passing,
                                reshard_tensor **out_own)
 {
     reshard_tensor *own = NULL;
-    bool sole =
-        atomic_load(&gradient->references) == 1 && atomic_load(&gradient->storage->references) == 1;
+    bool sole = atomic_load(&gradient->references) == 1 &&
+                atomic_load(&gradient->storage->references) == 1 + passing;
     if (sole && reshard_tensor_is_contiguous(gradient)) {
         *out_own = reshard_tensor_retain(gradient);
         return RESHARD_OK;
@@ -101,19 +101,36 @@ static reshard_status make_own(reshard_context *context, reshard_tensor *gradien
     return status;
 }
 
-static reshard_status own_shards(reshard_tensor *gradient)
+/* `moved` is the gradient itself where layouts are equal: its shards share their memory, and those
+ * of the gradient go with the scope if nobody else holds it. */
+static reshard_status own_shards(reshard_tensor *moved, const reshard_tensor *gradient)
 {
-    rs_distribution *distribution = gradient->distribution;
+    rs_distribution *to = moved->distribution, *from = gradient->distribution;
+    bool goes = atomic_load(&gradient->references) == 1 && atomic_load(&from->references) == 1;
     reshard_status status = RESHARD_OK;
-    for (int64_t i = 0; i < distribution->shard_count && status == RESHARD_OK; i++) {
+    for (int64_t i = 0; i < to->shard_count && status == RESHARD_OK; i++) {
         reshard_tensor *own = NULL;
-        status = make_own(gradient->context, distribution->shards[i], &own);
+        bool shared = goes && i < from->shard_count &&
+                      to->shards[i]->storage == from->shards[i]->storage &&
+                      atomic_load(&from->shards[i]->references) == 1;
+        status = make_own(moved->context, to->shards[i], shared ? 1 : 0, &own);
         if (status == RESHARD_OK) {
-            reshard_tensor_release(distribution->shards[i]);
-            distribution->shards[i] = own;
+            reshard_tensor_release(to->shards[i]);
+            to->shards[i] = own;
         }
     }
     return status;
+}
+
+/* Where nothing moves, ranks need not meet: they do at the next step, or at the end. */
+static reshard_status bring(reshard_tensor *gradient, reshard_layout *layout,
+                            reshard_tensor **out_moved)
+{
+    const rs_distribution *d = gradient->distribution;
+    if (!rs_layouts_lie_alike(d->layout, layout))
+        return rs_redistribute(gradient->context, gradient, layout, gradient->dtype, out_moved);
+    return rs_distributed_wrap(gradient->context, d->cache, layout, gradient->dtype, d->shards,
+                               out_moved);
 }
 
 static reshard_status accumulate_distributed(reshard_tensor *leaf, reshard_tensor *gradient)
@@ -122,10 +139,10 @@ static reshard_status accumulate_distributed(reshard_tensor *leaf, reshard_tenso
     reshard_tensor *moved = NULL;
     reshard_status status = rs_gradient_layout(leaf->distribution->layout, &layout);
     if (status == RESHARD_OK)
-        status = rs_redistribute(gradient->context, gradient, layout, gradient->dtype, &moved);
+        status = bring(gradient, layout, &moved);
     reshard_layout_release(layout);
     if (status == RESHARD_OK && leaf->gradient == NULL)
-        status = own_shards(moved);
+        status = own_shards(moved, gradient);
     if (status == RESHARD_OK)
         status = accumulate(&leaf->gradient, moved);
     reshard_tensor_release(moved);
@@ -142,7 +159,7 @@ static reshard_status accumulate_leaf(reshard_tensor *leaf, reshard_tensor *grad
         return accumulate_distributed(leaf, gradient);
     if (leaf->gradient != NULL)
         return accumulate(&leaf->gradient, gradient);
-    return make_own(gradient->context, gradient, &leaf->gradient);
+    return make_own(gradient->context, gradient, 0, &leaf->gradient);
 }
 
 static reshard_status hand_on(rs_node *node, reshard_tensor *const *gradients)
@@ -279,7 +296,10 @@ static reshard_status begin(reshard_tensor *tensor, reshard_tensor *gradient)
 {
     if (tensor->node != NULL)
         return accumulate(&tensor->node->gradients[tensor->node_output], gradient);
-    return accumulate_leaf(tensor, gradient);
+    reshard_tensor_retain(gradient); /* the caller's, which a leaf must not take over */
+    reshard_status status = accumulate_leaf(tensor, gradient);
+    reshard_tensor_release(gradient);
+    return status;
 }
 
 /* The group whose ranks have to begin together, if there is one: that of the first collective step,
@@ -299,7 +319,8 @@ static reshard_group *find_group(const pass *p, const reshard_tensor *tensor, re
 }
 
 /* From collected nodes on. */
-static reshard_status go(const pass *p, reshard_tensor *tensor, reshard_tensor *gradient)
+static reshard_status go(const pass *p, reshard_tensor *tensor, reshard_tensor *gradient,
+                         reshard_group *group)
 {
     reshard_scope scope;
     /* Held while the graph is run, should a hook drop the last reference to the tensor. */
@@ -310,6 +331,10 @@ static reshard_status go(const pass *p, reshard_tensor *tensor, reshard_tensor *
     bool agreed = scope.agreed;
     if (status == RESHARD_OK)
         status = run(p, &agreed);
+    if (group != NULL && !agreed) { /* some may have failed after the last collective step */
+        status = rs_agree(group, status, NULL, "backward", false, NULL);
+        agreed = status != RESHARD_OK;
+    }
     (void)rs_scope_leave(&scope);
     if (agreed && scope.outer != NULL)
         scope.outer->agreed = true;
@@ -322,12 +347,22 @@ static void release_pass(pass *p)
     rs_release(p->context, p->nodes, (size_t)p->capacity * sizeof *p->nodes);
 }
 
+reshard_status rs_graph_visit(reshard_context *context, rs_node *last, rs_node_fn fn, void *user)
+{
+    pass p = {.context = context};
+    reshard_status status = collect(&p, last);
+    for (int64_t i = 0; i < p.count && status == RESHARD_OK; i++)
+        status = fn(user, p.nodes[i]);
+    release_pass(&p);
+    return status;
+}
+
 reshard_status rs_backward_local(reshard_tensor *tensor, reshard_tensor *gradient, bool retain)
 {
     pass p = {.context = tensor->context, .retain = retain};
     reshard_status status = collect(&p, tensor->node);
     if (status == RESHARD_OK)
-        status = go(&p, tensor, gradient);
+        status = go(&p, tensor, gradient, NULL);
     release_pass(&p);
     return status;
 }
@@ -349,7 +384,7 @@ reshard_status reshard_backward(reshard_tensor *tensor, reshard_tensor *gradient
     if (group != NULL)
         status = rs_agree(group, status, NULL, "backward", false, NULL);
     if (status == RESHARD_OK)
-        status = go(&p, tensor, gradient);
+        status = go(&p, tensor, gradient, group);
     reshard_tensor_release(one);
     release_pass(&p);
     if (status != RESHARD_OK)

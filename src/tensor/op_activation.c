@@ -6,7 +6,7 @@
 #include "tensor/op.h"
 #include "tensor/spread.h"
 
-#include <math.h>
+#include <tgmath.h>
 
 typedef enum activation { RELU, GELU, SILU } activation;
 
@@ -83,18 +83,24 @@ reshard_tensor *reshard_silu(reshard_tensor *x)
 
 #else
 
+static REAL OF(phi)(REAL v) /* of the normal distribution */
+{
+    return (REAL)0.5 * (1 + erf(v * (REAL)0.70710678118654752440));
+}
+
 static void OF(activate)(activation which, const void *x, void *y, int64_t n)
 {
     const REAL *a = x;
     REAL *b = y;
-    for (int64_t i = 0; i < n; i++) {
-        double v = (double)a[i];
-        if (which == RELU)
+    if (which == RELU) {
+        for (int64_t i = 0; i < n; i++)
             b[i] = a[i] > 0 ? a[i] : 0;
-        else if (which == GELU)
-            b[i] = (REAL)(0.5 * v * (1 + erf(v * 0.70710678118654752440)));
-        else
-            b[i] = (REAL)(v / (1 + exp(-v)));
+    } else if (which == GELU) {
+        for (int64_t i = 0; i < n; i++)
+            b[i] = a[i] * OF(phi)(a[i]);
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            b[i] = a[i] / (1 + exp(-a[i]));
     }
 }
 
@@ -102,18 +108,19 @@ static void OF(activate_back)(activation which, const void *x, const void *g, vo
 {
     const REAL *a = x, *gradient = g;
     REAL *b = y;
-    for (int64_t i = 0; i < n; i++) {
-        double v = (double)a[i], slope;
-        if (which == RELU) {
-            slope = v > 0;
-        } else if (which == GELU) {
-            double density = exp(-0.5 * v * v) * 0.39894228040143267794;
-            slope = 0.5 * (1 + erf(v * 0.70710678118654752440)) + v * density;
-        } else {
-            double s = 1 / (1 + exp(-v));
-            slope = s * (1 + v * (1 - s));
+    if (which == RELU) {
+        for (int64_t i = 0; i < n; i++)
+            b[i] = a[i] > 0 ? gradient[i] : 0;
+    } else if (which == GELU) {
+        for (int64_t i = 0; i < n; i++) {
+            REAL density = exp((REAL)-0.5 * a[i] * a[i]) * (REAL)0.39894228040143267794;
+            b[i] = gradient[i] * (OF(phi)(a[i]) + a[i] * density);
         }
-        b[i] = (REAL)((double)gradient[i] * slope);
+    } else {
+        for (int64_t i = 0; i < n; i++) {
+            REAL s = 1 / (1 + exp(-a[i]));
+            b[i] = gradient[i] * (s * (1 + a[i] * (1 - s)));
+        }
     }
 }
 

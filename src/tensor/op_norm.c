@@ -11,6 +11,8 @@
 
 #include <math.h>
 
+enum { LANES = 8 };
+
 #define RS_REAL_FILE "tensor/op_norm.c"
 #include "tensor/real.h"
 
@@ -161,18 +163,34 @@ reshard_tensor *reshard_rmsnorm(reshard_tensor *x, reshard_tensor *weight, doubl
 
 #else
 
+/* The sum of x[i] - mean, or of their squares, in double: by LANES sums that take turns, since one
+ * would wait for itself at every step. */
+static double OF(add_up)(const REAL *x, int64_t n, double mean, bool squared)
+{
+    double lanes[LANES] = {0}, sum = 0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        for (int64_t k = 0; k < LANES; k++) {
+            double v = (double)x[i + k] - mean;
+            lanes[k] += squared ? v * v : v;
+        }
+    }
+    for (; i < n; i++) {
+        double v = (double)x[i] - mean;
+        lanes[0] += squared ? v * v : v;
+    }
+    for (int64_t k = 0; k < LANES; k++)
+        sum += lanes[k];
+    return sum;
+}
+
 /* The mean (0 when not centred) and one over the deviation of a row. */
 static void OF(measure)(const REAL *x, int64_t n, bool centred, double epsilon, double *out_mean,
                         double *out_inverse)
 {
-    double sum = 0, squares = 0;
-    for (int64_t i = 0; i < n && centred; i++)
-        sum += (double)x[i];
-    double mean = centred && n > 0 ? sum / (double)n : 0;
-    for (int64_t i = 0; i < n; i++)
-        squares += ((double)x[i] - mean) * ((double)x[i] - mean);
+    double mean = centred && n > 0 ? OF(add_up)(x, n, 0, false) / (double)n : 0;
     *out_mean = mean;
-    *out_inverse = 1 / sqrt(squares / (double)n + epsilon);
+    *out_inverse = 1 / sqrt(OF(add_up)(x, n, mean, true) / (double)n + epsilon);
 }
 
 static void OF(normalize)(const void *x, const void *w, const void *b, int64_t rows, int64_t n,
@@ -200,20 +218,21 @@ static void OF(normalize_back)(const void *x, const void *w, const void *g, int6
     for (int64_t r = 0; r < rows; r++) {
         const REAL *row = (const REAL *)x + r * n, *gradient = (const REAL *)g + r * n;
         REAL *out = (REAL *)x_back + r * n;
-        double mean, inverse, mean_u = 0, mean_uh = 0;
+        double mean, inverse, sum_u = 0, sum_uh = 0;
         OF(measure)(row, n, centred, epsilon, &mean, &inverse);
         for (int64_t i = 0; i < n; i++) {
             double h = ((double)row[i] - mean) * inverse;
             double u = (double)gradient[i] * (double)weight[i];
-            mean_u += u / (double)n;
-            mean_uh += u * h / (double)n;
+            sum_u += u;
+            sum_uh += u * h;
             weight_back[i] += (REAL)((double)gradient[i] * h);
             bias_back[i] += gradient[i];
         }
+        double mean_u = centred ? sum_u / (double)n : 0, mean_uh = sum_uh / (double)n;
         for (int64_t i = 0; i < n; i++) {
             double h = ((double)row[i] - mean) * inverse;
             double u = (double)gradient[i] * (double)weight[i];
-            out[i] = (REAL)((u - (centred ? mean_u : 0) - h * mean_uh) * inverse);
+            out[i] = (REAL)((u - mean_u - h * mean_uh) * inverse);
         }
     }
 }

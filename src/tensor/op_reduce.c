@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+enum { COLUMNS = 64 };
+
 #define RS_REAL_FILE "tensor/op_reduce.c"
 #include "tensor/real.h"
 
@@ -123,17 +125,25 @@ reshard_tensor *rs_sum_to(reshard_tensor *gradient, int32_t ndim, const int64_t 
 
 #else
 
+/* Some columns at a time, row by row: memory is read in order, and each column's sum stays so. */
+static void OF(add_up_columns)(const REAL *a, int64_t n, int64_t inner, int64_t columns, REAL *b)
+{
+    double sums[COLUMNS] = {0};
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t k = 0; k < columns; k++)
+            sums[k] += (double)a[i * inner + k];
+    }
+    for (int64_t k = 0; k < columns; k++)
+        b[k] = (REAL)sums[k];
+}
+
 static void OF(add_up)(const void *x, int64_t outer, int64_t n, int64_t inner, void *y)
 {
-    const REAL *a = x;
-    REAL *b = y;
     for (int64_t o = 0; o < outer; o++) {
-        for (int64_t k = 0; k < inner; k++) {
-            double sum = 0;
-            for (int64_t i = 0; i < n; i++)
-                sum += (double)a[(o * n + i) * inner + k];
-            b[o * inner + k] = (REAL)sum;
-        }
+        const REAL *a = (const REAL *)x + o * n * inner;
+        REAL *b = (REAL *)y + o * inner;
+        for (int64_t k = 0; k < inner; k += COLUMNS)
+            OF(add_up_columns)(a + k, n, inner, inner - k < COLUMNS ? inner - k : COLUMNS, b + k);
     }
 }
 

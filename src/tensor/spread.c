@@ -7,9 +7,10 @@
  * collective backward steps alike. The backward step brings the gradient to the output's layout,
  * runs the inner graphs, and wraps what their leaves have collected.
  *
- * While saved-tensor hooks are there, the inner graphs are not kept: the distributed inputs are
- * saved instead, so that hooks see tensors with their layouts, and the backward step computes once
- * more.
+ * While saved-tensor hooks are there, the distributed inputs are saved as well, so that hooks see
+ * tensors with their layouts, and the inner graphs are kept hollow (hollow.h) until the backward
+ * step fills them. Where an operation has saved more than its inputs, they are not kept, and the
+ * backward step computes once more.
  */
 #include "tensor/spread.h"
 
@@ -17,6 +18,7 @@
 #include "base/error.h"
 #include "layout/layout.h"
 #include "tensor/backward.h"
+#include "tensor/hollow.h"
 
 #include <reshard/group.h>
 
@@ -61,6 +63,9 @@ reshard_status rs_check_together(int32_t count, reshard_tensor *const *inputs)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
+/* What becomes of the inner graphs until the backward step. */
+typedef enum graphs_fate { STAY, HOLLOWED, MADE_AGAIN } graphs_fate;
+
 /* One recorded operation's insides. */
 typedef struct insides {
     reshard_context *context;
@@ -69,9 +74,10 @@ typedef struct insides {
     int64_t shard_count;
     reshard_tensor **leaves;  /* [shard * input_count + input] */
     reshard_tensor **outputs; /* by shard */
+    rs_hollow **hollows;      /* by shard */
     reshard_layout *gradient_layouts[RS_SPREAD_MAX];
     reshard_layout *output_gradient_layout;
-    bool replays; /* inputs are saved, and the operation is done again */
+    graphs_fate fate;
     rs_local_fn fn;
     union {
         unsigned char bytes[RS_SPREAD_USER];
@@ -83,6 +89,10 @@ typedef struct insides {
 
 static void drop_graphs(insides *in)
 {
+    for (int64_t i = 0; in->hollows != NULL && i < in->shard_count; i++) {
+        rs_hollow_destroy(in->hollows[i]);
+        in->hollows[i] = NULL;
+    }
     for (int64_t i = 0; in->outputs != NULL && i < in->shard_count; i++) {
         reshard_tensor_release(in->outputs[i]);
         in->outputs[i] = NULL;
@@ -101,6 +111,7 @@ static void forget_insides(void *extra)
     int64_t leaf_count = in->shard_count * in->input_count;
     drop_graphs(in);
     reshard_shards_destroy(in->shards);
+    rs_release(in->context, in->hollows, (size_t)in->shard_count * sizeof *in->hollows);
     rs_release(in->context, in->outputs, (size_t)in->shard_count * sizeof *in->outputs);
     rs_release(in->context, in->leaves, (size_t)leaf_count * sizeof *in->leaves);
     for (int32_t i = 0; i < in->input_count; i++)
@@ -121,18 +132,17 @@ static reshard_status make_insides(const rs_spread *spread, insides **out_inside
     in->cache = rs_exec_cache_retain(first->cache);
     in->input_count = spread->input_count;
     in->shard_count = first->shard_count;
-    in->replays =
-        rs_thread_state_get()->hooks != NULL && rs_op_records(spread->input_count, spread->inputs);
     in->fn = spread->fn;
     if (spread->user_bytes > 0)
         memcpy(in->user.bytes, spread->user, spread->user_bytes);
     size_t leaf_count = (size_t)in->shard_count * (size_t)in->input_count;
     in->leaves = rs_allocate_zeroed(context, leaf_count * sizeof *in->leaves);
     in->outputs = rs_allocate_zeroed(context, (size_t)in->shard_count * sizeof *in->outputs);
+    in->hollows = rs_allocate_zeroed(context, (size_t)in->shard_count * sizeof *in->hollows);
     for (int32_t i = 0; i < in->input_count; i++)
         in->gradient_layouts[i] = reshard_layout_retain(spread->gradient_layouts[i]);
-    reshard_status status =
-        in->leaves != NULL && in->outputs != NULL ? RESHARD_OK : rs_allocation_status();
+    bool made = in->leaves != NULL && in->outputs != NULL && in->hollows != NULL;
+    reshard_status status = made ? RESHARD_OK : rs_allocation_status();
     if (status == RESHARD_OK)
         status = rs_gradient_layout(spread->output_layout, &in->output_gradient_layout);
     if (status == RESHARD_OK)
@@ -173,32 +183,64 @@ static reshard_status run_shards(insides *in, reshard_tensor *const *inputs, con
     return status;
 }
 
-/* Forward, with inner graphs or without. */
 static reshard_status run_forward(insides *in, reshard_tensor *const *inputs)
 {
+    rs_thread_state *state = rs_thread_state_get();
+    rs_hooks_entry *hooks = state->hooks;
     bool wanted[RS_SPREAD_MAX];
     for (int32_t i = 0; i < in->input_count; i++)
         wanted[i] = inputs[i] != NULL && reshard_tensor_requires_grad(inputs[i]);
-    int enabled = reshard_gradients_enabled();
-    if (in->replays)
-        (void)reshard_set_gradients_enabled(0);
+    state->hooks = NULL; /* they see the distributed inputs */
     reshard_status status = run_shards(in, inputs, wanted);
-    (void)reshard_set_gradients_enabled(enabled);
+    state->hooks = hooks;
     return status;
 }
 
-/* Makes the inner graphs again, from what was saved. */
-static reshard_status replay(rs_node *node, insides *in)
+/* Where hooks are there, what the inner graphs hold is not kept: the hooks may know better how. */
+static reshard_status hollow_graphs(insides *in, const rs_spread *spread)
 {
-    reshard_tensor *inputs[RS_SPREAD_MAX] = {NULL};
+    reshard_status status = RESHARD_OK;
+    if (rs_thread_state_get()->hooks == NULL || !rs_op_records(spread->input_count, spread->inputs))
+        return RESHARD_OK;
+    in->fate = HOLLOWED;
+    for (int64_t i = 0; i < in->shard_count && status == RESHARD_OK; i++) {
+        status = rs_hollow_make(in->context, in->outputs[i], in->input_count,
+                                in->leaves + i * in->input_count, &in->hollows[i]);
+        if (status == RESHARD_OK && in->hollows[i] == NULL)
+            in->fate = MADE_AGAIN;
+    }
+    if (in->fate == MADE_AGAIN)
+        drop_graphs(in);
+    return status;
+}
+
+static reshard_status unpack_inputs(rs_node *node, const insides *in, reshard_tensor **inputs)
+{
+    const reshard_scope *scope = rs_thread_state_get()->scope;
+    for (int32_t i = 0; i < in->input_count; i++) {
+        inputs[i] = rs_node_saved(node, i);
+        if (scope->status != RESHARD_OK)
+            return reshard_scope_status(scope);
+    }
+    return RESHARD_OK;
+}
+
+static void fill_graphs(insides *in, reshard_tensor *const *inputs)
+{
+    for (int64_t i = 0; i < in->shard_count; i++) {
+        reshard_tensor *contents[RS_SPREAD_MAX] = {NULL};
+        for (int32_t k = 0; k < in->input_count; k++)
+            contents[k] = inputs[k] != NULL ? inputs[k]->distribution->shards[i] : NULL;
+        rs_hollow_fill(in->hollows[i], contents);
+    }
+}
+
+static reshard_status make_graphs_again(rs_node *node, insides *in, reshard_tensor *const *inputs)
+{
     bool wanted[RS_SPREAD_MAX];
     rs_thread_state *state = rs_thread_state_get();
-    for (int32_t i = 0; i < in->input_count; i++) {
+    for (int32_t i = 0; i < in->input_count; i++)
         wanted[i] = rs_node_wants(node, i);
-        inputs[i] = rs_node_saved(node, i);
-        if (state->scope->status != RESHARD_OK)
-            return reshard_scope_status(state->scope);
-    }
     rs_hooks_entry *hooks = state->hooks;
     state->hooks = NULL;
     (void)reshard_set_gradients_enabled(1);
@@ -206,6 +248,29 @@ static reshard_status replay(rs_node *node, insides *in)
     (void)reshard_set_gradients_enabled(0);
     state->hooks = hooks;
     return status;
+}
+
+/* Inner graphs as they were, from what was saved. */
+static reshard_status restore_graphs(rs_node *node, insides *in)
+{
+    reshard_tensor *inputs[RS_SPREAD_MAX] = {NULL};
+    if (in->fate == STAY)
+        return RESHARD_OK;
+    reshard_status status = unpack_inputs(node, in, inputs);
+    if (status != RESHARD_OK)
+        return status;
+    if (in->fate == MADE_AGAIN)
+        return make_graphs_again(node, in, inputs);
+    fill_graphs(in, inputs);
+    return RESHARD_OK;
+}
+
+static void put_graphs_away(insides *in)
+{
+    for (int64_t i = 0; i < in->shard_count && in->fate == HOLLOWED; i++)
+        rs_hollow_empty(in->hollows[i]);
+    if (in->fate == MADE_AGAIN)
+        drop_graphs(in);
 }
 
 static void hand_out(rs_node *node, insides *in, reshard_tensor **out_gradients)
@@ -242,7 +307,7 @@ static void backward_spread(rs_node *node, reshard_tensor *const *gradients,
 {
     insides *in = node->extra;
     reshard_tensor *gradient = NULL;
-    reshard_status status = in->replays ? replay(node, in) : RESHARD_OK;
+    reshard_status status = restore_graphs(node, in);
     if (status == RESHARD_OK)
         status = rs_redistribute(rs_scope_context(), gradients[0], in->output_gradient_layout,
                                  gradients[0]->dtype, &gradient);
@@ -260,8 +325,7 @@ static void backward_spread(rs_node *node, reshard_tensor *const *gradients,
         if (in->leaves[i] != NULL)
             reshard_tensor_clear_gradient(in->leaves[i]);
     }
-    if (in->replays)
-        drop_graphs(in);
+    put_graphs_away(in);
 }
 
 reshard_tensor *rs_spread_run(rs_spread *spread, reshard_status status)
@@ -286,14 +350,13 @@ reshard_tensor *rs_spread_run(rs_spread *spread, reshard_status status)
     if (status == RESHARD_OK)
         status = rs_distributed_wrap(in->context, in->cache, spread->output_layout,
                                      spread->inputs[0]->dtype, in->outputs, &output);
-    bool replays = in != NULL && in->replays;
-    if (replays)
-        drop_graphs(in);
+    if (status == RESHARD_OK)
+        status = hollow_graphs(in, spread);
     rs_recipe recipe = {.name = spread->name,
                         .backward = backward_spread,
                         .input_count = spread->input_count,
                         .inputs = spread->inputs,
-                        .saved_count = replays ? spread->input_count : 0,
+                        .saved_count = in != NULL && in->fate != STAY ? spread->input_count : 0,
                         .saved = spread->inputs,
                         .facts = facts,
                         .group = group,

@@ -295,6 +295,14 @@ void rs_tensor_drop_data(reshard_tensor *tensor)
     tensor->data = NULL;
 }
 
+void rs_tensor_lend_data(reshard_tensor *tensor, const reshard_tensor *from, ptrdiff_t at)
+{
+    rs_tensor_drop_data(tensor);
+    rs_reference_add(&from->storage->references);
+    tensor->storage = from->storage;
+    tensor->data = tensor->volume > 0 ? from->data + at : from->data;
+}
+
 rs_sameness rs_sameness_of(int32_t count, reshard_tensor *const *inputs)
 {
     rs_sameness sameness = RS_SAME_YES;

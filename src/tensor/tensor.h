@@ -80,6 +80,8 @@ reshard_status rs_tensor_densify(reshard_context *context, reshard_tensor *tenso
 void rs_tensor_copy(const reshard_tensor *source, reshard_tensor *target);
 /* Lets go of the memory of a local tensor of which only the outline is needed from now on. */
 void rs_tensor_drop_data(reshard_tensor *tensor);
+/* Gives it memory again: that of another one, from its byte `at` on. */
+void rs_tensor_lend_data(reshard_tensor *tensor, const reshard_tensor *from, ptrdiff_t at);
 /* What is known of a tensor computed from these. */
 rs_sameness rs_sameness_of(int32_t count, reshard_tensor *const *inputs);
 

@@ -1,85 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/hub.h"
+/* hub.c - making a hub, waking and breaking, touching what is not one's own, and endpoints. */
+#include "transport/hub_parts.h"
 
 #include "base/context.h"
 #include "base/error.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-/* ---- structures ------------------------------------------------------------------------------ */
-
-/* Lives in the memory of a reshard_request. */
-typedef struct message {
-    struct message *next;
-    char *bytes;
-    size_t count;
-    int32_t channel;
-    int32_t owner, peer;
-    atomic_int done;
-    struct message *other; /* while held back: its counterpart */
-} message;
-
-static_assert(sizeof(message) <= sizeof(reshard_request), "a message fits into a request");
-
-typedef struct list {
-    message *first, *last;
-} list;
-
-/* Messages from one rank to another that wait for their counterpart. */
-typedef struct pair {
-    rs_mutex lock;
-    list sends, receives;
-} pair;
-
-/* Memory of one rank that the ranks of its node can see. */
-typedef struct shared {
-    struct shared *next;
-    size_t bytes;
-    char *memory;
-} shared;
-
 #define PAGE_BYTES ((size_t)4096)
-
-typedef struct member {
-    rs_hub *hub;
-    int32_t rank;
-    shared *shared; /* looked at by others under a scheduler only */
-    atomic_int touching;
-    atomic_int left;
-    /* What wakes a rank that sleeps: every event adds one, and signals when the rank has said it
-     * sleeps. */
-    atomic_uint events;
-    atomic_int sleeping;
-    unsigned seen; /* of events, by the rank itself */
-    rs_mutex lock;
-    rs_condition wakes;
-} member;
-
-struct rs_hub {
-    reshard_context *context;
-    const char *name;
-    int32_t size;
-    bool mapped;
-    int32_t node_size; /* 0: no nodes */
-    bool has_scheduler;
-    rs_hub_scheduler scheduler;
-    int spins; /* before a rank sleeps */
-    pair *pairs;
-    member *members;
-    atomic_int broken;
-    /* Under a scheduler only, so one rank at a time counts and holds back. */
-    rs_hub_faults faults;
-    int64_t started_count, met_count;
-    list held;      /* sends */
-    bool overtaken; /* the first of them, by another message */
-    bool reached_fault;
-    rs_mutex lock; /* of what follows */
-    reshard_status status;
-    char text[512];
-};
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
@@ -89,7 +19,7 @@ struct rs_hub {
 static reshard_status init_members(rs_hub *hub, int32_t *made)
 {
     for (int32_t i = 0; i < hub->size; i++, ++*made) {
-        member *m = &hub->members[i];
+        rs_member *m = &hub->members[i];
         m->hub = hub;
         m->rank = i;
         atomic_init(&m->touching, 0);
@@ -118,9 +48,9 @@ static reshard_status init_pairs(rs_hub *hub, int64_t *made)
     return RESHARD_OK;
 }
 
-static void release_shared(member *m)
+static void release_shared(rs_member *m)
 {
-    for (shared *s = m->shared, *next; s != NULL; s = next) {
+    for (rs_shared *s = m->shared, *next; s != NULL; s = next) {
         next = s->next;
         rs_release(m->hub->context, s, sizeof *s + s->bytes + PAGE_BYTES);
     }
@@ -188,7 +118,7 @@ void rs_hub_destroy(rs_hub *hub)
 
 /* ---- waking and breaking --------------------------------------------------------------------- */
 
-static void wake(member *m)
+void rs_hub_wake(rs_member *m)
 {
     /* Pairs with idle(): either it sees the new count, or we see that it sleeps. */
     (void)atomic_fetch_add(&m->events, 1);
@@ -206,11 +136,10 @@ static void wake(member *m)
 static void wake_everybody(rs_hub *hub)
 {
     for (int32_t i = 0; i < hub->size; i++)
-        wake(&hub->members[i]);
+        rs_hub_wake(&hub->members[i]);
 }
 
-/* The first to break the group gives the reason. */
-static void break_hub(rs_hub *hub, reshard_status status, const char *why)
+void rs_hub_break(rs_hub *hub, reshard_status status, const char *why)
 {
     rs_mutex_lock(&hub->lock);
     if (hub->status == RESHARD_OK) {
@@ -222,7 +151,7 @@ static void break_hub(rs_hub *hub, reshard_status status, const char *why)
     wake_everybody(hub);
 }
 
-static reshard_status fail_broken(rs_hub *hub)
+reshard_status rs_hub_fail_broken(rs_hub *hub)
 {
     char text[512];
     rs_mutex_lock(&hub->lock);
@@ -241,7 +170,7 @@ void rs_hub_leave(rs_hub *hub, int32_t rank, reshard_status status)
             (void)snprintf(text, sizeof text, "%s", reshard_error_text());
         else
             (void)snprintf(text, sizeof text, "rank %d: %s", rank, reshard_error_text());
-        break_hub(hub, status, text);
+        rs_hub_break(hub, status, text);
     }
     atomic_store(&hub->members[rank].left, 1);
     wake_everybody(hub);
@@ -271,33 +200,32 @@ reshard_status rs_hub_result(rs_hub *hub)
 
 /* ---- touching -------------------------------------------------------------------------------- */
 
-/* Invariant 2: the flag first, then the look. */
-static reshard_status begin_touch(member *m)
+reshard_status rs_hub_begin_touch(rs_member *m)
 {
     atomic_store(&m->touching, 1);
     if (!atomic_load(&m->hub->broken))
         return RESHARD_OK;
     atomic_store(&m->touching, 0);
-    return fail_broken(m->hub);
+    return rs_hub_fail_broken(m->hub);
 }
 
-static void end_touch(member *m)
+void rs_hub_end_touch(rs_member *m)
 {
     atomic_store(&m->touching, 0);
 }
 
 static reshard_status touch(void *state, int begin)
 {
-    member *m = state;
+    rs_member *m = state;
     if (begin)
-        return begin_touch(m);
-    end_touch(m);
+        return rs_hub_begin_touch(m);
+    rs_hub_end_touch(m);
     return RESHARD_OK;
 }
 
 static void quiesce(void *state)
 {
-    member *m = state;
+    rs_member *m = state;
     for (int32_t i = 0; i < m->hub->size; i++) {
         while (i != m->rank && atomic_load(&m->hub->members[i].touching)) {
             if (m->hub->has_scheduler)
@@ -308,198 +236,11 @@ static void quiesce(void *state)
     }
 }
 
-/* ---- messages -------------------------------------------------------------------------------- */
-
-static void append(list *l, message *m)
-{
-    m->next = NULL;
-    if (l->last != NULL)
-        l->last->next = m;
-    else
-        l->first = m;
-    l->last = m;
-}
-
-/* Takes out the first message on that channel. */
-static message *take(list *l, int32_t channel)
-{
-    message *before = NULL;
-    for (message *m = l->first; m != NULL; before = m, m = m->next) {
-        if (m->channel != channel)
-            continue;
-        if (before != NULL)
-            before->next = m->next;
-        else
-            l->first = m->next;
-        if (l->last == m)
-            l->last = before;
-        return m;
-    }
-    return NULL;
-}
-
-static reshard_status step(member *m)
-{
-    return m->hub->has_scheduler ? m->hub->scheduler.step(m->hub->scheduler.user, m->rank)
-                                 : RESHARD_OK;
-}
-
-static reshard_status copy(rs_hub *hub, const message *sent, const message *received)
-{
-    if (sent->count != received->count) {
-        char text[256];
-        (void)snprintf(text, sizeof text, "rank %d sends %zu bytes to rank %d, which waits for %zu",
-                       sent->owner, sent->count, received->owner, received->count);
-        break_hub(hub, RESHARD_ERR_MISMATCH, text);
-        return fail_broken(hub);
-    }
-    if (sent->count != 0)
-        memcpy(received->bytes, sent->bytes, sent->count);
-    return RESHARD_OK;
-}
-
-static reshard_status deliver(rs_hub *hub, message *mine, message *other, bool sending)
-{
-    reshard_status status = copy(hub, sending ? mine : other, sending ? other : mine);
-    if (status != RESHARD_OK)
-        return status;
-    /* After this store the request is its owner's again: it sees the bytes that were copied. */
-    int32_t owner = other->owner;
-    atomic_store_explicit(&mine->done, 1, memory_order_relaxed);
-    atomic_store_explicit(&other->done, 1, memory_order_release);
-    wake(&hub->members[owner]);
-    return RESHARD_OK;
-}
-
-/* ---- messages that are held back ------------------------------------------------------------- */
-
-/* The first is the one that the simulation chose, and those behind it must not overtake it. */
-static bool follows_held(const rs_hub *hub, const message *sent)
-{
-    const message *first = hub->held.first;
-    return first != NULL && sent->owner == first->owner && sent->peer == first->peer &&
-           sent->channel == first->channel;
-}
-
-static bool hold_back(rs_hub *hub, message *sent, message *received)
-{
-    int64_t index = ++hub->met_count;
-    bool chosen = index == hub->faults.delay || index == hub->faults.reorder;
-    if (!chosen && !follows_held(hub, sent))
-        return false;
-    hub->reached_fault = hub->reached_fault || chosen;
-    sent->other = received;
-    append(&hub->held, sent);
-    return true;
-}
-
-bool rs_hub_holds(const rs_hub *hub, bool *out_overtaken)
-{
-    *out_overtaken = hub->overtaken && hub->faults.reorder != 0;
-    return hub->held.first != NULL;
-}
-
-void rs_hub_let_go(rs_hub *hub, int32_t rank)
-{
-    member *m = &hub->members[rank];
-    /* A broken group's messages are their owners' again. */
-    if (hub->held.first == NULL || begin_touch(m) != RESHARD_OK)
-        return;
-    for (message *sent = hub->held.first, *next; sent != NULL; sent = next) {
-        next = sent->next;
-        int32_t owner = sent->owner;
-        if (deliver(hub, sent, sent->other, true) != RESHARD_OK)
-            break;
-        wake(&hub->members[owner]);
-    }
-    hub->held = (list){NULL, NULL};
-    hub->overtaken = false;
-    end_touch(m);
-}
-
-static reshard_status meet(member *m, message *mine, message *other, bool sending)
-{
-    rs_hub *hub = m->hub;
-    if (!hub->has_scheduler)
-        return deliver(hub, mine, other, sending);
-    if (hold_back(hub, sending ? mine : other, sending ? other : mine))
-        return RESHARD_OK;
-    hub->overtaken = hub->overtaken || hub->held.first != NULL;
-    return deliver(hub, mine, other, sending);
-}
-
-static reshard_status start(member *m, bool sending, int32_t peer, int32_t channel, char *bytes,
-                            size_t count, reshard_request *request)
-{
-    rs_hub *hub = m->hub;
-    reshard_status status = step(m);
-    if (hub->faults.fail != 0 && ++hub->started_count == hub->faults.fail) {
-        hub->reached_fault = true;
-        break_hub(hub, RESHARD_ERR_GROUP_BROKEN, "a message failed by the simulation's wish");
-    }
-    if (status == RESHARD_OK)
-        status = begin_touch(m);
-    if (status != RESHARD_OK)
-        return status;
-    message *mine = (message *)(void *)request;
-    *mine = (message){
-        .bytes = bytes, .count = count, .channel = channel, .owner = m->rank, .peer = peer};
-    atomic_init(&mine->done, 0);
-    int64_t from = sending ? m->rank : peer, to = sending ? peer : m->rank;
-    pair *p = &hub->pairs[from * hub->size + to];
-    rs_mutex_lock(&p->lock);
-    message *other = take(sending ? &p->receives : &p->sends, channel);
-    if (other == NULL)
-        append(sending ? &p->sends : &p->receives, mine);
-    rs_mutex_unlock(&p->lock);
-    if (other != NULL)
-        status = meet(m, mine, other, sending);
-    end_touch(m);
-    return status;
-}
-
-static reshard_status send(void *state, int32_t peer, int32_t channel, const void *bytes,
-                           size_t count, reshard_request *request)
-{
-    return start(state, true, peer, channel, (char *)(uintptr_t)bytes, count, request);
-}
-
-static reshard_status receive(void *state, int32_t peer, int32_t channel, void *bytes, size_t count,
-                              reshard_request *request)
-{
-    return start(state, false, peer, channel, bytes, count, request);
-}
-
-static bool is_done(const message *m)
-{
-    return atomic_load_explicit(&m->done, memory_order_acquire) != 0;
-}
-
-static reshard_status test(void *state, reshard_request *request, int *out_done)
-{
-    member *m = state;
-    const message *mine = (const message *)(const void *)request;
-    reshard_status status = step(m);
-    if (status != RESHARD_OK)
-        return status;
-    *out_done = is_done(mine);
-    if (*out_done)
-        return RESHARD_OK;
-    if (atomic_load(&m->hub->broken))
-        return fail_broken(m->hub);
-    if (atomic_load(&m->hub->members[mine->peer].left) && !is_done(mine)) {
-        char text[128];
-        (void)snprintf(text, sizeof text, "rank %d waits for rank %d, which has left", m->rank,
-                       mine->peer);
-        break_hub(m->hub, RESHARD_ERR_GROUP_BROKEN, text);
-        return fail_broken(m->hub);
-    }
-    return RESHARD_OK;
-}
+/* ---- waiting and memory ---------------------------------------------------------------------- */
 
 static void idle(void *state)
 {
-    member *m = state;
+    rs_member *m = state;
     if (m->hub->has_scheduler) {
         if (atomic_load(&m->events) == m->seen)
             m->hub->scheduler.idle(m->hub->scheduler.user, m->rank);
@@ -532,8 +273,8 @@ static void *map(void *state, int32_t peer, const void *address, size_t bytes)
 
 static void *share(void *state, size_t bytes)
 {
-    member *m = state;
-    shared *s = rs_allocate(m->hub->context, sizeof *s + bytes + PAGE_BYTES);
+    rs_member *m = state;
+    rs_shared *s = rs_allocate(m->hub->context, sizeof *s + bytes + PAGE_BYTES);
     if (s == NULL)
         return NULL;
     s->bytes = bytes;
@@ -546,14 +287,14 @@ static void *share(void *state, size_t bytes)
 
 static int shares_with(void *state, int32_t peer)
 {
-    const member *m = state;
+    const rs_member *m = state;
     return peer / m->hub->node_size == m->rank / m->hub->node_size;
 }
 
 static void *map_shared(void *state, int32_t peer, const void *address, size_t bytes)
 {
-    const member *m = state;
-    const shared *s = shares_with(state, peer) ? m->hub->members[peer].shared : NULL;
+    const rs_member *m = state;
+    const rs_shared *s = shares_with(state, peer) ? m->hub->members[peer].shared : NULL;
     for (; s != NULL; s = s->next) {
         size_t offset = (size_t)((uintptr_t)address - (uintptr_t)s->memory);
         if (offset < s->bytes && bytes <= s->bytes - offset)
@@ -564,10 +305,10 @@ static void *map_shared(void *state, int32_t peer, const void *address, size_t b
 
 static void fail(void *state, const char *why)
 {
-    member *m = state;
+    rs_member *m = state;
     char text[512];
     (void)snprintf(text, sizeof text, "rank %d: %s", m->rank, why);
-    break_hub(m->hub, RESHARD_ERR_GROUP_BROKEN, text);
+    rs_hub_break(m->hub, RESHARD_ERR_GROUP_BROKEN, text);
 }
 
 static void close_endpoint(void *state)
@@ -585,9 +326,9 @@ void rs_hub_endpoint(rs_hub *hub, int32_t rank, reshard_endpoint *out_endpoint)
         .rank_count = hub->size,
         .message_bytes_max = SIZE_MAX,
         .state = &hub->members[rank],
-        .send = send,
-        .receive = receive,
-        .test = test,
+        .send = rs_hub_send,
+        .receive = rs_hub_receive,
+        .test = rs_hub_test,
         .idle = idle,
         .maps_everything = hub->mapped,
         .map = hub->mapped ? map

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`reshard bench plan`: what it prints. How fast it is, the benchmarks tell."""
+"""`reshard bench plan` and `reshard bench train`: what they print. How fast it is, the benchmarks tell."""
 from support import CommandTest, main
 
 
@@ -27,6 +27,18 @@ class BenchTest(CommandTest):
         lines = self.read_text("bench", "plan", "--ranks", "8").splitlines()
         self.assertEqual(lines[3].split()[:6], ["ranks", "rank", "tensors", "moves", "records", "stages"])
         self.assertEqual(lines[4].split()[:3], ["8", "7", "1137"])
+
+    def test_train(self):
+        small = ["--runs=1", "--size=16", "--layers=1", "--width=16", "--heads=2", "--batch=1", "--length=4"]
+        figures = self.read_json("bench", "train", "--ranks=2", *small)
+        self.assertEqual([figures["ranks"], figures["runs"]], [2, 1])
+        for key in ["linear_seconds", "products_seconds", "step_seconds_1", "step_seconds"]:
+            self.assertGreater(figures[key], 0, key)
+        self.assertIn("step on 3 ranks", self.read_text("bench", "train", "--ranks=3", *small))
+
+    def test_train_refused(self):
+        self.check_fails(["bench", "train", "--runs=1", "--size=1", "--layers=1", "--width=16", "--heads=3",
+                          "--batch=1", "--length=4"], words="a width of 16 cannot be parted into 3 heads")
 
 
 if __name__ == "__main__":

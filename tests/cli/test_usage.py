@@ -63,6 +63,9 @@ WRONG_USAGE = [
     ([*PLAN, "--max-memory", "99999999999999999999"], "expected a size"),
     ([*PLAN, "--max-memory", "17179869184G"], "expected a size"),
     ([*PLAN, "--rank", "one"], "expected a rank"),
+    # bench train
+    (["bench", "train", "--runs", "0"], "--runs 0: from 1 to 99"),
+    (["bench", "train", "--heads", "65537"], "--heads 65537: from 1 to 65536"),
     # bench plan
     (["bench", "plan", "more"], 'unexpected argument "more"'),
     (["bench", "plan", "--ranks", "12"], "multiples of 8"),
@@ -105,13 +108,14 @@ class UsageTest(CommandTest):
 
     def test_help_lists_every_command(self):
         page = self.read_text("--help")
-        for command in ["layout", "plan", "bench plan", "bench convert", "bench model"]:
+        for command in ["layout", "plan", "bench plan", "bench convert", "bench model", "bench train"]:
             self.assertIn(f"reshard {command} ", page)
         self.assertEqual(page, self.read_text("help"))
         self.assertEqual(page, self.read_text("-h"))
 
     def test_every_command_has_a_page(self):
-        for command in [["layout"], ["plan"], ["bench"], ["bench", "plan"], ["bench", "convert"], ["bench", "model"]]:
+        for command in [["layout"], ["plan"], ["bench"], ["bench", "plan"], ["bench", "convert"], ["bench", "model"],
+                        ["bench", "train"]]:
             page = self.read_text(*command, "--help")
             self.assertTrue(page.startswith(f"reshard {' '.join(command)} - "), page)
             self.assertIn("\nUsage\n", page)

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hub_parts.h - what a hub is made of: between hub.c and hub_messages.c. */
+#ifndef RS_TRANSPORT_HUB_PARTS_H
+#define RS_TRANSPORT_HUB_PARTS_H
+
+#include "transport/hub.h"
+
+#include <assert.h>
+
+/* Lives in the memory of a reshard_request. */
+typedef struct rs_message {
+    struct rs_message *next;
+    char *bytes;
+    size_t count;
+    int32_t channel;
+    int32_t owner, peer;
+    atomic_int done;
+    struct rs_message *other; /* while held back: its counterpart */
+} rs_message;
+
+static_assert(sizeof(rs_message) <= sizeof(reshard_request), "a message fits into a request");
+
+typedef struct rs_message_list {
+    rs_message *first, *last;
+} rs_message_list;
+
+/* Messages from one rank to another that wait for their counterpart. */
+typedef struct rs_pair {
+    rs_mutex lock;
+    rs_message_list sends, receives;
+} rs_pair;
+
+/* Memory of one rank that the ranks of its node can see. */
+typedef struct rs_shared {
+    struct rs_shared *next;
+    size_t bytes;
+    char *memory;
+} rs_shared;
+
+typedef struct rs_member {
+    rs_hub *hub;
+    int32_t rank;
+    rs_shared *shared; /* looked at by others under a scheduler only */
+    atomic_int touching;
+    atomic_int left;
+    /* What wakes a rank that sleeps: every event adds one, and signals when the rank has said it
+     * sleeps. */
+    atomic_uint events;
+    atomic_int sleeping;
+    unsigned seen; /* of events, by the rank itself */
+    rs_mutex lock;
+    rs_condition wakes;
+} rs_member;
+
+struct rs_hub {
+    reshard_context *context;
+    const char *name;
+    int32_t size;
+    bool mapped;
+    int32_t node_size; /* 0: no nodes */
+    bool has_scheduler;
+    rs_hub_scheduler scheduler;
+    int spins; /* before a rank sleeps */
+    rs_pair *pairs;
+    rs_member *members;
+    atomic_int broken;
+    /* Under a scheduler only, so one rank at a time counts and holds back. */
+    rs_hub_faults faults;
+    int64_t started_count, met_count;
+    rs_message_list held; /* sends */
+    bool overtaken;       /* the first of them, by another message */
+    bool reached_fault;
+    rs_mutex lock; /* of what follows */
+    reshard_status status;
+    char text[512];
+};
+
+/* ---- waking, breaking and touching (hub.c) --------------------------------------------------- */
+
+void rs_hub_wake(rs_member *m);
+/* The first to break the group gives the reason. */
+void rs_hub_break(rs_hub *hub, reshard_status status, const char *why);
+reshard_status rs_hub_fail_broken(rs_hub *hub);
+/* Invariant 2 of hub.h: the flag first, then the look. */
+reshard_status rs_hub_begin_touch(rs_member *m);
+void rs_hub_end_touch(rs_member *m);
+
+/* ---- messages (hub_messages.c), as endpoints have them --------------------------------------- */
+
+reshard_status rs_hub_send(void *state, int32_t peer, int32_t channel, const void *bytes,
+                           size_t count, reshard_request *request);
+reshard_status rs_hub_receive(void *state, int32_t peer, int32_t channel, void *bytes, size_t count,
+                              reshard_request *request);
+reshard_status rs_hub_test(void *state, reshard_request *request, int *out_done);
+
+#endif
