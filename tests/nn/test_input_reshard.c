@@ -6,6 +6,7 @@
  * A rank's body returns a status and leaves words; the main thread asserts.
  */
 #include "nn/ranks.h"
+#include "support/harness.h"
 
 static reshard_module *make_mlp(int64_t width)
 {
@@ -90,7 +91,8 @@ static reshard_status body_shapes(void *user, reshard_group *group)
     reshard_device_mesh *mesh = make_line(group);
     int32_t size = reshard_group_size(group);
     (void)user;
-    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+    size_t stride = harness_scale() < 1 ? 3 : 1;
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r += stride) {
         for (int64_t width = 1; width <= 5; width += 2) {
             reshard_module *mlp = make_mlp(width);
             reshard_tensor *x = make_input(SHAPE(rows[r], width));

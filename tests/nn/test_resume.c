@@ -5,11 +5,18 @@
  * is all or nothing.
  */
 #include "nn/gpt.h"
+#include "support/harness.h"
 
 #include <math.h>
 #include <unistd.h>
 
-enum { STEPS = 4, LEGS = 4 };
+enum { STEPS_MAX = 4, LEGS = 4 };
+
+/* Fewer where everything is slow; an even number. */
+static int64_t step_count(void)
+{
+    return harness_scale() < 1 ? STEPS_MAX / 2 : STEPS_MAX;
+}
 
 static char folder[] = "/tmp/reshard-resume-XXXXXX";
 
@@ -101,12 +108,13 @@ static reshard_status compare_states(const trainer *a, const trainer *b)
 static reshard_status body_same_ranks(void *user, reshard_group *group)
 {
     bool adamw = *(const bool *)user;
+    int64_t steps = step_count();
     trainer whole, before, after;
     EXPECT(begin(&whole, group, adamw, RESHARD_F32) == RESHARD_OK);
     EXPECT(begin(&before, group, adamw, RESHARD_F32) == RESHARD_OK);
     EXPECT(begin(&after, group, adamw, RESHARD_F32) == RESHARD_OK);
-    EXPECT(go(&whole, group, 0, STEPS, NULL) == RESHARD_OK);
-    EXPECT(go(&before, group, 0, STEPS / 2, NULL) == RESHARD_OK);
+    EXPECT(go(&whole, group, 0, steps, NULL) == RESHARD_OK);
+    EXPECT(go(&before, group, 0, steps / 2, NULL) == RESHARD_OK);
     reshard_load_options lax = {.size = sizeof lax, .allow_unexpected = 1};
     EXPECT(reshard_module_load_state_dict(after.gpt, before.state->count, before.state->items,
                                           &lax) == RESHARD_OK);
@@ -115,7 +123,7 @@ static reshard_status body_same_ranks(void *user, reshard_group *group)
     EXPECT(reshard_optimizer_load_state_dict(after.optimizer, before.state->count,
                                              before.state->items, &lax) == RESHARD_OK);
     EXPECT(compare_states(&after, &before) == RESHARD_OK);
-    EXPECT(go(&after, group, STEPS / 2, STEPS - STEPS / 2, NULL) == RESHARD_OK);
+    EXPECT(go(&after, group, steps / 2, steps / 2, NULL) == RESHARD_OK);
     EXPECT(compare_states(&after, &whole) == RESHARD_OK);
     EXPECT(compare_states(&before, &whole) == RESHARD_ERR_CHECK);
     end(&whole);
@@ -127,7 +135,7 @@ static reshard_status body_same_ranks(void *user, reshard_group *group)
 static void test_same_ranks__bit_for_bit(void **state)
 {
     (void)state;
-    for (int32_t size = 1; size <= 4; size++)
+    for (int32_t size = 1; size <= 4; size += harness_scale() < 1 ? 2 : 1)
         run_ranks(size, body_same_ranks, &(bool){true});
     run_ranks(3, body_same_ranks, &(bool){false}); /* SGD with momentum */
 }
@@ -204,18 +212,19 @@ static void test_other_ranks__as_one_rank(void **state)
 {
     (void)state;
     static const int32_t ranks[LEGS] = {4, 3, 1, 2};
-    double one[LEGS * STEPS], many[LEGS * STEPS];
-    leg whole = {.steps = LEGS * STEPS, .losses = one};
+    double one[LEGS * STEPS_MAX], many[LEGS * STEPS_MAX];
+    int64_t steps = step_count();
+    leg whole = {.steps = LEGS * steps, .losses = one};
     run_ranks(1, body_leg, &whole);
     for (int i = 0; i < LEGS; i++) {
-        leg l = {.first = i * STEPS, .steps = STEPS, .losses = many};
+        leg l = {.first = i * steps, .steps = steps, .losses = many};
         if (i > 0)
             (void)snprintf(l.load, sizeof l.load, "%s/%d", folder, i - 1);
         if (i + 1 < LEGS)
             (void)snprintf(l.save, sizeof l.save, "%s/%d", folder, i);
         run_ranks(ranks[i], body_leg, &l);
     }
-    for (int i = 0; i < LEGS * STEPS; i++) {
+    for (int i = 0; i < LEGS * steps; i++) {
         if (!(fabs(many[i] - one[i]) <= 1e-5 * one[i]))
             fail_msg("step %d: loss %.9g, and %.9g on one rank", i, many[i], one[i]);
     }
@@ -283,7 +292,7 @@ static void test_load__all_or_nothing_on_all_ranks(void **state)
         {"shape", false, RESHARD_ERR_INVALID, "f32 3 in what is loaded"},
         {"nothing", false, RESHARD_ERR_INVALID, "is NULL"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i += harness_scale() < 1 ? 3 : 1)
         run_ranks(3, body_wrong, &rows[i]);
 }
 

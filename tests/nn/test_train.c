@@ -6,6 +6,7 @@
  */
 #include "nn/gpt.h"
 #include "oracle/gpt_numbers.h"
+#include "support/harness.h"
 
 #include <math.h>
 
@@ -101,7 +102,7 @@ static void test_train__as_pytorch_f64(void **state)
         training t = {.dtype = RESHARD_F64,
                       .sharded = true,
                       .resharded = true,
-                      .steps = 12,
+                      .steps = harness_scale() < 1 ? harness_count(12) : 12,
                       .close = 1e-9,
                       .close_gradients = 1e-12};
         run_ranks(size, body_train, &t);
@@ -111,13 +112,16 @@ static void test_train__as_pytorch_f64(void **state)
 static void test_train__as_pytorch_f32(void **state)
 {
     (void)state;
-    training one = {.dtype = RESHARD_F32, .steps = STEPS, .close = 1e-5, .close_gradients = 1e-5};
+    training one = {.dtype = RESHARD_F32,
+                    .steps = harness_scale() < 1 ? harness_count(STEPS) : STEPS,
+                    .close = 1e-5,
+                    .close_gradients = 1e-5};
     run_ranks(1, body_train, &one);
     for (int32_t size = 2; size <= 4; size += 2) {
         training t = one;
         t.sharded = t.resharded = true;
         run_ranks(size, body_train, &t);
-        for (int64_t step = 0; step < STEPS; step++)
+        for (int64_t step = 0; step < one.steps; step++)
             assert_true(fabs(t.losses[step] - one.losses[step]) <= 1e-5 * one.losses[step]);
     }
 }

@@ -81,8 +81,13 @@ static bool try_once(context_attempt_fn attempt, void *user, int64_t n, reshard_
 
 bool context_fail_each(context_attempt_fn attempt, void *user, words *said)
 {
+    return context_fail_some(attempt, user, 1, said);
+}
+
+bool context_fail_some(context_attempt_fn attempt, void *user, int64_t step, words *said)
+{
     reshard_status status = RESHARD_ERR_NO_MEMORY;
-    for (int64_t n = 0; status != RESHARD_OK; n++) {
+    for (int64_t n = 0; status != RESHARD_OK; n += step) {
         if (n > 100000)
             return words_say(said, "never succeeds");
         if (!try_once(attempt, user, n, &status, said))

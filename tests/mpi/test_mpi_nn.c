@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_mpi_nn.c - modules between MPI ranks: a GPT cut by a plan, with input_reshard, has the
+ * losses of PyTorch (tests/oracle/gpt.py), and has them still when it goes on from a checkpoint;
+ * errors are agreed.
+ */
+#include "nn/gpt.h"
+#include "oracle/gpt_numbers.h"
+
+#include <reshard/mpi_run.h>
+
+#include <math.h>
+#include <unistd.h>
+
+enum { STEPS = 3, PATH_BYTES = 64, RANKS_MAX = 16 };
+
+typedef struct trainer {
+    reshard_module *gpt;
+    reshard_optimizer *optimizer;
+    reshard_named_tensors *state;
+    reshard_hook *hook;
+} trainer;
+
+static reshard_status begin(trainer *t, reshard_group *group, reshard_device_mesh *mesh)
+{
+    reshard_adamw_options options = {
+        .size = sizeof options, .learning_rate = 1e-2, .weight_decay = 0.1};
+    reshard_module *block = NULL;
+    reshard_named_tensors *weights = NULL, *moments = NULL;
+    *t = (trainer){.gpt = make_gpt(RESHARD_F64)};
+    EXPECT(spread(t->gpt, group, mesh, NULL) == RESHARD_OK);
+    EXPECT(reshard_module_find(t->gpt, "h.0", &block) == RESHARD_OK);
+    EXPECT(reshard_module_input_reshard(block, mesh, 1, NULL, &t->hook) == RESHARD_OK);
+    EXPECT(reshard_adamw_create(NULL, t->gpt, &options, &t->optimizer) == RESHARD_OK);
+    EXPECT(reshard_module_state_dict(t->gpt, &weights) == RESHARD_OK);
+    EXPECT(reshard_optimizer_state_dict(t->optimizer, &moments) == RESHARD_OK);
+    EXPECT(reshard_named_tensors_join(weights, moments, &t->state) == RESHARD_OK);
+    reshard_named_tensors_destroy(weights);
+    reshard_named_tensors_destroy(moments);
+    return RESHARD_OK;
+}
+
+static void end(trainer *t)
+{
+    reshard_hook_remove(t->hook);
+    reshard_named_tensors_destroy(t->state);
+    reshard_optimizer_destroy(t->optimizer);
+    reshard_module_release(t->gpt);
+}
+
+static reshard_status go(trainer *t, reshard_group *group, int64_t first)
+{
+    reshard_saved_counts counts;
+    int32_t size = reshard_group_size(group);
+    for (int64_t i = first; i < first + STEPS; i++) {
+        double loss = 0, norm = 0;
+        EXPECT(forward_backward(t->gpt, i, &loss) == RESHARD_OK);
+        EXPECT(fabs(loss - oracle_losses[i]) <= 1e-9 * oracle_losses[i]);
+        EXPECT(reshard_optimizer_clip(t->optimizer, group, 1, &norm) == RESHARD_OK);
+        EXPECT(reshard_optimizer_step(t->optimizer) == RESHARD_OK);
+        reshard_optimizer_clear_gradients(t->optimizer);
+    }
+    EXPECT(reshard_input_reshard_counts(t->hook, &counts) == RESHARD_OK);
+    EXPECT((counts.packed > 0) == (size > 1) && counts.held_bytes == 0);
+    if (LENGTH % size == 0)
+        EXPECT(counts.whole_bytes == (uint64_t)size * counts.chunk_bytes);
+    return RESHARD_OK;
+}
+
+/* A path that rank 0 has chosen; its folder is there. */
+static reshard_status agree_on_path(reshard_group *group, char path[PATH_BYTES])
+{
+    char mine[PATH_BYTES] = "/tmp/reshard-mpi-nn-XXXXXX", all[RANKS_MAX][PATH_BYTES];
+    EXPECT(reshard_group_size(group) <= RANKS_MAX);
+    bool made = reshard_group_rank(group) != 0 || mkdtemp(mine) != NULL;
+    EXPECT(reshard_group_agree(group, made ? RESHARD_OK : RESHARD_ERR_IO) == RESHARD_OK);
+    EXPECT(reshard_group_gather_bytes(group, mine, sizeof mine, all) == RESHARD_OK);
+    memcpy(path, all[0], PATH_BYTES);
+    return RESHARD_OK;
+}
+
+static reshard_status resume(reshard_group *group, reshard_device_mesh *mesh, const char *path)
+{
+    reshard_checkpoint_save_options quick = {.size = sizeof quick, .no_sync = 1};
+    reshard_checkpoint *checkpoint = NULL;
+    reshard_load_options more = {.size = sizeof more, .allow_unexpected = 1};
+    reshard_load_options fewer = {.size = sizeof fewer, .allow_missing = 1};
+    trainer before, after;
+    EXPECT(begin(&before, group, mesh) == RESHARD_OK);
+    EXPECT(go(&before, group, 0) == RESHARD_OK);
+    EXPECT(reshard_checkpoint_save_tensors(NULL, group, path, before.state->count,
+                                           before.state->items, &quick) == RESHARD_OK);
+    EXPECT(begin(&after, group, mesh) == RESHARD_OK);
+    EXPECT(reshard_checkpoint_open(NULL, path, NULL, &checkpoint) == RESHARD_OK);
+    EXPECT(reshard_checkpoint_load_tensors(checkpoint, group, after.state->count,
+                                           after.state->items, NULL) == RESHARD_OK);
+    EXPECT(go(&after, group, STEPS) == RESHARD_OK);
+    /* from live to live; the optimizer's part is passed over */
+    EXPECT(reshard_module_load_state_dict(before.gpt, after.state->count, after.state->items,
+                                          &more) == RESHARD_OK);
+    /* one rank has a name that the others have not: all hear of it */
+    reshard_named_tensor odd = {"odd", before.state->items[0].tensor};
+    bool last = reshard_group_rank(group) == reshard_group_size(group) - 1;
+    EXPECT(reshard_module_load_state_dict(before.gpt, 1, last ? &odd : after.state->items,
+                                          &fewer) == RESHARD_ERR_NOT_FOUND);
+    EXPECT(strstr(reshard_error_text(), "\"odd\" is unexpected") != NULL);
+    reshard_checkpoint_close(checkpoint);
+    end(&before);
+    end(&after);
+    return reshard_group_barrier(group);
+}
+
+static reshard_status run_rank(void *user, reshard_group *group)
+{
+    char folder[PATH_BYTES], path[PATH_BYTES + 8], command[PATH_BYTES + 16];
+    reshard_device_mesh *mesh = make_line(group);
+    (void)user;
+    EXPECT(agree_on_path(group, folder) == RESHARD_OK);
+    (void)snprintf(path, sizeof path, "%s/gpt", folder);
+    reshard_status status = resume(group, mesh, path);
+    (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    if (reshard_group_rank(group) == 0 && system(command) != 0)
+        status = status == RESHARD_OK ? RESHARD_ERR_IO : status;
+    reshard_device_mesh_release(mesh);
+    return status;
+}
+
+int main(void)
+{
+    reshard_status status = reshard_mpi_run(NULL, run_rank, NULL);
+    if (status != RESHARD_OK)
+        fprintf(stderr, "%s\n", reshard_error_text());
+    return status != RESHARD_OK;
+}
