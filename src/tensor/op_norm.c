@@ -193,19 +193,45 @@ static void OF(measure)(const REAL *x, int64_t n, bool centred, double epsilon, 
     *out_inverse = 1 / sqrt(OF(add_up)(x, n, mean, true) / (double)n + epsilon);
 }
 
+/* Sums are in double; what is done to each element is in its own precision. */
 static void OF(normalize)(const void *x, const void *w, const void *b, int64_t rows, int64_t n,
                           bool centred, double epsilon, void *y)
 {
     const REAL *weight = w, *bias = b;
     for (int64_t r = 0; r < rows; r++) {
         const REAL *row = (const REAL *)x + r * n;
-        REAL *out = (REAL *)y + r * n;
-        double mean, inverse;
-        OF(measure)(row, n, centred, epsilon, &mean, &inverse);
-        for (int64_t i = 0; i < n; i++) {
-            double h = ((double)row[i] - mean) * inverse * (double)weight[i];
-            out[i] = (REAL)(bias != NULL ? h + (double)bias[i] : h);
+        REAL *restrict out = (REAL *)y + r * n;
+        double row_mean, row_inverse;
+        OF(measure)(row, n, centred, epsilon, &row_mean, &row_inverse);
+        REAL mean = (REAL)row_mean, inverse = (REAL)row_inverse;
+        for (int64_t i = 0; i < n; i++)
+            out[i] = (row[i] - mean) * inverse * weight[i];
+        for (int64_t i = 0; i < n && bias != NULL; i++)
+            out[i] += bias[i];
+    }
+}
+
+/* The sums of u and of u h over a row; adds to the gradients of weight and bias. */
+static void OF(sum_back)(const REAL *restrict row, const REAL *restrict gradient,
+                         const REAL *restrict weight, int64_t n, REAL mean, REAL inverse,
+                         REAL *restrict weight_back, REAL *restrict bias_back, double out_sums[2])
+{
+    double u_lanes[LANES] = {0}, uh_lanes[LANES] = {0};
+    for (int64_t first = 0; first < n; first += LANES) {
+        int64_t count = n - first < LANES ? n - first : LANES;
+        for (int64_t k = 0; k < count; k++) {
+            int64_t i = first + k;
+            REAL h = (row[i] - mean) * inverse, u = gradient[i] * weight[i];
+            u_lanes[k] += (double)u;
+            uh_lanes[k] += (double)(u * h);
+            weight_back[i] += gradient[i] * h;
+            bias_back[i] += gradient[i];
         }
+    }
+    out_sums[0] = out_sums[1] = 0;
+    for (int64_t k = 0; k < LANES; k++) {
+        out_sums[0] += u_lanes[k];
+        out_sums[1] += uh_lanes[k];
     }
 }
 
@@ -214,25 +240,18 @@ static void OF(normalize_back)(const void *x, const void *w, const void *g, int6
                                void *b_back)
 {
     const REAL *weight = w;
-    REAL *weight_back = w_back, *bias_back = b_back;
     for (int64_t r = 0; r < rows; r++) {
         const REAL *row = (const REAL *)x + r * n, *gradient = (const REAL *)g + r * n;
-        REAL *out = (REAL *)x_back + r * n;
-        double mean, inverse, sum_u = 0, sum_uh = 0;
-        OF(measure)(row, n, centred, epsilon, &mean, &inverse);
+        REAL *restrict out = (REAL *)x_back + r * n;
+        double row_mean, row_inverse, sums[2];
+        OF(measure)(row, n, centred, epsilon, &row_mean, &row_inverse);
+        REAL mean = (REAL)row_mean, inverse = (REAL)row_inverse;
+        OF(sum_back)(row, gradient, weight, n, mean, inverse, w_back, b_back, sums);
+        REAL mean_u = centred ? (REAL)(sums[0] / (double)n) : 0;
+        REAL mean_uh = (REAL)(sums[1] / (double)n);
         for (int64_t i = 0; i < n; i++) {
-            double h = ((double)row[i] - mean) * inverse;
-            double u = (double)gradient[i] * (double)weight[i];
-            sum_u += u;
-            sum_uh += u * h;
-            weight_back[i] += (REAL)((double)gradient[i] * h);
-            bias_back[i] += gradient[i];
-        }
-        double mean_u = centred ? sum_u / (double)n : 0, mean_uh = sum_uh / (double)n;
-        for (int64_t i = 0; i < n; i++) {
-            double h = ((double)row[i] - mean) * inverse;
-            double u = (double)gradient[i] * (double)weight[i];
-            out[i] = (REAL)((u - mean_u - h * mean_uh) * inverse);
+            REAL h = (row[i] - mean) * inverse, u = gradient[i] * weight[i];
+            out[i] = (u - mean_u - h * mean_uh) * inverse;
         }
     }
 }

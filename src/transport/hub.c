@@ -13,8 +13,10 @@
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* Where every rank has a core, waiting awake for some microseconds is cheaper than a sleep. */
+/* Where every rank has a core, waiting awake is cheaper than a sleep: some tens of microseconds for
+ * oneself, then about a millisecond in which others may have the core. */
 #define SPINS 4000
+#define YIELDS 2000
 
 static reshard_status init_members(rs_hub *hub, int32_t *made)
 {
@@ -84,7 +86,7 @@ reshard_status rs_hub_create(reshard_context *context, int32_t size, bool mapped
     hub->has_scheduler = scheduler != NULL;
     if (scheduler != NULL)
         hub->scheduler = *scheduler;
-    hub->spins = sysconf(_SC_NPROCESSORS_ONLN) >= size ? SPINS : 0;
+    hub->spins = sysconf(_SC_NPROCESSORS_ONLN) >= size ? SPINS + YIELDS : 0;
     atomic_init(&hub->broken, 0);
     size_t count = (size_t)size;
     hub->members = rs_allocate_zeroed(context, count * sizeof *hub->members);
@@ -247,11 +249,8 @@ static void idle(void *state)
         m->seen = atomic_load(&m->events);
         return;
     }
-    for (int i = 0; i < m->hub->spins; i++) {
-        if (atomic_load(&m->events) != m->seen)
-            break;
-        rs_thread_pause();
-    }
+    for (int i = 0; i < m->hub->spins && atomic_load(&m->events) == m->seen; i++)
+        i < SPINS ? rs_thread_pause() : rs_thread_yield();
     if (atomic_load(&m->events) == m->seen) {
         rs_mutex_lock(&m->lock);
         atomic_store(&m->sleeping, 1);
