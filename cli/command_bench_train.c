@@ -35,7 +35,7 @@ static const cli_option options[] = {
     {"layers", CLI_RANK, offsetof(train_values, layers), "N", 0, "blocks of the GPT (12)"},
     {"width", CLI_RANK, offsetof(train_values, width), "N", 0, "its width (256)"},
     {"heads", CLI_RANK, offsetof(train_values, heads), "N", 0, "its heads (8)"},
-    {"batch", CLI_RANK, offsetof(train_values, batch), "N", 0, "sequences in a step (4)"},
+    {"batch", CLI_RANK, offsetof(train_values, batch), "N", 0, "sequences in a step (8)"},
     {"length", CLI_RANK, offsetof(train_values, length), "N", 0, "tokens in each (64)"},
     {"json", CLI_FLAG, offsetof(train_values, json), NULL, 0, "one JSON object on one line"},
 };
@@ -278,7 +278,7 @@ static int run(const cli_command *command, int argc, char **argv)
                            .layers = 12,
                            .width = 256,
                            .heads = 8,
-                           .batch = 4,
+                           .batch = 8,
                            .length = 64};
     cli_work work = {0};
     bench b = {.values = &values, .work = &work};

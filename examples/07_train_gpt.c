@@ -343,7 +343,7 @@ int main(int count, char **words)
                     .layers = 12,
                     .width = 256,
                     .heads = 8,
-                    .batch = 4,
+                    .batch = 8,
                     .length = 64,
                     .text = built_in,
                     .text_bytes = sizeof built_in - 1};
