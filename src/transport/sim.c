@@ -14,6 +14,7 @@
 
 typedef struct actor {
     bool idle, gone;
+    bool arrived; /* its body has begun, or never will */
     int64_t calls;
     rs_condition turn; /* its own, so that passing the turn wakes nobody else */
 } actor;
@@ -25,7 +26,7 @@ typedef struct stage {
     rs_mutex lock;
     uint64_t random;
     int32_t running;
-    int32_t arrived; /* threads that have begun; nobody runs before all have */
+    int32_t arrived; /* ranks; nobody runs before all have */
     bool stuck;
     bool stopped_one;
     int64_t steps_held, steps_overtaken; /* since a message was */
@@ -135,26 +136,35 @@ static void wake(void *user, int32_t rank)
     rs_mutex_unlock(&s->lock);
 }
 
+static void arrive(stage *s, int32_t rank)
+{
+    s->actors[rank].arrived = true;
+    if (++s->arrived == s->size)
+        pass_on(s);
+}
+
 static reshard_status run_body(void *user, reshard_group *group)
 {
     stage *s = user;
     int32_t rank = reshard_group_rank(group);
     rs_mutex_lock(&s->lock);
-    if (++s->arrived == s->size)
-        pass_on(s);
+    arrive(s, rank);
     wait_for_turn(s, rank);
     rs_mutex_unlock(&s->lock);
     return s->body(s->user, group);
 }
 
-/* The rank has left: the turn goes on. Called in place of the hub's own leave, which wakes the
- * others. */
+/* The rank has left: the turn goes on, if it was its own. One whose group could not be made never
+ * had it. Called in place of the hub's own leave, which wakes the others. */
 static void leave(void *user, int32_t rank)
 {
     stage *s = user;
     rs_mutex_lock(&s->lock);
     s->actors[rank].gone = true;
-    pass_on(s);
+    if (!s->actors[rank].arrived)
+        arrive(s, rank);
+    else
+        pass_on(s);
     rs_mutex_unlock(&s->lock);
 }
 
