@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Finds OpenBLAS, for products of matrices in src/tensor; nothing else needs it. Ranks can be threads
+# Finds OpenBLAS, for products of matrices in src/tensor, and for `reshard bench train` beside them; nothing else needs it. Ranks can be threads
 # that multiply at the same time: that takes the variant with threads, which src/tensor/product.c
 # holds to one. The library is linked by name, so that what is installed holds no path of this
 # machine.

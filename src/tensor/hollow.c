@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hollow.c - for every saved slot, which leaf it lies in and where. Slots of the tensors themselves
- * stay: they know shape and strides, and lack their memory alone. */
+/* hollow.c - for every saved tensor, which leaf it lies in and where. The saved tensors themselves
+ * stay: they know their shape and strides, and lack only memory. */
 #include "tensor/hollow.h"
 
 #include "base/context.h"

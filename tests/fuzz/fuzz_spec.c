@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fuzz_spec.c - any bytes as a spec, for libFuzzer. What parses must print, and the print must be a
- * fixed point. Build it by clang with -fsanitize=fuzzer,address,undefined, together with all
- * sources of src/base and src/spec.
+ * fixed point.
  */
 #include <reshard/spec.h>
 
