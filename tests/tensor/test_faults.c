@@ -13,6 +13,7 @@
 typedef struct attempt {
     reshard_context *context; /* of rank 1 */
     int way;
+    reshard_status statuses[3]; /* with which each rank ended */
 } attempt;
 
 static reshard_status compute(reshard_context *context, reshard_group *group, reshard_tensor *x,
@@ -38,7 +39,7 @@ static reshard_status compute(reshard_context *context, reshard_group *group, re
 
 static reshard_status run_rank(void *user, reshard_group *group)
 {
-    const attempt *a = user;
+    attempt *a = user;
     int32_t rank = reshard_group_rank(group);
     reshard_tensor *x = spread_random(group, "3: R", RESHARD_F64, SHAPE(4, 3), 1);
     reshard_tensor *weight = spread_random(group, "3: S(0)", RESHARD_F64, SHAPE(5, 3), 2);
@@ -50,6 +51,7 @@ static reshard_status run_rank(void *user, reshard_group *group)
     }
     reshard_tensor_release(x);
     reshard_tensor_release(weight);
+    a->statuses[rank] = status;
     return status;
 }
 
@@ -57,7 +59,12 @@ static reshard_status run_attempt(reshard_context *context, void *user)
 {
     attempt *a = user;
     a->context = context;
-    return reshard_group_run(NULL, 3, run_rank, a);
+    reshard_status status = reshard_group_run(NULL, 3, run_rank, a);
+    for (int rank = 0; rank < 3; rank++) {
+        if ((a->statuses[rank] == RESHARD_OK) != (status == RESHARD_OK))
+            return reshard_error_set(RESHARD_ERR_CHECK, "one rank fails, and another one does not");
+    }
+    return status;
 }
 
 static void test_memory__of_one_rank(void **state)
