@@ -147,9 +147,12 @@ static void test_clip__norm(void **state)
     assert_true(element(reshard_tensor_gradient(x), 1) == -2);
     MUST(reshard_optimizer_clip(optimizer, NULL, 100, &norm)); /* is below */
     assert_true(element(reshard_tensor_gradient(x), 1) == -2);
+    reshard_tensor *kept = reshard_tensor_retain(reshard_tensor_gradient(x));
     MUST(reshard_optimizer_clip(optimizer, NULL, 1, &norm));
     assert_true(fabs(norm - expected) < 1e-14);
     assert_true(fabs(element(reshard_tensor_gradient(x), 1) + 2 / (expected + 1e-6)) < 1e-14);
+    assert_true(element(kept, 1) == -2); /* what somebody holds is not scaled under him */
+    reshard_tensor_release(kept);
     set_element(reshard_tensor_gradient(x), 0, NAN);
     assert_int_equal(reshard_optimizer_clip(optimizer, NULL, 1, &norm), RESHARD_ERR_INVALID);
     assert_int_equal(reshard_optimizer_clip(optimizer, NULL, -1, &norm), RESHARD_ERR_INVALID);

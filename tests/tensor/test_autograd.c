@@ -60,6 +60,20 @@ static void test_backward__of_a_leaf_itself(void **state)
     reshard_tensor_release(x);
 }
 
+/* The gradient that a pass begins with is the caller's, and stays so. */
+static void test_backward__a_leaf_does_not_take_it_over(void **state)
+{
+    (void)state;
+    reshard_tensor *x = make_leaf(1), *g = make_zeros(RESHARD_F64, SHAPE(2));
+    MUST(reshard_tensor_fill(g, 4));
+    assert_int_equal(reshard_backward(x, g, NULL), RESHARD_OK);
+    assert_true(element(reshard_tensor_gradient(x), 0) == 4);
+    MUST(reshard_tensor_fill(g, 5));
+    assert_true(element(reshard_tensor_gradient(x), 0) == 4);
+    reshard_tensor_release(g);
+    reshard_tensor_release(x);
+}
+
 static void test_backward__twice_needs_a_retained_graph(void **state)
 {
     (void)state;
@@ -297,6 +311,7 @@ int main(void)
         cmocka_unit_test(test_leaf__gradients_add_up_until_cleared),
         cmocka_unit_test(test_leaf__gradients_share_no_memory),
         cmocka_unit_test(test_backward__of_a_leaf_itself),
+        cmocka_unit_test(test_backward__a_leaf_does_not_take_it_over),
         cmocka_unit_test(test_backward__twice_needs_a_retained_graph),
         cmocka_unit_test(test_mode__nothing_is_recorded_while_off),
         cmocka_unit_test(test_backward__refusals),

@@ -424,6 +424,43 @@ static void test_partial__complex_sums_and_other_reductions(void **state)
         fail_msg("%s", reshard_error_text());
 }
 
+/* Gradients that move nothing are handed over, but only where nobody else holds them. */
+static reshard_status hold_gradients(void *user, reshard_group *group)
+{
+    (void)user;
+    for (int way = 0; way < 3; way++) {
+        reshard_tensor *x = spread_random(group, "3: S(0)", RESHARD_F64, SHAPE(5, 2), 1);
+        reshard_tensor *other = spread_random(group, "3: S(0)", RESHARD_F64, SHAPE(5, 2), 2);
+        reshard_tensor *g = spread_random(group, "3: S(0)", RESHARD_F64, SHAPE(5, 2), 3);
+        reshard_scope *scope = NULL;
+        CHECK(x != NULL && other != NULL && g != NULL);
+        MUST(reshard_tensor_set_requires_grad(x, 1));
+        MUST(reshard_tensor_set_requires_grad(other, 1));
+        MUST(reshard_scope_open(NULL, &scope));
+        TRY(reshard_tensor_fill(g, 4));
+        reshard_tensor *y = way == 0 ? x : way == 1 ? move_to(x, "3: S(0)") : reshard_add(x, other);
+        TRY(reshard_backward(y, g, NULL));
+        TRY(reshard_scope_close(scope));
+        TRY(reshard_tensor_fill(g, 5));
+        if (way == 2)
+            TRY(reshard_tensor_fill(reshard_tensor_gradient(other), 6));
+        const reshard_tensor *shard = reshard_tensor_local_shard(reshard_tensor_gradient(x), 0);
+        for (int64_t i = 0; i < reshard_tensor_volume(shard); i++)
+            CHECK(element(shard, i) == 4);
+        reshard_tensor_release(x);
+        reshard_tensor_release(other);
+        reshard_tensor_release(g);
+    }
+    return RESHARD_OK;
+}
+
+static void test_gradient__is_its_leafs_own(void **state)
+{
+    (void)state;
+    if (reshard_group_run(NULL, 3, hold_gradients, NULL) != RESHARD_OK)
+        fail_msg("%s", reshard_error_text());
+}
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 static reshard_status disagree(void *user, reshard_group *group)
@@ -494,6 +531,7 @@ int main(void)
         cmocka_unit_test(test_cache__counted_and_bounded),
         cmocka_unit_test(test_redistribute__casts_forwards_and_backwards),
         cmocka_unit_test(test_partial__complex_sums_and_other_reductions),
+        cmocka_unit_test(test_gradient__is_its_leafs_own),
         cmocka_unit_test(test_errors__are_agreed_and_the_group_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
