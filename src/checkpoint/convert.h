@@ -59,7 +59,14 @@ reshard_status rs_conversion_merge(const rs_conversion *conversion, rs_passing *
 /* Adds up what all ranks did. */
 reshard_status rs_conversion_sum(const rs_conversion *conversion, reshard_convert_report *report);
 
-/* ---- the journal (convert.c) ----------------------------------------------------------------- */
+/* ---- writing (convert_write.c) --------------------------------------------------------------- */
+
+/* Writes all blocks that are not done yet, and what comes after them. Collective. */
+reshard_status rs_conversion_write(rs_conversion *conversion, reshard_convert_report *report);
+/* Gives the target its name. Collective. */
+reshard_status rs_conversion_publish(rs_conversion *conversion);
+/* The engine's pause: the journal, when so much has been done since. */
+reshard_status rs_conversion_pause(void *user, uint64_t bytes_done);
 
 reshard_status rs_conversion_sync(rs_conversion *conversion);
 /* Makes what is done last: notes which blocks are, syncs files, then writes the journal. A block

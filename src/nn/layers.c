@@ -131,8 +131,8 @@ static reshard_status add_weight(reshard_module *module, const char *name,
     return rs_fail_within(status, "%s", name);
 }
 
-static reshard_status finish(reshard_status status, reshard_module *module,
-                             reshard_module **out_module)
+reshard_status rs_module_finish(reshard_status status, reshard_module *module,
+                                reshard_module **out_module)
 {
     if (status == RESHARD_OK)
         *out_module = module;
@@ -175,7 +175,7 @@ reshard_status reshard_linear_create(reshard_context *context, int64_t inputs, i
         status = reshard_module_add_parameter(module, "bias", NULL);
     else if (status == RESHARD_OK)
         status = add_weight(module, "bias", &part, 1, shape, plain ? &uniform : &zero);
-    return finish(status, module, out_module);
+    return rs_module_finish(status, module, out_module);
 }
 
 /* ---- embedding ------------------------------------------------------------------------------- */
@@ -203,7 +203,7 @@ reshard_status reshard_embedding_create(reshard_context *context, int64_t count,
     filling normal = {RS_FILL_NORMAL, 0, options.deviation != 0 ? options.deviation : 1};
     if (status == RESHARD_OK)
         status = add_weight(module, "weight", &options, 2, shape, &normal);
-    return finish(status, module, out_module);
+    return rs_module_finish(status, module, out_module);
 }
 
 /* ---- norms ----------------------------------------------------------------------------------- */
@@ -258,7 +258,7 @@ static reshard_status create_norm(reshard_context *context, reshard_module_kind 
         status = reshard_module_add_parameter(module, "bias", NULL);
     else if (status == RESHARD_OK && has_bias)
         status = add_weight(module, "bias", &options, 1, &width, &zero);
-    return finish(status, module, out_module);
+    return rs_module_finish(status, module, out_module);
 }
 
 reshard_status reshard_layernorm_create(reshard_context *context, int64_t width, double epsilon,
@@ -339,5 +339,5 @@ reshard_status reshard_sequential_create(reshard_context *context, int32_t count
         (void)snprintf(name, sizeof name, "%d", i);
         status = reshard_module_add_child(module, name, children[i]);
     }
-    return finish(status, module, out_module);
+    return rs_module_finish(status, module, out_module);
 }

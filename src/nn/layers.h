@@ -16,6 +16,9 @@ reshard_layer_options rs_layer_part(const reshard_layer_options *options, uint64
  * argument is read before another one makes it is anybody's guess. */
 reshard_status rs_adopt(reshard_module *parent, const char *name, reshard_status status,
                         reshard_module **child);
+/* Gives a module that was made, or releases what there is of it. */
+reshard_status rs_module_finish(reshard_status status, reshard_module *module,
+                                reshard_module **out_module);
 /* Elements of one head of an attention. */
 int64_t rs_attention_head(const reshard_module *module);
 /* Frees a block that was allocated as `user` of a module, by rs_user_allocate. */

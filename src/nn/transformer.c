@@ -15,16 +15,6 @@
 #include <math.h>
 #include <stdio.h>
 
-static reshard_status finish(reshard_status status, reshard_module *module,
-                             reshard_module **out_module)
-{
-    if (status == RESHARD_OK)
-        *out_module = module;
-    else
-        reshard_module_release(module);
-    return status;
-}
-
 static reshard_module *child(const reshard_module *module, const char *name)
 {
     reshard_module *found = NULL;
@@ -75,7 +65,7 @@ static reshard_status create_mlp(reshard_context *context, int64_t width, int64_
     if (status == RESHARD_OK)
         status = rs_adopt(module, "fc2",
                           reshard_linear_create(context, hidden, width, &second, &part), &part);
-    return finish(status, module, out_module);
+    return rs_module_finish(status, module, out_module);
 }
 
 reshard_status reshard_mlp_create(reshard_context *context, int64_t width, int64_t hidden,
@@ -192,7 +182,7 @@ static reshard_status create_attention(reshard_context *context, int64_t width, 
         status = rs_adopt(module, names[i],
                           reshard_linear_create(context, width, width, &own, &part), &part);
     }
-    return finish(status, module, out_module);
+    return rs_module_finish(status, module, out_module);
 }
 
 reshard_status reshard_attention_create(reshard_context *context, int64_t width, int64_t heads,
@@ -238,7 +228,7 @@ static reshard_status create_block(reshard_context *context, int64_t width, int6
                           create_mlp(context, width, 4 * width, RESHARD_ACTIVATION_GELU, &second,
                                      deviation, &part),
                           &part);
-    return finish(status, module, out_module);
+    return rs_module_finish(status, module, out_module);
 }
 
 reshard_status reshard_block_create(reshard_context *context, int64_t width, int64_t heads,
@@ -395,7 +385,7 @@ reshard_status reshard_gpt_create(reshard_context *context, const reshard_gpt_op
         rs_user_free(g);
         return status;
     }
-    return finish(add_parts(module, options, &layer), module, out_module);
+    return rs_module_finish(add_parts(module, options, &layer), module, out_module);
 }
 
 reshard_tensor *reshard_module_cross_entropy(reshard_tensor *logits, reshard_tensor *labels)
