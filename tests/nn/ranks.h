@@ -62,4 +62,14 @@ static inline reshard_tensor *distribute(reshard_group *group, const char *text,
     return made;
 }
 
+/* Numbers that are always the same, which collect gradients. */
+static inline reshard_tensor *make_leaf(int32_t ndim, const int64_t *shape)
+{
+    draw_state draw;
+    draw_seed(&draw, 17);
+    reshard_tensor *x = make_random(RESHARD_F64, &draw, ndim, shape);
+    MUST(reshard_tensor_set_requires_grad(x, 1));
+    return x;
+}
+
 #endif

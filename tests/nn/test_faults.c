@@ -5,16 +5,13 @@
  * backward pass with input_reshard. Calls that agree fail on all ranks, after which the group still
  * works and nothing has changed where that is promised; nobody hangs; nothing leaks.
  */
+#include "nn/folder.h"
 #include "nn/module.h"
 #include "nn/ranks.h"
 #include "support/context.h"
 #include "support/harness.h"
 
-#include <unistd.h>
-
 enum { RANKS = 3, FAULTY = 1, VALUES_MAX = 256 };
-
-static char folder[] = "/tmp/reshard-faults-XXXXXX";
 
 typedef struct attempt {
     reshard_context *context; /* of the faulty rank */
@@ -393,19 +390,6 @@ static void test_input_reshard__nobody_hangs(void **state)
 {
     (void)state;
     fail_each(attempt_train);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    empty_folder();
-    return rmdir(folder);
 }
 
 int main(void)

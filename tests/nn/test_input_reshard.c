@@ -16,15 +16,6 @@ static reshard_module *make_mlp(int64_t width)
     return mlp;
 }
 
-static reshard_tensor *make_input(int32_t ndim, const int64_t *shape)
-{
-    draw_state draw;
-    draw_seed(&draw, 17);
-    reshard_tensor *x = make_random(RESHARD_F64, &draw, ndim, shape);
-    MUST(reshard_tensor_set_requires_grad(x, 1));
-    return x;
-}
-
 /* Forward and backward of the sum; the loss's gradient is 1 everywhere. */
 static reshard_status train(reshard_module *module, reshard_tensor *x)
 {
@@ -95,7 +86,7 @@ static reshard_status body_shapes(void *user, reshard_group *group)
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r += stride) {
         for (int64_t width = 1; width <= 5; width += 2) {
             reshard_module *mlp = make_mlp(width);
-            reshard_tensor *x = make_input(SHAPE(rows[r], width));
+            reshard_tensor *x = make_leaf(SHAPE(rows[r], width));
             for (size_t d = 0; d < sizeof dims / sizeof *dims; d++) {
                 reshard_saved_counts counts;
                 reshard_status status = compare(mlp, x, mesh, dims[d], NULL, &counts);
@@ -131,7 +122,7 @@ static reshard_status body_one_dim(void *user, reshard_group *group)
     reshard_saved_counts counts;
     (void)user;
     MUST(reshard_layernorm_create(NULL, 10, 1e-5, &options, &norm));
-    reshard_tensor *x = make_input(SHAPE(10));
+    reshard_tensor *x = make_leaf(SHAPE(10));
     reshard_status status = compare(norm, x, mesh, 1, NULL, &counts);
     EXPECT(status != RESHARD_OK || counts.packed > 0);
     reshard_module_release(norm);
@@ -163,7 +154,7 @@ static reshard_status body_varying(void *user, reshard_group *group)
     static const char *const names[] = {"fc1.weight"};
     reshard_device_mesh *mesh = make_line(group);
     reshard_module *mlp = make_varying(group);
-    reshard_tensor *x = make_input(SHAPE(4, 4));
+    reshard_tensor *x = make_leaf(SHAPE(4, 4));
     reshard_saved_counts counts;
     reshard_hook *hook = NULL;
     reshard_input_reshard_options options = {
@@ -218,7 +209,7 @@ static reshard_status body_spread(void *user, reshard_group *group)
     const spread_case *c = user;
     reshard_device_mesh *mesh = make_mesh(group, c->axes, c->sizes);
     reshard_module *mlp = make_mlp(7);
-    reshard_tensor *local = make_input(SHAPE(6, 7));
+    reshard_tensor *local = make_leaf(SHAPE(6, 7));
     reshard_saved_counts counts;
     replace(group, mlp, "fc1.weight", c->weight1);
     replace(group, mlp, "fc1.bias", c->bias1);
@@ -270,7 +261,7 @@ static reshard_status body_slice(void *user, reshard_group *group)
     MUST(reshard_device_mesh_create(NULL, group, mesh, &world));
     MUST(reshard_device_mesh_slice(world, 1, names + 1, &slice));
     reshard_module *mlp = make_mlp(7);
-    reshard_tensor *local = make_input(SHAPE(6, 7));
+    reshard_tensor *local = make_leaf(SHAPE(6, 7));
     replace(group, mlp, "fc1.weight", "dp=2,tp=2: R, S(0)");
     replace(group, mlp, "fc1.bias", "dp=2,tp=2: R, S(0)");
     replace(group, mlp, "fc2.weight", "dp=2,tp=2: R, S(1)");
@@ -318,7 +309,7 @@ static reshard_status body_again(void *user, reshard_group *group)
     reshard_hook *hook = NULL;
     reshard_saved_counts counts, later;
     reshard_device_mesh *mesh = make_line(group);
-    reshard_tensor *x = make_input(SHAPE(9));
+    reshard_tensor *x = make_leaf(SHAPE(9));
     double expected[9];
     (void)user;
     MUST(reshard_module_create(NULL, &kind, &module));
@@ -373,7 +364,7 @@ static reshard_status body_after_failure(void *user, reshard_group *group)
 {
     reshard_device_mesh *mesh = make_line(group);
     reshard_module *mlp = make_mlp(4), *other = make_mlp(4);
-    reshard_tensor *x = make_input(SHAPE(6, 4)), *narrow = make_input(SHAPE(6, 3));
+    reshard_tensor *x = make_leaf(SHAPE(6, 4)), *narrow = make_leaf(SHAPE(6, 3));
     reshard_tensor *weight = NULL;
     reshard_hook *hook = NULL;
     reshard_saved_counts counts;
@@ -409,7 +400,7 @@ static reshard_status body_nested(void *user, reshard_group *group)
     static _Thread_local unsigned char without[65536], with[65536];
     reshard_device_mesh *mesh = make_line(group);
     reshard_module *parts[] = {make_mlp(4), make_mlp(4)}, *outer = NULL;
-    reshard_tensor *x = make_input(SHAPE(6, 4));
+    reshard_tensor *x = make_leaf(SHAPE(6, 4));
     reshard_hook *hooks[2] = {NULL, NULL};
     reshard_saved_counts counts[2];
     (void)user;
@@ -453,7 +444,7 @@ static reshard_status body_select(void *user, reshard_group *group)
     int64_t wide = 5;
     reshard_device_mesh *mesh = make_line(group);
     reshard_module *mlp = make_mlp(4);
-    reshard_tensor *x = make_input(SHAPE(8, 4));
+    reshard_tensor *x = make_leaf(SHAPE(8, 4));
     reshard_saved_counts counts;
     reshard_input_reshard_options options = {
         .size = sizeof options, .select = select_wide, .user = &wide};
@@ -497,7 +488,7 @@ static reshard_status body_memory(void *user, reshard_group *group)
     reshard_hook *hook = NULL;
     reshard_layer_options options = {.size = sizeof options, .dtype = RESHARD_F64, .seed = 3};
     reshard_device_mesh *mesh = make_line(group);
-    reshard_tensor *x = make_input(SHAPE(2, 32, 16));
+    reshard_tensor *x = make_leaf(SHAPE(2, 32, 16));
     reshard_saved_counts counts;
     size_t without = 0, with = 0;
     (void)user;

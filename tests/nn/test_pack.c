@@ -5,15 +5,6 @@
  */
 #include "nn/ranks.h"
 
-static reshard_tensor *make_input(int32_t ndim, const int64_t *shape)
-{
-    draw_state draw;
-    draw_seed(&draw, 17);
-    reshard_tensor *x = make_random(RESHARD_F64, &draw, ndim, shape);
-    MUST(reshard_tensor_set_requires_grad(x, 1));
-    return x;
-}
-
 static reshard_status body_pack(void *user, reshard_group *group)
 {
     static const int64_t shapes[][3] = {{1, 1, 1}, {3, 1, 2}, {5, 4, 3}, {2, 7, 1}, {0, 4, 2}};
@@ -22,7 +13,7 @@ static reshard_status body_pack(void *user, reshard_group *group)
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         for (int32_t dim = -4; dim <= 4; dim++) {
             reshard_packed *packed = NULL;
-            reshard_tensor *x = make_input(3, shapes[s]), *found[2] = {NULL, NULL};
+            reshard_tensor *x = make_leaf(3, shapes[s]), *found[2] = {NULL, NULL};
             reshard_scope *scope = NULL;
             MUST(reshard_scope_open(NULL, &scope));
             int enabled = reshard_set_gradients_enabled(0);
@@ -43,7 +34,7 @@ static reshard_status body_pack(void *user, reshard_group *group)
             reshard_tensor_release(x);
         }
     }
-    reshard_tensor *x = make_input(SHAPE(1)), *found = NULL;
+    reshard_tensor *x = make_leaf(SHAPE(1)), *found = NULL;
     reshard_packed *packed = NULL;
     EXPECT(reshard_pack_replicated(x, mesh, 0, 0, &packed) == RESHARD_OK);
     if (reshard_group_size(group) > 1) { /* kept as it is, and written to */
@@ -67,7 +58,7 @@ static reshard_status body_pack_layouts(void *user, reshard_group *group)
 {
     const layout_case *c = user;
     reshard_device_mesh *mesh = make_mesh(group, c->axes, c->sizes);
-    reshard_tensor *local = make_input(SHAPE(6, 4)), *x = distribute(group, c->spec, local);
+    reshard_tensor *local = make_leaf(SHAPE(6, 4)), *x = distribute(group, c->spec, local);
     reshard_tensor *found = NULL;
     reshard_packed *packed = NULL;
     EXPECT(reshard_pack_replicated(x, mesh, 1, 0, &packed) == RESHARD_OK);

@@ -4,11 +4,11 @@
  * ranks, and as one rank would on others, through a checkpoint on disk. Optimizer state in and out
  * is all or nothing.
  */
+#include "nn/folder.h"
 #include "nn/gpt.h"
 #include "support/harness.h"
 
 #include <math.h>
-#include <unistd.h>
 
 enum { STEPS_MAX = 4, LEGS = 4 };
 
@@ -17,8 +17,6 @@ static int64_t step_count(void)
 {
     return harness_scale() < 1 ? STEPS_MAX / 2 : STEPS_MAX;
 }
-
-static char folder[] = "/tmp/reshard-resume-XXXXXX";
 
 /* ---- a model in training --------------------------------------------------------------------- */
 
@@ -350,20 +348,6 @@ static void test_checkpoint__refused_and_strided(void **state)
 {
     (void)state;
     run_ranks(3, body_refused, NULL);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    char command[128];
-    (void)state;
-    (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
 }
 
 int main(void)

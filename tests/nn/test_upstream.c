@@ -3,24 +3,9 @@
  * test_upstream.c - PyTorch's tests of modules with its sizes: a custom sharder of embedding bags,
  * a plan of two linears, the training of an MLP and of a model over two axes with input_reshard.
  */
-#include "nn/ranks.h"
+#include "nn/modules.h"
 
 #include <math.h>
-
-static reshard_module *
-make_module(const char *name, reshard_value (*forward)(reshard_module *, void *, reshard_value))
-{
-    reshard_module_kind kind = {.name = name, .forward = forward};
-    reshard_module *module = NULL;
-    MUST(reshard_module_create(NULL, &kind, &module));
-    return module;
-}
-
-static void add_child(reshard_module *module, const char *name, reshard_module *child)
-{
-    MUST(reshard_module_add_child(module, name, child));
-    reshard_module_release(child);
-}
 
 /* ---- a custom sharder ------------------------------------------------------------------------ */
 

@@ -3,32 +3,14 @@
  * test_upstream_state.c - PyTorch's tests of state dicts with its sizes. Where it refuses ranks and
  * groups other than those that saved, the test shows that they work.
  */
-#include "nn/ranks.h"
-
-#include <unistd.h>
-
-static char folder[] = "/tmp/reshard-upstream-XXXXXX";
+#include "nn/folder.h"
+#include "nn/modules.h"
 
 static reshard_value pass_on(reshard_module *module, void *user, reshard_value input)
 {
     (void)module;
     (void)user;
     return input;
-}
-
-static reshard_module *
-make_module(const char *name, reshard_value (*forward)(reshard_module *, void *, reshard_value))
-{
-    reshard_module_kind kind = {.name = name, .forward = forward};
-    reshard_module *module = NULL;
-    MUST(reshard_module_create(NULL, &kind, &module));
-    return module;
-}
-
-static void add_child(reshard_module *module, const char *name, reshard_module *child)
-{
-    MUST(reshard_module_add_child(module, name, child));
-    reshard_module_release(child);
 }
 
 /* Two tensors of 10x20, one in a submodule, and a local one of 2x2; spec NULL: all local. With
@@ -237,20 +219,6 @@ static void test_state_dict__no_sharded_tensors(void **state)
     reshard_named_tensors_destroy(list);
     reshard_module_release(source);
     reshard_module_release(target);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) == NULL;
-}
-
-static int remove_folder(void **state)
-{
-    char command[128];
-    (void)state;
-    (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
 }
 
 int main(void)
