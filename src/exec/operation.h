@@ -7,9 +7,9 @@
 
 #include <reshard/plan.h>
 
-#include "exec/cast.h"
-#include "exec/combine.h"
-#include "exec/copy.h"
+#include "kernel/cast.h"
+#include "kernel/combine.h"
+#include "kernel/copy.h"
 
 #include <stdbool.h>
 

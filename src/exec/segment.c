@@ -2,8 +2,8 @@
 #include "exec/segment.h"
 
 #include "base/checked.h"
-#include "exec/cast.h"
-#include "exec/copy.h"
+#include "kernel/cast.h"
+#include "kernel/copy.h"
 #include "layout/flat.h"
 
 #include <stdbool.h>

@@ -16,8 +16,8 @@
 
 #include "base/context.h"
 #include "base/error.h"
-#include "exec/cast.h"
 #include "exec/exec.h"
+#include "kernel/cast.h"
 #include "plan/link.h"
 
 #include <inttypes.h>

@@ -8,7 +8,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "nn/module.h"
-#include "tensor/op.h"
+#include "tensor/ops/op.h"
 
 #include <string.h>
 

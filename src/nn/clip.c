@@ -5,7 +5,7 @@
 #include "layout/layout.h"
 #include "nn/lift.h"
 #include "nn/optimizer.h"
-#include "tensor/distribution.h"
+#include "tensor/core/distribution.h"
 
 #include <math.h>
 

@@ -5,8 +5,8 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "nn/module.h"
-#include "tensor/op.h"
-#include "tensor/random.h"
+#include "tensor/core/random.h"
+#include "tensor/ops/op.h"
 
 #include <inttypes.h>
 #include <math.h>

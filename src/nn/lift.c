@@ -3,7 +3,7 @@
 #include "nn/lift.h"
 
 #include "base/error.h"
-#include "tensor/op.h"
+#include "tensor/ops/op.h"
 
 #include <reshard/group.h>
 

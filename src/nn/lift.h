@@ -7,7 +7,7 @@
 #ifndef RS_NN_LIFT_H
 #define RS_NN_LIFT_H
 
-#include "tensor/spread.h"
+#include "tensor/dist/spread.h"
 
 /* The layout that has all of `shape` on every rank of the mesh that `like` lies on, or of its
  * group where it has no mesh. */

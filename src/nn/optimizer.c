@@ -9,7 +9,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "nn/lift.h"
-#include "tensor/distribution.h"
+#include "tensor/core/distribution.h"
 
 #include <inttypes.h>
 #include <math.h>

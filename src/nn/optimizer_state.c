@@ -7,7 +7,7 @@
 #include "nn/optimizer.h"
 #include "nn/state.h"
 
-#include "tensor/distribution.h"
+#include "tensor/core/distribution.h"
 
 static reshard_status add(rs_named_list *list, const rs_moments *m, const char *name,
                           reshard_tensor *tensor)

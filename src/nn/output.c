@@ -8,8 +8,8 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "nn/module.h"
-#include "tensor/op.h"
-#include "tensor/spread.h"
+#include "tensor/dist/spread.h"
+#include "tensor/ops/op.h"
 
 /* ---- the current group ----------------------------------------------------------------------- */
 

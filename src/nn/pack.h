@@ -5,7 +5,7 @@
 
 #include <reshard/input_reshard.h>
 
-#include "tensor/distribution.h"
+#include "tensor/core/distribution.h"
 
 struct reshard_packed {
     rs_references references;

@@ -5,7 +5,7 @@
 #include "nn/layers.h"
 #include "nn/module.h"
 #include "nn/sharding.h"
-#include "tensor/tensor.h"
+#include "tensor/core/tensor.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "nn/layers.h"
 #include "nn/module.h"
-#include "tensor/op.h"
+#include "tensor/ops/op.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 /* Arenas: alignment, no two allocations on the same bytes, large blocks, failure, release. */
 #include "base/arena.h"
 #include "base/context.h"
-#include "support/check.h"
+#include "tests/support/check.h"
 
 #include <stdalign.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checked arithmetic at the edges of its types. */
 #include "base/checked.h"
-#include "support/check.h"
+#include "tests/support/check.h"
 
 static void test_checked__multiply(void **state)
 {

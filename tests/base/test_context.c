@@ -3,7 +3,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/thread.h"
-#include "support/check.h"
+#include "tests/support/check.h"
 
 #include <stdio.h>
 #include <stdlib.h>

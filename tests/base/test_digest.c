@@ -2,7 +2,7 @@
 /* Digests: equal to SipHash-2-4-128 for whole words, and telling apart what differs. */
 #include "base/digest.h"
 #include "siphash_vectors.h"
-#include "support/check.h"
+#include "tests/support/check.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * paths. */
 #include "base/context.h"
 #include "base/file.h"
-#include "support/check.h"
+#include "tests/support/check.h"
 
 #include <errno.h>
 #include <stdio.h>

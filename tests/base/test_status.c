@@ -2,7 +2,7 @@
 /* Names and texts of statuses, dtypes and reductions; the error text of a thread. */
 #include "base/error.h"
 #include "base/thread.h"
-#include "support/check.h"
+#include "tests/support/check.h"
 
 #include <stdio.h>
 #include <string.h>

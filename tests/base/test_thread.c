@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads, mutexes, conditions and reference counts; meant to run under ThreadSanitizer too. */
 #include "base/thread.h"
-#include "support/check.h"
+#include "tests/support/check.h"
 
 enum { THREADS = 4, ROUNDS = 1000 };
 

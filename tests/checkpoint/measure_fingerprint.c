@@ -5,7 +5,7 @@
  *
  *   measure-fingerprint [MiB of the buffer] [rounds]
  */
-#include "checkpoint/fingerprint_code.h"
+#include "checkpoint/digest/fingerprint_code.h"
 
 #include <stdio.h>
 #include <stdlib.h>

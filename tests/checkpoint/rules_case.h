@@ -6,7 +6,7 @@
 #ifndef TESTS_CHECKPOINT_RULES_CASE_H
 #define TESTS_CHECKPOINT_RULES_CASE_H
 
-#include "checkpoint/rules.h"
+#include "checkpoint/rules/rules.h"
 
 #include <stddef.h>
 

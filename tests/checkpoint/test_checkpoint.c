@@ -4,9 +4,9 @@
  * same elements for every box, whatever files they lie in.
  */
 #include "base/file.h"
-#include "support/check.h"
-#include "support/harness.h"
-#include "support/random.h"
+#include "tests/support/check.h"
+#include "tests/support/harness.h"
+#include "tests/support/random.h"
 
 #include <reshard/checkpoint.h>
 

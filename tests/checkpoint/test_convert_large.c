@@ -7,7 +7,7 @@
 #define _GNU_SOURCE /* SEEK_DATA */
 
 #include "base/file.h"
-#include "support/check.h"
+#include "tests/support/check.h"
 
 #include <reshard/checkpoint.h>
 

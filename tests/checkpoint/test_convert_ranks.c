@@ -6,8 +6,8 @@
  */
 #include "convert_case.h"
 
-#include "support/check.h"
-#include "support/context.h"
+#include "tests/support/check.h"
+#include "tests/support/context.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
  * test_digest.c - digests of a checkpoint from C: the same by any number of threads and ranks, with
  * every allocation failing once, cancelled, and watched. What they are is test_digest.py's to show.
  */
-#include "support/check.h"
-#include "support/context.h"
+#include "tests/support/check.h"
+#include "tests/support/context.h"
 
 #include <reshard/checkpoint.h>
 

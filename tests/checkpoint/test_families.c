@@ -4,10 +4,10 @@
  * are those that tensor-parallel programs expect, and the full shapes come back from the local
  * ones, padding and copied heads included.
  */
-#include "checkpoint/rules.h"
+#include "checkpoint/rules/rules.h"
 #include "rules_case.h"
-#include "support/check.h"
-#include "support/harness.h"
+#include "tests/support/check.h"
+#include "tests/support/harness.h"
 
 #include <reshard/layout.h>
 

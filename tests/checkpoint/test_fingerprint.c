@@ -4,10 +4,10 @@
  * fast arithmetic equals the plain one. That both equal what docs/digest.md says is
  * test_fingerprint.py's to show.
  */
-#include "checkpoint/fingerprint_code.h"
-#include "support/check.h"
-#include "support/context.h"
-#include "support/harness.h"
+#include "checkpoint/digest/fingerprint_code.h"
+#include "tests/support/check.h"
+#include "tests/support/context.h"
+#include "tests/support/harness.h"
 
 #include <string.h>
 

@@ -2,10 +2,10 @@
 /*
  * test_glob.c - patterns of names against a matcher that tries everything, and against time.
  */
-#include "checkpoint/rules.h"
-#include "checkpoint/rules_glob.h"
-#include "support/check.h"
-#include "support/harness.h"
+#include "checkpoint/rules/glob.h"
+#include "checkpoint/rules/rules.h"
+#include "tests/support/check.h"
+#include "tests/support/harness.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,9 +4,9 @@
  * oracle says, whether each rank reads for itself or each byte is read once; what is on disk is
  * whole; and what cannot be saved or loaded is refused on all ranks, with nothing left behind.
  */
-#include "support/check.h"
-#include "support/live.h"
-#include "support/values.h"
+#include "tests/support/check.h"
+#include "tests/support/live.h"
+#include "tests/support/values.h"
 
 #include <reshard/checkpoint_live.h>
 

@@ -3,10 +3,10 @@
  * test_rules.c - the rules language, line by line: what it says of a tensor, and what it says of
  * mistakes.
  */
-#include "checkpoint/rules.h"
+#include "checkpoint/rules/rules.h"
 #include "rules_case.h"
-#include "support/check.h"
-#include "support/context.h"
+#include "tests/support/check.h"
+#include "tests/support/context.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,9 +5,9 @@
  * tells that there is no n-th. Nobody hangs, nothing leaks, and what ends well holds the right
  * bytes.
  */
-#include "support/check.h"
-#include "support/context.h"
-#include "support/live.h"
+#include "tests/support/check.h"
+#include "tests/support/context.h"
+#include "tests/support/live.h"
 
 #include <string.h>
 

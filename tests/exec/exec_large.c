@@ -5,10 +5,10 @@
  * RESHARD_TEST_BIG=1 (`make big`) gives the large targets memory of their own, about 5 GB, and
  * checks every byte of it.
  */
-#include "support/check.h"
-#include "support/large.h"
-#include "support/limited.h"
-#include "support/live.h"
+#include "tests/support/check.h"
+#include "tests/support/large.h"
+#include "tests/support/limited.h"
+#include "tests/support/live.h"
 
 /* ---- beyond 32 bits -------------------------------------------------------------------------- */
 

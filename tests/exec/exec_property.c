@@ -4,9 +4,9 @@
  * simulation with memory that is seen and memory that is not. Every target holds what the oracle
  * says. Ranks only run; the main thread checks.
  */
-#include "support/live.h"
+#include "tests/support/live.h"
 
-#include "exec/cast.h"
+#include "kernel/cast.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,11 +6,11 @@
  */
 #include "exec/exec.h"
 #include "exec/verify.h"
-#include "exec/ways.h"
-#include "support/check.h"
-#include "support/context.h"
-#include "support/live.h"
-#include "support/values.h"
+#include "tests/support/check.h"
+#include "tests/support/context.h"
+#include "tests/support/live.h"
+#include "tests/support/values.h"
+#include "tests/support/ways.h"
 
 #include <reshard/reshard.h>
 

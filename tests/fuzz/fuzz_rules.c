@@ -4,7 +4,7 @@
  * are applied to. What is refused has words; what is applied gives a layout; memory is bounded and
  * all given back.
  */
-#include "checkpoint/rules.h"
+#include "checkpoint/rules/rules.h"
 
 #include <reshard/layout.h>
 

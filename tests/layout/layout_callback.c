@@ -3,8 +3,8 @@
  * layout_callback.c - a user's own kind of spec, told by a function: the grid that PyTorch's tests
  * define, and functions that get it wrong.
  */
-#include "support/compare.h"
-#include "support/context.h"
+#include "tests/support/compare.h"
+#include "tests/support/context.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

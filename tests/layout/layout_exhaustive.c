@@ -3,8 +3,8 @@
  * layout_exhaustive.c - every length of 0..17 over 1..8 ranks by each rule, with and without units
  * and limits; every pair of placements on two axes, and many triples on three.
  */
-#include "support/compare.h"
-#include "support/harness.h"
+#include "tests/support/compare.h"
+#include "tests/support/harness.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * layout_faults.c - the n-th allocation fails, for every n, in all that makes specs and layouts and
  * asks them.
  */
-#include "support/context.h"
+#include "tests/support/context.h"
 
 #include <reshard/layout.h>
 

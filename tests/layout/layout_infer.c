@@ -3,8 +3,8 @@
  * layout_infer.c - specs worked out from shards: they must give back the same shards, and be chunk
  * specs exactly when the shards are chunks by every offset and size.
  */
-#include "support/compare.h"
-#include "support/harness.h"
+#include "tests/support/compare.h"
+#include "tests/support/harness.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

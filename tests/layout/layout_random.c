@@ -4,8 +4,8 @@
  * says that the spec suits the shape, and then every rank's shards hold the oracle's elements in
  * the oracle's order.
  */
-#include "support/compare.h"
-#include "support/harness.h"
+#include "tests/support/compare.h"
+#include "tests/support/harness.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

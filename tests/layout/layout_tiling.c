@@ -3,7 +3,7 @@
  * layout_tiling.c - whether 100,000 boxes tile a tensor is found out in a second or two, in two and
  * three dimensions; one box grown, shrunk, moved or doubled among them is found.
  */
-#include "support/random.h"
+#include "tests/support/random.h"
 
 #include <reshard/layout.h>
 

@@ -3,8 +3,8 @@
  * mpi_large.c - what does not fit into 32 bits, between two processes. RESHARD_TEST_BIG as in
  * exec_large.c.
  */
-#include "support/harness.h"
-#include "support/large.h"
+#include "tests/support/harness.h"
+#include "tests/support/large.h"
 
 #include <reshard/mpi.h>
 #include <reshard/mpi_run.h>

@@ -7,8 +7,8 @@
  * brought to all of them: so everybody asserts the same, and nobody is left waiting for one that
  * has failed.
  */
-#include "support/check.h"
-#include "support/live.h"
+#include "tests/support/check.h"
+#include "tests/support/live.h"
 
 #include <reshard/mpi.h>
 

@@ -4,7 +4,7 @@
  * when all goes well; test_mpi_failure.c has the rest. Each case runs on a group of its own, so
  * that one that breaks it does not end the others.
  */
-#include "mpi/test_mpi.h"
+#include "tests/mpi/test_mpi.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * test_mpi_failure.c - ranks that fail, leave, stay silent or send what nobody waits for: everybody
  * is told, nobody waits for ever, and the run ends alike on all ranks.
  */
-#include "mpi/test_mpi.h"
+#include "tests/mpi/test_mpi.h"
 
 #include <stdio.h>
 #include <stdlib.h>

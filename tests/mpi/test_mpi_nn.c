@@ -4,8 +4,8 @@
  * losses of PyTorch (tests/oracle/gpt.py), and has them still when it goes on from a checkpoint;
  * errors are agreed.
  */
-#include "nn/gpt.h"
-#include "oracle/gpt_numbers.h"
+#include "tests/nn/gpt.h"
+#include "tests/oracle/gpt_numbers.h"
 
 #include <reshard/mpi_run.h>
 

@@ -4,9 +4,9 @@
  * between threads. Moves against values and slopes computed here; every collective, and every
  * operation on random layouts, against finite differences.
  */
-#include "tensor/collectives.h"
-#include "tensor/differences.h"
-#include "tensor/shared.h"
+#include "tests/tensor/collectives.h"
+#include "tests/tensor/differences.h"
+#include "tests/tensor/shared.h"
 
 #include <reshard/mpi_run.h>
 

@@ -4,7 +4,7 @@
 #ifndef TESTS_NN_GPT_H
 #define TESTS_NN_GPT_H
 
-#include "nn/ranks.h"
+#include "tests/nn/ranks.h"
 
 enum { VOCABULARY = 13, LENGTH = 8, WIDTH = 16, HEADS = 4, LAYERS = 2, BATCH = 4 };
 

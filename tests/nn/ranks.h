@@ -3,8 +3,8 @@
 #ifndef TESTS_NN_RANKS_H
 #define TESTS_NN_RANKS_H
 
-#include "support/check.h"
-#include "tensor/values.h"
+#include "tests/support/check.h"
+#include "tests/tensor/values.h"
 
 #include <string.h>
 

@@ -5,11 +5,11 @@
  * backward pass with input_reshard. Calls that agree fail on all ranks, after which the group still
  * works and nothing has changed where that is promised; nobody hangs; nothing leaks.
  */
-#include "nn/folder.h"
 #include "nn/module.h"
-#include "nn/ranks.h"
-#include "support/context.h"
-#include "support/harness.h"
+#include "tests/nn/folder.h"
+#include "tests/nn/ranks.h"
+#include "tests/support/context.h"
+#include "tests/support/harness.h"
 
 enum { RANKS = 3, FAULTY = 1, VALUES_MAX = 256 };
 

@@ -5,8 +5,8 @@
  *
  * A rank's body returns a status and leaves words; the main thread asserts.
  */
-#include "nn/ranks.h"
-#include "support/harness.h"
+#include "tests/nn/ranks.h"
+#include "tests/support/harness.h"
 
 static reshard_module *make_mlp(int64_t width)
 {

@@ -3,8 +3,8 @@
  * test_layers.c - ready modules: gradients of all their parameters against finite differences, in
  * f64, and what they refuse.
  */
-#include "support/check.h"
-#include "tensor/gradients.h"
+#include "tests/support/check.h"
+#include "tests/tensor/gradients.h"
 
 #include <string.h>
 

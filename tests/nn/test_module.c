@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_module.c - modules without layers: names, paths, ties, state dicts, hooks and their
  * order. */
-#include "support/check.h"
-#include "support/context.h"
-#include "tensor/values.h"
+#include "tests/support/check.h"
+#include "tests/support/context.h"
+#include "tests/tensor/values.h"
 
 #include <string.h>
 

@@ -3,8 +3,8 @@
  * test_optimizer.c - SGD, AdamW and clipping on one rank, against the formulas written out here in
  * double. On several ranks they are tested with a GPT (test_train.c).
  */
-#include "support/check.h"
-#include "tensor/values.h"
+#include "tests/support/check.h"
+#include "tests/tensor/values.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * test_output.c - PyTorch's tests of reshard_output and collect_local_shard, restated; and a test
  * for each defect of theirs.
  */
-#include "nn/ranks.h"
+#include "tests/nn/ranks.h"
 
 /* Gives a stored tensor, or a list with it, a local tensor and nothing. */
 typedef struct stored {

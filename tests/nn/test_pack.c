@@ -3,7 +3,7 @@
  * test_pack.c - one tensor packed and unpacked comes back as it was: any shape, any dim, any number
  * of ranks, local or in any layout.
  */
-#include "nn/ranks.h"
+#include "tests/nn/ranks.h"
 
 static reshard_status body_pack(void *user, reshard_group *group)
 {

@@ -4,9 +4,9 @@
  * ranks, and as one rank would on others, through a checkpoint on disk. Optimizer state in and out
  * is all or nothing.
  */
-#include "nn/folder.h"
-#include "nn/gpt.h"
-#include "support/harness.h"
+#include "tests/nn/folder.h"
+#include "tests/nn/gpt.h"
+#include "tests/support/harness.h"
 
 #include <math.h>
 

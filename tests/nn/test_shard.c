@@ -3,7 +3,7 @@
  * test_shard.c - PyTorch's tests of shard_parameter, sharding plans, sharders and state dicts,
  * restated; and a test for each defect of theirs.
  */
-#include "nn/ranks.h"
+#include "tests/nn/ranks.h"
 
 /* ---- small modules --------------------------------------------------------------------------- */
 

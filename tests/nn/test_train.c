@@ -4,9 +4,9 @@
  * input_reshard, against the numbers of PyTorch (tests/oracle/gpt.py), which is to say against
  * code that shares nothing with ours.
  */
-#include "nn/gpt.h"
-#include "oracle/gpt_numbers.h"
-#include "support/harness.h"
+#include "tests/nn/gpt.h"
+#include "tests/oracle/gpt_numbers.h"
+#include "tests/support/harness.h"
 
 #include <math.h>
 

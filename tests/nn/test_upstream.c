@@ -3,7 +3,7 @@
  * test_upstream.c - PyTorch's tests of modules with its sizes: a custom sharder of embedding bags,
  * a plan of two linears, the training of an MLP and of a model over two axes with input_reshard.
  */
-#include "nn/modules.h"
+#include "tests/nn/modules.h"
 
 #include <math.h>
 

@@ -3,8 +3,8 @@
  * test_upstream_state.c - PyTorch's tests of state dicts with its sizes. Where it refuses ranks and
  * groups other than those that saved, the test shows that they work.
  */
-#include "nn/folder.h"
-#include "nn/modules.h"
+#include "tests/nn/folder.h"
+#include "tests/nn/modules.h"
 
 static reshard_value pass_on(reshard_module *module, void *user, reshard_value input)
 {

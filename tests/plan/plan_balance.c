@@ -7,7 +7,7 @@
  * sets H of ranks, of the work that only ranks of H can do, divided by the size of H and rounded
  * up. With few ranks all sets can be tried.
  */
-#include "support/planning.h"
+#include "tests/support/planning.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

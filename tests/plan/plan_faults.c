@@ -3,7 +3,7 @@
  * plan_faults.c - the n-th allocation fails, for every n, in all that makes plans, parts and
  * streams.
  */
-#include "support/context.h"
+#include "tests/support/context.h"
 
 #include <reshard/plan.h>
 

@@ -4,7 +4,7 @@
  * dims and owners of their sizes, every permutation of owners for 2 to 5 ranks (PyTorch is right
  * for involutions only), all pairs of placements on a 4x2 mesh, uneven sizes on a 2x2 mesh.
  */
-#include "support/planning.h"
+#include "tests/support/planning.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * plan_relabel.c - which rank plays which part: when only owners change nothing moves, and the
  * choice is the best of all permutations, which for a few ranks can be tried.
  */
-#include "support/planning.h"
+#include "tests/support/planning.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

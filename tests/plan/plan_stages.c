@@ -4,7 +4,7 @@
  * each rank two (k-1)/k of the tensor, a broadcast costs its source one tensor, and many holders
  * share the sending. And what is asked for with single_stage comes to the same values.
  */
-#include "support/planning.h"
+#include "tests/support/planning.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
  * in the targets', <Ax,y> = <x,A'y>, where A is the plan and A' its adjoint. Numbers are multiples
  * of 720, which every divisor of an average here divides, so that both sides are exact.
  */
-#include "support/planning.h"
+#include "tests/support/planning.h"
 
 #include <math.h>
 #include <setjmp.h>

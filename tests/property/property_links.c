@@ -5,9 +5,9 @@
  * split, fused, renamed, stacked, transposed and padded tensors. The oracle maps every element by
  * the rule in plan.h.
  */
-#include "support/compare.h"
-#include "support/planning.h"
-#include "support/values.h"
+#include "tests/support/compare.h"
+#include "tests/support/planning.h"
+#include "tests/support/values.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,7 +5,7 @@
  * values; what its statistics say is what was seen; bytes that a rank already holds stay; nobody
  * sends more than the rule allows.
  */
-#include "support/planning.h"
+#include "tests/support/planning.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
  * the same places of one byte stream, in canonical order; and single moves are what the loops of
  * records say.
  */
-#include "support/planning.h"
+#include "tests/support/planning.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,7 +5,7 @@
 #ifndef TESTS_SPEC_SPEC_CASE_H
 #define TESTS_SPEC_SPEC_CASE_H
 
-#include "support/check.h"
+#include "tests/support/check.h"
 
 #include <reshard/spec.h>
 

@@ -5,7 +5,7 @@
  */
 #include "spec/spec.h"
 #include "spec_case.h"
-#include "support/random.h"
+#include "tests/support/random.h"
 
 #include <inttypes.h>
 

@@ -3,7 +3,7 @@
  * holds. */
 #include "spec/spec.h"
 #include "spec_case.h"
-#include "support/context.h"
+#include "tests/support/context.h"
 
 static void fail_each(context_attempt_fn attempt, void *user)
 {

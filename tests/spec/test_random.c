@@ -6,7 +6,7 @@
  */
 #include "base/text.h"
 #include "spec_case.h"
-#include "support/random.h"
+#include "tests/support/random.h"
 
 #include <inttypes.h>
 

@@ -2,7 +2,7 @@
 /*
  * compare.c - expands the library's shards and compares them; see compare.h.
  */
-#include "support/compare.h"
+#include "tests/support/compare.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,8 +5,8 @@
 #ifndef TESTS_SUPPORT_COMPARE_H
 #define TESTS_SUPPORT_COMPARE_H
 
-#include "support/oracle.h"
-#include "support/words.h"
+#include "tests/support/oracle.h"
+#include "tests/support/words.h"
 
 #include <reshard/layout.h>
 

@@ -3,7 +3,7 @@
  * context.c - see context.h. Sizes are kept in front of each block, to check that the library tells
  * the right ones when it resizes and releases.
  */
-#include "support/context.h"
+#include "tests/support/context.h"
 
 #include <stdatomic.h>
 #include <stdint.h>

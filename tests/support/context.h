@@ -5,7 +5,7 @@
 #ifndef TESTS_SUPPORT_CONTEXT_H
 #define TESTS_SUPPORT_CONTEXT_H
 
-#include "support/words.h"
+#include "tests/support/words.h"
 
 #include <reshard/base.h>
 

@@ -2,7 +2,7 @@
 /*
  * generate.c - random shapes, meshes and cuts; see generate.h.
  */
-#include "support/generate.h"
+#include "tests/support/generate.h"
 
 #include <string.h>
 

@@ -6,8 +6,8 @@
 #ifndef TESTS_SUPPORT_GENERATE_H
 #define TESTS_SUPPORT_GENERATE_H
 
-#include "support/oracle.h"
-#include "support/random.h"
+#include "tests/support/oracle.h"
+#include "tests/support/random.h"
 
 enum {
     GENERATE_PARTIAL = 1, /* P may occur */

@@ -4,7 +4,7 @@
  * around a fifth one that no straight cut can separate. Listed shards are made of them, some of
  * several pieces.
  */
-#include "support/generate.h"
+#include "tests/support/generate.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
  * Shrinking is greedy: of a failing case, one change after another is tried (a shorter extent, a
  * cut or a box less, an option less), and kept when the case still fails, whatever it says then.
  */
-#include "support/harness.h"
+#include "tests/support/harness.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

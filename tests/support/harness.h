@@ -8,10 +8,10 @@
 #ifndef TESTS_SUPPORT_HARNESS_H
 #define TESTS_SUPPORT_HARNESS_H
 
-#include "support/generate.h"
-#include "support/oracle.h"
-#include "support/random.h"
-#include "support/words.h"
+#include "tests/support/generate.h"
+#include "tests/support/oracle.h"
+#include "tests/support/random.h"
+#include "tests/support/words.h"
 
 /* One tensor and the specs it is split by: one, or a source and a target. */
 typedef struct harness_case {

@@ -3,7 +3,7 @@
  * large.c - see large.h. Byte g of a global tensor, in row-major order, holds a number that depends
  * on g modulo the period.
  */
-#include "support/large.h"
+#include "tests/support/large.h"
 
 #include <reshard/reshard.h>
 

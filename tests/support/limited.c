@@ -2,7 +2,7 @@
 /*
  * limited.c - see limited.h.
  */
-#include "support/limited.h"
+#include "tests/support/limited.h"
 
 #include "transport/group.h"
 

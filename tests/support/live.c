@@ -2,10 +2,10 @@
 /*
  * live.c - see live.h.
  */
-#include "support/live.h"
+#include "tests/support/live.h"
 
-#include "support/check.h"
-#include "support/values.h"
+#include "tests/support/check.h"
+#include "tests/support/values.h"
 
 #include "transport/memory.h"
 

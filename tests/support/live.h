@@ -11,7 +11,7 @@
 #ifndef TESTS_SUPPORT_LIVE_H
 #define TESTS_SUPPORT_LIVE_H
 
-#include "support/planning.h"
+#include "tests/support/planning.h"
 
 #include <reshard/exec.h>
 

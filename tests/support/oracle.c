@@ -5,9 +5,9 @@
  * Every rule is one function from a place in a list to the number of the piece it belongs to. No
  * start or length of a piece is ever computed, which is how the library does it.
  */
-#include "support/oracle.h"
+#include "tests/support/oracle.h"
 
-#include "support/oracle_boxes.h"
+#include "tests/support/oracle_boxes.h"
 
 #include <stdlib.h>
 #include <string.h>

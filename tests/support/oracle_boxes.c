@@ -4,7 +4,7 @@
  *
  * Whether boxes tile a tensor is found out by counting the owners of each of its elements.
  */
-#include "support/oracle_boxes.h"
+#include "tests/support/oracle_boxes.h"
 
 #include <stdlib.h>
 #include <string.h>

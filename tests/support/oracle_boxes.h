@@ -5,7 +5,7 @@
 #ifndef TESTS_SUPPORT_ORACLE_BOXES_H
 #define TESTS_SUPPORT_ORACLE_BOXES_H
 
-#include "support/oracle.h"
+#include "tests/support/oracle.h"
 
 /* Adds the listed shards, in the order of the list; says why not when they do not tile, or cover,
  * the tensor. */

@@ -3,7 +3,7 @@
  * oracle_text.c - the oracle's specs in the library's words: as text for its parser, and by its
  * constructors. Both must come to the same layout.
  */
-#include "support/oracle.h"
+#include "tests/support/oracle.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -2,10 +2,10 @@
 /*
  * planning.c - see planning.h.
  */
-#include "support/planning.h"
+#include "tests/support/planning.h"
 
-#include "support/compare.h"
-#include "support/values.h"
+#include "tests/support/compare.h"
+#include "tests/support/values.h"
 
 #include <stdlib.h>
 #include <string.h>

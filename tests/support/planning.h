@@ -6,8 +6,8 @@
 #ifndef TESTS_SUPPORT_PLANNING_H
 #define TESTS_SUPPORT_PLANNING_H
 
-#include "support/harness.h"
-#include "support/simulate.h"
+#include "tests/support/harness.h"
+#include "tests/support/simulate.h"
 
 typedef struct planning {
     oracle_layout *source, *target; /* as given, before any relabelling */

@@ -2,7 +2,7 @@
 /*
  * random.c - xoshiro256** by Blackman and Vigna, seeded by splitmix64.
  */
-#include "support/random.h"
+#include "tests/support/random.h"
 
 static uint64_t mix(uint64_t *state)
 {

@@ -2,9 +2,9 @@
 /*
  * simulate.c - the slow executor; see simulate.h.
  */
-#include "support/simulate.h"
+#include "tests/support/simulate.h"
 
-#include "support/oracle.h"
+#include "tests/support/oracle.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #ifndef TESTS_SUPPORT_SIMULATE_H
 #define TESTS_SUPPORT_SIMULATE_H
 
-#include "support/words.h"
+#include "tests/support/words.h"
 
 #include <reshard/plan.h>
 

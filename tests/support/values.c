@@ -2,9 +2,9 @@
 /*
  * values.c - see values.h.
  */
-#include "support/values.h"
+#include "tests/support/values.h"
 
-#include "support/random.h"
+#include "tests/support/random.h"
 
 #include <math.h>
 #include <stdlib.h>

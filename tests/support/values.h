@@ -6,8 +6,8 @@
 #ifndef TESTS_SUPPORT_VALUES_H
 #define TESTS_SUPPORT_VALUES_H
 
-#include "support/oracle.h"
-#include "support/simulate.h"
+#include "tests/support/oracle.h"
+#include "tests/support/simulate.h"
 
 /* The value of each element of a tensor with this layout, which for a partial one is the reduction
  * of its contributions. To be freed. */

@@ -2,7 +2,7 @@
 /*
  * words.c - see words.h.
  */
-#include "support/words.h"
+#include "tests/support/words.h"
 
 #include <stdarg.h>
 #include <stdio.h>

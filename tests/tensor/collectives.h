@@ -7,7 +7,7 @@
 #ifndef TESTS_TENSOR_COLLECTIVES_H
 #define TESTS_TENSOR_COLLECTIVES_H
 
-#include "tensor/ranks.h"
+#include "tests/tensor/ranks.h"
 
 #include <math.h>
 #include <string.h>

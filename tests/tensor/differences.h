@@ -9,9 +9,9 @@
 #ifndef TESTS_TENSOR_DIFFERENCES_H
 #define TESTS_TENSOR_DIFFERENCES_H
 
-#include "support/generate.h"
-#include "support/oracle.h"
-#include "tensor/ranks.h"
+#include "tests/support/generate.h"
+#include "tests/support/oracle.h"
+#include "tests/tensor/ranks.h"
 
 #include <math.h>
 #include <string.h>

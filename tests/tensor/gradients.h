@@ -7,8 +7,8 @@
 #ifndef TESTS_TENSOR_GRADIENTS_H
 #define TESTS_TENSOR_GRADIENTS_H
 
-#include "support/words.h"
-#include "tensor/values.h"
+#include "tests/support/words.h"
+#include "tests/tensor/values.h"
 
 #include <math.h>
 

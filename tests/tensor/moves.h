@@ -7,8 +7,8 @@
 #ifndef TESTS_TENSOR_MOVES_H
 #define TESTS_TENSOR_MOVES_H
 
-#include "support/check.h"
-#include "tensor/cuts.h"
+#include "tests/support/check.h"
+#include "tests/tensor/cuts.h"
 
 #include <string.h>
 

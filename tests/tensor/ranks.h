@@ -6,7 +6,7 @@
 #ifndef TESTS_TENSOR_RANKS_H
 #define TESTS_TENSOR_RANKS_H
 
-#include "tensor/values.h"
+#include "tests/tensor/values.h"
 
 #include <stdio.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_autograd.c - the tape: leaves, accumulation, retained graphs, no-grad, order, errors. */
-#include "support/check.h"
-#include "support/context.h"
-#include "tensor/gradients.h"
+#include "tests/support/check.h"
+#include "tests/support/context.h"
+#include "tests/tensor/gradients.h"
 
 static reshard_tensor *make_leaf(double value)
 {

@@ -3,8 +3,8 @@
  * test_collective_ops.c - collectives on local tensors and from_local: values against what they
  * mean, written out over plain arrays, and gradients against finite differences of that.
  */
-#include "support/check.h"
-#include "tensor/collectives.h"
+#include "tests/support/check.h"
+#include "tests/tensor/collectives.h"
 
 static reshard_status run_all(void *user, reshard_group *group)
 {

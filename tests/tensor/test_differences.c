@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_differences.c - gradients of every distributed operation and of redistribute, between
  * threads, against finite differences. tests/mpi runs the same between processes. */
-#include "support/check.h"
-#include "support/harness.h"
-#include "tensor/differences.h"
+#include "tests/support/check.h"
+#include "tests/support/harness.h"
+#include "tests/tensor/differences.h"
 
 static reshard_status run_rank(void *user, reshard_group *group)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_dlpack.c - DLPack both ways, against structures written by hand. */
-#include "support/check.h"
-#include "tensor/values.h"
+#include "tests/support/check.h"
+#include "tests/tensor/values.h"
 
 static int deleted;
 

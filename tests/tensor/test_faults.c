@@ -4,9 +4,9 @@
  * forward and backward pass with moves between layouts. All ranks get an error, nobody hangs,
  * nothing leaks.
  */
-#include "support/check.h"
-#include "support/context.h"
-#include "tensor/ranks.h"
+#include "tests/support/check.h"
+#include "tests/support/context.h"
+#include "tests/tensor/ranks.h"
 
 #include <string.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_hollow.c - graphs that are kept without memory, and filled from other tensors: the gradients
  * must be those of what they were filled with. */
-#include "support/check.h"
-#include "support/context.h"
-#include "tensor/backward.h"
-#include "tensor/hollow.h"
-#include "tensor/values.h"
+#include "tensor/grad/backward.h"
+#include "tensor/grad/hollow.h"
+#include "tests/support/check.h"
+#include "tests/support/context.h"
+#include "tests/tensor/values.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_hooks.c - saved-tensor hooks: PyTorch's rules, and where we are stricter. */
-#include "support/check.h"
-#include "support/context.h"
-#include "tensor/ranks.h"
+#include "tests/support/check.h"
+#include "tests/support/context.h"
+#include "tests/tensor/ranks.h"
 
 #include <string.h>
 

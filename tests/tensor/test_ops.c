@@ -3,10 +3,10 @@
  * test_ops.c - every operation: its values against the definition written out element by element,
  * its gradients against finite differences, on random shapes, dense and strided.
  */
-#include "support/check.h"
-#include "support/harness.h"
-#include "tensor/gradients.h"
-#include "tensor/op.h"
+#include "tensor/ops/op.h"
+#include "tests/support/check.h"
+#include "tests/support/harness.h"
+#include "tests/tensor/gradients.h"
 
 #include <string.h>
 

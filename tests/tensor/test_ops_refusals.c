@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_ops_refusals.c - what operations refuse, and in which words. */
-#include "support/check.h"
-#include "tensor/values.h"
+#include "tests/support/check.h"
+#include "tests/tensor/values.h"
 
 typedef reshard_tensor *(*refused_fn)(reshard_tensor *x, reshard_tensor *integers);
 

@@ -3,9 +3,9 @@
  * test_redistribute.c - distributed tensors between random layouts, held against the oracle: values
  * bit for bit, gradients by finite differences of what is computed on the way.
  */
-#include "support/check.h"
-#include "support/harness.h"
-#include "tensor/ranks.h"
+#include "tests/support/check.h"
+#include "tests/support/harness.h"
+#include "tests/tensor/ranks.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,8 +4,8 @@
  * operation on whole local tensors (which test_ops.c holds against definitions and differences),
  * for every layout that the operation takes; other layouts are refused in words that name them.
  */
-#include "support/check.h"
-#include "tensor/ranks.h"
+#include "tests/support/check.h"
+#include "tests/tensor/ranks.h"
 
 #include <string.h>
 

@@ -4,9 +4,9 @@
  * tensors between processes.
  */
 #include "base/file.h"
-#include "support/check.h"
-#include "support/context.h"
-#include "tensor/shared.h"
+#include "tests/support/check.h"
+#include "tests/support/context.h"
+#include "tests/tensor/shared.h"
 
 #include <errno.h>
 #include <string.h>

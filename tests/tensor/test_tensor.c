@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_tensor.c - local tensors: making, elements, views, scopes, errors with words. */
-#include "support/check.h"
-#include "support/context.h"
-#include "tensor/values.h"
+#include "tests/support/check.h"
+#include "tests/support/context.h"
+#include "tests/tensor/values.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * specs. docs/pytorch.md tells which row covers which test. Meshes of several axes are in
  * test_upstream_meshes.c.
  */
-#include "tensor/moves.h"
+#include "tests/tensor/moves.h"
 
 /* ---- ShardedTensor.reshard ------------------------------------------------------------------- */
 

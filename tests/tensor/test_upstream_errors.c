@@ -4,8 +4,8 @@
  * by sizes and specs. An error comes on all ranks, in words, and leaves the group usable; what
  * upstream refuses for want of an implementation works here, and the test shows that.
  */
-#include "support/check.h"
-#include "tensor/cuts.h"
+#include "tests/support/check.h"
+#include "tests/tensor/cuts.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
  * small model of upstream's plan counts them, and tells how much each of them sends: a move here
  * sends no more than that, and nothing where upstream has no communication.
  */
-#include "tensor/moves.h"
+#include "tests/tensor/moves.h"
 
 /* ---- what upstream would do ------------------------------------------------------------------ */
 

@@ -3,8 +3,8 @@
  * test_upstream_tensors.c - PyTorch's own tests of making and gathering sharded tensors and of
  * partial tensors, restated by their sizes and specs. docs/pytorch.md tells which covers which.
  */
-#include "support/check.h"
-#include "tensor/cuts.h"
+#include "tests/support/check.h"
+#include "tests/tensor/cuts.h"
 
 #include <math.h>
 #include <string.h>

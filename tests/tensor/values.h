@@ -4,7 +4,7 @@
 #ifndef TESTS_TENSOR_VALUES_H
 #define TESTS_TENSOR_VALUES_H
 
-#include "support/random.h"
+#include "tests/support/random.h"
 
 #include <reshard/reshard.h>
 

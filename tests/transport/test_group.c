@@ -4,7 +4,7 @@
  * gathers, sub-groups, and what happens when ranks fail, leave or wait for each other. Ranks record
  * what they saw; the main thread checks.
  */
-#include "support/check.h"
+#include "tests/support/check.h"
 #include "transport/group.h"
 
 #include <reshard/reshard.h>

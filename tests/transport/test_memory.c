@@ -4,9 +4,9 @@
  * list of what is in use; what peers of a node see; and every allocation failing once. Ranks return
  * what they found wrong as an error; the main thread checks.
  */
-#include "support/check.h"
-#include "support/context.h"
-#include "support/random.h"
+#include "tests/support/check.h"
+#include "tests/support/context.h"
+#include "tests/support/random.h"
 
 #include "transport/memory.h"
 

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * save.c - a new checkpoint from what live ranks hold. All ranks work out the same target
+ * (target.h) from names and layouts alone, and compare its digest. Rank 0 makes the folder, each
+ * rank writes its own file into it, and when all files are on disk rank 0 gives the folder its
+ * name.
+ */
+#include "checkpoint/live/live.h"
+
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/digest.h"
+#include "base/error.h"
+#include "checkpoint/convert/partial.h"
+#include "checkpoint/format/target.h"
+#include "exec/segment.h"
+
+#include <string.h>
+
+#define BUFFER_BYTES ((size_t)4 << 20)
+
+typedef struct saving {
+    reshard_context *context;
+    reshard_group *group;
+    const char *path;
+    const reshard_live_tensor *tensors;
+    bool sync;
+    rs_target target;
+    rs_partial partial; /* rank 0's */
+    rs_file *file;      /* this rank's; NULL: it has nothing to store */
+    char *buffer;
+} saving;
+
+/* ---- agreeing -------------------------------------------------------------------------------- */
+
+static void digest_target(const rs_target *target, uint64_t out_digest[2])
+{
+    rs_digest digest;
+    rs_digest_init(&digest);
+    rs_digest_u64(&digest, (uint64_t)target->entry_count);
+    for (int64_t i = 0; i < target->entry_count; i++) {
+        const rs_target_entry *entry = &target->entries[i];
+        rs_digest_u64(&digest, (uint64_t)entry->key.count);
+        rs_digest_bytes(&digest, entry->key.bytes, entry->key.count);
+        rs_digest_u64(&digest, (uint64_t)target->tensors[entry->tensor].dtype);
+        rs_digest_u64(&digest, (uint64_t)entry->file);
+        for (int32_t d = 0; d < entry->ndim; d++)
+            rs_digest_u64(&digest, (uint64_t)entry->shape[d]);
+        rs_digest_u64(&digest, entry->begin);
+    }
+    rs_digest_finish(&digest, out_digest);
+}
+
+/* Collective. */
+static reshard_status compare_targets(const saving *s)
+{
+    int32_t size = reshard_group_size(s->group);
+    size_t bytes = (size_t)size * 2 * sizeof(uint64_t);
+    uint64_t mine[2], *all = rs_allocate(s->context, bytes);
+    reshard_status status =
+        reshard_group_agree(s->group, all == NULL ? rs_allocation_status() : RESHARD_OK);
+    digest_target(&s->target, mine);
+    if (status == RESHARD_OK)
+        status = reshard_group_gather_bytes(s->group, mine, sizeof mine, all);
+    for (int32_t i = 1; status == RESHARD_OK && i < size; i++) {
+        if (memcmp(&all[2 * (size_t)i], all, sizeof mine) != 0)
+            status =
+                rs_fail(RESHARD_ERR_MISMATCH, "save: rank %d passes other tensors than rank 0", i);
+    }
+    rs_release(s->context, all, bytes);
+    return status;
+}
+
+static reshard_status make_target(saving *s, int64_t count)
+{
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; status == RESHARD_OK && i < count; i++)
+        status = rs_live_check(&s->tensors[i], s->group);
+    if (status == RESHARD_OK)
+        status = rs_target_init_live(&s->target, s->context, reshard_group_size(s->group), count,
+                                     s->tensors);
+    return status;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* Where a box of a tensor lies in this rank's shards. */
+static reshard_status find_piece(const reshard_shards *shards, const rs_stored_piece *wanted,
+                                 int32_t ndim, int64_t *out_shard, const reshard_piece **out_piece)
+{
+    size_t bytes = (size_t)ndim * sizeof(int64_t);
+    for (int64_t i = 0; i < shards->count; i++) {
+        for (int64_t k = 0; k < shards->items[i].piece_count; k++) {
+            const reshard_piece *piece = &shards->items[i].pieces[k];
+            if (memcmp(piece->box.size, wanted->size, bytes) != 0 ||
+                memcmp(piece->box.offset, wanted->offset, bytes) != 0)
+                continue;
+            *out_shard = i;
+            *out_piece = piece;
+            return RESHARD_OK;
+        }
+    }
+    return rs_fail(RESHARD_ERR_INVALID, "save: a box is not where its layout says");
+}
+
+/* A box, as it lies in a shard, to its place in the file: as it is or packed, block by block. */
+static reshard_status write_box(saving *s, const reshard_piece *piece, reshard_dtype dtype,
+                                char *shard, uint64_t bytes, uint64_t at)
+{
+    reshard_move move = {.ndim = piece->box.ndim, .size = piece->box.size};
+    rs_segment_move packed = {.move = &move,
+                              .memory = shard + piece->at * (reshard_dtype_bits(dtype) / 8),
+                              .strides = piece->strides,
+                              .dtype = dtype,
+                              .wire = dtype};
+    char *dense = rs_segment_dense(&packed);
+    if (dense != NULL)
+        return rs_file_write(s->file, dense, (size_t)bytes, at);
+    reshard_status status = RESHARD_OK;
+    for (uint64_t from = 0, to; status == RESHARD_OK && from < bytes; from = to) {
+        to = bytes - from < BUFFER_BYTES ? bytes : from + BUFFER_BYTES;
+        rs_segment_pack(&packed, from, to, s->buffer);
+        status = rs_file_write(s->file, s->buffer, (size_t)(to - from), at + from);
+    }
+    return status;
+}
+
+static reshard_status write_entry(saving *s, const rs_target_entry *entry)
+{
+    const rs_stored_tensor *tensor = &s->target.tensors[entry->tensor];
+    const reshard_live_tensor *live = &s->tensors[s->target.origins[entry->tensor]];
+    const rs_stored_piece *wanted = &tensor->pieces[entry->piece_first];
+    const reshard_piece *piece = NULL;
+    reshard_shards *shards = NULL;
+    int64_t shard = 0;
+    if (entry->bytes == 0)
+        return RESHARD_OK;
+    reshard_status status =
+        reshard_layout_shards(live->layout, reshard_group_rank(s->group), &shards);
+    if (status == RESHARD_OK)
+        status = find_piece(shards, wanted, tensor->carried_ndim, &shard, &piece);
+    if (status == RESHARD_OK)
+        status = write_box(s, piece, live->dtype, live->shards[shard], entry->bytes, wanted->at);
+    reshard_shards_destroy(shards);
+    return rs_fail_within(status, "tensor \"%.*s\"", rs_name_shown(tensor->name),
+                          tensor->name.bytes);
+}
+
+/* This rank's file, in the folder that rank 0 has made. */
+static reshard_status write_file(saving *s)
+{
+    int32_t rank = reshard_group_rank(s->group);
+    const rs_target_file *file = &s->target.files[rank];
+    if (file->name == NULL)
+        return RESHARD_OK;
+    rs_partial folder;
+    reshard_status status = rs_partial_enter(&folder, s->context, s->path);
+    if (status == RESHARD_OK)
+        status = rs_partial_file(&folder, file->name, file->bytes, false, NULL, &s->file);
+    rs_partial_release(&folder);
+    if (status == RESHARD_OK)
+        status = rs_target_write_header(&s->target, rank, s->file);
+    for (int64_t i = 0; status == RESHARD_OK && i < file->entry_count; i++)
+        status = write_entry(s, &s->target.entries[file->entry_first + i]);
+    return status == RESHARD_OK && s->sync ? rs_file_sync(s->file) : status;
+}
+
+/* ---- saving ---------------------------------------------------------------------------------- */
+
+static reshard_status make_folder(saving *s)
+{
+    uint64_t digest[2];
+    rs_path_kind kind = RS_PATH_NONE;
+    if (reshard_group_rank(s->group) != 0)
+        return RESHARD_OK;
+    reshard_status status = rs_path_kind_of(s->path, &kind);
+    if (status == RESHARD_OK && kind != RS_PATH_NONE)
+        status = rs_fail(RESHARD_ERR_INVALID, "%.300s: exists already", s->path);
+    digest_target(&s->target, digest);
+    return status == RESHARD_OK ? rs_partial_init(&s->partial, s->context, s->path, digest, false)
+                                : status;
+}
+
+/* Collective: the folder has been made by rank 0. */
+static reshard_status fill_folder(saving *s)
+{
+    reshard_status status = reshard_group_agree(s->group, write_file(s));
+    bool first = reshard_group_rank(s->group) == 0;
+    if (first && status == RESHARD_OK)
+        status = rs_partial_finish(&s->partial, s->sync);
+    else if (first)
+        rs_partial_discard(&s->partial);
+    return reshard_group_agree(s->group, status);
+}
+
+reshard_status reshard_checkpoint_save(reshard_context *context, reshard_group *group,
+                                       const char *path, int64_t count,
+                                       const reshard_live_tensor *tensors,
+                                       const reshard_checkpoint_save_options *options)
+{
+    saving s = {.context = context,
+                .group = group,
+                .path = path,
+                .tensors = tensors,
+                .sync = options == NULL || !options->no_sync};
+    reshard_status status = RESHARD_OK;
+    if (options != NULL && options->size != sizeof *options)
+        status = rs_fail(RESHARD_ERR_INVALID, "save options: size is %zu, not %zu", options->size,
+                         sizeof *options);
+    if (status == RESHARD_OK) {
+        s.buffer = rs_allocate(context, BUFFER_BYTES);
+        status = s.buffer == NULL ? rs_allocation_status() : make_target(&s, count);
+    }
+    status = reshard_group_agree(group, status);
+    if (status == RESHARD_OK)
+        status = compare_targets(&s);
+    if (status == RESHARD_OK)
+        status = reshard_group_agree(group, make_folder(&s));
+    if (status == RESHARD_OK)
+        status = fill_folder(&s);
+    rs_file_close(s.file);
+    rs_partial_release(&s.partial);
+    rs_target_release(&s.target);
+    rs_release(context, s.buffer, BUFFER_BYTES);
+    return status;
+}

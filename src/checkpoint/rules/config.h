@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * config.h - the numbers that rules ask for by name: those the user set, then those of config.json.
+ * Members and items are joined by dots: "text_config.head_dim".
+ */
+#ifndef RS_CHECKPOINT_RULES_CONFIG_H
+#define RS_CHECKPOINT_RULES_CONFIG_H
+
+#include "base/arena.h"
+#include "checkpoint/rules/rules.h"
+
+typedef struct rs_config {
+    rs_arena arena;
+    int64_t count, capacity;
+    struct rs_config_item *items; /* in the order read; the first of a name counts */
+    const char *model_type;       /* NULL: config.json does not say, or there is none */
+} rs_config;
+
+/* sets: "key=value" each. folder: where config.json may lie. release in any case. Errors: SYNTAX
+ * (a set that is not key=number, malformed JSON). */
+reshard_status rs_config_init(rs_config *config, reshard_context *context, const char *folder,
+                              int32_t set_count, const char *const *sets);
+void rs_config_release(rs_config *config);
+/* For rs_rules_keys; user is the config. */
+bool rs_config_find(void *user, const char *key, int64_t *out_value);
+
+#endif

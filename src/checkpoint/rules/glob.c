@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * glob.c - patterns are compiled to a list of elements and matched from the back: a table
+ * says of each element and each place whether the elements from there on match the name from that
+ * place on. No backtracking, so no pattern is slow; and what each wildcard stands for can be read
+ * off the table from the front.
+ */
+#include "checkpoint/rules/glob.h"
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "checkpoint/rules/rules.h"
+
+#include <string.h>
+
+#define TABLE_BYTES 2048 /* short names need no allocation */
+
+/* ---- compiling ------------------------------------------------------------------------------- */
+
+typedef struct compiler {
+    rs_arena *arena;
+    const char *text;
+    size_t bytes, at;
+    char *plain; /* the bytes of texts, without backslashes; as long as the pattern */
+    size_t plain_bytes;
+    rs_glob_element elements[RS_GLOB_ELEMENTS_MAX];
+    int32_t element_count;
+} compiler;
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Takes a byte that is no part of a wildcard, without its backslash. */
+static reshard_status take_byte(compiler *made)
+{
+    if (made->text[made->at] == '\\') {
+        made->at++;
+        if (made->at == made->bytes)
+            return rs_fail(RESHARD_ERR_SYNTAX, "a backslash at the end");
+    }
+    made->plain[made->plain_bytes++] = made->text[made->at++];
+    return RESHARD_OK;
+}
+
+static reshard_status add_element(compiler *made, rs_glob_kind kind, int32_t item_count,
+                                  const rs_glob_item *items)
+{
+    rs_glob_element element = {.kind = kind, .item_count = item_count};
+    if (made->element_count == RS_GLOB_ELEMENTS_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "more than %d wildcards and texts between them",
+                       RS_GLOB_ELEMENTS_MAX);
+    if (item_count != 0) {
+        element.items = rs_arena_copy(made->arena, items, (size_t)item_count, sizeof *items);
+        if (element.items == NULL)
+            return rs_allocation_status();
+    }
+    made->elements[made->element_count++] = element;
+    return RESHARD_OK;
+}
+
+static reshard_status compile_text(compiler *made)
+{
+    rs_glob_item item = {.text = made->plain + made->plain_bytes};
+    size_t start = made->plain_bytes;
+    while (made->at < made->bytes && strchr("*?{}", made->text[made->at]) == NULL) {
+        reshard_status status = take_byte(made);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    if (made->at < made->bytes && made->text[made->at] == '}')
+        return rs_fail(RESHARD_ERR_SYNTAX, "} without {");
+    item.length = made->plain_bytes - start;
+    return item.length != 0 ? add_element(made, RS_GLOB_TEXT, 1, &item) : RESHARD_OK;
+}
+
+/* Digits without leading zeros that int64_t holds; false for anything else. */
+static bool read_number(const char *text, size_t length, int64_t *out_number)
+{
+    int64_t number = 0;
+    if (length == 0 || (text[0] == '0' && length > 1))
+        return false;
+    for (size_t i = 0; i < length; i++) {
+        if (!is_digit(text[i]) || number > (INT64_MAX - (text[i] - '0')) / 10)
+            return false;
+        number = number * 10 + (text[i] - '0');
+    }
+    *out_number = number;
+    return true;
+}
+
+static bool is_digits(const char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        if (!is_digit(text[i]))
+            return false;
+    }
+    return true;
+}
+
+/* Makes a range of "a..b" and "a..". Dots that are not between numbers are text. */
+static reshard_status find_range(rs_glob_item *item)
+{
+    size_t dots = 0;
+    while (dots < item->length && is_digit(item->text[dots]))
+        dots++;
+    if (dots == 0 || item->length - dots < 2 || memcmp(item->text + dots, "..", 2) != 0)
+        return RESHARD_OK;
+    const char *end = item->text + dots + 2;
+    size_t end_length = item->length - dots - 2;
+    if (!is_digits(end, end_length))
+        return RESHARD_OK;
+    item->is_range = true;
+    item->last = INT64_MAX;
+    if (!read_number(item->text, dots, &item->first) ||
+        (end_length != 0 && !read_number(end, end_length, &item->last)) || item->last < item->first)
+        return rs_fail(RESHARD_ERR_RANGE, "{%.*s} is no range of numbers",
+                       (int)rs_min((int64_t)item->length, 60), item->text);
+    return RESHARD_OK;
+}
+
+static reshard_status compile_choice(compiler *made)
+{
+    rs_glob_item items[RS_GLOB_ELEMENTS_MAX];
+    int32_t count = 0;
+    made->at++;
+    for (bool more = true; more;) {
+        rs_glob_item item = {.text = made->plain + made->plain_bytes};
+        size_t start = made->plain_bytes;
+        reshard_status status = RESHARD_OK;
+        while (status == RESHARD_OK && made->at < made->bytes &&
+               strchr("*?{},", made->text[made->at]) == NULL)
+            status = take_byte(made);
+        if (status == RESHARD_OK && made->at == made->bytes)
+            status = rs_fail(RESHARD_ERR_SYNTAX, "{ without }");
+        if (status == RESHARD_OK && strchr("*?{", made->text[made->at]) != NULL)
+            status = rs_fail(RESHARD_ERR_SYNTAX, "%c inside { }", made->text[made->at]);
+        if (status == RESHARD_OK && count == RS_GLOB_ELEMENTS_MAX)
+            status = rs_fail(RESHARD_ERR_RANGE, "more than %d texts in { }", RS_GLOB_ELEMENTS_MAX);
+        item.length = made->plain_bytes - start;
+        if (status == RESHARD_OK)
+            status = find_range(&item);
+        if (status != RESHARD_OK)
+            return status;
+        items[count++] = item;
+        more = made->text[made->at++] == ',';
+    }
+    return add_element(made, RS_GLOB_CHOICE, count, items);
+}
+
+static reshard_status compile_next(compiler *made)
+{
+    switch (made->text[made->at]) {
+    case '*':
+        made->at++;
+        return add_element(made, RS_GLOB_ANY, 0, NULL);
+    case '?':
+        made->at++;
+        return add_element(made, RS_GLOB_ONE, 0, NULL);
+    case '{':
+        return compile_choice(made);
+    default:
+        return compile_text(made);
+    }
+}
+
+reshard_status rs_glob_compile(rs_arena *arena, const char *text, size_t bytes, rs_glob *out_glob)
+{
+    compiler made = {.arena = arena, .text = text, .bytes = bytes};
+    if (bytes > RS_GLOB_BYTES_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "a pattern of %zu bytes; %d are the most", bytes,
+                       RS_GLOB_BYTES_MAX);
+    if (bytes != 0 && memchr(text, '\0', bytes) != NULL)
+        return rs_fail(RESHARD_ERR_SYNTAX, "a NUL byte in a pattern");
+    made.plain = rs_arena_allocate(arena, bytes + 1);
+    if (made.plain == NULL)
+        return rs_allocation_status();
+    while (made.at < bytes) {
+        reshard_status status = compile_next(&made);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    rs_glob glob = {.element_count = made.element_count};
+    glob.elements =
+        rs_arena_copy(arena, made.elements, (size_t)made.element_count, sizeof *made.elements);
+    if (glob.elements == NULL)
+        return rs_allocation_status();
+    for (int32_t i = 0; i < glob.element_count; i++)
+        glob.wildcard_count += glob.elements[i].kind != RS_GLOB_TEXT;
+    *out_glob = glob;
+    return RESHARD_OK;
+}
+
+/* ---- matching -------------------------------------------------------------------------------- */
+
+/* Most names do not match most patterns, and their first or last bytes show it. */
+static bool ends_agree(const rs_glob *glob, const char *name, size_t bytes)
+{
+    const rs_glob_element *first = glob->elements;
+    const rs_glob_element *last = first + glob->element_count - 1;
+    if (glob->element_count == 0)
+        return bytes == 0;
+    if (first->kind == RS_GLOB_TEXT &&
+        (first->items->length > bytes ||
+         memcmp(name, first->items->text, first->items->length) != 0))
+        return false;
+    return last->kind != RS_GLOB_TEXT ||
+           (last->items->length <= bytes && memcmp(name + bytes - last->items->length,
+                                                   last->items->text, last->items->length) == 0);
+}
+
+/* The first length, from *length on, with which the item begins `name`; false when there is
+ * none. */
+static bool item_fits(const rs_glob_item *item, const char *name, size_t bytes, size_t *length)
+{
+    if (!item->is_range) {
+        bool fits = *length <= item->length && item->length <= bytes &&
+                    memcmp(name, item->text, item->length) == 0;
+        *length = item->length;
+        return fits;
+    }
+    for (size_t n = *length > 1 ? *length : 1; n <= bytes && is_digit(name[n - 1]); n++) {
+        int64_t number;
+        if (!read_number(name, n, &number) || number > item->last)
+            return false;
+        if (number >= item->first) {
+            *length = n;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* How many bytes the choice takes so that the rest, of which `rest` says where it matches, matches;
+ * -1 when nothing will do. */
+static int64_t take_choice(const rs_glob_element *element, const char *name, size_t bytes,
+                           const unsigned char *rest)
+{
+    for (int32_t i = 0; i < element->item_count; i++) {
+        size_t length = 0;
+        for (; item_fits(&element->items[i], name, bytes, &length); length++) {
+            if (rest[length])
+                return (int64_t)length;
+        }
+    }
+    return -1;
+}
+
+/* Adds to a row where the text stands before a place where the rest matches. */
+static void add_text(const rs_glob_item *item, const char *name, size_t bytes,
+                     const unsigned char *rest, unsigned char *row)
+{
+    size_t end = item->length;
+    while (end <= bytes) {
+        const unsigned char *next = memchr(rest + end, 1, bytes + 1 - end);
+        if (next == NULL)
+            return;
+        end = (size_t)(next - rest);
+        if (item->length == 0 || (name[end - 1] == item->text[item->length - 1] &&
+                                  memcmp(name + end - item->length, item->text, item->length) == 0))
+            row[end - item->length] = 1;
+        end++;
+    }
+}
+
+static void add_range(const rs_glob_item *item, const char *name, size_t bytes,
+                      const unsigned char *rest, unsigned char *row)
+{
+    for (size_t j = 0; j < bytes; j++) {
+        size_t length = 0;
+        if (!is_digit(name[j]))
+            continue;
+        for (; item_fits(item, name + j, bytes - j, &length); length++)
+            row[j] |= rest[j + length];
+    }
+}
+
+/* row[j]: the element and those behind it match name[j ..]; rest: the same of those behind it.
+ * False when that is so nowhere. */
+static bool fill_row(const rs_glob_element *element, const char *name, size_t bytes,
+                     const unsigned char *rest, unsigned char *row)
+{
+    size_t reach = bytes + 1;
+    switch (element->kind) {
+    case RS_GLOB_ANY:
+        while (!rest[reach - 1])
+            reach--;
+        memset(row, 1, reach);
+        memset(row + reach, 0, bytes + 1 - reach);
+        return true;
+    case RS_GLOB_ONE:
+        memcpy(row, rest + 1, bytes);
+        row[bytes] = 0;
+        break;
+    case RS_GLOB_TEXT:
+    case RS_GLOB_CHOICE:
+        memset(row, 0, bytes + 1);
+        for (int32_t i = 0; i < element->item_count; i++) {
+            if (element->items[i].is_range)
+                add_range(&element->items[i], name, bytes, rest, row);
+            else
+                add_text(&element->items[i], name, bytes, rest, row);
+        }
+        break;
+    }
+    return memchr(row, 1, bytes + 1) != NULL;
+}
+
+static void read_spans(const rs_glob *glob, const char *name, size_t bytes,
+                       const unsigned char *table, rs_glob_span *spans)
+{
+    size_t at = 0;
+    for (int32_t i = 0; i < glob->element_count; i++) {
+        const unsigned char *rest = table + (size_t)(i + 1) * (bytes + 1) + at;
+        size_t length = 0;
+        if (glob->elements[i].kind == RS_GLOB_ANY) {
+            while (!rest[length])
+                length++;
+        } else if (glob->elements[i].kind == RS_GLOB_ONE) {
+            length = 1;
+        } else {
+            length = (size_t)take_choice(&glob->elements[i], name + at, bytes - at, rest);
+        }
+        if (glob->elements[i].kind != RS_GLOB_TEXT)
+            *spans++ = (rs_glob_span){at, at + length};
+        at += length;
+    }
+}
+
+reshard_status rs_glob_try(reshard_context *context, const rs_glob *glob, const char *name,
+                           size_t name_bytes, rs_glob_span *spans, bool *out_matches)
+{
+    unsigned char small[TABLE_BYTES];
+    unsigned char *table = small;
+    if (!ends_agree(glob, name, name_bytes)) {
+        *out_matches = false;
+        return RESHARD_OK;
+    }
+    if (name_bytes > RS_GLOB_NAME_MAX)
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "a name of %zu bytes; rules take up to %d",
+                       name_bytes, RS_GLOB_NAME_MAX);
+    size_t row = name_bytes + 1;
+    size_t table_bytes = (size_t)(glob->element_count + 1) * row;
+    if (table_bytes > sizeof small)
+        table = rs_allocate(context, table_bytes);
+    if (table == NULL)
+        return rs_allocation_status();
+    unsigned char *end = table + (size_t)glob->element_count * row;
+    memset(end, 0, row);
+    end[name_bytes] = 1;
+    bool matches = true;
+    for (int32_t i = glob->element_count; matches && i-- > 0;)
+        matches = fill_row(&glob->elements[i], name, name_bytes, table + (size_t)(i + 1) * row,
+                           table + (size_t)i * row);
+    matches = matches && table[0] != 0;
+    if (matches && spans != NULL)
+        read_spans(glob, name, name_bytes, table, spans);
+    if (table != small)
+        rs_release(context, table, table_bytes);
+    *out_matches = matches;
+    return RESHARD_OK;
+}
+
+reshard_status rs_glob_match(const char *glob, size_t glob_bytes, const char *name,
+                             size_t name_bytes, bool *out_matches)
+{
+    rs_arena arena;
+    rs_glob compiled;
+    rs_arena_init(&arena, NULL);
+    reshard_status status = rs_glob_compile(&arena, glob, glob_bytes, &compiled);
+    if (status == RESHARD_OK)
+        status = rs_glob_try(NULL, &compiled, name, name_bytes, NULL, out_matches);
+    rs_arena_release(&arena);
+    return status;
+}

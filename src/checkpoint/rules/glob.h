@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * glob.h - patterns of tensor names: * any bytes, ? one byte, {a,b,0..15} one of several
+ * texts or a number in a range, \ in front of a byte that is meant as it is. A pattern matches the
+ * whole of a name.
+ */
+#ifndef RS_CHECKPOINT_RULES_GLOB_H
+#define RS_CHECKPOINT_RULES_GLOB_H
+
+#include "base/arena.h"
+
+#include <stdbool.h>
+
+#define RS_GLOB_BYTES_MAX 4096
+#define RS_GLOB_ELEMENTS_MAX 64
+#define RS_GLOB_NAME_MAX 65535 /* bytes of a name */
+
+typedef enum rs_glob_kind { RS_GLOB_TEXT, RS_GLOB_ONE, RS_GLOB_ANY, RS_GLOB_CHOICE } rs_glob_kind;
+
+/* Text, or a number from first to last written without leading zeros. */
+typedef struct rs_glob_item {
+    bool is_range;
+    int64_t first, last;
+    const char *text;
+    size_t length;
+} rs_glob_item;
+
+typedef struct rs_glob_element {
+    rs_glob_kind kind;
+    int32_t item_count; /* TEXT: 1. CHOICE: at least 1 */
+    rs_glob_item *items;
+} rs_glob_element;
+
+typedef struct rs_glob {
+    int32_t element_count;
+    int32_t wildcard_count; /* elements that are not TEXT */
+    rs_glob_element *elements;
+} rs_glob;
+
+/* What a wildcard stands for: name[start .. end-1]. */
+typedef struct rs_glob_span {
+    size_t start, end;
+} rs_glob_span;
+
+/* All that the glob points to is in the arena. Errors: SYNTAX, RANGE. */
+reshard_status rs_glob_compile(rs_arena *arena, const char *text, size_t bytes, rs_glob *out_glob);
+
+/* spans: one for each wildcard from the left, or NULL. Where several would do, each wildcard in
+ * turn takes as little as it can, a choice its first text that fits. Time and memory are the
+ * product of the elements and the name's length at most. Errors: UNSUPPORTED for a longer name than
+ * RS_GLOB_NAME_MAX, NO_MEMORY. */
+reshard_status rs_glob_try(reshard_context *context, const rs_glob *glob, const char *name,
+                           size_t name_bytes, rs_glob_span *spans, bool *out_matches);
+
+#endif

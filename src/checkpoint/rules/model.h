@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * model.h - what a set of rules is made of, for the files of this folder that read and apply
+ * them. Numbers stay text, since keys and wildcards get their values for each tensor anew; that the
+ * text is well-formed was checked when the set was read.
+ */
+#ifndef RS_CHECKPOINT_RULES_MODEL_H
+#define RS_CHECKPOINT_RULES_MODEL_H
+
+#include "checkpoint/rules/number.h"
+
+typedef struct rs_rule_text {
+    const char *text;
+    size_t length;
+} rs_rule_text;
+
+typedef struct rs_rule_cut {
+    rs_rule_text placement; /* "S(0, unit=$head_dim)"; "A(..)" or "S.." */
+    const char *axis;
+} rs_rule_cut;
+
+typedef struct rs_rule_pad {
+    int32_t dim; /* may be negative */
+    rs_rule_text multiple;
+    rs_rule_text true_size; /* length 0: none */
+} rs_rule_pad;
+
+typedef struct rs_rule {
+    const char *file_name;
+    int32_t line;
+    bool is_every; /* a default: adds cuts to what another rule matched */
+    bool is_drop;
+    rs_glob glob;
+    rs_rule_text glob_text;
+    rs_rule_text when;     /* the rule counts only if this is not 0; length 0: always */
+    rs_rule_text new_name; /* length 0: the name stays */
+    int32_t cut_count;
+    rs_rule_cut cuts[RESHARD_AXES_MAX];
+    int32_t pad_count;
+    rs_rule_pad pads[RESHARD_NDIM_MAX];
+} rs_rule;
+
+struct rs_rules {
+    reshard_context *context;
+    rs_arena arena;        /* owns the texts and what globs point to */
+    const char *file_name; /* as given; rules that `use` brought in have another */
+    int64_t rule_count, rule_capacity;
+    rs_rule *rules;
+    int64_t axis_count, axis_capacity;
+    const char **axes; /* all that some rule names, each once */
+};
+
+/* Text of a cut for the spec language, "S(0, unit=128)", variables replaced by their values.
+ * axis_size is what "last" and "of" are about. Writes at most RS_PLACEMENT_BYTES. Errors: as
+ * rs_number_read; RANGE when the text is too long. */
+#define RS_PLACEMENT_BYTES 2048
+reshard_status rs_rule_placement_text(const rs_number_scope *scope, rs_rule_text placement,
+                                      int64_t axis_size, char out_text[RS_PLACEMENT_BYTES]);
+/* The placement on an axis of that size, as a spec of one axis and one cut. */
+reshard_status rs_rule_placement_parse(reshard_context *context, const rs_number_scope *scope,
+                                       const rs_rule_cut *cut, int64_t axis_size,
+                                       reshard_spec **out_spec);
+/* The new name of a tensor, wildcards replaced: writes at most `capacity` bytes, gives the length
+ * of all. Errors: SYNTAX. */
+reshard_status rs_rule_new_name(const rs_number_scope *scope, rs_rule_text new_name, char *buffer,
+                                size_t capacity, size_t *out_length);
+
+/* "llama.rules:3" */
+#define RS_RULE_PLACE "%s:%" PRId32
+#define RS_RULE_PLACE_OF(rule) (rule)->file_name, (rule)->line
+
+#endif

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * number.c - reading and evaluating numbers in one pass, by recursive descent of bounded
+ * depth.
+ *
+ * Configurations leave out what their model class would fill in, and families call the same thing
+ * by different names. The table of substitutes says, in the same language, what a key is when the
+ * configuration does not have it.
+ */
+#include "checkpoint/rules/number.h"
+#include "base/checked.h"
+#include "base/error.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DEPTH_MAX 32
+#define KEY_BYTES 128
+
+static const struct {
+    const char *key, *number;
+} substitutes[] = {
+    {"hidden_size", "$n_embd"},
+    {"num_attention_heads", "$n_head"},
+    {"num_hidden_layers", "$n_layer"},
+    {"num_key_value_heads", "$num_attention_heads"},
+    {"head_dim", "$hidden_size/$num_attention_heads"},
+    {"num_local_experts", "$num_experts"},
+    /* Numbers in blocks of 128 x 128 share a scale; 1 x 1 where the model is not quantised so. */
+    {"weight_block_rows", "$quantization_config.weight_block_size.0?1"},
+    {"weight_block_columns", "$quantization_config.weight_block_size.1?1"},
+    /* Rows and columns of attention weights that stay together. */
+    {"head_rows", "lcm($head_dim, $weight_block_rows)"},
+    {"head_columns", "lcm($head_dim, $weight_block_columns)"},
+    {"query_rows", "$num_attention_heads*$head_dim"},
+    {"key_rows", "$num_key_value_heads*$head_dim"},
+};
+
+/* ---- cursor ---------------------------------------------------------------------------------- */
+
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+void rs_cursor_skip_spaces(rs_cursor *cursor)
+{
+    while (cursor->at < cursor->end && (*cursor->at == ' ' || *cursor->at == '\t'))
+        cursor->at++;
+}
+
+bool rs_cursor_accept(rs_cursor *cursor, char c)
+{
+    rs_cursor_skip_spaces(cursor);
+    if (cursor->at == cursor->end || *cursor->at != c)
+        return false;
+    cursor->at++;
+    return true;
+}
+
+/* The end of the word at the cursor; the cursor's place when there is none. */
+static const char *find_word_end(const rs_cursor *cursor, bool dotted)
+{
+    const char *at = cursor->at;
+    if (at < cursor->end && is_letter(*at)) {
+        while (at < cursor->end && (is_letter(*at) || is_digit(*at) || (dotted && *at == '.')))
+            at++;
+    }
+    return at;
+}
+
+bool rs_cursor_accept_word(rs_cursor *cursor, const char *word)
+{
+    rs_cursor_skip_spaces(cursor);
+    size_t length = (size_t)(find_word_end(cursor, false) - cursor->at);
+    if (length != strlen(word) || memcmp(cursor->at, word, length) != 0)
+        return false;
+    cursor->at += length;
+    return true;
+}
+
+bool rs_cursor_at_variable(rs_cursor *cursor)
+{
+    rs_cursor_skip_spaces(cursor);
+    size_t length = (size_t)(find_word_end(cursor, false) - cursor->at);
+    return cursor->at < cursor->end && (strchr("$@{", *cursor->at) != NULL ||
+                                        (length == 3 && memcmp(cursor->at, "lcm", 3) == 0));
+}
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+static reshard_status read_product(const rs_number_scope *scope, rs_cursor *cursor, int depth,
+                                   int64_t *out_number);
+
+/* True with the key's value; models with a tower for images keep those of the text apart. */
+static bool find_plain(const rs_number_scope *scope, const char *key, int64_t *out_value)
+{
+    char nested[KEY_BYTES + 16];
+    if (scope->keys == NULL || scope->keys->find == NULL)
+        return false;
+    if (scope->keys->find(scope->keys->user, key, out_value))
+        return true;
+    (void)snprintf(nested, sizeof nested, "text_config.%s", key);
+    return scope->keys->find(scope->keys->user, nested, out_value);
+}
+
+/* has_other: there is something to do without the value, so that no words are needed. */
+static reshard_status find_key(const rs_number_scope *scope, const char *key, int depth,
+                               bool has_other, int64_t *out_value)
+{
+    if (find_plain(scope, key, out_value)) {
+        if (*out_value < 0)
+            return rs_fail(RESHARD_ERR_RANGE, "$%s is %" PRId64 ", which is negative", key,
+                           *out_value);
+        return RESHARD_OK;
+    }
+    for (size_t i = 0; i < sizeof substitutes / sizeof *substitutes; i++) {
+        const char *text = substitutes[i].number;
+        rs_cursor cursor = {text, text + strlen(text)};
+        if (strcmp(substitutes[i].key, key) != 0)
+            continue;
+        reshard_status status = read_product(scope, &cursor, depth + 1, out_value);
+        if (status != RESHARD_ERR_NOT_FOUND)
+            return status;
+        return rs_fail(RESHARD_ERR_NOT_FOUND,
+                       "$%s has no value in the model's configuration, nor has %s", key, text);
+    }
+    if (has_other)
+        return RESHARD_ERR_NOT_FOUND;
+    return rs_fail(RESHARD_ERR_NOT_FOUND, "$%s has no value in the model's configuration", key);
+}
+
+static reshard_status read_word(rs_cursor *cursor, bool dotted, const char *what,
+                                char out_word[KEY_BYTES])
+{
+    size_t length = (size_t)(find_word_end(cursor, dotted) - cursor->at);
+    if (length == 0)
+        return rs_fail(RESHARD_ERR_SYNTAX, "%s without a name", what);
+    if (length >= KEY_BYTES)
+        return rs_fail(RESHARD_ERR_RANGE, "%s of more than %d bytes", what, KEY_BYTES - 1);
+    memcpy(out_word, cursor->at, length);
+    out_word[length] = '\0';
+    cursor->at += length;
+    return RESHARD_OK;
+}
+
+/* ---- factors --------------------------------------------------------------------------------- */
+
+static reshard_status read_digits(rs_cursor *cursor, int64_t *out_number)
+{
+    int64_t number = 0;
+    for (; cursor->at < cursor->end && is_digit(*cursor->at); cursor->at++) {
+        if (!rs_multiply(number, 10, &number) || !rs_add(number, *cursor->at - '0', &number))
+            return rs_fail(RESHARD_ERR_RANGE, "a number beyond 2^63-1");
+    }
+    *out_number = number;
+    return RESHARD_OK;
+}
+
+static reshard_status read_factor(const rs_number_scope *scope, rs_cursor *cursor, int depth,
+                                  int64_t *out_number);
+
+static reshard_status read_key(const rs_number_scope *scope, rs_cursor *cursor, int depth,
+                               int64_t *out_number)
+{
+    char key[KEY_BYTES];
+    int64_t skipped;
+    reshard_status status = read_word(cursor, true, "a $key", key);
+    if (status != RESHARD_OK)
+        return status;
+    *out_number = 1;
+    bool has_other = rs_cursor_accept(cursor, '?');
+    if (!scope->form_only)
+        status = find_key(scope, key, depth, has_other, out_number);
+    if ((status != RESHARD_OK && status != RESHARD_ERR_NOT_FOUND) || !has_other)
+        return status;
+    if (status == RESHARD_ERR_NOT_FOUND)
+        return read_factor(scope, cursor, depth + 1, out_number);
+    rs_number_scope form = *scope;
+    form.form_only = true;
+    return read_factor(&form, cursor, depth + 1, &skipped);
+}
+
+static reshard_status read_axis(const rs_number_scope *scope, rs_cursor *cursor,
+                                int64_t *out_number)
+{
+    char name[KEY_BYTES];
+    reshard_status status = read_word(cursor, false, "an @axis", name);
+    if (status != RESHARD_OK)
+        return status;
+    int32_t axis = scope->form_only ? -1 : reshard_mesh_find_axis(scope->mesh, name);
+    *out_number = axis >= 0 ? reshard_mesh_axis_size(scope->mesh, axis) : 1;
+    return RESHARD_OK;
+}
+
+static reshard_status read_wildcard(const rs_number_scope *scope, rs_cursor *cursor,
+                                    int64_t *out_number)
+{
+    int64_t index = 0;
+    reshard_status status = read_digits(cursor, &index);
+    if (status == RESHARD_OK && !rs_cursor_accept(cursor, '}'))
+        status = rs_fail(RESHARD_ERR_SYNTAX, "expected a number and } behind {");
+    if (status == RESHARD_OK && (index < 1 || index > scope->span_count))
+        status =
+            rs_fail(RESHARD_ERR_SYNTAX, "{%" PRId64 "}, but the pattern has %" PRId32 " wildcards",
+                    index, scope->span_count);
+    *out_number = 1;
+    if (status != RESHARD_OK || scope->form_only)
+        return status;
+    rs_glob_span span = scope->spans[index - 1];
+    rs_cursor digits = {scope->name + span.start, scope->name + span.end};
+    status = digits.at < digits.end ? read_digits(&digits, out_number) : RESHARD_ERR_INVALID;
+    if (status == RESHARD_ERR_INVALID || digits.at != digits.end)
+        return rs_fail(RESHARD_ERR_INVALID, "{%" PRId64 "} stands for \"%.*s\", which is no number",
+                       index, (int)rs_min((int64_t)(span.end - span.start), 40),
+                       scope->name + span.start);
+    return status;
+}
+
+static reshard_status read_common_multiple(const rs_number_scope *scope, rs_cursor *cursor,
+                                           int depth, int64_t *out_number)
+{
+    int64_t a = 0, b = 0;
+    if (!rs_cursor_accept(cursor, '('))
+        return rs_fail(RESHARD_ERR_SYNTAX, "expected ( behind lcm");
+    reshard_status status = read_product(scope, cursor, depth + 1, &a);
+    if (status == RESHARD_OK && !rs_cursor_accept(cursor, ','))
+        status = rs_fail(RESHARD_ERR_SYNTAX, "lcm is of two numbers: lcm(a, b)");
+    if (status == RESHARD_OK)
+        status = read_product(scope, cursor, depth + 1, &b);
+    if (status == RESHARD_OK && !rs_cursor_accept(cursor, ')'))
+        status = rs_fail(RESHARD_ERR_SYNTAX, "expected ) behind the second number of lcm");
+    if (status != RESHARD_OK)
+        return status;
+    if (a == 0 || b == 0)
+        return rs_fail(RESHARD_ERR_RANGE, "lcm(%" PRId64 ", %" PRId64 ")", a, b);
+    if (!rs_multiply(a / rs_greatest_common_divisor(a, b), b, out_number))
+        return rs_fail(RESHARD_ERR_RANGE, "lcm(%" PRId64 ", %" PRId64 ") is beyond 2^63-1", a, b);
+    return RESHARD_OK;
+}
+
+static reshard_status read_factor(const rs_number_scope *scope, rs_cursor *cursor, int depth,
+                                  int64_t *out_number)
+{
+    if (depth > DEPTH_MAX)
+        return rs_fail(RESHARD_ERR_SYNTAX, "a number of more than %d levels", DEPTH_MAX);
+    if (rs_cursor_accept(cursor, '$'))
+        return read_key(scope, cursor, depth, out_number);
+    if (rs_cursor_accept(cursor, '@'))
+        return read_axis(scope, cursor, out_number);
+    if (rs_cursor_accept(cursor, '{'))
+        return read_wildcard(scope, cursor, out_number);
+    if (rs_cursor_accept_word(cursor, "lcm"))
+        return read_common_multiple(scope, cursor, depth, out_number);
+    if (rs_cursor_accept(cursor, '(')) {
+        reshard_status status = read_product(scope, cursor, depth + 1, out_number);
+        if (status == RESHARD_OK && !rs_cursor_accept(cursor, ')'))
+            status = rs_fail(RESHARD_ERR_SYNTAX, "expected ) behind a number");
+        return status;
+    }
+    if (cursor->at < cursor->end && is_digit(*cursor->at))
+        return read_digits(cursor, out_number);
+    return rs_fail(RESHARD_ERR_SYNTAX, "expected a number or a $key");
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+static reshard_status read_product(const rs_number_scope *scope, rs_cursor *cursor, int depth,
+                                   int64_t *out_number)
+{
+    int64_t product = 0, factor = 0;
+    reshard_status status = read_factor(scope, cursor, depth, &product);
+    while (status == RESHARD_OK) {
+        bool times = rs_cursor_accept(cursor, '*');
+        if (!times && !rs_cursor_accept(cursor, '/')) {
+            *out_number = product;
+            return RESHARD_OK;
+        }
+        status = read_factor(scope, cursor, depth, &factor);
+        if (status != RESHARD_OK)
+            return status;
+        if (times) {
+            if (!rs_multiply(product, factor, &product))
+                return rs_fail(RESHARD_ERR_RANGE, "a product beyond 2^63-1");
+        } else if (scope->form_only) {
+            product = 1; /* what everything is, until there are values to divide */
+        } else if (factor == 0 || product % factor != 0) {
+            return rs_fail(RESHARD_ERR_INVALID, "%" PRId64 " / %" PRId64 " is not a whole number",
+                           product, factor);
+        } else {
+            product /= factor;
+        }
+    }
+    return status;
+}
+
+reshard_status rs_number_read(const rs_number_scope *scope, rs_cursor *cursor, int64_t *out_number)
+{
+    return read_product(scope, cursor, 0, out_number);
+}

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * parse.c - reads a set of rules, line by line:
+ *
+ *   line  := [ glob words | "every:" words | "every" glob ":" words | "use" family ] [ "#" comment
+ *         ]
+ *   words := word { [","] word }
+ *   word  := "R" | ( "R" | "S.." | "A(..)" ) "@" axis
+ *          | "pad(" dim "," number [ "," number ] ")" | "name(" text ")" | "when(" number ")"
+ *          | "drop"
+ *
+ * Everything is checked for its form here, so that a set that was read fails later only for what
+ * the mesh, the configuration or a tensor is like.
+ */
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "checkpoint/rules/families.h"
+#include "checkpoint/rules/model.h"
+#include "spec/scan.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define RULES_MAX 10000
+#define AXES_MAX 64 /* different ones in a set */
+#define AXIS_BYTES_MAX 64
+#define USE_DEPTH_MAX 4
+#define PROBE_AXIS_SIZE 1000000 /* longer than any that a rule is likely to be about */
+
+typedef struct rules_parser {
+    rs_rules *rules;
+    int depth;        /* of `use` */
+    rs_rule rule;     /* of this line */
+    bool says_R;      /* the line has a word that is no more than R */
+    rs_cursor cursor; /* over this line */
+} rules_parser;
+
+/* A word behind the glob. */
+typedef struct rule_word {
+    rs_rule_text letters; /* "S" */
+    rs_rule_text whole;   /* "S(0)" */
+    rs_rule_text inside;  /* "0" */
+    bool has_parentheses;
+} rule_word;
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
+}
+
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool text_equals(rs_rule_text text, const char *word)
+{
+    return text.length == strlen(word) && memcmp(text.text, word, text.length) == 0;
+}
+
+static rs_rule_text between(const char *start, const char *end)
+{
+    while (start < end && is_space(*start))
+        start++;
+    while (start < end && is_space(end[-1]))
+        end--;
+    return (rs_rule_text){start, (size_t)(end - start)};
+}
+
+static bool at_end(rules_parser *parser)
+{
+    while (parser->cursor.at < parser->cursor.end && is_space(*parser->cursor.at))
+        parser->cursor.at++;
+    return parser->cursor.at == parser->cursor.end || *parser->cursor.at == '#';
+}
+
+/* Numbers at this stage: any key is there. */
+static rs_number_scope form_scope(const rules_parser *parser)
+{
+    return (rs_number_scope){.form_only = true, .span_count = parser->rule.glob.wildcard_count};
+}
+
+/* ---- axes ------------------------------------------------------------------------------------ */
+
+static reshard_status remember_axis(rs_rules *rules, const char *start, size_t length,
+                                    const char **out_axis)
+{
+    for (int64_t i = 0; i < rules->axis_count; i++) {
+        if (strlen(rules->axes[i]) == length && memcmp(rules->axes[i], start, length) == 0) {
+            *out_axis = rules->axes[i];
+            return RESHARD_OK;
+        }
+    }
+    if (rules->axis_count == AXES_MAX || length > AXIS_BYTES_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "more than %d axes, or an axis of more than %d bytes",
+                       AXES_MAX, AXIS_BYTES_MAX);
+    void *axes = (void *)rules->axes;
+    reshard_status status = rs_grow(rules->context, &axes, &rules->axis_capacity,
+                                    rules->axis_count + 1, sizeof *rules->axes);
+    rules->axes = axes;
+    char *name = status == RESHARD_OK ? rs_arena_allocate(&rules->arena, length + 1) : NULL;
+    if (name == NULL)
+        return rs_allocation_status();
+    memcpy(name, start, length);
+    name[length] = '\0';
+    rules->axes[rules->axis_count++] = name;
+    *out_axis = name;
+    return RESHARD_OK;
+}
+
+static reshard_status parse_axis(rules_parser *parser, const char **out_axis)
+{
+    const char *start = ++parser->cursor.at; /* behind the @ */
+    while (parser->cursor.at < parser->cursor.end &&
+           (is_letter(*parser->cursor.at) ||
+            (is_digit(*parser->cursor.at) && parser->cursor.at > start)))
+        parser->cursor.at++;
+    size_t length = (size_t)(parser->cursor.at - start);
+    if (length == 0)
+        return rs_fail(RESHARD_ERR_SYNTAX, "expected the name of an axis behind @");
+    return remember_axis(parser->rules, start, length, out_axis);
+}
+
+/* ---- words ----------------------------------------------------------------------------------- */
+
+/* Letters, then digits as in S0 and S-1, or parentheses with all that is in them. */
+static reshard_status parse_word(rules_parser *parser, rule_word *out_word)
+{
+    rs_cursor *cursor = &parser->cursor;
+    const char *start = cursor->at;
+    rule_word word = {.has_parentheses = false};
+    while (cursor->at < cursor->end && is_letter(*cursor->at))
+        cursor->at++;
+    word.letters = (rs_rule_text){start, (size_t)(cursor->at - start)};
+    if (word.letters.length == 0)
+        return rs_fail(RESHARD_ERR_SYNTAX, "expected a cut, pad, name, when or drop, found \"%s\"",
+                       rs_excerpt_of(start, (size_t)(cursor->end - start)).text);
+    while (cursor->at < cursor->end && (is_digit(*cursor->at) || *cursor->at == '-'))
+        cursor->at++;
+    if (cursor->at < cursor->end && *cursor->at == '(') {
+        const char *inside = cursor->at + 1;
+        int64_t depth = 0;
+        do {
+            if (cursor->at == cursor->end)
+                return rs_fail(RESHARD_ERR_SYNTAX, "( without )");
+            depth += (*cursor->at == '(') - (*cursor->at == ')');
+            cursor->at++;
+        } while (depth != 0);
+        word.has_parentheses = true;
+        word.inside = between(inside, cursor->at - 1);
+    }
+    word.whole = (rs_rule_text){start, (size_t)(cursor->at - start)};
+    *out_word = word;
+    return RESHARD_OK;
+}
+
+static reshard_status check_placement(rules_parser *parser, const rs_rule_cut *cut)
+{
+    reshard_spec *spec = NULL;
+    rs_number_scope scope = form_scope(parser);
+    reshard_status status =
+        rs_rule_placement_parse(parser->rules->context, &scope, cut, PROBE_AXIS_SIZE, &spec);
+    reshard_spec_release(spec);
+    /* What is INVALID with 1 for every key may be right with their values. */
+    return status == RESHARD_ERR_INVALID ? RESHARD_OK : status;
+}
+
+static reshard_status add_cut(rules_parser *parser, const rule_word *word)
+{
+    rs_rule *rule = &parser->rule;
+    rs_rule_cut cut = {.placement = word->whole};
+    bool replicates = text_equals(word->whole, "R");
+    if (parser->cursor.at == parser->cursor.end || *parser->cursor.at != '@') {
+        if (!replicates)
+            return rs_fail(RESHARD_ERR_SYNTAX, "%s does not say which axis cuts: %s@axis",
+                           rs_excerpt_of(word->whole.text, word->whole.length).text,
+                           rs_excerpt_of(word->whole.text, word->whole.length).text);
+        parser->says_R = true;
+        return RESHARD_OK;
+    }
+    reshard_status status = parse_axis(parser, &cut.axis);
+    if (status != RESHARD_OK)
+        return status;
+    for (int32_t i = 0; i < rule->cut_count; i++) {
+        if (rule->cuts[i].axis == cut.axis)
+            return rs_fail(RESHARD_ERR_INVALID, "axis %s cuts twice", cut.axis);
+    }
+    if (rule->cut_count == RESHARD_AXES_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "more than %d cuts", RESHARD_AXES_MAX);
+    status = check_placement(parser, &cut);
+    if (status == RESHARD_OK)
+        rule->cuts[rule->cut_count++] = cut;
+    return status;
+}
+
+/* A number of which only the form is checked; the text of it. */
+static reshard_status take_number(rules_parser *parser, rs_cursor *cursor, rs_rule_text *out_text)
+{
+    const char *start = cursor->at;
+    int64_t number;
+    rs_number_scope scope = form_scope(parser);
+    reshard_status status = rs_number_read(&scope, cursor, &number);
+    if (status == RESHARD_OK)
+        *out_text = between(start, cursor->at);
+    return status;
+}
+
+static reshard_status add_pad(rules_parser *parser, const rule_word *word)
+{
+    rs_rule *rule = &parser->rule;
+    rs_cursor cursor = {word->inside.text, word->inside.text + word->inside.length};
+    rs_rule_pad pad = {.dim = 0};
+    bool negative = rs_cursor_accept(&cursor, '-');
+    if (cursor.at == cursor.end || !is_digit(*cursor.at))
+        return rs_fail(RESHARD_ERR_SYNTAX, "pad(dim, multiple) begins with a dimension");
+    for (; cursor.at < cursor.end && is_digit(*cursor.at); cursor.at++)
+        pad.dim = pad.dim < 100 ? pad.dim * 10 + (*cursor.at - '0') : pad.dim;
+    pad.dim = negative ? -pad.dim : pad.dim;
+    if (pad.dim < -RESHARD_NDIM_MAX || pad.dim >= RESHARD_NDIM_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "pad: dimension %" PRId32 " is not between %d and %d",
+                       pad.dim, -RESHARD_NDIM_MAX, RESHARD_NDIM_MAX - 1);
+    if (!rs_cursor_accept(&cursor, ','))
+        return rs_fail(RESHARD_ERR_SYNTAX, "pad(dim, multiple) has no multiple");
+    reshard_status status = take_number(parser, &cursor, &pad.multiple);
+    if (status == RESHARD_OK && rs_cursor_accept(&cursor, ','))
+        status = take_number(parser, &cursor, &pad.true_size);
+    rs_cursor_skip_spaces(&cursor);
+    if (status == RESHARD_OK && cursor.at != cursor.end)
+        status = rs_fail(RESHARD_ERR_SYNTAX, "more than pad(dim, multiple, true size)");
+    if (status == RESHARD_OK && rule->pad_count == RESHARD_NDIM_MAX)
+        status = rs_fail(RESHARD_ERR_RANGE, "more than %d pads", RESHARD_NDIM_MAX);
+    if (status == RESHARD_OK)
+        rule->pads[rule->pad_count++] = pad;
+    return status;
+}
+
+static reshard_status set_name(rules_parser *parser, const rule_word *word)
+{
+    rs_number_scope scope = form_scope(parser);
+    size_t length = 0;
+    if (word->inside.length == 0)
+        return rs_fail(RESHARD_ERR_SYNTAX, "name() without a name");
+    if (parser->rule.new_name.length != 0)
+        return rs_fail(RESHARD_ERR_INVALID, "two names");
+    parser->rule.new_name = word->inside;
+    return rs_rule_new_name(&scope, word->inside, NULL, 0, &length);
+}
+
+static reshard_status set_when(rules_parser *parser, const rule_word *word)
+{
+    rs_cursor cursor = {word->inside.text, word->inside.text + word->inside.length};
+    if (parser->rule.when.length != 0)
+        return rs_fail(RESHARD_ERR_INVALID, "two conditions");
+    reshard_status status = take_number(parser, &cursor, &parser->rule.when);
+    if (status == RESHARD_OK && cursor.at != cursor.end)
+        status =
+            rs_fail(RESHARD_ERR_SYNTAX, "when() takes one number, which is not 0 when it holds");
+    return status;
+}
+
+static reshard_status add_word(rules_parser *parser, const rule_word *word)
+{
+    bool bare = !word->has_parentheses && word->whole.length == word->letters.length;
+    if (text_equals(word->letters, "S") || text_equals(word->letters, "A") ||
+        (text_equals(word->letters, "R") && bare))
+        return add_cut(parser, word);
+    if (text_equals(word->letters, "P"))
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "P: files hold values, not contributions to them");
+    if (text_equals(word->letters, "when") && word->has_parentheses)
+        return set_when(parser, word);
+    if (parser->rule.is_every)
+        return rs_fail(RESHARD_ERR_SYNTAX, "every: takes cuts and when(), not \"%s\"",
+                       rs_excerpt_of(word->whole.text, word->whole.length).text);
+    if (text_equals(word->letters, "pad") && word->has_parentheses)
+        return add_pad(parser, word);
+    if (text_equals(word->letters, "name") && word->has_parentheses)
+        return set_name(parser, word);
+    if (text_equals(word->letters, "drop") && bare) {
+        parser->rule.is_drop = true;
+        return RESHARD_OK;
+    }
+    return rs_fail(RESHARD_ERR_SYNTAX,
+                   "expected a cut, pad(), name(), when() or drop, found \"%s\"",
+                   rs_excerpt_of(word->whole.text, word->whole.length).text);
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+/* Up to the next space that has no backslash. */
+static rs_rule_text take_token(rules_parser *parser)
+{
+    rs_cursor *cursor = &parser->cursor;
+    const char *start = cursor->at;
+    while (cursor->at < cursor->end && !is_space(*cursor->at))
+        cursor->at += *cursor->at == '\\' && cursor->end - cursor->at > 1 ? 2 : 1;
+    return (rs_rule_text){start, (size_t)(cursor->at - start)};
+}
+
+static reshard_status parse_subject(rules_parser *parser)
+{
+    rs_rule *rule = &parser->rule;
+    rs_rule_text token = take_token(parser);
+    if (text_equals(token, "every:")) {
+        rule->is_every = true;
+        token = (rs_rule_text){"*", 1};
+    } else if (text_equals(token, "every")) {
+        rule->is_every = true;
+        (void)at_end(parser);
+        token = take_token(parser);
+        if (token.length < 2 || token.text[token.length - 1] != ':')
+            return rs_fail(RESHARD_ERR_SYNTAX, "expected every: or every pattern:");
+        token.length--;
+    }
+    rule->glob_text = token;
+    return rs_glob_compile(&parser->rules->arena, token.text, token.length, &rule->glob);
+}
+
+static reshard_status check_whole(const rules_parser *parser)
+{
+    const rs_rule *rule = &parser->rule;
+    bool says = rule->cut_count != 0 || rule->pad_count != 0 || rule->new_name.length != 0;
+    if (rule->is_drop && (says || parser->says_R))
+        return rs_fail(RESHARD_ERR_INVALID, "drop, and something else besides");
+    if (!says && !rule->is_drop && !parser->says_R)
+        return rs_fail(RESHARD_ERR_SYNTAX, "nothing behind the pattern; R keeps a tensor whole");
+    if (rule->is_every && rule->cut_count == 0)
+        return rs_fail(RESHARD_ERR_SYNTAX, "every: without a cut");
+    return RESHARD_OK;
+}
+
+static reshard_status keep_rule(rs_rules *rules, const rs_rule *rule)
+{
+    void *kept = rules->rules;
+    if (rules->rule_count == RULES_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "more than %d rules", RULES_MAX);
+    reshard_status status =
+        rs_grow(rules->context, &kept, &rules->rule_capacity, rules->rule_count + 1, sizeof *rule);
+    rules->rules = kept;
+    if (status == RESHARD_OK)
+        rules->rules[rules->rule_count++] = *rule;
+    return status;
+}
+
+static reshard_status parse_lines(rs_rules *rules, const char *file_name, int depth,
+                                  const char *text, size_t bytes);
+
+/* The rules of a built-in family, as if they stood here. */
+static reshard_status parse_use(rules_parser *parser)
+{
+    (void)at_end(parser);
+    rs_rule_text name = take_token(parser);
+    const rs_family *family = rs_family_find(name.text, name.length);
+    if (family == NULL)
+        return RESHARD_ERR_NOT_FOUND;
+    if (!at_end(parser))
+        return rs_fail(RESHARD_ERR_SYNTAX, "more than the name of a family behind use");
+    if (parser->depth == USE_DEPTH_MAX)
+        return rs_fail(RESHARD_ERR_SYNTAX, "families that use each other in a circle");
+    return parse_lines(parser->rules, family->name, parser->depth + 1, family->text,
+                       strlen(family->text));
+}
+
+static bool accept_use(rules_parser *parser)
+{
+    rs_cursor start = parser->cursor;
+    if (text_equals(take_token(parser), "use"))
+        return true;
+    parser->cursor = start;
+    return false;
+}
+
+static reshard_status parse_line(rules_parser *parser)
+{
+    if (at_end(parser))
+        return RESHARD_OK;
+    if (accept_use(parser))
+        return parse_use(parser);
+    reshard_status status = parse_subject(parser);
+    while (status == RESHARD_OK && !at_end(parser)) {
+        rule_word word = {.has_parentheses = false};
+        status = parse_word(parser, &word);
+        if (status == RESHARD_OK)
+            status = add_word(parser, &word);
+        if (!at_end(parser) && *parser->cursor.at == ',')
+            parser->cursor.at++;
+    }
+    if (status == RESHARD_OK)
+        status = check_whole(parser);
+    if (status == RESHARD_OK)
+        status = keep_rule(parser->rules, &parser->rule);
+    return status;
+}
+
+static reshard_status parse_lines(rs_rules *rules, const char *file_name, int depth,
+                                  const char *text, size_t bytes)
+{
+    const char *end = text + bytes;
+    int32_t line = 1;
+    for (const char *start = text; start < end; line++) {
+        const char *newline = memchr(start, '\n', (size_t)(end - start));
+        const char *stop = newline != NULL ? newline : end;
+        rules_parser parser = {.rules = rules,
+                               .depth = depth,
+                               .rule = {.file_name = file_name, .line = line},
+                               .cursor = {start, stop}};
+        reshard_status status;
+        if (memchr(start, '\0', (size_t)(stop - start)) != NULL)
+            status = rs_fail(RESHARD_ERR_SYNTAX, "a NUL byte");
+        else
+            status = parse_line(&parser);
+        if (status != RESHARD_OK) {
+            rs_rule_text said = between(start, stop);
+            return rs_fail_within(status, RS_RULE_PLACE ": \"%s\"", file_name, line,
+                                  rs_excerpt_of(said.text, said.length).text);
+        }
+        start = newline != NULL ? newline + 1 : end;
+    }
+    return RESHARD_OK;
+}
+
+reshard_status rs_rules_parse(reshard_context *context, const char *text, size_t bytes,
+                              const char *file_name, rs_rules **out_rules)
+{
+    reshard_status status = RESHARD_OK;
+    if (bytes > INT32_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "%s: more than 2^31-1 bytes of rules", file_name);
+    rs_rules *rules = rs_allocate_zeroed(context, sizeof *rules);
+    if (rules == NULL)
+        return rs_allocation_status();
+    rules->context = context;
+    rs_arena_init(&rules->arena, context);
+    char *copy = rs_arena_copy(&rules->arena, text, bytes, 1);
+    rules->file_name =
+        copy != NULL ? rs_arena_copy(&rules->arena, file_name, strlen(file_name) + 1, 1) : NULL;
+    if (rules->file_name == NULL)
+        status = rs_allocation_status();
+    else
+        status = parse_lines(rules, rules->file_name, 0, copy, bytes);
+    if (status == RESHARD_OK && rules->rule_count == 0)
+        status = rs_fail(RESHARD_ERR_SYNTAX, "%s: no rules", rules->file_name);
+    if (status != RESHARD_OK)
+        rs_rules_destroy(rules);
+    else
+        *out_rules = rules;
+    return status;
+}
+
+void rs_rules_destroy(rs_rules *rules)
+{
+    if (rules == NULL)
+        return;
+    rs_release(rules->context, rules->rules, (size_t)rules->rule_capacity * sizeof *rules->rules);
+    rs_release(rules->context, (void *)rules->axes,
+               (size_t)rules->axis_capacity * sizeof *rules->axes);
+    rs_arena_release(&rules->arena);
+    rs_release(rules->context, rules, sizeof *rules);
+}

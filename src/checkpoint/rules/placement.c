@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * placement.c - from a rule's text to the spec language: variables become numbers, and the
+ * coordinates of A that only rules know ("last", "3 of 32") become coordinates. There is one
+ * grammar of placements, that of specs, and one parser.
+ */
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "checkpoint/rules/model.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- A --------------------------------------------------------------------------------------- */
+
+/* Where item i of n is when n items are dealt to k coordinates: sizes differ by at most one, larger
+ * ones first. */
+static int64_t deal(int64_t i, int64_t n, int64_t k)
+{
+    int64_t each = n / k, larger = n % k;
+    int64_t in_larger = larger * (each + 1);
+    return i < in_larger ? i / (each + 1) : larger + (i - in_larger) / each;
+}
+
+static reshard_status read_coordinate(const rs_number_scope *scope, rs_cursor *cursor,
+                                      int64_t axis_size, int64_t *out_coordinate)
+{
+    int64_t item = 0, count = 0;
+    if (rs_cursor_accept_word(cursor, "last")) {
+        *out_coordinate = axis_size - 1;
+        return RESHARD_OK;
+    }
+    reshard_status status = rs_number_read(scope, cursor, &item);
+    *out_coordinate = item;
+    if (status != RESHARD_OK || !rs_cursor_accept_word(cursor, "of"))
+        return status;
+    status = rs_number_read(scope, cursor, &count);
+    if (status != RESHARD_OK || scope->form_only)
+        return status;
+    if (item >= count)
+        return rs_fail(RESHARD_ERR_RANGE, "number %" PRId64 " of %" PRId64 " (they count from 0)",
+                       item, count);
+    *out_coordinate = deal(item, count, axis_size);
+    return RESHARD_OK;
+}
+
+static reshard_status write_coordinates(const rs_number_scope *scope, rs_cursor *cursor,
+                                        int64_t axis_size, rs_text *text)
+{
+    int64_t listed[RESHARD_AXES_MAX * 16];
+    int32_t count = 0;
+    if (!rs_cursor_accept(cursor, '('))
+        return rs_fail(RESHARD_ERR_SYNTAX, "expected ( behind A");
+    do {
+        int64_t coordinate = 0;
+        reshard_status status = read_coordinate(scope, cursor, axis_size, &coordinate);
+        if (status != RESHARD_OK)
+            return status;
+        bool known = false; /* "0, last" on an axis of one coordinate */
+        for (int32_t i = 0; i < count; i++)
+            known = known || listed[i] == coordinate;
+        if (known)
+            continue;
+        if (count == (int32_t)(sizeof listed / sizeof *listed))
+            return rs_fail(RESHARD_ERR_RANGE, "more than %" PRId32 " coordinates", count);
+        listed[count++] = coordinate;
+        rs_text_add(text, count == 1 ? "A(%" PRId64 : ",%" PRId64, coordinate);
+    } while (rs_cursor_accept(cursor, ','));
+    if (!rs_cursor_accept(cursor, ')'))
+        return rs_fail(RESHARD_ERR_SYNTAX, "expected , or ) among the coordinates of A");
+    rs_text_add(text, ")");
+    return RESHARD_OK;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+/* Copies the text, numbers in place of what begins with $, @, { or lcm. */
+static reshard_status replace_variables(const rs_number_scope *scope, rs_cursor *cursor,
+                                        rs_text *text)
+{
+    const char *copied = cursor->at;
+    while (cursor->at < cursor->end) {
+        int64_t number = 0;
+        if (!rs_cursor_at_variable(cursor)) {
+            cursor->at += cursor->at < cursor->end;
+            continue;
+        }
+        rs_text_add(text, "%.*s", (int)(cursor->at - copied), copied);
+        reshard_status status = rs_number_read(scope, cursor, &number);
+        if (status != RESHARD_OK)
+            return status;
+        rs_text_add(text, "%" PRId64, number);
+        copied = cursor->at;
+    }
+    rs_text_add(text, "%.*s", (int)(cursor->end - copied), copied);
+    return RESHARD_OK;
+}
+
+reshard_status rs_rule_placement_text(const rs_number_scope *scope, rs_rule_text placement,
+                                      int64_t axis_size, char out_text[RS_PLACEMENT_BYTES])
+{
+    rs_cursor cursor = {placement.text, placement.text + placement.length};
+    rs_text text;
+    reshard_status status;
+    rs_text_init(&text, out_text, RS_PLACEMENT_BYTES);
+    if (rs_cursor_accept_word(&cursor, "A"))
+        status = write_coordinates(scope, &cursor, axis_size, &text);
+    else
+        status = replace_variables(scope, &cursor, &text);
+    if (status == RESHARD_OK && text.length >= RS_PLACEMENT_BYTES)
+        status = rs_fail(RESHARD_ERR_RANGE, "a cut of %zu bytes; %d are the most", text.length,
+                         RS_PLACEMENT_BYTES - 1);
+    return status;
+}
+
+reshard_status rs_rule_placement_parse(reshard_context *context, const rs_number_scope *scope,
+                                       const rs_rule_cut *cut, int64_t axis_size,
+                                       reshard_spec **out_spec)
+{
+    char placement[RS_PLACEMENT_BYTES];
+    char spec[RS_PLACEMENT_BYTES + 160];
+    reshard_status status = rs_rule_placement_text(scope, cut->placement, axis_size, placement);
+    if (status != RESHARD_OK)
+        return status;
+    int length =
+        snprintf(spec, sizeof spec, "%.100s=%" PRId64 ": %s", cut->axis, axis_size, placement);
+    return reshard_spec_parse(context, spec, (size_t)length, out_spec);
+}
+
+reshard_status rs_rule_new_name(const rs_number_scope *scope, rs_rule_text new_name, char *buffer,
+                                size_t capacity, size_t *out_length)
+{
+    size_t length = 0;
+    for (size_t i = 0; i < new_name.length; i++) {
+        const char *bytes = new_name.text + i;
+        size_t count = 1;
+        if (*bytes == '{') {
+            int64_t index = 0;
+            for (i++; i < new_name.length && new_name.text[i] >= '0' && new_name.text[i] <= '9';
+                 i++)
+                index = index < 1000 ? index * 10 + (new_name.text[i] - '0') : index;
+            if (i == new_name.length || new_name.text[i] != '}' || index < 1 ||
+                index > scope->span_count)
+                return rs_fail(RESHARD_ERR_SYNTAX,
+                               "{ in a new name, without the number of one of %" PRId32
+                               " wildcards and }",
+                               scope->span_count);
+            rs_glob_span span = {0, 0};
+            if (!scope->form_only)
+                span = scope->spans[index - 1];
+            bytes = scope->form_only ? "" : scope->name + span.start;
+            count = span.end - span.start;
+        } else if (*bytes == '\\' && i + 1 < new_name.length) {
+            bytes++;
+            i++;
+        }
+        for (size_t j = 0; j < count; j++, length++) {
+            if (length < capacity)
+                buffer[length] = bytes[j];
+        }
+    }
+    *out_length = length;
+    return RESHARD_OK;
+}

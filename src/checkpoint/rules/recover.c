@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * recover.c - the full shape of a tensor from its shapes on each rank.
+ *
+ * Whatever the rule of a cut, the full length of a dimension is the sum of the lengths of its
+ * distinct pieces along the axes that cut it. That is tried, and then proved: the layout of the
+ * shape found must give every rank the shape that its file has. Where the row-major order is cut,
+ * lengths tell nothing, and the files must say the shape; that is proved likewise.
+ */
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "checkpoint/rules/find.h"
+
+#include <reshard/layout.h>
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- the sum --------------------------------------------------------------------------------- */
+
+static bool cuts_dim(const reshard_cut *cut, int32_t dim, int32_t ndim)
+{
+    const reshard_placement *placement = &cut->placement;
+    return placement->kind == RESHARD_SHARD &&
+           (placement->dim < 0 ? placement->dim + ndim : placement->dim) == dim;
+}
+
+/* The coordinates where the tensor surely is: 0, but the first that A lists. */
+static void set_home(const rs_rule_finding *found, int32_t coordinates[RESHARD_AXES_MAX])
+{
+    memset(coordinates, 0, RESHARD_AXES_MAX * sizeof *coordinates);
+    for (int32_t i = 0; i < found->cut_count; i++) {
+        if (found->cuts[i].placement.kind == RESHARD_AT)
+            coordinates[found->cuts[i].axis] = (int32_t)found->cuts[i].placement.values[0];
+    }
+}
+
+static int32_t find_position(const reshard_mesh *mesh, const int32_t coordinates[RESHARD_AXES_MAX])
+{
+    int32_t position = 0;
+    for (int32_t i = 0; i < reshard_mesh_axis_count(mesh); i++)
+        position = position * reshard_mesh_axis_size(mesh, i) + coordinates[i];
+    return position;
+}
+
+/* The next coordinates along the axes that cut the dimension, copies left out; false behind the
+ * last. */
+static bool step(const rs_rule_finding *found, int32_t dim, int32_t coordinates[RESHARD_AXES_MAX])
+{
+    for (int32_t i = found->cut_count; i-- > 0;) {
+        const reshard_cut *cut = &found->cuts[i];
+        int64_t size = reshard_mesh_axis_size(found->mesh, cut->axis);
+        int64_t pieces = cut->placement.max > 0 ? rs_min(cut->placement.max, size) : size;
+        if (!cuts_dim(cut, dim, found->ndim))
+            continue;
+        /* Coordinate c holds piece floor(c * pieces / size). */
+        int64_t piece = rs_multiply_divide(coordinates[cut->axis], pieces, size) + 1;
+        if (piece < pieces) {
+            coordinates[cut->axis] = (int32_t)rs_divide_up(piece * size, pieces);
+            return true;
+        }
+        coordinates[cut->axis] = 0;
+    }
+    return false;
+}
+
+static reshard_status read_local(const rs_local_shapes *locals, int32_t position,
+                                 int64_t shape[RESHARD_NDIM_MAX])
+{
+    if (locals->find(locals->user, position, shape))
+        return RESHARD_OK;
+    return rs_fail(RESHARD_ERR_INVALID, "the rank at position %" PRId32 " does not have it",
+                   position);
+}
+
+/* A packed dimension is as long as its parts say. The first cut sees all of it. */
+static bool find_packed(const rs_rule_finding *found, int32_t dim, int64_t *out_length)
+{
+    for (int32_t i = 0; i < found->cut_count; i++) {
+        const reshard_placement *placement = &found->cuts[i].placement;
+        if (!cuts_dim(&found->cuts[i], dim, found->ndim))
+            continue;
+        *out_length = 0;
+        for (int32_t k = 0; placement->rule == RESHARD_PACKED && k < placement->count; k++) {
+            if (!rs_add(*out_length, placement->values[k], out_length))
+                return false;
+        }
+        return placement->rule == RESHARD_PACKED;
+    }
+    return false;
+}
+
+static reshard_status sum_dim(const rs_rule_finding *found, const rs_local_shapes *locals,
+                              int32_t dim, int64_t *out_length)
+{
+    int32_t coordinates[RESHARD_AXES_MAX];
+    int64_t local[RESHARD_NDIM_MAX] = {0}, length = 0;
+    if (find_packed(found, dim, out_length))
+        return RESHARD_OK;
+    set_home(found, coordinates);
+    do {
+        reshard_status status = read_local(locals, find_position(found->mesh, coordinates), local);
+        if (status != RESHARD_OK)
+            return status;
+        if (local[dim] < 0 || !rs_add(length, local[dim], &length))
+            return rs_fail(RESHARD_ERR_RANGE, "dimension %" PRId32 " is beyond 2^63-1", dim);
+    } while (step(found, dim, coordinates));
+    *out_length = length;
+    return RESHARD_OK;
+}
+
+/* ---- the proof ------------------------------------------------------------------------------- */
+
+static reshard_status fail_local(int32_t position, int32_t ndim, const int64_t *has,
+                                 const reshard_shard *wanted)
+{
+    char found_text[128], wanted_text[128] = "nothing";
+    rs_text text;
+    rs_text_init(&text, found_text, sizeof found_text);
+    rs_text_add_shape(&text, ndim, has);
+    if (wanted != NULL) {
+        rs_text_init(&text, wanted_text, sizeof wanted_text);
+        rs_text_add_shape(&text, wanted->ndim, wanted->shape);
+    }
+    return rs_fail(RESHARD_ERR_INVALID,
+                   "the rank at position %" PRId32 " has %s, where the rules give it %s", position,
+                   found_text, wanted_text);
+}
+
+static reshard_status check_rank(const rs_rule_finding *found, const rs_local_shapes *locals,
+                                 const reshard_layout *layout, int32_t position)
+{
+    reshard_shards *shards = NULL;
+    int64_t local[RESHARD_NDIM_MAX] = {0};
+    reshard_status status =
+        reshard_layout_shards(layout, reshard_mesh_rank_at(found->mesh, position), &shards);
+    if (status != RESHARD_OK)
+        return status;
+    const reshard_shard *shard = shards->count != 0 ? &shards->items[0] : NULL;
+    bool present = locals->find(locals->user, position, local);
+    bool wanted = shard != NULL && shard->piece_count != 0;
+    size_t bytes = (size_t)locals->ndim * sizeof *local;
+    if (!present && wanted)
+        status = read_local(locals, position, local);
+    /* An empty shard may be in the file, or left out. */
+    else if (present && (shard == NULL || shard->ndim != locals->ndim ||
+                         memcmp(shard->shape, local, bytes) != 0))
+        status = fail_local(position, locals->ndim, local, shard);
+    reshard_shards_destroy(shards);
+    return status;
+}
+
+static reshard_status check_ranks(const rs_rule_finding *found, const rs_local_shapes *locals,
+                                  const rs_rule_result *result)
+{
+    reshard_status status = RESHARD_OK;
+    for (int32_t i = 0; status == RESHARD_OK && i < reshard_mesh_size(found->mesh); i++)
+        status = check_rank(found, locals, result->layout, i);
+    return status;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+/* The first cut of the row-major order, or -1. */
+static int32_t find_flat(const rs_rule_finding *found)
+{
+    for (int32_t i = 0; i < found->cut_count; i++) {
+        if (found->cuts[i].placement.kind == RESHARD_SHARD &&
+            found->cuts[i].placement.dim == RESHARD_DIM_FLAT)
+            return i;
+    }
+    return -1;
+}
+
+/* The length of a flat shard does not leave the shape to be found; files may tell it. */
+static reshard_status take_full(const rs_rule_finding *found, const rs_local_shapes *locals,
+                                int64_t *shape, int64_t *padded)
+{
+    int32_t flat = find_flat(found);
+    if (flat >= 0 && locals->full == NULL)
+        return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                       RS_RULE_PLACE ": S(flat) does not leave the shape to be found, and the "
+                                     "files do not tell it (RESHARD_SHAPES)",
+                       RS_RULE_PLACE_OF(found->origins[flat]));
+    if (flat < 0)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       RS_RULE_PLACE ": the files say that it was cut flat, and the rules do not",
+                       RS_RULE_PLACE_OF(found->rule));
+    memcpy(shape, locals->full, (size_t)found->ndim * sizeof *shape);
+    memcpy(padded, shape, (size_t)found->ndim * sizeof *shape);
+    return rs_rule_pad_shape(found, found->ndim, padded);
+}
+
+/* The sum of local lengths, and padding taken off. */
+static reshard_status sum_locals(const rs_rule_finding *found, const rs_local_shapes *locals,
+                                 int64_t *shape, int64_t *padded)
+{
+    for (int32_t d = 0; d < found->ndim; d++) {
+        reshard_status status = sum_dim(found, locals, d, &padded[d]);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    memcpy(shape, padded, (size_t)found->ndim * sizeof *shape);
+    return rs_rule_unpad_shape(found, found->ndim, shape);
+}
+
+static reshard_status recover(rs_rule_finding *found, const rs_local_shapes *locals,
+                              rs_rule_result *out_result)
+{
+    int64_t padded[RESHARD_NDIM_MAX] = {0}, shape[RESHARD_NDIM_MAX] = {0};
+    rs_rule_result result = {.drop = false};
+    reshard_status status = rs_rule_find(found);
+    if (status != RESHARD_OK)
+        return status;
+    if (found->rule->is_drop) {
+        *out_result = (rs_rule_result){.drop = true, .line = found->rule->line};
+        return RESHARD_OK;
+    }
+    bool is_flat = locals->full != NULL || find_flat(found) >= 0;
+    status = is_flat ? take_full(found, locals, shape, padded)
+                     : sum_locals(found, locals, shape, padded);
+    if (status == RESHARD_OK)
+        status = rs_rule_finish(found, found->ndim, shape, padded, &result);
+    if (status == RESHARD_OK)
+        status = check_ranks(found, locals, &result);
+    if (status == RESHARD_OK)
+        *out_result = result;
+    else
+        rs_rule_result_release(&result);
+    return status;
+}
+
+reshard_status rs_rules_recover(const rs_rules *rules, reshard_mesh *mesh,
+                                const rs_rules_keys *keys, const char *name, size_t name_bytes,
+                                const rs_local_shapes *locals, rs_rule_result *out_result)
+{
+    int32_t ndim = locals->full != NULL ? locals->full_ndim : locals->ndim;
+    rs_rule_finding found = {.rules = rules,
+                             .mesh = mesh,
+                             .keys = keys,
+                             .name = name,
+                             .name_bytes = name_bytes,
+                             .ndim = ndim};
+    reshard_status status;
+    if (ndim < 0 || ndim > RESHARD_NDIM_MAX || locals->ndim > RESHARD_NDIM_MAX)
+        status = rs_fail(RESHARD_ERR_UNSUPPORTED, "%" PRId32 " dimensions; %d are the most", ndim,
+                         RESHARD_NDIM_MAX);
+    else
+        status = recover(&found, locals, out_result);
+    rs_rule_finding_release(&found);
+    return status == RESHARD_OK ? RESHARD_OK
+                                : rs_rule_fail_for_tensor(status, name, name_bytes, ndim, NULL);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rulebook.c - options as objects: mesh, rules, numbers. */
+#include "checkpoint/rules/rulebook.h"
+
+#include "base/context.h"
+#include "base/error.h"
+#include "base/file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RULES_BYTES_MAX ((size_t)16 << 20)
+
+static int compare_ranks(const void *a, const void *b)
+{
+    const int32_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+reshard_status rs_mesh_order_files(reshard_context *context, const reshard_mesh *mesh,
+                                   int32_t *out_files)
+{
+    size_t count = (size_t)reshard_mesh_size(mesh);
+    int32_t *ranks = rs_allocate_array(context, count, sizeof(int32_t));
+    if (ranks == NULL)
+        return rs_allocation_status();
+    for (size_t i = 0; i < count; i++)
+        ranks[i] = reshard_mesh_rank_at(mesh, (int32_t)i);
+    qsort(ranks, count, sizeof(int32_t), compare_ranks);
+    for (size_t i = 0; i < count; i++)
+        out_files[reshard_mesh_position_of(mesh, ranks[i])] = (int32_t)i;
+    rs_release(context, ranks, count * sizeof(int32_t));
+    return RESHARD_OK;
+}
+
+static bool is_family(const char *rules)
+{
+    const char *name;
+    for (int32_t i = 0; (name = rs_rules_family_name(i)) != NULL; i++) {
+        if (strcmp(name, rules) == 0)
+            return true;
+    }
+    return false;
+}
+
+static reshard_status read_rules(rs_rulebook *book, reshard_context *context, const char *path)
+{
+    char *text = NULL;
+    size_t text_bytes = 0;
+    reshard_status status = rs_file_read_all(context, path, RULES_BYTES_MAX, &text, &text_bytes);
+    if (status == RESHARD_ERR_NOT_FOUND)
+        return rs_fail(status, "rules \"%.200s\": neither a built-in family nor a file", path);
+    if (status == RESHARD_OK)
+        status = rs_rules_parse(context, text, text_bytes, path, &book->rules);
+    if (text != NULL)
+        rs_release(context, text, text_bytes + 1);
+    (void)snprintf(book->said, sizeof book->said, "rules of %.200s", path);
+    return status;
+}
+
+static reshard_status pick_family(rs_rulebook *book, reshard_context *context,
+                                  rs_tensor_name_fn names, void *user)
+{
+    rs_rules_choice choice;
+    reshard_status status =
+        rs_rules_detect(book->mesh, book->config.model_type, names, user, &choice);
+    if (status != RESHARD_OK)
+        return status;
+    (void)snprintf(book->said, sizeof book->said, "rules of the family %s: %s", choice.family,
+                   choice.reason);
+    return rs_rules_builtin(context, choice.family, &book->rules);
+}
+
+reshard_status rs_rulebook_init(rs_rulebook *book, reshard_context *context, const char *mesh,
+                                const char *rules, const char *folder, int32_t set_count,
+                                const char *const *sets, rs_tensor_name_fn names, void *user)
+{
+    *book = (rs_rulebook){0};
+    reshard_status status = rs_config_init(&book->config, context, folder, set_count, sets);
+    book->keys = (rs_rules_keys){rs_config_find, &book->config};
+    if (status == RESHARD_OK)
+        status = reshard_mesh_parse(context, mesh, &book->mesh);
+    if (status != RESHARD_OK)
+        return status;
+    if (rules == NULL) {
+        status = pick_family(book, context, names, user);
+    } else if (is_family(rules)) {
+        (void)snprintf(book->said, sizeof book->said, "rules of the family %s", rules);
+        status = rs_rules_builtin(context, rules, &book->rules);
+    } else {
+        status = read_rules(book, context, rules);
+    }
+    if (status == RESHARD_OK)
+        status = rs_rules_check_mesh(book->rules, book->mesh);
+    return status;
+}
+
+void rs_rulebook_release(rs_rulebook *book)
+{
+    reshard_mesh_release(book->mesh);
+    rs_rules_destroy(book->rules);
+    rs_config_release(&book->config);
+    book->mesh = NULL;
+    book->rules = NULL;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rulebook.h - a mesh, the rules that cut tensors over it, and the numbers those ask for: all that
+ * the text of the user's options comes to.
+ */
+#ifndef RS_CHECKPOINT_RULES_RULEBOOK_H
+#define RS_CHECKPOINT_RULES_RULEBOOK_H
+
+#include "checkpoint/rules/config.h"
+#include "checkpoint/rules/rules.h"
+#include "checkpoint/store/store.h"
+
+typedef struct rs_rulebook {
+    reshard_mesh *mesh;
+    rs_rules *rules;
+    rs_config config;
+    rs_rules_keys keys;
+    char said[256]; /* which rules, and why these */
+} rs_rulebook;
+
+/* The file of the rank at each position: files are numbered by rank, in increasing order. */
+reshard_status rs_mesh_order_files(reshard_context *context, const reshard_mesh *mesh,
+                                   int32_t *out_files);
+
+/* rules: a family's name, a path, or NULL to pick a family from config.json in the checkpoint's
+ * folder or the names of the tensors. release in any case. */
+reshard_status rs_rulebook_init(rs_rulebook *book, reshard_context *context, const char *mesh,
+                                const char *rules, const char *folder, int32_t set_count,
+                                const char *const *sets, rs_tensor_name_fn names, void *user);
+void rs_rulebook_release(rs_rulebook *book);
+
+#endif

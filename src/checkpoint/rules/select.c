@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * select.c - patterns of the options are compiled once and tried on every tensor of the source. One
+ * that asks for something and matches nothing is an error: it was meant for a tensor. Leaving out
+ * what is not there is done.
+ */
+#include "checkpoint/rules/select.h"
+
+#include "base/context.h"
+#include "base/json.h"
+#include "checkpoint/rules/model.h"
+#include "kernel/cast.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One pattern of an option, and what follows its "=". */
+typedef struct pattern {
+    const char *option, *text; /* as the user wrote it, for messages */
+    bool has_glob;             /* else every tensor matches */
+    bool used;
+    rs_glob glob;
+    reshard_dtype dtype;
+    rs_rule_text new_name;
+} pattern;
+
+typedef struct patterns {
+    reshard_context *context;
+    int32_t count;
+    pattern *items;
+} patterns;
+
+typedef struct selector {
+    rs_arena *arena;
+    patterns includes, excludes, dtypes, renames;
+} selector;
+
+/* ---- compiling ------------------------------------------------------------------------------- */
+
+typedef reshard_status read_fn(rs_arena *arena, pattern *made);
+
+static reshard_status read_glob(rs_arena *arena, pattern *made)
+{
+    made->has_glob = true;
+    return rs_glob_compile(arena, made->text, strlen(made->text), &made->glob);
+}
+
+/* "bf16" or "GLOB=bf16" */
+static reshard_status read_dtype(rs_arena *arena, pattern *made)
+{
+    const char *equals = strrchr(made->text, '=');
+    reshard_status status =
+        reshard_dtype_parse(equals != NULL ? equals + 1 : made->text, &made->dtype);
+    if (status == RESHARD_OK && !rs_cast_supports(RESHARD_F32, made->dtype))
+        status = rs_fail(RESHARD_ERR_UNSUPPORTED,
+                         "cannot be cast to; casts are between f16, bf16, f32 and f64");
+    if (status != RESHARD_OK || equals == NULL)
+        return status;
+    made->has_glob = true;
+    return rs_glob_compile(arena, made->text, (size_t)(equals - made->text), &made->glob);
+}
+
+/* "GLOB=NAME": the first "=" without a backslash is between them. */
+static reshard_status read_rename(rs_arena *arena, pattern *made)
+{
+    const char *equals = made->text;
+    size_t length = 0;
+    while (*equals != '\0' && *equals != '=')
+        equals += equals[0] == '\\' && equals[1] != '\0' ? 2 : 1;
+    if (*equals == '\0' || equals == made->text || equals[1] == '\0')
+        return rs_fail(RESHARD_ERR_SYNTAX, "expected GLOB=NAME");
+    made->has_glob = true;
+    made->new_name = (rs_rule_text){equals + 1, strlen(equals + 1)};
+    reshard_status status =
+        rs_glob_compile(arena, made->text, (size_t)(equals - made->text), &made->glob);
+    if (status != RESHARD_OK)
+        return status;
+    rs_number_scope scope = {.form_only = true, .span_count = made->glob.wildcard_count};
+    return rs_rule_new_name(&scope, made->new_name, NULL, 0, &length);
+}
+
+static reshard_status compile(rs_arena *arena, const char *option, int32_t count,
+                              const char *const *texts, read_fn *read, patterns *out_patterns)
+{
+    if (count == 0)
+        return RESHARD_OK;
+    pattern *items = rs_arena_allocate_array(arena, (size_t)count, sizeof *items);
+    if (items == NULL)
+        return rs_allocation_status();
+    for (int32_t i = 0; i < count; i++) {
+        items[i] = (pattern){.option = option, .text = texts[i]};
+        reshard_status status = read(arena, &items[i]);
+        if (status != RESHARD_OK)
+            return rs_fail_within(status, "--%s \"%.200s\"", option, texts[i]);
+    }
+    *out_patterns = (patterns){arena->context, count, items};
+    return RESHARD_OK;
+}
+
+static reshard_status compile_all(selector *made, const reshard_convert_options *options)
+{
+    reshard_status status = compile(made->arena, "include", options->include_count,
+                                    options->includes, read_glob, &made->includes);
+    if (status == RESHARD_OK)
+        status = compile(made->arena, "exclude", options->exclude_count, options->excludes,
+                         read_glob, &made->excludes);
+    if (status == RESHARD_OK)
+        status = compile(made->arena, "dtype", options->dtype_count, options->dtypes, read_dtype,
+                         &made->dtypes);
+    if (status == RESHARD_OK)
+        status = compile(made->arena, "rename", options->rename_count, options->renames,
+                         read_rename, &made->renames);
+    return status;
+}
+
+/* ---- matching -------------------------------------------------------------------------------- */
+
+/* The first pattern that matches, or NULL. All are tried, so that each one's use is known. spans:
+ * what its wildcards stand for; may be NULL. */
+static reshard_status match(const patterns *list, rs_name name, rs_glob_span *spans,
+                            const pattern **out_first)
+{
+    *out_first = NULL;
+    for (int32_t i = 0; i < list->count; i++) {
+        pattern *item = &list->items[i];
+        bool matches = true;
+        reshard_status status = RESHARD_OK;
+        if (*out_first != NULL && item->used)
+            continue;
+        if (item->has_glob)
+            status = rs_glob_try(list->context, &item->glob, name.bytes, name.count,
+                                 *out_first == NULL ? spans : NULL, &matches);
+        if (status != RESHARD_OK)
+            return rs_fail_within(status, "--%s \"%.200s\"", item->option, item->text);
+        item->used = item->used || matches;
+        if (matches && *out_first == NULL)
+            *out_first = item;
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status check_used(const patterns *list)
+{
+    for (int32_t i = 0; i < list->count; i++) {
+        const pattern *item = &list->items[i];
+        if (item->has_glob && !item->used)
+            return rs_fail(RESHARD_ERR_INVALID, "--%s \"%.200s\": matches no tensor", item->option,
+                           item->text);
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status choose_dtype(const selector *made, const rs_stored_tensor *tensor,
+                                   reshard_dtype *out_dtype)
+{
+    const pattern *found = NULL;
+    *out_dtype = tensor->dtype;
+    reshard_status status = match(&made->dtypes, tensor->name, NULL, &found);
+    if (status != RESHARD_OK || found == NULL)
+        return status;
+    if (!tensor->opaque && rs_cast_supports(tensor->dtype, found->dtype))
+        *out_dtype = found->dtype;
+    else if (found->has_glob)
+        return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                       "--dtype \"%.200s\": tensor \"%.*s\" cannot be cast from %s; casts are "
+                       "between f16, bf16, f32 and f64",
+                       found->text, rs_name_shown(tensor->name), tensor->name.bytes,
+                       reshard_dtype_name(tensor->dtype));
+    return RESHARD_OK;
+}
+
+static reshard_status choose_name(const selector *made, rs_name name, rs_name *out_name)
+{
+    rs_glob_span spans[RS_GLOB_ELEMENTS_MAX];
+    const pattern *found = NULL;
+    size_t length = 0;
+    *out_name = name;
+    reshard_status status = match(&made->renames, name, spans, &found);
+    if (status != RESHARD_OK || found == NULL)
+        return status;
+    rs_number_scope scope = {
+        .name = name.bytes, .span_count = found->glob.wildcard_count, .spans = spans};
+    status = rs_rule_new_name(&scope, found->new_name, NULL, 0, &length);
+    if (status != RESHARD_OK)
+        return status;
+    char *bytes = rs_arena_allocate(made->arena, length + 1);
+    if (bytes == NULL)
+        return rs_allocation_status();
+    bytes[length] = '\0';
+    *out_name = (rs_name){bytes, length};
+    return rs_rule_new_name(&scope, found->new_name, bytes, length, &length);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static reshard_status select_tensor(const selector *made, rs_selection *selection, int64_t origin,
+                                    const rs_stored_tensor *tensor)
+{
+    const pattern *included = NULL, *excluded = NULL;
+    rs_selected item = {.origin = origin};
+    reshard_status status = match(&made->includes, tensor->name, NULL, &included);
+    if (status == RESHARD_OK)
+        status = match(&made->excludes, tensor->name, NULL, &excluded);
+    if (status != RESHARD_OK || excluded != NULL || (made->includes.count != 0 && included == NULL))
+        return status;
+    status = choose_dtype(made, tensor, &item.dtype);
+    if (status == RESHARD_OK)
+        status = choose_name(made, tensor->name, &item.matched);
+    item.name = item.matched;
+    if (status == RESHARD_OK)
+        selection->items[selection->count++] = item;
+    return status;
+}
+
+reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
+                                 const reshard_checkpoint *source,
+                                 const reshard_convert_options *options)
+{
+    selector made = {.arena = arena};
+    selection->count = 0;
+    selection->items =
+        rs_arena_allocate_array(arena, (size_t)source->tensor_count, sizeof(rs_selected));
+    if (selection->items == NULL)
+        return rs_allocation_status();
+    reshard_status status = compile_all(&made, options);
+    for (int64_t i = 0; status == RESHARD_OK && i < source->tensor_count; i++)
+        status = select_tensor(&made, selection, i, &source->tensors[i]);
+    if (status == RESHARD_OK)
+        status = check_used(&made.includes);
+    if (status == RESHARD_OK)
+        status = check_used(&made.dtypes);
+    return status == RESHARD_OK ? check_used(&made.renames) : status;
+}
+
+reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena,
+                                  const reshard_checkpoint *source, const rs_rulebook *book)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0; i < selection->count; i++) {
+        rs_selected item = selection->items[i];
+        const rs_stored_tensor *stored = &source->tensors[item.origin];
+        rs_rule_result result = {0};
+        reshard_status status =
+            rs_rules_name(book->rules, book->mesh, &book->keys, item.matched.bytes,
+                          item.matched.count, stored->ndim, stored->shape, &result);
+        if (status == RESHARD_OK && result.new_name != NULL) {
+            item.name =
+                (rs_name){rs_arena_copy(arena, result.new_name, result.new_name_bytes + 1, 1),
+                          result.new_name_bytes};
+            if (item.name.bytes == NULL)
+                status = rs_allocation_status();
+        }
+        if (status == RESHARD_OK && !result.drop)
+            selection->items[kept++] = item;
+        rs_rule_result_release(&result);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    selection->count = kept;
+    return RESHARD_OK;
+}
+
+static int compare_selected(const void *a, const void *b)
+{
+    return rs_name_compare(((const rs_selected *)a)->name, ((const rs_selected *)b)->name);
+}
+
+reshard_status rs_selection_finish(rs_selection *selection)
+{
+    const rs_selected *items = selection->items;
+    if (selection->count > 1)
+        qsort(selection->items, (size_t)selection->count, sizeof(rs_selected), compare_selected);
+    for (int64_t i = 0; i < selection->count; i++) {
+        rs_name name = items[i].name;
+        if (i > 0 && rs_name_compare(items[i - 1].name, name) == 0)
+            return rs_fail(RESHARD_ERR_INVALID, "two tensors are to have the name \"%.*s\"",
+                           rs_name_shown(name), name.bytes);
+        if (rs_name_compare(name, rs_name_of("__metadata__")) == 0 ||
+            !rs_json_is_text(name.bytes, name.count))
+            return rs_fail(RESHARD_ERR_INVALID, "a tensor cannot have the name \"%.*s\"%s",
+                           rs_name_shown(name), name.bytes,
+                           name.bytes[0] == '_' ? "" : ", which is not UTF-8");
+    }
+    return RESHARD_OK;
+}
+
+bool rs_selection_has(const rs_selection *selection, rs_name name)
+{
+    rs_selected key = {.name = name};
+    return selection->count != 0 && bsearch(&key, selection->items, (size_t)selection->count,
+                                            sizeof key, compare_selected) != NULL;
+}
+
+const char *rs_selection_name(void *user, int64_t index, size_t *out_bytes)
+{
+    const rs_selection *selection = user;
+    if (index >= selection->count)
+        return NULL;
+    *out_bytes = selection->items[index].matched.count;
+    return selection->items[index].matched.bytes;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* query.c - what an open checkpoint tells about itself. */
+#include "base/error.h"
+#include "checkpoint/store/store.h"
+
+#include <string.h>
+
+const char *reshard_checkpoint_format(const reshard_checkpoint *checkpoint)
+{
+    return checkpoint->format;
+}
+
+uint64_t reshard_checkpoint_bytes(const reshard_checkpoint *checkpoint)
+{
+    return checkpoint->bytes;
+}
+
+int32_t reshard_checkpoint_file_count(const reshard_checkpoint *checkpoint)
+{
+    return checkpoint->file_count;
+}
+
+const char *reshard_checkpoint_file_name(const reshard_checkpoint *checkpoint, int32_t file)
+{
+    return file >= 0 && file < checkpoint->file_count ? checkpoint->files[file].name : NULL;
+}
+
+const char *reshard_checkpoint_note(const reshard_checkpoint *checkpoint, int64_t index)
+{
+    return index >= 0 && index < checkpoint->note_count ? checkpoint->notes[index] : NULL;
+}
+
+int64_t reshard_checkpoint_tensor_count(const reshard_checkpoint *checkpoint)
+{
+    return checkpoint->tensor_count;
+}
+
+static reshard_status check_tensor(const reshard_checkpoint *checkpoint, int64_t index)
+{
+    if (index >= 0 && index < checkpoint->tensor_count)
+        return RESHARD_OK;
+    return rs_fail(RESHARD_ERR_RANGE, "tensor %lld of %lld", (long long)index,
+                   (long long)checkpoint->tensor_count);
+}
+
+reshard_status reshard_checkpoint_tensor(const reshard_checkpoint *checkpoint, int64_t index,
+                                         reshard_stored_tensor *out_tensor)
+{
+    reshard_status status = check_tensor(checkpoint, index);
+    if (status != RESHARD_OK)
+        return status;
+    const rs_stored_tensor *tensor = &checkpoint->tensors[index];
+    *out_tensor = (reshard_stored_tensor){.name = tensor->name.bytes,
+                                          .name_bytes = tensor->name.count,
+                                          .dtype = tensor->dtype,
+                                          .ndim = tensor->ndim,
+                                          .shape = tensor->shape,
+                                          .bytes = tensor->bytes,
+                                          .opaque = tensor->opaque,
+                                          .piece_count = tensor->piece_count,
+                                          .copy_count = tensor->copy_count};
+    return RESHARD_OK;
+}
+
+reshard_status reshard_checkpoint_find(const reshard_checkpoint *checkpoint, const char *name,
+                                       size_t name_bytes, int64_t *out_index)
+{
+    rs_name wanted = {name, name_bytes};
+    int64_t index = rs_store_find(checkpoint, wanted);
+    if (index < 0)
+        return rs_fail(RESHARD_ERR_NOT_FOUND, "%s: has no tensor \"%.*s\"", checkpoint->path,
+                       rs_name_shown(wanted), name);
+    *out_index = index;
+    return RESHARD_OK;
+}
+
+reshard_status reshard_checkpoint_piece(const reshard_checkpoint *checkpoint, int64_t tensor,
+                                        int64_t piece, reshard_stored_piece *out_piece)
+{
+    reshard_status status = check_tensor(checkpoint, tensor);
+    if (status != RESHARD_OK)
+        return status;
+    const rs_stored_tensor *stored = &checkpoint->tensors[tensor];
+    if (piece < 0 || piece >= stored->piece_count + stored->copy_count)
+        return rs_fail(RESHARD_ERR_RANGE, "tensor \"%.*s\": piece %lld of %lld",
+                       rs_name_shown(stored->name), stored->name.bytes, (long long)piece,
+                       (long long)(stored->piece_count + stored->copy_count));
+    const rs_stored_piece *found = piece < stored->piece_count
+                                       ? &stored->pieces[piece]
+                                       : &stored->copies[piece - stored->piece_count];
+    *out_piece = (reshard_stored_piece){
+        .file = found->file, .at = found->at, .box.ndim = stored->carried_ndim};
+    for (int32_t d = 0; d < stored->carried_ndim; d++) {
+        out_piece->box.offset[d] = found->offset != NULL ? found->offset[d] : 0;
+        out_piece->box.size[d] = found->size[d];
+    }
+    return RESHARD_OK;
+}
+
+reshard_status reshard_checkpoint_layout(const reshard_checkpoint *checkpoint, int64_t tensor,
+                                         reshard_layout **out_layout)
+{
+    reshard_status status = check_tensor(checkpoint, tensor);
+    if (status != RESHARD_OK)
+        return status;
+    const rs_stored_tensor *stored = &checkpoint->tensors[tensor];
+    return rs_store_layout(checkpoint->context, stored, stored->pieces, stored->piece_count, false,
+                           0, out_layout);
+}

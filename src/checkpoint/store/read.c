@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * read.c - boxes of tensors out of files. A strided region is read in blocks as large as the
+ * scratch memory: one read for many rows, of which the wanted parts are then copied out. Where the
+ * wanted parts are far apart they are read one by one instead.
+ */
+#include "base/checked.h"
+#include "base/context.h"
+#include "checkpoint/store/store.h"
+#include "kernel/copy.h"
+#include "layout/flat.h"
+
+#include <string.h>
+
+/* Reading a span is better than reading its wanted parts when they make at least this part of
+ * it. */
+#define SPARSE 4
+
+/* Bytes from the first to the last element, leaving one dim out (-1: none). */
+static int64_t span_without(const rs_file_region *region, int32_t left_out)
+{
+    int64_t last = 0;
+    for (int32_t d = 0; d < region->ndim; d++) {
+        if (d != left_out)
+            last += (region->size[d] - 1) * region->file_strides[d];
+    }
+    return (last + 1) * region->element_bytes;
+}
+
+static reshard_status read_parts(const rs_file *file, uint64_t at, const rs_file_region *region,
+                                 bool sparse, char *memory, void *scratch, size_t scratch_bytes)
+{
+    int32_t d = 0;
+    while (region->size[d] == 1)
+        d++;
+    int64_t row = span_without(region, d), step = region->file_strides[d] * region->element_bytes;
+    int64_t rows = 1;
+    if (!sparse && (int64_t)scratch_bytes >= row)
+        rows = rs_min(region->size[d], ((int64_t)scratch_bytes - row) / step + 1);
+    for (int64_t first = 0; first < region->size[d]; first += rows) {
+        rs_file_region part = *region;
+        part.size[d] = rs_min(rows, region->size[d] - first);
+        reshard_status status =
+            rs_file_region_read(file, at + (uint64_t)(first * step), &part,
+                                memory + first * region->memory_strides[d] * region->element_bytes,
+                                scratch, scratch_bytes);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    return RESHARD_OK;
+}
+
+reshard_status rs_file_region_read(const rs_file *file, uint64_t at, const rs_file_region *region,
+                                   void *memory, void *scratch, size_t scratch_bytes)
+{
+    int64_t wanted = region->element_bytes;
+    for (int32_t d = 0; d < region->ndim; d++)
+        wanted *= region->size[d];
+    if (wanted == 0)
+        return RESHARD_OK;
+    int64_t span = span_without(region, -1);
+    if (rs_strides_are_dense(region->ndim, region->size, region->file_strides) &&
+        rs_strides_are_dense(region->ndim, region->size, region->memory_strides))
+        return rs_file_read(file, memory, (size_t)wanted, at);
+    bool sparse = wanted < span / SPARSE;
+    if (sparse || span > (int64_t)scratch_bytes)
+        return read_parts(file, at, region, sparse, memory, scratch, scratch_bytes);
+    reshard_status status = rs_file_read(file, scratch, (size_t)span, at);
+    if (status != RESHARD_OK)
+        return status;
+    rs_copy copy;
+    rs_copy_prepare(&copy, region->element_bytes, region->ndim, region->size, region->file_strides,
+                    region->memory_strides);
+    rs_copy_run(&copy, scratch, memory);
+    return RESHARD_OK;
+}
+
+bool rs_piece_clip(const rs_stored_tensor *tensor, const rs_stored_piece *piece,
+                   const int64_t *offset, const int64_t *size, rs_clip *out_clip)
+{
+    int64_t at = 0, last = 0, bytes = tensor->element_bytes;
+    rs_piece_strides(tensor, piece, out_clip->strides);
+    for (int32_t d = 0; d < tensor->carried_ndim; d++) {
+        int64_t box_from = offset != NULL ? offset[d] : 0;
+        int64_t piece_from = piece->offset != NULL ? piece->offset[d] : 0;
+        int64_t from = rs_max(box_from, piece_from);
+        int64_t to = rs_min(box_from + size[d], piece_from + piece->size[d]);
+        if (from >= to)
+            return false;
+        out_clip->offset[d] = from;
+        out_clip->size[d] = to - from;
+        at += (from - piece_from) * out_clip->strides[d];
+        last += (to - from - 1) * out_clip->strides[d];
+        bytes *= to - from;
+    }
+    out_clip->at = piece->at + (uint64_t)(at * tensor->element_bytes);
+    out_clip->end = out_clip->at + (uint64_t)((last + 1) * tensor->element_bytes);
+    out_clip->bytes = bytes;
+    return true;
+}
+
+int64_t rs_piece_group(const rs_stored_piece *pieces, int64_t count, int64_t first)
+{
+    int64_t next = first + 1;
+    while (next < count && pieces[first].strides != NULL && pieces[next].strides != NULL &&
+           pieces[next].file == pieces[first].file)
+        next++;
+    return next - first;
+}
+
+reshard_status rs_store_read_box(const reshard_checkpoint *checkpoint,
+                                 const rs_stored_tensor *tensor, const int64_t *offset,
+                                 const int64_t *size, void *memory, void *scratch,
+                                 size_t scratch_bytes)
+{
+    rs_file_region region = {.ndim = tensor->carried_ndim, .element_bytes = tensor->element_bytes};
+    for (int64_t i = 0; i < tensor->piece_count; i++) {
+        const rs_stored_piece *piece = &tensor->pieces[i];
+        rs_clip clip;
+        int64_t memory_at = 0, stride = 1;
+        if (!rs_piece_clip(tensor, piece, offset, size, &clip))
+            continue;
+        for (int32_t d = tensor->carried_ndim - 1; d >= 0; d--) {
+            region.size[d] = clip.size[d];
+            region.file_strides[d] = clip.strides[d];
+            region.memory_strides[d] = stride;
+            memory_at += (clip.offset[d] - offset[d]) * stride;
+            stride *= size[d];
+        }
+        reshard_status status = rs_file_region_read(
+            checkpoint->files[piece->file].file, clip.at, &region,
+            (char *)memory + memory_at * tensor->element_bytes, scratch, scratch_bytes);
+        if (status != RESHARD_OK)
+            return rs_fail_within(status, "tensor \"%.*s\"", rs_name_shown(tensor->name),
+                                  tensor->name.bytes);
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status check_box(const rs_stored_tensor *tensor, const reshard_box *box,
+                                size_t bytes)
+{
+    int64_t expected = tensor->element_bytes;
+    bool inside = box->ndim == tensor->carried_ndim;
+    for (int32_t d = 0; inside && d < box->ndim; d++) {
+        inside = box->offset[d] >= 0 && box->size[d] >= 0 &&
+                 box->size[d] <= tensor->carried_shape[d] &&
+                 box->offset[d] <= tensor->carried_shape[d] - box->size[d];
+    }
+    if (!inside)
+        return rs_fail(RESHARD_ERR_RANGE, "tensor \"%.*s\": the box is not inside its shape",
+                       rs_name_shown(tensor->name), tensor->name.bytes);
+    for (int32_t d = 0; d < box->ndim; d++)
+        expected *= box->size[d];
+    if ((size_t)expected != bytes)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "tensor \"%.*s\": the box has %lld bytes, the memory %zu",
+                       rs_name_shown(tensor->name), tensor->name.bytes, (long long)expected, bytes);
+    return RESHARD_OK;
+}
+
+#define SCRATCH_BYTES ((size_t)1 << 20)
+
+reshard_status reshard_checkpoint_read(const reshard_checkpoint *checkpoint, int64_t tensor,
+                                       const reshard_box *box, void *memory, size_t bytes)
+{
+    if (tensor < 0 || tensor >= checkpoint->tensor_count)
+        return rs_fail(RESHARD_ERR_RANGE, "tensor %lld of %lld", (long long)tensor,
+                       (long long)checkpoint->tensor_count);
+    const rs_stored_tensor *stored = &checkpoint->tensors[tensor];
+    reshard_box whole = {.ndim = stored->carried_ndim};
+    memcpy(whole.size, stored->carried_shape, (size_t)stored->carried_ndim * sizeof(int64_t));
+    if (box == NULL)
+        box = &whole;
+    reshard_status status = check_box(stored, box, bytes);
+    if (status != RESHARD_OK || bytes == 0)
+        return status;
+    size_t scratch_bytes = SCRATCH_BYTES;
+    void *scratch = rs_allocate(checkpoint->context, scratch_bytes);
+    if (scratch == NULL)
+        return rs_allocation_status();
+    status = rs_store_read_box(checkpoint, stored, box->offset, box->size, memory, scratch,
+                               scratch_bytes);
+    rs_release(checkpoint->context, scratch, scratch_bytes);
+    return status;
+}

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store.c - makes tensors of the entries that files hold, and checks that their pieces tile them.
+ */
+#include "checkpoint/store/store.h"
+
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+reshard_status rs_occurrences_add(reshard_context *context, rs_occurrences *list,
+                                  const rs_occurrence *item)
+{
+    void *items = list->items;
+    reshard_status status =
+        rs_grow(context, &items, &list->capacity, list->count + 1, sizeof(rs_occurrence));
+    list->items = items;
+    if (status == RESHARD_OK)
+        list->items[list->count++] = *item;
+    return status;
+}
+
+void rs_occurrences_release(reshard_context *context, rs_occurrences *list)
+{
+    if (list->items != NULL)
+        rs_release(context, list->items, (size_t)list->capacity * sizeof(rs_occurrence));
+    *list = (rs_occurrences){0};
+}
+
+reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format, ...)
+{
+    char line[512];
+    void *items = checkpoint->notes;
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    reshard_status status = rs_grow(checkpoint->context, &items, &checkpoint->note_capacity,
+                                    checkpoint->note_count + 1, sizeof(char *));
+    checkpoint->notes = items;
+    if (status != RESHARD_OK)
+        return status;
+    char *copy = rs_arena_copy(&checkpoint->arena, line, strlen(line) + 1, 1);
+    if (copy == NULL)
+        return rs_allocation_status();
+    checkpoint->notes[checkpoint->note_count++] = copy;
+    return RESHARD_OK;
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+static bool can_be_cut(reshard_dtype dtype, int32_t ndim, const int64_t *shape)
+{
+    int64_t volume = 1;
+    if (reshard_dtype_bits(dtype) % 8 != 0 || ndim > RESHARD_NDIM_MAX)
+        return false;
+    for (int32_t d = 0; d < ndim; d++) {
+        if (!rs_multiply(volume, shape[d] != 0 ? shape[d] : 1, &volume))
+            return false;
+    }
+    return volume <= INT64_MAX / 8;
+}
+
+reshard_status rs_store_describe(rs_stored_tensor *tensor, rs_arena *arena, rs_name name,
+                                 reshard_dtype dtype, int32_t ndim, const int64_t *shape)
+{
+    uint64_t bytes = 0;
+    reshard_status status = rs_entry_bytes(name, dtype, ndim, shape, &bytes);
+    if (status != RESHARD_OK)
+        return status;
+    *tensor = (rs_stored_tensor){.name = name,
+                                 .dtype = dtype,
+                                 .ndim = ndim,
+                                 .shape = shape,
+                                 .bytes = bytes,
+                                 .carried_ndim = ndim,
+                                 .carried_shape = shape,
+                                 .element_bytes = reshard_dtype_bits(dtype) / 8};
+    if (can_be_cut(dtype, ndim, shape))
+        return RESHARD_OK;
+    int64_t line = (int64_t)bytes;
+    tensor->opaque = true;
+    tensor->carried_ndim = 1;
+    tensor->element_bytes = 1;
+    tensor->carried_shape = rs_arena_copy(arena, &line, 1, sizeof line);
+    return tensor->carried_shape != NULL ? RESHARD_OK : rs_allocation_status();
+}
+
+bool rs_piece_is_whole(const rs_stored_tensor *tensor, const rs_stored_piece *piece)
+{
+    for (int32_t d = 0; d < tensor->carried_ndim; d++) {
+        if (piece->size[d] != tensor->carried_shape[d])
+            return false;
+    }
+    return true;
+}
+
+void rs_piece_strides(const rs_stored_tensor *tensor, const rs_stored_piece *piece,
+                      int64_t out_strides[RESHARD_NDIM_MAX])
+{
+    int64_t stride = 1;
+    for (int32_t d = tensor->carried_ndim - 1; d >= 0; d--) {
+        out_strides[d] = piece->strides != NULL ? piece->strides[d] : stride;
+        stride *= piece->size[d];
+    }
+}
+
+static bool is_empty(const rs_stored_tensor *tensor, const rs_stored_piece *piece)
+{
+    for (int32_t d = 0; d < tensor->carried_ndim; d++) {
+        if (piece->size[d] == 0)
+            return true;
+    }
+    return false;
+}
+
+/* ---- layouts --------------------------------------------------------------------------------- */
+
+/* Pieces as dense shards, for the calls of layout.h. places has room for one piece each. */
+static void describe_shards(const rs_stored_tensor *tensor, const rs_stored_piece *pieces,
+                            int64_t count, int32_t first_rank, reshard_shard *shards,
+                            reshard_piece *places)
+{
+    int32_t ndim = tensor->carried_ndim;
+    for (int64_t i = 0; i < count; i++) {
+        reshard_piece *place = &places[i];
+        int64_t stride = 1;
+        *place = (reshard_piece){.box.ndim = ndim};
+        shards[i] = (reshard_shard){.rank = pieces[i].file + first_rank,
+                                    .ndim = ndim,
+                                    .contributor_count = 1,
+                                    .divisor = 1,
+                                    .pieces = place,
+                                    .piece_count = !is_empty(tensor, &pieces[i])};
+        for (int32_t d = ndim - 1; d >= 0; d--) {
+            place->box.offset[d] = pieces[i].offset != NULL ? pieces[i].offset[d] : 0;
+            place->box.size[d] = pieces[i].size[d];
+            place->strides[d] = stride;
+            stride *= pieces[i].size[d];
+            shards[i].shape[d] = pieces[i].size[d];
+            shards[i].offset[d] = place->box.offset[d];
+        }
+    }
+}
+
+static reshard_status make_whole_layout(reshard_context *context, const rs_stored_tensor *tensor,
+                                        int32_t rank, reshard_layout **out_layout)
+{
+    reshard_mesh *mesh = NULL;
+    reshard_spec *spec = NULL;
+    reshard_status status = reshard_mesh_create(context, 1, NULL, &(int32_t){1}, &rank, &mesh);
+    if (status == RESHARD_OK)
+        status = reshard_spec_create(context, mesh, 0, NULL, &spec);
+    if (status == RESHARD_OK)
+        status = reshard_layout_create(context, spec, tensor->carried_ndim, tensor->carried_shape,
+                                       out_layout);
+    reshard_spec_release(spec);
+    reshard_mesh_release(mesh);
+    return status;
+}
+
+reshard_status rs_store_layout(reshard_context *context, const rs_stored_tensor *tensor,
+                               const rs_stored_piece *pieces, int64_t piece_count, bool cover,
+                               int32_t first_rank, reshard_layout **out_layout)
+{
+    if (piece_count == 1 && rs_piece_is_whole(tensor, &pieces[0]))
+        return make_whole_layout(context, tensor, pieces[0].file + first_rank, out_layout);
+    reshard_status status = RESHARD_OK;
+    reshard_spec *spec = NULL;
+    size_t count = (size_t)piece_count;
+    reshard_shard *shards = rs_allocate_array(context, count, sizeof *shards);
+    reshard_piece *places =
+        shards != NULL ? rs_allocate_array(context, count, sizeof *places) : NULL;
+    if (places == NULL) {
+        status = rs_allocation_status();
+        goto out;
+    }
+    describe_shards(tensor, pieces, piece_count, first_rank, shards, places);
+    status = reshard_spec_boxes(context, cover, tensor->carried_ndim, tensor->carried_shape,
+                                piece_count, shards, &spec);
+    if (status == RESHARD_OK)
+        status = reshard_layout_create(context, spec, tensor->carried_ndim, tensor->carried_shape,
+                                       out_layout);
+out:
+    reshard_spec_release(spec);
+    if (places != NULL)
+        rs_release(context, places, count * sizeof *places);
+    if (shards != NULL)
+        rs_release(context, shards, count * sizeof *shards);
+    return status;
+}
+
+/* ---- tiling ---------------------------------------------------------------------------------- */
+
+static int compare_pieces(const void *a, const void *b)
+{
+    const rs_stored_piece *x = a, *y = b;
+    if (x->file != y->file)
+        return x->file < y->file ? -1 : 1;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+static bool pieces_overlap(const rs_stored_tensor *tensor, const rs_stored_piece *a,
+                           const rs_stored_piece *b)
+{
+    for (int32_t d = 0; d < tensor->carried_ndim; d++) {
+        int64_t a_from = a->offset != NULL ? a->offset[d] : 0;
+        int64_t b_from = b->offset != NULL ? b->offset[d] : 0;
+        if (a_from + a->size[d] <= b_from || b_from + b->size[d] <= a_from)
+            return false;
+    }
+    return true;
+}
+
+static const char *file_of(const reshard_checkpoint *checkpoint, const rs_stored_piece *piece)
+{
+    return checkpoint->files[piece->file].name;
+}
+
+/* Names the files of the first two pieces that overlap. Quadratic, but only ever once. */
+static reshard_status fail_overlap(const reshard_checkpoint *checkpoint,
+                                   const rs_stored_tensor *tensor)
+{
+    for (int64_t i = 1; i < tensor->piece_count; i++) {
+        for (int64_t j = 0; j < i; j++) {
+            if (pieces_overlap(tensor, &tensor->pieces[j], &tensor->pieces[i]))
+                return rs_fail(RESHARD_ERR_OVERLAP,
+                               "tensor \"%.*s\": what %s holds of it overlaps with what %s holds",
+                               rs_name_shown(tensor->name), tensor->name.bytes,
+                               file_of(checkpoint, &tensor->pieces[i]),
+                               file_of(checkpoint, &tensor->pieces[j]));
+        }
+    }
+    return RESHARD_ERR_OVERLAP;
+}
+
+static reshard_status fail_gap(const reshard_checkpoint *checkpoint, const rs_stored_tensor *tensor)
+{
+    char shape[256];
+    rs_text text;
+    int64_t held = 0;
+    rs_text_init(&text, shape, sizeof shape);
+    rs_text_add_shape(&text, tensor->carried_ndim, tensor->carried_shape);
+    for (int64_t i = 0; i < tensor->piece_count; i++) {
+        int64_t volume = 1;
+        for (int32_t d = 0; d < tensor->carried_ndim; d++)
+            volume *= tensor->pieces[i].size[d];
+        held += volume;
+    }
+    return rs_fail(RESHARD_ERR_GAP,
+                   "tensor \"%.*s\": its files (from %s to %s) hold %lld of the %llu elements of "
+                   "shape %s; is a file missing?",
+                   rs_name_shown(tensor->name), tensor->name.bytes,
+                   file_of(checkpoint, &tensor->pieces[0]),
+                   file_of(checkpoint, &tensor->pieces[tensor->piece_count - 1]), (long long)held,
+                   (unsigned long long)(tensor->bytes / (uint64_t)tensor->element_bytes), shape);
+}
+
+static reshard_status check_tiling(const reshard_checkpoint *checkpoint,
+                                   const rs_stored_tensor *tensor)
+{
+    reshard_context *context = checkpoint->context;
+    reshard_status status = RESHARD_OK;
+    size_t count = (size_t)tensor->piece_count;
+    reshard_shard *shards = rs_allocate_array(context, count, sizeof *shards);
+    reshard_piece *places =
+        shards != NULL ? rs_allocate_array(context, count, sizeof *places) : NULL;
+    if (places == NULL) {
+        status = rs_allocation_status();
+        goto out;
+    }
+    describe_shards(tensor, tensor->pieces, tensor->piece_count, 0, shards, places);
+    status = reshard_shards_check_tiling(context, tensor->carried_ndim, tensor->carried_shape,
+                                         tensor->piece_count, shards);
+out:
+    if (places != NULL)
+        rs_release(context, places, count * sizeof *places);
+    if (shards != NULL)
+        rs_release(context, shards, count * sizeof *shards);
+    if (status == RESHARD_ERR_OVERLAP)
+        return fail_overlap(checkpoint, tensor);
+    if (status == RESHARD_ERR_GAP)
+        return fail_gap(checkpoint, tensor);
+    return rs_fail_within(status, "tensor \"%.*s\" (in %s and others)", rs_name_shown(tensor->name),
+                          tensor->name.bytes, file_of(checkpoint, &tensor->pieces[0]));
+}
+
+reshard_status rs_store_check(const reshard_checkpoint *checkpoint, rs_stored_tensor *tensor)
+{
+    if (tensor->piece_count == 1 && rs_piece_is_whole(tensor, &tensor->pieces[0]))
+        return RESHARD_OK;
+    qsort(tensor->pieces, (size_t)tensor->piece_count, sizeof(rs_stored_piece), compare_pieces);
+    return check_tiling(checkpoint, tensor);
+}
+
+/* ---- joining --------------------------------------------------------------------------------- */
+
+static int compare_occurrences(const void *a, const void *b)
+{
+    const rs_occurrence *x = a, *y = b;
+    int order = rs_name_compare(x->name, y->name);
+    if (order != 0)
+        return order;
+    if (x->file != y->file)
+        return x->file < y->file ? -1 : 1;
+    return (x->entry->begin > y->entry->begin) - (x->entry->begin < y->entry->begin);
+}
+
+static reshard_status fail_differs(const reshard_checkpoint *checkpoint, const rs_occurrence *a,
+                                   const rs_occurrence *b, const char *what)
+{
+    return rs_fail(RESHARD_ERR_CORRUPT, "tensor \"%.*s\": %s and %s do not agree on its %s",
+                   rs_name_shown(a->name), a->name.bytes, checkpoint->files[a->file].name,
+                   checkpoint->files[b->file].name, what);
+}
+
+/* The whole shape: as said, or as far as the pieces reach. */
+static reshard_status find_shape(reshard_checkpoint *checkpoint, const rs_occurrence *items,
+                                 int64_t count, const int64_t **out_shape)
+{
+    const rs_entry *first = items[0].entry;
+    size_t ndim = (size_t)first->ndim;
+    const int64_t *full = items[0].full;
+    if (count == 1 && full == NULL && items[0].offset == NULL) {
+        *out_shape = first->shape;
+        return RESHARD_OK;
+    }
+    int64_t *shape = rs_arena_allocate_array(&checkpoint->arena, ndim, sizeof(int64_t));
+    if (shape == NULL)
+        return rs_allocation_status();
+    memset(shape, 0, ndim * sizeof(int64_t));
+    for (int64_t i = 0; i < count; i++) {
+        const rs_entry *entry = items[i].entry;
+        if (entry->dtype != first->dtype)
+            return fail_differs(checkpoint, &items[0], &items[i], "dtype");
+        if (entry->ndim != first->ndim)
+            return fail_differs(checkpoint, &items[0], &items[i], "number of dimensions");
+        if ((items[i].full == NULL) != (full == NULL) ||
+            (full != NULL && memcmp(items[i].full, full, ndim * sizeof(int64_t)) != 0))
+            return fail_differs(checkpoint, &items[0], &items[i], "full shape");
+        for (int32_t d = 0; d < entry->ndim; d++) {
+            int64_t end = entry->shape[d];
+            if (items[i].offset != NULL && !rs_add(end, items[i].offset[d], &end))
+                return rs_fail(RESHARD_ERR_RANGE, "%s: tensor \"%.*s\": an offset out of range",
+                               checkpoint->files[items[i].file].name, rs_name_shown(items[i].name),
+                               items[i].name.bytes);
+            shape[d] = rs_max(shape[d], end);
+        }
+    }
+    for (size_t d = 0; full != NULL && d < ndim; d++) {
+        if (shape[d] > full[d])
+            return rs_fail(RESHARD_ERR_CORRUPT,
+                           "tensor \"%.*s\" (in %s): its pieces reach beyond its full shape",
+                           rs_name_shown(items[0].name), items[0].name.bytes,
+                           checkpoint->files[items[0].file].name);
+    }
+    *out_shape = full != NULL ? full : shape;
+    return RESHARD_OK;
+}
+
+static reshard_status add_pieces(reshard_checkpoint *checkpoint, const rs_occurrence *items,
+                                 int64_t count, rs_stored_tensor *tensor)
+{
+    tensor->pieces =
+        rs_arena_allocate_array(&checkpoint->arena, (size_t)count, sizeof(rs_stored_piece));
+    if (tensor->pieces == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; i < count; i++) {
+        const rs_header *header = checkpoint->files[items[i].file].header;
+        rs_stored_piece piece = {.file = items[i].file,
+                                 .at = header->data_begin + items[i].entry->begin,
+                                 .offset = items[i].offset,
+                                 .size = items[i].entry->shape};
+        if (tensor->opaque) {
+            piece.size = tensor->carried_shape;
+            piece.offset = NULL;
+        }
+        /* DTensor stores an empty piece where a rank has nothing. */
+        if (tensor->bytes == 0 ? tensor->piece_count == 0 : !is_empty(tensor, &piece))
+            tensor->pieces[tensor->piece_count++] = piece;
+    }
+    if (tensor->bytes == 0) /* nothing to tile, but a file to belong to */
+        tensor->pieces[0].size = tensor->carried_shape, tensor->pieces[0].offset = NULL;
+    return RESHARD_OK;
+}
+
+static reshard_status join_one(reshard_checkpoint *checkpoint, const rs_occurrence *items,
+                               int64_t count)
+{
+    const int64_t *shape = NULL;
+    rs_stored_tensor *tensor = &checkpoint->tensors[checkpoint->tensor_count];
+    reshard_status status = find_shape(checkpoint, items, count, &shape);
+    if (status == RESHARD_OK)
+        status = rs_store_describe(tensor, &checkpoint->arena, items[0].name, items[0].entry->dtype,
+                                   items[0].entry->ndim, shape);
+    if (status == RESHARD_OK && tensor->opaque &&
+        (count > 1 || items[0].entry->end - items[0].entry->begin != tensor->bytes))
+        status = rs_fail(RESHARD_ERR_UNSUPPORTED,
+                         "tensor \"%.*s\" (in %s): is cut, but tensors of less than a byte an "
+                         "element or more than 8 dimensions are carried whole only",
+                         rs_name_shown(items[0].name), items[0].name.bytes,
+                         checkpoint->files[items[0].file].name);
+    if (status == RESHARD_OK)
+        status = add_pieces(checkpoint, items, count, tensor);
+    if (status == RESHARD_OK && tensor->piece_count == 0)
+        status = rs_fail(RESHARD_ERR_GAP, "tensor \"%.*s\" (in %s): all its pieces are empty",
+                         rs_name_shown(items[0].name), items[0].name.bytes,
+                         checkpoint->files[items[0].file].name);
+    if (status == RESHARD_OK && tensor->bytes != 0)
+        status = rs_store_check(checkpoint, tensor);
+    if (status == RESHARD_OK) {
+        checkpoint->tensor_count++;
+        checkpoint->bytes += tensor->bytes;
+    }
+    return status;
+}
+
+reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *list)
+{
+    reshard_status status = RESHARD_OK;
+    int64_t names = 0;
+    if (list->count > 1)
+        qsort(list->items, (size_t)list->count, sizeof(rs_occurrence), compare_occurrences);
+    for (int64_t i = 0; i < list->count; i++)
+        names += i == 0 || rs_name_compare(list->items[i - 1].name, list->items[i].name) != 0;
+    checkpoint->tensors =
+        rs_arena_allocate_array(&checkpoint->arena, (size_t)names, sizeof(rs_stored_tensor));
+    if (checkpoint->tensors == NULL)
+        return rs_allocation_status();
+    for (int64_t first = 0, next; status == RESHARD_OK && first < list->count; first = next) {
+        for (next = first + 1; next < list->count; next++) {
+            if (rs_name_compare(list->items[first].name, list->items[next].name) != 0)
+                break;
+        }
+        status = join_one(checkpoint, list->items + first, next - first);
+    }
+    return status;
+}
+
+int64_t rs_store_find(const reshard_checkpoint *checkpoint, rs_name name)
+{
+    int64_t low = 0, high = checkpoint->tensor_count;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        int order = rs_name_compare(checkpoint->tensors[middle].name, name);
+        if (order == 0)
+            return middle;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return -1;
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store.h - what a checkpoint is once it has been opened, whatever its format: named tensors, each
+ * in pieces, each piece a box of the tensor and where it lies in a file.
+ *
+ * Invariants of an open checkpoint:
+ *  1. Tensors are sorted by name (as bytes), and no name occurs twice.
+ *  2. The pieces of a tensor tile its carried shape: no holes, no overlaps, none empty unless the
+ *     tensor is. They are sorted by file, then by place.
+ *  3. Copies are boxes that pieces hold already, stored again; they are claimed to be equal, and
+ *     whoever relies on that compares them.
+ *  4. Every byte that a piece or a copy names is inside its file, as long as it was when opened.
+ *
+ * Tensors that cannot be cut (elements of less than a byte, more than 8 dims, extents whose product
+ * is beyond 63 bits) are opaque: they are carried whole, as a line of bytes.
+ */
+#ifndef RS_CHECKPOINT_STORE_STORE_H
+#define RS_CHECKPOINT_STORE_STORE_H
+
+#include "base/error.h"
+#include "base/file.h"
+#include "checkpoint/format/safetensors.h"
+
+#include <reshard/checkpoint.h>
+
+typedef struct rs_stored_file {
+    const char *name; /* in the checkpoint's folder */
+    rs_file *file;
+    rs_header *header;
+    uint64_t bytes;
+    int64_t changed; /* when, in nanoseconds */
+} rs_stored_file;
+
+typedef struct rs_stored_piece {
+    int32_t file;
+    uint64_t at;            /* byte of the file where the first element lies */
+    const int64_t *offset;  /* in the tensor; NULL: zeros */
+    const int64_t *size;    /* one for each carried dim */
+    const int64_t *strides; /* in elements; NULL: dense and row-major */
+} rs_stored_piece;
+
+typedef struct rs_stored_tensor {
+    rs_name name;
+    reshard_dtype dtype;
+    int32_t ndim; /* as the format has it: any number */
+    const int64_t *shape;
+    uint64_t bytes; /* of the whole tensor */
+    bool opaque;
+    /* What pieces are boxes of: shape, or the bytes of an opaque tensor. */
+    int32_t carried_ndim;
+    int32_t element_bytes;
+    const int64_t *carried_shape;
+    int64_t piece_count;
+    rs_stored_piece *pieces;
+    int64_t copy_count;
+    rs_stored_piece *copies;
+} rs_stored_tensor;
+
+struct reshard_checkpoint {
+    reshard_context *context;
+    rs_arena arena; /* owns all arrays of tensors and pieces */
+    char *path;     /* as given */
+    char *folder;   /* that holds the files */
+    /* Rank files: name() of rules is left to whoever applies them next. */
+    bool keeps_names;
+    const char *format;
+    int32_t file_count;
+    rs_stored_file *files;
+    int64_t tensor_count;
+    rs_stored_tensor *tensors;
+    uint64_t bytes; /* of all tensors, copies not counted */
+    int64_t note_count, note_capacity;
+    char **notes; /* what cannot be known, or was left out */
+};
+
+/* reshard_checkpoint_open, with keeps_names. */
+reshard_status rs_checkpoint_open(reshard_context *context, const char *path,
+                                  const reshard_checkpoint_options *options, bool keeps_names,
+                                  reshard_checkpoint **out_checkpoint);
+
+/* ---- making (the readers of formats) --------------------------------------------------------- */
+
+/* One entry of one file that holds (a box of) a tensor. */
+typedef struct rs_occurrence {
+    rs_name name; /* of the tensor */
+    int32_t file;
+    const rs_entry *entry;
+    const int64_t *offset; /* entry->ndim numbers; NULL: zeros */
+    const int64_t *full;   /* the tensor's whole shape, entry->ndim numbers; NULL: not said */
+    int32_t full_ndim;     /* of rank files: how many numbers; 0 elsewhere */
+} rs_occurrence;
+
+typedef struct rs_occurrences {
+    int64_t count, capacity;
+    rs_occurrence *items;
+} rs_occurrences;
+
+reshard_status rs_occurrences_add(reshard_context *context, rs_occurrences *list,
+                                  const rs_occurrence *item);
+void rs_occurrences_release(reshard_context *context, rs_occurrences *list);
+
+/* A line for inspect. Fails for lack of memory only. */
+reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format, ...)
+    RS_PRINTF(2, 3);
+
+/* Fills in everything about a tensor but its pieces; shape must outlive it. Errors: as
+ * rs_entry_bytes. */
+reshard_status rs_store_describe(rs_stored_tensor *tensor, rs_arena *arena, rs_name name,
+                                 reshard_dtype dtype, int32_t ndim, const int64_t *shape);
+
+/* Sorts occurrences by name and makes tensors of them: one for each name, its pieces the
+ * occurrences. Errors: GAP, OVERLAP, CORRUPT, ..., naming tensor and files. */
+reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *list);
+
+/* Sorts pieces and checks invariant 2. */
+reshard_status rs_store_check(const reshard_checkpoint *checkpoint, rs_stored_tensor *tensor);
+
+/* Each format: fills tensors of a checkpoint whose files are open. */
+reshard_status rs_store_read_index(reshard_checkpoint *checkpoint, const char *index_name,
+                                   const char *text, size_t text_bytes);
+reshard_status rs_store_read_sharded(reshard_checkpoint *checkpoint, bool is_sharded);
+/* The whole shapes that RESHARD_SHAPES of a rank file tells, for its entries by name; NULL where it
+ * does not. All in the checkpoint's arena. */
+reshard_status rs_store_read_shapes(reshard_checkpoint *checkpoint, int32_t file,
+                                    const int64_t **out_shapes, int32_t *out_ndims);
+reshard_status rs_store_read_ranks(reshard_checkpoint *checkpoint,
+                                   const reshard_checkpoint_options *options);
+
+/* Opens files of the folder and reads their headers, in the order given. */
+reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count,
+                                   char *const *names);
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+/* -1 when there is none. */
+int64_t rs_store_find(const reshard_checkpoint *checkpoint, rs_name name);
+bool rs_piece_is_whole(const rs_stored_tensor *tensor, const rs_stored_piece *piece);
+/* Strides in elements, whether given or dense. */
+void rs_piece_strides(const rs_stored_tensor *tensor, const rs_stored_piece *piece,
+                      int64_t out_strides[RESHARD_NDIM_MAX]);
+/* Pieces, or copies, as one layout over files: rank = file + first_rank, one shard for each. */
+reshard_status rs_store_layout(reshard_context *context, const rs_stored_tensor *tensor,
+                               const rs_stored_piece *pieces, int64_t piece_count, bool cover,
+                               int32_t first_rank, reshard_layout **out_layout);
+
+/* The part of a box of the tensor that a piece holds, and where that lies in its file. */
+typedef struct rs_clip {
+    int64_t offset[RESHARD_NDIM_MAX]; /* in the tensor */
+    int64_t size[RESHARD_NDIM_MAX];
+    int64_t strides[RESHARD_NDIM_MAX]; /* in the file, in elements */
+    uint64_t at;                       /* byte of the file */
+    int64_t bytes;                     /* of its elements */
+    uint64_t end;                      /* byte of the file behind its last element */
+} rs_clip;
+
+/* False when they have nothing in common. offset NULL: zeros. */
+bool rs_piece_clip(const rs_stored_tensor *tensor, const rs_stored_piece *piece,
+                   const int64_t *offset, const int64_t *size, rs_clip *out_clip);
+
+/* Pieces from `first` on that share one entry of one file: the strided ones of the same file. Dense
+ * pieces are alone. */
+int64_t rs_piece_group(const rs_stored_piece *pieces, int64_t count, int64_t first);
+
+/* A strided region of a file, and where it is to lie in memory. Strides are in elements. */
+typedef struct rs_file_region {
+    int32_t ndim;
+    int32_t element_bytes;
+    int64_t size[RESHARD_NDIM_MAX];
+    int64_t file_strides[RESHARD_NDIM_MAX];
+    int64_t memory_strides[RESHARD_NDIM_MAX];
+} rs_file_region;
+
+/* Reads a region: directly where both sides are contiguous, else in large blocks through scratch
+ * memory of at least one element. */
+reshard_status rs_file_region_read(const rs_file *file, uint64_t at, const rs_file_region *region,
+                                   void *memory, void *scratch, size_t scratch_bytes);
+
+/* Reads a box of the carried shape into memory, dense and row-major. */
+reshard_status rs_store_read_box(const reshard_checkpoint *checkpoint,
+                                 const rs_stored_tensor *tensor, const int64_t *offset,
+                                 const int64_t *size, void *memory, void *scratch,
+                                 size_t scratch_bytes);
+
+#endif

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * all_to_all.c - every rank sends its own number of elements to every rank.
+ *
+ * All ranks get to know the matrix of counts. The tensor that is resharded is one line: the blocks
+ * in the order of the matrix, by sender, then by receiver. A sender's blocks are neighbours in it;
+ * a receiver's are pieces, one for each sender. When all counts are c the same is, without lists,
+ * a tensor of KxKxc that goes from S(0) to S(1).
+ */
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/digest.h"
+#include "base/error.h"
+#include "collective/collective.h"
+#include "collective/work.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct exchange {
+    rs_collective collective;
+    int32_t size;
+    const int64_t *send_counts, *receive_counts; /* as given */
+    /* of bytes where elements are parts of them: */
+    int64_t *matrix;   /* [sender * size + receiver] */
+    int64_t *receives; /* behind the matrix */
+    size_t matrix_bytes;
+    int64_t total;
+    bool equal; /* all counts are */
+} exchange;
+
+/* ---- the matrix ------------------------------------------------------------------------------ */
+
+static reshard_status check_counts(const exchange *e, const int64_t *counts, const char *what)
+{
+    if (counts == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "%s: the %s counts are NULL", e->collective.name, what);
+    for (int32_t i = 0; i < e->size; i++) {
+        if (counts[i] < 0)
+            return rs_fail(RESHARD_ERR_RANGE, "%s: %s count %d is %" PRId64, e->collective.name,
+                           what, i, counts[i]);
+    }
+    return RESHARD_OK;
+}
+
+/* This rank's row of the matrix, and what it expects. */
+static reshard_status set_counts(exchange *e)
+{
+    const rs_collective *c = &e->collective;
+    int64_t *row = e->matrix + (int64_t)reshard_group_rank(c->group) * e->size;
+    reshard_status status = RESHARD_OK;
+    for (int32_t i = 0; i < e->size && status == RESHARD_OK; i++) {
+        status = rs_collective_whole_bytes(c, c->dtype, e->send_counts[i], &row[i]);
+        if (status == RESHARD_OK)
+            status = rs_collective_whole_bytes(c, c->dtype, e->receive_counts[i], &e->receives[i]);
+    }
+    return status;
+}
+
+static reshard_status prepare_matrix(exchange *e)
+{
+    const rs_collective *c = &e->collective;
+    if (reshard_dtype_bits(c->dtype) == 0)
+        return rs_fail(RESHARD_ERR_INVALID, "%s: %d is no dtype", c->name, (int)c->dtype);
+    reshard_status status = check_counts(e, e->send_counts, "send");
+    if (status == RESHARD_OK)
+        status = check_counts(e, e->receive_counts, "receive");
+    if (status != RESHARD_OK)
+        return status;
+    size_t blocks = (size_t)e->size * (size_t)e->size;
+    e->matrix = rs_allocate_array(c->context, blocks + (size_t)e->size, sizeof *e->matrix);
+    if (e->matrix == NULL)
+        return rs_allocation_status();
+    e->matrix_bytes = (blocks + (size_t)e->size) * sizeof *e->matrix;
+    e->receives = e->matrix + blocks;
+    return set_counts(e);
+}
+
+/* Collective, and agreed: all ranks have the matrix and know that they ask for the same, or none
+ * goes on. */
+static reshard_status gather_matrix(exchange *e)
+{
+    rs_collective *c = &e->collective;
+    rs_digest digest;
+    rs_collective_ask(c, (int32_t)c->dtype, -1, -1, -1, &digest);
+    rs_digest_finish(&digest, c->asked.digest);
+    reshard_status status = rs_collective_agree(c, prepare_matrix(e));
+    if (status == RESHARD_OK)
+        status = reshard_group_gather_bytes(
+            c->group, e->matrix + (int64_t)reshard_group_rank(c->group) * e->size,
+            (size_t)e->size * sizeof *e->matrix, e->matrix);
+    if (reshard_dtype_bits(c->dtype) % 8 != 0)
+        c->dtype = RESHARD_U8;
+    return status;
+}
+
+static reshard_status check_matrix(exchange *e)
+{
+    int32_t rank = reshard_group_rank(e->collective.group);
+    for (int32_t i = 0; i < e->size; i++) {
+        int64_t sent = e->matrix[(int64_t)i * e->size + rank];
+        if (sent != e->receives[i])
+            return rs_fail(RESHARD_ERR_MISMATCH,
+                           "%s: rank %d expects %" PRId64 " %s from rank %d, which sends %" PRId64,
+                           e->collective.name, rank, e->receives[i],
+                           reshard_dtype_name(e->collective.dtype), i, sent);
+    }
+    e->equal = true;
+    for (int64_t i = 0; i < (int64_t)e->size * e->size; i++) {
+        e->equal = e->equal && e->matrix[i] == e->matrix[0];
+        if (!rs_add(e->total, e->matrix[i], &e->total))
+            return rs_fail(RESHARD_ERR_RANGE, "%s: the counts add up to more than 2^63-1",
+                           e->collective.name);
+    }
+    return RESHARD_OK;
+}
+
+/* ---- layouts --------------------------------------------------------------------------------- */
+
+/* All counts alike: chunks of the first or the second dim of KxKxc. */
+static reshard_status make_chunks(const exchange *e, int32_t dim, reshard_layout **out_layout)
+{
+    int64_t shape[] = {e->size, e->size, e->matrix[0]};
+    reshard_spec *spec = NULL;
+    reshard_status status = reshard_spec_chunk(e->collective.context, dim, e->size, NULL, &spec);
+    if (status == RESHARD_OK)
+        status = reshard_layout_create(e->collective.context, spec, 3, shape, out_layout);
+    reshard_spec_release(spec);
+    return rs_fail_within(status, "%s", e->collective.name);
+}
+
+/* Where each block begins in the line. */
+static void find_offsets(const exchange *e, int64_t *out_offsets)
+{
+    int64_t next = 0;
+    for (int64_t i = 0; i < (int64_t)e->size * e->size; i++) {
+        out_offsets[i] = next;
+        next += e->matrix[i];
+    }
+}
+
+static void add_piece(reshard_shard *shard, reshard_piece *piece, int64_t offset, int64_t count)
+{
+    if (count == 0)
+        return; /* pieces are not empty */
+    piece->box.ndim = 1;
+    piece->box.offset[0] = offset;
+    piece->box.size[0] = count;
+    piece->at = shard->shape[0];
+    piece->strides[0] = 1;
+    shard->shape[0] += count;
+    shard->piece_count++;
+}
+
+/* A rank's blocks, by the rank at their other end: one shard each, or all of them in one. */
+static void list_shards(const exchange *e, bool receiving, bool joined, const int64_t *offsets,
+                        reshard_piece *pieces, reshard_shard *shards)
+{
+    int64_t next = 0;
+    for (int32_t rank = 0; rank < e->size; rank++) {
+        for (int32_t i = 0; i < e->size; i++) {
+            int64_t block = receiving ? (int64_t)i * e->size + rank : (int64_t)rank * e->size + i;
+            reshard_shard *shard = &shards[joined ? rank : next];
+            if (!joined || i == 0) {
+                shard->rank = rank;
+                shard->ndim = 1;
+                shard->pieces = &pieces[next];
+            }
+            /* Pieces that are not there leave no hole: those of a shard follow each other. */
+            reshard_piece *piece = &pieces[shard->pieces - pieces + shard->piece_count];
+            add_piece(shard, piece, offsets[block], e->matrix[block]);
+            next++;
+        }
+    }
+}
+
+static reshard_status make_boxes(const exchange *e, bool receiving, bool joined,
+                                 reshard_layout **out_layout)
+{
+    reshard_context *context = e->collective.context;
+    size_t blocks = (size_t)e->size * (size_t)e->size;
+    size_t shard_count = joined ? (size_t)e->size : blocks;
+    reshard_spec *spec = NULL;
+    reshard_status status = RESHARD_OK;
+    int64_t *offsets = rs_allocate_array(context, blocks, sizeof *offsets);
+    reshard_piece *pieces = rs_allocate_array(context, blocks, sizeof *pieces);
+    reshard_shard *shards = rs_allocate_array(context, shard_count, sizeof *shards);
+    if (offsets == NULL || pieces == NULL || shards == NULL) {
+        status = rs_allocation_status();
+        goto out;
+    }
+    memset(pieces, 0, blocks * sizeof *pieces);
+    memset(shards, 0, shard_count * sizeof *shards);
+    find_offsets(e, offsets);
+    list_shards(e, receiving, joined, offsets, pieces, shards);
+    status = reshard_spec_boxes(context, 0, 1, &e->total, (int64_t)shard_count, shards, &spec);
+    if (status == RESHARD_OK)
+        status = reshard_layout_create(context, spec, 1, &e->total, out_layout);
+    status = rs_fail_within(status, "%s", e->collective.name);
+out:
+    reshard_spec_release(spec);
+    rs_release(context, shards, shard_count * sizeof *shards);
+    rs_release(context, pieces, blocks * sizeof *pieces);
+    rs_release(context, offsets, blocks * sizeof *offsets);
+    return status;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static reshard_status make_end(const exchange *e, bool receiving, bool joined,
+                               reshard_layout **out_layout)
+{
+    if (joined && e->equal)
+        return make_chunks(e, receiving ? 1 : 0, out_layout);
+    return make_boxes(e, receiving, joined, out_layout);
+}
+
+/* joined: one buffer for all ranks, instead of one for each. */
+static reshard_status start(exchange *e, bool joined, const void *const *sources,
+                            void *const *targets, reshard_work **out_work)
+{
+    reshard_layout *source_layout = NULL, *target_layout = NULL;
+    e->size = reshard_group_size(e->collective.group);
+    reshard_status status = gather_matrix(e);
+    if (status != RESHARD_OK)
+        goto out; /* so do all ranks */
+    status = check_matrix(e);
+    if (status == RESHARD_OK && (sources == NULL || targets == NULL))
+        status = rs_fail(RESHARD_ERR_INVALID, "%s: the list of %s is NULL", e->collective.name,
+                         sources == NULL ? "sources" : "targets");
+    if (status == RESHARD_OK)
+        status = make_end(e, false, joined, &source_layout);
+    if (status == RESHARD_OK)
+        status = make_end(e, true, joined, &target_layout);
+    status = rs_collective_start(&e->collective, status, source_layout, target_layout, sources,
+                                 targets, out_work);
+out:
+    reshard_layout_release(target_layout);
+    reshard_layout_release(source_layout);
+    rs_release(e->collective.context, e->matrix, e->matrix_bytes);
+    return status;
+}
+
+reshard_status reshard_all_to_all_single_start(reshard_context *context, reshard_group *group,
+                                               reshard_dtype dtype, const int64_t *send_counts,
+                                               const int64_t *receive_counts, const void *source,
+                                               void *target, reshard_work **out_work)
+{
+    exchange e = {.collective = {.name = "all_to_all_single",
+                                 .context = context,
+                                 .group = group,
+                                 .dtype = dtype},
+                  .send_counts = send_counts,
+                  .receive_counts = receive_counts};
+    return start(&e, true, &source, &target, out_work);
+}
+
+reshard_status reshard_all_to_all_single(reshard_context *context, reshard_group *group,
+                                         reshard_dtype dtype, const int64_t *send_counts,
+                                         const int64_t *receive_counts, const void *source,
+                                         void *target)
+{
+    reshard_work *work = NULL;
+    reshard_status status = reshard_all_to_all_single_start(context, group, dtype, send_counts,
+                                                            receive_counts, source, target, &work);
+    return rs_work_complete(status, work);
+}
+
+reshard_status reshard_all_to_all_start(reshard_context *context, reshard_group *group,
+                                        reshard_dtype dtype, const int64_t *send_counts,
+                                        const int64_t *receive_counts, const void *const *sources,
+                                        void *const *targets, reshard_work **out_work)
+{
+    exchange e = {
+        .collective = {.name = "all_to_all", .context = context, .group = group, .dtype = dtype},
+        .send_counts = send_counts,
+        .receive_counts = receive_counts};
+    return start(&e, false, sources, targets, out_work);
+}
+
+reshard_status reshard_all_to_all(reshard_context *context, reshard_group *group,
+                                  reshard_dtype dtype, const int64_t *send_counts,
+                                  const int64_t *receive_counts, const void *const *sources,
+                                  void *const *targets)
+{
+    reshard_work *work = NULL;
+    reshard_status status = reshard_all_to_all_start(context, group, dtype, send_counts,
+                                                     receive_counts, sources, targets, &work);
+    return rs_work_complete(status, work);
+}

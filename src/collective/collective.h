@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * collective.h - one exchange from one layout to another, agreed on and started in one call.
+ *
+ * Ranks compare what they ask for before they make an exec: an offer each, in one small gather. So
+ * a rank that found something wrong, or wants something else, is known to all before anybody waits
+ * for data.
+ */
+#ifndef RS_COLLECTIVE_COLLECTIVE_H
+#define RS_COLLECTIVE_COLLECTIVE_H
+
+#include <reshard/collective.h>
+#include <reshard/exec.h>
+
+#include <stdbool.h>
+
+/* What is asked for, as far as words can tell; `digest` is of all of it. */
+typedef struct rs_asked {
+    uint64_t digest[2];
+    char name[24];     /* of the call */
+    int32_t dtype;     /* -1: none */
+    int32_t root;      /* -1: none */
+    int32_t reduction; /* -1: none */
+    int32_t failed;    /* non-zero: this rank found something wrong */
+    int64_t count;     /* elements in all; -1: there is no one number */
+} rs_asked;
+
+/* What is done, by whom. `name` begins error texts. */
+typedef struct rs_collective {
+    const char *name;
+    reshard_context *context;
+    reshard_group *group;
+    reshard_dtype dtype; /* of what is planned: u8 for types of parts of bytes */
+    rs_asked asked;
+    /* The source may lie so many elements behind the target's start: then it is where it has to
+     * go. */
+    bool may_be_in_place;
+    int64_t in_place_elements;
+    /* Reduces: what is in place may not be written while it is still to be read. */
+    bool reduces;
+} rs_collective;
+
+/* Sets `asked` but for the digest, which begins with these and goes on with whatever else is given
+ * to rs_digest before rs_digest_finish. */
+struct rs_digest;
+void rs_collective_ask(rs_collective *collective, int32_t dtype, int32_t root, int32_t reduction,
+                       int64_t count, struct rs_digest *out_digest);
+
+/* counts[i] elements of one dimension on rank i; `count` on each where counts is NULL. Equal lists
+ * give equal layouts, however they are told. Errors: RANGE. */
+reshard_status rs_collective_split(const rs_collective *collective, int64_t count,
+                                   const int64_t *counts, reshard_layout **out_layout);
+
+/* Elements of a type of parts of bytes as bytes; others stay what they are. Errors: UNSUPPORTED
+ * when they are not whole bytes, RANGE. */
+reshard_status rs_collective_whole_bytes(const rs_collective *collective, reshard_dtype dtype,
+                                         int64_t count, int64_t *out_count);
+
+/* Collective. `status` is that of what this rank did before: when it is not RESHARD_OK layouts may
+ * be NULL, and all ranks fail. sources and targets: this rank's buffers by shard. */
+reshard_status rs_collective_start(const rs_collective *collective, reshard_status status,
+                                   reshard_layout *source_layout, reshard_layout *target_layout,
+                                   const void *const *sources, void *const *targets,
+                                   reshard_work **out_work);
+
+/* Collective. RESHARD_OK when all ranks ask for the same and none has failed
+ * (collective_agree.c). */
+reshard_status rs_collective_agree(const rs_collective *collective, reshard_status status);
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cast_runs.c - runs of floating values to f32 and from f32, which all casts go through. f16 and
+ * bf16 fit f32 exactly. f64 does not: on its way to a 16-bit type it is rounded to odd, that is,
+ * cut off, with the last bit set if anything was lost. What follows then rounds as if it had seen
+ * all bits (f32 has more than two bits more than either type).
+ */
+#include "kernel/cast_runs.h"
+#include "kernel/cast.h"
+#include "kernel/float.h"
+#include "kernel/kernels.h"
+
+#if RS_X86
+#include <immintrin.h>
+#endif
+
+#define DEFINE_RUN(function, source_type, target_type, convert)                             \
+    static void function(const unsigned char *source, unsigned char *target, int64_t count) \
+    {                                                                                       \
+        for (int64_t i = 0; i < count; i++) {                                               \
+            source_type from;                                                               \
+            memcpy(&from, source + i * (int64_t)sizeof from, sizeof from);                  \
+            target_type to = convert(from);                                                 \
+            memcpy(target + i * (int64_t)sizeof to, &to, sizeof to);                        \
+        }                                                                                   \
+    }
+
+static inline float f64_to_f32(double value)
+{
+    return (float)value;
+}
+
+static inline double f32_to_f64(float value)
+{
+    return (double)value;
+}
+
+static inline float f64_to_f32_odd(double value)
+{
+    float nearest = (float)value;
+    if (value != value || (double)nearest == value)
+        return nearest;
+    /* The neighbour towards zero, unless the nearest one is that already; then the odd one of the
+     * two: the other one is next to it. Infinity stands for all that is too large. */
+    uint32_t bits = rs_f32_bits(nearest);
+    double magnitude = value < 0 ? -value : value, found = nearest < 0 ? -nearest : nearest;
+    if (found > magnitude)
+        bits--;
+    return rs_f32_make(bits | 1);
+}
+
+DEFINE_RUN(f16_to_f32_plain, uint16_t, float, rs_f16_to_f32)
+DEFINE_RUN(bf16_to_f32_plain, uint16_t, float, rs_bf16_to_f32)
+DEFINE_RUN(f64_to_f32_plain, double, float, f64_to_f32)
+DEFINE_RUN(f64_to_f32_odd_plain, double, float, f64_to_f32_odd)
+DEFINE_RUN(f32_to_f16_plain, float, uint16_t, rs_f32_to_f16)
+DEFINE_RUN(f32_to_bf16_plain, float, uint16_t, rs_f32_to_bf16)
+DEFINE_RUN(f32_to_f64_plain, float, double, f32_to_f64)
+
+static void f32_to_f32(const unsigned char *source, unsigned char *target, int64_t count)
+{
+    memcpy(target, source, (size_t)count * sizeof(float));
+}
+
+#if RS_X86
+/* Vectors of eight; the rest by the plain function. */
+#define DEFINE_VECTORS(function, source_bytes, target_bytes, convert, plain)         \
+    RS_AVX2 static void function(const unsigned char *source, unsigned char *target, \
+                                 int64_t count)                                      \
+    {                                                                                \
+        int64_t i = 0;                                                               \
+        for (; i + 8 <= count; i += 8)                                               \
+            convert(source + i * (source_bytes), target + i * (target_bytes));       \
+        plain(source + i * (source_bytes), target + i * (target_bytes), count - i);  \
+    }
+
+RS_AVX2 RS_INLINE __m128i load_16(const unsigned char *source)
+{
+    return _mm_loadu_si128((const __m128i *)source);
+}
+
+RS_AVX2 RS_INLINE void convert_f16_to_f32(const unsigned char *source, unsigned char *target)
+{
+    _mm256_storeu_ps((float *)target, _mm256_cvtph_ps(load_16(source)));
+}
+
+RS_AVX2 RS_INLINE void convert_f32_to_f16(const unsigned char *source, unsigned char *target)
+{
+    __m256 value = _mm256_loadu_ps((const float *)source);
+    _mm_storeu_si128((__m128i *)target,
+                     _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+RS_AVX2 RS_INLINE void convert_bf16_to_f32(const unsigned char *source, unsigned char *target)
+{
+    __m256i bits = _mm256_slli_epi32(_mm256_cvtepu16_epi32(load_16(source)), 16);
+    __m256 value = _mm256_castsi256_ps(bits);
+    __m256 nan = _mm256_cmp_ps(value, value, _CMP_UNORD_Q);
+    __m256i quiet = _mm256_and_si256(_mm256_castps_si256(nan), _mm256_set1_epi32(0x400000));
+    _mm256_storeu_si256((__m256i *)target, _mm256_or_si256(bits, quiet));
+}
+
+RS_AVX2 RS_INLINE void convert_f32_to_bf16(const unsigned char *source, unsigned char *target)
+{
+    __m256i bits = _mm256_loadu_si256((const __m256i *)source);
+    __m256 value = _mm256_castsi256_ps(bits);
+    __m256i upper = _mm256_srli_epi32(bits, 16);
+    __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
+    __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+    __m256i quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
+    __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(value, value, _CMP_UNORD_Q));
+    __m256i result = _mm256_blendv_epi8(_mm256_srli_epi32(sum, 16), quiet, nan);
+    __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(result, result), 0xd8);
+    _mm_storeu_si128((__m128i *)target, _mm256_castsi256_si128(packed));
+}
+
+RS_AVX2 RS_INLINE void convert_f64_to_f32(const unsigned char *source, unsigned char *target)
+{
+    _mm_storeu_ps((float *)target, _mm256_cvtpd_ps(_mm256_loadu_pd((const double *)source)));
+    _mm_storeu_ps((float *)target + 4,
+                  _mm256_cvtpd_ps(_mm256_loadu_pd((const double *)source + 4)));
+}
+
+RS_AVX2 RS_INLINE void convert_f32_to_f64(const unsigned char *source, unsigned char *target)
+{
+    _mm256_storeu_pd((double *)target, _mm256_cvtps_pd(_mm_loadu_ps((const float *)source)));
+    _mm256_storeu_pd((double *)target + 4,
+                     _mm256_cvtps_pd(_mm_loadu_ps((const float *)source + 4)));
+}
+
+/* The 29 bits that f32 has no room for become one, in the last place that it has room for. That is
+ * right as long as f32 does not have to shorten the fraction further. */
+RS_AVX2 RS_INLINE void convert_f64_to_f32_odd(const unsigned char *source, unsigned char *target)
+{
+    const __m256i lost = _mm256_set1_epi64x((INT64_C(1) << 29) - 1);
+    const __m256d sign = _mm256_set1_pd(-0.0), least = _mm256_set1_pd(0x1p-126);
+    for (int half = 0; half < 2; half++) {
+        const double *from = (const double *)source + 4 * half;
+        __m256d value = _mm256_loadu_pd(from);
+        __m256d magnitude = _mm256_andnot_pd(sign, value);
+        if (_mm256_movemask_pd(_mm256_cmp_pd(magnitude, least, _CMP_LT_OQ)) != 0) {
+            f64_to_f32_odd_plain((const unsigned char *)from, target + 16 * half, 4);
+            continue;
+        }
+        __m256i bits = _mm256_castpd_si256(value);
+        __m256i none = _mm256_cmpeq_epi64(_mm256_and_si256(bits, lost), _mm256_setzero_si256());
+        __m256i last = _mm256_andnot_si256(none, _mm256_set1_epi64x(INT64_C(1) << 29));
+        __m256i cut = _mm256_or_si256(_mm256_andnot_si256(lost, bits), last);
+        _mm_storeu_ps((float *)(target + 16 * half), _mm256_cvtpd_ps(_mm256_castsi256_pd(cut)));
+    }
+}
+
+DEFINE_VECTORS(f16_to_f32_avx2, 2, 4, convert_f16_to_f32, f16_to_f32_plain)
+DEFINE_VECTORS(bf16_to_f32_avx2, 2, 4, convert_bf16_to_f32, bf16_to_f32_plain)
+DEFINE_VECTORS(f64_to_f32_avx2, 8, 4, convert_f64_to_f32, f64_to_f32_plain)
+DEFINE_VECTORS(f64_to_f32_odd_avx2, 8, 4, convert_f64_to_f32_odd, f64_to_f32_odd_plain)
+DEFINE_VECTORS(f32_to_f16_avx2, 4, 2, convert_f32_to_f16, f32_to_f16_plain)
+DEFINE_VECTORS(f32_to_bf16_avx2, 4, 2, convert_f32_to_bf16, f32_to_bf16_plain)
+DEFINE_VECTORS(f32_to_f64_avx2, 4, 8, convert_f32_to_f64, f32_to_f64_plain)
+#define CHOOSE(cpu, name) ((cpu) >= RS_CPU_AVX2 ? name##_avx2 : name##_plain)
+#else
+#define CHOOSE(cpu, name) ((void)(cpu), name##_plain)
+#endif
+
+rs_cast_run_fn *rs_cast_find_to_f32(rs_cpu cpu, reshard_dtype dtype)
+{
+    switch (dtype) {
+    case RESHARD_F16:
+        return CHOOSE(cpu, f16_to_f32);
+    case RESHARD_BF16:
+        return CHOOSE(cpu, bf16_to_f32);
+    case RESHARD_F32:
+        return f32_to_f32;
+    case RESHARD_F64:
+        return CHOOSE(cpu, f64_to_f32);
+    default:
+        return NULL;
+    }
+}
+
+rs_cast_run_fn *rs_cast_find_from_f32(rs_cpu cpu, reshard_dtype dtype)
+{
+    switch (dtype) {
+    case RESHARD_F16:
+        return CHOOSE(cpu, f32_to_f16);
+    case RESHARD_BF16:
+        return CHOOSE(cpu, f32_to_bf16);
+    case RESHARD_F32:
+        return f32_to_f32;
+    case RESHARD_F64:
+        return CHOOSE(cpu, f32_to_f64);
+    default:
+        return NULL;
+    }
+}
+
+rs_cast_run_fn *rs_cast_find_f64_to_odd(rs_cpu cpu)
+{
+    return CHOOSE(cpu, f64_to_f32_odd);
+}

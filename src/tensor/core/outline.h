@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* outline.h - what ranks tell each other about their tensors before they make one of them. */
+#ifndef RS_TENSOR_CORE_OUTLINE_H
+#define RS_TENSOR_CORE_OUTLINE_H
+
+#include "tensor/core/distribution.h"
+
+typedef struct rs_outline {
+    int32_t present; /* 0: this rank has none */
+    int32_t dtype;
+    int32_t ndim;
+    int32_t requires_grad;
+    int64_t shape[RESHARD_NDIM_MAX];
+    int64_t number; /* the caller's */
+} rs_outline;
+
+rs_outline rs_outline_of(const reshard_tensor *tensor);
+/* Same dtype and shape. */
+bool rs_outline_same(const rs_outline *a, const rs_outline *b);
+
+/* Collective. Agrees on `status`, then hands all ranks' outlines to all, to be released by
+ * rs_outlines_release. `what` begins error texts. */
+reshard_status rs_outlines_gather(reshard_group *group, reshard_status status, const char *what,
+                                  const rs_outline *mine, rs_outline **out_all);
+void rs_outlines_release(reshard_group *group, rs_outline *all);
+
+/* `1[rank]: R`, or for rank -1 `K: R` over the whole group; partial: P of this reduction. */
+reshard_status rs_layout_simple(reshard_context *context, reshard_group *group, int32_t rank,
+                                const reshard_placement *placement, int32_t ndim,
+                                const int64_t *shape, reshard_layout **out_layout);
+
+/* An empty tensor that stands for no shard: 0 rows, other sizes as given. */
+reshard_status rs_make_empty(reshard_dtype dtype, int32_t ndim, const int64_t *shape,
+                             reshard_tensor **out_tensor);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * real.h - kernels for f32 and f64 from one text. A file of operations reads itself twice more:
+ *
+ *     #ifndef REAL
+ *     ... operations, after
+ *     #define RS_REAL_FILE "tensor/ops/this.c"
+ *     #include "tensor/core/real.h"
+ *     #else
+ *     static void OF(double_it)(const void *x, void *y, int64_t n) { const REAL *a = x; ... }
+ *     #endif
+ *
+ * RS_CALL(dtype, double_it, x, y, n) picks one. Kernels take dense memory.
+ */
+#define REAL float
+#define OF(name) name##_f32
+#include RS_REAL_FILE
+#undef REAL
+#undef OF
+#define REAL double
+#define OF(name) name##_f64
+#include RS_REAL_FILE
+#undef OF
+
+#define RS_CALL(dtype, name, ...) \
+    ((dtype) == RESHARD_F32 ? name##_f32(__VA_ARGS__) : name##_f64(__VA_ARGS__))

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * scope.c - scopes: who owns the results of computations, and what went wrong first. The list of a
+ * scope's tensors grows before a tensor is added, so that a reference is never lost.
+ */
+#include "base/context.h"
+#include "base/error.h"
+#include "tensor/core/tensor.h"
+
+#include <reshard/group.h>
+
+#include <string.h>
+
+void rs_scope_enter(reshard_scope *scope, reshard_context *context)
+{
+    rs_thread_state *state = rs_thread_state_get();
+    memset(scope, 0, sizeof *scope);
+    scope->context = context;
+    scope->outer = state->scope;
+    scope->gradients_off = state->gradients_off;
+    scope->hooks = state->hooks;
+    state->scope = scope;
+}
+
+static void free_tensors(reshard_scope *scope)
+{
+    for (int64_t i = scope->count - 1; i >= 0; i--)
+        reshard_tensor_release(scope->tensors[i]);
+    rs_release(scope->context, scope->tensors, (size_t)scope->capacity * sizeof *scope->tensors);
+    reshard_group_release(scope->group);
+    scope->tensors = NULL;
+    scope->group = NULL;
+    scope->count = scope->capacity = 0;
+}
+
+reshard_status reshard_scope_status(const reshard_scope *scope)
+{
+    return scope->status == RESHARD_OK ? RESHARD_OK : rs_fail(scope->status, "%s", scope->text);
+}
+
+reshard_status rs_scope_leave(reshard_scope *scope)
+{
+    rs_thread_state *state = rs_thread_state_get();
+    state->scope = scope->outer;
+    if (scope->group != NULL)
+        rs_scope_use_group(scope->group);
+    state->gradients_off = scope->gradients_off;
+    rs_hooks_unwind(scope->hooks);
+    free_tensors(scope);
+    return reshard_scope_status(scope);
+}
+
+reshard_status reshard_scope_open(reshard_context *context, reshard_scope **out_scope)
+{
+    reshard_scope *scope = rs_allocate(context, sizeof *scope);
+    if (scope == NULL)
+        return rs_allocation_status();
+    rs_scope_enter(scope, context);
+    *out_scope = scope;
+    return RESHARD_OK;
+}
+
+static bool is_open(const reshard_scope *scope)
+{
+    const reshard_scope *open = rs_thread_state_get()->scope;
+    while (open != NULL && open != scope)
+        open = open->outer;
+    return open != NULL;
+}
+
+reshard_status reshard_scope_close(reshard_scope *scope)
+{
+    if (scope == NULL || !is_open(scope))
+        return rs_fail(RESHARD_ERR_INVALID, "close: the scope is not open on this thread");
+    for (bool last = false; !last;) {
+        reshard_scope *inner = rs_thread_state_get()->scope;
+        last = inner == scope;
+        reshard_status status = rs_scope_leave(inner);
+        if (status != RESHARD_OK && !last)
+            (void)rs_scope_fail(status); /* the one around it has to tell */
+        rs_release(inner->context, inner, sizeof *inner);
+        if (last)
+            return status;
+    }
+    return RESHARD_OK;
+}
+
+reshard_tensor *rs_scope_fail(reshard_status status)
+{
+    reshard_scope *scope = rs_thread_state_get()->scope;
+    if (scope != NULL && scope->status == RESHARD_OK) {
+        scope->status = status;
+        (void)strncpy(scope->text, reshard_error_text(), sizeof scope->text - 1);
+    }
+    return NULL;
+}
+
+reshard_context *rs_scope_context(void)
+{
+    reshard_scope *scope = rs_thread_state_get()->scope;
+    return scope != NULL ? scope->context : NULL;
+}
+
+void rs_scope_use_group(reshard_group *group)
+{
+    reshard_scope *scope = rs_thread_state_get()->scope;
+    if (scope == NULL || scope->group == group)
+        return;
+    reshard_group_release(scope->group);
+    scope->group = reshard_group_retain(group);
+}
+
+static reshard_status own_in(reshard_scope *scope, reshard_tensor *tensor)
+{
+    if (scope->count == scope->capacity) {
+        void *tensors = scope->tensors;
+        reshard_status status = rs_grow(scope->context, &tensors, &scope->capacity,
+                                        scope->count + 1, sizeof *scope->tensors);
+        scope->tensors = tensors;
+        if (status != RESHARD_OK)
+            return status;
+    }
+    scope->tensors[scope->count++] = tensor;
+    return RESHARD_OK;
+}
+
+reshard_tensor *rs_scope_own(reshard_tensor *tensor)
+{
+    if (tensor == NULL)
+        return NULL;
+    reshard_status status = own_in(rs_thread_state_get()->scope, tensor);
+    if (status == RESHARD_OK)
+        return tensor;
+    reshard_tensor_release(tensor);
+    return rs_scope_fail(status);
+}
+
+reshard_tensor *reshard_scope_keep(reshard_tensor *tensor)
+{
+    reshard_scope *scope = rs_thread_state_get()->scope;
+    if (tensor == NULL || scope == NULL)
+        return tensor;
+    reshard_status status =
+        own_in(scope->outer != NULL ? scope->outer : scope, reshard_tensor_retain(tensor));
+    if (status == RESHARD_OK)
+        return tensor;
+    reshard_tensor_release(tensor);
+    return rs_scope_fail(status);
+}

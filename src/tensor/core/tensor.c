@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tensor.c - making tensors and asking about them. Storage is counted by reference and knows how
+ * often somebody asked to write to it, which is how a backward pass finds out that a saved tensor
+ * has been overwritten.
+ */
+#include "tensor/core/tensor.h"
+
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "tensor/core/distribution.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+reshard_status rs_extents_check(int32_t ndim, const int64_t *shape, int64_t *out_volume)
+{
+    if (ndim < 0 || ndim > RESHARD_NDIM_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "a tensor of %d dimensions; there may be 0..%d", ndim,
+                       RESHARD_NDIM_MAX);
+    int64_t volume = 1, extent = 1;
+    for (int32_t d = 0; d < ndim; d++) {
+        if (shape[d] < 0)
+            return rs_fail(RESHARD_ERR_RANGE, "dimension %d has the size %" PRId64, d, shape[d]);
+        /* Strides are products of sizes, also where another size is 0. */
+        if (!rs_multiply(extent, rs_max(shape[d], 1), &extent))
+            return rs_fail(RESHARD_ERR_RANGE, "the sizes multiply to more than 2^63-1 elements");
+        volume = shape[d] == 0 ? 0 : volume * shape[d];
+    }
+    *out_volume = volume;
+    return RESHARD_OK;
+}
+
+void rs_shape_strides(int32_t ndim, const int64_t *shape, int64_t *out_strides)
+{
+    int64_t stride = 1;
+    for (int32_t d = ndim - 1; d >= 0; d--) {
+        out_strides[d] = stride;
+        stride *= rs_max(shape[d], 1);
+    }
+}
+
+bool rs_shape_equals(const reshard_tensor *a, const reshard_tensor *b)
+{
+    return a->ndim == b->ndim &&
+           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
+}
+
+reshard_status rs_dim_normalize(int32_t ndim, int32_t dim, int32_t *out_dim)
+{
+    if (dim < -ndim || dim >= ndim)
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "dimension %d does not exist in a tensor of %d dimensions", dim, ndim);
+    *out_dim = dim < 0 ? dim + ndim : dim;
+    return RESHARD_OK;
+}
+
+size_t rs_element_bytes(reshard_dtype dtype)
+{
+    return (size_t)reshard_dtype_bits(dtype) / 8;
+}
+
+bool rs_dtype_is_half(reshard_dtype dtype)
+{
+    return dtype == RESHARD_F16 || dtype == RESHARD_BF16;
+}
+
+bool rs_dtype_is_float(reshard_dtype dtype)
+{
+    return rs_dtype_is_half(dtype) || dtype == RESHARD_F32 || dtype == RESHARD_F64;
+}
+
+rs_tensor_words rs_tensor_describe(const reshard_tensor *tensor)
+{
+    rs_tensor_words words;
+    rs_text text;
+    rs_text_init(&text, words.text, sizeof words.text);
+    rs_text_add(&text, "%s ", reshard_dtype_name(tensor->dtype));
+    rs_text_add_shape(&text, tensor->ndim, tensor->shape);
+    return words;
+}
+
+/* ---- storage --------------------------------------------------------------------------------- */
+
+static void release_storage(rs_storage *storage)
+{
+    if (storage == NULL || !rs_reference_drop(&storage->references))
+        return;
+    if (storage->own)
+        rs_release(storage->context, storage->bytes, storage->byte_count);
+    else if (storage->release != NULL)
+        storage->release(storage->user);
+    if (storage->forget_attachment != NULL)
+        storage->forget_attachment(storage->attachment);
+    rs_release(storage->context, storage, sizeof *storage);
+}
+
+static rs_storage *make_storage(reshard_context *context)
+{
+    rs_storage *storage = rs_allocate_zeroed(context, sizeof *storage);
+    if (storage != NULL) {
+        storage->context = context;
+        atomic_init(&storage->references, 1);
+        atomic_init(&storage->version, 0);
+    }
+    return storage;
+}
+
+reshard_status rs_count_bytes(reshard_dtype dtype, int64_t volume, size_t *out_bytes)
+{
+    int32_t bits = reshard_dtype_bits(dtype);
+    if (bits == 0 || bits % 8 != 0)
+        return rs_fail(RESHARD_ERR_INVALID, "dtype %s: elements of tensors are whole bytes",
+                       reshard_dtype_name(dtype));
+    if (!rs_multiply_size((size_t)volume, (size_t)bits / 8, out_bytes))
+        return rs_fail(RESHARD_ERR_RANGE, "%" PRId64 " elements of %s are too many bytes", volume,
+                       reshard_dtype_name(dtype));
+    return RESHARD_OK;
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+static reshard_tensor *make_header(reshard_context *context, reshard_dtype dtype, int32_t ndim,
+                                   const int64_t *shape, int64_t volume)
+{
+    reshard_tensor *tensor = rs_allocate_zeroed(context, sizeof *tensor);
+    if (tensor == NULL)
+        return NULL;
+    atomic_init(&tensor->references, 1);
+    tensor->context = context;
+    tensor->dtype = dtype;
+    tensor->ndim = ndim;
+    tensor->volume = volume;
+    if (ndim > 0)
+        memcpy(tensor->shape, shape, (size_t)ndim * sizeof *shape);
+    rs_shape_strides(ndim, tensor->shape, tensor->strides);
+    return tensor;
+}
+
+reshard_status rs_tensor_make(reshard_context *context, reshard_dtype dtype, int32_t ndim,
+                              const int64_t *shape, reshard_tensor **out_tensor)
+{
+    int64_t volume = 0;
+    size_t bytes = 0;
+    reshard_status status = rs_extents_check(ndim, shape, &volume);
+    if (status == RESHARD_OK)
+        status = rs_count_bytes(dtype, volume, &bytes);
+    if (status != RESHARD_OK)
+        return status;
+    reshard_tensor *tensor = make_header(context, dtype, ndim, shape, volume);
+    rs_storage *storage = tensor != NULL ? make_storage(context) : NULL;
+    if (storage == NULL) {
+        status = rs_allocation_status();
+        goto out;
+    }
+    storage->bytes = rs_allocate(context, bytes);
+    if (storage->bytes == NULL) {
+        status = rs_allocation_status();
+        goto out;
+    }
+    storage->byte_count = bytes;
+    storage->own = true;
+    tensor->storage = storage;
+    tensor->data = storage->bytes;
+    storage = NULL;
+    *out_tensor = tensor;
+    tensor = NULL;
+out:
+    release_storage(storage);
+    reshard_tensor_release(tensor);
+    return status;
+}
+
+reshard_status reshard_tensor_create(reshard_context *context, reshard_dtype dtype, int32_t ndim,
+                                     const int64_t *shape, reshard_tensor **out_tensor)
+{
+    reshard_status status = rs_tensor_make(context, dtype, ndim, shape, out_tensor);
+    if (status == RESHARD_OK && (*out_tensor)->storage->byte_count != 0)
+        memset((*out_tensor)->data, 0, (*out_tensor)->storage->byte_count);
+    return status;
+}
+
+reshard_status reshard_tensor_from_data(reshard_context *context, reshard_dtype dtype, int32_t ndim,
+                                        const int64_t *shape, const void *data,
+                                        reshard_tensor **out_tensor)
+{
+    reshard_tensor *tensor = NULL;
+    reshard_status status = rs_tensor_make(context, dtype, ndim, shape, &tensor);
+    if (status != RESHARD_OK)
+        return status;
+    if (tensor->volume != 0 && data == NULL) {
+        reshard_tensor_release(tensor);
+        return rs_fail(RESHARD_ERR_INVALID, "the data of a tensor are NULL");
+    }
+    if (tensor->volume != 0)
+        memcpy(tensor->data, data, tensor->storage->byte_count);
+    *out_tensor = tensor;
+    return RESHARD_OK;
+}
+
+/* Strides of others must not lead further than addresses do. */
+static reshard_status check_strides(int32_t ndim, const int64_t *shape, const int64_t *strides,
+                                    size_t element_bytes)
+{
+    int64_t reach = 0;
+    for (int32_t d = 0; d < ndim; d++) {
+        int64_t step, size = strides[d] == INT64_MIN ? INT64_MAX : strides[d];
+        if (!rs_multiply(size < 0 ? -size : size, rs_max(shape[d] - 1, 0), &step) ||
+            !rs_add(reach, step, &reach))
+            return rs_fail(RESHARD_ERR_RANGE, "the stride %" PRId64 " of dimension %d is too large",
+                           strides[d], d);
+    }
+    int64_t bytes;
+    if (!rs_multiply(reach, (int64_t)element_bytes, &bytes))
+        return rs_fail(RESHARD_ERR_RANGE, "strides that lead further than memory does");
+    return RESHARD_OK;
+}
+
+reshard_status reshard_tensor_borrow(reshard_context *context, reshard_dtype dtype, int32_t ndim,
+                                     const int64_t *shape, const int64_t *strides, void *memory,
+                                     void (*release)(void *user), void *user,
+                                     reshard_tensor **out_tensor)
+{
+    int64_t volume = 0;
+    size_t bytes = 0;
+    reshard_status status = rs_extents_check(ndim, shape, &volume);
+    if (status == RESHARD_OK)
+        status = rs_count_bytes(dtype, volume, &bytes);
+    if (status == RESHARD_OK && strides != NULL)
+        status = check_strides(ndim, shape, strides, rs_element_bytes(dtype));
+    if (status == RESHARD_OK && volume != 0 && memory == NULL)
+        status = rs_fail(RESHARD_ERR_INVALID, "the memory of a tensor is NULL");
+    if (status != RESHARD_OK)
+        return status;
+    reshard_tensor *tensor = make_header(context, dtype, ndim, shape, volume);
+    rs_storage *storage = tensor != NULL ? make_storage(context) : NULL;
+    if (storage == NULL) {
+        status = rs_allocation_status();
+        reshard_tensor_release(tensor);
+        return status;
+    }
+    storage->bytes = memory;
+    storage->release = release;
+    storage->user = user;
+    tensor->storage = storage;
+    tensor->data = memory;
+    if (strides != NULL && ndim > 0)
+        memcpy(tensor->strides, strides, (size_t)ndim * sizeof *strides);
+    *out_tensor = tensor;
+    return RESHARD_OK;
+}
+
+reshard_status rs_tensor_view(reshard_context *context, const reshard_tensor *tensor, int32_t ndim,
+                              const int64_t *shape, const int64_t *strides, int64_t at,
+                              reshard_tensor **out_tensor)
+{
+    int64_t volume = 0;
+    reshard_status status = rs_extents_check(ndim, shape, &volume);
+    if (status != RESHARD_OK)
+        return status;
+    reshard_tensor *view = make_header(context, tensor->dtype, ndim, shape, volume);
+    if (view == NULL)
+        return rs_allocation_status();
+    if (ndim > 0)
+        memcpy(view->strides, strides, (size_t)ndim * sizeof *strides);
+    if (tensor->distribution != NULL) {
+        view->distribution = rs_distribution_retain(tensor->distribution);
+    } else {
+        rs_reference_add(&tensor->storage->references);
+        view->storage = tensor->storage;
+        view->sameness = tensor->sameness;
+        view->data = tensor->data;
+        if (at != 0 && volume != 0)
+            view->data += at * (int64_t)rs_element_bytes(tensor->dtype);
+    }
+    *out_tensor = view;
+    return RESHARD_OK;
+}
+
+reshard_status rs_tensor_alias(reshard_context *context, const reshard_tensor *tensor,
+                               reshard_tensor **out_tensor)
+{
+    return rs_tensor_view(context, tensor, tensor->ndim, tensor->shape, tensor->strides, 0,
+                          out_tensor);
+}
+
+void rs_tensor_drop_data(reshard_tensor *tensor)
+{
+    release_storage(tensor->storage);
+    tensor->storage = NULL;
+    tensor->data = NULL;
+}
+
+void rs_tensor_lend_data(reshard_tensor *tensor, const reshard_tensor *from, ptrdiff_t at)
+{
+    rs_tensor_drop_data(tensor);
+    rs_reference_add(&from->storage->references);
+    tensor->storage = from->storage;
+    tensor->data = tensor->volume > 0 ? from->data + at : from->data;
+}
+
+rs_sameness rs_sameness_of(int32_t count, reshard_tensor *const *inputs)
+{
+    rs_sameness sameness = RS_SAME_YES;
+    for (int32_t i = 0; i < count; i++) {
+        if (inputs[i] == NULL || inputs[i]->distribution != NULL)
+            continue;
+        if (inputs[i]->sameness == RS_SAME_NO)
+            return RS_SAME_NO;
+        if (inputs[i]->sameness == RS_SAME_UNKNOWN)
+            sameness = RS_SAME_UNKNOWN;
+    }
+    return sameness;
+}
+
+reshard_tensor *reshard_tensor_retain(reshard_tensor *tensor)
+{
+    if (tensor != NULL)
+        rs_reference_add(&tensor->references);
+    return tensor;
+}
+
+void reshard_tensor_release(reshard_tensor *tensor)
+{
+    if (tensor == NULL || !rs_reference_drop(&tensor->references))
+        return;
+    reshard_tensor_release(tensor->gradient); /* has no gradient itself */
+    rs_node_release(tensor->node);
+    rs_distribution_release(tensor->distribution);
+    release_storage(tensor->storage);
+    rs_release(tensor->context, tensor, sizeof *tensor);
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+reshard_dtype reshard_tensor_dtype(const reshard_tensor *tensor)
+{
+    return tensor->dtype;
+}
+
+int32_t reshard_tensor_ndim(const reshard_tensor *tensor)
+{
+    return tensor->ndim;
+}
+
+const int64_t *reshard_tensor_shape(const reshard_tensor *tensor)
+{
+    return tensor->shape;
+}
+
+const int64_t *reshard_tensor_strides(const reshard_tensor *tensor)
+{
+    return tensor->distribution == NULL ? tensor->strides : NULL;
+}
+
+int64_t reshard_tensor_volume(const reshard_tensor *tensor)
+{
+    return tensor->volume;
+}
+
+int reshard_tensor_is_contiguous(const reshard_tensor *tensor)
+{
+    int64_t stride = 1;
+    for (int32_t d = tensor->ndim - 1; d >= 0 && tensor->volume != 0; d--) {
+        if (tensor->shape[d] != 1 && tensor->strides[d] != stride)
+            return 0;
+        stride *= tensor->shape[d];
+    }
+    return 1;
+}
+
+int reshard_tensor_is_distributed(const reshard_tensor *tensor)
+{
+    return tensor->distribution != NULL;
+}
+
+const void *reshard_tensor_data(const reshard_tensor *tensor)
+{
+    return tensor->data;
+}
+
+void *reshard_tensor_write(reshard_tensor *tensor)
+{
+    if (tensor->storage != NULL)
+        (void)atomic_fetch_add_explicit(&tensor->storage->version, 1, memory_order_relaxed);
+    return tensor->data;
+}
+
+uint64_t rs_tensor_version(const reshard_tensor *tensor)
+{
+    uint64_t version = 0;
+    if (tensor->storage != NULL)
+        version = atomic_load_explicit(&tensor->storage->version, memory_order_relaxed);
+    for (int64_t i = 0; tensor->distribution != NULL && i < tensor->distribution->shard_count; i++)
+        version += rs_tensor_version(tensor->distribution->shards[i]);
+    return version;
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* axes.c - see axes.h. */
+#include "tensor/dist/axes.h"
+
+#include "base/error.h"
+
+#include <string.h>
+
+static bool has_shared_pieces(const reshard_placement *p)
+{
+    bool shared = p->max != 0;
+    for (int32_t i = 0; p->rule == RESHARD_PACKED && p->part_max != NULL && i < p->count; i++)
+        shared = shared || p->part_max[i] != 0;
+    return shared;
+}
+
+reshard_status rs_axes_of(const reshard_tensor *tensor, rs_axes *out_axes)
+{
+    const reshard_spec *spec = reshard_layout_spec(tensor->distribution->layout);
+    bool fits = reshard_spec_get_kind(spec) == RESHARD_SPEC_CUTS;
+    out_axes->mesh = reshard_spec_mesh(spec);
+    out_axes->count = 0;
+    for (int32_t i = 0; fits && i < reshard_spec_cut_count(spec); i++) {
+        reshard_cut cut = *reshard_spec_cut(spec, i);
+        reshard_placement *p = &cut.placement;
+        if (p->kind == RESHARD_REPLICATE || reshard_mesh_axis_size(out_axes->mesh, cut.axis) == 1)
+            continue;
+        fits = p->kind != RESHARD_AT &&
+               (p->kind != RESHARD_SHARD || (p->dim != RESHARD_DIM_FLAT && !has_shared_pieces(p)));
+        if (fits && p->kind == RESHARD_SHARD && p->dim < 0)
+            p->dim += tensor->ndim;
+        out_axes->cuts[out_axes->count++] = cut;
+    }
+    if (!fits)
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "a tensor with the layout \"%s\"",
+                       rs_layout_describe(tensor).text);
+    return RESHARD_OK;
+}
+
+reshard_status rs_axes_check_mesh(const reshard_tensor *a, const reshard_tensor *b)
+{
+    const reshard_mesh *x = reshard_spec_mesh(reshard_layout_spec(a->distribution->layout));
+    const reshard_mesh *y = reshard_spec_mesh(reshard_layout_spec(b->distribution->layout));
+    bool same = x != NULL && y != NULL &&
+                reshard_mesh_axis_count(x) == reshard_mesh_axis_count(y) &&
+                reshard_mesh_size(x) == reshard_mesh_size(y);
+    for (int32_t i = 0; same && i < reshard_mesh_axis_count(x); i++)
+        same = reshard_mesh_axis_size(x, i) == reshard_mesh_axis_size(y, i);
+    for (int32_t i = 0; same && i < reshard_mesh_size(x); i++)
+        same = reshard_mesh_rank_at(x, i) == reshard_mesh_rank_at(y, i);
+    if (!same)
+        return rs_fail(RESHARD_ERR_INVALID, "layouts over different meshes: \"%s\" and \"%s\"",
+                       rs_layout_describe(a).text, rs_layout_describe(b).text);
+    return RESHARD_OK;
+}
+
+reshard_placement rs_axes_at(const rs_axes *axes, int32_t axis)
+{
+    for (int32_t i = 0; i < axes->count; i++) {
+        if (axes->cuts[i].axis == axis)
+            return axes->cuts[i].placement;
+    }
+    return (reshard_placement){.kind = RESHARD_REPLICATE};
+}
+
+bool rs_axes_is_cut(const reshard_placement *placement, int32_t dim)
+{
+    return placement->kind == RESHARD_SHARD && placement->dim == dim;
+}
+
+bool rs_axes_same_cut(const reshard_placement *a, const reshard_placement *b)
+{
+    int64_t unit_a = a->unit > 1 ? a->unit : 1, unit_b = b->unit > 1 ? b->unit : 1;
+    if (a->kind != b->kind || a->rule != b->rule || a->factor != b->factor || unit_a != unit_b ||
+        a->count != b->count)
+        return false;
+    return a->count == 0 || memcmp(a->values, b->values, (size_t)a->count * sizeof *a->values) == 0;
+}
+
+void rs_axes_set(rs_axes *axes, int32_t axis, reshard_placement placement)
+{
+    int32_t at = 0;
+    while (at < axes->count && axes->cuts[at].axis != axis)
+        at++;
+    if (placement.kind != RESHARD_REPLICATE) {
+        axes->cuts[at] = (reshard_cut){axis, placement};
+        if (at == axes->count)
+            axes->count++;
+    } else if (at < axes->count) {
+        memmove(&axes->cuts[at], &axes->cuts[at + 1],
+                (size_t)(axes->count - at - 1) * sizeof *axes->cuts);
+        axes->count--;
+    }
+}
+
+reshard_placement rs_placement_partial(void)
+{
+    return (reshard_placement){.kind = RESHARD_PARTIAL, .reduction = RESHARD_SUM};
+}
+
+/* Whether two cuts have to keep their order: they cut one dim, or all of them (flat). */
+static bool depend(const reshard_placement *a, const reshard_placement *b)
+{
+    return a->kind == RESHARD_SHARD && b->kind == RESHARD_SHARD &&
+           (a->dim == b->dim || a->dim == RESHARD_DIM_FLAT || b->dim == RESHARD_DIM_FLAT);
+}
+
+/* In the order of axes as far as that changes nothing, so that equal layouts have equal specs. */
+static void sort_cuts(rs_axes *axes)
+{
+    for (int32_t i = 1; i < axes->count; i++) {
+        for (int32_t k = i; k > 0 && axes->cuts[k].axis < axes->cuts[k - 1].axis &&
+                            !depend(&axes->cuts[k].placement, &axes->cuts[k - 1].placement);
+             k--) {
+            reshard_cut cut = axes->cuts[k];
+            axes->cuts[k] = axes->cuts[k - 1];
+            axes->cuts[k - 1] = cut;
+        }
+    }
+}
+
+reshard_status rs_axes_layout(const rs_axes *axes, int32_t ndim, const int64_t *shape,
+                              reshard_layout **out_layout)
+{
+    reshard_spec *spec = NULL;
+    reshard_context *context = rs_scope_context();
+    rs_axes sorted = *axes;
+    sort_cuts(&sorted);
+    reshard_status status =
+        reshard_spec_create(context, (reshard_mesh *)axes->mesh, sorted.count, sorted.cuts, &spec);
+    if (status == RESHARD_OK)
+        status = reshard_layout_create(context, spec, ndim, shape, out_layout);
+    reshard_spec_release(spec);
+    return status;
+}

@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * collective.c - collectives on local tensors, with gradients. Each is a move between two
+ * layouts; its backward step is the transposed move, and for prod, min and max that of the sum, put
+ * right by partial.c.
+ */
+#include <reshard/distributed.h>
+
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "layout/layout.h"
+#include "tensor/core/outline.h"
+#include "tensor/dist/partial.h"
+#include "tensor/ops/op.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* How the values lie at one end. */
+typedef enum form {
+    COPIES,        /* R */
+    CONTRIBUTIONS, /* P */
+    CHUNKS,        /* S(0) */
+    ROWS,          /* S(0=..), as many as each rank has */
+    AT_ROOT,       /* 1[root]: R */
+    ADDRESSED      /* all_to_all: what each rank is sent */
+} form;
+
+typedef struct exchange {
+    const char *name;
+    reshard_group *group;
+    form source, target;
+    reshard_reduction reduction;
+    int32_t root;
+    const int64_t *send_rows, *receive_rows; /* ADDRESSED */
+} exchange;
+
+/* What the operation keeps for its backward step. */
+typedef struct ends {
+    reshard_context *context;
+    rs_exec_cache *cache;
+    reshard_layout *source, *target;
+    reshard_layout *summed; /* the source, with a sum for prod, min and max */
+} ends;
+
+static void forget_ends(void *extra)
+{
+    ends *e = extra;
+    if (e == NULL)
+        return;
+    reshard_layout_release(e->source);
+    reshard_layout_release(e->target);
+    reshard_layout_release(e->summed);
+    rs_exec_cache_release(e->cache);
+    rs_release(e->context, e, sizeof *e);
+}
+
+/* ---- agreeing on shapes ---------------------------------------------------------------------- */
+
+static int64_t request_number(const exchange *x)
+{
+    return (int64_t)x->source | (int64_t)x->target << 4 | (int64_t)x->reduction << 8 |
+           (int64_t)x->root << 16;
+}
+
+static bool same_rows(const rs_outline *a, const rs_outline *b)
+{
+    rs_outline other = *a;
+    other.shape[0] = b->shape[0];
+    return rs_outline_same(&other, b);
+}
+
+/* All ranks come to the same verdict. *out_shape: of the whole. */
+static reshard_status compare(const exchange *x, const rs_outline *all, rs_outline *out_whole)
+{
+    int32_t size = reshard_group_size(x->group);
+    bool rows = x->source == ROWS, free = x->source == AT_ROOT && x->target == CHUNKS;
+    for (int32_t i = 1; i < size; i++) {
+        if (all[i].number != all[0].number)
+            return rs_fail(RESHARD_ERR_MISMATCH,
+                           "rank %d asks for another collective, reduction or root than rank 0", i);
+    }
+    if (x->root < 0 || x->root >= size)
+        return rs_fail(RESHARD_ERR_RANGE, "there is no rank %d in a group of %d", x->root, size);
+    *out_whole = all[x->source == AT_ROOT ? x->root : 0];
+    if ((rows || x->target == CHUNKS) && out_whole->ndim < 1)
+        return rs_fail(RESHARD_ERR_INVALID, "a tensor without dimensions has no rows");
+    if (rows)
+        out_whole->shape[0] = 0;
+    for (int32_t i = 0; i < size; i++) {
+        bool fits = free   ? all[i].dtype == out_whole->dtype
+                    : rows ? same_rows(&all[i], out_whole)
+                           : rs_outline_same(&all[i], out_whole);
+        if (!fits)
+            return rs_fail(RESHARD_ERR_MISMATCH,
+                           "rank %d has a tensor of another shape or dtype than rank %d", i,
+                           x->source == AT_ROOT ? x->root : 0);
+        if (rows && !rs_add(out_whole->shape[0], all[i].shape[0], &out_whole->shape[0]))
+            return rs_fail(RESHARD_ERR_RANGE, "more than 2^63-1 rows");
+    }
+    return RESHARD_OK;
+}
+
+/* ---- all_to_all ------------------------------------------------------------------------------ */
+
+static reshard_status check_counts(const exchange *x, const reshard_tensor *tensor)
+{
+    int64_t total = 0;
+    if (x->send_rows == NULL || x->receive_rows == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "numbers of rows are missing");
+    for (int32_t i = 0; i < reshard_group_size(x->group); i++) {
+        if (x->send_rows[i] < 0 || x->receive_rows[i] < 0 ||
+            !rs_add(total, x->send_rows[i], &total))
+            return rs_fail(RESHARD_ERR_RANGE, "%" PRId64 " rows to and %" PRId64 " from rank %d",
+                           x->send_rows[i], x->receive_rows[i], i);
+    }
+    if (tensor->ndim < 1 || total != tensor->shape[0])
+        return rs_fail(RESHARD_ERR_INVALID, "%" PRId64 " rows are to be sent of %s", total,
+                       rs_tensor_describe(tensor).text);
+    return RESHARD_OK;
+}
+
+/* sent[i * size + j] goes from i to j. Rank j's shard has one piece from each. */
+static reshard_status address(const exchange *x, const rs_outline *whole, const int64_t *sent,
+                              reshard_spec **out_spec)
+{
+    int32_t size = reshard_group_size(x->group);
+    reshard_context *context = rs_scope_context();
+    size_t piece_bytes = (size_t)size * (size_t)size * sizeof(reshard_piece);
+    size_t shard_bytes = (size_t)size * sizeof(reshard_shard);
+    reshard_piece *pieces = rs_allocate_zeroed(context, piece_bytes);
+    reshard_shard *shards = pieces != NULL ? rs_allocate_zeroed(context, shard_bytes) : NULL;
+    reshard_status status = shards != NULL ? RESHARD_OK : rs_allocation_status();
+    int64_t strides[RESHARD_NDIM_MAX];
+    rs_shape_strides(whole->ndim, whole->shape, strides);
+    for (int32_t j = 0; j < size && status == RESHARD_OK; j++) {
+        reshard_shard *shard = &shards[j];
+        int64_t begin = 0;
+        shard->rank = j;
+        shard->ndim = whole->ndim;
+        memcpy(shard->shape, whole->shape, sizeof shard->shape);
+        shard->shape[0] = 0;
+        shard->pieces = pieces + (int64_t)j * size;
+        for (int32_t i = 0; i < size; i++) {
+            int64_t at = begin, rows = sent[i * size + j];
+            for (int32_t k = 0; k < size; k++) {
+                at += k < j ? sent[i * size + k] : 0;
+                begin += sent[i * size + k];
+            }
+            if (rows == 0)
+                continue;
+            reshard_piece *piece = &pieces[(int64_t)j * size + shard->piece_count++];
+            piece->box.ndim = whole->ndim;
+            memcpy(piece->box.size, whole->shape, sizeof piece->box.size);
+            piece->box.offset[0] = at;
+            piece->box.size[0] = rows;
+            piece->at = shard->shape[0] * strides[0];
+            memcpy(piece->strides, strides, sizeof strides);
+            shard->shape[0] += rows;
+        }
+    }
+    if (status == RESHARD_OK)
+        status = reshard_spec_boxes(context, 0, whole->ndim, whole->shape, size, shards, out_spec);
+    rs_release(context, pieces, piece_bytes);
+    rs_release(context, shards, shard_bytes);
+    return status;
+}
+
+/* Collective. */
+static reshard_status gather_counts(const exchange *x, int64_t **out_sent)
+{
+    int32_t size = reshard_group_size(x->group);
+    size_t bytes = (size_t)size * sizeof(int64_t);
+    int64_t *sent = rs_allocate(NULL, bytes * (size_t)size);
+    reshard_status status = sent != NULL ? RESHARD_OK : rs_allocation_status();
+    status = rs_agree(x->group, status, NULL, x->name, false, NULL);
+    if (status == RESHARD_OK)
+        status = reshard_group_gather_bytes(x->group, x->send_rows, bytes, sent);
+    for (int32_t i = 0; i < size && status == RESHARD_OK; i++) {
+        int64_t rows = sent[i * size + reshard_group_rank(x->group)];
+        if (rows != x->receive_rows[i])
+            status = rs_fail(RESHARD_ERR_MISMATCH,
+                             "rank %d sends %" PRId64 " rows, where %" PRId64 " are expected", i,
+                             rows, x->receive_rows[i]);
+    }
+    if (sent != NULL && status != RESHARD_OK)
+        rs_release(NULL, sent, bytes * (size_t)size);
+    else
+        *out_sent = sent;
+    return status;
+}
+
+/* ---- layouts --------------------------------------------------------------------------------- */
+
+static reshard_status make_rows(const exchange *x, const rs_outline *whole, const rs_outline *all,
+                                reshard_layout **out_layout)
+{
+    int32_t size = reshard_group_size(x->group);
+    int64_t *rows = rs_allocate_array(NULL, (size_t)size, sizeof *rows);
+    if (rows == NULL)
+        return rs_allocation_status();
+    for (int32_t i = 0; i < size; i++)
+        rows[i] = all[i].shape[0];
+    reshard_placement ragged = {
+        .kind = RESHARD_SHARD, .rule = RESHARD_RAGGED, .count = size, .values = rows};
+    reshard_status status = rs_layout_simple(rs_scope_context(), x->group, -1, &ragged, whole->ndim,
+                                             whole->shape, out_layout);
+    rs_release(NULL, rows, (size_t)size * sizeof *rows);
+    return status;
+}
+
+static reshard_status make_end(const exchange *x, form how, const rs_outline *whole,
+                               const rs_outline *all, const int64_t *sent,
+                               reshard_layout **out_layout)
+{
+    reshard_placement placement = {.kind = RESHARD_REPLICATE};
+    if (how == ROWS)
+        return make_rows(x, whole, all, out_layout);
+    if (how == ADDRESSED) {
+        reshard_spec *spec = NULL;
+        reshard_status status = address(x, whole, sent, &spec);
+        if (status == RESHARD_OK)
+            status = reshard_layout_create(rs_scope_context(), spec, whole->ndim, whole->shape,
+                                           out_layout);
+        reshard_spec_release(spec);
+        return status;
+    }
+    if (how == CONTRIBUTIONS)
+        placement = (reshard_placement){.kind = RESHARD_PARTIAL, .reduction = x->reduction};
+    if (how == CHUNKS)
+        placement = (reshard_placement){.kind = RESHARD_SHARD, .rule = RESHARD_CHUNK};
+    return rs_layout_simple(rs_scope_context(), x->group, how == AT_ROOT ? x->root : -1, &placement,
+                            whole->ndim, whole->shape, out_layout);
+}
+
+static bool needs_values(const reshard_layout *source)
+{
+    reshard_reduction reduction = rs_layout_reduction(source);
+    return source->partial && reduction != RESHARD_SUM && reduction != RESHARD_AVG;
+}
+
+static reshard_status make_ends(const exchange *x, const rs_outline *whole, const rs_outline *all,
+                                const int64_t *sent, ends **out_ends)
+{
+    reshard_context *context = rs_scope_context();
+    ends *e = rs_allocate_zeroed(context, sizeof *e);
+    if (e == NULL)
+        return rs_allocation_status();
+    e->context = context;
+    reshard_status status = rs_exec_cache_of(x->group, &e->cache);
+    if (status == RESHARD_OK)
+        status = make_end(x, x->source, whole, all, sent, &e->source);
+    if (status == RESHARD_OK)
+        status = make_end(x, x->target, whole, all, sent, &e->target);
+    if (status == RESHARD_OK)
+        status = needs_values(e->source)
+                     ? rs_layout_reduced(e->source, RESHARD_SUM, &e->summed)
+                     : (e->summed = reshard_layout_retain(e->source), RESHARD_OK);
+    if (status == RESHARD_OK)
+        *out_ends = e;
+    else
+        forget_ends(e);
+    return status;
+}
+
+/* ---- running --------------------------------------------------------------------------------- */
+
+static reshard_status run(const ends *e, reshard_tensor *x, reshard_tensor **out_local)
+{
+    reshard_tensor *source = NULL, *target = NULL;
+    reshard_group *group = rs_exec_cache_group(e->cache);
+    reshard_status status =
+        rs_distributed_wrap(e->context, e->cache, e->source, x->dtype, &x, &source);
+    status = status == RESHARD_OK
+                 ? rs_redistribute(e->context, source, e->target, x->dtype, &target)
+                 : rs_agree(group, status, NULL, "collective", false, NULL);
+    /* An alias: between equal layouts the shard is the input itself. */
+    if (status == RESHARD_OK && target->distribution->shard_count > 0)
+        status = rs_tensor_alias(e->context, target->distribution->shards[0], out_local);
+    else if (status == RESHARD_OK)
+        status = rs_make_empty(x->dtype, e->target->ndim, e->target->shape, out_local);
+    reshard_tensor_release(source);
+    reshard_tensor_release(target);
+    return status;
+}
+
+static reshard_status put_right(rs_node *node, const ends *e, reshard_tensor *gradient,
+                                reshard_tensor **out_gradient)
+{
+    reshard_tensor *saved = rs_node_saved(node, 0), *x = NULL, *found = NULL;
+    reshard_status status = saved != NULL ? RESHARD_OK : rs_scope_failed();
+    if (status == RESHARD_OK)
+        status = rs_distributed_wrap(e->context, e->cache, e->source, gradient->dtype, &saved, &x);
+    if (status == RESHARD_OK) {
+        found = rs_partial_gradient(x, gradient);
+        status = found != NULL ? RESHARD_OK : rs_scope_failed();
+    }
+    reshard_tensor_release(x);
+    if (status == RESHARD_OK)
+        *out_gradient = found;
+    return status;
+}
+
+static void backward_collective(rs_node *node, reshard_tensor *const *gradients,
+                                reshard_tensor **out_gradients)
+{
+    const ends *e = node->extra;
+    reshard_dtype dtype = gradients[0]->dtype;
+    rs_exec_key key = {e->summed, e->target, dtype, dtype, true};
+    reshard_tensor *incoming = NULL, *moved = NULL, *right = NULL, *local = NULL;
+    reshard_status status =
+        rs_distributed_wrap(rs_scope_context(), e->cache, e->target, dtype, gradients, &incoming);
+    if (status == RESHARD_OK)
+        status = rs_redistribute_keyed(rs_scope_context(), incoming, &key, &moved);
+    right = moved;
+    if (status == RESHARD_OK && needs_values(e->source))
+        status = put_right(node, e, moved, &right);
+    if (status == RESHARD_OK)
+        status = right->distribution->shard_count > 0
+                     ? (local = reshard_tensor_retain(right->distribution->shards[0]), RESHARD_OK)
+                     : rs_result_zeros(dtype, (int32_t)node->facts.i[0], node->facts.i + 1, &local);
+    reshard_tensor_release(incoming);
+    reshard_tensor_release(moved);
+    /* A rank whose tensor is not read, of another shape than what is: no gradient reaches it. */
+    out_gradients[0] = status == RESHARD_OK ? rs_scope_own(local) : rs_scope_fail(status);
+}
+
+static reshard_tensor *carry_out(const exchange *x, reshard_tensor *tensor)
+{
+    if (rs_thread_state_get()->scope != NULL)
+        rs_scope_use_group(x->group);
+    if (!rs_op_begin(x->name, 1, &tensor)) {
+        rs_agree_on_failure();
+        return NULL;
+    }
+    rs_outline mine = rs_outline_of(tensor), *all = NULL, whole;
+    ends *e = NULL;
+    int64_t *sent = NULL;
+    reshard_tensor *local = NULL;
+    size_t size = (size_t)reshard_group_size(x->group);
+    mine.number = request_number(x);
+    reshard_status status = RESHARD_OK;
+    if (tensor->distribution != NULL)
+        status = rs_fail(RESHARD_ERR_INVALID, "the tensor is distributed");
+    if (status == RESHARD_OK && x->target == ADDRESSED)
+        status = check_counts(x, tensor);
+    status = rs_outlines_gather(x->group, status, x->name, &mine, &all);
+    if (status == RESHARD_OK) {
+        status = compare(x, all, &whole);
+        bool counted = status == RESHARD_OK && x->target == ADDRESSED;
+        if (counted)
+            status = gather_counts(x, &sent);
+        if (status == RESHARD_OK)
+            status = make_ends(x, &whole, all, sent, &e);
+        if (status == RESHARD_OK)
+            status = run(e, tensor, &local);
+        else if (e == NULL && !rs_thread_state_get()->scope->agreed)
+            status = rs_agree(x->group, status, NULL, x->name, false, NULL);
+        rs_outlines_release(x->group, all);
+    }
+    rs_release(NULL, sent, size * size * sizeof *sent);
+    rs_facts facts = {.i = {tensor->ndim}};
+    memcpy(facts.i + 1, tensor->shape, sizeof tensor->shape);
+    bool keeps = e != NULL && needs_values(e->source);
+    rs_recipe recipe = {.name = x->name,
+                        .backward = backward_collective,
+                        .input_count = 1,
+                        .inputs = &tensor,
+                        .saved_count = keeps ? 1 : 0,
+                        .saved = &tensor,
+                        .facts = facts,
+                        .group = x->group,
+                        .extra = e,
+                        .forget_extra = forget_ends};
+    if (status == RESHARD_OK && rs_layout_sameness(e->target, x->group) == RS_SAME_NO)
+        local->sameness = RS_SAME_NO;
+    else if (status == RESHARD_OK && rs_thread_state_get()->replicas != NULL)
+        local->sameness = RS_SAME_YES;
+    return rs_op_end(&recipe, status, local);
+}
+
+/* ---- the collectives ------------------------------------------------------------------------- */
+
+reshard_tensor *reshard_tensor_all_reduce(reshard_tensor *x, reshard_group *group,
+                                          reshard_reduction reduction)
+{
+    exchange e = {"all_reduce", group, CONTRIBUTIONS, COPIES, reduction, .root = 0};
+    return carry_out(&e, x);
+}
+
+reshard_tensor *reshard_tensor_reduce_to(reshard_tensor *x, reshard_group *group,
+                                         reshard_reduction reduction, int32_t root)
+{
+    exchange e = {"reduce_to", group, CONTRIBUTIONS, AT_ROOT, reduction, .root = root};
+    return carry_out(&e, x);
+}
+
+reshard_tensor *reshard_tensor_reduce_scatter(reshard_tensor *x, reshard_group *group,
+                                              reshard_reduction reduction)
+{
+    exchange e = {"reduce_scatter", group, CONTRIBUTIONS, CHUNKS, reduction, .root = 0};
+    return carry_out(&e, x);
+}
+
+reshard_tensor *reshard_tensor_all_gather(reshard_tensor *x, reshard_group *group)
+{
+    exchange e = {"all_gather", group, ROWS, COPIES, .root = 0};
+    return carry_out(&e, x);
+}
+
+reshard_tensor *reshard_tensor_gather_to(reshard_tensor *x, reshard_group *group, int32_t root)
+{
+    exchange e = {"gather_to", group, ROWS, AT_ROOT, .root = root};
+    return carry_out(&e, x);
+}
+
+reshard_tensor *reshard_tensor_broadcast_from(reshard_tensor *x, reshard_group *group, int32_t root)
+{
+    exchange e = {"broadcast_from", group, AT_ROOT, COPIES, .root = root};
+    return carry_out(&e, x);
+}
+
+reshard_tensor *reshard_tensor_scatter_from(reshard_tensor *x, reshard_group *group, int32_t root)
+{
+    exchange e = {"scatter_from", group, AT_ROOT, CHUNKS, .root = root};
+    return carry_out(&e, x);
+}
+
+reshard_tensor *reshard_tensor_all_to_all(reshard_tensor *x, reshard_group *group,
+                                          const int64_t *send_rows, const int64_t *receive_rows)
+{
+    exchange e = {
+        "all_to_all", group, ROWS, ADDRESSED, .send_rows = send_rows, .receive_rows = receive_rows};
+    return carry_out(&e, x);
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * from_local.c - local tensors become shards of a distributed one. The global shape is added up
+ * from what the ranks have; sizes that the spec's own rule would not give become a ragged cut.
+ */
+#include <reshard/distributed.h>
+
+#include "base/context.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "layout/layout.h"
+#include "tensor/core/outline.h"
+#include "tensor/dist/partial.h"
+#include "tensor/ops/op.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- the layout ------------------------------------------------------------------------------ */
+
+typedef struct puzzle {
+    reshard_context *context;
+    reshard_group *group;
+    const reshard_spec *spec;
+    const reshard_mesh *mesh;
+    const rs_outline *all; /* by rank */
+    int32_t ndim;
+    int64_t shape[RESHARD_NDIM_MAX];
+} puzzle;
+
+static int32_t coordinate(const reshard_mesh *mesh, int32_t position, int32_t axis)
+{
+    for (int32_t i = reshard_mesh_axis_count(mesh) - 1; i > axis; i--)
+        position /= reshard_mesh_axis_size(mesh, i);
+    return position % reshard_mesh_axis_size(mesh, axis);
+}
+
+static const reshard_placement *placement_of(const puzzle *p, int32_t axis)
+{
+    for (int32_t i = 0; i < reshard_spec_cut_count(p->spec); i++) {
+        if (reshard_spec_cut(p->spec, i)->axis == axis)
+            return &reshard_spec_cut(p->spec, i)->placement;
+    }
+    return NULL;
+}
+
+static int32_t dim_of(const puzzle *p, const reshard_placement *placement)
+{
+    return placement->dim < 0 ? placement->dim + p->ndim : placement->dim;
+}
+
+/* Does the position count when sizes of a dim are added up: at the first coordinate that holds
+ * something on every axis that does not cut the dim. */
+static bool counts(const puzzle *p, int32_t position, int32_t dim)
+{
+    bool first = true;
+    for (int32_t axis = 0; axis < reshard_mesh_axis_count(p->mesh); axis++) {
+        const reshard_placement *placement = placement_of(p, axis);
+        bool cuts =
+            placement != NULL && placement->kind == RESHARD_SHARD && dim_of(p, placement) == dim;
+        int64_t wanted =
+            placement != NULL && placement->kind == RESHARD_AT ? placement->values[0] : 0;
+        first = first && (cuts || coordinate(p->mesh, position, axis) == wanted);
+    }
+    return first;
+}
+
+static reshard_status check_members(puzzle *p)
+{
+    const rs_outline *first = NULL;
+    for (int32_t i = 0; i < reshard_mesh_size(p->mesh); i++) {
+        int32_t rank = reshard_mesh_rank_at(p->mesh, i);
+        if (rank >= reshard_group_size(p->group))
+            return rs_fail(RESHARD_ERR_RANGE, "the mesh has a rank %d, and the group %d ranks",
+                           rank, reshard_group_size(p->group));
+        const rs_outline *outline = &p->all[rank];
+        first = first != NULL ? first : outline;
+        if (outline->ndim != first->ndim || outline->dtype != first->dtype)
+            return rs_fail(RESHARD_ERR_MISMATCH,
+                           "rank %d has a tensor of %s with %d dimensions, rank %d one of %s with "
+                           "%d",
+                           rank, reshard_dtype_name((reshard_dtype)outline->dtype), outline->ndim,
+                           reshard_mesh_rank_at(p->mesh, 0),
+                           reshard_dtype_name((reshard_dtype)first->dtype), first->ndim);
+    }
+    p->ndim = first->ndim;
+    for (int32_t i = 0; i < reshard_spec_cut_count(p->spec); i++) {
+        const reshard_placement *placement = &reshard_spec_cut(p->spec, i)->placement;
+        int32_t dim;
+        if (placement->kind != RESHARD_SHARD)
+            continue;
+        if (placement->dim == RESHARD_DIM_FLAT)
+            return rs_fail(RESHARD_ERR_UNSUPPORTED, "a flat cut does not tell the global shape");
+        reshard_status status = rs_dim_normalize(p->ndim, placement->dim, &dim);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    return RESHARD_OK;
+}
+
+static void add_up_shape(puzzle *p)
+{
+    for (int32_t d = 0; d < p->ndim; d++) {
+        p->shape[d] = 0;
+        for (int32_t i = 0; i < reshard_mesh_size(p->mesh); i++) {
+            if (counts(p, i, d))
+                p->shape[d] += p->all[reshard_mesh_rank_at(p->mesh, i)].shape[d];
+        }
+    }
+}
+
+static reshard_status check_shapes(const puzzle *p, const reshard_layout *layout)
+{
+    reshard_status status = RESHARD_OK;
+    for (int32_t i = 0; i < reshard_mesh_size(p->mesh) && status == RESHARD_OK; i++) {
+        int32_t rank = reshard_mesh_rank_at(p->mesh, i);
+        reshard_shards *shards = NULL;
+        status = reshard_layout_shards(layout, rank, &shards);
+        if (status == RESHARD_OK && shards->count > 0 &&
+            memcmp(shards->items[0].shape, p->all[rank].shape,
+                   (size_t)p->ndim * sizeof *p->shape) != 0) {
+            char text[160];
+            rs_text words;
+            rs_text_init(&words, text, sizeof text);
+            rs_text_add(&words, "rank %d has ", rank);
+            rs_text_add_shape(&words, p->ndim, p->all[rank].shape);
+            rs_text_add(&words, ", where the others' sizes call for ");
+            rs_text_add_shape(&words, p->ndim, shards->items[0].shape);
+            status = rs_fail(RESHARD_ERR_MISMATCH, "%s", text);
+        }
+        reshard_shards_destroy(shards);
+    }
+    return status;
+}
+
+/* The same spec with sizes as they are, where one axis alone cuts a dim. */
+static reshard_status make_ragged(const puzzle *p, reshard_layout **out_layout)
+{
+    reshard_cut cuts[RESHARD_AXES_MAX];
+    int32_t count = reshard_spec_cut_count(p->spec), size = reshard_mesh_size(p->mesh);
+    size_t bytes = (size_t)count * (size_t)size * sizeof(int64_t);
+    int64_t *sizes = rs_allocate_zeroed(p->context, bytes);
+    reshard_spec *spec = NULL;
+    if (sizes == NULL)
+        return rs_allocation_status();
+    for (int32_t i = 0; i < count; i++) {
+        cuts[i] = *reshard_spec_cut(p->spec, i);
+        reshard_placement *placement = &cuts[i].placement;
+        int32_t cutters = 0, dim = placement->kind == RESHARD_SHARD ? dim_of(p, placement) : -1;
+        for (int32_t k = 0; k < count; k++) {
+            const reshard_placement *other = &reshard_spec_cut(p->spec, k)->placement;
+            cutters += other->kind == RESHARD_SHARD && dim_of(p, other) == dim;
+        }
+        if (placement->kind != RESHARD_SHARD || cutters != 1)
+            continue;
+        int64_t *own = sizes + (int64_t)i * size;
+        for (int32_t k = 0; k < size; k++) {
+            if (counts(p, k, dim))
+                own[coordinate(p->mesh, k, cuts[i].axis)] =
+                    p->all[reshard_mesh_rank_at(p->mesh, k)].shape[dim];
+        }
+        *placement = (reshard_placement){.kind = RESHARD_SHARD,
+                                         .dim = dim,
+                                         .rule = RESHARD_RAGGED,
+                                         .count = reshard_mesh_axis_size(p->mesh, cuts[i].axis),
+                                         .values = own};
+    }
+    reshard_status status =
+        reshard_spec_create(p->context, (reshard_mesh *)p->mesh, count, cuts, &spec);
+    if (status == RESHARD_OK)
+        status = reshard_layout_create(p->context, spec, p->ndim, p->shape, out_layout);
+    reshard_spec_release(spec);
+    rs_release(p->context, sizes, bytes);
+    return status;
+}
+
+static reshard_status solve(puzzle *p, reshard_layout **out_layout)
+{
+    reshard_layout *layout = NULL;
+    reshard_status status = check_members(p);
+    if (status != RESHARD_OK)
+        return status;
+    add_up_shape(p);
+    status = reshard_layout_create(p->context, (reshard_spec *)p->spec, p->ndim, p->shape, &layout);
+    if (status == RESHARD_OK)
+        status = check_shapes(p, layout);
+    if (status == RESHARD_ERR_MISMATCH) {
+        reshard_layout_release(layout);
+        layout = NULL;
+        status = make_ragged(p, &layout);
+        if (status == RESHARD_OK)
+            status = check_shapes(p, layout);
+    }
+    if (status == RESHARD_OK)
+        *out_layout = layout;
+    else
+        reshard_layout_release(layout);
+    return status;
+}
+
+/* ---- the operation --------------------------------------------------------------------------- */
+
+typedef struct origin {
+    reshard_context *context;
+    rs_exec_cache *cache;
+    reshard_layout *layout, *gradient_layout;
+} origin;
+
+static void forget_origin(void *extra)
+{
+    origin *o = extra;
+    if (o == NULL)
+        return;
+    reshard_layout_release(o->layout);
+    reshard_layout_release(o->gradient_layout);
+    rs_exec_cache_release(o->cache);
+    rs_release(o->context, o, sizeof *o);
+}
+
+static reshard_status make_origin(reshard_group *group, const reshard_spec *spec,
+                                  const rs_outline *all, origin **out_origin)
+{
+    reshard_context *context = rs_scope_context();
+    origin *o = rs_allocate_zeroed(context, sizeof *o);
+    if (o == NULL)
+        return rs_allocation_status();
+    o->context = context;
+    puzzle p = {.context = context,
+                .group = group,
+                .spec = spec,
+                .mesh = reshard_spec_mesh(spec),
+                .all = all};
+    reshard_status status = rs_exec_cache_of(group, &o->cache);
+    if (status == RESHARD_OK)
+        status = solve(&p, &o->layout);
+    if (status == RESHARD_OK)
+        status = rs_gradient_layout(o->layout, &o->gradient_layout);
+    if (status == RESHARD_OK)
+        *out_origin = o;
+    else
+        forget_origin(o);
+    return status;
+}
+
+/* The local gradient, for a partial tensor by what its reduction does. */
+static reshard_status take_local(rs_node *node, const origin *o, reshard_tensor *gradient,
+                                 reshard_tensor **out_local)
+{
+    const int64_t *facts = node->facts.i;
+    const rs_distribution *d = gradient->distribution;
+    if (o->layout->partial && rs_layout_reduction(o->layout) != RESHARD_SUM) {
+        reshard_tensor *saved = rs_node_saved(node, 0), *x = NULL, *like = NULL;
+        reshard_status status = saved != NULL ? RESHARD_OK : rs_scope_failed();
+        if (status == RESHARD_OK)
+            status =
+                rs_distributed_wrap(o->context, o->cache, o->layout, gradient->dtype, &saved, &x);
+        if (status == RESHARD_OK)
+            status = rs_distributed_wrap(o->context, o->cache, o->layout, gradient->dtype,
+                                         d->shards, &like);
+        reshard_tensor *found =
+            status == RESHARD_OK ? rs_partial_gradient(x, like) : rs_scope_fail(status);
+        reshard_tensor_release(x);
+        reshard_tensor_release(like);
+        if (found == NULL)
+            return rs_scope_failed();
+        d = found->distribution;
+    }
+    if (d->shard_count > 0) {
+        *out_local = reshard_tensor_retain(d->shards[0]);
+        return RESHARD_OK;
+    }
+    return rs_result_zeros(gradient->dtype, (int32_t)facts[0], facts + 1, out_local);
+}
+
+static void backward_from_local(rs_node *node, reshard_tensor *const *gradients,
+                                reshard_tensor **out_gradients)
+{
+    const origin *o = node->extra;
+    reshard_tensor *gradient = NULL, *local = NULL;
+    reshard_status status = rs_redistribute(rs_scope_context(), gradients[0], o->gradient_layout,
+                                            gradients[0]->dtype, &gradient);
+    if (status == RESHARD_OK)
+        status = take_local(node, o, gradient, &local);
+    reshard_tensor_release(gradient);
+    out_gradients[0] = status == RESHARD_OK ? rs_scope_own(local) : rs_scope_fail(status);
+}
+
+reshard_tensor *reshard_tensor_from_local(reshard_tensor *local, reshard_group *group,
+                                          reshard_spec *spec)
+{
+    if (rs_thread_state_get()->scope != NULL)
+        rs_scope_use_group(group);
+    if (!rs_op_begin("from_local", 1, &local)) {
+        rs_agree_on_failure();
+        return NULL;
+    }
+    rs_outline mine = rs_outline_of(local), *all = NULL;
+    origin *o = NULL;
+    reshard_tensor *made = NULL;
+    uint64_t digest[2] = {0, 0};
+    reshard_status status = RESHARD_OK;
+    if (local->distribution != NULL)
+        status = rs_fail(RESHARD_ERR_INVALID, "the tensor is distributed already");
+    else if (spec == NULL || reshard_spec_get_kind(spec) != RESHARD_SPEC_CUTS)
+        status = rs_fail(RESHARD_ERR_UNSUPPORTED, "a spec that is not made of cuts");
+    status = rs_outlines_gather(group, status, "from_local", &mine, &all);
+    if (status == RESHARD_OK) {
+        status = make_origin(group, spec, all, &o);
+        if (status == RESHARD_OK)
+            status =
+                rs_distributed_wrap(o->context, o->cache, o->layout, local->dtype, &local, &made);
+        if (status == RESHARD_OK)
+            memcpy(digest, o->layout->digest, sizeof digest);
+        status = rs_agree(group, status, digest, "from_local", false, NULL);
+        rs_outlines_release(group, all);
+    }
+    rs_facts facts = {.i = {local->ndim}};
+    memcpy(facts.i + 1, local->shape, sizeof local->shape);
+    bool keeps = o != NULL && o->layout->partial && rs_layout_reduction(o->layout) != RESHARD_SUM;
+    rs_recipe recipe = {.name = "from_local",
+                        .backward = backward_from_local,
+                        .input_count = 1,
+                        .inputs = &local,
+                        .saved_count = keeps ? 1 : 0,
+                        .saved = &local,
+                        .facts = facts,
+                        .group = group,
+                        .extra = o,
+                        .forget_extra = forget_origin};
+    return rs_op_end(&recipe, status, made);
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * partial.c - what the gradient of a reduction is to its contributions.
+ *   sum   as it is
+ *   avg   divided by their number
+ *   min, max   to the first contributor that has the value: the least of their numbers is found by
+ *              one more reduction
+ *   prod  times the product of the others: with the product p of all that are not zero and the
+ *         number z of zeros, that is p/x for z = 0, p at the zero for z = 1, and 0 else
+ */
+#ifndef REAL
+#include "tensor/dist/partial.h"
+
+#include "base/error.h"
+#include "layout/layout.h"
+#include "tensor/ops/op.h"
+
+#include <reshard/group.h>
+
+#define RS_REAL_FILE "tensor/dist/partial.c"
+#include "tensor/core/real.h"
+
+reshard_reduction rs_layout_reduction(const reshard_layout *layout)
+{
+    return layout->partial ? layout->reduction : RESHARD_SUM;
+}
+
+reshard_status rs_layout_reduced(reshard_layout *layout, reshard_reduction reduction,
+                                 reshard_layout **out_layout)
+{
+    const reshard_spec *spec = reshard_layout_spec(layout);
+    reshard_cut cuts[RESHARD_AXES_MAX];
+    reshard_spec *made = NULL;
+    int32_t count = reshard_spec_cut_count(spec);
+    if (reshard_spec_get_kind(spec) != RESHARD_SPEC_CUTS) {
+        *out_layout = reshard_layout_retain(layout);
+        return RESHARD_OK;
+    }
+    for (int32_t i = 0; i < count; i++) {
+        cuts[i] = *reshard_spec_cut(spec, i);
+        if (cuts[i].placement.kind == RESHARD_PARTIAL)
+            cuts[i].placement.reduction = reduction;
+    }
+    reshard_status status = reshard_spec_create(
+        layout->context, (reshard_mesh *)reshard_spec_mesh(spec), count, cuts, &made);
+    if (status == RESHARD_OK)
+        status =
+            reshard_layout_create(layout->context, made, layout->ndim, layout->shape, out_layout);
+    reshard_spec_release(made);
+    return status;
+}
+
+/* ---- tensors that lie as x does -------------------------------------------------------------- */
+
+/* Contributions of this dtype, to be reduced thus. */
+static reshard_status make_like(const reshard_tensor *x, reshard_reduction reduction,
+                                reshard_dtype dtype, reshard_tensor **out_tensor)
+{
+    reshard_layout *layout = NULL;
+    reshard_status status = rs_layout_reduced(x->distribution->layout, reduction, &layout);
+    if (status == RESHARD_OK)
+        status = rs_distributed_make(rs_scope_context(), x->distribution->cache, layout, dtype,
+                                     out_tensor);
+    reshard_layout_release(layout);
+    return status;
+}
+
+/* The reduction of contributions, whole wherever there is one of them. */
+static reshard_status reduce(const reshard_tensor *x, reshard_status before,
+                             reshard_tensor **out_tensor)
+{
+    reshard_layout *layout = NULL;
+    reshard_status status = before;
+    if (status == RESHARD_OK)
+        status = rs_gradient_layout(x->distribution->layout, &layout);
+    if (status == RESHARD_OK)
+        status = rs_redistribute(rs_scope_context(), x, layout, x->dtype, out_tensor);
+    reshard_layout_release(layout);
+    return status;
+}
+
+/* Which contribution this rank has. A partial layout gives a rank one shard at most. */
+static reshard_status find_contributor(const reshard_tensor *x, int32_t *out_contributor)
+{
+    reshard_shards *shards = NULL;
+    reshard_status status = reshard_layout_shards(
+        x->distribution->layout, reshard_group_rank(rs_distributed_group(x)), &shards);
+    *out_contributor = status == RESHARD_OK && shards->count > 0 ? shards->items[0].contributor : 0;
+    reshard_shards_destroy(shards);
+    return status;
+}
+
+/* ---- minimum and maximum --------------------------------------------------------------------- */
+
+static reshard_status keep_winners(const reshard_tensor *x, const reshard_tensor *gradient,
+                                   reshard_tensor *output)
+{
+    reshard_tensor *value = NULL, *claims = NULL, *winners = NULL;
+    int32_t contributor = 0;
+    reshard_status status = find_contributor(x, &contributor);
+    if (status == RESHARD_OK)
+        status = make_like(x, RESHARD_MIN, RESHARD_I32, &claims);
+    status = reduce(x, status, &value);
+    int64_t count = x->distribution->shard_count;
+    for (int64_t i = 0; i < count && status == RESHARD_OK; i++)
+        RS_CALL(x->dtype, claim, x->distribution->shards[i]->data,
+                value->distribution->shards[i]->data, x->distribution->shards[i]->volume,
+                contributor, (void *)claims->distribution->shards[i]->data);
+    status = reduce(claims, status, &winners);
+    for (int64_t i = 0; i < count && status == RESHARD_OK; i++)
+        RS_CALL(x->dtype, keep, gradient->distribution->shards[i]->data,
+                (const void *)winners->distribution->shards[i]->data,
+                x->distribution->shards[i]->volume, contributor,
+                output->distribution->shards[i]->data);
+    reshard_tensor_release(value);
+    reshard_tensor_release(claims);
+    reshard_tensor_release(winners);
+    return status;
+}
+
+/* ---- product --------------------------------------------------------------------------------- */
+
+static reshard_status multiply_others(const reshard_tensor *x, const reshard_tensor *gradient,
+                                      reshard_tensor *output)
+{
+    reshard_tensor *rest = NULL, *zeros = NULL, *product = NULL, *zero_count = NULL;
+    int64_t count = x->distribution->shard_count;
+    reshard_status status = make_like(x, RESHARD_PROD, x->dtype, &rest);
+    if (status == RESHARD_OK)
+        status = make_like(x, RESHARD_SUM, RESHARD_I32, &zeros);
+    for (int64_t i = 0; i < count && status == RESHARD_OK; i++)
+        RS_CALL(x->dtype, part_zeros, x->distribution->shards[i]->data,
+                x->distribution->shards[i]->volume, rest->distribution->shards[i]->data,
+                (void *)zeros->distribution->shards[i]->data);
+    status = reduce(rest, status, &product);
+    status = reduce(zeros, status, &zero_count);
+    for (int64_t i = 0; i < count && status == RESHARD_OK; i++)
+        RS_CALL(x->dtype, times_others, gradient->distribution->shards[i]->data,
+                x->distribution->shards[i]->data, product->distribution->shards[i]->data,
+                (const void *)zero_count->distribution->shards[i]->data,
+                x->distribution->shards[i]->volume, output->distribution->shards[i]->data);
+    reshard_tensor_release(rest);
+    reshard_tensor_release(zeros);
+    reshard_tensor_release(product);
+    reshard_tensor_release(zero_count);
+    return status;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+static reshard_status find_gradient(const reshard_tensor *x, const reshard_tensor *gradient,
+                                    reshard_reduction reduction, reshard_tensor *output)
+{
+    int32_t divisor = reduction == RESHARD_AVG ? x->distribution->layout->divisor : 1;
+    if (reduction == RESHARD_MIN || reduction == RESHARD_MAX)
+        return keep_winners(x, gradient, output);
+    if (reduction == RESHARD_PROD)
+        return multiply_others(x, gradient, output);
+    for (int64_t i = 0; i < x->distribution->shard_count; i++)
+        RS_CALL(x->dtype, divide, gradient->distribution->shards[i]->data,
+                x->distribution->shards[i]->volume, (double)divisor,
+                output->distribution->shards[i]->data);
+    return RESHARD_OK;
+}
+
+/* Halves are computed in f32. */
+static reshard_status widen(reshard_tensor *tensor, reshard_tensor **out_tensor)
+{
+    if (!rs_dtype_is_half(tensor->dtype)) {
+        *out_tensor = reshard_tensor_retain(tensor);
+        return RESHARD_OK;
+    }
+    rs_distribution *d = tensor->distribution;
+    reshard_tensor *wide = NULL;
+    reshard_status status =
+        rs_distributed_make(rs_scope_context(), d->cache, d->layout, RESHARD_F32, &wide);
+    for (int64_t i = 0; i < d->shard_count && status == RESHARD_OK; i++) {
+        reshard_tensor_release(wide->distribution->shards[i]);
+        wide->distribution->shards[i] = NULL;
+        status = rs_real(d->shards[i], &wide->distribution->shards[i]);
+    }
+    if (status == RESHARD_OK)
+        *out_tensor = wide;
+    else
+        reshard_tensor_release(wide);
+    return status;
+}
+
+static reshard_status narrow(reshard_tensor *wide, reshard_dtype dtype)
+{
+    rs_distribution *d = wide->distribution;
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < d->shard_count && status == RESHARD_OK; i++) {
+        reshard_tensor *shard = d->shards[i];
+        d->shards[i] = NULL;
+        status = rs_unreal(shard, dtype, &d->shards[i]);
+    }
+    wide->dtype = dtype;
+    return status;
+}
+
+reshard_tensor *rs_partial_gradient(reshard_tensor *x, reshard_tensor *gradient)
+{
+    reshard_reduction reduction = rs_layout_reduction(x->distribution->layout);
+    if (reduction == RESHARD_SUM)
+        return gradient;
+    reshard_tensor *wide = NULL, *wide_gradient = NULL, *output = NULL;
+    reshard_status status = widen(x, &wide);
+    if (status == RESHARD_OK)
+        status = widen(gradient, &wide_gradient);
+    if (status == RESHARD_OK)
+        status = rs_distributed_make(rs_scope_context(), x->distribution->cache,
+                                     x->distribution->layout, wide->dtype, &output);
+    if (status == RESHARD_OK)
+        status = find_gradient(wide, wide_gradient, reduction, output);
+    if (status == RESHARD_OK)
+        status = narrow(output, x->dtype);
+    reshard_tensor_release(wide);
+    reshard_tensor_release(wide_gradient);
+    if (status == RESHARD_OK)
+        return rs_scope_own(output);
+    reshard_tensor_release(output);
+    return rs_scope_fail(status);
+}
+
+#else
+
+static void OF(claim)(const void *x, const void *value, int64_t n, int32_t contributor,
+                      int32_t *out)
+{
+    const REAL *a = x, *b = value;
+    for (int64_t i = 0; i < n; i++)
+        out[i] = a[i] == b[i] ? contributor : INT32_MAX;
+}
+
+static void OF(keep)(const void *gradient, const int32_t *winners, int64_t n, int32_t contributor,
+                     void *out)
+{
+    const REAL *g = gradient;
+    REAL *to = out;
+    for (int64_t i = 0; i < n; i++)
+        to[i] = winners[i] == contributor ? g[i] : 0;
+}
+
+static void OF(part_zeros)(const void *x, int64_t n, void *rest, int32_t *zeros)
+{
+    const REAL *a = x;
+    REAL *b = rest;
+    for (int64_t i = 0; i < n; i++) {
+        zeros[i] = a[i] == 0;
+        b[i] = a[i] == 0 ? 1 : a[i];
+    }
+}
+
+static void OF(times_others)(const void *gradient, const void *x, const void *product,
+                             const int32_t *zeros, int64_t n, void *out)
+{
+    const REAL *g = gradient, *a = x, *p = product;
+    REAL *to = out;
+    for (int64_t i = 0; i < n; i++) {
+        if (zeros[i] == 0)
+            to[i] = g[i] * (p[i] / a[i]);
+        else
+            to[i] = zeros[i] == 1 && a[i] == 0 ? g[i] * p[i] : 0;
+    }
+}
+
+static void OF(divide)(const void *gradient, int64_t n, double by, void *out)
+{
+    const REAL *g = gradient;
+    REAL *to = out;
+    for (int64_t i = 0; i < n; i++)
+        to[i] = (REAL)((double)g[i] / by);
+}
+
+#endif

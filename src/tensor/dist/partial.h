@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* partial.h - gradients of reductions between ranks. */
+#ifndef RS_TENSOR_DIST_PARTIAL_H
+#define RS_TENSOR_DIST_PARTIAL_H
+
+#include "tensor/core/distribution.h"
+
+/* A layout's reduction; SUM when it is not partial. */
+reshard_reduction rs_layout_reduction(const reshard_layout *layout);
+/* The same layout with another reduction. */
+reshard_status rs_layout_reduced(reshard_layout *layout, reshard_reduction reduction,
+                                 reshard_layout **out_layout);
+
+/*
+ * Collective for PROD, MIN and MAX. x: the contributions, a partial tensor. gradient: that of their
+ * reduction, for each contribution that is here, with the shards of x; for AVG what would be right
+ * for SUM. Gives the gradient of the contributions, in the innermost scope.
+ */
+reshard_tensor *rs_partial_gradient(reshard_tensor *x, reshard_tensor *gradient);
+
+#endif

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * redistribute.c - redistribute, to_local, full and gather. Redistribute is the identity on the
+ * global value, and so is its backward step: it brings the gradient to where the input lies.
+ */
+#include <reshard/distributed.h>
+
+#include "base/context.h"
+#include "base/error.h"
+#include "tensor/core/outline.h"
+#include "tensor/dist/axes.h"
+#include "tensor/ops/op.h"
+
+#include <reshard/group.h>
+
+/* ---- redistribute ---------------------------------------------------------------------------- */
+
+/* What the backward step needs. facts: dtype of the input, dtype on the way or -1. */
+static void forget_layout(void *extra)
+{
+    reshard_layout_release(extra);
+}
+
+/* An axis that is the same partial before and after needs no sum yet. */
+static reshard_status choose_layout(reshard_layout *input, const reshard_tensor *gradient,
+                                    reshard_layout **out_layout)
+{
+    const reshard_spec *from = reshard_layout_spec(input);
+    const reshard_spec *now = reshard_layout_spec(gradient->distribution->layout);
+    rs_axes axes = {.mesh = reshard_spec_mesh(from), .count = reshard_spec_cut_count(from)};
+    const reshard_mesh *mesh = reshard_spec_mesh(now);
+    bool same = axes.mesh != NULL && mesh != NULL &&
+                reshard_mesh_axis_count(axes.mesh) == reshard_mesh_axis_count(mesh);
+    for (int32_t i = 0; same && i < reshard_mesh_axis_count(mesh); i++)
+        same = reshard_mesh_axis_size(axes.mesh, i) == reshard_mesh_axis_size(mesh, i);
+    for (int32_t i = 0; same && i < reshard_mesh_size(mesh); i++)
+        same = reshard_mesh_rank_at(axes.mesh, i) == reshard_mesh_rank_at(mesh, i);
+    bool kept = false;
+    for (int32_t i = 0; i < axes.count; i++) {
+        axes.cuts[i] = *reshard_spec_cut(from, i);
+        reshard_placement *p = &axes.cuts[i].placement;
+        if (p->kind != RESHARD_PARTIAL)
+            continue;
+        bool stays = false;
+        for (int32_t k = 0; same && k < reshard_spec_cut_count(now); k++) {
+            const reshard_cut *cut = reshard_spec_cut(now, k);
+            stays = stays ||
+                    (cut->axis == axes.cuts[i].axis && cut->placement.kind == RESHARD_PARTIAL &&
+                     cut->placement.reduction == p->reduction);
+        }
+        kept = kept || stays;
+        if (!stays)
+            *p = (reshard_placement){.kind = RESHARD_REPLICATE};
+    }
+    if (!kept)
+        return rs_gradient_layout(input, out_layout);
+    return rs_axes_layout(&axes, reshard_layout_ndim(input), reshard_layout_shape(input),
+                          out_layout);
+}
+
+static reshard_tensor *cast_local(reshard_tensor *const *inputs, const void *user)
+{
+    return reshard_tensor_cast(inputs[0], *(const reshard_dtype *)user);
+}
+
+/* The same layout, another dtype. */
+static reshard_status cast_shards(reshard_tensor *tensor, reshard_dtype dtype,
+                                  reshard_tensor **out_tensor)
+{
+    rs_distribution *d = tensor->distribution;
+    reshard_tensor *made = NULL;
+    reshard_status status =
+        rs_distributed_make(rs_scope_context(), d->cache, d->layout, dtype, &made);
+    for (int64_t i = 0; i < d->shard_count && status == RESHARD_OK; i++) {
+        reshard_tensor *shard = cast_local(&d->shards[i], &dtype);
+        status = shard != NULL ? RESHARD_OK : rs_scope_failed();
+        if (status == RESHARD_OK)
+            rs_tensor_copy(shard, made->distribution->shards[i]);
+    }
+    if (status == RESHARD_OK)
+        *out_tensor = made;
+    else
+        reshard_tensor_release(made);
+    return status;
+}
+
+static void backward_redistribute(rs_node *node, reshard_tensor *const *gradients,
+                                  reshard_tensor **out_gradients)
+{
+    reshard_layout *layout = NULL;
+    reshard_tensor *cast = NULL, *made = NULL, *gradient = gradients[0];
+    reshard_dtype dtype = (reshard_dtype)node->facts.i[0];
+    reshard_status status = RESHARD_OK;
+    if (node->facts.i[2]) /* the caller's own layout */
+        layout = reshard_layout_retain(node->extra);
+    else
+        status = choose_layout(node->extra, gradient, &layout);
+    if (status == RESHARD_OK && node->facts.i[1] >= 0 &&
+        gradient->dtype != (reshard_dtype)node->facts.i[1]) {
+        status = cast_shards(gradient, (reshard_dtype)node->facts.i[1], &cast);
+        gradient = cast;
+    }
+    if (status == RESHARD_OK)
+        status = rs_redistribute(rs_scope_context(), gradient, layout, dtype, &made);
+    reshard_layout_release(layout);
+    reshard_tensor_release(cast);
+    out_gradients[0] = status == RESHARD_OK ? rs_scope_own(made) : rs_scope_fail(status);
+}
+
+static reshard_status check_options(const reshard_tensor *tensor, const reshard_spec *spec,
+                                    const reshard_redistribute_options *options)
+{
+    if (tensor->distribution == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "the tensor is local");
+    if (spec == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "the spec is NULL");
+    if (options->size != sizeof *options)
+        return rs_fail(RESHARD_ERR_INVALID, "options: size is %zu, not %zu", options->size,
+                       sizeof *options);
+    if ((options->casts &&
+         (!rs_dtype_is_float(options->dtype) || !rs_dtype_is_float(tensor->dtype))) ||
+        (options->casts_gradient && !rs_dtype_is_float(options->gradient_dtype)))
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "casts are between f16, bf16, f32 and f64");
+    return RESHARD_OK;
+}
+
+reshard_tensor *reshard_tensor_redistribute(reshard_tensor *tensor, reshard_spec *spec,
+                                            const reshard_redistribute_options *options)
+{
+    reshard_redistribute_options given = {.size = sizeof given};
+    if (!rs_op_begin("redistribute", 1, &tensor)) {
+        rs_agree_on_failure();
+        return NULL;
+    }
+    if (options != NULL)
+        given = *options;
+    reshard_context *context = rs_scope_context();
+    reshard_layout *layout = NULL, *back = NULL;
+    reshard_tensor *made = NULL;
+    reshard_status status = check_options(tensor, spec, &given);
+    if (status == RESHARD_OK)
+        status = reshard_layout_create(context, spec, tensor->ndim, tensor->shape, &layout);
+    if (status == RESHARD_OK && given.gradient_spec != NULL)
+        status =
+            reshard_layout_create(context, given.gradient_spec, tensor->ndim, tensor->shape, &back);
+    else if (status == RESHARD_OK)
+        back = reshard_layout_retain(tensor->distribution->layout);
+    reshard_group *group = tensor->distribution != NULL ? rs_distributed_group(tensor) : NULL;
+    if (status == RESHARD_OK)
+        status = rs_redistribute(context, tensor, layout, given.casts ? given.dtype : tensor->dtype,
+                                 &made);
+    else if (group != NULL)
+        status = rs_agree(group, rs_fail_within(status, "redistribute"), NULL, "redistribute",
+                          false, NULL);
+    rs_facts facts = {.i = {(int64_t)tensor->dtype,
+                            given.casts_gradient ? (int64_t)given.gradient_dtype : -1,
+                            given.gradient_spec != NULL}};
+    rs_recipe recipe = {.name = "redistribute",
+                        .backward = backward_redistribute,
+                        .input_count = 1,
+                        .inputs = &tensor,
+                        .facts = facts,
+                        .group = group,
+                        .extra = back,
+                        .forget_extra = forget_layout};
+    reshard_layout_release(layout);
+    return rs_op_end(&recipe, status, made);
+}
+
+/* ---- to_local -------------------------------------------------------------------------------- */
+
+typedef struct wrapping {
+    reshard_context *context;
+    rs_exec_cache *cache;
+    reshard_layout *layout;
+} wrapping;
+
+static void forget_wrapping(void *extra)
+{
+    wrapping *w = extra;
+    if (w == NULL)
+        return;
+    reshard_layout_release(w->layout);
+    rs_exec_cache_release(w->cache);
+    rs_release(w->context, w, sizeof *w);
+}
+
+static void backward_to_local(rs_node *node, reshard_tensor *const *gradients,
+                              reshard_tensor **out_gradients)
+{
+    const wrapping *w = node->extra;
+    reshard_tensor *made = NULL;
+    reshard_status status = rs_distributed_wrap(rs_scope_context(), w->cache, w->layout,
+                                                gradients[0]->dtype, gradients, &made);
+    out_gradients[0] = status == RESHARD_OK ? rs_scope_own(made) : rs_scope_fail(status);
+}
+
+static reshard_status make_wrapping(reshard_tensor *tensor, reshard_spec *gradient_spec,
+                                    wrapping **out_wrapping)
+{
+    reshard_context *context = rs_scope_context();
+    wrapping *w = rs_allocate_zeroed(context, sizeof *w);
+    if (w == NULL)
+        return rs_allocation_status();
+    w->context = context;
+    w->cache = rs_exec_cache_retain(tensor->distribution->cache);
+    reshard_status status =
+        gradient_spec != NULL
+            ? reshard_layout_create(context, gradient_spec, tensor->ndim, tensor->shape, &w->layout)
+            : rs_gradient_layout(tensor->distribution->layout, &w->layout);
+    if (status == RESHARD_OK)
+        *out_wrapping = w;
+    else
+        forget_wrapping(w);
+    return status;
+}
+
+/* The gradients of all local tensors have to be shards of that layout. */
+static reshard_status check_gradient_layout(const reshard_tensor *tensor, const wrapping *w)
+{
+    const rs_distribution *d = tensor->distribution;
+    reshard_shards *shards = NULL;
+    int32_t rank = reshard_group_rank(rs_exec_cache_group(d->cache));
+    reshard_status status = reshard_layout_shards(w->layout, rank, &shards);
+    bool fits = status == RESHARD_OK && shards->count == d->shard_count;
+    for (int64_t i = 0; fits && i < shards->count; i++) {
+        fits = shards->items[i].ndim == d->shards[i]->ndim;
+        for (int32_t k = 0; fits && k < d->shards[i]->ndim; k++)
+            fits = shards->items[i].shape[k] == d->shards[i]->shape[k];
+    }
+    reshard_shards_destroy(shards);
+    if (status == RESHARD_OK && !fits)
+        status =
+            rs_fail(RESHARD_ERR_INVALID, "the layout of the gradient has other shards than \"%s\"",
+                    rs_layout_describe(tensor).text);
+    return status;
+}
+
+reshard_tensor *reshard_tensor_to_local(reshard_tensor *tensor, reshard_spec *gradient_spec)
+{
+    if (!rs_op_begin("to_local", 1, &tensor))
+        return NULL;
+    wrapping *w = NULL;
+    reshard_tensor *local = NULL;
+    reshard_status status = RESHARD_OK;
+    const rs_distribution *d = tensor->distribution;
+    if (d == NULL)
+        status = rs_fail(RESHARD_ERR_INVALID, "the tensor is local");
+    else if (d->shard_count > 1)
+        status = rs_fail(RESHARD_ERR_UNSUPPORTED, "this rank has %lld shards",
+                         (long long)d->shard_count);
+    if (status == RESHARD_OK)
+        status = make_wrapping(tensor, gradient_spec, &w);
+    if (status == RESHARD_OK)
+        status = check_gradient_layout(tensor, w);
+    if (status == RESHARD_OK) {
+        rs_scope_use_group(rs_distributed_group(tensor));
+        status = d->shard_count == 1
+                     ? rs_tensor_alias(rs_scope_context(), d->shards[0], &local)
+                     : rs_make_empty(tensor->dtype, tensor->ndim, tensor->shape, &local);
+    }
+    /* Whoever uses it may have other ranks in mind than this thread has now. */
+    if (status == RESHARD_OK && !rs_layout_is_everywhere(d->layout))
+        local->sameness = RS_SAME_NO;
+    rs_recipe recipe = {.name = "to_local",
+                        .backward = backward_to_local,
+                        .input_count = 1,
+                        .inputs = &tensor,
+                        .extra = w,
+                        .forget_extra = forget_wrapping};
+    return rs_op_end(&recipe, status, local);
+}
+
+/* ---- whole tensors --------------------------------------------------------------------------- */
+
+reshard_tensor *reshard_tensor_full(reshard_tensor *tensor)
+{
+    if (!rs_op_begin("full", 1, &tensor)) {
+        rs_agree_on_failure();
+        return NULL;
+    }
+    if (tensor->distribution == NULL)
+        return rs_scope_fail(rs_fail(RESHARD_ERR_INVALID, "full: the tensor is local"));
+    reshard_layout *layout = NULL;
+    reshard_group *group = rs_distributed_group(tensor);
+    reshard_status status =
+        rs_layout_simple(rs_scope_context(), group, -1, NULL, tensor->ndim, tensor->shape, &layout);
+    if (status != RESHARD_OK) {
+        status = rs_agree(group, status, NULL, "full", false, NULL);
+        return rs_scope_fail(rs_fail_within(status, "full"));
+    }
+    reshard_tensor *whole = reshard_tensor_redistribute(tensor, reshard_layout_spec(layout), NULL);
+    reshard_layout_release(layout);
+    return whole != NULL ? reshard_tensor_to_local(whole, NULL) : NULL;
+}
+
+reshard_status reshard_tensor_gather(reshard_tensor *tensor, int32_t root,
+                                     reshard_tensor **out_tensor)
+{
+    if (tensor == NULL || tensor->distribution == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "gather: the tensor is not distributed");
+    reshard_group *group = rs_distributed_group(tensor);
+    reshard_layout *layout = NULL;
+    reshard_tensor *whole = NULL;
+    reshard_status status = RESHARD_OK;
+    if (root < 0 || root >= reshard_group_size(group))
+        status = rs_fail(RESHARD_ERR_RANGE, "gather: there is no rank %d in a group of %d", root,
+                         reshard_group_size(group));
+    if (status == RESHARD_OK)
+        status = rs_layout_simple(tensor->context, group, root, NULL, tensor->ndim, tensor->shape,
+                                  &layout);
+    if (status == RESHARD_OK)
+        status = rs_redistribute(tensor->context, tensor, layout, tensor->dtype, &whole);
+    else
+        status = rs_agree(group, status, NULL, "gather", false, NULL);
+    if (status == RESHARD_OK)
+        *out_tensor = whole->distribution->shard_count > 0
+                          ? reshard_tensor_retain(whole->distribution->shards[0])
+                          : NULL;
+    reshard_tensor_release(whole);
+    reshard_layout_release(layout);
+    return status;
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* elementwise.c - add, mul (with broadcasting) and scale. */
+#ifndef REAL
+#include "base/error.h"
+#include "tensor/dist/spread.h"
+#include "tensor/ops/op.h"
+
+#include <inttypes.h>
+
+#define RS_REAL_FILE "tensor/ops/elementwise.c"
+#include "tensor/core/real.h"
+
+/* ---- two inputs ------------------------------------------------------------------------------ */
+
+/* One broadcast walk: the result's shape, and for each input the strides that lead through it. */
+typedef struct walk {
+    int32_t ndim;
+    int64_t shape[RESHARD_NDIM_MAX];
+    int64_t strides[2][RESHARD_NDIM_MAX];
+} walk;
+
+static reshard_status plan_walk(reshard_tensor *const *inputs, walk *out_walk)
+{
+    int32_t ndim = inputs[0]->ndim > inputs[1]->ndim ? inputs[0]->ndim : inputs[1]->ndim;
+    out_walk->ndim = ndim;
+    for (int32_t d = 0; d < ndim; d++) {
+        out_walk->shape[d] = 1;
+        for (int32_t i = 0; i < 2; i++) {
+            int32_t own = d - ndim + inputs[i]->ndim;
+            int64_t size = own < 0 ? 1 : inputs[i]->shape[own];
+            out_walk->strides[i][d] = size == 1 ? 0 : inputs[i]->strides[own];
+            if (size == 1)
+                continue;
+            if (out_walk->shape[d] != 1 && out_walk->shape[d] != size)
+                return rs_fail(RESHARD_ERR_INVALID, "%s and %s cannot be broadcast",
+                               rs_tensor_describe(inputs[0]).text,
+                               rs_tensor_describe(inputs[1]).text);
+            out_walk->shape[d] = size;
+        }
+    }
+    return RESHARD_OK;
+}
+
+/* Where both inputs are as dense as the result, all of it is one row. */
+static void flatten_walk(reshard_tensor *const *inputs, walk *w)
+{
+    bool dense = rs_shape_equals(inputs[0], inputs[1]);
+    for (int32_t i = 0; i < 2; i++)
+        dense = dense && reshard_tensor_is_contiguous(inputs[i]);
+    if (!dense)
+        return;
+    w->ndim = 1;
+    w->shape[0] = inputs[0]->volume;
+    w->strides[0][0] = w->strides[1][0] = 1;
+}
+
+static void run_walk(const walk *w, bool multiplies, reshard_tensor *const *inputs,
+                     reshard_tensor *output)
+{
+    int64_t index[RESHARD_NDIM_MAX] = {0};
+    int64_t row = w->ndim > 0 ? w->shape[w->ndim - 1] : 1;
+    int64_t step_a = w->ndim > 0 ? w->strides[0][w->ndim - 1] : 0;
+    int64_t step_b = w->ndim > 0 ? w->strides[1][w->ndim - 1] : 0;
+    int64_t a = 0, b = 0;
+    int64_t bytes = (int64_t)rs_element_bytes(output->dtype);
+    for (int64_t done = 0; done < output->volume; done += row) {
+        const void *x = inputs[0]->data + a * bytes, *y = inputs[1]->data + b * bytes;
+        void *z = output->data + done * bytes;
+        if (multiplies)
+            RS_CALL(output->dtype, multiply_row, x, step_a, y, step_b, z, row);
+        else
+            RS_CALL(output->dtype, add_row, x, step_a, y, step_b, z, row);
+        for (int32_t d = w->ndim - 2; d >= 0; d--) {
+            a += w->strides[0][d];
+            b += w->strides[1][d];
+            if (++index[d] < w->shape[d])
+                break;
+            a -= w->strides[0][d] * w->shape[d];
+            b -= w->strides[1][d] * w->shape[d];
+            index[d] = 0;
+        }
+    }
+}
+
+static reshard_status combine(bool multiplies, reshard_tensor *const *inputs,
+                              reshard_tensor **out_tensor)
+{
+    walk w;
+    reshard_tensor *output = NULL;
+    reshard_status status = rs_check_floats(2, inputs);
+    if (status == RESHARD_OK)
+        status = plan_walk(inputs, &w);
+    if (status == RESHARD_OK)
+        status = rs_result(inputs[0]->dtype, w.ndim, w.shape, &output);
+    if (status != RESHARD_OK)
+        return status;
+    flatten_walk(inputs, &w);
+    run_walk(&w, multiplies, inputs, output);
+    *out_tensor = output;
+    return RESHARD_OK;
+}
+
+static rs_facts note_shapes(reshard_tensor *const *inputs)
+{
+    rs_facts facts = {.i = {inputs[0]->ndim, inputs[1]->ndim}};
+    for (int32_t d = 0; d < RESHARD_NDIM_MAX; d++) {
+        facts.i[2 + d] = inputs[0]->shape[d];
+        facts.i[2 + RESHARD_NDIM_MAX + d] = inputs[1]->shape[d];
+    }
+    return facts;
+}
+
+static reshard_tensor *sum_to_input(const rs_node *node, int32_t input, reshard_tensor *gradient)
+{
+    return rs_sum_to(gradient, (int32_t)node->facts.i[input],
+                     node->facts.i + 2 + input * RESHARD_NDIM_MAX);
+}
+
+static void backward_add(rs_node *node, reshard_tensor *const *gradients,
+                         reshard_tensor **out_gradients)
+{
+    for (int32_t i = 0; i < 2; i++) {
+        if (rs_node_wants(node, i))
+            out_gradients[i] = sum_to_input(node, i, gradients[0]);
+    }
+}
+
+static reshard_tensor *add_local(reshard_tensor *const *inputs, const void *user)
+{
+    (void)user;
+    return reshard_add(inputs[0], inputs[1]);
+}
+
+reshard_tensor *reshard_add(reshard_tensor *a, reshard_tensor *b)
+{
+    reshard_tensor *inputs[] = {a, b}, *output = NULL;
+    if (!rs_op_begin("add", 2, inputs))
+        return NULL;
+    if (rs_any_distributed(2, inputs))
+        return rs_spread_alike("add", RS_SPREAD_LINEAR, 2, inputs, add_local, NULL, 0);
+    if (rs_dtype_is_half(a->dtype) && a->dtype == b->dtype)
+        return reshard_tensor_cast(
+            reshard_add(reshard_tensor_cast(a, RESHARD_F32), reshard_tensor_cast(b, RESHARD_F32)),
+            a->dtype);
+    reshard_status status = combine(false, inputs, &output);
+    rs_recipe recipe = {"add", backward_add, 2, inputs, .facts = note_shapes(inputs)};
+    return rs_op_end(&recipe, status, output);
+}
+
+static void backward_mul(rs_node *node, reshard_tensor *const *gradients,
+                         reshard_tensor **out_gradients)
+{
+    for (int32_t i = 0; i < 2; i++) {
+        if (rs_node_wants(node, i))
+            out_gradients[i] =
+                sum_to_input(node, i, reshard_mul(gradients[0], rs_node_saved(node, 1 - i)));
+    }
+}
+
+static reshard_tensor *mul_local(reshard_tensor *const *inputs, const void *user)
+{
+    (void)user;
+    return reshard_mul(inputs[0], inputs[1]);
+}
+
+reshard_tensor *reshard_mul(reshard_tensor *a, reshard_tensor *b)
+{
+    reshard_tensor *inputs[] = {a, b}, *output = NULL;
+    if (!rs_op_begin("mul", 2, inputs))
+        return NULL;
+    if (rs_any_distributed(2, inputs))
+        return rs_spread_alike("mul", RS_SPREAD_ANY, 2, inputs, mul_local, NULL, 0);
+    if (rs_dtype_is_half(a->dtype) && a->dtype == b->dtype)
+        return reshard_tensor_cast(
+            reshard_mul(reshard_tensor_cast(a, RESHARD_F32), reshard_tensor_cast(b, RESHARD_F32)),
+            a->dtype);
+    /* What is multiplied with an input that wants no gradient is not needed again. */
+    reshard_tensor *saved[] = {reshard_tensor_requires_grad(b) ? a : NULL,
+                               reshard_tensor_requires_grad(a) ? b : NULL};
+    reshard_status status = combine(true, inputs, &output);
+    rs_recipe recipe = {"mul", backward_mul, 2, inputs, 2, saved, .facts = note_shapes(inputs)};
+    return rs_op_end(&recipe, status, output);
+}
+
+/* ---- scale ----------------------------------------------------------------------------------- */
+
+static void backward_scale(rs_node *node, reshard_tensor *const *gradients,
+                           reshard_tensor **out_gradients)
+{
+    out_gradients[0] = reshard_scale(gradients[0], node->facts.x[0]);
+}
+
+static reshard_tensor *scale_local(reshard_tensor *const *inputs, const void *user)
+{
+    return reshard_scale(inputs[0], *(const double *)user);
+}
+
+reshard_tensor *reshard_scale(reshard_tensor *x, double factor)
+{
+    if (!rs_op_begin("scale", 1, &x))
+        return NULL;
+    if (x->distribution != NULL)
+        return rs_spread_alike("scale", RS_SPREAD_LINEAR, 1, &x, scale_local, &factor,
+                               sizeof factor);
+    if (rs_dtype_is_half(x->dtype))
+        return reshard_tensor_cast(reshard_scale(reshard_tensor_cast(x, RESHARD_F32), factor),
+                                   x->dtype);
+    reshard_tensor *dense = NULL, *output = NULL;
+    reshard_status status = rs_check_floats(1, &x);
+    if (status == RESHARD_OK)
+        status = rs_real(x, &dense);
+    if (status == RESHARD_OK)
+        status = rs_result(x->dtype, x->ndim, x->shape, &output);
+    if (status == RESHARD_OK)
+        RS_CALL(x->dtype, scale_row, dense->data, factor, output->data, x->volume);
+    reshard_tensor_release(dense);
+    rs_recipe recipe = {"scale", backward_scale, 1, &x, .facts = {.x = {factor}}};
+    return rs_op_end(&recipe, status, output);
+}
+
+#else
+
+static void OF(add_row)(const void *x, int64_t step_x, const void *y, int64_t step_y, void *z,
+                        int64_t n)
+{
+    const REAL *a = x, *b = y;
+    REAL *c = z;
+    if (step_x == 1 && step_y == 1) {
+        for (int64_t i = 0; i < n; i++)
+            c[i] = a[i] + b[i];
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            c[i] = a[i * step_x] + b[i * step_y];
+    }
+}
+
+static void OF(multiply_row)(const void *x, int64_t step_x, const void *y, int64_t step_y, void *z,
+                             int64_t n)
+{
+    const REAL *a = x, *b = y;
+    REAL *c = z;
+    if (step_x == 1 && step_y == 1) {
+        for (int64_t i = 0; i < n; i++)
+            c[i] = a[i] * b[i];
+    } else {
+        for (int64_t i = 0; i < n; i++)
+            c[i] = a[i * step_x] * b[i * step_y];
+    }
+}
+
+static void OF(scale_row)(const void *x, double factor, void *y, int64_t n)
+{
+    const REAL *a = x;
+    REAL *b = y, by = (REAL)factor;
+    for (int64_t i = 0; i < n; i++)
+        b[i] = a[i] * by;
+}
+
+#endif

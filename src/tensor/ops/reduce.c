@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reduce.c - sums and means. Sums are kept in double, in the order of elements. */
+#ifndef REAL
+#include "base/error.h"
+#include "tensor/dist/spread.h"
+#include "tensor/ops/op.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { COLUMNS = 64 };
+
+#define RS_REAL_FILE "tensor/ops/reduce.c"
+#include "tensor/core/real.h"
+
+/* Repeats a gradient along a dim of this size: [outer, inner] to [outer, n, inner]. */
+static reshard_status spread_out(reshard_tensor *gradient, int32_t ndim, const int64_t *shape,
+                                 int64_t outer, int64_t n, int64_t inner,
+                                 reshard_tensor **out_tensor)
+{
+    reshard_tensor *dense = NULL, *output = NULL;
+    reshard_status status = rs_real(gradient, &dense);
+    if (status == RESHARD_OK)
+        status = rs_result(gradient->dtype, ndim, shape, &output);
+    if (status == RESHARD_OK)
+        RS_CALL(gradient->dtype, repeat, dense->data, outer, n, inner, output->data);
+    reshard_tensor_release(dense);
+    if (status == RESHARD_OK)
+        *out_tensor = output;
+    return status;
+}
+
+/* facts: ndim, shape, then at 9: outer, n, inner. */
+static void backward_sum(rs_node *node, reshard_tensor *const *gradients,
+                         reshard_tensor **out_gradients)
+{
+    const int64_t *facts = node->facts.i;
+    reshard_tensor *output = NULL;
+    reshard_status status = spread_out(gradients[0], (int32_t)facts[0], facts + 1, facts[9],
+                                       facts[10], facts[11], &output);
+    out_gradients[0] = status == RESHARD_OK ? rs_scope_own(output) : rs_scope_fail(status);
+}
+
+/* [outer, n, inner] to [outer, inner], with the shape given. */
+static reshard_tensor *sum_over(const char *name, reshard_tensor *x, int64_t outer, int64_t n,
+                                int64_t inner, int32_t ndim, const int64_t *shape)
+{
+    reshard_tensor *dense = NULL, *output = NULL;
+    reshard_status status = rs_check_floats(1, &x);
+    if (status == RESHARD_OK)
+        status = rs_real(x, &dense);
+    if (status == RESHARD_OK)
+        status = rs_result(x->dtype, ndim, shape, &output);
+    if (status == RESHARD_OK)
+        RS_CALL(x->dtype, add_up, dense->data, outer, n, inner, output->data);
+    reshard_tensor_release(dense);
+    rs_facts facts = {.i = {x->ndim}};
+    memcpy(facts.i + 1, x->shape, sizeof x->shape);
+    facts.i[9] = outer;
+    facts.i[10] = n;
+    facts.i[11] = inner;
+    rs_recipe recipe = {name, backward_sum, 1, &x, .facts = facts};
+    return rs_op_end(&recipe, status, output);
+}
+
+reshard_tensor *reshard_sum(reshard_tensor *x)
+{
+    if (!rs_op_begin("sum", 1, &x))
+        return NULL;
+    if (x->distribution != NULL)
+        return rs_spread_sum(x);
+    if (rs_dtype_is_half(x->dtype))
+        return reshard_tensor_cast(reshard_sum(reshard_tensor_cast(x, RESHARD_F32)), x->dtype);
+    return sum_over("sum", x, 1, x->volume, 1, 0, NULL);
+}
+
+reshard_tensor *reshard_mean(reshard_tensor *x)
+{
+    if (!rs_op_begin("mean", 1, &x))
+        return NULL;
+    if (x->volume == 0)
+        return rs_scope_fail(rs_fail(RESHARD_ERR_INVALID, "mean: of no elements"));
+    return reshard_scale(reshard_sum(x), 1.0 / (double)x->volume);
+}
+
+static reshard_tensor *sum_dim(reshard_tensor *x, int32_t dim, bool keep)
+{
+    if (!rs_op_begin("sum_dim", 1, &x))
+        return NULL;
+    if (rs_dtype_is_half(x->dtype) && x->distribution == NULL)
+        return reshard_tensor_cast(sum_dim(reshard_tensor_cast(x, RESHARD_F32), dim, keep),
+                                   x->dtype);
+    int32_t d = 0, ndim = 0;
+    reshard_status status = rs_dim_normalize(x->ndim, dim, &d);
+    if (status != RESHARD_OK)
+        return rs_scope_fail(rs_fail_within(status, "sum_dim"));
+    if (x->distribution != NULL) {
+        assert(!keep); /* that is for shapes that are broadcast, and distributed ones are not */
+        return rs_spread_sum_dim(x, d);
+    }
+    int64_t shape[RESHARD_NDIM_MAX], outer = 1, inner = 1;
+    for (int32_t i = 0; i < x->ndim; i++) {
+        if (i < d)
+            outer *= x->shape[i];
+        if (i > d)
+            inner *= x->shape[i];
+        if (i != d || keep)
+            shape[ndim++] = i == d ? 1 : x->shape[i];
+    }
+    return sum_over("sum_dim", x, outer, x->shape[d], inner, ndim, shape);
+}
+
+reshard_tensor *reshard_sum_dim(reshard_tensor *x, int32_t dim)
+{
+    return sum_dim(x, dim, false);
+}
+
+reshard_tensor *rs_sum_to(reshard_tensor *gradient, int32_t ndim, const int64_t *shape)
+{
+    while (gradient != NULL && gradient->ndim > ndim)
+        gradient = sum_dim(gradient, 0, false);
+    for (int32_t d = 0; gradient != NULL && d < ndim; d++) {
+        if (gradient->shape[d] != shape[d])
+            gradient = sum_dim(gradient, d, true);
+    }
+    return gradient;
+}
+
+#else
+
+/* Some columns at a time, row by row: memory is read in order, and each column's sum stays so. */
+static void OF(add_up_columns)(const REAL *a, int64_t n, int64_t inner, int64_t columns, REAL *b)
+{
+    double sums[COLUMNS] = {0};
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t k = 0; k < columns; k++)
+            sums[k] += (double)a[i * inner + k];
+    }
+    for (int64_t k = 0; k < columns; k++)
+        b[k] = (REAL)sums[k];
+}
+
+static void OF(add_up)(const void *x, int64_t outer, int64_t n, int64_t inner, void *y)
+{
+    for (int64_t o = 0; o < outer; o++) {
+        const REAL *a = (const REAL *)x + o * n * inner;
+        REAL *b = (REAL *)y + o * inner;
+        for (int64_t k = 0; k < inner; k += COLUMNS)
+            OF(add_up_columns)(a + k, n, inner, inner - k < COLUMNS ? inner - k : COLUMNS, b + k);
+    }
+}
+
+static void OF(repeat)(const void *x, int64_t outer, int64_t n, int64_t inner, void *y)
+{
+    const REAL *a = x;
+    REAL *b = y;
+    for (int64_t o = 0; o < outer; o++) {
+        for (int64_t i = 0; i < n; i++) {
+            for (int64_t k = 0; k < inner; k++)
+                b[(o * n + i) * inner + k] = a[o * inner + k];
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* softmax.c - softmax along a dim, and the cross-entropy of logits with labels. Rows are shifted
+ * by their maximum first, so that nothing overflows. */
+#ifndef REAL
+#include "base/error.h"
+#include "tensor/dist/spread.h"
+#include "tensor/ops/op.h"
+
+#include <math.h>
+
+#define RS_REAL_FILE "tensor/ops/softmax.c"
+#include "tensor/core/real.h"
+
+/* ---- softmax --------------------------------------------------------------------------------- */
+
+static void backward_softmax(rs_node *node, reshard_tensor *const *gradients,
+                             reshard_tensor **out_gradients)
+{
+    reshard_tensor *y = rs_node_saved(node, 0), *dense = NULL, *gradient = NULL, *output = NULL;
+    if (y == NULL)
+        return;
+    reshard_status status = rs_real(y, &dense);
+    if (status == RESHARD_OK)
+        status = rs_real(gradients[0], &gradient);
+    if (status == RESHARD_OK)
+        status = rs_result(y->dtype, y->ndim, y->shape, &output);
+    if (status == RESHARD_OK)
+        RS_CALL(y->dtype, softmax_back, dense->data, gradient->data, rs_row_count(y),
+                rs_row_size(y), output->data);
+    reshard_tensor_release(dense);
+    reshard_tensor_release(gradient);
+    if (status == RESHARD_OK)
+        out_gradients[0] = rs_scope_own(output);
+    else
+        (void)rs_scope_fail(status);
+}
+
+static reshard_tensor *softmax_rows(reshard_tensor *x)
+{
+    reshard_tensor *dense = NULL, *output = NULL;
+    reshard_status status = rs_check_floats(1, &x);
+    if (status == RESHARD_OK)
+        status = rs_real(x, &dense);
+    if (status == RESHARD_OK)
+        status = rs_result(x->dtype, x->ndim, x->shape, &output);
+    if (status == RESHARD_OK)
+        RS_CALL(x->dtype, softmax, dense->data, rs_row_count(x), rs_row_size(x), output->data);
+    reshard_tensor_release(dense);
+    rs_recipe recipe = {"softmax", backward_softmax, 1, &x, 1, .saved = &output};
+    return rs_op_end(&recipe, status, output);
+}
+
+static reshard_tensor *softmax_local(reshard_tensor *const *inputs, const void *user)
+{
+    (void)user;
+    return reshard_softmax(inputs[0], -1);
+}
+
+reshard_tensor *reshard_softmax(reshard_tensor *x, int32_t dim)
+{
+    if (!rs_op_begin("softmax", 1, &x))
+        return NULL;
+    int32_t d = 0;
+    reshard_status status = rs_dim_normalize(x->ndim, dim, &d);
+    if (status != RESHARD_OK)
+        return rs_scope_fail(rs_fail_within(status, "softmax"));
+    if (d != x->ndim - 1)
+        return reshard_tensor_transpose(reshard_softmax(reshard_tensor_transpose(x, d, -1), -1), d,
+                                        -1);
+    if (x->distribution != NULL)
+        return rs_spread_alike("softmax", RS_SPREAD_ROWS, 1, &x, softmax_local, NULL, 0);
+    if (rs_dtype_is_half(x->dtype))
+        return reshard_tensor_cast(reshard_softmax(reshard_tensor_cast(x, RESHARD_F32), -1),
+                                   x->dtype);
+    return softmax_rows(x);
+}
+
+/* ---- cross-entropy --------------------------------------------------------------------------- */
+
+static void backward_cross_entropy(rs_node *node, reshard_tensor *const *gradients,
+                                   reshard_tensor **out_gradients)
+{
+    reshard_tensor *logits = rs_node_saved(node, 0), *labels = rs_node_saved(node, 1);
+    reshard_tensor *dense = NULL, *indices = NULL, *output = NULL;
+    double gradient = 0;
+    if (logits == NULL || labels == NULL)
+        return;
+    reshard_status status = reshard_tensor_item(gradients[0], &gradient);
+    if (status == RESHARD_OK)
+        status = rs_real(logits, &dense);
+    if (status == RESHARD_OK)
+        status = rs_tensor_densify(rs_scope_context(), labels, &indices);
+    if (status == RESHARD_OK)
+        status = rs_result(logits->dtype, logits->ndim, logits->shape, &output);
+    if (status == RESHARD_OK)
+        RS_CALL(logits->dtype, cross_entropy_back, dense->data, (const void *)indices->data,
+                rs_row_count(logits), rs_row_size(logits), gradient / node->facts.x[0],
+                output->data);
+    reshard_tensor_release(dense);
+    reshard_tensor_release(indices);
+    if (status == RESHARD_OK)
+        out_gradients[0] = rs_scope_own(output);
+    else
+        (void)rs_scope_fail(status);
+}
+
+static reshard_status check_labels(const reshard_tensor *logits, const reshard_tensor *labels)
+{
+    bool fits = logits->ndim >= 1 && labels->ndim == logits->ndim - 1;
+    for (int32_t d = 0; fits && d < labels->ndim; d++)
+        fits = labels->shape[d] == logits->shape[d];
+    if (!fits)
+        return rs_fail(RESHARD_ERR_INVALID, "logits %s with labels %s",
+                       rs_tensor_describe(logits).text, rs_tensor_describe(labels).text);
+    return rs_check_indices(labels);
+}
+
+reshard_tensor *rs_cross_entropy_of(reshard_tensor *logits, reshard_tensor *labels, int64_t count)
+{
+    reshard_tensor *inputs[] = {logits, labels};
+    reshard_tensor *dense = NULL, *indices = NULL, *output = NULL;
+    if (!rs_op_begin("cross_entropy", 2, inputs))
+        return NULL;
+    if (rs_dtype_is_half(logits->dtype))
+        return reshard_tensor_cast(
+            rs_cross_entropy_of(reshard_tensor_cast(logits, RESHARD_F32), labels, count),
+            logits->dtype);
+    reshard_status status = rs_check_floats(1, inputs);
+    if (status == RESHARD_OK)
+        status = rs_real(logits, &dense);
+    if (status == RESHARD_OK)
+        status = rs_tensor_densify(rs_scope_context(), labels, &indices);
+    if (status == RESHARD_OK)
+        status = rs_check_index_range(indices, rs_row_size(logits));
+    if (status == RESHARD_OK)
+        status = rs_result(logits->dtype, 0, NULL, &output);
+    if (status == RESHARD_OK)
+        RS_CALL(logits->dtype, cross_entropy, dense->data, (const void *)indices->data,
+                rs_row_count(logits), rs_row_size(logits), (double)count, output->data);
+    reshard_tensor_release(dense);
+    reshard_tensor_release(indices);
+    rs_recipe recipe = {"cross_entropy", backward_cross_entropy,         2, inputs, 2,
+                        inputs,          .facts = {.x = {(double)count}}};
+    return rs_op_end(&recipe, status, output);
+}
+
+reshard_tensor *reshard_cross_entropy(reshard_tensor *logits, reshard_tensor *labels)
+{
+    reshard_tensor *inputs[] = {logits, labels};
+    if (!rs_op_begin("cross_entropy", 2, inputs))
+        return NULL;
+    reshard_status status = check_labels(logits, labels);
+    if (status == RESHARD_OK && labels->volume == 0)
+        status = rs_fail(RESHARD_ERR_INVALID, "of no rows");
+    if (status != RESHARD_OK)
+        return rs_scope_fail(rs_fail_within(status, "cross_entropy"));
+    if (rs_any_distributed(2, inputs))
+        return rs_spread_cross_entropy(logits, labels);
+    return rs_cross_entropy_of(logits, labels, labels->volume);
+}
+
+#else
+
+/* Writes exp(x - max) and gives their sum. */
+static double OF(exponentials)(const REAL *x, int64_t n, REAL *y)
+{
+    REAL largest = n > 0 ? x[0] : 0;
+    double sum = 0;
+    for (int64_t i = 1; i < n; i++)
+        largest = x[i] > largest ? x[i] : largest;
+    for (int64_t i = 0; i < n; i++) {
+        double e = exp((double)x[i] - (double)largest);
+        y[i] = (REAL)e;
+        sum += e;
+    }
+    return sum;
+}
+
+static void OF(softmax)(const void *x, int64_t rows, int64_t n, void *y)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        REAL *row = (REAL *)y + r * n;
+        double sum = OF(exponentials)((const REAL *)x + r * n, n, row);
+        for (int64_t i = 0; i < n; i++)
+            row[i] = (REAL)((double)row[i] / sum);
+    }
+}
+
+static void OF(softmax_back)(const void *y, const void *g, int64_t rows, int64_t n, void *out)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        const REAL *p = (const REAL *)y + r * n, *gradient = (const REAL *)g + r * n;
+        REAL *row = (REAL *)out + r * n;
+        double dot = 0;
+        for (int64_t i = 0; i < n; i++)
+            dot += (double)p[i] * (double)gradient[i];
+        for (int64_t i = 0; i < n; i++)
+            row[i] = (REAL)((double)p[i] * ((double)gradient[i] - dot));
+    }
+}
+
+static void OF(cross_entropy)(const void *x, const int64_t *labels, int64_t rows, int64_t n,
+                              double count, void *out)
+{
+    double total = 0;
+    for (int64_t r = 0; r < rows; r++) {
+        const REAL *row = (const REAL *)x + r * n;
+        double largest = (double)row[0], sum = 0;
+        for (int64_t i = 1; i < n; i++)
+            largest = (double)row[i] > largest ? (double)row[i] : largest;
+        for (int64_t i = 0; i < n; i++)
+            sum += exp((double)row[i] - largest);
+        total += log(sum) + largest - (double)row[labels[r]];
+    }
+    *(REAL *)out = (REAL)(total / count);
+}
+
+static void OF(cross_entropy_back)(const void *x, const int64_t *labels, int64_t rows, int64_t n,
+                                   double gradient, void *out)
+{
+    OF(softmax)(x, rows, n, out);
+    for (int64_t r = 0; r < rows; r++) {
+        REAL *row = (REAL *)out + r * n;
+        row[labels[r]] -= 1;
+        for (int64_t i = 0; i < n; i++)
+            row[i] = (REAL)((double)row[i] * gradient);
+    }
+}
+
+#endif

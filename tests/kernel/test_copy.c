@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_copy.c - every copy kernel against the obvious loop: random shapes, strides, alignments and
+ * ways to run, on buffers whose every other byte must stay as it was. Buffers have exactly the size
+ * that the copy touches, so that a sanitizer sees a read past the ends.
+ */
+#include "kernel/copy.h"
+#include "tests/support/check.h"
+#include "tests/support/random.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DIMS_MAX 6
+#define ELEMENTS_MAX (1 << 16)
+#define CASE_COUNT 1500
+#define PARTS_MAX 4
+
+typedef struct strided {
+    int32_t element_bytes, ndim;
+    int64_t size[DIMS_MAX];
+    int64_t source_strides[DIMS_MAX], target_strides[DIMS_MAX];
+} strided;
+
+typedef struct side {
+    unsigned char *memory; /* allocated */
+    int64_t bytes;         /* of the memory */
+    int64_t base;          /* where element 0 is */
+} side;
+
+/* Strides of an array with the dims in this order and up to `gap` elements left out after each. */
+static void draw_strides(draw_state *draw, const strided *shape, int64_t gap, int64_t *strides)
+{
+    int32_t order[DIMS_MAX];
+    for (int32_t d = 0; d < shape->ndim; d++)
+        order[d] = d;
+    if (draw_chance(draw, 60))
+        draw_shuffle(draw, shape->ndim, order);
+    int64_t stride = draw_chance(draw, 50) ? 1 : draw_between(draw, 1, 8);
+    for (int32_t i = shape->ndim - 1; i >= 0; i--) {
+        int32_t d = order[i];
+        strides[d] = draw_chance(draw, 10) ? -stride : stride;
+        stride = stride * (shape->size[d] > 0 ? shape->size[d] : 1);
+        if (draw_chance(draw, 40))
+            stride += draw_between(draw, 0, gap);
+    }
+}
+
+static strided draw_shape(draw_state *draw)
+{
+    static const int32_t elements[] = {1, 2, 4, 8, 16, 1, 2, 4, 8, 16, 3, 12};
+    strided shape = {.element_bytes = elements[draw_below(draw, 12)],
+                     .ndim = (int32_t)draw_between(draw, 0, DIMS_MAX)};
+    int64_t left = ELEMENTS_MAX / shape.element_bytes;
+    for (int32_t d = 0; d < shape.ndim; d++) {
+        int64_t high = draw_chance(draw, 25) ? 700 : 9;
+        high = high < left ? high : left;
+        shape.size[d] = draw_chance(draw, 1) ? 0 : draw_between(draw, 1, high);
+        left /= shape.size[d] > 0 ? shape.size[d] : 1;
+    }
+    draw_strides(draw, &shape, 5, shape.source_strides);
+    draw_strides(draw, &shape, 5, shape.target_strides);
+    if (shape.ndim > 0 && draw_chance(draw, 5))
+        shape.source_strides[draw_below(draw, shape.ndim)] = 0;
+    return shape;
+}
+
+/* Memory for one side, beginning `offset` bytes after a cache line; `margin` bytes on both ends. */
+static side make_side(const strided *shape, const int64_t *strides, int64_t margin, int64_t offset)
+{
+    int64_t low = 0, high = 0;
+    for (int32_t d = 0; d < shape->ndim; d++) {
+        int64_t reach = (shape->size[d] > 0 ? shape->size[d] - 1 : 0) * strides[d];
+        *(reach < 0 ? &low : &high) += reach;
+    }
+    side made = {.base = offset + margin - low * shape->element_bytes};
+    made.bytes = made.base + (high + 1) * shape->element_bytes + margin;
+    void *memory = NULL;
+    assert_int_equal(posix_memalign(&memory, 64, (size_t)made.bytes), 0);
+    made.memory = memory;
+    for (int64_t i = 0; i < made.bytes; i++)
+        made.memory[i] = (unsigned char)draw_hash((uint64_t)i, (uint64_t)margin);
+    return made;
+}
+
+static void run_parts(draw_state *draw, const rs_copy *copy, const void *source, void *target)
+{
+    int64_t count = rs_copy_outer_count(copy), first = 0;
+    while (first < count) {
+        int64_t part = draw_between(draw, 0, draw_chance(draw, 50) ? 3 : count - first);
+        part = part < count - first ? part : count - first;
+        rs_copy_run_part(copy, source, target, first, part);
+        first += part;
+    }
+    rs_copy_fence();
+}
+
+static void run_somehow(draw_state *draw, const rs_copy *copy, const void *source, void *target)
+{
+    if (draw_chance(draw, 50))
+        rs_copy_run(copy, source, target);
+    else if (draw_chance(draw, 20))
+        rs_copy_run_together(1, &copy, &source, &target);
+    else
+        run_parts(draw, copy, source, target);
+}
+
+static void print_case(uint64_t seed, const strided *shape, const rs_copy *copy, int64_t at)
+{
+    printf("seed %" PRIu64 ": byte %" PRId64 " differs, kernel %s, elements of %d bytes\n", seed,
+           at, rs_copy_kernel_name(copy), shape->element_bytes);
+    for (int32_t d = 0; d < shape->ndim; d++)
+        printf("  size %" PRId64 " source stride %" PRId64 " target stride %" PRId64 "\n",
+               shape->size[d], shape->source_strides[d], shape->target_strides[d]);
+}
+
+/* Copies and compares the target's whole memory, margins included, with the reference's. */
+static void check_shape(draw_state *draw, uint64_t seed, const strided *shape,
+                        const rs_copy_tuning *tuning)
+{
+    int64_t offset = draw_chance(draw, 50) ? 0 : draw_below(draw, 64);
+    side source = make_side(shape, shape->source_strides, 0, draw_below(draw, 64));
+    side target = make_side(shape, shape->target_strides, 64, offset);
+    side wanted = make_side(shape, shape->target_strides, 64, offset);
+    rs_copy copy;
+    rs_copy_prepare_tuned(&copy, tuning, shape->element_bytes, shape->ndim, shape->size,
+                          shape->source_strides, shape->target_strides);
+    run_somehow(draw, &copy, source.memory + source.base, target.memory + target.base);
+    rs_copy_reference(shape->element_bytes, shape->ndim, shape->size, shape->source_strides,
+                      shape->target_strides, source.memory + source.base,
+                      wanted.memory + wanted.base);
+    int64_t at = 0;
+    while (at < target.bytes && target.memory[at] == wanted.memory[at])
+        at++;
+    bool differs = at < target.bytes;
+    if (differs)
+        print_case(seed, shape, &copy, at);
+    free(source.memory);
+    free(target.memory);
+    free(wanted.memory);
+    assert_false(differs);
+}
+
+static rs_copy_tuning draw_tuning(draw_state *draw)
+{
+    return (rs_copy_tuning){
+        .cpu = draw_chance(draw, 30) ? RS_CPU_PORTABLE : rs_cpu_detect(),
+        .stream_bytes = draw_chance(draw, 50) ? 0 : SIZE_MAX,
+    };
+}
+
+static void test_copy__random_shapes(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= CASE_COUNT; seed++) {
+        draw_state draw;
+        draw_seed(&draw, seed);
+        strided shape = draw_shape(&draw);
+        rs_copy_tuning tuning = draw_tuning(&draw);
+        check_shape(&draw, seed, &shape, &tuning);
+    }
+}
+
+/* Each row has to get this kernel: streamed or not, with AVX2 (if there is any) or without. */
+typedef struct kernel_row {
+    const char *streamed, *cached, *portable; /* portable: neither AVX2 nor streaming */
+    strided shape;
+} kernel_row;
+
+#define ONE(bytes, n, source, target) \
+    {                                 \
+        bytes, 1, {n}, {source},      \
+        {                             \
+            target                    \
+        }                             \
+    }
+#define TWO(bytes, rows, columns, s0, s1, t0, t1) \
+    {                                             \
+        bytes, 2, {rows, columns}, {s0, s1},      \
+        {                                         \
+            t0, t1                                \
+        }                                         \
+    }
+
+static const kernel_row kernel_rows[] = {
+    {"rows", "rows", "rows", ONE(4, 5000, 1, 1)},
+    {"rows", "rows", "rows", TWO(1, 19, 512, 600, 1, 512, 1)},
+    {"rows", "rows", "rows", TWO(1, 19, 3000, 4000, 1, 3000, 1)},
+    {"rows", "rows", "rows", TWO(2, 13, 1025, 1025, 1, 1100, 1)},
+    {"rows", "rows", "rows", TWO(1, 9, 2570, 2600, 1, 3008, 1)},
+    {"lines", "units", "units", TWO(4, 103, 16, 64, 1, 16, 1)},
+    {"lines", "units", "units", TWO(4, 103, 16, 16, 1, 64, 1)},
+    {"lines", "units", "units", TWO(8, 51, 24, 72, 1, 24, 1)},
+    {"units, staged", "units", "units", TWO(4, 700, 3, 8, 1, 3, 1)},
+    {"units, staged", "units", "units", TWO(1, 77, 100, 256, 1, 100, 1)},
+    {"units", "units", "units", TWO(4, 700, 3, 3, 1, 8, 1)},
+    {"units", "units", "units", ONE(4, 999, 1, 4)},
+    {"units", "units", "units", ONE(2, 999, 1, 3)},
+    {"gather 2 of 2", "gather 2 of 2", "units", ONE(2, 1001, 2, 1)},
+    {"gather 2", "gather 2", "units", ONE(2, 1001, 3, 1)},
+    {"gather 2 of 4", "gather 2 of 4", "units", ONE(2, 1001, 4, 1)},
+    {"gather 2", "gather 2", "units", ONE(2, 1001, 8, 1)},
+    {"gather 4 of 2", "gather 4 of 2", "units", ONE(4, 1001, 2, 1)},
+    {"gather 4 of 3", "gather 4 of 3", "units", ONE(4, 1001, 3, 1)},
+    {"gather 4 of 4", "gather 4 of 4", "units", ONE(4, 1001, 4, 1)},
+    {"gather 4", "gather 4", "units", ONE(4, 1001, 8, 1)},
+    {"gather 4", "gather 4", "units", ONE(4, 1001, -3, 1)},
+    {"gather 8", "gather 8", "units", ONE(8, 1001, 2, 1)},
+    {"gather 8", "gather 8", "units", ONE(8, 1001, 5, 1)},
+    {"transpose 1", "transpose 1", "transpose 1", TWO(1, 301, 333, 333, 1, 1, 301)},
+    {"transpose 2", "transpose 2", "transpose 2", TWO(2, 301, 333, 333, 1, 1, 301)},
+    {"transpose 4, avx2", "transpose 4, avx2", "transpose 4", TWO(4, 301, 333, 333, 1, 1, 301)},
+    {"transpose 8, avx2", "transpose 8, avx2", "transpose 8", TWO(8, 157, 133, 140, 1, 1, 157)},
+    {"transpose 16", "transpose 16", "transpose 16", TWO(16, 67, 75, 75, 1, 1, 70)},
+    {"transpose 16", "transpose 16", "transpose 16", {4, 3, {67, 75, 4}, {300, 4, 1}, {4, 268, 1}}},
+    {"transpose", "transpose", "transpose", TWO(4, 99, 101, 202, 2, 1, 99)},
+    {"units", "units", "units", {4, 3, {500, 2, 3}, {6, 3, 1}, {6, 1, 2}}},
+    {"transpose", "transpose", "transpose", TWO(3, 99, 101, 101, 1, 1, 99)},
+};
+
+static void check_kernel(const kernel_row *row, size_t index, bool portable, bool streams)
+{
+    rs_copy_tuning tuning = {portable ? RS_CPU_PORTABLE : rs_cpu_detect(), streams ? 0 : SIZE_MAX};
+    const strided *shape = &row->shape;
+    rs_copy copy;
+    rs_copy_prepare_tuned(&copy, &tuning, shape->element_bytes, shape->ndim, shape->size,
+                          shape->source_strides, shape->target_strides);
+#if defined(__x86_64__) && !defined(RS_PORTABLE)
+    if (portable && !streams)
+        assert_string_equal(rs_copy_kernel_name(&copy), row->portable);
+    if (!portable && tuning.cpu == RS_CPU_AVX2)
+        assert_string_equal(rs_copy_kernel_name(&copy), streams ? row->streamed : row->cached);
+#endif
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        draw_state draw;
+        draw_seed(&draw, 1000 * index + seed);
+        check_shape(&draw, seed, shape, &tuning);
+    }
+}
+
+static void test_copy__kernels(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof kernel_rows / sizeof kernel_rows[0]; i++)
+        for (int way = 0; way < 4; way++)
+            check_kernel(&kernel_rows[i], i, way % 2 != 0, way / 2 != 0);
+}
+
+/* All phases of interleaved elements taken apart together. */
+static void test_copy__together(void **state)
+{
+    (void)state;
+    enum { COUNT = 30011 };
+    uint32_t *source = malloc(PARTS_MAX * COUNT * sizeof *source);
+    uint32_t *target = malloc(PARTS_MAX * COUNT * sizeof *target);
+    assert_non_null(source);
+    assert_non_null(target);
+    for (uint32_t i = 0; i < PARTS_MAX * COUNT; i++)
+        source[i] = i;
+    rs_copy copy, other;
+    rs_copy_tuning tuning = {rs_cpu_detect(), 0};
+    rs_copy_prepare_tuned(&copy, &tuning, 4, 1, (int64_t[]){COUNT}, (int64_t[]){PARTS_MAX},
+                          (int64_t[]){1});
+    /* One of them with fewer iterations than the others have turns. */
+    rs_copy_prepare_tuned(&other, &tuning, 4, 1, (int64_t[]){5}, (int64_t[]){PARTS_MAX},
+                          (int64_t[]){1});
+    const rs_copy *copies[PARTS_MAX] = {&copy, &copy, &other, &copy};
+    const void *sources[PARTS_MAX];
+    void *targets[PARTS_MAX];
+    for (size_t i = 0; i < PARTS_MAX; i++) {
+        sources[i] = source + i;
+        targets[i] = target + i * COUNT;
+    }
+    memset(target, 0xff, PARTS_MAX * COUNT * sizeof *target);
+    rs_copy_run_together(PARTS_MAX, copies, sources, targets);
+    for (uint32_t i = 0; i < PARTS_MAX; i++)
+        for (uint32_t k = 0; k < COUNT; k++)
+            assert_int_equal(target[i * COUNT + k],
+                             i == 2 && k >= 5 ? UINT32_MAX : PARTS_MAX * k + i);
+    rs_copy_run_together(0, NULL, NULL, NULL);
+    free(source);
+    free(target);
+}
+
+/* Copies that fill one target in turns: in any order, of any width, at any alignment, and with one
+ * that does not fit in. */
+static void check_woven(int32_t parts, int32_t unit, size_t shift, bool odd_one)
+{
+    enum { ROWS = 7, COLUMNS = 1501, PARTS = 5 };
+    size_t row = (size_t)parts * COLUMNS * (size_t)unit, line = COLUMNS * (size_t)unit;
+    size_t bytes = ROWS * row + 16;
+    unsigned char *sources = malloc(bytes), *target = malloc(bytes), *wanted = malloc(bytes);
+    assert_non_null(sources);
+    assert_non_null(target);
+    assert_non_null(wanted);
+    for (size_t i = 0; i < bytes; i++)
+        sources[i] = (unsigned char)(i * 31 + i / 251);
+    memset(target, 0xa5, bytes);
+    memset(wanted, 0xa5, bytes);
+    rs_copy copy[PARTS];
+    const rs_copy *copies[PARTS];
+    const void *from[PARTS];
+    void *to[PARTS];
+    for (int32_t k = 0; k < parts; k++) {
+        int32_t place = (k + 1) % parts;
+        int64_t size[] = {ROWS, odd_one && k == 0 ? COLUMNS - 1 : COLUMNS};
+        int64_t source_strides[] = {COLUMNS, 1},
+                target_strides[] = {(int64_t)parts * COLUMNS, parts};
+        from[k] = sources + shift + (size_t)k * ROWS * line;
+        to[k] = target + shift + (size_t)(place * unit);
+        rs_copy_prepare(&copy[k], unit, 2, size, source_strides, target_strides);
+        rs_copy_reference(unit, 2, size, source_strides, target_strides, from[k],
+                          wanted + shift + (size_t)(place * unit));
+        copies[k] = &copy[k];
+    }
+    rs_copy_run_together(parts, copies, from, to);
+    assert_memory_equal(target, wanted, bytes);
+    free(sources);
+    free(target);
+    free(wanted);
+}
+
+static void test_copy__woven(void **state)
+{
+    (void)state;
+    for (int32_t parts = 2; parts <= 5; parts++) {
+        for (int32_t unit = 1; unit <= 16; unit *= 2) {
+            for (size_t shift = 0; shift < 3; shift++) {
+                check_woven(parts, unit, shift, false);
+                check_woven(parts, unit, shift, true);
+            }
+        }
+    }
+}
+
+static void test_copy__pack_and_unpack(void **state)
+{
+    (void)state;
+    int64_t size[] = {3, 4, 5}, strides[] = {1, 15, 3};
+    uint16_t array[60], packed[60], back[60] = {0};
+    for (uint16_t i = 0; i < 60; i++)
+        array[i] = i;
+    rs_copy pack, unpack;
+    rs_pack_prepare(&pack, 2, 3, size, strides);
+    rs_unpack_prepare(&unpack, 2, 3, size, strides);
+    rs_copy_run(&pack, array, packed);
+    for (int i = 0; i < 60; i++)
+        assert_int_equal(packed[i], i / 20 + i / 5 % 4 * 15 + i % 5 * 3);
+    rs_copy_run(&unpack, packed, back);
+    assert_memory_equal(array, back, sizeof array);
+}
+
+static void test_copy__numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        strided shape;
+        int64_t outer_count, source_run, target_run;
+        size_t bytes;
+    } rows[] = {
+        {{4, 0, {0}, {0}, {0}}, 1, 4, 4, 4},
+        {{4, 1, {0}, {1}, {1}}, 0, 0, 0, 0},
+        {{4, 2, {7, 0}, {1, 7}, {1, 7}}, 0, 0, 0, 0},
+        {ONE(4, 10, 1, 1), 10, 40, 40, 40},
+        {ONE(4, 10, 4, 1), 10, 4, 40, 40},
+        {TWO(4, 6, 10, 10, 1, 10, 1), 60, 240, 240, 240},
+        {TWO(4, 10, 6, 1, 10, 1, 10), 60, 240, 240, 240},
+        {TWO(4, 6, 1000, 2000, 1, 1000, 1), 6, 4000, 24000, 24000},
+        {TWO(4, 6, 10, 10, 1, 1, 6), 6, 240, 240, 240},
+        {{2, 3, {5, 1, 8}, {16, 3, 1}, {8, 99, 1}}, 5, 16, 80, 80},
+        /* More than 2^32 bytes and 2^31 elements. */
+        {TWO(8, INT64_C(1) << 33, 4, 8, 1, 4, 1), INT64_C(1) << 33, 32, INT64_C(1) << 38,
+         (size_t)1 << 38},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const strided *shape = &rows[i].shape;
+        rs_copy copy;
+        rs_copy_prepare(&copy, shape->element_bytes, shape->ndim, shape->size,
+                        shape->source_strides, shape->target_strides);
+        assert_int_equal(rs_copy_outer_count(&copy), rows[i].outer_count);
+        assert_int_equal(rs_copy_source_run(&copy), rows[i].source_run);
+        assert_int_equal(rs_copy_target_run(&copy), rows[i].target_run);
+        assert_int_equal(rs_copy_bytes(&copy), rows[i].bytes);
+        if (rows[i].bytes == 0) {
+            assert_string_equal(rs_copy_kernel_name(&copy), "none");
+            rs_copy_run(&copy, NULL, NULL);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_copy__kernels),         cmocka_unit_test(test_copy__random_shapes),
+        cmocka_unit_test(test_copy__together),        cmocka_unit_test(test_copy__woven),
+        cmocka_unit_test(test_copy__pack_and_unpack), cmocka_unit_test(test_copy__numbers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
