@@ -22,7 +22,7 @@ static bool is_name(const char *name)
 {
     rs_scan scan = {"name", name, strlen(name), 0};
     rs_slice word = rs_scan_word(&scan);
-    return word.text == name && word.length == scan.length && scan.length != 0;
+    return word.bytes == name && word.count == scan.length && scan.length != 0;
 }
 
 static bool is_named(const char *const *names, int32_t axis)

@@ -172,10 +172,10 @@ static reshard_status parse_option(cuts_parser *parser, reshard_placement *place
     else
         return rs_scan_fail(scan, start, RESHARD_ERR_SYNTAX,
                             "unknown option \"%s\" (there are unit= and max=)",
-                            rs_excerpt_of(word.text, word.length).text);
+                            rs_excerpt_of(word.bytes, word.count).text);
     if (*field != 0)
         return rs_scan_fail(scan, start, RESHARD_ERR_INVALID, "%s is given twice",
-                            rs_excerpt_of(word.text, word.length).text);
+                            rs_excerpt_of(word.bytes, word.count).text);
     reshard_status status = rs_scan_expect(scan, '=');
     return status == RESHARD_OK ? parse_at_least_one(parser, field) : status;
 }
@@ -219,7 +219,7 @@ static reshard_status parse_partial(cuts_parser *parser, reshard_placement *plac
         scan, start, RESHARD_ERR_SYNTAX,
         "unknown reduction \"%s\" (there are sum, avg, prod, min, max, band, bor and "
         "bxor)",
-        rs_excerpt_of(word.text, word.length).text);
+        rs_excerpt_of(word.bytes, word.count).text);
 }
 
 static reshard_status parse_placement(cuts_parser *parser, reshard_placement *placement)
@@ -248,7 +248,7 @@ static reshard_status parse_placement(cuts_parser *parser, reshard_placement *pl
         return status;
     }
     return rs_scan_fail(scan, start, RESHARD_ERR_SYNTAX, "unknown placement \"%s\"",
-                        rs_excerpt_of(word.text, word.length).text);
+                        rs_excerpt_of(word.bytes, word.count).text);
 }
 
 /* ---- cuts ------------------------------------------------------------------------------------ */

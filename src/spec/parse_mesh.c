@@ -45,11 +45,11 @@ static reshard_status parse_axis_name(mesh_parser *parser, const char **out_name
         return RESHARD_OK;
     }
     rs_slice word = rs_scan_word(parser->scan);
-    char *name = rs_arena_allocate(parser->scratch, word.length + 1);
+    char *name = rs_arena_allocate(parser->scratch, word.count + 1);
     if (name == NULL)
         return rs_allocation_status();
-    memcpy(name, word.text, word.length);
-    name[word.length] = '\0';
+    memcpy(name, word.bytes, word.count);
+    name[word.count] = '\0';
     *out_name = name;
     return rs_scan_expect(parser->scan, '=');
 }

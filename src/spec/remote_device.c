@@ -36,9 +36,9 @@ static bool read_number(rs_slice slice, bool *out_digits, int32_t *out_number)
 {
     int64_t number = 0;
     bool fits = true;
-    *out_digits = slice.length > 0;
-    for (size_t i = 0; i < slice.length; i++) {
-        char c = slice.text[i];
+    *out_digits = slice.count > 0;
+    for (size_t i = 0; i < slice.count; i++) {
+        char c = slice.bytes[i];
         if (c < '0' || c > '9') {
             *out_digits = false;
             return false;
@@ -55,12 +55,12 @@ static bool read_number(rs_slice slice, bool *out_digits, int32_t *out_number)
 /* The part of a slice before the first `c`, and what follows it; false when there is none. */
 static bool split(rs_slice slice, char c, rs_slice *out_head, rs_slice *out_tail)
 {
-    const char *found = slice.length > 0 ? memchr(slice.text, c, slice.length) : NULL;
+    const char *found = slice.count > 0 ? memchr(slice.bytes, c, slice.count) : NULL;
     if (found == NULL)
         return false;
-    size_t length = (size_t)(found - slice.text);
-    *out_head = (rs_slice){slice.text, length};
-    *out_tail = (rs_slice){found + 1, slice.length - length - 1};
+    size_t length = (size_t)(found - slice.bytes);
+    *out_head = (rs_slice){slice.bytes, length};
+    *out_tail = (rs_slice){found + 1, slice.count - length - 1};
     return true;
 }
 
@@ -72,13 +72,13 @@ static bool read_device(rs_slice text, reshard_remote_device *device)
     bool digits;
     int32_t number = -1;
     if (split(text, ':', &type, &index)) {
-        if (!read_number(index, &digits, &number) || (index.length > 1 && index.text[0] == '0'))
+        if (!read_number(index, &digits, &number) || (index.count > 1 && index.bytes[0] == '0'))
             return false;
     }
     if (!is_device_type(type))
         return false;
-    memcpy(device->device, type.text, type.length);
-    device->device[type.length] = '\0';
+    memcpy(device->device, type.bytes, type.count);
+    device->device[type.count] = '\0';
     device->device_index = number;
     return true;
 }
@@ -98,12 +98,12 @@ static reshard_status read_owner(rs_slice owner, const char *quoted, reshard_rem
                            quoted);
         return RESHARD_OK;
     }
-    if (owner.length > RESHARD_WORKER_MAX)
+    if (owner.count > RESHARD_WORKER_MAX)
         return rs_fail(RESHARD_ERR_RANGE,
                        "remote device \"%s\": a worker name of %zu bytes, where %d are possible",
-                       quoted, owner.length, RESHARD_WORKER_MAX);
-    memcpy(device->worker, owner.text, owner.length);
-    device->worker[owner.length] = '\0';
+                       quoted, owner.count, RESHARD_WORKER_MAX);
+    memcpy(device->worker, owner.bytes, owner.count);
+    device->worker[owner.count] = '\0';
     return RESHARD_OK;
 }
 
@@ -112,7 +112,7 @@ reshard_status reshard_remote_device_parse(const char *text, reshard_remote_devi
     if (text == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "the remote device is NULL");
     rs_slice whole = {text, strlen(text)};
-    rs_excerpt quoted = rs_excerpt_of(whole.text, whole.length);
+    rs_excerpt quoted = rs_excerpt_of(whole.bytes, whole.count);
     rs_slice owner = whole;
     rs_slice place = {"cpu", 3};
     rs_slice head, tail;
@@ -128,12 +128,12 @@ reshard_status reshard_remote_device_parse(const char *text, reshard_remote_devi
         *out_device = device;
         return RESHARD_OK;
     }
-    if (owner.length == 0)
+    if (owner.count == 0)
         return rs_fail(RESHARD_ERR_INVALID, "remote device \"%s\": the owner is empty",
                        quoted.text);
     if (!read_device(place, &device))
         return rs_fail(RESHARD_ERR_SYNTAX, "remote device \"%s\": \"%s\" is no device", quoted.text,
-                       rs_excerpt_of(place.text, place.length).text);
+                       rs_excerpt_of(place.bytes, place.count).text);
     reshard_status status = read_owner(owner, quoted.text, &device);
     if (status == RESHARD_OK)
         *out_device = device;

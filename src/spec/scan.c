@@ -178,8 +178,3 @@ rs_slice rs_scan_letters(rs_scan *scan)
         scan->position++;
     return (rs_slice){scan->text + start, scan->position - start};
 }
-
-bool rs_slice_equals(rs_slice slice, const char *text)
-{
-    return strlen(text) == slice.length && memcmp(text, slice.text, slice.length) == 0;
-}

@@ -8,6 +8,7 @@
 #define RS_SPEC_SCAN_H
 
 #include "base/error.h"
+#include "base/slice.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,12 +20,6 @@ typedef struct rs_scan {
     size_t length;
     size_t position; /* of the next byte, from 0 */
 } rs_scan;
-
-/* Part of the scanned text, without NUL. */
-typedef struct rs_slice {
-    const char *text;
-    size_t length;
-} rs_slice;
 
 /* Text as an error quotes it: printable, one line, the end of a long one replaced by an
  * ellipsis. */
@@ -62,7 +57,6 @@ reshard_status rs_scan_number(rs_scan *scan, int64_t *out_number);
 rs_slice rs_scan_word(rs_scan *scan);
 /* [A-Za-z_]* */
 rs_slice rs_scan_letters(rs_scan *scan);
-bool rs_slice_equals(rs_slice slice, const char *text);
 
 /* "scalar" or n { "x" n }. Errors: SYNTAX, RANGE. */
 reshard_status rs_scan_shape(rs_scan *scan, int32_t *out_ndim, int64_t *out_shape);

@@ -543,6 +543,6 @@ reshard_status rs_worker_run_block(rs_worker *worker, const rs_transfer *transfe
     }
     if (status == RESHARD_OK)
         status = rs_passing_end(&worker->passing, transfer - worker->engine->transfers);
-    return rs_fail_within(status, "tensor \"%.*s\"", rs_name_shown(transfer->source->name),
+    return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(transfer->source->name),
                           transfer->source->name.bytes);
 }

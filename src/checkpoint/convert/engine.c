@@ -66,7 +66,7 @@ reshard_status rs_engine_prepare(rs_engine *engine)
         if (slack > engine->thread_bytes / 2)
             return rs_fail(RESHARD_ERR_MEMORY_LIMIT,
                            "tensor \"%.*s\": %lld pieces are too many for %zu bytes of memory",
-                           rs_name_shown(transfer->source->name), transfer->source->name.bytes,
+                           rs_slice_shown(transfer->source->name), transfer->source->name.bytes,
                            (long long)transfer->source->piece_count, engine->memory_bytes);
         if (engine->mode == RS_ENGINE_COMPARE)
             transfer->direct = false;

@@ -140,14 +140,14 @@ typedef struct named_digest {
 
 static int compare_digests(const void *a, const void *b)
 {
-    return rs_name_compare(((const named_digest *)a)->tensor->name,
-                           ((const named_digest *)b)->tensor->name);
+    return rs_slice_compare(((const named_digest *)a)->tensor->name,
+                            ((const named_digest *)b)->tensor->name);
 }
 
 static void tell_entry(void *user, int64_t index, rs_fingerprint_entry *out_entry)
 {
     const named_digest *all = user;
-    rs_name name = all[index].tensor->name;
+    rs_slice name = all[index].tensor->name;
     *out_entry = (rs_fingerprint_entry){name.bytes, name.count, all[index].text};
 }
 
@@ -163,7 +163,7 @@ static reshard_status digest_side(const rs_passing *passing, named_digest *diges
         reshard_status status = rs_fingerprint_final(passing->code, &digests[i].sum, tensor->dtype,
                                                      tensor->ndim, tensor->shape, digests[i].text);
         if (status != RESHARD_OK)
-            return rs_fail_within(status, "tensor \"%.*s\"", rs_name_shown(tensor->name),
+            return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(tensor->name),
                                   tensor->name.bytes);
         known++;
     }

@@ -86,7 +86,7 @@ static reshard_status add_record(rs_arena *arena, const rs_transfer *transfer,
             .size = numbers + ndim};
         if (move.source < 0 || move.target < 0)
             return rs_fail(RESHARD_ERR_CHECK, "tensor \"%.*s\": a move between no pieces",
-                           rs_name_shown(transfer->source->name), transfer->source->name.bytes);
+                           rs_slice_shown(transfer->source->name), transfer->source->name.bytes);
         reshard_status status = add_move(arena, list, &move);
         if (status != RESHARD_OK)
             return status;
@@ -162,7 +162,7 @@ static reshard_status plan_moves(rs_arena *arena, rs_transfer *transfer)
     reshard_plan_release(plan);
     reshard_layout_release(to);
     reshard_layout_release(from);
-    return rs_fail_within(status, "tensor \"%.*s\"", rs_name_shown(source->name),
+    return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(source->name),
                           source->name.bytes);
 }
 
@@ -347,7 +347,7 @@ reshard_status rs_transfer_copies(rs_arena *arena, const rs_stored_tensor *sourc
                                  .size = copy->size};
         if (move.source < 0)
             status = rs_fail(RESHARD_ERR_CHECK, "tensor \"%.*s\": a copy of no piece",
-                             rs_name_shown(source->name), source->name.bytes);
+                             rs_slice_shown(source->name), source->name.bytes);
         else
             status = add_move(arena, &list, &move);
     }

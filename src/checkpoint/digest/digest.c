@@ -141,7 +141,7 @@ static reshard_status digest_slab(const digest_worker *worker, const digest_unit
     reshard_status status = rs_slab_read(worker->work->checkpoint, &unit->slabs, &unit->slab,
                                          worker->memory, worker->scratch, SLAB_BYTES);
     if (status != RESHARD_OK)
-        return rs_fail_within(status, "tensor \"%.*s\"", rs_name_shown(tensor->name),
+        return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(tensor->name),
                               tensor->name.bytes);
     rs_fingerprint_begin(&writer, worker->work->code);
     rs_box_digest(tensor, unit->slab.offset, unit->slab.size, worker->memory, NULL, &writer);
@@ -249,7 +249,7 @@ static reshard_status fail_copy(const reshard_checkpoint *checkpoint, const rs_s
         rs_text_add(&text, d == 0 ? "%" PRId64 : ", %" PRId64, index[d]);
     return rs_fail(
         RESHARD_ERR_CORRUPT, "tensor \"%.*s\": %s and %s hold copies that differ, first at %s [%s]",
-        rs_name_shown(tensor->name), tensor->name.bytes, holder,
+        rs_slice_shown(tensor->name), tensor->name.bytes, holder,
         checkpoint->files[slabs->piece->file].name, tensor->opaque ? "byte" : "element", words);
 }
 
@@ -434,7 +434,7 @@ typedef struct entry_source {
 static void tell_entry(void *user, int64_t index, rs_fingerprint_entry *out_entry)
 {
     const entry_source *source = user;
-    rs_name name = source->checkpoint->tensors[index].name;
+    rs_slice name = source->checkpoint->tensors[index].name;
     *out_entry = (rs_fingerprint_entry){name.bytes, name.count, source->block->texts[index]};
 }
 
@@ -446,7 +446,7 @@ static reshard_status finish(const digest_work *work, digests_block *block)
         reshard_status status = rs_fingerprint_final(work->code, &work->sums[i], tensor->dtype,
                                                      tensor->ndim, tensor->shape, block->texts[i]);
         if (status != RESHARD_OK)
-            return rs_fail_within(status, "tensor \"%.*s\"", rs_name_shown(tensor->name),
+            return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(tensor->name),
                                   tensor->name.bytes);
     }
     entry_source source = {checkpoint, block};

@@ -50,7 +50,7 @@ void rs_json_writer_unsigned(rs_json_writer *writer, uint64_t number)
     rs_json_writer_add(writer, digits + first, sizeof digits - first);
 }
 
-void rs_json_writer_string(rs_json_writer *writer, rs_name string)
+void rs_json_writer_string(rs_json_writer *writer, rs_slice string)
 {
     size_t plain = 0;
     rs_json_writer_add(writer, "\"", 1);

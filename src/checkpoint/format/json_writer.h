@@ -22,7 +22,7 @@ void rs_json_writer_add(rs_json_writer *writer, const char *bytes, size_t count)
 void rs_json_writer_text(rs_json_writer *writer, const char *text);
 void rs_json_writer_unsigned(rs_json_writer *writer, uint64_t number);
 /* In quotes and escaped. The bytes are UTF-8. */
-void rs_json_writer_string(rs_json_writer *writer, rs_name string);
+void rs_json_writer_string(rs_json_writer *writer, rs_slice string);
 /* [1,2,3] */
 void rs_json_writer_integers(rs_json_writer *writer, int32_t count, const int64_t *numbers);
 

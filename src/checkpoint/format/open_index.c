@@ -14,7 +14,7 @@
 #include <string.h>
 
 typedef struct mapping {
-    rs_name tensor;
+    rs_slice tensor;
     const char *file;
     int32_t file_index;
 } mapping;
@@ -26,7 +26,7 @@ typedef struct mappings {
 
 /* The decoded string in the checkpoint's arena, with a NUL behind it. */
 static reshard_status keep_string(reshard_checkpoint *checkpoint, const rs_json_token *token,
-                                  rs_name *out_string)
+                                  rs_slice *out_string)
 {
     char *bytes = rs_arena_allocate(&checkpoint->arena, token->count + 1);
     if (bytes == NULL)
@@ -41,7 +41,7 @@ static reshard_status read_mapping(reshard_checkpoint *checkpoint, rs_json *json
                                    const rs_json_token *key, mappings *list)
 {
     mapping item = {.file_index = -1};
-    rs_name file = {0};
+    rs_slice file = {0};
     rs_json_token token;
     void *items = list->items;
     reshard_status status = keep_string(checkpoint, key, &item.tensor);
@@ -137,7 +137,7 @@ static reshard_status find_entries(reshard_checkpoint *checkpoint, const char *n
             return rs_fail(RESHARD_ERR_CORRUPT,
                            "%s: says that %s holds tensor \"%.*s\", but it "
                            "does not",
-                           name, item->file, rs_name_shown(item->tensor), item->tensor.bytes);
+                           name, item->file, rs_slice_shown(item->tensor), item->tensor.bytes);
         rs_occurrence occurrence = {.name = entry->name, .file = item->file_index, .entry = entry};
         reshard_status status = rs_occurrences_add(checkpoint->context, found, &occurrence);
         if (status != RESHARD_OK)
@@ -162,10 +162,10 @@ static reshard_status fail_double(const reshard_checkpoint *checkpoint, const ch
 {
     (void)checkpoint;
     for (int64_t i = 1; i < found->count; i++) {
-        rs_name tensor = found->items[i].name;
-        if (rs_name_compare(found->items[i - 1].name, tensor) == 0)
+        rs_slice tensor = found->items[i].name;
+        if (rs_slice_compare(found->items[i - 1].name, tensor) == 0)
             return rs_fail(RESHARD_ERR_SYNTAX, "%s: maps tensor \"%.*s\" twice", name,
-                           rs_name_shown(tensor), tensor.bytes);
+                           rs_slice_shown(tensor), tensor.bytes);
     }
     return RESHARD_OK;
 }

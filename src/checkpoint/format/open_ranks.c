@@ -166,7 +166,7 @@ static reshard_status add_shards(reshard_checkpoint *checkpoint, const reshard_m
 }
 
 static reshard_status take_new_name(reshard_checkpoint *checkpoint, const rs_rule_result *result,
-                                    rs_name *name)
+                                    rs_slice *name)
 {
     if (result->new_name == NULL || checkpoint->keeps_names)
         return RESHARD_OK;
@@ -181,7 +181,7 @@ static reshard_status add_opaque(reshard_checkpoint *checkpoint, const local_ent
                                  const rs_rule_result *result, rs_stored_tensor *tensor)
 {
     const rs_entry *first = entries->items[0].entry;
-    rs_name name = entries->items[0].name;
+    rs_slice name = entries->items[0].name;
     reshard_status status = take_new_name(checkpoint, result, &name);
     if (status == RESHARD_OK)
         status = rs_store_describe(tensor, &checkpoint->arena, name, first->dtype, first->ndim,
@@ -200,7 +200,7 @@ static reshard_status add_opaque(reshard_checkpoint *checkpoint, const local_ent
             return rs_fail(RESHARD_ERR_UNSUPPORTED,
                            "tensor \"%.*s\": is cut in %s and %s, but tensors of less than a byte "
                            "an element or more than 8 dimensions are carried whole only",
-                           rs_name_shown(item->name), item->name.bytes,
+                           rs_slice_shown(item->name), item->name.bytes,
                            checkpoint->files[entries->items[0].file].name,
                            checkpoint->files[item->file].name);
         rs_stored_piece piece = {.file = item->file,
@@ -223,7 +223,7 @@ static reshard_status add_cut(reshard_checkpoint *checkpoint, const rs_rulebook 
     const rs_occurrence *first = &entries->items[0];
     reshard_layout *layout = NULL;
     reshard_shards *shards = NULL;
-    rs_name name = first->name;
+    rs_slice name = first->name;
     const int64_t *shape =
         rs_arena_copy(arena, result->shape, (size_t)result->ndim, sizeof(int64_t));
     if (shape == NULL)
@@ -267,13 +267,13 @@ static reshard_status check_alike(const reshard_checkpoint *checkpoint,
         bool same_dtype = item->entry->dtype == first->entry->dtype;
         if (!same_dtype || item->entry->ndim != first->entry->ndim)
             return rs_fail(RESHARD_ERR_CORRUPT, "tensor \"%.*s\": %s and %s do not agree on its %s",
-                           rs_name_shown(item->name), item->name.bytes,
+                           rs_slice_shown(item->name), item->name.bytes,
                            checkpoint->files[first->file].name, checkpoint->files[item->file].name,
                            same_dtype ? "number of dimensions" : "dtype");
         if (!tells_alike(first, item))
             return rs_fail(RESHARD_ERR_CORRUPT,
                            "tensor \"%.*s\": %s and %s do not agree on its full shape",
-                           rs_name_shown(item->name), item->name.bytes,
+                           rs_slice_shown(item->name), item->name.bytes,
                            checkpoint->files[first->file].name, checkpoint->files[item->file].name);
     }
     return RESHARD_OK;
@@ -321,14 +321,14 @@ static reshard_status add_tensor(reshard_checkpoint *checkpoint, const rs_rulebo
 static int compare_occurrences(const void *a, const void *b)
 {
     const rs_occurrence *x = a, *y = b;
-    int order = rs_name_compare(x->name, y->name);
+    int order = rs_slice_compare(x->name, y->name);
     return order != 0 ? order : (x->file > y->file) - (x->file < y->file);
 }
 
 static int compare_tensors(const void *a, const void *b)
 {
-    return rs_name_compare(((const rs_stored_tensor *)a)->name,
-                           ((const rs_stored_tensor *)b)->name);
+    return rs_slice_compare(((const rs_stored_tensor *)a)->name,
+                            ((const rs_stored_tensor *)b)->name);
 }
 
 static reshard_status gather_file(reshard_checkpoint *checkpoint, int32_t file,
@@ -378,7 +378,7 @@ static reshard_status add_all(reshard_checkpoint *checkpoint, const rs_rulebook 
         return rs_allocation_status();
     for (int64_t first = 0, next; status == RESHARD_OK && first < list->count; first = next) {
         for (next = first + 1; next < list->count; next++) {
-            if (rs_name_compare(list->items[first].name, list->items[next].name) != 0)
+            if (rs_slice_compare(list->items[first].name, list->items[next].name) != 0)
                 break;
         }
         local_entries entries = {list->items + first, next - first, file_of};
@@ -391,10 +391,10 @@ static reshard_status add_all(reshard_checkpoint *checkpoint, const rs_rulebook 
         qsort(checkpoint->tensors, (size_t)checkpoint->tensor_count, sizeof(rs_stored_tensor),
               compare_tensors);
     for (int64_t i = 1; i < checkpoint->tensor_count; i++) {
-        rs_name name = checkpoint->tensors[i].name;
-        if (rs_name_compare(checkpoint->tensors[i - 1].name, name) == 0)
+        rs_slice name = checkpoint->tensors[i].name;
+        if (rs_slice_compare(checkpoint->tensors[i - 1].name, name) == 0)
             return rs_fail(RESHARD_ERR_INVALID, "rules give two tensors the name \"%.*s\"",
-                           rs_name_shown(name), name.bytes);
+                           rs_slice_shown(name), name.bytes);
     }
     return RESHARD_OK;
 }

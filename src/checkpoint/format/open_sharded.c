@@ -17,7 +17,7 @@
 
 /* What the metadata of one file say, as indices into its entries by name. */
 typedef struct sharding {
-    rs_name *names; /* logical ones; bytes NULL: the key itself */
+    rs_slice *names; /* logical ones; bytes NULL: the key itself */
     const int64_t **offsets;
     const int64_t **shapes;
     int32_t *ndims; /* of shapes, where entries have others; NULL: they do not */
@@ -69,7 +69,7 @@ static reshard_status read_shape(rs_arena *arena, rs_json *json, const int64_t *
     return status == RESHARD_OK ? read_numbers(arena, json, *out_ndim, out_numbers) : status;
 }
 
-static reshard_status read_logical_name(rs_arena *arena, rs_json *json, rs_name *out_name)
+static reshard_status read_logical_name(rs_arena *arena, rs_json *json, rs_slice *out_name)
 {
     rs_json_token token;
     reshard_status status =
@@ -87,7 +87,7 @@ static reshard_status read_logical_name(rs_arena *arena, rs_json *json, rs_name 
 
 /* {"saved_offsets": [..], "logical_fqn": ".."} of one entry. */
 static reshard_status read_info(rs_arena *arena, rs_json *json, const rs_entry *entry,
-                                const int64_t **out_offset, rs_name *out_name)
+                                const int64_t **out_offset, rs_slice *out_name)
 {
     rs_json_token token;
     bool has_offset = false, has_name = false;
@@ -116,11 +116,11 @@ static reshard_status read_info(rs_arena *arena, rs_json *json, const rs_entry *
 /* The index among entries by name, or -1. scratch has room for the key. */
 static int64_t find_key(const rs_header *header, const rs_json_token *token, char *scratch)
 {
-    rs_name key = {scratch, rs_json_decode(token, scratch)};
+    rs_slice key = {scratch, rs_json_decode(token, scratch)};
     int64_t low = 0, high = header->entry_count;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
-        int order = rs_name_compare(header->by_name[middle]->name, key);
+        int order = rs_slice_compare(header->by_name[middle]->name, key);
         if (order == 0)
             return middle;
         if (order < 0)
@@ -135,7 +135,7 @@ static int64_t find_key(const rs_header *header, const rs_json_token *token, cha
 static reshard_status read_document(rs_arena *arena, const rs_header *header,
                                     const rs_metadatum *item, sharding *found)
 {
-    bool is_shapes = rs_name_compare(item->key, rs_name_of("RESHARD_SHAPES")) == 0;
+    bool is_shapes = rs_slice_compare(item->key, rs_slice_of("RESHARD_SHAPES")) == 0;
     rs_json json;
     rs_json_token token;
     reshard_context *context = arena->context;
@@ -208,13 +208,13 @@ static reshard_status add_file(reshard_checkpoint *checkpoint, int32_t file, boo
     rs_arena scratch;
     rs_arena_init(&scratch, context);
     if (is_sharded) {
-        size_t bytes = count * (sizeof(rs_name) + 2 * sizeof(int64_t *));
+        size_t bytes = count * (sizeof(rs_slice) + 2 * sizeof(int64_t *));
         char *memory = rs_arena_allocate(&scratch, bytes);
         if (memory == NULL)
             return rs_allocation_status();
         memset(memory, 0, bytes);
         found.names = (void *)memory;
-        found.offsets = (void *)(memory + count * sizeof(rs_name));
+        found.offsets = (void *)(memory + count * sizeof(rs_slice));
         found.shapes = found.offsets + count;
         status = rs_fail_within(read_sharding(checkpoint, header, &found), "%s",
                                 checkpoint->files[file].name);
@@ -263,11 +263,11 @@ static reshard_status check_single(const reshard_checkpoint *checkpoint, const r
 {
     for (int64_t i = 1; i < list->count; i++) {
         const rs_occurrence *a = &list->items[i - 1], *b = &list->items[i];
-        if (rs_name_compare(a->name, b->name) == 0)
+        if (rs_slice_compare(a->name, b->name) == 0)
             return rs_fail(RESHARD_ERR_OVERLAP,
                            "tensor \"%.*s\" is in %s and in %s, and neither says which part of it "
                            "it holds; files of ranks need the mesh they were split over (--from)",
-                           rs_name_shown(a->name), a->name.bytes, checkpoint->files[a->file].name,
+                           rs_slice_shown(a->name), a->name.bytes, checkpoint->files[a->file].name,
                            checkpoint->files[b->file].name);
     }
     return RESHARD_OK;
@@ -278,7 +278,7 @@ static reshard_status note_unknown(reshard_checkpoint *checkpoint, const rs_occu
     int64_t unknown = 0;
     for (int64_t i = 0; i < list->count; i++) {
         bool is_first =
-            i == 0 || rs_name_compare(list->items[i - 1].name, list->items[i].name) != 0;
+            i == 0 || rs_slice_compare(list->items[i - 1].name, list->items[i].name) != 0;
         unknown += is_first && list->items[i].offset != NULL && list->items[i].full == NULL;
     }
     if (unknown == 0)

@@ -12,25 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-rs_name rs_name_of(const char *text)
-{
-    return (rs_name){text, strlen(text)};
-}
-
-int rs_name_compare(rs_name a, rs_name b)
-{
-    size_t count = a.count < b.count ? a.count : b.count;
-    int order = count != 0 ? memcmp(a.bytes, b.bytes, count) : 0;
-    return order != 0 ? order : (a.count > b.count) - (a.count < b.count);
-}
-
-int rs_name_shown(rs_name name)
-{
-    return name.count < 200 ? (int)name.count : 200;
-}
-
-reshard_status rs_entry_bytes(rs_name name, reshard_dtype dtype, int32_t ndim, const int64_t *shape,
-                              uint64_t *out_bytes)
+reshard_status rs_entry_bytes(rs_slice name, reshard_dtype dtype, int32_t ndim,
+                              const int64_t *shape, uint64_t *out_bytes)
 {
     uint64_t bits = 1;
     bool overflows = false;
@@ -38,11 +21,11 @@ reshard_status rs_entry_bytes(rs_name name, reshard_dtype dtype, int32_t ndim, c
         overflows = overflows || __builtin_mul_overflow(bits, (uint64_t)shape[d], &bits);
     if (overflows || __builtin_mul_overflow(bits, (uint64_t)reshard_dtype_bits(dtype), &bits))
         return rs_fail(RESHARD_ERR_RANGE, "tensor \"%.*s\": its size goes beyond 64 bits",
-                       rs_name_shown(name), name.bytes);
+                       rs_slice_shown(name), name.bytes);
     if (bits % 8 != 0)
         return rs_fail(RESHARD_ERR_INVALID,
                        "tensor \"%.*s\": its elements of %d bits do not end on a whole byte",
-                       rs_name_shown(name), name.bytes, (int)reshard_dtype_bits(dtype));
+                       rs_slice_shown(name), name.bytes, (int)reshard_dtype_bits(dtype));
     *out_bytes = bits / 8;
     return RESHARD_OK;
 }
@@ -51,10 +34,10 @@ reshard_status rs_entry_bytes(rs_name name, reshard_dtype dtype, int32_t ndim, c
 
 /* The decoded bytes of a string, written over the text they came from, with a NUL over the quote
  * behind them. */
-static rs_name decode(const rs_header *header, const rs_json *json, const rs_json_token *token)
+static rs_slice decode(const rs_header *header, const rs_json *json, const rs_json_token *token)
 {
     char *place = header->text + (token->bytes - json->bytes);
-    rs_name name = {place, token->count};
+    rs_slice name = {place, token->count};
     if (token->escaped)
         name.count = rs_json_decode(token, place); /* never ahead of what it reads */
     place[name.count] = '\0';
@@ -211,7 +194,7 @@ static reshard_status read_member(rs_header *header, rs_json *json, const rs_jso
     void *items = header->entries;
     reshard_status status = read_entry(header, json, list, &entry);
     if (status != RESHARD_OK)
-        return rs_fail_within(status, "tensor \"%.*s\"", rs_name_shown(entry.name),
+        return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(entry.name),
                               entry.name.bytes);
     status = rs_grow(header->arena.context, &items, &header->entry_capacity,
                      header->entry_count + 1, sizeof(rs_entry));
@@ -251,18 +234,18 @@ static int compare_places(const void *a, const void *b)
         return x->begin < y->begin ? -1 : 1;
     if (x->end != y->end)
         return x->end < y->end ? -1 : 1;
-    return rs_name_compare(x->name, y->name);
+    return rs_slice_compare(x->name, y->name);
 }
 
 static int compare_names(const void *a, const void *b)
 {
-    return rs_name_compare((*(rs_entry *const *)a)->name, (*(rs_entry *const *)b)->name);
+    return rs_slice_compare((*(rs_entry *const *)a)->name, (*(rs_entry *const *)b)->name);
 }
 
 static reshard_status check_entry(const rs_entry *entry, uint64_t expected)
 {
     uint64_t bytes = 0;
-    int shown = rs_name_shown(entry->name);
+    int shown = rs_slice_shown(entry->name);
     if (entry->begin != expected || entry->end < entry->begin)
         return rs_fail(RESHARD_ERR_CORRUPT,
                        "tensor \"%.*s\": its data are bytes %llu to %llu, but should begin at %llu"
@@ -309,10 +292,10 @@ static reshard_status index_names(rs_header *header)
     if (header->entry_count > 1)
         qsort(header->by_name, (size_t)header->entry_count, sizeof(rs_entry *), compare_names);
     for (int64_t i = 1; i < header->entry_count; i++) {
-        rs_name name = header->by_name[i]->name;
-        if (rs_name_compare(header->by_name[i - 1]->name, name) == 0)
+        rs_slice name = header->by_name[i]->name;
+        if (rs_slice_compare(header->by_name[i - 1]->name, name) == 0)
             return rs_fail(RESHARD_ERR_CORRUPT, "tensor \"%.*s\" occurs twice in the header",
-                           rs_name_shown(name), name.bytes);
+                           rs_slice_shown(name), name.bytes);
     }
     return RESHARD_OK;
 }
@@ -417,12 +400,12 @@ void rs_header_destroy(rs_header *header)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-const rs_entry *rs_header_find(const rs_header *header, rs_name name)
+const rs_entry *rs_header_find(const rs_header *header, rs_slice name)
 {
     int64_t low = 0, high = header->entry_count;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
-        int order = rs_name_compare(header->by_name[middle]->name, name);
+        int order = rs_slice_compare(header->by_name[middle]->name, name);
         if (order == 0)
             return header->by_name[middle];
         if (order < 0)
@@ -436,7 +419,7 @@ const rs_entry *rs_header_find(const rs_header *header, rs_name name)
 const rs_metadatum *rs_header_metadata(const rs_header *header, const char *key)
 {
     for (int64_t i = header->metadata_count - 1; i >= 0; i--) {
-        if (rs_name_compare(header->metadata[i].key, rs_name_of(key)) == 0)
+        if (rs_slice_compare(header->metadata[i].key, rs_slice_of(key)) == 0)
             return &header->metadata[i];
     }
     return NULL;

@@ -13,24 +13,14 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/slice.h"
 
 #define RS_HEADER_BYTES_MAX ((uint64_t)100000000)
 /* Where our files begin their data: a page, so that ranges can be shared by the file system. */
 #define RS_DATA_ALIGNMENT ((uint64_t)4096)
 
-/* Bytes that may hold NUL. */
-typedef struct rs_name {
-    const char *bytes;
-    size_t count;
-} rs_name;
-
-rs_name rs_name_of(const char *text);
-int rs_name_compare(rs_name a, rs_name b);
-/* For rs_fail's "%.*s": the length, cut so that messages stay readable. */
-int rs_name_shown(rs_name name);
-
 typedef struct rs_entry {
-    rs_name name;
+    rs_slice name;
     reshard_dtype dtype;
     int32_t ndim; /* any number of dims */
     const int64_t *shape;
@@ -38,7 +28,7 @@ typedef struct rs_entry {
 } rs_entry;
 
 typedef struct rs_metadatum {
-    rs_name key, value;
+    rs_slice key, value;
 } rs_metadatum;
 
 typedef struct rs_header {
@@ -65,13 +55,13 @@ reshard_status rs_header_read(reshard_context *context, const rs_file *file,
 void rs_header_destroy(rs_header *header);
 
 /* NULL when there is none. */
-const rs_entry *rs_header_find(const rs_header *header, rs_name name);
+const rs_entry *rs_header_find(const rs_header *header, rs_slice name);
 /* The last one of that key, as the reference reader has it; NULL when there is none. */
 const rs_metadatum *rs_header_metadata(const rs_header *header, const char *key);
 
 /* Bytes of a tensor. Errors: RANGE when shape or size go beyond 64 bits (extents multiplied from
  * left to right, as the reference does), INVALID when elements do not end on a whole byte. */
-reshard_status rs_entry_bytes(rs_name name, reshard_dtype dtype, int32_t ndim, const int64_t *shape,
-                              uint64_t *out_bytes);
+reshard_status rs_entry_bytes(rs_slice name, reshard_dtype dtype, int32_t ndim,
+                              const int64_t *shape, uint64_t *out_bytes);
 
 #endif

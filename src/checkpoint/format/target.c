@@ -96,7 +96,7 @@ static int compare_entries(const void *a, const void *b)
         return x_last ? 1 : -1;
     if (x_last && x->bits != y->bits)
         return x->bits > y->bits ? -1 : 1;
-    return rs_name_compare(x->entry->key, y->entry->key);
+    return rs_slice_compare(x->entry->key, y->entry->key);
 }
 
 static reshard_status sort_entries(rs_target *target)
@@ -319,14 +319,14 @@ static reshard_status take_names(rs_target *target, int64_t count,
                                  const reshard_live_tensor *tensors)
 {
     target->name_count = count;
-    target->names = rs_arena_allocate_array(&target->arena, (size_t)count, sizeof(rs_name));
+    target->names = rs_arena_allocate_array(&target->arena, (size_t)count, sizeof(rs_slice));
     target->tensors =
         rs_arena_allocate_array(&target->arena, (size_t)count, sizeof(rs_stored_tensor));
     target->origins = rs_arena_allocate_array(&target->arena, (size_t)count, sizeof(int64_t));
     if (target->names == NULL || target->tensors == NULL || target->origins == NULL)
         return rs_allocation_status();
     for (int64_t i = 0; i < count; i++)
-        target->names[i] = (rs_name){tensors[i].name, strlen(tensors[i].name)};
+        target->names[i] = (rs_slice){tensors[i].name, strlen(tensors[i].name)};
     return RESHARD_OK;
 }
 

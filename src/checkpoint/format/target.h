@@ -20,7 +20,7 @@
 
 /* One tensor of one safetensors file. */
 typedef struct rs_target_entry {
-    rs_name key;
+    rs_slice key;
     int64_t tensor; /* of the target's tensors */
     int32_t file;
     int32_t ndim; /* of the entry: that of local memory */
@@ -47,7 +47,7 @@ typedef struct rs_target {
     rs_stored_tensor *tensors; /* pieces with places in the target's files */
     int64_t *origins;          /* of each, the source's tensor, or the live one */
     int64_t name_count;        /* of live tensors; else 0 */
-    rs_name *names;
+    rs_slice *names;
     int64_t entry_count, entry_capacity;
     rs_target_entry *entries; /* by file, then by place */
     int32_t file_count;

@@ -184,20 +184,20 @@ static reshard_status keep_piece(rs_target *target, const candidate *item, bool 
 /* ---- entries of DCP -------------------------------------------------------------------------- */
 
 /* Whether a tensor has this name. */
-static bool is_taken(const cutting *work, rs_name key)
+static bool is_taken(const cutting *work, rs_slice key)
 {
     if (work->source != NULL)
         return rs_selection_has(work->selection, key);
     for (int64_t i = 0; i < work->target->name_count; i++) {
-        if (rs_name_compare(work->target->names[i], key) == 0)
+        if (rs_slice_compare(work->target->names[i], key) == 0)
             return true;
     }
     return false;
 }
 
 /* name, or name.__dcp_shard_k where a file holds several boxes: the next k that is free. */
-static reshard_status name_box(const cutting *work, rs_name name, bool several, int64_t *next_k,
-                               rs_name *out_key)
+static reshard_status name_box(const cutting *work, rs_slice name, bool several, int64_t *next_k,
+                               rs_slice *out_key)
 {
     *out_key = name;
     if (!several)
@@ -208,7 +208,7 @@ static reshard_status name_box(const cutting *work, rs_name name, bool several, 
     do {
         memcpy(key, name.bytes, name.count);
         int length = snprintf(key + name.count, 40, ".__dcp_shard_%lld", (long long)(*next_k)++);
-        *out_key = (rs_name){key, name.count + (size_t)length};
+        *out_key = (rs_slice){key, name.count + (size_t)length};
     } while (is_taken(work, *out_key));
     return RESHARD_OK;
 }
@@ -359,7 +359,7 @@ static reshard_status cut_tensor(const cutting *work, const rs_rule_result *resu
     if (status == RESHARD_OK)
         status = cut_by_layout(work, layout, tensor);
     reshard_layout_release(layout);
-    return rs_fail_within(status, "tensor \"%.*s\"", rs_name_shown(tensor->name),
+    return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(tensor->name),
                           tensor->name.bytes);
 }
 
@@ -385,7 +385,7 @@ static reshard_status describe(const cutting *work, const rs_selected *selected,
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
                        "tensor \"%.*s\": line %d of the rules cuts it, but tensors of less than a "
                        "byte an element or more than 8 dimensions are carried whole only",
-                       rs_name_shown(selected->name), selected->name.bytes, (int)result->line);
+                       rs_slice_shown(selected->name), selected->name.bytes, (int)result->line);
     return status;
 }
 
@@ -435,14 +435,14 @@ reshard_status rs_target_cut(rs_target *target, const reshard_checkpoint *source
 
 static int compare_names(const void *a, const void *b)
 {
-    return rs_name_compare(*(const rs_name *)a, *(const rs_name *)b);
+    return rs_slice_compare(*(const rs_slice *)a, *(const rs_slice *)b);
 }
 
 static reshard_status check_names(const rs_target *target)
 {
     reshard_status status = RESHARD_OK;
     size_t count = (size_t)target->tensor_count;
-    rs_name *names = rs_allocate_array(target->context, count, sizeof *names);
+    rs_slice *names = rs_allocate_array(target->context, count, sizeof *names);
     if (names == NULL)
         return rs_allocation_status();
     for (size_t i = 0; i < count; i++)
@@ -450,9 +450,9 @@ static reshard_status check_names(const rs_target *target)
     if (count > 1)
         qsort(names, count, sizeof *names, compare_names);
     for (size_t i = 1; status == RESHARD_OK && i < count; i++) {
-        if (rs_name_compare(names[i - 1], names[i]) == 0)
+        if (rs_slice_compare(names[i - 1], names[i]) == 0)
             status = rs_fail(RESHARD_ERR_INVALID, "two tensors are to have the name \"%.*s\"",
-                             rs_name_shown(names[i]), names[i].bytes);
+                             rs_slice_shown(names[i]), names[i].bytes);
     }
     rs_release(target->context, names, count * sizeof *names);
     return status;

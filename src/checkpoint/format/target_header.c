@@ -61,13 +61,13 @@ static void write_sharding(rs_json_writer *writer, const rs_target *target,
     rs_json_writer_add(writer, "{", 1);
     for (int64_t i = 0; i < file->entry_count; i++) {
         const rs_target_entry *entry = &target->entries[file->entry_first + i];
-        rs_name name = target->tensors[entry->tensor].name;
+        rs_slice name = target->tensors[entry->tensor].name;
         if (i != 0)
             rs_json_writer_add(writer, ",", 1);
         rs_json_writer_string(writer, entry->key);
         rs_json_writer_text(writer, ":{\"saved_offsets\":");
         write_offsets(writer, target, entry);
-        if (rs_name_compare(name, entry->key) != 0) {
+        if (rs_slice_compare(name, entry->key) != 0) {
             rs_json_writer_text(writer, ",\"logical_fqn\":");
             rs_json_writer_string(writer, name);
         }
@@ -107,10 +107,10 @@ static void write_document(rs_json_writer *writer, const char *key, document_fn 
     rs_json_writer document;
     rs_json_writer_init(&document, writer->context);
     fn(&document, target, file);
-    rs_json_writer_string(writer, rs_name_of(key));
+    rs_json_writer_string(writer, rs_slice_of(key));
     rs_json_writer_add(writer, ":", 1);
     if (document.status == RESHARD_OK)
-        rs_json_writer_string(writer, (rs_name){document.bytes, (size_t)document.count});
+        rs_json_writer_string(writer, (rs_slice){document.bytes, (size_t)document.count});
     else if (writer->status == RESHARD_OK)
         writer->status = document.status;
     rs_json_writer_release(&document);
@@ -127,7 +127,7 @@ static void write_metadata(rs_json_writer *writer, const rs_target *target,
         rs_json_writer_text(writer, ",\"DCP_VERSION\":\"1.0\",");
         write_document(writer, "RESHARD_SHAPES", write_shapes, target, file);
         rs_json_writer_text(writer, ",\"RESHARD_FILES\":");
-        rs_json_writer_string(writer, rs_name_of(count));
+        rs_json_writer_string(writer, rs_slice_of(count));
         rs_json_writer_add(writer, ",", 1);
     }
     if (file->flat_count != 0) {
@@ -168,8 +168,8 @@ reshard_status rs_target_header(const rs_target *target, int32_t index, rs_json_
 
 static int compare_keys(const void *a, const void *b)
 {
-    return rs_name_compare((*(const rs_target_entry *const *)a)->key,
-                           (*(const rs_target_entry *const *)b)->key);
+    return rs_slice_compare((*(const rs_target_entry *const *)a)->key,
+                            (*(const rs_target_entry *const *)b)->key);
 }
 
 static void write_weight_map(rs_json_writer *writer, const rs_target *target,
@@ -179,7 +179,7 @@ static void write_weight_map(rs_json_writer *writer, const rs_target *target,
         rs_json_writer_text(writer, i == 0 ? "\n    " : ",\n    ");
         rs_json_writer_string(writer, sorted[i]->key);
         rs_json_writer_text(writer, ": ");
-        rs_json_writer_string(writer, rs_name_of(target->files[sorted[i]->file].name));
+        rs_json_writer_string(writer, rs_slice_of(target->files[sorted[i]->file].name));
     }
 }
 

@@ -167,7 +167,7 @@ static reshard_status find_stored(const reshard_checkpoint *checkpoint, const re
     reshard_status status = rs_live_check(tensor, group);
     if (status != RESHARD_OK)
         return status;
-    int64_t index = rs_store_find(checkpoint, (rs_name){tensor->name, strlen(tensor->name)});
+    int64_t index = rs_store_find(checkpoint, (rs_slice){tensor->name, strlen(tensor->name)});
     if (index < 0)
         return rs_fail(RESHARD_ERR_NOT_FOUND, "there is no tensor \"%.200s\" in the checkpoint",
                        tensor->name);

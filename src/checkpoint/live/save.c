@@ -142,7 +142,7 @@ static reshard_status write_entry(saving *s, const rs_target_entry *entry)
     if (status == RESHARD_OK)
         status = write_box(s, piece, live->dtype, live->shards[shard], entry->bytes, wanted->at);
     reshard_shards_destroy(shards);
-    return rs_fail_within(status, "tensor \"%.*s\"", rs_name_shown(tensor->name),
+    return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(tensor->name),
                           tensor->name.bytes);
 }
 

@@ -32,9 +32,9 @@ static rs_number_scope scope_of(const rs_rule_finding *found, const rs_rule *rul
                              .spans = spans};
 }
 
-static reshard_status evaluate(const rs_number_scope *scope, rs_rule_text text, int64_t *out_number)
+static reshard_status evaluate(const rs_number_scope *scope, rs_slice text, int64_t *out_number)
 {
-    rs_cursor cursor = {text.text, text.text + text.length};
+    rs_cursor cursor = {text.bytes, text.bytes + text.count};
     return rs_number_read(scope, &cursor, out_number);
 }
 
@@ -45,7 +45,7 @@ static reshard_status matches_rule(const rs_rule_finding *found, const rs_rule *
     int64_t condition = 1;
     reshard_status status = rs_glob_try(found->rules->context, &rule->glob, found->name,
                                         found->name_bytes, spans, out_matches);
-    if (status != RESHARD_OK || !*out_matches || rule->when.length == 0)
+    if (status != RESHARD_OK || !*out_matches || rule->when.count == 0)
         return status;
     rs_number_scope scope = scope_of(found, rule, spans);
     status = evaluate(&scope, rule->when, &condition);
@@ -102,13 +102,13 @@ static reshard_status add_cut(rs_rule_finding *found, const rs_rule *rule,
     if (axis < 0 || is_cut(found, axis))
         return RESHARD_OK;
     int32_t axis_size = reshard_mesh_axis_size(found->mesh, axis);
-    if (axis_size == 1 && cut->placement.text[0] != 'A')
+    if (axis_size == 1 && cut->placement.bytes[0] != 'A')
         return RESHARD_OK; /* nothing is cut, so nothing need be known */
     reshard_status status =
         rs_rule_placement_parse(found->rules->context, scope, cut, axis_size, &spec);
     if (status != RESHARD_OK)
         return rs_fail_within(status, RS_RULE_PLACE ": %s@%s", RS_RULE_PLACE_OF(rule),
-                              rs_excerpt_of(cut->placement.text, cut->placement.length).text,
+                              rs_excerpt_of(cut->placement.bytes, cut->placement.count).text,
                               cut->axis);
     const reshard_placement *placement = &reshard_spec_cut(spec, 0)->placement;
     if (rule->is_every && placement->kind == RESHARD_SHARD && placement->dim != RESHARD_DIM_FLAT &&
@@ -209,7 +209,7 @@ reshard_status rs_rule_unpad_shape(const rs_rule_finding *found, int32_t ndim, i
         const rs_rule_pad *pad = &found->rule->pads[i];
         int32_t dim = pad->dim < 0 ? pad->dim + ndim : pad->dim;
         int64_t true_size = 0;
-        if (pad->true_size.length == 0 || dim < 0 || dim >= ndim)
+        if (pad->true_size.count == 0 || dim < 0 || dim >= ndim)
             continue;
         reshard_status status = evaluate(&scope, pad->true_size, &true_size);
         if (status == RESHARD_ERR_NOT_FOUND)
@@ -305,7 +305,7 @@ static reshard_status set_new_name(const rs_rule_finding *found, rs_rule_result 
 {
     rs_number_scope scope = scope_of(found, found->rule, found->spans);
     size_t length = 0;
-    if (found->rule->new_name.length == 0)
+    if (found->rule->new_name.count == 0)
         return RESHARD_OK;
     reshard_status status = rs_rule_new_name(&scope, found->rule->new_name, NULL, 0, &length);
     if (status != RESHARD_OK)

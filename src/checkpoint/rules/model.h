@@ -7,22 +7,18 @@
 #ifndef RS_CHECKPOINT_RULES_MODEL_H
 #define RS_CHECKPOINT_RULES_MODEL_H
 
+#include "base/slice.h"
 #include "checkpoint/rules/number.h"
 
-typedef struct rs_rule_text {
-    const char *text;
-    size_t length;
-} rs_rule_text;
-
 typedef struct rs_rule_cut {
-    rs_rule_text placement; /* "S(0, unit=$head_dim)"; "A(..)" or "S.." */
+    rs_slice placement; /* "S(0, unit=$head_dim)"; "A(..)" or "S.." */
     const char *axis;
 } rs_rule_cut;
 
 typedef struct rs_rule_pad {
     int32_t dim; /* may be negative */
-    rs_rule_text multiple;
-    rs_rule_text true_size; /* length 0: none */
+    rs_slice multiple;
+    rs_slice true_size; /* empty: none */
 } rs_rule_pad;
 
 typedef struct rs_rule {
@@ -31,9 +27,9 @@ typedef struct rs_rule {
     bool is_every; /* a default: adds cuts to what another rule matched */
     bool is_drop;
     rs_glob glob;
-    rs_rule_text glob_text;
-    rs_rule_text when;     /* the rule counts only if this is not 0; length 0: always */
-    rs_rule_text new_name; /* length 0: the name stays */
+    rs_slice glob_text;
+    rs_slice when;     /* the rule counts only if this is not 0; empty: always */
+    rs_slice new_name; /* empty: the name stays */
     int32_t cut_count;
     rs_rule_cut cuts[RESHARD_AXES_MAX];
     int32_t pad_count;
@@ -54,7 +50,7 @@ struct rs_rules {
  * axis_size is what "last" and "of" are about. Writes at most RS_PLACEMENT_BYTES. Errors: as
  * rs_number_read; RANGE when the text is too long. */
 #define RS_PLACEMENT_BYTES 2048
-reshard_status rs_rule_placement_text(const rs_number_scope *scope, rs_rule_text placement,
+reshard_status rs_rule_placement_text(const rs_number_scope *scope, rs_slice placement,
                                       int64_t axis_size, char out_text[RS_PLACEMENT_BYTES]);
 /* The placement on an axis of that size, as a spec of one axis and one cut. */
 reshard_status rs_rule_placement_parse(reshard_context *context, const rs_number_scope *scope,
@@ -62,7 +58,7 @@ reshard_status rs_rule_placement_parse(reshard_context *context, const rs_number
                                        reshard_spec **out_spec);
 /* The new name of a tensor, wildcards replaced: writes at most `capacity` bytes, gives the length
  * of all. Errors: SYNTAX. */
-reshard_status rs_rule_new_name(const rs_number_scope *scope, rs_rule_text new_name, char *buffer,
+reshard_status rs_rule_new_name(const rs_number_scope *scope, rs_slice new_name, char *buffer,
                                 size_t capacity, size_t *out_length);
 
 /* "llama.rules:3" */

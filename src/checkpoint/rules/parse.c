@@ -38,9 +38,9 @@ typedef struct rules_parser {
 
 /* A word behind the glob. */
 typedef struct rule_word {
-    rs_rule_text letters; /* "S" */
-    rs_rule_text whole;   /* "S(0)" */
-    rs_rule_text inside;  /* "0" */
+    rs_slice letters; /* "S" */
+    rs_slice whole;   /* "S(0)" */
+    rs_slice inside;  /* "0" */
     bool has_parentheses;
 } rule_word;
 
@@ -59,18 +59,18 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-static bool text_equals(rs_rule_text text, const char *word)
+static bool text_equals(rs_slice text, const char *word)
 {
-    return text.length == strlen(word) && memcmp(text.text, word, text.length) == 0;
+    return text.count == strlen(word) && memcmp(text.bytes, word, text.count) == 0;
 }
 
-static rs_rule_text between(const char *start, const char *end)
+static rs_slice between(const char *start, const char *end)
 {
     while (start < end && is_space(*start))
         start++;
     while (start < end && is_space(end[-1]))
         end--;
-    return (rs_rule_text){start, (size_t)(end - start)};
+    return (rs_slice){start, (size_t)(end - start)};
 }
 
 static bool at_end(rules_parser *parser)
@@ -137,8 +137,8 @@ static reshard_status parse_word(rules_parser *parser, rule_word *out_word)
     rule_word word = {.has_parentheses = false};
     while (cursor->at < cursor->end && is_letter(*cursor->at))
         cursor->at++;
-    word.letters = (rs_rule_text){start, (size_t)(cursor->at - start)};
-    if (word.letters.length == 0)
+    word.letters = (rs_slice){start, (size_t)(cursor->at - start)};
+    if (word.letters.count == 0)
         return rs_fail(RESHARD_ERR_SYNTAX, "expected a cut, pad, name, when or drop, found \"%s\"",
                        rs_excerpt_of(start, (size_t)(cursor->end - start)).text);
     while (cursor->at < cursor->end && (is_digit(*cursor->at) || *cursor->at == '-'))
@@ -155,7 +155,7 @@ static reshard_status parse_word(rules_parser *parser, rule_word *out_word)
         word.has_parentheses = true;
         word.inside = between(inside, cursor->at - 1);
     }
-    word.whole = (rs_rule_text){start, (size_t)(cursor->at - start)};
+    word.whole = (rs_slice){start, (size_t)(cursor->at - start)};
     *out_word = word;
     return RESHARD_OK;
 }
@@ -179,8 +179,8 @@ static reshard_status add_cut(rules_parser *parser, const rule_word *word)
     if (parser->cursor.at == parser->cursor.end || *parser->cursor.at != '@') {
         if (!replicates)
             return rs_fail(RESHARD_ERR_SYNTAX, "%s does not say which axis cuts: %s@axis",
-                           rs_excerpt_of(word->whole.text, word->whole.length).text,
-                           rs_excerpt_of(word->whole.text, word->whole.length).text);
+                           rs_excerpt_of(word->whole.bytes, word->whole.count).text,
+                           rs_excerpt_of(word->whole.bytes, word->whole.count).text);
         parser->says_R = true;
         return RESHARD_OK;
     }
@@ -200,7 +200,7 @@ static reshard_status add_cut(rules_parser *parser, const rule_word *word)
 }
 
 /* A number of which only the form is checked; the text of it. */
-static reshard_status take_number(rules_parser *parser, rs_cursor *cursor, rs_rule_text *out_text)
+static reshard_status take_number(rules_parser *parser, rs_cursor *cursor, rs_slice *out_text)
 {
     const char *start = cursor->at;
     int64_t number;
@@ -214,7 +214,7 @@ static reshard_status take_number(rules_parser *parser, rs_cursor *cursor, rs_ru
 static reshard_status add_pad(rules_parser *parser, const rule_word *word)
 {
     rs_rule *rule = &parser->rule;
-    rs_cursor cursor = {word->inside.text, word->inside.text + word->inside.length};
+    rs_cursor cursor = {word->inside.bytes, word->inside.bytes + word->inside.count};
     rs_rule_pad pad = {.dim = 0};
     bool negative = rs_cursor_accept(&cursor, '-');
     if (cursor.at == cursor.end || !is_digit(*cursor.at))
@@ -244,9 +244,9 @@ static reshard_status set_name(rules_parser *parser, const rule_word *word)
 {
     rs_number_scope scope = form_scope(parser);
     size_t length = 0;
-    if (word->inside.length == 0)
+    if (word->inside.count == 0)
         return rs_fail(RESHARD_ERR_SYNTAX, "name() without a name");
-    if (parser->rule.new_name.length != 0)
+    if (parser->rule.new_name.count != 0)
         return rs_fail(RESHARD_ERR_INVALID, "two names");
     parser->rule.new_name = word->inside;
     return rs_rule_new_name(&scope, word->inside, NULL, 0, &length);
@@ -254,8 +254,8 @@ static reshard_status set_name(rules_parser *parser, const rule_word *word)
 
 static reshard_status set_when(rules_parser *parser, const rule_word *word)
 {
-    rs_cursor cursor = {word->inside.text, word->inside.text + word->inside.length};
-    if (parser->rule.when.length != 0)
+    rs_cursor cursor = {word->inside.bytes, word->inside.bytes + word->inside.count};
+    if (parser->rule.when.count != 0)
         return rs_fail(RESHARD_ERR_INVALID, "two conditions");
     reshard_status status = take_number(parser, &cursor, &parser->rule.when);
     if (status == RESHARD_OK && cursor.at != cursor.end)
@@ -266,7 +266,7 @@ static reshard_status set_when(rules_parser *parser, const rule_word *word)
 
 static reshard_status add_word(rules_parser *parser, const rule_word *word)
 {
-    bool bare = !word->has_parentheses && word->whole.length == word->letters.length;
+    bool bare = !word->has_parentheses && word->whole.count == word->letters.count;
     if (text_equals(word->letters, "S") || text_equals(word->letters, "A") ||
         (text_equals(word->letters, "R") && bare))
         return add_cut(parser, word);
@@ -276,7 +276,7 @@ static reshard_status add_word(rules_parser *parser, const rule_word *word)
         return set_when(parser, word);
     if (parser->rule.is_every)
         return rs_fail(RESHARD_ERR_SYNTAX, "every: takes cuts and when(), not \"%s\"",
-                       rs_excerpt_of(word->whole.text, word->whole.length).text);
+                       rs_excerpt_of(word->whole.bytes, word->whole.count).text);
     if (text_equals(word->letters, "pad") && word->has_parentheses)
         return add_pad(parser, word);
     if (text_equals(word->letters, "name") && word->has_parentheses)
@@ -287,44 +287,44 @@ static reshard_status add_word(rules_parser *parser, const rule_word *word)
     }
     return rs_fail(RESHARD_ERR_SYNTAX,
                    "expected a cut, pad(), name(), when() or drop, found \"%s\"",
-                   rs_excerpt_of(word->whole.text, word->whole.length).text);
+                   rs_excerpt_of(word->whole.bytes, word->whole.count).text);
 }
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
 /* Up to the next space that has no backslash. */
-static rs_rule_text take_token(rules_parser *parser)
+static rs_slice take_token(rules_parser *parser)
 {
     rs_cursor *cursor = &parser->cursor;
     const char *start = cursor->at;
     while (cursor->at < cursor->end && !is_space(*cursor->at))
         cursor->at += *cursor->at == '\\' && cursor->end - cursor->at > 1 ? 2 : 1;
-    return (rs_rule_text){start, (size_t)(cursor->at - start)};
+    return (rs_slice){start, (size_t)(cursor->at - start)};
 }
 
 static reshard_status parse_subject(rules_parser *parser)
 {
     rs_rule *rule = &parser->rule;
-    rs_rule_text token = take_token(parser);
+    rs_slice token = take_token(parser);
     if (text_equals(token, "every:")) {
         rule->is_every = true;
-        token = (rs_rule_text){"*", 1};
+        token = (rs_slice){"*", 1};
     } else if (text_equals(token, "every")) {
         rule->is_every = true;
         (void)at_end(parser);
         token = take_token(parser);
-        if (token.length < 2 || token.text[token.length - 1] != ':')
+        if (token.count < 2 || token.bytes[token.count - 1] != ':')
             return rs_fail(RESHARD_ERR_SYNTAX, "expected every: or every pattern:");
-        token.length--;
+        token.count--;
     }
     rule->glob_text = token;
-    return rs_glob_compile(&parser->rules->arena, token.text, token.length, &rule->glob);
+    return rs_glob_compile(&parser->rules->arena, token.bytes, token.count, &rule->glob);
 }
 
 static reshard_status check_whole(const rules_parser *parser)
 {
     const rs_rule *rule = &parser->rule;
-    bool says = rule->cut_count != 0 || rule->pad_count != 0 || rule->new_name.length != 0;
+    bool says = rule->cut_count != 0 || rule->pad_count != 0 || rule->new_name.count != 0;
     if (rule->is_drop && (says || parser->says_R))
         return rs_fail(RESHARD_ERR_INVALID, "drop, and something else besides");
     if (!says && !rule->is_drop && !parser->says_R)
@@ -354,8 +354,8 @@ static reshard_status parse_lines(rs_rules *rules, const char *file_name, int de
 static reshard_status parse_use(rules_parser *parser)
 {
     (void)at_end(parser);
-    rs_rule_text name = take_token(parser);
-    const rs_family *family = rs_family_find(name.text, name.length);
+    rs_slice name = take_token(parser);
+    const rs_family *family = rs_family_find(name.bytes, name.count);
     if (family == NULL)
         return RESHARD_ERR_NOT_FOUND;
     if (!at_end(parser))
@@ -415,9 +415,9 @@ static reshard_status parse_lines(rs_rules *rules, const char *file_name, int de
         else
             status = parse_line(&parser);
         if (status != RESHARD_OK) {
-            rs_rule_text said = between(start, stop);
+            rs_slice said = between(start, stop);
             return rs_fail_within(status, RS_RULE_PLACE ": \"%s\"", file_name, line,
-                                  rs_excerpt_of(said.text, said.length).text);
+                                  rs_excerpt_of(said.bytes, said.count).text);
         }
         start = newline != NULL ? newline + 1 : end;
     }

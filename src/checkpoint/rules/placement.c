@@ -98,10 +98,10 @@ static reshard_status replace_variables(const rs_number_scope *scope, rs_cursor 
     return RESHARD_OK;
 }
 
-reshard_status rs_rule_placement_text(const rs_number_scope *scope, rs_rule_text placement,
+reshard_status rs_rule_placement_text(const rs_number_scope *scope, rs_slice placement,
                                       int64_t axis_size, char out_text[RS_PLACEMENT_BYTES])
 {
-    rs_cursor cursor = {placement.text, placement.text + placement.length};
+    rs_cursor cursor = {placement.bytes, placement.bytes + placement.count};
     rs_text text;
     reshard_status status;
     rs_text_init(&text, out_text, RS_PLACEMENT_BYTES);
@@ -129,19 +129,19 @@ reshard_status rs_rule_placement_parse(reshard_context *context, const rs_number
     return reshard_spec_parse(context, spec, (size_t)length, out_spec);
 }
 
-reshard_status rs_rule_new_name(const rs_number_scope *scope, rs_rule_text new_name, char *buffer,
+reshard_status rs_rule_new_name(const rs_number_scope *scope, rs_slice new_name, char *buffer,
                                 size_t capacity, size_t *out_length)
 {
     size_t length = 0;
-    for (size_t i = 0; i < new_name.length; i++) {
-        const char *bytes = new_name.text + i;
+    for (size_t i = 0; i < new_name.count; i++) {
+        const char *bytes = new_name.bytes + i;
         size_t count = 1;
         if (*bytes == '{') {
             int64_t index = 0;
-            for (i++; i < new_name.length && new_name.text[i] >= '0' && new_name.text[i] <= '9';
+            for (i++; i < new_name.count && new_name.bytes[i] >= '0' && new_name.bytes[i] <= '9';
                  i++)
-                index = index < 1000 ? index * 10 + (new_name.text[i] - '0') : index;
-            if (i == new_name.length || new_name.text[i] != '}' || index < 1 ||
+                index = index < 1000 ? index * 10 + (new_name.bytes[i] - '0') : index;
+            if (i == new_name.count || new_name.bytes[i] != '}' || index < 1 ||
                 index > scope->span_count)
                 return rs_fail(RESHARD_ERR_SYNTAX,
                                "{ in a new name, without the number of one of %" PRId32
@@ -152,7 +152,7 @@ reshard_status rs_rule_new_name(const rs_number_scope *scope, rs_rule_text new_n
                 span = scope->spans[index - 1];
             bytes = scope->form_only ? "" : scope->name + span.start;
             count = span.end - span.start;
-        } else if (*bytes == '\\' && i + 1 < new_name.length) {
+        } else if (*bytes == '\\' && i + 1 < new_name.count) {
             bytes++;
             i++;
         }

@@ -21,7 +21,7 @@ typedef struct pattern {
     bool used;
     rs_glob glob;
     reshard_dtype dtype;
-    rs_rule_text new_name;
+    rs_slice new_name;
 } pattern;
 
 typedef struct patterns {
@@ -70,7 +70,7 @@ static reshard_status read_rename(rs_arena *arena, pattern *made)
     if (*equals == '\0' || equals == made->text || equals[1] == '\0')
         return rs_fail(RESHARD_ERR_SYNTAX, "expected GLOB=NAME");
     made->has_glob = true;
-    made->new_name = (rs_rule_text){equals + 1, strlen(equals + 1)};
+    made->new_name = (rs_slice){equals + 1, strlen(equals + 1)};
     reshard_status status =
         rs_glob_compile(arena, made->text, (size_t)(equals - made->text), &made->glob);
     if (status != RESHARD_OK)
@@ -117,7 +117,7 @@ static reshard_status compile_all(selector *made, const reshard_convert_options 
 
 /* The first pattern that matches, or NULL. All are tried, so that each one's use is known. spans:
  * what its wildcards stand for; may be NULL. */
-static reshard_status match(const patterns *list, rs_name name, rs_glob_span *spans,
+static reshard_status match(const patterns *list, rs_slice name, rs_glob_span *spans,
                             const pattern **out_first)
 {
     *out_first = NULL;
@@ -164,12 +164,12 @@ static reshard_status choose_dtype(const selector *made, const rs_stored_tensor 
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
                        "--dtype \"%.200s\": tensor \"%.*s\" cannot be cast from %s; casts are "
                        "between f16, bf16, f32 and f64",
-                       found->text, rs_name_shown(tensor->name), tensor->name.bytes,
+                       found->text, rs_slice_shown(tensor->name), tensor->name.bytes,
                        reshard_dtype_name(tensor->dtype));
     return RESHARD_OK;
 }
 
-static reshard_status choose_name(const selector *made, rs_name name, rs_name *out_name)
+static reshard_status choose_name(const selector *made, rs_slice name, rs_slice *out_name)
 {
     rs_glob_span spans[RS_GLOB_ELEMENTS_MAX];
     const pattern *found = NULL;
@@ -187,7 +187,7 @@ static reshard_status choose_name(const selector *made, rs_name name, rs_name *o
     if (bytes == NULL)
         return rs_allocation_status();
     bytes[length] = '\0';
-    *out_name = (rs_name){bytes, length};
+    *out_name = (rs_slice){bytes, length};
     return rs_rule_new_name(&scope, found->new_name, bytes, length, &length);
 }
 
@@ -245,8 +245,8 @@ reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena,
                           item.matched.count, stored->ndim, stored->shape, &result);
         if (status == RESHARD_OK && result.new_name != NULL) {
             item.name =
-                (rs_name){rs_arena_copy(arena, result.new_name, result.new_name_bytes + 1, 1),
-                          result.new_name_bytes};
+                (rs_slice){rs_arena_copy(arena, result.new_name, result.new_name_bytes + 1, 1),
+                           result.new_name_bytes};
             if (item.name.bytes == NULL)
                 status = rs_allocation_status();
         }
@@ -262,7 +262,7 @@ reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena,
 
 static int compare_selected(const void *a, const void *b)
 {
-    return rs_name_compare(((const rs_selected *)a)->name, ((const rs_selected *)b)->name);
+    return rs_slice_compare(((const rs_selected *)a)->name, ((const rs_selected *)b)->name);
 }
 
 reshard_status rs_selection_finish(rs_selection *selection)
@@ -271,20 +271,20 @@ reshard_status rs_selection_finish(rs_selection *selection)
     if (selection->count > 1)
         qsort(selection->items, (size_t)selection->count, sizeof(rs_selected), compare_selected);
     for (int64_t i = 0; i < selection->count; i++) {
-        rs_name name = items[i].name;
-        if (i > 0 && rs_name_compare(items[i - 1].name, name) == 0)
+        rs_slice name = items[i].name;
+        if (i > 0 && rs_slice_compare(items[i - 1].name, name) == 0)
             return rs_fail(RESHARD_ERR_INVALID, "two tensors are to have the name \"%.*s\"",
-                           rs_name_shown(name), name.bytes);
-        if (rs_name_compare(name, rs_name_of("__metadata__")) == 0 ||
+                           rs_slice_shown(name), name.bytes);
+        if (rs_slice_compare(name, rs_slice_of("__metadata__")) == 0 ||
             !rs_json_is_text(name.bytes, name.count))
             return rs_fail(RESHARD_ERR_INVALID, "a tensor cannot have the name \"%.*s\"%s",
-                           rs_name_shown(name), name.bytes,
+                           rs_slice_shown(name), name.bytes,
                            name.bytes[0] == '_' ? "" : ", which is not UTF-8");
     }
     return RESHARD_OK;
 }
 
-bool rs_selection_has(const rs_selection *selection, rs_name name)
+bool rs_selection_has(const rs_selection *selection, rs_slice name)
 {
     rs_selected key = {.name = name};
     return selection->count != 0 && bsearch(&key, selection->items, (size_t)selection->count,

@@ -13,8 +13,8 @@
 typedef struct rs_selected {
     int64_t origin; /* the source's tensor */
     reshard_dtype dtype;
-    rs_name matched; /* what rules match */
-    rs_name name;    /* what it shall be called */
+    rs_slice matched; /* what rules match */
+    rs_slice name;    /* what it shall be called */
 } rs_selected;
 
 typedef struct rs_selection {
@@ -34,7 +34,7 @@ reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena,
 reshard_status rs_selection_finish(rs_selection *selection);
 
 /* Whether a tensor of a finished selection has this name. */
-bool rs_selection_has(const rs_selection *selection, rs_name name);
+bool rs_selection_has(const rs_selection *selection, rs_slice name);
 /* An rs_tensor_name_fn; user is a selection. What rules match. */
 const char *rs_selection_name(void *user, int64_t index, size_t *out_bytes);
 

@@ -65,11 +65,11 @@ reshard_status reshard_checkpoint_tensor(const reshard_checkpoint *checkpoint, i
 reshard_status reshard_checkpoint_find(const reshard_checkpoint *checkpoint, const char *name,
                                        size_t name_bytes, int64_t *out_index)
 {
-    rs_name wanted = {name, name_bytes};
+    rs_slice wanted = {name, name_bytes};
     int64_t index = rs_store_find(checkpoint, wanted);
     if (index < 0)
         return rs_fail(RESHARD_ERR_NOT_FOUND, "%s: has no tensor \"%.*s\"", checkpoint->path,
-                       rs_name_shown(wanted), name);
+                       rs_slice_shown(wanted), name);
     *out_index = index;
     return RESHARD_OK;
 }
@@ -83,7 +83,7 @@ reshard_status reshard_checkpoint_piece(const reshard_checkpoint *checkpoint, in
     const rs_stored_tensor *stored = &checkpoint->tensors[tensor];
     if (piece < 0 || piece >= stored->piece_count + stored->copy_count)
         return rs_fail(RESHARD_ERR_RANGE, "tensor \"%.*s\": piece %lld of %lld",
-                       rs_name_shown(stored->name), stored->name.bytes, (long long)piece,
+                       rs_slice_shown(stored->name), stored->name.bytes, (long long)piece,
                        (long long)(stored->piece_count + stored->copy_count));
     const rs_stored_piece *found = piece < stored->piece_count
                                        ? &stored->pieces[piece]

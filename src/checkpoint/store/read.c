@@ -131,7 +131,7 @@ reshard_status rs_store_read_box(const reshard_checkpoint *checkpoint,
             checkpoint->files[piece->file].file, clip.at, &region,
             (char *)memory + memory_at * tensor->element_bytes, scratch, scratch_bytes);
         if (status != RESHARD_OK)
-            return rs_fail_within(status, "tensor \"%.*s\"", rs_name_shown(tensor->name),
+            return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(tensor->name),
                                   tensor->name.bytes);
     }
     return RESHARD_OK;
@@ -149,13 +149,13 @@ static reshard_status check_box(const rs_stored_tensor *tensor, const reshard_bo
     }
     if (!inside)
         return rs_fail(RESHARD_ERR_RANGE, "tensor \"%.*s\": the box is not inside its shape",
-                       rs_name_shown(tensor->name), tensor->name.bytes);
+                       rs_slice_shown(tensor->name), tensor->name.bytes);
     for (int32_t d = 0; d < box->ndim; d++)
         expected *= box->size[d];
     if ((size_t)expected != bytes)
-        return rs_fail(RESHARD_ERR_INVALID,
-                       "tensor \"%.*s\": the box has %lld bytes, the memory %zu",
-                       rs_name_shown(tensor->name), tensor->name.bytes, (long long)expected, bytes);
+        return rs_fail(
+            RESHARD_ERR_INVALID, "tensor \"%.*s\": the box has %lld bytes, the memory %zu",
+            rs_slice_shown(tensor->name), tensor->name.bytes, (long long)expected, bytes);
     return RESHARD_OK;
 }
 

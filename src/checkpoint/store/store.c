@@ -66,7 +66,7 @@ static bool can_be_cut(reshard_dtype dtype, int32_t ndim, const int64_t *shape)
     return volume <= INT64_MAX / 8;
 }
 
-reshard_status rs_store_describe(rs_stored_tensor *tensor, rs_arena *arena, rs_name name,
+reshard_status rs_store_describe(rs_stored_tensor *tensor, rs_arena *arena, rs_slice name,
                                  reshard_dtype dtype, int32_t ndim, const int64_t *shape)
 {
     uint64_t bytes = 0;
@@ -231,7 +231,7 @@ static reshard_status fail_overlap(const reshard_checkpoint *checkpoint,
             if (pieces_overlap(tensor, &tensor->pieces[j], &tensor->pieces[i]))
                 return rs_fail(RESHARD_ERR_OVERLAP,
                                "tensor \"%.*s\": what %s holds of it overlaps with what %s holds",
-                               rs_name_shown(tensor->name), tensor->name.bytes,
+                               rs_slice_shown(tensor->name), tensor->name.bytes,
                                file_of(checkpoint, &tensor->pieces[i]),
                                file_of(checkpoint, &tensor->pieces[j]));
         }
@@ -255,7 +255,7 @@ static reshard_status fail_gap(const reshard_checkpoint *checkpoint, const rs_st
     return rs_fail(RESHARD_ERR_GAP,
                    "tensor \"%.*s\": its files (from %s to %s) hold %lld of the %llu elements of "
                    "shape %s; is a file missing?",
-                   rs_name_shown(tensor->name), tensor->name.bytes,
+                   rs_slice_shown(tensor->name), tensor->name.bytes,
                    file_of(checkpoint, &tensor->pieces[0]),
                    file_of(checkpoint, &tensor->pieces[tensor->piece_count - 1]), (long long)held,
                    (unsigned long long)(tensor->bytes / (uint64_t)tensor->element_bytes), shape);
@@ -286,8 +286,9 @@ out:
         return fail_overlap(checkpoint, tensor);
     if (status == RESHARD_ERR_GAP)
         return fail_gap(checkpoint, tensor);
-    return rs_fail_within(status, "tensor \"%.*s\" (in %s and others)", rs_name_shown(tensor->name),
-                          tensor->name.bytes, file_of(checkpoint, &tensor->pieces[0]));
+    return rs_fail_within(status, "tensor \"%.*s\" (in %s and others)",
+                          rs_slice_shown(tensor->name), tensor->name.bytes,
+                          file_of(checkpoint, &tensor->pieces[0]));
 }
 
 reshard_status rs_store_check(const reshard_checkpoint *checkpoint, rs_stored_tensor *tensor)
@@ -303,7 +304,7 @@ reshard_status rs_store_check(const reshard_checkpoint *checkpoint, rs_stored_te
 static int compare_occurrences(const void *a, const void *b)
 {
     const rs_occurrence *x = a, *y = b;
-    int order = rs_name_compare(x->name, y->name);
+    int order = rs_slice_compare(x->name, y->name);
     if (order != 0)
         return order;
     if (x->file != y->file)
@@ -315,7 +316,7 @@ static reshard_status fail_differs(const reshard_checkpoint *checkpoint, const r
                                    const rs_occurrence *b, const char *what)
 {
     return rs_fail(RESHARD_ERR_CORRUPT, "tensor \"%.*s\": %s and %s do not agree on its %s",
-                   rs_name_shown(a->name), a->name.bytes, checkpoint->files[a->file].name,
+                   rs_slice_shown(a->name), a->name.bytes, checkpoint->files[a->file].name,
                    checkpoint->files[b->file].name, what);
 }
 
@@ -347,7 +348,7 @@ static reshard_status find_shape(reshard_checkpoint *checkpoint, const rs_occurr
             int64_t end = entry->shape[d];
             if (items[i].offset != NULL && !rs_add(end, items[i].offset[d], &end))
                 return rs_fail(RESHARD_ERR_RANGE, "%s: tensor \"%.*s\": an offset out of range",
-                               checkpoint->files[items[i].file].name, rs_name_shown(items[i].name),
+                               checkpoint->files[items[i].file].name, rs_slice_shown(items[i].name),
                                items[i].name.bytes);
             shape[d] = rs_max(shape[d], end);
         }
@@ -356,7 +357,7 @@ static reshard_status find_shape(reshard_checkpoint *checkpoint, const rs_occurr
         if (shape[d] > full[d])
             return rs_fail(RESHARD_ERR_CORRUPT,
                            "tensor \"%.*s\" (in %s): its pieces reach beyond its full shape",
-                           rs_name_shown(items[0].name), items[0].name.bytes,
+                           rs_slice_shown(items[0].name), items[0].name.bytes,
                            checkpoint->files[items[0].file].name);
     }
     *out_shape = full != NULL ? full : shape;
@@ -403,13 +404,13 @@ static reshard_status join_one(reshard_checkpoint *checkpoint, const rs_occurren
         status = rs_fail(RESHARD_ERR_UNSUPPORTED,
                          "tensor \"%.*s\" (in %s): is cut, but tensors of less than a byte an "
                          "element or more than 8 dimensions are carried whole only",
-                         rs_name_shown(items[0].name), items[0].name.bytes,
+                         rs_slice_shown(items[0].name), items[0].name.bytes,
                          checkpoint->files[items[0].file].name);
     if (status == RESHARD_OK)
         status = add_pieces(checkpoint, items, count, tensor);
     if (status == RESHARD_OK && tensor->piece_count == 0)
         status = rs_fail(RESHARD_ERR_GAP, "tensor \"%.*s\" (in %s): all its pieces are empty",
-                         rs_name_shown(items[0].name), items[0].name.bytes,
+                         rs_slice_shown(items[0].name), items[0].name.bytes,
                          checkpoint->files[items[0].file].name);
     if (status == RESHARD_OK && tensor->bytes != 0)
         status = rs_store_check(checkpoint, tensor);
@@ -427,14 +428,14 @@ reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *lis
     if (list->count > 1)
         qsort(list->items, (size_t)list->count, sizeof(rs_occurrence), compare_occurrences);
     for (int64_t i = 0; i < list->count; i++)
-        names += i == 0 || rs_name_compare(list->items[i - 1].name, list->items[i].name) != 0;
+        names += i == 0 || rs_slice_compare(list->items[i - 1].name, list->items[i].name) != 0;
     checkpoint->tensors =
         rs_arena_allocate_array(&checkpoint->arena, (size_t)names, sizeof(rs_stored_tensor));
     if (checkpoint->tensors == NULL)
         return rs_allocation_status();
     for (int64_t first = 0, next; status == RESHARD_OK && first < list->count; first = next) {
         for (next = first + 1; next < list->count; next++) {
-            if (rs_name_compare(list->items[first].name, list->items[next].name) != 0)
+            if (rs_slice_compare(list->items[first].name, list->items[next].name) != 0)
                 break;
         }
         status = join_one(checkpoint, list->items + first, next - first);
@@ -442,12 +443,12 @@ reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *lis
     return status;
 }
 
-int64_t rs_store_find(const reshard_checkpoint *checkpoint, rs_name name)
+int64_t rs_store_find(const reshard_checkpoint *checkpoint, rs_slice name)
 {
     int64_t low = 0, high = checkpoint->tensor_count;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
-        int order = rs_name_compare(checkpoint->tensors[middle].name, name);
+        int order = rs_slice_compare(checkpoint->tensors[middle].name, name);
         if (order == 0)
             return middle;
         if (order < 0)

@@ -40,7 +40,7 @@ typedef struct rs_stored_piece {
 } rs_stored_piece;
 
 typedef struct rs_stored_tensor {
-    rs_name name;
+    rs_slice name;
     reshard_dtype dtype;
     int32_t ndim; /* as the format has it: any number */
     const int64_t *shape;
@@ -82,7 +82,7 @@ reshard_status rs_checkpoint_open(reshard_context *context, const char *path,
 
 /* One entry of one file that holds (a box of) a tensor. */
 typedef struct rs_occurrence {
-    rs_name name; /* of the tensor */
+    rs_slice name; /* of the tensor */
     int32_t file;
     const rs_entry *entry;
     const int64_t *offset; /* entry->ndim numbers; NULL: zeros */
@@ -105,7 +105,7 @@ reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format,
 
 /* Fills in everything about a tensor but its pieces; shape must outlive it. Errors: as
  * rs_entry_bytes. */
-reshard_status rs_store_describe(rs_stored_tensor *tensor, rs_arena *arena, rs_name name,
+reshard_status rs_store_describe(rs_stored_tensor *tensor, rs_arena *arena, rs_slice name,
                                  reshard_dtype dtype, int32_t ndim, const int64_t *shape);
 
 /* Sorts occurrences by name and makes tensors of them: one for each name, its pieces the
@@ -133,7 +133,7 @@ reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 /* -1 when there is none. */
-int64_t rs_store_find(const reshard_checkpoint *checkpoint, rs_name name);
+int64_t rs_store_find(const reshard_checkpoint *checkpoint, rs_slice name);
 bool rs_piece_is_whole(const rs_stored_tensor *tensor, const rs_stored_piece *piece);
 /* Strides in elements, whether given or dense. */
 void rs_piece_strides(const rs_stored_tensor *tensor, const rs_stored_piece *piece,

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/slice.h"
+
+#include <string.h>
+
+rs_slice rs_slice_of(const char *text)
+{
+    return (rs_slice){text, strlen(text)};
+}
+
+bool rs_slice_equals(rs_slice slice, const char *text)
+{
+    return strlen(text) == slice.count && memcmp(text, slice.bytes, slice.count) == 0;
+}
+
+int rs_slice_compare(rs_slice a, rs_slice b)
+{
+    size_t count = a.count < b.count ? a.count : b.count;
+    int order = count != 0 ? memcmp(a.bytes, b.bytes, count) : 0;
+    return order != 0 ? order : (a.count > b.count) - (a.count < b.count);
+}
+
+int rs_slice_shown(rs_slice slice)
+{
+    return slice.count < 200 ? (int)slice.count : 200;
+}
