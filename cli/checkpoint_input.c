@@ -67,7 +67,7 @@ int cli_digest_read(cli_digesting *d)
 void cli_digested_release(cli_digested *digested)
 {
     reshard_digests_destroy(digested->digests);
-    reshard_checkpoint_close(digested->checkpoint);
+    reshard_checkpoint_destroy(digested->checkpoint);
     *digested = (cli_digested){0};
 }
 

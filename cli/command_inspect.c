@@ -278,7 +278,7 @@ static int run(const cli_command *command, int argc, char **argv)
         status = values.json ? print_json(checkpoint) : print_table(checkpoint, path, values.all);
     if (status != RESHARD_OK)
         code = cli_fail(CLI_FAILED, "%s", reshard_error_text());
-    reshard_checkpoint_close(checkpoint);
+    reshard_checkpoint_destroy(checkpoint);
     cli_work_end(&work);
     return code;
 }

@@ -216,7 +216,7 @@ static reshard_status load(const trainer *t, reshard_group *group, const char *f
     if (status == RESHARD_OK)
         status = reshard_checkpoint_load_tensors(checkpoint, group, t->state->count,
                                                  t->state->items, NULL);
-    reshard_checkpoint_close(checkpoint);
+    reshard_checkpoint_destroy(checkpoint);
     return status;
 }
 

@@ -28,11 +28,17 @@ extern "C" {
 #endif
 
 #define RESHARD_VERSION_MAJOR 0
-#define RESHARD_VERSION_MINOR 1
+#define RESHARD_VERSION_MINOR 2
 #define RESHARD_VERSION_PATCH 0
 
-/* The library's version as text, "0.1.0". Static; never NULL. */
+/* The library's version as text, "0.2.0". Static; never NULL. */
 RESHARD_API const char *reshard_version(void);
+
+/* Counts the releases of the binary interface: a program that was compiled with another number than
+ * the library it runs with must not call anything else. Calls are added, and structs grow at their
+ * end, without changing it. */
+#define RESHARD_ABI_VERSION 2
+RESHARD_API int32_t reshard_abi_version(void);
 
 /* ---- status ---------------------------------------------------------------------------------- */
 
@@ -120,7 +126,8 @@ RESHARD_API void reshard_context_reset_peak(reshard_context *context);
 
 /* ---- element types --------------------------------------------------------------------------- */
 
-/* The dtypes of safetensors, in its order: name there, our short name, bits of one element. */
+/* The dtypes of safetensors, in its order: name there, our short name, bits of one element. Numbers
+ * begin at 1. */
 #define RESHARD_DTYPE_LIST(X)        \
     X(BOOL, "bool", 8)               \
     X(F4, "f4", 4)                   \
@@ -146,6 +153,7 @@ RESHARD_API void reshard_context_reset_peak(reshard_context *context);
     X(U64, "u64", 64)
 
 typedef enum reshard_dtype {
+    RESHARD_DTYPE_NONE = 0, /* no dtype: in options, the default */
 #define RESHARD_DTYPE_ENUM(name, text, bits) RESHARD_##name,
     RESHARD_DTYPE_LIST(RESHARD_DTYPE_ENUM) RESHARD_DTYPE_COUNT
 #undef RESHARD_DTYPE_ENUM

@@ -43,7 +43,7 @@ typedef struct reshard_checkpoint_options {
 RESHARD_API reshard_status reshard_checkpoint_open(reshard_context *context, const char *path,
                                                    const reshard_checkpoint_options *options,
                                                    reshard_checkpoint **out_checkpoint);
-RESHARD_API void reshard_checkpoint_close(reshard_checkpoint *checkpoint);
+RESHARD_API void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint);
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 

@@ -73,7 +73,7 @@ RESHARD_API reshard_status reshard_work_wait(reshard_work *work);
  * while it is under way; those of a broken group. */
 RESHARD_API reshard_status reshard_work_restart(reshard_work *work);
 /* Local. Waits first when it is under way. */
-RESHARD_API void reshard_work_release(reshard_work *work);
+RESHARD_API void reshard_work_destroy(reshard_work *work);
 
 /* ---- everybody ------------------------------------------------------------------------------- */
 

@@ -62,6 +62,11 @@ const char *reshard_error_text(void)
     return error_text;
 }
 
+int32_t reshard_abi_version(void)
+{
+    return RESHARD_ABI_VERSION;
+}
+
 const char *reshard_version(void)
 {
 #define QUOTE(x) #x
@@ -103,14 +108,14 @@ static const struct {
     const char *safetensors_name;
     int32_t bits;
 } dtypes[RESHARD_DTYPE_COUNT] = {
-#define ROW(name, text, bits) {text, #name, bits},
+#define ROW(name, text, bits) [RESHARD_##name] = {text, #name, bits},
     RESHARD_DTYPE_LIST(ROW)
 #undef ROW
 };
 
 static int is_dtype(reshard_dtype dtype)
 {
-    return (int)dtype >= 0 && (int)dtype < (int)RESHARD_DTYPE_COUNT;
+    return (int)dtype > 0 && (int)dtype < (int)RESHARD_DTYPE_COUNT;
 }
 
 const char *reshard_dtype_name(reshard_dtype dtype)
@@ -125,7 +130,7 @@ int32_t reshard_dtype_bits(reshard_dtype dtype)
 
 reshard_status reshard_dtype_parse(const char *name, reshard_dtype *out_dtype)
 {
-    for (int i = 0; i < (int)RESHARD_DTYPE_COUNT; i++) {
+    for (int i = 1; i < (int)RESHARD_DTYPE_COUNT; i++) {
         if (strcmp(name, dtypes[i].name) == 0 || strcmp(name, dtypes[i].safetensors_name) == 0) {
             *out_dtype = (reshard_dtype)i;
             return RESHARD_OK;

@@ -172,7 +172,7 @@ reshard_status rs_collective_start(const rs_collective *c, reshard_status status
         status = rs_work_begin(work);
     reshard_plan_release(plan);
     if (status != RESHARD_OK) {
-        reshard_work_release(work);
+        reshard_work_destroy(work);
         return status;
     }
     *out_work = work;

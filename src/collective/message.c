@@ -183,7 +183,7 @@ static reshard_status start(const rs_collective *c, bool sending, int32_t peer, 
     if (status == RESHARD_OK)
         status = rs_work_begin(work);
     if (status != RESHARD_OK) {
-        reshard_work_release(work);
+        reshard_work_destroy(work);
         return status;
     }
     *out_work = work;

@@ -32,7 +32,7 @@ reshard_status rs_work_create(reshard_context *context, reshard_group *group, in
     return RESHARD_OK;
 }
 
-void reshard_work_release(reshard_work *work)
+void reshard_work_destroy(reshard_work *work)
 {
     if (work == NULL)
         return;
@@ -113,6 +113,6 @@ reshard_status rs_work_complete(reshard_status status, reshard_work *work)
 {
     if (status == RESHARD_OK)
         status = reshard_work_wait(work);
-    reshard_work_release(work);
+    reshard_work_destroy(work);
     return status;
 }

@@ -29,7 +29,7 @@ struct reshard_work {
 };
 
 /* Room for a work on `group`, which is retained, and for so many buffers. Destroyed by
- * reshard_work_release. */
+ * reshard_work_destroy. */
 reshard_status rs_work_create(reshard_context *context, reshard_group *group, int64_t source_count,
                               int64_t target_count, reshard_work **out_work);
 /* The first run, when all is set. */

@@ -111,7 +111,7 @@ static void check_boxes(const char *path, const reshard_checkpoint_options *opti
     assert_int_equal(reshard_checkpoint_read(checkpoint, 0, &outside, &number, 3),
                      RESHARD_ERR_INVALID);
     assert_int_equal(reshard_checkpoint_read(checkpoint, 1, NULL, &number, 4), RESHARD_ERR_RANGE);
-    reshard_checkpoint_close(checkpoint);
+    reshard_checkpoint_destroy(checkpoint);
 }
 
 static void test_checkpoint__any_box_of_any_split(void **state)

@@ -64,7 +64,7 @@ static reshard_status digest_file(reshard_context *context, void *user)
     if (status == RESHARD_OK)
         memcpy(given->text, digests->checkpoint, sizeof given->text);
     reshard_digests_destroy(digests);
-    reshard_checkpoint_close(checkpoint);
+    reshard_checkpoint_destroy(checkpoint);
     return status;
 }
 
@@ -174,7 +174,7 @@ static reshard_status digest_rank(void *user, reshard_group *group)
     if (status == RESHARD_OK && given->status[rank] == RESHARD_OK)
         memcpy(given->text[rank], digests->checkpoint, RESHARD_DIGEST_TEXT);
     reshard_digests_destroy(digests);
-    reshard_checkpoint_close(checkpoint);
+    reshard_checkpoint_destroy(checkpoint);
     reshard_context_destroy(context);
     return status;
 }
@@ -230,7 +230,7 @@ static void test_digest__short_file(void **state)
                      RESHARD_ERR_CORRUPT);
     assert_non_null(strstr(reshard_error_text(), "tensor \"a\": "));
     assert_null(digests);
-    reshard_checkpoint_close(checkpoint);
+    reshard_checkpoint_destroy(checkpoint);
 }
 
 int main(void)

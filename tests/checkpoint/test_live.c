@@ -49,7 +49,7 @@ static reshard_status run_rank(void *user, reshard_group *group)
         status = reshard_group_agree(group, reshard_checkpoint_open(NULL, path, NULL, &checkpoint));
         if (status == RESHARD_OK)
             status = reshard_checkpoint_load(checkpoint, group, 1, &tensor, &options);
-        reshard_checkpoint_close(checkpoint);
+        reshard_checkpoint_destroy(checkpoint);
     }
     j->status[rank] = status;
     (void)snprintf(j->text[rank], sizeof j->text[rank], "%s", reshard_error_text());
@@ -101,7 +101,7 @@ static bool check_disk(const double *values, int64_t volume, words *said)
         (void)words_say(said, "on disk: %s", reshard_error_text());
     else if (memcmp(read, values, (size_t)volume * sizeof *read) != 0)
         right = words_say(said, "on disk: other values than were saved");
-    reshard_checkpoint_close(checkpoint);
+    reshard_checkpoint_destroy(checkpoint);
     free(read);
     return right;
 }
@@ -216,7 +216,7 @@ static reshard_status load_columns(void *user, reshard_group *group)
         if (columns[rank][i] != (uint16_t)(bits >> 16))
             status = reshard_error_set(RESHARD_ERR_INVALID, "a wrong value");
     }
-    reshard_checkpoint_close(checkpoint);
+    reshard_checkpoint_destroy(checkpoint);
     reshard_layout_release(layout);
     return status;
 }
@@ -259,7 +259,7 @@ static reshard_status be_refused(void *user, reshard_group *group)
         status = reshard_checkpoint_save(NULL, group, path, 1, &tensor, NULL);
     else if (reshard_checkpoint_open(NULL, path, NULL, &checkpoint) == RESHARD_OK)
         status = reshard_checkpoint_load(checkpoint, group, 1, &tensor, NULL);
-    reshard_checkpoint_close(checkpoint);
+    reshard_checkpoint_destroy(checkpoint);
     reshard_layout_release(layout);
     bool said = status == f->status && strstr(reshard_error_text(), f->says) != NULL;
     if (said)

@@ -445,7 +445,7 @@ static void run_together(job *first, int64_t count, reshard_group *group)
     }
     /* Releasing waits. */
     for (int64_t i = 0; i < count; i++)
-        reshard_work_release(works[i]);
+        reshard_work_destroy(works[i]);
 }
 
 static reshard_status run_body(void *user, reshard_group *group)

@@ -82,7 +82,7 @@ static reshard_status exchange(void *user, reshard_group *group)
         }
     }
     for (int i = 0; i < 2 * RANKS_MAX * MESSAGES; i++) {
-        reshard_work_release(p.works[i % 2][i / 2 % RANKS_MAX][i / 2 / RANKS_MAX]);
+        reshard_work_destroy(p.works[i % 2][i / 2 % RANKS_MAX][i / 2 / RANKS_MAX]);
         free(p.buffers[i % 2][i / 2 % RANKS_MAX][i / 2 / RANKS_MAX]);
     }
     return status;
@@ -139,7 +139,7 @@ static reshard_status pass_on(void *user, reshard_group *group)
     if (status == RESHARD_OK)
         status = reshard_work_wait(work);
     r->half[rank] = value;
-    reshard_work_release(work);
+    reshard_work_destroy(work);
     return status;
 }
 
@@ -173,7 +173,7 @@ static reshard_status talk_within(void *user, reshard_group *group)
     status = reshard_send_start(NULL, sub, RESHARD_I32, peer, 1, &told, &work);
     if (status == RESHARD_OK)
         status = reshard_receive(NULL, sub, RESHARD_I32, peer, 1, &heard[told]);
-    reshard_work_release(work);
+    reshard_work_destroy(work);
     reshard_group_release(sub);
     return status;
 }
@@ -219,7 +219,7 @@ static reshard_status meet(void *user, reshard_group *group)
         status = reshard_work_wait(work);
     m->status[rank] = status;
     (void)snprintf(m->text[rank], TEXT_MAX, "%s", reshard_error_text());
-    reshard_work_release(work);
+    reshard_work_destroy(work);
     return RESHARD_OK;
 }
 
@@ -306,8 +306,8 @@ static reshard_status attempt_self(reshard_context *context, void *user)
         status = reshard_work_wait(received);
     if (status == RESHARD_OK && in != 42)
         status = reshard_error_set(RESHARD_ERR_CHECK, "something else came");
-    reshard_work_release(sent);
-    reshard_work_release(received);
+    reshard_work_destroy(sent);
+    reshard_work_destroy(received);
     reshard_group_release(group);
     return status;
 }

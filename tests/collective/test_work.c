@@ -108,7 +108,7 @@ static void test_work__types(void **state)
     for (int w = 0; w < WAYS; w++) {
         for (int32_t size = 1; size <= RANKS_MAX; size += 2) {
             jobs all = {.step = w == 0 ? 3 : 31, .phase = size / 2};
-            for (int d = 0; d < (int)RESHARD_DTYPE_COUNT; d++) {
+            for (int d = 1; d < (int)RESHARD_DTYPE_COUNT; d++) {
                 if (reshard_dtype_bits((reshard_dtype)d) % 8 == 0)
                     add_type(&all, (reshard_dtype)d, size);
             }
@@ -121,7 +121,7 @@ static void test_work__types(void **state)
 static reshard_status refuse_alone(void *user, reshard_group *group)
 {
     int *wrong = user;
-    for (int d = 0; d < (int)RESHARD_DTYPE_COUNT; d++) {
+    for (int d = 1; d < (int)RESHARD_DTYPE_COUNT; d++) {
         for (int r = 0; r < (int)RESHARD_REDUCTION_COUNT; r++) {
             double source = 0, target = 0;
             reshard_status status = reshard_all_reduce(NULL, group, (reshard_dtype)d,
@@ -258,8 +258,8 @@ static reshard_status live(void *user, reshard_group *group)
         reshard_group_break(group, "on purpose");
     (void)reshard_group_barrier(group);
     l->late[rank] = reshard_work_restart(work);
-    reshard_work_release(work);
-    reshard_work_release(NULL);
+    reshard_work_destroy(work);
+    reshard_work_destroy(NULL);
     return status;
 }
 
@@ -293,7 +293,7 @@ static reshard_status wait_in_disorder(void *user, reshard_group *group)
     for (int i = 0; i < 3 && status == RESHARD_OK; i++)
         status = reshard_work_wait(works[(rank + i) % 3]);
     for (int i = 0; i < 3; i++)
-        reshard_work_release(works[i]);
+        reshard_work_destroy(works[i]);
     return status;
 }
 
@@ -324,7 +324,7 @@ static reshard_status run_short(void *user, reshard_group *group)
         call_job(rank == s->wanted->size - 1 ? s->context : NULL, s->wanted, group, &work);
     if (s->wanted->status[rank] == RESHARD_OK)
         s->wanted->status[rank] = reshard_work_wait(work);
-    reshard_work_release(work);
+    reshard_work_destroy(work);
     return RESHARD_OK;
 }
 

@@ -92,7 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_tensors(checkpoint);
     else if (reshard_error_text()[0] == '\0')
         abort();
-    reshard_checkpoint_close(checkpoint);
+    reshard_checkpoint_destroy(checkpoint);
     if (reshard_context_bytes(context) != 0)
         abort();
     reshard_context_destroy(context);

@@ -104,7 +104,7 @@ static reshard_status resume(reshard_group *group, reshard_device_mesh *mesh, co
     EXPECT(reshard_module_load_state_dict(before.gpt, 1, last ? &odd : after.state->items,
                                           &fewer) == RESHARD_ERR_NOT_FOUND);
     EXPECT(strstr(reshard_error_text(), "\"odd\" is unexpected") != NULL);
-    reshard_checkpoint_close(checkpoint);
+    reshard_checkpoint_destroy(checkpoint);
     end(&before);
     end(&after);
     return reshard_group_barrier(group);

@@ -295,7 +295,7 @@ static reshard_status body_checkpoint(void *user, reshard_group *group)
     if (status == RESHARD_OK)
         status = reshard_checkpoint_load_tensors(checkpoint, group, 2, items, NULL);
     a->statuses[rank] = status;
-    reshard_checkpoint_close(checkpoint);
+    reshard_checkpoint_destroy(checkpoint);
     reshard_tensor_release(spread);
     reshard_tensor_release(local);
     return reshard_group_barrier(group);

@@ -153,7 +153,7 @@ static reshard_status load(const trainer *t, reshard_group *group, const char *p
     EXPECT(reshard_checkpoint_tensor_count(checkpoint) == t->state->count);
     EXPECT(reshard_checkpoint_load_tensors(checkpoint, group, t->state->count, t->state->items,
                                            NULL) == RESHARD_OK);
-    reshard_checkpoint_close(checkpoint);
+    reshard_checkpoint_destroy(checkpoint);
     return RESHARD_OK;
 }
 
@@ -181,7 +181,7 @@ static reshard_status compare_with_files(const trainer *t, const char *path)
         EXPECT(memcmp(expected, found, bytes) == 0);
         MUST(reshard_scope_close(scope));
     }
-    reshard_checkpoint_close(checkpoint);
+    reshard_checkpoint_destroy(checkpoint);
     return RESHARD_OK;
 }
 
@@ -336,7 +336,7 @@ static reshard_status body_refused(void *user, reshard_group *group)
     items[1].name = "c"; /* which is not there */
     EXPECT(reshard_checkpoint_load_tensors(checkpoint, group, 2, items, NULL) ==
            RESHARD_ERR_NOT_FOUND);
-    reshard_checkpoint_close(checkpoint);
+    reshard_checkpoint_destroy(checkpoint);
     reshard_tensor_release(turned);
     reshard_tensor_release(elsewhere);
     reshard_tensor_release(local);

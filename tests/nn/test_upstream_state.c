@@ -93,7 +93,7 @@ static reshard_status load(reshard_module *model, reshard_group *group, const ch
     reshard_status status = reshard_checkpoint_open(NULL, path, NULL, &checkpoint);
     if (status == RESHARD_OK)
         status = reshard_checkpoint_load_tensors(checkpoint, group, list->count, list->items, NULL);
-    reshard_checkpoint_close(checkpoint);
+    reshard_checkpoint_destroy(checkpoint);
     reshard_named_tensors_destroy(list);
     return status;
 }

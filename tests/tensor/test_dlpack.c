@@ -94,7 +94,7 @@ static void test_in__refusals_delete_nothing(void **state)
 static void test_round_trip__every_dtype_and_both_structures(void **state)
 {
     (void)state;
-    for (int d = 0; d < (int)RESHARD_DTYPE_COUNT; d++) {
+    for (int d = 1; d < (int)RESHARD_DTYPE_COUNT; d++) {
         if (reshard_dtype_bits((reshard_dtype)d) % 8 != 0)
             continue;
         reshard_scope *scope = NULL;

@@ -11,7 +11,7 @@
 static void test_make__zeros_of_every_dtype(void **state)
 {
     (void)state;
-    for (int d = 0; d < (int)RESHARD_DTYPE_COUNT; d++) {
+    for (int d = 1; d < (int)RESHARD_DTYPE_COUNT; d++) {
         reshard_tensor *tensor = NULL;
         reshard_status status = reshard_tensor_create(NULL, (reshard_dtype)d, SHAPE(3, 5), &tensor);
         if (reshard_dtype_bits((reshard_dtype)d) % 8 != 0) {

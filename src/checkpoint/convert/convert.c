@@ -303,7 +303,7 @@ static void release(rs_conversion *conversion)
     rs_partial_release(&conversion->partial);
     rs_arena_release(&conversion->arena);
     rs_target_release(&conversion->target);
-    reshard_checkpoint_close(conversion->source);
+    reshard_checkpoint_destroy(conversion->source);
 }
 
 reshard_status reshard_convert(reshard_context *context, const char *source, const char *target,

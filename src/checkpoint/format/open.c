@@ -212,14 +212,14 @@ reshard_status rs_checkpoint_open(reshard_context *context, const char *path,
     if (status == RESHARD_OK)
         status = open_path(checkpoint, options != NULL ? options : &defaults);
     if (status != RESHARD_OK) {
-        reshard_checkpoint_close(checkpoint);
+        reshard_checkpoint_destroy(checkpoint);
         return status;
     }
     *out_checkpoint = checkpoint;
     return RESHARD_OK;
 }
 
-void reshard_checkpoint_close(reshard_checkpoint *checkpoint)
+void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint)
 {
     if (checkpoint == NULL)
         return;

@@ -47,7 +47,7 @@ static rs_slice decode(const rs_header *header, const rs_json *json, const rs_js
 static reshard_status read_dtype(rs_json *json, reshard_dtype *out_dtype)
 {
     static const char *const names[] = {
-#define ROW(name, text, bits) #name,
+#define ROW(name, text, bits) [RESHARD_##name] = #name,
         RESHARD_DTYPE_LIST(ROW)
 #undef ROW
     };
@@ -55,7 +55,7 @@ static reshard_status read_dtype(rs_json *json, reshard_dtype *out_dtype)
     reshard_status status = rs_json_expect(json, RS_JSON_STRING, "dtype is not a string", &token);
     if (status != RESHARD_OK)
         return status;
-    for (int i = 0; i < (int)RESHARD_DTYPE_COUNT; i++) {
+    for (int i = 1; i < (int)RESHARD_DTYPE_COUNT; i++) {
         if (rs_json_token_is(&token, names[i])) {
             *out_dtype = (reshard_dtype)i;
             return RESHARD_OK;
