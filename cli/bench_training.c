@@ -112,7 +112,7 @@ static reshard_status step(worker *w, double *out_loss)
     if (status != RESHARD_OK)
         return status;
     reshard_tensor *logits = reshard_module_forward(w->gpt, w->tokens);
-    reshard_tensor *loss = reshard_module_cross_entropy(logits, w->labels);
+    reshard_tensor *loss = reshard_cross_entropy_loss(logits, w->labels);
     (void)reshard_backward(loss, NULL, NULL);
     if (loss != NULL && reshard_tensor_is_distributed(loss))
         loss = reshard_tensor_full(loss);

@@ -6,7 +6,7 @@
 #ifndef CLI_BENCH_TRAINING_H
 #define CLI_BENCH_TRAINING_H
 
-#include <reshard/reshard.h>
+#include <reshard/reshard_nn.h>
 
 typedef struct cli_training {
     int64_t layers, width, heads, batch, length;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lift.c - see lift.h. */
-#include "nn/lift.h"
+#include "tensor/dist/lift.h"
 
 #include "base/error.h"
 #include "tensor/ops/op.h"

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * live_tensors.c - tensors of the tensor layer as those that load.c and save.c take: a distributed
- * one is its layout and shards, a local one is whole on every rank of the group.
+ * checkpoint.c - describes tensors as reshard_checkpoint_load and _save take them: a distributed
+ * tensor is its layout and shards, and a local one is whole on every rank of the group.
  */
-#include "checkpoint/live/live.h"
+#include <reshard/nn_checkpoint.h>
 
 #include "base/context.h"
 #include "base/error.h"
-#include "checkpoint/store/store.h"
 #include "tensor/core/distribution.h"
 
 #include <stdio.h>
@@ -47,7 +46,7 @@ static reshard_status describe_local(reshard_context *context, reshard_group *gr
     reshard_status status =
         reshard_layout_parse(context, spec, tensor->ndim, tensor->shape, &out_item->layout);
     if (status == RESHARD_OK)
-        status = rs_tensor_densify(context, tensor, &out_item->dense);
+        status = rs_tensor_densify(tensor->context, tensor, &out_item->dense);
     if (status == RESHARD_OK)
         out_item->memory = out_item->dense->data;
     return status;
@@ -125,7 +124,7 @@ reshard_status reshard_checkpoint_load_tensors(const reshard_checkpoint *checkpo
                                                const reshard_named_tensor *tensors,
                                                const reshard_checkpoint_load_options *options)
 {
-    listing l = {.context = checkpoint->context, .count = count};
+    listing l = {.count = count};
     reshard_status status = reshard_group_agree(group, describe_all(&l, group, tensors));
     if (status == RESHARD_OK) {
         status = reshard_checkpoint_load(checkpoint, group, count, l.tensors, options);

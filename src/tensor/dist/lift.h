@@ -4,8 +4,8 @@
  * local tensor (an input, a weight that the plan leaves out) is the same on all ranks: it counts as
  * replicated over the mesh of the others.
  */
-#ifndef RS_NN_LIFT_H
-#define RS_NN_LIFT_H
+#ifndef RS_TENSOR_DIST_LIFT_H
+#define RS_TENSOR_DIST_LIFT_H
 
 #include "tensor/dist/spread.h"
 
