@@ -13,6 +13,7 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/sort.h"
 #include "transport/memory.h"
 
 #include <stdlib.h>
@@ -373,12 +374,6 @@ reshard_status reshard_group_gather_bytes(reshard_group *group, const void *mine
 
 /* ---- sub-groups ------------------------------------------------------------------------------ */
 
-static int compare_ranks(const void *a, const void *b)
-{
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 static reshard_status check_members(const reshard_group *group, int32_t count, const int32_t *ranks,
                                     int32_t *scratch)
 {
@@ -388,7 +383,7 @@ static reshard_status check_members(const reshard_group *group, int32_t count, c
                            ranks[i], group->size);
         scratch[i] = ranks[i];
     }
-    qsort(scratch, (size_t)count, sizeof *scratch, compare_ranks);
+    qsort(scratch, (size_t)count, sizeof *scratch, rs_compare_i32);
     for (int32_t i = 1; i < count; i++) {
         if (scratch[i] == scratch[i - 1])
             return rs_fail(RESHARD_ERR_INVALID, "subset: rank %d is named twice", scratch[i]);
