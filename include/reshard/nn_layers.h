@@ -100,11 +100,6 @@ RESHARD_API reshard_status reshard_gpt_create(reshard_context *context,
                                               const reshard_gpt_options *options,
                                               reshard_module **out_module);
 
-/* cross_entropy (ops.h) where logits or labels may be distributed and the other one local. In the
- * innermost scope. */
-RESHARD_API reshard_tensor *reshard_module_cross_entropy(reshard_tensor *logits,
-                                                         reshard_tensor *labels);
-
 #ifdef __cplusplus
 }
 #endif

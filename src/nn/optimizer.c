@@ -8,8 +8,8 @@
 
 #include "base/context.h"
 #include "base/error.h"
-#include "nn/lift.h"
 #include "tensor/core/distribution.h"
+#include "tensor/dist/lift.h"
 
 #include <inttypes.h>
 #include <math.h>

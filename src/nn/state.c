@@ -8,8 +8,8 @@
 
 #include "base/context.h"
 #include "base/error.h"
-#include "nn/lift.h"
 #include "nn/module.h"
+#include "tensor/dist/lift.h"
 
 #include <string.h>
 

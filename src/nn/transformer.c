@@ -387,11 +387,3 @@ reshard_status reshard_gpt_create(reshard_context *context, const reshard_gpt_op
     }
     return rs_module_finish(add_parts(module, options, &layer), module, out_module);
 }
-
-reshard_tensor *reshard_module_cross_entropy(reshard_tensor *logits, reshard_tensor *labels)
-{
-    reshard_tensor *t[] = {logits, labels};
-    if (logits == NULL || labels == NULL || !rs_lift(2, t))
-        return NULL;
-    return reshard_cross_entropy(t[0], t[1]);
-}

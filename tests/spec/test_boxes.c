@@ -4,6 +4,7 @@
  * their shard, which is held against a count of every element.
  */
 #include "base/shape.h"
+#include "spec/spec.h"
 #include "spec_case.h"
 #include "tests/support/random.h"
 
