@@ -80,6 +80,9 @@ RESHARD_API reshard_status reshard_shards_check_tiling(reshard_context *context,
 RESHARD_API reshard_status reshard_spec_infer(reshard_context *context, int32_t ndim,
                                               const int64_t *shape, int64_t count,
                                               const reshard_shard *shards, reshard_spec **out_spec);
+/* The same of the shards of a layout; its own spec when that is made of cuts or has overlaps. */
+RESHARD_API reshard_status reshard_layout_infer(const reshard_layout *layout,
+                                                reshard_spec **out_spec);
 
 /* ---- PyTorch's functions --------------------------------------------------------------------- */
 

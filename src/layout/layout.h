@@ -81,6 +81,8 @@ struct reshard_layout {
     int64_t cell_count;
     const rs_cell *cells;
     const rs_cell_holder *cell_holders;
+    /* Where shards tile: the cell of each shard's first piece; the others follow. Else NULL. */
+    const int64_t *first_cells;
     rs_index cell_index;
 };
 
