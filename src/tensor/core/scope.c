@@ -192,6 +192,14 @@ reshard_tensor *rs_scope_own(reshard_tensor *tensor)
     return rs_scope_fail(status);
 }
 
+reshard_tensor *rs_scope_finish(reshard_status status, reshard_tensor *tensor)
+{
+    if (status == RESHARD_OK)
+        return rs_scope_own(tensor);
+    reshard_tensor_release(tensor);
+    return rs_scope_fail(status);
+}
+
 reshard_tensor *reshard_scope_keep(reshard_tensor *tensor)
 {
     reshard_scope *scope = rs_thread_state_get()->scope;

@@ -32,6 +32,9 @@ reshard_status rs_scope_leave(reshard_scope *scope);
 reshard_tensor *rs_scope_fail(reshard_status status);
 /* Hands a reference to the innermost scope; gives the tensor, or NULL (released) on failure. */
 reshard_tensor *rs_scope_own(reshard_tensor *tensor);
+/* The end of a computation: hands its result to the innermost scope if `status` is OK; else
+ * releases what there is of it, notes the error, and gives NULL. */
+reshard_tensor *rs_scope_finish(reshard_status status, reshard_tensor *tensor);
 /* Notes the group of a computation, so that a rank that fails later can tell the others. */
 void rs_scope_use_group(struct reshard_group *group);
 /* The context of the innermost scope. */
