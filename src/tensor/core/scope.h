@@ -19,7 +19,7 @@ struct reshard_scope {
     int64_t count, capacity;
     reshard_tensor **tensors;
     bool gradients_off; /* as it was before */
-    struct rs_hooks_entry *hooks;
+    struct rs_hook_pair *hooks;
     struct reshard_group *group; /* the last one that a computation used; retained */
     bool agreed;                 /* all ranks of the group know of the error */
 };
@@ -43,13 +43,13 @@ reshard_context *rs_scope_context(void);
 reshard_status rs_scope_failed(void);
 
 /* A pair of hooks on the thread's stack. */
-typedef struct rs_hooks_entry {
+typedef struct rs_hook_pair {
     reshard_context *context;
     reshard_saved_tensor_hooks hooks;
-    struct rs_hooks_entry *outer;
-} rs_hooks_entry;
+    struct rs_hook_pair *outer;
+} rs_hook_pair;
 
 /* Pops pairs of hooks until this one (or none) is the innermost. */
-void rs_hooks_unwind(rs_hooks_entry *until);
+void rs_hook_pairs_unwind(rs_hook_pair *until);
 
 #endif

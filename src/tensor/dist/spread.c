@@ -192,7 +192,7 @@ static reshard_status run_shards(insides *in, reshard_tensor *const *inputs, con
 static reshard_status run_forward(insides *in, reshard_tensor *const *inputs)
 {
     rs_thread_state *state = rs_thread_state_get();
-    rs_hooks_entry *hooks = state->hooks;
+    rs_hook_pair *hooks = state->hooks;
     bool wanted[RS_SPREAD_MAX];
     for (int32_t i = 0; i < in->input_count; i++)
         wanted[i] = inputs[i] != NULL && reshard_tensor_requires_grad(inputs[i]);
@@ -247,7 +247,7 @@ static reshard_status make_graphs_again(rs_node *node, insides *in, reshard_tens
     rs_thread_state *state = rs_thread_state_get();
     for (int32_t i = 0; i < in->input_count; i++)
         wanted[i] = rs_node_wants(node, i);
-    rs_hooks_entry *hooks = state->hooks;
+    rs_hook_pair *hooks = state->hooks;
     state->hooks = NULL;
     (void)reshard_set_gradients_enabled(1);
     reshard_status status = run_shards(in, inputs, wanted);
