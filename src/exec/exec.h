@@ -12,7 +12,7 @@
  *
  * A peer is near when the two see each other's shared memory. What near peers exchange goes
  * directly when the memory to be walked is shared, which they tell each other at the begin of each
- * stage; everything else goes through messages.h.
+ * stage; everything else goes through traffic.h.
  */
 #ifndef RS_EXEC_EXEC_H
 #define RS_EXEC_EXEC_H
@@ -20,11 +20,11 @@
 #include <reshard/exec.h>
 
 #include "base/arena.h"
-#include "exec/messages.h"
 #include "exec/operation.h"
+#include "exec/traffic.h"
 #include "exec/verify.h"
 #include "plan/part.h"
-#include "transport/memory.h"
+#include "transport/group_memory.h"
 
 /* What a rank tells its near peers at the begin of a stage. */
 typedef struct rs_exec_table {
