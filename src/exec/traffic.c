@@ -16,6 +16,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/shape.h"
 #include "exec/exec.h"
 #include "exec/segment.h"
 
@@ -51,11 +52,7 @@ static void find_memory(rs_messages *m, int32_t stage, const rs_lane *f, bool se
     (void)reshard_plan_stage_link(m->exec->plan, stage, f->stream->links[index], &link);
     *out = (rs_segment_move){.move = move, .wire = narrower(&link)};
     if (!sending && f->scratch_at[index] >= 0) {
-        int64_t step = 1;
-        for (int32_t d = move->ndim - 1; d >= 0; d--) {
-            dense_strides[d] = step;
-            step *= move->size[d];
-        }
+        rs_dense_strides(move->ndim, move->size, dense_strides);
         out->memory = m->scratch + f->scratch_at[index];
         out->strides = dense_strides;
         out->dtype = link.source_dtype;
