@@ -15,7 +15,7 @@
 
 #include <reshard/checkpoint_live.h>
 
-#include "checkpoint/format/json_writer.h"
+#include "base/json_writer.h"
 #include "checkpoint/rules/select.h"
 
 /* One tensor of one safetensors file. */
