@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint_input.c - opening and digesting what the user names. */
-#include "checkpoint_input.h"
+#include "cli/checkpoint_input.h"
 
-#include "memory.h"
-#include "ranks.h"
+#include "cli/common/memory.h"
+#include "cli/common/ranks.h"
 
 #include <unistd.h>
 

@@ -6,8 +6,8 @@
 #ifndef CLI_CHECKPOINT_INPUT_H
 #define CLI_CHECKPOINT_INPUT_H
 
-#include "options.h"
-#include "work.h"
+#include "cli/common/options.h"
+#include "cli/common/work.h"
 
 #include <reshard/checkpoint.h>
 

@@ -2,12 +2,12 @@
 /*
  * command_convert.c - `reshard convert`: a checkpoint in another split, format or dtype.
  */
-#include "commands.h"
-#include "converting.h"
-#include "failure.h"
-#include "ranks.h"
-#include "sizes.h"
-#include "work.h"
+#include "cli/commands.h"
+#include "cli/common/failure.h"
+#include "cli/common/ranks.h"
+#include "cli/common/sizes.h"
+#include "cli/common/work.h"
+#include "cli/converting.h"
 
 #include <signal.h>
 #include <stdio.h>

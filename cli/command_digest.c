@@ -3,14 +3,14 @@
  * command_digest.c - `reshard digest`: a fingerprint of each tensor that does not depend on how it
  * is split.
  */
-#include "checkpoint_input.h"
-#include "commands.h"
-#include "failure.h"
-#include "input.h"
-#include "json.h"
-#include "ranks.h"
-#include "sizes.h"
-#include "style.h"
+#include "cli/checkpoint_input.h"
+#include "cli/commands.h"
+#include "cli/common/failure.h"
+#include "cli/common/input.h"
+#include "cli/common/json.h"
+#include "cli/common/ranks.h"
+#include "cli/common/sizes.h"
+#include "cli/common/style.h"
 
 #include <inttypes.h>
 #include <stdio.h>

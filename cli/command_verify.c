@@ -5,15 +5,15 @@
  * Tensors of both are in the order of their names, so that one walk over both finds all that is
  * only in one of them, or not the same in both.
  */
-#include "checkpoint_input.h"
-#include "commands.h"
-#include "failure.h"
-#include "input.h"
-#include "json.h"
-#include "ranks.h"
-#include "sizes.h"
-#include "style.h"
-#include "table.h"
+#include "cli/checkpoint_input.h"
+#include "cli/commands.h"
+#include "cli/common/failure.h"
+#include "cli/common/input.h"
+#include "cli/common/json.h"
+#include "cli/common/ranks.h"
+#include "cli/common/sizes.h"
+#include "cli/common/style.h"
+#include "cli/common/table.h"
 
 #include <inttypes.h>
 #include <stdio.h>

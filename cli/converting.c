@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* converting.c - options and reports of conversions, planned or carried out. */
-#include "converting.h"
+#include "cli/converting.h"
 
-#include "failure.h"
-#include "input.h"
-#include "sizes.h"
+#include "cli/common/failure.h"
+#include "cli/common/input.h"
+#include "cli/common/sizes.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -6,8 +6,8 @@
 #ifndef CLI_CONVERTING_H
 #define CLI_CONVERTING_H
 
-#include "json.h"
-#include "options.h"
+#include "cli/common/json.h"
+#include "cli/common/options.h"
 
 #include <reshard/checkpoint.h>
 

@@ -3,15 +3,15 @@
  * plan_checkpoint.c - `reshard plan CKPT`: what a conversion of a whole checkpoint would read,
  * write and move, file by file, without a place to write it to.
  */
-#include "commands.h"
-#include "converting.h"
-#include "failure.h"
-#include "memory.h"
-#include "plan_report.h"
-#include "sizes.h"
-#include "style.h"
-#include "table.h"
-#include "work.h"
+#include "cli/commands.h"
+#include "cli/common/failure.h"
+#include "cli/common/memory.h"
+#include "cli/common/sizes.h"
+#include "cli/common/style.h"
+#include "cli/common/table.h"
+#include "cli/common/work.h"
+#include "cli/converting.h"
+#include "cli/plan_report.h"
 
 #include <inttypes.h>
 #include <stdio.h>

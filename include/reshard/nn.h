@@ -149,7 +149,7 @@ typedef struct reshard_load_options {
  * counts as the whole tensor, the same on all ranks. All names, shapes and dtypes are checked
  * first, and nothing is written unless all is right. Collective where tensors are distributed.
  * options NULL: all zero. Errors: NOT_FOUND (missing, unexpected), INVALID (shape, dtype, a tensor
- * that is distributed over another group than the module's: checkpoint_live.h goes between them).
+ * that is distributed over another group than the module's: nn_checkpoint.h goes between them).
  */
 RESHARD_API reshard_status reshard_module_load_state_dict(reshard_module *module, int64_t count,
                                                           const reshard_named_tensor *items,

@@ -73,6 +73,10 @@ RESHARD_API reshard_tensor *reshard_softmax(reshard_tensor *x, int32_t dim);
  * Distributed: classes are whole and labels lie as logits do without the last dim; over cuts the
  * result is a partial sum. */
 RESHARD_API reshard_tensor *reshard_cross_entropy(reshard_tensor *logits, reshard_tensor *labels);
+/* The same for the output of a model that may have been spread over ranks: where one of the two is
+ * distributed, the other may be local, and counts as replicated over the same mesh. */
+RESHARD_API reshard_tensor *reshard_cross_entropy_loss(reshard_tensor *logits,
+                                                       reshard_tensor *labels);
 /* Over the last dim, with weight and bias [n]; bias may be NULL. Distributed: the last dim is
  * whole, weight and bias are replicated. */
 RESHARD_API reshard_tensor *reshard_layernorm(reshard_tensor *x, reshard_tensor *weight,

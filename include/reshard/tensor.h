@@ -30,7 +30,7 @@ extern "C" {
 
 typedef struct reshard_tensor reshard_tensor;
 
-/* An entry of a list, as state dicts (nn.h) and checkpoints (checkpoint_live.h) have them. */
+/* An entry of a list, as state dicts (nn.h) and checkpoints (nn_checkpoint.h) have them. */
 typedef struct reshard_named_tensor {
     const char *name;
     reshard_tensor *tensor;

@@ -3,9 +3,9 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "layout/layout.h"
-#include "nn/lift.h"
 #include "nn/optimizer.h"
 #include "tensor/core/distribution.h"
+#include "tensor/dist/lift.h"
 
 #include <math.h>
 

@@ -5,7 +5,7 @@
 
 #include <reshard/nn_layers.h>
 
-#include "nn/lift.h"
+#include "tensor/dist/lift.h"
 
 /* The options with defaults filled in. Errors: INVALID, UNSUPPORTED. */
 reshard_status rs_layer_options(const reshard_layer_options *given, reshard_layer_options *out);

@@ -60,9 +60,13 @@ reshard_status rs_group_touch(reshard_group *group, bool begin);
 void rs_group_quiesce(reshard_group *group);
 size_t rs_group_message_bytes_max(const reshard_group *group);
 
-/* reshard_group_agree, and the most that any rank passes as `mine`. */
-reshard_status rs_group_agree_most(reshard_group *group, reshard_status status, uint64_t mine,
-                                   uint64_t *out_most);
+/* Small messages, waited for. Errors break the group. */
+reshard_status rs_group_send_small(reshard_group *group, int32_t rank, const void *bytes,
+                                   size_t count);
+reshard_status rs_group_receive_small(reshard_group *group, int32_t rank, void *bytes,
+                                      size_t count);
+/* Collective. From rank 0 to all, along a binomial tree. */
+reshard_status rs_group_broadcast_small(reshard_group *group, void *bytes, size_t count);
 
 /* Channels of a group (the first) and of an exec (the others); groups and execs are this many
  * apart. */

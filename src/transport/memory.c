@@ -8,6 +8,7 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "transport/agree.h"
 
 #include <assert.h>
 #include <stdint.h>
@@ -81,10 +82,10 @@ reshard_status rs_group_reserve(reshard_group *group, reshard_status status, siz
         status = rs_fail(RESHARD_ERR_NO_MEMORY, "no memory for %zu bytes", bytes);
     bool grows = root->endpoint.share != NULL && group->parent_ranks == NULL;
     bool lacks = grows && bytes != 0 && find_room(root, needed) == NULL;
-    uint64_t most = 0;
-    status = rs_group_agree_most(group, status, lacks ? needed : 0, &most);
-    if (status == RESHARD_OK && most != 0)
-        add_region(root, most > GROWTH ? (size_t)most : GROWTH);
+    uint64_t most[RS_AGREE_NUMBERS] = {lacks ? needed : 0};
+    status = rs_group_agree_on(group, status, NULL, most);
+    if (status == RESHARD_OK && most[0] != 0)
+        add_region(root, most[0] > GROWTH ? (size_t)most[0] : GROWTH);
     return status;
 }
 

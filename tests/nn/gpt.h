@@ -80,8 +80,7 @@ static inline reshard_status forward_backward(reshard_module *gpt, int64_t step,
     reshard_tensor *tokens = NULL, *labels = NULL;
     make_batch(step, &tokens, &labels);
     MUST(reshard_scope_open(NULL, &scope));
-    reshard_tensor *loss =
-        reshard_module_cross_entropy(reshard_module_forward(gpt, tokens), labels);
+    reshard_tensor *loss = reshard_cross_entropy_loss(reshard_module_forward(gpt, tokens), labels);
     (void)reshard_backward(loss, NULL, NULL);
     if (loss != NULL && reshard_tensor_is_distributed(loss))
         loss = reshard_tensor_full(loss);

@@ -3,8 +3,8 @@
  * ways.h - every way of running the same body on ranks: threads, and simulations with and without
  * mapped memory.
  */
-#ifndef TESTS_EXEC_WAYS_H
-#define TESTS_EXEC_WAYS_H
+#ifndef TESTS_SUPPORT_WAYS_H
+#define TESTS_SUPPORT_WAYS_H
 
 #include <reshard/group.h>
 

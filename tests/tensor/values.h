@@ -6,7 +6,7 @@
 
 #include "tests/support/random.h"
 
-#include <reshard/reshard.h>
+#include <reshard/reshard_nn.h>
 
 #include <stdlib.h>
 

@@ -5,6 +5,7 @@
  */
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/shape.h"
 #include "checkpoint/format/target.h"
 #include "layout/flat.h"
 

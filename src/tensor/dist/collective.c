@@ -58,10 +58,11 @@ static void forget_ends(void *extra)
 
 /* ---- agreeing on shapes ---------------------------------------------------------------------- */
 
+/* What a rank asks for, as one number to compare. Root and reduction are not checked yet. */
 static int64_t request_number(const exchange *x)
 {
-    return (int64_t)x->source | (int64_t)x->target << 4 | (int64_t)x->reduction << 8 |
-           (int64_t)x->root << 16;
+    int64_t forms = (int64_t)x->source * 16 + (int64_t)x->target;
+    return x->root * INT64_C(0x100000000) + (int64_t)x->reduction * 0x100 + forms;
 }
 
 static bool same_rows(const rs_outline *a, const rs_outline *b)

@@ -9,6 +9,7 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "layout/layout.h"
 #include "tensor/core/outline.h"
 #include "tensor/core/random.h"
@@ -416,10 +417,15 @@ reshard_tensor *reshard_tensor_local_shard(const reshard_tensor *tensor, int64_t
     return tensor->distribution->shards[index];
 }
 
-reshard_plan_cache_counts reshard_tensor_plan_cache(const reshard_tensor *tensor)
+reshard_status reshard_tensor_plan_cache(const reshard_tensor *tensor,
+                                         reshard_plan_cache_counts *out_counts)
 {
-    rs_exec_cache_counts counts = {0, 0, 0};
-    if (tensor->distribution != NULL)
-        counts = rs_exec_cache_count(tensor->distribution->cache);
-    return (reshard_plan_cache_counts){counts.hits, counts.misses, counts.held};
+    reshard_plan_cache_counts made = {.size = sizeof made};
+    if (tensor->distribution != NULL) {
+        rs_exec_cache_counts counts = rs_exec_cache_count(tensor->distribution->cache);
+        made.hits = counts.hits;
+        made.misses = counts.misses;
+        made.held = counts.held;
+    }
+    return rs_report_write("plan cache counts", &made, sizeof made, out_counts);
 }

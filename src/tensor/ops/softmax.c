@@ -3,7 +3,7 @@
  * by their maximum first, so that nothing overflows. */
 #ifndef REAL
 #include "base/error.h"
-#include "tensor/dist/spread.h"
+#include "tensor/dist/lift.h"
 #include "tensor/ops/op.h"
 
 #include <math.h>
@@ -157,6 +157,14 @@ reshard_tensor *reshard_cross_entropy(reshard_tensor *logits, reshard_tensor *la
     if (rs_any_distributed(2, inputs))
         return rs_spread_cross_entropy(logits, labels);
     return rs_cross_entropy_of(logits, labels, labels->volume);
+}
+
+reshard_tensor *reshard_cross_entropy_loss(reshard_tensor *logits, reshard_tensor *labels)
+{
+    reshard_tensor *inputs[] = {logits, labels};
+    if (logits == NULL || labels == NULL || !rs_lift(2, inputs))
+        return NULL;
+    return reshard_cross_entropy(inputs[0], inputs[1]);
 }
 
 #else
