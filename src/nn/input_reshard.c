@@ -11,6 +11,7 @@
 #include "base/options.h"
 #include "nn/module.h"
 #include "nn/pack.h"
+#include "tensor/core/scope.h"
 
 #include <string.h>
 

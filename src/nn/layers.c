@@ -7,7 +7,9 @@
 #include "base/options.h"
 #include "nn/module.h"
 #include "tensor/core/random.h"
-#include "tensor/ops/op.h"
+
+#include <reshard/autograd.h>
+#include <reshard/ops.h>
 
 #include <inttypes.h>
 #include <math.h>

@@ -10,7 +10,8 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "tensor/core/distribution.h"
-#include "tensor/dist/lift.h"
+
+#include <reshard/autograd.h>
 
 #include <inttypes.h>
 #include <math.h>

@@ -6,7 +6,6 @@
 #include "nn/layers.h"
 #include "nn/module.h"
 #include "nn/sharding.h"
-#include "tensor/core/tensor.h"
 
 #include <inttypes.h>
 #include <stdio.h>

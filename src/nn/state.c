@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "nn/module.h"
+#include "tensor/core/move.h"
 #include "tensor/dist/lift.h"
 
 #include <string.h>

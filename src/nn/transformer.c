@@ -10,7 +10,10 @@
 #include "base/options.h"
 #include "nn/layers.h"
 #include "nn/module.h"
-#include "tensor/ops/op.h"
+#include "tensor/core/dense.h"
+#include "tensor/core/scope.h"
+
+#include <reshard/ops.h>
 
 #include <inttypes.h>
 #include <math.h>

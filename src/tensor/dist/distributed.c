@@ -4,15 +4,18 @@
  * each other what they have; every check of that is made alike on all ranks, so that all come to
  * the same verdict without asking again.
  */
+#include <reshard/autograd.h>
 #include <reshard/distributed.h>
 
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "base/shape.h"
 #include "layout/layout.h"
-#include "tensor/core/outline.h"
+#include "tensor/core/move.h"
 #include "tensor/core/random.h"
+#include "tensor/dist/outline.h"
 #include "tensor/dist/spread.h"
 
 #include <inttypes.h>
@@ -246,7 +249,7 @@ static void list_shards(reshard_group *group, const rs_outline *all, int32_t ndi
             memcpy(shards[n].offset, p->offset, sizeof p->offset);
             memcpy(pieces[n].box.offset, p->offset, sizeof p->offset);
             memcpy(pieces[n].box.size, p->size, sizeof p->size);
-            rs_shape_strides(ndim, p->size, pieces[n].strides);
+            rs_dense_strides(ndim, p->size, pieces[n].strides);
             shards[n].piece_count = 1;
             shards[n].pieces = &pieces[n];
         }

@@ -8,9 +8,11 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "tensor/core/outline.h"
+#include "tensor/core/move.h"
 #include "tensor/dist/axes.h"
-#include "tensor/ops/op.h"
+#include "tensor/dist/outline.h"
+#include "tensor/grad/gradient.h"
+#include "tensor/grad/node.h"
 
 #include <reshard/group.h>
 
