@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "nn/module.h"
-#include "tensor/dist/spread.h"
-#include "tensor/ops/op.h"
+#include "tensor/core/distribution.h"
+#include "tensor/core/scope.h"
 
 /* ---- the current group ----------------------------------------------------------------------- */
 

@@ -12,6 +12,8 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "tensor/core/distribution.h"
+#include "tensor/core/move.h"
+#include "tensor/grad/gradient.h"
 
 #include <reshard/group.h>
 
