@@ -16,10 +16,16 @@
 /* Intervals, regions and matches that one rank's part of a plan goes through, some seconds. */
 #define RS_PART_STEPS_MAX ((int64_t)1 << 26)
 
+/* Single moves in one list: a stream, or what a check compares with each other. */
+#define RS_MOVES_LISTED_MAX ((int64_t)1 << 24)
+
+/* Pieces that a check of a plan looks at, for all single moves together, some seconds. */
+#define RS_CHECK_STEPS_MAX ((int64_t)1 << 32)
+
 /* Ranks whose parts the figures of a whole plan add up, some seconds. */
 #define RS_STATS_RANKS_MAX ((int32_t)1 << 20)
 
-/* Ranks of a mesh that are not evenly spaced, and of one that has to be listed. */
+/* Ranks of a mesh that are not evenly spaced. */
 #define RS_MESH_LISTED_MAX ((int64_t)1 << 24)
 
 /* Cells that overlapping boxes are cut into, and owners of all of them. */

@@ -150,6 +150,9 @@ int64_t rs_layout_shard_volume(const reshard_layout *layout, int32_t rank);
 int64_t rs_layout_one_shard_volume(const reshard_layout *layout, int32_t rank, int32_t index);
 /* Elements of all shards of all ranks, copies and contributions counted each. */
 int64_t rs_layout_shard_volume_sum(const reshard_layout *layout);
+/* About how many pieces a rank has: exact for a listed layout, and for one whose dims are each cut
+ * once. At once, however many; at most INT64_MAX. */
+int64_t rs_layout_piece_estimate(const reshard_layout *layout, int32_t rank);
 /* Compares digests. */
 bool rs_layout_same(const reshard_layout *a, const reshard_layout *b);
 /* Rank from[i] becomes to[i]; `from` increases, and ranks that it does not have stay. */

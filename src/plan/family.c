@@ -9,8 +9,11 @@
 
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/error.h"
+#include "base/limits.h"
 #include "base/shape.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 void rs_family_init(rs_family *family, reshard_context *context, rs_arena *arena)
