@@ -16,14 +16,22 @@
 /* Intervals, regions and matches that one rank's part of a plan goes through, some seconds. */
 #define RS_PART_STEPS_MAX ((int64_t)1 << 26)
 
+/* Records of one link in one rank's part, about 1 GB. */
+#define RS_RECORDS_MAX ((int64_t)1 << 22)
+
 /* Single moves in one list: a stream, or what a check compares with each other. */
 #define RS_MOVES_LISTED_MAX ((int64_t)1 << 24)
 
 /* Pieces that a check of a plan looks at, for all single moves together, some seconds. */
 #define RS_CHECK_STEPS_MAX ((int64_t)1 << 32)
 
-/* Ranks whose parts the figures of a whole plan add up, some seconds. */
-#define RS_STATS_RANKS_MAX ((int32_t)1 << 20)
+/* Ranks whose parts are gone through for the figures of a whole plan, its check and its balance,
+ * and the steps of all of them together, some seconds. */
+#define RS_WHOLE_RANKS_MAX ((int32_t)1 << 20)
+#define RS_WHOLE_STEPS_MAX ((int64_t)1 << 28)
+
+/* Moves and demands that an exact balance keeps, about 1 GB. */
+#define RS_BALANCED_MAX ((int64_t)1 << 19)
 
 /* Ranks of a mesh that are not evenly spaced. */
 #define RS_MESH_LISTED_MAX ((int64_t)1 << 24)

@@ -101,8 +101,8 @@ static reshard_status list_shards(const reshard_layout *layout, rs_arena *arena,
                            "the first %d of %d ranks have about %" PRId64
                            " pieces; at most %" PRId64 " can be listed",
                            i + 1, size, pieces, RS_PIECES_LISTED_MAX);
-        reshard_status status = rs_regular_shard(layout, reshard_layout_rank_at(layout, i), arena,
-                                                 &shards[count], &found);
+        reshard_status status = rs_regular_shard(layout, reshard_layout_rank_at(layout, i),
+                                                 INT64_MAX, arena, &shards[count], &found);
         if (status != RESHARD_OK)
             return status;
         count += found;
@@ -553,14 +553,15 @@ static reshard_status copy_listed(const reshard_layout *layout, int64_t first, i
     return RESHARD_OK;
 }
 
-static reshard_status fill_rank(const reshard_layout *layout, int32_t rank, shard_list *list)
+static reshard_status fill_rank(const reshard_layout *layout, int32_t rank, int64_t piece_max,
+                                shard_list *list)
 {
     if (!layout->listed) {
         reshard_shard *shard = rs_arena_allocate(&list->arena, sizeof *shard);
         list->shown.items = shard;
-        return shard == NULL
-                   ? rs_allocation_status()
-                   : rs_regular_shard(layout, rank, &list->arena, shard, &list->shown.count);
+        return shard == NULL ? rs_allocation_status()
+                             : rs_regular_shard(layout, rank, piece_max, &list->arena, shard,
+                                                &list->shown.count);
     }
     int64_t first = rs_listed_first_shard(layout, rank);
     int64_t end = first;
@@ -569,19 +570,35 @@ static reshard_status fill_rank(const reshard_layout *layout, int32_t rank, shar
     return copy_listed(layout, first, end - first, list);
 }
 
-reshard_status reshard_layout_shards(const reshard_layout *layout, int32_t rank,
-                                     reshard_shards **out_shards)
+static reshard_status list_rank(const reshard_layout *layout, int32_t rank, int64_t piece_max,
+                                reshard_shards **out_shards)
 {
     shard_list *list = new_list(layout->context);
     if (list == NULL)
         return rs_allocation_status();
-    reshard_status status = fill_rank(layout, rank, list);
+    reshard_status status = fill_rank(layout, rank, piece_max, list);
     if (status != RESHARD_OK) {
         reshard_shards_destroy(&list->shown);
         return status;
     }
     *out_shards = &list->shown;
     return RESHARD_OK;
+}
+
+reshard_status reshard_layout_shards(const reshard_layout *layout, int32_t rank,
+                                     reshard_shards **out_shards)
+{
+    return list_rank(layout, rank, INT64_MAX, out_shards);
+}
+
+reshard_status reshard_layout_shards_head(const reshard_layout *layout, int32_t rank,
+                                          int64_t piece_max, int64_t *out_piece_count,
+                                          reshard_shards **out_shards)
+{
+    reshard_status status = list_rank(layout, rank, piece_max, out_shards);
+    if (status == RESHARD_OK)
+        *out_piece_count = rs_layout_piece_estimate(layout, rank);
+    return status;
 }
 
 reshard_status reshard_layout_all_shards(const reshard_layout *layout, reshard_shards **out_shards)

@@ -171,9 +171,10 @@ reshard_status rs_regular_visit(const reshard_layout *layout, const int64_t *sta
                                 const int64_t *size, rs_region_fn fn, void *user);
 reshard_status rs_regular_visit_held(const reshard_layout *layout, int32_t rank, rs_held_fn fn,
                                      void *user);
-/* The shard of one rank, its pieces in the arena. out_count is 0 or 1. */
-reshard_status rs_regular_shard(const reshard_layout *layout, int32_t rank, rs_arena *arena,
-                                reshard_shard *out_shard, int64_t *out_count);
+/* The shard of one rank, its pieces, or the first piece_max of them, in the arena. out_count is 0
+ * or 1. */
+reshard_status rs_regular_shard(const reshard_layout *layout, int32_t rank, int64_t piece_max,
+                                rs_arena *arena, reshard_shard *out_shard, int64_t *out_count);
 /* Copies that do not share a box exactly (packed |m under another cut) cannot be kept as
  * arithmetic. */
 bool rs_regular_is_tangled(const reshard_layout *layout);

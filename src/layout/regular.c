@@ -479,11 +479,14 @@ typedef struct piece_list {
     reshard_context *context;
     reshard_piece *items;
     int64_t count, capacity;
+    int64_t wanted; /* that many are enough */
 } piece_list;
 
 static reshard_status add_piece(void *user, const rs_region *region, const rs_holder *holder)
 {
     piece_list *list = user;
+    if (list->count == list->wanted)
+        return RESHARD_ERR_CANCELLED; /* and that is fine */
     if (list->count == RS_PIECES_LISTED_MAX)
         return rs_fail(RESHARD_ERR_RANGE,
                        "rank %d has more than the %" PRId64 " pieces that can be listed",
@@ -564,7 +567,7 @@ static int32_t contributor_of(const reshard_layout *layout, const int32_t *coord
 }
 
 static reshard_status describe_shard(const reshard_layout *layout, int32_t rank,
-                                     const int32_t *coordinates, rs_arena *arena,
+                                     const int32_t *coordinates, int64_t piece_max, rs_arena *arena,
                                      reshard_shard *out_shard, int64_t *out_count)
 {
     memset(out_shard, 0, sizeof *out_shard);
@@ -575,8 +578,10 @@ static reshard_status describe_shard(const reshard_layout *layout, int32_t rank,
     out_shard->contributor_count = layout->contributor_count;
     out_shard->divisor = layout->divisor;
     shape_shard(layout, coordinates, out_shard);
-    piece_list list = {.context = layout->context};
+    piece_list list = {.context = layout->context, .wanted = piece_max};
     reshard_status status = rs_regular_visit_held(layout, rank, add_piece, &list);
+    if (status == RESHARD_ERR_CANCELLED && list.count == piece_max)
+        status = RESHARD_OK;
     if (status == RESHARD_OK) {
         out_shard->piece_count = list.count;
         out_shard->pieces =
@@ -590,17 +595,17 @@ static reshard_status describe_shard(const reshard_layout *layout, int32_t rank,
     return status;
 }
 
-reshard_status rs_regular_shard(const reshard_layout *layout, int32_t rank, rs_arena *arena,
-                                reshard_shard *out_shard, int64_t *out_count)
+reshard_status rs_regular_shard(const reshard_layout *layout, int32_t rank, int64_t piece_max,
+                                rs_arena *arena, reshard_shard *out_shard, int64_t *out_count)
 {
     int32_t coordinates[RESHARD_AXES_MAX];
     *out_count = 0;
     if (!rs_layout_coordinates(layout, rank, coordinates))
         return RESHARD_OK;
-    int64_t pieces = rs_layout_piece_estimate(layout, rank);
+    int64_t pieces = rs_min(piece_max, rs_layout_piece_estimate(layout, rank));
     if (pieces > RS_PIECES_LISTED_MAX)
         return rs_fail(RESHARD_ERR_RANGE,
                        "rank %d has about %" PRId64 " pieces; at most %" PRId64 " can be listed",
                        rank, pieces, RS_PIECES_LISTED_MAX);
-    return describe_shard(layout, rank, coordinates, arena, out_shard, out_count);
+    return describe_shard(layout, rank, coordinates, piece_max, arena, out_shard, out_count);
 }

@@ -20,6 +20,7 @@
 #include "base/shape.h"
 #include "base/sort.h"
 #include "layout/index.h"
+#include "plan/effort.h"
 #include "plan/part.h"
 
 #include <inttypes.h>
@@ -565,16 +566,15 @@ reshard_status reshard_plan_check(reshard_plan *plan)
     if (plan->transposed != NULL)
         return reshard_plan_check(plan->transposed); /* its records, with the ends exchanged */
     int32_t ranks = plan->rank_count;
-    if (ranks > RS_STATS_RANKS_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "the plan has %d ranks; at most %d are checked", ranks,
-                       RS_STATS_RANKS_MAX);
+    reshard_status status = rs_effort_check_all(plan, false);
+    if (status != RESHARD_OK)
+        return status;
     checker c = {.plan = plan, .context = plan->context};
     rs_arena_init(&c.arena, plan->context);
     size_t list_bytes = (size_t)ranks * sizeof(void *);
     c.parts = rs_allocate_zeroed(plan->context, list_bytes);
     c.source_shards = rs_allocate_zeroed(plan->context, list_bytes);
     c.target_shards = rs_allocate_zeroed(plan->context, list_bytes);
-    reshard_status status = RESHARD_OK;
     if (c.parts == NULL || c.source_shards == NULL || c.target_shards == NULL)
         status = rs_allocation_status();
     for (int32_t rank = 0; rank < ranks && status == RESHARD_OK; rank++)

@@ -28,11 +28,9 @@ static int64_t dim_steps(const rs_link *link, const rs_link_side *near, const rs
     return rs_multiply_up(steps, rs_max(1, rs_grid_chain_turns(far_chain)));
 }
 
-static int64_t side_steps(const rs_template *template, const rs_link_side *near,
-                          const rs_link_side *far, int32_t rank)
+static int64_t side_steps(const rs_link *link, const rs_link_side *near, const rs_link_side *far,
+                          int32_t rank, bool grid)
 {
-    const rs_link *link = &template->flow.link;
-    bool grid = template->kind == RS_TEMPLATE_GRID;
     int32_t coordinates[RESHARD_AXES_MAX];
     int64_t steps = rs_layout_piece_estimate(near->layout, rank);
     if (near->layout->listed || !rs_layout_coordinates(near->layout, rank, coordinates))
@@ -54,17 +52,45 @@ static int64_t side_steps(const rs_template *template, const rs_link_side *near,
     return steps;
 }
 
-reshard_status rs_effort_check(const rs_template *template, int32_t rank)
+static int64_t part_steps(const rs_template *template, int32_t rank, bool by_match)
 {
     const rs_link *link = &template->flow.link;
-    if (template->kind == RS_TEMPLATE_CHOSEN)
-        return RESHARD_OK;
-    int64_t steps = rs_max(side_steps(template, &link->target, &link->source, rank),
-                           side_steps(template, &link->source, &link->target, rank));
+    bool grid = template->kind == RS_TEMPLATE_GRID && !by_match;
+    return rs_max(side_steps(link, &link->target, &link->source, rank, grid),
+                  side_steps(link, &link->source, &link->target, rank, grid));
+}
+
+reshard_status rs_effort_check(const rs_template *template, int32_t rank)
+{
+    int64_t steps = template->kind == RS_TEMPLATE_CHOSEN ? 0 : part_steps(template, rank, false);
     if (steps > RS_PART_STEPS_MAX)
         return rs_fail(RESHARD_ERR_RANGE,
                        "the part of rank %d takes about %" PRId64 " steps; at most %" PRId64
                        " are taken: are the blocks of a cut too small?",
                        rank, steps, RS_PART_STEPS_MAX);
+    return RESHARD_OK;
+}
+
+#define RANKS_ASKED 64
+
+reshard_status rs_effort_check_all(const reshard_plan *plan, bool by_match)
+{
+    if (plan->rank_count > RS_WHOLE_RANKS_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "a plan over %d ranks; at most %d are gone through",
+                       plan->rank_count, RS_WHOLE_RANKS_MAX);
+    int64_t steps = 0, each = rs_divide_up(plan->rank_count, RANKS_ASKED);
+    for (int32_t i = 0; i < plan->stage_count; i++) {
+        for (int32_t t = 0; t < plan->stages[i].template_count; t++) {
+            for (int64_t rank = 0; rank < plan->rank_count; rank += each)
+                steps =
+                    rs_add_up(steps, rs_multiply_up(each, part_steps(&plan->stages[i].templates[t],
+                                                                     (int32_t)rank, by_match)));
+        }
+    }
+    if (steps > RS_WHOLE_STEPS_MAX)
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "the parts of all %d ranks take about %" PRId64 " steps; at most %" PRId64
+                       " are taken",
+                       plan->rank_count, steps, RS_WHOLE_STEPS_MAX);
     return RESHARD_OK;
 }

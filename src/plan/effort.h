@@ -11,5 +11,8 @@
 
 /* Errors: RANGE with the number of steps. */
 reshard_status rs_effort_check(const rs_template *template, int32_t rank);
+/* The same for the parts of all ranks together, by those of some. by_match: the moves of grids are
+ * found one by one as well. Errors: RANGE with the number of ranks or steps. */
+reshard_status rs_effort_check_all(const reshard_plan *plan, bool by_match);
 
 #endif

@@ -7,9 +7,12 @@
 
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/error.h"
+#include "base/limits.h"
 #include "layout/layout.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <string.h>
 
 typedef struct entry_list {
@@ -53,6 +56,11 @@ static rs_entry_place advance(const rs_entry_place *first, const rs_entry_place 
 
 static reshard_status write_entry(entry_list *list, const rs_grid_entry *entry)
 {
+    if (list->count == RS_RECORDS_MAX)
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "one dimension meets the other side in more than %" PRId64
+                       " irregular places",
+                       RS_RECORDS_MAX);
     void *items = list->items;
     reshard_status status = rs_grow(list->arena->context, &items, &list->capacity, list->count + 1,
                                     sizeof *list->items);

@@ -4,9 +4,9 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
-#include "base/limits.h"
 #include "base/shape.h"
 #include "base/text.h"
+#include "plan/effort.h"
 #include "plan/part.h"
 
 #include <inttypes.h>
@@ -82,10 +82,9 @@ reshard_status reshard_plan_get_stats(reshard_plan *plan, reshard_plan_stats *ou
 {
     reshard_context *context = plan->context;
     int32_t ranks = reshard_plan_rank_count(plan);
-    if (ranks > RS_STATS_RANKS_MAX)
-        return rs_fail(RESHARD_ERR_RANGE,
-                       "the plan has %d ranks; figures of the whole go through at most %d", ranks,
-                       RS_STATS_RANKS_MAX);
+    reshard_status status = rs_effort_check_all(rs_plan_forward(plan), false);
+    if (status != RESHARD_OK)
+        return status;
     reshard_plan_stats stats = {.bytes_total = target_bytes(plan),
                                 .stages = reshard_plan_stage_count(plan)};
     if (matrix != NULL)
@@ -95,7 +94,7 @@ reshard_status reshard_plan_get_stats(reshard_plan *plan, reshard_plan_stats *ou
             return rs_fail(RESHARD_ERR_CANCELLED, "cancelled at rank %d of %d", rank, ranks);
         rs_context_progress(context, "planning", (uint64_t)rank, (uint64_t)ranks);
         reshard_part *part = NULL;
-        reshard_status status = reshard_part_create(context, plan, rank, &part);
+        status = reshard_part_create(context, plan, rank, &part);
         if (status != RESHARD_OK)
             return status;
         if (matrix != NULL)
