@@ -75,6 +75,7 @@ RESHARD_API const char *reshard_checkpoint_note(const reshard_checkpoint *checkp
 
 /* Pointers live as long as the checkpoint. */
 typedef struct reshard_stored_tensor {
+    size_t size;      /* sizeof(reshard_stored_tensor), set by the caller */
     const char *name; /* name_bytes bytes of UTF-8, which may hold NUL; a NUL follows */
     size_t name_bytes;
     reshard_dtype dtype;
@@ -100,6 +101,7 @@ RESHARD_API reshard_status reshard_checkpoint_find(const reshard_checkpoint *che
 
 /* A box of a tensor and the file that holds it. */
 typedef struct reshard_stored_piece {
+    size_t size; /* sizeof(reshard_stored_piece), set by the caller */
     int32_t file;
     uint64_t at; /* byte of the file where its first element lies */
     reshard_box box;

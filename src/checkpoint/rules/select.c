@@ -16,7 +16,7 @@
 
 /* One pattern of an option, and what follows its "=". */
 typedef struct pattern {
-    const char *option, *text; /* as the user wrote it, for messages */
+    const char *option, *text; /* for error texts: which option, and what it says */
     bool has_glob;             /* else every tensor matches */
     bool used;
     rs_glob glob;
@@ -91,7 +91,7 @@ static reshard_status compile(rs_arena *arena, const char *option, int32_t count
         items[i] = (pattern){.option = option, .text = texts[i]};
         reshard_status status = read(arena, &items[i]);
         if (status != RESHARD_OK)
-            return rs_fail_within(status, "--%s \"%.200s\"", option, texts[i]);
+            return rs_fail_within(status, "%s \"%.200s\"", option, texts[i]);
     }
     *out_patterns = (patterns){arena->context, count, items};
     return RESHARD_OK;
@@ -131,7 +131,7 @@ static reshard_status match(const patterns *list, rs_slice name, rs_glob_span *s
             status = rs_glob_try(list->context, &item->glob, name.bytes, name.count,
                                  *out_first == NULL ? spans : NULL, &matches);
         if (status != RESHARD_OK)
-            return rs_fail_within(status, "--%s \"%.200s\"", item->option, item->text);
+            return rs_fail_within(status, "%s \"%.200s\"", item->option, item->text);
         item->used = item->used || matches;
         if (matches && *out_first == NULL)
             *out_first = item;
@@ -144,7 +144,7 @@ static reshard_status check_used(const patterns *list)
     for (int32_t i = 0; i < list->count; i++) {
         const pattern *item = &list->items[i];
         if (item->has_glob && !item->used)
-            return rs_fail(RESHARD_ERR_INVALID, "--%s \"%.200s\": matches no tensor", item->option,
+            return rs_fail(RESHARD_ERR_INVALID, "%s \"%.200s\": matches no tensor", item->option,
                            item->text);
     }
     return RESHARD_OK;
@@ -162,7 +162,7 @@ static reshard_status choose_dtype(const selector *made, const rs_stored_tensor 
         *out_dtype = found->dtype;
     else if (found->has_glob)
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       "--dtype \"%.200s\": tensor \"%.*s\" cannot be cast from %s; casts are "
+                       "dtype \"%.200s\": tensor \"%.*s\" cannot be cast from %s; casts are "
                        "between f16, bf16, f32 and f64",
                        found->text, rs_slice_shown(tensor->name), tensor->name.bytes,
                        reshard_dtype_name(tensor->dtype));
