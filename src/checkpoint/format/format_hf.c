@@ -9,6 +9,7 @@
  */
 #include "base/context.h"
 #include "base/json.h"
+#include "base/sort.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/target.h"
 
@@ -184,8 +185,7 @@ static reshard_status read_index(reshard_checkpoint *checkpoint, const char *ind
     mappings list = {0};
     rs_occurrences found = {0};
     reshard_status status = read_text(checkpoint, index_name, text, text_bytes, &list);
-    if (status == RESHARD_OK && list.count > 1)
-        qsort(list.items, (size_t)list.count, sizeof(mapping), compare_files);
+    rs_sort(list.items, (size_t)list.count, sizeof(mapping), compare_files);
     if (status == RESHARD_OK)
         status = open_files(checkpoint, &list);
     if (status == RESHARD_OK)
@@ -344,8 +344,7 @@ static reshard_status write_index(const rs_target *target, rs_json_writer *write
         sorted[i] = &target->entries[i];
         total += sorted[i]->bytes;
     }
-    if (count > 1)
-        qsort((void *)sorted, count, sizeof *sorted, compare_keys);
+    rs_sort((void *)sorted, count, sizeof *sorted, compare_keys);
     rs_json_writer_text(writer, "{\n  \"metadata\": {\n    \"total_size\": ");
     rs_json_writer_unsigned(writer, total);
     rs_json_writer_text(writer, "\n  },\n  \"weight_map\": {");

@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/json.h"
+#include "base/sort.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/target.h"
 #include "checkpoint/rules/rulebook.h"
@@ -387,8 +388,7 @@ static reshard_status gather(reshard_checkpoint *checkpoint, rs_occurrences *lis
         if (status != RESHARD_OK)
             return status;
     }
-    if (list->count > 1)
-        qsort(list->items, (size_t)list->count, sizeof(rs_occurrence), compare_occurrences);
+    rs_sort(list->items, (size_t)list->count, sizeof(rs_occurrence), compare_occurrences);
     return RESHARD_OK;
 }
 
@@ -411,9 +411,8 @@ static reshard_status add_all(reshard_checkpoint *checkpoint, const rs_rulebook 
     if (status != RESHARD_OK)
         return status;
     /* Rules may have given other names. */
-    if (checkpoint->tensor_count > 1)
-        qsort(checkpoint->tensors, (size_t)checkpoint->tensor_count, sizeof(rs_stored_tensor),
-              compare_tensors);
+    rs_sort(checkpoint->tensors, (size_t)checkpoint->tensor_count, sizeof(rs_stored_tensor),
+            compare_tensors);
     for (int64_t i = 1; i < checkpoint->tensor_count; i++) {
         rs_slice name = checkpoint->tensors[i].name;
         if (rs_slice_compare(checkpoint->tensors[i - 1].name, name) == 0)
@@ -465,9 +464,8 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
     rs_occurrences list = {0};
     rs_rulebook book = {0};
     int32_t *file_of = NULL;
-    if (checkpoint->file_count > 1)
-        qsort(checkpoint->files, (size_t)checkpoint->file_count, sizeof(rs_stored_file),
-              compare_files);
+    rs_sort(checkpoint->files, (size_t)checkpoint->file_count, sizeof(rs_stored_file),
+            compare_files);
     reshard_status status = gather(checkpoint, &list);
     if (status == RESHARD_OK)
         status = read_mesh(checkpoint, opening, &list, &book, &file_of);

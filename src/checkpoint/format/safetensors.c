@@ -8,6 +8,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/sort.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -248,9 +249,7 @@ static reshard_status check_entry(const rs_header_entry *entry, uint64_t expecte
 static reshard_status check_places(rs_header *header)
 {
     uint64_t expected = 0;
-    if (header->entry_count > 1)
-        qsort(header->entries, (size_t)header->entry_count, sizeof(rs_header_entry),
-              compare_places);
+    rs_sort(header->entries, (size_t)header->entry_count, sizeof(rs_header_entry), compare_places);
     for (int64_t i = 0; i < header->entry_count; i++) {
         reshard_status status = check_entry(&header->entries[i], expected);
         if (status != RESHARD_OK)
@@ -273,9 +272,7 @@ static reshard_status index_names(rs_header *header)
         return rs_allocation_status();
     for (int64_t i = 0; i < header->entry_count; i++)
         header->by_name[i] = &header->entries[i];
-    if (header->entry_count > 1)
-        qsort(header->by_name, (size_t)header->entry_count, sizeof(rs_header_entry *),
-              compare_names);
+    rs_sort(header->by_name, (size_t)header->entry_count, sizeof(rs_header_entry *), compare_names);
     for (int64_t i = 1; i < header->entry_count; i++) {
         rs_slice name = header->by_name[i]->name;
         if (rs_slice_compare(header->by_name[i - 1]->name, name) == 0)

@@ -6,6 +6,7 @@
 #include "checkpoint/format/target.h"
 
 #include "base/context.h"
+#include "base/sort.h"
 #include "checkpoint/format/safetensors.h"
 
 #include <assert.h>
@@ -61,8 +62,7 @@ static reshard_status sort_entries(rs_target *target)
         order[i] =
             (entry_order){target, entry, reshard_dtype_bits(target->tensors[entry->tensor].dtype)};
     }
-    if (count > 1)
-        qsort(order, count, sizeof *order, compare_entries);
+    rs_sort(order, count, sizeof *order, compare_entries);
     for (size_t i = 0; i < count; i++)
         sorted[i] = *order[i].entry;
     rs_release(target->context, target->entries,
@@ -271,8 +271,7 @@ static reshard_status check_names(const rs_target *target)
         return rs_allocation_status();
     for (size_t i = 0; i < count; i++)
         names[i] = target->tensors[i].name;
-    if (count > 1)
-        qsort(names, count, sizeof *names, compare_names);
+    rs_sort(names, count, sizeof *names, compare_names);
     for (size_t i = 1; status == RESHARD_OK && i < count; i++) {
         if (rs_slice_compare(names[i - 1], names[i]) == 0)
             status = rs_fail(RESHARD_ERR_INVALID, "two tensors are to have the name \"%.*s\"",

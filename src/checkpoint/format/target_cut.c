@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/shape.h"
+#include "base/sort.h"
 #include "checkpoint/format/target.h"
 #include "layout/flat.h"
 
@@ -90,16 +91,12 @@ static int compare_by_file(const void *a, const void *b)
 
 uint64_t rs_stored_box_bytes(const rs_stored_tensor *tensor, const reshard_box *box)
 {
-    uint64_t bytes = (uint64_t)tensor->element_bytes;
-    for (int32_t d = 0; d < box->ndim; d++)
-        bytes *= (uint64_t)box->size[d];
-    return bytes;
+    return (uint64_t)rs_volume(box->ndim, box->size) * (uint64_t)tensor->element_bytes;
 }
 
 void rs_candidates_sort(rs_candidate *items, int64_t count)
 {
-    if (count > 1)
-        qsort(items, (size_t)count, sizeof *items, compare_by_file);
+    rs_sort(items, (size_t)count, sizeof *items, compare_by_file);
 }
 
 /* Sorts by box. A box is on one rank, or whole on several: one that is in part on another, as when
@@ -109,8 +106,7 @@ static reshard_status check_boxes(const rs_stored_tensor *tensor, rs_candidate *
                                   int64_t count)
 {
     uint64_t bytes = 0;
-    if (count > 1)
-        qsort(items, (size_t)count, sizeof *items, compare_by_box);
+    rs_sort(items, (size_t)count, sizeof *items, compare_by_box);
     for (int64_t i = 0; i < count; i++) {
         if (i == 0 || rs_box_compare(&items[i - 1].box, &items[i].box) != 0)
             bytes += rs_stored_box_bytes(tensor, &items[i].box);

@@ -5,6 +5,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/sort.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,18 +13,12 @@
 
 #define RULES_BYTES_MAX ((size_t)16 << 20)
 
-static int compare_ranks(const void *a, const void *b)
-{
-    const int32_t *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 void rs_mesh_order_files(const reshard_mesh *mesh, int32_t *out_ranks, int32_t *out_files)
 {
     int32_t count = reshard_mesh_size(mesh);
     for (int32_t i = 0; i < count; i++)
         out_ranks[i] = reshard_mesh_rank_at(mesh, i);
-    qsort(out_ranks, (size_t)count, sizeof(int32_t), compare_ranks);
+    rs_sort(out_ranks, (size_t)count, sizeof(int32_t), rs_compare_i32);
     for (int32_t i = 0; i < count; i++)
         out_files[reshard_mesh_position_of(mesh, out_ranks[i])] = i;
 }

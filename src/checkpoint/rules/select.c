@@ -8,6 +8,7 @@
 
 #include "base/context.h"
 #include "base/json.h"
+#include "base/sort.h"
 #include "checkpoint/rules/model.h"
 #include "kernel/cast.h"
 
@@ -268,8 +269,7 @@ static int compare_selected(const void *a, const void *b)
 reshard_status rs_selection_finish(rs_selection *selection)
 {
     const rs_selected *items = selection->items;
-    if (selection->count > 1)
-        qsort(selection->items, (size_t)selection->count, sizeof(rs_selected), compare_selected);
+    rs_sort(selection->items, (size_t)selection->count, sizeof(rs_selected), compare_selected);
     for (int64_t i = 0; i < selection->count; i++) {
         rs_slice name = items[i].name;
         if (i > 0 && rs_slice_compare(items[i - 1].name, name) == 0)

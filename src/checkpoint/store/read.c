@@ -54,9 +54,7 @@ static reshard_status read_parts(const rs_file *file, uint64_t at, const rs_file
 reshard_status rs_file_region_read(const rs_file *file, uint64_t at, const rs_file_region *region,
                                    void *memory, void *scratch, size_t scratch_bytes)
 {
-    int64_t wanted = region->element_bytes;
-    for (int32_t d = 0; d < region->ndim; d++)
-        wanted *= region->size[d];
+    int64_t wanted = rs_volume(region->ndim, region->size) * region->element_bytes;
     if (wanted == 0)
         return RESHARD_OK;
     int64_t span = span_without(region, -1);
@@ -118,15 +116,14 @@ reshard_status rs_store_read_box(const reshard_checkpoint *checkpoint,
     for (int64_t i = 0; i < tensor->piece_count; i++) {
         const rs_stored_piece *piece = &tensor->pieces[i];
         rs_clip clip;
-        int64_t memory_at = 0, stride = 1;
+        int64_t memory_at = 0;
         if (!rs_piece_clip(tensor, piece, offset, size, &clip))
             continue;
-        for (int32_t d = tensor->carried_ndim - 1; d >= 0; d--) {
+        rs_dense_strides(tensor->carried_ndim, size, region.memory_strides);
+        for (int32_t d = 0; d < tensor->carried_ndim; d++) {
             region.size[d] = clip.size[d];
             region.file_strides[d] = clip.strides[d];
-            region.memory_strides[d] = stride;
-            memory_at += (clip.offset[d] - offset[d]) * stride;
-            stride *= size[d];
+            memory_at += (clip.offset[d] - offset[d]) * region.memory_strides[d];
         }
         reshard_status status = rs_file_region_read(
             checkpoint->files[piece->file].file, clip.at, &region,
@@ -141,7 +138,6 @@ reshard_status rs_store_read_box(const reshard_checkpoint *checkpoint,
 static reshard_status check_box(const rs_stored_tensor *tensor, const reshard_box *box,
                                 size_t bytes)
 {
-    int64_t expected = tensor->element_bytes;
     bool inside = box->ndim == tensor->carried_ndim;
     for (int32_t d = 0; inside && d < box->ndim; d++) {
         inside = box->offset[d] >= 0 && box->size[d] >= 0 &&
@@ -151,8 +147,7 @@ static reshard_status check_box(const rs_stored_tensor *tensor, const reshard_bo
     if (!inside)
         return rs_fail(RESHARD_ERR_RANGE, "tensor \"%.*s\": the box is not inside its shape",
                        rs_slice_shown(tensor->name), tensor->name.bytes);
-    for (int32_t d = 0; d < box->ndim; d++)
-        expected *= box->size[d];
+    int64_t expected = rs_volume(box->ndim, box->size) * tensor->element_bytes;
     if ((size_t)expected != bytes)
         return rs_fail(
             RESHARD_ERR_INVALID, "tensor \"%.*s\": the box has %lld bytes, the memory %zu",

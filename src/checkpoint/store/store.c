@@ -6,6 +6,8 @@
 
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/shape.h"
+#include "base/sort.h"
 #include "base/text.h"
 
 #include <stdarg.h>
@@ -121,20 +123,15 @@ bool rs_piece_is_whole(const rs_stored_tensor *tensor, const rs_stored_piece *pi
 void rs_piece_strides(const rs_stored_tensor *tensor, const rs_stored_piece *piece,
                       int64_t out_strides[RESHARD_NDIM_MAX])
 {
-    int64_t stride = 1;
-    for (int32_t d = tensor->carried_ndim - 1; d >= 0; d--) {
-        out_strides[d] = piece->strides != NULL ? piece->strides[d] : stride;
-        stride *= piece->size[d];
-    }
+    if (piece->strides != NULL)
+        memcpy(out_strides, piece->strides, (size_t)tensor->carried_ndim * sizeof(int64_t));
+    else
+        rs_dense_strides(tensor->carried_ndim, piece->size, out_strides);
 }
 
 static bool is_empty(const rs_stored_tensor *tensor, const rs_stored_piece *piece)
 {
-    for (int32_t d = 0; d < tensor->carried_ndim; d++) {
-        if (piece->size[d] == 0)
-            return true;
-    }
-    return false;
+    return rs_volume(tensor->carried_ndim, piece->size) == 0;
 }
 
 /* ---- layouts --------------------------------------------------------------------------------- */
@@ -147,7 +144,6 @@ static void describe_shards(const rs_stored_tensor *tensor, const rs_stored_piec
     int32_t ndim = tensor->carried_ndim;
     for (int64_t i = 0; i < count; i++) {
         reshard_piece *place = &places[i];
-        int64_t stride = 1;
         *place = (reshard_piece){.box.ndim = ndim};
         shards[i] = (reshard_shard){.rank = pieces[i].file + first_rank,
                                     .ndim = ndim,
@@ -155,11 +151,10 @@ static void describe_shards(const rs_stored_tensor *tensor, const rs_stored_piec
                                     .divisor = 1,
                                     .pieces = place,
                                     .piece_count = !is_empty(tensor, &pieces[i])};
-        for (int32_t d = ndim - 1; d >= 0; d--) {
+        rs_dense_strides(ndim, pieces[i].size, place->strides);
+        for (int32_t d = 0; d < ndim; d++) {
             place->box.offset[d] = pieces[i].offset != NULL ? pieces[i].offset[d] : 0;
             place->box.size[d] = pieces[i].size[d];
-            place->strides[d] = stride;
-            stride *= pieces[i].size[d];
             shards[i].shape[d] = pieces[i].size[d];
             shards[i].offset[d] = place->box.offset[d];
         }
@@ -264,12 +259,8 @@ static reshard_status fail_gap(const reshard_checkpoint *checkpoint, const rs_st
     int64_t held = 0;
     rs_text_init(&text, shape, sizeof shape);
     rs_text_add_shape(&text, tensor->carried_ndim, tensor->carried_shape);
-    for (int64_t i = 0; i < tensor->piece_count; i++) {
-        int64_t volume = 1;
-        for (int32_t d = 0; d < tensor->carried_ndim; d++)
-            volume *= tensor->pieces[i].size[d];
-        held += volume;
-    }
+    for (int64_t i = 0; i < tensor->piece_count; i++)
+        held += rs_volume(tensor->carried_ndim, tensor->pieces[i].size);
     return rs_fail(RESHARD_ERR_GAP,
                    "tensor \"%.*s\": its files (from %s to %s) hold %lld of the %llu elements of "
                    "shape %s; is a file missing?",
@@ -313,7 +304,7 @@ reshard_status rs_store_check(const reshard_checkpoint *checkpoint, rs_stored_te
 {
     if (tensor->piece_count == 1 && rs_piece_is_whole(tensor, &tensor->pieces[0]))
         return RESHARD_OK;
-    qsort(tensor->pieces, (size_t)tensor->piece_count, sizeof(rs_stored_piece), compare_pieces);
+    rs_sort(tensor->pieces, (size_t)tensor->piece_count, sizeof(rs_stored_piece), compare_pieces);
     return check_tiling(checkpoint, tensor);
 }
 
@@ -455,8 +446,7 @@ reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *lis
 {
     reshard_status status = RESHARD_OK;
     int64_t names = 0;
-    if (list->count > 1)
-        qsort(list->items, (size_t)list->count, sizeof(rs_occurrence), compare_occurrences);
+    rs_sort(list->items, (size_t)list->count, sizeof(rs_occurrence), compare_occurrences);
     for (int64_t i = 0; i < list->count; i++)
         names += i == 0 || rs_slice_compare(list->items[i - 1].name, list->items[i].name) != 0;
     checkpoint->tensors =
