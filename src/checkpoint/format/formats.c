@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats.c - the list of formats. The order is the one they are probed in: the more a format asks
+/* formats.c - the list of formats, in the order in which they are probed: the more a format asks
  * for, the earlier it comes. */
 #include "base/error.h"
 #include "base/options.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* safetensors_files.c - the safetensors files of a checkpoint: opened, and asked for what their
- * headers say. */
+/* safetensors_files.c - opens the safetensors files of a checkpoint and reads what their headers
+ * say. */
 #include "base/context.h"
 #include "base/error.h"
 #include "checkpoint/format/safetensors.h"
@@ -37,7 +37,7 @@ static bool has_ending(const char *name)
     return length >= count && strcmp(name + length - count, ending) == 0;
 }
 
-/* A length that fits into the file, and then an object. */
+/* True for a length that fits the file, followed by an object. */
 static reshard_status looks_like_one(reshard_checkpoint *checkpoint, bool *out_does)
 {
     rs_file *file = NULL;

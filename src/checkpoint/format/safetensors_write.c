@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * safetensors_write.c - the header of a target's file: metadata and entries, padded with spaces so
- * that the data begin on a page.
+ * safetensors_write.c - writes the header of a target's file: metadata and entries, padded with
+ * spaces so that the data begins on a page.
  */
 #include "base/context.h"
 #include "checkpoint/format/safetensors.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * target.c - lays out what a conversion shall write: chooses the format and the tensors, has the
+ * target.c - lays out what a conversion shall write: chooses the format and the tensors, lets the
  * format deal them out to files, and gives every entry its place.
  */
 #include "checkpoint/format/target.h"
@@ -68,7 +68,7 @@ static reshard_status sort_entries(rs_target *target)
     rs_release(target->context, target->entries,
                (size_t)target->entry_capacity * sizeof(rs_target_entry));
     target->entries = sorted;
-    target->entry_capacity = 0; /* the arena has them now */
+    target->entry_capacity = 0; /* they are in the arena now */
 out:
     if (order != NULL)
         rs_release(target->context, order, count * sizeof *order);
@@ -89,7 +89,7 @@ static reshard_status add_files(rs_target *target, const int32_t *ranks)
         while (entry < target->entry_count && target->entries[entry].file == i)
             entry++;
         file->entry_count = entry - file->entry_first;
-        /* A checkpoint without tensors has one file all the same. */
+        /* Even a checkpoint without tensors has one file. */
         if (file->entry_count == 0 && target->format->skips_empty &&
             !(i == 0 && target->entry_count == 0))
             continue;
@@ -158,8 +158,7 @@ static reshard_status choose_format(rs_target *target, const reshard_mesh *mesh,
     return RESHARD_OK;
 }
 
-/* Whole tensors need no rules; those that are given say what tensors are called, and which are left
- * out. */
+/* Whole tensors need no rules. If rules are given, they rename tensors and leave some out. */
 static reshard_status read_rules(rs_target *target, const reshard_checkpoint *source,
                                  reshard_mesh *mesh, const reshard_convert_options *options,
                                  rs_selection *selection, rs_rulebook *book)
@@ -180,7 +179,7 @@ static reshard_status read_rules(rs_target *target, const reshard_checkpoint *so
     return status;
 }
 
-/* Files are those of the mesh's ranks, in increasing order. */
+/* One file for each rank of the mesh, in increasing order. */
 static reshard_status order_files(rs_laying *laying, const reshard_mesh *mesh, int32_t **out_ranks)
 {
     rs_target *target = laying->target;

@@ -99,9 +99,9 @@ void rs_candidates_sort(rs_candidate *items, int64_t count)
     rs_sort(items, (size_t)count, sizeof *items, compare_by_file);
 }
 
-/* Sorts by box. A box is on one rank, or whole on several: one that is in part on another, as when
- * copies of a part are cut further at different places, could not be told from the others again.
- * All boxes together cover the tensor, so that bytes tell. */
+/* Sorts by box. A box must be on one rank, or whole on several. If one overlaps another in part, as
+ * when copies of a part are cut further at different places, files could not tell them apart. All
+ * boxes together cover the tensor, so it is enough to count bytes. */
 static reshard_status check_boxes(const rs_stored_tensor *tensor, rs_candidate *items,
                                   int64_t count)
 {

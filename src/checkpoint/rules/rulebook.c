@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rulebook.c - options as objects: mesh, rules, numbers. */
+/* rulebook.c - turns the text of options into rules and numbers. */
 #include "checkpoint/rules/rulebook.h"
 
 #include "base/context.h"

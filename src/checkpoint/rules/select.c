@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * select.c - patterns of the options are compiled once and tried on every tensor of the source. One
- * that asks for something and matches nothing is an error: it was meant for a tensor. Leaving out
- * what is not there is done.
+ * select.c - compiles the patterns of the options once and tries them on every tensor of the
+ * source. A pattern that asks for something and matches nothing is an error, because it was meant
+ * for some tensor. An exclude that matches nothing is fine.
  */
 #include "checkpoint/rules/select.h"
 
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One pattern of an option, and what follows its "=". */
+/* One pattern of an option, and what comes after its "=". */
 typedef struct pattern {
     const char *option, *text; /* for error texts: which option, and what it says */
     bool has_glob;             /* else every tensor matches */
@@ -61,7 +61,7 @@ static reshard_status read_dtype(rs_arena *arena, pattern *made)
     return rs_glob_compile(arena, made->text, (size_t)(equals - made->text), &made->glob);
 }
 
-/* "GLOB=NAME": the first "=" without a backslash is between them. */
+/* "GLOB=NAME": the first "=" without a backslash separates them. */
 static reshard_status read_rename(rs_arena *arena, pattern *made)
 {
     const char *equals = made->text;
@@ -116,7 +116,7 @@ static reshard_status compile_all(selector *made, const reshard_convert_options 
 
 /* ---- matching -------------------------------------------------------------------------------- */
 
-/* The first pattern that matches, or NULL. All are tried, so that each one's use is known. spans:
+/* The first pattern that matches, or NULL. All are tried, to know which are used at all. spans:
  * what its wildcards stand for; may be NULL. */
 static reshard_status match(const patterns *list, rs_slice name, rs_glob_span *spans,
                             const pattern **out_first)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* query.c - what an open checkpoint tells about itself. */
+/* query.c - answers questions about an open checkpoint. */
 #include "base/error.h"
 #include "base/options.h"
 #include "checkpoint/store/store.h"

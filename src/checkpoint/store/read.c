@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * read.c - boxes of tensors out of files. A strided region is read in blocks as large as the
- * scratch memory: one read for many rows, of which the wanted parts are then copied out. Where the
- * wanted parts are far apart they are read one by one instead.
+ * read.c - reads boxes of tensors from files. A strided region is read in blocks as large as the
+ * scratch memory: one read covers many rows, and the wanted parts are then copied out. Parts that
+ * are far apart are read one by one instead.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -13,11 +13,10 @@
 
 #include <string.h>
 
-/* Reading a span is better than reading its wanted parts when they make at least this part of
- * it. */
+/* A whole span is read when its wanted parts make up at least one SPARSE-th of it. */
 #define SPARSE 4
 
-/* Bytes from the first to the last element, leaving one dim out (-1: none). */
+/* Bytes from the first to the last element, ignoring one dim (-1: none). */
 static int64_t span_without(const rs_file_region *region, int32_t left_out)
 {
     int64_t last = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store.c - makes tensors of the entries that files hold, and checks that their pieces tile them.
+ * store.c - joins the arrays that files hold to tensors, and checks that the pieces tile them.
  */
 #include "checkpoint/store/store.h"
 
@@ -136,7 +136,8 @@ static bool is_empty(const rs_stored_tensor *tensor, const rs_stored_piece *piec
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* Pieces as dense shards, for the calls of layout.h. places has room for one piece each. */
+/* Describes pieces as dense shards, for the calls of layout.h. places has room for one piece
+ * each. */
 static void describe_shards(const rs_stored_tensor *tensor, const rs_stored_piece *pieces,
                             int64_t count, int32_t first_rank, reshard_shard *shards,
                             reshard_piece *places)
@@ -235,7 +236,7 @@ static const char *file_of(const reshard_checkpoint *checkpoint, const rs_stored
     return checkpoint->files[piece->file].name;
 }
 
-/* Names the files of the first two pieces that overlap. Quadratic, but only ever once. */
+/* Names the files of the first two pieces that overlap. Quadratic, but it runs once at most. */
 static reshard_status fail_overlap(const reshard_checkpoint *checkpoint,
                                    const rs_stored_tensor *tensor)
 {
@@ -329,7 +330,7 @@ static reshard_status fail_differs(const reshard_checkpoint *checkpoint, const r
                    checkpoint->files[b->file].name, what);
 }
 
-/* The whole shape: as said, or as far as the pieces reach. */
+/* The whole shape: as the files give it, or as far as the pieces reach. */
 static reshard_status find_shape(reshard_checkpoint *checkpoint, const rs_occurrence *items,
                                  int64_t count, const int64_t **out_shape)
 {
@@ -394,7 +395,7 @@ static reshard_status add_pieces(reshard_checkpoint *checkpoint, const rs_occurr
         if (tensor->bytes == 0 ? tensor->piece_count == 0 : !is_empty(tensor, &piece))
             tensor->pieces[tensor->piece_count++] = piece;
     }
-    if (tensor->bytes == 0) /* nothing to tile, but a file to belong to */
+    if (tensor->bytes == 0) /* there is nothing to tile, but it belongs to a file */
         tensor->pieces[0] = (rs_stored_piece){
             .file = items[0].file, .at = items[0].at, .size = tensor->carried_shape};
     return RESHARD_OK;
