@@ -16,6 +16,7 @@
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/target.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -201,6 +202,7 @@ static int64_t choose_holders(const rs_laying *laying, const rs_stored_tensor *t
             if (laying->loads[items[next].file] < laying->loads[items[best].file])
                 best = next;
         }
+        assert(items[best].file >= 0 && items[best].file < laying->target->file_count);
         laying->loads[items[best].file] += rs_stored_box_bytes(tensor, &items[best].box);
         items[kept++] = items[best];
     }

@@ -17,6 +17,7 @@
 #include "checkpoint/format/target.h"
 #include "checkpoint/rules/rulebook.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -154,6 +155,7 @@ static reshard_status add_shards(reshard_checkpoint *checkpoint, const reshard_m
         const reshard_shard *shard = &shards->items[i];
         int32_t file = entries->file_of[reshard_mesh_position_of(mesh, shard->rank)];
         const rs_occurrence *entry = entry_in(entries, file);
+        assert(entry != NULL || shard->piece_count == 0); /* recovering the shape has proved it */
         for (int64_t j = 0; j < shard->piece_count; j++) {
             rs_stored_piece piece = {.file = file};
             bool kept = false;
@@ -222,7 +224,6 @@ static reshard_status add_cut(reshard_checkpoint *checkpoint, const rs_rulebook 
 {
     rs_arena *arena = &checkpoint->arena;
     const rs_occurrence *first = &entries->items[0];
-    reshard_layout *layout = NULL;
     reshard_shards *shards = NULL;
     rs_slice name = first->name;
     const int64_t *shape =
@@ -233,10 +234,7 @@ static reshard_status add_cut(reshard_checkpoint *checkpoint, const rs_rulebook 
     if (status == RESHARD_OK)
         status = rs_store_describe(tensor, arena, name, first->dtype, result->ndim, shape);
     if (status == RESHARD_OK)
-        status = reshard_layout_create(checkpoint->context, result->spec, result->ndim,
-                                       result->padded_shape, &layout);
-    if (status == RESHARD_OK)
-        status = reshard_layout_all_shards(layout, &shards);
+        status = reshard_layout_all_shards(result->layout, &shards);
     if (status == RESHARD_OK)
         status = add_shards(checkpoint, book->mesh, entries, shards, tensor);
     if (status == RESHARD_OK && tensor->bytes == 0) {
@@ -247,7 +245,6 @@ static reshard_status add_cut(reshard_checkpoint *checkpoint, const rs_rulebook 
         status = rs_store_check(checkpoint, tensor);
     }
     reshard_shards_destroy(shards);
-    reshard_layout_release(layout);
     return status;
 }
 
@@ -262,6 +259,7 @@ static reshard_status check_alike(const reshard_checkpoint *checkpoint,
                                   const local_entries *entries)
 {
     const rs_occurrence *first = &entries->items[0];
+    assert(entries->count > 0);
     for (int64_t i = 1; i < entries->count; i++) {
         const rs_occurrence *item = &entries->items[i];
         bool same_dtype = item->dtype == first->dtype;

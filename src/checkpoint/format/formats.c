@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "checkpoint/format/format.h"
 
+#include <assert.h>
 #include <string.h>
 
 static const rs_format *const formats[] = {
@@ -42,8 +43,9 @@ reshard_status rs_format_find_writer(const char *name, const rs_format **out_for
 const rs_format *rs_format_default_writer(bool is_split)
 {
     int32_t i = 0;
-    while (formats[i]->lay_out == NULL || formats[i]->is_split != is_split)
+    while (i < FORMAT_COUNT && (formats[i]->lay_out == NULL || formats[i]->is_split != is_split))
         i++;
+    assert(i < FORMAT_COUNT);
     return formats[i];
 }
 

@@ -8,6 +8,7 @@
 #include "checkpoint/format/foreign.h"
 #include "checkpoint/format/format.h"
 
+#include <assert.h>
 #include <string.h>
 
 static reshard_status read_by_format(reshard_checkpoint *checkpoint, const rs_opening *opening)
@@ -22,6 +23,7 @@ static reshard_status read_by_format(reshard_checkpoint *checkpoint, const rs_op
         if (status != RESHARD_OK)
             return status;
         if (is) {
+            assert(checkpoint->tensor_count == 0);
             checkpoint->format = format->name;
             return format->read(checkpoint, opening);
         }

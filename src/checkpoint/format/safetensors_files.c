@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "checkpoint/format/safetensors.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -84,6 +85,7 @@ reshard_status rs_safetensors_open(reshard_checkpoint *checkpoint, const rs_open
 
 const rs_header *rs_safetensors_header(const reshard_checkpoint *checkpoint, int32_t file)
 {
+    assert(file >= 0 && file < checkpoint->file_count && checkpoint->files[file].body != NULL);
     return checkpoint->files[file].body;
 }
 

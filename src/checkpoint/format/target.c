@@ -17,6 +17,8 @@
 reshard_status rs_target_add_entry(rs_target *target, const rs_target_entry *entry)
 {
     void *items = target->entries;
+    assert(entry->tensor >= 0 && entry->tensor <= target->tensor_count);
+    assert(entry->file >= 0 && entry->file < target->file_count);
     reshard_status status = rs_grow(target->context, &items, &target->entry_capacity,
                                     target->entry_count + 1, sizeof(rs_target_entry));
     target->entries = items;
@@ -219,6 +221,7 @@ static reshard_status lay_out(rs_target *target, const reshard_checkpoint *sourc
         status = order_files(&laying, mesh, &ranks);
     if (status == RESHARD_OK)
         status = target->format->lay_out(&laying);
+    assert(status != RESHARD_OK || target->tensor_count == selection.count);
     rs_rulebook_release(&book);
     return status == RESHARD_OK ? place_all(target, ranks) : status;
 }

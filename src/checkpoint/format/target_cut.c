@@ -10,6 +10,7 @@
 #include "checkpoint/format/target.h"
 #include "layout/flat.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +18,9 @@ int32_t rs_laying_file(const rs_laying *laying, int32_t rank)
 {
     if (laying->source == NULL)
         return rank;
-    return laying->file_of[reshard_mesh_position_of(laying->book->mesh, rank)];
+    int32_t position = reshard_mesh_position_of(laying->book->mesh, rank);
+    assert(position >= 0);
+    return laying->file_of[position];
 }
 
 /* ---- boxes ----------------------------------------------------------------------------------- */
@@ -91,6 +94,7 @@ static int compare_by_file(const void *a, const void *b)
 
 uint64_t rs_stored_box_bytes(const rs_stored_tensor *tensor, const reshard_box *box)
 {
+    assert(box->ndim == tensor->carried_ndim);
     return (uint64_t)rs_volume(box->ndim, box->size) * (uint64_t)tensor->element_bytes;
 }
 
@@ -172,13 +176,14 @@ static reshard_status cut_by_layout(const rs_laying *laying, rs_place_fn *place,
 static reshard_status cut_tensor(const rs_laying *laying, rs_place_fn *place,
                                  const rs_rule_result *result, rs_stored_tensor *tensor)
 {
-    reshard_layout *layout = NULL;
-    reshard_status status = reshard_layout_create(
-        laying->target->context, result->spec, tensor->carried_ndim,
-        tensor->opaque ? tensor->carried_shape : result->padded_shape, &layout);
+    reshard_layout *whole = NULL; /* the rules' layout does not know it as a line of bytes */
+    reshard_status status = RESHARD_OK;
+    if (tensor->opaque)
+        status = reshard_layout_create(laying->target->context, result->spec, tensor->carried_ndim,
+                                       tensor->carried_shape, &whole);
     if (status == RESHARD_OK)
-        status = cut_by_layout(laying, place, layout, tensor);
-    reshard_layout_release(layout);
+        status = cut_by_layout(laying, place, tensor->opaque ? whole : result->layout, tensor);
+    reshard_layout_release(whole);
     return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(tensor->name),
                           tensor->name.bytes);
 }

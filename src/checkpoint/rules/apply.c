@@ -13,6 +13,7 @@
 #include "checkpoint/rules/find.h"
 #include "spec/scan.h"
 
+#include <assert.h>
 #include <reshard/layout.h>
 
 #include <inttypes.h>
@@ -154,6 +155,7 @@ static reshard_status add_defaults(rs_rule_finding *found)
 
 reshard_status rs_rule_find(rs_rule_finding *found)
 {
+    assert(found->mesh != NULL && found->ndim >= 0 && found->cut_count == 0);
     reshard_status status = find_rule(found);
     if (status != RESHARD_OK || found->rule->is_drop)
         return status;
@@ -321,6 +323,8 @@ static reshard_status set_new_name(const rs_rule_finding *found, rs_rule_result 
 reshard_status rs_rule_finish(const rs_rule_finding *found, int32_t ndim, const int64_t *shape,
                               const int64_t *padded_shape, rs_rule_result *out_result)
 {
+    assert(found->rule != NULL && !found->rule->is_drop);
+    assert(ndim >= 0 && ndim <= RESHARD_NDIM_MAX);
     rs_rule_result result = {
         .ndim = ndim, .line = found->rule->line, .context = found->rules->context};
     memcpy(result.shape, shape, (size_t)ndim * sizeof *shape);

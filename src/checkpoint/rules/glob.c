@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "checkpoint/rules/rules.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define TABLE_BYTES 2048 /* short names need no allocation */
@@ -340,6 +341,7 @@ reshard_status rs_glob_try(reshard_context *context, const rs_glob *glob, const 
     if (name_bytes > RS_GLOB_NAME_MAX)
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "a name of %zu bytes; rules take up to %d",
                        name_bytes, RS_GLOB_NAME_MAX);
+    assert(glob->element_count >= 0 && glob->element_count <= RS_GLOB_ELEMENTS_MAX);
     size_t row = name_bytes + 1;
     size_t table_bytes = (size_t)(glob->element_count + 1) * row;
     if (table_bytes > sizeof small)

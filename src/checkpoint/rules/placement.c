@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "checkpoint/rules/model.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +20,7 @@
  * the larger ones first. */
 static int64_t deal(int64_t i, int64_t n, int64_t k)
 {
+    assert(k > 0 && i >= 0 && i < n);
     int64_t each = n / k, larger = n % k;
     int64_t in_larger = larger * (each + 1);
     return i < in_larger ? i / (each + 1) : larger + (i - in_larger) / each;

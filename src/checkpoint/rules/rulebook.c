@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/sort.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 void rs_mesh_order_files(const reshard_mesh *mesh, int32_t *out_ranks, int32_t *out_files)
 {
     int32_t count = reshard_mesh_size(mesh);
+    assert(count > 0);
     for (int32_t i = 0; i < count; i++)
         out_ranks[i] = reshard_mesh_rank_at(mesh, i);
     rs_sort(out_ranks, (size_t)count, sizeof(int32_t), rs_compare_i32);
@@ -65,6 +67,7 @@ reshard_status rs_rulebook_init(rs_rulebook *book, reshard_context *context, res
                                 const char *rules, const char *folder, int32_t set_count,
                                 const char *const *sets, rs_tensor_name_fn names, void *user)
 {
+    assert(mesh != NULL && folder != NULL);
     *book = (rs_rulebook){.mesh = reshard_mesh_retain(mesh)};
     reshard_status status = rs_config_init(&book->config, context, folder, set_count, sets);
     book->keys = (rs_rules_keys){rs_config_find, &book->config};

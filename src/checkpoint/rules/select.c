@@ -12,6 +12,7 @@
 #include "checkpoint/rules/model.h"
 #include "kernel/cast.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -237,6 +238,7 @@ reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena,
                                   const reshard_checkpoint *source, const rs_rulebook *book)
 {
     int64_t kept = 0;
+    assert(book->rules != NULL);
     for (int64_t i = 0; i < selection->count; i++) {
         rs_selected item = selection->items[i];
         const rs_stored_tensor *stored = &source->tensors[item.origin];

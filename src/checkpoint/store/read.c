@@ -11,6 +11,7 @@
 #include "kernel/copy.h"
 #include "layout/flat.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* A whole span is read when its wanted parts make up at least one SPARSE-th of it. */
@@ -33,6 +34,7 @@ static reshard_status read_parts(const rs_file *file, uint64_t at, const rs_file
     int32_t d = 0;
     while (region->size[d] == 1)
         d++;
+    assert(d < region->ndim); /* one element alone is dense, and was read directly */
     int64_t row = span_without(region, d), step = region->file_strides[d] * region->element_bytes;
     int64_t rows = 1;
     if (!sparse && (int64_t)scratch_bytes >= row)
@@ -56,10 +58,12 @@ reshard_status rs_file_region_read(const rs_file *file, uint64_t at, const rs_fi
     int64_t wanted = rs_volume(region->ndim, region->size) * region->element_bytes;
     if (wanted == 0)
         return RESHARD_OK;
+    assert(memory != NULL && region->element_bytes > 0);
     int64_t span = span_without(region, -1);
     if (rs_strides_are_dense(region->ndim, region->size, region->file_strides) &&
         rs_strides_are_dense(region->ndim, region->size, region->memory_strides))
         return rs_file_read(file, memory, (size_t)wanted, at);
+    assert(scratch != NULL && scratch_bytes >= (size_t)region->element_bytes);
     bool sparse = wanted < span / SPARSE;
     if (sparse || span > (int64_t)scratch_bytes)
         return read_parts(file, at, region, sparse, memory, scratch, scratch_bytes);
@@ -100,6 +104,7 @@ bool rs_piece_clip(const rs_stored_tensor *tensor, const rs_stored_piece *piece,
 int64_t rs_piece_group(const rs_stored_piece *pieces, int64_t count, int64_t first)
 {
     int64_t next = first + 1;
+    assert(first >= 0 && first < count);
     while (next < count && pieces[first].strides != NULL && pieces[next].strides != NULL &&
            pieces[next].file == pieces[first].file)
         next++;

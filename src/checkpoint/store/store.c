@@ -10,6 +10,7 @@
 #include "base/sort.h"
 #include "base/text.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ reshard_status rs_occurrences_add(reshard_context *context, rs_occurrences *list
                                   const rs_occurrence *item)
 {
     void *items = list->items;
+    assert(item->file >= 0 && item->ndim >= 0 && (item->ndim == 0 || item->shape != NULL));
     reshard_status status =
         rs_grow(context, &items, &list->capacity, list->count + 1, sizeof(rs_occurrence));
     list->items = items;
@@ -90,6 +92,7 @@ reshard_status rs_store_describe(rs_stored_tensor *tensor, rs_arena *arena, rs_s
                                  reshard_dtype dtype, int32_t ndim, const int64_t *shape)
 {
     uint64_t bytes = 0;
+    assert(dtype > RESHARD_DTYPE_NONE && dtype < RESHARD_DTYPE_COUNT && ndim >= 0);
     reshard_status status = rs_stored_bytes(name, dtype, ndim, shape, &bytes);
     if (status != RESHARD_OK)
         return status;
@@ -182,6 +185,7 @@ reshard_status rs_store_layout(reshard_context *context, const rs_stored_tensor 
                                const rs_stored_piece *pieces, int64_t piece_count, bool cover,
                                int32_t first_rank, reshard_layout **out_layout)
 {
+    assert(piece_count > 0 && first_rank >= 0);
     if (piece_count == 1 && rs_piece_is_whole(tensor, &pieces[0]))
         return make_whole_layout(context, tensor, pieces[0].file + first_rank, out_layout);
     reshard_status status = RESHARD_OK;
@@ -303,6 +307,7 @@ out:
 
 reshard_status rs_store_check(const reshard_checkpoint *checkpoint, rs_stored_tensor *tensor)
 {
+    assert(tensor->piece_count > 0 && tensor->bytes != 0);
     if (tensor->piece_count == 1 && rs_piece_is_whole(tensor, &tensor->pieces[0]))
         return RESHARD_OK;
     rs_sort(tensor->pieces, (size_t)tensor->piece_count, sizeof(rs_stored_piece), compare_pieces);
@@ -377,6 +382,7 @@ static reshard_status find_shape(reshard_checkpoint *checkpoint, const rs_occurr
 static reshard_status add_pieces(reshard_checkpoint *checkpoint, const rs_occurrence *items,
                                  int64_t count, rs_stored_tensor *tensor)
 {
+    assert(count > 0 && tensor->piece_count == 0);
     tensor->pieces =
         rs_arena_allocate_array(&checkpoint->arena, (size_t)count, sizeof(rs_stored_piece));
     if (tensor->pieces == NULL)
@@ -447,6 +453,7 @@ reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *lis
 {
     reshard_status status = RESHARD_OK;
     int64_t names = 0;
+    assert(checkpoint->tensor_count == 0 && checkpoint->bytes == 0);
     rs_sort(list->items, (size_t)list->count, sizeof(rs_occurrence), compare_occurrences);
     for (int64_t i = 0; i < list->count; i++)
         names += i == 0 || rs_slice_compare(list->items[i - 1].name, list->items[i].name) != 0;
