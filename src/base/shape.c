@@ -47,7 +47,7 @@ void rs_dense_strides(int32_t ndim, const int64_t *shape, int64_t *out_strides)
     int64_t stride = 1;
     for (int32_t d = ndim - 1; d >= 0; d--) {
         out_strides[d] = stride;
-        stride *= shape[d];
+        stride *= rs_max(shape[d], 1);
     }
 }
 

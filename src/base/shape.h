@@ -20,7 +20,7 @@ bool rs_shape_fits(int32_t ndim, const int64_t *shape);
 /* The product of a shape that has been checked, or of any size within one. */
 int64_t rs_volume(int32_t ndim, const int64_t *shape);
 
-/* The strides of dense memory of that shape. */
+/* The strides of dense memory of that shape; sizes of 0 count as 1. */
 void rs_dense_strides(int32_t ndim, const int64_t *shape, int64_t *out_strides);
 /* Whether the elements of a box with these strides follow each other in memory. The stride of a
  * dimension of size 1 does not matter. */

@@ -8,8 +8,10 @@
  */
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "nn/module.h"
 #include "nn/pack.h"
+#include "tensor/core/scope.h"
 
 #include <string.h>
 
@@ -68,12 +70,12 @@ static reshard_status add_memory(state *s, const reshard_tensor *tensor)
 static reshard_status list_memory(state *s, const reshard_module *module)
 {
     reshard_status status = RESHARD_OK;
-    for (int64_t i = 0; i < module->slot_count && status == RESHARD_OK; i++) {
-        const rs_slot *slot = &module->slots[i];
-        if (slot->tensor != NULL)
-            status = add_memory(s, slot->tensor);
-        if (slot->child != NULL && status == RESHARD_OK)
-            status = list_memory(s, slot->child);
+    for (int64_t i = 0; i < module->part_count && status == RESHARD_OK; i++) {
+        const rs_part *part = &module->parts[i];
+        if (part->tensor != NULL)
+            status = add_memory(s, part->tensor);
+        if (part->child != NULL && status == RESHARD_OK)
+            status = list_memory(s, part->child);
     }
     return status;
 }
@@ -166,7 +168,7 @@ static void count_packed(state *s, const reshard_tensor *tensor, reshard_packed 
     p->user = s;
 }
 
-/* What a slot holds: the state must live as long as the slot, whatever it packed. */
+/* What a saved slot holds: the state must live as long as the slot, whatever was packed. */
 typedef struct held {
     state *owner;
     reshard_packed *packed;
@@ -248,7 +250,7 @@ static void leave(void *user, reshard_module *module, const rs_around_frame *fra
     if (s->way.group == NULL)
         return;
     s->depth--;
-    rs_hooks_unwind(frame->hooks);
+    rs_hook_pairs_unwind(frame->hooks);
     rs_thread_state_get()->replicas = frame->replicas;
 }
 
@@ -271,12 +273,9 @@ static reshard_status check(const reshard_module *module, const reshard_device_m
                             const reshard_input_reshard_options *given,
                             reshard_input_reshard_options *options)
 {
-    *options = (reshard_input_reshard_options){.size = sizeof *options};
-    if (given != NULL && given->size != sizeof *given)
-        return rs_fail(RESHARD_ERR_INVALID, "options: size is %zu, not %zu", given->size,
-                       sizeof *given);
-    if (given != NULL)
-        *options = *given;
+    reshard_status status = rs_options_read("options", given, options, sizeof *options);
+    if (status != RESHARD_OK)
+        return status;
     if (mesh == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "the mesh is NULL");
     for (const rs_hook_entry *entry = module->hooks[RS_HOOK_AROUND]; entry != NULL;
@@ -329,7 +328,7 @@ reshard_status reshard_input_reshard_counts(const reshard_hook *hook,
     state *s = NULL;
     reshard_status status = find_state(hook, &s);
     if (status == RESHARD_OK)
-        *out_counts = s->counts;
+        status = rs_report_write("saved counts", &s->counts, sizeof s->counts, out_counts);
     return status;
 }
 

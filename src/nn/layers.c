@@ -4,9 +4,12 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "nn/module.h"
 #include "tensor/core/random.h"
-#include "tensor/ops/op.h"
+
+#include <reshard/autograd.h>
+#include <reshard/ops.h>
 
 #include <inttypes.h>
 #include <math.h>
@@ -44,16 +47,14 @@ void rs_user_free(void *user)
 
 reshard_status rs_layer_options(const reshard_layer_options *given, reshard_layer_options *out)
 {
-    *out = (reshard_layer_options){.size = sizeof *out, .dtype = RESHARD_F32};
-    if (given == NULL)
-        return RESHARD_OK;
-    if (given->size != sizeof *given)
-        return rs_fail(RESHARD_ERR_INVALID, "layer options: size is %zu, not %zu", given->size,
-                       sizeof *given);
-    if (!rs_dtype_is_float(given->dtype))
+    reshard_status status = rs_options_read("layer options", given, out, sizeof *out);
+    if (status != RESHARD_OK)
+        return status;
+    if (out->dtype == RESHARD_DTYPE_NONE)
+        out->dtype = RESHARD_F32;
+    if (!rs_dtype_is_float(out->dtype))
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "parameters of %s: they are f16, bf16, f32 or f64",
-                       reshard_dtype_name(given->dtype));
-    *out = *given;
+                       reshard_dtype_name(out->dtype));
     return RESHARD_OK;
 }
 
@@ -76,7 +77,7 @@ reshard_status rs_adopt(reshard_module *parent, const char *name, reshard_status
 
 /* first + scale * (numbers of the kind), or all `first` when the scale is 0. */
 typedef struct filling {
-    rs_fill_kind kind;
+    rs_random_kind kind;
     double first, scale;
 } filling;
 
@@ -99,7 +100,7 @@ static reshard_status fill(reshard_tensor *tensor, const filling *f, uint64_t se
 {
     if (f->scale == 0)
         return reshard_tensor_fill(tensor, f->first);
-    rs_fill random = {f->kind, seed, 0};
+    rs_random random = {f->kind, seed, 0};
     reshard_status status = rs_fill_random(tensor, &random);
     if (status != RESHARD_OK || rs_dtype_is_half(tensor->dtype))
         return status == RESHARD_OK ? scale_by_element(tensor, f) : status;
@@ -165,8 +166,8 @@ reshard_status reshard_linear_create(reshard_context *context, int64_t inputs, i
     if (status == RESHARD_OK)
         status = reshard_module_create(context, &kind, &module);
     double bound = inputs > 0 ? 1 / sqrt((double)inputs) : 0;
-    filling uniform = {RS_FILL_UNIFORM, -bound, 2 * bound}, zero = {.first = 0};
-    filling normal = {RS_FILL_NORMAL, 0, options.deviation};
+    filling uniform = {RS_RANDOM_UNIFORM, -bound, 2 * bound}, zero = {.first = 0};
+    filling normal = {RS_RANDOM_NORMAL, 0, options.deviation};
     bool plain = options.deviation == 0;
     if (status == RESHARD_OK)
         status = add_weight(module, "weight", &options, 2, shape, plain ? &uniform : &normal);
@@ -200,7 +201,7 @@ reshard_status reshard_embedding_create(reshard_context *context, int64_t count,
     reshard_status status = rs_layer_options(given, &options);
     if (status == RESHARD_OK)
         status = reshard_module_create(context, &kind, &module);
-    filling normal = {RS_FILL_NORMAL, 0, options.deviation != 0 ? options.deviation : 1};
+    filling normal = {RS_RANDOM_NORMAL, 0, options.deviation != 0 ? options.deviation : 1};
     if (status == RESHARD_OK)
         status = add_weight(module, "weight", &options, 2, shape, &normal);
     return rs_module_finish(status, module, out_module);
