@@ -11,6 +11,7 @@
  *   exec.h    a plan meets a group and moves bytes
  *   collective.h  all_gather, all_reduce, all_to_all and their kin, as plans
  *   checkpoint.h  models on disk: tensors in files, however they are split
+ *   conversion.h  a checkpoint in another split, format or dtype
  *   device_mesh.h  named axes over live ranks, with a sub-group along each
  *   group.h   ranks that can talk: threads of this process
  *
@@ -40,6 +41,7 @@
 #include <reshard/checkpoint.h>
 #include <reshard/checkpoint_live.h>
 #include <reshard/collective.h>
+#include <reshard/conversion.h>
 #include <reshard/device_mesh.h>
 #include <reshard/exec.h>
 #include <reshard/group.h>

@@ -208,8 +208,8 @@ static reshard_status make_rows(const exchange *x, const rs_outline *whole, cons
         rows[i] = all[i].shape[0];
     reshard_placement ragged = {
         .kind = RESHARD_SHARD, .rule = RESHARD_RAGGED, .count = size, .values = rows};
-    reshard_status status = rs_layout_simple(rs_scope_context(), x->group, -1, &ragged, whole->ndim,
-                                             whole->shape, out_layout);
+    reshard_status status = rs_layout_simple(rs_scope_context(), reshard_group_size(x->group), -1,
+                                             &ragged, whole->ndim, whole->shape, out_layout);
     rs_release(NULL, rows, (size_t)size * sizeof *rows);
     return status;
 }
@@ -234,8 +234,9 @@ static reshard_status make_end(const exchange *x, form how, const rs_outline *wh
         placement = (reshard_placement){.kind = RESHARD_PARTIAL, .reduction = x->reduction};
     if (how == CHUNKS)
         placement = (reshard_placement){.kind = RESHARD_SHARD, .rule = RESHARD_CHUNK};
-    return rs_layout_simple(rs_scope_context(), x->group, how == AT_ROOT ? x->root : -1, &placement,
-                            whole->ndim, whole->shape, out_layout);
+    return rs_layout_simple(rs_scope_context(), reshard_group_size(x->group),
+                            how == AT_ROOT ? x->root : -1, &placement, whole->ndim, whole->shape,
+                            out_layout);
 }
 
 static bool needs_values(const reshard_layout *source)
@@ -247,6 +248,7 @@ static bool needs_values(const reshard_layout *source)
 static reshard_status make_ends(const exchange *x, const rs_outline *whole, const rs_outline *all,
                                 const int64_t *sent, ends **out_ends)
 {
+    const reshard_placement sum = {.kind = RESHARD_PARTIAL, .reduction = RESHARD_SUM};
     reshard_context *context = rs_scope_context();
     ends *e = rs_allocate_zeroed(context, sizeof *e);
     if (e == NULL)
@@ -259,7 +261,7 @@ static reshard_status make_ends(const exchange *x, const rs_outline *whole, cons
         status = make_end(x, x->target, whole, all, sent, &e->target);
     if (status == RESHARD_OK)
         status = needs_values(e->source)
-                     ? rs_layout_reduced(e->source, RESHARD_SUM, &e->summed)
+                     ? rs_layout_replace_partial(e->source, &sum, &e->summed)
                      : (e->summed = reshard_layout_retain(e->source), RESHARD_OK);
     if (status == RESHARD_OK)
         *out_ends = e;
@@ -310,6 +312,7 @@ static void backward_collective(rs_node *node, reshard_tensor *const *gradients,
                                 reshard_tensor **out_gradients)
 {
     const ends *e = node->extra;
+    const rs_extents *input = rs_node_facts(node);
     reshard_dtype dtype = gradients[0]->dtype;
     rs_exec_key key = {e->summed, e->target, dtype, dtype, true};
     reshard_tensor *incoming = NULL, *moved = NULL, *right = NULL, *local = NULL;
@@ -323,11 +326,11 @@ static void backward_collective(rs_node *node, reshard_tensor *const *gradients,
     if (status == RESHARD_OK)
         status = right->distribution->shard_count > 0
                      ? (local = reshard_tensor_retain(right->distribution->shards[0]), RESHARD_OK)
-                     : rs_result_zeros(dtype, (int32_t)node->facts.i[0], node->facts.i + 1, &local);
+                     : rs_result_zeros(dtype, input->ndim, input->shape, &local);
     reshard_tensor_release(incoming);
     reshard_tensor_release(moved);
     /* A rank whose tensor is not read, of another shape than what is: no gradient reaches it. */
-    out_gradients[0] = status == RESHARD_OK ? rs_scope_own(local) : rs_scope_fail(status);
+    out_gradients[0] = rs_scope_finish(status, local);
 }
 
 static reshard_tensor *carry_out(const exchange *x, reshard_tensor *tensor)
@@ -364,8 +367,7 @@ static reshard_tensor *carry_out(const exchange *x, reshard_tensor *tensor)
         rs_outlines_release(x->group, all);
     }
     rs_release(NULL, sent, size * size * sizeof *sent);
-    rs_facts facts = {.i = {tensor->ndim}};
-    memcpy(facts.i + 1, tensor->shape, sizeof tensor->shape);
+    rs_extents input = rs_extents_of(tensor);
     bool keeps = e != NULL && needs_values(e->source);
     rs_recipe recipe = {.name = x->name,
                         .backward = backward_collective,
@@ -373,7 +375,8 @@ static reshard_tensor *carry_out(const exchange *x, reshard_tensor *tensor)
                         .inputs = &tensor,
                         .saved_count = keeps ? 1 : 0,
                         .saved = &tensor,
-                        .facts = facts,
+                        .facts = &input,
+                        .facts_bytes = sizeof input,
                         .group = x->group,
                         .extra = e,
                         .forget_extra = forget_ends};

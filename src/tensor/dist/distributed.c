@@ -69,13 +69,13 @@ static reshard_status check_whole(const reshard_tensor *tensor)
 {
     if (tensor->distribution != NULL && tensor->distribution->layout->partial)
         return rs_fail(RESHARD_ERR_INVALID, "filling a tensor with the partial layout \"%s\"",
-                       rs_layout_describe(tensor).text);
+                       rs_tensor_describe_layout(tensor).text);
     return RESHARD_OK;
 }
 
-static reshard_status fill_random(reshard_tensor *tensor, rs_fill_kind kind, uint64_t seed)
+static reshard_status fill_random(reshard_tensor *tensor, rs_random_kind kind, uint64_t seed)
 {
-    rs_fill fill = {kind, seed, 0};
+    rs_random fill = {kind, seed, 0};
     reshard_status status = check_whole(tensor);
     if (status == RESHARD_OK && !reshard_tensor_is_contiguous(tensor))
         status = rs_fail(RESHARD_ERR_INVALID, "filling a tensor that is not contiguous");
@@ -84,12 +84,12 @@ static reshard_status fill_random(reshard_tensor *tensor, rs_fill_kind kind, uin
 
 reshard_status reshard_tensor_fill_uniform(reshard_tensor *tensor, uint64_t seed)
 {
-    return fill_random(tensor, RS_FILL_UNIFORM, seed);
+    return fill_random(tensor, RS_RANDOM_UNIFORM, seed);
 }
 
 reshard_status reshard_tensor_fill_normal(reshard_tensor *tensor, uint64_t seed)
 {
-    return fill_random(tensor, RS_FILL_NORMAL, seed);
+    return fill_random(tensor, RS_RANDOM_NORMAL, seed);
 }
 
 reshard_status rs_distributed_fill(reshard_tensor *tensor, double value)
@@ -138,7 +138,8 @@ static reshard_status wrap_source(reshard_context *context, reshard_group *group
     reshard_layout *layout = NULL;
     reshard_status status = rs_exec_cache_of(group, &cache);
     if (status == RESHARD_OK)
-        status = rs_layout_simple(context, group, rank, NULL, source->ndim, source->shape, &layout);
+        status = rs_layout_simple(context, reshard_group_size(group), rank, NULL, source->ndim,
+                                  source->shape, &layout);
     if (status == RESHARD_OK)
         status = rs_distributed_wrap(context, cache, layout, (reshard_dtype)source->dtype, &tensor,
                                      out_tensor);
