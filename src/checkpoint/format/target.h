@@ -57,7 +57,7 @@ struct rs_target {
 };
 
 reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *source,
-                              const reshard_convert_options *options);
+                              const reshard_conversion_options *options);
 /* The same for tensors that ranks 0 .. file_count-1 hold in memory, in the default split format:
  * each rank has one file. */
 reshard_status rs_target_init_live(rs_target *target, reshard_context *context, int32_t file_count,

@@ -84,7 +84,7 @@ static void test_dcp_safetensors__wrong(void **state)
 static void test_dcp_safetensors__written(void **state)
 {
     rs_target target;
-    reshard_convert_options options = {
+    reshard_conversion_options options = {
         .size = sizeof options, .to = "tp=2", .rules = format_case_path("r.rules")};
     (void)state;
     format_case_text("r.rules", "w S(1)@tp\n* R\n");
@@ -121,7 +121,7 @@ static void test_dcp_safetensors__written(void **state)
 static void test_dcp_safetensors__needs_a_mesh(void **state)
 {
     rs_target target;
-    reshard_convert_options options = {.size = sizeof options, .format = "dcp-safetensors"};
+    reshard_conversion_options options = {.size = sizeof options, .format = "dcp-safetensors"};
     (void)state;
     format_case_safetensors("x.safetensors", "{}", "");
     reshard_checkpoint *source = format_case_open("x.safetensors", NULL);

@@ -66,7 +66,7 @@ static void test_hf__wrong(void **state)
 static void test_hf__written(void **state)
 {
     rs_target target;
-    reshard_convert_options options = {
+    reshard_conversion_options options = {
         .size = sizeof options, .format = "hf", .shard_bytes_max = 7};
     (void)state;
     format_case_safetensors("source.safetensors",
@@ -100,7 +100,7 @@ static void test_hf__written(void **state)
 static void test_hf__is_whole(void **state)
 {
     rs_target target;
-    reshard_convert_options options = {.size = sizeof options, .format = "hf", .to = "tp=2"};
+    reshard_conversion_options options = {.size = sizeof options, .format = "hf", .to = "tp=2"};
     (void)state;
     write_parts();
     reshard_checkpoint *source = format_case_open("b", NULL);

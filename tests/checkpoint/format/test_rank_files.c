@@ -75,7 +75,7 @@ static reshard_checkpoint *write_and_open(const reshard_checkpoint *source, cons
     rs_target target;
     format_case_text("r.rules", rules);
     const reshard_checkpoint_options back = opening("tp=2");
-    const reshard_convert_options options = {
+    const reshard_conversion_options options = {
         .size = sizeof options, .to = "tp=2", .format = "rank-files", .rules = back.rules};
     if (rs_target_init(&target, source, &options) != RESHARD_OK)
         fail_msg("%s", reshard_error_text());
