@@ -7,6 +7,7 @@
 #define RS_BASE_TEXT_H
 
 #include "base/error.h"
+#include "base/export.h"
 
 typedef struct rs_text {
     char *buffer; /* may be NULL when capacity is 0 */
@@ -15,9 +16,9 @@ typedef struct rs_text {
 } rs_text;
 
 /* Writes the NUL of an empty text when there is room. */
-void rs_text_init(rs_text *text, char *buffer, size_t capacity);
-void rs_text_add(rs_text *text, const char *format, ...) RS_PRINTF(2, 3);
+RS_EXPORT void rs_text_init(rs_text *text, char *buffer, size_t capacity);
+RS_EXPORT void rs_text_add(rs_text *text, const char *format, ...) RS_PRINTF(2, 3);
 /* "10x7", or "scalar" for no dimensions. */
-void rs_text_add_shape(rs_text *text, int32_t ndim, const int64_t *shape);
+RS_EXPORT void rs_text_add_shape(rs_text *text, int32_t ndim, const int64_t *shape);
 
 #endif
