@@ -12,9 +12,8 @@
 #include <reshard/checkpoint.h>
 
 typedef struct cli_converting {
-    const char *to, *rules, *from, *from_rules;
+    const char *to, *rules, *from, *from_rules, *format;
     cli_texts sets, dtypes, includes, excludes, renames;
-    int format;
     size_t shard_bytes_max, memory_bytes_max, journal_bytes;
     int32_t threads;
     int resume, verify, dry_run, link, no_sync, quiet, json;

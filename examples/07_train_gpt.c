@@ -198,7 +198,7 @@ static void print_saved(const trainer *t)
 {
     uint64_t whole = 0, chunks = 0;
     for (int64_t i = 0; i < t->hook_count; i++) {
-        reshard_saved_counts counts;
+        reshard_saved_counts counts = {.size = sizeof counts};
         if (reshard_input_reshard_counts(t->hooks[i], &counts) == RESHARD_OK) {
             whole += counts.whole_bytes;
             chunks += counts.chunk_bytes;

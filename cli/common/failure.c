@@ -33,6 +33,22 @@ static void print_line(const char *message)
     (void)fwrite(line, 1, length, stderr);
 }
 
+/* The library says what is missing; here it has the name of an option. */
+static void add_option_name(char message[MESSAGE_BYTES])
+{
+    static const struct {
+        const char *words, *option;
+    } rows[] = {
+        {"the mesh they were split over has to be given", "--from"},
+        {"needs a mesh to split over, and none is given", "--to"},
+    };
+    size_t length = strlen(message);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (strstr(message, rows[i].words) != NULL)
+            (void)snprintf(message + length, MESSAGE_BYTES - length, " (%s)", rows[i].option);
+    }
+}
+
 int cli_fail(int code, const char *format, ...)
 {
     char message[MESSAGE_BYTES];
@@ -44,6 +60,7 @@ int cli_fail(int code, const char *format, ...)
     va_end(arguments);
     if (length >= (int)sizeof message)
         memcpy(message + sizeof message - 4, "...", 4);
+    add_option_name(message);
     print_line(message);
     return code;
 }

@@ -18,9 +18,10 @@ void cli_print_heading(const char *heading)
 
 static void print_option(const cli_option *option)
 {
-    char left[64];
-    snprintf(left, sizeof left, "--%s%s%s", option->name, option->argument != NULL ? " " : "",
-             option->argument != NULL ? option->argument : "");
+    char left[64], text[CLI_ARGUMENT_TEXT];
+    const char *argument = cli_option_argument(option, text);
+    snprintf(left, sizeof left, "--%s%s%s", option->name, argument != NULL ? " " : "",
+             argument != NULL ? argument : "");
     printf("  %-*s  %s%s\n", OPTION_WIDTH, left, option->meaning,
            option->required ? " (required)" : "");
 }

@@ -8,6 +8,7 @@
 #include "cli/common/sizes.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { OPTIONS_MAX = 32 };
@@ -45,6 +46,36 @@ static int fail_unknown(const cli_command *command, const char *written)
                     nearest);
 }
 
+const char *cli_option_argument(const cli_option *option, char buffer[CLI_ARGUMENT_TEXT])
+{
+    reshard_format format = {.size = sizeof format};
+    if (option->kind != CLI_FORMAT)
+        return option->argument;
+    size_t length = (size_t)snprintf(buffer, CLI_ARGUMENT_TEXT, "auto");
+    for (int32_t i = 0; reshard_format_at(i, &format) == RESHARD_OK; i++) {
+        if (format.writes && length + strlen(format.name) + 2 < CLI_ARGUMENT_TEXT)
+            length +=
+                (size_t)snprintf(buffer + length, CLI_ARGUMENT_TEXT - length, "|%s", format.name);
+    }
+    return buffer;
+}
+
+/* The library's own text of the name; "auto" gives NULL. -1 when it writes no such format. */
+static int find_format(const char *text, const char **out_name)
+{
+    reshard_format format = {.size = sizeof format};
+    *out_name = NULL;
+    if (strcmp(text, "auto") == 0)
+        return 0;
+    for (int32_t i = 0; reshard_format_at(i, &format) == RESHARD_OK; i++) {
+        if (format.writes && strcmp(format.name, text) == 0) {
+            *out_name = format.name;
+            return 0;
+        }
+    }
+    return -1;
+}
+
 /* The index of `text` among choices like "rule|exact", or -1. */
 static int find_choice(const char *choices, const char *text)
 {
@@ -63,6 +94,7 @@ static int find_choice(const char *choices, const char *text)
 static int store_value(const cli_command *command, const cli_option *option, const char *text,
                        void *field)
 {
+    char argument[CLI_ARGUMENT_TEXT];
     uint64_t number = 0;
     switch (option->kind) {
     case CLI_FLAG:
@@ -90,6 +122,11 @@ static int store_value(const cli_command *command, const cli_option *option, con
             return cli_fail(CLI_USAGE, "%s: --%s \"%s\": expected %s", command->name, option->name,
                             text, option->argument);
         return CLI_DONE;
+    case CLI_FORMAT:
+        if (find_format(text, field) != 0)
+            return cli_fail(CLI_USAGE, "%s: --%s \"%s\": expected %s", command->name, option->name,
+                            text, cli_option_argument(option, argument));
+        return CLI_DONE;
     case CLI_TEXTS: {
         cli_texts *texts = field;
         if (texts->count == CLI_TEXTS_MAX)
@@ -107,6 +144,7 @@ static int take_option(parser *state)
     const cli_command *command = state->command;
     const char *written = state->argv[state->next++];
     const char *name = written + 2;
+    char argument[CLI_ARGUMENT_TEXT];
     size_t length = strcspn(name, "=");
     const char *value = name[length] == '=' ? name + length + 1 : NULL;
     int index = written[1] == '-' ? find_option(command, name, length) : -1;
@@ -119,7 +157,7 @@ static int take_option(parser *state)
         /* No value begins with two dashes, so one that seems to is the next option. */
         if (state->next == state->argc || strncmp(state->argv[state->next], "--", 2) == 0)
             return cli_fail(CLI_USAGE, "%s: option --%s needs a value, %s", command->name,
-                            option->name, option->argument);
+                            option->name, cli_option_argument(option, argument));
         value = state->argv[state->next++];
     }
     if (option->kind != CLI_FLAG && option->kind != CLI_TEXTS && state->given[index])

@@ -18,6 +18,7 @@ typedef enum cli_option_kind {
     CLI_RANK,   /* int32_t: 0 .. 2^31-1 */
     CLI_SIZE,   /* size_t: at least 1 byte */
     CLI_CHOICE, /* int: index of one of the choices */
+    CLI_FORMAT, /* const char *: a format that the library writes; "auto" leaves NULL */
     CLI_TEXTS   /* cli_texts: may be given several times */
 } cli_option_kind;
 
@@ -33,11 +34,16 @@ typedef struct cli_option {
     cli_option_kind kind;
     size_t offset; /* of its field in the command's struct */
     const char *
-        /* what help calls its value; CLI_CHOICE: the choices, "rule|exact"; flags: NULL */
+        /* what help calls its value; CLI_CHOICE: the choices, "rule|exact"; flags and CLI_FORMAT:
+         * NULL */
         argument;
     int required;
     const char *meaning; /* a line of help, without a full stop */
 } cli_option;
+
+/* What help calls the option's value: its argument, or the names of all formats. */
+enum { CLI_ARGUMENT_TEXT = 160 };
+const char *cli_option_argument(const cli_option *option, char buffer[CLI_ARGUMENT_TEXT]);
 
 typedef struct cli_command cli_command;
 struct cli_command {

@@ -21,6 +21,20 @@
 extern "C" {
 #endif
 
+/* ---- formats --------------------------------------------------------------------------------- */
+
+typedef struct reshard_format {
+    size_t size;             /* sizeof(reshard_format), set by the caller */
+    const char *name;        /* "hf": what calls take and give. Static, as is the description */
+    const char *description; /* half a line */
+    int reads, writes;       /* non-zero: this library does */
+    int is_split;            /* non-zero: written over a mesh; else whole tensors */
+    int needs_mesh;          /* non-zero: the files do not say how they are split */
+} reshard_format;
+
+/* All formats that this library knows, from index 0 on. Errors: RANGE beyond the last. */
+RESHARD_API reshard_status reshard_format_at(int32_t index, reshard_format *out_format);
+
 /* ---- opening --------------------------------------------------------------------------------- */
 
 typedef struct reshard_checkpoint reshard_checkpoint;
@@ -38,7 +52,7 @@ typedef struct reshard_checkpoint_options {
     const char *const *sets;
 } reshard_checkpoint_options;
 
-/* path: a folder or one safetensors file. options NULL: all zero. The files stay open until close.
+/* path: a folder or one file. options NULL: all zero. The files stay open until close.
  * Errors: NOT_FOUND, IO, SYNTAX, CORRUPT, GAP, OVERLAP, ...; words name tensor and file. */
 RESHARD_API reshard_status reshard_checkpoint_open(reshard_context *context, const char *path,
                                                    const reshard_checkpoint_options *options,
@@ -47,7 +61,7 @@ RESHARD_API void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint);
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* "safetensors", "hf", "dcp-safetensors" or "rank-files". Static. */
+/* The name of its format, as reshard_format has it. Static. */
 RESHARD_API const char *reshard_checkpoint_format(const reshard_checkpoint *checkpoint);
 /* Of all tensors, each element counted once. */
 RESHARD_API uint64_t reshard_checkpoint_bytes(const reshard_checkpoint *checkpoint);
@@ -141,13 +155,6 @@ RESHARD_API void reshard_digests_destroy(reshard_digests *digests);
 
 /* ---- converting ------------------------------------------------------------------------------ */
 
-typedef enum reshard_checkpoint_kind {
-    RESHARD_FORMAT_DEFAULT,         /* HF without `to` or over one rank, else DCP_SAFETENSORS */
-    RESHARD_FORMAT_HF,              /* whole tensors; an index when there are several files */
-    RESHARD_FORMAT_DCP_SAFETENSORS, /* each box once, replicas spread evenly over the files */
-    RESHARD_FORMAT_RANK_FILES       /* one file for each rank, with its own copy of everything */
-} reshard_checkpoint_kind;
-
 typedef struct reshard_convert_options {
     size_t size;    /* sizeof(reshard_convert_options) */
     const char *to; /* the mesh to split over, "tp=4"; NULL: whole tensors */
@@ -158,7 +165,9 @@ typedef struct reshard_convert_options {
     const char *from_rules; /* and its rules; NULL: as `rules`, whose names then apply once */
     int32_t set_count;      /* "key=value" for rules */
     const char *const *sets;
-    reshard_checkpoint_kind format;
+    /* The name of a format that is written; NULL: "hf" without `to` or over one rank, else
+     * "dcp-safetensors". */
+    const char *format;
     uint64_t shard_bytes_max; /* HF: begin another file beyond this; 0: 5 GB */
     /* Casts, "bf16" or "pattern=bf16" each; the first that matches a name counts. One without a
      * pattern concerns tensors of f16, bf16, f32 and f64 only. */

@@ -106,10 +106,8 @@ typedef struct reshard_redistribute_options {
     /* how the gradient is to lie; NULL: as the tensor does, with partial axes replicated unless the
      * gradient that comes in is the same partial */
     reshard_spec *gradient_spec;
-    int casts; /* non-zero: to this dtype, f16 to f64 */
-    reshard_dtype dtype;
-    int casts_gradient; /* non-zero: the gradient travels as this dtype */
-    reshard_dtype gradient_dtype;
+    reshard_dtype dtype;          /* of the result, f16 to f64; NONE: that of the tensor */
+    reshard_dtype gradient_dtype; /* the gradient travels as this; NONE: as it comes */
 } reshard_redistribute_options;
 
 /* Collective. The same value in any other layout, on any ranks of the group, in one plan. Equal
@@ -130,9 +128,13 @@ RESHARD_API reshard_tensor *reshard_tensor_local_shard(const reshard_tensor *ten
 
 /* How often moves between the layouts of a tensor's group found their plan ready. */
 typedef struct reshard_plan_cache_counts {
-    int64_t hits, misses, held;
+    size_t size; /* sizeof(reshard_plan_cache_counts), set by the caller */
+    int64_t hits, misses;
+    int64_t held; /* plans that are kept now */
 } reshard_plan_cache_counts;
-RESHARD_API reshard_plan_cache_counts reshard_tensor_plan_cache(const reshard_tensor *tensor);
+/* All zero for a local tensor. Errors: INVALID for a size that is not set. */
+RESHARD_API reshard_status reshard_tensor_plan_cache(const reshard_tensor *tensor,
+                                                     reshard_plan_cache_counts *out_counts);
 
 /* ---- collectives on local tensors ------------------------------------------------------------ */
 

@@ -60,6 +60,7 @@ reshard_module_input_reshard(reshard_module *module, reshard_device_mesh *mesh, 
 
 /* Bytes that autograd saved while the module's forward ran. */
 typedef struct reshard_saved_counts {
+    size_t size;          /* sizeof(reshard_saved_counts), set by the caller */
     int64_t saved;        /* slots */
     int64_t packed;       /* tensors of which a chunk was kept */
     int64_t shared;       /* slots that shared a chunk with one before */

@@ -23,7 +23,7 @@ extern "C" {
 /* What the parameters of a module are to be. */
 typedef struct reshard_layer_options {
     size_t size;         /* sizeof(reshard_layer_options) */
-    reshard_dtype dtype; /* of parameters */
+    reshard_dtype dtype; /* of parameters; NONE: f32 */
     uint64_t seed;
     int no_bias;
     /* Weights are normal with this deviation and biases zero; 0: as PyTorch does, that is uniform
@@ -89,7 +89,7 @@ typedef struct reshard_gpt_options {
     int64_t vocabulary; /* tokens */
     int64_t length;     /* longest sequence */
     int64_t width, heads, layers;
-    reshard_dtype dtype;
+    reshard_dtype dtype; /* of parameters; NONE: f32 */
     uint64_t seed;
     int untied; /* non-zero: the head has a weight of its own */
 } reshard_gpt_options;

@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/shape.h"
 #include "exec/exec.h"
 
 #include <string.h>
@@ -50,14 +51,6 @@ static bool is_ordered(reshard_move_kind kind)
     return kind == RESHARD_MOVE_COMBINE || kind == RESHARD_MOVE_ADD;
 }
 
-static int64_t move_volume(const reshard_move *move)
-{
-    int64_t volume = 1;
-    for (int32_t d = 0; d < move->ndim; d++)
-        volume *= move->size[d];
-    return volume;
-}
-
 /* Places in scratch for what is to be combined; each stage uses it anew. */
 static reshard_status place_scratch(rs_messages *m, int32_t stage, int64_t *out_count)
 {
@@ -78,7 +71,8 @@ static reshard_status place_scratch(rs_messages *m, int32_t stage, int64_t *out_
             (void)reshard_plan_stage_link(m->exec->plan, stage, f->stream->links[k], &link);
             f->scratch_at[k] = (int64_t)used;
             size_t bytes = (size_t)reshard_dtype_bits(link.source_dtype) / 8;
-            used += ((size_t)move_volume(&f->stream->moves[k]) * bytes + 15) / 16 * 16;
+            const reshard_move *move = &f->stream->moves[k];
+            used += ((size_t)rs_volume(move->ndim, move->size) * bytes + 15) / 16 * 16;
             ++*out_count;
         }
     }

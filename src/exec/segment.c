@@ -2,6 +2,7 @@
 #include "exec/segment.h"
 
 #include "base/checked.h"
+#include "base/shape.h"
 #include "kernel/cast.h"
 #include "kernel/copy.h"
 #include "layout/flat.h"
@@ -21,11 +22,7 @@ static void transfer_box(const rs_segment_move *m, bool packing, int32_t ndim, c
                          const int64_t *strides, char *memory, char *dense)
 {
     int64_t steps[RS_NEST_MAX];
-    int64_t step = 1;
-    for (int32_t d = ndim - 1; d >= 0; d--) {
-        steps[d] = step;
-        step *= size[d];
-    }
+    rs_dense_strides(ndim, size, steps);
     const char *source = packing ? memory : dense;
     char *target = packing ? dense : memory;
     const int64_t *from = packing ? strides : steps, *to = packing ? steps : strides;

@@ -12,6 +12,7 @@
  * is free again. To others the segment itself is the message: packed, or where it is when its bytes
  * lie one after another there.
  */
+#include "base/shape.h"
 #include "exec/messages.h"
 
 #include "base/checked.h"
@@ -51,11 +52,7 @@ static void find_memory(rs_messages *m, int32_t stage, const rs_lane *f, bool se
     (void)reshard_plan_stage_link(m->exec->plan, stage, f->stream->links[index], &link);
     *out = (rs_segment_move){.move = move, .wire = narrower(&link)};
     if (!sending && f->scratch_at[index] >= 0) {
-        int64_t step = 1;
-        for (int32_t d = move->ndim - 1; d >= 0; d--) {
-            dense_strides[d] = step;
-            step *= move->size[d];
-        }
+        rs_dense_strides(move->ndim, move->size, dense_strides);
         out->memory = m->scratch + f->scratch_at[index];
         out->strides = dense_strides;
         out->dtype = link.source_dtype;

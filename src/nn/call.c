@@ -8,7 +8,8 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "nn/module.h"
-#include "tensor/ops/op.h"
+#include "tensor/core/dense.h"
+#include "tensor/core/scope.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include "layout/layout.h"
 #include "nn/optimizer.h"
 #include "tensor/core/distribution.h"
-#include "tensor/dist/lift.h"
+#include "tensor/dist/spread.h"
 
 #include <math.h>
 

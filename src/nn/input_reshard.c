@@ -8,8 +8,10 @@
  */
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "nn/module.h"
 #include "nn/pack.h"
+#include "tensor/core/scope.h"
 
 #include <string.h>
 
@@ -271,12 +273,9 @@ static reshard_status check(const reshard_module *module, const reshard_device_m
                             const reshard_input_reshard_options *given,
                             reshard_input_reshard_options *options)
 {
-    *options = (reshard_input_reshard_options){.size = sizeof *options};
-    if (given != NULL && given->size != sizeof *given)
-        return rs_fail(RESHARD_ERR_INVALID, "options: size is %zu, not %zu", given->size,
-                       sizeof *given);
-    if (given != NULL)
-        *options = *given;
+    reshard_status status = rs_options_read("options", given, options, sizeof *options);
+    if (status != RESHARD_OK)
+        return status;
     if (mesh == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "the mesh is NULL");
     for (const rs_hook_entry *entry = module->hooks[RS_HOOK_AROUND]; entry != NULL;
@@ -329,7 +328,7 @@ reshard_status reshard_input_reshard_counts(const reshard_hook *hook,
     state *s = NULL;
     reshard_status status = find_state(hook, &s);
     if (status == RESHARD_OK)
-        *out_counts = s->counts;
+        status = rs_report_write("saved counts", &s->counts, sizeof s->counts, out_counts);
     return status;
 }
 

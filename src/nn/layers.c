@@ -4,9 +4,12 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "nn/module.h"
 #include "tensor/core/random.h"
-#include "tensor/ops/op.h"
+
+#include <reshard/autograd.h>
+#include <reshard/ops.h>
 
 #include <inttypes.h>
 #include <math.h>
@@ -44,16 +47,14 @@ void rs_user_free(void *user)
 
 reshard_status rs_layer_options(const reshard_layer_options *given, reshard_layer_options *out)
 {
-    *out = (reshard_layer_options){.size = sizeof *out, .dtype = RESHARD_F32};
-    if (given == NULL)
-        return RESHARD_OK;
-    if (given->size != sizeof *given)
-        return rs_fail(RESHARD_ERR_INVALID, "layer options: size is %zu, not %zu", given->size,
-                       sizeof *given);
-    if (!rs_dtype_is_float(given->dtype))
+    reshard_status status = rs_options_read("layer options", given, out, sizeof *out);
+    if (status != RESHARD_OK)
+        return status;
+    if (out->dtype == RESHARD_DTYPE_NONE)
+        out->dtype = RESHARD_F32;
+    if (!rs_dtype_is_float(out->dtype))
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "parameters of %s: they are f16, bf16, f32 or f64",
-                       reshard_dtype_name(given->dtype));
-    *out = *given;
+                       reshard_dtype_name(out->dtype));
     return RESHARD_OK;
 }
 

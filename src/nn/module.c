@@ -4,26 +4,9 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "base/text.h"
 
 #include <string.h>
-
-/* ---- texts ----------------------------------------------------------------------------------- */
-
-char *rs_text_copy(reshard_context *context, const char *text, size_t length)
-{
-    char *copy = rs_allocate(context, length + 1);
-    if (copy != NULL) {
-        memcpy(copy, text, length);
-        copy[length] = 0;
-    }
-    return copy;
-}
-
-void rs_text_free(reshard_context *context, char *text)
-{
-    if (text != NULL)
-        rs_release(context, text, strlen(text) + 1);
-}
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
@@ -37,7 +20,7 @@ reshard_status reshard_module_create(reshard_context *context, const reshard_mod
         return rs_allocation_status();
     atomic_init(&module->references, 1);
     module->context = context;
-    module->kind_name = rs_text_copy(context, kind->name, strlen(kind->name));
+    module->kind_name = rs_text_copy(context, kind->name);
     if (module->kind_name == NULL) {
         reshard_status status = rs_allocation_status();
         rs_release(context, module, sizeof *module);
@@ -129,7 +112,7 @@ static reshard_status add_slot(reshard_module *module, const char *name, const r
             return status;
     }
     rs_slot slot = *given;
-    slot.name = rs_text_copy(module->context, name, strlen(name));
+    slot.name = rs_text_copy(module->context, name);
     if (slot.name == NULL)
         return rs_allocation_status();
     (void)reshard_module_retain(slot.child);

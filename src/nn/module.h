@@ -74,10 +74,6 @@ struct reshard_module {
     bool sharded;    /* by reshard_module_shard */
 };
 
-/* A copy of a text; NULL with the error text set on failure. To be freed by rs_text_free. */
-char *rs_text_copy(reshard_context *context, const char *text, size_t length);
-void rs_text_free(reshard_context *context, char *text);
-
 /* The slot of a name of this module, or NULL. */
 rs_slot *rs_module_slot(const reshard_module *module, const char *name, size_t length);
 /* The slot of a path, which is not "". Errors: NOT_FOUND. */

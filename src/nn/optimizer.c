@@ -8,8 +8,10 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "tensor/core/distribution.h"
-#include "tensor/dist/lift.h"
+
+#include <reshard/autograd.h>
 
 #include <inttypes.h>
 #include <math.h>
@@ -91,6 +93,38 @@ static reshard_status add_slots(reshard_optimizer *o, const rs_moments *m)
     return status;
 }
 
+/* Options, from the size the caller knows. There is no default for the learning rate. */
+static reshard_status read_options(const char *what, const void *given, void *out, size_t bytes)
+{
+    if (given == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "%s: they are NULL, and so have no learning_rate",
+                       what);
+    return rs_options_read(what, given, out, bytes);
+}
+
+static reshard_status check_settings(const rs_step_settings *set)
+{
+    const struct {
+        const char *name;
+        double value, limit;
+    } rows[] = {
+        {"learning_rate", set->rate, HUGE_VAL},
+        {"momentum", set->momentum, HUGE_VAL},
+        {"weight_decay", set->decay, HUGE_VAL},
+        {"epsilon", set->epsilon, HUGE_VAL},
+        {"beta1", set->beta1, 1},
+        {"beta2", set->beta2, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!(rows[i].value >= 0 && rows[i].value < rows[i].limit))
+            return rs_fail(RESHARD_ERR_INVALID, "%s is %g, and not in 0 <= %s < %g", rows[i].name,
+                           rows[i].value, rows[i].name, rows[i].limit);
+    }
+    if (set->nesterov && set->momentum == 0)
+        return rs_fail(RESHARD_ERR_INVALID, "nesterov without momentum");
+    return RESHARD_OK;
+}
+
 static reshard_status create(reshard_context *context, reshard_module *module,
                              const rs_step_settings *set, reshard_optimizer **out_optimizer)
 {
@@ -99,13 +133,15 @@ static reshard_status create(reshard_context *context, reshard_module *module,
         return rs_allocation_status();
     o->context = context;
     o->set = *set;
-    reshard_status status = reshard_module_parameters(module, &o->parameters);
+    reshard_status status = check_settings(set);
+    if (status == RESHARD_OK)
+        status = reshard_module_parameters(module, &o->parameters);
     for (int64_t i = 0; status == RESHARD_OK && i < o->parameters->count; i++)
         status = add_parameter(o, &o->parameters->items[i]);
     for (int64_t i = 0; status == RESHARD_OK && i < o->moments_count; i++)
         status = add_slots(o, &o->moments[i]);
     if (status == RESHARD_OK && o->moments_count == 0)
-        status = rs_fail(RESHARD_ERR_NOT_FOUND, "optimizer: no parameter requires gradients");
+        status = rs_fail(RESHARD_ERR_NOT_FOUND, "no parameter requires gradients");
     if (status == RESHARD_OK)
         *out_optimizer = o;
     else
@@ -113,25 +149,18 @@ static reshard_status create(reshard_context *context, reshard_module *module,
     return rs_fail_within(status, "optimizer");
 }
 
-static bool is_rate(double x)
-{
-    return isfinite(x) && x >= 0;
-}
-
 reshard_status reshard_sgd_create(reshard_context *context, reshard_module *module,
                                   const reshard_sgd_options *options,
                                   reshard_optimizer **out_optimizer)
 {
-    if (options == NULL || options->size != sizeof *options || !is_rate(options->learning_rate) ||
-        !is_rate(options->momentum) || !is_rate(options->weight_decay))
-        return rs_fail(RESHARD_ERR_INVALID, "sgd: options that are NULL, of another size, negative "
-                                            "or not finite");
-    if (options->nesterov && options->momentum == 0)
-        return rs_fail(RESHARD_ERR_INVALID, "sgd: nesterov without momentum");
-    rs_step_settings set = {.rate = options->learning_rate,
-                            .momentum = options->momentum,
-                            .decay = options->weight_decay,
-                            .nesterov = options->nesterov != 0};
+    reshard_sgd_options o;
+    reshard_status status = read_options("sgd options", options, &o, sizeof o);
+    if (status != RESHARD_OK)
+        return status;
+    rs_step_settings set = {.rate = o.learning_rate,
+                            .momentum = o.momentum,
+                            .decay = o.weight_decay,
+                            .nesterov = o.nesterov != 0};
     return create(context, module, &set, out_optimizer);
 }
 
@@ -139,18 +168,17 @@ reshard_status reshard_adamw_create(reshard_context *context, reshard_module *mo
                                     const reshard_adamw_options *options,
                                     reshard_optimizer **out_optimizer)
 {
-    if (options == NULL || options->size != sizeof *options || !is_rate(options->learning_rate) ||
-        !is_rate(options->weight_decay) || !is_rate(options->epsilon) || !is_rate(options->beta1) ||
-        options->beta1 >= 1 || !is_rate(options->beta2) || options->beta2 >= 1)
-        return rs_fail(RESHARD_ERR_INVALID,
-                       "adamw: options that are NULL, of another size or out of range");
-    bool plain = options->beta1 == 0 && options->beta2 == 0;
+    reshard_adamw_options o;
+    reshard_status status = read_options("adamw options", options, &o, sizeof o);
+    if (status != RESHARD_OK)
+        return status;
+    bool plain = o.beta1 == 0 && o.beta2 == 0;
     rs_step_settings set = {.adamw = true,
-                            .rate = options->learning_rate,
-                            .decay = options->weight_decay,
-                            .beta1 = plain ? 0.9 : options->beta1,
-                            .beta2 = plain ? 0.999 : options->beta2,
-                            .epsilon = options->epsilon == 0 ? 1e-8 : options->epsilon};
+                            .rate = o.learning_rate,
+                            .decay = o.weight_decay,
+                            .beta1 = plain ? 0.9 : o.beta1,
+                            .beta2 = plain ? 0.999 : o.beta2,
+                            .epsilon = o.epsilon == 0 ? 1e-8 : o.epsilon};
     return create(context, module, &set, out_optimizer);
 }
 

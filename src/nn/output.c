@@ -7,9 +7,10 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "nn/module.h"
-#include "tensor/dist/spread.h"
-#include "tensor/ops/op.h"
+#include "tensor/core/distribution.h"
+#include "tensor/core/scope.h"
 
 /* ---- the current group ----------------------------------------------------------------------- */
 
@@ -182,12 +183,12 @@ reshard_status reshard_module_collect_local_shard(reshard_module *module,
                                                   const reshard_collect_options *options,
                                                   reshard_hook **out_hook)
 {
-    if (options != NULL && options->size != sizeof *options)
-        return rs_fail(RESHARD_ERR_INVALID, "collect options: size is %zu, not %zu", options->size,
-                       sizeof *options);
-    bool by_local_length = options != NULL && options->by_local_length;
+    reshard_collect_options read;
+    reshard_status status = rs_options_read("collect options", options, &read, sizeof read);
+    if (status != RESHARD_OK)
+        return status;
     rs_hook_entry entry = {.kind = RS_HOOK_POST,
-                           .post =
-                               by_local_length ? collect_by_local_length_run : collect_hook_run};
+                           .post = read.by_local_length ? collect_by_local_length_run
+                                                        : collect_hook_run};
     return rs_hook_add(module, &entry, false, out_hook);
 }

@@ -12,6 +12,9 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/shape.h"
+#include "base/thread_state.h"
+#include "tensor/core/move.h"
 
 #include <reshard/group.h>
 
@@ -23,16 +26,6 @@ reshard_packed *rs_packed_retain(reshard_packed *packed)
 {
     rs_reference_add(&packed->references);
     return packed;
-}
-
-size_t rs_tensor_bytes(const reshard_tensor *tensor)
-{
-    size_t bytes = 0;
-    if (tensor->distribution == NULL)
-        return (size_t)tensor->volume * rs_element_bytes(tensor->dtype);
-    for (int64_t i = 0; i < tensor->distribution->shard_count; i++)
-        bytes += rs_tensor_bytes(tensor->distribution->shards[i]);
-    return bytes;
 }
 
 size_t reshard_packed_bytes(const reshard_packed *packed)
@@ -174,7 +167,7 @@ static reshard_status restore(const reshard_packed *p, const reshard_tensor *gat
 {
     int64_t strides[RESHARD_NDIM_MAX];
     reshard_tensor *local = NULL;
-    rs_shape_strides(p->ndim, p->shape, strides);
+    rs_dense_strides(p->ndim, p->shape, strides);
     reshard_status status = rs_tensor_view(p->context, gathered->distribution->shards[0], p->ndim,
                                            p->shape, strides, 0, &local);
     if (status == RESHARD_OK && p->outer_layout != NULL)

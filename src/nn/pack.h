@@ -43,7 +43,5 @@ typedef struct rs_pack_way {
 reshard_status rs_pack(reshard_context *context, reshard_tensor *tensor, const rs_pack_way *way,
                        bool replicated, reshard_packed **out_packed);
 reshard_packed *rs_packed_retain(reshard_packed *packed);
-/* Bytes of a local tensor's elements, or of a distributed one's shards. */
-size_t rs_tensor_bytes(const reshard_tensor *tensor);
 
 #endif

@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "nn/module.h"
 #include "nn/sharding.h"
-#include "tensor/core/distribution.h"
+#include "tensor/core/tensor.h"
 
 #include <string.h>
 

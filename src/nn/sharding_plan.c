@@ -2,10 +2,10 @@
 /* sharding_plan.c - plans as lists of entries, and the one that makes a GPT tensor parallel. */
 #include "base/context.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "nn/layers.h"
 #include "nn/module.h"
 #include "nn/sharding.h"
-#include "tensor/core/tensor.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ static reshard_status add(reshard_sharding_plan *plan, const rs_entry *given, co
             return status;
     }
     rs_entry entry = *given;
-    entry.name = rs_text_copy(plan->context, name, strlen(name));
+    entry.name = rs_text_copy(plan->context, name);
     if (entry.name == NULL)
         return rs_allocation_status();
     (void)reshard_spec_retain(entry.spec);

@@ -8,7 +8,9 @@
 
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "nn/module.h"
+#include "tensor/core/move.h"
 #include "tensor/dist/lift.h"
 
 #include <string.h>
@@ -253,11 +255,10 @@ static reshard_status prepare(reshard_context *context, const reshard_named_tens
                               int64_t count, const reshard_named_tensor *items,
                               const reshard_load_options *options, reshard_tensor ***out_moved)
 {
-    static const reshard_load_options strict = {.size = sizeof strict};
-    if (options != NULL && options->size != sizeof strict)
-        return rs_fail(RESHARD_ERR_INVALID, "load options: size is %zu, not %zu", options->size,
-                       sizeof strict);
-    reshard_status status = check_all(mine, count, items, options != NULL ? options : &strict);
+    reshard_load_options read;
+    reshard_status status = rs_options_read("options", options, &read, sizeof read);
+    if (status == RESHARD_OK)
+        status = check_all(mine, count, items, &read);
     if (status != RESHARD_OK)
         return status;
     *out_moved = rs_allocate_zeroed(context, (size_t)mine->count * sizeof **out_moved);

@@ -7,9 +7,13 @@
  */
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "nn/layers.h"
 #include "nn/module.h"
-#include "tensor/ops/op.h"
+#include "tensor/core/dense.h"
+#include "tensor/core/scope.h"
+
+#include <reshard/ops.h>
 
 #include <inttypes.h>
 #include <math.h>
@@ -286,11 +290,12 @@ static reshard_value forward_gpt(reshard_module *module, void *user, reshard_val
     return reshard_value_of(through(module, "head", through(module, "ln", x)));
 }
 
-static reshard_status check_gpt(const reshard_gpt_options *o, reshard_layer_options *layer)
+static reshard_status read_gpt(const reshard_gpt_options *options, reshard_gpt_options *o,
+                               reshard_layer_options *layer)
 {
-    if (o == NULL || o->size != sizeof *o)
-        return rs_fail(RESHARD_ERR_INVALID, "gpt options: size is %zu, not %zu",
-                       o != NULL ? o->size : 0, sizeof *o);
+    reshard_status status = rs_options_read("gpt options", options, o, sizeof *o);
+    if (status != RESHARD_OK)
+        return status;
     if (o->vocabulary < 1 || o->length < 1 || o->width < 1 || o->width > INT64_MAX / 4 ||
         o->layers < 0 || o->layers > 1000000)
         return rs_fail(RESHARD_ERR_RANGE,
@@ -370,14 +375,15 @@ reshard_status reshard_gpt_create(reshard_context *context, const reshard_gpt_op
                                   reshard_module **out_module)
 {
     reshard_layer_options layer;
+    reshard_gpt_options read;
     reshard_module *module = NULL;
-    reshard_status status = check_gpt(options, &layer);
+    reshard_status status = read_gpt(options, &read, &layer);
     if (status != RESHARD_OK)
         return status;
     gpt *g = rs_user_allocate(context, sizeof *g);
     if (g == NULL)
         return rs_allocation_status();
-    *g = (gpt){options->length, options->layers};
+    *g = (gpt){read.length, read.layers};
     reshard_module_kind kind = {
         .name = "gpt", .forward = forward_gpt, .user = g, .forget = rs_user_free};
     status = reshard_module_create(context, &kind, &module);
@@ -385,5 +391,5 @@ reshard_status reshard_gpt_create(reshard_context *context, const reshard_gpt_op
         rs_user_free(g);
         return status;
     }
-    return rs_module_finish(add_parts(module, options, &layer), module, out_module);
+    return rs_module_finish(add_parts(module, &read, &layer), module, out_module);
 }

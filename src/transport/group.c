@@ -13,6 +13,7 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/sort.h"
 #include "transport/agree.h"
 #include "transport/memory.h"
 
@@ -314,15 +315,9 @@ reshard_status reshard_group_gather_bytes(reshard_group *group, const void *mine
 
 /* ---- sub-groups ------------------------------------------------------------------------------ */
 
-static int compare_ranks(const void *a, const void *b)
-{
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 static reshard_status find_repeat(int32_t count, int32_t *sorted)
 {
-    qsort(sorted, (size_t)count, sizeof *sorted, compare_ranks);
+    qsort(sorted, (size_t)count, sizeof *sorted, rs_compare_i32);
     for (int32_t i = 1; i < count; i++) {
         if (sorted[i] == sorted[i - 1])
             return rs_fail(RESHARD_ERR_INVALID, "subset: rank %d is named twice", sorted[i]);

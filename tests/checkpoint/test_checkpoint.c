@@ -126,7 +126,7 @@ static void test_checkpoint__any_box_of_any_split(void **state)
     check_boxes(target, NULL, 6);
     assert_int_equal(rs_folder_remove(NULL, target), RESHARD_OK);
     (void)snprintf(target, sizeof target, "%s/ranks", folder);
-    options.format = RESHARD_FORMAT_RANK_FILES;
+    options.format = "rank-files";
     assert_int_equal(reshard_convert(NULL, source, target, &options, NULL), RESHARD_OK);
     const reshard_checkpoint_options opening = {
         .size = sizeof opening, .from = "x=3,y=2", .rules = rules};

@@ -18,7 +18,7 @@ enum { RANKS_MAX = 5 };
 static convert_case files;
 static reshard_convert_options options = {.size = sizeof options,
                                           .to = "tp=3",
-                                          .format = RESHARD_FORMAT_RANK_FILES,
+                                          .format = "rank-files",
                                           .threads = 1,
                                           .memory_bytes_max = (size_t)1 << 20,
                                           .journal_bytes = 1 << 18};

@@ -50,7 +50,7 @@ static void end(trainer *t)
 
 static reshard_status go(trainer *t, reshard_group *group, int64_t first)
 {
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     int32_t size = reshard_group_size(group);
     for (int64_t i = first; i < first + STEPS; i++) {
         double loss = 0, norm = 0;

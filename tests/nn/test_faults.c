@@ -333,7 +333,7 @@ static reshard_status body_train(void *user, reshard_group *group)
     reshard_device_mesh *mesh = make_line(group);
     reshard_input_reshard_options options = {.size = sizeof options, .verify = 1};
     reshard_hook *hook = NULL;
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     reshard_status status = reshard_module_shard(module, a->plans[rank], 0, group, NULL);
     if (status == RESHARD_OK)
         status = reshard_module_input_reshard(module, mesh, 0, &options, &hook);

@@ -88,7 +88,7 @@ static reshard_status body_shapes(void *user, reshard_group *group)
             reshard_module *mlp = make_mlp(width);
             reshard_tensor *x = make_leaf(SHAPE(rows[r], width));
             for (size_t d = 0; d < sizeof dims / sizeof *dims; d++) {
-                reshard_saved_counts counts;
+                reshard_saved_counts counts = {.size = sizeof counts};
                 reshard_status status = compare(mlp, x, mesh, dims[d], NULL, &counts);
                 if (status != RESHARD_OK)
                     return status;
@@ -119,7 +119,7 @@ static reshard_status body_one_dim(void *user, reshard_group *group)
     reshard_layer_options options = {.size = sizeof options, .dtype = RESHARD_F64};
     reshard_device_mesh *mesh = make_line(group);
     reshard_module *norm = NULL;
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     (void)user;
     MUST(reshard_layernorm_create(NULL, 10, 1e-5, &options, &norm));
     reshard_tensor *x = make_leaf(SHAPE(10));
@@ -155,7 +155,7 @@ static reshard_status body_varying(void *user, reshard_group *group)
     reshard_device_mesh *mesh = make_line(group);
     reshard_module *mlp = make_varying(group);
     reshard_tensor *x = make_leaf(SHAPE(4, 4));
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     reshard_hook *hook = NULL;
     reshard_input_reshard_options options = {
         .size = sizeof options, .varying_count = 1, .varying = names, .verify = 1};
@@ -210,7 +210,7 @@ static reshard_status body_spread(void *user, reshard_group *group)
     reshard_device_mesh *mesh = make_mesh(group, c->axes, c->sizes);
     reshard_module *mlp = make_mlp(7);
     reshard_tensor *local = make_leaf(SHAPE(6, 7));
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     replace(group, mlp, "fc1.weight", c->weight1);
     replace(group, mlp, "fc1.bias", c->bias1);
     replace(group, mlp, "fc2.weight", c->weight2);
@@ -255,7 +255,7 @@ static reshard_status body_slice(void *user, reshard_group *group)
     const int32_t sizes[] = {2, 2};
     reshard_mesh *mesh = NULL;
     reshard_device_mesh *world = NULL, *slice = NULL;
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     (void)user;
     MUST(reshard_mesh_create(NULL, 2, names, sizes, NULL, &mesh));
     MUST(reshard_device_mesh_create(NULL, group, mesh, &world));
@@ -307,7 +307,7 @@ static reshard_status body_again(void *user, reshard_group *group)
     reshard_module_kind kind = {.name = "again", .forward = forward_again, .user = &a};
     reshard_module *module = NULL;
     reshard_hook *hook = NULL;
-    reshard_saved_counts counts, later;
+    reshard_saved_counts counts = {.size = sizeof counts}, later = counts;
     reshard_device_mesh *mesh = make_line(group);
     reshard_tensor *x = make_leaf(SHAPE(9));
     double expected[9];
@@ -367,7 +367,7 @@ static reshard_status body_after_failure(void *user, reshard_group *group)
     reshard_tensor *x = make_leaf(SHAPE(6, 4)), *narrow = make_leaf(SHAPE(6, 3));
     reshard_tensor *weight = NULL;
     reshard_hook *hook = NULL;
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     (void)user;
     EXPECT(reshard_module_input_reshard(mlp, mesh, 0, NULL, &hook) == RESHARD_OK);
     EXPECT(train(mlp, narrow) != RESHARD_OK);
@@ -402,7 +402,7 @@ static reshard_status body_nested(void *user, reshard_group *group)
     reshard_module *parts[] = {make_mlp(4), make_mlp(4)}, *outer = NULL;
     reshard_tensor *x = make_leaf(SHAPE(6, 4));
     reshard_hook *hooks[2] = {NULL, NULL};
-    reshard_saved_counts counts[2];
+    reshard_saved_counts counts[2] = {{.size = sizeof *counts}, {.size = sizeof *counts}};
     (void)user;
     MUST(reshard_sequential_create(NULL, 2, parts, &outer));
     EXPECT(train(outer, x) == RESHARD_OK);
@@ -445,7 +445,7 @@ static reshard_status body_select(void *user, reshard_group *group)
     reshard_device_mesh *mesh = make_line(group);
     reshard_module *mlp = make_mlp(4);
     reshard_tensor *x = make_leaf(SHAPE(8, 4));
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     reshard_input_reshard_options options = {
         .size = sizeof options, .select = select_wide, .user = &wide};
     (void)user;
@@ -489,7 +489,7 @@ static reshard_status body_memory(void *user, reshard_group *group)
     reshard_layer_options options = {.size = sizeof options, .dtype = RESHARD_F64, .seed = 3};
     reshard_device_mesh *mesh = make_line(group);
     reshard_tensor *x = make_leaf(SHAPE(2, 32, 16));
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     size_t without = 0, with = 0;
     (void)user;
     MUST(reshard_context_create(NULL, &context));

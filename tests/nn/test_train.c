@@ -59,7 +59,7 @@ static reshard_status body_train(void *user, reshard_group *group)
     reshard_module *gpt = make_gpt(t->dtype), *block = NULL;
     reshard_optimizer *optimizer = NULL;
     reshard_hook *outputs = NULL, *input = NULL;
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     reshard_adamw_options options = {
         .size = sizeof options, .learning_rate = 1e-2, .weight_decay = 0.1};
     if (t->sharded)

@@ -276,7 +276,7 @@ static reshard_status body_mlp(void *user, reshard_group *group)
     reshard_optimizer *optimizers[2] = {NULL, NULL};
     reshard_device_mesh *mesh = make_line(group);
     reshard_hook *hook = NULL;
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     char text[16];
     (void)user;
     (void)snprintf(text, sizeof text, "%d", (int)reshard_group_size(group));
@@ -376,7 +376,7 @@ static reshard_status body_two_axes(void *user, reshard_group *group)
     reshard_module *models[2] = {make_simple(), shard_simple(group)};
     reshard_optimizer *optimizers[2] = {NULL, NULL};
     reshard_hook *hook = NULL;
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     (void)user;
     MUST(reshard_mesh_create(NULL, 2, names, sizes, NULL, &mesh));
     MUST(reshard_device_mesh_create(NULL, group, mesh, &world));

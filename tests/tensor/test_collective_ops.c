@@ -235,10 +235,13 @@ static reshard_status refuse(void *user, reshard_group *group)
         y = reshard_tensor_all_to_all(x, group, send, wrong);
     else if (which == 5)
         y = reshard_tensor_all_to_all(shorter, group, send, send);
-    else
+    else if (which == 6)
         y = reshard_tensor_broadcast_from(rank == 0 ? NULL : x, group, 0);
+    else
+        y = reshard_tensor_broadcast_from(x, group, -1);
     CHECK(y == NULL);
     CHECK(reshard_scope_close(scope) != RESHARD_OK && reshard_error_text()[0] != '\0');
+    CHECK(which != 7 || strstr(reshard_error_text(), "no rank -1 in a group of 3") != NULL);
     /* The group goes on. */
     TRY(reshard_scope_open(NULL, &scope));
     y = reshard_tensor_all_reduce(x, group, RESHARD_SUM);
@@ -252,7 +255,7 @@ static reshard_status refuse(void *user, reshard_group *group)
 static void test_refusals__are_agreed(void **state)
 {
     (void)state;
-    for (int which = 0; which < 7; which++) {
+    for (int which = 0; which < 8; which++) {
         if (reshard_group_run(NULL, 3, refuse, &which) != RESHARD_OK)
             fail_msg("case %d: %s", which, reshard_error_text());
     }

@@ -312,7 +312,8 @@ static reshard_status count_hits(void *user, reshard_group *group)
         CHECK(move_to(x, "2: S(0)") != NULL); /* needs no plan */
         TRY(reshard_scope_close(scope));
     }
-    reshard_plan_cache_counts counts = reshard_tensor_plan_cache(x);
+    reshard_plan_cache_counts counts = {.size = sizeof counts};
+    TRY(reshard_tensor_plan_cache(x, &counts));
     CHECK(counts.misses == 2 && counts.hits == 4 && counts.held == 2);
     /* Bounded: a hundred layouts do not stay. */
     for (int i = 1; i < 100; i++) {
@@ -323,7 +324,7 @@ static reshard_status count_hits(void *user, reshard_group *group)
         CHECK(move_to(x, text) != NULL);
         TRY(reshard_scope_close(scope));
     }
-    counts = reshard_tensor_plan_cache(x);
+    TRY(reshard_tensor_plan_cache(x, &counts));
     CHECK(counts.held == 64);
     reshard_tensor_release(x);
     return RESHARD_OK;
@@ -345,10 +346,9 @@ static reshard_status cast_on_the_way(void *user, reshard_group *group)
     TRY(reshard_tensor_set_requires_grad(x, 1));
     for (int turn = 0; turn < 2; turn++) {
         reshard_redistribute_options options = {.size = sizeof options,
-                                                .casts = 1,
                                                 .dtype = RESHARD_BF16,
-                                                .casts_gradient = turn,
-                                                .gradient_dtype = RESHARD_F16};
+                                                .gradient_dtype =
+                                                    turn ? RESHARD_F16 : RESHARD_DTYPE_NONE};
         reshard_scope *scope = NULL;
         TRY(reshard_scope_open(NULL, &scope));
         reshard_tensor *y = reshard_tensor_redistribute(x, whole, &options);

@@ -138,7 +138,7 @@ static void test_map_file__refusals(void **state)
     expect_refusal(NULL, path, 2, RESHARD_F32, 1, RESHARD_ERR_INVALID, "an offset of 2 bytes");
     expect_refusal(NULL, path, 12, RESHARD_F64, 1, RESHARD_ERR_INVALID, "elements of f64");
     expect_refusal(NULL, path, 0, RESHARD_DTYPE_COUNT, 1, RESHARD_ERR_INVALID, "dtype");
-    expect_refusal(NULL, path, 0, RESHARD_F32, -1, RESHARD_ERR_RANGE, "size -1");
+    expect_refusal(NULL, path, 0, RESHARD_F32, -1, RESHARD_ERR_RANGE, "negative length -1");
     expect_refusal(NULL, path, 0, RESHARD_F32, INT64_MAX / 4, RESHARD_ERR_RANGE, "too many bytes");
     /* What the system refuses. */
     reshard_context *context = NULL;

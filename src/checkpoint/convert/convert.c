@@ -153,7 +153,7 @@ static void digest_conversion(const rs_conversion *conversion, uint64_t out_dige
         rs_digest_u64(&digest, source->files[i].bytes);
         rs_digest_u64(&digest, (uint64_t)source->files[i].changed);
     }
-    rs_digest_u64(&digest, (uint64_t)target->format);
+    rs_digest_bytes(&digest, target->format->name, strlen(target->format->name));
     for (int32_t i = 0; i < target->file_count; i++)
         rs_digest_u64(&digest, target->files[i].bytes);
     for (int64_t i = 0; i < target->tensor_count; i++) {
@@ -221,9 +221,8 @@ static reshard_status plan(rs_conversion *conversion, const char *source)
 
 static void report_plan(const rs_conversion *conversion, reshard_convert_report *report)
 {
-    static const char *const names[] = {"", "hf", "dcp-safetensors", "rank-files"};
     const rs_engine *engine = &conversion->engine;
-    report->format = names[conversion->target.format];
+    report->format = conversion->target.format->name;
     report->tensors = conversion->target.tensor_count;
     report->files = conversion->target.written_count;
     report->ranks = conversion->rank_count;

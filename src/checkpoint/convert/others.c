@@ -5,29 +5,11 @@
  */
 #include "base/context.h"
 #include "checkpoint/convert/convert.h"
+#include "checkpoint/format/foreign.h"
 
 #include <string.h>
 
 #define COPY_BYTES ((size_t)1 << 20)
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), end_length = strlen(end);
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
-/* Weights in other formats, and what belongs to them. */
-static bool holds_weights(const char *name)
-{
-    static const char *const endings[] = {
-        ".safetensors", ".bin",    ".pt",  ".pth", ".ckpt",       ".h5",      ".gguf", ".onnx",
-        ".msgpack",     ".distcp", ".npy", ".npz", ".index.json", ".partial", ".rules"};
-    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
-        if (ends_with(name, endings[i]))
-            return true;
-    }
-    return strstr(name, ".safetensors.index.") != NULL;
-}
 
 static bool is_source_file(const reshard_checkpoint *source, const char *name)
 {
@@ -79,7 +61,7 @@ static reshard_status copy_other(rs_conversion *conversion, const char *name, co
 static reshard_status consider_other(rs_conversion *conversion, const char *name)
 {
     rs_path_kind kind = RS_PATH_NONE;
-    if (holds_weights(name) || is_source_file(conversion->source, name))
+    if (rs_name_holds_weights(name) || is_source_file(conversion->source, name))
         return RESHARD_OK;
     char *path = rs_path_join(conversion->context, conversion->source->folder, name);
     if (path == NULL)
@@ -91,21 +73,18 @@ static reshard_status consider_other(rs_conversion *conversion, const char *name
     return status;
 }
 
-static reshard_status write_index(rs_conversion *conversion)
+/* For rs_finishing. */
+static reshard_status add_file(void *user, const char *name, const char *bytes, size_t count)
 {
-    rs_json_writer writer;
+    rs_conversion *conversion = user;
     rs_file *file = NULL;
-    rs_json_writer_init(&writer, conversion->context);
-    reshard_status status = rs_target_index(&conversion->target, &writer);
+    reshard_status status =
+        rs_partial_file(&conversion->partial, name, (uint64_t)count, false, NULL, &file);
     if (status == RESHARD_OK)
-        status = rs_partial_file(&conversion->partial, "model.safetensors.index.json",
-                                 (uint64_t)writer.count, false, NULL, &file);
-    if (status == RESHARD_OK)
-        status = rs_file_write(file, writer.bytes, (size_t)writer.count, 0);
+        status = rs_file_write(file, bytes, count, 0);
     if (status == RESHARD_OK && !conversion->options->no_sync)
         status = rs_file_sync(file);
     rs_file_close(file);
-    rs_json_writer_release(&writer);
     return status;
 }
 
@@ -120,10 +99,8 @@ reshard_status rs_conversion_copy_others(rs_conversion *conversion)
     for (int64_t i = 0; status == RESHARD_OK && i < names.count; i++)
         status = consider_other(conversion, names.items[i]);
     rs_names_release(&names);
-    if (status == RESHARD_OK && conversion->target.format == RESHARD_FORMAT_HF &&
-        conversion->target.file_count > 1)
-        status = write_index(conversion);
-    return status;
+    rs_finishing finishing = {conversion->target_files, add_file, conversion};
+    return status == RESHARD_OK ? rs_target_finish(&conversion->target, &finishing) : status;
 }
 
 /* ---- links ----------------------------------------------------------------------------------- */
@@ -154,7 +131,8 @@ static reshard_status has_header(const rs_conversion *conversion, int32_t file, 
     char *found = NULL;
     size_t count = (size_t)conversion->target.files[file].data_begin;
     rs_json_writer_init(&writer, conversion->context);
-    reshard_status status = rs_target_header(&conversion->target, file, &writer);
+    reshard_status status =
+        conversion->target.format->write_head(&conversion->target, file, &writer);
     if (status == RESHARD_OK && (found = rs_allocate(conversion->context, count)) == NULL)
         status = rs_allocation_status();
     if (status == RESHARD_OK)
@@ -202,7 +180,7 @@ static reshard_status link_file(rs_conversion *conversion, int32_t file, int32_t
 reshard_status rs_conversion_link(rs_conversion *conversion)
 {
     reshard_status status = RESHARD_OK;
-    if (conversion->target.format != RESHARD_FORMAT_HF)
+    if (conversion->target.format->is_split)
         return RESHARD_OK;
     for (int32_t i = 0; status == RESHARD_OK && i < conversion->target.file_count; i++) {
         int32_t same = find_same(conversion, &conversion->target.files[i]);

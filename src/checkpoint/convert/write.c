@@ -55,7 +55,7 @@ static reshard_status make_files(rs_conversion *conversion)
         status = rs_partial_file(&conversion->partial, file->name, file->bytes, begun[i], shared,
                                  &conversion->target_files[i]);
         if (status == RESHARD_OK)
-            status = rs_target_write_header(target, i, conversion->target_files[i]);
+            status = rs_target_write_head(target, i, conversion->target_files[i]);
     }
     if (status == RESHARD_OK && !conversion->options->no_sync)
         status = rs_folder_sync(conversion->context, conversion->partial.path);

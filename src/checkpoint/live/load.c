@@ -7,6 +7,7 @@
  * tensor is first split evenly over all ranks as a line of elements, which files mostly hold in
  * long runs, and a plan brings it from there to where it belongs.
  */
+#include "base/shape.h"
 #include "checkpoint/live/live.h"
 
 #include "base/checked.h"

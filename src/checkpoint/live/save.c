@@ -159,7 +159,7 @@ static reshard_status write_file(saving *s)
         status = rs_partial_file(&folder, file->name, file->bytes, false, NULL, &s->file);
     rs_partial_release(&folder);
     if (status == RESHARD_OK)
-        status = rs_target_write_header(&s->target, rank, s->file);
+        status = rs_target_write_head(&s->target, rank, s->file);
     for (int64_t i = 0; status == RESHARD_OK && i < file->entry_count; i++)
         status = write_entry(s, &s->target.entries[file->entry_first + i]);
     return status == RESHARD_OK && s->sync ? rs_file_sync(s->file) : status;

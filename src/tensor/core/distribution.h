@@ -43,29 +43,6 @@ bool rs_distributed_same(const reshard_tensor *a, const reshard_tensor *b);
  * tensor whole on one and the same rank, whatever their axes of size 1 would do to it. */
 bool rs_layouts_lie_alike(const reshard_layout *a, const reshard_layout *b);
 
-/* Collective. The first step of every collective call: all ranks pass RESHARD_OK and the same
- * digest, or all fail: with the error of the lowest rank that failed, or MISMATCH that names two
- * ranks. `what` says what is compared. *out_all_true: `flag` was set on all ranks. */
-reshard_status rs_agree(reshard_group *group, reshard_status status, const uint64_t digest[2],
-                        const char *what, bool flag, bool *out_all_true);
-/* For a computation that a failed scope keeps from starting: tells the other ranks, once. */
-void rs_agree_on_failure(void);
-
-/* Collective. Moves values to another layout, and dtype. Equal layouts share the shards. Not
- * recorded. */
-reshard_status rs_redistribute(reshard_context *context, const reshard_tensor *source,
-                               reshard_layout *layout, reshard_dtype dtype,
-                               reshard_tensor **out_tensor);
-/* The same for any key: an adjoint one takes a tensor of the key's target layout to its source
- * layout. */
-reshard_status rs_redistribute_keyed(reshard_context *context, const reshard_tensor *source,
-                                     const rs_exec_key *key, reshard_tensor **out_tensor);
-/* The layout that gradients of a tensor have: its own, with partial axes replicated. */
-reshard_status rs_gradient_layout(reshard_layout *layout, reshard_layout **out_layout);
-/* The sum of two gradients of one tensor, in the innermost scope. Collective where layouts
- * differ. */
-reshard_tensor *rs_gradient_add(reshard_tensor *a, reshard_tensor *b);
-
 /* All shards of a tensor that is not partial. */
 reshard_status rs_distributed_fill(reshard_tensor *tensor, double value);
 

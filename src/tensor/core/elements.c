@@ -4,6 +4,7 @@
  * strided copies of exec.
  */
 #include "base/error.h"
+#include "base/shape.h"
 #include "kernel/copy.h"
 #include "kernel/float.h"
 #include "tensor/core/distribution.h"
@@ -209,7 +210,7 @@ reshard_status reshard_tensor_copy_to(const reshard_tensor *tensor, void *memory
     int64_t dense[RESHARD_NDIM_MAX];
     reshard_status status = check_bytes(tensor, bytes);
     if (status == RESHARD_OK) {
-        rs_shape_strides(tensor->ndim, tensor->shape, dense);
+        rs_dense_strides(tensor->ndim, tensor->shape, dense);
         copy_strided(tensor, tensor->strides, dense, tensor->data, memory);
     }
     return status;
@@ -220,7 +221,7 @@ reshard_status reshard_tensor_copy_from(reshard_tensor *tensor, const void *memo
     int64_t dense[RESHARD_NDIM_MAX];
     reshard_status status = check_bytes(tensor, bytes);
     if (status == RESHARD_OK) {
-        rs_shape_strides(tensor->ndim, tensor->shape, dense);
+        rs_dense_strides(tensor->ndim, tensor->shape, dense);
         copy_strided(tensor, dense, tensor->strides, memory, reshard_tensor_write(tensor));
     }
     return status;

@@ -3,13 +3,65 @@
  * scope.c - scopes: who owns the results of computations, and what went wrong first. The list of a
  * scope's tensors grows before a tensor is added, so that a reference is never lost.
  */
+#include "tensor/core/scope.h"
 #include "base/context.h"
 #include "base/error.h"
-#include "tensor/core/tensor.h"
 
 #include <reshard/group.h>
 
 #include <string.h>
+
+/* ---- the stack of hooks ---------------------------------------------------------------------- */
+
+static void pop(void)
+{
+    rs_thread_state *state = rs_thread_state_get();
+    rs_hooks_entry *entry = state->hooks;
+    state->hooks = entry->outer;
+    rs_release(entry->context, entry, sizeof *entry);
+}
+
+static bool is_on_stack(const rs_hooks_entry *entry)
+{
+    const rs_hooks_entry *at = rs_thread_state_get()->hooks;
+    while (at != NULL && at != entry)
+        at = at->outer;
+    return at == entry;
+}
+
+void rs_hooks_unwind(rs_hooks_entry *until)
+{
+    /* Somebody may have popped what was there before the scope. */
+    if (until != NULL && !is_on_stack(until))
+        return;
+    while (rs_thread_state_get()->hooks != until)
+        pop();
+}
+
+reshard_status reshard_saved_tensor_hooks_push(reshard_context *context,
+                                               const reshard_saved_tensor_hooks *hooks)
+{
+    if (hooks->pack == NULL || hooks->unpack == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "saved tensor hooks: %s is NULL",
+                       hooks->pack == NULL ? "pack" : "unpack");
+    rs_hooks_entry *entry = rs_allocate(context, sizeof *entry);
+    if (entry == NULL)
+        return rs_allocation_status();
+    rs_thread_state *state = rs_thread_state_get();
+    *entry = (rs_hooks_entry){.context = context, .hooks = *hooks, .outer = state->hooks};
+    state->hooks = entry;
+    return RESHARD_OK;
+}
+
+reshard_status reshard_saved_tensor_hooks_pop(void)
+{
+    if (rs_thread_state_get()->hooks == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "saved tensor hooks: none are on the stack to pop");
+    pop();
+    return RESHARD_OK;
+}
+
+/* ---- scopes ---------------------------------------------------------------------------------- */
 
 void rs_scope_enter(reshard_scope *scope, reshard_context *context)
 {
@@ -36,6 +88,11 @@ static void free_tensors(reshard_scope *scope)
 reshard_status reshard_scope_status(const reshard_scope *scope)
 {
     return scope->status == RESHARD_OK ? RESHARD_OK : rs_fail(scope->status, "%s", scope->text);
+}
+
+reshard_status rs_scope_failed(void)
+{
+    return reshard_scope_status(rs_thread_state_get()->scope);
 }
 
 reshard_status rs_scope_leave(reshard_scope *scope)

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/shape.h"
 #include "base/text.h"
 #include "tensor/core/distribution.h"
 
@@ -19,29 +20,10 @@
 
 reshard_status rs_extents_check(int32_t ndim, const int64_t *shape, int64_t *out_volume)
 {
-    if (ndim < 0 || ndim > RESHARD_NDIM_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "a tensor of %d dimensions; there may be 0..%d", ndim,
-                       RESHARD_NDIM_MAX);
-    int64_t volume = 1, extent = 1;
-    for (int32_t d = 0; d < ndim; d++) {
-        if (shape[d] < 0)
-            return rs_fail(RESHARD_ERR_RANGE, "dimension %d has the size %" PRId64, d, shape[d]);
-        /* Strides are products of sizes, also where another size is 0. */
-        if (!rs_multiply(extent, rs_max(shape[d], 1), &extent))
-            return rs_fail(RESHARD_ERR_RANGE, "the sizes multiply to more than 2^63-1 elements");
-        volume = shape[d] == 0 ? 0 : volume * shape[d];
-    }
-    *out_volume = volume;
-    return RESHARD_OK;
-}
-
-void rs_shape_strides(int32_t ndim, const int64_t *shape, int64_t *out_strides)
-{
-    int64_t stride = 1;
-    for (int32_t d = ndim - 1; d >= 0; d--) {
-        out_strides[d] = stride;
-        stride *= rs_max(shape[d], 1);
-    }
+    reshard_status status = rs_shape_check(ndim, shape);
+    if (status == RESHARD_OK)
+        *out_volume = rs_volume(ndim, shape);
+    return status;
 }
 
 bool rs_shape_equals(const reshard_tensor *a, const reshard_tensor *b)
@@ -137,7 +119,7 @@ static reshard_tensor *make_header(reshard_context *context, reshard_dtype dtype
     tensor->volume = volume;
     if (ndim > 0)
         memcpy(tensor->shape, shape, (size_t)ndim * sizeof *shape);
-    rs_shape_strides(ndim, tensor->shape, tensor->strides);
+    rs_dense_strides(ndim, tensor->shape, tensor->strides);
     return tensor;
 }
 
@@ -364,13 +346,8 @@ int64_t reshard_tensor_volume(const reshard_tensor *tensor)
 
 int reshard_tensor_is_contiguous(const reshard_tensor *tensor)
 {
-    int64_t stride = 1;
-    for (int32_t d = tensor->ndim - 1; d >= 0 && tensor->volume != 0; d--) {
-        if (tensor->shape[d] != 1 && tensor->strides[d] != stride)
-            return 0;
-        stride *= tensor->shape[d];
-    }
-    return 1;
+    return tensor->volume == 0 ||
+           rs_strides_are_dense(tensor->ndim, tensor->shape, tensor->strides);
 }
 
 int reshard_tensor_is_distributed(const reshard_tensor *tensor)
@@ -388,6 +365,16 @@ void *reshard_tensor_write(reshard_tensor *tensor)
     if (tensor->storage != NULL)
         (void)atomic_fetch_add_explicit(&tensor->storage->version, 1, memory_order_relaxed);
     return tensor->data;
+}
+
+size_t rs_tensor_bytes(const reshard_tensor *tensor)
+{
+    size_t bytes = 0;
+    if (tensor->distribution == NULL)
+        return (size_t)tensor->volume * rs_element_bytes(tensor->dtype);
+    for (int64_t i = 0; i < tensor->distribution->shard_count; i++)
+        bytes += rs_tensor_bytes(tensor->distribution->shards[i]);
+    return bytes;
 }
 
 uint64_t rs_tensor_version(const reshard_tensor *tensor)

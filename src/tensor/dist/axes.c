@@ -3,6 +3,7 @@
 #include "tensor/dist/axes.h"
 
 #include "base/error.h"
+#include "tensor/core/scope.h"
 
 #include <string.h>
 

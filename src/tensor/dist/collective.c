@@ -9,10 +9,13 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/shape.h"
 #include "layout/layout.h"
-#include "tensor/core/outline.h"
+#include "tensor/core/dense.h"
+#include "tensor/core/move.h"
+#include "tensor/dist/outline.h"
 #include "tensor/dist/partial.h"
-#include "tensor/ops/op.h"
+#include "tensor/grad/node.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -58,10 +61,11 @@ static void forget_ends(void *extra)
 
 /* ---- agreeing on shapes ---------------------------------------------------------------------- */
 
+/* What a rank asks for, as one number to compare. Root and reduction are not checked yet. */
 static int64_t request_number(const exchange *x)
 {
-    return (int64_t)x->source | (int64_t)x->target << 4 | (int64_t)x->reduction << 8 |
-           (int64_t)x->root << 16;
+    int64_t forms = (int64_t)x->source * 16 + (int64_t)x->target;
+    return x->root * INT64_C(0x100000000) + (int64_t)x->reduction * 0x100 + forms;
 }
 
 static bool same_rows(const rs_outline *a, const rs_outline *b)
@@ -133,7 +137,7 @@ static reshard_status address(const exchange *x, const rs_outline *whole, const 
     reshard_shard *shards = pieces != NULL ? rs_allocate_zeroed(context, shard_bytes) : NULL;
     reshard_status status = shards != NULL ? RESHARD_OK : rs_allocation_status();
     int64_t strides[RESHARD_NDIM_MAX];
-    rs_shape_strides(whole->ndim, whole->shape, strides);
+    rs_dense_strides(whole->ndim, whole->shape, strides);
     for (int32_t j = 0; j < size && status == RESHARD_OK; j++) {
         reshard_shard *shard = &shards[j];
         int64_t begin = 0;

@@ -4,14 +4,18 @@
  * each other what they have; every check of that is made alike on all ranks, so that all come to
  * the same verdict without asking again.
  */
+#include <reshard/autograd.h>
 #include <reshard/distributed.h>
 
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/options.h"
+#include "base/shape.h"
 #include "layout/layout.h"
-#include "tensor/core/outline.h"
+#include "tensor/core/move.h"
 #include "tensor/core/random.h"
+#include "tensor/dist/outline.h"
 #include "tensor/dist/spread.h"
 
 #include <inttypes.h>
@@ -245,7 +249,7 @@ static void list_shards(reshard_group *group, const rs_outline *all, int32_t ndi
             memcpy(shards[n].offset, p->offset, sizeof p->offset);
             memcpy(pieces[n].box.offset, p->offset, sizeof p->offset);
             memcpy(pieces[n].box.size, p->size, sizeof p->size);
-            rs_shape_strides(ndim, p->size, pieces[n].strides);
+            rs_dense_strides(ndim, p->size, pieces[n].strides);
             shards[n].piece_count = 1;
             shards[n].pieces = &pieces[n];
         }
@@ -416,10 +420,15 @@ reshard_tensor *reshard_tensor_local_shard(const reshard_tensor *tensor, int64_t
     return tensor->distribution->shards[index];
 }
 
-reshard_plan_cache_counts reshard_tensor_plan_cache(const reshard_tensor *tensor)
+reshard_status reshard_tensor_plan_cache(const reshard_tensor *tensor,
+                                         reshard_plan_cache_counts *out_counts)
 {
-    rs_exec_cache_counts counts = {0, 0, 0};
-    if (tensor->distribution != NULL)
-        counts = rs_exec_cache_count(tensor->distribution->cache);
-    return (reshard_plan_cache_counts){counts.hits, counts.misses, counts.held};
+    reshard_plan_cache_counts made = {.size = sizeof made};
+    if (tensor->distribution != NULL) {
+        rs_exec_cache_counts counts = rs_exec_cache_count(tensor->distribution->cache);
+        made.hits = counts.hits;
+        made.misses = counts.misses;
+        made.held = counts.held;
+    }
+    return rs_report_write("plan cache counts", &made, sizeof made, out_counts);
 }

@@ -9,9 +9,12 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "layout/layout.h"
-#include "tensor/core/outline.h"
+#include "tensor/core/dense.h"
+#include "tensor/core/move.h"
+#include "tensor/dist/outline.h"
 #include "tensor/dist/partial.h"
-#include "tensor/ops/op.h"
+#include "tensor/grad/gradient.h"
+#include "tensor/grad/node.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -3,7 +3,9 @@
 #include "tensor/dist/lift.h"
 
 #include "base/error.h"
-#include "tensor/ops/op.h"
+#include "tensor/core/dense.h"
+#include "tensor/core/move.h"
+#include "tensor/grad/node.h"
 
 #include <reshard/group.h>
 

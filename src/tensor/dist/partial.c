@@ -13,7 +13,10 @@
 
 #include "base/error.h"
 #include "layout/layout.h"
-#include "tensor/ops/op.h"
+#include "tensor/core/dense.h"
+#include "tensor/core/move.h"
+#include "tensor/core/scope.h"
+#include "tensor/grad/gradient.h"
 
 #include <reshard/group.h>
 

@@ -7,15 +7,18 @@
 
 #include "base/context.h"
 #include "base/error.h"
-#include "tensor/core/outline.h"
+#include "base/options.h"
+#include "tensor/core/move.h"
 #include "tensor/dist/axes.h"
-#include "tensor/ops/op.h"
+#include "tensor/dist/outline.h"
+#include "tensor/grad/gradient.h"
+#include "tensor/grad/node.h"
 
 #include <reshard/group.h>
 
 /* ---- redistribute ---------------------------------------------------------------------------- */
 
-/* What the backward step needs. facts: dtype of the input, dtype on the way or -1. */
+/* What the backward step needs. facts: dtype of the input, dtype on the way or NONE. */
 static void forget_layout(void *extra)
 {
     reshard_layout_release(extra);
@@ -95,7 +98,7 @@ static void backward_redistribute(rs_node *node, reshard_tensor *const *gradient
         layout = reshard_layout_retain(node->extra);
     else
         status = choose_layout(node->extra, gradient, &layout);
-    if (status == RESHARD_OK && node->facts.i[1] >= 0 &&
+    if (status == RESHARD_OK && node->facts.i[1] != RESHARD_DTYPE_NONE &&
         gradient->dtype != (reshard_dtype)node->facts.i[1]) {
         status = cast_shards(gradient, (reshard_dtype)node->facts.i[1], &cast);
         gradient = cast;
@@ -114,12 +117,10 @@ static reshard_status check_options(const reshard_tensor *tensor, const reshard_
         return rs_fail(RESHARD_ERR_INVALID, "the tensor is local");
     if (spec == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "the spec is NULL");
-    if (options->size != sizeof *options)
-        return rs_fail(RESHARD_ERR_INVALID, "options: size is %zu, not %zu", options->size,
-                       sizeof *options);
-    if ((options->casts &&
+    if ((options->dtype != RESHARD_DTYPE_NONE &&
          (!rs_dtype_is_float(options->dtype) || !rs_dtype_is_float(tensor->dtype))) ||
-        (options->casts_gradient && !rs_dtype_is_float(options->gradient_dtype)))
+        (options->gradient_dtype != RESHARD_DTYPE_NONE &&
+         !rs_dtype_is_float(options->gradient_dtype)))
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "casts are between f16, bf16, f32 and f64");
     return RESHARD_OK;
 }
@@ -127,34 +128,34 @@ static reshard_status check_options(const reshard_tensor *tensor, const reshard_
 reshard_tensor *reshard_tensor_redistribute(reshard_tensor *tensor, reshard_spec *spec,
                                             const reshard_redistribute_options *options)
 {
-    reshard_redistribute_options given = {.size = sizeof given};
+    reshard_redistribute_options read = {0};
     if (!rs_op_begin("redistribute", 1, &tensor)) {
         rs_agree_on_failure();
         return NULL;
     }
-    if (options != NULL)
-        given = *options;
     reshard_context *context = rs_scope_context();
     reshard_layout *layout = NULL, *back = NULL;
     reshard_tensor *made = NULL;
-    reshard_status status = check_options(tensor, spec, &given);
+    reshard_status status = rs_options_read("options", options, &read, sizeof read);
+    if (status == RESHARD_OK)
+        status = check_options(tensor, spec, &read);
     if (status == RESHARD_OK)
         status = reshard_layout_create(context, spec, tensor->ndim, tensor->shape, &layout);
-    if (status == RESHARD_OK && given.gradient_spec != NULL)
+    if (status == RESHARD_OK && read.gradient_spec != NULL)
         status =
-            reshard_layout_create(context, given.gradient_spec, tensor->ndim, tensor->shape, &back);
+            reshard_layout_create(context, read.gradient_spec, tensor->ndim, tensor->shape, &back);
     else if (status == RESHARD_OK)
         back = reshard_layout_retain(tensor->distribution->layout);
     reshard_group *group = tensor->distribution != NULL ? rs_distributed_group(tensor) : NULL;
     if (status == RESHARD_OK)
-        status = rs_redistribute(context, tensor, layout, given.casts ? given.dtype : tensor->dtype,
-                                 &made);
+        status =
+            rs_redistribute(context, tensor, layout,
+                            read.dtype != RESHARD_DTYPE_NONE ? read.dtype : tensor->dtype, &made);
     else if (group != NULL)
         status = rs_agree(group, rs_fail_within(status, "redistribute"), NULL, "redistribute",
                           false, NULL);
-    rs_facts facts = {.i = {(int64_t)tensor->dtype,
-                            given.casts_gradient ? (int64_t)given.gradient_dtype : -1,
-                            given.gradient_spec != NULL}};
+    rs_facts facts = {
+        .i = {(int64_t)tensor->dtype, (int64_t)read.gradient_dtype, read.gradient_spec != NULL}};
     rs_recipe recipe = {.name = "redistribute",
                         .backward = backward_redistribute,
                         .input_count = 1,

@@ -17,7 +17,9 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "layout/layout.h"
+#include "tensor/core/move.h"
 #include "tensor/grad/backward.h"
+#include "tensor/grad/gradient.h"
 #include "tensor/grad/hollow.h"
 
 #include <reshard/group.h>

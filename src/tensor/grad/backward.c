@@ -10,7 +10,10 @@
 #include "tensor/grad/backward.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "tensor/core/distribution.h"
+#include "tensor/core/move.h"
+#include "tensor/grad/gradient.h"
 
 #include <reshard/group.h>
 
@@ -241,17 +244,13 @@ static reshard_status run(const pass *p, bool *out_agreed)
     return status;
 }
 
-static reshard_status check(reshard_tensor *tensor, const reshard_tensor *gradient,
-                            const reshard_backward_options *options)
+static reshard_status check(reshard_tensor *tensor, const reshard_tensor *gradient)
 {
     const reshard_scope *scope = rs_thread_state_get()->scope;
     if (scope != NULL && scope->status != RESHARD_OK)
         return reshard_scope_status(scope);
     if (tensor == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "backward: the tensor is NULL");
-    if (options != NULL && options->size != sizeof *options)
-        return rs_fail(RESHARD_ERR_INVALID, "backward options: size is %zu, not %zu", options->size,
-                       sizeof *options);
     if (!reshard_tensor_requires_grad(tensor))
         return rs_fail(RESHARD_ERR_INVALID, "backward: nothing is recorded of this tensor");
     if (gradient == NULL && tensor->volume != 1)
@@ -370,10 +369,13 @@ reshard_status rs_backward_local(reshard_tensor *tensor, reshard_tensor *gradien
 reshard_status reshard_backward(reshard_tensor *tensor, reshard_tensor *gradient,
                                 const reshard_backward_options *options)
 {
-    pass p = {.context = tensor != NULL ? tensor->context : NULL,
-              .retain = options != NULL && options->retain_graph};
+    reshard_backward_options read = {0};
+    pass p = {.context = tensor != NULL ? tensor->context : NULL};
     reshard_tensor *one = NULL;
-    reshard_status status = check(tensor, gradient, options);
+    reshard_status status = check(tensor, gradient);
+    if (status == RESHARD_OK)
+        status = rs_options_read("backward options", options, &read, sizeof read);
+    p.retain = read.retain_graph != 0;
     if (status == RESHARD_OK && gradient == NULL) {
         status = make_one(tensor, &one);
         gradient = one;

@@ -3,7 +3,7 @@
 #ifndef RS_TENSOR_GRAD_BACKWARD_H
 #define RS_TENSOR_GRAD_BACKWARD_H
 
-#include "tensor/core/tensor.h"
+#include "tensor/grad/node.h"
 
 /* As reshard_backward on local tensors, without agreement between ranks. */
 reshard_status rs_backward_local(reshard_tensor *tensor, reshard_tensor *gradient, bool retain);

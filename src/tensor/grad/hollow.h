@@ -7,7 +7,7 @@
 #ifndef RS_TENSOR_GRAD_HOLLOW_H
 #define RS_TENSOR_GRAD_HOLLOW_H
 
-#include "tensor/core/tensor.h"
+#include "tensor/grad/node.h"
 
 typedef struct rs_hollow rs_hollow;
 

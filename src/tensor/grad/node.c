@@ -3,6 +3,7 @@
  * node.c - recording operations. Graphs can be as deep as a training step is long, so nodes are
  * freed by a list and not by recursion.
  */
+#include "tensor/grad/node.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "tensor/core/distribution.h"

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dropout.c - dropout is a product with a mask that depends on seed and global index alone. */
 #include "base/error.h"
+#include "tensor/core/dense.h"
 #include "tensor/core/random.h"
-#include "tensor/dist/spread.h"
-#include "tensor/ops/op.h"
+#include "tensor/grad/node.h"
+#include "tensor/ops/rules.h"
 
 reshard_tensor *rs_dropout_mask(reshard_tensor *x, double p, uint64_t seed)
 {

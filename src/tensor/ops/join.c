@@ -3,8 +3,10 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "tensor/core/dense.h"
 #include "tensor/dist/spread.h"
-#include "tensor/ops/op.h"
+#include "tensor/grad/node.h"
+#include "tensor/ops/rules.h"
 
 #include <inttypes.h>
 #include <string.h>

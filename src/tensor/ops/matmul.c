@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "tensor/dist/spread.h"
 #include "tensor/ops/op.h"
+#include "tensor/ops/rules.h"
 
 #include <string.h>
 

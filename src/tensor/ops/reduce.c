@@ -2,8 +2,8 @@
 /* reduce.c - sums and means. Sums are kept in double, in the order of elements. */
 #ifndef REAL
 #include "base/error.h"
-#include "tensor/dist/spread.h"
 #include "tensor/ops/op.h"
+#include "tensor/ops/rules.h"
 
 #include <assert.h>
 #include <string.h>

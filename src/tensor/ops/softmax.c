@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "tensor/dist/lift.h"
 #include "tensor/ops/op.h"
+#include "tensor/ops/rules.h"
 
 #include <math.h>
 

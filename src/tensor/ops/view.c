@@ -5,8 +5,10 @@
  */
 #include "base/checked.h"
 #include "base/error.h"
-#include "tensor/dist/spread.h"
-#include "tensor/ops/op.h"
+#include "base/shape.h"
+#include "tensor/core/dense.h"
+#include "tensor/grad/node.h"
+#include "tensor/ops/rules.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -164,7 +166,7 @@ reshard_tensor *reshard_tensor_reshape(reshard_tensor *tensor, int32_t ndim, con
     if (status == RESHARD_OK)
         status = rs_tensor_densify(rs_scope_context(), tensor, &dense);
     if (status == RESHARD_OK) {
-        rs_shape_strides(ndim, resolved, strides);
+        rs_dense_strides(ndim, resolved, strides);
         status = rs_tensor_view(rs_scope_context(), dense, ndim, resolved, strides, 0, &view);
     }
     reshard_tensor_release(dense);

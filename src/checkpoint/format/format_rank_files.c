@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * open_ranks.c - plain files of ranks: each holds local shapes and says nothing about the whole. A
- * mesh and rules tell which part each rank has; the full shape is found from the local ones, or, of
- * tensors that are cut flat, told by the files.
+ * format_rank_files.c - plain files of ranks: each holds local shapes and says nothing about the
+ * whole. A mesh and rules tell which part each rank has; the full shape is found from the local
+ * ones, or, for tensors that are cut flat, told by the files (RESHARD_SHAPES).
  *
- * The file at position i of the mesh is the i-th in the order of the names, numbers in them
+ * Read, the file at position i of the mesh is the i-th in the order of the names, numbers in them
  * compared as numbers. A box that several ranks hold becomes one piece, in the first of their
- * files, and copies in the others.
+ * files, and copies in the others. Written, an entry is a rank's whole local buffer, padding
+ * included, and its pieces lie in it strided.
  */
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/json.h"
+#include "checkpoint/format/safetensors.h"
+#include "checkpoint/format/target.h"
 #include "checkpoint/rules/rulebook.h"
-#include "checkpoint/store/store.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,13 +70,13 @@ typedef struct local_entries {
     const int32_t *file_of; /* the file of the rank at each position of the mesh */
 } local_entries;
 
-static const rs_entry *entry_in(const local_entries *entries, int32_t file)
+static const rs_occurrence *entry_in(const local_entries *entries, int32_t file)
 {
     int64_t low = 0, high = entries->count; /* sorted by file */
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
         if (entries->items[middle].file == file)
-            return entries->items[middle].entry;
+            return &entries->items[middle];
         if (entries->items[middle].file < file)
             low = middle + 1;
         else
@@ -84,7 +88,7 @@ static const rs_entry *entry_in(const local_entries *entries, int32_t file)
 static bool local_shape(void *user, int32_t position, int64_t *out_shape)
 {
     const local_entries *entries = user;
-    const rs_entry *entry = entry_in(entries, entries->file_of[position]);
+    const rs_occurrence *entry = entry_in(entries, entries->file_of[position]);
     if (entry == NULL)
         return false;
     memcpy(out_shape, entry->shape, (size_t)entry->ndim * sizeof(int64_t));
@@ -148,12 +152,11 @@ static reshard_status add_shards(reshard_checkpoint *checkpoint, const reshard_m
     for (int64_t i = 0; i < shards->count; i++) {
         const reshard_shard *shard = &shards->items[i];
         int32_t file = entries->file_of[reshard_mesh_position_of(mesh, shard->rank)];
-        const rs_entry *entry = entry_in(entries, file);
+        const rs_occurrence *entry = entry_in(entries, file);
         for (int64_t j = 0; j < shard->piece_count; j++) {
             rs_stored_piece piece = {.file = file};
             bool kept = false;
-            piece.at = checkpoint->files[file].header->data_begin + entry->begin +
-                       (uint64_t)(shard->pieces[j].at * tensor->element_bytes);
+            piece.at = entry->at + (uint64_t)(shard->pieces[j].at * tensor->element_bytes);
             reshard_status status =
                 keep_box(&checkpoint->arena, tensor, &shard->pieces[j], &piece, &kept);
             if (status != RESHARD_OK)
@@ -180,8 +183,8 @@ static reshard_status take_new_name(reshard_checkpoint *checkpoint, const rs_rul
 static reshard_status add_opaque(reshard_checkpoint *checkpoint, const local_entries *entries,
                                  const rs_rule_result *result, rs_stored_tensor *tensor)
 {
-    const rs_entry *first = entries->items[0].entry;
-    rs_slice name = entries->items[0].name;
+    const rs_occurrence *first = &entries->items[0];
+    rs_slice name = first->name;
     reshard_status status = take_new_name(checkpoint, result, &name);
     if (status == RESHARD_OK)
         status = rs_store_describe(tensor, &checkpoint->arena, name, first->dtype, first->ndim,
@@ -195,18 +198,15 @@ static reshard_status add_opaque(reshard_checkpoint *checkpoint, const local_ent
         return rs_allocation_status();
     for (int64_t i = 0; i < entries->count; i++) {
         const rs_occurrence *item = &entries->items[i];
-        if (item->entry->ndim != first->ndim ||
-            memcmp(item->entry->shape, first->shape, (size_t)first->ndim * sizeof(int64_t)) != 0)
+        if (item->ndim != first->ndim ||
+            memcmp(item->shape, first->shape, (size_t)first->ndim * sizeof(int64_t)) != 0)
             return rs_fail(RESHARD_ERR_UNSUPPORTED,
                            "tensor \"%.*s\": is cut in %s and %s, but tensors of less than a byte "
                            "an element or more than 8 dimensions are carried whole only",
                            rs_slice_shown(item->name), item->name.bytes,
                            checkpoint->files[entries->items[0].file].name,
                            checkpoint->files[item->file].name);
-        rs_stored_piece piece = {.file = item->file,
-                                 .at = checkpoint->files[item->file].header->data_begin +
-                                       item->entry->begin,
-                                 .size = tensor->carried_shape};
+        rs_stored_piece piece = {.file = item->file, .at = item->at, .size = tensor->carried_shape};
         if (i == 0)
             tensor->pieces[tensor->piece_count++] = piece;
         else
@@ -230,7 +230,7 @@ static reshard_status add_cut(reshard_checkpoint *checkpoint, const rs_rulebook 
         return rs_allocation_status();
     reshard_status status = take_new_name(checkpoint, result, &name);
     if (status == RESHARD_OK)
-        status = rs_store_describe(tensor, arena, name, first->entry->dtype, result->ndim, shape);
+        status = rs_store_describe(tensor, arena, name, first->dtype, result->ndim, shape);
     if (status == RESHARD_OK)
         status = reshard_layout_create(checkpoint->context, result->spec, result->ndim,
                                        result->padded_shape, &layout);
@@ -239,9 +239,8 @@ static reshard_status add_cut(reshard_checkpoint *checkpoint, const rs_rulebook 
     if (status == RESHARD_OK)
         status = add_shards(checkpoint, book->mesh, entries, shards, tensor);
     if (status == RESHARD_OK && tensor->bytes == 0) {
-        tensor->pieces[0] = (rs_stored_piece){.file = first->file, .size = tensor->carried_shape};
-        tensor->pieces[0].at =
-            checkpoint->files[first->file].header->data_begin + first->entry->begin;
+        tensor->pieces[0] =
+            (rs_stored_piece){.file = first->file, .at = first->at, .size = tensor->carried_shape};
         tensor->piece_count = 1;
     } else if (status == RESHARD_OK) {
         status = rs_store_check(checkpoint, tensor);
@@ -264,8 +263,8 @@ static reshard_status check_alike(const reshard_checkpoint *checkpoint,
     const rs_occurrence *first = &entries->items[0];
     for (int64_t i = 1; i < entries->count; i++) {
         const rs_occurrence *item = &entries->items[i];
-        bool same_dtype = item->entry->dtype == first->entry->dtype;
-        if (!same_dtype || item->entry->ndim != first->entry->ndim)
+        bool same_dtype = item->dtype == first->dtype;
+        if (!same_dtype || item->ndim != first->ndim)
             return rs_fail(RESHARD_ERR_CORRUPT, "tensor \"%.*s\": %s and %s do not agree on its %s",
                            rs_slice_shown(item->name), item->name.bytes,
                            checkpoint->files[first->file].name, checkpoint->files[item->file].name,
@@ -285,7 +284,7 @@ static reshard_status add_tensor(reshard_checkpoint *checkpoint, const rs_rulebo
     rs_stored_tensor *tensor = &checkpoint->tensors[checkpoint->tensor_count];
     const rs_occurrence *first = &entries->items[0];
     rs_rule_result result = {0};
-    rs_local_shapes locals = {.ndim = first->entry->ndim,
+    rs_local_shapes locals = {.ndim = first->ndim,
                               .find = local_shape,
                               .user = entries,
                               .full_ndim = first->full_ndim,
@@ -293,11 +292,11 @@ static reshard_status add_tensor(reshard_checkpoint *checkpoint, const rs_rulebo
     reshard_status status = check_alike(checkpoint, entries);
     if (status != RESHARD_OK)
         return status;
-    status = rs_store_describe(tensor, &checkpoint->arena, first->name, first->entry->dtype,
-                               first->entry->ndim, first->entry->shape);
+    status = rs_store_describe(tensor, &checkpoint->arena, first->name, first->dtype, first->ndim,
+                               first->shape);
     if (status == RESHARD_OK && tensor->opaque) {
         status = rs_rules_name(book->rules, book->mesh, &book->keys, first->name.bytes,
-                               first->name.count, first->entry->ndim, first->entry->shape, &result);
+                               first->name.count, first->ndim, first->shape, &result);
         if (status == RESHARD_OK && !result.drop)
             status = add_opaque(checkpoint, entries, &result, tensor);
     } else if (status == RESHARD_OK) {
@@ -331,28 +330,53 @@ static int compare_tensors(const void *a, const void *b)
                             ((const rs_stored_tensor *)b)->name);
 }
 
+/* What RESHARD_SHAPES of one file says, by index into its entries by name. */
+typedef struct told_shapes {
+    const int64_t **shapes; /* NULL: not told */
+    int32_t *ndims;
+} told_shapes;
+
+/* A list of numbers, as many as there are. */
+static reshard_status read_shape(rs_arena *arena, rs_json *json, const rs_json_token *key,
+                                 int64_t index, void *user)
+{
+    told_shapes *told = user;
+    rs_json ahead = *json;
+    rs_json_token token;
+    int32_t ndim = -1;
+    if (told->shapes[index] != NULL)
+        return rs_json_fail(json, key, "a tensor that occurs twice");
+    reshard_status status =
+        rs_json_expect(&ahead, RS_JSON_LIST_BEGIN, "a list of numbers is wanted here", &token);
+    do {
+        ndim++;
+        if (status == RESHARD_OK)
+            status = rs_json_next(&ahead, &token);
+    } while (status == RESHARD_OK && token.kind == RS_JSON_NUMBER && ndim < RESHARD_NDIM_MAX);
+    told->ndims[index] = ndim;
+    return status == RESHARD_OK ? rs_safetensors_numbers(arena, json, ndim, &told->shapes[index])
+                                : status;
+}
+
 static reshard_status gather_file(reshard_checkpoint *checkpoint, int32_t file,
                                   rs_occurrences *list)
 {
-    const rs_header *header = checkpoint->files[file].header;
+    const rs_header *header = rs_safetensors_header(checkpoint, file);
     size_t count = (size_t)header->entry_count;
-    rs_arena scratch;
-    rs_arena_init(&scratch, checkpoint->context);
-    const int64_t **shapes = rs_arena_allocate_array(&scratch, count, sizeof *shapes);
-    int32_t *ndims = rs_arena_allocate_array(&scratch, count, sizeof *ndims);
-    reshard_status status = shapes != NULL && ndims != NULL
-                                ? rs_store_read_shapes(checkpoint, file, shapes, ndims)
-                                : rs_allocation_status();
+    size_t bytes = count * (sizeof(int64_t *) + sizeof(int32_t));
+    char *memory = rs_allocate_zeroed(checkpoint->context, bytes);
+    if (memory == NULL)
+        return rs_allocation_status();
+    told_shapes told = {(void *)memory, (void *)(memory + count * sizeof(int64_t *))};
+    reshard_status status =
+        rs_safetensors_document(checkpoint, file, RS_SHAPES_KEY, read_shape, &told);
     for (size_t i = 0; status == RESHARD_OK && i < count; i++) {
-        const rs_entry *entry = header->by_name[i];
-        rs_occurrence item = {.name = entry->name,
-                              .file = file,
-                              .entry = entry,
-                              .full = shapes[i],
-                              .full_ndim = ndims[i]};
+        rs_occurrence item = rs_safetensors_occurrence(checkpoint, file, header->by_name[i]);
+        item.full = told.shapes[i];
+        item.full_ndim = told.ndims[i];
         status = rs_occurrences_add(checkpoint->context, list, &item);
     }
-    rs_arena_release(&scratch);
+    rs_release(checkpoint->context, memory, bytes);
     return status;
 }
 
@@ -408,8 +432,35 @@ static const char *occurrence_name(void *user, int64_t index, size_t *out_bytes)
     return list->items[index].name.bytes;
 }
 
-reshard_status rs_store_read_ranks(reshard_checkpoint *checkpoint,
-                                   const reshard_checkpoint_options *options)
+/* The mesh that the caller gives, rules for it, and the file of the rank at each position. */
+static reshard_status read_mesh(reshard_checkpoint *checkpoint, const rs_opening *opening,
+                                rs_occurrences *list, rs_rulebook *book, int32_t **out_file_of)
+{
+    const reshard_checkpoint_options *options = opening->options;
+    rs_arena *arena = &checkpoint->arena;
+    reshard_mesh *mesh = NULL;
+    reshard_status status = reshard_mesh_parse(checkpoint->context, options->from, &mesh);
+    if (status == RESHARD_OK)
+        status =
+            rs_rulebook_init(book, checkpoint->context, mesh, options->rules, checkpoint->folder,
+                             options->set_count, options->sets, occurrence_name, list);
+    reshard_mesh_release(mesh);
+    if (status != RESHARD_OK)
+        return status;
+    int32_t count = reshard_mesh_size(book->mesh);
+    if (count != checkpoint->file_count)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "%s: holds %d safetensors files, but the mesh %.100s has %d ranks",
+                       checkpoint->path, (int)checkpoint->file_count, options->from, (int)count);
+    int32_t *ranks = rs_arena_allocate_array(arena, (size_t)count, sizeof(int32_t));
+    *out_file_of = rs_arena_allocate_array(arena, (size_t)count, sizeof(int32_t));
+    if (ranks == NULL || *out_file_of == NULL)
+        return rs_allocation_status();
+    rs_mesh_order_files(book->mesh, ranks, *out_file_of);
+    return rs_store_note(checkpoint, "split by %s", book->said);
+}
+
+static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
     rs_occurrences list = {0};
     rs_rulebook book = {0};
@@ -419,26 +470,104 @@ reshard_status rs_store_read_ranks(reshard_checkpoint *checkpoint,
               compare_files);
     reshard_status status = gather(checkpoint, &list);
     if (status == RESHARD_OK)
-        status = rs_rulebook_init(&book, checkpoint->context, options->from, options->rules,
-                                  checkpoint->folder, options->set_count, options->sets,
-                                  occurrence_name, &list);
-    if (status == RESHARD_OK && reshard_mesh_size(book.mesh) != checkpoint->file_count)
-        status = rs_fail(RESHARD_ERR_INVALID,
-                         "%s: holds %d safetensors files, but the mesh %.100s "
-                         "has %d ranks",
-                         checkpoint->path, (int)checkpoint->file_count, options->from,
-                         (int)reshard_mesh_size(book.mesh));
-    if (status == RESHARD_OK)
-        status = rs_store_note(checkpoint, "split by %s", book.said);
-    if (status == RESHARD_OK) {
-        file_of = rs_arena_allocate_array(&checkpoint->arena, (size_t)checkpoint->file_count,
-                                          sizeof(int32_t));
-        status = file_of != NULL ? rs_mesh_order_files(checkpoint->context, book.mesh, file_of)
-                                 : rs_allocation_status();
-    }
+        status = read_mesh(checkpoint, opening, &list, &book, &file_of);
     if (status == RESHARD_OK)
         status = add_all(checkpoint, &book, file_of, &list);
     rs_rulebook_release(&book);
     rs_occurrences_release(checkpoint->context, &list);
     return status;
 }
+
+/* ---- laying out and writing ------------------------------------------------------------------ */
+
+static reshard_status add_buffer(const rs_laying *laying, const rs_cut_tensor *cut,
+                                 const reshard_shard *shard, int64_t piece_first,
+                                 int64_t piece_count)
+{
+    rs_target *target = laying->target;
+    const rs_stored_tensor *tensor = cut->tensor;
+    rs_target_entry entry = {.key = tensor->name,
+                             .tensor = target->tensor_count,
+                             .file = rs_laying_file(laying, shard->rank),
+                             .ndim = tensor->opaque ? tensor->ndim : shard->ndim,
+                             .piece_first = piece_first,
+                             .piece_count = piece_count,
+                             .hides_shape = rs_spec_cuts(reshard_layout_spec(cut->layout), true)};
+    entry.shape = tensor->opaque ? tensor->shape
+                                 : rs_arena_copy(&target->arena, shard->shape, (size_t)shard->ndim,
+                                                 sizeof(int64_t));
+    if (entry.shape == NULL)
+        return rs_allocation_status();
+    reshard_status status =
+        rs_stored_bytes(tensor->name, tensor->dtype, entry.ndim, entry.shape, &entry.bytes);
+    return status == RESHARD_OK ? rs_target_add_entry(target, &entry) : status;
+}
+
+static reshard_status place_tensor(const rs_laying *laying, const rs_cut_tensor *cut)
+{
+    rs_stored_tensor *tensor = cut->tensor;
+    rs_candidates_sort(cut->items, cut->count);
+    tensor->piece_count = cut->count;
+    for (int64_t i = 0; i < cut->count; i++) {
+        reshard_status status =
+            rs_target_keep_piece(laying->target, &cut->items[i], true, tensor, &tensor->pieces[i]);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    /* Shards come by rank, and so do files. */
+    for (int64_t i = 0, next = 0; i < cut->shards->count; i++) {
+        int64_t first = next;
+        while (next < cut->count && cut->items[next].shard == i)
+            next++;
+        reshard_status status = add_buffer(laying, cut, &cut->shards->items[i],
+                                           first < cut->count ? first : 0, next - first);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status lay_out(rs_laying *laying)
+{
+    return rs_target_cut(laying, place_tensor);
+}
+
+static void name_file(const rs_target *target, int32_t file, int32_t rank,
+                      char out_name[RS_FILE_NAME_BYTES])
+{
+    (void)file;
+    (void)snprintf(out_name, RS_FILE_NAME_BYTES, "rank-%05d-of-%05d.safetensors", (int)rank,
+                   (int)target->file_count);
+}
+
+static void write_metadata(rs_json_writer *writer, const rs_target *target, int32_t index)
+{
+    const rs_target_file *file = &target->files[index];
+    bool any = false;
+    for (int64_t i = 0; i < file->entry_count; i++)
+        any = any || target->entries[file->entry_first + i].hides_shape;
+    if (!any)
+        return;
+    rs_safetensors_write_document(writer, RS_SHAPES_KEY, rs_safetensors_write_shapes, target,
+                                  index);
+    rs_json_writer_add(writer, ",", 1);
+}
+
+static reshard_status write_head(const rs_target *target, int32_t file, rs_json_writer *writer)
+{
+    return rs_safetensors_write_head(target, file, write_metadata, writer);
+}
+
+const rs_format rs_format_rank_files = {
+    .name = "rank-files",
+    .description = "one safetensors file for each rank, with its own copy of all that it holds",
+    .looks_for = "*.safetensors, one for each rank of the mesh",
+    .needs_mesh = true,
+    .probe = rs_safetensors_open,
+    .read = read_files,
+    .is_split = true,
+    .lay_out = lay_out,
+    .name_file = name_file,
+    .place = rs_safetensors_place,
+    .write_head = write_head,
+};

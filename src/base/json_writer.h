@@ -3,11 +3,11 @@
  * json_writer.h - JSON into memory that grows. The first failure is kept and makes all later calls
  * do nothing, so that a caller looks once, at the end.
  */
-#ifndef RS_CHECKPOINT_FORMAT_JSON_WRITER_H
-#define RS_CHECKPOINT_FORMAT_JSON_WRITER_H
+#ifndef RS_BASE_JSON_WRITER_H
+#define RS_BASE_JSON_WRITER_H
 
 #include "base/error.h"
-#include "checkpoint/format/safetensors.h"
+#include "base/slice.h"
 
 typedef struct rs_json_writer {
     reshard_context *context;

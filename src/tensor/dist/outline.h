@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* outline.h - what ranks tell each other about their tensors before they make one of them. */
-#ifndef RS_TENSOR_CORE_OUTLINE_H
-#define RS_TENSOR_CORE_OUTLINE_H
+#ifndef RS_TENSOR_DIST_OUTLINE_H
+#define RS_TENSOR_DIST_OUTLINE_H
 
 #include "tensor/core/distribution.h"
 

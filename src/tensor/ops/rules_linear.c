@@ -8,6 +8,7 @@
 #include "layout/layout.h"
 #include "tensor/dist/axes.h"
 #include "tensor/ops/op.h"
+#include "tensor/ops/rules.h"
 
 #include <reshard/group.h>
 

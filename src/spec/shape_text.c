@@ -1,45 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * shape.c - shapes: their check, their volume, their text.
- *
- * A shape passes when the product of its dimensions fits int64_t with every 0 counted as 1. So the
- * volume fits, and so does every partial product that strides are made of, also in a tensor without
- * elements.
- */
+/* shape_text.c - the text of a shape. */
 #include <reshard/layout.h>
 
-#include "base/checked.h"
+#include "base/shape.h"
 #include "spec/scan.h"
-#include "spec/spec.h"
 
-#include <inttypes.h>
 #include <string.h>
-
-reshard_status rs_shape_check(int32_t ndim, const int64_t *shape)
-{
-    if (ndim < 0 || ndim > RESHARD_NDIM_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "%" PRId32 " dimensions are not between 0 and %d", ndim,
-                       RESHARD_NDIM_MAX);
-    if (ndim > 0 && shape == NULL)
-        return rs_fail(RESHARD_ERR_INVALID, "the shape is NULL");
-    int64_t product = 1;
-    for (int32_t d = 0; d < ndim; d++) {
-        if (shape[d] < 0)
-            return rs_fail(RESHARD_ERR_RANGE,
-                           "dimension %" PRId32 " has the negative length %" PRId64, d, shape[d]);
-        if (!rs_multiply(product, rs_max(shape[d], 1), &product))
-            return rs_fail(RESHARD_ERR_RANGE, "the shape has more than 2^63-1 elements");
-    }
-    return RESHARD_OK;
-}
-
-int64_t rs_volume(int32_t ndim, const int64_t *shape)
-{
-    int64_t volume = 1;
-    for (int32_t d = 0; d < ndim; d++)
-        volume *= shape[d];
-    return volume;
-}
 
 reshard_status rs_scan_shape(rs_scan *scan, int32_t *out_ndim, int64_t *out_shape)
 {

@@ -1,66 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hooks.c - what is kept of a saved tensor: an alias and the version of its memory, or whatever the
+ * saved.c - what is kept of a saved tensor: an alias and the version of its memory, or whatever the
  * innermost pair of hooks makes of it. A packed slot also keeps an outline, so that what comes back
  * can be held against what went in.
  */
+#include "tensor/grad/saved.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "tensor/core/distribution.h"
 
 #include <string.h>
-
-/* ---- the stack ------------------------------------------------------------------------------- */
-
-static void pop(void)
-{
-    rs_thread_state *state = rs_thread_state_get();
-    rs_hooks_entry *entry = state->hooks;
-    state->hooks = entry->outer;
-    rs_release(entry->context, entry, sizeof *entry);
-}
-
-static bool is_on_stack(const rs_hooks_entry *entry)
-{
-    const rs_hooks_entry *at = rs_thread_state_get()->hooks;
-    while (at != NULL && at != entry)
-        at = at->outer;
-    return at == entry;
-}
-
-void rs_hooks_unwind(rs_hooks_entry *until)
-{
-    /* Somebody may have popped what was there before the scope. */
-    if (until != NULL && !is_on_stack(until))
-        return;
-    while (rs_thread_state_get()->hooks != until)
-        pop();
-}
-
-reshard_status reshard_saved_tensor_hooks_push(reshard_context *context,
-                                               const reshard_saved_tensor_hooks *hooks)
-{
-    if (hooks->pack == NULL || hooks->unpack == NULL)
-        return rs_fail(RESHARD_ERR_INVALID, "saved tensor hooks: %s is NULL",
-                       hooks->pack == NULL ? "pack" : "unpack");
-    rs_hooks_entry *entry = rs_allocate(context, sizeof *entry);
-    if (entry == NULL)
-        return rs_allocation_status();
-    rs_thread_state *state = rs_thread_state_get();
-    *entry = (rs_hooks_entry){.context = context, .hooks = *hooks, .outer = state->hooks};
-    state->hooks = entry;
-    return RESHARD_OK;
-}
-
-reshard_status reshard_saved_tensor_hooks_pop(void)
-{
-    if (rs_thread_state_get()->hooks == NULL)
-        return rs_fail(RESHARD_ERR_INVALID, "saved tensor hooks: none are on the stack to pop");
-    pop();
-    return RESHARD_OK;
-}
-
-/* ---- slots ----------------------------------------------------------------------------------- */
 
 /* A tensor with the same dtype, shape and layout and no data. */
 static reshard_status make_outline(reshard_context *context, const reshard_tensor *tensor,

@@ -7,7 +7,8 @@
 #include "base/error.h"
 #include "layout/layout.h"
 #include "tensor/dist/axes.h"
-#include "tensor/ops/op.h"
+#include "tensor/grad/gradient.h"
+#include "tensor/ops/rules.h"
 
 #include <reshard/group.h>
 

@@ -4,8 +4,10 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "layout/layout.h"
+#include "tensor/core/scope.h"
 #include "tensor/dist/axes.h"
-#include "tensor/ops/op.h"
+#include "tensor/grad/gradient.h"
+#include "tensor/ops/rules.h"
 
 #include <string.h>
 

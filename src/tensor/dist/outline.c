@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* outline.c - see outline.h. */
-#include "tensor/core/outline.h"
+#include "tensor/dist/outline.h"
 
 #include "base/context.h"
 #include "base/error.h"
+#include "tensor/core/move.h"
+#include "tensor/core/scope.h"
 
 #include <reshard/group.h>
 

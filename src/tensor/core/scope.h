@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * scope.h - scopes: they own the results of computations, note the first error, and undo what was
+ * switched while they were open (recording, saved-tensor hooks).
+ */
+#ifndef RS_TENSOR_CORE_SCOPE_H
+#define RS_TENSOR_CORE_SCOPE_H
+
+#include <reshard/autograd.h>
+
+#include "base/thread_state.h"
+#include "tensor/core/tensor.h"
+
+struct reshard_scope {
+    reshard_context *context;
+    reshard_scope *outer;
+    reshard_status status; /* the first error */
+    char text[1024];       /* and its words */
+    int64_t count, capacity;
+    reshard_tensor **tensors;
+    bool gradients_off; /* as it was before */
+    struct rs_hooks_entry *hooks;
+    struct reshard_group *group; /* the last one that a computation used; retained */
+    bool agreed;                 /* all ranks of the group know of the error */
+};
+
+/* For scopes in the library's own functions: the structure is the caller's. */
+void rs_scope_enter(reshard_scope *scope, reshard_context *context);
+/* Frees what it owns; gives its first error. */
+reshard_status rs_scope_leave(reshard_scope *scope);
+/* Notes an error, whose words are set, unless one is noted already; gives NULL. */
+reshard_tensor *rs_scope_fail(reshard_status status);
+/* Hands a reference to the innermost scope; gives the tensor, or NULL (released) on failure. */
+reshard_tensor *rs_scope_own(reshard_tensor *tensor);
+/* Notes the group of a computation, so that a rank that fails later can tell the others. */
+void rs_scope_use_group(struct reshard_group *group);
+/* The context of the innermost scope. */
+reshard_context *rs_scope_context(void);
+/* The status of the innermost scope, with its words. */
+reshard_status rs_scope_failed(void);
+
+/* A pair of hooks on the thread's stack. */
+typedef struct rs_hooks_entry {
+    reshard_context *context;
+    reshard_saved_tensor_hooks hooks;
+    struct rs_hooks_entry *outer;
+} rs_hooks_entry;
+
+/* Pops pairs of hooks until this one (or none) is the innermost. */
+void rs_hooks_unwind(rs_hooks_entry *until);
+
+#endif
