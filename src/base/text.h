@@ -22,7 +22,7 @@ RS_EXPORT void rs_text_add(rs_text *text, const char *format, ...) RS_PRINTF(2, 
 RS_EXPORT void rs_text_add_shape(rs_text *text, int32_t ndim, const int64_t *shape);
 
 /* A copy of a text; NULL with the error text set on failure. To be freed by rs_text_free. */
-char *rs_text_copy(reshard_context *context, const char *text);
-void rs_text_free(reshard_context *context, char *text);
+RS_EXPORT char *rs_text_copy(reshard_context *context, const char *text);
+RS_EXPORT void rs_text_free(reshard_context *context, char *text);
 
 #endif
