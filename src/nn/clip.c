@@ -59,7 +59,7 @@ static reshard_status counts_here(const reshard_tensor *parameter, bool *out_cou
     }
     if (mesh == NULL || shared)
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "clip: a parameter with the layout \"%s\"",
-                       rs_layout_describe(parameter).text);
+                       rs_tensor_describe_layout(parameter).text);
     if (!rs_layout_coordinates(layout, rank, coordinates))
         return RESHARD_OK; /* it has no shards either */
     for (int32_t axis = 0; axis < reshard_mesh_axis_count(mesh); axis++)

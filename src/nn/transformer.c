@@ -123,11 +123,11 @@ static reshard_status check_heads(const reshard_tensor *q, int64_t head)
             const reshard_box *box = &shards->items[i].pieces[k].box;
             if (box->size[1] != q->shape[1] || box->offset[2] % head != 0 ||
                 box->size[2] % head != 0)
-                status =
-                    rs_fail(RESHARD_ERR_INVALID,
-                            "the layout \"%s\" of %s cuts positions, or heads of %" PRId64
-                            " elements: use unit=%" PRId64,
-                            rs_layout_describe(q).text, rs_tensor_describe(q).text, head, head);
+                status = rs_fail(RESHARD_ERR_INVALID,
+                                 "the layout \"%s\" of %s cuts positions, or heads of %" PRId64
+                                 " elements: use unit=%" PRId64,
+                                 rs_tensor_describe_layout(q).text, rs_tensor_describe(q).text,
+                                 head, head);
         }
     }
     reshard_shards_destroy(shards);

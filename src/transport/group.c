@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/sort.h"
 #include "transport/agree.h"
-#include "transport/memory.h"
+#include "transport/group_memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static void release_root(rs_root *root)
         return;
     if (root->endpoint.close != NULL)
         root->endpoint.close(root->endpoint.state);
-    rs_regions_release(root);
+    rs_shares_release(root);
     rs_release(root->context, root, sizeof *root);
 }
 

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-typedef struct rs_region rs_region; /* memory.c */
+typedef struct rs_share rs_share; /* group_memory.c */
 
 /* Something under way that a rank goes on with whenever it waits, whatever for: a peer may wait for
  * its share in it. In the memory of what it belongs to. */
@@ -24,8 +24,8 @@ typedef struct rs_root {
     rs_references references;
     reshard_endpoint endpoint;
     int32_t last_channel;
-    rs_task *tasks;     /* youngest first */
-    rs_region *regions; /* memory that peers can map, youngest first */
+    rs_task *tasks;   /* youngest first */
+    rs_share *shares; /* memory that peers can map, youngest first */
 } rs_root;
 
 struct reshard_group {

@@ -7,7 +7,7 @@
 #include "tests/support/check.h"
 #include "tests/support/values.h"
 
-#include "transport/memory.h"
+#include "transport/group_memory.h"
 
 #include <stdlib.h>
 #include <string.h>

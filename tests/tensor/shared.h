@@ -4,7 +4,7 @@
 #define TESTS_TENSOR_SHARED_H
 
 #include "tests/tensor/ranks.h"
-#include "transport/memory.h"
+#include "transport/group_memory.h"
 
 /* Rank r has r+1 rows of a matrix. wanted: whether the transport has an arena for them. */
 static inline reshard_status use_shared_tensors(reshard_group *group, bool wanted)

@@ -144,33 +144,11 @@ static int32_t find_member(const reshard_group *group, const reshard_group *othe
     return -1;
 }
 
-/* The axes along which shards differ; -1 when that cannot be told. */
-static int32_t list_axes(const reshard_layout *layout, int32_t axes[RESHARD_AXES_MAX])
-{
-    const reshard_spec *spec = reshard_layout_spec(layout);
-    const reshard_mesh *mesh = reshard_spec_mesh(spec);
-    int32_t count = 0;
-    if (reshard_spec_get_kind(spec) != RESHARD_SPEC_CUTS)
-        return -1;
-    for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
-        const reshard_cut *cut = reshard_spec_cut(spec, i);
-        if (cut->placement.kind != RESHARD_REPLICATE && reshard_mesh_axis_size(mesh, cut->axis) > 1)
-            axes[count++] = cut->axis;
-    }
-    return count;
-}
-
-bool rs_layout_is_everywhere(const reshard_layout *layout)
-{
-    int32_t axes[RESHARD_AXES_MAX];
-    return list_axes(layout, axes) == 0;
-}
-
 rs_sameness rs_layout_sameness(const reshard_layout *layout, const reshard_group *group)
 {
     const reshard_group *replicas = rs_thread_state_get()->replicas;
     int32_t mine[RESHARD_AXES_MAX], theirs[RESHARD_AXES_MAX], axes[RESHARD_AXES_MAX];
-    int32_t count = list_axes(layout, axes);
+    int32_t count = rs_layout_list_axes(layout, axes);
     if (count < 0 || replicas == NULL || replicas->root != group->root)
         return count == 0 ? RS_SAME_YES : RS_SAME_NO;
     bool same = rs_layout_coordinates(layout, group->rank, mine);
@@ -187,14 +165,4 @@ bool rs_distributed_same(const reshard_tensor *a, const reshard_tensor *b)
 {
     return a->distribution->cache == b->distribution->cache &&
            rs_layout_same(a->distribution->layout, b->distribution->layout);
-}
-
-bool rs_layouts_lie_alike(const reshard_layout *a, const reshard_layout *b)
-{
-    if (rs_layout_same(a, b))
-        return true;
-    return a->rank_count == 1 && b->rank_count == 1 && !a->listed && !b->listed &&
-           a->flat.count == 0 && b->flat.count == 0 && rs_layout_is_everywhere(a) &&
-           rs_layout_is_everywhere(b) &&
-           reshard_layout_rank_at(a, 0) == reshard_layout_rank_at(b, 0);
 }

@@ -8,6 +8,7 @@
 #define RS_TENSOR_CORE_DISTRIBUTION_H
 
 #include "exec/cache.h"
+#include "layout/derive.h"
 #include "tensor/core/tensor.h"
 
 struct rs_distribution {
@@ -36,12 +37,7 @@ reshard_group *rs_distributed_group(const reshard_tensor *tensor);
 /* YES when this rank's shard is the same on all ranks of the layout; where the thread has a group
  * of replicas, on all ranks of that; else NO. */
 rs_sameness rs_layout_sameness(const reshard_layout *layout, const reshard_group *group);
-/* All of the tensor is on every rank of the layout. */
-bool rs_layout_is_everywhere(const reshard_layout *layout);
 bool rs_distributed_same(const reshard_tensor *a, const reshard_tensor *b);
-/* Whether every rank's shards are the same in both: of equal layouts, and of two that leave the
- * tensor whole on one and the same rank, whatever their axes of size 1 would do to it. */
-bool rs_layouts_lie_alike(const reshard_layout *a, const reshard_layout *b);
 
 /* All shards of a tensor that is not partial. */
 reshard_status rs_distributed_fill(reshard_tensor *tensor, double value);

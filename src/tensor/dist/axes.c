@@ -34,7 +34,7 @@ reshard_status rs_axes_of(const reshard_tensor *tensor, rs_axes *out_axes)
     }
     if (!fits)
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "a tensor with the layout \"%s\"",
-                       rs_layout_describe(tensor).text);
+                       rs_tensor_describe_layout(tensor).text);
     return RESHARD_OK;
 }
 
@@ -51,7 +51,7 @@ reshard_status rs_axes_check_mesh(const reshard_tensor *a, const reshard_tensor 
         same = reshard_mesh_rank_at(x, i) == reshard_mesh_rank_at(y, i);
     if (!same)
         return rs_fail(RESHARD_ERR_INVALID, "layouts over different meshes: \"%s\" and \"%s\"",
-                       rs_layout_describe(a).text, rs_layout_describe(b).text);
+                       rs_tensor_describe_layout(a).text, rs_tensor_describe_layout(b).text);
     return RESHARD_OK;
 }
 

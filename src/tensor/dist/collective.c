@@ -208,8 +208,8 @@ static reshard_status make_rows(const exchange *x, const rs_outline *whole, cons
         rows[i] = all[i].shape[0];
     reshard_placement ragged = {
         .kind = RESHARD_SHARD, .rule = RESHARD_RAGGED, .count = size, .values = rows};
-    reshard_status status = rs_layout_simple(rs_scope_context(), x->group, -1, &ragged, whole->ndim,
-                                             whole->shape, out_layout);
+    reshard_status status = rs_layout_simple(rs_scope_context(), reshard_group_size(x->group), -1,
+                                             &ragged, whole->ndim, whole->shape, out_layout);
     rs_release(NULL, rows, (size_t)size * sizeof *rows);
     return status;
 }
@@ -234,8 +234,9 @@ static reshard_status make_end(const exchange *x, form how, const rs_outline *wh
         placement = (reshard_placement){.kind = RESHARD_PARTIAL, .reduction = x->reduction};
     if (how == CHUNKS)
         placement = (reshard_placement){.kind = RESHARD_SHARD, .rule = RESHARD_CHUNK};
-    return rs_layout_simple(rs_scope_context(), x->group, how == AT_ROOT ? x->root : -1, &placement,
-                            whole->ndim, whole->shape, out_layout);
+    return rs_layout_simple(rs_scope_context(), reshard_group_size(x->group),
+                            how == AT_ROOT ? x->root : -1, &placement, whole->ndim, whole->shape,
+                            out_layout);
 }
 
 static bool needs_values(const reshard_layout *source)
@@ -247,6 +248,7 @@ static bool needs_values(const reshard_layout *source)
 static reshard_status make_ends(const exchange *x, const rs_outline *whole, const rs_outline *all,
                                 const int64_t *sent, ends **out_ends)
 {
+    const reshard_placement sum = {.kind = RESHARD_PARTIAL, .reduction = RESHARD_SUM};
     reshard_context *context = rs_scope_context();
     ends *e = rs_allocate_zeroed(context, sizeof *e);
     if (e == NULL)
@@ -259,7 +261,7 @@ static reshard_status make_ends(const exchange *x, const rs_outline *whole, cons
         status = make_end(x, x->target, whole, all, sent, &e->target);
     if (status == RESHARD_OK)
         status = needs_values(e->source)
-                     ? rs_layout_reduced(e->source, RESHARD_SUM, &e->summed)
+                     ? rs_layout_replace_partial(e->source, &sum, &e->summed)
                      : (e->summed = reshard_layout_retain(e->source), RESHARD_OK);
     if (status == RESHARD_OK)
         *out_ends = e;

@@ -69,7 +69,7 @@ static reshard_status check_whole(const reshard_tensor *tensor)
 {
     if (tensor->distribution != NULL && tensor->distribution->layout->partial)
         return rs_fail(RESHARD_ERR_INVALID, "filling a tensor with the partial layout \"%s\"",
-                       rs_layout_describe(tensor).text);
+                       rs_tensor_describe_layout(tensor).text);
     return RESHARD_OK;
 }
 
@@ -138,7 +138,8 @@ static reshard_status wrap_source(reshard_context *context, reshard_group *group
     reshard_layout *layout = NULL;
     reshard_status status = rs_exec_cache_of(group, &cache);
     if (status == RESHARD_OK)
-        status = rs_layout_simple(context, group, rank, NULL, source->ndim, source->shape, &layout);
+        status = rs_layout_simple(context, reshard_group_size(group), rank, NULL, source->ndim,
+                                  source->shape, &layout);
     if (status == RESHARD_OK)
         status = rs_distributed_wrap(context, cache, layout, (reshard_dtype)source->dtype, &tensor,
                                      out_tensor);

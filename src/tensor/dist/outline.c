@@ -57,26 +57,6 @@ void rs_outlines_release(reshard_group *group, rs_outline *all)
     rs_release(NULL, all, (size_t)reshard_group_size(group) * sizeof *all);
 }
 
-reshard_status rs_layout_simple(reshard_context *context, reshard_group *group, int32_t rank,
-                                const reshard_placement *placement, int32_t ndim,
-                                const int64_t *shape, reshard_layout **out_layout)
-{
-    int32_t size = rank >= 0 ? 1 : reshard_group_size(group);
-    reshard_cut cut = {0, placement != NULL ? *placement
-                                            : (reshard_placement){.kind = RESHARD_REPLICATE}};
-    reshard_mesh *mesh = NULL;
-    reshard_spec *spec = NULL;
-    reshard_status status =
-        reshard_mesh_create(context, 1, NULL, &size, rank >= 0 ? &rank : NULL, &mesh);
-    if (status == RESHARD_OK)
-        status = reshard_spec_create(context, mesh, 1, &cut, &spec);
-    if (status == RESHARD_OK)
-        status = reshard_layout_create(context, spec, ndim, shape, out_layout);
-    reshard_spec_release(spec);
-    reshard_mesh_release(mesh);
-    return status;
-}
-
 reshard_status rs_make_empty(reshard_dtype dtype, int32_t ndim, const int64_t *shape,
                              reshard_tensor **out_tensor)
 {

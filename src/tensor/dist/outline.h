@@ -24,11 +24,6 @@ reshard_status rs_outlines_gather(reshard_group *group, reshard_status status, c
                                   const rs_outline *mine, rs_outline **out_all);
 void rs_outlines_release(reshard_group *group, rs_outline *all);
 
-/* `1[rank]: R`, or for rank -1 `K: R` over the whole group; partial: P of this reduction. */
-reshard_status rs_layout_simple(reshard_context *context, reshard_group *group, int32_t rank,
-                                const reshard_placement *placement, int32_t ndim,
-                                const int64_t *shape, reshard_layout **out_layout);
-
 /* An empty tensor that stands for no shard: 0 rows, other sizes as given. */
 reshard_status rs_make_empty(reshard_dtype dtype, int32_t ndim, const int64_t *shape,
                              reshard_tensor **out_tensor);

@@ -23,36 +23,6 @@
 #define RS_REAL_FILE "tensor/dist/partial.c"
 #include "tensor/core/real.h"
 
-reshard_reduction rs_layout_reduction(const reshard_layout *layout)
-{
-    return layout->partial ? layout->reduction : RESHARD_SUM;
-}
-
-reshard_status rs_layout_reduced(reshard_layout *layout, reshard_reduction reduction,
-                                 reshard_layout **out_layout)
-{
-    const reshard_spec *spec = reshard_layout_spec(layout);
-    reshard_cut cuts[RESHARD_AXES_MAX];
-    reshard_spec *made = NULL;
-    int32_t count = reshard_spec_cut_count(spec);
-    if (reshard_spec_get_kind(spec) != RESHARD_SPEC_CUTS) {
-        *out_layout = reshard_layout_retain(layout);
-        return RESHARD_OK;
-    }
-    for (int32_t i = 0; i < count; i++) {
-        cuts[i] = *reshard_spec_cut(spec, i);
-        if (cuts[i].placement.kind == RESHARD_PARTIAL)
-            cuts[i].placement.reduction = reduction;
-    }
-    reshard_status status = reshard_spec_create(
-        layout->context, (reshard_mesh *)reshard_spec_mesh(spec), count, cuts, &made);
-    if (status == RESHARD_OK)
-        status =
-            reshard_layout_create(layout->context, made, layout->ndim, layout->shape, out_layout);
-    reshard_spec_release(made);
-    return status;
-}
-
 /* ---- tensors that lie as x does -------------------------------------------------------------- */
 
 /* Contributions of this dtype, to be reduced thus. */
@@ -60,7 +30,8 @@ static reshard_status make_like(const reshard_tensor *x, reshard_reduction reduc
                                 reshard_dtype dtype, reshard_tensor **out_tensor)
 {
     reshard_layout *layout = NULL;
-    reshard_status status = rs_layout_reduced(x->distribution->layout, reduction, &layout);
+    const reshard_placement partial = {.kind = RESHARD_PARTIAL, .reduction = reduction};
+    reshard_status status = rs_layout_replace_partial(x->distribution->layout, &partial, &layout);
     if (status == RESHARD_OK)
         status = rs_distributed_make(rs_scope_context(), x->distribution->cache, layout, dtype,
                                      out_tensor);

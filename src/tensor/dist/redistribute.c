@@ -233,7 +233,7 @@ static reshard_status check_gradient_layout(const reshard_tensor *tensor, const 
     if (status == RESHARD_OK && !fits)
         status =
             rs_fail(RESHARD_ERR_INVALID, "the layout of the gradient has other shards than \"%s\"",
-                    rs_layout_describe(tensor).text);
+                    rs_tensor_describe_layout(tensor).text);
     return status;
 }
 
@@ -284,8 +284,8 @@ reshard_tensor *reshard_tensor_full(reshard_tensor *tensor)
         return rs_scope_fail(rs_fail(RESHARD_ERR_INVALID, "full: the tensor is local"));
     reshard_layout *layout = NULL;
     reshard_group *group = rs_distributed_group(tensor);
-    reshard_status status =
-        rs_layout_simple(rs_scope_context(), group, -1, NULL, tensor->ndim, tensor->shape, &layout);
+    reshard_status status = rs_layout_simple(rs_scope_context(), reshard_group_size(group), -1,
+                                             NULL, tensor->ndim, tensor->shape, &layout);
     if (status != RESHARD_OK) {
         status = rs_agree(group, status, NULL, "full", false, NULL);
         return rs_scope_fail(rs_fail_within(status, "full"));
@@ -308,8 +308,8 @@ reshard_status reshard_tensor_gather(reshard_tensor *tensor, int32_t root,
         status = rs_fail(RESHARD_ERR_RANGE, "gather: there is no rank %d in a group of %d", root,
                          reshard_group_size(group));
     if (status == RESHARD_OK)
-        status = rs_layout_simple(tensor->context, group, root, NULL, tensor->ndim, tensor->shape,
-                                  &layout);
+        status = rs_layout_simple(tensor->context, reshard_group_size(group), root, NULL,
+                                  tensor->ndim, tensor->shape, &layout);
     if (status == RESHARD_OK)
         status = rs_redistribute(tensor->context, tensor, layout, tensor->dtype, &whole);
     else

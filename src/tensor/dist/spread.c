@@ -36,15 +36,10 @@ bool rs_any_distributed(int32_t count, reshard_tensor *const *inputs)
     return any;
 }
 
-rs_layout_words rs_layout_describe(const reshard_tensor *tensor)
+rs_layout_words rs_tensor_describe_layout(const reshard_tensor *tensor)
 {
-    rs_layout_words words = {.text = "local"};
-    size_t length = 0;
-    if (tensor->distribution != NULL &&
-        reshard_spec_text(reshard_layout_spec(tensor->distribution->layout), words.text,
-                          sizeof words.text, &length) != RESHARD_OK)
-        (void)strcpy(words.text, "a callback's");
-    return words;
+    return tensor->distribution != NULL ? rs_layout_describe(tensor->distribution->layout)
+                                        : (rs_layout_words){.text = "local"};
 }
 
 reshard_status rs_check_together(int32_t count, reshard_tensor *const *inputs)
@@ -383,15 +378,15 @@ static reshard_status check_kind(const reshard_tensor *tensor, rs_spread_kind ki
         if (p->kind == RESHARD_PARTIAL && (kind != RS_SPREAD_LINEAR || !linear))
             return rs_fail(RESHARD_ERR_INVALID,
                            "a tensor with the partial layout \"%s\": redistribute it first",
-                           rs_layout_describe(tensor).text);
+                           rs_tensor_describe_layout(tensor).text);
         if (kind == RS_SPREAD_ROWS && p->kind == RESHARD_SHARD &&
             (p->dim == RESHARD_DIM_FLAT || p->dim == -1 || p->dim == tensor->ndim - 1))
             return rs_fail(RESHARD_ERR_INVALID, "the last dimension is cut by \"%s\"",
-                           rs_layout_describe(tensor).text);
+                           rs_tensor_describe_layout(tensor).text);
     }
     if (kind == RS_SPREAD_ROWS && reshard_spec_get_kind(spec) != RESHARD_SPEC_CUTS)
         return rs_fail(RESHARD_ERR_INVALID, "the last dimension may be cut by \"%s\"",
-                       rs_layout_describe(tensor).text);
+                       rs_tensor_describe_layout(tensor).text);
     return RESHARD_OK;
 }
 
@@ -410,7 +405,8 @@ reshard_tensor *rs_spread_alike(const char *name, rs_spread_kind kind, int32_t c
         if (!rs_distributed_same(inputs[i], inputs[0]))
             status =
                 rs_fail(RESHARD_ERR_INVALID, "input 0 has the layout \"%s\" and input %d \"%s\"",
-                        rs_layout_describe(inputs[0]).text, i, rs_layout_describe(inputs[i]).text);
+                        rs_tensor_describe_layout(inputs[0]).text, i,
+                        rs_tensor_describe_layout(inputs[i]).text);
         if (status == RESHARD_OK)
             status =
                 rs_gradient_layout(inputs[i]->distribution->layout, &spread.gradient_layouts[i]);

@@ -11,11 +11,8 @@
 bool rs_any_distributed(int32_t count, reshard_tensor *const *inputs);
 /* All inputs that are not NULL are distributed over one group. Errors: INVALID. */
 reshard_status rs_check_together(int32_t count, reshard_tensor *const *inputs);
-/* The spec's text, cut short where it is long; for messages. */
-typedef struct rs_layout_words {
-    char text[200];
-} rs_layout_words;
-rs_layout_words rs_layout_describe(const reshard_tensor *tensor);
+/* The tensor's layout in an error message. */
+rs_layout_words rs_tensor_describe_layout(const reshard_tensor *tensor);
 
 /* A local operation on the i-th shards of all inputs; entries may be NULL where inputs are. */
 typedef reshard_tensor *(*rs_local_fn)(reshard_tensor *const *inputs, const void *user);

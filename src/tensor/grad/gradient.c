@@ -11,29 +11,8 @@
 
 reshard_status rs_gradient_layout(reshard_layout *layout, reshard_layout **out_layout)
 {
-    const reshard_spec *spec = reshard_layout_spec(layout);
-    reshard_cut cuts[RESHARD_AXES_MAX];
-    int32_t count = reshard_spec_cut_count(spec);
-    bool partial = false;
-    for (int32_t i = 0; i < count; i++) {
-        cuts[i] = *reshard_spec_cut(spec, i);
-        if (cuts[i].placement.kind == RESHARD_PARTIAL) {
-            cuts[i].placement = (reshard_placement){.kind = RESHARD_REPLICATE};
-            partial = true;
-        }
-    }
-    if (!partial) {
-        *out_layout = reshard_layout_retain(layout);
-        return RESHARD_OK;
-    }
-    reshard_spec *replicated = NULL;
-    reshard_status status = reshard_spec_create(
-        layout->context, (reshard_mesh *)reshard_spec_mesh(spec), count, cuts, &replicated);
-    if (status == RESHARD_OK)
-        status = reshard_layout_create(layout->context, replicated, layout->ndim, layout->shape,
-                                       out_layout);
-    reshard_spec_release(replicated);
-    return status;
+    const reshard_placement replicate = {.kind = RESHARD_REPLICATE};
+    return rs_layout_replace_partial(layout, &replicate, out_layout);
 }
 
 static reshard_status add_shards(const reshard_tensor *a, const reshard_tensor *b,

@@ -28,13 +28,13 @@ static reshard_status refuse(const linear *l, int32_t axis)
 {
     if (l->outer == 1)
         return rs_fail(RESHARD_ERR_INVALID, "axis %d: a with \"%s\" and b with \"%s\" do not fit",
-                       axis, rs_layout_describe(l->inputs[0]).text,
-                       rs_layout_describe(l->inputs[1]).text);
+                       axis, rs_tensor_describe_layout(l->inputs[0]).text,
+                       rs_tensor_describe_layout(l->inputs[1]).text);
     return rs_fail(RESHARD_ERR_INVALID,
                    "axis %d: x with \"%s\" and weight with \"%s\" do not fit, with bias \"%s\"",
-                   axis, rs_layout_describe(l->inputs[0]).text,
-                   rs_layout_describe(l->inputs[1]).text,
-                   l->inputs[2] != NULL ? rs_layout_describe(l->inputs[2]).text : "none");
+                   axis, rs_tensor_describe_layout(l->inputs[0]).text,
+                   rs_tensor_describe_layout(l->inputs[1]).text,
+                   l->inputs[2] != NULL ? rs_tensor_describe_layout(l->inputs[2]).text : "none");
 }
 
 /* Whether both cut the inner dim by the same axes in the same order. */
@@ -297,14 +297,15 @@ static reshard_status judge_embedding(reshard_tensor *const *inputs, rs_axes *y,
         reshard_placement other = rs_axes_at(&weight, indices.cuts[i].axis);
         if (indices.cuts[i].placement.kind != RESHARD_SHARD || other.kind != RESHARD_REPLICATE)
             return rs_fail(RESHARD_ERR_INVALID, "weight with \"%s\" and indices with \"%s\"",
-                           rs_layout_describe(inputs[0]).text, rs_layout_describe(inputs[1]).text);
+                           rs_tensor_describe_layout(inputs[0]).text,
+                           rs_tensor_describe_layout(inputs[1]).text);
         rs_axes_set(dweight, indices.cuts[i].axis, rs_placement_partial());
     }
     for (int32_t i = 0; i < weight.count; i++) {
         reshard_placement cut = weight.cuts[i].placement;
         if (cut.kind != RESHARD_SHARD)
             return rs_fail(RESHARD_ERR_INVALID, "weight with \"%s\": redistribute it first",
-                           rs_layout_describe(inputs[0]).text);
+                           rs_tensor_describe_layout(inputs[0]).text);
         if (cut.dim == 0)
             cut = rs_placement_partial();
         else

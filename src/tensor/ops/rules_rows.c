@@ -31,7 +31,7 @@ static reshard_status swap_layout(const reshard_tensor *tensor, int32_t a, int32
     }
     if (!fits)
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "a tensor with the layout \"%s\"",
-                       rs_layout_describe(tensor).text);
+                       rs_tensor_describe_layout(tensor).text);
     memcpy(shape, tensor->shape, sizeof shape);
     shape[a] = tensor->shape[b];
     shape[b] = tensor->shape[a];
@@ -99,12 +99,13 @@ static reshard_status check_cat(int32_t count, reshard_tensor *const *tensors, i
                    (p->kind != RESHARD_SHARD || (p->dim == q->dim && rs_axes_same_cut(p, q)));
             if (same && rs_axes_is_cut(p, dim))
                 return rs_fail(RESHARD_ERR_INVALID, "dimension %d is cut by \"%s\"", dim,
-                               rs_layout_describe(tensors[i]).text);
+                               rs_tensor_describe_layout(tensors[i]).text);
         }
         if (status == RESHARD_OK && !same)
-            status = rs_fail(
-                RESHARD_ERR_INVALID, "input 0 has the layout \"%s\" and input %d \"%s\"",
-                rs_layout_describe(tensors[0]).text, i, rs_layout_describe(tensors[i]).text);
+            status =
+                rs_fail(RESHARD_ERR_INVALID, "input 0 has the layout \"%s\" and input %d \"%s\"",
+                        rs_tensor_describe_layout(tensors[0]).text, i,
+                        rs_tensor_describe_layout(tensors[i]).text);
     }
     return status;
 }
@@ -146,7 +147,7 @@ static reshard_status reduce_axes(const reshard_tensor *tensor, rs_axes *axes)
         if (p->kind == RESHARD_PARTIAL && !linear)
             return rs_fail(RESHARD_ERR_INVALID,
                            "a tensor with the partial layout \"%s\": redistribute it first",
-                           rs_layout_describe(tensor).text);
+                           rs_tensor_describe_layout(tensor).text);
         if (p->kind == RESHARD_SHARD)
             *p = rs_placement_partial();
     }
@@ -176,7 +177,7 @@ static reshard_status check_rows(const reshard_tensor *x, const rs_axes *axes)
         if (p->kind == RESHARD_PARTIAL || rs_axes_is_cut(p, x->ndim - 1))
             return rs_fail(RESHARD_ERR_INVALID,
                            "x with \"%s\": rows have to be whole, redistribute it first",
-                           rs_layout_describe(x).text);
+                           rs_tensor_describe_layout(x).text);
     }
     return RESHARD_OK;
 }
@@ -207,7 +208,7 @@ reshard_tensor *rs_spread_norm(const char *name, reshard_tensor *x, reshard_tens
             status = rs_axes_of(inputs[i], &whole);
         if (status == RESHARD_OK && whole.count != 0)
             status = rs_fail(RESHARD_ERR_INVALID, "a %s with \"%s\", which is not replicated",
-                             i == 1 ? "weight" : "bias", rs_layout_describe(inputs[i]).text);
+                             i == 1 ? "weight" : "bias", rs_tensor_describe_layout(inputs[i]).text);
     }
     if (status == RESHARD_OK) {
         /* A row's worth of gradient from the rows that are here. */
@@ -255,7 +256,8 @@ static reshard_status judge_cross_entropy(reshard_tensor *const *inputs, rs_axes
     }
     if (!same)
         return rs_fail(RESHARD_ERR_INVALID, "logits with \"%s\" and labels with \"%s\"",
-                       rs_layout_describe(inputs[0]).text, rs_layout_describe(inputs[1]).text);
+                       rs_tensor_describe_layout(inputs[0]).text,
+                       rs_tensor_describe_layout(inputs[1]).text);
     return reduce_axes(inputs[0], out_axes);
 }
 

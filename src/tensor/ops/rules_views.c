@@ -19,7 +19,7 @@ static reshard_status check_whole(const reshard_tensor *x, const rs_axes *axes, 
     for (int32_t i = 0; i < axes->count; i++) {
         if (rs_axes_is_cut(&axes->cuts[i].placement, dim))
             return rs_fail(RESHARD_ERR_INVALID, "dimension %d is cut by \"%s\"", dim,
-                           rs_layout_describe(x).text);
+                           rs_tensor_describe_layout(x).text);
     }
     return RESHARD_OK;
 }
@@ -89,7 +89,7 @@ reshard_tensor *rs_spread_index_select(reshard_tensor *x, int32_t dim, reshard_t
         status = rs_axes_of(indices, &axes);
     if (status == RESHARD_OK && axes.count != 0)
         status = rs_fail(RESHARD_ERR_INVALID, "indices with \"%s\", which are not replicated",
-                         rs_layout_describe(indices).text);
+                         rs_tensor_describe_layout(indices).text);
     if (status == RESHARD_OK)
         status = resize_dim(&spread, x, dim, indices->volume);
     return rs_spread_run(&spread, status);
@@ -111,7 +111,7 @@ static reshard_status drop_dim(const reshard_tensor *x, int32_t dim, rs_axes *ax
             p->reduction != RESHARD_AVG)
             return rs_fail(RESHARD_ERR_INVALID,
                            "a tensor with the partial layout \"%s\": redistribute it first",
-                           rs_layout_describe(x).text);
+                           rs_tensor_describe_layout(x).text);
         if (rs_axes_is_cut(p, dim))
             *p = rs_placement_partial();
         else if (p->kind == RESHARD_SHARD && p->dim > dim)
@@ -198,7 +198,7 @@ static reshard_status follow_dims(const reshard_tensor *x, const int64_t *shape,
         if (to[d] < 0 || (x->shape[d] != shape[to[d]] && !even))
             return rs_fail(RESHARD_ERR_INVALID,
                            "dimension %d is cut by \"%s\" in another way than the new shape's dims",
-                           d, rs_layout_describe(x).text);
+                           d, rs_tensor_describe_layout(x).text);
         p->dim = to[d];
     }
     return RESHARD_OK;

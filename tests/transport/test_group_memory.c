@@ -8,7 +8,7 @@
 #include "tests/support/context.h"
 #include "tests/support/random.h"
 
-#include "transport/memory.h"
+#include "transport/group_memory.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * messages.h - what does not go directly in a stage. Each ordered pair of ranks has one stream of
+ * traffic.h - what does not go directly in a stage. Each ordered pair of ranks has one stream of
  * bytes (plan.h), cut into segments that are sent through staging memory of a fixed size. Made by
- * messages.c, run by traffic.c.
+ * traffic_make.c, run by traffic.c.
  */
-#ifndef RS_EXEC_MESSAGES_H
-#define RS_EXEC_MESSAGES_H
+#ifndef RS_EXEC_TRAFFIC_H
+#define RS_EXEC_TRAFFIC_H
 
 #include <reshard/exec.h>
 
@@ -24,7 +24,7 @@ typedef struct rs_lane {
 } rs_lane;
 
 /* A segment under way, and the staging it passes through. */
-typedef struct rs_slot {
+typedef struct rs_parcel {
     reshard_request request, answer;
     char *memory;
     char *place; /* where the message's bytes are: `memory`, or where they belong */
@@ -32,7 +32,7 @@ typedef struct rs_slot {
     uint64_t from, to; /* bytes of the lane's stream */
     void *notice;      /* through staging: where the sender has put it, in the sender's memory */
     bool taken;        /* received and unpacked */
-} rs_slot;
+} rs_parcel;
 
 /* All that this rank sends in a stage, or all that it receives. */
 typedef struct rs_traffic {
@@ -47,9 +47,9 @@ typedef struct rs_traffic {
 
 /* How much can be under way on one side; the two ends of a lane need not have the same. */
 typedef struct rs_window {
-    int64_t slot_count;
-    rs_slot *slots;
-    size_t slot_bytes;
+    int64_t parcel_count;
+    rs_parcel *parcels;
+    size_t parcel_bytes;
 } rs_window;
 
 typedef struct rs_messages {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_transfer.c - send and receive: in order whatever is waited for first, to oneself, in many
+ * test_delivery.c - send and receive: in order whatever is waited for first, to oneself, in many
  * messages, and what becomes of ends that do not fit.
  */
 #include "tests/support/check.h"
@@ -88,7 +88,7 @@ static reshard_status exchange(void *user, reshard_group *group)
     return status;
 }
 
-static void test_transfer__exchange(void **state)
+static void test_delivery__exchange(void **state)
 {
     (void)state;
     static const size_t limits[] = {0, 1000, 64};
@@ -143,7 +143,7 @@ static reshard_status pass_on(void *user, reshard_group *group)
     return status;
 }
 
-static void test_transfer__blocking(void **state)
+static void test_delivery__blocking(void **state)
 {
     (void)state;
     for (int w = 0; w < WAYS; w++) {
@@ -178,7 +178,7 @@ static reshard_status talk_within(void *user, reshard_group *group)
     return status;
 }
 
-static void test_transfer__sub_group(void **state)
+static void test_delivery__sub_group(void **state)
 {
     (void)state;
     for (int w = 0; w < WAYS; w++) {
@@ -223,7 +223,7 @@ static reshard_status meet(void *user, reshard_group *group)
     return RESHARD_OK;
 }
 
-static void test_transfer__misfits(void **state)
+static void test_delivery__misfits(void **state)
 {
     (void)state;
     static const misfit given[] = {
@@ -278,7 +278,7 @@ static reshard_status be_refused(void *user, reshard_group *group)
     return reshard_group_barrier(group);
 }
 
-static void test_transfer__refusals(void **state)
+static void test_delivery__refusals(void **state)
 {
     (void)state;
     static const reshard_status wanted[] = {
@@ -290,7 +290,7 @@ static void test_transfer__refusals(void **state)
     assert_memory_equal(seen, wanted, sizeof wanted);
 }
 
-/* A transfer to oneself, with the n-th allocation failing. */
+/* A delivery to oneself, with the n-th allocation failing. */
 static reshard_status attempt_self(reshard_context *context, void *user)
 {
     (void)user;
@@ -312,7 +312,7 @@ static reshard_status attempt_self(reshard_context *context, void *user)
     return status;
 }
 
-static void test_transfer__self(void **state)
+static void test_delivery__self(void **state)
 {
     (void)state;
     words said = {0};
@@ -323,9 +323,9 @@ static void test_transfer__self(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_transfer__exchange),  cmocka_unit_test(test_transfer__blocking),
-        cmocka_unit_test(test_transfer__sub_group), cmocka_unit_test(test_transfer__misfits),
-        cmocka_unit_test(test_transfer__refusals),  cmocka_unit_test(test_transfer__self),
+        cmocka_unit_test(test_delivery__exchange),  cmocka_unit_test(test_delivery__blocking),
+        cmocka_unit_test(test_delivery__sub_group), cmocka_unit_test(test_delivery__misfits),
+        cmocka_unit_test(test_delivery__refusals),  cmocka_unit_test(test_delivery__self),
     };
-    return cmocka_run_group_tests_name("transfer", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("delivery", tests, NULL, NULL);
 }

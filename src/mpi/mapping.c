@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* segments.c - see segments.h. */
-#include "mpi/segments.h"
+/* mapping.c - see mapping.h. */
+#include "mpi/mapping.h"
 
 #include "base/checked.h"
 
@@ -15,16 +15,16 @@ static size_t page_bytes(void)
     return bytes > 0 ? (size_t)bytes : 4096;
 }
 
-void *rs_segment_translate(const rs_segment *segment, const void *address, size_t bytes)
+void *rs_mapping_translate(const rs_mapping *mapping, const void *address, size_t bytes)
 {
     uint64_t at = (uint64_t)(uintptr_t)address;
-    if (at < segment->owner_address || at - segment->owner_address > segment->bytes)
+    if (at < mapping->owner_address || at - mapping->owner_address > mapping->bytes)
         return NULL;
-    size_t offset = (size_t)(at - segment->owner_address);
-    return bytes <= segment->bytes - offset ? segment->view + offset : NULL;
+    size_t offset = (size_t)(at - mapping->owner_address);
+    return bytes <= mapping->bytes - offset ? mapping->view + offset : NULL;
 }
 
-size_t rs_segment_bytes_needed(size_t bytes)
+size_t rs_mapping_bytes_needed(size_t bytes)
 {
     size_t page = page_bytes();
     if (bytes > (size_t)PTRDIFF_MAX - 2 * page)
@@ -32,14 +32,14 @@ size_t rs_segment_bytes_needed(size_t bytes)
     return (bytes + page - 1) / page * page + page;
 }
 
-void *rs_segment_align(void *address)
+void *rs_mapping_align(void *address)
 {
     size_t page = page_bytes();
     size_t past = (size_t)((uintptr_t)address % page);
     return (char *)address + (past != 0 ? page - past : 0);
 }
 
-bool rs_segments_have_room(int32_t count, size_t bytes)
+bool rs_mapping_have_room(int32_t count, size_t bytes)
 {
     size_t total;
     struct statvfs system;

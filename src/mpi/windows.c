@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.c - memory that the ranks of one node see: windows of MPI, each with a segment of every
+/* windows.c - memory that the ranks of one node see: windows of MPI, each with a mapping of every
  * rank. They live until the endpoint is closed. */
 #include "mpi/endpoint.h"
 
@@ -34,8 +34,8 @@ static bool open_window(rs_mpi *e, rs_mpi_window *w, size_t bytes, uint64_t *add
         fine = addresses[i] != 0;
         if (fine)
             fine = MPI_Win_shared_query(w->handle, i, &size, &unit, &view) == MPI_SUCCESS;
-        w->segments[i] =
-            (rs_segment){.owner_address = addresses[i], .view = view, .bytes = (size_t)size};
+        w->mappings[i] =
+            (rs_mapping){.owner_address = addresses[i], .view = view, .bytes = (size_t)size};
     }
     return fine;
 }
@@ -43,20 +43,20 @@ static bool open_window(rs_mpi *e, rs_mpi_window *w, size_t bytes, uint64_t *add
 void *rs_mpi_share(void *state, size_t bytes)
 {
     rs_mpi *e = state;
-    size_t count = (size_t)e->node_size, needed = rs_segment_bytes_needed(bytes);
-    rs_mpi_window *w = calloc(1, sizeof *w + count * sizeof *w->segments);
+    size_t count = (size_t)e->node_size, needed = rs_mapping_bytes_needed(bytes);
+    rs_mpi_window *w = calloc(1, sizeof *w + count * sizeof *w->mappings);
     uint64_t *addresses = calloc(count, sizeof *addresses);
     void *memory = NULL;
     bool opened = false;
-    bool possible = needed != 0 && w != NULL && addresses != NULL &&
-                    rs_segments_have_room(e->node_size, needed);
+    bool possible =
+        needed != 0 && w != NULL && addresses != NULL && rs_mapping_have_room(e->node_size, needed);
     if (!rs_mpi_vote(e, possible))
         goto out;
     opened = open_window(e, w, needed, addresses);
     if (!rs_mpi_vote(e, opened))
         goto out;
     int mine = e->node_ranks[e->standing.rank];
-    memory = rs_segment_align(w->segments[mine].view);
+    memory = rs_mapping_align(w->mappings[mine].view);
     w->next = e->windows;
     e->windows = w;
     w = NULL;
@@ -77,7 +77,7 @@ void *rs_mpi_map(void *state, int32_t peer, const void *address, size_t bytes)
     void *found = NULL;
     for (const rs_mpi_window *w = e->windows;
          w != NULL && node_rank != MPI_UNDEFINED && found == NULL; w = w->next)
-        found = rs_segment_translate(&w->segments[node_rank], address, bytes);
+        found = rs_mapping_translate(&w->mappings[node_rank], address, bytes);
     return found;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* messages.c - making what traffic.c runs: streams, slots for segments, and scratch memory for
- * contributions, which are combined in order when all have come. */
-#include "exec/messages.h"
+/* traffic_make.c - making what traffic.c runs: streams, parcels for segments, and scratch memory
+ * for contributions, which are combined in order when all have come. */
+#include "exec/traffic.h"
 
 #include "base/checked.h"
 #include "base/context.h"
@@ -112,10 +112,10 @@ static reshard_status add_operations(rs_messages *m, int32_t stage, int64_t scra
 
 /* ---- staging --------------------------------------------------------------------------------- */
 
-#define SLOT_ALIGNMENT ((size_t)64)
-#define SLOTS_MAX 8 /* of each side: enough to pack one while others are under way */
+#define PARCEL_ALIGNMENT ((size_t)64)
+#define PARCELS_MAX 8 /* of each side: enough to pack one while others are under way */
 
-/* No more and no larger slots than the busiest stage can fill. */
+/* No more and no larger parcels than the busiest stage can fill. */
 static reshard_status make_window(rs_messages *m, bool sending, rs_window *w)
 {
     uint64_t longest = 1, segments = 1;
@@ -129,13 +129,15 @@ static reshard_status make_window(rs_messages *m, bool sending, rs_window *w)
         segments = count > segments ? count : segments;
     }
     size_t cap = rs_plan_forward(m->exec->plan)->options.staging_bytes_max;
-    w->slot_bytes = longest < m->segment_bytes ? (size_t)longest : m->segment_bytes;
-    w->slot_bytes = (w->slot_bytes + SLOT_ALIGNMENT - 1) / SLOT_ALIGNMENT * SLOT_ALIGNMENT;
-    w->slot_count = rs_min(SLOTS_MAX, (int64_t)(cap / (2 * m->segment_bytes)));
-    if (segments < (uint64_t)w->slot_count)
-        w->slot_count = (int64_t)segments;
-    w->slots = rs_arena_allocate_array(&m->exec->arena, (size_t)w->slot_count, sizeof *w->slots);
-    return w->slots == NULL ? rs_allocation_status() : RESHARD_OK;
+    w->parcel_bytes = longest < m->segment_bytes ? (size_t)longest : m->segment_bytes;
+    w->parcel_bytes =
+        (w->parcel_bytes + PARCEL_ALIGNMENT - 1) / PARCEL_ALIGNMENT * PARCEL_ALIGNMENT;
+    w->parcel_count = rs_min(PARCELS_MAX, (int64_t)(cap / (2 * m->segment_bytes)));
+    if (segments < (uint64_t)w->parcel_count)
+        w->parcel_count = (int64_t)segments;
+    w->parcels =
+        rs_arena_allocate_array(&m->exec->arena, (size_t)w->parcel_count, sizeof *w->parcels);
+    return w->parcels == NULL ? rs_allocation_status() : RESHARD_OK;
 }
 
 static reshard_status make_windows(rs_messages *m)
@@ -153,16 +155,16 @@ static reshard_status make_windows(rs_messages *m)
 
 size_t rs_messages_staging_bytes(const rs_messages *m)
 {
-    return (size_t)m->out.slot_count * m->out.slot_bytes +
-           (size_t)m->in.slot_count * m->in.slot_bytes;
+    return (size_t)m->out.parcel_count * m->out.parcel_bytes +
+           (size_t)m->in.parcel_count * m->in.parcel_bytes;
 }
 
 void rs_messages_place(rs_messages *m, char *staging)
 {
-    for (int64_t i = 0; i < m->out.slot_count; i++, staging += m->out.slot_bytes)
-        m->out.slots[i].memory = staging;
-    for (int64_t i = 0; i < m->in.slot_count; i++, staging += m->in.slot_bytes)
-        m->in.slots[i].memory = staging;
+    for (int64_t i = 0; i < m->out.parcel_count; i++, staging += m->out.parcel_bytes)
+        m->out.parcels[i].memory = staging;
+    for (int64_t i = 0; i < m->in.parcel_count; i++, staging += m->in.parcel_bytes)
+        m->in.parcels[i].memory = staging;
 }
 
 const char *rs_messages_scratch(const rs_messages *m)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory.c - see memory.h. A region is a chain of blocks in the order of their addresses, each
- * behind a header of its own; no two neighbours are both free. First fit: a group has few blocks,
- * and they are large.
+ * group_memory.c - see group_memory.h. A share is a chain of blocks in the order of their
+ * addresses, each behind a header of its own; no two neighbours are both free. First fit: a group
+ * has few blocks, and they are large.
  */
-#include "transport/memory.h"
+#include "transport/group_memory.h"
 
 #include "base/context.h"
 #include "base/error.h"
@@ -18,24 +18,24 @@
 
 /* In front of what the caller gets. */
 typedef struct block {
-    struct rs_region *region; /* NULL: plain memory */
-    struct block *next;       /* in its region */
-    size_t bytes;             /* with this header */
+    struct rs_share *share; /* NULL: plain memory */
+    struct block *next;     /* in its share */
+    size_t bytes;           /* with this header */
     bool free;
     void *base; /* of plain memory: what is to be released */
 } block;
 
 static_assert(sizeof(block) <= ALIGNMENT, "a header takes the room of one alignment");
 
-struct rs_region {
-    struct rs_region *next;
+struct rs_share {
+    struct rs_share *next;
     char *memory;
     size_t bytes;
 };
 
-static block *first_block(const rs_region *region)
+static block *first_block(const rs_share *share)
 {
-    return (block *)(void *)region->memory;
+    return (block *)(void *)share->memory;
 }
 
 /* With its header, and rounded so that the next one is aligned. 0: too much. */
@@ -48,7 +48,7 @@ static size_t block_bytes(size_t bytes)
 
 static block *find_room(const rs_root *root, size_t bytes)
 {
-    for (const rs_region *r = root->regions; r != NULL; r = r->next) {
+    for (const rs_share *r = root->shares; r != NULL; r = r->next) {
         for (block *b = first_block(r); b != NULL; b = b->next) {
             if (b->free && b->bytes >= bytes)
                 return b;
@@ -57,21 +57,21 @@ static block *find_room(const rs_root *root, size_t bytes)
     return NULL;
 }
 
-/* ---- regions --------------------------------------------------------------------------------- */
+/* ---- shares ---------------------------------------------------------------------------------- */
 
-/* Collective over the endpoint. A rank that gets no region goes on with plain memory. */
-static void add_region(rs_root *root, size_t bytes)
+/* Collective over the endpoint. A rank that gets no share goes on with plain memory. */
+static void add_share(rs_root *root, size_t bytes)
 {
     const reshard_endpoint *e = &root->endpoint;
-    rs_region *region = rs_allocate_zeroed(root->context, sizeof *region);
+    rs_share *share = rs_allocate_zeroed(root->context, sizeof *share);
     char *memory = e->share(e->state, bytes);
-    if (memory == NULL || region == NULL) {
-        rs_release(root->context, region, sizeof *region);
+    if (memory == NULL || share == NULL) {
+        rs_release(root->context, share, sizeof *share);
         return;
     }
-    *region = (rs_region){.next = root->regions, .memory = memory, .bytes = bytes};
-    *first_block(region) = (block){.region = region, .bytes = bytes, .free = true};
-    root->regions = region;
+    *share = (rs_share){.next = root->shares, .memory = memory, .bytes = bytes};
+    *first_block(share) = (block){.share = share, .bytes = bytes, .free = true};
+    root->shares = share;
 }
 
 reshard_status rs_group_reserve(reshard_group *group, reshard_status status, size_t bytes)
@@ -85,22 +85,22 @@ reshard_status rs_group_reserve(reshard_group *group, reshard_status status, siz
     uint64_t most[RS_AGREE_NUMBERS] = {lacks ? needed : 0};
     status = rs_group_agree_on(group, status, NULL, most);
     if (status == RESHARD_OK && most[0] != 0)
-        add_region(root, most[0] > GROWTH ? (size_t)most[0] : GROWTH);
+        add_share(root, most[0] > GROWTH ? (size_t)most[0] : GROWTH);
     return status;
 }
 
-void rs_regions_release(rs_root *root)
+void rs_shares_release(rs_root *root)
 {
-    for (rs_region *r = root->regions, *next; r != NULL; r = next) {
+    for (rs_share *r = root->shares, *next; r != NULL; r = next) {
         next = r->next;
         rs_release(root->context, r, sizeof *r);
     }
-    root->regions = NULL;
+    root->shares = NULL;
 }
 
 bool rs_group_is_shared(const reshard_group *group, const void *address)
 {
-    for (const rs_region *r = group->root->regions; r != NULL; r = r->next) {
+    for (const rs_share *r = group->root->shares; r != NULL; r = r->next) {
         if ((uintptr_t)address - (uintptr_t)r->memory < r->bytes)
             return true;
     }
@@ -114,7 +114,7 @@ static block *cut(block *from, size_t bytes)
     if (from->bytes - bytes > ALIGNMENT) {
         block *rest = (block *)(void *)((char *)from + bytes);
         *rest = (block){
-            .region = from->region, .next = from->next, .bytes = from->bytes - bytes, .free = true};
+            .share = from->share, .next = from->next, .bytes = from->bytes - bytes, .free = true};
         from->next = rest;
         from->bytes = bytes;
     }
@@ -146,9 +146,9 @@ reshard_status rs_group_take(reshard_group *group, size_t bytes, void **out_memo
     return RESHARD_OK;
 }
 
-static void join_free(rs_region *region)
+static void join_free(rs_share *share)
 {
-    for (block *b = first_block(region); b != NULL;) {
+    for (block *b = first_block(share); b != NULL;) {
         if (b->free && b->next != NULL && b->next->free) {
             b->bytes += b->next->bytes;
             b->next = b->next->next;
@@ -163,12 +163,12 @@ void reshard_group_free(reshard_group *group, void *memory)
     if (memory == NULL)
         return;
     block *given = (block *)(void *)((char *)memory - ALIGNMENT);
-    if (given->region == NULL) {
+    if (given->share == NULL) {
         rs_release(group->root->context, given->base, given->bytes + ALIGNMENT);
         return;
     }
     given->free = true;
-    join_free(given->region);
+    join_free(given->share);
 }
 
 reshard_status reshard_group_alloc(reshard_group *group, size_t bytes, void **out_memory)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * message.c - send and receive between two ranks.
+ * delivery.c - send and receive between two ranks.
  *
- * A transfer is a head that says what comes, and its bytes in as many messages as the transport
- * needs. Both ends post all of these when they begin, each from what it knows itself: so transfers
+ * A delivery is a head that says what comes, and its bytes in as many messages as the transport
+ * needs. Both ends post all of these when they begin, each from what it knows itself: so deliveries
  * match in the order in which they were begun, whatever is waited for first, and data need not wait
  * for the head. Where the two ends differ the head tells the receiver, or sizes that do not meet
  * the transport; both break the group, since messages that were posted cannot be taken back.
  *
  * Channels: those of the group itself, of which groups use the first only.
  */
-#include "collective/message.h"
+#include "collective/delivery.h"
 
 #include "base/checked.h"
 #include "base/context.h"
@@ -26,7 +26,7 @@ typedef struct head {
     int64_t dtype;
 } head;
 
-struct rs_message {
+struct rs_delivery {
     reshard_context *context;
     reshard_group *group;
     bool sending;
@@ -40,7 +40,7 @@ struct rs_message {
     reshard_request *segments;
 };
 
-void rs_message_destroy(rs_message *t)
+void rs_delivery_destroy(rs_delivery *t)
 {
     if (t == NULL)
         return;
@@ -48,7 +48,7 @@ void rs_message_destroy(rs_message *t)
     rs_release(t->context, t, sizeof *t);
 }
 
-static reshard_status give_up(rs_message *t, reshard_status status)
+static reshard_status give_up(rs_delivery *t, reshard_status status)
 {
     reshard_group_break(t->group, reshard_error_text());
     rs_group_quiesce(t->group);
@@ -57,7 +57,7 @@ static reshard_status give_up(rs_message *t, reshard_status status)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-static reshard_status check_head(const rs_message *t)
+static reshard_status check_head(const rs_delivery *t)
 {
     if (t->sending || (t->heard.count == t->mine.count && t->heard.dtype == t->mine.dtype))
         return RESHARD_OK;
@@ -67,7 +67,7 @@ static reshard_status check_head(const rs_message *t)
                    t->heard.count, reshard_dtype_name((reshard_dtype)t->heard.dtype));
 }
 
-static reshard_status advance_head(rs_message *t)
+static reshard_status advance_head(rs_delivery *t)
 {
     if (t->head_is_over)
         return RESHARD_OK;
@@ -75,7 +75,7 @@ static reshard_status advance_head(rs_message *t)
     return status == RESHARD_OK && t->head_is_over ? check_head(t) : status;
 }
 
-static reshard_status post_segment(rs_message *t)
+static reshard_status post_segment(rs_delivery *t)
 {
     size_t first = t->posted * t->segment_bytes, left = t->byte_count - first;
     size_t count = left < t->segment_bytes ? left : t->segment_bytes;
@@ -86,7 +86,7 @@ static reshard_status post_segment(rs_message *t)
                                   request);
 }
 
-reshard_status rs_message_begin(rs_message *t)
+reshard_status rs_delivery_begin(rs_delivery *t)
 {
     t->head_is_over = false;
     t->posted = t->over = 0;
@@ -103,7 +103,7 @@ reshard_status rs_message_begin(rs_message *t)
     return status == RESHARD_OK ? status : give_up(t, status);
 }
 
-reshard_status rs_message_test(rs_message *t, int *out_done)
+reshard_status rs_delivery_test(rs_delivery *t, int *out_done)
 {
     reshard_status status = advance_head(t);
     bool done = true;
@@ -145,9 +145,9 @@ static reshard_status check(const rs_collective *c, int32_t peer, int64_t count,
 }
 
 static reshard_status create(const rs_collective *c, bool sending, int32_t peer, int64_t count,
-                             void *buffer, size_t bytes, rs_message **out_transfer)
+                             void *buffer, size_t bytes, rs_delivery **out_delivery)
 {
-    rs_message *t = rs_allocate_zeroed(c->context, sizeof *t);
+    rs_delivery *t = rs_allocate_zeroed(c->context, sizeof *t);
     if (t == NULL)
         return rs_allocation_status();
     t->context = c->context;
@@ -162,11 +162,11 @@ static reshard_status create(const rs_collective *c, bool sending, int32_t peer,
     t->segments = rs_allocate_array(c->context, segments, sizeof *t->segments);
     if (t->segments == NULL) {
         reshard_status status = rs_allocation_status();
-        rs_message_destroy(t);
+        rs_delivery_destroy(t);
         return status;
     }
     t->segment_count = segments;
-    *out_transfer = t;
+    *out_delivery = t;
     return RESHARD_OK;
 }
 
@@ -179,7 +179,7 @@ static reshard_status start(const rs_collective *c, bool sending, int32_t peer, 
     if (status == RESHARD_OK)
         status = rs_work_create(c->context, c->group, 0, 0, &work);
     if (status == RESHARD_OK)
-        status = create(c, sending, peer, count, buffer, bytes, &work->transfer);
+        status = create(c, sending, peer, count, buffer, bytes, &work->delivery);
     if (status == RESHARD_OK)
         status = rs_work_begin(work);
     if (status != RESHARD_OK) {
@@ -190,7 +190,7 @@ static reshard_status start(const rs_collective *c, bool sending, int32_t peer, 
     return RESHARD_OK;
 }
 
-/* Nobody else could post the other end of a message to oneself while this rank waits. */
+/* Nobody else could post the other end of a delivery to oneself while this rank waits. */
 static reshard_status check_not_self(const rs_collective *c, int32_t peer)
 {
     if (peer == reshard_group_rank(c->group))

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory.h - memory of groups. Where an endpoint can share memory, its root has an arena of regions
- * that peers on the same node can map. Blocks are cut from regions and given back to them; regions
- * live until the endpoint is closed. What finds no room there is plain memory.
+ * group_memory.h - memory of groups. Where an endpoint can share memory, its root has an arena of
+ * shares that peers on the same node can map. Blocks are cut from shares and given back to them;
+ * shares live until the endpoint is closed. What finds no room there is plain memory.
  */
-#ifndef RS_TRANSPORT_MEMORY_H
-#define RS_TRANSPORT_MEMORY_H
+#ifndef RS_TRANSPORT_GROUP_MEMORY_H
+#define RS_TRANSPORT_GROUP_MEMORY_H
 
 #include "transport/group.h"
 
@@ -18,7 +18,7 @@ reshard_status rs_group_reserve(reshard_group *group, reshard_status status, siz
 reshard_status rs_group_take(reshard_group *group, size_t bytes, void **out_memory);
 /* Whether memory of this rank is in its arena. */
 bool rs_group_is_shared(const reshard_group *group, const void *address);
-/* For the root: forgets all regions. */
-void rs_regions_release(rs_root *root);
+/* For the root: forgets all shares. */
+void rs_shares_release(rs_root *root);
 
 #endif
