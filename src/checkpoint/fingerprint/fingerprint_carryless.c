@@ -9,7 +9,7 @@
  * latency of the multiply; where registers of two blocks can be multiplied, four of those. The last
  * reduction is Barrett's.
  */
-#include "checkpoint/digest/fingerprint_code.h"
+#include "checkpoint/fingerprint/fingerprint_code.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 

@@ -8,8 +8,8 @@
  * second sum over the ends of the runs proves that the runs tile the tensor: a run that is missing
  * or added twice is an error of final, never a digest.
  */
-#ifndef RS_CHECKPOINT_DIGEST_FINGERPRINT_H
-#define RS_CHECKPOINT_DIGEST_FINGERPRINT_H
+#ifndef RS_CHECKPOINT_FINGERPRINT_FINGERPRINT_H
+#define RS_CHECKPOINT_FINGERPRINT_FINGERPRINT_H
 
 #include <reshard/base.h>
 

@@ -7,7 +7,7 @@
  * at the end only, so that runs can be summed before anybody knows the shape.
  */
 #include "base/error.h"
-#include "checkpoint/digest/fingerprint_code.h"
+#include "checkpoint/fingerprint/fingerprint_code.h"
 
 #include <inttypes.h>
 #include <stdbool.h>

@@ -8,10 +8,10 @@
  * power of x where Horner's rule multiplies: x has an inverse modulo a polynomial with constant
  * term 1. What they give is thus the run divided by x^(8 * shift), and they say the shift.
  */
-#ifndef RS_CHECKPOINT_DIGEST_FINGERPRINT_CODE_H
-#define RS_CHECKPOINT_DIGEST_FINGERPRINT_CODE_H
+#ifndef RS_CHECKPOINT_FINGERPRINT_FINGERPRINT_CODE_H
+#define RS_CHECKPOINT_FINGERPRINT_FINGERPRINT_CODE_H
 
-#include "checkpoint/digest/fingerprint.h"
+#include "checkpoint/fingerprint/fingerprint.h"
 
 #include <stdbool.h>
 

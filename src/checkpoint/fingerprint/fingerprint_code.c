@@ -7,7 +7,7 @@
  * and of e that makes them primitive. Primitive means that the powers of x repeat after 2^64 - 1
  * steps only, so two places of a tensor never have the same weight.
  */
-#include "checkpoint/digest/fingerprint_code.h"
+#include "checkpoint/fingerprint/fingerprint_code.h"
 #include "base/context.h"
 
 #include <string.h>
