@@ -13,9 +13,10 @@
 
 /* A layout of one axis over ranks 0 .. rank_count-1, or with rank >= 0 over that rank alone. A
  * placement of NULL means R. */
-reshard_status rs_layout_simple(reshard_context *context, int32_t rank_count, int32_t rank,
-                                const reshard_placement *placement, int32_t ndim,
-                                const int64_t *shape, reshard_layout **out_layout);
+RS_EXPORT reshard_status rs_layout_simple(reshard_context *context, int32_t rank_count,
+                                          int32_t rank, const reshard_placement *placement,
+                                          int32_t ndim, const int64_t *shape,
+                                          reshard_layout **out_layout);
 /* The same layout with another placement on its partial axes; the layout itself, retained, when it
  * has none. */
 RS_EXPORT reshard_status rs_layout_replace_partial(reshard_layout *layout,
