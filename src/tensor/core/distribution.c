@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * distribution.c - shards with a layout and a group, and where they are the same on several
- * ranks.
+ * distribution.c - distributed tensors: shards with a layout and a group, and whether ranks hold
+ * the same shards.
  */
 #include "tensor/core/distribution.h"
 
@@ -131,7 +131,7 @@ reshard_group *rs_distributed_group(const reshard_tensor *tensor)
     return rs_exec_cache_group(tensor->distribution->cache);
 }
 
-/* The rank, in one group, of a member of another; -1 when it is not in it. */
+/* Finds the rank that a member of `other` has in `group`; -1 when it is not a member. */
 static int32_t find_member(const reshard_group *group, const reshard_group *other, int32_t rank)
 {
     int32_t root = other->root_ranks != NULL ? other->root_ranks[rank] : rank;

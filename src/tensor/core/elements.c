@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * elements.c - single elements, and whole tensors to and from dense memory. Copies go through the
- * strided copies of exec.
+ * elements.c - single elements, and whole tensors to and from dense memory. Copies use the strided
+ * copies of kernel/.
  */
 #include "base/error.h"
 #include "base/shape.h"
@@ -50,7 +50,7 @@ static reshard_status load(reshard_dtype dtype, const unsigned char *at, double 
     }
 }
 
-/* A value that the type does not hold is an error, and not what the processor makes of it. */
+/* A value that the type cannot hold is an error; C leaves such conversions undefined. */
 static bool fits(double value, double low, double high)
 {
     return value >= low && value < high;

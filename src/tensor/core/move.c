@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * move.c - the one move from any layout to any other, and the agreement of ranks before it.
+ * move.c - moves values from any layout to any other, after the ranks have agreed to.
  *
- * Every collective call begins with rs_agree and allocates what it needs before it: after the
+ * Every collective call begins with rs_agree, and allocates what it needs before that: after the
  * agreement only the group can fail.
  */
 #include "tensor/core/move.h"
@@ -51,7 +51,7 @@ void rs_agree_on_failure(void)
 
 /* ---- moving ---------------------------------------------------------------------------------- */
 
-/* What a run needs, allocated before the ranks agree. */
+/* What a move needs, allocated before the ranks agree. */
 typedef struct ends {
     reshard_context *context;
     int64_t source_count, target_count;
@@ -118,7 +118,7 @@ reshard_status rs_redistribute_keyed(reshard_context *context, const reshard_ten
         *out_tensor = target;
     } else {
         reshard_tensor_release(target);
-        note_agreed(); /* past the agreement, what fails fails on all ranks */
+        note_agreed(); /* after the agreement, a failure is one of all ranks */
     }
     return status;
 }

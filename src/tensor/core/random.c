@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* random.c - see random.h. A uniform number has as many random bits as its dtype holds, so that
- * rounding never makes it 1. */
+/* random.c - see random.h. A uniform number has as many random bits as its dtype holds, so rounding
+ * never makes it 1. */
 #include "tensor/core/random.h"
 
 #include "base/error.h"
@@ -72,7 +72,7 @@ static void fill_dense(reshard_tensor *tensor, const rs_random *fill)
         put(tensor->dtype, data, i, draw(fill, tensor->dtype, (uint64_t)i));
 }
 
-/* All elements of a piece, with their global numbers. */
+/* Fills all elements of a piece by their global index. */
 static void fill_piece(reshard_tensor *shard, const reshard_piece *piece,
                        const int64_t *global_strides, const rs_random *fill)
 {

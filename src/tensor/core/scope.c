@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * scope.c - scopes: who owns the results of computations, and what went wrong first. The list of a
- * scope's tensors grows before a tensor is added, so that a reference is never lost.
+ * scope.c - scopes: who owns the results of computations, and which error came first. The list of a
+ * scope's tensors grows before a tensor is added, so no reference is ever lost.
  */
 #include "tensor/core/scope.h"
 #include "base/context.h"
@@ -31,7 +31,7 @@ static bool is_on_stack(const rs_hook_pair *entry)
 
 void rs_hook_pairs_unwind(rs_hook_pair *until)
 {
-    /* Somebody may have popped what was there before the scope. */
+    /* The pair that was innermost when the scope opened may have been popped since. */
     if (until != NULL && !is_on_stack(until))
         return;
     while (rs_thread_state_get()->hooks != until)
@@ -134,7 +134,7 @@ reshard_status reshard_scope_close(reshard_scope *scope)
         last = inner == scope;
         reshard_status status = rs_scope_leave(inner);
         if (status != RESHARD_OK && !last)
-            (void)rs_scope_fail(status); /* the one around it has to tell */
+            (void)rs_scope_fail(status); /* the scope around it reports it */
         rs_release(inner->context, inner, sizeof *inner);
         if (last)
             return status;

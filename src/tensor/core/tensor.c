@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor.c - making tensors and asking about them. Storage is counted by reference and knows how
- * often somebody asked to write to it, which is how a backward pass finds out that a saved tensor
- * has been overwritten.
+ * tensor.c - making tensors and asking about them. Storage counts its references, and how often it
+ * was opened for writing: a backward pass can so tell that a saved tensor has been overwritten.
  */
 #include "tensor/core/tensor.h"
 
@@ -191,7 +190,7 @@ reshard_status reshard_tensor_from_data(reshard_context *context, reshard_dtype 
     return RESHARD_OK;
 }
 
-/* Strides of others must not lead further than addresses do. */
+/* Strides from the caller must not lead beyond what addresses can express. */
 static reshard_status check_strides(int32_t ndim, const int64_t *shape, const int64_t *strides,
                                     size_t element_bytes)
 {
@@ -317,7 +316,7 @@ void reshard_tensor_release(reshard_tensor *tensor)
 {
     if (tensor == NULL || !rs_reference_drop(&tensor->references))
         return;
-    reshard_tensor_release(tensor->gradient); /* has no gradient itself */
+    reshard_tensor_release(tensor->gradient); /* which has no gradient of its own */
     rs_node_release(tensor->node);
     rs_distribution_release(tensor->distribution);
     release_storage(tensor->storage);

@@ -99,14 +99,14 @@ reshard_placement rs_placement_partial(void)
     return (reshard_placement){.kind = RESHARD_PARTIAL, .reduction = RESHARD_SUM};
 }
 
-/* Whether two cuts have to keep their order: they cut one dim, or all of them (flat). */
+/* Whether two cuts must keep their order: they cut the same dim, or one cuts all (flat). */
 static bool depend(const reshard_placement *a, const reshard_placement *b)
 {
     return a->kind == RESHARD_SHARD && b->kind == RESHARD_SHARD &&
            (a->dim == b->dim || a->dim == RESHARD_DIM_FLAT || b->dim == RESHARD_DIM_FLAT);
 }
 
-/* In the order of axes as far as that changes nothing, so that equal layouts have equal specs. */
+/* Sorts by axis as far as that changes nothing, so that equal layouts get equal specs. */
 static void sort_cuts(rs_axes *axes)
 {
     for (int32_t i = 1; i < axes->count; i++) {

@@ -25,7 +25,7 @@
 
 /* ---- tensors that lie as x does -------------------------------------------------------------- */
 
-/* Contributions of this dtype, to be reduced thus. */
+/* Makes contributions of this dtype for this reduction. */
 static reshard_status make_like(const reshard_tensor *x, reshard_reduction reduction,
                                 reshard_dtype dtype, reshard_tensor **out_tensor)
 {
@@ -39,7 +39,7 @@ static reshard_status make_like(const reshard_tensor *x, reshard_reduction reduc
     return status;
 }
 
-/* The reduction of contributions, whole wherever there is one of them. */
+/* Reduces contributions; the result is whole on every rank that has one. */
 static reshard_status reduce(const reshard_tensor *x, reshard_status before,
                              reshard_tensor **out_tensor)
 {
@@ -53,7 +53,7 @@ static reshard_status reduce(const reshard_tensor *x, reshard_status before,
     return status;
 }
 
-/* Which contribution this rank has. A partial layout gives a rank one shard at most. */
+/* Tells which contribution is this rank's. A partial layout gives a rank at most one shard. */
 static reshard_status find_contributor(const reshard_tensor *x, int32_t *out_contributor)
 {
     reshard_shards *shards = NULL;
@@ -137,7 +137,7 @@ static reshard_status find_gradient(const reshard_tensor *x, const reshard_tenso
     return RESHARD_OK;
 }
 
-/* Halves are computed in f32. */
+/* f16 and bf16 are computed in f32. */
 static reshard_status widen(reshard_tensor *tensor, reshard_tensor **out_tensor)
 {
     if (!rs_dtype_is_half(tensor->dtype)) {

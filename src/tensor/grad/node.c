@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * node.c - recording operations. Graphs can be as deep as a training step is long, so nodes are
- * freed by a list and not by recursion.
+ * node.c - recording operations. A graph can be as deep as a training step is long, so nodes are
+ * freed with a list instead of by recursion.
  */
 #include "tensor/grad/node.h"
 #include "base/context.h"
@@ -31,7 +31,7 @@ void rs_node_forget_saved(rs_node *node)
     node->extra = NULL;
 }
 
-/* Frees a node but for the nodes before it, which join the list if this was their last use. */
+/* Frees one node. Nodes before it whose last use this was join the list. */
 static rs_node *free_one(rs_node *node, rs_node *list)
 {
     rs_node_forget_saved(node);
@@ -89,7 +89,7 @@ bool rs_op_begin(const char *name, int32_t count, reshard_tensor *const *inputs)
     }
     if (scope->status != RESHARD_OK)
         return false;
-    scope->agreed = false; /* of what failed outside of operations, nothing is left to tell */
+    scope->agreed = false; /* whatever failed outside of operations needs no more telling */
     for (int32_t i = 0; i < count; i++) {
         if (inputs[i] == NULL) {
             (void)rs_scope_fail(rs_fail(RESHARD_ERR_INVALID, "%s: input %d is NULL", name, i));
@@ -152,7 +152,7 @@ static bool is_input(const rs_recipe *recipe, const reshard_tensor *tensor)
     return found;
 }
 
-/* What an operation saves besides inputs and outputs is computed from its inputs. */
+/* What an operation saves besides inputs and outputs was computed from its inputs. */
 static reshard_status save(const rs_recipe *recipe, rs_sameness sameness, int32_t slot,
                            rs_node *node)
 {
@@ -213,10 +213,10 @@ bool rs_op_end_many(const rs_recipe *recipe, reshard_status status, int32_t coun
         }
         outputs[i] = rs_scope_own(outputs[i]);
         if (outputs[i] == NULL)
-            status = RESHARD_ERR_NO_MEMORY; /* noted by own; the rest is released */
+            status = RESHARD_ERR_NO_MEMORY; /* rs_scope_own has noted it; the rest is released */
     }
     for (int32_t i = 0; i < count && status != RESHARD_OK; i++)
-        outputs[i] = NULL; /* those that came before belong to the scope already */
+        outputs[i] = NULL; /* the earlier ones already belong to the scope */
     return status == RESHARD_OK;
 }
 

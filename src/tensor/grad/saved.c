@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * saved.c - what is kept of a saved tensor: an alias and the version of its memory, or whatever the
- * innermost pair of hooks makes of it. A packed slot also keeps an outline, so that what comes back
- * can be held against what went in.
+ * saved.c - a saved tensor is kept as an alias with the version of its memory, or as whatever the
+ * innermost pair of hooks makes of it. A packed slot also keeps an outline, to compare with what
+ * unpacking gives.
  */
 #include "tensor/grad/saved.h"
 #include "base/context.h"
