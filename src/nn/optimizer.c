@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * optimizer.c - making optimizers. What is kept of a parameter lies as the parameter does; every
- * shard of this rank has a slot, a local parameter being its own only shard.
+ * optimizer.c - making optimizers. Their state has the layout of the parameters; every shard of
+ * this rank has a slot, and a local parameter is its own only shard.
  */
 #include "nn/optimizer.h"
 
@@ -34,7 +34,7 @@ void reshard_optimizer_destroy(reshard_optimizer *optimizer)
     rs_release(optimizer->context, optimizer, sizeof *optimizer);
 }
 
-/* Zeros that lie as the parameter does. */
+/* Zeros in the layout of the parameter. */
 static reshard_status make_average(const reshard_optimizer *o, const reshard_tensor *parameter,
                                    reshard_tensor **out_average)
 {
@@ -92,7 +92,7 @@ static reshard_status add_slots(reshard_optimizer *o, const rs_moments *m)
     return status;
 }
 
-/* Options, from the size the caller knows. There is no default for the learning rate. */
+/* Options may be older or newer than the library. The learning rate has no default. */
 static reshard_status read_options(const char *what, const void *given, void *out, size_t bytes)
 {
     if (given == NULL)
