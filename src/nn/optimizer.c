@@ -12,6 +12,7 @@
 
 #include <reshard/autograd.h>
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 
@@ -80,6 +81,7 @@ static reshard_tensor *shard_of(reshard_tensor *tensor, int64_t index)
 
 static reshard_status add_slots(reshard_optimizer *o, const rs_moments *m)
 {
+    assert(m->parameter != NULL);
     const rs_distribution *d = m->parameter->distribution;
     int64_t count = d != NULL ? d->shard_count : 1;
     void *slots = o->slots;

@@ -18,6 +18,7 @@
 
 #include <reshard/group.h>
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- releasing ------------------------------------------------------------------------------- */
@@ -131,6 +132,7 @@ static reshard_status keep_whole(reshard_packed *p, const reshard_tensor *tensor
 reshard_status rs_pack(reshard_context *context, reshard_tensor *tensor, const rs_pack_way *way,
                        bool replicated, reshard_packed **out_packed)
 {
+    assert(way->group != NULL);
     reshard_packed *p = rs_allocate_zeroed(context, sizeof *p);
     if (p == NULL)
         return rs_allocation_status();

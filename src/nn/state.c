@@ -13,6 +13,7 @@
 #include "tensor/core/move.h"
 #include "tensor/dist/lift.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -269,6 +270,8 @@ reshard_status rs_named_load(reshard_context *context, reshard_status status, re
                              const reshard_named_tensors *mine, int64_t count,
                              const reshard_named_tensor *items, const reshard_load_options *options)
 {
+    assert(mine != NULL || status != RESHARD_OK);
+    assert(count == 0 || items != NULL);
     reshard_tensor **moved = NULL;
     if (status == RESHARD_OK)
         status = prepare(context, mine, count, items, options, &moved);

@@ -8,6 +8,7 @@
 #include "nn/optimizer.h"
 #include "tensor/core/tensor.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <tgmath.h>
 
@@ -43,6 +44,8 @@ static void *data_of(reshard_tensor *tensor)
 static void step_slot(const rs_step_settings *set, const factors *f, const rs_step_slot *s,
                       const reshard_tensor *gradient)
 {
+    assert(gradient->dtype == s->shard->dtype && gradient->volume == s->shard->volume);
+    assert(!set->adamw || (s->first != NULL && s->second != NULL));
     int64_t n = s->shard->volume;
     void *value = data_of(s->shard), *first = data_of(s->first), *second = data_of(s->second);
     const void *g = (const void *)gradient->data;

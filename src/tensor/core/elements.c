@@ -9,6 +9,7 @@
 #include "kernel/float.h"
 #include "tensor/core/distribution.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -176,12 +177,15 @@ static void copy_strided(const reshard_tensor *tensor, const int64_t *source_str
 
 void rs_tensor_copy(const reshard_tensor *source, reshard_tensor *target)
 {
+    assert(source->dtype == target->dtype && rs_shape_equals(source, target));
+    assert(source->distribution == NULL && target->distribution == NULL);
     copy_strided(source, source->strides, target->strides, source->data, target->data);
 }
 
 reshard_status rs_tensor_densify(reshard_context *context, reshard_tensor *tensor,
                                  reshard_tensor **out_tensor)
 {
+    assert(tensor->distribution == NULL);
     if (reshard_tensor_is_contiguous(tensor)) {
         *out_tensor = reshard_tensor_retain(tensor);
         return RESHARD_OK;

@@ -12,6 +12,7 @@
 #include "tensor/core/scope.h"
 #include "transport/agree.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,6 +27,7 @@ static void note_agreed(void)
 reshard_status rs_agree(reshard_group *group, reshard_status status, const uint64_t digest[2],
                         const char *what, bool flag, bool *out_all_true)
 {
+    assert(group != NULL && what != NULL);
     char request[96];
     (void)snprintf(request, sizeof request, "%s: the request", what);
     rs_claim claim = {.what = request};
@@ -127,6 +129,7 @@ reshard_status rs_redistribute(reshard_context *context, const reshard_tensor *s
                                reshard_layout *layout, reshard_dtype dtype,
                                reshard_tensor **out_tensor)
 {
+    assert(source->distribution != NULL && layout != NULL);
     rs_exec_key key = {source->distribution->layout, layout, source->dtype, dtype, false};
     return rs_redistribute_keyed(context, source, &key, out_tensor);
 }

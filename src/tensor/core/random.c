@@ -9,6 +9,7 @@
 
 #include <reshard/group.h>
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -93,6 +94,8 @@ static void fill_piece(reshard_tensor *shard, const reshard_piece *piece,
 
 reshard_status rs_fill_random(reshard_tensor *tensor, const rs_random *fill)
 {
+    assert(tensor->distribution != NULL || reshard_tensor_is_contiguous(tensor));
+    assert(fill->p >= 0 && fill->p < 1);
     if (!rs_dtype_is_float(tensor->dtype))
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "random numbers of %s",
                        reshard_dtype_name(tensor->dtype));

@@ -9,12 +9,14 @@
 
 #include <reshard/group.h>
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- the stack of hooks ---------------------------------------------------------------------- */
 
 static void pop(void)
 {
+    assert(rs_thread_state_get()->hooks != NULL);
     rs_thread_state *state = rs_thread_state_get();
     rs_hook_pair *entry = state->hooks;
     state->hooks = entry->outer;
@@ -92,11 +94,13 @@ reshard_status reshard_scope_status(const reshard_scope *scope)
 
 reshard_status rs_scope_failed(void)
 {
+    assert(rs_thread_state_get()->scope != NULL);
     return reshard_scope_status(rs_thread_state_get()->scope);
 }
 
 reshard_status rs_scope_leave(reshard_scope *scope)
 {
+    assert(rs_thread_state_get()->scope == scope);
     rs_thread_state *state = rs_thread_state_get();
     state->scope = scope->outer;
     if (scope->group != NULL)
@@ -144,6 +148,7 @@ reshard_status reshard_scope_close(reshard_scope *scope)
 
 reshard_tensor *rs_scope_fail(reshard_status status)
 {
+    assert(status != RESHARD_OK);
     reshard_scope *scope = rs_thread_state_get()->scope;
     if (scope != NULL && scope->status == RESHARD_OK) {
         scope->status = status;
@@ -169,6 +174,7 @@ void rs_scope_use_group(reshard_group *group)
 
 static reshard_status own_in(reshard_scope *scope, reshard_tensor *tensor)
 {
+    assert(scope != NULL && scope->count <= scope->capacity);
     if (scope->count == scope->capacity) {
         void *tensors = scope->tensors;
         reshard_status status = rs_grow(scope->context, &tensors, &scope->capacity,

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "tensor/core/scope.h"
 
+#include <assert.h>
 #include <string.h>
 
 static bool has_shared_pieces(const reshard_placement *p)
@@ -17,6 +18,7 @@ static bool has_shared_pieces(const reshard_placement *p)
 
 reshard_status rs_axes_of(const reshard_tensor *tensor, rs_axes *out_axes)
 {
+    assert(tensor->distribution != NULL);
     const reshard_spec *spec = reshard_layout_spec(tensor->distribution->layout);
     bool fits = reshard_spec_get_kind(spec) == RESHARD_SPEC_CUTS;
     out_axes->mesh = reshard_spec_mesh(spec);
@@ -80,6 +82,7 @@ bool rs_axes_same_cut(const reshard_placement *a, const reshard_placement *b)
 
 void rs_axes_set(rs_axes *axes, int32_t axis, reshard_placement placement)
 {
+    assert(axis >= 0 && axis < RESHARD_AXES_MAX);
     int32_t at = 0;
     while (at < axes->count && axes->cuts[at].axis != axis)
         at++;

@@ -20,6 +20,8 @@
 
 #include <reshard/group.h>
 
+#include <assert.h>
+
 #define RS_REAL_FILE "tensor/dist/partial.c"
 #include "tensor/core/real.h"
 
@@ -175,6 +177,7 @@ static reshard_status narrow(reshard_tensor *wide, reshard_dtype dtype)
 
 reshard_tensor *rs_partial_gradient(reshard_tensor *x, reshard_tensor *gradient)
 {
+    assert(x->distribution->shard_count == gradient->distribution->shard_count);
     reshard_reduction reduction = rs_layout_reduction(x->distribution->layout);
     if (reduction == RESHARD_SUM)
         return gradient;

@@ -24,6 +24,7 @@
 
 #include <reshard/group.h>
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -276,6 +277,7 @@ static void put_graphs_away(insides *in)
 
 static void hand_out(rs_node *node, insides *in, reshard_tensor **out_gradients)
 {
+    assert(in->input_count == node->input_count);
     reshard_context *context = rs_scope_context();
     reshard_tensor **shards = rs_allocate_array(context, (size_t)in->shard_count, sizeof *shards);
     reshard_status status = shards != NULL ? RESHARD_OK : rs_allocation_status();
@@ -329,6 +331,8 @@ static void backward_spread(rs_node *node, reshard_tensor *const *gradients,
 
 reshard_tensor *rs_spread_run(rs_spread *spread, reshard_status status)
 {
+    assert(spread->input_count <= RS_SPREAD_MAX && spread->user_bytes <= RS_SPREAD_USER);
+    assert(spread->fn != NULL);
     insides *in = NULL;
     reshard_tensor *output = NULL;
     reshard_group *group = NULL;

@@ -17,6 +17,7 @@
 
 #include <reshard/group.h>
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,6 +169,7 @@ static reshard_status accumulate_leaf(reshard_tensor *leaf, reshard_tensor *grad
 
 static reshard_status hand_on(rs_node *node, reshard_tensor *const *gradients)
 {
+    assert(node != NULL && gradients != NULL);
     reshard_status status = RESHARD_OK;
     for (int32_t i = 0; i < node->input_count && status == RESHARD_OK; i++) {
         rs_edge *edge = &node->inputs[i];
@@ -199,6 +201,7 @@ static bool is_reached(const rs_node *node)
 
 static reshard_status step(const pass *p, rs_node *node, bool *out_agreed)
 {
+    assert(node->output_count > 0 && !node->spent);
     reshard_scope scope;
     reshard_tensor **gradients =
         rs_allocate_zeroed(p->context, (size_t)node->input_count * sizeof *gradients);
@@ -360,6 +363,7 @@ reshard_status rs_graph_visit(reshard_context *context, rs_node *last, rs_node_f
 
 reshard_status rs_backward_local(reshard_tensor *tensor, reshard_tensor *gradient, bool retain)
 {
+    assert(tensor->distribution == NULL && gradient->distribution == NULL);
     pass p = {.context = tensor->context, .retain = retain};
     reshard_status status = collect(&p, tensor->node);
     if (status == RESHARD_OK)

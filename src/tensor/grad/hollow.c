@@ -6,6 +6,8 @@
 #include "base/context.h"
 #include "tensor/grad/backward.h"
 
+#include <assert.h>
+
 typedef struct slot {
     rs_saved *saved;
     int32_t leaf;
@@ -24,6 +26,7 @@ struct rs_hollow {
 /* Whether all elements of a tensor lie in a dense one. */
 static bool lies_in(const reshard_tensor *tensor, const reshard_tensor *dense)
 {
+    assert(reshard_tensor_is_contiguous(dense));
     int64_t bytes = (int64_t)rs_element_bytes(tensor->dtype), last = 0;
     if (tensor->storage != dense->storage)
         return false;
@@ -90,6 +93,7 @@ reshard_status rs_hollow_make(reshard_context *context, reshard_tensor *output, 
 
 void rs_hollow_fill(rs_hollow *h, reshard_tensor *const *contents)
 {
+    assert(h->complete);
     for (int32_t i = 0; i < h->leaf_count; i++) {
         if (h->leaves[i] != NULL)
             rs_tensor_lend_data(h->leaves[i], contents[i], 0);

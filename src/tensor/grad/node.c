@@ -103,6 +103,8 @@ bool rs_op_begin(const char *name, int32_t count, reshard_tensor *const *inputs)
 
 static reshard_status make_node(const rs_recipe *recipe, int32_t output_count, rs_node **out_node)
 {
+    assert(recipe->backward != NULL && output_count > 0);
+    assert(recipe->facts != NULL || recipe->facts_bytes == 0);
     reshard_context *context = rs_scope_context();
     rs_node *node = rs_allocate_zeroed(context, sizeof *node + recipe->facts_bytes);
     if (node == NULL)
@@ -191,6 +193,7 @@ static reshard_status record(const rs_recipe *recipe, rs_sameness sameness, int3
 bool rs_op_end_many(const rs_recipe *recipe, reshard_status status, int32_t count,
                     reshard_tensor **outputs)
 {
+    assert(recipe->name != NULL && count >= 0);
     bool recorded = false;
     rs_sameness sameness = rs_sameness_of(recipe->input_count, recipe->inputs);
     for (int32_t i = 0; i < count && status == RESHARD_OK; i++) {
@@ -236,11 +239,13 @@ const void *rs_node_facts(const rs_node *node)
 
 bool rs_node_wants(const rs_node *node, int32_t input)
 {
+    assert(input >= 0 && input < node->input_count);
     return node->inputs[input].node != NULL || node->inputs[input].leaf != NULL;
 }
 
 reshard_tensor *rs_node_saved(rs_node *node, int32_t slot)
 {
+    assert(slot >= 0 && slot < node->saved_count);
     rs_saved *saved = &node->saved[slot];
     if (saved->tensor == NULL && !saved->packed)
         return NULL;

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "tensor/ops/op.h"
 
+#include <assert.h>
 #include <cblas.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -47,6 +48,8 @@ static void multiply_fast(const rs_product *p)
 
 reshard_status rs_multiply_matrices(const rs_product *p)
 {
+    assert(p->dtype == RESHARD_F32 || p->dtype == RESHARD_F64);
+    assert(p->m >= 0 && p->n >= 0 && p->k >= 0);
     if (p->m > INT_MAX || p->n > INT_MAX || p->k > INT_MAX)
         return rs_fail(RESHARD_ERR_RANGE,
                        "a product of matrices of %" PRId64 "x%" PRId64 "x%" PRId64, p->m, p->n,
