@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zip.c - opening an archive: the end record is searched from behind, it leads to the directory,
- * and each entry of the directory to a local header, behind which the data begin. The two headers
- * of a member must agree: a file that shows different readers different things is refused.
+ * zip.c - opens an archive: searches for the end record from the back, follows it to the directory,
+ * and each entry of the directory to a local header, after which the data begins. The two headers
+ * of a member must agree: a file that could show different readers different things is refused.
  */
 #include "checkpoint/archive/zip.h"
 
@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define COMMENT_BYTES_MAX 65535
-/* The end record and all that may follow or precede it. */
+/* The end records of both kinds, and the comment. */
 #define TAIL_BYTES_MAX \
     (RS_ZIP_END_BYTES + COMMENT_BYTES_MAX + RS_ZIP_LOCATOR_BYTES + RS_ZIP_END64_BYTES)
 
@@ -47,7 +47,8 @@ reshard_status rs_zip_fail(const rs_zip *zip, reshard_status status, rs_slice na
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* The last place where an end record fits, with its comment; bytes behind it are let through. */
+/* The last end record whose comment fits into the range. Bytes after it are ignored, as torch
+ * does. */
 static const unsigned char *find_end(const unsigned char *tail, size_t count)
 {
     for (size_t at = count; at-- > 0;) {
@@ -58,7 +59,8 @@ static const unsigned char *find_end(const unsigned char *tail, size_t count)
     return NULL;
 }
 
-/* Replaces what the end record says by what the one of zip64 says; both stand in front of it. */
+/* Reads the end record of zip64, which stands before its locator, and lets it overrule the
+ * other. */
 static reshard_status read_end64(const rs_zip *zip, const unsigned char *locator, ending *end)
 {
     const unsigned char *record = locator - RS_ZIP_END64_BYTES;
@@ -110,8 +112,8 @@ static reshard_status read_end(const rs_zip *zip, const unsigned char *tail, siz
     return RESHARD_OK;
 }
 
-/* Finds the directory, reads it, and makes room for the members. What stands before the archive
- * moves all its places. */
+/* Finds and reads the directory, and allocates the members. Data in front of the archive shifts all
+ * places in it: zip->begin moves past that data. */
 static reshard_status read_directory(rs_zip *zip, uint64_t range)
 {
     size_t count = range < TAIL_BYTES_MAX ? (size_t)range : TAIL_BYTES_MAX;
@@ -157,7 +159,7 @@ const char *rs_zip_name_fault(rs_slice name)
     return NULL;
 }
 
-/* The sizes and place that did not fit the entry's own fields. */
+/* Reads the sizes and the place that did not fit into the entry's own fields. */
 static const char *read_extra(const unsigned char *extra, size_t count, rs_zip_member *member,
                               uint64_t *header_at)
 {
@@ -273,7 +275,7 @@ static int compare_extents(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* In the order of the file, which is also the quickest to read. */
+/* Reads the headers in file order, which is the quickest, and finds overlaps on the way. */
 static reshard_status read_locals(const rs_zip *zip, extent *extents)
 {
     size_t room = RS_ZIP_LOCAL_BYTES + UINT16_MAX;

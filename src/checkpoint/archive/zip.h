@@ -3,11 +3,11 @@
  * zip.h - zip files, read by their directory: stored and deflated members, zip64, sizes behind the
  * data, other bytes before and behind the archive. A stored member can be read in place.
  *
- * An archive is checked whole when it is opened: every member lies inside it, none touches another
- * or the directory, names are unique and stay below their folder. So whoever reads a member has no
- * more to ask. Refused: damaged or contradicting records (CORRUPT); encrypted, split, patched or
- * otherwise compressed archives (UNSUPPORTED); a directory beyond RS_ZIP_DIRECTORY_BYTES_MAX
- * (RANGE).
+ * The whole archive is checked when it is opened: every member lies inside it, no two members
+ * overlap, none reaches into the directory, and names are unique and stay below their folder.
+ * Callers need no further checks. Refused: damaged or contradicting records (CORRUPT); encrypted,
+ * split, patched or otherwise compressed archives (UNSUPPORTED); a directory beyond
+ * RS_ZIP_DIRECTORY_BYTES_MAX (RANGE).
  *
  * A zip may be used by several threads, a reader by one.
  */
@@ -26,7 +26,7 @@ typedef struct rs_zip_member {
     uint64_t at;           /* where its data begin in the file */
     uint64_t stored_bytes; /* of the data in the file */
     uint64_t bytes;        /* of the content: the same unless deflated */
-    uint32_t crc;          /* of the content; 0: was not computed, unless it is 0 */
+    uint32_t crc;          /* of the content; 0 also means that the writer did not compute it */
     bool deflated;
 } rs_zip_member;
 
@@ -42,16 +42,16 @@ const rs_zip_member *rs_zip_members(const rs_zip *zip, size_t *out_count);
 /* NULL when there is no such member. */
 const rs_zip_member *rs_zip_find(const rs_zip *zip, rs_slice name);
 
-/* The content of a member from its beginning, with 64 KiB of memory and what zlib needs (about 40
- * KiB), whatever the member holds. */
+/* Streams the content of one member. Takes 64 KiB of memory plus what zlib needs (about 40 KiB),
+ * however large the member is. */
 typedef struct rs_zip_reader rs_zip_reader;
 
 /* Local. The zip must outlive the reader. */
 reshard_status rs_zip_reader_create(const rs_zip *zip, const rs_zip_member *member,
                                     rs_zip_reader **out_reader);
 void rs_zip_reader_destroy(rs_zip_reader *reader);
-/* Local. Goes on for `count` bytes; *out_done is less only when the content ends. When it gives the
- * last byte, the whole was as long as announced and had the CRC. Errors: CORRUPT when not; IO.
+/* Local. Reads the next `count` bytes; *out_done is smaller only at the end of the content. By the
+ * time the last byte is returned, length and CRC have been checked. Errors: CORRUPT when not; IO.
  * After an error the reader is only to be destroyed. */
 reshard_status rs_zip_reader_read(rs_zip_reader *reader, void *bytes, size_t count,
                                   size_t *out_done);
@@ -60,7 +60,8 @@ reshard_status rs_zip_reader_read(rs_zip_reader *reader, void *bytes, size_t cou
  * be released with *out_count + 1 bytes: there is a NUL behind the end. */
 reshard_status rs_zip_read_all(const rs_zip *zip, const rs_zip_member *member, size_t bytes_max,
                                char **out_bytes, size_t *out_count);
-/* Local. Reads the whole content for the sake of its CRC. Errors: as the reader's; CANCELLED. */
+/* Local. Reads the whole content to check its length and CRC. Errors: as the reader's;
+ * CANCELLED. */
 reshard_status rs_zip_verify(const rs_zip *zip, const rs_zip_member *member);
 
 /* What is wrong with a member's name, in words, or NULL: empty, NUL in it, absolute, or "..". */

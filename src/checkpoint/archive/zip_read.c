@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zip_read.c - the content of one member, in order. Output never goes beyond the size that the
- * directory announced: a stream that still has some then is refused, as is one that ends early or
- * leaves input over.
+ * zip_read.c - reads the content of one member in order. Output never exceeds the size that the
+ * directory announced: a stream that holds more is refused, as is one that ends early or leaves
+ * input unread.
  */
 #include "base/context.h"
 #include "base/error.h"
@@ -31,7 +31,7 @@ struct rs_zip_reader {
 
 /* ---- zlib's memory --------------------------------------------------------------------------- */
 
-/* In front of each block, as zlib does not give sizes back. */
+/* Precedes each block, because zlib does not pass sizes when it frees. */
 typedef union block_head {
     size_t bytes;
     max_align_t alignment;
@@ -106,7 +106,7 @@ static reshard_status read_stored(rs_zip_reader *reader, void *bytes, size_t cou
     return status;
 }
 
-/* The next bytes of the file for the stream; it may not ask beyond its end. */
+/* Reads the next bytes of the stream; fails when it has no more but is not finished. */
 static reshard_status refill(rs_zip_reader *reader)
 {
     uint64_t left = reader->member->stored_bytes - reader->taken;
@@ -156,7 +156,7 @@ static reshard_status read_deflated(rs_zip_reader *reader, unsigned char *bytes,
     return RESHARD_OK;
 }
 
-/* All content was given: is that all there is, and was it right? */
+/* After the last byte of content: nothing may follow it, and the CRC must match. */
 static reshard_status finish(rs_zip_reader *reader)
 {
     if (reader->member->deflated) {

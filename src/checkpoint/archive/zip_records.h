@@ -39,7 +39,7 @@ enum { RS_ZIP_STORED = 0, RS_ZIP_DEFLATED = 8 };
 
 enum {
     RS_ZIP_EXTRA_SIZES = 0x0001,  /* of zip64 */
-    RS_ZIP_EXTRA_PADDING = 0x4246 /* "FB": torch's, so that data begin at a multiple */
+    RS_ZIP_EXTRA_PADDING = 0x4246 /* "FB": torch's, so that data begins at a multiple */
 };
 
 static inline uint16_t rs_zip_u16(const unsigned char *at)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Zip files from C: what a plan refuses, CRCs from blocks, and lack of memory or luck with files.
+/* Zip files from C: what a draft refuses, CRCs from blocks, and lack of memory or luck with files.
  * What is read and written otherwise, test_zip.py and test_zip_write.py compare with Python. */
 #include "base/context.h"
 #include "checkpoint/archive/zip.h"
@@ -27,19 +27,19 @@ static reshard_status write_zip(reshard_context *context, const char *path)
 {
     rs_zip_entry entries[] = {{rs_slice_of("a"), 5}, {rs_slice_of("b"), 0}};
     rs_zip_sum sums[2] = {{0}};
-    rs_zip_plan *plan = NULL;
+    rs_zip_draft *draft = NULL;
     rs_file *file = NULL;
-    reshard_status status = rs_zip_plan_create(context, entries, 2, RS_ZIP_ALIGNMENT, &plan);
+    reshard_status status = rs_zip_draft_create(context, entries, 2, RS_ZIP_ALIGNMENT, &draft);
     if (status == RESHARD_OK)
         status = rs_file_create(context, path, &file);
     if (status == RESHARD_OK)
-        status = rs_file_write(file, "hello", 5, rs_zip_plan_data_at(plan, 0));
+        status = rs_file_write(file, "hello", 5, rs_zip_draft_data_at(draft, 0));
     rs_zip_sum_add(&sums[0], 5, 0, "hello", 5);
     rs_zip_sum_add(&sums[1], 0, 0, NULL, 0);
     if (status == RESHARD_OK)
-        status = rs_zip_plan_finish(plan, file, 0, sums);
+        status = rs_zip_draft_finish(draft, file, 0, sums);
     rs_file_close(file);
-    rs_zip_plan_destroy(plan);
+    rs_zip_draft_destroy(draft);
     return status;
 }
 
@@ -235,7 +235,7 @@ static void test_zip__file_faults(void **state)
     (void)unlink(path);
 }
 
-static void test_zip__plan_refusals(void **state)
+static void test_zip__draft_refusals(void **state)
 {
     (void)state;
     char *long_name = calloc(1, 65537);
@@ -266,9 +266,9 @@ static void test_zip__plan_refusals(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         rs_zip_entry entries[2] = {{rows[i].names[0], rows[i].bytes}, {rows[i].names[1], 1}};
-        rs_zip_plan *plan = NULL;
-        assert_int_equal(rs_zip_plan_create(NULL, entries, 2, 64, &plan), rows[i].status);
-        assert_null(plan);
+        rs_zip_draft *draft = NULL;
+        assert_int_equal(rs_zip_draft_create(NULL, entries, 2, 64, &draft), rows[i].status);
+        assert_null(draft);
         if (strstr(reshard_error_text(), rows[i].said) == NULL)
             fail_msg("%s: %s", rows[i].said, reshard_error_text());
     }
@@ -281,17 +281,17 @@ static void test_zip__unfinished(void **state)
     char path[PATH_BYTES];
     rs_zip_entry entry = {rs_slice_of("a"), 5};
     rs_zip_sum sum = {0};
-    rs_zip_plan *plan = NULL;
+    rs_zip_draft *draft = NULL;
     rs_file *file = NULL;
     make_path(path);
-    assert_int_equal(rs_zip_plan_create(NULL, &entry, 1, 64, &plan), RESHARD_OK);
+    assert_int_equal(rs_zip_draft_create(NULL, &entry, 1, 64, &draft), RESHARD_OK);
     assert_int_equal(rs_file_create(NULL, path, &file), RESHARD_OK);
     rs_zip_sum_add(&sum, 5, 0, "hell", 4);
-    assert_int_equal(rs_zip_plan_finish(plan, file, 0, &sum), RESHARD_ERR_CHECK);
+    assert_int_equal(rs_zip_draft_finish(draft, file, 0, &sum), RESHARD_ERR_CHECK);
     assert_non_null(strstr(reshard_error_text(), "member \"a\": 4 of its 5 bytes written"));
     rs_file_close(file);
-    rs_zip_plan_destroy(plan);
-    rs_zip_plan_destroy(NULL);
+    rs_zip_draft_destroy(draft);
+    rs_zip_draft_destroy(NULL);
     rs_zip_destroy(NULL);
     rs_zip_reader_destroy(NULL);
     (void)unlink(path);
@@ -304,21 +304,21 @@ static void test_zip__alignments(void **state)
     for (size_t alignment = 1; alignment <= RS_ZIP_ALIGNMENT_MAX; alignment *= 2) {
         rs_zip_entry entries[40];
         char names[40][24];
-        rs_zip_plan *plan = NULL;
+        rs_zip_draft *draft = NULL;
         uint64_t end = 0;
         for (size_t i = 0; i < 40; i++) {
             (void)snprintf(names[i], sizeof names[i], "%.*s%zu", (int)(i % 11), "aaaaaaaaaaa", i);
             entries[i] = (rs_zip_entry){rs_slice_of(names[i]), i * 13};
         }
-        assert_int_equal(rs_zip_plan_create(NULL, entries, 40, alignment, &plan), RESHARD_OK);
+        assert_int_equal(rs_zip_draft_create(NULL, entries, 40, alignment, &draft), RESHARD_OK);
         for (size_t i = 0; i < 40; i++) {
-            uint64_t at = rs_zip_plan_data_at(plan, i);
+            uint64_t at = rs_zip_draft_data_at(draft, i);
             assert_int_equal(at % alignment, 0);
             assert_true(at >= end + 30 + strlen(names[i]) + 4);
             assert_true(at < end + 30 + strlen(names[i]) + 4 + alignment);
             end = at + entries[i].bytes;
         }
-        rs_zip_plan_destroy(plan);
+        rs_zip_draft_destroy(draft);
     }
 }
 
@@ -328,7 +328,7 @@ int main(void)
         cmocka_unit_test(test_zip__out_of_memory),
         cmocka_unit_test(test_zip__out_of_memory_deflated),
         cmocka_unit_test(test_zip__file_faults),
-        cmocka_unit_test(test_zip__plan_refusals),
+        cmocka_unit_test(test_zip__draft_refusals),
         cmocka_unit_test(test_zip__unfinished),
         cmocka_unit_test(test_zip__alignments),
     };

@@ -70,16 +70,16 @@ static rs_file *create(const char *folder, const char *name)
 
 static void write_zip(rs_file *file, uint64_t begin, const rs_zip_entry *entries, size_t count)
 {
-    rs_zip_plan *plan = NULL;
+    rs_zip_draft *draft = NULL;
     rs_zip_sum *sums = calloc(count, sizeof *sums);
     if (sums == NULL)
         abort();
-    must(rs_zip_plan_create(NULL, entries, count, RS_ZIP_ALIGNMENT, &plan));
-    must(rs_file_resize(file, begin + rs_zip_plan_bytes(plan), false));
+    must(rs_zip_draft_create(NULL, entries, count, RS_ZIP_ALIGNMENT, &draft));
+    must(rs_file_resize(file, begin + rs_zip_draft_bytes(draft), false));
     for (size_t i = count; i-- > 0;)
-        write_member(file, begin + rs_zip_plan_data_at(plan, i), i, entries[i].bytes, &sums[i]);
-    must(rs_zip_plan_finish(plan, file, begin, sums));
-    rs_zip_plan_destroy(plan);
+        write_member(file, begin + rs_zip_draft_data_at(draft, i), i, entries[i].bytes, &sums[i]);
+    must(rs_zip_draft_finish(draft, file, begin, sums));
+    rs_zip_draft_destroy(draft);
     free(sums);
     rs_file_close(file);
 }
@@ -115,15 +115,15 @@ static void write_large(const char *folder)
                               {rs_slice_of("large/hole"), hole},
                               {rs_slice_of("large/last"), 1000}};
     rs_zip_sum sums[3] = {{0}};
-    rs_zip_plan *plan = NULL;
+    rs_zip_draft *draft = NULL;
     rs_file *file = create(folder, "large.zip");
-    must(rs_zip_plan_create(NULL, entries, 3, RS_ZIP_ALIGNMENT, &plan));
-    must(rs_file_resize(file, rs_zip_plan_bytes(plan), false));
+    must(rs_zip_draft_create(NULL, entries, 3, RS_ZIP_ALIGNMENT, &draft));
+    must(rs_file_resize(file, rs_zip_draft_bytes(draft), false));
     for (size_t i = 0; i < 3; i += 2)
-        write_member(file, rs_zip_plan_data_at(plan, i), i, entries[i].bytes, &sums[i]);
+        write_member(file, rs_zip_draft_data_at(draft, i), i, entries[i].bytes, &sums[i]);
     sums[1] = (rs_zip_sum){hole, crc_of_zeros(hole)};
-    must(rs_zip_plan_finish(plan, file, 0, sums));
-    rs_zip_plan_destroy(plan);
+    must(rs_zip_draft_finish(draft, file, 0, sums));
+    rs_zip_draft_destroy(draft);
     rs_file_close(file);
 }
 
