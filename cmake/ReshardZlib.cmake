@@ -10,13 +10,13 @@ if(NOT RESHARD_ZLIB_INCLUDE OR NOT RESHARD_ZLIB_LIBRARY)
 endif()
 message(STATUS "zlib: ${RESHARD_ZLIB_LIBRARY}")
 
-# reshard_link_zlib(SHARED STATIC): links it into both libraries. Debian's libz.a is not made for
-# shared libraries; -Bsymbolic lets it be part of one all the same.
-function(reshard_link_zlib shared static)
-    foreach(library ${shared} ${static})
+# reshard_link_zlib(name): links it into <name>_shared and <name>_static. Debian's libz.a is not made
+# for shared libraries; -Bsymbolic lets it be part of one all the same.
+function(reshard_link_zlib name)
+    foreach(library ${name}_shared ${name}_static)
         target_link_libraries(${library} PRIVATE
             "$<BUILD_INTERFACE:${RESHARD_ZLIB_LIBRARY}>" "$<INSTALL_INTERFACE:z>")
     endforeach()
-    target_link_options(${shared} PRIVATE LINKER:-Bsymbolic LINKER:--exclude-libs,libz.a)
-    target_link_options(${static} INTERFACE "$<BUILD_INTERFACE:LINKER:--exclude-libs,libz.a>")
+    target_link_options(${name}_shared PRIVATE LINKER:-Bsymbolic LINKER:--exclude-libs,libz.a)
+    target_link_options(${name}_static INTERFACE "$<BUILD_INTERFACE:LINKER:--exclude-libs,libz.a>")
 endfunction()
