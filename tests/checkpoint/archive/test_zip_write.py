@@ -81,8 +81,8 @@ def check_folder(folder, reader):
         assert file.read()[862:] == small
     check_small(small)
     with zipfile.ZipFile(path("many.zip")) as file:
-        assert len(file.infolist()) == 70000 and file.testzip() is None
-        assert all(file.read("many/data/%d" % i) == content(i, i % 3) for i in range(0, 70000, 7001))
+        assert len(file.infolist()) == 70000
+        assert all(file.read("many/data/%d" % i) == content(i, i % 3) for i in range(0, 70000, 101))
     with zipfile.ZipFile(path("empty.zip")) as file:
         assert file.infolist() == []
     hole = (5 << 30) + 3
