@@ -321,8 +321,10 @@ static reshard_status set_new_name(const rs_rule_finding *found, rs_rule_result 
 reshard_status rs_rule_finish(const rs_rule_finding *found, int32_t ndim, const int64_t *shape,
                               const int64_t *padded_shape, rs_rule_result *out_result)
 {
-    rs_rule_result result = {
-        .ndim = ndim, .line = found->rule->line, .context = found->rules->context};
+    rs_rule_result result = {.ndim = ndim,
+                             .line = found->rule->line,
+                             .file_name = found->rule->file_name,
+                             .context = found->rules->context};
     memcpy(result.shape, shape, (size_t)ndim * sizeof *shape);
     memcpy(result.padded_shape, padded_shape, (size_t)ndim * sizeof *shape);
     result.padded = memcmp(shape, padded_shape, (size_t)ndim * sizeof *shape) != 0;
