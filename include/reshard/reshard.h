@@ -13,7 +13,13 @@
  *   checkpoint.h  models on disk: tensors in files, however they are split
  *   conversion.h  a checkpoint in another split, format or dtype
  *   device_mesh.h  named axes over live ranks, with a sub-group along each
- *   group.h   ranks that can talk: threads of this process, a simulation, your own transport
+ *   group.h   ranks that can talk: threads of this process
+ *
+ * Behind their own headers, for those who need them:
+ *
+ *   sim.h        ranks in an order drawn from a seed, with faults: to test code that uses groups
+ *   transport.h  to write a transport of your own
+ *   mpi.h, mpi_run.h  ranks of an MPI communicator, in libreshard_mpi
  *
  * Tensors, gradients and modules are in libreshard_nn: reshard_nn.h.
  *

@@ -9,6 +9,8 @@
 #include "tests/support/check.h"
 #include "tests/support/context.h"
 
+#include <reshard/sim.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -118,7 +120,7 @@ static reshard_status go(run *all, int32_t ranks, const reshard_sim_options *sim
 {
     for (int32_t i = 0; i < RANKS_MAX; i++)
         all->statuses[i] = RESHARD_OK;
-    reshard_status status = sim != NULL ? reshard_group_run_sim(NULL, ranks, sim, convert_rank, all)
+    reshard_status status = sim != NULL ? reshard_sim_run(NULL, ranks, sim, convert_rank, all)
                                         : reshard_group_run(NULL, ranks, convert_rank, all);
     for (int32_t i = 0; i < ranks; i++)
         assert_int_equal(all->left_bytes[i], 0);
