@@ -36,13 +36,7 @@ static reshard_status choose_layout(reshard_layout *input, const reshard_tensor 
     const reshard_spec *from = reshard_layout_spec(input);
     const reshard_spec *now = reshard_layout_spec(gradient->distribution->layout);
     rs_axes axes = {.mesh = reshard_spec_mesh(from), .count = reshard_spec_cut_count(from)};
-    const reshard_mesh *mesh = reshard_spec_mesh(now);
-    bool same = axes.mesh != NULL && mesh != NULL &&
-                reshard_mesh_axis_count(axes.mesh) == reshard_mesh_axis_count(mesh);
-    for (int32_t i = 0; same && i < reshard_mesh_axis_count(mesh); i++)
-        same = reshard_mesh_axis_size(axes.mesh, i) == reshard_mesh_axis_size(mesh, i);
-    for (int32_t i = 0; same && i < reshard_mesh_size(mesh); i++)
-        same = reshard_mesh_rank_at(axes.mesh, i) == reshard_mesh_rank_at(mesh, i);
+    bool same = rs_mesh_same(axes.mesh, reshard_spec_mesh(now));
     bool kept = false;
     for (int32_t i = 0; i < axes.count; i++) {
         axes.cuts[i] = *reshard_spec_cut(from, i);
