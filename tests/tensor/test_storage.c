@@ -170,8 +170,7 @@ static void test_create_shared__every_transport(void **state)
     (void)state;
     bool wanted = false;
     for (int32_t ranks = 1; ranks <= 5; ranks++) {
-        if (reshard_group_run(NULL, ranks, share, &wanted) != RESHARD_OK)
-            fail_msg("%d threads: %s", (int)ranks, reshard_error_text());
+        run_ranks(ranks, share, &wanted);
     }
     /* Simulated ranks: of nodes of two, whose arenas are seen; of one each, which see nothing; and
      * all in one memory. */

@@ -1,32 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ranks.h - bodies of ranks: they return a status and leave words; the main thread asserts. */
-#ifndef TESTS_NN_RANKS_H
-#define TESTS_NN_RANKS_H
+/* meshes.h - device meshes, specs and tensors over them, for the tests of modules. */
+#ifndef TESTS_NN_MESHES_H
+#define TESTS_NN_MESHES_H
 
 #include "tests/support/check.h"
 #include "tests/tensor/values.h"
 
 #include <string.h>
-
-/* In a rank's body: leaves with words. */
-#define EXPECT(condition)                     \
-    do {                                      \
-        if (!(condition))                     \
-            return say(__LINE__, #condition); \
-    } while (0)
-
-static inline reshard_status say(int line, const char *what)
-{
-    char text[600];
-    (void)snprintf(text, sizeof text, "line %d: %s [%s]", line, what, reshard_error_text());
-    return reshard_error_set(RESHARD_ERR_CHECK, text);
-}
-
-static inline void run_ranks(int32_t size, reshard_rank_fn body, void *user)
-{
-    if (reshard_group_run(NULL, size, body, user) != RESHARD_OK)
-        fail_msg("%d ranks: %s", (int)size, reshard_error_text());
-}
 
 static inline reshard_device_mesh *make_mesh(reshard_group *group, int32_t axes,
                                              const int32_t *sizes)

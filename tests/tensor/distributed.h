@@ -1,25 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * ranks.h - bodies of ranks in the tensor tests. A body returns a status: CHECK gives up with the
- * place and the condition, which group_run hands to the main thread.
- */
-#ifndef TESTS_TENSOR_RANKS_H
-#define TESTS_TENSOR_RANKS_H
+/* distributed.h - distributed tensors in tests: from specs as text, and read back as a whole. */
+#ifndef TESTS_TENSOR_DISTRIBUTED_H
+#define TESTS_TENSOR_DISTRIBUTED_H
 
 #include "tests/tensor/values.h"
-
-#include <stdio.h>
-
-#define CHECK(condition)                                                                  \
-    do {                                                                                  \
-        if (!(condition)) {                                                               \
-            char check_text[1000];                                                        \
-            (void)snprintf(check_text, sizeof check_text, "%s:%d: %s [%.200s]", __FILE__, \
-                           __LINE__, #condition, reshard_error_text());                   \
-            return reshard_error_set(RESHARD_ERR_CHECK, check_text);                      \
-        }                                                                                 \
-    } while (0)
-#define TRY(call) CHECK((call) == RESHARD_OK)
 
 static inline reshard_spec *spec_of(const char *text)
 {
@@ -31,7 +15,7 @@ static inline reshard_spec *spec_of(const char *text)
     return spec;
 }
 
-/* The same, for a call that takes it at once; released by the scope of no test: freed here. */
+/* Redistributes by a spec that is freed at once. */
 static inline reshard_tensor *move_to(reshard_tensor *tensor, const char *text)
 {
     reshard_spec *spec = spec_of(text);
