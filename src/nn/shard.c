@@ -14,13 +14,15 @@
 #include "nn/module.h"
 #include "nn/sharding.h"
 #include "tensor/core/tensor.h"
+#include "transport/agree.h"
 
+#include <stdio.h>
 #include <string.h>
 
-/* What is made of one entry. */
+/* What is made for one entry. */
 typedef struct product {
-    reshard_module *module; /* that the entry speaks of; a parameter's root */
-    rs_part *part;          /* of the parameter or child */
+    reshard_module *module; /* the one that the entry names; for a parameter, the root */
+    rs_holding *holding;    /* of the parameter or child */
     reshard_tensor *old, *tensor;
     reshard_module *replacement;
     reshard_hook *hook;
@@ -64,7 +66,7 @@ static reshard_status check_parameter(work *w, int64_t index)
         return rs_fail(RESHARD_ERR_INVALID, "the name of a parameter is empty");
     reshard_status status = reshard_module_find_parameter(w->root, entry->name, &p->old);
     if (status == RESHARD_OK)
-        status = rs_module_find_part(w->root, entry->name, &p->part);
+        status = rs_module_find_holding(w->root, entry->name, &p->holding);
     if (status == RESHARD_OK)
         status = check_against_sharders(w->plan, index);
     if (status != RESHARD_OK)
@@ -99,7 +101,7 @@ static reshard_status check_sharder(work *w, int64_t index)
                        "the name of a sharder's module is empty: the root cannot be replaced");
     reshard_status status = reshard_module_find(w->root, entry->name, &p->module);
     if (status == RESHARD_OK)
-        status = rs_module_find_part(w->root, entry->name, &p->part);
+        status = rs_module_find_holding(w->root, entry->name, &p->holding);
     return status == RESHARD_OK ? check_against_sharders(w->plan, index) : status;
 }
 
@@ -137,7 +139,8 @@ static reshard_status check_plan(work *w, bool whole)
 
 enum { WORDS = 240 };
 
-/* An entry in words, cut short where it is long: for messages, and for finding which differ. */
+/* An entry as text, shortened if it is long, for messages and for finding out which entries
+ * differ. */
 static void describe(const work *w, int64_t index, char words[WORDS])
 {
     static const char *const kinds[] = {"parameter", "sharder of", "output of", "local output of"};
@@ -159,7 +162,7 @@ static void describe(const work *w, int64_t index, char words[WORDS])
         rs_text_add(&text, " as \"%s\"", spec);
 }
 
-/* Of everything that has to be the same; a callback's spec by the layout it gives. */
+/* A digest of everything that must be the same. A callback's spec counts by the layout it gives. */
 static reshard_status digest_work(const work *w, uint64_t out_digest[2])
 {
     rs_digest digest;
@@ -183,64 +186,43 @@ static reshard_status digest_work(const work *w, uint64_t out_digest[2])
     return RESHARD_OK;
 }
 
-typedef struct pass {
-    uint64_t digest[2];
-    int64_t count;
-    int32_t source_rank;
-    int32_t unused;
-} pass;
-
-/* All ranks have all passes: they come to the same words without asking again, but for which entry
- * it is that differs. */
-static reshard_status tell_difference(const work *w, const pass *all, char (*words)[WORDS])
+/* Collective. RESHARD_OK when all ranks say the same of one thing. */
+static reshard_status compare_words(const work *w, const char *what, const char *words)
 {
-    int32_t size = reshard_group_size(w->group);
-    int64_t most = 0;
-    for (int32_t r = 0; r < size; r++) {
-        if (all[r].source_rank != all[0].source_rank)
-            return rs_fail(RESHARD_ERR_MISMATCH,
-                           "rank 0 names rank %d as the source, and rank %d rank %d",
-                           all[0].source_rank, r, all[r].source_rank);
-        most = all[r].count > most ? all[r].count : most;
+    rs_claim claim = {.what = what, .words = words};
+    rs_digest digest;
+    rs_digest_init(&digest);
+    rs_digest_bytes(&digest, words, strlen(words));
+    rs_digest_finish(&digest, claim.digest);
+    return rs_group_agree_on(w->group, RESHARD_OK, &claim, NULL);
+}
+
+/* Ranks pass different things: which entry is it? */
+static reshard_status tell_difference(const work *w, int64_t count_most)
+{
+    char words[WORDS];
+    (void)snprintf(words, sizeof words, "rank %d as the source", w->source_rank);
+    reshard_status status = compare_words(w, "the source", words);
+    for (int64_t i = 0; i < count_most && status == RESHARD_OK; i++) {
+        describe(w, i, words);
+        status = compare_words(w, "the entry", words);
     }
-    for (int64_t i = 0; i < most; i++) {
-        char mine[WORDS];
-        describe(w, i, mine);
-        reshard_status status = reshard_group_gather_bytes(w->group, mine, WORDS, words);
-        if (status != RESHARD_OK)
-            return status;
-        for (int32_t r = 1; r < size; r++) {
-            if (memcmp(words[r], words[0], WORDS) != 0)
-                return rs_fail(RESHARD_ERR_MISMATCH, "rank 0 passes %s, and rank %d %s", words[0],
-                               r, words[r]);
-        }
-    }
-    return rs_fail(RESHARD_ERR_MISMATCH, "ranks pass different plans");
+    return status != RESHARD_OK
+               ? status
+               : rs_fail(RESHARD_ERR_MISMATCH, "ranks pass different sharding plans");
 }
 
 static reshard_status compare_ranks(const work *w, reshard_status status)
 {
-    size_t size = (size_t)reshard_group_size(w->group);
-    pass mine = {.count = w->plan->count, .source_rank = w->source_rank}, *all = NULL;
-    char(*words)[WORDS] = NULL;
+    rs_claim claim = {.what = "the sharding plan"};
+    uint64_t numbers[RS_AGREE_NUMBERS] = {(uint64_t)w->plan->count};
     if (status == RESHARD_OK)
-        status = digest_work(w, mine.digest);
-    if (status == RESHARD_OK) {
-        all = rs_allocate_array(w->plan->context, size, sizeof *all);
-        words = rs_allocate_array(w->plan->context, size, sizeof *words);
-        status = all != NULL && words != NULL ? RESHARD_OK : rs_allocation_status();
-    }
-    status = reshard_group_agree(w->group, status);
-    if (status == RESHARD_OK)
-        status = reshard_group_gather_bytes(w->group, &mine, sizeof mine, all);
-    bool same = true;
-    for (size_t r = 1; r < size && status == RESHARD_OK; r++)
-        same = same && memcmp(all[r].digest, all[0].digest, sizeof mine.digest) == 0;
-    if (!same)
-        status = tell_difference(w, all, words);
-    rs_release(w->plan->context, all, size * sizeof *all);
-    rs_release(w->plan->context, words, size * sizeof *words);
-    return status;
+        status = digest_work(w, claim.digest);
+    status = rs_group_agree_on(w->group, status, NULL, numbers);
+    if (status != RESHARD_OK)
+        return status;
+    status = rs_group_agree_on(w->group, RESHARD_OK, &claim, NULL);
+    return status == RESHARD_ERR_MISMATCH ? tell_difference(w, (int64_t)numbers[0]) : status;
 }
 
 /* ---- step 2: making -------------------------------------------------------------------------- */
@@ -252,7 +234,8 @@ static reshard_status make_tensor(work *w, int64_t index)
     reshard_status status = rs_tensor_densify(w->root->context, p->old, &dense);
     status = reshard_group_agree(w->group, status);
     if (status == RESHARD_OK) {
-        /* A dense copy is no leaf of the user's: whether it is trainable goes with the values. */
+        /* A dense copy is not the user's leaf: whether it is trainable is copied with the
+         * values. */
         bool before = dense->requires_grad;
         dense->requires_grad = p->old->requires_grad;
         status = reshard_tensor_shard(w->root->context, w->group, w->plan->entries[index].spec,
@@ -281,7 +264,7 @@ static reshard_status make_hook(work *w, int64_t index)
     const rs_sharding_entry *entry = &w->plan->entries[index];
     product *p = &w->products[index];
     reshard_module *module = p->module;
-    for (int64_t i = 0; i < w->plan->count; i++) { /* the replacement's, where there is one */
+    for (int64_t i = 0; i < w->plan->count; i++) { /* in the replacement, if there is one */
         if (w->plan->entries[i].kind == RS_SHARDING_SHARDER && w->products[i].module == module)
             module = w->products[i].replacement;
     }
@@ -291,13 +274,13 @@ static reshard_status make_hook(work *w, int64_t index)
     return rs_fail_within(status, "output of \"%s\"", entry->name);
 }
 
-/* Parameters first, then sharders, outputs and what is collected: so hooks run in that order. */
+/* Parameters come first, then sharders, outputs and collecting, so that hooks run in that order. */
 static reshard_status make_all(work *w)
 {
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < w->plan->count && status == RESHARD_OK; i++) {
         if (w->plan->entries[i].kind == RS_SHARDING_PARAMETER)
-            status = make_tensor(w, i); /* agreed within */
+            status = make_tensor(w, i); /* the call agrees itself */
     }
     for (int kind = RS_SHARDING_SHARDER; kind <= RS_SHARDING_LOCAL; kind++) {
         for (int64_t i = 0; i < w->plan->count && status == RESHARD_OK; i++) {
@@ -305,7 +288,7 @@ static reshard_status make_all(work *w)
                 continue;
             status = kind == RS_SHARDING_SHARDER ? make_module(w, i) : make_hook(w, i);
         }
-        if (kind == RS_SHARDING_SHARDER) /* outputs of replacements are looked up next */
+        if (kind == RS_SHARDING_SHARDER) /* outputs of replacements are looked up later */
             status = reshard_group_agree(w->group, status);
     }
     return reshard_group_agree(w->group, status);
@@ -319,13 +302,13 @@ static void put_in_place(work *w, reshard_hook **out_hook)
     for (int64_t i = 0; i < w->plan->count; i++) {
         product *p = &w->products[i];
         if (p->tensor != NULL) {
-            (void)reshard_tensor_retain(p->old); /* compared by address until all is done */
+            (void)reshard_tensor_retain(p->old); /* addresses are compared until all is done */
             rs_module_swap_tensor(w->root, p->old, p->tensor);
             reshard_tensor_release(p->old);
         }
         if (p->replacement != NULL) {
-            reshard_module_release(p->part->child);
-            p->part->child = reshard_module_retain(p->replacement);
+            reshard_module_release(p->holding->child);
+            p->holding->child = reshard_module_retain(p->replacement);
         }
         hooks = rs_hook_join(hooks, p->hook);
         p->hook = NULL;
@@ -339,7 +322,7 @@ static void put_in_place(work *w, reshard_hook **out_hook)
 static void clear(work *w)
 {
     for (int64_t i = 0; w->products != NULL && i < w->plan->count; i++) {
-        reshard_hook_remove(w->products[i].hook); /* those that were not put in place */
+        reshard_hook_remove(w->products[i].hook); /* those that are not in place */
         reshard_tensor_release(w->products[i].tensor);
         reshard_module_release(w->products[i].replacement);
     }
@@ -348,7 +331,7 @@ static void clear(work *w)
 
 /* ---- the calls ------------------------------------------------------------------------------- */
 
-/* status: of what this rank did before. */
+/* status: that of what this rank did before. */
 static reshard_status carry_out(reshard_module *module, const reshard_sharding_plan *plan,
                                 int32_t source_rank, reshard_group *group, bool whole,
                                 reshard_status status, reshard_hook **out_hook)
@@ -406,7 +389,7 @@ reshard_status reshard_module_shard_planned(reshard_module *module,
     reshard_status status = reshard_sharding_plan_create(module->context, &copy);
     if (status == RESHARD_OK)
         status = planner->build(planner->user, module, copy);
-    /* A rank that has no plan tells the others so. */
+    /* A rank without a plan tells the others. */
     status = carry_out(module, status == RESHARD_OK ? copy : &plan, source_rank, group, true,
                        status, out_hook);
     reshard_sharding_plan_destroy(copy);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * open.c - finds out what a path holds and opens it: the formats are asked one after the other, and
- * the first that knows it reads it.
+ * open.c - finds out what a path holds and opens it: asks one format after the other, and the first
+ * that recognises the path reads it.
  */
 #include "base/context.h"
 #include "base/options.h"
 #include "checkpoint/format/foreign.h"
 #include "checkpoint/format/format.h"
 
+#include <assert.h>
 #include <string.h>
 
 static reshard_status read_by_format(reshard_checkpoint *checkpoint, const rs_opening *opening)
@@ -22,6 +23,7 @@ static reshard_status read_by_format(reshard_checkpoint *checkpoint, const rs_op
         if (status != RESHARD_OK)
             return status;
         if (is) {
+            assert(checkpoint->tensor_count == 0);
             checkpoint->format = format->name;
             return format->read(checkpoint, opening);
         }
@@ -44,7 +46,7 @@ static reshard_status open_folder(reshard_checkpoint *checkpoint, rs_opening *op
     return status;
 }
 
-/* folder/name in two: the checkpoint's folder, and the name, which lies in the path. */
+/* Splits folder/name into the checkpoint's folder and the name, which stays inside the path. */
 static reshard_status open_file(reshard_checkpoint *checkpoint, rs_opening *opening)
 {
     char *slash = strrchr(checkpoint->path, '/');
@@ -82,13 +84,6 @@ reshard_status reshard_checkpoint_open(reshard_context *context, const char *pat
                                        const reshard_checkpoint_options *options,
                                        reshard_checkpoint **out_checkpoint)
 {
-    return rs_checkpoint_open(context, path, options, false, out_checkpoint);
-}
-
-reshard_status rs_checkpoint_open(reshard_context *context, const char *path,
-                                  const reshard_checkpoint_options *options, bool keeps_names,
-                                  reshard_checkpoint **out_checkpoint)
-{
     reshard_checkpoint_options full;
     reshard_checkpoint *checkpoint = NULL;
     reshard_status status = rs_options_read("checkpoint options", options, &full, sizeof full);
@@ -96,7 +91,7 @@ reshard_status rs_checkpoint_open(reshard_context *context, const char *path,
         status = rs_store_create(context, path, &checkpoint);
     if (status != RESHARD_OK)
         return status;
-    checkpoint->keeps_names = keeps_names;
+    checkpoint->keeps_names = full.keep_names != 0;
     status = open_path(checkpoint, &full);
     if (status != RESHARD_OK) {
         reshard_checkpoint_destroy(checkpoint);

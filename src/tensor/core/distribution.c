@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * distribution.c - shards with a layout and a group, and where they are the same on several
- * ranks.
+ * distribution.c - distributed tensors: shards with a layout and a group, and whether ranks hold
+ * the same shards.
  */
 #include "tensor/core/distribution.h"
 
@@ -13,6 +13,7 @@
 
 #include <reshard/group.h>
 
+#include <assert.h>
 #include <string.h>
 
 rs_distribution *rs_distribution_retain(rs_distribution *distribution)
@@ -35,11 +36,10 @@ void rs_distribution_release(rs_distribution *distribution)
     rs_release(distribution->context, distribution, sizeof *distribution);
 }
 
-static reshard_status make_distribution(reshard_context *context, rs_exec_cache *cache,
-                                        reshard_layout *layout, rs_distribution **out_distribution)
+reshard_status rs_distribution_outline(reshard_context *context, rs_exec_cache *cache,
+                                       reshard_layout *layout, rs_distribution **out_distribution)
 {
-    int32_t rank = reshard_group_rank(rs_exec_cache_group(cache));
-    int64_t count = rs_layout_shard_count(layout, rank);
+    assert(cache != NULL && layout != NULL);
     rs_distribution *made = rs_allocate_zeroed(context, sizeof *made);
     if (made == NULL)
         return rs_allocation_status();
@@ -47,9 +47,22 @@ static reshard_status make_distribution(reshard_context *context, rs_exec_cache 
     made->context = context;
     made->cache = rs_exec_cache_retain(cache);
     made->layout = reshard_layout_retain(layout);
+    *out_distribution = made;
+    return RESHARD_OK;
+}
+
+static reshard_status make_distribution(reshard_context *context, rs_exec_cache *cache,
+                                        reshard_layout *layout, rs_distribution **out_distribution)
+{
+    int32_t rank = reshard_group_rank(rs_exec_cache_group(cache));
+    int64_t count = rs_layout_shard_count(layout, rank);
+    rs_distribution *made = NULL;
+    reshard_status status = rs_distribution_outline(context, cache, layout, &made);
+    if (status != RESHARD_OK)
+        return status;
     made->shards = rs_allocate_zeroed(context, (size_t)count * sizeof *made->shards);
     if (made->shards == NULL) {
-        reshard_status status = rs_allocation_status();
+        status = rs_allocation_status();
         rs_distribution_release(made);
         return status;
     }
@@ -128,10 +141,11 @@ reshard_status rs_distributed_wrap(reshard_context *context, rs_exec_cache *cach
 
 reshard_group *rs_distributed_group(const reshard_tensor *tensor)
 {
+    assert(tensor->distribution != NULL);
     return rs_exec_cache_group(tensor->distribution->cache);
 }
 
-/* The rank, in one group, of a member of another; -1 when it is not in it. */
+/* Finds the rank that a member of `other` has in `group`; -1 when it is not a member. */
 static int32_t find_member(const reshard_group *group, const reshard_group *other, int32_t rank)
 {
     int32_t root = other->root_ranks != NULL ? other->root_ranks[rank] : rank;
@@ -163,6 +177,7 @@ rs_sameness rs_layout_sameness(const reshard_layout *layout, const reshard_group
 
 bool rs_distributed_same(const reshard_tensor *a, const reshard_tensor *b)
 {
+    assert(a->distribution != NULL && b->distribution != NULL);
     return a->distribution->cache == b->distribution->cache &&
            rs_layout_same(a->distribution->layout, b->distribution->layout);
 }

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pickle.h - Python's pickles, protocols 0 to 5, read as data. Nothing is imported, called or run:
+ * a global stays a pair of names, and a call stays a node that says what would be called with what.
+ * Whoever reads the nodes decides which names mean something.
+ *
+ * The result is a graph, not a tree: nodes can be shared, and a container can contain itself. A
+ * recursive walk therefore needs a bound on its depth, and on its length if it revisits shared
+ * nodes.
+ *
+ * Time and memory are proportional to the number of bytes (at most 128 bytes of memory per byte),
+ * whatever they hold. Refused: extension codes and buffers kept outside the pickle (UNSUPPORTED);
+ * more than RS_PICKLE_BYTES_MAX bytes (RANGE); whatever Python's own reader refuses, and
+ * values left over on the stack (SYNTAX, with the place in bytes and the name of the opcode).
+ */
+#ifndef RS_CHECKPOINT_ARCHIVE_PICKLE_H
+#define RS_CHECKPOINT_ARCHIVE_PICKLE_H
+
+#include "base/slice.h"
+
+#include <reshard/base.h>
+
+#define RS_PICKLE_BYTES_MAX UINT32_MAX
+#define RS_PICKLE_PROTOCOL_MAX 5
+/* Longest module or name of a global, and longest key of a dict that can be indexed. */
+#define RS_PICKLE_GLOBAL_BYTES_MAX 1024
+#define RS_PICKLE_KEY_BYTES_MAX 4096
+/* Decimal digits of a number in text form; Python has the same bound. */
+#define RS_PICKLE_DIGITS_MAX 4300
+
+typedef enum rs_pickle_kind {
+    RS_PICKLE_NONE,
+    RS_PICKLE_BOOL,       /* truth */
+    RS_PICKLE_INT,        /* integer */
+    RS_PICKLE_LARGE,      /* bytes: an int beyond 64 bits, two's complement, lowest byte first */
+    RS_PICKLE_FLOAT,      /* real */
+    RS_PICKLE_TEXT,       /* bytes: UTF-8, in which lone surrogates are possible */
+    RS_PICKLE_BYTES,      /* bytes; also a str of Python 2 that is not UTF-8 */
+    RS_PICKLE_BYTEARRAY,  /* bytes */
+    RS_PICKLE_TUPLE,      /* items */
+    RS_PICKLE_LIST,       /* items */
+    RS_PICKLE_SET,        /* items, in the order of the file */
+    RS_PICKLE_FROZENSET,  /* items, likewise */
+    RS_PICKLE_DICT,       /* items: key, value, key, value, ..; the last of equal keys counts */
+    RS_PICKLE_GLOBAL,     /* global */
+    RS_PICKLE_REDUCE,     /* call: callable(*arguments) */
+    RS_PICKLE_OBJECT,     /* call: callable.__new__(callable, *arguments, **keywords) */
+    RS_PICKLE_PERSISTENT, /* id: names something that is kept elsewhere */
+} rs_pickle_kind;
+
+typedef struct rs_pickle_node rs_pickle_node;
+
+typedef struct rs_pickle_items {
+    const rs_pickle_node **nodes;
+    size_t count; /* of nodes: twice the number of pairs for a dict */
+    size_t capacity;
+} rs_pickle_items;
+
+typedef struct rs_pickle_global {
+    rs_slice module, name;
+} rs_pickle_global;
+
+typedef struct rs_pickle_call {
+    const rs_pickle_node *callable;
+    const rs_pickle_node *arguments; /* a tuple */
+    const rs_pickle_node *keywords;  /* NULL: none */
+    const rs_pickle_node *state;     /* from BUILD; NULL: none */
+    rs_pickle_node *list;            /* items appended to it; NULL: none */
+    rs_pickle_node *dict;            /* pairs set in it; NULL: none */
+} rs_pickle_call;
+
+struct rs_pickle_node {
+    rs_pickle_kind kind;
+    uint32_t at; /* position of the opcode that made it */
+    union {
+        bool truth;
+        int64_t integer;
+        double real;
+        rs_slice bytes;
+        rs_pickle_items items;
+        const rs_pickle_global *global;
+        rs_pickle_call *call;
+        const rs_pickle_node *id;
+    };
+};
+
+typedef struct rs_pickle rs_pickle;
+
+/* Local. Reads one pickle from the front of the bytes; *out_used is its length. `what` names the
+ * bytes in errors. The bytes must outlive the result, which points into them. */
+reshard_status rs_pickle_read(reshard_context *context, const char *what, const char *bytes,
+                              size_t count, rs_pickle **out_pickle, size_t *out_used);
+void rs_pickle_destroy(rs_pickle *pickle);
+/* Never NULL. The pickle owns all nodes; they do not change, so threads may share them. */
+const rs_pickle_node *rs_pickle_root(const rs_pickle *pickle);
+/* All globals that the pickle names, each once, sorted by module and name. */
+const rs_pickle_node *const *rs_pickle_globals(const rs_pickle *pickle, size_t *out_count);
+
+/* ---- nodes: NULL is allowed and is of no kind ------------------------------------------------ */
+
+/* "int", "a call", ..: for messages. */
+const char *rs_pickle_kind_text(const rs_pickle_node *node);
+bool rs_pickle_is(const rs_pickle_node *node, rs_pickle_kind kind);
+/* Is it this global? "builtins" and "copyreg" also match the names they had in Python 2. */
+bool rs_pickle_is_global(const rs_pickle_node *node, const char *module, const char *name);
+/* Is it a call (REDUCE or OBJECT) of this global? */
+bool rs_pickle_is_call(const rs_pickle_node *node, const char *module, const char *name);
+/* False unless it is an int that fits 64 bits. A bool is not an int here. */
+bool rs_pickle_int(const rs_pickle_node *node, int64_t *out_integer);
+/* False when it is no text. */
+bool rs_pickle_text(const rs_pickle_node *node, rs_slice *out_text);
+/* An item of a tuple, list or set; NULL beyond the end and for other kinds. */
+const rs_pickle_node *rs_pickle_item(const rs_pickle_node *node, size_t index);
+/* Items of a tuple, list or set, pairs of a dict; 0 for other kinds. */
+size_t rs_pickle_count(const rs_pickle_node *node);
+/* The node itself if it is a dict; for a call such as OrderedDict(), the pairs set in it; else
+ * NULL. */
+const rs_pickle_node *rs_pickle_dict(const rs_pickle_node *node);
+/* The value of a text key in such a dict, or NULL. Looks at one key after the other. */
+const rs_pickle_node *rs_pickle_get(const rs_pickle_node *node, const char *key);
+
+/* Writes the node like Python's repr into at most `room` > 0 bytes, NUL included. One line, with
+ * ".." for what is too long or too deep. */
+void rs_pickle_show(const rs_pickle_node *node, char *out_text, size_t room);
+
+/* ---- the text keys of a large dict, sorted --------------------------------------------------- */
+
+typedef struct rs_pickle_index {
+    reshard_context *context;
+    size_t count; /* of text keys, each once */
+    size_t capacity;
+    struct rs_pickle_pair *pairs;
+} rs_pickle_index;
+
+/* Local. Indexes rs_pickle_dict(node); without one, the index is empty. Errors: RANGE for a key
+ * beyond RS_PICKLE_KEY_BYTES_MAX. */
+reshard_status rs_pickle_index_init(rs_pickle_index *index, reshard_context *context,
+                                    const rs_pickle_node *node);
+void rs_pickle_index_release(rs_pickle_index *index);
+/* NULL when there is no such key. */
+const rs_pickle_node *rs_pickle_index_get(const rs_pickle_index *index, rs_slice key);
+
+#endif
