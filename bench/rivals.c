@@ -6,7 +6,6 @@
 #include "cli/common/memory.h"
 #include "cli/common/ranks.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,7 +109,7 @@ static reshard_status create_mpi(bench_rivals *r, reshard_plan *plan)
     int found = 0;
     void *library = cli_ranks_are_threads() ? NULL : cli_library_open("reshard_mpi_bench");
     if (library != NULL)
-        r->mpi_calls = dlsym(library, BENCH_MPI_CALLS);
+        r->mpi_calls = cli_library_find(library, BENCH_MPI_CALLS);
     reshard_status status = agree(r->group, r->mpi_calls != NULL, &found);
     if (status != RESHARD_OK || !found)
         return status;

@@ -39,6 +39,16 @@ void *cli_library_open(const char *name)
     return open_path(file);
 }
 
+void *cli_library_find(void *library, const char *name)
+{
+    return dlsym(library, name);
+}
+
+int cli_library_can_open(void)
+{
+    return 1;
+}
+
 const char *cli_library_error(void)
 {
     return problem;

@@ -10,6 +10,10 @@
  * libraries that belongs to where the program is installed; or wherever the system looks. NULL:
  * cli_library_error tells why. It stays open until the process ends. */
 void *cli_library_open(const char *name);
+/* What an open library has under a name; NULL when there is none. */
+void *cli_library_find(void *library, const char *name);
+/* Zero in a program that is one static file: opening gives NULL always. */
+int cli_library_can_open(void);
 /* Words for the last cli_library_open that gave NULL. */
 const char *cli_library_error(void);
 

@@ -7,7 +7,6 @@
 
 #include <reshard/mpi_run.h>
 
-#include <dlfcn.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,10 +61,13 @@ int cli_ranks_may_fail(void)
 /* CLI_DONE with the status that all ranks have, or another code after a message. */
 static int run_mpi(reshard_rank_fn body, void *user, reshard_status *out_status)
 {
+    if (!cli_library_can_open())
+        return cli_fail(CLI_FAILED, "started by mpirun, but this reshard is one static file, which "
+                                    "cannot load the MPI backend; use a dynamically linked one");
     void *backend = cli_library_open("reshard_mpi");
     reshard_mpi_run_fn run = NULL;
     if (backend != NULL)
-        *(void **)(void *)&run = dlsym(backend, "reshard_mpi_run");
+        *(void **)(void *)&run = cli_library_find(backend, "reshard_mpi_run");
     if (run == NULL)
         return cli_fail(CLI_FAILED,
                         "started by mpirun, but the MPI backend cannot be loaded: %s. It is built "
