@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * library_none.c - stands in for library.c in a program that is one static file.
+ * library_none.c - replaces library.c in static programs, which cannot open libraries.
  */
 #include "cli/common/library.h"
 
