@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * command_verify.c - `reshard verify`: a checkpoint is whole, or two hold the same tensors.
+ * command_verify.c - `reshard verify`: is a checkpoint whole, do two hold the same tensors?
  *
- * Tensors of both are in the order of their names, so that one walk over both finds all that is
- * only in one of them, or not the same in both.
+ * Both list their tensors in the order of names, so one walk over both finds everything that is in
+ * only one of them, or differs.
  */
 #include "cli/checkpoint_input.h"
 #include "cli/commands.h"
@@ -52,7 +52,7 @@ static const char *const kind_names[] = {"same",  "only in A", "only in B",
 
 typedef struct difference {
     difference_kind kind;
-    reshard_stored_tensor a, b; /* as far as there */
+    reshard_stored_tensor a, b; /* where present */
 } difference;
 
 /* A walk over both checkpoints. */
@@ -74,10 +74,10 @@ static int same_shape(const reshard_stored_tensor *a, const reshard_stored_tenso
            memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
 }
 
-/* The next name of either side; 0 behind the last. */
+/* Goes to the next name of either side; 0 after the last. */
 static int step(comparison *walk, difference *out)
 {
-    reshard_stored_tensor tensors[2] = {0};
+    reshard_stored_tensor tensors[2] = {{.size = sizeof tensors[0]}, {.size = sizeof tensors[0]}};
     int there[2];
     for (int i = 0; i < 2; i++)
         there[i] = walk->next[i] < walk->sides[i]->digests->count &&
@@ -202,7 +202,7 @@ static int64_t count_copies(const cli_digested *side)
 {
     int64_t count = 0;
     for (int64_t i = 0; i < side->digests->count; i++) {
-        reshard_stored_tensor tensor;
+        reshard_stored_tensor tensor = {.size = sizeof tensor};
         if (reshard_checkpoint_tensor(side->checkpoint, i, &tensor) == RESHARD_OK)
             count += tensor.copy_count;
     }
