@@ -51,10 +51,10 @@ typedef struct rs_stage {
 } rs_stage;
 
 /* A box of a target that no link fills. */
-typedef struct rs_fill {
+typedef struct rs_fill_box {
     int32_t target;
     reshard_box box;
-} rs_fill;
+} rs_fill_box;
 
 #define RS_STAGES_MAX 2
 
@@ -66,7 +66,7 @@ struct reshard_plan {
     reshard_plan_tensor *sources, *targets; /* layouts retained, names copied */
     reshard_link *links;
     int64_t fill_count, fill_capacity;
-    rs_fill *fills; /* from the context, not the arena */
+    rs_fill_box *fills; /* from the context, not the arena */
     reshard_plan_options options;
     int32_t stage_count;
     rs_stage stages[RS_STAGES_MAX];

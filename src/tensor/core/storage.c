@@ -26,7 +26,7 @@ static reshard_status measure(reshard_dtype dtype, int32_t ndim, const int64_t *
 
 typedef struct mapped {
     reshard_context *context;
-    rs_mapping mapping; /* bytes NULL: none, an empty tensor needs none */
+    rs_file_mapping mapping; /* bytes NULL: none, an empty tensor needs none */
 } mapped;
 
 static void unmap(void *user)
