@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* clip.c - the norm of all gradients, over parameters and ranks, and gradients scaled to a norm. */
+#ifndef REAL
 #include "base/context.h"
 #include "base/error.h"
 #include "layout/layout.h"
@@ -9,32 +10,10 @@
 
 #include <math.h>
 
-/* In double, by LANES sums that take turns: one sum would wait for itself at every step. */
-#define DEFINE_SUM(name, real)                                   \
-    static double sum_squares_##name(const real *x, int64_t n)   \
-    {                                                            \
-        enum { LANES = 8 };                                      \
-        double lanes[LANES] = {0}, sum = 0;                      \
-        int64_t i = 0;                                           \
-        for (; i + LANES <= n; i += LANES)                       \
-            for (int64_t k = 0; k < LANES; k++)                  \
-                lanes[k] += (double)x[i + k] * (double)x[i + k]; \
-        for (; i < n; i++)                                       \
-            lanes[0] += (double)x[i] * (double)x[i];             \
-        for (int64_t k = 0; k < LANES; k++)                      \
-            sum += lanes[k];                                     \
-        return sum;                                              \
-    }
-DEFINE_SUM(f32, float)
-DEFINE_SUM(f64, double)
-#undef DEFINE_SUM
+enum { LANES = 8 };
 
-static double sum_squares(const reshard_tensor *dense)
-{
-    const void *data = dense->data;
-    return dense->dtype == RESHARD_F64 ? sum_squares_f64(data, dense->volume)
-                                       : sum_squares_f32(data, dense->volume);
-}
+#define RS_REAL_FILE "nn/clip.c"
+#include "tensor/core/real.h"
 
 /* Of those that hold the same shard, one counts: the one at coordinate 0 of all axes that
  * replicate. */
@@ -80,21 +59,12 @@ static reshard_status sum_gradients(const reshard_optimizer *o, double sums[2])
         if (status == RESHARD_OK && spread)
             status = counts_here(s->moments->parameter, &counts);
         if (status == RESHARD_OK && gradient != NULL && counts)
-            sums[spread] += sum_squares(gradient);
+            sums[spread] += RS_CALL(gradient->dtype, sum_squares, (const void *)gradient->data,
+                                    gradient->volume);
         reshard_tensor_release(gradient);
     }
     return status;
 }
-
-#define DEFINE_SCALE(name, real)                              \
-    static void scale_##name(real *x, int64_t n, real factor) \
-    {                                                         \
-        for (int64_t i = 0; i < n; i++)                       \
-            x[i] *= factor;                                   \
-    }
-DEFINE_SCALE(f32, float)
-DEFINE_SCALE(f64, double)
-#undef DEFINE_SCALE
 
 /* A gradient is its leaf's own, unless somebody has kept it: then a scaled copy takes its place. */
 static reshard_status scale_gradient(const reshard_optimizer *o, reshard_tensor **place,
@@ -111,11 +81,7 @@ static reshard_status scale_gradient(const reshard_optimizer *o, reshard_tensor 
         *place = copy;
         reshard_tensor_release(g);
     }
-    void *data = reshard_tensor_write(*place);
-    if ((*place)->dtype == RESHARD_F64)
-        scale_f64(data, (*place)->volume, factor);
-    else
-        scale_f32(data, (*place)->volume, (float)factor);
+    RS_CALL((*place)->dtype, scale, reshard_tensor_write(*place), (*place)->volume, factor);
     return RESHARD_OK;
 }
 
@@ -193,3 +159,30 @@ reshard_status reshard_optimizer_clip(reshard_optimizer *o, reshard_group *group
         *out_norm = norm;
     return status;
 }
+
+#else
+
+/* In double, by LANES sums that take turns: one sum would wait for itself at every step. */
+static double OF(sum_squares)(const REAL *x, int64_t n)
+{
+    double lanes[LANES] = {0}, sum = 0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        for (int64_t k = 0; k < LANES; k++)
+            lanes[k] += (double)x[i + k] * (double)x[i + k];
+    }
+    for (; i < n; i++)
+        lanes[0] += (double)x[i] * (double)x[i];
+    for (int64_t k = 0; k < LANES; k++)
+        sum += lanes[k];
+    return sum;
+}
+
+static void OF(scale)(REAL *x, int64_t n, double by)
+{
+    REAL factor = (REAL)by;
+    for (int64_t i = 0; i < n; i++)
+        x[i] *= factor;
+}
+
+#endif

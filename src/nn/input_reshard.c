@@ -70,12 +70,12 @@ static reshard_status add_memory(state *s, const reshard_tensor *tensor)
 static reshard_status list_memory(state *s, const reshard_module *module)
 {
     reshard_status status = RESHARD_OK;
-    for (int64_t i = 0; i < module->slot_count && status == RESHARD_OK; i++) {
-        const rs_slot *slot = &module->slots[i];
-        if (slot->tensor != NULL)
-            status = add_memory(s, slot->tensor);
-        if (slot->child != NULL && status == RESHARD_OK)
-            status = list_memory(s, slot->child);
+    for (int64_t i = 0; i < module->part_count && status == RESHARD_OK; i++) {
+        const rs_part *part = &module->parts[i];
+        if (part->tensor != NULL)
+            status = add_memory(s, part->tensor);
+        if (part->child != NULL && status == RESHARD_OK)
+            status = list_memory(s, part->child);
     }
     return status;
 }
@@ -168,7 +168,7 @@ static void count_packed(state *s, const reshard_tensor *tensor, reshard_packed 
     p->user = s;
 }
 
-/* What a slot holds: the state must live as long as the slot, whatever it packed. */
+/* What a saved slot holds: the state must live as long as the slot, whatever was packed. */
 typedef struct held {
     state *owner;
     reshard_packed *packed;
@@ -250,7 +250,7 @@ static void leave(void *user, reshard_module *module, const rs_around_frame *fra
     if (s->way.group == NULL)
         return;
     s->depth--;
-    rs_hooks_unwind(frame->hooks);
+    rs_hook_pairs_unwind(frame->hooks);
     rs_thread_state_get()->replicas = frame->replicas;
 }
 

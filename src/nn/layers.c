@@ -77,7 +77,7 @@ reshard_status rs_adopt(reshard_module *parent, const char *name, reshard_status
 
 /* first + scale * (numbers of the kind), or all `first` when the scale is 0. */
 typedef struct filling {
-    rs_fill_kind kind;
+    rs_random_kind kind;
     double first, scale;
 } filling;
 
@@ -100,7 +100,7 @@ static reshard_status fill(reshard_tensor *tensor, const filling *f, uint64_t se
 {
     if (f->scale == 0)
         return reshard_tensor_fill(tensor, f->first);
-    rs_fill random = {f->kind, seed, 0};
+    rs_random random = {f->kind, seed, 0};
     reshard_status status = rs_fill_random(tensor, &random);
     if (status != RESHARD_OK || rs_dtype_is_half(tensor->dtype))
         return status == RESHARD_OK ? scale_by_element(tensor, f) : status;
@@ -166,8 +166,8 @@ reshard_status reshard_linear_create(reshard_context *context, int64_t inputs, i
     if (status == RESHARD_OK)
         status = reshard_module_create(context, &kind, &module);
     double bound = inputs > 0 ? 1 / sqrt((double)inputs) : 0;
-    filling uniform = {RS_FILL_UNIFORM, -bound, 2 * bound}, zero = {.first = 0};
-    filling normal = {RS_FILL_NORMAL, 0, options.deviation};
+    filling uniform = {RS_RANDOM_UNIFORM, -bound, 2 * bound}, zero = {.first = 0};
+    filling normal = {RS_RANDOM_NORMAL, 0, options.deviation};
     bool plain = options.deviation == 0;
     if (status == RESHARD_OK)
         status = add_weight(module, "weight", &options, 2, shape, plain ? &uniform : &normal);
@@ -201,7 +201,7 @@ reshard_status reshard_embedding_create(reshard_context *context, int64_t count,
     reshard_status status = rs_layer_options(given, &options);
     if (status == RESHARD_OK)
         status = reshard_module_create(context, &kind, &module);
-    filling normal = {RS_FILL_NORMAL, 0, options.deviation != 0 ? options.deviation : 1};
+    filling normal = {RS_RANDOM_NORMAL, 0, options.deviation != 0 ? options.deviation : 1};
     if (status == RESHARD_OK)
         status = add_weight(module, "weight", &options, 2, shape, &normal);
     return rs_module_finish(status, module, out_module);

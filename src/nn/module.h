@@ -3,7 +3,8 @@
  * module.h - what modules and hooks are made of.
  *
  * Invariants:
- *  1. A module holds its slots, a slot its name and its tensor or child. Nothing holds a parent.
+ *  1. A module holds its parts, a part its name and its tensor or child. Nothing holds a
+ *     parent.
  *  2. A hook is held by its module and by its handle. It leaves the module's list only while no
  *     call of the module is under way; until then it is marked as removed.
  */
@@ -16,21 +17,21 @@
 
 #include <stdbool.h>
 
-typedef enum rs_slot_kind { RS_SLOT_CHILD, RS_SLOT_PARAMETER, RS_SLOT_BUFFER } rs_slot_kind;
+typedef enum rs_part_kind { RS_PART_CHILD, RS_PART_PARAMETER, RS_PART_BUFFER } rs_part_kind;
 
-typedef struct rs_slot {
+typedef struct rs_part {
     char *name;
-    rs_slot_kind kind;
+    rs_part_kind kind;
     bool transient;         /* buffers */
     reshard_module *child;  /* children */
     reshard_tensor *tensor; /* parameters and buffers; may be NULL */
-} rs_slot;
+} rs_part;
 
 typedef enum rs_hook_kind { RS_HOOK_PRE, RS_HOOK_POST, RS_HOOK_AROUND, RS_HOOK_KINDS } rs_hook_kind;
 
 /* What was, before enter, of one call. */
 typedef struct rs_around_frame {
-    struct rs_hooks_entry *hooks;
+    struct rs_hook_pair *hooks;
     struct reshard_group *replicas;
 } rs_around_frame;
 
@@ -66,19 +67,19 @@ struct reshard_module {
     reshard_context *context;
     char *kind_name;
     reshard_module_kind kind;
-    int64_t slot_count, slot_capacity;
-    rs_slot *slots;
+    int64_t part_count, part_capacity;
+    rs_part *parts;
     rs_hook_entry *hooks[RS_HOOK_KINDS]; /* in the order they run */
     uint64_t hook_serial;
     int64_t running; /* calls under way */
     bool sharded;    /* by reshard_module_shard */
 };
 
-/* The slot of a name of this module, or NULL. */
-rs_slot *rs_module_slot(const reshard_module *module, const char *name, size_t length);
-/* The slot of a path, which is not "". Errors: NOT_FOUND. */
-reshard_status rs_module_find_slot(const reshard_module *module, const char *path,
-                                   rs_slot **out_slot);
+/* The part of a name of this module, or NULL. */
+rs_part *rs_module_part(const reshard_module *module, const char *name, size_t length);
+/* The part of a path, which is not "". Errors: NOT_FOUND. */
+reshard_status rs_module_find_part(const reshard_module *module, const char *path,
+                                   rs_part **out_part);
 /* Puts `tensor` in the place of `old` in the module and its descendants. Cannot fail. */
 void rs_module_swap_tensor(reshard_module *module, const reshard_tensor *old,
                            reshard_tensor *tensor);

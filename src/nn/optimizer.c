@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * optimizer.c - SGD and AdamW on local shards. What is kept of a parameter lies as the parameter
- * does; every shard of this rank has a slot, a local parameter being its own only shard. The
- * arithmetic is PyTorch's, in the order in which PyTorch does it, so that results can be compared.
+ * optimizer.c - making optimizers. What is kept of a parameter lies as the parameter does; every
+ * shard of this rank has a slot, a local parameter being its own only shard.
  */
 #include "nn/optimizer.h"
 
@@ -182,128 +181,12 @@ reshard_status reshard_adamw_create(reshard_context *context, reshard_module *mo
     return create(context, module, &set, out_optimizer);
 }
 
-/* ---- steps ----------------------------------------------------------------------------------- */
-
-/* One element's worth of numbers that are the same for all of them. */
-typedef struct factors {
-    double keep; /* what decoupled decay leaves of the value */
-    double rate; /* over the bias correction of the first average */
-    double root; /* of the bias correction of the second average */
-} factors;
-
-#define DEFINE_STEPS(name, real, root_of)                                                         \
-    static void step_sgd_##name(const rs_step_settings *set, int64_t n, real *restrict value,     \
-                                const real *restrict gradient, real *restrict first)              \
-    {                                                                                             \
-        const real rate = (real)set->rate, momentum = (real)set->momentum;                        \
-        const real decay = (real)set->decay;                                                      \
-        for (int64_t i = 0; i < n; i++) {                                                         \
-            real g = gradient[i] + decay * value[i];                                              \
-            if (first != NULL) {                                                                  \
-                first[i] = momentum * first[i] + g;                                               \
-                g = set->nesterov ? g + momentum * first[i] : first[i];                           \
-            }                                                                                     \
-            value[i] -= rate * g;                                                                 \
-        }                                                                                         \
-    }                                                                                             \
-    static void step_adamw_##name(const rs_step_settings *set, const factors *f, int64_t n,       \
-                                  real *restrict value, const real *restrict gradient,            \
-                                  real *restrict first, real *restrict second)                    \
-    {                                                                                             \
-        const real beta1 = (real)set->beta1, beta2 = (real)set->beta2;                            \
-        const real keep = (real)f->keep, rate = (real)f->rate, root = (real)f->root;              \
-        const real rest1 = (real)(1 - set->beta1), rest2 = (real)(1 - set->beta2);                \
-        const real epsilon = (real)set->epsilon;                                                  \
-        for (int64_t i = 0; i < n; i++) {                                                         \
-            real g = gradient[i];                                                                 \
-            first[i] = beta1 * first[i] + rest1 * g;                                              \
-            second[i] = beta2 * second[i] + rest2 * g * g;                                        \
-            value[i] = keep * value[i] - rate * first[i] / (root_of(second[i]) / root + epsilon); \
-        }                                                                                         \
-    }
-DEFINE_STEPS(f32, float, sqrtf)
-DEFINE_STEPS(f64, double, sqrt)
-#undef DEFINE_STEPS
-
-static int64_t count_of(const rs_moments *m)
-{
-    return *(const int64_t *)reshard_tensor_data(m->steps);
-}
-
-/* Of a step that is counted already. */
-static factors make_factors(const rs_step_settings *set, const rs_moments *m)
-{
-    double count = set->adamw ? (double)count_of(m) : 1;
-    return (factors){.keep = 1 - set->rate * set->decay,
-                     .rate = set->rate / (1 - pow(set->beta1, count)),
-                     .root = sqrt(1 - pow(set->beta2, count))};
-}
-
-static void *data_of(reshard_tensor *tensor)
-{
-    return tensor != NULL ? reshard_tensor_write(tensor) : NULL;
-}
-
-static void step_slot(const rs_step_settings *set, const factors *f, const rs_step_slot *s,
-                      const reshard_tensor *gradient)
-{
-    int64_t n = s->shard->volume;
-    void *value = data_of(s->shard), *first = data_of(s->first), *second = data_of(s->second);
-    bool wide = s->shard->dtype == RESHARD_F64;
-    const void *g = (const void *)gradient->data;
-    if (set->adamw && wide)
-        step_adamw_f64(set, f, n, value, g, first, second);
-    else if (set->adamw)
-        step_adamw_f32(set, f, n, value, g, first, second);
-    else if (wide)
-        step_sgd_f64(set, n, value, g, first);
-    else
-        step_sgd_f32(set, n, value, g, first);
-}
-
 reshard_status rs_slot_gradient(const reshard_optimizer *o, const rs_step_slot *s,
                                 reshard_tensor **out_gradient)
 {
     reshard_tensor *gradient = shard_of(s->moments->parameter->gradient, s->shard_index);
     *out_gradient = NULL;
     return gradient != NULL ? rs_tensor_densify(o->context, gradient, out_gradient) : RESHARD_OK;
-}
-
-/* The counts may come from a file: they are looked at before anything is changed. */
-static reshard_status check_counts(const reshard_optimizer *o)
-{
-    for (int64_t i = 0; o->set.adamw && i < o->moments_count; i++) {
-        int64_t steps = count_of(&o->moments[i]);
-        if (steps < 0 || steps == INT64_MAX)
-            return rs_fail(RESHARD_ERR_INVALID, "optimizer: \"%s\" has %" PRId64 " steps behind it",
-                           o->moments[i].name, steps);
-    }
-    return RESHARD_OK;
-}
-
-static void count_step(const reshard_optimizer *o)
-{
-    for (int64_t i = 0; o->set.adamw && i < o->moments_count; i++) {
-        if (o->moments[i].parameter->gradient != NULL)
-            ++*(int64_t *)reshard_tensor_write(o->moments[i].steps);
-    }
-}
-
-reshard_status reshard_optimizer_step(reshard_optimizer *o)
-{
-    reshard_status status = check_counts(o);
-    if (status == RESHARD_OK)
-        count_step(o);
-    for (int64_t i = 0; i < o->count && status == RESHARD_OK; i++) {
-        reshard_tensor *gradient = NULL;
-        status = rs_slot_gradient(o, &o->slots[i], &gradient);
-        if (status == RESHARD_OK && gradient != NULL) {
-            factors f = make_factors(&o->set, o->slots[i].moments);
-            step_slot(&o->set, &f, &o->slots[i], gradient);
-        }
-        reshard_tensor_release(gradient);
-    }
-    return status;
 }
 
 void reshard_optimizer_clear_gradients(reshard_optimizer *o)

@@ -20,7 +20,7 @@
 /* What is made of one entry. */
 typedef struct product {
     reshard_module *module; /* that the entry speaks of; a parameter's root */
-    rs_slot *slot;          /* of the parameter or child */
+    rs_part *part;          /* of the parameter or child */
     reshard_tensor *old, *tensor;
     reshard_module *replacement;
     reshard_hook *hook;
@@ -45,10 +45,10 @@ static bool is_below(const char *path, const char *module)
 
 static reshard_status check_against_sharders(const reshard_sharding_plan *plan, int64_t index)
 {
-    const rs_entry *entry = &plan->entries[index];
+    const rs_sharding_entry *entry = &plan->entries[index];
     for (int64_t i = 0; i < plan->count; i++) {
-        const rs_entry *other = &plan->entries[i];
-        if (i == index || other->kind != RS_ENTRY_SHARDER || !is_below(entry->name, other->name))
+        const rs_sharding_entry *other = &plan->entries[i];
+        if (i == index || other->kind != RS_SHARDING_SHARDER || !is_below(entry->name, other->name))
             continue;
         return rs_fail(RESHARD_ERR_INVALID, "\"%s\" lies below \"%s\", which has a sharder",
                        entry->name, other->name);
@@ -58,13 +58,13 @@ static reshard_status check_against_sharders(const reshard_sharding_plan *plan, 
 
 static reshard_status check_parameter(work *w, int64_t index)
 {
-    const rs_entry *entry = &w->plan->entries[index];
+    const rs_sharding_entry *entry = &w->plan->entries[index];
     product *p = &w->products[index];
     if (entry->name[0] == 0)
         return rs_fail(RESHARD_ERR_INVALID, "the name of a parameter is empty");
     reshard_status status = reshard_module_find_parameter(w->root, entry->name, &p->old);
     if (status == RESHARD_OK)
-        status = rs_module_find_slot(w->root, entry->name, &p->slot);
+        status = rs_module_find_part(w->root, entry->name, &p->part);
     if (status == RESHARD_OK)
         status = check_against_sharders(w->plan, index);
     if (status != RESHARD_OK)
@@ -75,7 +75,7 @@ static reshard_status check_parameter(work *w, int64_t index)
         return rs_fail(RESHARD_ERR_INVALID, "the parameter \"%s\" is distributed already",
                        entry->name);
     for (int64_t i = 0; i < index; i++) {
-        if (w->plan->entries[i].kind == RS_ENTRY_PARAMETER && w->products[i].old == p->old)
+        if (w->plan->entries[i].kind == RS_SHARDING_PARAMETER && w->products[i].old == p->old)
             return rs_fail(RESHARD_ERR_INVALID,
                            "\"%s\" and \"%s\" are one parameter, which is sharded once",
                            w->plan->entries[i].name, entry->name);
@@ -92,29 +92,29 @@ static reshard_status check_parameter(work *w, int64_t index)
 
 static reshard_status check_sharder(work *w, int64_t index)
 {
-    const rs_entry *entry = &w->plan->entries[index];
+    const rs_sharding_entry *entry = &w->plan->entries[index];
     product *p = &w->products[index];
     if (entry->name[0] == 0)
         return rs_fail(RESHARD_ERR_INVALID,
                        "the name of a sharder's module is empty: the root cannot be replaced");
     reshard_status status = reshard_module_find(w->root, entry->name, &p->module);
     if (status == RESHARD_OK)
-        status = rs_module_find_slot(w->root, entry->name, &p->slot);
+        status = rs_module_find_part(w->root, entry->name, &p->part);
     return status == RESHARD_OK ? check_against_sharders(w->plan, index) : status;
 }
 
 static reshard_status check_entry(work *w, int64_t index)
 {
-    const rs_entry *entry = &w->plan->entries[index];
-    if (entry->kind == RS_ENTRY_PARAMETER)
+    const rs_sharding_entry *entry = &w->plan->entries[index];
+    if (entry->kind == RS_SHARDING_PARAMETER)
         return check_parameter(w, index);
-    if (entry->kind == RS_ENTRY_SHARDER)
+    if (entry->kind == RS_SHARDING_SHARDER)
         return check_sharder(w, index);
     reshard_status status = reshard_module_find(w->root, entry->name, &w->products[index].module);
     /* Of the sharder's module itself it is the replacement's output; what lies below is lost. */
     for (int64_t i = 0; i < w->plan->count && status == RESHARD_OK; i++) {
-        const rs_entry *other = &w->plan->entries[i];
-        if (other->kind == RS_ENTRY_SHARDER && strcmp(other->name, entry->name) != 0 &&
+        const rs_sharding_entry *other = &w->plan->entries[i];
+        if (other->kind == RS_SHARDING_SHARDER && strcmp(other->name, entry->name) != 0 &&
             is_below(entry->name, other->name))
             status = rs_fail(RESHARD_ERR_INVALID, "\"%s\" lies below \"%s\", which has a sharder",
                              entry->name, other->name);
@@ -146,7 +146,7 @@ static void describe(const work *w, int64_t index, char words[WORDS])
         (void)strcpy(words, "no such entry");
         return;
     }
-    const rs_entry *entry = &w->plan->entries[index];
+    const rs_sharding_entry *entry = &w->plan->entries[index];
     rs_text text;
     rs_text_init(&text, words, WORDS);
     rs_text_add(&text, "%s \"%.80s\"", kinds[entry->kind], entry->name);
@@ -166,7 +166,7 @@ static reshard_status digest_work(const work *w, uint64_t out_digest[2])
     rs_digest_init(&digest);
     rs_digest_u64(&digest, (uint64_t)w->source_rank);
     for (int64_t i = 0; i < w->plan->count; i++) {
-        const rs_entry *entry = &w->plan->entries[i];
+        const rs_sharding_entry *entry = &w->plan->entries[i];
         rs_digest_u64(&digest, (uint64_t)entry->kind);
         rs_digest_bytes(&digest, entry->name, strlen(entry->name));
         size_t length = 0;
@@ -265,7 +265,7 @@ static reshard_status make_tensor(work *w, int64_t index)
 
 static reshard_status make_module(work *w, int64_t index)
 {
-    const rs_entry *entry = &w->plan->entries[index];
+    const rs_sharding_entry *entry = &w->plan->entries[index];
     product *p = &w->products[index];
     reshard_status status =
         entry->sharder.shard(entry->sharder.user, p->module, w->group, &p->replacement);
@@ -278,14 +278,14 @@ static reshard_status make_module(work *w, int64_t index)
 
 static reshard_status make_hook(work *w, int64_t index)
 {
-    const rs_entry *entry = &w->plan->entries[index];
+    const rs_sharding_entry *entry = &w->plan->entries[index];
     product *p = &w->products[index];
     reshard_module *module = p->module;
     for (int64_t i = 0; i < w->plan->count; i++) { /* the replacement's, where there is one */
-        if (w->plan->entries[i].kind == RS_ENTRY_SHARDER && w->products[i].module == module)
+        if (w->plan->entries[i].kind == RS_SHARDING_SHARDER && w->products[i].module == module)
             module = w->products[i].replacement;
     }
-    reshard_status status = entry->kind == RS_ENTRY_OUTPUT
+    reshard_status status = entry->kind == RS_SHARDING_OUTPUT
                                 ? reshard_module_reshard_output(module, entry->spec, &p->hook)
                                 : reshard_module_collect_local_shard(module, NULL, &p->hook);
     return rs_fail_within(status, "output of \"%s\"", entry->name);
@@ -296,16 +296,16 @@ static reshard_status make_all(work *w)
 {
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < w->plan->count && status == RESHARD_OK; i++) {
-        if (w->plan->entries[i].kind == RS_ENTRY_PARAMETER)
+        if (w->plan->entries[i].kind == RS_SHARDING_PARAMETER)
             status = make_tensor(w, i); /* agreed within */
     }
-    for (int kind = RS_ENTRY_SHARDER; kind <= RS_ENTRY_LOCAL; kind++) {
+    for (int kind = RS_SHARDING_SHARDER; kind <= RS_SHARDING_LOCAL; kind++) {
         for (int64_t i = 0; i < w->plan->count && status == RESHARD_OK; i++) {
             if ((int)w->plan->entries[i].kind != kind)
                 continue;
-            status = kind == RS_ENTRY_SHARDER ? make_module(w, i) : make_hook(w, i);
+            status = kind == RS_SHARDING_SHARDER ? make_module(w, i) : make_hook(w, i);
         }
-        if (kind == RS_ENTRY_SHARDER) /* outputs of replacements are looked up next */
+        if (kind == RS_SHARDING_SHARDER) /* outputs of replacements are looked up next */
             status = reshard_group_agree(w->group, status);
     }
     return reshard_group_agree(w->group, status);
@@ -324,8 +324,8 @@ static void put_in_place(work *w, reshard_hook **out_hook)
             reshard_tensor_release(p->old);
         }
         if (p->replacement != NULL) {
-            reshard_module_release(p->slot->child);
-            p->slot->child = reshard_module_retain(p->replacement);
+            reshard_module_release(p->part->child);
+            p->part->child = reshard_module_retain(p->replacement);
         }
         hooks = rs_hook_join(hooks, p->hook);
         p->hook = NULL;
@@ -384,7 +384,7 @@ reshard_status reshard_module_shard_parameter(reshard_module *module, const char
                                               reshard_spec *spec, int32_t source_rank,
                                               reshard_group *group)
 {
-    rs_entry entry = {.kind = RS_ENTRY_PARAMETER, .name = (char *)path, .spec = spec};
+    rs_sharding_entry entry = {.kind = RS_SHARDING_PARAMETER, .name = (char *)path, .spec = spec};
     reshard_sharding_plan plan = {.context = module->context, .count = 1, .entries = &entry};
     if (path == NULL || spec == NULL) {
         plan.count = 0;

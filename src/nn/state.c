@@ -55,16 +55,16 @@ static char *join_path(rs_named_list *l, const char *prefix, const char *name)
     return path;
 }
 
-static bool is_wanted(const rs_named_list *l, const rs_slot *slot, wanted what)
+static bool is_wanted(const rs_named_list *l, const rs_part *part, wanted what)
 {
-    bool kind = slot->kind == RS_SLOT_PARAMETER
+    bool kind = part->kind == RS_PART_PARAMETER
                     ? what != BUFFERS
-                    : slot->kind == RS_SLOT_BUFFER &&
-                          (what == BUFFERS || (what == STATE && !slot->transient));
-    if (!kind || slot->tensor == NULL)
+                    : part->kind == RS_PART_BUFFER &&
+                          (what == BUFFERS || (what == STATE && !part->transient));
+    if (!kind || part->tensor == NULL)
         return false;
     for (int64_t i = 0; what != STATE && i < l->shown.count; i++) {
-        if (l->items[i].tensor == slot->tensor)
+        if (l->items[i].tensor == part->tensor)
             return false; /* tied, and listed under its first name */
     }
     return true;
@@ -118,16 +118,16 @@ static reshard_status walk(rs_named_list *l, const reshard_module *module, const
                            wanted what)
 {
     reshard_status status = RESHARD_OK;
-    for (int64_t i = 0; i < module->slot_count && status == RESHARD_OK; i++) {
-        if (is_wanted(l, &module->slots[i], what))
-            status = rs_named_list_add(l, prefix, module->slots[i].name, module->slots[i].tensor);
+    for (int64_t i = 0; i < module->part_count && status == RESHARD_OK; i++) {
+        if (is_wanted(l, &module->parts[i], what))
+            status = rs_named_list_add(l, prefix, module->parts[i].name, module->parts[i].tensor);
     }
-    for (int64_t i = 0; i < module->slot_count && status == RESHARD_OK; i++) {
-        const rs_slot *slot = &module->slots[i];
-        if (slot->child == NULL)
+    for (int64_t i = 0; i < module->part_count && status == RESHARD_OK; i++) {
+        const rs_part *part = &module->parts[i];
+        if (part->child == NULL)
             continue;
-        char *path = join_path(l, prefix, slot->name);
-        status = path != NULL ? walk(l, slot->child, path, what) : rs_allocation_status();
+        char *path = join_path(l, prefix, part->name);
+        status = path != NULL ? walk(l, part->child, path, what) : rs_allocation_status();
     }
     return status;
 }
@@ -227,12 +227,12 @@ static reshard_group *find_group(int64_t count, const reshard_named_tensor *item
 static reshard_group *find_module_group(const reshard_module *module)
 {
     reshard_group *group = NULL;
-    for (int64_t i = 0; i < module->slot_count && group == NULL; i++) {
-        const rs_slot *slot = &module->slots[i];
-        if (slot->tensor != NULL && slot->tensor->distribution != NULL)
-            group = rs_distributed_group(slot->tensor);
-        else if (slot->child != NULL)
-            group = find_module_group(slot->child);
+    for (int64_t i = 0; i < module->part_count && group == NULL; i++) {
+        const rs_part *part = &module->parts[i];
+        if (part->tensor != NULL && part->tensor->distribution != NULL)
+            group = rs_distributed_group(part->tensor);
+        else if (part->child != NULL)
+            group = find_module_group(part->child);
     }
     return group;
 }

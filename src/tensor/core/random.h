@@ -13,20 +13,20 @@
 uint64_t rs_random_bits(uint64_t seed, uint64_t index);
 
 /* What fills an element. */
-typedef enum rs_fill_kind {
-    RS_FILL_UNIFORM, /* 0 <= x < 1 */
-    RS_FILL_NORMAL,  /* mean 0, deviation 1 (Box and Muller) */
-    RS_FILL_KEEP     /* 0 with probability p, else 1/(1-p) */
-} rs_fill_kind;
+typedef enum rs_random_kind {
+    RS_RANDOM_UNIFORM, /* 0 <= x < 1 */
+    RS_RANDOM_NORMAL,  /* mean 0, deviation 1 (Box and Muller) */
+    RS_RANDOM_KEEP     /* 0 with probability p, else 1/(1-p) */
+} rs_random_kind;
 
-typedef struct rs_fill {
-    rs_fill_kind kind;
+typedef struct rs_random {
+    rs_random_kind kind;
     uint64_t seed;
     double p;
-} rs_fill;
+} rs_random;
 
 /* Fills a dense tensor, f16 to f64, by its elements' own index, or all shards of a distributed one
  * by their global index. */
-reshard_status rs_fill_random(reshard_tensor *tensor, const rs_fill *fill);
+reshard_status rs_fill_random(reshard_tensor *tensor, const rs_random *fill);
 
 #endif

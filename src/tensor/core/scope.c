@@ -16,20 +16,20 @@
 static void pop(void)
 {
     rs_thread_state *state = rs_thread_state_get();
-    rs_hooks_entry *entry = state->hooks;
+    rs_hook_pair *entry = state->hooks;
     state->hooks = entry->outer;
     rs_release(entry->context, entry, sizeof *entry);
 }
 
-static bool is_on_stack(const rs_hooks_entry *entry)
+static bool is_on_stack(const rs_hook_pair *entry)
 {
-    const rs_hooks_entry *at = rs_thread_state_get()->hooks;
+    const rs_hook_pair *at = rs_thread_state_get()->hooks;
     while (at != NULL && at != entry)
         at = at->outer;
     return at == entry;
 }
 
-void rs_hooks_unwind(rs_hooks_entry *until)
+void rs_hook_pairs_unwind(rs_hook_pair *until)
 {
     /* Somebody may have popped what was there before the scope. */
     if (until != NULL && !is_on_stack(until))
@@ -44,11 +44,11 @@ reshard_status reshard_saved_tensor_hooks_push(reshard_context *context,
     if (hooks->pack == NULL || hooks->unpack == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "saved tensor hooks: %s is NULL",
                        hooks->pack == NULL ? "pack" : "unpack");
-    rs_hooks_entry *entry = rs_allocate(context, sizeof *entry);
+    rs_hook_pair *entry = rs_allocate(context, sizeof *entry);
     if (entry == NULL)
         return rs_allocation_status();
     rs_thread_state *state = rs_thread_state_get();
-    *entry = (rs_hooks_entry){.context = context, .hooks = *hooks, .outer = state->hooks};
+    *entry = (rs_hook_pair){.context = context, .hooks = *hooks, .outer = state->hooks};
     state->hooks = entry;
     return RESHARD_OK;
 }
@@ -102,7 +102,7 @@ reshard_status rs_scope_leave(reshard_scope *scope)
     if (scope->group != NULL)
         rs_scope_use_group(scope->group);
     state->gradients_off = scope->gradients_off;
-    rs_hooks_unwind(scope->hooks);
+    rs_hook_pairs_unwind(scope->hooks);
     free_tensors(scope);
     return reshard_scope_status(scope);
 }
@@ -188,6 +188,14 @@ reshard_tensor *rs_scope_own(reshard_tensor *tensor)
     reshard_status status = own_in(rs_thread_state_get()->scope, tensor);
     if (status == RESHARD_OK)
         return tensor;
+    reshard_tensor_release(tensor);
+    return rs_scope_fail(status);
+}
+
+reshard_tensor *rs_scope_finish(reshard_status status, reshard_tensor *tensor)
+{
+    if (status == RESHARD_OK)
+        return rs_scope_own(tensor);
     reshard_tensor_release(tensor);
     return rs_scope_fail(status);
 }

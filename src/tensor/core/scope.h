@@ -19,7 +19,7 @@ struct reshard_scope {
     int64_t count, capacity;
     reshard_tensor **tensors;
     bool gradients_off; /* as it was before */
-    struct rs_hooks_entry *hooks;
+    struct rs_hook_pair *hooks;
     struct reshard_group *group; /* the last one that a computation used; retained */
     bool agreed;                 /* all ranks of the group know of the error */
 };
@@ -32,6 +32,9 @@ reshard_status rs_scope_leave(reshard_scope *scope);
 reshard_tensor *rs_scope_fail(reshard_status status);
 /* Hands a reference to the innermost scope; gives the tensor, or NULL (released) on failure. */
 reshard_tensor *rs_scope_own(reshard_tensor *tensor);
+/* The end of a computation: hands its result to the innermost scope if `status` is OK; else
+ * releases what there is of it, notes the error, and gives NULL. */
+reshard_tensor *rs_scope_finish(reshard_status status, reshard_tensor *tensor);
 /* Notes the group of a computation, so that a rank that fails later can tell the others. */
 void rs_scope_use_group(struct reshard_group *group);
 /* The context of the innermost scope. */
@@ -40,13 +43,13 @@ reshard_context *rs_scope_context(void);
 reshard_status rs_scope_failed(void);
 
 /* A pair of hooks on the thread's stack. */
-typedef struct rs_hooks_entry {
+typedef struct rs_hook_pair {
     reshard_context *context;
     reshard_saved_tensor_hooks hooks;
-    struct rs_hooks_entry *outer;
-} rs_hooks_entry;
+    struct rs_hook_pair *outer;
+} rs_hook_pair;
 
 /* Pops pairs of hooks until this one (or none) is the innermost. */
-void rs_hooks_unwind(rs_hooks_entry *until);
+void rs_hook_pairs_unwind(rs_hook_pair *until);
 
 #endif

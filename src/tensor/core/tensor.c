@@ -26,6 +26,13 @@ reshard_status rs_extents_check(int32_t ndim, const int64_t *shape, int64_t *out
     return status;
 }
 
+rs_extents rs_extents_of(const reshard_tensor *tensor)
+{
+    rs_extents extents = {.ndim = tensor->ndim};
+    memcpy(extents.shape, tensor->shape, sizeof extents.shape);
+    return extents;
+}
+
 bool rs_shape_equals(const reshard_tensor *a, const reshard_tensor *b)
 {
     return a->ndim == b->ndim &&

@@ -88,6 +88,13 @@ void rs_tensor_lend_data(reshard_tensor *tensor, const reshard_tensor *from, ptr
 /* What is known of a tensor computed from these. */
 rs_sameness rs_sameness_of(int32_t count, reshard_tensor *const *inputs);
 
+/* A shape, to be kept. */
+typedef struct rs_extents {
+    int32_t ndim;
+    int64_t shape[RESHARD_NDIM_MAX];
+} rs_extents;
+rs_extents rs_extents_of(const reshard_tensor *tensor);
+
 /* Of dense elements. Errors: INVALID for dtypes not of whole bytes, RANGE. */
 reshard_status rs_count_bytes(reshard_dtype dtype, int64_t volume, size_t *out_bytes);
 /* rs_shape_check (base/shape.h), and the volume. */

@@ -312,6 +312,7 @@ static void backward_collective(rs_node *node, reshard_tensor *const *gradients,
                                 reshard_tensor **out_gradients)
 {
     const ends *e = node->extra;
+    const rs_extents *input = rs_node_facts(node);
     reshard_dtype dtype = gradients[0]->dtype;
     rs_exec_key key = {e->summed, e->target, dtype, dtype, true};
     reshard_tensor *incoming = NULL, *moved = NULL, *right = NULL, *local = NULL;
@@ -325,11 +326,11 @@ static void backward_collective(rs_node *node, reshard_tensor *const *gradients,
     if (status == RESHARD_OK)
         status = right->distribution->shard_count > 0
                      ? (local = reshard_tensor_retain(right->distribution->shards[0]), RESHARD_OK)
-                     : rs_result_zeros(dtype, (int32_t)node->facts.i[0], node->facts.i + 1, &local);
+                     : rs_result_zeros(dtype, input->ndim, input->shape, &local);
     reshard_tensor_release(incoming);
     reshard_tensor_release(moved);
     /* A rank whose tensor is not read, of another shape than what is: no gradient reaches it. */
-    out_gradients[0] = status == RESHARD_OK ? rs_scope_own(local) : rs_scope_fail(status);
+    out_gradients[0] = rs_scope_finish(status, local);
 }
 
 static reshard_tensor *carry_out(const exchange *x, reshard_tensor *tensor)
@@ -366,8 +367,7 @@ static reshard_tensor *carry_out(const exchange *x, reshard_tensor *tensor)
         rs_outlines_release(x->group, all);
     }
     rs_release(NULL, sent, size * size * sizeof *sent);
-    rs_facts facts = {.i = {tensor->ndim}};
-    memcpy(facts.i + 1, tensor->shape, sizeof tensor->shape);
+    rs_extents input = rs_extents_of(tensor);
     bool keeps = e != NULL && needs_values(e->source);
     rs_recipe recipe = {.name = x->name,
                         .backward = backward_collective,
@@ -375,7 +375,8 @@ static reshard_tensor *carry_out(const exchange *x, reshard_tensor *tensor)
                         .inputs = &tensor,
                         .saved_count = keeps ? 1 : 0,
                         .saved = &tensor,
-                        .facts = facts,
+                        .facts = &input,
+                        .facts_bytes = sizeof input,
                         .group = x->group,
                         .extra = e,
                         .forget_extra = forget_ends};

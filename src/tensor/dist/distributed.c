@@ -73,9 +73,9 @@ static reshard_status check_whole(const reshard_tensor *tensor)
     return RESHARD_OK;
 }
 
-static reshard_status fill_random(reshard_tensor *tensor, rs_fill_kind kind, uint64_t seed)
+static reshard_status fill_random(reshard_tensor *tensor, rs_random_kind kind, uint64_t seed)
 {
-    rs_fill fill = {kind, seed, 0};
+    rs_random fill = {kind, seed, 0};
     reshard_status status = check_whole(tensor);
     if (status == RESHARD_OK && !reshard_tensor_is_contiguous(tensor))
         status = rs_fail(RESHARD_ERR_INVALID, "filling a tensor that is not contiguous");
@@ -84,12 +84,12 @@ static reshard_status fill_random(reshard_tensor *tensor, rs_fill_kind kind, uin
 
 reshard_status reshard_tensor_fill_uniform(reshard_tensor *tensor, uint64_t seed)
 {
-    return fill_random(tensor, RS_FILL_UNIFORM, seed);
+    return fill_random(tensor, RS_RANDOM_UNIFORM, seed);
 }
 
 reshard_status reshard_tensor_fill_normal(reshard_tensor *tensor, uint64_t seed)
 {
-    return fill_random(tensor, RS_FILL_NORMAL, seed);
+    return fill_random(tensor, RS_RANDOM_NORMAL, seed);
 }
 
 reshard_status rs_distributed_fill(reshard_tensor *tensor, double value)

@@ -249,7 +249,7 @@ static reshard_status make_origin(reshard_group *group, const reshard_spec *spec
 static reshard_status take_local(rs_node *node, const origin *o, reshard_tensor *gradient,
                                  reshard_tensor **out_local)
 {
-    const int64_t *facts = node->facts.i;
+    const rs_extents *input = rs_node_facts(node);
     const rs_distribution *d = gradient->distribution;
     if (o->layout->partial && rs_layout_reduction(o->layout) != RESHARD_SUM) {
         reshard_tensor *saved = rs_node_saved(node, 0), *x = NULL, *like = NULL;
@@ -272,7 +272,7 @@ static reshard_status take_local(rs_node *node, const origin *o, reshard_tensor 
         *out_local = reshard_tensor_retain(d->shards[0]);
         return RESHARD_OK;
     }
-    return rs_result_zeros(gradient->dtype, (int32_t)facts[0], facts + 1, out_local);
+    return rs_result_zeros(gradient->dtype, input->ndim, input->shape, out_local);
 }
 
 static void backward_from_local(rs_node *node, reshard_tensor *const *gradients,
@@ -285,7 +285,7 @@ static void backward_from_local(rs_node *node, reshard_tensor *const *gradients,
     if (status == RESHARD_OK)
         status = take_local(node, o, gradient, &local);
     reshard_tensor_release(gradient);
-    out_gradients[0] = status == RESHARD_OK ? rs_scope_own(local) : rs_scope_fail(status);
+    out_gradients[0] = rs_scope_finish(status, local);
 }
 
 reshard_tensor *reshard_tensor_from_local(reshard_tensor *local, reshard_group *group,
@@ -317,8 +317,7 @@ reshard_tensor *reshard_tensor_from_local(reshard_tensor *local, reshard_group *
         status = rs_agree(group, status, digest, "from_local", false, NULL);
         rs_outlines_release(group, all);
     }
-    rs_facts facts = {.i = {local->ndim}};
-    memcpy(facts.i + 1, local->shape, sizeof local->shape);
+    rs_extents input = rs_extents_of(local);
     bool keeps = o != NULL && o->layout->partial && rs_layout_reduction(o->layout) != RESHARD_SUM;
     rs_recipe recipe = {.name = "from_local",
                         .backward = backward_from_local,
@@ -326,7 +325,8 @@ reshard_tensor *reshard_tensor_from_local(reshard_tensor *local, reshard_group *
                         .inputs = &local,
                         .saved_count = keeps ? 1 : 0,
                         .saved = &local,
-                        .facts = facts,
+                        .facts = &input,
+                        .facts_bytes = sizeof input,
                         .group = group,
                         .extra = o,
                         .forget_extra = forget_origin};

@@ -52,7 +52,7 @@ static void backward_lift(rs_node *node, reshard_tensor *const *gradients,
         status =
             rs_result_zeros(gradients[0]->dtype, gradients[0]->ndim, gradients[0]->shape, &local);
     reshard_tensor_release(whole);
-    out_gradients[0] = status == RESHARD_OK ? rs_scope_own(local) : rs_scope_fail(status);
+    out_gradients[0] = rs_scope_finish(status, local);
 }
 
 static reshard_tensor *lift_one(reshard_tensor *tensor, const reshard_tensor *like)

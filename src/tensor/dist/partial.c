@@ -191,10 +191,7 @@ reshard_tensor *rs_partial_gradient(reshard_tensor *x, reshard_tensor *gradient)
         status = narrow(output, x->dtype);
     reshard_tensor_release(wide);
     reshard_tensor_release(wide_gradient);
-    if (status == RESHARD_OK)
-        return rs_scope_own(output);
-    reshard_tensor_release(output);
-    return rs_scope_fail(status);
+    return rs_scope_finish(status, output);
 }
 
 #else

@@ -18,7 +18,12 @@
 
 /* ---- redistribute ---------------------------------------------------------------------------- */
 
-/* What the backward step needs. facts: dtype of the input, dtype on the way or NONE. */
+typedef struct redistribute_facts {
+    reshard_dtype dtype;          /* of the input */
+    reshard_dtype gradient_dtype; /* on the way, or NONE */
+    bool own_layout;              /* the caller said how the gradient is to lie */
+} redistribute_facts;
+
 static void forget_layout(void *extra)
 {
     reshard_layout_release(extra);
@@ -92,22 +97,22 @@ static void backward_redistribute(rs_node *node, reshard_tensor *const *gradient
 {
     reshard_layout *layout = NULL;
     reshard_tensor *cast = NULL, *made = NULL, *gradient = gradients[0];
-    reshard_dtype dtype = (reshard_dtype)node->facts.i[0];
+    const redistribute_facts *facts = rs_node_facts(node);
     reshard_status status = RESHARD_OK;
-    if (node->facts.i[2]) /* the caller's own layout */
+    if (facts->own_layout)
         layout = reshard_layout_retain(node->extra);
     else
         status = choose_layout(node->extra, gradient, &layout);
-    if (status == RESHARD_OK && node->facts.i[1] != RESHARD_DTYPE_NONE &&
-        gradient->dtype != (reshard_dtype)node->facts.i[1]) {
-        status = cast_shards(gradient, (reshard_dtype)node->facts.i[1], &cast);
+    if (status == RESHARD_OK && facts->gradient_dtype != RESHARD_DTYPE_NONE &&
+        gradient->dtype != facts->gradient_dtype) {
+        status = cast_shards(gradient, facts->gradient_dtype, &cast);
         gradient = cast;
     }
     if (status == RESHARD_OK)
-        status = rs_redistribute(rs_scope_context(), gradient, layout, dtype, &made);
+        status = rs_redistribute(rs_scope_context(), gradient, layout, facts->dtype, &made);
     reshard_layout_release(layout);
     reshard_tensor_release(cast);
-    out_gradients[0] = status == RESHARD_OK ? rs_scope_own(made) : rs_scope_fail(status);
+    out_gradients[0] = rs_scope_finish(status, made);
 }
 
 static reshard_status check_options(const reshard_tensor *tensor, const reshard_spec *spec,
@@ -154,13 +159,13 @@ reshard_tensor *reshard_tensor_redistribute(reshard_tensor *tensor, reshard_spec
     else if (group != NULL)
         status = rs_agree(group, rs_fail_within(status, "redistribute"), NULL, "redistribute",
                           false, NULL);
-    rs_facts facts = {
-        .i = {(int64_t)tensor->dtype, (int64_t)read.gradient_dtype, read.gradient_spec != NULL}};
+    redistribute_facts facts = {tensor->dtype, read.gradient_dtype, read.gradient_spec != NULL};
     rs_recipe recipe = {.name = "redistribute",
                         .backward = backward_redistribute,
                         .input_count = 1,
                         .inputs = &tensor,
-                        .facts = facts,
+                        .facts = &facts,
+                        .facts_bytes = sizeof facts,
                         .group = group,
                         .extra = back,
                         .forget_extra = forget_layout};
@@ -193,7 +198,7 @@ static void backward_to_local(rs_node *node, reshard_tensor *const *gradients,
     reshard_tensor *made = NULL;
     reshard_status status = rs_distributed_wrap(rs_scope_context(), w->cache, w->layout,
                                                 gradients[0]->dtype, gradients, &made);
-    out_gradients[0] = status == RESHARD_OK ? rs_scope_own(made) : rs_scope_fail(status);
+    out_gradients[0] = rs_scope_finish(status, made);
 }
 
 static reshard_status make_wrapping(reshard_tensor *tensor, reshard_spec *gradient_spec,

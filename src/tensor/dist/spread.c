@@ -69,9 +69,10 @@ typedef struct insides {
     rs_exec_cache *cache;
     int32_t input_count;
     int64_t shard_count;
-    reshard_tensor **leaves;  /* [shard * input_count + input] */
-    reshard_tensor **outputs; /* by shard */
-    rs_hollow **hollows;      /* by shard */
+    reshard_tensor **leaves;             /* [shard * input_count + input] */
+    reshard_tensor **outputs;            /* by shard */
+    rs_hollow **hollows;                 /* by shard */
+    reshard_dtype dtypes[RS_SPREAD_MAX]; /* of the inputs */
     reshard_layout *gradient_layouts[RS_SPREAD_MAX];
     reshard_layout *output_gradient_layout;
     graphs_fate fate;
@@ -136,8 +137,11 @@ static reshard_status make_insides(const rs_spread *spread, insides **out_inside
     in->leaves = rs_allocate_zeroed(context, leaf_count * sizeof *in->leaves);
     in->outputs = rs_allocate_zeroed(context, (size_t)in->shard_count * sizeof *in->outputs);
     in->hollows = rs_allocate_zeroed(context, (size_t)in->shard_count * sizeof *in->hollows);
-    for (int32_t i = 0; i < in->input_count; i++)
+    for (int32_t i = 0; i < in->input_count; i++) {
         in->gradient_layouts[i] = reshard_layout_retain(spread->gradient_layouts[i]);
+        if (spread->inputs[i] != NULL)
+            in->dtypes[i] = spread->inputs[i]->dtype;
+    }
     bool made = in->leaves != NULL && in->outputs != NULL && in->hollows != NULL;
     reshard_status status = made ? RESHARD_OK : rs_allocation_status();
     if (status == RESHARD_OK)
@@ -175,7 +179,7 @@ static reshard_status run_shards(insides *in, reshard_tensor *const *inputs, con
             break;
         reshard_tensor *output = in->fn(leaves, in->user.bytes);
         in->outputs[i] = reshard_tensor_retain(output);
-        status = output != NULL ? RESHARD_OK : reshard_scope_status(rs_thread_state_get()->scope);
+        status = output != NULL ? RESHARD_OK : rs_scope_failed();
     }
     return status;
 }
@@ -183,7 +187,7 @@ static reshard_status run_shards(insides *in, reshard_tensor *const *inputs, con
 static reshard_status run_forward(insides *in, reshard_tensor *const *inputs)
 {
     rs_thread_state *state = rs_thread_state_get();
-    rs_hooks_entry *hooks = state->hooks;
+    rs_hook_pair *hooks = state->hooks;
     bool wanted[RS_SPREAD_MAX];
     for (int32_t i = 0; i < in->input_count; i++)
         wanted[i] = inputs[i] != NULL && reshard_tensor_requires_grad(inputs[i]);
@@ -238,7 +242,7 @@ static reshard_status make_graphs_again(rs_node *node, insides *in, reshard_tens
     rs_thread_state *state = rs_thread_state_get();
     for (int32_t i = 0; i < in->input_count; i++)
         wanted[i] = rs_node_wants(node, i);
-    rs_hooks_entry *hooks = state->hooks;
+    rs_hook_pair *hooks = state->hooks;
     state->hooks = NULL;
     (void)reshard_set_gradients_enabled(1);
     reshard_status status = run_shards(in, inputs, wanted);
@@ -277,10 +281,8 @@ static void hand_out(rs_node *node, insides *in, reshard_tensor **out_gradients)
     reshard_status status = shards != NULL ? RESHARD_OK : rs_allocation_status();
     for (int32_t k = 0; k < in->input_count && status == RESHARD_OK; k++) {
         reshard_tensor *made = NULL;
-        reshard_dtype dtype = RESHARD_F32;
         if (!rs_node_wants(node, k) || in->gradient_layouts[k] == NULL)
             continue;
-        dtype = (reshard_dtype)node->facts.i[k];
         for (int64_t i = 0; i < in->shard_count && status == RESHARD_OK; i++) {
             reshard_tensor *leaf = in->leaves[i * in->input_count + k];
             if (leaf->gradient == NULL)
@@ -289,8 +291,8 @@ static void hand_out(rs_node *node, insides *in, reshard_tensor **out_gradients)
             shards[i] = leaf->gradient;
         }
         if (status == RESHARD_OK)
-            status = rs_distributed_wrap(context, in->cache, in->gradient_layouts[k], dtype, shards,
-                                         &made);
+            status = rs_distributed_wrap(context, in->cache, in->gradient_layouts[k], in->dtypes[k],
+                                         shards, &made);
         if (status == RESHARD_OK)
             out_gradients[k] = rs_scope_own(made);
     }
@@ -329,11 +331,6 @@ reshard_tensor *rs_spread_run(rs_spread *spread, reshard_status status)
 {
     insides *in = NULL;
     reshard_tensor *output = NULL;
-    rs_facts facts = {.i = {0}};
-    for (int32_t i = 0; i < spread->input_count; i++) {
-        if (spread->inputs[i] != NULL)
-            facts.i[i] = (int64_t)spread->inputs[i]->dtype;
-    }
     reshard_group *group = NULL;
     if (status == RESHARD_OK) {
         group = rs_distributed_group(spread->inputs[0]);
@@ -355,7 +352,6 @@ reshard_tensor *rs_spread_run(rs_spread *spread, reshard_status status)
                         .inputs = spread->inputs,
                         .saved_count = in != NULL && in->fate != STAY ? spread->input_count : 0,
                         .saved = spread->inputs,
-                        .facts = facts,
                         .group = group,
                         .extra = in,
                         .forget_extra = forget_insides};

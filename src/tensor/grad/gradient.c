@@ -43,5 +43,5 @@ reshard_tensor *rs_gradient_add(reshard_tensor *a, reshard_tensor *b)
     if (status == RESHARD_OK)
         status = add_shards(a, moved, &sum);
     reshard_tensor_release(moved);
-    return status == RESHARD_OK ? rs_scope_own(sum) : rs_scope_fail(status);
+    return rs_scope_finish(status, sum);
 }

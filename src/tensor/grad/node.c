@@ -10,6 +10,7 @@
 
 #include <reshard/group.h>
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- freeing --------------------------------------------------------------------------------- */
@@ -49,7 +50,7 @@ static rs_node *free_one(rs_node *node, rs_node *list)
     rs_release(node->context, node->gradients,
                (size_t)node->output_count * sizeof *node->gradients);
     rs_release(node->context, node->saved, (size_t)node->saved_count * sizeof *node->saved);
-    rs_release(node->context, node, sizeof *node);
+    rs_release(node->context, node, sizeof *node + node->facts_bytes);
     return list;
 }
 
@@ -103,14 +104,16 @@ bool rs_op_begin(const char *name, int32_t count, reshard_tensor *const *inputs)
 static reshard_status make_node(const rs_recipe *recipe, int32_t output_count, rs_node **out_node)
 {
     reshard_context *context = rs_scope_context();
-    rs_node *node = rs_allocate_zeroed(context, sizeof *node);
+    rs_node *node = rs_allocate_zeroed(context, sizeof *node + recipe->facts_bytes);
     if (node == NULL)
         return rs_allocation_status();
     atomic_init(&node->references, 1);
     node->context = context;
     node->name = recipe->name;
     node->backward = recipe->backward;
-    node->facts = recipe->facts;
+    node->facts_bytes = recipe->facts_bytes;
+    if (recipe->facts_bytes > 0)
+        memcpy(node->facts, recipe->facts, recipe->facts_bytes);
     node->sequence = ++rs_thread_state_get()->node_count;
     node->group = reshard_group_retain(recipe->group);
     node->inputs = rs_allocate_zeroed(context, (size_t)recipe->input_count * sizeof *node->inputs);
@@ -224,6 +227,12 @@ reshard_tensor *rs_op_end(const rs_recipe *recipe, reshard_status status, reshar
 }
 
 /* ---- for backward steps ---------------------------------------------------------------------- */
+
+const void *rs_node_facts(const rs_node *node)
+{
+    assert(node->facts_bytes > 0);
+    return node->facts;
+}
 
 bool rs_node_wants(const rs_node *node, int32_t input)
 {

@@ -11,13 +11,7 @@
 
 #include "tensor/grad/saved.h"
 
-#define RS_FACTS_MAX 24
-
-/* Small numbers that a backward step needs. */
-typedef struct rs_facts {
-    int64_t i[RS_FACTS_MAX];
-    double x[4];
-} rs_facts;
+#include <stddef.h>
 
 /* gradients: of the outputs, NULL where nothing reached one. out_gradients: of the inputs, in the
  * innermost scope; NULL where there is none, and where edges say that nobody wants it. Runs with
@@ -42,7 +36,6 @@ struct rs_node {
     rs_edge *inputs;
     reshard_tensor **gradients; /* of the outputs, while a backward pass is under way */
     rs_saved *saved;
-    rs_facts facts;
     struct reshard_group *group; /* retained: the backward step begins with an agreement on it */
     void *extra;                 /* the operation's own */
     void (*forget_extra)(void *extra);
@@ -50,6 +43,8 @@ struct rs_node {
     bool retain;   /* the backward pass under way keeps what was saved */
     bool marked;   /* already in the list that is being made */
     rs_node *next; /* of a list of nodes to be freed */
+    size_t facts_bytes;
+    _Alignas(max_align_t) unsigned char facts[]; /* see rs_node_facts */
 };
 
 /* What an operation tells about itself. Arrays are copied. */
@@ -60,7 +55,8 @@ typedef struct rs_recipe {
     reshard_tensor *const *inputs; /* entries may be NULL */
     int32_t saved_count;
     reshard_tensor *const *saved; /* inputs, outputs or others; entries may be NULL */
-    rs_facts facts;
+    const void *facts; /* what the backward step has to know: a struct of the operation; copied */
+    size_t facts_bytes;
     struct reshard_group *group; /* of a collective backward step */
     void *extra;                 /* taken over */
     void (*forget_extra)(void *extra);
@@ -77,6 +73,8 @@ bool rs_op_end_many(const rs_recipe *recipe, reshard_status status, int32_t coun
                     reshard_tensor **outputs);
 /* Would the operation be recorded? */
 bool rs_op_records(int32_t count, reshard_tensor *const *inputs);
+/* The facts of the recipe. */
+const void *rs_node_facts(const rs_node *node);
 /* Does anybody want the gradient of this input? */
 bool rs_node_wants(const rs_node *node, int32_t input);
 /* A saved tensor, owned by the innermost scope; NULL with the error noted on failure. Slots of NULL

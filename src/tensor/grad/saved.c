@@ -62,7 +62,7 @@ static reshard_status pack_by_hooks(reshard_context *context, reshard_tensor *al
 
 reshard_status rs_saved_pack(reshard_context *context, reshard_tensor *tensor, rs_saved *saved)
 {
-    const rs_hooks_entry *entry = rs_thread_state_get()->hooks;
+    const rs_hook_pair *entry = rs_thread_state_get()->hooks;
     reshard_tensor *alias = NULL;
     reshard_status status = rs_tensor_alias(context, tensor, &alias);
     if (status != RESHARD_OK)

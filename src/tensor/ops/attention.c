@@ -116,9 +116,14 @@ static reshard_status attend_back(reshard_tensor *const *values, double scale,
     return status;
 }
 
+typedef struct attention_facts {
+    double scale;
+} attention_facts;
+
 static void backward_attention(rs_node *node, reshard_tensor *const *gradients,
                                reshard_tensor **out_gradients)
 {
+    const attention_facts *facts = rs_node_facts(node);
     reshard_tensor *values[3] = {NULL, NULL, NULL}, *gradient = NULL;
     reshard_tensor *outputs[3] = {NULL, NULL, NULL};
     reshard_status status = rs_real(gradients[0], &gradient);
@@ -129,7 +134,7 @@ static void backward_attention(rs_node *node, reshard_tensor *const *gradients,
             status = rs_result(saved->dtype, saved->ndim, saved->shape, &outputs[i]);
     }
     if (status == RESHARD_OK)
-        status = attend_back(values, node->facts.x[0], gradient, outputs);
+        status = attend_back(values, facts->scale, gradient, outputs);
     reshard_tensor_release(gradient);
     for (int32_t i = 0; i < 3; i++) {
         reshard_tensor_release(values[i]);
@@ -205,8 +210,9 @@ reshard_tensor *reshard_causal_attention(reshard_tensor *q, reshard_tensor *k, r
         status = attend(values, scale, output);
     for (int32_t i = 0; i < 3; i++)
         reshard_tensor_release(values[i]);
-    rs_recipe recipe = {"causal_attention",     backward_attention, 3, inputs, 3, inputs,
-                        .facts = {.x = {scale}}};
+    attention_facts facts = {scale};
+    rs_recipe recipe = {"causal_attention", backward_attention,         3, inputs, 3, inputs,
+                        .facts = &facts,    .facts_bytes = sizeof facts};
     return rs_op_end(&recipe, status, output);
 }
 

@@ -8,7 +8,8 @@
 static void backward_cast(rs_node *node, reshard_tensor *const *gradients,
                           reshard_tensor **out_gradients)
 {
-    out_gradients[0] = reshard_tensor_cast(gradients[0], (reshard_dtype)node->facts.i[0]);
+    const reshard_dtype *before = rs_node_facts(node);
+    out_gradients[0] = reshard_tensor_cast(gradients[0], *before);
 }
 
 reshard_tensor *reshard_tensor_cast(reshard_tensor *tensor, reshard_dtype dtype)
@@ -27,7 +28,7 @@ reshard_tensor *reshard_tensor_cast(reshard_tensor *tensor, reshard_dtype dtype)
         status = rs_tensor_alias(rs_scope_context(), tensor, &made);
     else
         status = rs_tensor_convert(tensor, dtype, &made);
-    rs_recipe recipe = {"cast", backward_cast, 1, &tensor,
-                        .facts = {.i = {(int64_t)tensor->dtype}}};
+    rs_recipe recipe = {"cast",  backward_cast,           1,
+                        &tensor, .facts = &tensor->dtype, .facts_bytes = sizeof tensor->dtype};
     return rs_op_end(&recipe, status, made);
 }

@@ -9,7 +9,7 @@
 reshard_tensor *rs_dropout_mask(reshard_tensor *x, double p, uint64_t seed)
 {
     reshard_tensor *mask = NULL;
-    rs_fill fill = {RS_FILL_KEEP, seed, p};
+    rs_random fill = {RS_RANDOM_KEEP, seed, p};
     reshard_status status = x->distribution != NULL
                                 ? rs_distributed_make(rs_scope_context(), x->distribution->cache,
                                                       x->distribution->layout, x->dtype, &mask)

@@ -54,14 +54,15 @@ static void backward_norm(rs_node *node, reshard_tensor *const *gradients,
                           reshard_tensor **out_gradients)
 {
     reshard_tensor *x = rs_node_saved(node, 0), *weight = rs_node_saved(node, 1);
+    const norm *n = rs_node_facts(node);
     back b = {0};
     if (x == NULL || weight == NULL)
         return;
     reshard_status status = prepare_back(x, weight, gradients[0], &b);
     if (status == RESHARD_OK)
         RS_CALL(x->dtype, normalize_back, b.x->data, b.weight->data, b.gradient->data,
-                rs_row_count(x), rs_row_size(x), node->facts.i[0] != 0, node->facts.x[0],
-                b.x_back->data, b.weight_back->data, b.bias_back->data);
+                rs_row_count(x), rs_row_size(x), n->centred, n->epsilon, b.x_back->data,
+                b.weight_back->data, b.bias_back->data);
     reshard_tensor_release(b.x);
     reshard_tensor_release(b.weight);
     reshard_tensor_release(b.gradient);
@@ -143,9 +144,8 @@ static reshard_tensor *normalize(const norm *n, reshard_tensor *x, reshard_tenso
     if (rs_dtype_is_half(x->dtype))
         return normalize_half(n, x, weight, bias);
     status = forward(n, inputs, &output);
-    rs_facts facts = {.i = {n->centred}, .x = {n->epsilon}};
     rs_recipe recipe = {n->name, backward_norm, bias != NULL ? 3 : 2, inputs,
-                        2,       inputs,        .facts = facts};
+                        2,       inputs,        .facts = n,           .facts_bytes = sizeof *n};
     return rs_op_end(&recipe, status, output);
 }
 
