@@ -14,7 +14,8 @@
  *   device_mesh.h  named axes over live ranks, with a sub-group along each
  *   group.h   ranks that can talk: threads of this process, a simulation, your own transport
  *
- * Tensors, gradients and modules are in libreshard_nn: reshard_nn.h.
+ * Behind headers of their own: plan_inspect.h, which takes a plan apart into single moves. Tensors,
+ * gradients and modules are in libreshard_nn: reshard_nn.h.
  *
  * A first program:
  *

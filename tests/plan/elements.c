@@ -10,7 +10,7 @@ static reshard_layout *make_layout(const char *text, int32_t ndim, const int64_t
 {
     reshard_spec *spec = NULL;
     reshard_layout *layout = NULL;
-    assert_int_equal(reshard_spec_parse(NULL, text, strlen(text), &spec), RESHARD_OK);
+    assert_int_equal(reshard_spec_parse(NULL, text, &spec), RESHARD_OK);
     assert_int_equal(reshard_layout_create(NULL, spec, ndim, shape, &layout), RESHARD_OK);
     reshard_spec_release(spec);
     return layout;

@@ -6,7 +6,7 @@
 #include "base/context.h"
 #include "base/digest.h"
 
-#include <reshard/plan.h>
+#include <reshard/plan_inspect.h>
 
 #include <stdlib.h>
 #include <string.h>
