@@ -50,8 +50,27 @@ static int fail_fork(void)
     return cli_fail(CLI_FAILED, "no process can be started: %s", strerror(errno));
 }
 
+static reshard_status plan(reshard_context *context, const char *source, const char *target,
+                           const reshard_conversion_options *planning)
+{
+    const reshard_conversion_run_options running = {.size = sizeof running, .no_sync = 1};
+    reshard_checkpoint *checkpoint = NULL;
+    reshard_conversion *conversion = NULL;
+    double seconds = 0;
+    reshard_status status = reshard_checkpoint_open(context, source, NULL, &checkpoint);
+    if (status == RESHARD_OK)
+        status = reshard_conversion_create(context, checkpoint, planning, &conversion);
+    if (status == RESHARD_OK)
+        status = reshard_conversion_estimate(conversion, target, &running, &seconds);
+    reshard_conversion_destroy(conversion);
+    reshard_checkpoint_destroy(checkpoint);
+    return status;
+}
+
 int bench_child_convert(cli_work *work, const char *source, const char *target,
-                        const reshard_convert_options *options, bench_child_report *out_report)
+                        const reshard_conversion_options *planning,
+                        const reshard_conversion_run_options *running,
+                        bench_child_report *out_report)
 {
     fflush(NULL);
     double started = cli_seconds();
@@ -60,7 +79,9 @@ int bench_child_convert(cli_work *work, const char *source, const char *target,
         return fail_fork();
     if (child == 0) {
         work->watched = 0; /* the screen is the parent's */
-        reshard_status status = reshard_convert(work->context, source, target, options, NULL);
+        reshard_status status = running == NULL ? plan(work->context, source, target, planning)
+                                                : reshard_convert(work->context, source, target,
+                                                                  NULL, planning, running, NULL);
         if (status != RESHARD_OK && !cli_work_cancelled())
             cli_fail(CLI_FAILED, "%s", reshard_error_text());
         _exit(status == RESHARD_OK ? CLI_DONE : CLI_FAILED);

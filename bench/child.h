@@ -15,8 +15,11 @@ typedef struct bench_child_report {
     uint64_t peak_bytes; /* the most memory that was resident, code included */
 } bench_child_report;
 
+/* A conversion; running NULL: only planned, with a look at the disk. */
 int bench_child_convert(cli_work *work, const char *source, const char *target,
-                        const reshard_convert_options *options, bench_child_report *out_report);
+                        const reshard_conversion_options *planning,
+                        const reshard_conversion_run_options *running,
+                        bench_child_report *out_report);
 /* `cp -r`, which must copy with `no_reflink` even where it could share; with `sync` the time until
  * the copy is on disk. */
 int bench_child_copy(const char *source, const char *target, int no_reflink, int sync,

@@ -103,17 +103,16 @@ static void step(bench *shared)
     cli_work_report(shared->work, "measuring", ++shared->steps_done, shared->steps_total);
 }
 
-static reshard_convert_options describe(const bench *shared, const convert_case *measured,
-                                        size_t memory_bytes)
+static reshard_conversion_options describe(const bench *shared, const convert_case *measured,
+                                           size_t memory_bytes)
 {
-    return (reshard_convert_options){
-        .size = sizeof(reshard_convert_options),
+    return (reshard_conversion_options){
+        .size = sizeof(reshard_conversion_options),
         .to = measured->to,
         .dtype_count = measured->cast != NULL ? 1 : 0,
         .dtypes = &measured->cast,
         .memory_bytes_max = memory_bytes,
         .threads = shared->values->threads,
-        .no_sync = !shared->values->sync,
     };
 }
 
@@ -124,22 +123,24 @@ static int make_source(bench *shared, const convert_case *measured)
     bench_sample_choose(shared->values->bytes, measured->dtype, &model);
     if (measured->from == NULL)
         return bench_sample_write(shared->work, shared->source, &model);
-    const reshard_convert_options converting = {
-        .size = sizeof converting, .to = measured->from, .no_sync = 1};
+    const reshard_conversion_options planning = {.size = sizeof planning, .to = measured->from};
+    const reshard_conversion_run_options running = {.size = sizeof running, .no_sync = 1};
     bench_child_report report;
     int code = bench_sample_write(shared->work, shared->whole, &model);
     if (code == CLI_DONE)
-        code =
-            bench_child_convert(shared->work, shared->whole, shared->source, &converting, &report);
+        code = bench_child_convert(shared->work, shared->whole, shared->source, &planning, &running,
+                                   &report);
     return code == CLI_DONE ? bench_folder_remove(shared->whole) : code;
 }
 
 static int run_convert(bench *shared, const convert_case *measured, size_t memory_bytes,
                        bench_child_report *out_report, bench_folder_facts *out_facts)
 {
-    const reshard_convert_options converting = describe(shared, measured, memory_bytes);
-    int code =
-        bench_child_convert(shared->work, shared->source, shared->target, &converting, out_report);
+    const reshard_conversion_options planning = describe(shared, measured, memory_bytes);
+    const reshard_conversion_run_options running = {.size = sizeof running,
+                                                    .no_sync = !shared->values->sync};
+    int code = bench_child_convert(shared->work, shared->source, shared->target, &planning,
+                                   &running, out_report);
     if (code == CLI_DONE)
         code = bench_folder_examine(shared->target, out_facts);
     if (code == CLI_DONE)
@@ -213,14 +214,14 @@ static int measure_case(bench *shared, int index)
 static int measure_crowd(bench *shared)
 {
     double seconds[RUNS_MAX];
-    const reshard_convert_options converting = {
-        .size = sizeof converting, .to = "fsdp=8", .rules = "fsdp", .dry_run = 1, .no_sync = 1};
+    const reshard_conversion_options planning = {
+        .size = sizeof planning, .to = "fsdp=8", .rules = "fsdp"};
     int code = bench_sample_write_crowd(shared->work, shared->source, shared->values->tensors,
                                         CROWD_FILES);
     for (int32_t i = 0; i < shared->values->runs && code == CLI_DONE; i++) {
         bench_child_report report;
-        code =
-            bench_child_convert(shared->work, shared->source, shared->target, &converting, &report);
+        code = bench_child_convert(shared->work, shared->source, shared->target, &planning, NULL,
+                                   &report);
         seconds[i] = report.seconds;
         if (report.peak_bytes > shared->crowd_peak_bytes)
             shared->crowd_peak_bytes = report.peak_bytes;

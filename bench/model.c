@@ -35,12 +35,14 @@ static const cli_option options[] = {
 static int write_split(cli_work *work, const char *folder, const bench_sample_model *model,
                        const model_values *values)
 {
-    const reshard_convert_options converting = {
-        .size = sizeof converting, .to = values->to, .rules = values->rules, .no_sync = 1};
+    const reshard_conversion_options planning = {
+        .size = sizeof planning, .to = values->to, .rules = values->rules};
+    const reshard_conversion_run_options running = {.size = sizeof running, .no_sync = 1};
     char *whole = bench_path_add(folder, ".whole");
     int code = bench_sample_write(work, whole, model);
     if (code == CLI_DONE) {
-        reshard_status status = reshard_convert(work->context, whole, folder, &converting, NULL);
+        reshard_status status =
+            reshard_convert(work->context, whole, folder, NULL, &planning, &running, NULL);
         if (status != RESHARD_OK)
             code = cli_fail_status(status);
         int removed = bench_folder_remove(whole);

@@ -31,7 +31,7 @@ static const cli_option options[] = {
     {"set", CLI_TEXTS, offsetof(digest_values, sets), "KEY=N", 0,
      "a number for rules, before config.json's"},
     {"threads", CLI_RANK, offsetof(digest_values, threads), "N", 0,
-     "threads that read; default: the processors, up to 16"},
+     "threads that read; default: the processors, up to 8"},
     {"json", CLI_FLAG, offsetof(digest_values, json), NULL, 0, "one JSON object on one line"},
 };
 

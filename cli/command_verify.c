@@ -38,7 +38,7 @@ static const cli_option options[] = {
     {"set", CLI_TEXTS, offsetof(verify_values, sets), "KEY=N", 0,
      "a number for rules, before config.json's"},
     {"threads", CLI_RANK, offsetof(verify_values, threads), "N", 0,
-     "threads that read; default: the processors, up to 16"},
+     "threads that read; default: the processors, up to 8"},
     {"all", CLI_FLAG, offsetof(verify_values, all), NULL, 0, "every difference, however many"},
     {"json", CLI_FLAG, offsetof(verify_values, json), NULL, 0, "one JSON object on one line"},
 };

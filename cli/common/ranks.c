@@ -123,7 +123,8 @@ int cli_ranks_run(int32_t count, reshard_rank_fn body, void *user)
     return code != CLI_DONE || status == RESHARD_OK ? code : cli_fail_status(status);
 }
 
-int cli_ranks_share(reshard_rank_fn body, void *user, const char *const *subject)
+int cli_ranks_share(reshard_rank_fn body, void *user, const char *const *subject,
+                    const char *(*find_hint)(reshard_status status))
 {
     reshard_status status = RESHARD_OK;
     int code = CLI_DONE;
@@ -134,7 +135,8 @@ int cli_ranks_share(reshard_rank_fn body, void *user, const char *const *subject
     if (code != CLI_DONE || status == RESHARD_OK)
         return code;
     const char *words = reshard_error_text();
-    if (subject == NULL || *subject == NULL || strstr(words, *subject) != NULL)
-        return cli_fail(CLI_FAILED, "%s", words);
-    return cli_fail(CLI_FAILED, "%s: %s", *subject, words);
+    const char *hint = find_hint != NULL ? find_hint(status) : NULL;
+    int names = subject != NULL && *subject != NULL && strstr(words, *subject) == NULL;
+    return cli_fail(CLI_FAILED, "%s%s%s%s%s", names ? *subject : "", names ? ": " : "", words,
+                    hint != NULL ? "; " : "", hint != NULL ? hint : "");
 }

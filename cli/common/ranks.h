@@ -16,8 +16,10 @@ int cli_ranks_run(int32_t count, reshard_rank_fn body, void *user);
 /* For work that ranks may share: runs the body with a group of all that mpirun has started, or,
  * without it, here and now with none. An error is reported behind "*subject: ", unless its words
  * name the subject, with CLI_FAILED; *subject may change while the body runs, and may be NULL.
- * Otherwise as cli_ranks_run. */
-int cli_ranks_share(reshard_rank_fn body, void *user, const char *const *subject);
+ * find_hint, unless it is NULL, may give words to add for a status: the library does not know the
+ * command's options. Otherwise as cli_ranks_run. */
+int cli_ranks_share(reshard_rank_fn body, void *user, const char *const *subject,
+                    const char *(*find_hint)(reshard_status status));
 /* A call of the MPI backend by its name, while a body runs; NULL when ranks are threads, or the
  * backend lacks it. */
 void *cli_ranks_find(const char *name);

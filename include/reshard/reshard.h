@@ -11,8 +11,15 @@
  *   exec.h    a plan meets a group and moves bytes
  *   collective.h  all_gather, all_reduce, all_to_all and their kin, as plans
  *   checkpoint.h  models on disk: tensors in files, however they are split
+ *   conversion.h  a checkpoint in another split, format or dtype
  *   device_mesh.h  named axes over live ranks, with a sub-group along each
- *   group.h   ranks that can talk: threads of this process, a simulation, your own transport
+ *   group.h   ranks that can talk: threads of this process
+ *
+ * Behind their own headers, for those who need them:
+ *
+ *   sim.h        ranks in an order drawn from a seed, with faults: to test code that uses groups
+ *   transport.h  to write a transport of your own
+ *   mpi.h, mpi_run.h  ranks of an MPI communicator, in libreshard_mpi
  *
  * Behind headers of their own: plan_inspect.h, which takes a plan apart into single moves. Tensors,
  * gradients and modules are in libreshard_nn: reshard_nn.h.
@@ -35,6 +42,7 @@
 #include <reshard/checkpoint.h>
 #include <reshard/checkpoint_live.h>
 #include <reshard/collective.h>
+#include <reshard/conversion.h>
 #include <reshard/device_mesh.h>
 #include <reshard/exec.h>
 #include <reshard/group.h>

@@ -8,6 +8,7 @@
 #define RS_EXEC_TRAFFIC_H
 
 #include <reshard/exec.h>
+#include <reshard/transport.h>
 
 #include "plan/plan.h"
 

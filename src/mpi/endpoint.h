@@ -19,6 +19,7 @@
 #define RS_MPI_ENDPOINT_H
 
 #include <reshard/mpi.h>
+#include <reshard/transport.h>
 
 #include "mpi/mapping.h"
 #include "mpi/patience.h"

@@ -13,8 +13,8 @@
 
 typedef struct item {
     reshard_layout *layout;
-    reshard_tensor *dense; /* of a local tensor: itself, or a copy; retained */
-    void *memory;          /* of it, for the list of its one shard */
+    reshard_tensor *dense; /* a local tensor, or a dense copy of it; retained */
+    void *memory;          /* its memory, as the list of its one shard */
     void **shards;         /* of a distributed tensor */
     int64_t shard_count;
 } item;
@@ -106,7 +106,7 @@ reshard_status reshard_checkpoint_save_tensors(reshard_context *context, reshard
     return status;
 }
 
-/* Says that memory was written, and brings dense copies back. */
+/* Marks the memory as written, and copies dense copies back. */
 static void note_written(reshard_tensor *tensor, const reshard_tensor *dense)
 {
     const rs_distribution *d = tensor->distribution;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clip.c - the norm of all gradients, over parameters and ranks, and gradients scaled to a norm. */
+/* clip.c - the norm of all gradients over parameters and ranks, and scaling gradients to a norm. */
 #ifndef REAL
 #include "base/context.h"
 #include "base/error.h"
@@ -15,8 +15,8 @@ enum { LANES = 8 };
 #define RS_REAL_FILE "nn/clip.c"
 #include "tensor/core/real.h"
 
-/* Of those that hold the same shard, one counts: the one at coordinate 0 of all axes that
- * replicate. */
+/* Of the ranks that hold the same shard, one counts: that at coordinate 0 of all replicated
+ * axes. */
 static reshard_status counts_here(const reshard_tensor *parameter, bool *out_counts)
 {
     const reshard_layout *layout = parameter->distribution->layout;
@@ -40,13 +40,13 @@ static reshard_status counts_here(const reshard_tensor *parameter, bool *out_cou
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "clip: a parameter with the layout \"%s\"",
                        rs_tensor_describe_layout(parameter).text);
     if (!rs_layout_coordinates(layout, rank, coordinates))
-        return RESHARD_OK; /* it has no shards either */
+        return RESHARD_OK; /* this rank has no shards either */
     for (int32_t axis = 0; axis < reshard_mesh_axis_count(mesh); axis++)
         *out_counts = *out_counts && (cut[axis] || coordinates[axis] == 0);
     return RESHARD_OK;
 }
 
-/* sums[0]: of local parameters, the same on every rank; sums[1]: of this rank's shards. */
+/* sums[0] is of local parameters, the same on every rank; sums[1] is of this rank's shards. */
 static reshard_status sum_gradients(const reshard_optimizer *o, double sums[2])
 {
     reshard_status status = RESHARD_OK;
@@ -66,7 +66,8 @@ static reshard_status sum_gradients(const reshard_optimizer *o, double sums[2])
     return status;
 }
 
-/* A gradient is its leaf's own, unless somebody has kept it: then a scaled copy takes its place. */
+/* A gradient belongs to its leaf, unless somebody else holds it too; then a scaled copy replaces
+ * it. */
 static reshard_status scale_gradient(const reshard_optimizer *o, reshard_tensor **place,
                                      double factor)
 {
@@ -85,7 +86,7 @@ static reshard_status scale_gradient(const reshard_optimizer *o, reshard_tensor 
     return RESHARD_OK;
 }
 
-/* Likewise of a distributed gradient, which may have been kept as a whole. */
+/* The same for a distributed gradient, which may be held as a whole. */
 static reshard_status scale_shards(const reshard_optimizer *o, reshard_tensor **place,
                                    double factor)
 {
@@ -162,7 +163,8 @@ reshard_status reshard_optimizer_clip(reshard_optimizer *o, reshard_group *group
 
 #else
 
-/* In double, by LANES sums that take turns: one sum would wait for itself at every step. */
+/* In double. LANES sums take turns, because a single one would wait for its previous addition at
+ * every step. */
 static double OF(sum_squares)(const REAL *x, int64_t n)
 {
     double lanes[LANES] = {0}, sum = 0;

@@ -5,6 +5,8 @@
 #include "base/options.h"
 #include "nn/module.h"
 
+#include <assert.h>
+
 void rs_hook_entry_release(rs_hook_entry *entry)
 {
     if (entry == NULL || !rs_reference_drop(&entry->references))
@@ -52,6 +54,7 @@ static void link_entry(rs_hook_entry **place, rs_hook_entry *entry, bool prepend
 reshard_status rs_hook_add(reshard_module *module, const rs_hook_entry *given, bool prepend,
                            reshard_hook **out_hook)
 {
+    assert(given->kind < RS_HOOK_KINDS);
     reshard_context *context = module->context;
     rs_hook_entry *entry = rs_allocate(context, sizeof *entry);
     reshard_hook *hook = entry != NULL ? rs_allocate(context, sizeof *hook) : NULL;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * input_reshard.c - saved-tensor hooks around a module's forward that keep chunks of what is
- * replicated (pack.c). What is replicated is known from the tensor layer, which follows every local
- * tensor's sameness through operations; weights are told by their memory.
+ * replicated (pack.c). The tensor layer knows what is replicated: it follows the sameness of local
+ * tensors through operations. Parameters and buffers are recognized by their memory.
  *
- * A packed object holds the state, for the graph may outlive the hook and the module.
+ * A packed object holds the state, because the graph may outlive hook and module.
  */
 #include "base/context.h"
 #include "base/error.h"
@@ -23,9 +23,9 @@ typedef struct state {
     int (*select)(void *user, const reshard_tensor *tensor);
     void *user;
     reshard_saved_counts counts;
-    int64_t depth; /* calls under way */
+    int64_t depth; /* calls in progress */
     int64_t memory_count, memory_capacity;
-    const rs_storage **memory; /* of parameters and buffers, while a call is under way */
+    const rs_storage **memory; /* of parameters and buffers, during a call */
 } state;
 
 static void release_state(void *user)
@@ -100,7 +100,7 @@ static bool is_replicated(const reshard_tensor *tensor)
     if (d != NULL)
         return d->shard_count == 1 &&
                rs_layout_sameness(d->layout, rs_distributed_group(tensor)) == RS_SAME_YES;
-    return tensor->sameness != RS_SAME_NO; /* the module's word */
+    return tensor->sameness != RS_SAME_NO; /* by the module's promise */
 }
 
 static bool is_wanted(const state *s, const reshard_tensor *tensor)
@@ -109,13 +109,13 @@ static bool is_wanted(const state *s, const reshard_tensor *tensor)
            (s->select == NULL || s->select(s->user, tensor) != 0);
 }
 
-/* The tensor with the memory: itself, or the one shard of a distributed one. */
+/* The tensor that has the memory: itself, or the one shard of a distributed tensor. */
 static reshard_tensor *memory_of(reshard_tensor *tensor)
 {
     return tensor->distribution != NULL ? tensor->distribution->shards[0] : tensor;
 }
 
-/* The same elements of the same memory, packed before and not written to since. */
+/* Whether these are the same elements of the same memory, not written to since they were packed. */
 static reshard_packed *find_packed(const state *s, reshard_tensor *tensor)
 {
     const reshard_tensor *local = memory_of(tensor);
@@ -137,7 +137,7 @@ static void forget_attachment(void *attachment)
     ((reshard_packed *)attachment)->storage = NULL;
 }
 
-/* The memory remembers the chunk that was cut from it last. */
+/* Storage remembers the chunk that was cut from it last. */
 static void attach(const state *s, const reshard_tensor *local, reshard_packed *p)
 {
     rs_storage *storage = local->storage;
@@ -168,7 +168,7 @@ static void count_packed(state *s, const reshard_tensor *tensor, reshard_packed 
     p->user = s;
 }
 
-/* What a saved slot holds: the state must live as long as the slot, whatever was packed. */
+/* What a saved slot holds. The state must live as long as the slot, whatever was packed. */
 typedef struct held {
     state *owner;
     reshard_packed *packed;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layers.c - the simple ready modules: one operation with its parameters each. */
+/* layers.c - the simple ready modules, each one operation with its parameters. */
 #include "nn/layers.h"
 
 #include "base/context.h"
@@ -24,7 +24,7 @@ typedef struct user_block {
         double real;
         int64_t whole;
         void *pointer;
-    } first; /* where the user's part begins, aligned for what modules keep */
+    } first; /* where the user's part begins, aligned for anything that modules keep */
 } user_block;
 
 void *rs_user_allocate(reshard_context *context, size_t bytes)
@@ -75,7 +75,7 @@ reshard_status rs_adopt(reshard_module *parent, const char *name, reshard_status
     return status;
 }
 
-/* first + scale * (numbers of the kind), or all `first` when the scale is 0. */
+/* first + scale * (random numbers of this kind), or `first` everywhere if the scale is 0. */
 typedef struct filling {
     rs_random_kind kind;
     double first, scale;
@@ -232,7 +232,7 @@ static reshard_value forward_rmsnorm(reshard_module *module, void *user, reshard
     return reshard_value_of(reshard_rmsnorm(t[0], t[1], n->epsilon));
 }
 
-/* has_bias: whether this kind of norm has a place for one. */
+/* has_bias: this kind of norm can have one. */
 static reshard_status create_norm(reshard_context *context, reshard_module_kind kind, bool has_bias,
                                   int64_t width, double epsilon, const reshard_layer_options *given,
                                   reshard_module **out_module)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* module.c - making modules, and finding things in them by path. */
+/* module.c - making modules, and finding their parts by path. */
 #include "nn/module.h"
 
 #include "base/context.h"
@@ -97,7 +97,7 @@ static reshard_status check_name(const reshard_module *module, const char *name)
     return RESHARD_OK;
 }
 
-/* Retains what the part names. */
+/* Retains the tensor or child of the part. */
 static reshard_status add_part(reshard_module *module, const char *name, const rs_part *given)
 {
     reshard_status status = check_name(module, name);
@@ -253,7 +253,7 @@ reshard_tensor *reshard_module_buffer(const reshard_module *module, const char *
     return tensor_of(module, name, RS_PART_BUFFER);
 }
 
-static const rs_part *child_slot(const reshard_module *module, int32_t index)
+static const rs_part *child_part(const reshard_module *module, int32_t index)
 {
     for (int64_t i = 0; i < module->part_count; i++) {
         if (module->parts[i].child != NULL && index-- == 0)
@@ -272,13 +272,13 @@ int32_t reshard_module_child_count(const reshard_module *module)
 
 reshard_module *reshard_module_child(const reshard_module *module, int32_t index)
 {
-    const rs_part *part = child_slot(module, index);
+    const rs_part *part = child_part(module, index);
     return part != NULL ? part->child : NULL;
 }
 
 const char *reshard_module_child_name(const reshard_module *module, int32_t index)
 {
-    const rs_part *part = child_slot(module, index);
+    const rs_part *part = child_part(module, index);
     return part != NULL ? part->name : NULL;
 }
 
@@ -329,11 +329,11 @@ reshard_status reshard_module_replace_parameter(reshard_module *module, const ch
         status = rs_module_find_part(module, path, &part);
     if (status != RESHARD_OK)
         return status;
-    if (old == NULL) { /* nothing is not tied to other nothings */
+    if (old == NULL) { /* empty parameters are not tied to each other */
         part->tensor = reshard_tensor_retain(tensor);
         return RESHARD_OK;
     }
-    /* Compared by address until all parts have been seen. */
+    /* Kept until all parts have been compared with it by address. */
     (void)reshard_tensor_retain(old);
     rs_module_swap_tensor(module, old, tensor);
     reshard_tensor_release(old);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * optimizer.c - making optimizers. What is kept of a parameter lies as the parameter does; every
- * shard of this rank has a slot, a local parameter being its own only shard.
+ * optimizer.c - making optimizers. Their state has the layout of the parameters; every shard of
+ * this rank has a slot, and a local parameter is its own only shard.
  */
 #include "nn/optimizer.h"
 
@@ -12,6 +12,7 @@
 
 #include <reshard/autograd.h>
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 
@@ -34,7 +35,7 @@ void reshard_optimizer_destroy(reshard_optimizer *optimizer)
     rs_release(optimizer->context, optimizer, sizeof *optimizer);
 }
 
-/* Zeros that lie as the parameter does. */
+/* Zeros in the layout of the parameter. */
 static reshard_status make_average(const reshard_optimizer *o, const reshard_tensor *parameter,
                                    reshard_tensor **out_average)
 {
@@ -80,6 +81,7 @@ static reshard_tensor *shard_of(reshard_tensor *tensor, int64_t index)
 
 static reshard_status add_slots(reshard_optimizer *o, const rs_moments *m)
 {
+    assert(m->parameter != NULL);
     const rs_distribution *d = m->parameter->distribution;
     int64_t count = d != NULL ? d->shard_count : 1;
     void *slots = o->slots;
@@ -92,7 +94,7 @@ static reshard_status add_slots(reshard_optimizer *o, const rs_moments *m)
     return status;
 }
 
-/* Options, from the size the caller knows. There is no default for the learning rate. */
+/* Options may be older or newer than the library. The learning rate has no default. */
 static reshard_status read_options(const char *what, const void *given, void *out, size_t bytes)
 {
     if (given == NULL)

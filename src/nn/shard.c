@@ -17,9 +17,9 @@
 
 #include <string.h>
 
-/* What is made of one entry. */
+/* What is made for one entry. */
 typedef struct product {
-    reshard_module *module; /* that the entry speaks of; a parameter's root */
+    reshard_module *module; /* the one that the entry names; for a parameter, the root */
     rs_part *part;          /* of the parameter or child */
     reshard_tensor *old, *tensor;
     reshard_module *replacement;
@@ -137,7 +137,8 @@ static reshard_status check_plan(work *w, bool whole)
 
 enum { WORDS = 240 };
 
-/* An entry in words, cut short where it is long: for messages, and for finding which differ. */
+/* An entry as text, shortened if it is long, for messages and for finding out which entries
+ * differ. */
 static void describe(const work *w, int64_t index, char words[WORDS])
 {
     static const char *const kinds[] = {"parameter", "sharder of", "output of", "local output of"};
@@ -159,7 +160,7 @@ static void describe(const work *w, int64_t index, char words[WORDS])
         rs_text_add(&text, " as \"%s\"", spec);
 }
 
-/* Of everything that has to be the same; a callback's spec by the layout it gives. */
+/* A digest of everything that must be the same. A callback's spec counts by the layout it gives. */
 static reshard_status digest_work(const work *w, uint64_t out_digest[2])
 {
     rs_digest digest;
@@ -190,8 +191,8 @@ typedef struct pass {
     int32_t unused;
 } pass;
 
-/* All ranks have all passes: they come to the same words without asking again, but for which entry
- * it is that differs. */
+/* Every rank sees what all ranks passed, so all find the same text without asking again, except for
+ * which entry differs. */
 static reshard_status tell_difference(const work *w, const pass *all, char (*words)[WORDS])
 {
     int32_t size = reshard_group_size(w->group);
@@ -252,7 +253,8 @@ static reshard_status make_tensor(work *w, int64_t index)
     reshard_status status = rs_tensor_densify(w->root->context, p->old, &dense);
     status = reshard_group_agree(w->group, status);
     if (status == RESHARD_OK) {
-        /* A dense copy is no leaf of the user's: whether it is trainable goes with the values. */
+        /* A dense copy is not the user's leaf: whether it is trainable is copied with the
+         * values. */
         bool before = dense->requires_grad;
         dense->requires_grad = p->old->requires_grad;
         status = reshard_tensor_shard(w->root->context, w->group, w->plan->entries[index].spec,
@@ -281,7 +283,7 @@ static reshard_status make_hook(work *w, int64_t index)
     const rs_sharding_entry *entry = &w->plan->entries[index];
     product *p = &w->products[index];
     reshard_module *module = p->module;
-    for (int64_t i = 0; i < w->plan->count; i++) { /* the replacement's, where there is one */
+    for (int64_t i = 0; i < w->plan->count; i++) { /* in the replacement, if there is one */
         if (w->plan->entries[i].kind == RS_SHARDING_SHARDER && w->products[i].module == module)
             module = w->products[i].replacement;
     }
@@ -291,13 +293,13 @@ static reshard_status make_hook(work *w, int64_t index)
     return rs_fail_within(status, "output of \"%s\"", entry->name);
 }
 
-/* Parameters first, then sharders, outputs and what is collected: so hooks run in that order. */
+/* Parameters come first, then sharders, outputs and collecting, so that hooks run in that order. */
 static reshard_status make_all(work *w)
 {
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < w->plan->count && status == RESHARD_OK; i++) {
         if (w->plan->entries[i].kind == RS_SHARDING_PARAMETER)
-            status = make_tensor(w, i); /* agreed within */
+            status = make_tensor(w, i); /* the call agrees itself */
     }
     for (int kind = RS_SHARDING_SHARDER; kind <= RS_SHARDING_LOCAL; kind++) {
         for (int64_t i = 0; i < w->plan->count && status == RESHARD_OK; i++) {
@@ -305,7 +307,7 @@ static reshard_status make_all(work *w)
                 continue;
             status = kind == RS_SHARDING_SHARDER ? make_module(w, i) : make_hook(w, i);
         }
-        if (kind == RS_SHARDING_SHARDER) /* outputs of replacements are looked up next */
+        if (kind == RS_SHARDING_SHARDER) /* outputs of replacements are looked up later */
             status = reshard_group_agree(w->group, status);
     }
     return reshard_group_agree(w->group, status);
@@ -319,7 +321,7 @@ static void put_in_place(work *w, reshard_hook **out_hook)
     for (int64_t i = 0; i < w->plan->count; i++) {
         product *p = &w->products[i];
         if (p->tensor != NULL) {
-            (void)reshard_tensor_retain(p->old); /* compared by address until all is done */
+            (void)reshard_tensor_retain(p->old); /* addresses are compared until all is done */
             rs_module_swap_tensor(w->root, p->old, p->tensor);
             reshard_tensor_release(p->old);
         }
@@ -339,7 +341,7 @@ static void put_in_place(work *w, reshard_hook **out_hook)
 static void clear(work *w)
 {
     for (int64_t i = 0; w->products != NULL && i < w->plan->count; i++) {
-        reshard_hook_remove(w->products[i].hook); /* those that were not put in place */
+        reshard_hook_remove(w->products[i].hook); /* those that are not in place */
         reshard_tensor_release(w->products[i].tensor);
         reshard_module_release(w->products[i].replacement);
     }
@@ -348,7 +350,7 @@ static void clear(work *w)
 
 /* ---- the calls ------------------------------------------------------------------------------- */
 
-/* status: of what this rank did before. */
+/* status: that of what this rank did before. */
 static reshard_status carry_out(reshard_module *module, const reshard_sharding_plan *plan,
                                 int32_t source_rank, reshard_group *group, bool whole,
                                 reshard_status status, reshard_hook **out_hook)
@@ -406,7 +408,7 @@ reshard_status reshard_module_shard_planned(reshard_module *module,
     reshard_status status = reshard_sharding_plan_create(module->context, &copy);
     if (status == RESHARD_OK)
         status = planner->build(planner->user, module, copy);
-    /* A rank that has no plan tells the others so. */
+    /* A rank without a plan tells the others. */
     status = carry_out(module, status == RESHARD_OK ? copy : &plan, source_rank, group, true,
                        status, out_hook);
     reshard_sharding_plan_destroy(copy);

@@ -98,7 +98,7 @@ reshard_status reshard_sharding_plan_add_local(reshard_sharding_plan *plan, cons
 
 /* ---- GPT ------------------------------------------------------------------------------------- */
 
-/* The specs that a GPT needs, of one axis. */
+/* The specs that a GPT needs for one axis. */
 typedef enum way { HEADS, HEAD_COLUMNS, ROWS, COLUMNS, EVERYWHERE, WAYS } way;
 
 static reshard_status make_spec(reshard_context *context, reshard_mesh *mesh, int32_t axis, way w,
@@ -146,7 +146,7 @@ static reshard_status add_ends(reshard_sharding_plan *plan, const reshard_module
         status = reshard_module_find_parameter(gpt, "head.weight", &head);
     if (status == RESHARD_OK)
         status = reshard_sharding_plan_add(plan, "wte.weight", specs[ROWS]);
-    if (status == RESHARD_OK && head != embedding) /* a tied one is sharded once */
+    if (status == RESHARD_OK && head != embedding) /* a tied parameter is sharded once */
         status = reshard_sharding_plan_add(plan, "head.weight", specs[ROWS]);
     if (status == RESHARD_OK)
         status = reshard_sharding_plan_add_output(plan, "wte", specs[EVERYWHERE]);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * state.c - lists of a module's tensors by path, and values written back into them. Loading checks
- * all names, shapes and dtypes, brings all values into the layouts that the module has, and only
- * then writes, so that a failure leaves the module as it was.
+ * state.c - lists of a module's tensors by path, and loading values into them. Loading checks all
+ * names, shapes and dtypes, brings all values into the module's layouts, and only then writes, so a
+ * failure leaves the module as it was.
  */
 #include "nn/state.h"
 
@@ -13,6 +13,7 @@
 #include "tensor/core/move.h"
 #include "tensor/dist/lift.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -65,7 +66,7 @@ static bool is_wanted(const rs_named_list *l, const rs_part *part, wanted what)
         return false;
     for (int64_t i = 0; what != STATE && i < l->shown.count; i++) {
         if (l->items[i].tensor == part->tensor)
-            return false; /* tied, and listed under its first name */
+            return false; /* it is tied, and listed under its first name */
     }
     return true;
 }
@@ -223,7 +224,7 @@ static reshard_group *find_group(int64_t count, const reshard_named_tensor *item
     return NULL;
 }
 
-/* Without a list, which there may be no memory for. */
+/* Works without a list, for which there may be no memory. */
 static reshard_group *find_module_group(const reshard_module *module)
 {
     reshard_group *group = NULL;
@@ -241,7 +242,7 @@ static void write_shards(reshard_tensor *source, reshard_tensor *target)
 {
     if (source->storage != NULL) {
         if (source->data == target->data)
-            return; /* loaded from itself */
+            return; /* the module is loaded from itself */
         (void)reshard_tensor_write(target);
         rs_tensor_copy(source, target);
         return;
@@ -269,6 +270,8 @@ reshard_status rs_named_load(reshard_context *context, reshard_status status, re
                              const reshard_named_tensors *mine, int64_t count,
                              const reshard_named_tensor *items, const reshard_load_options *options)
 {
+    assert(mine != NULL || status != RESHARD_OK);
+    assert(count == 0 || items != NULL);
     reshard_tensor **moved = NULL;
     if (status == RESHARD_OK)
         status = prepare(context, mine, count, items, options, &moved);

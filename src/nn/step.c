@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * step.c - steps of SGD and AdamW on this rank's shards. The arithmetic is PyTorch's, in the order
- * in which PyTorch does it, so that results can be compared.
+ * step.c - steps of SGD and AdamW on this rank's shards. The arithmetic is PyTorch's, in PyTorch's
+ * order, so that results can be compared.
  */
 #ifndef REAL
 #include "base/error.h"
 #include "nn/optimizer.h"
 #include "tensor/core/tensor.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <tgmath.h>
 
-/* One element's worth of numbers that are the same for all of them. */
+/* Numbers that are the same for all elements. */
 typedef struct factors {
     double keep; /* what decoupled decay leaves of the value */
-    double rate; /* over the bias correction of the first average */
-    double root; /* of the bias correction of the second average */
+    double rate; /* the rate over the bias correction of the first average */
+    double root; /* the root of the bias correction of the second average */
 } factors;
 
 #define RS_REAL_FILE "nn/step.c"
@@ -26,7 +27,7 @@ static int64_t count_of(const rs_moments *m)
     return *(const int64_t *)reshard_tensor_data(m->steps);
 }
 
-/* Of a step that is counted already. */
+/* For a step that has been counted. */
 static factors make_factors(const rs_step_settings *set, const rs_moments *m)
 {
     double count = set->adamw ? (double)count_of(m) : 1;
@@ -43,6 +44,8 @@ static void *data_of(reshard_tensor *tensor)
 static void step_slot(const rs_step_settings *set, const factors *f, const rs_step_slot *s,
                       const reshard_tensor *gradient)
 {
+    assert(gradient->dtype == s->shard->dtype && gradient->volume == s->shard->volume);
+    assert(!set->adamw || (s->first != NULL && s->second != NULL));
     int64_t n = s->shard->volume;
     void *value = data_of(s->shard), *first = data_of(s->first), *second = data_of(s->second);
     const void *g = (const void *)gradient->data;
@@ -52,7 +55,7 @@ static void step_slot(const rs_step_settings *set, const factors *f, const rs_st
         RS_CALL(s->shard->dtype, step_sgd, set, n, value, g, first);
 }
 
-/* The counts may come from a file: they are looked at before anything is changed. */
+/* The counts may come from a file, so they are checked before anything changes. */
 static reshard_status check_counts(const reshard_optimizer *o)
 {
     for (int64_t i = 0; o->set.adamw && i < o->moments_count; i++) {

@@ -2,8 +2,8 @@
 /*
  * transformer.c - the ready modules of a GPT: MLP, causal self-attention, block, and the whole.
  *
- * Attention on distributed tensors is a local operation on every shard: q, k and v lie alike, and
- * each shard has all positions of some heads of some sequences.
+ * Attention on distributed tensors is a local operation on every shard: q, k and v have the same
+ * layout, and each shard has all positions of some heads of some sequences.
  */
 #include "base/context.h"
 #include "base/error.h"
@@ -26,7 +26,7 @@ static reshard_module *child(const reshard_module *module, const char *name)
     return found;
 }
 
-/* A child by its name; somebody may have put another one in its place meanwhile. */
+/* A child by name; it may have been replaced since it was added. */
 static reshard_tensor *through(const reshard_module *module, const char *name, reshard_tensor *x)
 {
     return reshard_module_forward(child(module, name), x);
@@ -102,7 +102,7 @@ static reshard_tensor *part_heads(reshard_tensor *x, int64_t head)
     return reshard_tensor_transpose(reshard_tensor_reshape(x, 4, shape), 1, 2);
 }
 
-/* q, k, v of [batch, length, some heads]. */
+/* Attends with q, k and v of [batch, length, some heads]. */
 static reshard_tensor *attend(reshard_tensor *const *inputs, const void *user)
 {
     int64_t head = ((const attention *)user)->head;
@@ -113,7 +113,7 @@ static reshard_tensor *attend(reshard_tensor *const *inputs, const void *user)
     return reshard_tensor_reshape(reshard_tensor_transpose(y, 1, 2), 3, inputs[0]->shape);
 }
 
-/* Every rank looks at all ranks' shards, so that all come to the same verdict. */
+/* Every rank checks the shards of all ranks, so all come to the same verdict. */
 static reshard_status check_heads(const reshard_tensor *q, int64_t head)
 {
     reshard_shards *shards = NULL;
@@ -139,7 +139,7 @@ static reshard_value forward_attention(reshard_module *module, void *user, resha
     const attention *a = user;
     reshard_tensor *x = reshard_value_tensor(input), *y = NULL;
     reshard_tensor *t[3];
-    t[0] = through(module, "q", x); /* one after the other: hooks may talk to other ranks */
+    t[0] = through(module, "q", x); /* in this order on all ranks: hooks may communicate */
     t[1] = through(module, "k", x);
     t[2] = through(module, "v", x);
     if (t[0] == NULL || t[1] == NULL || t[2] == NULL || !rs_lift(3, t))
@@ -254,7 +254,7 @@ typedef struct gpt {
     int64_t layers;
 } gpt;
 
-/* 0, 1, 2, .. for every sequence: the same shape as the tokens, so that layouts fit. */
+/* 0, 1, 2, .. for every sequence, in the shape of the tokens, so that layouts fit. */
 static reshard_tensor *make_positions(const reshard_tensor *tokens, int64_t length)
 {
     reshard_tensor *made = NULL;
@@ -311,7 +311,7 @@ static reshard_status add_blocks(reshard_module *module, const reshard_gpt_optio
                                  const reshard_layer_options *layer)
 {
     reshard_module *blocks = NULL, *part = NULL;
-    /* What is added to the residual stream starts smaller, the more of it there is. */
+    /* What is added to the residual stream starts smaller in deeper models. */
     double deviation = layer->deviation / sqrt(2 * (double)(o->layers > 0 ? o->layers : 1));
     reshard_status status = reshard_sequential_create(module->context, 0, NULL, &blocks);
     for (int64_t i = 0; i < o->layers && status == RESHARD_OK; i++) {

@@ -13,11 +13,11 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "base/sort.h"
 #include "transport/agree.h"
 #include "transport/group_memory.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -32,19 +32,27 @@ static void release_root(rs_root *root)
     rs_release(root->context, root, sizeof *root);
 }
 
+static reshard_status check_endpoint(const reshard_endpoint *endpoint, reshard_endpoint *out)
+{
+    reshard_status status = rs_options_read("endpoint", endpoint, out, sizeof *out);
+    if (status != RESHARD_OK)
+        return status;
+    if (out->rank < 0 || out->rank >= out->rank_count)
+        return rs_fail(RESHARD_ERR_RANGE, "endpoint: rank %d of %d", out->rank, out->rank_count);
+    if (out->send == NULL || out->receive == NULL || out->test == NULL || out->idle == NULL ||
+        out->fail == NULL || out->message_bytes_max == 0)
+        return rs_fail(RESHARD_ERR_INVALID, "endpoint \"%.50s\" lacks a call",
+                       out->name != NULL ? out->name : "");
+    return RESHARD_OK;
+}
+
 reshard_status reshard_group_create(reshard_context *context, const reshard_endpoint *endpoint,
                                     reshard_group **out_group)
 {
-    if (endpoint->size != sizeof *endpoint)
-        return rs_fail(RESHARD_ERR_INVALID, "endpoint: size is %zu, not %zu", endpoint->size,
-                       sizeof *endpoint);
-    if (endpoint->rank < 0 || endpoint->rank >= endpoint->rank_count)
-        return rs_fail(RESHARD_ERR_RANGE, "endpoint: rank %d of %d", endpoint->rank,
-                       endpoint->rank_count);
-    if (endpoint->send == NULL || endpoint->receive == NULL || endpoint->test == NULL ||
-        endpoint->idle == NULL || endpoint->fail == NULL || endpoint->message_bytes_max == 0)
-        return rs_fail(RESHARD_ERR_INVALID, "endpoint \"%.50s\" lacks a call",
-                       endpoint->name != NULL ? endpoint->name : "");
+    reshard_endpoint given;
+    reshard_status status = check_endpoint(endpoint, &given);
+    if (status != RESHARD_OK)
+        return status;
     rs_root *root = rs_allocate_zeroed(context, sizeof *root);
     reshard_group *group = rs_allocate_zeroed(context, sizeof *group);
     if (root == NULL || group == NULL) {
@@ -55,10 +63,10 @@ reshard_status reshard_group_create(reshard_context *context, const reshard_endp
     root->context = group->context = context;
     atomic_init(&root->references, 1);
     atomic_init(&group->references, 1);
-    root->endpoint = *endpoint;
+    root->endpoint = given;
     group->root = root;
-    group->rank = endpoint->rank;
-    group->size = endpoint->rank_count;
+    group->rank = given.rank;
+    group->size = given.rank_count;
     *out_group = group;
     return RESHARD_OK;
 }
@@ -108,15 +116,6 @@ int32_t reshard_group_parent_rank(const reshard_group *group, int32_t rank)
     if (rank < 0 || rank >= group->size)
         return -1;
     return group->parent_ranks != NULL ? group->parent_ranks[rank] : rank;
-}
-
-int32_t reshard_group_rank_of_parent(const reshard_group *group, int32_t parent_rank)
-{
-    for (int32_t i = 0; i < group->size; i++) {
-        if (reshard_group_parent_rank(group, i) == parent_rank)
-            return i;
-    }
-    return -1;
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -317,7 +316,7 @@ reshard_status reshard_group_gather_bytes(reshard_group *group, const void *mine
 
 static reshard_status find_repeat(int32_t count, int32_t *sorted)
 {
-    qsort(sorted, (size_t)count, sizeof *sorted, rs_compare_i32);
+    rs_sort(sorted, (size_t)count, sizeof *sorted, rs_compare_i32);
     for (int32_t i = 1; i < count; i++) {
         if (sorted[i] == sorted[i - 1])
             return rs_fail(RESHARD_ERR_INVALID, "subset: rank %d is named twice", sorted[i]);

@@ -3,7 +3,7 @@
 #ifndef RS_TRANSPORT_GROUP_H
 #define RS_TRANSPORT_GROUP_H
 
-#include <reshard/group.h>
+#include <reshard/transport.h>
 
 #include "base/thread.h"
 

@@ -6,8 +6,11 @@
  * ever happen again: that breaks the group. A message that is held back on purpose (hub.h) is let
  * go before.
  */
+#include <reshard/sim.h>
+
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "transport/hub.h"
 
 #include <string.h>
@@ -188,25 +191,22 @@ static reshard_status run_simulation(reshard_context *context, simulation *s)
     return status;
 }
 
-reshard_status reshard_group_run_sim(reshard_context *context, int32_t size,
-                                     const reshard_sim_options *options, reshard_rank_fn body,
-                                     void *user)
+reshard_status reshard_sim_run(reshard_context *context, int32_t size,
+                               const reshard_sim_options *options, reshard_rank_fn body, void *user)
 {
     if (size < 1 || size > RS_HUB_SIZE_MAX)
         return rs_fail(RESHARD_ERR_RANGE, "%d ranks: from 1 to %d are possible", size,
                        RS_HUB_SIZE_MAX);
-    if (options != NULL && options->size != sizeof *options)
-        return rs_fail(RESHARD_ERR_INVALID, "sim options: size is %zu, not %zu", options->size,
-                       sizeof *options);
     simulation s = {.size = size, .running = -1, .body = body, .user = user};
-    if (options != NULL)
-        s.options = *options;
+    reshard_status status = rs_options_read("sim options", options, &s.options, sizeof s.options);
+    if (status != RESHARD_OK)
+        return status;
     s.random = s.options.seed;
     s.ranks = rs_allocate_zeroed(context, (size_t)size * sizeof *s.ranks);
     if (s.ranks == NULL)
         return rs_allocation_status();
     int32_t made = 0;
-    reshard_status status = rs_mutex_init(&s.lock);
+    status = rs_mutex_init(&s.lock);
     bool locks = status == RESHARD_OK;
     while (status == RESHARD_OK && made < size) {
         status = rs_condition_init(&s.ranks[made].turn);

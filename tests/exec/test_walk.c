@@ -8,6 +8,8 @@
 #include "tests/support/live.h"
 #include "transport/group.h"
 
+#include <reshard/sim.h>
+
 #include <string.h>
 
 enum { RANKS = 4 };
@@ -64,7 +66,7 @@ static reshard_status run(blinding *b, int mapped)
 {
     reshard_sim_options sim = {.size = sizeof sim, .seed = (uint64_t)b->nth, .mapped = mapped};
     memset(b->calls, 0, sizeof b->calls);
-    return reshard_group_run_sim(NULL, RANKS, &sim, run_blind, b);
+    return reshard_sim_run(NULL, RANKS, &sim, run_blind, b);
 }
 
 /* Sources and targets are mapped as often as there are walks with peers; never without sight. */

@@ -6,7 +6,7 @@
 #ifndef TESTS_SUPPORT_LIMITED_H
 #define TESTS_SUPPORT_LIMITED_H
 
-#include <reshard/group.h>
+#include <reshard/transport.h>
 
 typedef struct limited {
     size_t message_bytes_max;

@@ -5,7 +5,7 @@
  * for every layout that the operation takes; other layouts are refused in words that name them.
  */
 #include "tests/support/check.h"
-#include "tests/tensor/ranks.h"
+#include "tests/tensor/distributed.h"
 
 #include <string.h>
 
@@ -659,8 +659,7 @@ static reshard_status train(void *user, reshard_group *group)
 static void test_model__tensor_and_data_parallel(void **state)
 {
     (void)state;
-    if (reshard_group_run(NULL, 4, train, NULL) != RESHARD_OK)
-        fail_msg("%s", reshard_error_text());
+    run_ranks(4, train, NULL);
 }
 
 int main(void)

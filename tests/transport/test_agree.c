@@ -170,7 +170,7 @@ static void test_agree__faults(void **state)
             options.fail_message = stop < 0 ? n : 0;
             options.stop_rank = stop < 0 ? 0 : stop;
             options.stop_after = stop < 0 ? 0 : n;
-            (void)reshard_group_run_sim(NULL, 5, &options, attend, &m);
+            (void)reshard_sim_run(NULL, 5, &options, attend, &m);
             for (int32_t r = 0; r < 5; r++)
                 assert_true(m.heard[r] == RESHARD_ERR_MISMATCH ||
                             (reached && m.heard[r] == RESHARD_ERR_GROUP_BROKEN));

@@ -7,19 +7,17 @@
 #include "tests/support/check.h"
 #include "tests/support/context.h"
 #include "tests/support/random.h"
+#include "tests/support/ranks.h"
 
 #include "transport/group_memory.h"
+
+#include <reshard/sim.h>
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { RANKS = 4, NODE = 2, BLOCKS = 24, TURNS = 400 };
-
-static reshard_status wrong(const char *what)
-{
-    return reshard_error_set(RESHARD_ERR_INVALID, what);
-}
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
@@ -45,23 +43,20 @@ static reshard_status take_and_give(void *user, reshard_group *group)
     held blocks[BLOCKS] = {{0}};
     draw_state draw;
     draw_seed(&draw, 77 + (uint64_t)reshard_group_rank(group));
-    reshard_status status = RESHARD_OK;
-    for (int turn = 0; turn < TURNS && status == RESHARD_OK; turn++) {
+    for (int turn = 0; turn < TURNS; turn++) {
         held *h = &blocks[turn % BLOCKS];
-        if (h->memory != NULL && !is_intact(h))
-            status = wrong("a block changed while it was held");
+        CHECK(h->memory == NULL || is_intact(h));
         reshard_group_free(group, h->memory);
         *h = (held){.bytes = (size_t)draw_below(&draw, 300000), .mark = (unsigned char)turn};
         void *memory = NULL;
-        if (status == RESHARD_OK)
-            status = reshard_group_alloc(group, h->bytes, &memory);
+        TRY(reshard_group_alloc(group, h->bytes, &memory));
         h->memory = memory;
-        if (status == RESHARD_OK && h->bytes != 0)
+        if (h->bytes != 0)
             memset(h->memory, h->mark, h->bytes);
     }
     for (int i = 0; i < BLOCKS; i++)
         reshard_group_free(group, blocks[i].memory);
-    return status;
+    return RESHARD_OK;
 }
 
 static void test_memory__blocks(void **state)
@@ -69,7 +64,7 @@ static void test_memory__blocks(void **state)
     (void)state;
     assert_int_equal(reshard_group_run(NULL, RANKS, take_and_give, NULL), RESHARD_OK);
     reshard_sim_options options = {.size = sizeof options, .seed = 5, .node_size = NODE};
-    if (reshard_group_run_sim(NULL, RANKS, &options, take_and_give, NULL) != RESHARD_OK)
+    if (reshard_sim_run(NULL, RANKS, &options, take_and_give, NULL) != RESHARD_OK)
         fail_msg("%s", reshard_error_text());
     reshard_group *self = NULL;
     assert_int_equal(reshard_group_self(NULL, &self), RESHARD_OK);
@@ -87,35 +82,27 @@ static reshard_status look(void *user, reshard_group *group)
     int32_t rank = reshard_group_rank(group);
     void *memory = NULL;
     void *all[RANKS];
-    reshard_status status = reshard_group_alloc(group, 1000, &memory);
-    if (status != RESHARD_OK)
-        return status;
+    TRY(reshard_group_alloc(group, 1000, &memory));
     memset(memory, 10 + rank, 1000);
-    if (!rs_group_is_shared(group, memory) || rs_group_is_shared(group, &memory))
-        status = wrong("what is shared is not known");
-    if (status == RESHARD_OK)
-        status = reshard_group_gather_bytes(group, &memory, sizeof memory, all);
-    for (int32_t peer = 0; peer < RANKS && status == RESHARD_OK; peer++) {
+    CHECK(rs_group_is_shared(group, memory) && !rs_group_is_shared(group, &memory));
+    TRY(reshard_group_gather_bytes(group, &memory, sizeof memory, all));
+    for (int32_t peer = 0; peer < RANKS; peer++) {
         const unsigned char *seen = rs_group_map(group, peer, all[peer], 1000);
-        bool near = peer / NODE == rank / NODE;
-        if (near != (seen != NULL) || near != rs_group_is_near(group, peer))
-            status = wrong("sight does not end with the node");
-        else if (near && (seen[0] != 10 + peer || seen[999] != 10 + peer))
-            status = wrong("a peer's memory holds something else");
-        if (rs_group_map(group, peer, &memory, 8) != NULL)
-            status = wrong("memory that is not shared can be seen");
+        bool near = peer / NODE == rank / NODE; /* sight ends with the node */
+        CHECK(near == (seen != NULL) && near == rs_group_is_near(group, peer));
+        CHECK(!near || (seen[0] == 10 + peer && seen[999] == 10 + peer));
+        CHECK(rs_group_map(group, peer, &memory, 8) == NULL);
     }
-    if (status == RESHARD_OK)
-        status = reshard_group_barrier(group);
+    TRY(reshard_group_barrier(group));
     reshard_group_free(group, memory);
-    return status;
+    return RESHARD_OK;
 }
 
 static void test_memory__nodes(void **state)
 {
     (void)state;
     reshard_sim_options options = {.size = sizeof options, .seed = 6, .node_size = NODE};
-    if (reshard_group_run_sim(NULL, RANKS, &options, look, NULL) != RESHARD_OK)
+    if (reshard_sim_run(NULL, RANKS, &options, look, NULL) != RESHARD_OK)
         fail_msg("%s", reshard_error_text());
 }
 
@@ -126,30 +113,25 @@ static reshard_status take_in_subset(void *user, reshard_group *group)
     static const int32_t ranks[] = {2, 0};
     reshard_group *subset = NULL;
     void *first = NULL, *served = NULL, *plain = NULL;
-    reshard_status status = reshard_group_alloc(group, 100, &first);
-    if (status == RESHARD_OK)
-        status = reshard_group_subset(group, 2, ranks, &subset);
-    if (status == RESHARD_OK && subset != NULL)
-        status = reshard_group_alloc(subset, 5000, &served);
-    if (status == RESHARD_OK && subset != NULL)
-        status = reshard_group_alloc(subset, (size_t)64 << 20, &plain);
-    if (status == RESHARD_OK && subset != NULL &&
-        (!rs_group_is_shared(subset, served) || rs_group_is_shared(subset, plain)))
-        status = wrong("a subset's memory is not what it should be");
+    TRY(reshard_group_alloc(group, 100, &first));
+    TRY(reshard_group_subset(group, 2, ranks, &subset));
     if (subset != NULL) {
+        TRY(reshard_group_alloc(subset, 5000, &served));
+        TRY(reshard_group_alloc(subset, (size_t)64 << 20, &plain));
+        CHECK(rs_group_is_shared(subset, served) && !rs_group_is_shared(subset, plain));
         reshard_group_free(subset, plain);
         reshard_group_free(subset, served);
     }
     reshard_group_free(group, first);
     reshard_group_release(subset);
-    return status;
+    return RESHARD_OK;
 }
 
 static void test_memory__subset(void **state)
 {
     (void)state;
     reshard_sim_options options = {.size = sizeof options, .seed = 7, .node_size = NODE};
-    if (reshard_group_run_sim(NULL, RANKS, &options, take_in_subset, NULL) != RESHARD_OK)
+    if (reshard_sim_run(NULL, RANKS, &options, take_in_subset, NULL) != RESHARD_OK)
         fail_msg("%s", reshard_error_text());
 }
 
@@ -171,7 +153,7 @@ static reshard_status attempt(reshard_context *context, void *user)
 {
     (void)user;
     reshard_sim_options options = {.size = sizeof options, .seed = 8, .node_size = NODE};
-    return reshard_group_run_sim(context, RANKS, &options, take_two, NULL);
+    return reshard_sim_run(context, RANKS, &options, take_two, NULL);
 }
 
 static void test_memory__faults(void **state)

@@ -82,9 +82,4 @@ reshard_status rs_format_find_writer(const char *name, const rs_format **out_for
 /* The one that is written when none is named: the first of the list that is split, or is not. */
 const rs_format *rs_format_default_writer(bool is_split);
 
-/* reshard_checkpoint_open; keeps_names leaves name() of rules to whoever applies them next. */
-reshard_status rs_checkpoint_open(reshard_context *context, const char *path,
-                                  const reshard_checkpoint_options *options, bool keeps_names,
-                                  reshard_checkpoint **out_checkpoint);
-
 #endif

@@ -82,13 +82,6 @@ reshard_status reshard_checkpoint_open(reshard_context *context, const char *pat
                                        const reshard_checkpoint_options *options,
                                        reshard_checkpoint **out_checkpoint)
 {
-    return rs_checkpoint_open(context, path, options, false, out_checkpoint);
-}
-
-reshard_status rs_checkpoint_open(reshard_context *context, const char *path,
-                                  const reshard_checkpoint_options *options, bool keeps_names,
-                                  reshard_checkpoint **out_checkpoint)
-{
     reshard_checkpoint_options full;
     reshard_checkpoint *checkpoint = NULL;
     reshard_status status = rs_options_read("checkpoint options", options, &full, sizeof full);
@@ -96,7 +89,7 @@ reshard_status rs_checkpoint_open(reshard_context *context, const char *path,
         status = rs_store_create(context, path, &checkpoint);
     if (status != RESHARD_OK)
         return status;
-    checkpoint->keeps_names = keeps_names;
+    checkpoint->keeps_names = full.keep_names != 0;
     status = open_path(checkpoint, &full);
     if (status != RESHARD_OK) {
         reshard_checkpoint_destroy(checkpoint);

@@ -137,7 +137,7 @@ static reshard_status place_all(rs_target *target, const int32_t *ranks)
 /* ---- making ---------------------------------------------------------------------------------- */
 
 static reshard_status choose_format(rs_target *target, const reshard_mesh *mesh,
-                                    const reshard_convert_options *options)
+                                    const reshard_conversion_options *options)
 {
     bool is_split = reshard_mesh_size(mesh) != 1;
     target->format = rs_format_default_writer(is_split);
@@ -161,7 +161,7 @@ static reshard_status choose_format(rs_target *target, const reshard_mesh *mesh,
 /* Whole tensors need no rules; those that are given say what tensors are called, and which are left
  * out. */
 static reshard_status read_rules(rs_target *target, const reshard_checkpoint *source,
-                                 reshard_mesh *mesh, const reshard_convert_options *options,
+                                 reshard_mesh *mesh, const reshard_conversion_options *options,
                                  rs_selection *selection, rs_rulebook *book)
 {
     reshard_status status = RESHARD_OK;
@@ -197,7 +197,7 @@ static reshard_status order_files(rs_laying *laying, const reshard_mesh *mesh, i
 }
 
 static reshard_status lay_out(rs_target *target, const reshard_checkpoint *source,
-                              reshard_mesh *mesh, const reshard_convert_options *options)
+                              reshard_mesh *mesh, const reshard_conversion_options *options)
 {
     int32_t *ranks = NULL;
     rs_selection selection;
@@ -225,7 +225,7 @@ static reshard_status lay_out(rs_target *target, const reshard_checkpoint *sourc
 }
 
 reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *source,
-                              const reshard_convert_options *options)
+                              const reshard_conversion_options *options)
 {
     reshard_mesh *mesh = NULL;
     *target = (rs_target){.context = source->context};

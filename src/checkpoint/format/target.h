@@ -57,7 +57,7 @@ struct rs_target {
 };
 
 reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *source,
-                              const reshard_convert_options *options);
+                              const reshard_conversion_options *options);
 /* The same for tensors that ranks 0 .. file_count-1 hold, in DCP's format: files are ranks. */
 reshard_status rs_target_init_live(rs_target *target, reshard_context *context, int32_t file_count,
                                    int64_t count, const reshard_live_tensor *tensors);

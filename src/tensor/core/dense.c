@@ -5,6 +5,8 @@
 #include "kernel/cast.h"
 #include "tensor/core/scope.h"
 
+#include <assert.h>
+
 reshard_dtype rs_real_dtype(reshard_dtype dtype)
 {
     return dtype == RESHARD_F64 ? RESHARD_F64 : RESHARD_F32;
@@ -13,6 +15,7 @@ reshard_dtype rs_real_dtype(reshard_dtype dtype)
 reshard_status rs_tensor_convert(reshard_tensor *tensor, reshard_dtype dtype,
                                  reshard_tensor **out_tensor)
 {
+    assert(rs_dtype_is_float(tensor->dtype) && rs_dtype_is_float(dtype));
     reshard_tensor *made = NULL;
     reshard_status status = rs_result(dtype, tensor->ndim, tensor->shape, &made);
     if (status != RESHARD_OK)
@@ -36,6 +39,7 @@ reshard_status rs_real(reshard_tensor *tensor, reshard_tensor **out_real)
 
 reshard_status rs_unreal(reshard_tensor *real, reshard_dtype dtype, reshard_tensor **out_tensor)
 {
+    assert(real->dtype == RESHARD_F32 || real->dtype == RESHARD_F64);
     if (real->dtype == dtype) {
         *out_tensor = real;
         return RESHARD_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * distribution.c - shards with a layout and a group, and where they are the same on several
- * ranks.
+ * distribution.c - distributed tensors: shards with a layout and a group, and whether ranks hold
+ * the same shards.
  */
 #include "tensor/core/distribution.h"
 
@@ -13,6 +13,7 @@
 
 #include <reshard/group.h>
 
+#include <assert.h>
 #include <string.h>
 
 rs_distribution *rs_distribution_retain(rs_distribution *distribution)
@@ -38,6 +39,7 @@ void rs_distribution_release(rs_distribution *distribution)
 static reshard_status make_distribution(reshard_context *context, rs_exec_cache *cache,
                                         reshard_layout *layout, rs_distribution **out_distribution)
 {
+    assert(cache != NULL && layout != NULL);
     int32_t rank = reshard_group_rank(rs_exec_cache_group(cache));
     int64_t count = rs_layout_shard_count(layout, rank);
     rs_distribution *made = rs_allocate_zeroed(context, sizeof *made);
@@ -128,10 +130,11 @@ reshard_status rs_distributed_wrap(reshard_context *context, rs_exec_cache *cach
 
 reshard_group *rs_distributed_group(const reshard_tensor *tensor)
 {
+    assert(tensor->distribution != NULL);
     return rs_exec_cache_group(tensor->distribution->cache);
 }
 
-/* The rank, in one group, of a member of another; -1 when it is not in it. */
+/* Finds the rank that a member of `other` has in `group`; -1 when it is not a member. */
 static int32_t find_member(const reshard_group *group, const reshard_group *other, int32_t rank)
 {
     int32_t root = other->root_ranks != NULL ? other->root_ranks[rank] : rank;
@@ -163,6 +166,7 @@ rs_sameness rs_layout_sameness(const reshard_layout *layout, const reshard_group
 
 bool rs_distributed_same(const reshard_tensor *a, const reshard_tensor *b)
 {
+    assert(a->distribution != NULL && b->distribution != NULL);
     return a->distribution->cache == b->distribution->cache &&
            rs_layout_same(a->distribution->layout, b->distribution->layout);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * move.c - the one move from any layout to any other, and the agreement of ranks before it.
+ * move.c - moves values from any layout to any other, after the ranks have agreed to.
  *
- * Every collective call begins with rs_agree and allocates what it needs before it: after the
+ * Every collective call begins with rs_agree, and allocates what it needs before that: after the
  * agreement only the group can fail.
  */
 #include "tensor/core/move.h"
@@ -12,6 +12,7 @@
 #include "tensor/core/scope.h"
 #include "transport/agree.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,6 +27,7 @@ static void note_agreed(void)
 reshard_status rs_agree(reshard_group *group, reshard_status status, const uint64_t digest[2],
                         const char *what, bool flag, bool *out_all_true)
 {
+    assert(group != NULL && what != NULL);
     char request[96];
     (void)snprintf(request, sizeof request, "%s: the request", what);
     rs_claim claim = {.what = request};
@@ -51,7 +53,7 @@ void rs_agree_on_failure(void)
 
 /* ---- moving ---------------------------------------------------------------------------------- */
 
-/* What a run needs, allocated before the ranks agree. */
+/* What a move needs, allocated before the ranks agree. */
 typedef struct ends {
     reshard_context *context;
     int64_t source_count, target_count;
@@ -118,7 +120,7 @@ reshard_status rs_redistribute_keyed(reshard_context *context, const reshard_ten
         *out_tensor = target;
     } else {
         reshard_tensor_release(target);
-        note_agreed(); /* past the agreement, what fails fails on all ranks */
+        note_agreed(); /* after the agreement, a failure is one of all ranks */
     }
     return status;
 }
@@ -127,6 +129,7 @@ reshard_status rs_redistribute(reshard_context *context, const reshard_tensor *s
                                reshard_layout *layout, reshard_dtype dtype,
                                reshard_tensor **out_tensor)
 {
+    assert(source->distribution != NULL && layout != NULL);
     rs_exec_key key = {source->distribution->layout, layout, source->dtype, dtype, false};
     return rs_redistribute_keyed(context, source, &key, out_tensor);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* random.c - see random.h. A uniform number has as many random bits as its dtype holds, so that
- * rounding never makes it 1. */
+/* random.c - see random.h. A uniform number has as many random bits as its dtype holds, so rounding
+ * never makes it 1. */
 #include "tensor/core/random.h"
 
 #include "base/error.h"
@@ -9,6 +9,7 @@
 
 #include <reshard/group.h>
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -72,7 +73,7 @@ static void fill_dense(reshard_tensor *tensor, const rs_random *fill)
         put(tensor->dtype, data, i, draw(fill, tensor->dtype, (uint64_t)i));
 }
 
-/* All elements of a piece, with their global numbers. */
+/* Fills all elements of a piece by their global index. */
 static void fill_piece(reshard_tensor *shard, const reshard_piece *piece,
                        const int64_t *global_strides, const rs_random *fill)
 {
@@ -93,6 +94,8 @@ static void fill_piece(reshard_tensor *shard, const reshard_piece *piece,
 
 reshard_status rs_fill_random(reshard_tensor *tensor, const rs_random *fill)
 {
+    assert(tensor->distribution != NULL || reshard_tensor_is_contiguous(tensor));
+    assert(fill->p >= 0 && fill->p < 1);
     if (!rs_dtype_is_float(tensor->dtype))
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "random numbers of %s",
                        reshard_dtype_name(tensor->dtype));

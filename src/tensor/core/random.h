@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * random.h - random numbers by index: element i of a tensor gets the i-th number of a SplitMix64
- * stream (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014) that the seed
- * starts. Any rank can compute any element's number, so results depend on no layout.
+ * random.h - random numbers by index: element i of a tensor gets the i-th number of the SplitMix64
+ * stream of its seed (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
+ * Any rank can compute any element, so results do not depend on the layout.
  */
 #ifndef RS_TENSOR_CORE_RANDOM_H
 #define RS_TENSOR_CORE_RANDOM_H
@@ -25,8 +25,8 @@ typedef struct rs_random {
     double p;
 } rs_random;
 
-/* Fills a dense tensor, f16 to f64, by its elements' own index, or all shards of a distributed one
- * by their global index. */
+/* Fills a dense tensor, f16 to f64, by the index of each element; of a distributed tensor, all
+ * shards by the global index. */
 reshard_status rs_fill_random(reshard_tensor *tensor, const rs_random *fill);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * scope.c - scopes: who owns the results of computations, and what went wrong first. The list of a
- * scope's tensors grows before a tensor is added, so that a reference is never lost.
+ * scope.c - scopes: who owns the results of computations, and which error came first. The list of a
+ * scope's tensors grows before a tensor is added, so no reference is ever lost.
  */
 #include "tensor/core/scope.h"
 #include "base/context.h"
@@ -9,12 +9,14 @@
 
 #include <reshard/group.h>
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- the stack of hooks ---------------------------------------------------------------------- */
 
 static void pop(void)
 {
+    assert(rs_thread_state_get()->hooks != NULL);
     rs_thread_state *state = rs_thread_state_get();
     rs_hook_pair *entry = state->hooks;
     state->hooks = entry->outer;
@@ -31,7 +33,7 @@ static bool is_on_stack(const rs_hook_pair *entry)
 
 void rs_hook_pairs_unwind(rs_hook_pair *until)
 {
-    /* Somebody may have popped what was there before the scope. */
+    /* The pair that was innermost when the scope opened may have been popped since. */
     if (until != NULL && !is_on_stack(until))
         return;
     while (rs_thread_state_get()->hooks != until)
@@ -92,11 +94,13 @@ reshard_status reshard_scope_status(const reshard_scope *scope)
 
 reshard_status rs_scope_failed(void)
 {
+    assert(rs_thread_state_get()->scope != NULL);
     return reshard_scope_status(rs_thread_state_get()->scope);
 }
 
 reshard_status rs_scope_leave(reshard_scope *scope)
 {
+    assert(rs_thread_state_get()->scope == scope);
     rs_thread_state *state = rs_thread_state_get();
     state->scope = scope->outer;
     if (scope->group != NULL)
@@ -134,7 +138,7 @@ reshard_status reshard_scope_close(reshard_scope *scope)
         last = inner == scope;
         reshard_status status = rs_scope_leave(inner);
         if (status != RESHARD_OK && !last)
-            (void)rs_scope_fail(status); /* the one around it has to tell */
+            (void)rs_scope_fail(status); /* the scope around it reports it */
         rs_release(inner->context, inner, sizeof *inner);
         if (last)
             return status;
@@ -144,6 +148,7 @@ reshard_status reshard_scope_close(reshard_scope *scope)
 
 reshard_tensor *rs_scope_fail(reshard_status status)
 {
+    assert(status != RESHARD_OK);
     reshard_scope *scope = rs_thread_state_get()->scope;
     if (scope != NULL && scope->status == RESHARD_OK) {
         scope->status = status;
@@ -169,6 +174,7 @@ void rs_scope_use_group(reshard_group *group)
 
 static reshard_status own_in(reshard_scope *scope, reshard_tensor *tensor)
 {
+    assert(scope != NULL && scope->count <= scope->capacity);
     if (scope->count == scope->capacity) {
         void *tensors = scope->tensors;
         reshard_status status = rs_grow(scope->context, &tensors, &scope->capacity,

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor.c - making tensors and asking about them. Storage is counted by reference and knows how
- * often somebody asked to write to it, which is how a backward pass finds out that a saved tensor
- * has been overwritten.
+ * tensor.c - making tensors and asking about them. Storage counts its references, and how often it
+ * was opened for writing: a backward pass can so tell that a saved tensor has been overwritten.
  */
 #include "tensor/core/tensor.h"
 
@@ -13,6 +12,7 @@
 #include "base/text.h"
 #include "tensor/core/distribution.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -50,6 +50,7 @@ reshard_status rs_dim_normalize(int32_t ndim, int32_t dim, int32_t *out_dim)
 
 size_t rs_element_bytes(reshard_dtype dtype)
 {
+    assert(reshard_dtype_bits(dtype) % 8 == 0);
     return (size_t)reshard_dtype_bits(dtype) / 8;
 }
 
@@ -101,6 +102,7 @@ static rs_storage *make_storage(reshard_context *context)
 
 reshard_status rs_count_bytes(reshard_dtype dtype, int64_t volume, size_t *out_bytes)
 {
+    assert(volume >= 0);
     int32_t bits = reshard_dtype_bits(dtype);
     if (bits == 0 || bits % 8 != 0)
         return rs_fail(RESHARD_ERR_INVALID, "dtype %s: elements of tensors are whole bytes",
@@ -191,7 +193,7 @@ reshard_status reshard_tensor_from_data(reshard_context *context, reshard_dtype 
     return RESHARD_OK;
 }
 
-/* Strides of others must not lead further than addresses do. */
+/* Strides from the caller must not lead beyond what addresses can express. */
 static reshard_status check_strides(int32_t ndim, const int64_t *shape, const int64_t *strides,
                                     size_t element_bytes)
 {
@@ -247,6 +249,7 @@ reshard_status rs_tensor_view(reshard_context *context, const reshard_tensor *te
                               const int64_t *shape, const int64_t *strides, int64_t at,
                               reshard_tensor **out_tensor)
 {
+    assert((tensor->storage != NULL) != (tensor->distribution != NULL));
     int64_t volume = 0;
     reshard_status status = rs_extents_check(ndim, shape, &volume);
     if (status != RESHARD_OK)
@@ -279,6 +282,7 @@ reshard_status rs_tensor_alias(reshard_context *context, const reshard_tensor *t
 
 void rs_tensor_drop_data(reshard_tensor *tensor)
 {
+    assert(tensor->distribution == NULL);
     release_storage(tensor->storage);
     tensor->storage = NULL;
     tensor->data = NULL;
@@ -286,6 +290,7 @@ void rs_tensor_drop_data(reshard_tensor *tensor)
 
 void rs_tensor_lend_data(reshard_tensor *tensor, const reshard_tensor *from, ptrdiff_t at)
 {
+    assert(from->storage != NULL && tensor->dtype == from->dtype);
     rs_tensor_drop_data(tensor);
     rs_reference_add(&from->storage->references);
     tensor->storage = from->storage;
@@ -317,7 +322,7 @@ void reshard_tensor_release(reshard_tensor *tensor)
 {
     if (tensor == NULL || !rs_reference_drop(&tensor->references))
         return;
-    reshard_tensor_release(tensor->gradient); /* has no gradient itself */
+    reshard_tensor_release(tensor->gradient); /* which has no gradient of its own */
     rs_node_release(tensor->node);
     rs_distribution_release(tensor->distribution);
     release_storage(tensor->storage);

@@ -3,11 +3,9 @@
  * tensor.h - what tensors are made of.
  *
  * Invariants:
- *  1. A tensor holds its node, a node holds the nodes before it and what it saved, and nothing
- *     holds the other way round: what is saved is an alias without a node. So there are no cycles.
- *  2. A local tensor has storage and no distribution; a distributed one has a distribution (layout,
- *     group, local shards) and no storage of its own.
- *  3. Results of computations belong to a scope. What outlives it has been retained.
+ *  1. A local tensor has storage and no distribution. A distributed tensor has a distribution
+ *     (layout, group, local shards) and no storage of its own.
+ *  2. The result of a computation belongs to a scope. Whoever needs it longer retains it.
  */
 #ifndef RS_TENSOR_CORE_TENSOR_H
 #define RS_TENSOR_CORE_TENSOR_H
@@ -25,19 +23,19 @@ typedef struct rs_storage {
     reshard_context *context;
     unsigned char *bytes;
     size_t byte_count;            /* own memory only */
-    atomic_uint_fast64_t version; /* how often somebody has asked to write */
+    atomic_uint_fast64_t version; /* how often it was opened for writing */
     bool own;
     void (*release)(void *user); /* borrowed memory; may be NULL */
     void *user;
-    void *attachment;                            /* a layer's above; not owned */
-    void (*forget_attachment)(void *attachment); /* called when the memory goes; may be NULL */
+    void *attachment;                            /* belongs to a layer above; not owned */
+    void (*forget_attachment)(void *attachment); /* called when the memory is freed; may be NULL */
 } rs_storage;
 
-/* Whether a local tensor is the same on several ranks, as far as is known. What is computed from
- * tensors that are the same is the same; one that differs makes the result differ. */
+/* Whether a local tensor is known to be the same on several ranks. A result computed from tensors
+ * that are the same is the same; one input that differs makes it differ. */
 typedef enum rs_sameness { RS_SAME_UNKNOWN, RS_SAME_YES, RS_SAME_NO } rs_sameness;
 
-/* The operation that computed a tensor (grad/node.h). Tensors hold it, and know nothing more. */
+/* The operation that computed a tensor (grad/node.h). A tensor only holds and releases it. */
 typedef struct rs_node rs_node;
 void rs_node_release(rs_node *node);
 
@@ -56,48 +54,48 @@ struct reshard_tensor {
     rs_distribution *distribution;
     rs_sameness sameness; /* of a local tensor */
 
-    bool requires_grad;       /* a leaf that collects */
+    bool requires_grad;       /* it is a leaf that collects gradients */
     reshard_tensor *gradient; /* of a leaf */
     rs_node *node;            /* that computed it; NULL for leaves */
     int32_t node_output;
 };
 
-/* Dense, with undefined contents. */
+/* Makes a dense tensor with undefined contents. */
 reshard_status rs_tensor_make(reshard_context *context, reshard_dtype dtype, int32_t ndim,
                               const int64_t *shape, reshard_tensor **out_tensor);
-/* A tensor of its own over the same storage (or distribution), without gradients. */
+/* Makes another tensor over the same storage (or distribution), without gradients. */
 reshard_status rs_tensor_alias(reshard_context *context, const reshard_tensor *tensor,
                                reshard_tensor **out_tensor);
 /* Bytes of a local tensor's elements, or of this rank's shards of a distributed one. */
 size_t rs_tensor_bytes(const reshard_tensor *tensor);
-/* Changes whenever memory of the tensor is written; all shards of a distributed one count
- * together. */
+/* A number that changes whenever the tensor's memory is written; of a distributed tensor, that of
+ * any shard. */
 uint64_t rs_tensor_version(const reshard_tensor *tensor);
-/* The same with another shape, and the first element `at` elements further on. */
+/* The same with another shape, starting `at` elements further on. */
 reshard_status rs_tensor_view(reshard_context *context, const reshard_tensor *tensor, int32_t ndim,
                               const int64_t *shape, const int64_t *strides, int64_t at,
                               reshard_tensor **out_tensor);
-/* The tensor itself, retained, when it is dense; else a dense copy. */
+/* Gives the tensor itself, retained, if it is dense; otherwise a dense copy. */
 reshard_status rs_tensor_densify(reshard_context *context, reshard_tensor *tensor,
                                  reshard_tensor **out_tensor);
 void rs_tensor_copy(const reshard_tensor *source, reshard_tensor *target);
-/* Lets go of the memory of a local tensor of which only the outline is needed from now on. */
+/* Releases the memory of a local tensor, of which only the outline is needed from now on. */
 void rs_tensor_drop_data(reshard_tensor *tensor);
-/* Gives it memory again: that of another one, from its byte `at` on. */
+/* Gives it memory again: that of `from`, starting at its byte `at`. */
 void rs_tensor_lend_data(reshard_tensor *tensor, const reshard_tensor *from, ptrdiff_t at);
-/* What is known of a tensor computed from these. */
+/* The sameness of a result computed from these inputs. */
 rs_sameness rs_sameness_of(int32_t count, reshard_tensor *const *inputs);
 
-/* A shape, to be kept. */
+/* A shape that is kept by value. */
 typedef struct rs_extents {
     int32_t ndim;
     int64_t shape[RESHARD_NDIM_MAX];
 } rs_extents;
 rs_extents rs_extents_of(const reshard_tensor *tensor);
 
-/* Of dense elements. Errors: INVALID for dtypes not of whole bytes, RANGE. */
+/* The bytes of `volume` elements. Errors: INVALID for dtypes that are not whole bytes, RANGE. */
 reshard_status rs_count_bytes(reshard_dtype dtype, int64_t volume, size_t *out_bytes);
-/* rs_shape_check (base/shape.h), and the volume. */
+/* rs_shape_check (base/shape.h), which also gives the volume. */
 reshard_status rs_extents_check(int32_t ndim, const int64_t *shape, int64_t *out_volume);
 bool rs_shape_equals(const reshard_tensor *a, const reshard_tensor *b);
 /* Counts negative dims from the end. Errors: RANGE. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * collective.c - collectives on local tensors, with gradients. Each is a move between two
- * layouts; its backward step is the transposed move, and for prod, min and max that of the sum, put
- * right by partial.c.
+ * collective.c - collectives on local tensors, with gradients. Each is a move between two layouts,
+ * and its backward step is the transposed move. For prod, min and max that is the backward step of
+ * a sum, corrected by partial.c.
  */
 #include <reshard/distributed.h>
 
@@ -44,7 +44,7 @@ typedef struct ends {
     reshard_context *context;
     rs_exec_cache *cache;
     reshard_layout *source, *target;
-    reshard_layout *summed; /* the source, with a sum for prod, min and max */
+    reshard_layout *summed; /* the source, with SUM in place of PROD, MIN and MAX */
 } ends;
 
 static void forget_ends(void *extra)
@@ -75,7 +75,7 @@ static bool same_rows(const rs_outline *a, const rs_outline *b)
     return rs_outline_same(&other, b);
 }
 
-/* All ranks come to the same verdict. *out_shape: of the whole. */
+/* Comes to the same verdict on all ranks. out_whole: the tensor as a whole. */
 static reshard_status compare(const exchange *x, const rs_outline *all, rs_outline *out_whole)
 {
     int32_t size = reshard_group_size(x->group);
@@ -125,7 +125,7 @@ static reshard_status check_counts(const exchange *x, const reshard_tensor *tens
     return RESHARD_OK;
 }
 
-/* sent[i * size + j] goes from i to j. Rank j's shard has one piece from each. */
+/* sent[i * size + j] rows go from i to j. Rank j's shard has one piece from each rank. */
 static reshard_status address(const exchange *x, const rs_outline *whole, const int64_t *sent,
                               reshard_spec **out_spec)
 {
@@ -281,7 +281,7 @@ static reshard_status run(const ends *e, reshard_tensor *x, reshard_tensor **out
     status = status == RESHARD_OK
                  ? rs_redistribute(e->context, source, e->target, x->dtype, &target)
                  : rs_agree(group, status, NULL, "collective", false, NULL);
-    /* An alias: between equal layouts the shard is the input itself. */
+    /* An alias, because between equal layouts the shard is the input itself. */
     if (status == RESHARD_OK && target->distribution->shard_count > 0)
         status = rs_tensor_alias(e->context, target->distribution->shards[0], out_local);
     else if (status == RESHARD_OK)
@@ -329,7 +329,7 @@ static void backward_collective(rs_node *node, reshard_tensor *const *gradients,
                      : rs_result_zeros(dtype, input->ndim, input->shape, &local);
     reshard_tensor_release(incoming);
     reshard_tensor_release(moved);
-    /* A rank whose tensor is not read, of another shape than what is: no gradient reaches it. */
+    /* No gradient reaches a rank whose tensor was not read and may have another shape. */
     out_gradients[0] = rs_scope_finish(status, local);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * distributed.c - making distributed tensors out of data, and asking about them. Ranks first tell
- * each other what they have; every check of that is made alike on all ranks, so that all come to
- * the same verdict without asking again.
+ * distributed.c - making distributed tensors from data, and asking about them. Ranks first tell
+ * each other what they have. Each then makes the same checks on the same facts, so all come to the
+ * same verdict without asking again.
  */
 #include <reshard/autograd.h>
 #include <reshard/distributed.h>
@@ -102,7 +102,7 @@ reshard_status rs_distributed_fill(reshard_tensor *tensor, double value)
 
 /* ---- one rank's tensor ----------------------------------------------------------------------- */
 
-/* All ranks come to the same verdict. */
+/* Comes to the same verdict on all ranks. */
 static reshard_status compare_sources(reshard_group *group, const rs_outline *all)
 {
     int32_t size = reshard_group_size(group);
@@ -129,7 +129,7 @@ static reshard_status compare_sources(reshard_group *group, const rs_outline *al
     return RESHARD_OK;
 }
 
-/* The source's tensor as a distributed one that is whole on one rank. */
+/* Wraps the source's tensor as a distributed one that is whole on one rank. */
 static reshard_status wrap_source(reshard_context *context, reshard_group *group,
                                   const rs_outline *source, int32_t rank, reshard_tensor *tensor,
                                   reshard_tensor **out_tensor)
@@ -190,7 +190,7 @@ typedef struct place {
     int64_t offset[RESHARD_NDIM_MAX], size[RESHARD_NDIM_MAX];
 } place;
 
-/* A rank's own shards agree among themselves. */
+/* Checks that a rank's own shards fit together. */
 static reshard_status check_own(int32_t ndim, int64_t count, const reshard_local_shard *shards)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -234,7 +234,7 @@ static reshard_status compare_shards(reshard_group *group, const rs_outline *all
     return RESHARD_OK;
 }
 
-/* All shards as the layout functions take them: dense, one piece each. */
+/* Lists all shards as the layout functions take them: dense, with one piece each. */
 static void list_shards(reshard_group *group, const rs_outline *all, int32_t ndim, int64_t most,
                         const place *places, reshard_piece *pieces, reshard_shard *shards)
 {
@@ -291,7 +291,7 @@ static bool is_shard(const reshard_shard *shard, const reshard_local_shard *give
     return same;
 }
 
-/* The layout may order a rank's shards otherwise than they were given. */
+/* The layout may order a rank's shards differently from how they were given. */
 static reshard_status place_shards(reshard_context *context, rs_exec_cache *cache,
                                    reshard_layout *layout, reshard_dtype dtype, int64_t count,
                                    const reshard_local_shard *given, reshard_tensor **out_tensor)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * from_local.c - local tensors become shards of a distributed one. The global shape is added up
- * from what the ranks have; sizes that the spec's own rule would not give become a ragged cut.
+ * from_local.c - local tensors become shards of a distributed one. The global shape is the sum of
+ * what the ranks have. Sizes that the spec's own rule would not give become a ragged cut.
  */
 #include <reshard/distributed.h>
 
@@ -52,8 +52,8 @@ static int32_t dim_of(const puzzle *p, const reshard_placement *placement)
     return placement->dim < 0 ? placement->dim + p->ndim : placement->dim;
 }
 
-/* Does the position count when sizes of a dim are added up: at the first coordinate that holds
- * something on every axis that does not cut the dim. */
+/* Whether a position counts when the sizes of a dim are added up: on every axis that does not cut
+ * the dim it has to be at the first coordinate that holds something. */
 static bool counts(const puzzle *p, int32_t position, int32_t dim)
 {
     bool first = true;
@@ -136,7 +136,7 @@ static reshard_status check_shapes(const puzzle *p, const reshard_layout *layout
     return status;
 }
 
-/* The same spec with sizes as they are, where one axis alone cuts a dim. */
+/* The same spec with the actual sizes, for dims that are cut by one axis alone. */
 static reshard_status make_ragged(const puzzle *p, reshard_layout **out_layout)
 {
     reshard_cut cuts[RESHARD_AXES_MAX];
@@ -245,7 +245,7 @@ static reshard_status make_origin(reshard_group *group, const reshard_spec *spec
     return status;
 }
 
-/* The local gradient, for a partial tensor by what its reduction does. */
+/* The local gradient; for a partial tensor, what its reduction makes of it. */
 static reshard_status take_local(rs_node *node, const origin *o, reshard_tensor *gradient,
                                  reshard_tensor **out_local)
 {

@@ -38,7 +38,7 @@ static void forget_layout(void *extra)
     reshard_layout_release(extra);
 }
 
-/* The gradient of the replicated tensor, whole, is that of the local one on every rank. */
+/* Every rank's local tensor gets the whole gradient of the replicated one. */
 static void backward_lift(rs_node *node, reshard_tensor *const *gradients,
                           reshard_tensor **out_gradients)
 {
@@ -48,7 +48,7 @@ static void backward_lift(rs_node *node, reshard_tensor *const *gradients,
         rs_redistribute(rs_scope_context(), gradients[0], layout, gradients[0]->dtype, &whole);
     if (status == RESHARD_OK && whole->distribution->shard_count > 0)
         status = rs_tensor_alias(rs_scope_context(), whole->distribution->shards[0], &local);
-    else if (status == RESHARD_OK) /* a rank that the mesh leaves out */
+    else if (status == RESHARD_OK) /* the mesh leaves this rank out */
         status =
             rs_result_zeros(gradients[0]->dtype, gradients[0]->ndim, gradients[0]->shape, &local);
     reshard_tensor_release(whole);
@@ -115,7 +115,7 @@ static reshard_status wrap_whole(reshard_context *context, reshard_tensor *local
     return status;
 }
 
-/* To every rank of the group, also those that the mesh leaves out. */
+/* Gathers the tensor on every rank of the group, including those that the mesh leaves out. */
 static reshard_status gather_whole(reshard_context *context, const reshard_tensor *source,
                                    reshard_tensor **out_tensor)
 {

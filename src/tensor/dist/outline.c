@@ -9,6 +9,7 @@
 
 #include <reshard/group.h>
 
+#include <assert.h>
 #include <string.h>
 
 rs_outline rs_outline_of(const reshard_tensor *tensor)
@@ -60,6 +61,7 @@ void rs_outlines_release(reshard_group *group, rs_outline *all)
 reshard_status rs_make_empty(reshard_dtype dtype, int32_t ndim, const int64_t *shape,
                              reshard_tensor **out_tensor)
 {
+    assert(ndim >= 0 && ndim <= RESHARD_NDIM_MAX);
     int64_t empty[RESHARD_NDIM_MAX] = {0};
     for (int32_t d = 1; d < ndim; d++)
         empty[d] = shape[d];

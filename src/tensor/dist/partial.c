@@ -20,12 +20,14 @@
 
 #include <reshard/group.h>
 
+#include <assert.h>
+
 #define RS_REAL_FILE "tensor/dist/partial.c"
 #include "tensor/core/real.h"
 
 /* ---- tensors that lie as x does -------------------------------------------------------------- */
 
-/* Contributions of this dtype, to be reduced thus. */
+/* Makes contributions of this dtype for this reduction. */
 static reshard_status make_like(const reshard_tensor *x, reshard_reduction reduction,
                                 reshard_dtype dtype, reshard_tensor **out_tensor)
 {
@@ -39,7 +41,7 @@ static reshard_status make_like(const reshard_tensor *x, reshard_reduction reduc
     return status;
 }
 
-/* The reduction of contributions, whole wherever there is one of them. */
+/* Reduces contributions; the result is whole on every rank that has one. */
 static reshard_status reduce(const reshard_tensor *x, reshard_status before,
                              reshard_tensor **out_tensor)
 {
@@ -53,7 +55,7 @@ static reshard_status reduce(const reshard_tensor *x, reshard_status before,
     return status;
 }
 
-/* Which contribution this rank has. A partial layout gives a rank one shard at most. */
+/* Tells which contribution is this rank's. A partial layout gives a rank at most one shard. */
 static reshard_status find_contributor(const reshard_tensor *x, int32_t *out_contributor)
 {
     reshard_shards *shards = NULL;
@@ -137,7 +139,7 @@ static reshard_status find_gradient(const reshard_tensor *x, const reshard_tenso
     return RESHARD_OK;
 }
 
-/* Halves are computed in f32. */
+/* f16 and bf16 are computed in f32. */
 static reshard_status widen(reshard_tensor *tensor, reshard_tensor **out_tensor)
 {
     if (!rs_dtype_is_half(tensor->dtype)) {
@@ -175,6 +177,7 @@ static reshard_status narrow(reshard_tensor *wide, reshard_dtype dtype)
 
 reshard_tensor *rs_partial_gradient(reshard_tensor *x, reshard_tensor *gradient)
 {
+    assert(x->distribution->shard_count == gradient->distribution->shard_count);
     reshard_reduction reduction = rs_layout_reduction(x->distribution->layout);
     if (reduction == RESHARD_SUM)
         return gradient;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * redistribute.c - redistribute, to_local, full and gather. Redistribute is the identity on the
- * global value, and so is its backward step: it brings the gradient to where the input lies.
+ * redistribute.c - redistribute, to_local, full and gather. Redistribute does not change the global
+ * value, and neither does its backward step, which brings the gradient to the layout of the input.
  */
 #include <reshard/distributed.h>
 
@@ -21,7 +21,7 @@
 typedef struct redistribute_facts {
     reshard_dtype dtype;          /* of the input */
     reshard_dtype gradient_dtype; /* on the way, or NONE */
-    bool own_layout;              /* the caller said how the gradient is to lie */
+    bool own_layout;              /* the caller chose the layout of the gradient */
 } redistribute_facts;
 
 static void forget_layout(void *extra)
@@ -29,7 +29,7 @@ static void forget_layout(void *extra)
     reshard_layout_release(extra);
 }
 
-/* An axis that is the same partial before and after needs no sum yet. */
+/* An axis that is partial in the same way before and after need not be summed yet. */
 static reshard_status choose_layout(reshard_layout *input, const reshard_tensor *gradient,
                                     reshard_layout **out_layout)
 {
@@ -71,7 +71,7 @@ static reshard_tensor *cast_local(reshard_tensor *const *inputs, const void *use
     return reshard_tensor_cast(inputs[0], *(const reshard_dtype *)user);
 }
 
-/* The same layout, another dtype. */
+/* Casts every shard. */
 static reshard_status cast_shards(reshard_tensor *tensor, reshard_dtype dtype,
                                   reshard_tensor **out_tensor)
 {
@@ -221,7 +221,7 @@ static reshard_status make_wrapping(reshard_tensor *tensor, reshard_spec *gradie
     return status;
 }
 
-/* The gradients of all local tensors have to be shards of that layout. */
+/* The gradients of all ranks' local tensors must be shards of that layout. */
 static reshard_status check_gradient_layout(const reshard_tensor *tensor, const wrapping *w)
 {
     const rs_distribution *d = tensor->distribution;
@@ -265,7 +265,7 @@ reshard_tensor *reshard_tensor_to_local(reshard_tensor *tensor, reshard_spec *gr
                      ? rs_tensor_alias(rs_scope_context(), d->shards[0], &local)
                      : rs_make_empty(tensor->dtype, tensor->ndim, tensor->shape, &local);
     }
-    /* Whoever uses it may have other ranks in mind than this thread has now. */
+    /* Whoever uses it may compare other ranks than this thread does now. */
     if (status == RESHARD_OK && !rs_layout_is_everywhere(d->layout))
         local->sameness = RS_SAME_NO;
     rs_recipe recipe = {.name = "to_local",

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spread.c - a local operation on every shard, recorded as one node.
+ * spread.c - runs a local operation on every shard, and records all of that as one node.
  *
- * The local operations are recorded among themselves, on aliases of the shards. So the outer graph
- * has the same nodes on every rank, also on one that has no shards, and all ranks enter the
+ * The local operations are recorded in graphs of their own, on aliases of the shards. So the outer
+ * graph has the same nodes on every rank, even on one without shards, and all ranks enter the
  * collective backward steps alike. The backward step brings the gradient to the output's layout,
  * runs the inner graphs, and wraps what their leaves have collected.
  *
- * While saved-tensor hooks are there, the distributed inputs are saved as well, so that hooks see
+ * While saved-tensor hooks are set, the distributed inputs are saved as well, so that hooks see
  * tensors with their layouts, and the inner graphs are kept hollow (hollow.h) until the backward
- * step fills them. Where an operation has saved more than its inputs, they are not kept, and the
- * backward step computes once more.
+ * step fills them. If an operation saved more than its inputs, its inner graphs are dropped and the
+ * backward step computes them again.
  */
 #include "tensor/dist/spread.h"
 
@@ -24,6 +24,7 @@
 
 #include <reshard/group.h>
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -63,7 +64,7 @@ reshard_status rs_check_together(int32_t count, reshard_tensor *const *inputs)
 /* What becomes of the inner graphs until the backward step. */
 typedef enum graphs_fate { STAY, HOLLOWED, MADE_AGAIN } graphs_fate;
 
-/* One recorded operation's insides. */
+/* What one recorded operation keeps. */
 typedef struct insides {
     reshard_context *context;
     rs_exec_cache *cache;
@@ -153,7 +154,7 @@ static reshard_status make_insides(const rs_spread *spread, insides **out_inside
     return status;
 }
 
-/* Aliases of one shard of every input, which collect gradients where they are wanted. */
+/* Makes aliases of one shard of every input. Those that want gradients collect them. */
 static reshard_status make_leaves(const insides *in, reshard_tensor *const *inputs,
                                   const bool *wanted, int64_t shard, reshard_tensor **leaves)
 {
@@ -191,13 +192,13 @@ static reshard_status run_forward(insides *in, reshard_tensor *const *inputs)
     bool wanted[RS_SPREAD_MAX];
     for (int32_t i = 0; i < in->input_count; i++)
         wanted[i] = inputs[i] != NULL && reshard_tensor_requires_grad(inputs[i]);
-    state->hooks = NULL; /* they see the distributed inputs */
+    state->hooks = NULL; /* hooks see the distributed inputs only */
     reshard_status status = run_shards(in, inputs, wanted);
     state->hooks = hooks;
     return status;
 }
 
-/* Where hooks are there, what the inner graphs hold is not kept: the hooks may know better how. */
+/* While hooks are set, the memory of the inner graphs is not kept: the hooks decide how to. */
 static reshard_status hollow_graphs(insides *in, const rs_spread *spread)
 {
     reshard_status status = RESHARD_OK;
@@ -251,7 +252,7 @@ static reshard_status make_graphs_again(rs_node *node, insides *in, reshard_tens
     return status;
 }
 
-/* Inner graphs as they were, from what was saved. */
+/* Restores the inner graphs from what was saved. */
 static reshard_status restore_graphs(rs_node *node, insides *in)
 {
     reshard_tensor *inputs[RS_SPREAD_MAX] = {NULL};
@@ -276,6 +277,7 @@ static void put_graphs_away(insides *in)
 
 static void hand_out(rs_node *node, insides *in, reshard_tensor **out_gradients)
 {
+    assert(in->input_count == node->input_count);
     reshard_context *context = rs_scope_context();
     reshard_tensor **shards = rs_allocate_array(context, (size_t)in->shard_count, sizeof *shards);
     reshard_status status = shards != NULL ? RESHARD_OK : rs_allocation_status();
@@ -329,6 +331,8 @@ static void backward_spread(rs_node *node, reshard_tensor *const *gradients,
 
 reshard_tensor *rs_spread_run(rs_spread *spread, reshard_status status)
 {
+    assert(spread->input_count <= RS_SPREAD_MAX && spread->user_bytes <= RS_SPREAD_USER);
+    assert(spread->fn != NULL);
     insides *in = NULL;
     reshard_tensor *output = NULL;
     reshard_group *group = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spread.h - operations on distributed tensors: a local operation on every shard, and the layouts
- * that make the results right. Operations hand over to these when an input is distributed.
+ * spread.h - running an operation on distributed tensors: a local operation on every shard, with
+ * layouts under which the result is right.
  */
 #ifndef RS_TENSOR_DIST_SPREAD_H
 #define RS_TENSOR_DIST_SPREAD_H
@@ -9,20 +9,21 @@
 #include "tensor/core/distribution.h"
 
 bool rs_any_distributed(int32_t count, reshard_tensor *const *inputs);
-/* All inputs that are not NULL are distributed over one group. Errors: INVALID. */
+/* Checks that all inputs that are not NULL are distributed over one group. Errors: INVALID. */
 reshard_status rs_check_together(int32_t count, reshard_tensor *const *inputs);
 /* The tensor's layout in an error message. */
 rs_layout_words rs_tensor_describe_layout(const reshard_tensor *tensor);
 
-/* A local operation on the i-th shards of all inputs; entries may be NULL where inputs are. */
+/* A local operation on the i-th shards of all inputs. Entries are NULL where inputs are. */
 typedef reshard_tensor *(*rs_local_fn)(reshard_tensor *const *inputs, const void *user);
 
 #define RS_SPREAD_MAX 16  /* inputs */
-#define RS_SPREAD_USER 64 /* bytes of what the local operation needs to know */
+#define RS_SPREAD_USER 64 /* bytes of the local operation's own data */
 
 /*
- * What a distributed operation is. Layouts are taken over. The gradient of the output comes in its
- * gradient layout; that of input i is what the local backward steps give, in gradient_layouts[i].
+ * Describes a distributed operation. Layouts are taken over. The gradient of the output arrives in
+ * the output's gradient layout; the local backward steps turn it into that of input i, which has
+ * the layout gradient_layouts[i].
  */
 typedef struct rs_spread {
     const char *name;
@@ -33,10 +34,10 @@ typedef struct rs_spread {
     rs_local_fn fn;
     const void *user; /* user_bytes long, at most RS_SPREAD_USER; copied */
     size_t user_bytes;
-    reshard_shards *shards; /* taken over: what user may point to */
+    reshard_shards *shards; /* taken over; user may point into it */
 } rs_spread;
 
-/* Runs it. `status` is that of what was done before, and the layouts may be NULL if it failed. */
+/* Runs it, if `status`, that of the preparation, is OK. Layouts may be NULL otherwise. */
 reshard_tensor *rs_spread_run(rs_spread *spread, reshard_status status);
 
 typedef enum rs_spread_kind {
@@ -45,7 +46,7 @@ typedef enum rs_spread_kind {
     RS_SPREAD_ROWS    /* not partial, the last dim not cut */
 } rs_spread_kind;
 
-/* Inputs of equal shapes and layouts give an output of the same. */
+/* For inputs of equal shapes and layouts, which the output has as well. */
 reshard_tensor *rs_spread_alike(const char *name, rs_spread_kind kind, int32_t count,
                                 reshard_tensor *const *inputs, rs_local_fn fn, const void *user,
                                 size_t user_bytes);

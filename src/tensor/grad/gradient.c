@@ -9,6 +9,8 @@
 
 #include <reshard/ops.h>
 
+#include <assert.h>
+
 reshard_status rs_gradient_layout(reshard_layout *layout, reshard_layout **out_layout)
 {
     const reshard_placement replicate = {.kind = RESHARD_REPLICATE};
@@ -35,6 +37,7 @@ static reshard_status add_shards(const reshard_tensor *a, const reshard_tensor *
 
 reshard_tensor *rs_gradient_add(reshard_tensor *a, reshard_tensor *b)
 {
+    assert((a->distribution != NULL) == (b->distribution != NULL));
     if (a->distribution == NULL)
         return reshard_add(a, b);
     reshard_tensor *moved = NULL, *sum = NULL;

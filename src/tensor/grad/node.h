@@ -3,7 +3,7 @@
  * node.h - recorded operations.
  *
  * A tensor holds the node that computed it, and a node holds the nodes before it and what it saved.
- * Nothing holds the other way round: a saved tensor is an alias without a node. So there are no
+ * Nothing points the other way, since a saved tensor is an alias without a node. So there are no
  * cycles.
  */
 #ifndef RS_TENSOR_GRAD_NODE_H
@@ -13,13 +13,13 @@
 
 #include <stddef.h>
 
-/* gradients: of the outputs, NULL where nothing reached one. out_gradients: of the inputs, in the
- * innermost scope; NULL where there is none, and where edges say that nobody wants it. Runs with
- * recording off. */
+/* Computes gradients of the inputs from those of the outputs, in the innermost scope, with
+ * recording off. gradients: NULL for outputs that no gradient reached. out_gradients: left NULL
+ * where there is none, or where nobody wants it (rs_node_wants). */
 typedef void (*rs_backward_fn)(rs_node *node, reshard_tensor *const *gradients,
                                reshard_tensor **out_gradients);
 
-/* Where a gradient goes: to an output of an earlier node, or to a leaf, or nowhere. */
+/* Where a gradient goes: to an output of an earlier node, to a leaf, or nowhere. */
 typedef struct rs_edge {
     rs_node *node;
     int32_t output;
@@ -34,20 +34,20 @@ struct rs_node {
     rs_backward_fn backward;
     int32_t input_count, output_count, saved_count;
     rs_edge *inputs;
-    reshard_tensor **gradients; /* of the outputs, while a backward pass is under way */
+    reshard_tensor **gradients; /* of the outputs, during a backward pass */
     rs_saved *saved;
-    struct reshard_group *group; /* retained: the backward step begins with an agreement on it */
-    void *extra;                 /* the operation's own */
+    struct reshard_group *group; /* retained; the backward step is Collective over it */
+    void *extra;                 /* belongs to the operation */
     void (*forget_extra)(void *extra);
     bool spent;    /* a backward pass has freed what was saved */
-    bool retain;   /* the backward pass under way keeps what was saved */
-    bool marked;   /* already in the list that is being made */
-    rs_node *next; /* of a list of nodes to be freed */
+    bool retain;   /* the current backward pass keeps what was saved */
+    bool marked;   /* is in the list being collected */
+    rs_node *next; /* in the list of nodes to be freed */
     size_t facts_bytes;
     _Alignas(max_align_t) unsigned char facts[]; /* see rs_node_facts */
 };
 
-/* What an operation tells about itself. Arrays are copied. */
+/* What an operation says about itself. Arrays are copied. */
 typedef struct rs_recipe {
     const char *name;
     rs_backward_fn backward;
@@ -55,30 +55,30 @@ typedef struct rs_recipe {
     reshard_tensor *const *inputs; /* entries may be NULL */
     int32_t saved_count;
     reshard_tensor *const *saved; /* inputs, outputs or others; entries may be NULL */
-    const void *facts; /* what the backward step has to know: a struct of the operation; copied */
+    const void *facts; /* a struct of the operation's own, for its backward step; copied */
     size_t facts_bytes;
     struct reshard_group *group; /* of a collective backward step */
     void *extra;                 /* taken over */
     void (*forget_extra)(void *extra);
 } rs_recipe;
 
-/* True when the operation may start: a scope is open and has not failed, and no input is NULL.
- * Otherwise the error is noted. */
+/* True if the operation may start: a scope is open and has not failed, and no input is NULL.
+ * Otherwise notes the error. */
 bool rs_op_begin(const char *name, int32_t count, reshard_tensor *const *inputs);
-/* Hands the output (a reference) to the scope and records the operation if gradients are wanted. On
- * failure the output is released, the error noted and NULL given. */
+/* Hands the output (a reference) to the scope, and records the operation if gradients are wanted.
+ * On failure releases the output, notes the error and returns NULL. */
 reshard_tensor *rs_op_end(const rs_recipe *recipe, reshard_status status, reshard_tensor *output);
 /* The same for several outputs, which become NULL on failure. */
 bool rs_op_end_many(const rs_recipe *recipe, reshard_status status, int32_t count,
                     reshard_tensor **outputs);
-/* Would the operation be recorded? */
+/* Whether the operation would be recorded. */
 bool rs_op_records(int32_t count, reshard_tensor *const *inputs);
-/* The facts of the recipe. */
+/* The facts that the recipe had, which must have had some. */
 const void *rs_node_facts(const rs_node *node);
-/* Does anybody want the gradient of this input? */
+/* Whether anybody wants the gradient of this input. */
 bool rs_node_wants(const rs_node *node, int32_t input);
-/* A saved tensor, owned by the innermost scope; NULL with the error noted on failure. Slots of NULL
- * give NULL. */
+/* A saved tensor, owned by the innermost scope. NULL if the recipe had NULL there, or on failure,
+ * with the error noted. */
 reshard_tensor *rs_node_saved(rs_node *node, int32_t slot);
 void rs_node_forget_saved(rs_node *node);
 rs_node *rs_node_retain(rs_node *node);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * saved.c - what is kept of a saved tensor: an alias and the version of its memory, or whatever the
- * innermost pair of hooks makes of it. A packed slot also keeps an outline, so that what comes back
- * can be held against what went in.
+ * saved.c - a saved tensor is kept as an alias with the version of its memory, or as whatever the
+ * innermost pair of hooks makes of it. A packed slot also keeps an outline, to compare with what
+ * unpacking gives.
  */
 #include "tensor/grad/saved.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "tensor/core/distribution.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* A tensor with the same dtype, shape and layout and no data. */
@@ -62,6 +63,7 @@ static reshard_status pack_by_hooks(reshard_context *context, reshard_tensor *al
 
 reshard_status rs_saved_pack(reshard_context *context, reshard_tensor *tensor, rs_saved *saved)
 {
+    assert(saved->tensor == NULL && !saved->packed);
     const rs_hook_pair *entry = rs_thread_state_get()->hooks;
     reshard_tensor *alias = NULL;
     reshard_status status = rs_tensor_alias(context, tensor, &alias);
@@ -96,6 +98,7 @@ static reshard_status check_unpacked(const rs_saved *saved, const reshard_tensor
 
 reshard_status rs_saved_unpack(rs_saved *saved, const char *name, reshard_tensor **out_tensor)
 {
+    assert(saved->packed || saved->tensor != NULL);
     if (!saved->packed) {
         if (rs_tensor_version(saved->tensor) != saved->version)
             return rs_fail(RESHARD_ERR_INVALID,

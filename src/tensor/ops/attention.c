@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * attention.c - causal attention, fused: the probabilities of one head at a time are made from q
- * and k, used and forgotten; the backward step makes them again. So memory grows with length
- * squared for one head, not for all.
+ * attention.c - causal attention, fused: the probabilities of one head at a time are computed from
+ * q and k, used and thrown away; the backward step computes them again. So memory grows with the
+ * square of the length for one head only.
  */
 #ifndef REAL
 #include "base/error.h"
@@ -24,7 +24,7 @@ static reshard_status make_scratch(const reshard_tensor *q, int32_t count, resha
     return status;
 }
 
-/* scale q k', then softmax of each row up to the diagonal. */
+/* Computes scale q k', then the softmax of each row up to the diagonal. */
 static reshard_status find_probabilities(const reshard_tensor *q, const void *q_head,
                                          const void *k_head, double scale, reshard_tensor *p)
 {
@@ -236,7 +236,7 @@ static void OF(causal_softmax)(void *scores, int64_t length)
     }
 }
 
-/* The gradient of probabilities becomes that of scores, in place. */
+/* Turns the gradient of the probabilities into that of the scores, in place. */
 static void OF(causal_softmax_back)(const void *probabilities, void *gradient, int64_t length)
 {
     for (int64_t r = 0; r < length; r++) {

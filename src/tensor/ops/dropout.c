@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dropout.c - dropout is a product with a mask that depends on seed and global index alone. */
+/* dropout.c - dropout is a product with a mask that depends only on the seed and on global
+ * indices. */
 #include "base/error.h"
 #include "tensor/core/dense.h"
 #include "tensor/core/random.h"

@@ -13,7 +13,7 @@
 
 /* ---- two inputs ------------------------------------------------------------------------------ */
 
-/* One broadcast walk: the result's shape, and for each input the strides that lead through it. */
+/* A walk through broadcast inputs: the shape of the result, and strides for each input. */
 typedef struct walk {
     int32_t ndim;
     int64_t shape[RESHARD_NDIM_MAX];
@@ -42,7 +42,7 @@ static reshard_status plan_walk(reshard_tensor *const *inputs, walk *out_walk)
     return RESHARD_OK;
 }
 
-/* Where both inputs are as dense as the result, all of it is one row. */
+/* If both inputs are as dense as the result, all of it is one row. */
 static void flatten_walk(reshard_tensor *const *inputs, walk *w)
 {
     bool dense = rs_shape_equals(inputs[0], inputs[1]);
@@ -176,7 +176,7 @@ reshard_tensor *reshard_mul(reshard_tensor *a, reshard_tensor *b)
         return reshard_tensor_cast(
             reshard_mul(reshard_tensor_cast(a, RESHARD_F32), reshard_tensor_cast(b, RESHARD_F32)),
             a->dtype);
-    /* What is multiplied with an input that wants no gradient is not needed again. */
+    /* An input is only saved if the other one wants a gradient. */
     reshard_tensor *saved[] = {reshard_tensor_requires_grad(b) ? a : NULL,
                                reshard_tensor_requires_grad(a) ? b : NULL};
     reshard_status status = combine(true, inputs, &output);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * embedding.c - entries chosen by indices: embedding (rows of a matrix) and index_select (any
- * dim). A tensor is [outer, n, inner] here; gradients of an entry that was chosen several times add
- * up in the order of indices.
+ * embedding.c - picking entries by index: embedding (rows of a matrix) and index_select (any dim).
+ * A tensor is seen as [outer, n, inner]. Gradients of an entry that was picked several times add up
+ * in the order of the indices.
  */
 #ifndef REAL
 #include "base/error.h"
@@ -43,7 +43,7 @@ static void backward_choose(rs_node *node, reshard_tensor *const *gradients,
     out_gradients[0] = rs_scope_finish(status, output);
 }
 
-/* Indices of -1 give zeros; others are checked by the caller. */
+/* Indices of -1 give zeros. The caller has checked the others. */
 static reshard_tensor *choose(const char *name, reshard_tensor *x, int32_t dim,
                               reshard_tensor *indices, int32_t ndim, const int64_t *shape)
 {
@@ -127,7 +127,7 @@ reshard_tensor *reshard_index_select(reshard_tensor *x, int32_t dim, reshard_ten
     if (status == RESHARD_OK && indices->ndim != 1)
         status = rs_fail(RESHARD_ERR_INVALID, "indices are %s, not of one dimension",
                          rs_tensor_describe(indices).text);
-    if (status == RESHARD_OK && !spread) /* else on the shards */
+    if (status == RESHARD_OK && !spread) /* otherwise they are checked shard by shard */
         status = check_choice(indices, x->shape[d]);
     if (status != RESHARD_OK)
         return rs_scope_fail(rs_fail_within(status, "index_select"));

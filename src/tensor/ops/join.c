@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* join.c - split and cat: one is the backward step of the other. Any dtype. */
+/* join.c - split and cat, each the backward step of the other. Any dtype. */
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Copies a tensor to where it belongs along a dim of a larger dense one. */
+/* Copies a tensor to its place along a dim of a larger dense one. */
 static reshard_status put(reshard_tensor *whole, int32_t dim, int64_t start,
                           const reshard_tensor *part)
 {
@@ -32,7 +32,7 @@ typedef struct split_facts {
     rs_extents input;
 } split_facts;
 
-/* Of the parts, however many they are. */
+/* The sizes of the parts, of which there can be any number. */
 typedef struct sizes {
     reshard_context *context;
     int32_t count;
@@ -50,7 +50,7 @@ static void forget_sizes(void *extra)
     rs_release(s->context, s, sizes_bytes(s->count));
 }
 
-/* items NULL: to be filled in. */
+/* items NULL: the caller fills them in. */
 static sizes *note_sizes(int32_t count, const int64_t *items)
 {
     sizes *s = rs_allocate(rs_scope_context(), sizes_bytes(count));
@@ -121,7 +121,7 @@ static void split_distributed(reshard_tensor *x, int32_t dim, int32_t count, con
         start += parts[i];
     }
     for (int32_t i = 0; i < count && outputs[count - 1] == NULL; i++)
-        outputs[i] = NULL; /* after one has failed, so do all */
+        outputs[i] = NULL; /* if one has failed, all have */
 }
 
 void reshard_split(reshard_tensor *x, int32_t dim, int32_t count, const int64_t *parts,

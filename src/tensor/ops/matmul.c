@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * matmul.c - products of matrices: matmul and linear. f16 and bf16 inputs are saved as they are
+ * matmul.c - products of matrices: matmul and linear. f16 and bf16 inputs are saved as they are,
  * and widened to f32 for each product.
  */
 #include "base/error.h"
@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-/* One product of two tensors' dense real values, into a new tensor of `dtype` and this shape. The
- * product is repeated `batch` times over consecutive matrices. */
+/* One product of two tensors' dense real values, into a new tensor of this shape. It is repeated
+ * `batch` times over consecutive matrices. */
 typedef struct job {
     reshard_tensor *a, *b;
     bool transpose_a, transpose_b;
@@ -149,7 +149,7 @@ reshard_tensor *reshard_matmul(reshard_tensor *a, reshard_tensor *b)
 
 /* ---- linear ---------------------------------------------------------------------------------- */
 
-/* The gradient of the bias: all rows added up. */
+/* The gradient of the bias is the sum of all rows. */
 static reshard_tensor *sum_rows(reshard_tensor *gradient, int64_t rows, int64_t n)
 {
     int64_t shape[] = {rows, n};

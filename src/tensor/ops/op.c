@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 reshard_status rs_check_floats(int32_t count, reshard_tensor *const *inputs)
@@ -32,6 +33,7 @@ reshard_status rs_check_indices(const reshard_tensor *indices)
 
 reshard_status rs_check_index_range(const reshard_tensor *indices, int64_t limit)
 {
+    assert(indices->dtype == RESHARD_I64 && reshard_tensor_is_contiguous(indices));
     const int64_t *values = (const void *)indices->data;
     for (int64_t i = 0; i < indices->volume; i++) {
         if (values[i] < 0 || values[i] >= limit)

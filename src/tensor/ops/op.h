@@ -8,18 +8,19 @@
 #include "tensor/core/dense.h"
 #include "tensor/grad/node.h"
 
-/* Inputs are all of one floating dtype. Errors: UNSUPPORTED, INVALID. */
+/* Checks that all inputs have one floating dtype. Errors: UNSUPPORTED, INVALID. */
 reshard_status rs_check_floats(int32_t count, reshard_tensor *const *inputs);
 reshard_status rs_check_indices(const reshard_tensor *indices);
-/* Every index is in 0 .. limit-1. indices are dense. Errors: RANGE. */
+/* Checks that every index is in 0 .. limit-1. The indices are dense. Errors: RANGE. */
 reshard_status rs_check_index_range(const reshard_tensor *indices, int64_t limit);
 
-/* A gradient that was broadcast, summed to this shape. In the innermost scope. */
+/* Sums the gradient of a broadcast result to the shape of the input, in the innermost scope. */
 reshard_tensor *rs_sum_to(reshard_tensor *gradient, int32_t ndim, const int64_t *shape);
 
 /*
- * C = A B, or with transposes: A is m by k, B k by n, dense row-major before they are transposed.
- * Adds to C when `add`. Single-threaded. Errors: RANGE for sizes beyond what the BLAS counts.
+ * C = A B, with A and B optionally transposed: A is m by k and B is k by n after that. All are
+ * dense and row-major. Adds to C if `add`. Single-threaded. Errors: RANGE for sizes beyond what the
+ * BLAS can count.
  */
 typedef struct rs_product {
     reshard_dtype dtype; /* f32, f64 */

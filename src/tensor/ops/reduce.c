@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reduce.c - sums and means. Sums are kept in double, in the order of elements. */
+/* reduce.c - sums and means. Sums are in double, in the order of the elements. */
 #ifndef REAL
 #include "base/error.h"
 #include "tensor/ops/op.h"
@@ -18,7 +18,7 @@ typedef struct sum_facts {
     int64_t outer, n, inner;
 } sum_facts;
 
-/* Repeats the gradient along the dim: [outer, inner] to [outer, n, inner]. */
+/* Repeats the gradient along the dim: [outer, inner] becomes [outer, n, inner]. */
 static void backward_sum(rs_node *node, reshard_tensor *const *gradients,
                          reshard_tensor **out_gradients)
 {
@@ -34,7 +34,7 @@ static void backward_sum(rs_node *node, reshard_tensor *const *gradients,
     out_gradients[0] = rs_scope_finish(status, output);
 }
 
-/* The output has the shape given. */
+/* `shape` is that of the output. */
 static reshard_tensor *sum_over(const char *name, reshard_tensor *x, int64_t outer, int64_t n,
                                 int64_t inner, int32_t ndim, const int64_t *shape)
 {
@@ -84,7 +84,7 @@ static reshard_tensor *sum_dim(reshard_tensor *x, int32_t dim, bool keep)
     if (status != RESHARD_OK)
         return rs_scope_fail(rs_fail_within(status, "sum_dim"));
     if (x->distribution != NULL) {
-        assert(!keep); /* that is for shapes that are broadcast, and distributed ones are not */
+        assert(!keep); /* keep is for broadcasting, which distributed tensors do not do */
         return rs_spread_sum_dim(x, d);
     }
     int64_t shape[RESHARD_NDIM_MAX], outer = 1, inner = 1;
@@ -117,7 +117,7 @@ reshard_tensor *rs_sum_to(reshard_tensor *gradient, int32_t ndim, const int64_t 
 
 #else
 
-/* Some columns at a time, row by row: memory is read in order, and each column's sum stays so. */
+/* Adds up some columns at a time, row by row: memory is read in order, and so is each column. */
 static void OF(add_up_columns)(const REAL *a, int64_t n, int64_t inner, int64_t columns, REAL *b)
 {
     double sums[COLUMNS] = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spread_linear.c - linear, matmul and embedding on distributed tensors, by the tables in ops.h,
- * axis by axis. Cuts of one dim by several axes keep the order they have in the input they come
+ * rules_linear.c - linear, matmul and embedding on distributed tensors: the tables in ops.h, axis
+ * by axis. If several axes cut one dim, their cuts keep the order they have in the input they come
  * from.
  */
 #include "base/error.h"
@@ -16,12 +16,12 @@
 
 /* ---- linear ---------------------------------------------------------------------------------- */
 
-/* The layouts of x, weight, bias, and of what they give; y is the output, d* are gradients. */
+/* The layouts of x, weight and bias, of the output y, and of the gradients d*. */
 typedef struct linear {
     reshard_tensor *inputs[3];
     rs_axes x, weight, bias, y, dx, dweight, dbias;
     int32_t last;         /* dim of x and y */
-    int32_t outer, inner; /* dims of the weight: that of the output, that which is summed over */
+    int32_t outer, inner; /* dims of the weight: the output's, and the one that is summed over */
 } linear;
 
 static reshard_status refuse(const linear *l, int32_t axis)
@@ -37,7 +37,7 @@ static reshard_status refuse(const linear *l, int32_t axis)
                    l->inputs[2] != NULL ? rs_tensor_describe_layout(l->inputs[2]).text : "none");
 }
 
-/* Whether both cut the inner dim by the same axes in the same order. */
+/* Whether x and weight cut the inner dim by the same axes in the same order. */
 static bool same_order(const linear *l)
 {
     int32_t k = 0;
@@ -70,7 +70,7 @@ static reshard_status judge_axis(linear *l, int32_t axis)
     if (x_whole && rs_axes_is_cut(&weight, l->outer) &&
         (l->inputs[2] == NULL || (rs_axes_is_cut(&bias, 0) && rs_axes_same_cut(&bias, &weight)))) {
         rs_axes_set(&l->dx, axis, partial);
-        return RESHARD_OK; /* y in the order of the weight's cuts: see judge */
+        return RESHARD_OK; /* y has the order of the weight's cuts: see judge_linear */
     }
     bool row = rs_axes_is_cut(&x, l->last) && rs_axes_is_cut(&weight, l->inner) &&
                rs_axes_same_cut(&x, &weight);
@@ -109,7 +109,7 @@ static reshard_status judge_linear(linear *l)
     l->y.mesh = l->dbias.mesh = l->x.mesh;
     if (!same_order(l))
         return refuse(l, 0);
-    /* x's cuts first, in their order; judge_axis only confirms those that are y's too. */
+    /* x's cuts come first, in their order; judge_axis confirms those that are y's as well. */
     for (int32_t i = 0; i < l->x.count; i++) {
         if (l->x.cuts[i].placement.kind == RESHARD_SHARD && l->x.cuts[i].placement.dim < l->last)
             rs_axes_set(&l->y, l->x.cuts[i].axis, l->x.cuts[i].placement);
@@ -127,7 +127,7 @@ static reshard_status judge_linear(linear *l)
     return status;
 }
 
-/* A partial output has the bias once: where all coordinates of its partial axes are 0. */
+/* Of a partial output, one rank adds the bias: that at coordinate 0 of all partial axes. */
 static bool has_bias(const linear *l)
 {
     const rs_distribution *distribution = l->inputs[0]->distribution;
@@ -188,7 +188,7 @@ static reshard_tensor *matmul_local(reshard_tensor *const *inputs, const void *u
     return reshard_matmul(inputs[0], inputs[1]);
 }
 
-/* A product for each of the leading dims: both are cut along these, alike, or not at all. */
+/* A product for each index of the leading dims, along which both are cut alike or not at all. */
 static reshard_status judge_batched(linear *l)
 {
     bool same = true;
@@ -238,13 +238,13 @@ reshard_tensor *rs_spread_matmul(reshard_tensor *a, reshard_tensor *b)
 
 /* ---- embedding ------------------------------------------------------------------------------- */
 
-/* Which rows of the weight are here. */
+/* The rows of the weight that are on this rank. */
 typedef struct rows {
     reshard_shards *shards; /* of the weight */
     int64_t limit;
 } rows;
 
-/* The local row of a global one, or -1. */
+/* The local row of a global one; -1 if it is not here. */
 static int64_t find_row(const reshard_shards *shards, int64_t row, int64_t width)
 {
     const reshard_shard *shard = &shards->items[0];

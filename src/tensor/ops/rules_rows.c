@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spread_rules.c - distributed operations whose output lies otherwise than their inputs: transpose,
- * cat, sums, norms, cross-entropy. */
+/* rules_rows.c - rules for transpose, cat, sums, norms and cross-entropy. */
 #include "base/context.h"
 #include "base/error.h"
 #include "layout/layout.h"
@@ -75,7 +74,7 @@ static reshard_tensor *cat_local(reshard_tensor *const *inputs, const void *user
     return reshard_cat(j->count, inputs, j->dim);
 }
 
-/* The specs are the same, and the dim is whole in them. */
+/* Checks that the specs are equal and leave the dim whole. */
 static reshard_status check_cat(int32_t count, reshard_tensor *const *tensors, int32_t dim,
                                 rs_axes *out_axes)
 {
@@ -138,7 +137,7 @@ static reshard_tensor *sum_local(reshard_tensor *const *inputs, const void *user
     return reshard_sum(inputs[0]);
 }
 
-/* Cuts become partial sums; only partial sums and averages may be there before. */
+/* Turns cuts into partial sums. Axes that are partial already must be sums or averages. */
 static reshard_status reduce_axes(const reshard_tensor *tensor, rs_axes *axes)
 {
     for (int32_t i = 0; i < axes->count; i++) {
@@ -211,7 +210,7 @@ reshard_tensor *rs_spread_norm(const char *name, reshard_tensor *x, reshard_tens
                              i == 1 ? "weight" : "bias", rs_tensor_describe_layout(inputs[i]).text);
     }
     if (status == RESHARD_OK) {
-        /* A row's worth of gradient from the rows that are here. */
+        /* The gradient of a row's weights, from the rows that are on this rank. */
         rows = axes;
         status = reduce_axes(x, &rows);
     }

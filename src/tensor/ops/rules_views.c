@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spread_views.c - distributed operations that take parts of dims, or change them: narrow,
- * index_select, sums along a dim, reshape. Dims that change have to be whole on each rank, but for
- * sums, whose result then is partial. Shards are dense, so results are copies, not views.
+ * rules_views.c - rules for operations that take parts of dims or change them: narrow,
+ * index_select, sums along a dim, reshape. A dim that changes must be whole on each rank, except in
+ * sums, which then give a partial result. Shards are dense, so results are copies and not views.
  */
 #include "base/error.h"
 #include "layout/layout.h"
@@ -24,7 +24,7 @@ static reshard_status check_whole(const reshard_tensor *x, const rs_axes *axes, 
     return RESHARD_OK;
 }
 
-/* The dim, which is whole, gets another size. */
+/* Gives the dim, which must be whole, another size. */
 static reshard_status resize_dim(rs_spread *spread, reshard_tensor *x, int32_t dim, int64_t size)
 {
     rs_axes axes;
@@ -102,7 +102,7 @@ static reshard_tensor *sum_dim_local(reshard_tensor *const *inputs, const void *
     return reshard_sum_dim(inputs[0], *(const int32_t *)user);
 }
 
-/* The dim's cuts become partial sums, dims behind it move up. */
+/* Turns the dim's cuts into partial sums, and renumbers the dims behind it. */
 static reshard_status drop_dim(const reshard_tensor *x, int32_t dim, rs_axes *axes)
 {
     for (int32_t i = 0; i < axes->count; i++) {
@@ -155,8 +155,9 @@ static int32_t first_large(const int64_t *shape, int32_t from, int32_t to)
     return from < to ? from : -1;
 }
 
-/* Dims fall into runs of equal products. The first dim of a run, sizes of 1 aside, has gone to the
- * first of the other's; where the others have gone is -1. No size is 0. */
+/* Matches runs of dims with equal products, in which no size is 0. out_to: where each dim of x
+ * goes. The first dim of a run (sizes of 1 aside) goes to the first of the matching run, and the
+ * others nowhere (-1). */
 static void match_dims(const reshard_tensor *x, int32_t ndim, const int64_t *shape, int32_t *out_to)
 {
     for (int32_t d = 0; d < x->ndim; d++)
@@ -174,8 +175,8 @@ static void match_dims(const reshard_tensor *x, int32_t ndim, const int64_t *sha
     }
 }
 
-/* A dim that stays as it is may be cut in any way; one that is merged with those behind it, or
- * split into several, evenly: then its parts are parts of the new one. */
+/* A dim that keeps its size may be cut in any way. One that is merged with those behind it, or
+ * split into several, must be cut evenly, so that its parts are parts of the new dim. */
 static reshard_status follow_dims(const reshard_tensor *x, const int64_t *shape, const int32_t *to,
                                   rs_axes *axes)
 {

@@ -35,7 +35,7 @@ reshard_tensor *reshard_softmax(reshard_tensor *x, int32_t dim)
 /* ---- cross-entropy --------------------------------------------------------------------------- */
 
 typedef struct cross_entropy_facts {
-    double count; /* of rows, also those of other ranks */
+    double count; /* of all rows, including those of other ranks */
 } cross_entropy_facts;
 
 static void backward_cross_entropy(rs_node *node, reshard_tensor *const *gradients,
@@ -128,7 +128,7 @@ reshard_tensor *reshard_cross_entropy_loss(reshard_tensor *logits, reshard_tenso
 
 #else
 
-/* Writes exp(x - max) and gives their sum. */
+/* Writes exp(x - max) and returns the sum. */
 static double OF(exponentials)(const REAL *x, int64_t n, REAL *y)
 {
     REAL largest = n > 0 ? x[0] : 0;

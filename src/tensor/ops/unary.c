@@ -4,6 +4,8 @@
 
 #include "tensor/ops/op.h"
 
+#include <assert.h>
+
 typedef struct unary_facts {
     const rs_unary *unary;
     double parameter;
@@ -46,6 +48,7 @@ static reshard_tensor *run_local(reshard_tensor *const *inputs, const void *user
 
 reshard_tensor *rs_unary_run(const rs_unary *unary, reshard_tensor *x, double parameter)
 {
+    assert(unary->forward[0] != NULL && unary->backward[1] != NULL);
     unary_facts facts = {unary, parameter};
     if (!rs_op_begin(unary->name, 1, &x))
         return NULL;

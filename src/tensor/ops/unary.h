@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * unary.h - operations of one input whose output has its shape. An operation is a row of kernels
- * and of what they need; one driver checks, spreads, casts, runs and records all of them.
+ * unary.h - operations with one input and an output of the same shape. Each is described by its
+ * kernels and what they need; one driver checks, spreads, casts, runs and records all of them.
  */
 #ifndef RS_TENSOR_OPS_UNARY_H
 #define RS_TENSOR_OPS_UNARY_H
 
 #include "tensor/dist/spread.h"
 
-/* What kernels work on: dense rows of the last dim, and the operation's one number. */
+/* What kernels work on: dense rows of the last dim, and one number that belongs to the
+ * operation. */
 typedef struct rs_unary_rows {
     int64_t count, size;
     double parameter;
 } rs_unary_rows;
 
 typedef void (*rs_unary_fn)(const rs_unary_rows *rows, const void *x, void *y);
-/* kept: what the operation keeps, or NULL. */
+/* kept: the input or output, as the operation asks for; NULL if it keeps nothing. */
 typedef void (*rs_unary_back_fn)(const rs_unary_rows *rows, const void *kept, const void *gradient,
                                  void *out);
 
@@ -27,7 +28,7 @@ typedef struct rs_unary {
     rs_unary_back_fn backward[2]; /* likewise */
 } rs_unary;
 
-/* `unary` lives as long as the program. */
+/* `unary` must live as long as the program. */
 reshard_tensor *rs_unary_run(const rs_unary *unary, reshard_tensor *x, double parameter);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * view.c - views: other shapes and strides over the same memory. Their backward steps are views
- * of the gradient, or for narrow the gradient within zeros.
+ * view.c - views: other shapes and strides over the same memory. Their backward steps are views of
+ * the gradient, except for narrow, which puts the gradient into zeros.
  */
 #include "base/checked.h"
 #include "base/error.h"
@@ -131,7 +131,7 @@ static reshard_tensor *end_reshape(const char *name, reshard_tensor *tensor, res
     return rs_op_end(&recipe, status, view);
 }
 
-/* Replaces a size of -1 by what is left. */
+/* Replaces a size of -1 by what the others leave. */
 static reshard_status resolve_shape(const reshard_tensor *tensor, int32_t ndim,
                                     const int64_t *shape, int64_t *out_shape)
 {
