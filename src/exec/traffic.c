@@ -43,7 +43,7 @@ static reshard_dtype narrower(const reshard_stage_link *link)
                : link->source_dtype;
 }
 
-/* This end of a move: its slot's memory, or scratch in which it lies densely. */
+/* Finds this end of a move: in its slot's memory, or densely in scratch. */
 static void find_memory(rs_messages *m, int32_t stage, const rs_lane *f, bool sending,
                         int64_t index, int64_t *dense_strides, rs_segment_move *out)
 {
@@ -88,7 +88,7 @@ static void pack_or_unpack(rs_messages *m, const rs_traffic *t, const rs_parcel 
     }
 }
 
-/* Where a segment's bytes lie one after another already, as part of one move; or NULL. */
+/* Where a segment lies in memory as it travels, as part of one move; or NULL. */
 static char *find_place(rs_messages *m, const rs_traffic *t, const rs_parcel *s)
 {
     const rs_lane *f = &t->lanes[s->lane];
@@ -104,7 +104,7 @@ static char *find_place(rs_messages *m, const rs_traffic *t, const rs_parcel *s)
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-#define CACHE_BYTES ((size_t)256 << 10) /* of a segment that is to stay in the cache */
+#define CACHE_BYTES ((size_t)256 << 10) /* of a segment that should stay in the cache */
 
 static rs_way way_of(const rs_messages *m, const rs_traffic *t, const rs_lane *f)
 {
@@ -123,7 +123,7 @@ static void skip_direct(const rs_messages *m, rs_traffic *t)
         t->next_lane++;
 }
 
-/* The next segment: both ends of a lane cut alike. */
+/* Cuts the next segment. Both ends of a lane cut alike. */
 static void cut_segment(const rs_messages *m, rs_traffic *t, rs_parcel *s)
 {
     const rs_lane *f = &t->lanes[t->next_lane];
@@ -210,7 +210,7 @@ static reshard_status take_from_staging(rs_messages *m, const rs_traffic *t, rs_
     return status;
 }
 
-/* A parcel's request is done. */
+/* A parcel's request is complete. */
 static reshard_status take_segment(rs_messages *m, const rs_traffic *t, rs_parcel *s)
 {
     s->taken = true;
@@ -223,7 +223,7 @@ static reshard_status take_segment(rs_messages *m, const rs_traffic *t, rs_parce
     return RESHARD_OK;
 }
 
-/* Whether a parcel can be used again. */
+/* Finds out whether a parcel can be used again. */
 static reshard_status finish_segment(rs_messages *m, const rs_traffic *t, rs_parcel *s,
                                      bool *out_done)
 {
@@ -242,7 +242,7 @@ static reshard_status finish_segment(rs_messages *m, const rs_traffic *t, rs_par
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Finishes what has come or gone, oldest first, and starts as much as there are parcels for. */
+/* Finishes what has arrived, oldest first, and starts as much as there are parcels for. */
 static reshard_status advance(rs_messages *m, rs_traffic *t, const rs_window *w)
 {
     bool moved = true;

@@ -4,8 +4,8 @@
  * dissemination (Hensgen, Finkel, Manber 1988), small gathers through rank 0 and from there along a
  * binomial tree. agree.c goes up and down the same tree.
  *
- * Ranks are converted at this border and nowhere else: callers speak of ranks of their group,
- * endpoints of ranks of the root.
+ * Ranks are converted here and nowhere else: callers use ranks of their group, endpoints use ranks
+ * of the root.
  */
 #include "transport/group.h"
 
@@ -173,7 +173,7 @@ void rs_task_remove(rs_task *task)
 void rs_group_idle(reshard_group *group)
 {
     for (rs_task *task = group->root->tasks, *next; task != NULL; task = next) {
-        next = task->next; /* it may end itself */
+        next = task->next; /* the task may remove itself */
         task->progress(task);
     }
     group->root->endpoint.idle(group->root->endpoint.state);
@@ -233,7 +233,7 @@ void reshard_group_break(reshard_group *group, const char *why)
     group->root->endpoint.fail(group->root->endpoint.state, why);
 }
 
-/* Requests of a failed call are on this stack: nobody may know of them any more when it returns. */
+/* Requests of a failed call are on this stack, so nobody may use them after it returns. */
 static reshard_status leave_call(reshard_group *group, reshard_status status)
 {
     if (status != RESHARD_OK) {
@@ -284,7 +284,7 @@ reshard_status reshard_group_barrier(reshard_group *group)
     return RESHARD_OK;
 }
 
-/* From rank 0 to all: in the step of 2^k, ranks below 2^k send to those 2^k further on. */
+/* From rank 0 to all: in step k, each rank below 2^k sends to the rank 2^k above it. */
 reshard_status rs_group_broadcast_small(reshard_group *group, void *bytes, size_t count)
 {
     reshard_status status = RESHARD_OK;
@@ -383,7 +383,7 @@ reshard_status reshard_group_subset(reshard_group *group, int32_t count, const i
     if (status == RESHARD_OK)
         rs_digest_bytes(&digest, ranks, (size_t)count * sizeof *ranks);
     rs_digest_finish(&digest, claim.digest);
-    /* Channels are numbered from the highest that any rank has used. */
+    /* New channels begin above the highest that any rank has used. */
     uint64_t numbers[RS_AGREE_NUMBERS] = {(uint64_t)group->root->last_channel};
     status = rs_group_agree_on(group, status, &claim, numbers);
     if (status != RESHARD_OK)
