@@ -14,6 +14,7 @@
 #include "base/sort.h"
 #include "exec/exec.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +47,9 @@ int64_t rs_exec_tensor(const reshard_exec *exec, const reshard_stage_link *link,
 int64_t rs_exec_slot(const reshard_exec *exec, const reshard_stage_link *link, bool source,
                      int32_t shard)
 {
-    return exec->slot_first[rs_exec_tensor(exec, link, source)] + shard;
+    int64_t tensor = rs_exec_tensor(exec, link, source);
+    assert(shard >= 0 && shard < exec->slot_first[tensor + 1] - exec->slot_first[tensor]);
+    return exec->slot_first[tensor] + shard;
 }
 
 /* ---- operations ------------------------------------------------------------------------------ */
@@ -274,6 +277,7 @@ static void find_peers(rs_exec_stage *stage, const int32_t *sorted, int64_t coun
         const int32_t *found = count != 0 ? bsearch(&operation->peer, sorted, (size_t)count,
                                                     sizeof *sorted, rs_compare_i32)
                                           : NULL;
+        assert(found != NULL || operation->peer_index < 0);
         if (found != NULL)
             operation->peer_index = (int32_t)((found - sorted - turn + count) % count);
     }

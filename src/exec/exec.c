@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "transport/agree.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define BUFFER_ALIGNMENT 64
@@ -183,6 +184,7 @@ static reshard_status agree_on_plan(reshard_exec *exec, reshard_group *group, re
     bool mapping = numbers[1] == 0;
     exec->channel = (int32_t)numbers[0] + RS_CHANNEL_COUNT;
     group->root->last_channel = exec->channel;
+    assert(exec->channel > group->channel);
     exec->maps_all = mapping && rs_group_can_map(group);
     exec->shares = mapping && group->root->endpoint.share != NULL;
     if (!mapping)

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -165,6 +166,8 @@ static void run_add(const rs_operation *o, const void *source, void *target)
 
 void rs_operation_run(const rs_operation *o, const void *source, void *target)
 {
+    assert(target != NULL && (source != NULL || o->kind == RESHARD_MOVE_FILL));
+    assert(o->kind != RESHARD_MOVE_COMBINE || o->contributor < o->contributor_count);
     switch (o->kind) {
     case RESHARD_MOVE_COPY:
         run_copy(o, source, target);
@@ -198,6 +201,7 @@ bool rs_operation_is_one_run(const rs_operation *o)
 
 void rs_operation_run_bytes(const rs_operation *o, const void *source, void *target, size_t bytes)
 {
+    assert(rs_operation_is_one_run(o) && bytes % (size_t)bytes_of(o->target_dtype) == 0);
     int64_t count = (int64_t)(bytes / (size_t)bytes_of(o->target_dtype));
     reshard_reduction reduction = o->reduction == RESHARD_AVG ? RESHARD_SUM : o->reduction;
     if (o->contributor == 0 && source != target)

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "exec/exec.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 /* ---- states ---------------------------------------------------------------------------------- */
@@ -24,6 +25,7 @@ static void set_state(reshard_exec *exec, rs_exec_state state)
  * more. */
 static reshard_status give_up(reshard_exec *exec, reshard_status status)
 {
+    assert(status != RESHARD_OK);
     set_state(exec, RS_EXEC_FAILED);
     (void)snprintf(exec->why, sizeof exec->why, "%s", reshard_error_text());
     reshard_group_break(exec->group, reshard_error_text());

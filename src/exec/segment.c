@@ -7,6 +7,7 @@
 #include "kernel/copy.h"
 #include "layout/flat.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -84,6 +85,7 @@ static void copy_elements(const rs_segment_move *m, bool packing, int64_t from, 
 void rs_segment_pack(const rs_segment_move *m, uint64_t from, uint64_t to, char *out)
 {
     uint64_t wire = (uint64_t)bytes_of(m->wire);
+    assert(m->memory != NULL && from <= to && wire <= 16);
     while (from < to) {
         uint64_t element = from / wire, inside = from % wire;
         uint64_t whole = inside == 0 ? (to - from) / wire : 0;

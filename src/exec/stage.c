@@ -17,6 +17,7 @@
  */
 #include "exec/exec.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- ready ----------------------------------------------------------------------------------- */
@@ -101,6 +102,7 @@ static bool is_walked(const rs_exec_stage *stage, const rs_operation *operation)
 static reshard_status enter(reshard_exec *exec)
 {
     rs_exec_stage *stage = &exec->stages[exec->stage];
+    assert(!exec->entered);
     exec->entered = true;
     if (exec->maps_all)
         return RESHARD_OK; /* ways and walks are always the same */
@@ -123,6 +125,7 @@ static reshard_status enter(reshard_exec *exec)
 
 reshard_status rs_stage_begin(reshard_exec *exec)
 {
+    assert(exec->stage >= 0 && exec->stage < exec->stage_count);
     rs_exec_stage *stage = &exec->stages[exec->stage];
     exec->ready_count = exec->done_count = 0;
     exec->entered = exec->walked = false;

@@ -20,11 +20,14 @@
 #include "exec/exec.h"
 #include "exec/segment.h"
 
+#include <assert.h>
+
 /* ---- segments -------------------------------------------------------------------------------- */
 
 /* The last move that begins at or before a byte. */
 static int64_t find_move(const reshard_stream *stream, uint64_t byte)
 {
+    assert(stream->count > 0 && byte < stream->offsets[stream->count]);
     int64_t low = 0, high = stream->count;
     while (high - low > 1) {
         int64_t middle = low + (high - low) / 2;
@@ -126,6 +129,7 @@ static void skip_direct(const rs_messages *m, rs_traffic *t)
 /* Cuts the next segment. Both ends of a lane cut alike. */
 static void cut_segment(const rs_messages *m, rs_traffic *t, rs_parcel *s)
 {
+    assert(t->next_lane < t->lane_count && t->next_byte < t->lanes[t->next_lane].bytes);
     const rs_lane *f = &t->lanes[t->next_lane];
     size_t most = m->segment_bytes;
     if (way_of(m, t, f) == RS_WAY_STAGING && most > CACHE_BYTES)
@@ -134,6 +138,7 @@ static void cut_segment(const rs_messages *m, rs_traffic *t, rs_parcel *s)
     s->from = t->next_byte;
     s->to = f->bytes - s->from < most ? f->bytes : s->from + most;
     s->taken = false;
+    assert(s->from < s->to && s->to <= f->bytes);
     t->next_byte = s->to;
     if (t->next_byte == f->bytes) {
         t->next_lane++;

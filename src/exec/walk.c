@@ -8,15 +8,19 @@
 
 #include "base/error.h"
 
+#include <assert.h>
+
 /* ---- addresses ------------------------------------------------------------------------------- */
 
 /* The address of a slot. A peer's is in its table, and is mapped; NULL when it cannot be seen. */
 static char *address_of(reshard_exec *exec, const rs_exec_stage *stage,
                         const rs_operation *operation, bool mine, int64_t slot)
 {
+    assert(slot >= 0 && slot < exec->slot_count);
     if (mine || operation->peer_index < 0)
         return exec->table->slots[slot];
     const rs_exec_peer *peer = &stage->peers[operation->peer_index];
+    assert(operation->peer_index < stage->peer_count && peer->near && peer->table != NULL);
     return rs_group_map(exec->group, peer->rank, peer->table->slots[slot], 1);
 }
 

@@ -35,6 +35,7 @@ static void unlink_message(rs_mpi_message *m)
 static reshard_status start(rs_mpi *e, bool sending, int32_t peer, int32_t channel, void *bytes,
                             size_t count, reshard_request *request)
 {
+    assert(peer >= 0 && peer < e->standing.size);
     rs_mpi_message *m = (rs_mpi_message *)(void *)request;
     *m = (rs_mpi_message){
         .count = count, .peer = peer, .sending = sending, .progress = RS_WITHDRAWN};

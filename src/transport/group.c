@@ -18,6 +18,7 @@
 #include "transport/agree.h"
 #include "transport/group_memory.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -122,6 +123,7 @@ int32_t reshard_group_parent_rank(const reshard_group *group, int32_t rank)
 
 static int32_t root_rank(const reshard_group *group, int32_t rank)
 {
+    assert(rank >= 0 && rank < group->size);
     return group->root_ranks != NULL ? group->root_ranks[rank] : rank;
 }
 
@@ -153,6 +155,7 @@ reshard_status rs_group_test(reshard_group *group, reshard_request *request, boo
 void rs_group_add_task(reshard_group *group, rs_task *task)
 {
     rs_root *root = group->root;
+    assert(task->link == NULL && task->progress != NULL);
     task->next = root->tasks;
     task->link = &root->tasks;
     if (task->next != NULL)
@@ -346,6 +349,7 @@ static reshard_status check_members(const reshard_group *group, int32_t count, c
 static reshard_status build_subset(reshard_group *parent, int32_t count, const int32_t *ranks,
                                    int32_t mine, int32_t channel, reshard_group **out_group)
 {
+    assert(mine >= 0 && mine < count && count <= parent->size && channel > parent->channel);
     reshard_group *group = rs_allocate_zeroed(parent->context, sizeof *group);
     if (group == NULL)
         return rs_allocation_status();

@@ -112,6 +112,7 @@ bool rs_group_is_shared(const reshard_group *group, const void *address)
 
 static block *cut(block *from, size_t bytes)
 {
+    assert(from->free && from->bytes >= bytes && bytes % ALIGNMENT == 0);
     if (from->bytes - bytes > ALIGNMENT) {
         block *rest = (block *)(void *)((char *)from + bytes);
         *rest = (block){

@@ -5,6 +5,7 @@
 #include "base/context.h"
 #include "base/error.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -143,6 +144,7 @@ static void wake_everybody(rs_hub *hub)
 
 void rs_hub_break(rs_hub *hub, reshard_status status, const char *why)
 {
+    assert(status != RESHARD_OK && why != NULL);
     rs_mutex_lock(&hub->lock);
     if (hub->status == RESHARD_OK) {
         hub->status = status;
@@ -204,6 +206,7 @@ reshard_status rs_hub_result(rs_hub *hub)
 
 reshard_status rs_hub_begin_touch(rs_member *m)
 {
+    assert(!atomic_load(&m->touching)); /* its end would end the outer one too */
     atomic_store(&m->touching, 1);
     if (!atomic_load(&m->hub->broken))
         return RESHARD_OK;
@@ -213,6 +216,7 @@ reshard_status rs_hub_begin_touch(rs_member *m)
 
 void rs_hub_end_touch(rs_member *m)
 {
+    assert(atomic_load(&m->touching));
     atomic_store(&m->touching, 0);
 }
 

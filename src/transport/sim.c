@@ -13,6 +13,7 @@
 #include "base/options.h"
 #include "transport/hub.h"
 
+#include <assert.h>
 #include <string.h>
 
 typedef struct sim_rank {
@@ -142,6 +143,7 @@ static void wake(void *user, int32_t rank)
 
 static void arrive(simulation *s, int32_t rank)
 {
+    assert(!s->ranks[rank].arrived && s->arrived < s->size);
     s->ranks[rank].arrived = true;
     if (++s->arrived == s->size)
         pass_on(s);
