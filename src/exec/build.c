@@ -204,7 +204,7 @@ static reshard_status decide_walkers(builder *b)
     reshard_status status = RESHARD_OK;
     for (int32_t l = 0; l < links && status == RESHARD_OK; l++) {
         reshard_stage_link shown;
-        (void)reshard_plan_stage_link(b->exec->plan, b->stage, l, &shown);
+        shown = rs_plan_stage_link(b->exec->plan, b->stage, l);
         b->pushes[l] = false;
         if (shown.source < 0 || shown.source_dtype != shown.target_dtype ||
             reshard_layout_rank_count(shown.target_layout) == 0)
@@ -345,7 +345,7 @@ static reshard_status collect_walks(builder *b, rs_exec_stage *stage)
     reshard_status status = RESHARD_OK;
     int32_t links = reshard_plan_stage_link_count(b->exec->plan, b->stage);
     for (b->link = 0; b->link < links && status == RESHARD_OK; b->link++) {
-        (void)reshard_plan_stage_link(b->exec->plan, b->stage, b->link, &b->shown);
+        b->shown = rs_plan_stage_link(b->exec->plan, b->stage, b->link);
         const reshard_part_moves *moves = reshard_part_link(b->exec->part, b->stage, b->link);
         bool pushes = b->pushes[b->link];
         if (b->shown.source >= 0) {
@@ -366,7 +366,7 @@ static reshard_status collect_keeps(builder *b)
     reshard_status status = RESHARD_OK;
     int32_t links = reshard_plan_stage_link_count(b->exec->plan, b->stage);
     for (b->link = 0; b->link < links && status == RESHARD_OK; b->link++) {
-        (void)reshard_plan_stage_link(b->exec->plan, b->stage, b->link, &b->shown);
+        b->shown = rs_plan_stage_link(b->exec->plan, b->stage, b->link);
         status = add_records(b, &reshard_part_link(b->exec->part, b->stage, b->link)->keeps, false);
     }
     return status;
@@ -425,8 +425,7 @@ static bool is_large(const builder *b)
     size_t read = 0, written = 0;
     int32_t rank = b->exec->part->rank;
     for (int32_t l = 0; l < reshard_plan_stage_link_count(b->exec->plan, b->stage); l++) {
-        reshard_stage_link link;
-        (void)reshard_plan_stage_link(b->exec->plan, b->stage, l, &link);
+        reshard_stage_link link = rs_plan_stage_link(b->exec->plan, b->stage, l);
         if (link.source >= 0)
             read += (size_t)rs_layout_shard_volume(link.source_layout, rank) *
                     (size_t)bytes_of(link.source_dtype);
@@ -507,7 +506,7 @@ reshard_status rs_exec_add_dense(reshard_exec *exec, int32_t stage, int32_t link
                                  const reshard_move *move, size_t scratch, int32_t peer_index)
 {
     builder b = {.exec = exec, .stage = stage, .link = link};
-    (void)reshard_plan_stage_link(exec->plan, stage, link, &b.shown);
+    b.shown = rs_plan_stage_link(exec->plan, stage, link);
     shape dims;
     (void)make_shape(move, &dims);
     rs_dense_strides(dims.ndim, dims.size, dims.source_strides);

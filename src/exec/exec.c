@@ -100,8 +100,7 @@ static reshard_dtype intermediate_dtype(const reshard_exec *exec, int32_t index)
 {
     for (int32_t s = 0; s < exec->stage_count; s++) {
         for (int32_t l = 0; l < reshard_plan_stage_link_count(exec->plan, s); l++) {
-            reshard_stage_link link;
-            (void)reshard_plan_stage_link(exec->plan, s, l, &link);
+            reshard_stage_link link = rs_plan_stage_link(exec->plan, s, l);
             if (link.target_is_intermediate && link.target == index)
                 return link.target_dtype;
         }

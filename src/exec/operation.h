@@ -5,7 +5,7 @@
 #ifndef RS_EXEC_OPERATION_H
 #define RS_EXEC_OPERATION_H
 
-#include <reshard/plan.h>
+#include <reshard/plan_inspect.h>
 
 #include "kernel/cast.h"
 #include "kernel/combine.h"

@@ -7,7 +7,7 @@
 #ifndef RS_EXEC_SEGMENT_H
 #define RS_EXEC_SEGMENT_H
 
-#include <reshard/plan.h>
+#include <reshard/plan_inspect.h>
 
 #include <stddef.h>
 

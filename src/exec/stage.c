@@ -26,8 +26,7 @@
 static void clear_targets(reshard_exec *exec)
 {
     for (int32_t l = 0; l < reshard_plan_stage_link_count(exec->plan, exec->stage); l++) {
-        reshard_stage_link link;
-        (void)reshard_plan_stage_link(exec->plan, exec->stage, l, &link);
+        reshard_stage_link link = rs_plan_stage_link(exec->plan, exec->stage, l);
         if (link.target < 0)
             continue; /* a fill, seen from its other end */
         int64_t shards = rs_layout_shard_count(link.target_layout, exec->part->rank);
@@ -52,8 +51,7 @@ static uint64_t find_shared(const reshard_exec *exec)
     if (!rs_group_is_shared(exec->group, exec->memory))
         shared &= ~(uint64_t)RS_SHARED_STAGING;
     for (int32_t l = 0; l < reshard_plan_stage_link_count(exec->plan, exec->stage); l++) {
-        reshard_stage_link link;
-        (void)reshard_plan_stage_link(exec->plan, exec->stage, l, &link);
+        reshard_stage_link link = rs_plan_stage_link(exec->plan, exec->stage, l);
         if (link.source >= 0 && !exec->tensor_shared[rs_exec_tensor(exec, &link, true)])
             shared &= ~(uint64_t)RS_SHARED_SOURCES;
         if (link.target >= 0 && !exec->tensor_shared[rs_exec_tensor(exec, &link, false)])

@@ -51,8 +51,7 @@ static void find_memory(rs_messages *m, int32_t stage, const rs_lane *f, bool se
                         int64_t index, int64_t *dense_strides, rs_segment_move *out)
 {
     const reshard_move *move = &f->stream->moves[index];
-    reshard_stage_link link;
-    (void)reshard_plan_stage_link(m->exec->plan, stage, f->stream->links[index], &link);
+    reshard_stage_link link = rs_plan_stage_link(m->exec->plan, stage, f->stream->links[index]);
     *out = (rs_segment_move){.move = move, .wire = narrower(&link)};
     if (!sending && f->scratch_at[index] >= 0) {
         rs_dense_strides(move->ndim, move->size, dense_strides);

@@ -67,8 +67,7 @@ static reshard_status place_scratch(rs_messages *m, int32_t stage, int64_t *out_
             f->scratch_at[k] = -1;
             if (!is_ordered(f->stream->moves[k].kind))
                 continue;
-            reshard_stage_link link;
-            (void)reshard_plan_stage_link(m->exec->plan, stage, f->stream->links[k], &link);
+            reshard_stage_link link = rs_plan_stage_link(m->exec->plan, stage, f->stream->links[k]);
             f->scratch_at[k] = (int64_t)used;
             size_t bytes = (size_t)reshard_dtype_bits(link.source_dtype) / 8;
             const reshard_move *move = &f->stream->moves[k];

@@ -224,7 +224,7 @@ void rs_verify_sources(rs_verify *v)
 
 typedef struct gap {
     rs_verify *verify;
-    const rs_fill *fill;
+    const rs_fill_box *fill;
     int64_t first_slot;
     size_t element_bytes;
 } gap;
@@ -266,7 +266,7 @@ static reshard_status see_gap(void *user, const rs_region *region, const rs_hold
 static void check_gaps(rs_verify *v)
 {
     for (int64_t i = 0; i < v->plan->fill_count; i++) {
-        const rs_fill *fill = &v->plan->fills[i];
+        const rs_fill_box *fill = &v->plan->fills[i];
         const reshard_plan_tensor *tensor = &v->plan->targets[fill->target];
         gap g = {.verify = v,
                  .fill = fill,

@@ -22,7 +22,7 @@
 /* What is made for one entry. */
 typedef struct product {
     reshard_module *module; /* the one that the entry names; for a parameter, the root */
-    rs_part *part;          /* of the parameter or child */
+    rs_holding *holding;    /* of the parameter or child */
     reshard_tensor *old, *tensor;
     reshard_module *replacement;
     reshard_hook *hook;
@@ -66,7 +66,7 @@ static reshard_status check_parameter(work *w, int64_t index)
         return rs_fail(RESHARD_ERR_INVALID, "the name of a parameter is empty");
     reshard_status status = reshard_module_find_parameter(w->root, entry->name, &p->old);
     if (status == RESHARD_OK)
-        status = rs_module_find_part(w->root, entry->name, &p->part);
+        status = rs_module_find_holding(w->root, entry->name, &p->holding);
     if (status == RESHARD_OK)
         status = check_against_sharders(w->plan, index);
     if (status != RESHARD_OK)
@@ -101,7 +101,7 @@ static reshard_status check_sharder(work *w, int64_t index)
                        "the name of a sharder's module is empty: the root cannot be replaced");
     reshard_status status = reshard_module_find(w->root, entry->name, &p->module);
     if (status == RESHARD_OK)
-        status = rs_module_find_part(w->root, entry->name, &p->part);
+        status = rs_module_find_holding(w->root, entry->name, &p->holding);
     return status == RESHARD_OK ? check_against_sharders(w->plan, index) : status;
 }
 
@@ -307,8 +307,8 @@ static void put_in_place(work *w, reshard_hook **out_hook)
             reshard_tensor_release(p->old);
         }
         if (p->replacement != NULL) {
-            reshard_module_release(p->part->child);
-            p->part->child = reshard_module_retain(p->replacement);
+            reshard_module_release(p->holding->child);
+            p->holding->child = reshard_module_retain(p->replacement);
         }
         hooks = rs_hook_join(hooks, p->hook);
         p->hook = NULL;
