@@ -17,6 +17,8 @@
 #include "cli/common/table.h"
 #include "cli/common/work.h"
 
+#include <reshard/plan_inspect.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +56,7 @@ typedef struct bench_case {
     bench_run median;
 } bench_case;
 
-/* What the runs share. The lists are the caller's, as they would be in a program. */
+/* What the runs share. The caller owns the lists, as it would in a program. */
 typedef struct bench {
     const bench_plan_tensor *tensors;
     reshard_plan_tensor *sources, *targets;
@@ -120,7 +122,8 @@ static reshard_status run_once(const bench *shared, int32_t ranks, int32_t rank,
         out_run->seconds[STEP_TOTAL] = times[3] - times[0];
         out_run->stages = reshard_plan_stage_count(plan);
         out_run->peak_bytes = reshard_context_bytes_peak(context);
-        reshard_part_get_stats(part, &out_run->stats);
+        out_run->stats.size = sizeof out_run->stats;
+        status = reshard_part_get_stats(part, &out_run->stats);
     }
     reshard_part_destroy(part);
     reshard_plan_release(plan);
@@ -148,8 +151,7 @@ static int run_and_report(bench *shared, int32_t ranks, int32_t rank, bench_run 
     return CLI_DONE;
 }
 
-/* Ranks differ in what they touch when there are more ranks than rows, and the first and last ones
- * most. */
+/* With more ranks than rows, ranks differ in how much they touch, the first and last ones most. */
 static int find_slowest(bench *shared, int32_t ranks, int32_t *out_rank)
 {
     double slowest = -1;

@@ -526,8 +526,7 @@ static reshard_status check_effort(const checker *c)
 {
     int64_t moves = 0, steps = 0;
     for (int32_t rank = 0; rank < c->plan->rank_count; rank++) {
-        reshard_part_stats stats;
-        reshard_part_get_stats(c->parts[rank], &stats);
+        reshard_part_stats stats = rs_part_stats(c->parts[rank]);
         int64_t mine = (int64_t)(stats.moves < INT64_MAX ? stats.moves : INT64_MAX), pieces = 0;
         for (int32_t i = 0; i < c->plan->source_count; i++)
             pieces = rs_max(pieces, rs_layout_piece_estimate(c->plan->sources[i].layout, rank));

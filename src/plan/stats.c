@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "base/shape.h"
 #include "base/text.h"
 #include "plan/effort.h"
@@ -99,8 +100,7 @@ reshard_status reshard_plan_get_stats(reshard_plan *plan, reshard_plan_stats *ou
             return status;
         if (matrix != NULL)
             fill_matrix(part, matrix);
-        reshard_part_stats one;
-        reshard_part_get_stats(part, &one);
+        reshard_part_stats one = rs_part_stats(part);
         reshard_part_destroy(part);
         stats.bytes_moved += one.bytes_in;
         stats.bytes_kept += one.bytes_kept;
@@ -111,8 +111,7 @@ reshard_status reshard_plan_get_stats(reshard_plan *plan, reshard_plan_stats *ou
         stats.staging_bytes_peak = most(stats.staging_bytes_peak, one.staging_bytes_peak);
     }
     rs_context_progress(context, "planning", (uint64_t)ranks, (uint64_t)ranks);
-    *out_stats = stats;
-    return RESHARD_OK;
+    return rs_report_write("plan stats", &stats, sizeof stats, out_stats);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */

@@ -81,7 +81,7 @@ static void test_limits__regular(void **state)
         reshard_part *part = NULL;
         if (reshard_part_create(NULL, plan, 1, &part) != RESHARD_OK)
             fail_msg("%s to %s: %s", pairs[i][0], pairs[i][1], reshard_error_text());
-        reshard_part_stats stats;
+        reshard_part_stats stats = {.size = sizeof stats};
         reshard_part_get_stats(part, &stats);
         assert_true(stats.bytes_in + stats.bytes_out + stats.bytes_kept > 0);
         reshard_part_destroy(part);
@@ -92,7 +92,7 @@ static void test_limits__regular(void **state)
 static void test_limits__whole(void **state)
 {
     (void)state;
-    reshard_plan_stats stats;
+    reshard_plan_stats stats = {.size = sizeof stats};
     reshard_plan *plan = make("1048577: S(0)", "1048577: S(1)", 2, 2000000);
     assert_int_equal(reshard_plan_get_stats(plan, &stats, NULL), RESHARD_ERR_RANGE);
     expect_words("a plan over 1048577 ranks; at most 1048576");
@@ -119,7 +119,7 @@ static void test_limits__singles(void **state)
     (void)state;
     reshard_plan *plan = make("2,2: S(0/1), S(1/1)", "2: S(0/1)", 2, 20000);
     uint64_t matrix[16];
-    reshard_plan_stats stats;
+    reshard_plan_stats stats = {.size = sizeof stats};
     assert_int_equal(reshard_plan_get_stats(plan, &stats, matrix), RESHARD_OK);
     assert_true(stats.moves > (uint64_t)RS_MOVES_LISTED_MAX);
     assert_int_equal(matrix[0 * 4 + 0], 100000000); /* rank 0 has half the columns of its rows */
