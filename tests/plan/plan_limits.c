@@ -6,7 +6,7 @@
 #include "base/limits.h"
 #include "tests/support/check.h"
 
-#include <reshard/plan.h>
+#include <reshard/plan_inspect.h>
 
 #include <string.h>
 
