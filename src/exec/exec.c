@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "transport/agree.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define BUFFER_ALIGNMENT 64
@@ -94,7 +95,7 @@ static reshard_status number_slots(reshard_exec *exec)
     return RESHARD_OK;
 }
 
-/* The dtype of an intermediate is what the stage links that write it say. */
+/* An intermediate has the dtype of the stage links that write it. */
 static reshard_dtype intermediate_dtype(const reshard_exec *exec, int32_t index)
 {
     for (int32_t s = 0; s < exec->stage_count; s++) {
@@ -131,7 +132,7 @@ static size_t intermediate_total(const reshard_exec *exec)
     return bytes;
 }
 
-/* Intermediates are made from cuts, so each is one shard. */
+/* Intermediate layouts are made of cuts, so each rank has one shard of them. */
 static void place_intermediates(reshard_exec *exec)
 {
     char *at = exec->memory;
@@ -146,7 +147,7 @@ static void place_intermediates(reshard_exec *exec)
     rs_exec_find_alias(exec);
 }
 
-/* Collective. Intermediates, and all that messages need. */
+/* Collective. Memory for intermediates and for everything that messages need. */
 static reshard_status allocate_memory(reshard_exec *exec)
 {
     reshard_status status = RESHARD_OK;
@@ -166,8 +167,8 @@ static reshard_status allocate_memory(reshard_exec *exec)
 
 /* ---- agreeing -------------------------------------------------------------------------------- */
 
-/* Collective. All ranks must have the same plan. They take the next channel that all of them have
- * free; one that wants messages only, or verification, gets it for all. */
+/* Collective. All ranks must have the same plan. They take the next channel that is free on all of
+ * them. If one rank asks for messages only, or for verification, all ranks do it. */
 static reshard_status agree_on_plan(reshard_exec *exec, reshard_group *group, reshard_status status,
                                     const reshard_exec_options *options, bool *out_verify)
 {
@@ -182,6 +183,7 @@ static reshard_status agree_on_plan(reshard_exec *exec, reshard_group *group, re
     bool mapping = numbers[1] == 0;
     exec->channel = (int32_t)numbers[0] + RS_CHANNEL_COUNT;
     group->root->last_channel = exec->channel;
+    assert(exec->channel > group->channel);
     exec->maps_all = mapping && rs_group_can_map(group);
     exec->shares = mapping && group->root->endpoint.share != NULL;
     if (!mapping)
