@@ -13,6 +13,7 @@
 #include "base/limits.h"
 #include "base/shape.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -211,6 +212,8 @@ static reshard_status add_at(rs_family *family, int32_t level, const rs_move *mo
 
 reshard_status rs_family_add(rs_family *family, const rs_move *move)
 {
+    assert(move->ndim >= 0 && move->ndim <= RESHARD_FACTORS_MAX);
+    assert(move->loop_count >= 0 && move->loop_count <= RS_LOOPS_MAX);
     uint64_t singles = (uint64_t)rs_volume(move->loop_count, move->counts);
     family->single_count += singles;
     family->element_count += singles * (uint64_t)rs_volume(move->ndim, move->size);

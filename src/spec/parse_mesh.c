@@ -127,7 +127,8 @@ static reshard_status parse_item(mesh_parser *parser, rank_run *out_run)
     return RESHARD_OK;
 }
 
-/* True when `next` continues `run`, which then has it. A run of one has no step of its own yet. */
+/* Joins `next` to `run` and returns true when it continues it. A run of one rank has no step
+ * yet. */
 static bool join_run(rank_run *run, const rank_run *next)
 {
     int64_t gap = next->first - (run->first + (run->count - 1) * run->step);
