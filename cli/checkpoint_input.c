@@ -1,23 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint_input.c - opening and digesting what the user names. */
-#include "checkpoint_input.h"
+#include "cli/checkpoint_input.h"
 
-#include "memory.h"
-#include "ranks.h"
-
-#include <unistd.h>
-
-enum { THREADS_DEFAULT_MAX = 16 };
-
-static int32_t count_threads(int32_t wanted)
-{
-    if (wanted > 0)
-        return wanted;
-    long processors = sysconf(_SC_NPROCESSORS_ONLN) / cli_ranks_count(1);
-    if (processors < 1)
-        return 1;
-    return processors < THREADS_DEFAULT_MAX ? (int32_t)processors : THREADS_DEFAULT_MAX;
-}
+#include "cli/common/memory.h"
+#include "cli/common/ranks.h"
 
 static reshard_status digest_one(const cli_digesting *d, int index, reshard_group *group,
                                  cli_digested *out_digested)
@@ -26,7 +12,7 @@ static reshard_status digest_one(const cli_digesting *d, int index, reshard_grou
     reshard_checkpoint_options opening = {
         .size = sizeof opening, .from = source->from, .rules = source->rules};
     reshard_digest_options digesting = {.size = sizeof digesting,
-                                        .thread_count = count_threads(d->threads),
+                                        .threads = d->threads,
                                         .check_copies = d->check_copies,
                                         .group = group};
     if (source->sets != NULL) {
@@ -59,7 +45,7 @@ int cli_digest_read(cli_digesting *d)
     if (!cli_ranks_are_first())
         d->work->watched = 0;
     d->work->in_bytes = 1;
-    int code = cli_ranks_share(digest_rank, d, &d->path);
+    int code = cli_ranks_share(digest_rank, d, &d->path, NULL);
     cli_work_settle(d->work);
     return code;
 }

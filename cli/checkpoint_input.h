@@ -6,8 +6,8 @@
 #ifndef CLI_CHECKPOINT_INPUT_H
 #define CLI_CHECKPOINT_INPUT_H
 
-#include "options.h"
-#include "work.h"
+#include "cli/common/options.h"
+#include "cli/common/work.h"
 
 #include <reshard/checkpoint.h>
 
@@ -27,7 +27,7 @@ typedef struct cli_digesting {
     cli_work *work;
     int count;
     cli_checkpoint_source sources[2];
-    int32_t threads; /* 0: as many as there are processors, up to 16; ranks divide them */
+    int32_t threads; /* 0: as many as there are processors, up to 8; ranks divide them */
     int check_copies;
     const char *path; /* of the source that is being read */
     cli_digested digested[2];

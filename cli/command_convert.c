@@ -2,55 +2,81 @@
 /*
  * command_convert.c - `reshard convert`: a checkpoint in another split, format or dtype.
  */
-#include "commands.h"
-#include "converting.h"
-#include "failure.h"
-#include "ranks.h"
-#include "sizes.h"
-#include "work.h"
+#include "cli/commands.h"
+#include "cli/common/failure.h"
+#include "cli/common/ranks.h"
+#include "cli/common/sizes.h"
+#include "cli/common/work.h"
+#include "cli/converting.h"
 
 #include <signal.h>
 #include <stdio.h>
 
-static void print_json(const reshard_convert_report *report, int dry_run, double seconds)
+/* What is done, or planned, and how it went. */
+typedef struct conversion {
+    cli_work work;
+    const char *source, *target;
+    cli_conversion_options options;
+    int dry_run;
+    cli_conversion made;
+    double seconds; /* that it took, or may take */
+} conversion;
+
+static void print_json(const conversion *c)
 {
     cli_json json = {.stream = stdout};
     cli_json_begin_object(&json, NULL);
-    cli_converting_write(report, &json);
-    if (dry_run)
-        cli_json_seconds(&json, "seconds_estimated", report->seconds_estimated);
-    else
-        cli_json_seconds(&json, "seconds", seconds);
+    cli_conversion_write(&c->made, &json);
+    cli_json_seconds(&json, c->dry_run ? "seconds_estimated" : "seconds", c->seconds);
     cli_json_end_object(&json);
     putchar('\n');
 }
 
-static void print_text(const reshard_convert_report *report, const char *target, int dry_run,
-                       double seconds)
+static void print_text(const conversion *c)
 {
     char rate[CLI_SIZE_TEXT];
-    cli_converting_print(report, target);
-    if (dry_run)
-        printf("about %.1f s; nothing was written\n", report->seconds_estimated);
+    double written = (double)c->made.report.bytes_written;
+    cli_conversion_print(&c->made, c->target);
+    if (c->dry_run)
+        printf("about %.1f s; nothing was written\n", c->seconds);
     else
-        printf("done in %.1f s, %s/s\n", seconds,
-               cli_size_text((uint64_t)((double)report->bytes_written / (seconds + 1e-9)), rate));
+        printf("done in %.1f s, %s/s\n", c->seconds,
+               cli_size_text((uint64_t)(written / (c->seconds + 1e-9)), rate));
 }
 
 /* ---- one process, or each of those that mpirun has started ----------------------------------- */
 
-typedef struct conversion {
-    cli_work work;
-    const char *source, *target;
-    reshard_convert_options options;
-    reshard_convert_report report;
-} conversion;
+/* One rank looks at the disk, for all. */
+static reshard_status estimate(conversion *c, reshard_group *group)
+{
+    reshard_status status = RESHARD_OK;
+    if (cli_ranks_are_first())
+        status = reshard_conversion_estimate(c->made.conversion, c->target, &c->options.running,
+                                             &c->seconds);
+    return group != NULL ? reshard_group_agree(group, status) : status;
+}
 
 static reshard_status convert_rank(void *user, reshard_group *group)
 {
     conversion *c = user;
-    c->options.group = group;
-    return reshard_convert(c->work.context, c->source, c->target, &c->options, &c->report);
+    double started = cli_seconds();
+    c->options.planning.group = group;
+    reshard_status status = cli_conversion_plan(c->work.context, c->source, &c->options, &c->made);
+    if (status == RESHARD_OK && c->dry_run) {
+        status = estimate(c, group);
+    } else if (status == RESHARD_OK) {
+        status = reshard_conversion_run(c->made.conversion, c->target, &c->options.running,
+                                        &c->made.report);
+        c->seconds = cli_seconds() - started;
+    }
+    return status;
+}
+
+/* What the library's words do not say: how the command is told to. */
+static const char *find_hint(reshard_status status)
+{
+    int can_resume = status == RESHARD_ERR_UNFINISHED || status == RESHARD_ERR_CANCELLED;
+    return can_resume ? "--resume goes on with it" : NULL;
 }
 
 static int run(const cli_command *command, int argc, char **argv)
@@ -76,15 +102,15 @@ static int run(const cli_command *command, int argc, char **argv)
     cli_converting_fill(&values, &c.options);
     c.source = paths[0];
     c.target = paths[1];
-    double started = cli_seconds();
-    code = cli_ranks_share(convert_rank, &c, NULL);
+    c.dry_run = values.dry_run;
+    code = cli_ranks_share(convert_rank, &c, NULL, find_hint);
     cli_work_settle(&c.work);
-    double seconds = cli_seconds() - started;
     speaks = speaks && code == CLI_DONE;
     if (speaks && values.json)
-        print_json(&c.report, values.dry_run, seconds);
+        print_json(&c);
     else if (speaks && !values.quiet)
-        print_text(&c.report, paths[1], values.dry_run, seconds);
+        print_text(&c);
+    cli_conversion_release(&c.made);
     cli_work_end(&c.work);
     return code;
 }

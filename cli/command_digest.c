@@ -3,14 +3,14 @@
  * command_digest.c - `reshard digest`: a fingerprint of each tensor that does not depend on how it
  * is split.
  */
-#include "checkpoint_input.h"
-#include "commands.h"
-#include "failure.h"
-#include "input.h"
-#include "json.h"
-#include "ranks.h"
-#include "sizes.h"
-#include "style.h"
+#include "cli/checkpoint_input.h"
+#include "cli/commands.h"
+#include "cli/common/failure.h"
+#include "cli/common/input.h"
+#include "cli/common/json.h"
+#include "cli/common/ranks.h"
+#include "cli/common/sizes.h"
+#include "cli/common/style.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ static const cli_option options[] = {
     {"set", CLI_TEXTS, offsetof(digest_values, sets), "KEY=N", 0,
      "a number for rules, before config.json's"},
     {"threads", CLI_RANK, offsetof(digest_values, threads), "N", 0,
-     "threads that read; default: the processors, up to 16"},
+     "threads that read; default: the processors, up to 8"},
     {"json", CLI_FLAG, offsetof(digest_values, json), NULL, 0, "one JSON object on one line"},
 };
 

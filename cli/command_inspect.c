@@ -2,13 +2,13 @@
 /*
  * command_inspect.c - `reshard inspect`: what a checkpoint holds and how each tensor is split.
  */
-#include "commands.h"
-#include "failure.h"
-#include "input.h"
-#include "json.h"
-#include "sizes.h"
-#include "table.h"
-#include "work.h"
+#include "cli/commands.h"
+#include "cli/common/failure.h"
+#include "cli/common/input.h"
+#include "cli/common/json.h"
+#include "cli/common/sizes.h"
+#include "cli/common/table.h"
+#include "cli/common/work.h"
 
 #include <reshard/checkpoint.h>
 

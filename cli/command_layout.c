@@ -5,12 +5,12 @@
  * Ranks are asked one after the other and only those that are printed, so a layout over 131,072
  * ranks costs no more than its forty lines.
  */
-#include "commands.h"
-#include "failure.h"
-#include "input.h"
-#include "json.h"
-#include "table.h"
-#include "work.h"
+#include "cli/commands.h"
+#include "cli/common/failure.h"
+#include "cli/common/input.h"
+#include "cli/common/json.h"
+#include "cli/common/table.h"
+#include "cli/common/work.h"
 
 #include <inttypes.h>
 #include <stdio.h>

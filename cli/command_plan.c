@@ -5,12 +5,12 @@
  * Figures about the whole plan go through all ranks. With --rank only that rank's part is worked
  * out, which costs what the rank touches, however many there are.
  */
-#include "commands.h"
-#include "converting.h"
-#include "failure.h"
-#include "memory.h"
-#include "plan_report.h"
-#include "work.h"
+#include "cli/commands.h"
+#include "cli/common/failure.h"
+#include "cli/common/memory.h"
+#include "cli/common/work.h"
+#include "cli/converting.h"
+#include "cli/plan_report.h"
 
 #include <stdlib.h>
 #include <string.h>

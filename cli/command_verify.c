@@ -5,15 +5,15 @@
  * Tensors of both are in the order of their names, so that one walk over both finds all that is
  * only in one of them, or not the same in both.
  */
-#include "checkpoint_input.h"
-#include "commands.h"
-#include "failure.h"
-#include "input.h"
-#include "json.h"
-#include "ranks.h"
-#include "sizes.h"
-#include "style.h"
-#include "table.h"
+#include "cli/checkpoint_input.h"
+#include "cli/commands.h"
+#include "cli/common/failure.h"
+#include "cli/common/input.h"
+#include "cli/common/json.h"
+#include "cli/common/ranks.h"
+#include "cli/common/sizes.h"
+#include "cli/common/style.h"
+#include "cli/common/table.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ static const cli_option options[] = {
     {"set", CLI_TEXTS, offsetof(verify_values, sets), "KEY=N", 0,
      "a number for rules, before config.json's"},
     {"threads", CLI_RANK, offsetof(verify_values, threads), "N", 0,
-     "threads that read; default: the processors, up to 16"},
+     "threads that read; default: the processors, up to 8"},
     {"all", CLI_FLAG, offsetof(verify_values, all), NULL, 0, "every difference, however many"},
     {"json", CLI_FLAG, offsetof(verify_values, json), NULL, 0, "one JSON object on one line"},
 };

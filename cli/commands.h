@@ -6,7 +6,7 @@
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
 
-#include "options.h"
+#include "cli/common/options.h"
 
 extern const cli_command cli_command_layout;
 extern const cli_command cli_command_plan;
@@ -14,10 +14,5 @@ extern const cli_command cli_command_convert;
 extern const cli_command cli_command_inspect;
 extern const cli_command cli_command_digest;
 extern const cli_command cli_command_verify;
-extern const cli_command cli_command_bench_plan;
-extern const cli_command cli_command_bench_move;
-extern const cli_command cli_command_bench_convert;
-extern const cli_command cli_command_bench_model;
-extern const cli_command cli_command_bench_train;
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* converting.c - options and reports of conversions, planned or carried out. */
-#include "converting.h"
+#include "cli/converting.h"
 
-#include "failure.h"
-#include "input.h"
-#include "sizes.h"
+#include "cli/common/failure.h"
+#include "cli/common/input.h"
+#include "cli/common/sizes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS] = {
     {"set", CLI_TEXTS, FIELD(sets), "KEY=N", 0, "a number for rules, before config.json's"},
     {"from", CLI_TEXT, FIELD(from), "MESH", 0, "the mesh of a source of plain rank files"},
     {"from-rules", CLI_TEXT, FIELD(from_rules), "R", 0, "how those are split, if not by --rules"},
-    {"format", CLI_CHOICE, FIELD(format), "auto|hf|dcp-safetensors|rank-files", 0,
+    {"format", CLI_FORMAT, FIELD(format), NULL, 0,
      "what to write; whole tensors are hf, split ones dcp-safetensors"},
     {"max-shard-size", CLI_SIZE, FIELD(shard_bytes_max), "SIZE", 0,
      "hf: begin another file beyond this (5GB)"},
@@ -59,35 +59,71 @@ int cli_converting_check(const cli_converting *values)
     return code;
 }
 
-void cli_converting_fill(const cli_converting *values, reshard_convert_options *out_options)
+void cli_converting_fill(const cli_converting *values, cli_conversion_options *out_options)
 {
-    *out_options = (reshard_convert_options){
-        .size = sizeof *out_options,
-        .to = values->to,
-        .rules = values->rules,
-        .from = values->from,
-        .from_rules = values->from_rules,
-        .set_count = values->sets.count,
-        .sets = values->sets.items,
-        .format = (reshard_checkpoint_kind)values->format,
-        .shard_bytes_max = values->shard_bytes_max,
-        .dtype_count = values->dtypes.count,
-        .dtypes = values->dtypes.items,
-        .include_count = values->includes.count,
-        .includes = values->includes.items,
-        .exclude_count = values->excludes.count,
-        .excludes = values->excludes.items,
-        .rename_count = values->renames.count,
-        .renames = values->renames.items,
-        .memory_bytes_max = values->memory_bytes_max,
-        .threads = values->threads,
-        .resume = values->resume,
-        .verify = values->verify,
-        .dry_run = values->dry_run,
-        .link = values->link,
-        .no_sync = values->no_sync,
-        .journal_bytes = values->journal_bytes,
+    *out_options = (cli_conversion_options){
+        .opening = {.size = sizeof out_options->opening,
+                    .from = values->from,
+                    .rules = values->from_rules != NULL ? values->from_rules : values->rules,
+                    .set_count = values->sets.count,
+                    .sets = values->sets.items,
+                    /* The same rules for both sides give a tensor its new name once. */
+                    .keep_names = values->from_rules == NULL && values->rules != NULL},
+        .planning = {.size = sizeof out_options->planning,
+                     .to = values->to,
+                     .rules = values->rules,
+                     .set_count = values->sets.count,
+                     .sets = values->sets.items,
+                     .format = values->format,
+                     .shard_bytes_max = values->shard_bytes_max,
+                     .dtype_count = values->dtypes.count,
+                     .dtypes = values->dtypes.items,
+                     .include_count = values->includes.count,
+                     .includes = values->includes.items,
+                     .exclude_count = values->excludes.count,
+                     .excludes = values->excludes.items,
+                     .rename_count = values->renames.count,
+                     .renames = values->renames.items,
+                     .memory_bytes_max = values->memory_bytes_max,
+                     .threads = values->threads},
+        .running = {.size = sizeof out_options->running,
+                    .resume = values->resume,
+                    .verify = values->verify,
+                    .link = values->link,
+                    .no_sync = values->no_sync,
+                    .journal_bytes = values->journal_bytes},
     };
+}
+
+reshard_status cli_conversion_plan(reshard_context *context, const char *path,
+                                   const cli_conversion_options *options, cli_conversion *out_made)
+{
+    reshard_group *group = options->planning.group;
+    reshard_status status =
+        reshard_checkpoint_open(context, path, &options->opening, &out_made->checkpoint);
+    if (group != NULL)
+        status = reshard_group_agree(group, status);
+    if (status == RESHARD_OK)
+        status = reshard_conversion_create(context, out_made->checkpoint, &options->planning,
+                                           &out_made->conversion);
+    out_made->stats.size = sizeof out_made->stats;
+    if (status == RESHARD_OK)
+        status = reshard_conversion_get_stats(out_made->conversion, &out_made->stats);
+    if (status != RESHARD_OK)
+        return status;
+    /* What is planned, until a run says what was done. */
+    out_made->report = (reshard_conversion_report){.size = sizeof out_made->report,
+                                                   .bytes_read = out_made->stats.bytes_read,
+                                                   .bytes_written = out_made->stats.bytes_written,
+                                                   .bytes_shared = out_made->stats.bytes_shared};
+    return RESHARD_OK;
+}
+
+void cli_conversion_release(cli_conversion *made)
+{
+    reshard_conversion_destroy(made->conversion);
+    reshard_checkpoint_destroy(made->checkpoint);
+    *made = (cli_conversion){0};
 }
 
 void cli_converting_raise_limits(void)
@@ -99,11 +135,13 @@ void cli_converting_raise_limits(void)
     (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-void cli_converting_write(const reshard_convert_report *report, cli_json *json)
+void cli_conversion_write(const cli_conversion *made, cli_json *json)
 {
-    cli_json_text(json, "format", report->format);
-    cli_json_integer(json, "tensors", report->tensors);
-    cli_json_integer(json, "files", report->files);
+    const reshard_conversion_stats *stats = &made->stats;
+    const reshard_conversion_report *report = &made->report;
+    cli_json_text(json, "format", stats->format);
+    cli_json_integer(json, "tensors", stats->tensor_count);
+    cli_json_integer(json, "files", stats->written_file_count);
     cli_json_unsigned(json, "bytes_read", report->bytes_read);
     cli_json_unsigned(json, "bytes_written", report->bytes_written);
     cli_json_unsigned(json, "bytes_shared", report->bytes_shared);
@@ -114,25 +152,27 @@ void cli_converting_write(const reshard_convert_report *report, cli_json *json)
         cli_json_text(json, "source_digest", report->source_digest);
     if (report->digest[0] != '\0')
         cli_json_text(json, "digest", report->digest);
-    cli_json_unsigned(json, "memory_bytes", report->memory_bytes);
-    cli_json_integer(json, "threads", report->threads);
-    cli_json_integer(json, "ranks", report->ranks);
-    cli_json_text(json, "rules", report->rules);
+    cli_json_unsigned(json, "memory_bytes", stats->memory_bytes);
+    cli_json_integer(json, "threads", stats->threads);
+    cli_json_integer(json, "ranks", stats->ranks);
+    cli_json_text(json, "rules", stats->rules);
 }
 
-void cli_converting_print(const reshard_convert_report *report, const char *target)
+void cli_conversion_print(const cli_conversion *made, const char *target)
 {
+    const reshard_conversion_stats *stats = &made->stats;
+    const reshard_conversion_report *report = &made->report;
     char read[CLI_SIZE_TEXT], written[CLI_SIZE_TEXT], memory[CLI_SIZE_TEXT];
     char shared[CLI_SIZE_TEXT];
-    if (report->rules[0] != '\0')
-        printf("%s\n", report->rules);
+    if (stats->rules[0] != '\0')
+        printf("%s\n", stats->rules);
     printf("%s%s%" PRId64 " tensor%s in %" PRId32 " file%s, %s\n", target != NULL ? target : "",
-           target != NULL ? ": " : "", report->tensors, report->tensors == 1 ? "" : "s",
-           report->files, report->files == 1 ? "" : "s", report->format);
+           target != NULL ? ": " : "", stats->tensor_count, stats->tensor_count == 1 ? "" : "s",
+           stats->written_file_count, stats->written_file_count == 1 ? "" : "s", stats->format);
     printf("reads %s, writes %s (%s by the kernel), %s for %" PRId32 " thread%s\n",
            cli_size_text(report->bytes_read, read), cli_size_text(report->bytes_written, written),
-           cli_size_text(report->bytes_shared, shared), cli_size_text(report->memory_bytes, memory),
-           report->threads, report->threads == 1 ? "" : "s");
+           cli_size_text(report->bytes_shared, shared), cli_size_text(stats->memory_bytes, memory),
+           stats->threads, stats->threads == 1 ? "" : "s");
     if (report->bytes_resumed != 0)
         printf("%s were done already\n", cli_size_text(report->bytes_resumed, read));
     if (report->digest[0] != '\0')

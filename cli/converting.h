@@ -6,15 +6,14 @@
 #ifndef CLI_CONVERTING_H
 #define CLI_CONVERTING_H
 
-#include "json.h"
-#include "options.h"
+#include "cli/common/json.h"
+#include "cli/common/options.h"
 
-#include <reshard/checkpoint.h>
+#include <reshard/conversion.h>
 
 typedef struct cli_converting {
-    const char *to, *rules, *from, *from_rules;
+    const char *to, *rules, *from, *from_rules, *format;
     cli_texts sets, dtypes, includes, excludes, renames;
-    int format;
     size_t shard_bytes_max, memory_bytes_max, journal_bytes;
     int32_t threads;
     int resume, verify, dry_run, link, no_sync, quiet, json;
@@ -29,17 +28,38 @@ extern const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS];
  * Returns CLI_DONE, or another code after a message. */
 int cli_converting_check(const cli_converting *values);
 
+/* The same for the library's calls, one after the other. */
+typedef struct cli_conversion_options {
+    reshard_checkpoint_options opening;
+    reshard_conversion_options planning;
+    reshard_conversion_run_options running;
+} cli_conversion_options;
+
 /* `values` must outlive the options. */
-void cli_converting_fill(const cli_converting *values, reshard_convert_options *out_options);
+void cli_converting_fill(const cli_converting *values, cli_conversion_options *out_options);
+
+/* A conversion that is planned, and what is known of it. */
+typedef struct cli_conversion {
+    reshard_checkpoint *checkpoint;
+    reshard_conversion *conversion;
+    reshard_conversion_stats stats;
+    reshard_conversion_report report; /* of a run, or what is planned */
+} cli_conversion;
+
+/* Opens the checkpoint and plans. Collective over planning.group, if there is one. Release in any
+ * case. */
+reshard_status cli_conversion_plan(reshard_context *context, const char *path,
+                                   const cli_conversion_options *options, cli_conversion *out_made);
+void cli_conversion_release(cli_conversion *made);
 
 /* Many files may be open at once: as many as the system lets us. */
 void cli_converting_raise_limits(void);
 
 /* Which rules, what is read and written, and in how much memory. target: NULL when nothing says
  * where it is to be. */
-void cli_converting_print(const reshard_convert_report *report, const char *target);
+void cli_conversion_print(const cli_conversion *made, const char *target);
 /* The same as fields of an object. */
-void cli_converting_write(const reshard_convert_report *report, cli_json *json);
+void cli_conversion_write(const cli_conversion *made, cli_json *json);
 
 /* `reshard plan` of a checkpoint; the arguments behind the name. */
 int cli_plan_checkpoint(int argc, char **argv);

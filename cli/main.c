@@ -6,21 +6,23 @@
  * checked before the process ends; messages go to standard error as "reshard: what is wrong with
  * what".
  */
-#include "commands.h"
-#include "failure.h"
-#include "ranks.h"
-#include "style.h"
+#include "cli/commands.h"
+#include "cli/common/failure.h"
+#include "cli/common/ranks.h"
+#include "cli/common/style.h"
 
 #include <reshard/reshard.h>
 
 #include <stdio.h>
 #include <string.h>
 
+extern const cli_command bench_command_plan, bench_command_move, bench_command_convert,
+    bench_command_model, bench_command_train;
+
 static const cli_command *const commands[] = {
-    &cli_command_layout,      &cli_command_plan,        &cli_command_inspect,
-    &cli_command_convert,     &cli_command_digest,      &cli_command_verify,
-    &cli_command_bench_plan,  &cli_command_bench_move,  &cli_command_bench_convert,
-    &cli_command_bench_model, &cli_command_bench_train,
+    &cli_command_layout,    &cli_command_plan,    &cli_command_inspect, &cli_command_convert,
+    &cli_command_digest,    &cli_command_verify,  &bench_command_plan,  &bench_command_move,
+    &bench_command_convert, &bench_command_model, &bench_command_train,
 };
 
 enum { COMMAND_COUNT = (int)(sizeof commands / sizeof commands[0]) };

@@ -3,15 +3,15 @@
  * plan_checkpoint.c - `reshard plan CKPT`: what a conversion of a whole checkpoint would read,
  * write and move, file by file, without a place to write it to.
  */
-#include "commands.h"
-#include "converting.h"
-#include "failure.h"
-#include "memory.h"
-#include "plan_report.h"
-#include "sizes.h"
-#include "style.h"
-#include "table.h"
-#include "work.h"
+#include "cli/commands.h"
+#include "cli/common/failure.h"
+#include "cli/common/memory.h"
+#include "cli/common/sizes.h"
+#include "cli/common/style.h"
+#include "cli/common/table.h"
+#include "cli/common/work.h"
+#include "cli/converting.h"
+#include "cli/plan_report.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,51 +19,35 @@
 
 enum { FILES_SHOWN_MAX = 16 };
 
-/* What goes from file to file. */
-typedef struct flows {
-    int32_t rows, columns;
-    uint64_t *bytes; /* NULL beyond CLI_MATRIX_RANKS_MAX files on a side */
-    int64_t moves;
-} flows;
-
-static void size_flows(void *user, int32_t source_files, int32_t target_files)
+/* The bytes that go from file to file: a row for each file that is read. To be freed; NULL beyond
+ * CLI_MATRIX_RANKS_MAX files on a side. */
+static uint64_t *read_matrix(const cli_conversion *made)
 {
-    flows *found = user;
-    *found = (flows){.rows = source_files, .columns = target_files};
-    if (source_files <= CLI_MATRIX_RANKS_MAX && target_files <= CLI_MATRIX_RANKS_MAX &&
-        source_files > 0 && target_files > 0) {
-        size_t count = (size_t)source_files * (size_t)target_files;
-        found->bytes = cli_allocate(count, sizeof *found->bytes);
-        for (size_t i = 0; i < count; i++)
-            found->bytes[i] = 0;
-    }
+    int32_t rows = made->stats.source_file_count, columns = made->stats.target_file_count;
+    if (rows > CLI_MATRIX_RANKS_MAX || columns > CLI_MATRIX_RANKS_MAX || rows == 0 || columns == 0)
+        return NULL;
+    uint64_t *matrix = cli_allocate((size_t)rows * (size_t)columns, sizeof *matrix);
+    reshard_conversion_get_matrix(made->conversion, matrix);
+    return matrix;
 }
 
-static void add_flow(void *user, int32_t source_file, int32_t target_file, uint64_t bytes)
-{
-    flows *found = user;
-    found->moves++;
-    if (found->bytes != NULL)
-        found->bytes[(size_t)source_file * (size_t)found->columns + (size_t)target_file] += bytes;
-}
-
-static void print_json(const reshard_convert_report *report, const flows *found)
+static void print_json(const cli_conversion *made, const uint64_t *matrix)
 {
     cli_json json = {.stream = stdout};
     cli_json_begin_object(&json, NULL);
-    cli_json_unsigned(&json, "bytes_total", report->bytes_written);
-    cli_json_unsigned(&json, "bytes_moved", report->bytes_written);
+    cli_json_unsigned(&json, "bytes_total", made->stats.bytes_written);
+    cli_json_unsigned(&json, "bytes_moved", made->stats.bytes_written);
     cli_json_unsigned(&json, "bytes_kept", 0);
-    cli_json_integer(&json, "moves", found->moves);
+    cli_json_integer(&json, "moves", made->stats.move_count);
     cli_json_integer(&json, "stages", 1);
-    cli_json_unsigned(&json, "staging_bytes_peak", report->memory_bytes);
-    cli_converting_write(report, &json);
-    if (found->bytes != NULL) {
+    cli_json_unsigned(&json, "staging_bytes_peak", made->stats.memory_bytes);
+    cli_conversion_write(made, &json);
+    if (matrix != NULL) {
         cli_json_begin_list(&json, "matrix");
-        for (int32_t s = 0; s < found->rows; s++) {
+        for (int32_t s = 0; s < made->stats.source_file_count; s++) {
             cli_json_begin_list(&json, NULL);
-            for (int32_t t = 0; t < found->columns; t++)
-                cli_json_unsigned(&json, NULL, found->bytes[s * found->columns + t]);
+            for (int32_t t = 0; t < made->stats.target_file_count; t++)
+                cli_json_unsigned(&json, NULL, matrix[s * made->stats.target_file_count + t]);
             cli_json_end_list(&json);
         }
         cli_json_end_list(&json);
@@ -72,10 +56,11 @@ static void print_json(const reshard_convert_report *report, const flows *found)
     putchar('\n');
 }
 
-static void print_matrix(const flows *found)
+static void print_matrix(const cli_conversion *made, const uint64_t *matrix)
 {
     char size[CLI_SIZE_TEXT];
-    if (found->bytes == NULL || found->rows > FILES_SHOWN_MAX || found->columns > FILES_SHOWN_MAX) {
+    if (matrix == NULL || made->stats.source_file_count > FILES_SHOWN_MAX ||
+        made->stats.target_file_count > FILES_SHOWN_MAX) {
         printf("\nThe matrix file to file is printed for up to %d files, with --json for up to "
                "%d.\n",
                FILES_SHOWN_MAX, CLI_MATRIX_RANKS_MAX);
@@ -83,14 +68,14 @@ static void print_matrix(const flows *found)
     }
     printf("\n%sfile to file%s (rows are read, columns are written)\n", cli_style_begin(CLI_BOLD),
            cli_style_end(CLI_BOLD));
-    cli_table *table = cli_table_create(found->columns + 1);
+    cli_table *table = cli_table_create(made->stats.target_file_count + 1);
     cli_table_add(table, CLI_PLAIN, "%s", "");
-    for (int32_t t = 0; t < found->columns; t++)
+    for (int32_t t = 0; t < made->stats.target_file_count; t++)
         cli_table_add(table, CLI_BOLD, "%" PRId32, t);
-    for (int32_t s = 0; s < found->rows; s++) {
+    for (int32_t s = 0; s < made->stats.source_file_count; s++) {
         cli_table_add(table, CLI_BOLD, "%" PRId32, s);
-        for (int32_t t = 0; t < found->columns; t++) {
-            uint64_t bytes = found->bytes[s * found->columns + t];
+        for (int32_t t = 0; t < made->stats.target_file_count; t++) {
+            uint64_t bytes = matrix[s * made->stats.target_file_count + t];
             cli_table_add(table, bytes == 0 ? CLI_DIM : CLI_PLAIN, "%s",
                           bytes == 0 ? "-" : cli_size_text(bytes, size));
         }
@@ -99,14 +84,22 @@ static void print_matrix(const flows *found)
     cli_table_destroy(table);
 }
 
+static void print_text(const cli_conversion *made, const uint64_t *matrix)
+{
+    const reshard_conversion_stats *stats = &made->stats;
+    cli_conversion_print(made, NULL);
+    printf("%" PRId64 " move%s between %" PRId32 " and %" PRId32 " files\n", stats->move_count,
+           stats->move_count == 1 ? "" : "s", stats->source_file_count, stats->target_file_count);
+    print_matrix(made, matrix);
+}
+
 static int run(const cli_command *command, int argc, char **argv)
 {
     cli_converting values = {0};
     const char *path = NULL;
-    flows found = {0};
     cli_work work = {0};
-    reshard_convert_options options;
-    reshard_convert_report report;
+    cli_conversion_options options;
+    cli_conversion made = {0};
     int code = cli_options_parse(command, argc, argv, &values, &path);
     if (code == CLI_DONE)
         code = cli_converting_check(&values);
@@ -116,23 +109,19 @@ static int run(const cli_command *command, int argc, char **argv)
         return code;
     cli_converting_raise_limits();
     cli_converting_fill(&values, &options);
-    options.dry_run = 1;
-    options.flow_sizes = size_flows;
-    options.flow = add_flow;
-    options.flow_user = &found;
-    reshard_status status = reshard_convert(work.context, path, NULL, &options, &report);
+    reshard_status status = cli_conversion_plan(work.context, path, &options, &made);
     cli_work_settle(&work);
     if (status != RESHARD_OK) {
         code = cli_fail(CLI_FAILED, "%s", reshard_error_text());
-    } else if (values.json) {
-        print_json(&report, &found);
     } else {
-        cli_converting_print(&report, NULL);
-        printf("%" PRId64 " move%s between %" PRId32 " and %" PRId32 " files\n", found.moves,
-               found.moves == 1 ? "" : "s", found.rows, found.columns);
-        print_matrix(&found);
+        uint64_t *matrix = read_matrix(&made);
+        if (values.json)
+            print_json(&made, matrix);
+        else
+            print_text(&made, matrix);
+        free(matrix);
     }
-    free(found.bytes);
+    cli_conversion_release(&made);
     cli_work_end(&work);
     return code;
 }

@@ -3,11 +3,11 @@
  * plan_report.c - a plan for people: what moves, what stays, who is busiest, and who hands what to
  * whom.
  */
-#include "plan_report.h"
+#include "cli/plan_report.h"
 
-#include "failure.h"
-#include "sizes.h"
-#include "table.h"
+#include "cli/common/failure.h"
+#include "cli/common/sizes.h"
+#include "cli/common/table.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #ifndef CLI_PLAN_REPORT_H
 #define CLI_PLAN_REPORT_H
 
-#include "input.h"
+#include "cli/common/input.h"
 
 #include <reshard/reshard.h>
 

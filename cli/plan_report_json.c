@@ -3,9 +3,9 @@
  * plan_report_json.c - a plan for machines: one object on one line. The order of fields is fixed;
  * later versions add fields and take none away.
  */
-#include "failure.h"
-#include "json.h"
-#include "plan_report.h"
+#include "cli/common/failure.h"
+#include "cli/common/json.h"
+#include "cli/plan_report.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * 05_tensor.c - a tensor that rank 0 has is cut over four ranks by rows, moved to columns on three
  * of them, and gathered again. Five rows over four ranks: the last rank has none.
  */
-#include <reshard/reshard.h>
+#include <reshard/reshard_nn.h>
 
 #include <stdio.h>
 

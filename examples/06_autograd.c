@@ -5,7 +5,7 @@
  * columns, so that each rank has a part of the sum. One redistribute adds the parts up, and its
  * backward step costs nothing.
  */
-#include <reshard/reshard.h>
+#include <reshard/reshard_nn.h>
 
 #include <stdio.h>
 

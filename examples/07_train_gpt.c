@@ -9,7 +9,7 @@
  * The first training ends with a checkpoint, weights and AdamW's state, in which every rank has
  * written what it holds. The second one, on other ranks, reads what they need and goes on.
  */
-#include <reshard/reshard.h>
+#include <reshard/reshard_nn.h>
 
 #include <dirent.h>
 #include <stdio.h>
@@ -167,7 +167,7 @@ static reshard_status find_gradients(const settings *set, reshard_module *gpt, i
         status = reshard_scope_open(NULL, &scope);
     if (status == RESHARD_OK) {
         reshard_tensor *logits = reshard_module_forward(gpt, tokens);
-        reshard_tensor *loss = reshard_module_cross_entropy(logits, labels);
+        reshard_tensor *loss = reshard_cross_entropy_loss(logits, labels);
         (void)reshard_backward(loss, NULL, NULL);
         if (loss != NULL && reshard_tensor_is_distributed(loss))
             loss = reshard_tensor_full(loss);
@@ -198,7 +198,7 @@ static void print_saved(const trainer *t)
 {
     uint64_t whole = 0, chunks = 0;
     for (int64_t i = 0; i < t->hook_count; i++) {
-        reshard_saved_counts counts;
+        reshard_saved_counts counts = {.size = sizeof counts};
         if (reshard_input_reshard_counts(t->hooks[i], &counts) == RESHARD_OK) {
             whole += counts.whole_bytes;
             chunks += counts.chunk_bytes;

@@ -64,6 +64,7 @@ typedef int32_t reshard_status;
     X(ERR_MEMORY_LIMIT, -9, "memory limit reached")  \
     X(ERR_CANCELLED, -10, "cancelled")               \
     X(ERR_MISMATCH, -11, "ranks do not agree")       \
+    X(ERR_UNFINISHED, -12, "left unfinished")        \
     X(ERR_IO, -100, "input or output failed")        \
     X(ERR_CORRUPT, -101, "data are damaged")         \
     X(ERR_CHECK, -102, "a check failed")             \

@@ -7,9 +7,7 @@
  *     reshard_checkpoint_load(checkpoint, group, count, tensors, NULL);
  *     reshard_checkpoint_save(NULL, group, "step-100", count, tensors, NULL);
  *
- * or, for the tensors of tensor.h, those of a state dict say:
- *
- *     reshard_checkpoint_save_tensors(NULL, group, "step-100", list->count, list->items, NULL);
+ * nn_checkpoint.h has the same two calls for the tensors of tensor.h.
  *
  * All calls are Collective: all ranks pass the same names, dtypes and layouts in the same order,
  * and each its own shards. They agree on their status before they return.
@@ -19,7 +17,6 @@
 
 #include <reshard/checkpoint.h>
 #include <reshard/group.h>
-#include <reshard/tensor.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -73,19 +70,6 @@ RESHARD_API reshard_status reshard_checkpoint_save(reshard_context *context, res
                                                    const char *path, int64_t count,
                                                    const reshard_live_tensor *tensors,
                                                    const reshard_checkpoint_save_options *options);
-
-/*
- * The same for tensors: the layout and shards of a distributed one, which is spread over this very
- * group; a local one counts as whole on every rank, the same on all. What is loaded is written into
- * the tensors themselves. Errors besides: INVALID for a tensor or a name that is NULL, or that is
- * distributed over another group.
- */
-RESHARD_API reshard_status reshard_checkpoint_load_tensors(
-    const reshard_checkpoint *checkpoint, reshard_group *group, int64_t count,
-    const reshard_named_tensor *tensors, const reshard_checkpoint_load_options *options);
-RESHARD_API reshard_status reshard_checkpoint_save_tensors(
-    reshard_context *context, reshard_group *group, const char *path, int64_t count,
-    const reshard_named_tensor *tensors, const reshard_checkpoint_save_options *options);
 
 #ifdef __cplusplus
 }

@@ -13,10 +13,11 @@
  *
  * The contract of a run: buffers given to start belong to the exec until wait returns, on failure
  * too. When it returns RESHARD_OK my targets are complete and no peer will touch my buffers again.
- * start, test and wait fail only as errors of the group (and RESHARD_ERR_CHECK when asked to
- * verify), and allocate nothing. Several execs may be under way on one group, if all ranks start
- * them in the same order; they may be waited for in any: a rank that waits, in whatever call on the
- * group, goes on with all that it has under way.
+ * start, test and wait allocate nothing. They fail as errors of the group, with RESHARD_ERR_CHECK
+ * when asked to verify, and start with RESHARD_ERR_INVALID when the last run is not over. Several
+ * execs may be under way on one group, if all ranks start them in the same order; they may be
+ * waited for in any: a rank that waits, in whatever call on the group, goes on with all that it has
+ * under way.
  */
 #ifndef RESHARD_EXEC_H
 #define RESHARD_EXEC_H
@@ -59,7 +60,8 @@ RESHARD_API int64_t reshard_exec_source_first(const reshard_exec *exec, int32_t 
 RESHARD_API int64_t reshard_exec_target_first(const reshard_exec *exec, int32_t tensor);
 
 /* Buffers are dense shards, aligned to their element; those of empty shards may be NULL. The
- * pointers are copied. */
+ * pointers are copied. Beside errors of the group: INVALID while a run of this exec is under way,
+ * which is not disturbed by it. */
 RESHARD_API reshard_status reshard_exec_start(reshard_exec *exec, const void *const *sources,
                                               void *const *targets);
 /* Makes progress. *out_done: the run is complete, as after wait. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * input_reshard.h - less memory for activations that every rank holds alike. While a module's
+ * input_reshard.h - saving memory on activations that are the same on every rank. While a module's
  * forward runs, tensors that autograd saves and that are replicated over a mesh are kept as this
- * rank's chunk, and put together again when backward reads them. PyTorch's input_reshard.
+ * rank's chunk, and gathered again when backward reads them. PyTorch's input_reshard.
  *
- * What was packed, and how, is written down in the packed object when it is packed, so that
- * lengths that the ranks do not divide, tensors smaller than the number of ranks, chunks that are
- * empty, dims that a tensor does not have, and meshes of several axes are all right.
+ * A packed object records what was packed and how. So lengths that the ranks do not divide, tensors
+ * smaller than the number of ranks, empty chunks, dims that a tensor does not have, and meshes with
+ * several axes all work.
  */
 #ifndef RESHARD_INPUT_RESHARD_H
 #define RESHARD_INPUT_RESHARD_H
@@ -22,11 +22,11 @@ extern "C" {
 
 typedef struct reshard_input_reshard_options {
     size_t size; /* sizeof(reshard_input_reshard_options) */
-    /* Ranks compare a digest of every tensor before it is packed, and a difference is an error
-     * (MISMATCH naming a rank) instead of wrong gradients. Saving is then Collective. */
+    /* Ranks compare a digest of every tensor before packing it; a difference is an error (MISMATCH
+     * naming a rank) instead of wrong gradients. Saving is then Collective. */
     int verify;
-    /* Of what could be packed, what is to be: non-zero says yes. It must say the same on all
-     * ranks. NULL: all of it. */
+    /* Chooses among tensors that could be packed: non-zero says yes. It must give the same answers
+     * on all ranks. NULL: all of them. */
     int (*select)(void *user, const reshard_tensor *tensor);
     void *user;
     /* Paths of local parameters of the module that differ between ranks: neither they nor what is
@@ -58,18 +58,20 @@ RESHARD_API reshard_status
 reshard_module_input_reshard(reshard_module *module, reshard_device_mesh *mesh, int32_t dim,
                              const reshard_input_reshard_options *options, reshard_hook **out_hook);
 
-/* Bytes that autograd saved while the module's forward ran. */
+/* What autograd saved while the module's forward ran. */
 typedef struct reshard_saved_counts {
+    size_t size;          /* sizeof(reshard_saved_counts), set by the caller */
     int64_t saved;        /* slots */
-    int64_t packed;       /* tensors of which a chunk was kept */
-    int64_t shared;       /* slots that shared a chunk with one before */
+    int64_t packed;       /* tensors of which only a chunk was kept */
+    int64_t shared;       /* slots that share an earlier chunk */
     uint64_t whole_bytes; /* of packed tensors, as they were */
     uint64_t chunk_bytes; /* of their chunks */
-    uint64_t other_bytes; /* of tensors that were kept as they were */
-    uint64_t held_bytes;  /* of chunks that are alive now */
+    uint64_t other_bytes; /* of tensors kept as they were */
+    uint64_t held_bytes;  /* of chunks that are in memory now */
 } reshard_saved_counts;
 
-/* Since the hook was added, or since the last reset. Errors: INVALID for another kind of hook. */
+/* Since the hook was added, or since the last reset. Errors: INVALID for another kind of hook, or a
+ * size that is not set. */
 RESHARD_API reshard_status reshard_input_reshard_counts(const reshard_hook *hook,
                                                         reshard_saved_counts *out_counts);
 RESHARD_API reshard_status reshard_input_reshard_reset(reshard_hook *hook);
@@ -78,17 +80,17 @@ RESHARD_API reshard_status reshard_input_reshard_reset(reshard_hook *hook);
 
 typedef struct reshard_packed reshard_packed;
 
-/* Keeps this rank's chunk of a tensor that is the same on all ranks of the mesh; a tensor of fewer
- * elements than ranks, and a distributed one that is not replicated over the mesh, as it is. Local;
- * with verify non-zero Collective over the mesh. */
+/* Keeps this rank's chunk of a tensor that is the same on all ranks of the mesh. A tensor with
+ * fewer elements than ranks, and a distributed one that is not replicated over the mesh, is kept as
+ * it is. Local; Collective over the mesh if verify is non-zero. */
 RESHARD_API reshard_status reshard_pack_replicated(reshard_tensor *tensor,
                                                    reshard_device_mesh *mesh, int32_t dim,
                                                    int verify, reshard_packed **out_packed);
-/* The whole tensor again; the reference is the caller's. Any number of times. Collective over the
- * mesh. Errors: INVALID when the tensor was kept as it is and has been written to since. */
+/* Gives the whole tensor again, any number of times; the caller releases it. Collective over the
+ * mesh. Errors: INVALID if the tensor was kept as it is and has been written to since. */
 RESHARD_API reshard_status reshard_unpack_replicated(reshard_packed *packed,
                                                      reshard_tensor **out_tensor);
-/* Bytes that it holds. */
+/* The bytes it holds. */
 RESHARD_API size_t reshard_packed_bytes(const reshard_packed *packed);
 RESHARD_API void reshard_packed_destroy(reshard_packed *packed);
 

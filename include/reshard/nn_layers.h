@@ -20,14 +20,14 @@
 extern "C" {
 #endif
 
-/* What the parameters of a module are to be. */
+/* What the parameters of a module should be. */
 typedef struct reshard_layer_options {
     size_t size;         /* sizeof(reshard_layer_options) */
-    reshard_dtype dtype; /* of parameters */
+    reshard_dtype dtype; /* of parameters; NONE: f32 */
     uint64_t seed;
     int no_bias;
-    /* Weights are normal with this deviation and biases zero; 0: as PyTorch does, that is uniform
-     * within 1/sqrt(inputs) for linear, and normal with deviation 1 for embedding. */
+    /* Weights are normal with this deviation and biases are zero. 0: as in PyTorch, that is,
+     * uniform within 1/sqrt(inputs) for linear, and normal with deviation 1 for embedding. */
     double deviation;
 } reshard_layer_options;
 
@@ -62,7 +62,7 @@ typedef enum reshard_activation {
 RESHARD_API reshard_status reshard_activation_create(reshard_context *context,
                                                      reshard_activation activation,
                                                      reshard_module **out_module);
-/* The children, which are retained, one after the other; named "0", "1", ... */
+/* Calls the children one after the other. They are retained, and named "0", "1", ... */
 RESHARD_API reshard_status reshard_sequential_create(reshard_context *context, int32_t count,
                                                      reshard_module *const *children,
                                                      reshard_module **out_module);
@@ -72,9 +72,9 @@ RESHARD_API reshard_status reshard_mlp_create(reshard_context *context, int64_t 
                                               int64_t hidden, reshard_activation activation,
                                               const reshard_layer_options *options,
                                               reshard_module **out_module);
-/* q, k, v and o, linear from width to width; takes and gives [batch, length, width]. Heads are
- * consecutive parts of the rows of q, k and v: cuts of them have to keep heads whole
- * (S(0, unit=width/heads)). Errors: INVALID when heads do not divide width. */
+/* q, k, v and o are linear from width to width; takes and gives [batch, length, width]. Heads are
+ * consecutive parts of the rows of q, k and v, and cuts must keep them whole (S(0,
+ * unit=width/heads)). Errors: INVALID if heads do not divide width. */
 RESHARD_API reshard_status reshard_attention_create(reshard_context *context, int64_t width,
                                                     int64_t heads,
                                                     const reshard_layer_options *options,
@@ -89,21 +89,17 @@ typedef struct reshard_gpt_options {
     int64_t vocabulary; /* tokens */
     int64_t length;     /* longest sequence */
     int64_t width, heads, layers;
-    reshard_dtype dtype;
+    reshard_dtype dtype; /* of parameters; NONE: f32 */
     uint64_t seed;
     int untied; /* non-zero: the head has a weight of its own */
 } reshard_gpt_options;
 
-/* Takes i64 tokens [batch, length], gives logits [batch, length, vocabulary]. Holds wte, wpe, h.0,
- * h.1, .., ln, head; head.weight is tied to wte.weight. Weights are normal with deviation 0.02. */
+/* Takes i64 tokens [batch, length] and gives logits [batch, length, vocabulary]. Has the children
+ * wte, wpe, h.0, h.1, .., ln, head; head.weight is tied to wte.weight. Weights are normal with
+ * deviation 0.02. */
 RESHARD_API reshard_status reshard_gpt_create(reshard_context *context,
                                               const reshard_gpt_options *options,
                                               reshard_module **out_module);
-
-/* cross_entropy (ops.h) where logits or labels may be distributed and the other one local. In the
- * innermost scope. */
-RESHARD_API reshard_tensor *reshard_module_cross_entropy(reshard_tensor *logits,
-                                                         reshard_tensor *labels);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * optimizer.h - steps of training: SGD and AdamW, and clipping of gradients. A step touches this
- * rank's own shards only, and keeps its state for them only; it never talks to other ranks.
+ * optimizer.h - training: SGD, AdamW, and clipping of gradients. A step reads and writes only this
+ * rank's own shards, keeps state only for them, and never talks to other ranks.
  */
 #ifndef RESHARD_OPTIMIZER_H
 #define RESHARD_OPTIMIZER_H
@@ -28,13 +28,13 @@ typedef struct reshard_adamw_options {
     double learning_rate;
     double beta1, beta2; /* 0.9 and 0.999 when both are 0 */
     double epsilon;      /* 1e-8 when 0 */
-    double weight_decay; /* of the value itself, decoupled from the gradient */
+    double weight_decay; /* decoupled: applied to the value itself */
 } reshard_adamw_options;
 
-/* For the parameters that the module has now and that require gradients; those tied to each other
- * are stepped once. Make it after the module has been spread over ranks. Local. Errors: UNSUPPORTED
- * for dtypes other than f32 and f64; INVALID for options out of range, NOT_FOUND when nothing is
- * trainable. */
+/* For the parameters that the module has now and that require gradients; parameters tied to each
+ * other are stepped once. Create it after the module has been spread over ranks. The module's
+ * parameters are retained. Local. Errors: UNSUPPORTED for dtypes other than f32 and f64; INVALID
+ * for options that are NULL or out of range; NOT_FOUND if nothing is trainable. */
 RESHARD_API reshard_status reshard_sgd_create(reshard_context *context, reshard_module *module,
                                               const reshard_sgd_options *options,
                                               reshard_optimizer **out_optimizer);
@@ -43,26 +43,26 @@ RESHARD_API reshard_status reshard_adamw_create(reshard_context *context, reshar
                                                 reshard_optimizer **out_optimizer);
 RESHARD_API void reshard_optimizer_destroy(reshard_optimizer *optimizer);
 
-/* Parameters that have no gradient stay as they are, and do not count the step. Local. Errors:
- * INVALID, before anything is changed, for a count of steps that cannot be; NO_MEMORY. */
+/* Parameters without a gradient stay as they are, and do not count the step. Local. Errors: INVALID
+ * for an impossible step count, before anything changes; NO_MEMORY. */
 RESHARD_API reshard_status reshard_optimizer_step(reshard_optimizer *optimizer);
 RESHARD_API void reshard_optimizer_clear_gradients(reshard_optimizer *optimizer);
 RESHARD_API void reshard_optimizer_set_learning_rate(reshard_optimizer *optimizer, double rate);
-/* Bytes of state that this rank keeps. */
+/* Bytes of state on this rank. */
 RESHARD_API size_t reshard_optimizer_bytes(const reshard_optimizer *optimizer);
 
 /*
- * What a checkpoint keeps, by the names that PyTorch uses: of AdamW "h.0.attn.q.weight.exp_avg" and
- * ".exp_avg_sq", which lie as their parameter does, and ".step", an i64 without dims, the same on
- * all ranks; of SGD ".momentum_buffer" where it has momentum. No name is one of the module's own
- * state dict, so that both can be stored together. The tensors are the optimizer's own, not copies:
- * training goes on, bit for bit, in an optimizer whose tensors have the same values. Local.
+ * What a checkpoint stores, under PyTorch's names: for AdamW "h.0.attn.q.weight.exp_avg" and
+ * ".exp_avg_sq" in the layout of their parameter, and ".step", an i64 without dims that is the same
+ * on all ranks; for SGD with momentum ".momentum_buffer". No name occurs in the module's own state
+ * dict, so both can be stored together. The tensors are the optimizer's own, not copies: another
+ * optimizer whose tensors have the same values continues training bit for bit. Local.
  */
 RESHARD_API reshard_status reshard_optimizer_state_dict(const reshard_optimizer *optimizer,
                                                         reshard_named_tensors **out_list);
-/* Copies values into them, by the rules of reshard_module_load_state_dict: all or nothing, from any
- * layout. Options of learning and decay are not part of the state. Collective where tensors are
- * distributed. */
+/* Copies values into them by the rules of reshard_module_load_state_dict: all or nothing, from any
+ * layout. Learning rate, decay and other options are not part of the state. Collective if tensors
+ * are distributed. */
 RESHARD_API reshard_status reshard_optimizer_load_state_dict(reshard_optimizer *optimizer,
                                                              int64_t count,
                                                              const reshard_named_tensor *items,
@@ -71,10 +71,10 @@ RESHARD_API reshard_status reshard_optimizer_load_state_dict(reshard_optimizer *
 /*
  * Scales the gradients so that their norm over all parameters and ranks is at most norm_max.
  * Elements that several ranks hold count once; gradients of local parameters are the same on all
- * ranks. The sum is in double and in the order of ranks, and the norm the same on every rank.
- * Collective over the group; NULL: this rank alone. norm_max 0: only the norm is worked out.
- * out_norm may be NULL. Errors: INVALID for a norm that is not finite (nothing is scaled),
- * UNSUPPORTED for layouts with copies that no axis tells.
+ * ranks. The sum is in double and in the order of ranks, so every rank gets the same norm.
+ * Collective over the group; group NULL: this rank alone. norm_max 0: only computes the norm.
+ * out_norm may be NULL. Errors: INVALID for a norm that is not finite (nothing is scaled);
+ * UNSUPPORTED for layouts with copies that no axis explains.
  */
 RESHARD_API reshard_status reshard_optimizer_clip(reshard_optimizer *optimizer,
                                                   reshard_group *group, double norm_max,

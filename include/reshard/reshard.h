@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reshard.h - everything. A tour, in the order data flow:
+ * reshard.h - everything in libreshard. A tour, in the order in which data flows:
  *
  *   text -> spec -> layout -> plan -> exec -> bytes
  *
@@ -11,13 +11,17 @@
  *   exec.h    a plan meets a group and moves bytes
  *   collective.h  all_gather, all_reduce, all_to_all and their kin, as plans
  *   checkpoint.h  models on disk: tensors in files, however they are split
+ *   conversion.h  a checkpoint in another split, format or dtype
  *   device_mesh.h  named axes over live ranks, with a sub-group along each
- *   tensor.h  tensors; ops.h computes with them, autograd.h differentiates
- *   distributed.h  tensors over ranks, and moves between layouts with gradients
- *   nn.h      modules; nn_layers.h has ready ones, optimizer.h trains them
- *   shard.h   modules spread over ranks: sharding plans
- *   input_reshard.h  activations that all ranks hold alike, kept in chunks
- *   group.h   ranks that can talk: threads of this process, a simulation, your own transport
+ *   group.h   ranks that can talk: threads of this process
+ *
+ * Behind their own headers, for those who need them:
+ *
+ *   sim.h        ranks in an order drawn from a seed, with faults: to test code that uses groups
+ *   transport.h  to write a transport of your own
+ *   mpi.h, mpi_run.h  ranks of an MPI communicator, in libreshard_mpi
+ *
+ * Tensors, gradients and modules are in libreshard_nn: reshard_nn.h.
  *
  * A first program:
  *
@@ -33,24 +37,16 @@
 #ifndef RESHARD_RESHARD_H
 #define RESHARD_RESHARD_H
 
-#include <reshard/autograd.h>
 #include <reshard/base.h>
 #include <reshard/checkpoint.h>
 #include <reshard/checkpoint_live.h>
 #include <reshard/collective.h>
+#include <reshard/conversion.h>
 #include <reshard/device_mesh.h>
-#include <reshard/distributed.h>
 #include <reshard/exec.h>
 #include <reshard/group.h>
-#include <reshard/input_reshard.h>
 #include <reshard/layout.h>
-#include <reshard/nn.h>
-#include <reshard/nn_layers.h>
-#include <reshard/ops.h>
-#include <reshard/optimizer.h>
 #include <reshard/plan.h>
-#include <reshard/shard.h>
 #include <reshard/spec.h>
-#include <reshard/tensor.h>
 
 #endif

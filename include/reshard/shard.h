@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shard.h - spreading a module over ranks: parameters become distributed tensors, outputs are
- * resharded or collected by hooks, children are replaced by sharders. PyTorch's _shard module API.
+ * shard.h - spreading a module over ranks: parameters become distributed tensors, hooks reshard or
+ * collect outputs, and sharders replace children. PyTorch's _shard module API.
  *
- * Where a group is asked for, NULL means the current one (reshard_load_with_group).
+ * If a group parameter is NULL, the current group is used (reshard_load_with_group).
  */
 #ifndef RESHARD_SHARD_H
 #define RESHARD_SHARD_H
@@ -17,60 +17,59 @@ extern "C" {
 
 /* ---- the current group ----------------------------------------------------------------------- */
 
-/* Runs the body with this group as the current one of this thread, and gives its status. Local.
- * Errors: INVALID when the group is NULL, or when one is set already: calls do not nest. */
+/* Runs the body with this group as the current one of this thread, and returns its status. Local.
+ * Errors: INVALID if the group is NULL, or if one is already set: calls do not nest. */
 RESHARD_API reshard_status reshard_load_with_group(reshard_group *group,
                                                    reshard_status (*body)(void *user), void *user);
-/* NULL outside; not retained. */
+/* NULL outside of that; not retained. */
 RESHARD_API reshard_group *reshard_current_group(void);
 
 /* ---- hooks on outputs ------------------------------------------------------------------------ */
 
-/* The module's output is redistributed: every distributed tensor in it, also in lists; the rest
- * passes. The tensors that the module gave stay as they are. Calls are Collective then. Local. */
+/* Redistributes the module's output: every distributed tensor in it, also in lists. Other values
+ * pass unchanged, and so do the tensors that the module returned. Calls become Collective. Adding
+ * the hook is Local. */
 RESHARD_API reshard_status reshard_module_reshard_output(reshard_module *module, reshard_spec *spec,
                                                          reshard_hook **out_hook);
 
 typedef struct reshard_collect_options {
     size_t size; /* sizeof(reshard_collect_options) */
-    /* PyTorch's rule: a rank drops the dim that is cut if its own shard has length 1 there, and
-     * ranks may then give different numbers of dims. */
+    /* PyTorch's rule: a rank drops the dim that is cut if its own shard has length 1 along it, so
+     * ranks may give different numbers of dims. */
     int by_local_length;
 } reshard_collect_options;
 
-/* Distributed tensors in the output are replaced by this rank's shard. Where one dim is cut and
- * every rank's shard has length 1 along it, the dim goes away, on all ranks alike. Local. options
- * NULL: all zero. */
+/* Replaces distributed tensors in the output by this rank's shard. If one dim is cut and every
+ * rank's shard has length 1 along it, all ranks drop the dim. Local. options NULL: all zero. */
 RESHARD_API reshard_status reshard_module_collect_local_shard(
     reshard_module *module, const reshard_collect_options *options, reshard_hook **out_hook);
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-/* Makes another module of one. *out_module: a reference; it takes the place of the old one. All
- * ranks call it. */
+/* Makes a replacement for a module. *out_module: a reference to it. All ranks call it. */
 typedef struct reshard_sharder {
     reshard_status (*shard)(void *user, reshard_module *module, reshard_group *group,
                             reshard_module **out_module);
     void *user;
 } reshard_sharder;
 
-/* What is to become of the parameters, children and outputs of a module. */
+/* What to do with the parameters, children and outputs of a module. */
 typedef struct reshard_sharding_plan reshard_sharding_plan;
 
 RESHARD_API reshard_status reshard_sharding_plan_create(reshard_context *context,
                                                         reshard_sharding_plan **out_plan);
 RESHARD_API void reshard_sharding_plan_destroy(reshard_sharding_plan *plan);
-/* Texts and structures are copied, specs retained. What they name is looked at when the plan is
- * carried out. */
+/* Texts and structures are copied, specs retained. The names are looked up when the plan is carried
+ * out. */
 RESHARD_API reshard_status reshard_sharding_plan_add(reshard_sharding_plan *plan,
                                                      const char *parameter, reshard_spec *spec);
 RESHARD_API reshard_status reshard_sharding_plan_add_sharder(reshard_sharding_plan *plan,
                                                              const char *module,
                                                              const reshard_sharder *sharder);
-/* The output of a module ("" is the root) is resharded. */
+/* Reshards the output of a module ("" is the root). */
 RESHARD_API reshard_status reshard_sharding_plan_add_output(reshard_sharding_plan *plan,
                                                             const char *module, reshard_spec *spec);
-/* The output of a module is replaced by this rank's shard, after it was resharded. */
+/* Replaces the output of a module by this rank's shard, after resharding. */
 RESHARD_API reshard_status reshard_sharding_plan_add_local(reshard_sharding_plan *plan,
                                                            const char *module);
 
@@ -83,21 +82,21 @@ typedef struct reshard_sharding_planner {
 /* ---- carrying out ---------------------------------------------------------------------------- */
 
 /*
- * Collective. One parameter becomes distributed: the values are the source rank's. Frozen stays
- * frozen, tied names see the same tensor. Errors, agreed by all ranks, which leave the module as it
- * was: NOT_FOUND, INVALID (a buffer, a parameter that is nothing or distributed already, a spec
- * that does not suit), MISMATCH naming two ranks and what they pass.
+ * Collective. Makes one parameter distributed, with the values of the source rank. A frozen
+ * parameter stays frozen, and tied names see the same tensor. Errors, agreed by all ranks, leave
+ * the module as it was: NOT_FOUND, INVALID (a buffer, a parameter that stands for nothing or is
+ * distributed, a spec that does not fit), MISMATCH naming two ranks and what they pass.
  */
 RESHARD_API reshard_status reshard_module_shard_parameter(reshard_module *module, const char *path,
                                                           reshard_spec *spec, int32_t source_rank,
                                                           reshard_group *group);
 /*
- * Collective. Carries out a plan: all of it, or nothing on any rank. The hook is the handle of all
- * hooks that were added, NULL when there are none; out_hook may be NULL.
+ * Collective. Carries out a plan: all of it, or nothing on any rank. *out_hook is the handle of all
+ * hooks that were added, NULL if there are none; out_hook may be NULL.
  *
- * Errors besides those of shard_parameter: INVALID for a parameter named twice, for one below a
- * module that has a sharder, for sharders of nested modules or of the root, and for a module that
- * was sharded before; MISMATCH when ranks pass different plans.
+ * Errors besides those of shard_parameter: INVALID for a parameter that is named twice or lies
+ * below a module with a sharder, for sharders of nested modules or of the root, and for a module
+ * that was sharded before; MISMATCH if ranks pass different plans.
  */
 RESHARD_API reshard_status reshard_module_shard(reshard_module *module,
                                                 const reshard_sharding_plan *plan,
@@ -109,9 +108,9 @@ RESHARD_API reshard_status reshard_module_shard_planned(reshard_module *module,
                                                         reshard_hook **out_hook);
 
 /* Adds to a plan what makes a GPT (nn_layers.h) tensor parallel over one axis of a mesh, as
- * Megatron does: q, k, v and fc1 by rows in whole heads, o and fc2 by columns, the embedding and
- * the head by tokens; outputs of o, fc2, wte and head replicated. axis: by number. Local. Errors:
- * INVALID for another kind of module. */
+ * Megatron does: q, k, v and fc1 by rows in whole heads, o and fc2 by columns, embedding and head
+ * by tokens; outputs of o, fc2, wte and head replicated. axis: by number. Local. Errors: INVALID
+ * for another kind of module. */
 RESHARD_API reshard_status reshard_sharding_plan_add_gpt(reshard_sharding_plan *plan,
                                                          reshard_module *gpt, reshard_mesh *mesh,
                                                          int32_t axis);

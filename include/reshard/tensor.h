@@ -30,7 +30,7 @@ extern "C" {
 
 typedef struct reshard_tensor reshard_tensor;
 
-/* An entry of a list, as state dicts (nn.h) and checkpoints (checkpoint_live.h) have them. */
+/* A tensor by name, as in state dicts (nn.h) and checkpoints (nn_checkpoint.h). */
 typedef struct reshard_named_tensor {
     const char *name;
     reshard_tensor *tensor;
@@ -38,46 +38,49 @@ typedef struct reshard_named_tensor {
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
 
-/* Owns what is computed while it is the innermost one open on its thread. Scopes nest. */
+/* Owns what is computed while it is the innermost scope open on its thread. Scopes nest. */
 typedef struct reshard_scope reshard_scope;
 
-/* context: where the memory of results comes from; it must outlive them. */
+/* context: provides the memory of results, which it must outlive. */
 RESHARD_API reshard_status reshard_scope_open(reshard_context *context, reshard_scope **out_scope);
-/* Frees what the scope owns, closes scopes opened since, and puts gradient recording and saved
- * tensor hooks back to what they were when it was opened. Returns the first error of a computation
- * in it, with its words. Errors: also INVALID when the scope is not open on this thread. */
+/* Frees what the scope owns, closes scopes opened after it, and puts gradient recording and
+ * saved-tensor hooks back to what they were when it was opened. Returns the first error of a
+ * computation in it, with its text. Errors: also INVALID if the scope is not open on this
+ * thread. */
 RESHARD_API reshard_status reshard_scope_close(reshard_scope *scope);
-/* What close would return now; the error text is set accordingly. */
+/* Returns what close would return now, and sets the error text accordingly. */
 RESHARD_API reshard_status reshard_scope_status(const reshard_scope *scope);
 /* Hands a tensor of the innermost scope to the one around it, so that it outlives the inner one.
- * Returns the tensor. Where no scope is around, the innermost one keeps it. */
+ * Returns the tensor. If there is no outer scope, the innermost one keeps it. */
 RESHARD_API reshard_tensor *reshard_scope_keep(reshard_tensor *tensor);
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* Zeros. Errors: INVALID (dtype not of whole bytes), RANGE, NO_MEMORY, MEMORY_LIMIT. */
+/* Makes a tensor of zeros. Errors: INVALID (a dtype that is not whole bytes), RANGE, NO_MEMORY,
+ * MEMORY_LIMIT. */
 RESHARD_API reshard_status reshard_tensor_create(reshard_context *context, reshard_dtype dtype,
                                                  int32_t ndim, const int64_t *shape,
                                                  reshard_tensor **out_tensor);
-/* A copy of dense row-major data. */
+/* Copies dense row-major data. */
 RESHARD_API reshard_status reshard_tensor_from_data(reshard_context *context, reshard_dtype dtype,
                                                     int32_t ndim, const int64_t *shape,
                                                     const void *data, reshard_tensor **out_tensor);
-/* Memory of somebody else: not copied. strides in elements, NULL: dense row-major. release (may be
- * NULL) is called with user when no tensor needs the memory any more; not when this call fails. */
+/* Uses memory that belongs to the caller, without copying it. strides: in elements; NULL: dense and
+ * row-major. release (may be NULL) is called with user once no tensor needs the memory any more,
+ * but not if this call fails. */
 RESHARD_API reshard_status reshard_tensor_borrow(reshard_context *context, reshard_dtype dtype,
                                                  int32_t ndim, const int64_t *shape,
                                                  const int64_t *strides, void *memory,
                                                  void (*release)(void *user), void *user,
                                                  reshard_tensor **out_tensor);
 /*
- * A dense row-major tensor over the bytes of a file from `offset` on, in the machine's byte order.
- * The file is mapped: nothing is read before it is used, and ranks of one machine share the pages.
- * Writing to the tensor changes this process's copy of a page, never the file. The memory does not
- * count towards the context's limit. Whether changes that others make to the file meanwhile are
- * seen is open; when it is cut short, touching what is gone ends the process (SIGBUS). Errors:
- * NOT_FOUND, IO, CORRUPT (the file ends before the tensor does), INVALID (the offset is no multiple
- * of the element size; dtype), RANGE.
+ * Makes a dense row-major tensor over the bytes of a file from `offset` on, in the machine's byte
+ * order. The file is mapped: nothing is read before it is used, and ranks on one machine share the
+ * pages. Writing to the tensor changes this process's copy of a page, never the file. The memory
+ * does not count towards the context's limit. It is undefined whether changes that others make to
+ * the file show; if the file is truncated, touching the lost part ends the process (SIGBUS).
+ * Errors: NOT_FOUND, IO, CORRUPT (the file ends before the tensor does), INVALID (the offset is not
+ * a multiple of the element size; dtype), RANGE.
  */
 RESHARD_API reshard_status reshard_tensor_map_file(reshard_context *context, const char *path,
                                                    uint64_t offset, reshard_dtype dtype,
@@ -90,7 +93,7 @@ RESHARD_API void reshard_tensor_release(reshard_tensor *tensor);
 
 RESHARD_API reshard_dtype reshard_tensor_dtype(const reshard_tensor *tensor);
 RESHARD_API int32_t reshard_tensor_ndim(const reshard_tensor *tensor);
-/* ndim numbers; of a distributed tensor the global shape. */
+/* ndim numbers; the global shape of a distributed tensor. */
 RESHARD_API const int64_t *reshard_tensor_shape(const reshard_tensor *tensor);
 /* In elements; NULL for a distributed tensor. */
 RESHARD_API const int64_t *reshard_tensor_strides(const reshard_tensor *tensor);
@@ -100,22 +103,22 @@ RESHARD_API int reshard_tensor_is_distributed(const reshard_tensor *tensor);
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-/* The first element, to read; NULL for a distributed tensor. */
+/* The first element, for reading; NULL for a distributed tensor. */
 RESHARD_API const void *reshard_tensor_data(const reshard_tensor *tensor);
-/* The same to write. Says that the memory changes: a backward pass that needs what was saved of it
+/* The same for writing. It marks the memory as changed: a backward pass that needs what was saved
  * before fails instead of using changed values. */
 RESHARD_API void *reshard_tensor_write(reshard_tensor *tensor);
-/* One element as double; integers beyond 2^53 round. index: ndim numbers. Errors: RANGE,
- * UNSUPPORTED (f8 and complex). */
+/* Reads or writes one element as double; integers beyond 2^53 round. index: ndim numbers. Errors:
+ * RANGE, UNSUPPORTED (f8 and complex). */
 RESHARD_API reshard_status reshard_tensor_get(const reshard_tensor *tensor, const int64_t *index,
                                               double *out_value);
 RESHARD_API reshard_status reshard_tensor_set(reshard_tensor *tensor, const int64_t *index,
                                               double value);
-/* The value of a tensor of one element. */
+/* The value of a tensor with one element. */
 RESHARD_API reshard_status reshard_tensor_item(const reshard_tensor *tensor, double *out_value);
 RESHARD_API reshard_status reshard_tensor_fill(reshard_tensor *tensor, double value);
-/* All elements, row-major, to and from dense memory of `bytes` bytes. Errors: INVALID when that is
- * not the size. */
+/* Copies all elements, row-major, to or from dense memory of `bytes` bytes. Errors: INVALID if that
+ * is not the size. */
 RESHARD_API reshard_status reshard_tensor_copy_to(const reshard_tensor *tensor, void *memory,
                                                   size_t bytes);
 RESHARD_API reshard_status reshard_tensor_copy_from(reshard_tensor *tensor, const void *memory,
@@ -123,33 +126,33 @@ RESHARD_API reshard_status reshard_tensor_copy_from(reshard_tensor *tensor, cons
 
 /* ---- views ----------------------------------------------------------------------------------- */
 
-/* Views share the memory of their tensor; those of distributed tensors are copies of the local
- * shards, but for contiguous and detach. Dims may be negative. Results belong to the scope, and
- * gradients flow through. */
+/* A view shares the memory of its tensor. Views of distributed tensors are copies of the local
+ * shards, except for contiguous and detach. Dims may be negative. Results belong to the scope, and
+ * gradients flow through them. */
 RESHARD_API reshard_tensor *reshard_tensor_transpose(reshard_tensor *tensor, int32_t a, int32_t b);
-/* Distributed: the dim is not cut. */
+/* Distributed: the dim must not be cut. */
 RESHARD_API reshard_tensor *reshard_tensor_narrow(reshard_tensor *tensor, int32_t dim,
                                                   int64_t start, int64_t length);
-/* One size may be -1: what is left. Copies where strides do not allow a view. Distributed: dims
- * that are cut stay as they are; or are the first of those that are merged or split, and their old
- * and new sizes are multiples of the ranks that cut them. */
+/* One size may be -1, for whatever the others leave. Copies if the strides do not allow a view.
+ * Distributed: a dim that is cut must keep its size, or be the first of the dims that are merged or
+ * split, with old and new sizes that are multiples of the number of ranks that cut it. */
 RESHARD_API reshard_tensor *reshard_tensor_reshape(reshard_tensor *tensor, int32_t ndim,
                                                    const int64_t *shape);
 /* Drops a dim of size 1, or adds one before `dim` (which may be ndim). */
 RESHARD_API reshard_tensor *reshard_tensor_squeeze(reshard_tensor *tensor, int32_t dim);
 RESHARD_API reshard_tensor *reshard_tensor_unsqueeze(reshard_tensor *tensor, int32_t dim);
-/* Itself when it is dense and row-major, else a copy that is. */
+/* The tensor itself if it is dense and row-major; otherwise a copy that is. */
 RESHARD_API reshard_tensor *reshard_tensor_contiguous(reshard_tensor *tensor);
-/* The same memory, without what is recorded about gradients. */
+/* The same memory, without any record of gradients. */
 RESHARD_API reshard_tensor *reshard_tensor_detach(reshard_tensor *tensor);
-/* Between f16, bf16, f32 and f64. */
+/* Casts between f16, bf16, f32 and f64. */
 RESHARD_API reshard_tensor *reshard_tensor_cast(reshard_tensor *tensor, reshard_dtype dtype);
 
 /* ---- DLPack ---------------------------------------------------------------------------------- */
 
 /*
- * The structures of DLPack (dlpack.h of dmlc), declared here so that nothing has to be installed;
- * they are the same bytes under other names, and pointers may be cast. CPU memory only.
+ * The structures of DLPack (dlpack.h of dmlc), declared here so that nothing has to be installed.
+ * They have the same bytes under other names, so pointers may be cast. CPU memory only.
  */
 typedef struct reshard_dl_tensor {
     void *data;
@@ -164,7 +167,7 @@ typedef struct reshard_dl_tensor {
         uint16_t lanes;
     } dtype;
     int64_t *shape;
-    int64_t *strides; /* in elements; may be NULL coming in, never is going out */
+    int64_t *strides; /* in elements; may be NULL on import, never is on export */
     uint64_t byte_offset;
 } reshard_dl_tensor;
 
@@ -186,17 +189,17 @@ typedef struct reshard_dl_versioned {
     reshard_dl_tensor dl_tensor;
 } reshard_dl_versioned;
 
-/* Takes over the structure: its deleter is called with the last use of the memory, or never when
- * this fails. Errors: UNSUPPORTED (a device that is not the CPU, several lanes, a type that we have
- * not, another major version, read-only memory), RANGE, INVALID. */
+/* Takes over the structure: its deleter is called with the last use of the memory, or never if this
+ * fails. Errors: UNSUPPORTED (a device other than the CPU, several lanes, a type without an
+ * equivalent here, another major version, read-only memory), RANGE, INVALID. */
 RESHARD_API reshard_status reshard_tensor_from_dlpack(reshard_context *context,
                                                       reshard_dl_managed *managed,
                                                       reshard_tensor **out_tensor);
 RESHARD_API reshard_status reshard_tensor_from_dlpack_versioned(reshard_context *context,
                                                                 reshard_dl_versioned *managed,
                                                                 reshard_tensor **out_tensor);
-/* A new structure that holds a reference; whoever gets it calls its deleter. Errors: UNSUPPORTED
- * for distributed tensors. */
+/* Makes a new structure that holds a reference to the tensor. The receiver calls its deleter.
+ * Errors: UNSUPPORTED for distributed tensors. */
 RESHARD_API reshard_status reshard_tensor_to_dlpack(reshard_tensor *tensor,
                                                     reshard_dl_managed **out_managed);
 RESHARD_API reshard_status reshard_tensor_to_dlpack_versioned(reshard_tensor *tensor,

@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/options.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -60,12 +61,12 @@ static const reshard_allocator *allocator_of(const reshard_context *context)
 reshard_status reshard_context_create(const reshard_context_options *options,
                                       reshard_context **out_context)
 {
-    const reshard_allocator *allocator = &malloc_allocator;
-    if (options != NULL && options->size != sizeof *options)
-        return rs_fail(RESHARD_ERR_INVALID, "context options: size is %zu, not %zu", options->size,
-                       sizeof *options);
-    if (options != NULL && options->allocator != NULL)
-        allocator = options->allocator;
+    reshard_context_options chosen;
+    reshard_status status = rs_options_read("context options", options, &chosen, sizeof chosen);
+    if (status != RESHARD_OK)
+        return status;
+    const reshard_allocator *allocator =
+        chosen.allocator != NULL ? chosen.allocator : &malloc_allocator;
     if (allocator->allocate == NULL || allocator->resize == NULL || allocator->release == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "context options: the allocator lacks a function");
     reshard_context *context = allocator->allocate(allocator->user, sizeof *context);
@@ -75,13 +76,11 @@ reshard_status reshard_context_create(const reshard_context_options *options,
     context->allocator = *allocator;
     atomic_init(&context->bytes_now, 0);
     atomic_init(&context->bytes_peak, 0);
-    if (options != NULL) {
-        context->bytes_max = options->memory_bytes_max;
-        context->log = options->log;
-        context->progress = options->progress;
-        context->cancelled = options->cancelled;
-        context->user = options->user;
-    }
+    context->bytes_max = chosen.memory_bytes_max;
+    context->log = chosen.log;
+    context->progress = chosen.progress;
+    context->cancelled = chosen.cancelled;
+    context->user = chosen.user;
     *out_context = context;
     return RESHARD_OK;
 }

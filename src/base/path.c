@@ -8,6 +8,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/sort.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -217,8 +218,7 @@ reshard_status rs_folder_list(reshard_context *context, const char *path, rs_nam
         rs_names_release(&names);
         return status;
     }
-    if (names.count > 1)
-        qsort(names.items, (size_t)names.count, sizeof(char *), compare_names);
+    rs_sort(names.items, (size_t)names.count, sizeof(char *), compare_names);
     *out_names = names;
     return RESHARD_OK;
 }

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/text.h"
 
+#include "base/context.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 void rs_text_init(rs_text *text, char *buffer, size_t capacity)
 {
@@ -32,4 +35,17 @@ void rs_text_add_shape(rs_text *text, int32_t ndim, const int64_t *shape)
         rs_text_add(text, "scalar");
     for (int32_t d = 0; d < ndim; d++)
         rs_text_add(text, d == 0 ? "%" PRId64 : "x%" PRId64, shape[d]);
+}
+
+char *rs_text_copy(reshard_context *context, const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    char *copy = rs_allocate(context, bytes);
+    return copy != NULL ? memcpy(copy, text, bytes) : NULL;
+}
+
+void rs_text_free(reshard_context *context, char *text)
+{
+    if (text != NULL)
+        rs_release(context, text, strlen(text) + 1);
 }

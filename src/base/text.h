@@ -20,4 +20,8 @@ void rs_text_add(rs_text *text, const char *format, ...) RS_PRINTF(2, 3);
 /* "10x7", or "scalar" for no dimensions. */
 void rs_text_add_shape(rs_text *text, int32_t ndim, const int64_t *shape);
 
+/* A copy of a text; NULL with the error text set on failure. To be freed by rs_text_free. */
+char *rs_text_copy(reshard_context *context, const char *text);
+void rs_text_free(reshard_context *context, char *text);
+
 #endif

@@ -12,7 +12,7 @@
 
 typedef struct rs_thread_state {
     struct reshard_scope *scope;    /* the innermost open one; tensor */
-    struct rs_hooks_entry *hooks;   /* the innermost pair; tensor */
+    struct rs_hook_pair *hooks;     /* the innermost pair; tensor */
     bool gradients_off;             /* nothing is recorded */
     uint64_t node_count;            /* nodes recorded so far: their order */
     struct reshard_group *replicas; /* among whose ranks tensors may be the same; tensor */

@@ -2,9 +2,8 @@
 /*
  * collective.h - one exchange from one layout to another, agreed on and started in one call.
  *
- * Ranks compare what they ask for before they make an exec: an offer each, in one small gather. So
- * a rank that found something wrong, or wants something else, is known to all before anybody waits
- * for data.
+ * Ranks compare what they ask for before they make an exec, in one agreement. So a rank that found
+ * something wrong, or wants something else, is known to all before anybody waits for data.
  */
 #ifndef RS_COLLECTIVE_COLLECTIVE_H
 #define RS_COLLECTIVE_COLLECTIVE_H
@@ -14,15 +13,10 @@
 
 #include <stdbool.h>
 
-/* What is asked for, as far as words can tell; `digest` is of all of it. */
+/* What is asked for: a digest of all of it, and as much as fits into words. */
 typedef struct rs_asked {
     uint64_t digest[2];
-    char name[24];     /* of the call */
-    int32_t dtype;     /* -1: none */
-    int32_t root;      /* -1: none */
-    int32_t reduction; /* -1: none */
-    int32_t failed;    /* non-zero: this rank found something wrong */
-    int64_t count;     /* elements in all; -1: there is no one number */
+    char words[120];
 } rs_asked;
 
 /* What is done, by whom. `name` begins error texts. */
@@ -40,8 +34,8 @@ typedef struct rs_collective {
     bool reduces;
 } rs_collective;
 
-/* Sets `asked` but for the digest, which begins with these and goes on with whatever else is given
- * to rs_digest before rs_digest_finish. */
+/* Sets the words of `asked`, with -1 for what the call does not have, and begins its digest, which
+ * the caller goes on with and finishes. */
 struct rs_digest;
 void rs_collective_ask(rs_collective *collective, int32_t dtype, int32_t root, int32_t reduction,
                        int64_t count, struct rs_digest *out_digest);

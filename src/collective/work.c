@@ -39,7 +39,7 @@ void reshard_work_destroy(reshard_work *work)
     if (work->under_way)
         (void)reshard_work_wait(work);
     reshard_exec_destroy(work->exec);
-    rs_message_destroy(work->transfer);
+    rs_delivery_destroy(work->delivery);
     rs_release(work->context, work->aside, work->aside_bytes);
     rs_release(work->context, work->buffers, work->buffers_bytes);
     reshard_group_release(work->group);
@@ -61,8 +61,8 @@ static reshard_status fail_again(const reshard_work *work)
 
 reshard_status rs_work_begin(reshard_work *work)
 {
-    reshard_status status = work->transfer != NULL
-                                ? rs_message_begin(work->transfer)
+    reshard_status status = work->delivery != NULL
+                                ? rs_delivery_begin(work->delivery)
                                 : reshard_exec_start(work->exec, (const void *const *)work->buffers,
                                                      work->buffers + work->source_count);
     work->under_way = status == RESHARD_OK;
@@ -84,7 +84,7 @@ reshard_status reshard_work_test(reshard_work *work, int *out_done)
         return fail_again(work);
     int done = 1;
     if (work->under_way) {
-        reshard_status status = work->transfer != NULL ? rs_message_test(work->transfer, &done)
+        reshard_status status = work->delivery != NULL ? rs_delivery_test(work->delivery, &done)
                                                        : reshard_exec_test(work->exec, &done);
         if (status != RESHARD_OK) {
             work->under_way = false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * work.h - something under way: a run of an exec, or a transfer between two ranks.
+ * work.h - something under way: a run of an exec, or a delivery between two ranks.
  */
 #ifndef RS_COLLECTIVE_WORK_H
 #define RS_COLLECTIVE_WORK_H
@@ -8,15 +8,15 @@
 #include <reshard/collective.h>
 #include <reshard/exec.h>
 
-#include "collective/message.h"
+#include "collective/delivery.h"
 
 #include <stdbool.h>
 
 struct reshard_work {
     reshard_context *context;
     reshard_group *group;
-    reshard_exec *exec;   /* a collective, or */
-    rs_message *transfer; /* a transfer; NULL otherwise */
+    reshard_exec *exec;    /* a collective, or */
+    rs_delivery *delivery; /* NULL: it is a run */
     bool under_way, failed;
     char why[256]; /* failed: words for who asks later */
     /* of a collective, for another run: sources first, then targets */

@@ -10,6 +10,8 @@
  */
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/shape.h"
+#include "base/sort.h"
 #include "exec/exec.h"
 
 #include <stdlib.h>
@@ -263,12 +265,6 @@ static reshard_status note_peer(void *user, const reshard_move *move)
     return status;
 }
 
-static int compare_peers(const void *a, const void *b)
-{
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Where the peer of each operation is among the stage's, which are the sorted ones from `turn`
  * on. */
 static void find_peers(rs_exec_stage *stage, const int32_t *sorted, int64_t count, int64_t turn)
@@ -276,7 +272,7 @@ static void find_peers(rs_exec_stage *stage, const int32_t *sorted, int64_t coun
     for (int64_t i = 0; i < stage->operation_count; i++) {
         rs_operation *operation = &stage->operations[i];
         const int32_t *found = count != 0 ? bsearch(&operation->peer, sorted, (size_t)count,
-                                                    sizeof *sorted, compare_peers)
+                                                    sizeof *sorted, rs_compare_i32)
                                           : NULL;
         if (found != NULL)
             operation->peer_index = (int32_t)((found - sorted - turn + count) % count);
@@ -287,7 +283,7 @@ static reshard_status make_peers(builder *b, rs_exec_stage *stage)
 {
     int64_t distinct = 0;
     if (b->peer_count != 0)
-        qsort(b->peers, (size_t)b->peer_count, sizeof *b->peers, compare_peers);
+        qsort(b->peers, (size_t)b->peer_count, sizeof *b->peers, rs_compare_i32);
     for (int64_t i = 0; i < b->peer_count; i++) {
         if (distinct == 0 || b->peers[i] != b->peers[distinct - 1])
             b->peers[distinct++] = b->peers[i];
@@ -510,11 +506,7 @@ reshard_status rs_exec_add_dense(reshard_exec *exec, int32_t stage, int32_t link
     (void)reshard_plan_stage_link(exec->plan, stage, link, &b.shown);
     shape dims;
     (void)make_shape(move, &dims);
-    int64_t step = 1;
-    for (int32_t d = dims.ndim - 1; d >= 0; d--) {
-        dims.source_strides[d] = step;
-        step *= dims.size[d];
-    }
+    rs_dense_strides(dims.ndim, dims.size, dims.source_strides);
     rs_operation made;
     memset(&made, 0, sizeof made);
     reshard_status status = fill_operation(&b, move, &dims, &made);

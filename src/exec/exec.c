@@ -5,6 +5,8 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
+#include "transport/agree.h"
 
 #include <string.h>
 
@@ -165,60 +167,28 @@ static reshard_status allocate_memory(reshard_exec *exec)
 
 /* ---- agreeing -------------------------------------------------------------------------------- */
 
-/* What ranks compare: their plans, and the channels they have used. */
-typedef struct offer {
-    uint64_t digest[2];
-    int64_t channel;
-    int64_t mapping; /* peers' memory may be touched */
-    int64_t verify;
-} offer;
-
-static reshard_status compare_offers(reshard_exec *exec, const offer *all, bool *out_verify)
+/* Collective. All ranks must have the same plan. They take the next channel that all of them have
+ * free; one that wants messages only, or verification, gets it for all. */
+static reshard_status agree_on_plan(reshard_exec *exec, reshard_group *group, reshard_status status,
+                                    const reshard_exec_options *options, bool *out_verify)
 {
-    int32_t size = reshard_group_size(exec->group);
-    /* The odd one out is the one that fewest agree with; of two, the second. */
-    int32_t odd = -1, fewest = size;
-    bool mapping = true;
-    for (int32_t i = 0; i < size; i++) {
-        int32_t alike = 0;
-        for (int32_t k = 0; k < size; k++)
-            alike += memcmp(all[i].digest, all[k].digest, sizeof all[i].digest) == 0;
-        if (alike <= fewest && alike < size) {
-            fewest = alike;
-            odd = i;
-        }
-        exec->channel = (int32_t)rs_max(exec->channel, all[i].channel + RS_CHANNEL_COUNT);
-        mapping = mapping && all[i].mapping != 0;
-        *out_verify = *out_verify || all[i].verify != 0;
-    }
-    if (odd >= 0)
-        return rs_fail(RESHARD_ERR_MISMATCH,
-                       "exec: the plan of rank %d is another one than those of the others", odd);
-    exec->group->root->last_channel = exec->channel;
-    exec->maps_all = mapping && rs_group_can_map(exec->group);
-    exec->shares = mapping && exec->group->root->endpoint.share != NULL;
+    rs_claim claim = {.what = "exec: the plan"};
+    uint64_t numbers[RS_AGREE_NUMBERS] = {(uint64_t)group->root->last_channel,
+                                          options->messages_only != 0, options->verify != 0};
+    if (status == RESHARD_OK)
+        reshard_plan_digest(exec->plan, claim.digest);
+    status = rs_group_agree_on(group, status, &claim, numbers);
+    if (status != RESHARD_OK)
+        return status;
+    bool mapping = numbers[1] == 0;
+    exec->channel = (int32_t)numbers[0] + RS_CHANNEL_COUNT;
+    group->root->last_channel = exec->channel;
+    exec->maps_all = mapping && rs_group_can_map(group);
+    exec->shares = mapping && group->root->endpoint.share != NULL;
     if (!mapping)
         rs_exec_part_peers(exec);
+    *out_verify = numbers[2] != 0;
     return RESHARD_OK;
-}
-
-static reshard_status agree_on_plan(reshard_exec *exec, const reshard_exec_options *options,
-                                    bool *out_verify)
-{
-    offer mine = {.channel = exec->group->root->last_channel,
-                  .mapping = options == NULL || !options->messages_only,
-                  .verify = options != NULL && options->verify};
-    reshard_plan_digest(exec->plan, mine.digest);
-    size_t bytes = (size_t)reshard_group_size(exec->group) * sizeof mine;
-    offer *all = rs_allocate(exec->context, bytes);
-    reshard_status status =
-        reshard_group_agree(exec->group, all == NULL ? rs_allocation_status() : RESHARD_OK);
-    if (status == RESHARD_OK)
-        status = reshard_group_gather_bytes(exec->group, &mine, sizeof mine, all);
-    if (status == RESHARD_OK)
-        status = compare_offers(exec, all, out_verify);
-    rs_release(exec->context, all, bytes);
-    return status;
 }
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -247,12 +217,10 @@ reshard_status reshard_exec_create(reshard_context *context, reshard_plan *plan,
                                    reshard_group *group, const reshard_exec_options *options,
                                    reshard_exec **out_exec)
 {
-    reshard_status status = RESHARD_OK;
     reshard_exec *exec = NULL;
+    reshard_exec_options chosen = {0};
     bool verify = false;
-    if (options != NULL && options->size != sizeof *options)
-        status = rs_fail(RESHARD_ERR_INVALID, "exec options: size is %zu, not %zu", options->size,
-                         sizeof *options);
+    reshard_status status = rs_options_read("exec options", options, &chosen, sizeof chosen);
     if (status == RESHARD_OK) {
         exec = rs_allocate_zeroed(context, sizeof *exec);
         status = exec == NULL ? rs_allocation_status() : RESHARD_OK;
@@ -265,9 +233,7 @@ reshard_status reshard_exec_create(reshard_context *context, reshard_plan *plan,
         exec->task.progress = rs_exec_progress;
         status = build(exec);
     }
-    status = reshard_group_agree(group, status);
-    if (status == RESHARD_OK)
-        status = agree_on_plan(exec, options, &verify);
+    status = agree_on_plan(exec, group, status, &chosen, &verify);
     if (status == RESHARD_OK && (!exec->maps_all || exec->intermediate_count != 0))
         status = allocate_memory(exec);
     if (status == RESHARD_OK && verify)

@@ -12,7 +12,7 @@
  *
  * A peer is near when the two see each other's shared memory. What near peers exchange goes
  * directly when the memory to be walked is shared, which they tell each other at the begin of each
- * stage; everything else goes through messages.h.
+ * stage; everything else goes through traffic.h.
  */
 #ifndef RS_EXEC_EXEC_H
 #define RS_EXEC_EXEC_H
@@ -20,11 +20,11 @@
 #include <reshard/exec.h>
 
 #include "base/arena.h"
-#include "exec/messages.h"
 #include "exec/operation.h"
+#include "exec/traffic.h"
 #include "exec/verify.h"
 #include "plan/part.h"
-#include "transport/memory.h"
+#include "transport/group_memory.h"
 
 /* What a rank tells its near peers at the begin of a stage. */
 typedef struct rs_exec_table {
@@ -109,7 +109,7 @@ struct reshard_exec {
     /* the run */
     rs_task task;
     rs_exec_state state;
-    char why[256];                   /* in the state WRONG */
+    char why[256];                   /* in the states WRONG and FAILED */
     int32_t stage;                   /* stage_count: verifying */
     int64_t ready_count, done_count; /* peers of the stage that have said so, or are far */
     bool entered, walked;
@@ -150,9 +150,10 @@ void rs_exec_progress(rs_task *task);
 reshard_status rs_stage_begin(reshard_exec *exec);
 reshard_status rs_stage_progress(reshard_exec *exec, bool *out_done);
 
-/* Operations over memory that is seen (walk.c): those kept, and the walks of this run. */
-void rs_exec_walk_keeps(reshard_exec *exec, const rs_exec_stage *stage);
-void rs_exec_walk(reshard_exec *exec, const rs_exec_stage *stage);
+/* Operations over memory that is seen (walk.c): those kept, and the walks of this run. Errors:
+ * GROUP_BROKEN when memory that should be seen is not. */
+reshard_status rs_exec_walk_keeps(reshard_exec *exec, const rs_exec_stage *stage);
+reshard_status rs_exec_walk(reshard_exec *exec, const rs_exec_stage *stage);
 
 /* A channel of the exec, as rs_group_send wants it. */
 static inline int32_t rs_exec_channel(const reshard_exec *exec, int32_t which)

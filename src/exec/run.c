@@ -25,9 +25,15 @@ static void set_state(reshard_exec *exec, rs_exec_state state)
 static reshard_status give_up(reshard_exec *exec, reshard_status status)
 {
     set_state(exec, RS_EXEC_FAILED);
+    (void)snprintf(exec->why, sizeof exec->why, "%s", reshard_error_text());
     reshard_group_break(exec->group, reshard_error_text());
     rs_group_quiesce(exec->group);
     return status;
+}
+
+static reshard_status fail_again(const reshard_exec *exec)
+{
+    return rs_fail(RESHARD_ERR_GROUP_BROKEN, "exec: a run failed: %s", exec->why);
 }
 
 /* ---- buffers --------------------------------------------------------------------------------- */
@@ -83,11 +89,10 @@ static void take_buffers(reshard_exec *exec, const void *const *sources, void *c
 reshard_status reshard_exec_start(reshard_exec *exec, const void *const *sources,
                                   void *const *targets)
 {
-    if (exec->state == RS_EXEC_RUNNING || exec->state == RS_EXEC_FAILED)
-        return rs_fail(exec->state == RS_EXEC_FAILED ? RESHARD_ERR_GROUP_BROKEN
-                                                     : RESHARD_ERR_INVALID,
-                       exec->state == RS_EXEC_FAILED ? "exec: an earlier run failed"
-                                                     : "exec: a run is under way");
+    if (exec->state == RS_EXEC_FAILED)
+        return fail_again(exec);
+    if (exec->state == RS_EXEC_RUNNING)
+        return rs_fail(RESHARD_ERR_INVALID, "exec: a run is under way");
     take_buffers(exec, sources, targets);
     set_state(exec, RS_EXEC_RUNNING);
     exec->stage = 0;
@@ -154,7 +159,7 @@ reshard_status reshard_exec_test(reshard_exec *exec, int *out_done)
 {
     *out_done = 0;
     if (exec->state == RS_EXEC_FAILED)
-        return rs_fail(RESHARD_ERR_GROUP_BROKEN, "exec: the run failed");
+        return fail_again(exec);
     reshard_status status = advance(exec);
     if (status == RESHARD_OK && exec->state == RS_EXEC_WRONG) {
         set_state(exec, RS_EXEC_RESTING);

@@ -2,6 +2,7 @@
 #include "exec/segment.h"
 
 #include "base/checked.h"
+#include "base/shape.h"
 #include "kernel/cast.h"
 #include "kernel/copy.h"
 #include "layout/flat.h"
@@ -17,15 +18,11 @@ static int32_t bytes_of(reshard_dtype dtype)
 /* ---- whole elements -------------------------------------------------------------------------- */
 
 /* A box of the move to dense memory (packing) or from it. */
-static void transfer_box(const rs_segment_move *m, bool packing, int32_t ndim, const int64_t *size,
-                         const int64_t *strides, char *memory, char *dense)
+static void copy_box(const rs_segment_move *m, bool packing, int32_t ndim, const int64_t *size,
+                     const int64_t *strides, char *memory, char *dense)
 {
     int64_t steps[RS_NEST_MAX];
-    int64_t step = 1;
-    for (int32_t d = ndim - 1; d >= 0; d--) {
-        steps[d] = step;
-        step *= size[d];
-    }
+    rs_dense_strides(ndim, size, steps);
     const char *source = packing ? memory : dense;
     char *target = packing ? dense : memory;
     const int64_t *from = packing ? strides : steps, *to = packing ? steps : strides;
@@ -43,7 +40,8 @@ static void transfer_box(const rs_segment_move *m, bool packing, int32_t ndim, c
 
 /* Elements from .. to-1 in row-major order: a few boxes of the dims that are not 1, if those are
  * not too many; else one by one. */
-static void transfer(const rs_segment_move *m, bool packing, int64_t from, int64_t to, char *dense)
+static void copy_elements(const rs_segment_move *m, bool packing, int64_t from, int64_t to,
+                          char *dense)
 {
     rs_flat_block block = {.ndim = 0};
     int64_t strides[RESHARD_FACTORS_MAX];
@@ -63,7 +61,7 @@ static void transfer(const rs_segment_move *m, bool packing, int64_t from, int64
                 at += rest % m->move->size[d] * m->strides[d];
                 rest /= m->move->size[d];
             }
-            transfer_box(m, packing, 1, &one, &one, m->memory + at * own, dense);
+            copy_box(m, packing, 1, &one, &one, m->memory + at * own, dense);
         }
         return;
     }
@@ -76,7 +74,7 @@ static void transfer(const rs_segment_move *m, bool packing, int64_t from, int64
             at += boxes.items[i].start[d] * strides[d];
             volume *= boxes.items[i].size[d];
         }
-        transfer_box(m, packing, real, boxes.items[i].size, strides, m->memory + at * own, dense);
+        copy_box(m, packing, real, boxes.items[i].size, strides, m->memory + at * own, dense);
         dense += volume * wire;
     }
 }
@@ -91,11 +89,11 @@ void rs_segment_pack(const rs_segment_move *m, uint64_t from, uint64_t to, char 
         uint64_t whole = inside == 0 ? (to - from) / wire : 0;
         uint64_t bytes = whole * wire;
         if (whole != 0) {
-            transfer(m, true, (int64_t)element, (int64_t)(element + whole), out);
+            copy_elements(m, true, (int64_t)element, (int64_t)(element + whole), out);
         } else { /* part of one element */
             char one[16];
             bytes = wire - inside < to - from ? wire - inside : to - from;
-            transfer(m, true, (int64_t)element, (int64_t)element + 1, one);
+            copy_elements(m, true, (int64_t)element, (int64_t)element + 1, one);
             memcpy(out, one + inside, bytes);
         }
         from += bytes;
@@ -112,12 +110,13 @@ void rs_segment_unpack(const rs_segment_move *m, uint64_t from, uint64_t to, con
         uint64_t whole = inside == 0 ? (to - from) / wire : 0;
         uint64_t bytes = whole * wire;
         if (whole != 0) {
-            transfer(m, false, (int64_t)element, (int64_t)(element + whole), (char *)(uintptr_t)in);
+            copy_elements(m, false, (int64_t)element, (int64_t)(element + whole),
+                          (char *)(uintptr_t)in);
         } else {
             bytes = wire - inside < to - from ? wire - inside : to - from;
             memcpy(carry + inside, in, bytes);
             if (inside + bytes == wire)
-                transfer(m, false, (int64_t)element, (int64_t)element + 1, carry);
+                copy_elements(m, false, (int64_t)element, (int64_t)element + 1, carry);
         }
         from += bytes;
         in += bytes;

@@ -137,7 +137,7 @@ reshard_status rs_stage_begin(reshard_exec *exec)
     if (status == RESHARD_OK && stage->near_count == 0)
         status = enter(exec);
     if (status == RESHARD_OK)
-        rs_exec_walk_keeps(exec, stage); /* while the others get ready */
+        status = rs_exec_walk_keeps(exec, stage); /* while the others get ready */
     return status;
 }
 
@@ -164,9 +164,11 @@ static reshard_status walk_and_tell(reshard_exec *exec)
     reshard_status status = rs_group_touch(exec->group, true);
     if (status != RESHARD_OK)
         return status;
-    rs_exec_walk(exec, stage);
+    reshard_status walked = rs_exec_walk(exec, stage);
     rs_copy_fence();
     status = rs_group_touch(exec->group, false);
+    if (walked != RESHARD_OK)
+        return walked;
     exec->walked = true;
     for (int64_t i = 0; i < stage->peer_count && status == RESHARD_OK; i++) {
         rs_exec_peer *peer = &stage->peers[i];

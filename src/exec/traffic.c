@@ -12,10 +12,11 @@
  * is free again. To others the segment itself is the message: packed, or where it is when its bytes
  * lie one after another there.
  */
-#include "exec/messages.h"
+#include "exec/traffic.h"
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/shape.h"
 #include "exec/exec.h"
 #include "exec/segment.h"
 
@@ -51,11 +52,7 @@ static void find_memory(rs_messages *m, int32_t stage, const rs_lane *f, bool se
     (void)reshard_plan_stage_link(m->exec->plan, stage, f->stream->links[index], &link);
     *out = (rs_segment_move){.move = move, .wire = narrower(&link)};
     if (!sending && f->scratch_at[index] >= 0) {
-        int64_t step = 1;
-        for (int32_t d = move->ndim - 1; d >= 0; d--) {
-            dense_strides[d] = step;
-            step *= move->size[d];
-        }
+        rs_dense_strides(move->ndim, move->size, dense_strides);
         out->memory = m->scratch + f->scratch_at[index];
         out->strides = dense_strides;
         out->dtype = link.source_dtype;
@@ -71,7 +68,7 @@ static void find_memory(rs_messages *m, int32_t stage, const rs_lane *f, bool se
 }
 
 /* Packs a segment into `bytes`, or unpacks it from there. */
-static void transfer_segment(rs_messages *m, const rs_traffic *t, const rs_slot *s, char *bytes)
+static void pack_or_unpack(rs_messages *m, const rs_traffic *t, const rs_parcel *s, char *bytes)
 {
     rs_lane *f = &t->lanes[s->lane];
     int64_t index = find_move(f->stream, s->from);
@@ -92,7 +89,7 @@ static void transfer_segment(rs_messages *m, const rs_traffic *t, const rs_slot 
 }
 
 /* Where a segment's bytes lie one after another already, as part of one move; or NULL. */
-static char *find_place(rs_messages *m, const rs_traffic *t, const rs_slot *s)
+static char *find_place(rs_messages *m, const rs_traffic *t, const rs_parcel *s)
 {
     const rs_lane *f = &t->lanes[s->lane];
     int64_t index = find_move(f->stream, s->from);
@@ -127,7 +124,7 @@ static void skip_direct(const rs_messages *m, rs_traffic *t)
 }
 
 /* The next segment: both ends of a lane cut alike. */
-static void cut_segment(const rs_messages *m, rs_traffic *t, rs_slot *s)
+static void cut_segment(const rs_messages *m, rs_traffic *t, rs_parcel *s)
 {
     const rs_lane *f = &t->lanes[t->next_lane];
     size_t most = m->segment_bytes;
@@ -146,7 +143,7 @@ static void cut_segment(const rs_messages *m, rs_traffic *t, rs_slot *s)
     t->started++;
 }
 
-static reshard_status start_send(rs_messages *m, rs_traffic *t, rs_slot *s)
+static reshard_status start_send(rs_messages *m, rs_traffic *t, rs_parcel *s)
 {
     reshard_exec *exec = m->exec;
     const rs_lane *f = &t->lanes[s->lane];
@@ -155,7 +152,7 @@ static reshard_status start_send(rs_messages *m, rs_traffic *t, rs_slot *s)
         s->place = find_place(m, t, s);
         if (s->place == NULL) {
             s->place = s->memory;
-            transfer_segment(m, t, s, s->memory);
+            pack_or_unpack(m, t, s, s->memory);
         }
         return rs_group_send(exec->group, rank, data, s->place, (size_t)(s->to - s->from),
                              &s->request);
@@ -164,7 +161,7 @@ static reshard_status start_send(rs_messages *m, rs_traffic *t, rs_slot *s)
     if (status != RESHARD_OK)
         return status;
     s->notice = s->memory;
-    transfer_segment(m, t, s, s->memory);
+    pack_or_unpack(m, t, s, s->memory);
     rs_copy_fence();
     status = rs_group_touch(exec->group, false);
     if (status == RESHARD_OK)
@@ -175,7 +172,7 @@ static reshard_status start_send(rs_messages *m, rs_traffic *t, rs_slot *s)
     return status;
 }
 
-static reshard_status start_receive(rs_messages *m, rs_traffic *t, rs_slot *s)
+static reshard_status start_receive(rs_messages *m, rs_traffic *t, rs_parcel *s)
 {
     reshard_exec *exec = m->exec;
     const rs_lane *f = &t->lanes[s->lane];
@@ -191,7 +188,7 @@ static reshard_status start_receive(rs_messages *m, rs_traffic *t, rs_slot *s)
 
 /* ---- finishing ------------------------------------------------------------------------------- */
 
-static reshard_status take_from_staging(rs_messages *m, const rs_traffic *t, rs_slot *s)
+static reshard_status take_from_staging(rs_messages *m, const rs_traffic *t, rs_parcel *s)
 {
     reshard_exec *exec = m->exec;
     int32_t rank = rank_of(m, &t->lanes[s->lane]);
@@ -200,7 +197,7 @@ static reshard_status take_from_staging(rs_messages *m, const rs_traffic *t, rs_
         return status;
     char *seen = rs_group_map(exec->group, rank, s->notice, (size_t)(s->to - s->from));
     if (seen != NULL)
-        transfer_segment(m, t, s, seen);
+        pack_or_unpack(m, t, s, seen);
     rs_copy_fence();
     status = rs_group_touch(exec->group, false);
     if (seen == NULL)
@@ -213,8 +210,8 @@ static reshard_status take_from_staging(rs_messages *m, const rs_traffic *t, rs_
     return status;
 }
 
-/* A slot's request is done. */
-static reshard_status take_segment(rs_messages *m, const rs_traffic *t, rs_slot *s)
+/* A parcel's request is done. */
+static reshard_status take_segment(rs_messages *m, const rs_traffic *t, rs_parcel *s)
 {
     s->taken = true;
     if (t->sending)
@@ -222,12 +219,12 @@ static reshard_status take_segment(rs_messages *m, const rs_traffic *t, rs_slot 
     if (way_of(m, t, &t->lanes[s->lane]) == RS_WAY_STAGING)
         return take_from_staging(m, t, s);
     if (s->place == s->memory)
-        transfer_segment(m, t, s, s->memory);
+        pack_or_unpack(m, t, s, s->memory);
     return RESHARD_OK;
 }
 
-/* Whether a slot can be used again. */
-static reshard_status finish_segment(rs_messages *m, const rs_traffic *t, rs_slot *s,
+/* Whether a parcel can be used again. */
+static reshard_status finish_segment(rs_messages *m, const rs_traffic *t, rs_parcel *s,
                                      bool *out_done)
 {
     reshard_group *group = m->exec->group;
@@ -245,7 +242,7 @@ static reshard_status finish_segment(rs_messages *m, const rs_traffic *t, rs_slo
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Finishes what has come or gone, oldest first, and starts as much as there are slots for. */
+/* Finishes what has come or gone, oldest first, and starts as much as there are parcels for. */
 static reshard_status advance(rs_messages *m, rs_traffic *t, const rs_window *w)
 {
     bool moved = true;
@@ -253,12 +250,12 @@ static reshard_status advance(rs_messages *m, rs_traffic *t, const rs_window *w)
         reshard_status status = RESHARD_OK;
         moved = false;
         if (t->finished < t->started) {
-            status = finish_segment(m, t, &w->slots[t->finished % w->slot_count], &moved);
+            status = finish_segment(m, t, &w->parcels[t->finished % w->parcel_count], &moved);
             t->finished += moved;
         }
         if (status == RESHARD_OK && t->next_lane < t->lane_count &&
-            t->started - t->finished < w->slot_count) {
-            rs_slot *s = &w->slots[t->started % w->slot_count];
+            t->started - t->finished < w->parcel_count) {
+            rs_parcel *s = &w->parcels[t->started % w->parcel_count];
             cut_segment(m, t, s);
             status = t->sending ? start_send(m, t, s) : start_receive(m, t, s);
             moved = true;

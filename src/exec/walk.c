@@ -6,9 +6,11 @@
  */
 #include "exec/exec.h"
 
+#include "base/error.h"
+
 /* ---- addresses ------------------------------------------------------------------------------- */
 
-/* A peer's slots are in its table, and seen from here elsewhere. */
+/* A peer's slots are in its table, and seen from here elsewhere; NULL when they are not seen. */
 static char *address_of(reshard_exec *exec, const rs_exec_stage *stage,
                         const rs_operation *operation, bool mine, int64_t slot)
 {
@@ -18,22 +20,32 @@ static char *address_of(reshard_exec *exec, const rs_exec_stage *stage,
     return rs_group_map(exec->group, peer->rank, peer->table->slots[slot], 1);
 }
 
-static const char *source_of(reshard_exec *exec, const rs_exec_stage *stage,
-                             const rs_operation *operation)
+static reshard_status fail_unseen(const reshard_exec *exec, const rs_exec_stage *stage,
+                                  const rs_operation *operation)
 {
-    if (operation->source_slot == RS_SLOT_SCRATCH)
-        return rs_messages_scratch(exec->messages) + operation->source_offset;
-    if (operation->source_slot < 0)
-        return NULL;
-    return address_of(exec, stage, operation, operation->pushing, operation->source_slot) +
-           operation->source_offset;
+    int32_t rank = operation->peer_index < 0 ? reshard_group_rank(exec->group)
+                                             : stage->peers[operation->peer_index].rank;
+    return rs_fail(RESHARD_ERR_GROUP_BROKEN,
+                   "exec: a buffer of rank %d is NULL, or the transport cannot map it", rank);
 }
 
-static char *target_of(reshard_exec *exec, const rs_exec_stage *stage,
-                       const rs_operation *operation)
+/* Where an operation reads and writes. A fill has no source. */
+static reshard_status find_ends(reshard_exec *exec, const rs_exec_stage *stage,
+                                const rs_operation *operation, const char **out_source,
+                                char **out_target)
 {
-    return address_of(exec, stage, operation, !operation->pushing, operation->target_slot) +
-           operation->target_offset;
+    int64_t slot = operation->source_slot;
+    const char *source = NULL;
+    if (slot == RS_SLOT_SCRATCH)
+        source = rs_messages_scratch(exec->messages);
+    else if (slot >= 0)
+        source = address_of(exec, stage, operation, operation->pushing, slot);
+    char *target = address_of(exec, stage, operation, !operation->pushing, operation->target_slot);
+    if (target == NULL || (source == NULL && slot >= 0))
+        return fail_unseen(exec, stage, operation);
+    *out_source = source != NULL ? source + operation->source_offset : NULL;
+    *out_target = target + operation->target_offset;
+    return RESHARD_OK;
 }
 
 /* ---- copies that share lines ----------------------------------------------------------------- */
@@ -42,8 +54,9 @@ static char *target_of(reshard_exec *exec, const rs_exec_stage *stage,
 
 /* Copies of one link that share the lines of their short side go together, so that it passes
  * through the cache once. */
-static int64_t run_together(reshard_exec *exec, const rs_exec_stage *stage,
-                            const rs_operation *const *first, int64_t count)
+static reshard_status run_together(reshard_exec *exec, const rs_exec_stage *stage,
+                                   const rs_operation *const *first, int64_t count,
+                                   int64_t *out_taken)
 {
     const rs_copy *copies[TOGETHER_MAX];
     const void *sources[TOGETHER_MAX];
@@ -51,13 +64,19 @@ static int64_t run_together(reshard_exec *exec, const rs_exec_stage *stage,
     int32_t taken = 0;
     while (taken < count && taken < TOGETHER_MAX && first[taken]->together &&
            first[taken]->link == first[0]->link) {
+        const char *source;
+        char *target;
+        reshard_status status = find_ends(exec, stage, first[taken], &source, &target);
+        if (status != RESHARD_OK)
+            return status;
         copies[taken] = &first[taken]->copy;
-        sources[taken] = source_of(exec, stage, first[taken]);
-        targets[taken] = target_of(exec, stage, first[taken]);
+        sources[taken] = source;
+        targets[taken] = target;
         taken++;
     }
     rs_copy_run_together(taken, copies, sources, targets);
-    return taken;
+    *out_taken = taken;
+    return RESHARD_OK;
 }
 
 /* ---- combining ------------------------------------------------------------------------------- */
@@ -90,55 +109,68 @@ static int64_t count_stacked(const rs_operation *const *first, int64_t count)
 /* Combines piece by piece, so that the target stays in the nearest cache until all contributions
  * are in. The order of contributions is the same for every element as it would be one operation
  * after another. */
-static void run_stacked(reshard_exec *exec, const rs_exec_stage *stage,
-                        const rs_operation *const *first, int64_t boxes)
+static reshard_status run_stacked(reshard_exec *exec, const rs_exec_stage *stage,
+                                  const rs_operation *const *first, int64_t boxes)
 {
     int32_t height = first[0]->contributor_count;
     for (int64_t box = 0; box < boxes; box++) {
         const char *sources[STACK_MAX];
-        char *target = target_of(exec, stage, first[box]);
+        char *target = NULL;
         size_t bytes = rs_copy_bytes(&first[box]->copy);
-        for (int32_t c = 0; c < height; c++)
-            sources[c] = source_of(exec, stage, first[c * boxes + box]);
+        for (int32_t c = 0; c < height; c++) {
+            reshard_status status =
+                find_ends(exec, stage, first[c * boxes + box], &sources[c], &target);
+            if (status != RESHARD_OK)
+                return status;
+        }
         for (size_t at = 0; at < bytes; at += STACK_BYTES) {
             size_t part = bytes - at < STACK_BYTES ? bytes - at : STACK_BYTES;
             for (int32_t c = 0; c < height; c++)
                 rs_operation_run_bytes(first[c * boxes + box], sources[c] + at, target + at, part);
         }
     }
+    return RESHARD_OK;
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-void rs_exec_walk_keeps(reshard_exec *exec, const rs_exec_stage *stage)
+static reshard_status run_alone(reshard_exec *exec, const rs_exec_stage *stage,
+                                const rs_operation *operation)
 {
-    for (int64_t i = 0; i < stage->keep_count; i++) {
-        const rs_operation *keep = &stage->keeps[i];
-        if (exec->alias.taken && keep == exec->alias.keep)
-            continue; /* is there already */
-        rs_operation_run(keep, source_of(exec, stage, keep), target_of(exec, stage, keep));
-    }
+    const char *source;
+    char *target;
+    reshard_status status = find_ends(exec, stage, operation, &source, &target);
+    if (status == RESHARD_OK)
+        rs_operation_run(operation, source, target);
+    return status;
 }
 
-void rs_exec_walk(reshard_exec *exec, const rs_exec_stage *stage)
+reshard_status rs_exec_walk_keeps(reshard_exec *exec, const rs_exec_stage *stage)
 {
-    for (int64_t i = 0; i < stage->walk_count;) {
-        const rs_operation *const *first = &stage->walks[i];
-        int64_t left = stage->walk_count - i;
-        int64_t boxes =
-            first[0]->kind == RESHARD_MOVE_COMBINE && first[0]->contributor_count <= STACK_MAX
-                ? count_stacked(first, left)
-                : 0;
-        if (boxes != 0) {
-            run_stacked(exec, stage, first, boxes);
-            return;
-        }
-        if (first[0]->together) {
-            i += run_together(exec, stage, first, left);
-            continue;
-        }
-        rs_operation_run(first[0], source_of(exec, stage, first[0]),
-                         target_of(exec, stage, first[0]));
-        i++;
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < stage->keep_count && status == RESHARD_OK; i++) {
+        if (exec->alias.taken && &stage->keeps[i] == exec->alias.keep)
+            continue; /* is there already */
+        status = run_alone(exec, stage, &stage->keeps[i]);
     }
+    return status;
+}
+
+reshard_status rs_exec_walk(reshard_exec *exec, const rs_exec_stage *stage)
+{
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0, taken; i < stage->walk_count && status == RESHARD_OK; i += taken) {
+        const rs_operation *const *first = &stage->walks[i];
+        int64_t left = stage->walk_count - i, boxes = 0;
+        taken = 1;
+        if (first[0]->kind == RESHARD_MOVE_COMBINE && first[0]->contributor_count <= STACK_MAX)
+            boxes = count_stacked(first, left);
+        if (boxes != 0)
+            return run_stacked(exec, stage, first, boxes);
+        if (first[0]->together)
+            status = run_together(exec, stage, first, left, &taken);
+        else
+            status = run_alone(exec, stage, first[0]);
+    }
+    return status;
 }

@@ -14,6 +14,7 @@
 #include "kernel/copy.h"
 
 #include "base/checked.h"
+#include "base/shape.h"
 #include "kernel/kernels.h"
 
 #include <assert.h>
@@ -158,21 +159,12 @@ void rs_copy_prepare(rs_copy *copy, int32_t element_bytes, int32_t ndim, const i
     rs_copy_prepare_tuned(copy, &tuning, element_bytes, ndim, size, source_strides, target_strides);
 }
 
-static void make_dense_strides(int32_t ndim, const int64_t *size, int64_t *out_strides)
-{
-    int64_t stride = 1;
-    for (int32_t d = ndim - 1; d >= 0; d--) {
-        out_strides[d] = stride;
-        stride *= size[d];
-    }
-}
-
 void rs_pack_prepare(rs_copy *copy, int32_t element_bytes, int32_t ndim, const int64_t *size,
                      const int64_t *source_strides)
 {
     int64_t dense[RS_NEST_MAX];
     assert(ndim <= RS_NEST_MAX);
-    make_dense_strides(ndim, size, dense);
+    rs_dense_strides(ndim, size, dense);
     rs_copy_prepare(copy, element_bytes, ndim, size, source_strides, dense);
 }
 
@@ -181,7 +173,7 @@ void rs_unpack_prepare(rs_copy *copy, int32_t element_bytes, int32_t ndim, const
 {
     int64_t dense[RS_NEST_MAX];
     assert(ndim <= RS_NEST_MAX);
-    make_dense_strides(ndim, size, dense);
+    rs_dense_strides(ndim, size, dense);
     rs_copy_prepare(copy, element_bytes, ndim, size, dense, target_strides);
 }
 

@@ -14,6 +14,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/sort.h"
 #include "base/text.h"
 #include "layout/layout.h"
 
@@ -66,12 +67,6 @@ static reshard_status add_cell(cutter *c, const reshard_box *box, const int64_t 
     return RESHARD_OK;
 }
 
-static int compare_numbers(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Faces of the listed pieces strictly inside the box, in one dim. */
 static int64_t collect_faces(const cutter *c, const reshard_box *box, int32_t dim,
                              const int64_t *list, int64_t count, int64_t *out_faces)
@@ -106,7 +101,7 @@ static bool choose_split(const cutter *c, const reshard_box *box, const int64_t 
     if (most == 0)
         return false;
     (void)collect_faces(c, box, *out_dim, list, count, scratch);
-    qsort(scratch, (size_t)most, sizeof *scratch, compare_numbers);
+    qsort(scratch, (size_t)most, sizeof *scratch, rs_compare_i64);
     *out_at = scratch[most / 2];
     return true;
 }

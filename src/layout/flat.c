@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "layout/flat.h"
 
-#include "base/checked.h"
+#include "base/shape.h"
 
 #include <string.h>
 
@@ -58,19 +58,6 @@ void rs_flat_split(const rs_flat_block *block, int64_t from, int64_t to, rs_flat
         add_box(block, last, d, 0, d == tail ? last[d] + 1 : last[d], out_boxes);
 }
 
-bool rs_flat_clip(int32_t ndim, rs_flat_box *box, const int64_t *start, const int64_t *size)
-{
-    for (int32_t d = 0; d < ndim; d++) {
-        int64_t low = rs_max(box->start[d], start[d]);
-        int64_t high = rs_min(box->start[d] + box->size[d], start[d] + size[d]);
-        if (low >= high)
-            return false;
-        box->start[d] = low;
-        box->size[d] = high - low;
-    }
-    return true;
-}
-
 static int64_t to_place(const rs_flat_block *block, const int64_t *coordinates)
 {
     int64_t place = 0;
@@ -82,10 +69,7 @@ static int64_t to_place(const rs_flat_block *block, const int64_t *coordinates)
 int64_t rs_flat_next(const rs_flat_block *block, const int64_t *start, const int64_t *size,
                      int64_t from)
 {
-    int64_t volume = 1;
-    for (int32_t d = 0; d < block->ndim; d++)
-        volume *= block->shape[d];
-    if (from >= volume)
+    if (from >= rs_volume(block->ndim, block->shape))
         return -1;
     int64_t at[RESHARD_NDIM_MAX];
     to_coordinates(block, from, at);
@@ -107,15 +91,4 @@ int64_t rs_flat_next(const rs_flat_block *block, const int64_t *start, const int
     for (; d < block->ndim; d++)
         at[d] = start[d];
     return to_place(block, at);
-}
-
-bool rs_strides_are_dense(int32_t ndim, const int64_t *size, const int64_t *strides)
-{
-    int64_t step = 1;
-    for (int32_t d = ndim - 1; d >= 0; d--) {
-        if (size[d] != 1 && strides[d] != step)
-            return false;
-        step *= size[d];
-    }
-    return true;
 }

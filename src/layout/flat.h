@@ -8,8 +8,6 @@
 
 #include <reshard/spec.h>
 
-#include <stdbool.h>
-
 typedef struct rs_flat_block {
     int32_t ndim;
     int64_t shape[RESHARD_NDIM_MAX];
@@ -28,15 +26,9 @@ typedef struct rs_flat_boxes {
 /* The elements from..to-1 of the row-major order, as boxes in that order. */
 void rs_flat_split(const rs_flat_block *block, int64_t from, int64_t to, rs_flat_boxes *out_boxes);
 
-/* Cuts a box to [start, start+size); false when nothing is left. */
-bool rs_flat_clip(int32_t ndim, rs_flat_box *box, const int64_t *start, const int64_t *size);
-
 /* The first place in row-major order, from `from` on, that lies in the box [start, start+size); -1
  * when none does. */
 int64_t rs_flat_next(const rs_flat_block *block, const int64_t *start, const int64_t *size,
                      int64_t from);
-
-/* Whether the elements of a box with these strides follow each other, in row-major order. */
-bool rs_strides_are_dense(int32_t ndim, const int64_t *size, const int64_t *strides);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/shape.h"
 #include "layout/layout.h"
 
 #include <stdlib.h>

@@ -6,6 +6,8 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/shape.h"
+#include "base/sort.h"
 #include "base/text.h"
 
 #include <inttypes.h>
@@ -99,12 +101,6 @@ static reshard_status list_shards(const reshard_layout *layout, rs_arena *arena,
     return RESHARD_OK;
 }
 
-static int compare_ranks(const void *a, const void *b)
-{
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* The index-th position of the mesh that A does not leave out, in increasing order. */
 static int32_t position_at(const reshard_layout *layout, int32_t index)
 {
@@ -136,7 +132,7 @@ static reshard_status count_ranks(reshard_layout *layout)
         return rs_allocation_status();
     for (int32_t i = 0; i < layout->rank_count; i++)
         ranks[i] = reshard_mesh_rank_at(layout->mesh, position_at(layout, i));
-    qsort(ranks, count, sizeof *ranks, compare_ranks);
+    qsort(ranks, count, sizeof *ranks, rs_compare_i32);
     layout->ranks = ranks;
     return RESHARD_OK;
 }
@@ -422,7 +418,7 @@ int64_t rs_layout_shard_volume_sum(const reshard_layout *layout)
 static int32_t map_rank(const rs_rank_map *map, int32_t rank)
 {
     const int32_t *found =
-        bsearch(&rank, map->from, (size_t)map->count, sizeof rank, compare_ranks);
+        bsearch(&rank, map->from, (size_t)map->count, sizeof rank, rs_compare_i32);
     return found != NULL ? map->to[found - map->from] : rank;
 }
 

@@ -9,6 +9,7 @@
  */
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/shape.h"
 #include "layout/flat.h"
 #include "layout/layout.h"
 
@@ -74,15 +75,6 @@ static bool regular_find(const rs_region *region, int32_t rank, rs_holder *out_h
     return true;
 }
 
-static void row_major_strides(int32_t ndim, const int64_t *shape, int64_t *out_strides)
-{
-    int64_t stride = 1;
-    for (int32_t d = ndim - 1; d >= 0; d--) {
-        out_strides[d] = stride;
-        stride *= shape[d];
-    }
-}
-
 static void regular_place(const rs_region *region, const rs_holder *holder, const int64_t *start,
                           rs_place *out_place)
 {
@@ -99,7 +91,7 @@ static void regular_place(const rs_region *region, const rs_holder *holder, cons
         block[d] = rs_chain_length(chain, layout->shape[d], by_level);
         local[d] = rs_chain_local(chain, layout->shape[d], by_level, start[d]);
     }
-    row_major_strides(layout->ndim, block, out_place->strides);
+    rs_dense_strides(layout->ndim, block, out_place->strides);
     out_place->at = 0;
     for (int32_t d = 0; d < layout->ndim; d++)
         out_place->at += local[d] * out_place->strides[d];
@@ -127,7 +119,7 @@ static void whole_flat(const rs_region *region, const rs_flat_block *block, cons
     rs_flat_split(block, span.start, span.start + span.length, &boxes);
     for (int32_t i = 0; i < boxes.count; i++) {
         rs_flat_box inside = boxes.items[i];
-        if (!rs_flat_clip(layout->ndim, &inside, low, one))
+        if (!rs_box_clip(layout->ndim, inside.start, inside.size, low, one))
             continue;
         /* Cut to the dims' spans: local places run alongside global ones inside a span. */
         for (int32_t d = 0; d < layout->ndim; d++) {

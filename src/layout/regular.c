@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/shape.h"
 #include "layout/flat.h"
 #include "layout/layout.h"
 
@@ -324,7 +325,7 @@ static reshard_status visit_flat(visit *v)
         rs_flat_boxes boxes;
         rs_flat_split(&block, span.start, span.start + span.length, &boxes);
         for (int32_t i = 0; i < boxes.count && status == RESHARD_OK; i++) {
-            if (!rs_flat_clip(ndim, &boxes.items[i], v->low, size))
+            if (!rs_box_clip(ndim, boxes.items[i].start, boxes.items[i].size, v->low, size))
                 continue;
             for (int32_t d = 0; d < ndim; d++) {
                 v->region.start[d] = corner[d] + (boxes.items[i].start[d] - v->low[d]);

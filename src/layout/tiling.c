@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/shape.h"
 #include "base/text.h"
 
 #include <inttypes.h>

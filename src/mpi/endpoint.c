@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void fail(void *state, const char *why)
 {
@@ -85,14 +86,23 @@ static reshard_status check_mpi(MPI_Comm comm)
                  : RESHARD_OK;
 }
 
-static reshard_status check_options(const reshard_mpi_options *options)
+/* As rs_options_read of libreshard, which keeps that to itself: a shorter struct has zeros behind
+ * it, and of a longer one the rest must be zero. */
+static reshard_status read_options(const reshard_mpi_options *given, reshard_mpi_options *out)
 {
-    if (options != NULL && options->size != sizeof *options)
-        return rs_mpi_fail(RESHARD_ERR_INVALID, "MPI options: size is %zu, not %zu", options->size,
-                           sizeof *options);
-    if (options != NULL && !(options->timeout_seconds >= 0))
+    *out = (reshard_mpi_options){.size = sizeof *out};
+    if (given == NULL)
+        return RESHARD_OK;
+    bool known = given->size >= sizeof given->size;
+    for (size_t i = sizeof *out; i < given->size; i++)
+        known = known && ((const char *)given)[i] == 0;
+    if (!known)
+        return rs_mpi_fail(RESHARD_ERR_INVALID, "MPI options: their size is %zu, but %zu are known",
+                           given->size, sizeof *out);
+    memcpy(out, given, given->size < sizeof *out ? given->size : sizeof *out);
+    if (!(out->timeout_seconds >= 0))
         return rs_mpi_fail(RESHARD_ERR_RANGE, "MPI options: a time-out of %g seconds",
-                           options->timeout_seconds);
+                           out->timeout_seconds);
     return RESHARD_OK;
 }
 
@@ -132,7 +142,8 @@ static void find_node_ranks(rs_mpi *e)
 static reshard_status create(const rs_mpi_comms *comms, const reshard_mpi_options *options,
                              rs_mpi **out_endpoint)
 {
-    reshard_status status = check_options(options);
+    reshard_mpi_options chosen;
+    reshard_status status = read_options(options, &chosen);
     if (status != RESHARD_OK)
         return status;
     int rank = 0, size = 0, *tag_max = NULL, known = 0;
@@ -152,7 +163,7 @@ static reshard_status create(const rs_mpi_comms *comms, const reshard_mpi_option
     e->comms = *comms;
     e->standing.rank = rank;
     e->standing.size = size;
-    e->timeout_seconds = options != NULL ? options->timeout_seconds : 0;
+    e->timeout_seconds = chosen.timeout_seconds;
     (void)MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag_max, &known);
     e->tag_max = known ? *tag_max : 32767; /* the least that MPI allows */
     (void)MPI_Comm_size(comms->node, &e->node_size);

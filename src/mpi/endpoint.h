@@ -19,9 +19,10 @@
 #define RS_MPI_ENDPOINT_H
 
 #include <reshard/mpi.h>
+#include <reshard/transport.h>
 
+#include "mpi/mapping.h"
 #include "mpi/patience.h"
-#include "mpi/segments.h"
 #include "mpi/standing.h"
 
 /* Lives in the memory of a reshard_request. */
@@ -38,7 +39,7 @@ typedef struct rs_mpi_message {
 typedef struct rs_mpi_window {
     struct rs_mpi_window *next;
     MPI_Win handle;
-    rs_segment segments[]; /* by rank in the node */
+    rs_mapping mappings[]; /* by rank in the node */
 } rs_mpi_window;
 
 typedef struct rs_mpi_comms {
@@ -85,7 +86,7 @@ bool rs_mpi_vote(rs_mpi *e, bool agrees);
  * Returns, when all ranks have, the status that the run ends with on all of them. */
 reshard_status rs_mpi_leave(rs_mpi *e, reshard_status status);
 
-/* messages.c and memory.c: the calls of the endpoint, see reshard_endpoint. */
+/* messages.c and windows.c: the calls of the endpoint, see reshard_endpoint. */
 reshard_status rs_mpi_send(void *state, int32_t peer, int32_t channel, const void *bytes,
                            size_t count, reshard_request *request);
 reshard_status rs_mpi_receive(void *state, int32_t peer, int32_t channel, void *bytes, size_t count,

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * call.c - values, and calling modules. A call has a scope of its own, which lets go of all but the
- * output: what backward needs, the graph has saved. A call may call its own module again, and hooks
- * may come and go while it runs: lists of hooks only grow meanwhile, and hooks that are younger
- * than the call are passed over.
+ * call.c - values, and calling modules. A call has a scope of its own, which frees everything but
+ * the output; the graph holds what backward needs. A call may call its own module again, and hooks
+ * may be added and removed while it runs: meanwhile lists of hooks only grow, and a call skips
+ * hooks that are younger than itself.
  */
 #include "base/context.h"
 #include "base/error.h"
 #include "nn/module.h"
-#include "tensor/ops/op.h"
+#include "tensor/core/dense.h"
+#include "tensor/core/scope.h"
 
 #include <string.h>
 
@@ -33,7 +34,7 @@ reshard_value reshard_value_of(reshard_tensor *tensor)
                           : failed;
 }
 
-/* The memory is that of a tensor of bytes, which the scope owns as it owns others. */
+/* The memory is a tensor of bytes, which the scope owns like any other. */
 reshard_value reshard_value_list(int32_t count, const reshard_value *items)
 {
     if (rs_thread_state_get()->scope == NULL || count < 0)
@@ -91,8 +92,8 @@ reshard_value reshard_value_item(reshard_value list, int32_t index)
 /* One call under way. */
 typedef struct call {
     reshard_module *module;
-    uint64_t serial;  /* of the youngest hook that takes part */
-    uint64_t reached; /* serial of the last forward hook that was called in its turn; 0: none */
+    uint64_t serial;  /* of the youngest hook that is called */
+    uint64_t reached; /* serial of the last forward hook called in its turn; 0: none */
     reshard_value input, output;
 } call;
 
@@ -155,7 +156,7 @@ static reshard_status run_hooks(call *c)
     return status;
 }
 
-/* Those that always run and have not had their turn. What they say cannot make it worse. */
+/* Runs the hooks that always run and have not had their turn. They cannot undo the failure. */
 static void run_always(call *c)
 {
     bool behind = c->reached == 0;
@@ -168,7 +169,7 @@ static void run_always(call *c)
     }
 }
 
-/* The value in the scope around the call's own, which is about to go. */
+/* Hands the value to the scope around the call's own, which is about to be closed. */
 static reshard_value hand_out(reshard_value value)
 {
     if (value.kind == RESHARD_VALUE_TENSOR)
@@ -185,7 +186,7 @@ static reshard_value hand_out(reshard_value value)
     return list;
 }
 
-/* True when the call has come to an output. */
+/* True if the call has an output. */
 static bool run(call *c)
 {
     reshard_status status = run_pre_hooks(c);
@@ -217,7 +218,7 @@ reshard_value reshard_module_call(reshard_module *module, reshard_value input)
               .output = failed};
     if (state->scope->status != RESHARD_OK || input.kind == RESHARD_VALUE_FAILED) {
         reshard_module_release(module);
-        return failed; /* as operations do */
+        return failed; /* as operations do in this case */
     }
     rs_scope_enter(&scope, rs_scope_context());
     module->running++;

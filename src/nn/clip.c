@@ -1,43 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clip.c - the norm of all gradients, over parameters and ranks, and gradients scaled to a norm. */
+/* clip.c - the norm of all gradients over parameters and ranks, and scaling gradients to a norm. */
+#ifndef REAL
 #include "base/context.h"
 #include "base/error.h"
 #include "layout/layout.h"
-#include "nn/lift.h"
 #include "nn/optimizer.h"
 #include "tensor/core/distribution.h"
+#include "tensor/dist/spread.h"
 
 #include <math.h>
 
-/* In double, by LANES sums that take turns: one sum would wait for itself at every step. */
-#define DEFINE_SUM(name, real)                                   \
-    static double sum_squares_##name(const real *x, int64_t n)   \
-    {                                                            \
-        enum { LANES = 8 };                                      \
-        double lanes[LANES] = {0}, sum = 0;                      \
-        int64_t i = 0;                                           \
-        for (; i + LANES <= n; i += LANES)                       \
-            for (int64_t k = 0; k < LANES; k++)                  \
-                lanes[k] += (double)x[i + k] * (double)x[i + k]; \
-        for (; i < n; i++)                                       \
-            lanes[0] += (double)x[i] * (double)x[i];             \
-        for (int64_t k = 0; k < LANES; k++)                      \
-            sum += lanes[k];                                     \
-        return sum;                                              \
-    }
-DEFINE_SUM(f32, float)
-DEFINE_SUM(f64, double)
-#undef DEFINE_SUM
+enum { LANES = 8 };
 
-static double sum_squares(const reshard_tensor *dense)
-{
-    const void *data = dense->data;
-    return dense->dtype == RESHARD_F64 ? sum_squares_f64(data, dense->volume)
-                                       : sum_squares_f32(data, dense->volume);
-}
+#define RS_REAL_FILE "nn/clip.c"
+#include "tensor/core/real.h"
 
-/* Of those that hold the same shard, one counts: the one at coordinate 0 of all axes that
- * replicate. */
+/* Of the ranks that hold the same shard, one counts: that at coordinate 0 of all replicated
+ * axes. */
 static reshard_status counts_here(const reshard_tensor *parameter, bool *out_counts)
 {
     const reshard_layout *layout = parameter->distribution->layout;
@@ -59,15 +38,15 @@ static reshard_status counts_here(const reshard_tensor *parameter, bool *out_cou
     }
     if (mesh == NULL || shared)
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "clip: a parameter with the layout \"%s\"",
-                       rs_layout_describe(parameter).text);
+                       rs_tensor_describe_layout(parameter).text);
     if (!rs_layout_coordinates(layout, rank, coordinates))
-        return RESHARD_OK; /* it has no shards either */
+        return RESHARD_OK; /* this rank has no shards either */
     for (int32_t axis = 0; axis < reshard_mesh_axis_count(mesh); axis++)
         *out_counts = *out_counts && (cut[axis] || coordinates[axis] == 0);
     return RESHARD_OK;
 }
 
-/* sums[0]: of local parameters, the same on every rank; sums[1]: of this rank's shards. */
+/* sums[0] is of local parameters, the same on every rank; sums[1] is of this rank's shards. */
 static reshard_status sum_gradients(const reshard_optimizer *o, double sums[2])
 {
     reshard_status status = RESHARD_OK;
@@ -80,23 +59,15 @@ static reshard_status sum_gradients(const reshard_optimizer *o, double sums[2])
         if (status == RESHARD_OK && spread)
             status = counts_here(s->moments->parameter, &counts);
         if (status == RESHARD_OK && gradient != NULL && counts)
-            sums[spread] += sum_squares(gradient);
+            sums[spread] += RS_CALL(gradient->dtype, sum_squares, (const void *)gradient->data,
+                                    gradient->volume);
         reshard_tensor_release(gradient);
     }
     return status;
 }
 
-#define DEFINE_SCALE(name, real)                              \
-    static void scale_##name(real *x, int64_t n, real factor) \
-    {                                                         \
-        for (int64_t i = 0; i < n; i++)                       \
-            x[i] *= factor;                                   \
-    }
-DEFINE_SCALE(f32, float)
-DEFINE_SCALE(f64, double)
-#undef DEFINE_SCALE
-
-/* A gradient is its leaf's own, unless somebody has kept it: then a scaled copy takes its place. */
+/* A gradient belongs to its leaf, unless somebody else holds it too; then a scaled copy replaces
+ * it. */
 static reshard_status scale_gradient(const reshard_optimizer *o, reshard_tensor **place,
                                      double factor)
 {
@@ -111,15 +82,11 @@ static reshard_status scale_gradient(const reshard_optimizer *o, reshard_tensor 
         *place = copy;
         reshard_tensor_release(g);
     }
-    void *data = reshard_tensor_write(*place);
-    if ((*place)->dtype == RESHARD_F64)
-        scale_f64(data, (*place)->volume, factor);
-    else
-        scale_f32(data, (*place)->volume, (float)factor);
+    RS_CALL((*place)->dtype, scale, reshard_tensor_write(*place), (*place)->volume, factor);
     return RESHARD_OK;
 }
 
-/* Likewise of a distributed gradient, which may have been kept as a whole. */
+/* The same for a distributed gradient, which may be held as a whole. */
 static reshard_status scale_shards(const reshard_optimizer *o, reshard_tensor **place,
                                    double factor)
 {
@@ -193,3 +160,31 @@ reshard_status reshard_optimizer_clip(reshard_optimizer *o, reshard_group *group
         *out_norm = norm;
     return status;
 }
+
+#else
+
+/* In double. LANES sums take turns, because a single one would wait for its previous addition at
+ * every step. */
+static double OF(sum_squares)(const REAL *x, int64_t n)
+{
+    double lanes[LANES] = {0}, sum = 0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        for (int64_t k = 0; k < LANES; k++)
+            lanes[k] += (double)x[i + k] * (double)x[i + k];
+    }
+    for (; i < n; i++)
+        lanes[0] += (double)x[i] * (double)x[i];
+    for (int64_t k = 0; k < LANES; k++)
+        sum += lanes[k];
+    return sum;
+}
+
+static void OF(scale)(REAL *x, int64_t n, double by)
+{
+    REAL factor = (REAL)by;
+    for (int64_t i = 0; i < n; i++)
+        x[i] *= factor;
+}
+
+#endif

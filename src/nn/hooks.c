@@ -2,7 +2,10 @@
 /* hooks.c - hooks of modules and their handles; see invariant 2 of module.h. */
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "nn/module.h"
+
+#include <assert.h>
 
 void rs_hook_entry_release(rs_hook_entry *entry)
 {
@@ -51,6 +54,7 @@ static void link_entry(rs_hook_entry **place, rs_hook_entry *entry, bool prepend
 reshard_status rs_hook_add(reshard_module *module, const rs_hook_entry *given, bool prepend,
                            reshard_hook **out_hook)
 {
+    assert(given->kind < RS_HOOK_KINDS);
     reshard_context *context = module->context;
     rs_hook_entry *entry = rs_allocate(context, sizeof *entry);
     reshard_hook *hook = entry != NULL ? rs_allocate(context, sizeof *hook) : NULL;
@@ -75,24 +79,13 @@ reshard_status rs_hook_add(reshard_module *module, const rs_hook_entry *given, b
     return RESHARD_OK;
 }
 
-static reshard_status read_options(const reshard_hook_options *given, reshard_hook_options *options)
-{
-    *options = (reshard_hook_options){.size = sizeof *options};
-    if (given != NULL && given->size != sizeof *given)
-        return rs_fail(RESHARD_ERR_INVALID, "hook options: size is %zu, not %zu", given->size,
-                       sizeof *given);
-    if (given != NULL)
-        *options = *given;
-    return RESHARD_OK;
-}
-
 reshard_status reshard_module_add_forward_pre_hook(reshard_module *module,
                                                    reshard_forward_pre_hook_fn fn, void *user,
                                                    const reshard_hook_options *options,
                                                    reshard_hook **out_hook)
 {
     reshard_hook_options read;
-    reshard_status status = read_options(options, &read);
+    reshard_status status = rs_options_read("hook options", options, &read, sizeof read);
     if (status == RESHARD_OK && (fn == NULL || read.always))
         status = rs_fail(RESHARD_ERR_INVALID, "forward pre-hook: %s",
                          fn == NULL ? "the function is NULL" : "only forward hooks always run");
@@ -107,7 +100,7 @@ reshard_status reshard_module_add_forward_hook(reshard_module *module, reshard_f
                                                reshard_hook **out_hook)
 {
     reshard_hook_options read;
-    reshard_status status = read_options(options, &read);
+    reshard_status status = rs_options_read("hook options", options, &read, sizeof read);
     if (status == RESHARD_OK && fn == NULL)
         status = rs_fail(RESHARD_ERR_INVALID, "forward hook: the function is NULL");
     if (status != RESHARD_OK)

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * input_reshard.c - saved-tensor hooks around a module's forward that keep chunks of what is
- * replicated (pack.c). What is replicated is known from the tensor layer, which follows every local
- * tensor's sameness through operations; weights are told by their memory.
+ * replicated (pack.c). The tensor layer knows what is replicated: it follows the sameness of local
+ * tensors through operations. Parameters and buffers are recognized by their memory.
  *
- * A packed object holds the state, for the graph may outlive the hook and the module.
+ * A packed object holds the state, because the graph may outlive hook and module.
  */
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "nn/module.h"
 #include "nn/pack.h"
+#include "tensor/core/scope.h"
 
 #include <string.h>
 
@@ -21,9 +23,9 @@ typedef struct state {
     int (*select)(void *user, const reshard_tensor *tensor);
     void *user;
     reshard_saved_counts counts;
-    int64_t depth; /* calls under way */
+    int64_t depth; /* calls in progress */
     int64_t memory_count, memory_capacity;
-    const rs_storage **memory; /* of parameters and buffers, while a call is under way */
+    const rs_storage **memory; /* of parameters and buffers, during a call */
 } state;
 
 static void release_state(void *user)
@@ -68,12 +70,12 @@ static reshard_status add_memory(state *s, const reshard_tensor *tensor)
 static reshard_status list_memory(state *s, const reshard_module *module)
 {
     reshard_status status = RESHARD_OK;
-    for (int64_t i = 0; i < module->slot_count && status == RESHARD_OK; i++) {
-        const rs_slot *slot = &module->slots[i];
-        if (slot->tensor != NULL)
-            status = add_memory(s, slot->tensor);
-        if (slot->child != NULL && status == RESHARD_OK)
-            status = list_memory(s, slot->child);
+    for (int64_t i = 0; i < module->part_count && status == RESHARD_OK; i++) {
+        const rs_part *part = &module->parts[i];
+        if (part->tensor != NULL)
+            status = add_memory(s, part->tensor);
+        if (part->child != NULL && status == RESHARD_OK)
+            status = list_memory(s, part->child);
     }
     return status;
 }
@@ -98,7 +100,7 @@ static bool is_replicated(const reshard_tensor *tensor)
     if (d != NULL)
         return d->shard_count == 1 &&
                rs_layout_sameness(d->layout, rs_distributed_group(tensor)) == RS_SAME_YES;
-    return tensor->sameness != RS_SAME_NO; /* the module's word */
+    return tensor->sameness != RS_SAME_NO; /* by the module's promise */
 }
 
 static bool is_wanted(const state *s, const reshard_tensor *tensor)
@@ -107,13 +109,13 @@ static bool is_wanted(const state *s, const reshard_tensor *tensor)
            (s->select == NULL || s->select(s->user, tensor) != 0);
 }
 
-/* The tensor with the memory: itself, or the one shard of a distributed one. */
+/* The tensor that has the memory: itself, or the one shard of a distributed tensor. */
 static reshard_tensor *memory_of(reshard_tensor *tensor)
 {
     return tensor->distribution != NULL ? tensor->distribution->shards[0] : tensor;
 }
 
-/* The same elements of the same memory, packed before and not written to since. */
+/* Whether these are the same elements of the same memory, not written to since they were packed. */
 static reshard_packed *find_packed(const state *s, reshard_tensor *tensor)
 {
     const reshard_tensor *local = memory_of(tensor);
@@ -135,7 +137,7 @@ static void forget_attachment(void *attachment)
     ((reshard_packed *)attachment)->storage = NULL;
 }
 
-/* The memory remembers the chunk that was cut from it last. */
+/* Storage remembers the chunk that was cut from it last. */
 static void attach(const state *s, const reshard_tensor *local, reshard_packed *p)
 {
     rs_storage *storage = local->storage;
@@ -166,7 +168,7 @@ static void count_packed(state *s, const reshard_tensor *tensor, reshard_packed 
     p->user = s;
 }
 
-/* What a slot holds: the state must live as long as the slot, whatever it packed. */
+/* What a saved slot holds. The state must live as long as the slot, whatever was packed. */
 typedef struct held {
     state *owner;
     reshard_packed *packed;
@@ -248,7 +250,7 @@ static void leave(void *user, reshard_module *module, const rs_around_frame *fra
     if (s->way.group == NULL)
         return;
     s->depth--;
-    rs_hooks_unwind(frame->hooks);
+    rs_hook_pairs_unwind(frame->hooks);
     rs_thread_state_get()->replicas = frame->replicas;
 }
 
@@ -271,12 +273,9 @@ static reshard_status check(const reshard_module *module, const reshard_device_m
                             const reshard_input_reshard_options *given,
                             reshard_input_reshard_options *options)
 {
-    *options = (reshard_input_reshard_options){.size = sizeof *options};
-    if (given != NULL && given->size != sizeof *given)
-        return rs_fail(RESHARD_ERR_INVALID, "options: size is %zu, not %zu", given->size,
-                       sizeof *given);
-    if (given != NULL)
-        *options = *given;
+    reshard_status status = rs_options_read("options", given, options, sizeof *options);
+    if (status != RESHARD_OK)
+        return status;
     if (mesh == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "the mesh is NULL");
     for (const rs_hook_entry *entry = module->hooks[RS_HOOK_AROUND]; entry != NULL;
@@ -329,7 +328,7 @@ reshard_status reshard_input_reshard_counts(const reshard_hook *hook,
     state *s = NULL;
     reshard_status status = find_state(hook, &s);
     if (status == RESHARD_OK)
-        *out_counts = s->counts;
+        status = rs_report_write("saved counts", &s->counts, sizeof s->counts, out_counts);
     return status;
 }
 

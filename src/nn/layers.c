@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layers.c - the simple ready modules: one operation with its parameters each. */
+/* layers.c - the simple ready modules, each one operation with its parameters. */
 #include "nn/layers.h"
 
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "nn/module.h"
 #include "tensor/core/random.h"
-#include "tensor/ops/op.h"
+
+#include <reshard/autograd.h>
+#include <reshard/ops.h>
 
 #include <inttypes.h>
 #include <math.h>
@@ -21,7 +24,7 @@ typedef struct user_block {
         double real;
         int64_t whole;
         void *pointer;
-    } first; /* where the user's part begins, aligned for what modules keep */
+    } first; /* where the user's part begins, aligned for anything that modules keep */
 } user_block;
 
 void *rs_user_allocate(reshard_context *context, size_t bytes)
@@ -44,16 +47,14 @@ void rs_user_free(void *user)
 
 reshard_status rs_layer_options(const reshard_layer_options *given, reshard_layer_options *out)
 {
-    *out = (reshard_layer_options){.size = sizeof *out, .dtype = RESHARD_F32};
-    if (given == NULL)
-        return RESHARD_OK;
-    if (given->size != sizeof *given)
-        return rs_fail(RESHARD_ERR_INVALID, "layer options: size is %zu, not %zu", given->size,
-                       sizeof *given);
-    if (!rs_dtype_is_float(given->dtype))
+    reshard_status status = rs_options_read("layer options", given, out, sizeof *out);
+    if (status != RESHARD_OK)
+        return status;
+    if (out->dtype == RESHARD_DTYPE_NONE)
+        out->dtype = RESHARD_F32;
+    if (!rs_dtype_is_float(out->dtype))
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "parameters of %s: they are f16, bf16, f32 or f64",
-                       reshard_dtype_name(given->dtype));
-    *out = *given;
+                       reshard_dtype_name(out->dtype));
     return RESHARD_OK;
 }
 
@@ -74,9 +75,9 @@ reshard_status rs_adopt(reshard_module *parent, const char *name, reshard_status
     return status;
 }
 
-/* first + scale * (numbers of the kind), or all `first` when the scale is 0. */
+/* first + scale * (random numbers of this kind), or `first` everywhere if the scale is 0. */
 typedef struct filling {
-    rs_fill_kind kind;
+    rs_random_kind kind;
     double first, scale;
 } filling;
 
@@ -99,7 +100,7 @@ static reshard_status fill(reshard_tensor *tensor, const filling *f, uint64_t se
 {
     if (f->scale == 0)
         return reshard_tensor_fill(tensor, f->first);
-    rs_fill random = {f->kind, seed, 0};
+    rs_random random = {f->kind, seed, 0};
     reshard_status status = rs_fill_random(tensor, &random);
     if (status != RESHARD_OK || rs_dtype_is_half(tensor->dtype))
         return status == RESHARD_OK ? scale_by_element(tensor, f) : status;
@@ -165,8 +166,8 @@ reshard_status reshard_linear_create(reshard_context *context, int64_t inputs, i
     if (status == RESHARD_OK)
         status = reshard_module_create(context, &kind, &module);
     double bound = inputs > 0 ? 1 / sqrt((double)inputs) : 0;
-    filling uniform = {RS_FILL_UNIFORM, -bound, 2 * bound}, zero = {.first = 0};
-    filling normal = {RS_FILL_NORMAL, 0, options.deviation};
+    filling uniform = {RS_RANDOM_UNIFORM, -bound, 2 * bound}, zero = {.first = 0};
+    filling normal = {RS_RANDOM_NORMAL, 0, options.deviation};
     bool plain = options.deviation == 0;
     if (status == RESHARD_OK)
         status = add_weight(module, "weight", &options, 2, shape, plain ? &uniform : &normal);
@@ -200,7 +201,7 @@ reshard_status reshard_embedding_create(reshard_context *context, int64_t count,
     reshard_status status = rs_layer_options(given, &options);
     if (status == RESHARD_OK)
         status = reshard_module_create(context, &kind, &module);
-    filling normal = {RS_FILL_NORMAL, 0, options.deviation != 0 ? options.deviation : 1};
+    filling normal = {RS_RANDOM_NORMAL, 0, options.deviation != 0 ? options.deviation : 1};
     if (status == RESHARD_OK)
         status = add_weight(module, "weight", &options, 2, shape, &normal);
     return rs_module_finish(status, module, out_module);
@@ -231,7 +232,7 @@ static reshard_value forward_rmsnorm(reshard_module *module, void *user, reshard
     return reshard_value_of(reshard_rmsnorm(t[0], t[1], n->epsilon));
 }
 
-/* has_bias: whether this kind of norm has a place for one. */
+/* has_bias: this kind of norm can have one. */
 static reshard_status create_norm(reshard_context *context, reshard_module_kind kind, bool has_bias,
                                   int64_t width, double epsilon, const reshard_layer_options *given,
                                   reshard_module **out_module)

@@ -5,23 +5,23 @@
 
 #include <reshard/nn_layers.h>
 
-#include "nn/lift.h"
+#include "tensor/dist/lift.h"
 
-/* The options with defaults filled in. Errors: INVALID, UNSUPPORTED. */
+/* Reads options and fills in defaults. Errors: INVALID, UNSUPPORTED. */
 reshard_status rs_layer_options(const reshard_layer_options *given, reshard_layer_options *out);
-/* The options of the index-th part of a module: the seed is another one. */
+/* The options of the index-th part of a module, which has a seed of its own. */
 reshard_layer_options rs_layer_part(const reshard_layer_options *options, uint64_t index);
 
-/* Hands a child to the parent, if `status`, that of making it, is OK. By address: whether an
- * argument is read before another one makes it is anybody's guess. */
+/* Gives a child to its parent, if `status`, that of making the child, is OK. The child is passed by
+ * address, because C does not say whether it is read before or after the call that makes it. */
 reshard_status rs_adopt(reshard_module *parent, const char *name, reshard_status status,
                         reshard_module **child);
-/* Gives a module that was made, or releases what there is of it. */
+/* Hands out a finished module, or releases an unfinished one. */
 reshard_status rs_module_finish(reshard_status status, reshard_module *module,
                                 reshard_module **out_module);
-/* Elements of one head of an attention. */
+/* The elements of one head of an attention module. */
 int64_t rs_attention_head(const reshard_module *module);
-/* Frees a block that was allocated as `user` of a module, by rs_user_allocate. */
+/* A block of memory for the `user` of a module, and how to free it. */
 void *rs_user_allocate(reshard_context *context, size_t bytes);
 void rs_user_free(void *user);
 

@@ -1,29 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* module.c - making modules, and finding things in them by path. */
+/* module.c - making modules, and finding their parts by path. */
 #include "nn/module.h"
 
 #include "base/context.h"
 #include "base/error.h"
+#include "base/text.h"
 
 #include <string.h>
-
-/* ---- texts ----------------------------------------------------------------------------------- */
-
-char *rs_text_copy(reshard_context *context, const char *text, size_t length)
-{
-    char *copy = rs_allocate(context, length + 1);
-    if (copy != NULL) {
-        memcpy(copy, text, length);
-        copy[length] = 0;
-    }
-    return copy;
-}
-
-void rs_text_free(reshard_context *context, char *text)
-{
-    if (text != NULL)
-        rs_release(context, text, strlen(text) + 1);
-}
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
@@ -37,7 +20,7 @@ reshard_status reshard_module_create(reshard_context *context, const reshard_mod
         return rs_allocation_status();
     atomic_init(&module->references, 1);
     module->context = context;
-    module->kind_name = rs_text_copy(context, kind->name, strlen(kind->name));
+    module->kind_name = rs_text_copy(context, kind->name);
     if (module->kind_name == NULL) {
         reshard_status status = rs_allocation_status();
         rs_release(context, module, sizeof *module);
@@ -56,11 +39,11 @@ reshard_module *reshard_module_retain(reshard_module *module)
     return module;
 }
 
-static void free_slot(reshard_context *context, rs_slot *slot)
+static void free_part(reshard_context *context, rs_part *part)
 {
-    rs_text_free(context, slot->name);
-    reshard_module_release(slot->child);
-    reshard_tensor_release(slot->tensor);
+    rs_text_free(context, part->name);
+    reshard_module_release(part->child);
+    reshard_tensor_release(part->tensor);
 }
 
 void reshard_module_release(reshard_module *module)
@@ -70,10 +53,10 @@ void reshard_module_release(reshard_module *module)
     rs_hooks_destroy(module);
     if (module->kind.forget != NULL)
         module->kind.forget(module->kind.user);
-    for (int64_t i = 0; i < module->slot_count; i++)
-        free_slot(module->context, &module->slots[i]);
-    rs_release(module->context, module->slots,
-               (size_t)module->slot_capacity * sizeof *module->slots);
+    for (int64_t i = 0; i < module->part_count; i++)
+        free_part(module->context, &module->parts[i]);
+    rs_release(module->context, module->parts,
+               (size_t)module->part_capacity * sizeof *module->parts);
     rs_text_free(module->context, module->kind_name);
     rs_release(module->context, module, sizeof *module);
 }
@@ -88,14 +71,14 @@ void *reshard_module_user(const reshard_module *module)
     return module->kind.user;
 }
 
-/* ---- slots ----------------------------------------------------------------------------------- */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
-rs_slot *rs_module_slot(const reshard_module *module, const char *name, size_t length)
+rs_part *rs_module_part(const reshard_module *module, const char *name, size_t length)
 {
-    for (int64_t i = 0; i < module->slot_count; i++) {
-        rs_slot *slot = &module->slots[i];
-        if (strlen(slot->name) == length && memcmp(slot->name, name, length) == 0)
-            return slot;
+    for (int64_t i = 0; i < module->part_count; i++) {
+        rs_part *part = &module->parts[i];
+        if (strlen(part->name) == length && memcmp(part->name, name, length) == 0)
+            return part;
     }
     return NULL;
 }
@@ -108,41 +91,41 @@ static reshard_status check_name(const reshard_module *module, const char *name)
     if (strchr(name, '.') != NULL)
         return rs_fail(RESHARD_ERR_INVALID, "the name \"%s\" has a dot, which parts names in paths",
                        name);
-    if (rs_module_slot(module, name, strlen(name)) != NULL)
+    if (rs_module_part(module, name, strlen(name)) != NULL)
         return rs_fail(RESHARD_ERR_INVALID, "the module of kind %s has a \"%s\" already",
                        module->kind_name, name);
     return RESHARD_OK;
 }
 
-/* Retains what the slot names. */
-static reshard_status add_slot(reshard_module *module, const char *name, const rs_slot *given)
+/* Retains the tensor or child of the part. */
+static reshard_status add_part(reshard_module *module, const char *name, const rs_part *given)
 {
     reshard_status status = check_name(module, name);
     if (status != RESHARD_OK)
         return status;
-    if (module->slot_count == module->slot_capacity) {
-        void *slots = module->slots;
-        status = rs_grow(module->context, &slots, &module->slot_capacity, module->slot_count + 1,
-                         sizeof *module->slots);
-        module->slots = slots;
+    if (module->part_count == module->part_capacity) {
+        void *parts = module->parts;
+        status = rs_grow(module->context, &parts, &module->part_capacity, module->part_count + 1,
+                         sizeof *module->parts);
+        module->parts = parts;
         if (status != RESHARD_OK)
             return status;
     }
-    rs_slot slot = *given;
-    slot.name = rs_text_copy(module->context, name, strlen(name));
-    if (slot.name == NULL)
+    rs_part part = *given;
+    part.name = rs_text_copy(module->context, name);
+    if (part.name == NULL)
         return rs_allocation_status();
-    (void)reshard_module_retain(slot.child);
-    (void)reshard_tensor_retain(slot.tensor);
-    module->slots[module->slot_count++] = slot;
+    (void)reshard_module_retain(part.child);
+    (void)reshard_tensor_retain(part.tensor);
+    module->parts[module->part_count++] = part;
     return RESHARD_OK;
 }
 
 bool rs_module_contains(const reshard_module *module, const reshard_module *other)
 {
     bool found = module == other;
-    for (int64_t i = 0; i < module->slot_count && !found; i++)
-        found = module->slots[i].child != NULL && rs_module_contains(module->slots[i].child, other);
+    for (int64_t i = 0; i < module->part_count && !found; i++)
+        found = module->parts[i].child != NULL && rs_module_contains(module->parts[i].child, other);
     return found;
 }
 
@@ -166,45 +149,45 @@ reshard_status reshard_module_add_child(reshard_module *module, const char *name
         status = check_child(module, name, child);
     if (status != RESHARD_OK)
         return status;
-    return add_slot(module, name, &(rs_slot){.kind = RS_SLOT_CHILD, .child = child});
+    return add_part(module, name, &(rs_part){.kind = RS_PART_CHILD, .child = child});
 }
 
 reshard_status reshard_module_add_parameter(reshard_module *module, const char *name,
                                             reshard_tensor *tensor)
 {
-    return add_slot(module, name, &(rs_slot){.kind = RS_SLOT_PARAMETER, .tensor = tensor});
+    return add_part(module, name, &(rs_part){.kind = RS_PART_PARAMETER, .tensor = tensor});
 }
 
 reshard_status reshard_module_add_buffer(reshard_module *module, const char *name,
                                          reshard_tensor *tensor, int transient)
 {
-    return add_slot(
+    return add_part(
         module, name,
-        &(rs_slot){.kind = RS_SLOT_BUFFER, .tensor = tensor, .transient = transient != 0});
+        &(rs_part){.kind = RS_PART_BUFFER, .tensor = tensor, .transient = transient != 0});
 }
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-reshard_status rs_module_find_slot(const reshard_module *module, const char *path,
-                                   rs_slot **out_slot)
+reshard_status rs_module_find_part(const reshard_module *module, const char *path,
+                                   rs_part **out_part)
 {
     const char *at = path;
     for (const reshard_module *here = module;;) {
         size_t length = strcspn(at, ".");
-        rs_slot *slot = rs_module_slot(here, at, length);
-        if (slot == NULL)
+        rs_part *part = rs_module_part(here, at, length);
+        if (part == NULL)
             return rs_fail(RESHARD_ERR_NOT_FOUND,
                            "path \"%s\": there is no \"%.*s\" in the module of kind %s", path,
                            (int)length, at, here->kind_name);
         if (at[length] == 0) {
-            *out_slot = slot;
+            *out_part = part;
             return RESHARD_OK;
         }
-        if (slot->child == NULL)
+        if (part->child == NULL)
             return rs_fail(RESHARD_ERR_NOT_FOUND,
                            "path \"%s\": \"%.*s\" in the module of kind %s is no module", path,
                            (int)length, at, here->kind_name);
-        here = slot->child;
+        here = part->child;
         at += length + 1;
     }
 }
@@ -216,65 +199,65 @@ reshard_status reshard_module_find(reshard_module *module, const char *path,
         *out_module = module;
         return RESHARD_OK;
     }
-    rs_slot *slot = NULL;
-    reshard_status status = rs_module_find_slot(module, path, &slot);
+    rs_part *part = NULL;
+    reshard_status status = rs_module_find_part(module, path, &part);
     if (status != RESHARD_OK)
         return status;
-    if (slot->child == NULL)
+    if (part->child == NULL)
         return rs_fail(RESHARD_ERR_NOT_FOUND, "path \"%s\" leads to a tensor, not to a module",
                        path);
-    *out_module = slot->child;
+    *out_module = part->child;
     return RESHARD_OK;
 }
 
-static reshard_status find_tensor(const reshard_module *module, const char *path, rs_slot_kind kind,
+static reshard_status find_tensor(const reshard_module *module, const char *path, rs_part_kind kind,
                                   reshard_tensor **out_tensor)
 {
     static const char *const words[] = {"a module", "a parameter", "a buffer"};
-    rs_slot *slot = NULL;
-    reshard_status status = rs_module_find_slot(module, path, &slot);
+    rs_part *part = NULL;
+    reshard_status status = rs_module_find_part(module, path, &part);
     if (status != RESHARD_OK)
         return status;
-    if (slot->kind != kind)
+    if (part->kind != kind)
         return rs_fail(RESHARD_ERR_NOT_FOUND, "path \"%s\" leads to %s, not to %s", path,
-                       words[slot->kind], words[kind]);
-    *out_tensor = slot->tensor;
+                       words[part->kind], words[kind]);
+    *out_tensor = part->tensor;
     return RESHARD_OK;
 }
 
 reshard_status reshard_module_find_parameter(const reshard_module *module, const char *path,
                                              reshard_tensor **out_tensor)
 {
-    return find_tensor(module, path, RS_SLOT_PARAMETER, out_tensor);
+    return find_tensor(module, path, RS_PART_PARAMETER, out_tensor);
 }
 
 reshard_status reshard_module_find_buffer(const reshard_module *module, const char *path,
                                           reshard_tensor **out_tensor)
 {
-    return find_tensor(module, path, RS_SLOT_BUFFER, out_tensor);
+    return find_tensor(module, path, RS_PART_BUFFER, out_tensor);
 }
 
-static reshard_tensor *tensor_of(const reshard_module *module, const char *name, rs_slot_kind kind)
+static reshard_tensor *tensor_of(const reshard_module *module, const char *name, rs_part_kind kind)
 {
-    const rs_slot *slot = rs_module_slot(module, name, strlen(name));
-    return slot != NULL && slot->kind == kind ? slot->tensor : NULL;
+    const rs_part *part = rs_module_part(module, name, strlen(name));
+    return part != NULL && part->kind == kind ? part->tensor : NULL;
 }
 
 reshard_tensor *reshard_module_parameter(const reshard_module *module, const char *name)
 {
-    return tensor_of(module, name, RS_SLOT_PARAMETER);
+    return tensor_of(module, name, RS_PART_PARAMETER);
 }
 
 reshard_tensor *reshard_module_buffer(const reshard_module *module, const char *name)
 {
-    return tensor_of(module, name, RS_SLOT_BUFFER);
+    return tensor_of(module, name, RS_PART_BUFFER);
 }
 
-static const rs_slot *child_slot(const reshard_module *module, int32_t index)
+static const rs_part *child_part(const reshard_module *module, int32_t index)
 {
-    for (int64_t i = 0; i < module->slot_count; i++) {
-        if (module->slots[i].child != NULL && index-- == 0)
-            return &module->slots[i];
+    for (int64_t i = 0; i < module->part_count; i++) {
+        if (module->parts[i].child != NULL && index-- == 0)
+            return &module->parts[i];
     }
     return NULL;
 }
@@ -282,21 +265,21 @@ static const rs_slot *child_slot(const reshard_module *module, int32_t index)
 int32_t reshard_module_child_count(const reshard_module *module)
 {
     int32_t count = 0;
-    for (int64_t i = 0; i < module->slot_count; i++)
-        count += module->slots[i].child != NULL;
+    for (int64_t i = 0; i < module->part_count; i++)
+        count += module->parts[i].child != NULL;
     return count;
 }
 
 reshard_module *reshard_module_child(const reshard_module *module, int32_t index)
 {
-    const rs_slot *slot = child_slot(module, index);
-    return slot != NULL ? slot->child : NULL;
+    const rs_part *part = child_part(module, index);
+    return part != NULL ? part->child : NULL;
 }
 
 const char *reshard_module_child_name(const reshard_module *module, int32_t index)
 {
-    const rs_slot *slot = child_slot(module, index);
-    return slot != NULL ? slot->name : NULL;
+    const rs_part *part = child_part(module, index);
+    return part != NULL ? part->name : NULL;
 }
 
 /* ---- replacing ------------------------------------------------------------------------------- */
@@ -304,11 +287,11 @@ const char *reshard_module_child_name(const reshard_module *module, int32_t inde
 reshard_status reshard_module_replace_child(reshard_module *module, const char *path,
                                             reshard_module *child)
 {
-    rs_slot *slot = NULL;
+    rs_part *part = NULL;
     if (path[0] == 0)
         return rs_fail(RESHARD_ERR_INVALID, "the path \"\" is the module itself, not a child");
-    reshard_status status = rs_module_find_slot(module, path, &slot);
-    if (status == RESHARD_OK && slot->child == NULL)
+    reshard_status status = rs_module_find_part(module, path, &part);
+    if (status == RESHARD_OK && part->child == NULL)
         status =
             rs_fail(RESHARD_ERR_NOT_FOUND, "path \"%s\" leads to a tensor, not to a module", path);
     if (status == RESHARD_OK)
@@ -316,22 +299,22 @@ reshard_status reshard_module_replace_child(reshard_module *module, const char *
     if (status != RESHARD_OK)
         return status;
     (void)reshard_module_retain(child);
-    reshard_module_release(slot->child);
-    slot->child = child;
+    reshard_module_release(part->child);
+    part->child = child;
     return RESHARD_OK;
 }
 
 void rs_module_swap_tensor(reshard_module *module, const reshard_tensor *old,
                            reshard_tensor *tensor)
 {
-    for (int64_t i = 0; i < module->slot_count; i++) {
-        rs_slot *slot = &module->slots[i];
-        if (slot->child != NULL)
-            rs_module_swap_tensor(slot->child, old, tensor);
-        if (slot->kind != RS_SLOT_PARAMETER || slot->tensor != old)
+    for (int64_t i = 0; i < module->part_count; i++) {
+        rs_part *part = &module->parts[i];
+        if (part->child != NULL)
+            rs_module_swap_tensor(part->child, old, tensor);
+        if (part->kind != RS_PART_PARAMETER || part->tensor != old)
             continue;
         (void)reshard_tensor_retain(tensor);
-        slot->tensor = tensor;
+        part->tensor = tensor;
         reshard_tensor_release((reshard_tensor *)old);
     }
 }
@@ -340,17 +323,17 @@ reshard_status reshard_module_replace_parameter(reshard_module *module, const ch
                                                 reshard_tensor *tensor)
 {
     reshard_tensor *old = NULL;
-    rs_slot *slot = NULL;
+    rs_part *part = NULL;
     reshard_status status = reshard_module_find_parameter(module, path, &old);
     if (status == RESHARD_OK)
-        status = rs_module_find_slot(module, path, &slot);
+        status = rs_module_find_part(module, path, &part);
     if (status != RESHARD_OK)
         return status;
-    if (old == NULL) { /* nothing is not tied to other nothings */
-        slot->tensor = reshard_tensor_retain(tensor);
+    if (old == NULL) { /* empty parameters are not tied to each other */
+        part->tensor = reshard_tensor_retain(tensor);
         return RESHARD_OK;
     }
-    /* Compared by address until all slots have been seen. */
+    /* Kept until all parts have been compared with it by address. */
     (void)reshard_tensor_retain(old);
     rs_module_swap_tensor(module, old, tensor);
     reshard_tensor_release(old);

@@ -3,7 +3,8 @@
  * module.h - what modules and hooks are made of.
  *
  * Invariants:
- *  1. A module holds its slots, a slot its name and its tensor or child. Nothing holds a parent.
+ *  1. A module holds its parts, a part its name and its tensor or child. Nothing holds a
+ *     parent.
  *  2. A hook is held by its module and by its handle. It leaves the module's list only while no
  *     call of the module is under way; until then it is marked as removed.
  */
@@ -16,25 +17,26 @@
 
 #include <stdbool.h>
 
-typedef enum rs_slot_kind { RS_SLOT_CHILD, RS_SLOT_PARAMETER, RS_SLOT_BUFFER } rs_slot_kind;
+typedef enum rs_part_kind { RS_PART_CHILD, RS_PART_PARAMETER, RS_PART_BUFFER } rs_part_kind;
 
-typedef struct rs_slot {
+typedef struct rs_part {
     char *name;
-    rs_slot_kind kind;
+    rs_part_kind kind;
     bool transient;         /* buffers */
     reshard_module *child;  /* children */
     reshard_tensor *tensor; /* parameters and buffers; may be NULL */
-} rs_slot;
+} rs_part;
 
 typedef enum rs_hook_kind { RS_HOOK_PRE, RS_HOOK_POST, RS_HOOK_AROUND, RS_HOOK_KINDS } rs_hook_kind;
 
-/* What was, before enter, of one call. */
+/* What the thread had before the call. */
 typedef struct rs_around_frame {
-    struct rs_hooks_entry *hooks;
+    struct rs_hook_pair *hooks;
     struct reshard_group *replicas;
 } rs_around_frame;
 
-/* Runs on both sides of forward alone: leave is called if and only if enter gave RESHARD_OK. */
+/* Runs before and after forward itself. leave is called if and only if enter returned
+ * RESHARD_OK. */
 typedef struct rs_around {
     reshard_status (*enter)(void *user, reshard_module *module, rs_around_frame *frame);
     void (*leave)(void *user, reshard_module *module, const rs_around_frame *frame);
@@ -43,7 +45,7 @@ typedef struct rs_around {
 typedef struct rs_hook_entry {
     rs_references references;
     reshard_context *context;
-    reshard_module *module; /* NULL when the module is gone */
+    reshard_module *module; /* NULL after the module is gone */
     rs_hook_kind kind;
     uint64_t serial; /* when it was added */
     bool always, removed;
@@ -58,7 +60,7 @@ typedef struct rs_hook_entry {
 struct reshard_hook {
     reshard_context *context;
     rs_hook_entry *entry;
-    reshard_hook *next; /* of a handle of several */
+    reshard_hook *next; /* in a handle of several hooks */
 };
 
 struct reshard_module {
@@ -66,36 +68,32 @@ struct reshard_module {
     reshard_context *context;
     char *kind_name;
     reshard_module_kind kind;
-    int64_t slot_count, slot_capacity;
-    rs_slot *slots;
+    int64_t part_count, part_capacity;
+    rs_part *parts;
     rs_hook_entry *hooks[RS_HOOK_KINDS]; /* in the order they run */
     uint64_t hook_serial;
-    int64_t running; /* calls under way */
+    int64_t running; /* calls in progress */
     bool sharded;    /* by reshard_module_shard */
 };
 
-/* A copy of a text; NULL with the error text set on failure. To be freed by rs_text_free. */
-char *rs_text_copy(reshard_context *context, const char *text, size_t length);
-void rs_text_free(reshard_context *context, char *text);
-
-/* The slot of a name of this module, or NULL. */
-rs_slot *rs_module_slot(const reshard_module *module, const char *name, size_t length);
-/* The slot of a path, which is not "". Errors: NOT_FOUND. */
-reshard_status rs_module_find_slot(const reshard_module *module, const char *path,
-                                   rs_slot **out_slot);
-/* Puts `tensor` in the place of `old` in the module and its descendants. Cannot fail. */
+/* The part of this name in this module, or NULL. */
+rs_part *rs_module_part(const reshard_module *module, const char *name, size_t length);
+/* The part at a path, which is not "". Errors: NOT_FOUND. */
+reshard_status rs_module_find_part(const reshard_module *module, const char *path,
+                                   rs_part **out_part);
+/* Replaces `old` by `tensor` in the module and its descendants. Cannot fail. */
 void rs_module_swap_tensor(reshard_module *module, const reshard_tensor *old,
                            reshard_tensor *tensor);
 bool rs_module_contains(const reshard_module *module, const reshard_module *other);
 
-/* Adds a hook; entry: copied, of which kind, always, user, forget and the functions are read.
- * forget is not called when this fails. */
+/* Adds a hook. Of `entry`, which is copied, kind, always, user, forget and the functions are read.
+ * Does not call forget on failure. */
 reshard_status rs_hook_add(reshard_module *module, const rs_hook_entry *entry, bool prepend,
                            reshard_hook **out_hook);
 void rs_hooks_purge(reshard_module *module);
 void rs_hooks_destroy(reshard_module *module);
 void rs_hook_entry_release(rs_hook_entry *entry);
-/* Puts the second handle behind the first, and gives the first; either may be NULL. */
+/* Appends the second handle to the first and returns the first; either may be NULL. */
 reshard_hook *rs_hook_join(reshard_hook *first, reshard_hook *second);
 
 #endif

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * optimizer.c - SGD and AdamW on local shards. What is kept of a parameter lies as the parameter
- * does; every shard of this rank has a slot, a local parameter being its own only shard. The
- * arithmetic is PyTorch's, in the order in which PyTorch does it, so that results can be compared.
+ * optimizer.c - making optimizers. Their state has the layout of the parameters; every shard of
+ * this rank has a slot, and a local parameter is its own only shard.
  */
 #include "nn/optimizer.h"
 
 #include "base/context.h"
 #include "base/error.h"
-#include "nn/lift.h"
+#include "base/options.h"
 #include "tensor/core/distribution.h"
 
+#include <reshard/autograd.h>
+
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 
@@ -33,7 +35,7 @@ void reshard_optimizer_destroy(reshard_optimizer *optimizer)
     rs_release(optimizer->context, optimizer, sizeof *optimizer);
 }
 
-/* Zeros that lie as the parameter does. */
+/* Zeros in the layout of the parameter. */
 static reshard_status make_average(const reshard_optimizer *o, const reshard_tensor *parameter,
                                    reshard_tensor **out_average)
 {
@@ -79,6 +81,7 @@ static reshard_tensor *shard_of(reshard_tensor *tensor, int64_t index)
 
 static reshard_status add_slots(reshard_optimizer *o, const rs_moments *m)
 {
+    assert(m->parameter != NULL);
     const rs_distribution *d = m->parameter->distribution;
     int64_t count = d != NULL ? d->shard_count : 1;
     void *slots = o->slots;
@@ -91,6 +94,38 @@ static reshard_status add_slots(reshard_optimizer *o, const rs_moments *m)
     return status;
 }
 
+/* Options may be older or newer than the library. The learning rate has no default. */
+static reshard_status read_options(const char *what, const void *given, void *out, size_t bytes)
+{
+    if (given == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "%s: they are NULL, and so have no learning_rate",
+                       what);
+    return rs_options_read(what, given, out, bytes);
+}
+
+static reshard_status check_settings(const rs_step_settings *set)
+{
+    const struct {
+        const char *name;
+        double value, limit;
+    } rows[] = {
+        {"learning_rate", set->rate, HUGE_VAL},
+        {"momentum", set->momentum, HUGE_VAL},
+        {"weight_decay", set->decay, HUGE_VAL},
+        {"epsilon", set->epsilon, HUGE_VAL},
+        {"beta1", set->beta1, 1},
+        {"beta2", set->beta2, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!(rows[i].value >= 0 && rows[i].value < rows[i].limit))
+            return rs_fail(RESHARD_ERR_INVALID, "%s is %g, and not in 0 <= %s < %g", rows[i].name,
+                           rows[i].value, rows[i].name, rows[i].limit);
+    }
+    if (set->nesterov && set->momentum == 0)
+        return rs_fail(RESHARD_ERR_INVALID, "nesterov without momentum");
+    return RESHARD_OK;
+}
+
 static reshard_status create(reshard_context *context, reshard_module *module,
                              const rs_step_settings *set, reshard_optimizer **out_optimizer)
 {
@@ -99,13 +134,15 @@ static reshard_status create(reshard_context *context, reshard_module *module,
         return rs_allocation_status();
     o->context = context;
     o->set = *set;
-    reshard_status status = reshard_module_parameters(module, &o->parameters);
+    reshard_status status = check_settings(set);
+    if (status == RESHARD_OK)
+        status = reshard_module_parameters(module, &o->parameters);
     for (int64_t i = 0; status == RESHARD_OK && i < o->parameters->count; i++)
         status = add_parameter(o, &o->parameters->items[i]);
     for (int64_t i = 0; status == RESHARD_OK && i < o->moments_count; i++)
         status = add_slots(o, &o->moments[i]);
     if (status == RESHARD_OK && o->moments_count == 0)
-        status = rs_fail(RESHARD_ERR_NOT_FOUND, "optimizer: no parameter requires gradients");
+        status = rs_fail(RESHARD_ERR_NOT_FOUND, "no parameter requires gradients");
     if (status == RESHARD_OK)
         *out_optimizer = o;
     else
@@ -113,25 +150,18 @@ static reshard_status create(reshard_context *context, reshard_module *module,
     return rs_fail_within(status, "optimizer");
 }
 
-static bool is_rate(double x)
-{
-    return isfinite(x) && x >= 0;
-}
-
 reshard_status reshard_sgd_create(reshard_context *context, reshard_module *module,
                                   const reshard_sgd_options *options,
                                   reshard_optimizer **out_optimizer)
 {
-    if (options == NULL || options->size != sizeof *options || !is_rate(options->learning_rate) ||
-        !is_rate(options->momentum) || !is_rate(options->weight_decay))
-        return rs_fail(RESHARD_ERR_INVALID, "sgd: options that are NULL, of another size, negative "
-                                            "or not finite");
-    if (options->nesterov && options->momentum == 0)
-        return rs_fail(RESHARD_ERR_INVALID, "sgd: nesterov without momentum");
-    rs_step_settings set = {.rate = options->learning_rate,
-                            .momentum = options->momentum,
-                            .decay = options->weight_decay,
-                            .nesterov = options->nesterov != 0};
+    reshard_sgd_options o;
+    reshard_status status = read_options("sgd options", options, &o, sizeof o);
+    if (status != RESHARD_OK)
+        return status;
+    rs_step_settings set = {.rate = o.learning_rate,
+                            .momentum = o.momentum,
+                            .decay = o.weight_decay,
+                            .nesterov = o.nesterov != 0};
     return create(context, module, &set, out_optimizer);
 }
 
@@ -139,98 +169,18 @@ reshard_status reshard_adamw_create(reshard_context *context, reshard_module *mo
                                     const reshard_adamw_options *options,
                                     reshard_optimizer **out_optimizer)
 {
-    if (options == NULL || options->size != sizeof *options || !is_rate(options->learning_rate) ||
-        !is_rate(options->weight_decay) || !is_rate(options->epsilon) || !is_rate(options->beta1) ||
-        options->beta1 >= 1 || !is_rate(options->beta2) || options->beta2 >= 1)
-        return rs_fail(RESHARD_ERR_INVALID,
-                       "adamw: options that are NULL, of another size or out of range");
-    bool plain = options->beta1 == 0 && options->beta2 == 0;
+    reshard_adamw_options o;
+    reshard_status status = read_options("adamw options", options, &o, sizeof o);
+    if (status != RESHARD_OK)
+        return status;
+    bool plain = o.beta1 == 0 && o.beta2 == 0;
     rs_step_settings set = {.adamw = true,
-                            .rate = options->learning_rate,
-                            .decay = options->weight_decay,
-                            .beta1 = plain ? 0.9 : options->beta1,
-                            .beta2 = plain ? 0.999 : options->beta2,
-                            .epsilon = options->epsilon == 0 ? 1e-8 : options->epsilon};
+                            .rate = o.learning_rate,
+                            .decay = o.weight_decay,
+                            .beta1 = plain ? 0.9 : o.beta1,
+                            .beta2 = plain ? 0.999 : o.beta2,
+                            .epsilon = o.epsilon == 0 ? 1e-8 : o.epsilon};
     return create(context, module, &set, out_optimizer);
-}
-
-/* ---- steps ----------------------------------------------------------------------------------- */
-
-/* One element's worth of numbers that are the same for all of them. */
-typedef struct factors {
-    double keep; /* what decoupled decay leaves of the value */
-    double rate; /* over the bias correction of the first average */
-    double root; /* of the bias correction of the second average */
-} factors;
-
-#define DEFINE_STEPS(name, real, root_of)                                                         \
-    static void step_sgd_##name(const rs_step_settings *set, int64_t n, real *restrict value,     \
-                                const real *restrict gradient, real *restrict first)              \
-    {                                                                                             \
-        const real rate = (real)set->rate, momentum = (real)set->momentum;                        \
-        const real decay = (real)set->decay;                                                      \
-        for (int64_t i = 0; i < n; i++) {                                                         \
-            real g = gradient[i] + decay * value[i];                                              \
-            if (first != NULL) {                                                                  \
-                first[i] = momentum * first[i] + g;                                               \
-                g = set->nesterov ? g + momentum * first[i] : first[i];                           \
-            }                                                                                     \
-            value[i] -= rate * g;                                                                 \
-        }                                                                                         \
-    }                                                                                             \
-    static void step_adamw_##name(const rs_step_settings *set, const factors *f, int64_t n,       \
-                                  real *restrict value, const real *restrict gradient,            \
-                                  real *restrict first, real *restrict second)                    \
-    {                                                                                             \
-        const real beta1 = (real)set->beta1, beta2 = (real)set->beta2;                            \
-        const real keep = (real)f->keep, rate = (real)f->rate, root = (real)f->root;              \
-        const real rest1 = (real)(1 - set->beta1), rest2 = (real)(1 - set->beta2);                \
-        const real epsilon = (real)set->epsilon;                                                  \
-        for (int64_t i = 0; i < n; i++) {                                                         \
-            real g = gradient[i];                                                                 \
-            first[i] = beta1 * first[i] + rest1 * g;                                              \
-            second[i] = beta2 * second[i] + rest2 * g * g;                                        \
-            value[i] = keep * value[i] - rate * first[i] / (root_of(second[i]) / root + epsilon); \
-        }                                                                                         \
-    }
-DEFINE_STEPS(f32, float, sqrtf)
-DEFINE_STEPS(f64, double, sqrt)
-#undef DEFINE_STEPS
-
-static int64_t count_of(const rs_moments *m)
-{
-    return *(const int64_t *)reshard_tensor_data(m->steps);
-}
-
-/* Of a step that is counted already. */
-static factors make_factors(const rs_step_settings *set, const rs_moments *m)
-{
-    double count = set->adamw ? (double)count_of(m) : 1;
-    return (factors){.keep = 1 - set->rate * set->decay,
-                     .rate = set->rate / (1 - pow(set->beta1, count)),
-                     .root = sqrt(1 - pow(set->beta2, count))};
-}
-
-static void *data_of(reshard_tensor *tensor)
-{
-    return tensor != NULL ? reshard_tensor_write(tensor) : NULL;
-}
-
-static void step_slot(const rs_step_settings *set, const factors *f, const rs_step_slot *s,
-                      const reshard_tensor *gradient)
-{
-    int64_t n = s->shard->volume;
-    void *value = data_of(s->shard), *first = data_of(s->first), *second = data_of(s->second);
-    bool wide = s->shard->dtype == RESHARD_F64;
-    const void *g = (const void *)gradient->data;
-    if (set->adamw && wide)
-        step_adamw_f64(set, f, n, value, g, first, second);
-    else if (set->adamw)
-        step_adamw_f32(set, f, n, value, g, first, second);
-    else if (wide)
-        step_sgd_f64(set, n, value, g, first);
-    else
-        step_sgd_f32(set, n, value, g, first);
 }
 
 reshard_status rs_slot_gradient(const reshard_optimizer *o, const rs_step_slot *s,
@@ -239,43 +189,6 @@ reshard_status rs_slot_gradient(const reshard_optimizer *o, const rs_step_slot *
     reshard_tensor *gradient = shard_of(s->moments->parameter->gradient, s->shard_index);
     *out_gradient = NULL;
     return gradient != NULL ? rs_tensor_densify(o->context, gradient, out_gradient) : RESHARD_OK;
-}
-
-/* The counts may come from a file: they are looked at before anything is changed. */
-static reshard_status check_counts(const reshard_optimizer *o)
-{
-    for (int64_t i = 0; o->set.adamw && i < o->moments_count; i++) {
-        int64_t steps = count_of(&o->moments[i]);
-        if (steps < 0 || steps == INT64_MAX)
-            return rs_fail(RESHARD_ERR_INVALID, "optimizer: \"%s\" has %" PRId64 " steps behind it",
-                           o->moments[i].name, steps);
-    }
-    return RESHARD_OK;
-}
-
-static void count_step(const reshard_optimizer *o)
-{
-    for (int64_t i = 0; o->set.adamw && i < o->moments_count; i++) {
-        if (o->moments[i].parameter->gradient != NULL)
-            ++*(int64_t *)reshard_tensor_write(o->moments[i].steps);
-    }
-}
-
-reshard_status reshard_optimizer_step(reshard_optimizer *o)
-{
-    reshard_status status = check_counts(o);
-    if (status == RESHARD_OK)
-        count_step(o);
-    for (int64_t i = 0; i < o->count && status == RESHARD_OK; i++) {
-        reshard_tensor *gradient = NULL;
-        status = rs_slot_gradient(o, &o->slots[i], &gradient);
-        if (status == RESHARD_OK && gradient != NULL) {
-            factors f = make_factors(&o->set, o->slots[i].moments);
-            step_slot(&o->set, &f, &o->slots[i], gradient);
-        }
-        reshard_tensor_release(gradient);
-    }
-    return status;
 }
 
 void reshard_optimizer_clear_gradients(reshard_optimizer *o)

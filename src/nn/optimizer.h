@@ -7,11 +7,11 @@
 
 #include <stdbool.h>
 
-/* What is kept of one trainable parameter. The averages lie as the parameter does. */
+/* The state of one trainable parameter. The averages have its layout. */
 typedef struct rs_moments {
     const char *name;          /* the parameter's */
     reshard_tensor *parameter; /* not retained: the optimizer's list holds it */
-    reshard_tensor *steps;     /* AdamW: how often it was stepped, i64 without dims */
+    reshard_tensor *steps;     /* AdamW: the number of steps, i64 without dims */
     reshard_tensor *first;     /* AdamW, and SGD with momentum */
     reshard_tensor *second;    /* AdamW */
 } rs_moments;
@@ -39,7 +39,7 @@ struct reshard_optimizer {
     rs_step_slot *slots; /* in the order of moments */
 };
 
-/* The gradient of a slot, dense; NULL when there is none. */
+/* The dense gradient of a slot, retained; NULL if there is none. */
 reshard_status rs_slot_gradient(const reshard_optimizer *optimizer, const rs_step_slot *slot,
                                 reshard_tensor **out_gradient);
 

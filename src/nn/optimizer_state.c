@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * optimizer_state.c - an optimizer's state as named tensors, out and in. They are the optimizer's
- * own, laid out as their parameters, so that whatever stores and loads tensors can store and load
+ * optimizer_state.c - an optimizer's state as named tensors, for saving and loading. They are the
+ * optimizer's own tensors in the layouts of their parameters, so whatever stores tensors can store
  * them.
  */
 #include "nn/optimizer.h"

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * output.c - hooks that reshard or collect what a module gives, and the current group. Outputs are
- * gone through as they are nested; nothing is changed in place.
+ * output.c - hooks that reshard or collect the output of a module, and the current group. They walk
+ * nested outputs and change nothing in place.
  */
 #include <reshard/shard.h>
 
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "nn/module.h"
-#include "tensor/dist/spread.h"
-#include "tensor/ops/op.h"
+#include "tensor/core/distribution.h"
+#include "tensor/core/scope.h"
 
 /* ---- the current group ----------------------------------------------------------------------- */
 
@@ -47,7 +48,7 @@ static reshard_value change(reshard_value value, change_fn fn, const void *user)
     if (value.kind != RESHARD_VALUE_LIST)
         return value;
     reshard_value list = reshard_value_list(value.count, value.items);
-    reshard_value *items = (reshard_value *)list.items; /* this scope's own */
+    reshard_value *items = (reshard_value *)list.items; /* belongs to this scope */
     for (int32_t i = 0; i < list.count; i++) {
         items[i] = change(value.items[i], fn, user);
         if (items[i].kind == RESHARD_VALUE_FAILED)
@@ -102,7 +103,7 @@ reshard_status reshard_module_reshard_output(reshard_module *module, reshard_spe
 
 /* ---- collecting ------------------------------------------------------------------------------ */
 
-/* The one dim that is cut; -1 when there is none, or several. */
+/* The one dim that is cut; -1 if there is none, or more than one. */
 static int32_t find_cut_dim(const reshard_tensor *tensor)
 {
     const reshard_spec *spec = reshard_layout_spec(tensor->distribution->layout);
@@ -182,12 +183,12 @@ reshard_status reshard_module_collect_local_shard(reshard_module *module,
                                                   const reshard_collect_options *options,
                                                   reshard_hook **out_hook)
 {
-    if (options != NULL && options->size != sizeof *options)
-        return rs_fail(RESHARD_ERR_INVALID, "collect options: size is %zu, not %zu", options->size,
-                       sizeof *options);
-    bool by_local_length = options != NULL && options->by_local_length;
+    reshard_collect_options read;
+    reshard_status status = rs_options_read("collect options", options, &read, sizeof read);
+    if (status != RESHARD_OK)
+        return status;
     rs_hook_entry entry = {.kind = RS_HOOK_POST,
-                           .post =
-                               by_local_length ? collect_by_local_length_run : collect_hook_run};
+                           .post = read.by_local_length ? collect_by_local_length_run
+                                                        : collect_hook_run};
     return rs_hook_add(module, &entry, false, out_hook);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pack.c - keeping one rank's chunk of a replicated tensor, and the whole of it again.
+ * pack.c - keeping one rank's chunk of a replicated tensor, and restoring the whole.
  *
- * A tensor that has the dim is cut along it by the chunk rule; one that has not is taken as its
- * elements in a row. Unpacking is a move from the layout of chunks to the replicated one, so uneven
- * and empty chunks need no case of their own.
+ * A tensor that has the dim is cut along it by the chunk rule; otherwise its elements are cut in
+ * row-major order. Unpacking is a move from the layout of chunks to the replicated one, so uneven
+ * and empty chunks are no special case.
  */
 #include "nn/pack.h"
 
@@ -12,9 +12,13 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/shape.h"
+#include "base/thread_state.h"
+#include "tensor/core/move.h"
 
 #include <reshard/group.h>
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- releasing ------------------------------------------------------------------------------- */
@@ -23,16 +27,6 @@ reshard_packed *rs_packed_retain(reshard_packed *packed)
 {
     rs_reference_add(&packed->references);
     return packed;
-}
-
-size_t rs_tensor_bytes(const reshard_tensor *tensor)
-{
-    size_t bytes = 0;
-    if (tensor->distribution == NULL)
-        return (size_t)tensor->volume * rs_element_bytes(tensor->dtype);
-    for (int64_t i = 0; i < tensor->distribution->shard_count; i++)
-        bytes += rs_tensor_bytes(tensor->distribution->shards[i]);
-    return bytes;
 }
 
 size_t reshard_packed_bytes(const reshard_packed *packed)
@@ -59,7 +53,7 @@ void reshard_packed_destroy(reshard_packed *packed)
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-/* Shape and dtype go in too: equal bytes of another shape are another tensor. */
+/* The digest covers shape and dtype: the same bytes in another shape are another tensor. */
 static void digest_tensor(const reshard_tensor *dense, uint64_t out_digest[2])
 {
     rs_digest digest;
@@ -87,7 +81,7 @@ static reshard_status verify_same(reshard_context *context, reshard_tensor *tens
     return rs_agree(group, status, digest, what, false, NULL);
 }
 
-/* A copy, never a view: the point is that the tensor's memory can go. */
+/* A copy and not a view, because the tensor's memory is to be freed. */
 static reshard_status copy_chunk(reshard_packed *p, const reshard_tensor *tensor, int32_t dim)
 {
     const reshard_group *group = rs_exec_cache_group(p->cache);
@@ -107,7 +101,7 @@ static reshard_status copy_chunk(reshard_packed *p, const reshard_tensor *tensor
     return status;
 }
 
-/* Of a local tensor. */
+/* Packs a local tensor. */
 static reshard_status cut_tensor(reshard_packed *p, reshard_tensor *tensor, const rs_pack_way *way)
 {
     int32_t dim = way->dim < 0 ? way->dim + tensor->ndim : way->dim;
@@ -138,6 +132,7 @@ static reshard_status keep_whole(reshard_packed *p, const reshard_tensor *tensor
 reshard_status rs_pack(reshard_context *context, reshard_tensor *tensor, const rs_pack_way *way,
                        bool replicated, reshard_packed **out_packed)
 {
+    assert(way->group != NULL);
     reshard_packed *p = rs_allocate_zeroed(context, sizeof *p);
     if (p == NULL)
         return rs_allocation_status();
@@ -168,13 +163,13 @@ reshard_status rs_pack(reshard_context *context, reshard_tensor *tensor, const r
 
 /* ---- unpacking ------------------------------------------------------------------------------- */
 
-/* The gathered elements in the shape that they had, distributed again if they were. */
+/* Gives the gathered elements their shape again, and distributes them if they were distributed. */
 static reshard_status restore(const reshard_packed *p, const reshard_tensor *gathered,
                               reshard_tensor **out_tensor)
 {
     int64_t strides[RESHARD_NDIM_MAX];
     reshard_tensor *local = NULL;
-    rs_shape_strides(p->ndim, p->shape, strides);
+    rs_dense_strides(p->ndim, p->shape, strides);
     reshard_status status = rs_tensor_view(p->context, gathered->distribution->shards[0], p->ndim,
                                            p->shape, strides, 0, &local);
     if (status == RESHARD_OK && p->outer_layout != NULL)
@@ -186,17 +181,15 @@ static reshard_status restore(const reshard_packed *p, const reshard_tensor *gat
     return status;
 }
 
-/* From chunks of all ranks, and to: of the tensor, or of its elements in a row. */
+/* The layouts of chunks and of the whole: of the tensor, or of its elements in a row. */
 static reshard_status make_layouts(const reshard_packed *p, reshard_layout **out_cut,
                                    reshard_layout **out_whole)
 {
     int32_t size = reshard_group_size(rs_exec_cache_group(p->cache));
     int32_t dim = p->dim >= 0 ? p->dim : 0, ndim = p->dim >= 0 ? p->ndim : 1;
-    int64_t volume = 1;
+    int64_t volume = rs_volume(p->ndim, p->shape);
     reshard_mesh *mesh = NULL;
     reshard_spec *cut = NULL, *whole = NULL;
-    for (int32_t d = 0; d < p->ndim; d++)
-        volume *= p->shape[d]; /* of a tensor that there was */
     const int64_t *shape = p->dim >= 0 ? p->shape : &volume;
     reshard_status status = reshard_spec_chunk(p->context, dim, size, NULL, &cut);
     if (status == RESHARD_OK)

@@ -13,14 +13,14 @@
 #include "base/text.h"
 #include "nn/module.h"
 #include "nn/sharding.h"
-#include "tensor/core/distribution.h"
+#include "tensor/core/tensor.h"
 
 #include <string.h>
 
-/* What is made of one entry. */
+/* What is made for one entry. */
 typedef struct product {
-    reshard_module *module; /* that the entry speaks of; a parameter's root */
-    rs_slot *slot;          /* of the parameter or child */
+    reshard_module *module; /* the one that the entry names; for a parameter, the root */
+    rs_part *part;          /* of the parameter or child */
     reshard_tensor *old, *tensor;
     reshard_module *replacement;
     reshard_hook *hook;
@@ -45,10 +45,10 @@ static bool is_below(const char *path, const char *module)
 
 static reshard_status check_against_sharders(const reshard_sharding_plan *plan, int64_t index)
 {
-    const rs_entry *entry = &plan->entries[index];
+    const rs_sharding_entry *entry = &plan->entries[index];
     for (int64_t i = 0; i < plan->count; i++) {
-        const rs_entry *other = &plan->entries[i];
-        if (i == index || other->kind != RS_ENTRY_SHARDER || !is_below(entry->name, other->name))
+        const rs_sharding_entry *other = &plan->entries[i];
+        if (i == index || other->kind != RS_SHARDING_SHARDER || !is_below(entry->name, other->name))
             continue;
         return rs_fail(RESHARD_ERR_INVALID, "\"%s\" lies below \"%s\", which has a sharder",
                        entry->name, other->name);
@@ -58,13 +58,13 @@ static reshard_status check_against_sharders(const reshard_sharding_plan *plan, 
 
 static reshard_status check_parameter(work *w, int64_t index)
 {
-    const rs_entry *entry = &w->plan->entries[index];
+    const rs_sharding_entry *entry = &w->plan->entries[index];
     product *p = &w->products[index];
     if (entry->name[0] == 0)
         return rs_fail(RESHARD_ERR_INVALID, "the name of a parameter is empty");
     reshard_status status = reshard_module_find_parameter(w->root, entry->name, &p->old);
     if (status == RESHARD_OK)
-        status = rs_module_find_slot(w->root, entry->name, &p->slot);
+        status = rs_module_find_part(w->root, entry->name, &p->part);
     if (status == RESHARD_OK)
         status = check_against_sharders(w->plan, index);
     if (status != RESHARD_OK)
@@ -75,7 +75,7 @@ static reshard_status check_parameter(work *w, int64_t index)
         return rs_fail(RESHARD_ERR_INVALID, "the parameter \"%s\" is distributed already",
                        entry->name);
     for (int64_t i = 0; i < index; i++) {
-        if (w->plan->entries[i].kind == RS_ENTRY_PARAMETER && w->products[i].old == p->old)
+        if (w->plan->entries[i].kind == RS_SHARDING_PARAMETER && w->products[i].old == p->old)
             return rs_fail(RESHARD_ERR_INVALID,
                            "\"%s\" and \"%s\" are one parameter, which is sharded once",
                            w->plan->entries[i].name, entry->name);
@@ -92,29 +92,29 @@ static reshard_status check_parameter(work *w, int64_t index)
 
 static reshard_status check_sharder(work *w, int64_t index)
 {
-    const rs_entry *entry = &w->plan->entries[index];
+    const rs_sharding_entry *entry = &w->plan->entries[index];
     product *p = &w->products[index];
     if (entry->name[0] == 0)
         return rs_fail(RESHARD_ERR_INVALID,
                        "the name of a sharder's module is empty: the root cannot be replaced");
     reshard_status status = reshard_module_find(w->root, entry->name, &p->module);
     if (status == RESHARD_OK)
-        status = rs_module_find_slot(w->root, entry->name, &p->slot);
+        status = rs_module_find_part(w->root, entry->name, &p->part);
     return status == RESHARD_OK ? check_against_sharders(w->plan, index) : status;
 }
 
 static reshard_status check_entry(work *w, int64_t index)
 {
-    const rs_entry *entry = &w->plan->entries[index];
-    if (entry->kind == RS_ENTRY_PARAMETER)
+    const rs_sharding_entry *entry = &w->plan->entries[index];
+    if (entry->kind == RS_SHARDING_PARAMETER)
         return check_parameter(w, index);
-    if (entry->kind == RS_ENTRY_SHARDER)
+    if (entry->kind == RS_SHARDING_SHARDER)
         return check_sharder(w, index);
     reshard_status status = reshard_module_find(w->root, entry->name, &w->products[index].module);
     /* Of the sharder's module itself it is the replacement's output; what lies below is lost. */
     for (int64_t i = 0; i < w->plan->count && status == RESHARD_OK; i++) {
-        const rs_entry *other = &w->plan->entries[i];
-        if (other->kind == RS_ENTRY_SHARDER && strcmp(other->name, entry->name) != 0 &&
+        const rs_sharding_entry *other = &w->plan->entries[i];
+        if (other->kind == RS_SHARDING_SHARDER && strcmp(other->name, entry->name) != 0 &&
             is_below(entry->name, other->name))
             status = rs_fail(RESHARD_ERR_INVALID, "\"%s\" lies below \"%s\", which has a sharder",
                              entry->name, other->name);
@@ -137,7 +137,8 @@ static reshard_status check_plan(work *w, bool whole)
 
 enum { WORDS = 240 };
 
-/* An entry in words, cut short where it is long: for messages, and for finding which differ. */
+/* An entry as text, shortened if it is long, for messages and for finding out which entries
+ * differ. */
 static void describe(const work *w, int64_t index, char words[WORDS])
 {
     static const char *const kinds[] = {"parameter", "sharder of", "output of", "local output of"};
@@ -146,7 +147,7 @@ static void describe(const work *w, int64_t index, char words[WORDS])
         (void)strcpy(words, "no such entry");
         return;
     }
-    const rs_entry *entry = &w->plan->entries[index];
+    const rs_sharding_entry *entry = &w->plan->entries[index];
     rs_text text;
     rs_text_init(&text, words, WORDS);
     rs_text_add(&text, "%s \"%.80s\"", kinds[entry->kind], entry->name);
@@ -159,14 +160,14 @@ static void describe(const work *w, int64_t index, char words[WORDS])
         rs_text_add(&text, " as \"%s\"", spec);
 }
 
-/* Of everything that has to be the same; a callback's spec by the layout it gives. */
+/* A digest of everything that must be the same. A callback's spec counts by the layout it gives. */
 static reshard_status digest_work(const work *w, uint64_t out_digest[2])
 {
     rs_digest digest;
     rs_digest_init(&digest);
     rs_digest_u64(&digest, (uint64_t)w->source_rank);
     for (int64_t i = 0; i < w->plan->count; i++) {
-        const rs_entry *entry = &w->plan->entries[i];
+        const rs_sharding_entry *entry = &w->plan->entries[i];
         rs_digest_u64(&digest, (uint64_t)entry->kind);
         rs_digest_bytes(&digest, entry->name, strlen(entry->name));
         size_t length = 0;
@@ -190,8 +191,8 @@ typedef struct pass {
     int32_t unused;
 } pass;
 
-/* All ranks have all passes: they come to the same words without asking again, but for which entry
- * it is that differs. */
+/* Every rank sees what all ranks passed, so all find the same text without asking again, except for
+ * which entry differs. */
 static reshard_status tell_difference(const work *w, const pass *all, char (*words)[WORDS])
 {
     int32_t size = reshard_group_size(w->group);
@@ -252,7 +253,8 @@ static reshard_status make_tensor(work *w, int64_t index)
     reshard_status status = rs_tensor_densify(w->root->context, p->old, &dense);
     status = reshard_group_agree(w->group, status);
     if (status == RESHARD_OK) {
-        /* A dense copy is no leaf of the user's: whether it is trainable goes with the values. */
+        /* A dense copy is not the user's leaf: whether it is trainable is copied with the
+         * values. */
         bool before = dense->requires_grad;
         dense->requires_grad = p->old->requires_grad;
         status = reshard_tensor_shard(w->root->context, w->group, w->plan->entries[index].spec,
@@ -265,7 +267,7 @@ static reshard_status make_tensor(work *w, int64_t index)
 
 static reshard_status make_module(work *w, int64_t index)
 {
-    const rs_entry *entry = &w->plan->entries[index];
+    const rs_sharding_entry *entry = &w->plan->entries[index];
     product *p = &w->products[index];
     reshard_status status =
         entry->sharder.shard(entry->sharder.user, p->module, w->group, &p->replacement);
@@ -278,34 +280,34 @@ static reshard_status make_module(work *w, int64_t index)
 
 static reshard_status make_hook(work *w, int64_t index)
 {
-    const rs_entry *entry = &w->plan->entries[index];
+    const rs_sharding_entry *entry = &w->plan->entries[index];
     product *p = &w->products[index];
     reshard_module *module = p->module;
-    for (int64_t i = 0; i < w->plan->count; i++) { /* the replacement's, where there is one */
-        if (w->plan->entries[i].kind == RS_ENTRY_SHARDER && w->products[i].module == module)
+    for (int64_t i = 0; i < w->plan->count; i++) { /* in the replacement, if there is one */
+        if (w->plan->entries[i].kind == RS_SHARDING_SHARDER && w->products[i].module == module)
             module = w->products[i].replacement;
     }
-    reshard_status status = entry->kind == RS_ENTRY_OUTPUT
+    reshard_status status = entry->kind == RS_SHARDING_OUTPUT
                                 ? reshard_module_reshard_output(module, entry->spec, &p->hook)
                                 : reshard_module_collect_local_shard(module, NULL, &p->hook);
     return rs_fail_within(status, "output of \"%s\"", entry->name);
 }
 
-/* Parameters first, then sharders, outputs and what is collected: so hooks run in that order. */
+/* Parameters come first, then sharders, outputs and collecting, so that hooks run in that order. */
 static reshard_status make_all(work *w)
 {
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < w->plan->count && status == RESHARD_OK; i++) {
-        if (w->plan->entries[i].kind == RS_ENTRY_PARAMETER)
-            status = make_tensor(w, i); /* agreed within */
+        if (w->plan->entries[i].kind == RS_SHARDING_PARAMETER)
+            status = make_tensor(w, i); /* the call agrees itself */
     }
-    for (int kind = RS_ENTRY_SHARDER; kind <= RS_ENTRY_LOCAL; kind++) {
+    for (int kind = RS_SHARDING_SHARDER; kind <= RS_SHARDING_LOCAL; kind++) {
         for (int64_t i = 0; i < w->plan->count && status == RESHARD_OK; i++) {
             if ((int)w->plan->entries[i].kind != kind)
                 continue;
-            status = kind == RS_ENTRY_SHARDER ? make_module(w, i) : make_hook(w, i);
+            status = kind == RS_SHARDING_SHARDER ? make_module(w, i) : make_hook(w, i);
         }
-        if (kind == RS_ENTRY_SHARDER) /* outputs of replacements are looked up next */
+        if (kind == RS_SHARDING_SHARDER) /* outputs of replacements are looked up later */
             status = reshard_group_agree(w->group, status);
     }
     return reshard_group_agree(w->group, status);
@@ -319,13 +321,13 @@ static void put_in_place(work *w, reshard_hook **out_hook)
     for (int64_t i = 0; i < w->plan->count; i++) {
         product *p = &w->products[i];
         if (p->tensor != NULL) {
-            (void)reshard_tensor_retain(p->old); /* compared by address until all is done */
+            (void)reshard_tensor_retain(p->old); /* addresses are compared until all is done */
             rs_module_swap_tensor(w->root, p->old, p->tensor);
             reshard_tensor_release(p->old);
         }
         if (p->replacement != NULL) {
-            reshard_module_release(p->slot->child);
-            p->slot->child = reshard_module_retain(p->replacement);
+            reshard_module_release(p->part->child);
+            p->part->child = reshard_module_retain(p->replacement);
         }
         hooks = rs_hook_join(hooks, p->hook);
         p->hook = NULL;
@@ -339,7 +341,7 @@ static void put_in_place(work *w, reshard_hook **out_hook)
 static void clear(work *w)
 {
     for (int64_t i = 0; w->products != NULL && i < w->plan->count; i++) {
-        reshard_hook_remove(w->products[i].hook); /* those that were not put in place */
+        reshard_hook_remove(w->products[i].hook); /* those that are not in place */
         reshard_tensor_release(w->products[i].tensor);
         reshard_module_release(w->products[i].replacement);
     }
@@ -348,7 +350,7 @@ static void clear(work *w)
 
 /* ---- the calls ------------------------------------------------------------------------------- */
 
-/* status: of what this rank did before. */
+/* status: that of what this rank did before. */
 static reshard_status carry_out(reshard_module *module, const reshard_sharding_plan *plan,
                                 int32_t source_rank, reshard_group *group, bool whole,
                                 reshard_status status, reshard_hook **out_hook)
@@ -384,7 +386,7 @@ reshard_status reshard_module_shard_parameter(reshard_module *module, const char
                                               reshard_spec *spec, int32_t source_rank,
                                               reshard_group *group)
 {
-    rs_entry entry = {.kind = RS_ENTRY_PARAMETER, .name = (char *)path, .spec = spec};
+    rs_sharding_entry entry = {.kind = RS_SHARDING_PARAMETER, .name = (char *)path, .spec = spec};
     reshard_sharding_plan plan = {.context = module->context, .count = 1, .entries = &entry};
     if (path == NULL || spec == NULL) {
         plan.count = 0;
@@ -406,7 +408,7 @@ reshard_status reshard_module_shard_planned(reshard_module *module,
     reshard_status status = reshard_sharding_plan_create(module->context, &copy);
     if (status == RESHARD_OK)
         status = planner->build(planner->user, module, copy);
-    /* A rank that has no plan tells the others so. */
+    /* A rank without a plan tells the others. */
     status = carry_out(module, status == RESHARD_OK ? copy : &plan, source_rank, group, true,
                        status, out_hook);
     reshard_sharding_plan_destroy(copy);

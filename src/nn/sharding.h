@@ -5,24 +5,24 @@
 
 #include <reshard/shard.h>
 
-typedef enum rs_entry_kind {
-    RS_ENTRY_PARAMETER,
-    RS_ENTRY_SHARDER,
-    RS_ENTRY_OUTPUT,
-    RS_ENTRY_LOCAL
-} rs_entry_kind;
+typedef enum rs_sharding_kind {
+    RS_SHARDING_PARAMETER,
+    RS_SHARDING_SHARDER,
+    RS_SHARDING_OUTPUT,
+    RS_SHARDING_LOCAL
+} rs_sharding_kind;
 
-typedef struct rs_entry {
-    rs_entry_kind kind;
+typedef struct rs_sharding_entry {
+    rs_sharding_kind kind;
     char *name;
     reshard_spec *spec;      /* parameters and outputs */
     reshard_sharder sharder; /* sharders */
-} rs_entry;
+} rs_sharding_entry;
 
 struct reshard_sharding_plan {
     reshard_context *context;
     int64_t count, capacity;
-    rs_entry *entries;
+    rs_sharding_entry *entries;
 };
 
 #endif

@@ -2,10 +2,10 @@
 /* sharding_plan.c - plans as lists of entries, and the one that makes a GPT tensor parallel. */
 #include "base/context.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "nn/layers.h"
 #include "nn/module.h"
 #include "nn/sharding.h"
-#include "tensor/core/tensor.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,7 +34,8 @@ void reshard_sharding_plan_destroy(reshard_sharding_plan *plan)
     rs_release(plan->context, plan, sizeof *plan);
 }
 
-static reshard_status add(reshard_sharding_plan *plan, const rs_entry *given, const char *name)
+static reshard_status add(reshard_sharding_plan *plan, const rs_sharding_entry *given,
+                          const char *name)
 {
     if (name == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "sharding plan: a name is NULL");
@@ -46,8 +47,8 @@ static reshard_status add(reshard_sharding_plan *plan, const rs_entry *given, co
         if (status != RESHARD_OK)
             return status;
     }
-    rs_entry entry = *given;
-    entry.name = rs_text_copy(plan->context, name, strlen(name));
+    rs_sharding_entry entry = *given;
+    entry.name = rs_text_copy(plan->context, name);
     if (entry.name == NULL)
         return rs_allocation_status();
     (void)reshard_spec_retain(entry.spec);
@@ -67,7 +68,7 @@ reshard_status reshard_sharding_plan_add(reshard_sharding_plan *plan, const char
                                          reshard_spec *spec)
 {
     reshard_status status = check_spec(parameter, spec);
-    rs_entry entry = {.kind = RS_ENTRY_PARAMETER, .spec = spec};
+    rs_sharding_entry entry = {.kind = RS_SHARDING_PARAMETER, .spec = spec};
     return status == RESHARD_OK ? add(plan, &entry, parameter) : status;
 }
 
@@ -77,7 +78,7 @@ reshard_status reshard_sharding_plan_add_sharder(reshard_sharding_plan *plan, co
     if (sharder == NULL || sharder->shard == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "sharding plan: \"%s\" has no sharder",
                        module != NULL ? module : "");
-    rs_entry entry = {.kind = RS_ENTRY_SHARDER, .sharder = *sharder};
+    rs_sharding_entry entry = {.kind = RS_SHARDING_SHARDER, .sharder = *sharder};
     return add(plan, &entry, module);
 }
 
@@ -85,19 +86,19 @@ reshard_status reshard_sharding_plan_add_output(reshard_sharding_plan *plan, con
                                                 reshard_spec *spec)
 {
     reshard_status status = check_spec(module, spec);
-    rs_entry entry = {.kind = RS_ENTRY_OUTPUT, .spec = spec};
+    rs_sharding_entry entry = {.kind = RS_SHARDING_OUTPUT, .spec = spec};
     return status == RESHARD_OK ? add(plan, &entry, module) : status;
 }
 
 reshard_status reshard_sharding_plan_add_local(reshard_sharding_plan *plan, const char *module)
 {
-    rs_entry entry = {.kind = RS_ENTRY_LOCAL};
+    rs_sharding_entry entry = {.kind = RS_SHARDING_LOCAL};
     return add(plan, &entry, module);
 }
 
 /* ---- GPT ------------------------------------------------------------------------------------- */
 
-/* The specs that a GPT needs, of one axis. */
+/* The specs that a GPT needs for one axis. */
 typedef enum way { HEADS, HEAD_COLUMNS, ROWS, COLUMNS, EVERYWHERE, WAYS } way;
 
 static reshard_status make_spec(reshard_context *context, reshard_mesh *mesh, int32_t axis, way w,
@@ -128,8 +129,9 @@ static reshard_status add_block(reshard_sharding_plan *plan, int64_t index, resh
     for (size_t i = 0; i < sizeof rows / sizeof *rows && status == RESHARD_OK; i++) {
         char name[64];
         (void)snprintf(name, sizeof name, "h.%" PRId64 ".%s", index, rows[i].name);
-        rs_entry entry = {.kind = rows[i].output ? RS_ENTRY_OUTPUT : RS_ENTRY_PARAMETER,
-                          .spec = specs[rows[i].way]};
+        rs_sharding_entry entry = {.kind =
+                                       rows[i].output ? RS_SHARDING_OUTPUT : RS_SHARDING_PARAMETER,
+                                   .spec = specs[rows[i].way]};
         status = add(plan, &entry, name);
     }
     return status;
@@ -144,7 +146,7 @@ static reshard_status add_ends(reshard_sharding_plan *plan, const reshard_module
         status = reshard_module_find_parameter(gpt, "head.weight", &head);
     if (status == RESHARD_OK)
         status = reshard_sharding_plan_add(plan, "wte.weight", specs[ROWS]);
-    if (status == RESHARD_OK && head != embedding) /* a tied one is sharded once */
+    if (status == RESHARD_OK && head != embedding) /* a tied parameter is sharded once */
         status = reshard_sharding_plan_add(plan, "head.weight", specs[ROWS]);
     if (status == RESHARD_OK)
         status = reshard_sharding_plan_add_output(plan, "wte", specs[EVERYWHERE]);

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * state.c - lists of a module's tensors by path, and values written back into them. Loading checks
- * all names, shapes and dtypes, brings all values into the layouts that the module has, and only
- * then writes, so that a failure leaves the module as it was.
+ * state.c - lists of a module's tensors by path, and loading values into them. Loading checks all
+ * names, shapes and dtypes, brings all values into the module's layouts, and only then writes, so a
+ * failure leaves the module as it was.
  */
 #include "nn/state.h"
 
 #include "base/context.h"
 #include "base/error.h"
-#include "nn/lift.h"
+#include "base/options.h"
 #include "nn/module.h"
+#include "tensor/core/move.h"
+#include "tensor/dist/lift.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -53,17 +56,17 @@ static char *join_path(rs_named_list *l, const char *prefix, const char *name)
     return path;
 }
 
-static bool is_wanted(const rs_named_list *l, const rs_slot *slot, wanted what)
+static bool is_wanted(const rs_named_list *l, const rs_part *part, wanted what)
 {
-    bool kind = slot->kind == RS_SLOT_PARAMETER
+    bool kind = part->kind == RS_PART_PARAMETER
                     ? what != BUFFERS
-                    : slot->kind == RS_SLOT_BUFFER &&
-                          (what == BUFFERS || (what == STATE && !slot->transient));
-    if (!kind || slot->tensor == NULL)
+                    : part->kind == RS_PART_BUFFER &&
+                          (what == BUFFERS || (what == STATE && !part->transient));
+    if (!kind || part->tensor == NULL)
         return false;
     for (int64_t i = 0; what != STATE && i < l->shown.count; i++) {
-        if (l->items[i].tensor == slot->tensor)
-            return false; /* tied, and listed under its first name */
+        if (l->items[i].tensor == part->tensor)
+            return false; /* it is tied, and listed under its first name */
     }
     return true;
 }
@@ -116,16 +119,16 @@ static reshard_status walk(rs_named_list *l, const reshard_module *module, const
                            wanted what)
 {
     reshard_status status = RESHARD_OK;
-    for (int64_t i = 0; i < module->slot_count && status == RESHARD_OK; i++) {
-        if (is_wanted(l, &module->slots[i], what))
-            status = rs_named_list_add(l, prefix, module->slots[i].name, module->slots[i].tensor);
+    for (int64_t i = 0; i < module->part_count && status == RESHARD_OK; i++) {
+        if (is_wanted(l, &module->parts[i], what))
+            status = rs_named_list_add(l, prefix, module->parts[i].name, module->parts[i].tensor);
     }
-    for (int64_t i = 0; i < module->slot_count && status == RESHARD_OK; i++) {
-        const rs_slot *slot = &module->slots[i];
-        if (slot->child == NULL)
+    for (int64_t i = 0; i < module->part_count && status == RESHARD_OK; i++) {
+        const rs_part *part = &module->parts[i];
+        if (part->child == NULL)
             continue;
-        char *path = join_path(l, prefix, slot->name);
-        status = path != NULL ? walk(l, slot->child, path, what) : rs_allocation_status();
+        char *path = join_path(l, prefix, part->name);
+        status = path != NULL ? walk(l, part->child, path, what) : rs_allocation_status();
     }
     return status;
 }
@@ -221,16 +224,16 @@ static reshard_group *find_group(int64_t count, const reshard_named_tensor *item
     return NULL;
 }
 
-/* Without a list, which there may be no memory for. */
+/* Works without a list, for which there may be no memory. */
 static reshard_group *find_module_group(const reshard_module *module)
 {
     reshard_group *group = NULL;
-    for (int64_t i = 0; i < module->slot_count && group == NULL; i++) {
-        const rs_slot *slot = &module->slots[i];
-        if (slot->tensor != NULL && slot->tensor->distribution != NULL)
-            group = rs_distributed_group(slot->tensor);
-        else if (slot->child != NULL)
-            group = find_module_group(slot->child);
+    for (int64_t i = 0; i < module->part_count && group == NULL; i++) {
+        const rs_part *part = &module->parts[i];
+        if (part->tensor != NULL && part->tensor->distribution != NULL)
+            group = rs_distributed_group(part->tensor);
+        else if (part->child != NULL)
+            group = find_module_group(part->child);
     }
     return group;
 }
@@ -239,7 +242,7 @@ static void write_shards(reshard_tensor *source, reshard_tensor *target)
 {
     if (source->storage != NULL) {
         if (source->data == target->data)
-            return; /* loaded from itself */
+            return; /* the module is loaded from itself */
         (void)reshard_tensor_write(target);
         rs_tensor_copy(source, target);
         return;
@@ -253,11 +256,10 @@ static reshard_status prepare(reshard_context *context, const reshard_named_tens
                               int64_t count, const reshard_named_tensor *items,
                               const reshard_load_options *options, reshard_tensor ***out_moved)
 {
-    static const reshard_load_options strict = {.size = sizeof strict};
-    if (options != NULL && options->size != sizeof strict)
-        return rs_fail(RESHARD_ERR_INVALID, "load options: size is %zu, not %zu", options->size,
-                       sizeof strict);
-    reshard_status status = check_all(mine, count, items, options != NULL ? options : &strict);
+    reshard_load_options read;
+    reshard_status status = rs_options_read("options", options, &read, sizeof read);
+    if (status == RESHARD_OK)
+        status = check_all(mine, count, items, &read);
     if (status != RESHARD_OK)
         return status;
     *out_moved = rs_allocate_zeroed(context, (size_t)mine->count * sizeof **out_moved);
@@ -268,6 +270,8 @@ reshard_status rs_named_load(reshard_context *context, reshard_status status, re
                              const reshard_named_tensors *mine, int64_t count,
                              const reshard_named_tensor *items, const reshard_load_options *options)
 {
+    assert(mine != NULL || status != RESHARD_OK);
+    assert(count == 0 || items != NULL);
     reshard_tensor **moved = NULL;
     if (status == RESHARD_OK)
         status = prepare(context, mine, count, items, options, &moved);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state.h - lists of named tensors, and values written back into them, for modules and optimizers
- * alike. */
+/* state.h - lists of named tensors, and loading values into them, for modules and optimizers. */
 #ifndef RS_NN_STATE_H
 #define RS_NN_STATE_H
 
@@ -10,7 +9,8 @@
 #include "base/arena.h"
 
 typedef struct rs_named_list {
-    reshard_named_tensors shown; /* first: it is what reshard_named_tensors_destroy is given */
+    /* comes first, because reshard_named_tensors_destroy is given this */
+    reshard_named_tensors shown;
     reshard_context *context;
     rs_arena arena; /* names */
     int64_t capacity;
@@ -24,8 +24,8 @@ reshard_status rs_named_list_add(rs_named_list *list, const char *prefix, const 
 
 /*
  * Copies values into the tensors of `mine`, all or nothing: see reshard_module_load_state_dict.
- * group: the ranks that come to one verdict; NULL: those of a distributed tensor among the items,
- * if there is one. status: of what the caller did before; where it is not RESHARD_OK, `mine` may be
+ * group: the ranks that have to agree; NULL: those of a distributed tensor among the items, if
+ * there is one. status: that of what the caller did before; if it is not RESHARD_OK, `mine` may be
  * NULL, and the other ranks are told.
  */
 reshard_status rs_named_load(reshard_context *context, reshard_status status, reshard_group *group,

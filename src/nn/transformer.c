@@ -2,14 +2,18 @@
 /*
  * transformer.c - the ready modules of a GPT: MLP, causal self-attention, block, and the whole.
  *
- * Attention on distributed tensors is a local operation on every shard: q, k and v lie alike, and
- * each shard has all positions of some heads of some sequences.
+ * Attention on distributed tensors is a local operation on every shard: q, k and v have the same
+ * layout, and each shard has all positions of some heads of some sequences.
  */
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "nn/layers.h"
 #include "nn/module.h"
-#include "tensor/ops/op.h"
+#include "tensor/core/dense.h"
+#include "tensor/core/scope.h"
+
+#include <reshard/ops.h>
 
 #include <inttypes.h>
 #include <math.h>
@@ -22,7 +26,7 @@ static reshard_module *child(const reshard_module *module, const char *name)
     return found;
 }
 
-/* A child by its name; somebody may have put another one in its place meanwhile. */
+/* A child by name; it may have been replaced since it was added. */
 static reshard_tensor *through(const reshard_module *module, const char *name, reshard_tensor *x)
 {
     return reshard_module_forward(child(module, name), x);
@@ -98,7 +102,7 @@ static reshard_tensor *part_heads(reshard_tensor *x, int64_t head)
     return reshard_tensor_transpose(reshard_tensor_reshape(x, 4, shape), 1, 2);
 }
 
-/* q, k, v of [batch, length, some heads]. */
+/* Attends with q, k and v of [batch, length, some heads]. */
 static reshard_tensor *attend(reshard_tensor *const *inputs, const void *user)
 {
     int64_t head = ((const attention *)user)->head;
@@ -109,7 +113,7 @@ static reshard_tensor *attend(reshard_tensor *const *inputs, const void *user)
     return reshard_tensor_reshape(reshard_tensor_transpose(y, 1, 2), 3, inputs[0]->shape);
 }
 
-/* Every rank looks at all ranks' shards, so that all come to the same verdict. */
+/* Every rank checks the shards of all ranks, so all come to the same verdict. */
 static reshard_status check_heads(const reshard_tensor *q, int64_t head)
 {
     reshard_shards *shards = NULL;
@@ -119,11 +123,11 @@ static reshard_status check_heads(const reshard_tensor *q, int64_t head)
             const reshard_box *box = &shards->items[i].pieces[k].box;
             if (box->size[1] != q->shape[1] || box->offset[2] % head != 0 ||
                 box->size[2] % head != 0)
-                status =
-                    rs_fail(RESHARD_ERR_INVALID,
-                            "the layout \"%s\" of %s cuts positions, or heads of %" PRId64
-                            " elements: use unit=%" PRId64,
-                            rs_layout_describe(q).text, rs_tensor_describe(q).text, head, head);
+                status = rs_fail(RESHARD_ERR_INVALID,
+                                 "the layout \"%s\" of %s cuts positions, or heads of %" PRId64
+                                 " elements: use unit=%" PRId64,
+                                 rs_tensor_describe_layout(q).text, rs_tensor_describe(q).text,
+                                 head, head);
         }
     }
     reshard_shards_destroy(shards);
@@ -135,7 +139,7 @@ static reshard_value forward_attention(reshard_module *module, void *user, resha
     const attention *a = user;
     reshard_tensor *x = reshard_value_tensor(input), *y = NULL;
     reshard_tensor *t[3];
-    t[0] = through(module, "q", x); /* one after the other: hooks may talk to other ranks */
+    t[0] = through(module, "q", x); /* in this order on all ranks: hooks may communicate */
     t[1] = through(module, "k", x);
     t[2] = through(module, "v", x);
     if (t[0] == NULL || t[1] == NULL || t[2] == NULL || !rs_lift(3, t))
@@ -250,7 +254,7 @@ typedef struct gpt {
     int64_t layers;
 } gpt;
 
-/* 0, 1, 2, .. for every sequence: the same shape as the tokens, so that layouts fit. */
+/* 0, 1, 2, .. for every sequence, in the shape of the tokens, so that layouts fit. */
 static reshard_tensor *make_positions(const reshard_tensor *tokens, int64_t length)
 {
     reshard_tensor *made = NULL;
@@ -286,11 +290,12 @@ static reshard_value forward_gpt(reshard_module *module, void *user, reshard_val
     return reshard_value_of(through(module, "head", through(module, "ln", x)));
 }
 
-static reshard_status check_gpt(const reshard_gpt_options *o, reshard_layer_options *layer)
+static reshard_status read_gpt(const reshard_gpt_options *options, reshard_gpt_options *o,
+                               reshard_layer_options *layer)
 {
-    if (o == NULL || o->size != sizeof *o)
-        return rs_fail(RESHARD_ERR_INVALID, "gpt options: size is %zu, not %zu",
-                       o != NULL ? o->size : 0, sizeof *o);
+    reshard_status status = rs_options_read("gpt options", options, o, sizeof *o);
+    if (status != RESHARD_OK)
+        return status;
     if (o->vocabulary < 1 || o->length < 1 || o->width < 1 || o->width > INT64_MAX / 4 ||
         o->layers < 0 || o->layers > 1000000)
         return rs_fail(RESHARD_ERR_RANGE,
@@ -306,7 +311,7 @@ static reshard_status add_blocks(reshard_module *module, const reshard_gpt_optio
                                  const reshard_layer_options *layer)
 {
     reshard_module *blocks = NULL, *part = NULL;
-    /* What is added to the residual stream starts smaller, the more of it there is. */
+    /* What is added to the residual stream starts smaller in deeper models. */
     double deviation = layer->deviation / sqrt(2 * (double)(o->layers > 0 ? o->layers : 1));
     reshard_status status = reshard_sequential_create(module->context, 0, NULL, &blocks);
     for (int64_t i = 0; i < o->layers && status == RESHARD_OK; i++) {
@@ -370,14 +375,15 @@ reshard_status reshard_gpt_create(reshard_context *context, const reshard_gpt_op
                                   reshard_module **out_module)
 {
     reshard_layer_options layer;
+    reshard_gpt_options read;
     reshard_module *module = NULL;
-    reshard_status status = check_gpt(options, &layer);
+    reshard_status status = read_gpt(options, &read, &layer);
     if (status != RESHARD_OK)
         return status;
     gpt *g = rs_user_allocate(context, sizeof *g);
     if (g == NULL)
         return rs_allocation_status();
-    *g = (gpt){options->length, options->layers};
+    *g = (gpt){read.length, read.layers};
     reshard_module_kind kind = {
         .name = "gpt", .forward = forward_gpt, .user = g, .forget = rs_user_free};
     status = reshard_module_create(context, &kind, &module);
@@ -385,13 +391,5 @@ reshard_status reshard_gpt_create(reshard_context *context, const reshard_gpt_op
         rs_user_free(g);
         return status;
     }
-    return rs_module_finish(add_parts(module, options, &layer), module, out_module);
-}
-
-reshard_tensor *reshard_module_cross_entropy(reshard_tensor *logits, reshard_tensor *labels)
-{
-    reshard_tensor *t[] = {logits, labels};
-    if (logits == NULL || labels == NULL || !rs_lift(2, t))
-        return NULL;
-    return reshard_cross_entropy(t[0], t[1]);
+    return rs_module_finish(add_parts(module, &read, &layer), module, out_module);
 }

@@ -13,6 +13,8 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/shape.h"
+#include "base/sort.h"
 #include "layout/flat.h"
 #include "plan/flow.h"
 #include "plan/plan.h"
@@ -149,7 +151,7 @@ typedef struct groups {
 static int64_t demand_volume(const balancer *b, const demand *d)
 {
     int32_t ndim = b->stage->templates[d->template_index].flow.link.ndim;
-    return rs_link_box_volume(ndim, &d->box);
+    return rs_volume(ndim, d->box.size);
 }
 
 static reshard_status make_groups(balancer *b, rs_arena *arena, groups *g)
@@ -206,7 +208,7 @@ static reshard_status serve(serving *s, int64_t copy, int64_t from, int64_t to)
     rs_holder holder;
     rs_region_holder(&s->d->source, s->d->contributor, copy, &holder);
     const rs_link *link = s->match.link;
-    if (from == 0 && to == rs_link_box_volume(link->ndim, &s->d->box))
+    if (from == 0 && to == rs_volume(link->ndim, s->d->box.size))
         return add_chosen(s->b, &s->match, &s->d->box, &s->d->combination, &holder, &s->d->needer);
     rs_flat_block block = {.ndim = 0};
     int32_t kept[RESHARD_NDIM_MAX];
@@ -314,12 +316,10 @@ static reshard_status store_template(balancer *b, int32_t index)
         if (b->chosen_template[i] == index)
             moves[next++] = b->chosen[i];
     }
-    if (count != 0)
-        qsort(moves, (size_t)count, sizeof *moves, compare_by_target);
+    rs_sort(moves, (size_t)count, sizeof *moves, compare_by_target);
     for (int64_t i = 0; i < count; i++)
         order[i] = (source_order){moves[i].source_rank, i};
-    if (count != 0)
-        qsort(order, (size_t)count, sizeof *order, compare_by_source);
+    rs_sort(order, (size_t)count, sizeof *order, compare_by_source);
     for (int64_t i = 0; i < count; i++)
         by_source[i] = order[i].index;
     rs_release(b->plan->context, order, (size_t)count * sizeof *order);
@@ -371,8 +371,7 @@ static reshard_status share_out(balancer *b)
     rs_arena arena;
     rs_arena_init(&arena, b->plan->context);
     groups g = {0};
-    if (b->count != 0)
-        qsort(b->demands, (size_t)b->count, sizeof *b->demands, compare_demands);
+    rs_sort(b->demands, (size_t)b->count, sizeof *b->demands, compare_demands);
     reshard_status status = make_groups(b, &arena, &g);
     if (status == RESHARD_OK) {
         rs_flow_problem problem = {b->plan->rank_count, g.count, g.amounts, g.first, g.list};

@@ -16,6 +16,8 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/shape.h"
+#include "base/sort.h"
 #include "layout/index.h"
 #include "plan/part.h"
 
@@ -294,25 +296,16 @@ static int64_t volume_in_link(const checker *c, const reshard_shard *shard)
 {
     int64_t sum = 0;
     for (int64_t p = 0; p < shard->piece_count; p++) {
-        int64_t volume = 1;
-        for (int32_t d = 0; d < c->map.target.ndim; d++) {
-            const reshard_box *box = &shard->pieces[p].box;
-            int64_t low = rs_max(box->offset[d], c->map.target.origin[d]);
-            int64_t high = rs_min(box->offset[d] + box->size[d],
-                                  c->map.target.origin[d] + c->map.target.size[d]);
-            volume *= rs_max(0, high - low);
-        }
-        sum += volume;
+        reshard_box box = shard->pieces[p].box;
+        if (rs_box_clip(box.ndim, box.offset, box.size, c->map.target.origin, c->map.target.size))
+            sum += rs_volume(box.ndim, box.size);
     }
     return sum;
 }
 
 static int64_t volume_of(const reshard_move *move)
 {
-    int64_t volume = 1;
-    for (int32_t d = 0; d < move->ndim; d++)
-        volume *= move->size[d];
-    return volume;
+    return rs_volume(move->ndim, move->size);
 }
 
 /* The moves of one shard, sorted by contributor. Where values are combined, fills and copies are
@@ -360,8 +353,7 @@ static reshard_status check_contributions(checker *c, const reshard_move *moves,
 
 static reshard_status check_arrivals(checker *c)
 {
-    if (c->received_count != 0)
-        qsort(c->received, (size_t)c->received_count, sizeof *c->received, compare_places);
+    rs_sort(c->received, (size_t)c->received_count, sizeof *c->received, compare_places);
     int64_t next = 0;
     reshard_status status = RESHARD_OK;
     for (int32_t rank = 0; rank < reshard_plan_rank_count(c->plan); rank++) {
@@ -384,8 +376,7 @@ static reshard_status check_arrivals(checker *c)
 
 static reshard_status check_both_ends(checker *c)
 {
-    if (c->sent_count != 0)
-        qsort(c->sent, (size_t)c->sent_count, sizeof *c->sent, compare_places);
+    rs_sort(c->sent, (size_t)c->sent_count, sizeof *c->sent, compare_places);
     int64_t next = 0;
     for (int64_t i = 0; i < c->received_count; i++) {
         const reshard_move *move = &c->received[i];
@@ -413,7 +404,8 @@ static reshard_status check_filled(checker *c, const rs_stage *stage, int32_t fi
 {
     const reshard_stage_link *shown = &stage->links[first].shown;
     int32_t ndim = reshard_layout_ndim(shown->target_layout);
-    int64_t count = 0, filled = 0, volume = 1;
+    int64_t volume = rs_volume(ndim, reshard_layout_shape(shown->target_layout));
+    int64_t count = 0, filled = 0;
     for (int32_t l = first; l < stage->link_count; l++) {
         const reshard_stage_link *other = &stage->links[l].shown;
         if (other->target != shown->target ||
@@ -421,18 +413,14 @@ static reshard_status check_filled(checker *c, const rs_stage *stage, int32_t fi
             continue;
         side_map map;
         map_box(&stage->links[l].link.target_box, other->target_layout, &map);
-        int64_t part = 1;
         for (int32_t d = 0; d < ndim; d++) {
             boxes[count * 2 * ndim + d] = map.origin[d];
             boxes[count * 2 * ndim + ndim + d] = map.origin[d] + map.size[d];
-            part *= map.size[d];
         }
-        filled += part;
+        filled += rs_volume(ndim, map.size);
         count++;
         scratch[l] = 1; /* seen */
     }
-    for (int32_t d = 0; d < ndim; d++)
-        volume *= reshard_layout_shape(shown->target_layout)[d];
     reshard_status status = filled == volume ? RESHARD_OK
                                              : rs_fail(RESHARD_ERR_CHECK,
                                                        "stage %d: links fill %" PRId64

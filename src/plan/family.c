@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/shape.h"
 
 #include <string.h>
 
@@ -203,13 +204,9 @@ static reshard_status add_at(rs_family *family, int32_t level, const rs_move *mo
 
 reshard_status rs_family_add(rs_family *family, const rs_move *move)
 {
-    int64_t singles = 1, elements = 1;
-    for (int32_t i = 0; i < move->loop_count; i++)
-        singles *= move->counts[i];
-    for (int32_t i = 0; i < move->ndim; i++)
-        elements *= move->size[i];
-    family->single_count += (uint64_t)singles;
-    family->element_count += (uint64_t)singles * (uint64_t)elements;
+    uint64_t singles = (uint64_t)rs_volume(move->loop_count, move->counts);
+    family->single_count += singles;
+    family->element_count += singles * (uint64_t)rs_volume(move->ndim, move->size);
     return add_at(family, 0, move);
 }
 

@@ -7,6 +7,8 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/shape.h"
+#include "base/sort.h"
 #include "layout/tiling.h"
 #include "plan/plan.h"
 
@@ -136,12 +138,6 @@ static reshard_status check_target(const target_links *t)
     return find_fills(t);
 }
 
-static int compare_keys(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 reshard_status rs_plan_check_links(reshard_plan *plan)
 {
     /* Links sorted by target, in their order within one. */
@@ -152,7 +148,7 @@ reshard_status rs_plan_check_links(reshard_plan *plan)
     for (int32_t i = 0; i < plan->link_count && status == RESHARD_OK; i++)
         keys[i] = (int64_t)plan->links[i].target << 32 | i;
     if (status == RESHARD_OK)
-        qsort(keys, count, sizeof *keys, compare_keys);
+        qsort(keys, count, sizeof *keys, rs_compare_i64);
     for (int32_t i = 0; i < plan->link_count && status == RESHARD_OK; i++)
         links[i] = (int32_t)(keys[i] & INT32_MAX);
     int32_t next = 0;

@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * grid.c - see grid.h. "Near" is the side of this rank, "far" the other one.
- *
- * An entry of one dim is kept as a record of one dim: start and size in link space, target_at the
- * place in the near line, source_at the place in the far line, the peer the far side's part of the
- * position in its mesh. The length of the far line, which the strides of the far shard depend on,
- * is kept in source_strides, the number of neighbours that hold the same piece (max=) in
- * contributor_count, and in target_shard whether the far coordinates are this rank's own.
+ * grid.c - see grid.h. The entries of each dim come from entries.h; here they are multiplied, one
+ * of each dim at a time, and the mesh axes that no dim has spoken for become loops. "Near" is the
+ * side of this rank, "far" the other one.
  */
 #include "plan/grid.h"
 
 #include "base/arena.h"
 #include "base/checked.h"
-#include "base/context.h"
+#include "plan/entries.h"
 
 #include <string.h>
 
@@ -77,173 +73,17 @@ bool rs_grid_applies(const rs_link *link)
            !target->partial && has_single_owners(source) && has_simple_copies(target);
 }
 
-/* ---- entries of one dim ---------------------------------------------------------------------- */
-
-typedef struct side {
-    const rs_link_side *link;
-    const reshard_layout *layout;
-    bool taking_part; /* this rank holds something there */
-    int32_t coordinates[RESHARD_AXES_MAX];
-} side;
+/* ---- products -------------------------------------------------------------------------------- */
 
 typedef struct grid {
     const rs_link *link;
     int32_t rank;
     bool sending;
-    side near, far;
+    rs_grid_side near, far;
     rs_routes *routes;
-    rs_arena arena;
-    reshard_context *context;
-    int64_t near_line[RESHARD_FACTORS_MAX]; /* by link dim */
-    int64_t only_peer;                      /* of the entries at hand; -1: all */
-    reshard_moves entries[RESHARD_FACTORS_MAX];
-    const reshard_move *chosen[RESHARD_FACTORS_MAX];
+    rs_grid_entries entries[RESHARD_FACTORS_MAX];     /* by link dim */
+    const rs_grid_entry *chosen[RESHARD_FACTORS_MAX]; /* one of each */
 } grid;
-
-static void fill_entry(const grid *g, const rs_chain *chain, const rs_span *span, rs_move *entry)
-{
-    int64_t offset = 0;
-    bool own = g->far.taking_part;
-    entry->contributor_count = 1;
-    for (int32_t i = 0; i < chain->count; i++) {
-        int32_t axis = chain->cuts[i].axis;
-        int32_t coordinate = g->far.coordinates[axis];
-        offset += (int64_t)span->first[i] * g->far.layout->axes[axis].stride;
-        own = own && coordinate >= span->first[i] && coordinate < span->first[i] + span->count[i];
-        if (span->count[i] > 1)
-            entry->contributor_count = span->count[i];
-    }
-    entry->target_shard = own;
-    entry->first.peer = (int32_t)offset;
-}
-
-/* How many whole chunks follow a chunk before `end`, other than this rank's own: they differ from
- * it in nothing but their place. Most lines are plain chunks, and most of a line is such a run, so
- * that it costs one step instead of one for each rank. */
-static int64_t count_like_chunks(const grid *g, const rs_chain *chain, int64_t n, int64_t end,
-                                 const rs_span *far, bool own)
-{
-    if (chain->count != 1 || chain->cuts[0].rule != RESHARD_CHUNK || far->count[0] != 1 || own)
-        return 0;
-    const rs_cut *cut = &chain->cuts[0];
-    int64_t chunk = rs_cut_length(cut, n, 0);
-    if (far->length != chunk || cut->piece_count != cut->coordinate_count)
-        return 0;
-    int64_t follow = (rs_min(end, n) - far->start) / chunk - 1;
-    int64_t mine = g->far.taking_part ? g->far.coordinates[cut->axis] - far->first[0] : -1;
-    return mine > 0 ? rs_min(follow, mine - 1) : follow;
-}
-
-/* One span of my line against all spans of the far side that it meets. */
-static reshard_status add_entries(const grid *g, int32_t along, const rs_span *near,
-                                  rs_family *family)
-{
-    int32_t near_dim = g->near.link->dim[along], far_dim = g->far.link->dim[along];
-    /* In link space the near span is [from, to). */
-    int64_t from = rs_max(0, near->start - g->near.link->offset[near_dim]);
-    int64_t to =
-        rs_min(g->link->size[along], near->start + near->length - g->near.link->offset[near_dim]);
-    int64_t shift = g->far.link->offset[far_dim];
-    const rs_chain *chain = &g->far.layout->dims[far_dim];
-    int64_t n = g->far.layout->shape[far_dim];
-    int64_t position = from + shift;
-    rs_move entry;
-    memset(&entry, 0, sizeof entry);
-    entry.ndim = 1;
-    rs_span far;
-    reshard_status status = RESHARD_OK;
-    while (status == RESHARD_OK && rs_chain_next(chain, n, to + shift, &position, &far)) {
-        fill_entry(g, chain, &far, &entry);
-        if (g->only_peer >= 0 && entry.first.peer != g->only_peer)
-            continue;
-        entry.size[0] = far.length;
-        entry.first.start[0] = far.start - shift;
-        entry.first.source_at = far.local;
-        entry.first.target_at =
-            near->local + (far.start - shift) - (near->start - g->near.link->offset[near_dim]);
-        entry.source_strides[0] = rs_chain_length(chain, n, far.first);
-        int64_t more = count_like_chunks(g, chain, n, to + shift, &far, entry.target_shard != 0);
-        entry.loop_count = more > 0;
-        entry.counts[0] = more + 1;
-        entry.steps[0] = (rs_steps){0};
-        if (more > 0) {
-            entry.steps[0].peer = g->far.layout->axes[chain->cuts[0].axis].stride;
-            entry.steps[0].start[0] = entry.steps[0].target_at = far.length;
-            position += more * far.length;
-        }
-        status = rs_family_add(family, &entry);
-    }
-    return status;
-}
-
-static reshard_status add_line(grid *g, int32_t along, rs_family *family)
-{
-    int32_t dim = g->near.link->dim[along];
-    const rs_chain *chain = &g->near.layout->dims[dim];
-    int32_t by_level[RESHARD_AXES_MAX];
-    rs_chain_coordinates(chain, g->near.coordinates, by_level);
-    rs_walk walk;
-    rs_walk_init(&walk, chain, g->near.layout->shape[dim], by_level);
-    g->near_line[along] = walk.length;
-    rs_span span;
-    reshard_status status = RESHARD_OK;
-    while (status == RESHARD_OK && rs_walk_next(&walk, &span))
-        status = add_entries(g, along, &span, family);
-    return status;
-}
-
-#define TURNS_PEERS_MAX 64
-
-/* Cyclic, strided and packed cuts come back to each peer again and again. What goes to one peer is
- * then regular, but what goes to all of them in turn is not, since this rank's own entries are kept
- * apart. So the line is gone through once for each peer, if there are not too many. Gives their
- * number, or 0. */
-static int64_t peers_in_turns(const rs_chain *chain)
-{
-    int64_t peers = 1;
-    bool turns = false;
-    for (int32_t i = 0; i < chain->count && peers <= TURNS_PEERS_MAX; i++) {
-        reshard_shard_rule rule = chain->cuts[i].rule;
-        turns =
-            turns || rule == RESHARD_CYCLIC || rule == RESHARD_STRIDED || rule == RESHARD_PACKED;
-        peers *= chain->cuts[i].coordinate_count;
-    }
-    return turns && peers <= TURNS_PEERS_MAX ? peers : 0;
-}
-
-/* The part of the position that the index-th combination of the chain's coordinates makes. */
-static int64_t offset_of(const grid *g, const rs_chain *chain, int64_t index)
-{
-    int64_t offset = 0;
-    for (int32_t i = 0; i < chain->count; i++) {
-        offset += index % chain->cuts[i].coordinate_count *
-                  g->far.layout->axes[chain->cuts[i].axis].stride;
-        index /= chain->cuts[i].coordinate_count;
-    }
-    return offset;
-}
-
-static reshard_status make_entries(grid *g, int32_t along)
-{
-    const rs_chain *chain = &g->far.layout->dims[g->far.link->dim[along]];
-    rs_family family;
-    rs_family_init(&family, g->context, &g->arena);
-    reshard_status status = RESHARD_OK;
-    int64_t peers = peers_in_turns(chain);
-    g->only_peer = -1;
-    if (peers == 0)
-        status = add_line(g, along, &family);
-    for (int64_t i = 0; i < peers && status == RESHARD_OK; i++) {
-        g->only_peer = offset_of(g, chain, i);
-        status = add_line(g, along, &family);
-    }
-    if (status == RESHARD_OK)
-        status = rs_family_finish(&family, &g->entries[along]);
-    rs_family_release(&family);
-    return status;
-}
-
-/* ---- products -------------------------------------------------------------------------------- */
 
 /* A mesh axis of the far side that a record runs over: copies of the target, or contributions of
  * the source. */
@@ -379,9 +219,9 @@ static void find_free_axes(const grid *g, axis_walk *w, int64_t *position)
         }
     }
     for (int32_t along = 0; along < g->link->ndim; along++) {
-        const reshard_move *entry = g->chosen[along];
+        const rs_grid_entry *entry = g->chosen[along];
         const rs_chain *chain = &far->dims[g->far.link->dim[along]];
-        for (int32_t i = 0; i < chain->count && entry->contributor_count > 1; i++) {
+        for (int32_t i = 0; i < chain->count && entry->holder_count > 1; i++) {
             const rs_cut *cut = &chain->cuts[i];
             if (cut->piece_count == cut->coordinate_count)
                 continue;
@@ -391,7 +231,7 @@ static void find_free_axes(const grid *g, axis_walk *w, int64_t *position)
                                                cut->coordinate_count);
             int64_t first = rs_divide_up(piece * cut->coordinate_count, cut->piece_count);
             int32_t own = g->far.taking_part ? g->far.coordinates[cut->axis] - (int32_t)first : -1;
-            add_free_axis(w, entry->contributor_count, own, stride * step, 0);
+            add_free_axis(w, entry->holder_count, own, stride * step, 0);
         }
     }
 }
@@ -404,7 +244,7 @@ static reshard_status finish_product(grid *g, rs_family *unused, rs_move *move, 
     int64_t position = move->first.peer; /* so far the position in the far mesh */
     bool own = true;
     for (int32_t along = 0; along < g->link->ndim; along++)
-        own = own && g->chosen[along]->target_shard != 0;
+        own = own && g->chosen[along]->own;
     find_free_axes(g, &w, &position);
     rs_steps kept = move->first;
     const reshard_mesh *mesh = g->far.layout->mesh;
@@ -436,13 +276,13 @@ static reshard_status run_entry_loops(grid *g, rs_family *family, rs_move *move,
     }
     if (w->along == g->link->ndim)
         return finish_product(g, family, move, NULL);
-    const reshard_move_loop *loop = &g->chosen[w->along]->loops[w->loop];
-    int64_t far = loop->source_step * w->far_strides[w->along];
-    int64_t near = loop->target_step * w->near_strides[w->along];
-    rs_steps step = {.peer = loop->peer_step * g->far.layout->mesh->step,
+    const struct rs_entry_loop *loop = &g->chosen[w->along]->loops[w->loop];
+    int64_t far = loop->step.far_at * w->far_strides[w->along];
+    int64_t near = loop->step.near_at * w->near_strides[w->along];
+    rs_steps step = {.peer = (int32_t)loop->step.position * g->far.layout->mesh->step,
                      .source_at = g->sending ? near : far,
                      .target_at = g->sending ? far : near};
-    step.start[w->along] = loop->start_steps[0];
+    step.start[w->along] = loop->step.start;
     loop_walk after = *w;
     after.loop++;
     return add_with_loop(g, family, move, loop->count, &step, run_entry_loops, &after);
@@ -470,21 +310,23 @@ static reshard_status make_product(grid *g)
     move.mine = g->rank;
     move.sending = g->sending;
     move.ndim = g->link->ndim;
-    int64_t far_lines[RESHARD_FACTORS_MAX];
-    for (int32_t i = 0; i < move.ndim; i++)
-        far_lines[i] = g->chosen[i]->source_strides[0];
+    int64_t far_lines[RESHARD_FACTORS_MAX], near_lines[RESHARD_FACTORS_MAX];
+    for (int32_t i = 0; i < move.ndim; i++) {
+        far_lines[i] = g->chosen[i]->far_line;
+        near_lines[i] = g->entries[i].near_line;
+    }
     int64_t *far_strides = g->sending ? move.target_strides : move.source_strides;
     int64_t *near_strides = g->sending ? move.source_strides : move.target_strides;
     shard_strides(g->far.link, far_lines, far_strides);
-    shard_strides(g->near.link, g->near_line, near_strides);
+    shard_strides(g->near.link, near_lines, near_strides);
     int64_t far_at = 0, near_at = 0;
     for (int32_t i = 0; i < move.ndim; i++) {
-        const reshard_move *entry = g->chosen[i];
-        move.size[i] = entry->size[0];
-        move.first.start[i] = entry->start[0];
-        move.first.peer += entry->source_rank;
-        far_at += entry->source_at * far_strides[i];
-        near_at += entry->target_at * near_strides[i];
+        const rs_grid_entry *entry = g->chosen[i];
+        move.size[i] = entry->size;
+        move.first.start[i] = entry->first.start;
+        move.first.peer += (int32_t)entry->first.position;
+        far_at += entry->first.far_at * far_strides[i];
+        near_at += entry->first.near_at * near_strides[i];
     }
     move.first.source_at = g->sending ? near_at : far_at;
     move.first.target_at = g->sending ? far_at : near_at;
@@ -515,21 +357,22 @@ static reshard_status run_direction(const rs_link *link, int32_t rank, bool send
                                     rs_routes *routes)
 {
     grid g = {.link = link, .rank = rank, .sending = sending, .routes = routes};
-    g.context = routes->receives.context;
     g.near.link = sending ? &link->source : &link->target;
     g.far.link = sending ? &link->target : &link->source;
     g.near.layout = g.near.link->layout;
     g.far.layout = g.far.link->layout;
-    if (!rs_layout_coordinates(g.near.layout, rank, g.near.coordinates))
+    g.near.taking_part = rs_layout_coordinates(g.near.layout, rank, g.near.coordinates);
+    if (!g.near.taking_part)
         return RESHARD_OK;
     g.far.taking_part = rs_layout_coordinates(g.far.layout, rank, g.far.coordinates);
-    rs_arena_init(&g.arena, g.context);
+    rs_arena arena;
+    rs_arena_init(&arena, routes->receives.context);
     reshard_status status = RESHARD_OK;
     for (int32_t i = 0; i < link->ndim && status == RESHARD_OK; i++)
-        status = make_entries(&g, i);
+        status = rs_grid_entries_make(&arena, link, &g.near, &g.far, i, &g.entries[i]);
     if (status == RESHARD_OK)
         status = choose_entries(&g, 0);
-    rs_arena_release(&g.arena);
+    rs_arena_release(&arena);
     return status;
 }
 

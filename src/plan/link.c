@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/shape.h"
 #include "layout/flat.h"
 
 #include <inttypes.h>
@@ -258,25 +259,4 @@ void rs_link_strides(const rs_link *link, const rs_link_side *side, const int64_
 {
     for (int32_t i = 0; i < link->ndim; i++)
         out_strides[i] = side->ndim != 0 ? strides[side->dim[i]] * side->weight[i] : 0;
-}
-
-bool rs_link_box_clip(int32_t ndim, rs_link_box *box, const rs_link_box *to)
-{
-    for (int32_t i = 0; i < ndim; i++) {
-        int64_t low = rs_max(box->start[i], to->start[i]);
-        int64_t high = rs_min(box->start[i] + box->size[i], to->start[i] + to->size[i]);
-        if (low >= high)
-            return false;
-        box->start[i] = low;
-        box->size[i] = high - low;
-    }
-    return true;
-}
-
-int64_t rs_link_box_volume(int32_t ndim, const rs_link_box *box)
-{
-    int64_t volume = 1;
-    for (int32_t i = 0; i < ndim; i++)
-        volume *= box->size[i];
-    return volume;
 }

@@ -68,7 +68,4 @@ void rs_link_point(const rs_link *link, const rs_link_side *side, const int64_t 
 void rs_link_strides(const rs_link *link, const rs_link_side *side, const int64_t *strides,
                      int64_t *out_strides);
 
-bool rs_link_box_clip(int32_t ndim, rs_link_box *box, const rs_link_box *to);
-int64_t rs_link_box_volume(int32_t ndim, const rs_link_box *box);
-
 #endif

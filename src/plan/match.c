@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/match.h"
 
+#include "base/shape.h"
+
 #include <string.h>
 
 typedef struct search {
@@ -18,7 +20,8 @@ static reshard_status meet(void *user, const rs_link_box *box)
 {
     search *s = user;
     s->match.box = *box;
-    if (!rs_link_box_clip(s->link->ndim, &s->match.box, &s->near_box))
+    if (!rs_box_clip(s->link->ndim, s->match.box.start, s->match.box.size, s->near_box.start,
+                     s->near_box.size))
         return RESHARD_OK;
     return s->fn(s->user, &s->match);
 }

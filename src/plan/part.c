@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/shape.h"
 #include "plan/grid.h"
 
 #include <string.h>
@@ -167,11 +168,10 @@ static reshard_status transpose_list(rs_arena *arena, reshard_moves *moves, uint
     int64_t kept = 0;
     for (int64_t i = 0; i < moves->count; i++) {
         if (moves->items[i].kind == RESHARD_MOVE_FILL) {
-            int64_t elements = reshard_move_count(&moves->items[i]);
-            for (int32_t d = 0; d < moves->items[i].ndim; d++)
-                elements *= moves->items[i].size[d];
-            *dropped += (uint64_t)elements;
-            *dropped_singles += (uint64_t)reshard_move_count(&moves->items[i]);
+            const reshard_move *fill = &moves->items[i];
+            uint64_t singles = (uint64_t)reshard_move_count(fill);
+            *dropped += singles * (uint64_t)rs_volume(fill->ndim, fill->size);
+            *dropped_singles += singles;
             continue;
         }
         items[kept] = moves->items[i];

@@ -6,6 +6,7 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "layout/layout.h"
 
 #include <string.h>
@@ -64,12 +65,10 @@ static reshard_status take_tensors(reshard_plan *plan, const char *which, int32_
 
 static reshard_status take_options(reshard_plan *plan, const reshard_plan_options *options)
 {
-    if (options != NULL && options->size != sizeof *options)
-        return rs_fail(RESHARD_ERR_INVALID, "plan options: size is %zu, not %zu", options->size,
-                       sizeof *options);
-    if (options != NULL)
-        plan->options = *options;
-    plan->options.size = sizeof plan->options;
+    reshard_status status =
+        rs_options_read("plan options", options, &plan->options, sizeof plan->options);
+    if (status != RESHARD_OK)
+        return status;
     size_t *staging = &plan->options.staging_bytes_max;
     if (*staging == 0)
         *staging = RESHARD_STAGING_BYTES;

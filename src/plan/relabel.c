@@ -7,6 +7,8 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/shape.h"
+#include "base/sort.h"
 #include "plan/assignment.h"
 #include "plan/plan.h"
 
@@ -23,22 +25,16 @@ typedef struct kept_bytes {
     int64_t bytes;
 } kept_bytes;
 
-static int compare_ranks(const void *a, const void *b)
-{
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
 static int32_t index_of(const kept_bytes *k, int32_t rank)
 {
-    const int32_t *found = bsearch(&rank, k->ranks, (size_t)k->count, sizeof rank, compare_ranks);
+    const int32_t *found = bsearch(&rank, k->ranks, (size_t)k->count, sizeof rank, rs_compare_i32);
     return found != NULL ? (int32_t)(found - k->ranks) : -1;
 }
 
 static reshard_status add_holders(void *user, const rs_match *match)
 {
     kept_bytes *k = user;
-    int64_t bytes = rs_link_box_volume(match->link->ndim, &match->box) * k->bytes;
+    int64_t bytes = rs_volume(match->link->ndim, match->box.size) * k->bytes;
     rs_combination combination = rs_route_combination(match, match->mine->contributor);
     int64_t copies = rs_region_copy_count(match->source);
     for (int32_t c = 0; c < combination.count; c++) {
@@ -100,7 +96,7 @@ static reshard_status list_ranks(reshard_plan *plan, int32_t **out_ranks, int32_
                                ? reshard_mesh_rank_at(layout->spec->mesh, r)
                                : reshard_layout_rank_at(layout, r);
     }
-    qsort(all, (size_t)count, sizeof *all, compare_ranks);
+    qsort(all, (size_t)count, sizeof *all, rs_compare_i32);
     int64_t distinct = 0;
     for (int64_t i = 0; i < count; i++) {
         if (distinct == 0 || all[i] != all[distinct - 1])

@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/shape.h"
 #include "base/text.h"
 #include "plan/part.h"
 
@@ -21,12 +22,10 @@ typedef struct matrix_row {
 static reshard_status add_to_matrix(void *user, const reshard_move *move)
 {
     matrix_row *row = user;
-    uint64_t volume = row->bytes;
-    for (int32_t d = 0; d < move->ndim; d++)
-        volume *= (uint64_t)move->size[d];
+    uint64_t bytes = row->bytes * (uint64_t)rs_volume(move->ndim, move->size);
     /* A fill is handed over by nobody: it stays. */
     int32_t source = move->source_rank < 0 ? move->target_rank : move->source_rank;
-    row->matrix[(int64_t)source * row->rank_count + move->target_rank] += volume;
+    row->matrix[(int64_t)source * row->rank_count + move->target_rank] += bytes;
     return RESHARD_OK;
 }
 

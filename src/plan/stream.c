@@ -5,6 +5,8 @@
  * a stream land on the same place with the same contributor, so the order is complete.
  */
 #include "base/context.h"
+#include "base/shape.h"
+#include "base/sort.h"
 #include "plan/part.h"
 
 #include <stdlib.h>
@@ -60,14 +62,6 @@ static int compare_entries(const void *a, const void *b)
     return 0;
 }
 
-static uint64_t volume_of(const reshard_move *move)
-{
-    uint64_t volume = 1;
-    for (int32_t d = 0; d < move->ndim; d++)
-        volume *= (uint64_t)move->size[d];
-    return volume;
-}
-
 static reshard_status finish(stream *s, const rs_stage *stage)
 {
     size_t count = (size_t)s->count;
@@ -76,14 +70,13 @@ static reshard_status finish(stream *s, const rs_stage *stage)
     uint64_t *offsets = rs_arena_allocate_array(&s->arena, count + 1, sizeof *offsets);
     if (moves == NULL || links == NULL || offsets == NULL)
         return rs_allocation_status();
-    if (count != 0)
-        qsort(s->entries, count, sizeof *s->entries, compare_entries);
+    rs_sort(s->entries, count, sizeof *s->entries, compare_entries);
     offsets[0] = 0;
     for (size_t i = 0; i < count; i++) {
         const entry *e = &s->entries[i];
         moves[i] = e->move;
         links[i] = e->link;
-        offsets[i + 1] = offsets[i] + volume_of(&e->move) *
+        offsets[i + 1] = offsets[i] + (uint64_t)rs_volume(e->move.ndim, e->move.size) *
                                           (uint64_t)rs_stage_link_bytes(&stage->links[e->link]);
     }
     s->shown =

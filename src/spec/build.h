@@ -62,8 +62,6 @@ reshard_status rs_parse_mesh(reshard_context *context, rs_scan *scan, rs_arena *
 reshard_status rs_parse_boxes(reshard_context *context, rs_scan *scan, int cover,
                               reshard_spec **out_spec);
 
-/* The row-major strides of a shape. */
-void rs_strides(int32_t ndim, const int64_t *shape, int64_t *out_strides);
 /* Where a piece of a tensor of `ndim` dimensions lies in the buffer of its shard: a box of the
  * buffer. The piece must have passed rs_shard_copy_checked, or all of it but the tiling. */
 void rs_piece_memory_box(int32_t ndim, const reshard_shard *shard, const reshard_piece *piece,

@@ -8,6 +8,7 @@
  * was written. What depends on the shape is checked by the layout.
  */
 #include "base/context.h"
+#include "base/sort.h"
 #include "spec/build.h"
 
 #include <inttypes.h>
@@ -44,13 +45,6 @@ static reshard_status copy_values(rs_arena *arena, const reshard_placement *plac
 
 /* ---- A --------------------------------------------------------------------------------------- */
 
-static int compare_values(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a;
-    int64_t y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static reshard_status copy_at(rs_arena *arena, int32_t axis_size,
                               const reshard_placement *placement, reshard_placement *out)
 {
@@ -68,7 +62,7 @@ static reshard_status copy_at(rs_arena *arena, int32_t axis_size,
     int64_t *sorted = rs_arena_copy(arena, placement->values, (size_t)count, sizeof *sorted);
     if (sorted == NULL)
         return rs_allocation_status();
-    qsort(sorted, (size_t)count, sizeof *sorted, compare_values);
+    qsort(sorted, (size_t)count, sizeof *sorted, rs_compare_i64);
     for (int32_t i = 1; i < count; i++) {
         if (sorted[i] == sorted[i - 1])
             return rs_fail(RESHARD_ERR_INVALID, "coordinate %" PRId64 " occurs twice", sorted[i]);

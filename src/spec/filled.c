@@ -17,6 +17,7 @@
  */
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/shape.h"
 #include "spec/build.h"
 
 #include <inttypes.h>

@@ -9,6 +9,7 @@
  */
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/sort.h"
 #include "spec/build.h"
 
 #include <inttypes.h>
@@ -82,13 +83,6 @@ static bool is_progression(const int32_t *ranks, int32_t count)
     return true;
 }
 
-static int compare_keys(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a;
-    uint64_t y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Fills by_rank, and finds ranks that occur twice. */
 static reshard_status index_by_rank(reshard_mesh *mesh)
 {
@@ -102,7 +96,7 @@ static reshard_status index_by_rank(reshard_mesh *mesh)
         return rs_allocation_status();
     for (size_t i = 0; i < count; i++)
         keys[i] = (uint64_t)(uint32_t)mesh->listed[i] << 32 | i;
-    qsort(keys, count, sizeof *keys, compare_keys);
+    qsort(keys, count, sizeof *keys, rs_compare_u64);
     for (size_t i = 0; i < count; i++) {
         mesh->by_rank[i] = (int32_t)(keys[i] & UINT32_MAX);
         if (i > 0 && keys[i] >> 32 == keys[i - 1] >> 32) {

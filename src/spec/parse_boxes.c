@@ -9,6 +9,7 @@
  */
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/shape.h"
 #include "spec/build.h"
 
 #include <inttypes.h>
@@ -185,7 +186,7 @@ static reshard_status place_by_coordinates(boxes_parser *parser, reshard_shard *
     if (status != RESHARD_OK)
         return status;
     int64_t strides[RESHARD_NDIM_MAX];
-    rs_strides(parser->ndim, shard->shape, strides);
+    rs_dense_strides(parser->ndim, shard->shape, strides);
     for (int64_t i = 0; i < parser->piece_count; i++) {
         reshard_piece *piece = &parser->pieces[i];
         piece->at = 0;
@@ -217,7 +218,7 @@ static reshard_status place_in_line(boxes_parser *parser, bool pack, reshard_sha
             return rs_fail(RESHARD_ERR_RANGE, "a shard of more than 2^63-1 elements");
         if (volume != 0)
             shard->shape[0] = rs_max(shard->shape[0], end);
-        rs_strides(parser->ndim, piece->box.size, piece->strides);
+        rs_dense_strides(parser->ndim, piece->box.size, piece->strides);
     }
     return RESHARD_OK;
 }

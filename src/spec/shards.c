@@ -9,20 +9,13 @@
  */
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/shape.h"
+#include "base/sort.h"
 #include "spec/build.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-void rs_strides(int32_t ndim, const int64_t *shape, int64_t *out_strides)
-{
-    int64_t stride = 1;
-    for (int32_t d = ndim - 1; d >= 0; d--) {
-        out_strides[d] = stride;
-        stride *= shape[d];
-    }
-}
 
 void rs_piece_memory_box(int32_t ndim, const reshard_shard *shard, const reshard_piece *piece,
                          reshard_box *out_box)
@@ -35,7 +28,7 @@ void rs_piece_memory_box(int32_t ndim, const reshard_shard *shard, const reshard
     }
     int64_t strides[RESHARD_NDIM_MAX];
     int64_t rest = piece->at;
-    rs_strides(ndim, shard->shape, strides);
+    rs_dense_strides(ndim, shard->shape, strides);
     for (int32_t d = 0; d < ndim; d++) {
         out_box->offset[d] = rest / strides[d];
         out_box->size[d] = piece->box.size[d];
@@ -71,7 +64,7 @@ static reshard_status place_piece(int32_t ndim, const reshard_shard *shard, resh
 {
     int64_t strides[RESHARD_NDIM_MAX];
     bool flat = shard->ndim != ndim;
-    rs_strides(ndim, flat ? piece->box.size : shard->shape, strides);
+    rs_dense_strides(ndim, flat ? piece->box.size : shard->shape, strides);
     for (int32_t d = 0; d < ndim; d++) {
         if (piece->box.size[d] > 1 && piece->strides[d] != strides[d])
             return rs_fail(RESHARD_ERR_UNSUPPORTED,
@@ -226,13 +219,6 @@ reshard_status rs_boxes_add(rs_boxes_builder *builder, const reshard_shard *shar
     return status;
 }
 
-static int compare_keys(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a;
-    uint64_t y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Numbers the shards of each rank in the order in which they were given. */
 static reshard_status number_shards(reshard_context *context, int64_t count, reshard_shard *shards)
 {
@@ -241,7 +227,7 @@ static reshard_status number_shards(reshard_context *context, int64_t count, res
         return rs_allocation_status();
     for (int64_t i = 0; i < count; i++)
         keys[i] = (uint64_t)(uint32_t)shards[i].rank << 32 | (uint64_t)i;
-    qsort(keys, (size_t)count, sizeof *keys, compare_keys);
+    qsort(keys, (size_t)count, sizeof *keys, rs_compare_u64);
     int32_t index = 0;
     for (int64_t i = 0; i < count; i++) {
         index = i > 0 && keys[i] >> 32 == keys[i - 1] >> 32 ? index + 1 : 0;

@@ -64,8 +64,4 @@ struct reshard_spec {
 reshard_status rs_shard_copy_checked(rs_arena *arena, int32_t ndim, const int64_t *shape,
                                      const reshard_shard *shard, reshard_shard *out_shard);
 
-/* A shape: between 0 and RESHARD_NDIM_MAX dims, none negative, volume within int64_t. */
-reshard_status rs_shape_check(int32_t ndim, const int64_t *shape);
-int64_t rs_volume(int32_t ndim, const int64_t *shape);
-
 #endif

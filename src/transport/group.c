@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * group.c - groups over endpoints. Everything here is made of the endpoint's messages: a barrier by
- * dissemination (Hensgen, Finkel, Manber 1988), agreement and small gathers through rank 0 along a
- * binomial tree.
+ * dissemination (Hensgen, Finkel, Manber 1988), small gathers through rank 0 and from there along a
+ * binomial tree. agree.c goes up and down the same tree.
  *
  * Ranks are converted at this border and nowhere else: callers speak of ranks of their group,
  * endpoints of ranks of the root.
@@ -13,9 +13,11 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
-#include "transport/memory.h"
+#include "base/options.h"
+#include "base/sort.h"
+#include "transport/agree.h"
+#include "transport/group_memory.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -26,23 +28,31 @@ static void release_root(rs_root *root)
         return;
     if (root->endpoint.close != NULL)
         root->endpoint.close(root->endpoint.state);
-    rs_regions_release(root);
+    rs_shares_release(root);
     rs_release(root->context, root, sizeof *root);
+}
+
+static reshard_status check_endpoint(const reshard_endpoint *endpoint, reshard_endpoint *out)
+{
+    reshard_status status = rs_options_read("endpoint", endpoint, out, sizeof *out);
+    if (status != RESHARD_OK)
+        return status;
+    if (out->rank < 0 || out->rank >= out->rank_count)
+        return rs_fail(RESHARD_ERR_RANGE, "endpoint: rank %d of %d", out->rank, out->rank_count);
+    if (out->send == NULL || out->receive == NULL || out->test == NULL || out->idle == NULL ||
+        out->fail == NULL || out->message_bytes_max == 0)
+        return rs_fail(RESHARD_ERR_INVALID, "endpoint \"%.50s\" lacks a call",
+                       out->name != NULL ? out->name : "");
+    return RESHARD_OK;
 }
 
 reshard_status reshard_group_create(reshard_context *context, const reshard_endpoint *endpoint,
                                     reshard_group **out_group)
 {
-    if (endpoint->size != sizeof *endpoint)
-        return rs_fail(RESHARD_ERR_INVALID, "endpoint: size is %zu, not %zu", endpoint->size,
-                       sizeof *endpoint);
-    if (endpoint->rank < 0 || endpoint->rank >= endpoint->rank_count)
-        return rs_fail(RESHARD_ERR_RANGE, "endpoint: rank %d of %d", endpoint->rank,
-                       endpoint->rank_count);
-    if (endpoint->send == NULL || endpoint->receive == NULL || endpoint->test == NULL ||
-        endpoint->idle == NULL || endpoint->fail == NULL || endpoint->message_bytes_max == 0)
-        return rs_fail(RESHARD_ERR_INVALID, "endpoint \"%.50s\" lacks a call",
-                       endpoint->name != NULL ? endpoint->name : "");
+    reshard_endpoint given;
+    reshard_status status = check_endpoint(endpoint, &given);
+    if (status != RESHARD_OK)
+        return status;
     rs_root *root = rs_allocate_zeroed(context, sizeof *root);
     reshard_group *group = rs_allocate_zeroed(context, sizeof *group);
     if (root == NULL || group == NULL) {
@@ -53,10 +63,10 @@ reshard_status reshard_group_create(reshard_context *context, const reshard_endp
     root->context = group->context = context;
     atomic_init(&root->references, 1);
     atomic_init(&group->references, 1);
-    root->endpoint = *endpoint;
+    root->endpoint = given;
     group->root = root;
-    group->rank = endpoint->rank;
-    group->size = endpoint->rank_count;
+    group->rank = given.rank;
+    group->size = given.rank_count;
     *out_group = group;
     return RESHARD_OK;
 }
@@ -106,15 +116,6 @@ int32_t reshard_group_parent_rank(const reshard_group *group, int32_t rank)
     if (rank < 0 || rank >= group->size)
         return -1;
     return group->parent_ranks != NULL ? group->parent_ranks[rank] : rank;
-}
-
-int32_t reshard_group_rank_of_parent(const reshard_group *group, int32_t parent_rank)
-{
-    for (int32_t i = 0; i < group->size; i++) {
-        if (reshard_group_parent_rank(group, i) == parent_rank)
-            return i;
-    }
-    return -1;
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -242,8 +243,8 @@ static reshard_status leave_call(reshard_group *group, reshard_status status)
     return status;
 }
 
-static reshard_status send_small(reshard_group *group, int32_t rank, const void *bytes,
-                                 size_t count)
+reshard_status rs_group_send_small(reshard_group *group, int32_t rank, const void *bytes,
+                                   size_t count)
 {
     reshard_request request;
     reshard_status status = rs_group_send(group, rank, RS_CHANNEL_SMALL, bytes, count, &request);
@@ -252,7 +253,7 @@ static reshard_status send_small(reshard_group *group, int32_t rank, const void 
     return leave_call(group, status);
 }
 
-static reshard_status receive_small(reshard_group *group, int32_t rank, void *bytes, size_t count)
+reshard_status rs_group_receive_small(reshard_group *group, int32_t rank, void *bytes, size_t count)
 {
     reshard_request request;
     reshard_status status = rs_group_receive(group, rank, RS_CHANNEL_SMALL, bytes, count, &request);
@@ -284,76 +285,16 @@ reshard_status reshard_group_barrier(reshard_group *group)
 }
 
 /* From rank 0 to all: in the step of 2^k, ranks below 2^k send to those 2^k further on. */
-static reshard_status broadcast_small(reshard_group *group, void *bytes, size_t count)
+reshard_status rs_group_broadcast_small(reshard_group *group, void *bytes, size_t count)
 {
     reshard_status status = RESHARD_OK;
     for (int64_t step = 1; step < group->size && status == RESHARD_OK; step *= 2) {
         if (group->rank < step && group->rank + step < group->size)
-            status = send_small(group, (int32_t)(group->rank + step), bytes, count);
+            status = rs_group_send_small(group, (int32_t)(group->rank + step), bytes, count);
         else if (group->rank >= step && group->rank < 2 * step)
-            status = receive_small(group, (int32_t)(group->rank - step), bytes, count);
+            status = rs_group_receive_small(group, (int32_t)(group->rank - step), bytes, count);
     }
     return status;
-}
-
-typedef struct verdict {
-    int32_t rank; /* the lowest that failed; -1: none */
-    reshard_status status;
-    uint64_t most;
-    char text[496];
-} verdict;
-
-static void join_verdicts(verdict *mine, const verdict *other)
-{
-    uint64_t most = mine->most > other->most ? mine->most : other->most;
-    if (other->rank >= 0 && (mine->rank < 0 || other->rank < mine->rank))
-        *mine = *other;
-    mine->most = most;
-}
-
-/* Up the same tree: a rank hands its verdict to the one it will hear the result from. */
-static reshard_status combine_verdicts(reshard_group *group, verdict *mine)
-{
-    int64_t step = 1;
-    while (step < group->size)
-        step *= 2;
-    reshard_status status = RESHARD_OK;
-    for (step /= 2; step >= 1 && status == RESHARD_OK; step /= 2) {
-        if (group->rank < step && group->rank + step < group->size) {
-            verdict other;
-            status = receive_small(group, (int32_t)(group->rank + step), &other, sizeof other);
-            if (status == RESHARD_OK)
-                join_verdicts(mine, &other);
-        } else if (group->rank >= step && group->rank < 2 * step) {
-            status = send_small(group, (int32_t)(group->rank - step), mine, sizeof *mine);
-        }
-    }
-    return status;
-}
-
-reshard_status reshard_group_agree(reshard_group *group, reshard_status status)
-{
-    uint64_t most;
-    return rs_group_agree_most(group, status, 0, &most);
-}
-
-reshard_status rs_group_agree_most(reshard_group *group, reshard_status status, uint64_t mine,
-                                   uint64_t *out_most)
-{
-    verdict v;
-    memset(&v, 0, sizeof v);
-    v.most = mine;
-    v.rank = status == RESHARD_OK ? -1 : group->rank;
-    v.status = status;
-    if (status != RESHARD_OK)
-        (void)strncpy(v.text, reshard_error_text(), sizeof v.text - 1);
-    reshard_status sent = combine_verdicts(group, &v);
-    if (sent == RESHARD_OK)
-        sent = broadcast_small(group, &v, sizeof v);
-    if (sent != RESHARD_OK)
-        return sent;
-    *out_most = v.most;
-    return v.rank < 0 ? RESHARD_OK : rs_fail(v.status, "rank %d: %s", v.rank, v.text);
 }
 
 reshard_status reshard_group_gather_bytes(reshard_group *group, const void *mine, size_t bytes,
@@ -365,61 +306,40 @@ reshard_status reshard_group_gather_bytes(reshard_group *group, const void *mine
     memmove((char *)out_all + bytes * (size_t)group->rank, mine, bytes);
     reshard_status status = RESHARD_OK;
     if (group->rank != 0)
-        status = send_small(group, 0, mine, bytes);
+        status = rs_group_send_small(group, 0, mine, bytes);
     for (int32_t i = 1; i < group->size && group->rank == 0 && status == RESHARD_OK; i++)
-        status = receive_small(group, i, (char *)out_all + bytes * (size_t)i, bytes);
-    return status == RESHARD_OK ? broadcast_small(group, out_all, total) : status;
+        status = rs_group_receive_small(group, i, (char *)out_all + bytes * (size_t)i, bytes);
+    return status == RESHARD_OK ? rs_group_broadcast_small(group, out_all, total) : status;
 }
 
 /* ---- sub-groups ------------------------------------------------------------------------------ */
 
-static int compare_ranks(const void *a, const void *b)
+static reshard_status find_repeat(int32_t count, int32_t *sorted)
 {
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
-static reshard_status check_members(const reshard_group *group, int32_t count, const int32_t *ranks,
-                                    int32_t *scratch)
-{
-    for (int32_t i = 0; i < count; i++) {
-        if (ranks[i] < 0 || ranks[i] >= group->size)
-            return rs_fail(RESHARD_ERR_RANGE, "subset: there is no rank %d in a group of %d",
-                           ranks[i], group->size);
-        scratch[i] = ranks[i];
-    }
-    qsort(scratch, (size_t)count, sizeof *scratch, compare_ranks);
+    rs_sort(sorted, (size_t)count, sizeof *sorted, rs_compare_i32);
     for (int32_t i = 1; i < count; i++) {
-        if (scratch[i] == scratch[i - 1])
-            return rs_fail(RESHARD_ERR_INVALID, "subset: rank %d is named twice", scratch[i]);
+        if (sorted[i] == sorted[i - 1])
+            return rs_fail(RESHARD_ERR_INVALID, "subset: rank %d is named twice", sorted[i]);
     }
     return RESHARD_OK;
 }
 
-/* A fingerprint of the list, and the highest channel that a rank has used: compared over all ranks
- * of the parent. */
-typedef struct offer {
-    uint64_t digest[2];
-    int64_t channel;
-} offer;
-
-static reshard_status compare_offers(reshard_group *group, const offer *mine, int32_t *out_channel)
+static reshard_status check_members(const reshard_group *group, int32_t count, const int32_t *ranks)
 {
-    size_t bytes = (size_t)group->size * sizeof(offer);
-    offer *all = rs_allocate(group->context, bytes);
-    reshard_status status =
-        reshard_group_agree(group, all == NULL ? rs_allocation_status() : RESHARD_OK);
-    if (status == RESHARD_OK)
-        status = reshard_group_gather_bytes(group, mine, sizeof *mine, all);
-    int64_t channel = 0;
-    for (int32_t i = 0; i < group->size && status == RESHARD_OK; i++) {
-        channel = rs_max(channel, all[i].channel);
-        if (memcmp(all[i].digest, all[0].digest, sizeof all[i].digest) != 0)
-            status =
-                rs_fail(RESHARD_ERR_MISMATCH, "subset: rank %d names other ranks than rank 0", i);
+    if (count < 1 || count > group->size)
+        return rs_fail(RESHARD_ERR_RANGE, "subset: %d ranks of a group of %d", count, group->size);
+    for (int32_t i = 0; i < count; i++) {
+        if (ranks[i] < 0 || ranks[i] >= group->size)
+            return rs_fail(RESHARD_ERR_RANGE, "subset: there is no rank %d in a group of %d",
+                           ranks[i], group->size);
     }
-    *out_channel = (int32_t)channel;
-    rs_release(group->context, all, bytes);
+    size_t bytes = (size_t)count * sizeof *ranks;
+    int32_t *scratch = rs_allocate(group->context, bytes);
+    if (scratch == NULL)
+        return rs_allocation_status();
+    memcpy(scratch, ranks, bytes);
+    reshard_status status = find_repeat(count, scratch);
+    rs_release(group->context, scratch, bytes);
     return status;
 }
 
@@ -456,35 +376,24 @@ static reshard_status build_subset(reshard_group *parent, int32_t count, const i
 reshard_status reshard_group_subset(reshard_group *group, int32_t count, const int32_t *ranks,
                                     reshard_group **out_group)
 {
-    reshard_status status = RESHARD_OK;
-    int32_t *scratch = NULL;
-    if (count < 1 || count > group->size)
-        status =
-            rs_fail(RESHARD_ERR_RANGE, "subset: %d ranks of a group of %d", count, group->size);
-    size_t bytes = (size_t)(status == RESHARD_OK ? count : 0) * sizeof *scratch;
-    if (status == RESHARD_OK) {
-        scratch = rs_allocate(group->context, bytes);
-        status =
-            scratch == NULL ? rs_allocation_status() : check_members(group, count, ranks, scratch);
-    }
-    rs_release(group->context, scratch, bytes);
-    status = reshard_group_agree(group, status);
-    if (status != RESHARD_OK)
-        return status;
-    offer mine = {.channel = group->root->last_channel};
+    reshard_status status = check_members(group, count, ranks);
+    rs_claim claim = {.what = "subset: the list of ranks"};
     rs_digest digest;
     rs_digest_init(&digest);
-    rs_digest_bytes(&digest, ranks, (size_t)count * sizeof *ranks);
-    rs_digest_finish(&digest, mine.digest);
-    int32_t channel = 0;
-    status = compare_offers(group, &mine, &channel);
+    if (status == RESHARD_OK)
+        rs_digest_bytes(&digest, ranks, (size_t)count * sizeof *ranks);
+    rs_digest_finish(&digest, claim.digest);
+    /* Channels are numbered from the highest that any rank has used. */
+    uint64_t numbers[RS_AGREE_NUMBERS] = {(uint64_t)group->root->last_channel};
+    status = rs_group_agree_on(group, status, &claim, numbers);
     if (status != RESHARD_OK)
         return status;
-    group->root->last_channel = channel + RS_CHANNEL_COUNT;
+    int32_t channel = (int32_t)numbers[0] + RS_CHANNEL_COUNT;
+    group->root->last_channel = channel;
     reshard_group *made = NULL;
     for (int32_t i = 0; i < count && status == RESHARD_OK; i++) {
         if (ranks[i] == group->rank)
-            status = build_subset(group, count, ranks, i, channel + RS_CHANNEL_COUNT, &made);
+            status = build_subset(group, count, ranks, i, channel, &made);
     }
     status = reshard_group_agree(group, status);
     if (status != RESHARD_OK) {

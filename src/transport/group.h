@@ -3,13 +3,13 @@
 #ifndef RS_TRANSPORT_GROUP_H
 #define RS_TRANSPORT_GROUP_H
 
-#include <reshard/group.h>
+#include <reshard/transport.h>
 
 #include "base/thread.h"
 
 #include <stdbool.h>
 
-typedef struct rs_region rs_region; /* memory.c */
+typedef struct rs_share rs_share; /* group_memory.c */
 
 /* Something under way that a rank goes on with whenever it waits, whatever for: a peer may wait for
  * its share in it. In the memory of what it belongs to. */
@@ -24,8 +24,8 @@ typedef struct rs_root {
     rs_references references;
     reshard_endpoint endpoint;
     int32_t last_channel;
-    rs_task *tasks;     /* youngest first */
-    rs_region *regions; /* memory that peers can map, youngest first */
+    rs_task *tasks;   /* youngest first */
+    rs_share *shares; /* memory that peers can map, youngest first */
 } rs_root;
 
 struct reshard_group {
@@ -60,9 +60,13 @@ reshard_status rs_group_touch(reshard_group *group, bool begin);
 void rs_group_quiesce(reshard_group *group);
 size_t rs_group_message_bytes_max(const reshard_group *group);
 
-/* reshard_group_agree, and the most that any rank passes as `mine`. */
-reshard_status rs_group_agree_most(reshard_group *group, reshard_status status, uint64_t mine,
-                                   uint64_t *out_most);
+/* Small messages, waited for. Errors break the group. */
+reshard_status rs_group_send_small(reshard_group *group, int32_t rank, const void *bytes,
+                                   size_t count);
+reshard_status rs_group_receive_small(reshard_group *group, int32_t rank, void *bytes,
+                                      size_t count);
+/* Collective. From rank 0 to all, along a binomial tree. */
+reshard_status rs_group_broadcast_small(reshard_group *group, void *bytes, size_t count);
 
 /* Channels of a group (the first) and of an exec (the others); groups and execs are this many
  * apart. */

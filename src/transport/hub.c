@@ -52,7 +52,7 @@ static reshard_status init_pairs(rs_hub *hub, int64_t *made)
 
 static void release_shared(rs_member *m)
 {
-    for (rs_shared *s = m->shared, *next; s != NULL; s = next) {
+    for (rs_hub_memory *s = m->shared, *next; s != NULL; s = next) {
         next = s->next;
         rs_release(m->hub->context, s, sizeof *s + s->bytes + PAGE_BYTES);
     }
@@ -273,7 +273,7 @@ static void *map(void *state, int32_t peer, const void *address, size_t bytes)
 static void *share(void *state, size_t bytes)
 {
     rs_member *m = state;
-    rs_shared *s = rs_allocate(m->hub->context, sizeof *s + bytes + PAGE_BYTES);
+    rs_hub_memory *s = rs_allocate(m->hub->context, sizeof *s + bytes + PAGE_BYTES);
     if (s == NULL)
         return NULL;
     s->bytes = bytes;
@@ -293,7 +293,7 @@ static int shares_with(void *state, int32_t peer)
 static void *map_shared(void *state, int32_t peer, const void *address, size_t bytes)
 {
     const rs_member *m = state;
-    const rs_shared *s = shares_with(state, peer) ? m->hub->members[peer].shared : NULL;
+    const rs_hub_memory *s = shares_with(state, peer) ? m->hub->members[peer].shared : NULL;
     for (; s != NULL; s = s->next) {
         size_t offset = (size_t)((uintptr_t)address - (uintptr_t)s->memory);
         if (offset < s->bytes && bytes <= s->bytes - offset)

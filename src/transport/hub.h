@@ -16,7 +16,7 @@
 #ifndef RS_TRANSPORT_HUB_H
 #define RS_TRANSPORT_HUB_H
 
-#include <reshard/group.h>
+#include <reshard/transport.h>
 
 #include "base/thread.h"
 

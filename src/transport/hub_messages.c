@@ -8,7 +8,7 @@
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static void append(rs_message_list *l, rs_message *m)
+static void append(rs_hub_message_list *l, rs_hub_message *m)
 {
     m->next = NULL;
     if (l->last != NULL)
@@ -19,10 +19,10 @@ static void append(rs_message_list *l, rs_message *m)
 }
 
 /* Takes out the first message on that channel. */
-static rs_message *take(rs_message_list *l, int32_t channel)
+static rs_hub_message *take(rs_hub_message_list *l, int32_t channel)
 {
-    rs_message *before = NULL;
-    for (rs_message *m = l->first; m != NULL; before = m, m = m->next) {
+    rs_hub_message *before = NULL;
+    for (rs_hub_message *m = l->first; m != NULL; before = m, m = m->next) {
         if (m->channel != channel)
             continue;
         if (before != NULL)
@@ -42,7 +42,7 @@ static reshard_status step(rs_member *m)
                                  : RESHARD_OK;
 }
 
-static reshard_status copy(rs_hub *hub, const rs_message *sent, const rs_message *received)
+static reshard_status copy(rs_hub *hub, const rs_hub_message *sent, const rs_hub_message *received)
 {
     if (sent->count != received->count) {
         char text[256];
@@ -56,7 +56,8 @@ static reshard_status copy(rs_hub *hub, const rs_message *sent, const rs_message
     return RESHARD_OK;
 }
 
-static reshard_status deliver(rs_hub *hub, rs_message *mine, rs_message *other, bool sending)
+static reshard_status deliver(rs_hub *hub, rs_hub_message *mine, rs_hub_message *other,
+                              bool sending)
 {
     reshard_status status = copy(hub, sending ? mine : other, sending ? other : mine);
     if (status != RESHARD_OK)
@@ -72,14 +73,14 @@ static reshard_status deliver(rs_hub *hub, rs_message *mine, rs_message *other, 
 /* ---- messages that are held back ------------------------------------------------------------- */
 
 /* The first is the one that the simulation chose, and those behind it must not overtake it. */
-static bool follows_held(const rs_hub *hub, const rs_message *sent)
+static bool follows_held(const rs_hub *hub, const rs_hub_message *sent)
 {
-    const rs_message *first = hub->held.first;
+    const rs_hub_message *first = hub->held.first;
     return first != NULL && sent->owner == first->owner && sent->peer == first->peer &&
            sent->channel == first->channel;
 }
 
-static bool hold_back(rs_hub *hub, rs_message *sent, rs_message *received)
+static bool hold_back(rs_hub *hub, rs_hub_message *sent, rs_hub_message *received)
 {
     int64_t index = ++hub->met_count;
     bool chosen = index == hub->faults.delay || index == hub->faults.reorder;
@@ -103,19 +104,19 @@ void rs_hub_let_go(rs_hub *hub, int32_t rank)
     /* A broken group's messages are their owners' again. */
     if (hub->held.first == NULL || rs_hub_begin_touch(m) != RESHARD_OK)
         return;
-    for (rs_message *sent = hub->held.first, *next; sent != NULL; sent = next) {
+    for (rs_hub_message *sent = hub->held.first, *next; sent != NULL; sent = next) {
         next = sent->next;
         int32_t owner = sent->owner;
         if (deliver(hub, sent, sent->other, true) != RESHARD_OK)
             break;
         rs_hub_wake(&hub->members[owner]);
     }
-    hub->held = (rs_message_list){NULL, NULL};
+    hub->held = (rs_hub_message_list){NULL, NULL};
     hub->overtaken = false;
     rs_hub_end_touch(m);
 }
 
-static reshard_status meet(rs_member *m, rs_message *mine, rs_message *other, bool sending)
+static reshard_status meet(rs_member *m, rs_hub_message *mine, rs_hub_message *other, bool sending)
 {
     rs_hub *hub = m->hub;
     if (!hub->has_scheduler)
@@ -139,14 +140,14 @@ static reshard_status start(rs_member *m, bool sending, int32_t peer, int32_t ch
         status = rs_hub_begin_touch(m);
     if (status != RESHARD_OK)
         return status;
-    rs_message *mine = (rs_message *)(void *)request;
-    *mine = (rs_message){
+    rs_hub_message *mine = (rs_hub_message *)(void *)request;
+    *mine = (rs_hub_message){
         .bytes = bytes, .count = count, .channel = channel, .owner = m->rank, .peer = peer};
     atomic_init(&mine->done, 0);
     int64_t from = sending ? m->rank : peer, to = sending ? peer : m->rank;
     rs_pair *p = &hub->pairs[from * hub->size + to];
     rs_mutex_lock(&p->lock);
-    rs_message *other = take(sending ? &p->receives : &p->sends, channel);
+    rs_hub_message *other = take(sending ? &p->receives : &p->sends, channel);
     if (other == NULL)
         append(sending ? &p->sends : &p->receives, mine);
     rs_mutex_unlock(&p->lock);
@@ -168,7 +169,7 @@ reshard_status rs_hub_receive(void *state, int32_t peer, int32_t channel, void *
     return start(state, false, peer, channel, bytes, count, request);
 }
 
-static bool is_done(const rs_message *m)
+static bool is_done(const rs_hub_message *m)
 {
     return atomic_load_explicit(&m->done, memory_order_acquire) != 0;
 }
@@ -176,7 +177,7 @@ static bool is_done(const rs_message *m)
 reshard_status rs_hub_test(void *state, reshard_request *request, int *out_done)
 {
     rs_member *m = state;
-    const rs_message *mine = (const rs_message *)(const void *)request;
+    const rs_hub_message *mine = (const rs_hub_message *)(const void *)request;
     reshard_status status = step(m);
     if (status != RESHARD_OK)
         return status;

@@ -8,39 +8,39 @@
 #include <assert.h>
 
 /* Lives in the memory of a reshard_request. */
-typedef struct rs_message {
-    struct rs_message *next;
+typedef struct rs_hub_message {
+    struct rs_hub_message *next;
     char *bytes;
     size_t count;
     int32_t channel;
     int32_t owner, peer;
     atomic_int done;
-    struct rs_message *other; /* while held back: its counterpart */
-} rs_message;
+    struct rs_hub_message *other; /* while held back: its counterpart */
+} rs_hub_message;
 
-static_assert(sizeof(rs_message) <= sizeof(reshard_request), "a message fits into a request");
+static_assert(sizeof(rs_hub_message) <= sizeof(reshard_request), "a message fits into a request");
 
-typedef struct rs_message_list {
-    rs_message *first, *last;
-} rs_message_list;
+typedef struct rs_hub_message_list {
+    rs_hub_message *first, *last;
+} rs_hub_message_list;
 
 /* Messages from one rank to another that wait for their counterpart. */
 typedef struct rs_pair {
     rs_mutex lock;
-    rs_message_list sends, receives;
+    rs_hub_message_list sends, receives;
 } rs_pair;
 
 /* Memory of one rank that the ranks of its node can see. */
-typedef struct rs_shared {
-    struct rs_shared *next;
+typedef struct rs_hub_memory {
+    struct rs_hub_memory *next;
     size_t bytes;
     char *memory;
-} rs_shared;
+} rs_hub_memory;
 
 typedef struct rs_member {
     rs_hub *hub;
     int32_t rank;
-    rs_shared *shared; /* looked at by others under a scheduler only */
+    rs_hub_memory *shared; /* looked at by others under a scheduler only */
     atomic_int touching;
     atomic_int left;
     /* What wakes a rank that sleeps: every event adds one, and signals when the rank has said it
@@ -67,8 +67,8 @@ struct rs_hub {
     /* Under a scheduler only, so one rank at a time counts and holds back. */
     rs_hub_faults faults;
     int64_t started_count, met_count;
-    rs_message_list held; /* sends */
-    bool overtaken;       /* the first of them, by another message */
+    rs_hub_message_list held; /* sends */
+    bool overtaken;           /* the first of them, by another message */
     bool reached_fault;
     rs_mutex lock; /* of what follows */
     reshard_status status;

@@ -7,7 +7,7 @@
  * match in the order in which they were started; whoever comes second copies. Waiting ones are
  * linked through their requests.
  */
-#include <reshard/group.h>
+#include <reshard/transport.h>
 
 #include "base/context.h"
 #include "base/error.h"

@@ -6,20 +6,23 @@
  * ever happen again: that breaks the group. A message that is held back on purpose (hub.h) is let
  * go before.
  */
+#include <reshard/sim.h>
+
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "transport/hub.h"
 
 #include <string.h>
 
-typedef struct actor {
+typedef struct sim_rank {
     bool idle, gone;
     bool arrived; /* its body has begun, or never will */
     int64_t calls;
     rs_condition turn; /* its own, so that passing the turn wakes nobody else */
-} actor;
+} sim_rank;
 
-typedef struct stage {
+typedef struct simulation {
     int32_t size;
     reshard_sim_options options;
     rs_hub *hub;
@@ -30,12 +33,12 @@ typedef struct stage {
     bool stuck;
     bool stopped_one;
     int64_t steps_held, steps_overtaken; /* since a message was */
-    actor *actors;
+    sim_rank *ranks;
     reshard_rank_fn body;
     void *user;
-} stage;
+} simulation;
 
-static uint64_t draw(stage *s)
+static uint64_t draw(simulation *s)
 {
     uint64_t x = (s->random += UINT64_C(0x9e3779b97f4a7c15)); /* splitmix64 */
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -43,47 +46,47 @@ static uint64_t draw(stage *s)
     return x ^ (x >> 31);
 }
 
-static int32_t count_ready(const stage *s)
+static int32_t count_ready(const simulation *s)
 {
     int32_t ready = 0;
     for (int32_t i = 0; i < s->size; i++)
-        ready += !s->actors[i].idle && !s->actors[i].gone;
+        ready += !s->ranks[i].idle && !s->ranks[i].gone;
     return ready;
 }
 
 /* Chooses who runs next. When nobody can, all idle ones are woken to find the group broken. */
-static void pass_on(stage *s)
+static void pass_on(simulation *s)
 {
     int32_t ready = count_ready(s);
     if (ready == 0) {
         s->stuck = true;
         for (int32_t i = 0; i < s->size; i++) {
-            s->actors[i].idle = false;
-            ready += !s->actors[i].gone;
+            s->ranks[i].idle = false;
+            ready += !s->ranks[i].gone;
         }
     }
     int32_t chosen = ready != 0 ? (int32_t)(draw(s) % (uint64_t)ready) : -1;
     for (int32_t i = 0; i < s->size && ready != 0; i++) {
-        if (s->actors[i].idle || s->actors[i].gone)
+        if (s->ranks[i].idle || s->ranks[i].gone)
             continue;
         if (chosen-- == 0)
             s->running = i;
     }
     if (s->running >= 0)
-        rs_condition_wake_all(&s->actors[s->running].turn);
+        rs_condition_wake_all(&s->ranks[s->running].turn);
 }
 
-static void wait_for_turn(stage *s, int32_t rank)
+static void wait_for_turn(simulation *s, int32_t rank)
 {
     while (s->running != rank)
-        rs_condition_wait(&s->actors[rank].turn, &s->lock);
+        rs_condition_wait(&s->ranks[rank].turn, &s->lock);
 }
 
 /* A rank may ask again and again without ever being idle, so there is an end to holding back. */
 #define STEPS_HELD_MAX 1000
 #define STEPS_OVERTAKEN 20 /* enough for a rank to take the other message first */
 
-static void limit_holding(stage *s, int32_t rank)
+static void limit_holding(simulation *s, int32_t rank)
 {
     bool overtaken = false;
     s->steps_held = rs_hub_holds(s->hub, &overtaken) ? s->steps_held + 1 : 0;
@@ -94,10 +97,10 @@ static void limit_holding(stage *s, int32_t rank)
 
 static reshard_status step(void *user, int32_t rank)
 {
-    stage *s = user;
+    simulation *s = user;
     limit_holding(s, rank);
     rs_mutex_lock(&s->lock);
-    actor *a = &s->actors[rank];
+    sim_rank *a = &s->ranks[rank];
     a->calls++;
     pass_on(s);
     wait_for_turn(s, rank);
@@ -115,9 +118,9 @@ static reshard_status step(void *user, int32_t rank)
 
 static void idle(void *user, int32_t rank)
 {
-    stage *s = user;
+    simulation *s = user;
     rs_mutex_lock(&s->lock);
-    s->actors[rank].idle = true;
+    s->ranks[rank].idle = true;
     if (count_ready(s) == 0) {
         rs_mutex_unlock(&s->lock); /* the hub wakes ranks, and it is still this one's turn */
         rs_hub_let_go(s->hub, rank);
@@ -130,22 +133,22 @@ static void idle(void *user, int32_t rank)
 
 static void wake(void *user, int32_t rank)
 {
-    stage *s = user;
+    simulation *s = user;
     rs_mutex_lock(&s->lock);
-    s->actors[rank].idle = false;
+    s->ranks[rank].idle = false;
     rs_mutex_unlock(&s->lock);
 }
 
-static void arrive(stage *s, int32_t rank)
+static void arrive(simulation *s, int32_t rank)
 {
-    s->actors[rank].arrived = true;
+    s->ranks[rank].arrived = true;
     if (++s->arrived == s->size)
         pass_on(s);
 }
 
 static reshard_status run_body(void *user, reshard_group *group)
 {
-    stage *s = user;
+    simulation *s = user;
     int32_t rank = reshard_group_rank(group);
     rs_mutex_lock(&s->lock);
     arrive(s, rank);
@@ -158,17 +161,17 @@ static reshard_status run_body(void *user, reshard_group *group)
  * had it. Called in place of the hub's own leave, which wakes the others. */
 static void leave(void *user, int32_t rank)
 {
-    stage *s = user;
+    simulation *s = user;
     rs_mutex_lock(&s->lock);
-    s->actors[rank].gone = true;
-    if (!s->actors[rank].arrived)
+    s->ranks[rank].gone = true;
+    if (!s->ranks[rank].arrived)
         arrive(s, rank);
     else
         pass_on(s);
     rs_mutex_unlock(&s->lock);
 }
 
-static reshard_status run_stage(reshard_context *context, stage *s)
+static reshard_status run_simulation(reshard_context *context, simulation *s)
 {
     rs_hub_scheduler scheduler = {
         .user = s, .step = step, .idle = idle, .wake = wake, .leave = leave};
@@ -188,36 +191,33 @@ static reshard_status run_stage(reshard_context *context, stage *s)
     return status;
 }
 
-reshard_status reshard_group_run_sim(reshard_context *context, int32_t size,
-                                     const reshard_sim_options *options, reshard_rank_fn body,
-                                     void *user)
+reshard_status reshard_sim_run(reshard_context *context, int32_t size,
+                               const reshard_sim_options *options, reshard_rank_fn body, void *user)
 {
     if (size < 1 || size > RS_HUB_SIZE_MAX)
         return rs_fail(RESHARD_ERR_RANGE, "%d ranks: from 1 to %d are possible", size,
                        RS_HUB_SIZE_MAX);
-    if (options != NULL && options->size != sizeof *options)
-        return rs_fail(RESHARD_ERR_INVALID, "sim options: size is %zu, not %zu", options->size,
-                       sizeof *options);
-    stage s = {.size = size, .running = -1, .body = body, .user = user};
-    if (options != NULL)
-        s.options = *options;
+    simulation s = {.size = size, .running = -1, .body = body, .user = user};
+    reshard_status status = rs_options_read("sim options", options, &s.options, sizeof s.options);
+    if (status != RESHARD_OK)
+        return status;
     s.random = s.options.seed;
-    s.actors = rs_allocate_zeroed(context, (size_t)size * sizeof *s.actors);
-    if (s.actors == NULL)
+    s.ranks = rs_allocate_zeroed(context, (size_t)size * sizeof *s.ranks);
+    if (s.ranks == NULL)
         return rs_allocation_status();
     int32_t made = 0;
-    reshard_status status = rs_mutex_init(&s.lock);
+    status = rs_mutex_init(&s.lock);
     bool locks = status == RESHARD_OK;
     while (status == RESHARD_OK && made < size) {
-        status = rs_condition_init(&s.actors[made].turn);
+        status = rs_condition_init(&s.ranks[made].turn);
         made += status == RESHARD_OK;
     }
     if (status == RESHARD_OK)
-        status = run_stage(context, &s);
+        status = run_simulation(context, &s);
     if (locks)
         rs_mutex_release(&s.lock);
     for (int32_t i = 0; i < made; i++)
-        rs_condition_release(&s.actors[i].turn);
-    rs_release(context, s.actors, (size_t)size * sizeof *s.actors);
+        rs_condition_release(&s.ranks[i].turn);
+    rs_release(context, s.ranks, (size_t)size * sizeof *s.ranks);
     return status;
 }

@@ -19,10 +19,11 @@ static void test_status__names_and_texts(void **state)
         {-1, "RESHARD_ERR_INVALID", "invalid argument"},
         {-3, "RESHARD_ERR_RANGE", "number out of range"},
         {-11, "RESHARD_ERR_MISMATCH", "ranks do not agree"},
+        {-12, "RESHARD_ERR_UNFINISHED", "left unfinished"},
         {-100, "RESHARD_ERR_IO", "input or output failed"},
         {-200, "RESHARD_ERR_GROUP_BROKEN", "the group is broken"},
         {1, "unknown status", "unknown status"},
-        {-12, "unknown status", "unknown status"},
+        {-13, "unknown status", "unknown status"},
         {INT32_MIN, "unknown status", "unknown status"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 
-#include <reshard/checkpoint.h>
+#include <reshard/conversion.h>
 
 #include <stdatomic.h>
 

@@ -8,7 +8,7 @@
 #include "tests/support/harness.h"
 #include "tests/support/random.h"
 
-#include <reshard/checkpoint.h>
+#include <reshard/conversion.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -118,16 +118,18 @@ static void test_checkpoint__any_box_of_any_split(void **state)
 {
     (void)state;
     char target[96];
-    reshard_convert_options options = {
-        .size = sizeof options, .to = "x=3,y=2", .rules = rules, .no_sync = 1};
+    reshard_conversion_options options = {.size = sizeof options, .to = "x=3,y=2", .rules = rules};
+    const reshard_conversion_run_options running = {.size = sizeof running, .no_sync = 1};
     check_boxes(source, NULL, 1);
     (void)snprintf(target, sizeof target, "%s/dcp", folder);
-    assert_int_equal(reshard_convert(NULL, source, target, &options, NULL), RESHARD_OK);
+    assert_int_equal(reshard_convert(NULL, source, target, NULL, &options, &running, NULL),
+                     RESHARD_OK);
     check_boxes(target, NULL, 6);
     assert_int_equal(rs_folder_remove(NULL, target), RESHARD_OK);
     (void)snprintf(target, sizeof target, "%s/ranks", folder);
-    options.format = RESHARD_FORMAT_RANK_FILES;
-    assert_int_equal(reshard_convert(NULL, source, target, &options, NULL), RESHARD_OK);
+    options.format = "rank-files";
+    assert_int_equal(reshard_convert(NULL, source, target, NULL, &options, &running, NULL),
+                     RESHARD_OK);
     const reshard_checkpoint_options opening = {
         .size = sizeof opening, .from = "x=3,y=2", .rules = rules};
     check_boxes(target, &opening, 6);

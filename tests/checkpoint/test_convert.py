@@ -488,7 +488,7 @@ class Interruptions(ConvertTest):
         if not os.path.exists(self.at("out")):
             return False
         if os.path.exists(self.at("out/.reshard-journal")):  # killed between the last two steps
-            self.fails("source", "out", *self.OPTIONS, words="interrupted at its last step; --resume does that")
+            self.fails("source", "out", *self.OPTIONS, words="interrupted at its last step; resume it; --resume goes on with it")
             self.finish()
         self.check_same("expected", "out")
         return True
@@ -517,7 +517,7 @@ class Interruptions(ConvertTest):
             elif rnd.random() < 0.2:
                 if os.path.exists(self.at("out.partial")):
                     told += 1
-                    self.fails("source", "out", *self.OPTIONS, words="left by a conversion that was interrupted; --resume")
+                    self.fails("source", "out", *self.OPTIONS, words="left by a conversion that was interrupted; resume it, or remove it; --resume")
                 resumed += self.finish()
                 shutil.rmtree(self.at("out"))
         self.finish()
@@ -534,7 +534,7 @@ class Interruptions(ConvertTest):
             running.send_signal(signal.SIGINT)
             _, errors = running.communicate(timeout=50)
             if running.returncode == 1:
-                self.assertIn(b"out.partial holds what was done, and --resume goes on with it", errors)
+                self.assertIn(b"out.partial holds what was done; --resume goes on with it", errors)
                 self.assertEqual(os.stat(self.at("out.partial")).st_mode & 0o777, 0o700)
                 self.assertFalse(os.path.exists(self.at("out")))
                 self.fails("source", "out", *self.OPTIONS, words="left by a conversion that was interrupted")

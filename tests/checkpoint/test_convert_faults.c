@@ -20,13 +20,25 @@
 
 static convert_case files;
 static const char *const patterns[] = {"*=layer.{1}"};
-static reshard_convert_options options = {.size = sizeof options,
-                                          .to = "tp=2",
-                                          .rename_count = 1,
-                                          .renames = patterns,
-                                          .threads = 2,
-                                          .memory_bytes_max = (size_t)2 << 20,
-                                          .journal_bytes = 1 << 18};
+/* How to convert: both parts of the options. */
+typedef struct way {
+    reshard_conversion_options plan;
+    reshard_conversion_run_options run;
+} way;
+
+static way options = {.plan = {.size = sizeof options.plan,
+                               .to = "tp=2",
+                               .rename_count = 1,
+                               .renames = patterns,
+                               .threads = 2,
+                               .memory_bytes_max = (size_t)2 << 20},
+                      .run = {.size = sizeof options.run, .journal_bytes = 1 << 18}};
+
+static reshard_status convert(reshard_context *context, const char *source, const char *target,
+                              const way *chosen)
+{
+    return reshard_convert(context, source, target, NULL, &chosen->plan, &chosen->run, NULL);
+}
 
 static int set_up(void **state)
 {
@@ -34,9 +46,8 @@ static int set_up(void **state)
     if (convert_case_begin(&files) != 0)
         return -1;
     /* Rows and columns pass through memory, whole tensors are the kernel's to copy. */
-    options.rules = files.rules;
-    return reshard_convert(NULL, files.source, files.expected, &options, NULL) == RESHARD_OK ? 0
-                                                                                             : -1;
+    options.plan.rules = files.rules;
+    return convert(NULL, files.source, files.expected, &options) == RESHARD_OK ? 0 : -1;
 }
 
 static int tear_down(void **state)
@@ -45,16 +56,16 @@ static int tear_down(void **state)
     return convert_case_end(&files);
 }
 
-static reshard_status convert_from(const char *source, convert_faults *given,
-                                   const reshard_convert_options *chosen, int resume)
+static reshard_status convert_from(const char *source, convert_faults *given, const way *chosen,
+                                   int resume)
 {
     const rs_file_calls calls = convert_faults_calls(given);
-    reshard_convert_options now = *chosen;
+    way now = *chosen;
     reshard_context *context = NULL;
-    now.resume = resume;
+    now.run.resume = resume;
     assert_int_equal(reshard_context_create(NULL, &context), RESHARD_OK);
     rs_file_calls_set(context, &calls);
-    reshard_status status = reshard_convert(context, source, files.target, &now, NULL);
+    reshard_status status = convert(context, source, files.target, &now);
     assert_int_equal(reshard_context_bytes(context), 0);
     reshard_context_destroy(context);
     return status;
@@ -81,7 +92,7 @@ static bool has_journal(void)
 
 /* After a conversion that did not come to its end: nothing, a partial folder, or all but the last
  * step. Completes it. */
-static void check_and_resume(const char *source, const reshard_convert_options *chosen)
+static void check_and_resume(const char *source, const way *chosen)
 {
     convert_faults none = {.countdown = 0};
     assert_true(convert_case_source_is_same(&files));
@@ -92,9 +103,9 @@ static void check_and_resume(const char *source, const reshard_convert_options *
             return;
     }
     if (convert_case_exists(files.target) || convert_case_exists(files.partial)) {
-        assert_int_equal(convert_from(source, &none, chosen, 0), RESHARD_ERR_INVALID);
+        assert_int_equal(convert_from(source, &none, chosen, 0), RESHARD_ERR_UNFINISHED);
         assert_non_null(strstr(reshard_error_text(), "interrupted"));
-        assert_non_null(strstr(reshard_error_text(), "--resume"));
+        assert_non_null(strstr(reshard_error_text(), "resume it"));
     }
     if (convert_from(source, &none, chosen, 1) != RESHARD_OK)
         fail_msg("%s", reshard_error_text());
@@ -104,8 +115,7 @@ static void check_and_resume(const char *source, const reshard_convert_options *
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-static int fail_each(const char *source, int error, int no_copy,
-                     const reshard_convert_options *chosen)
+static int fail_each(const char *source, int error, int no_copy, const way *chosen)
 {
     for (int n = 1; n < 1000; n++) {
         convert_faults given = {.countdown = n, .error = error, .no_copy = no_copy};
@@ -138,12 +148,12 @@ static void test_faults__every_call_fails_once_with_links(void **state)
 {
     (void)state;
     convert_case kept = files;
-    reshard_convert_options whole = {.size = sizeof whole};
+    way whole = {{.size = sizeof whole.plan}, {.size = sizeof whole.run}};
     /* The source is a conversion's own output, so that its file can be linked. */
     (void)snprintf(files.expected, sizeof files.expected, "%s/hf", files.folder);
-    assert_int_equal(reshard_convert(NULL, files.source, files.expected, &whole, NULL), RESHARD_OK);
-    whole.link = 1;
-    whole.verify = 1;
+    assert_int_equal(convert(NULL, files.source, files.expected, &whole), RESHARD_OK);
+    whole.run.link = 1;
+    whole.run.verify = 1;
     assert_true(fail_each(files.expected, EIO, 0, &whole) > 20);
     assert_int_equal(rs_folder_remove(NULL, files.expected), RESHARD_OK);
     files = kept;
@@ -195,13 +205,13 @@ static reshard_status attempt(reshard_context *context, void *user)
 {
     static convert_faults none;
     static rs_file_calls calls;
-    reshard_convert_options chosen = options;
+    way chosen = options;
     (void)user;
     atomic_store(&none.countdown, 0);
     calls = convert_faults_calls(&none);
-    chosen.threads = 1;
+    chosen.plan.threads = 1;
     rs_file_calls_set(context, &calls);
-    reshard_status status = reshard_convert(context, files.source, files.target, &chosen, NULL);
+    reshard_status status = convert(context, files.source, files.target, &chosen);
     if (convert_case_exists(files.target) != (status == RESHARD_OK))
         return RESHARD_ERR_CHECK;
     convert_case_remove(&files);
@@ -261,14 +271,14 @@ static int64_t copy_nothing(void *user, int from, uint64_t from_at, int to, uint
 }
 
 static reshard_status convert_meddled(meddler *m, const char *source, const char *target,
-                                      const reshard_convert_options *chosen)
+                                      const way *chosen)
 {
     const rs_file_calls *usual = rs_file_calls_system();
     rs_file_calls calls = {read_and_meddle, write_and_meddle, copy_nothing, usual->sync, m, NULL};
     reshard_context *context = NULL;
     assert_int_equal(reshard_context_create(NULL, &context), RESHARD_OK);
     rs_file_calls_set(context, &calls);
-    reshard_status status = reshard_convert(context, source, target, chosen, NULL);
+    reshard_status status = convert(context, source, target, chosen);
     assert_int_equal(reshard_context_bytes(context), 0);
     reshard_context_destroy(context);
     return status;
@@ -279,16 +289,16 @@ static void test_faults__memory_that_changes(void **state)
 {
     (void)state;
     convert_case kept = files;
-    reshard_convert_options columns = {
-        .size = sizeof columns, .to = "tp=3", .rules = files.rules, .no_sync = 1};
-    reshard_convert_options whole = {.size = sizeof whole, .threads = 1, .no_sync = 1};
+    way columns = {{.size = sizeof columns.plan, .to = "tp=3", .rules = files.rules},
+                   {.size = sizeof columns.run, .no_sync = 1}};
+    way whole = {{.size = sizeof whole.plan, .threads = 1},
+                 {.size = sizeof whole.run, .no_sync = 1}};
     static const char *const only[] = {"b"};
     meddler m = {.active = false};
     (void)snprintf(files.expected, sizeof files.expected, "%s/columns", files.folder);
-    assert_int_equal(reshard_convert(NULL, files.source, files.expected, &columns, NULL),
-                     RESHARD_OK);
-    whole.include_count = 1;
-    whole.includes = only;
+    assert_int_equal(convert(NULL, files.source, files.expected, &columns), RESHARD_OK);
+    whole.plan.include_count = 1;
+    whole.plan.includes = only;
     assert_int_equal(convert_meddled(&m, files.expected, files.target, &whole), RESHARD_OK);
     convert_case_remove(&files);
     m.active = true;
@@ -306,11 +316,11 @@ static void test_faults__source_that_changes(void **state)
     (void)state;
     char path[128];
     meddler m = {.touched = path, .active = true};
-    reshard_convert_options whole = {.size = sizeof whole, .no_sync = 1};
+    way whole = {{.size = sizeof whole.plan}, {.size = sizeof whole.run, .no_sync = 1}};
     convert_case other = files;
     (void)snprintf(other.source, sizeof other.source, "%s/other", files.folder);
     (void)snprintf(path, sizeof path, "%s/model.safetensors", other.source);
-    assert_int_equal(reshard_convert(NULL, files.source, other.source, &whole, NULL), RESHARD_OK);
+    assert_int_equal(convert(NULL, files.source, other.source, &whole), RESHARD_OK);
     assert_int_equal(convert_meddled(&m, other.source, files.target, &options), RESHARD_ERR_CHECK);
     assert_non_null(
         strstr(reshard_error_text(), "other/model.safetensors: changed while it was converted"));
@@ -332,15 +342,13 @@ static bool convert_and_die(int n, int resume)
     if (child == 0) {
         convert_faults given = {.countdown = n, .kills = 1, .no_copy = n % 2};
         const rs_file_calls calls = convert_faults_calls(&given);
-        reshard_convert_options chosen = options;
+        way chosen = options;
         reshard_context *context = NULL;
-        chosen.resume = resume;
+        chosen.run.resume = resume;
         if (reshard_context_create(NULL, &context) != RESHARD_OK)
             _exit(2);
         rs_file_calls_set(context, &calls);
-        _exit(reshard_convert(context, files.source, files.target, &chosen, NULL) == RESHARD_OK
-                  ? 0
-                  : 1);
+        _exit(convert(context, files.source, files.target, &chosen) == RESHARD_OK ? 0 : 1);
     }
     int how = 0;
     assert_int_equal(waitpid(child, &how, 0), child);

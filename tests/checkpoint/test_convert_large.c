@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "tests/support/check.h"
 
-#include <reshard/checkpoint.h>
+#include <reshard/conversion.h>
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -148,16 +148,17 @@ static bool has_room(void)
            (uint64_t)room.f_bavail * (uint64_t)room.f_frsize > 4 * BYTES;
 }
 
-static reshard_convert_report convert(const char *source, const char *target, const char *to)
+static reshard_conversion_report convert(const char *source, const char *target, const char *to)
 {
     const rs_file_calls calls = {read_sparse, write_sparse, copy_sparse, sync_nothing, NULL, NULL};
-    reshard_convert_options options = {
+    reshard_conversion_options options = {
         .size = sizeof options, .to = to, .rules = to != NULL ? at("rules") : NULL, .threads = 2};
     reshard_context *context = NULL;
-    reshard_convert_report report;
+    reshard_conversion_report report = {.size = sizeof report};
     assert_int_equal(reshard_context_create(NULL, &context), RESHARD_OK);
     rs_file_calls_set(context, &calls);
-    if (reshard_convert(context, at(source), at(target), &options, &report) != RESHARD_OK)
+    if (reshard_convert(context, at(source), at(target), NULL, &options, NULL, &report) !=
+        RESHARD_OK)
         fail_msg("%s", reshard_error_text());
     reshard_context_destroy(context);
     assert_int_equal(report.bytes_written, BYTES);
@@ -199,7 +200,7 @@ static void test_large__copied_by_the_kernel(void **state)
     (void)state;
     if (!has_room())
         skip();
-    reshard_convert_report report = convert("source", "rows", NULL);
+    reshard_conversion_report report = convert("source", "rows", NULL);
     assert_int_equal(report.bytes_shared, BYTES);
     check_file("rows/model.safetensors", 0, COLUMNS);
 }
@@ -210,10 +211,10 @@ static void test_large__through_memory(void **state)
     (void)state;
     if (!has_room())
         skip();
-    reshard_convert_report apart = convert("source", "columns", "x=2");
+    reshard_conversion_report apart = convert("source", "columns", "x=2");
     check_file("columns/shard-00001-model-00001-of-00001.safetensors", 0, COLUMNS / 2);
     check_file("columns/shard-00002-model-00001-of-00001.safetensors", COLUMNS / 2, COLUMNS / 2);
-    reshard_convert_report whole = convert("columns", "back", NULL);
+    reshard_conversion_report whole = convert("columns", "back", NULL);
     check_file("back/model.safetensors", 0, COLUMNS);
     assert_int_equal(apart.bytes_digested, BYTES);
     assert_int_equal(strlen(apart.digest), RESHARD_DIGEST_TEXT - 1);

@@ -9,6 +9,8 @@
 #include "tests/support/check.h"
 #include "tests/support/context.h"
 
+#include <reshard/sim.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,12 +18,13 @@
 enum { RANKS_MAX = 5 };
 
 static convert_case files;
-static reshard_convert_options options = {.size = sizeof options,
-                                          .to = "tp=3",
-                                          .format = RESHARD_FORMAT_RANK_FILES,
-                                          .threads = 1,
-                                          .memory_bytes_max = (size_t)1 << 20,
-                                          .journal_bytes = 1 << 18};
+static reshard_conversion_options options = {.size = sizeof options,
+                                             .to = "tp=3",
+                                             .format = "rank-files",
+                                             .threads = 1,
+                                             .memory_bytes_max = (size_t)1 << 20};
+static const reshard_conversion_run_options running = {.size = sizeof running,
+                                                       .journal_bytes = 1 << 18};
 
 static int set_up(void **state)
 {
@@ -29,8 +32,10 @@ static int set_up(void **state)
     if (convert_case_begin(&files) != 0)
         return -1;
     options.rules = files.rules;
-    return reshard_convert(NULL, files.source, files.expected, &options, NULL) == RESHARD_OK ? 0
-                                                                                             : -1;
+    return reshard_convert(NULL, files.source, files.expected, NULL, &options, &running, NULL) ==
+                   RESHARD_OK
+               ? 0
+               : -1;
 }
 
 static int tear_down(void **state)
@@ -43,13 +48,15 @@ static int tear_down(void **state)
 
 /* What ranks do differently, and what they saw. Only the main thread judges. */
 typedef struct run {
-    reshard_convert_options options;
+    reshard_checkpoint_options opening;
+    reshard_conversion_options options;
+    reshard_conversion_run_options running;
     convert_faults faults[RANKS_MAX]; /* of each rank */
     int32_t cancelled_rank;           /* asks to stop as soon as it can; -1: none */
     int32_t odd_rank;                 /* passes another mesh; -1: none */
     reshard_status statuses[RANKS_MAX];
     char texts[RANKS_MAX][600];
-    reshard_convert_report reports[RANKS_MAX];
+    reshard_conversion_report reports[RANKS_MAX];
     uint64_t left_bytes[RANKS_MAX];
     int progress_calls[RANKS_MAX];
 } run;
@@ -77,7 +84,7 @@ static reshard_status convert_rank(void *user, reshard_group *group)
     int32_t rank = reshard_group_rank(group);
     watcher w = {all, rank};
     const rs_file_calls calls = convert_faults_calls(&all->faults[rank]);
-    reshard_convert_options chosen = all->options;
+    reshard_conversion_options chosen = all->options;
     reshard_context *context = NULL;
     const reshard_context_options watched = {
         .size = sizeof watched, .progress = count_progress, .cancelled = ask_cancelled, .user = &w};
@@ -88,7 +95,9 @@ static reshard_status convert_rank(void *user, reshard_group *group)
     if (status != RESHARD_OK)
         return status;
     rs_file_calls_set(context, &calls);
-    status = reshard_convert(context, files.source, files.target, &chosen, &all->reports[rank]);
+    all->reports[rank].size = sizeof all->reports[rank];
+    status = reshard_convert(context, files.source, files.target, &all->opening, &chosen,
+                             &all->running, &all->reports[rank]);
     all->statuses[rank] = status;
     if (status != RESHARD_OK)
         (void)snprintf(all->texts[rank], sizeof all->texts[rank], "%s", reshard_error_text());
@@ -100,14 +109,18 @@ static reshard_status convert_rank(void *user, reshard_group *group)
 
 static run make_run(void)
 {
-    return (run){.options = options, .cancelled_rank = -1, .odd_rank = -1};
+    return (run){.opening.size = sizeof(reshard_checkpoint_options),
+                 .options = options,
+                 .running = running,
+                 .cancelled_rank = -1,
+                 .odd_rank = -1};
 }
 
 static reshard_status go(run *all, int32_t ranks, const reshard_sim_options *sim)
 {
     for (int32_t i = 0; i < RANKS_MAX; i++)
         all->statuses[i] = RESHARD_OK;
-    reshard_status status = sim != NULL ? reshard_group_run_sim(NULL, ranks, sim, convert_rank, all)
+    reshard_status status = sim != NULL ? reshard_sim_run(NULL, ranks, sim, convert_rank, all)
                                         : reshard_group_run(NULL, ranks, convert_rank, all);
     for (int32_t i = 0; i < ranks; i++)
         assert_int_equal(all->left_bytes[i], 0);
@@ -132,7 +145,7 @@ static uint64_t resume(int32_t ranks)
         assert_true(convert_case_is_whole(&files));
     if (!convert_case_exists(files.target) || convert_case_exists(files.partial)) {
         run again = make_run();
-        again.options.resume = 1;
+        again.running.resume = 1;
         if (go(&again, ranks, NULL) != RESHARD_OK)
             fail_msg("resuming: %s", again.texts[0]);
         resumed = again.reports[0].bytes_resumed;
@@ -146,20 +159,20 @@ static uint64_t resume(int32_t ranks)
 static void test_ranks__same_bytes_as_one(void **state)
 {
     (void)state;
-    reshard_convert_report alone;
-    assert_int_equal(reshard_convert(NULL, files.source, files.target, &options, &alone),
-                     RESHARD_OK);
+    reshard_conversion_report alone = {.size = sizeof alone};
+    assert_int_equal(
+        reshard_convert(NULL, files.source, files.target, NULL, &options, &running, &alone),
+        RESHARD_OK);
     check_output();
     for (int32_t ranks = 1; ranks <= RANKS_MAX; ranks++) {
         run all = make_run();
-        all.options.verify = ranks % 2;
+        all.running.verify = ranks % 2;
         all.options.threads = 1 + ranks % 3;
         all.options.memory_bytes_max = (size_t)(1 + ranks % 3) << 20;
         if (go(&all, ranks, NULL) != RESHARD_OK)
             fail_msg("%d ranks: %s", (int)ranks, all.texts[0]);
         check_output();
         for (int32_t i = 0; i < ranks; i++) {
-            assert_int_equal(all.reports[i].ranks, ranks);
             assert_int_equal(all.reports[i].bytes_read, alone.bytes_read);
             assert_int_equal(all.reports[i].bytes_written + all.reports[i].bytes_shared,
                              alone.bytes_written + alone.bytes_shared);
@@ -186,16 +199,24 @@ static void test_ranks__replicas_and_links(void **state)
     (void)state;
     convert_case kept = files;
     run all = make_run();
-    reshard_convert_options back = {.size = sizeof back, .from = "tp=3", .rules = files.rules};
+    reshard_checkpoint_options opening = {
+        .size = sizeof opening, .from = "tp=3", .rules = files.rules, .keep_names = 1};
+    reshard_conversion_options back = {.size = sizeof back, .rules = files.rules};
     (void)snprintf(files.source, sizeof files.source, "%s", kept.expected);
     (void)snprintf(files.expected, sizeof files.expected, "%s/hf", files.folder);
-    assert_int_equal(reshard_convert(NULL, files.source, files.expected, &back, NULL), RESHARD_OK);
+    assert_int_equal(
+        reshard_convert(NULL, files.source, files.expected, &opening, &back, NULL, NULL),
+        RESHARD_OK);
+    all.opening = opening;
     all.options = back;
     assert_int_equal(reshard_group_run(NULL, 3, convert_rank, &all), RESHARD_OK);
     assert_int_equal(all.reports[2].bytes_read, all.reports[2].bytes_written);
     check_output();
     (void)snprintf(files.source, sizeof files.source, "%s", files.expected);
-    all.options = (reshard_convert_options){.size = sizeof all.options, .link = 1, .verify = 1};
+    all.opening = (reshard_checkpoint_options){.size = sizeof all.opening};
+    all.options = (reshard_conversion_options){.size = sizeof all.options};
+    all.running =
+        (reshard_conversion_run_options){.size = sizeof all.running, .link = 1, .verify = 1};
     assert_int_equal(reshard_group_run(NULL, 3, convert_rank, &all), RESHARD_OK);
     assert_int_equal(all.reports[1].bytes_written, 0);
     check_output();
@@ -281,11 +302,12 @@ static reshard_status convert_poor(void *user, reshard_group *group)
 {
     poor_rank *poor = user;
     int32_t rank = reshard_group_rank(group);
-    reshard_convert_options chosen = options;
+    reshard_conversion_options chosen = options;
+    reshard_conversion_run_options unsynced = running;
     chosen.group = group;
-    chosen.no_sync = 1;
+    unsynced.no_sync = 1;
     poor->statuses[rank] = reshard_convert(rank == 1 ? poor->context : NULL, files.source,
-                                           files.target, &chosen, NULL);
+                                           files.target, NULL, &chosen, &unsynced, NULL);
     return poor->statuses[rank] == RESHARD_ERR_GROUP_BROKEN ? RESHARD_ERR_GROUP_BROKEN : RESHARD_OK;
 }
 

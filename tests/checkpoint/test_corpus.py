@@ -195,7 +195,8 @@ class CorpusTest(FolderTest):
     def test_folders(self):
         path = f"{self.folder}/f"
         os.mkdir(path)
-        self.check_fails(["inspect", path], 1, "no safetensors files")
+        self.check_fails(["inspect", path], 1, "no checkpoint that reshard knows; it looked for model.safetensors.index.json (hf), "
+                         "*.safetensors with DCP_SHARDING_INFO (dcp-safetensors), *.safetensors (safetensors)")
         self.check_fails(["inspect", f"{self.folder}/none"], 1, "no such file")
         files.write(f"{path}/x.safetensors", {"a": ("U8", (4,), b"abcd")})
         files.write(f"{path}/y.safetensors", {"b": ("U8", (4,), b"abcd")})

@@ -57,7 +57,7 @@ static reshard_status digest_file(reshard_context *context, void *user)
     reshard_checkpoint *checkpoint = NULL;
     reshard_digests *digests = NULL;
     reshard_digest_options options = {
-        .size = sizeof options, .thread_count = given->threads, .check_copies = 1};
+        .size = sizeof options, .threads = given->threads, .check_copies = 1};
     reshard_status status = reshard_checkpoint_open(context, given->path, NULL, &checkpoint);
     if (status == RESHARD_OK)
         status = reshard_checkpoint_digest(checkpoint, &options, &digests);
@@ -159,7 +159,7 @@ static reshard_status digest_rank(void *user, reshard_group *group)
     watcher seen = {.patience = 1000000};
     reshard_context_options watching = {.size = sizeof watching, .cancelled = ask, .user = &seen};
     reshard_digest_options options = {.size = sizeof options,
-                                      .thread_count = odd ? given->odd_threads : rank,
+                                      .threads = odd ? given->odd_threads : rank,
                                       .check_copies = odd && given->odd_check,
                                       .group = group};
     reshard_status status = reshard_context_create(&watching, &context);
@@ -221,7 +221,7 @@ static void test_digest__short_file(void **state)
 {
     reshard_checkpoint *checkpoint = NULL;
     reshard_digests *digests = NULL;
-    reshard_digest_options options = {.size = sizeof options, .thread_count = 3};
+    reshard_digest_options options = {.size = sizeof options, .threads = 3};
     reshard_digest_options small = {.size = 1};
     assert_int_equal(reshard_checkpoint_open(NULL, *state, NULL, &checkpoint), RESHARD_OK);
     assert_int_equal(reshard_checkpoint_digest(checkpoint, &small, &digests), RESHARD_ERR_INVALID);

@@ -280,7 +280,8 @@ static void test_live__refusals(void **state)
         {"w", "5: S(0)", ROWS, -1, false, RESHARD_ERR_RANGE, "has rank 3"},
     };
     static const refusal new_ones[] = {
-        {"w", "3: S(0)", ROWS, 2, true, RESHARD_ERR_MISMATCH, "rank 2 passes other tensors"},
+        {"w", "3: S(0)", ROWS, 2, true, RESHARD_ERR_MISMATCH,
+         "rank 2: save: the list of tensors differs"},
         {"w", "3: P", ROWS, -1, true, RESHARD_ERR_UNSUPPORTED, "partial"},
     };
     for (size_t i = 0; i < sizeof new_ones / sizeof *new_ones; i++) {

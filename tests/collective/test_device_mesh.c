@@ -320,12 +320,12 @@ static void test_device_mesh__refusals(void **state)
         const char *words;
     } wanted[REFUSALS] = {
         {RESHARD_ERR_RANGE, "the mesh has rank 4, the group only 4"},
-        {RESHARD_ERR_MISMATCH, "rank 2 asks for another device mesh"},
-        {RESHARD_ERR_MISMATCH, "rank 0 asks for another device mesh"},
-        {RESHARD_ERR_MISMATCH, "rank 3 asks for another device mesh"},
+        {RESHARD_ERR_MISMATCH, "rank 2: device mesh: what is passed differs"},
+        {RESHARD_ERR_MISMATCH, "rank 0: device mesh: what is passed differs"},
+        {RESHARD_ERR_MISMATCH, "rank 3: device mesh: what is passed differs"},
         {RESHARD_ERR_NOT_FOUND, "rank 0: device mesh: there is no axis \"x\""},
         {RESHARD_ERR_INVALID, "axis \"a\" is named too late"},
-        {RESHARD_ERR_MISMATCH, "rank 1 asks for another slice"},
+        {RESHARD_ERR_MISMATCH, "rank 1: slice of a device mesh: what is passed differs"},
         {RESHARD_ERR_INVALID, "no axes"},
         {RESHARD_ERR_NOT_FOUND, "\"y\""},
     };

@@ -9,6 +9,8 @@
 #include "tests/support/context.h"
 #include "tests/support/live.h"
 
+#include <reshard/sim.h>
+
 #include <string.h>
 
 enum { RANKS = 4 };
@@ -33,7 +35,7 @@ static bool run_with_fault(live_fixture *f, reshard_sim_options *sim, bool harml
     for (int64_t i = 0; i < f->to->count; i++) /* what an earlier run left must not pass for this */
         memset(f->to->buffers[i].values, 0xff,
                (size_t)f->to->buffers[i].count * sizeof *f->to->buffers[i].values);
-    reshard_status status = reshard_group_run_sim(NULL, RANKS, sim, live_run_rank, &f->l);
+    reshard_status status = reshard_sim_run(NULL, RANKS, sim, live_run_rank, &f->l);
     if (harmless || !reached) {
         assert_int_equal(status, RESHARD_OK);
         assert_true(simulate_equal(f->to, f->wanted));
@@ -122,7 +124,7 @@ static reshard_status attempt(reshard_context *context, void *user)
     starving *s = user;
     reshard_sim_options sim = {.size = sizeof sim, .seed = 5};
     s->f.l.context = context;
-    return s->simulated ? reshard_group_run_sim(NULL, RANKS, &sim, live_run_rank, &s->f.l)
+    return s->simulated ? reshard_sim_run(NULL, RANKS, &sim, live_run_rank, &s->f.l)
                         : reshard_group_run(NULL, RANKS, live_run_rank, &s->f.l);
 }
 

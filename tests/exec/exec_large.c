@@ -10,6 +10,8 @@
 #include "tests/support/limited.h"
 #include "tests/support/live.h"
 
+#include <reshard/sim.h>
+
 /* ---- beyond 32 bits -------------------------------------------------------------------------- */
 
 static void check(reshard_status status)
@@ -26,7 +28,7 @@ static void test_large__windows(void **state)
             .kind = i % 2 ? LARGE_ACROSS : LARGE_BEYOND, .wide = i / 2 % 2, .messages_only = i / 4};
         reshard_sim_options sim = {.size = sizeof sim, .seed = 7, .mapped = !l.messages_only};
         check(reshard_group_run(NULL, 2, large_run_rank, &l));
-        check(reshard_group_run_sim(NULL, 2, &sim, large_run_rank, &l));
+        check(reshard_sim_run(NULL, 2, &sim, large_run_rank, &l));
     }
 }
 
@@ -53,7 +55,7 @@ static reshard_status run_limited(const live_way *way, uint64_t seed, int32_t si
     limited l = {.message_bytes_max = 1009, .body = body, .user = user};
     reshard_sim_options sim = {.size = sizeof sim, .seed = seed};
     return seed % 2 == 0 ? reshard_group_run(NULL, size, limited_run_rank, &l)
-                         : reshard_group_run_sim(NULL, size, &sim, limited_run_rank, &l);
+                         : reshard_sim_run(NULL, size, &sim, limited_run_rank, &l);
 }
 
 static const live_way way = {.name = "small messages", .run = run_limited};

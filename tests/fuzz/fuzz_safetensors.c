@@ -15,11 +15,12 @@ static void check_header(const rs_header *header, uint64_t data_bytes)
 {
     uint64_t at = 0;
     for (int64_t i = 0; i < header->entry_count; i++) {
-        const rs_entry *entry = &header->entries[i];
+        const rs_header_entry *entry = &header->entries[i];
         uint64_t bytes = 0;
-        if (entry->begin != at || rs_header_find(header, entry->name) != entry)
+        int64_t found = rs_header_find(header, entry->name);
+        if (entry->begin != at || found < 0 || header->by_name[found] != entry)
             abort();
-        if (rs_entry_bytes(entry->name, entry->dtype, entry->ndim, entry->shape, &bytes) !=
+        if (rs_stored_bytes(entry->name, entry->dtype, entry->ndim, entry->shape, &bytes) !=
                 RESHARD_OK ||
             bytes != entry->end - entry->begin)
             abort();

@@ -13,17 +13,6 @@
 
 enum { RANKS_MAX = 16 };
 
-reshard_status say_wrong(const char *file, int line, const char *what, reshard_status status)
-{
-    int rank = -1;
-    char text[1024];
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    (void)snprintf(text, sizeof text, "%s:%d: %s: %s", file, line, what,
-                   status == RESHARD_OK ? "does not hold" : reshard_error_text());
-    fprintf(stderr, "rank %d: %s\n", rank, text);
-    return reshard_error_set(RESHARD_ERR_CHECK, text);
-}
-
 void fill_bytes(unsigned char *bytes, size_t count, uint32_t seed)
 {
     for (size_t i = 0; i < count; i++)
@@ -47,9 +36,9 @@ static reshard_status meet(void *user, reshard_group *group)
     int32_t rank = reshard_group_rank(group), size = reshard_group_size(group);
     CHECK(strcmp(reshard_group_transport_name(group), "mpi") == 0);
     for (int i = 0; i < 10; i++)
-        CHECK_OK(reshard_group_barrier(group));
+        TRY(reshard_group_barrier(group));
     int32_t mine = 100 + rank, all[RANKS_MAX] = {0};
-    CHECK_OK(reshard_group_gather_bytes(group, &mine, sizeof mine, all));
+    TRY(reshard_group_gather_bytes(group, &mine, sizeof mine, all));
     for (int32_t i = 0; i < size; i++)
         CHECK(all[i] == 100 + i);
     reshard_dtype unused;
@@ -58,7 +47,7 @@ static reshard_status meet(void *user, reshard_group *group)
     reshard_status bad = rank >= size / 2 ? reshard_dtype_parse("f99", &unused) : RESHARD_OK;
     CHECK(reshard_group_agree(group, bad) == RESHARD_ERR_NOT_FOUND);
     CHECK(strstr(reshard_error_text(), wanted) == reshard_error_text());
-    CHECK_OK(reshard_group_agree(group, RESHARD_OK));
+    TRY(reshard_group_agree(group, RESHARD_OK));
     return RESHARD_OK;
 }
 
@@ -72,14 +61,14 @@ static reshard_status split(void *user, reshard_group *group)
         reshard_group *sub = NULL;
         for (int32_t i = 0; i < count; i++)
             ranks[i] = size - 1 - i;
-        CHECK_OK(reshard_group_subset(group, count, ranks, &sub));
+        TRY(reshard_group_subset(group, count, ranks, &sub));
         CHECK((sub != NULL) == (rank >= size - count));
         if (sub != NULL) {
             CHECK(reshard_group_rank(sub) == size - 1 - rank);
             CHECK(reshard_group_parent_rank(sub, 0) == size - 1);
-            CHECK_OK(reshard_group_gather_bytes(sub, &rank, sizeof rank, all));
+            TRY(reshard_group_gather_bytes(sub, &rank, sizeof rank, all));
             CHECK(memcmp(all, ranks, (size_t)count * sizeof *all) == 0);
-            CHECK_OK(reshard_group_barrier(sub));
+            TRY(reshard_group_barrier(sub));
         }
         reshard_group_release(sub);
     }
@@ -105,17 +94,17 @@ static reshard_status swap(reshard_group *group, int32_t to, int32_t from)
         CHECK(out[i] != NULL && in[i] != NULL);
         fill_bytes(out[i], sizes[i], 10 * me + (uint32_t)i);
         in[i][sizes[i]] = 99;
-        CHECK_OK(rs_group_receive(group, from, RS_CHANNEL_DATA, in[i], sizes[i], &received[i]));
+        TRY(rs_group_receive(group, from, RS_CHANNEL_DATA, in[i], sizes[i], &received[i]));
     }
     for (int i = 0; i < SIZES; i++)
-        CHECK_OK(rs_group_send(group, to, RS_CHANNEL_DATA, out[i], sizes[i], &sent[i]));
+        TRY(rs_group_send(group, to, RS_CHANNEL_DATA, out[i], sizes[i], &sent[i]));
     for (int i = 0; i < SIZES; i++) {
-        CHECK_OK(rs_group_wait(group, &received[(i * 5 + 2) % SIZES]));
-        CHECK_OK(rs_group_wait(group, &sent[(i * 3 + 1) % SIZES]));
+        TRY(rs_group_wait(group, &received[(i * 5 + 2) % SIZES]));
+        TRY(rs_group_wait(group, &sent[(i * 3 + 1) % SIZES]));
     }
     for (int i = 0; i < SIZES; i++) {
         bool done = false;
-        CHECK_OK(rs_group_test(group, &sent[i], &done));
+        TRY(rs_group_test(group, &sent[i], &done));
         CHECK(done); /* what is done stays done */
         CHECK(has_bytes(in[i], sizes[i], 10 * (uint32_t)from + (uint32_t)i));
         CHECK(in[i][sizes[i]] == 99);
@@ -130,7 +119,7 @@ static reshard_status exchange(void *user, reshard_group *group)
     (void)user;
     int32_t rank = reshard_group_rank(group), size = reshard_group_size(group);
     for (int32_t step = 0; step < size; step++) /* step 0: a rank with itself */
-        CHECK_OK(swap(group, (rank + step) % size, (rank - step + size) % size));
+        TRY(swap(group, (rank + step) % size, (rank - step + size) % size));
     return RESHARD_OK;
 }
 
@@ -145,14 +134,14 @@ static reshard_status use_channels(void *user, reshard_group *group)
         reshard_request sent[2], received[2];
         int32_t out[2] = {rank, 1000 + rank}, in[2] = {-1, -1};
         for (int k = 0; k < 2; k++)
-            CHECK_OK(rs_group_send(group, to, channels[i] + k, &out[k], 4, &sent[k]));
+            TRY(rs_group_send(group, to, channels[i] + k, &out[k], 4, &sent[k]));
         for (int k = 1; k >= 0; k--) {
-            CHECK_OK(rs_group_receive(group, from, channels[i] + k, &in[k], 4, &received[k]));
-            CHECK_OK(rs_group_wait(group, &received[k]));
+            TRY(rs_group_receive(group, from, channels[i] + k, &in[k], 4, &received[k]));
+            TRY(rs_group_wait(group, &received[k]));
         }
         CHECK(in[0] == from && in[1] == 1000 + from);
-        CHECK_OK(rs_group_wait(group, &sent[0]));
-        CHECK_OK(rs_group_wait(group, &sent[1]));
+        TRY(rs_group_wait(group, &sent[0]));
+        TRY(rs_group_wait(group, &sent[1]));
     }
     return RESHARD_OK;
 }
@@ -162,14 +151,14 @@ static reshard_status use_channels(void *user, reshard_group *group)
 static reshard_status read_peers(reshard_group *group, char *const *addresses, size_t bytes,
                                  uint32_t seed)
 {
-    CHECK_OK(rs_group_touch(group, true));
+    TRY(rs_group_touch(group, true));
     for (int32_t i = 0; i < reshard_group_size(group); i++) {
         unsigned char *seen = rs_group_map(group, i, addresses[i], bytes);
         CHECK(seen != NULL && has_bytes(seen, bytes, seed + (uint32_t)i));
         seen = rs_group_map(group, i, addresses[i] + bytes / 2, bytes - bytes / 2);
         CHECK(seen != NULL);
     }
-    CHECK_OK(rs_group_touch(group, false));
+    TRY(rs_group_touch(group, false));
     return RESHARD_OK;
 }
 
@@ -188,16 +177,16 @@ static reshard_status share_memory(void *user, reshard_group *group)
         for (size_t k = 0; k < bytes[i]; k++)
             CHECK(mine[k] == 0);
         fill_bytes(mine, bytes[i], (uint32_t)rank);
-        CHECK_OK(reshard_group_gather_bytes(group, &mine, sizeof mine, addresses));
-        CHECK_OK(read_peers(group, addresses, bytes[i], 0));
-        CHECK_OK(reshard_group_barrier(group));
+        TRY(reshard_group_gather_bytes(group, &mine, sizeof mine, addresses));
+        TRY(read_peers(group, addresses, bytes[i], 0));
+        TRY(reshard_group_barrier(group));
         int32_t next = (rank + 1) % size;
-        CHECK_OK(rs_group_touch(group, true));
+        TRY(rs_group_touch(group, true));
         fill_bytes(rs_group_map(group, next, addresses[next], bytes[i]), bytes[i],
                    50 + (uint32_t)next);
-        CHECK_OK(rs_group_touch(group, false));
-        CHECK_OK(reshard_group_barrier(group));
-        CHECK_OK(read_peers(group, addresses, bytes[i], 50));
+        TRY(rs_group_touch(group, false));
+        TRY(reshard_group_barrier(group));
+        TRY(read_peers(group, addresses, bytes[i], 50));
         CHECK(rs_group_map(group, rank, &i, sizeof i) == &i); /* one's own memory is seen */
         if (next != rank) {
             CHECK(rs_group_map(group, next, &i, sizeof i) == NULL);
@@ -206,7 +195,7 @@ static reshard_status share_memory(void *user, reshard_group *group)
     }
     CHECK(e->share(e->state, SIZE_MAX) == NULL);
     CHECK(e->share(e->state, (size_t)1 << 50) == NULL);
-    CHECK_OK(reshard_group_barrier(group)); /* nothing is broken by asking for too much */
+    TRY(reshard_group_barrier(group)); /* nothing is broken by asking for too much */
     return RESHARD_OK;
 }
 
@@ -221,10 +210,10 @@ static reshard_status use_other_communicator(void *user, reshard_group *group)
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, size - rank, &comm);
     reshard_group *half = NULL;
     reshard_mpi_options options = {.size = sizeof options, .timeout_seconds = 30};
-    CHECK_OK(reshard_group_from_mpi(NULL, comm, &options, &half));
+    TRY(reshard_group_from_mpi(NULL, comm, &options, &half));
     MPI_Comm_free(&comm);
     CHECK(reshard_group_size(half) == (size + 1 - rank % 2) / 2);
-    CHECK_OK(reshard_group_gather_bytes(half, &rank, sizeof rank, all));
+    TRY(reshard_group_gather_bytes(half, &rank, sizeof rank, all));
     for (int32_t i = 1; i < reshard_group_size(half); i++)
         CHECK(all[i] == all[i - 1] - 2);
     reshard_group_release(half);
@@ -258,7 +247,7 @@ static reshard_status run_out_of_memory(void *user, reshard_group *group)
     reshard_group *made = NULL;
     reshard_context_options options = {.size = sizeof options, .memory_bytes_max = 16};
     if (reshard_group_rank(group) == 0)
-        CHECK_OK(reshard_context_create(&options, &context));
+        TRY(reshard_context_create(&options, &context));
     CHECK(reshard_group_from_mpi(context, MPI_COMM_WORLD, NULL, &made) == RESHARD_ERR_MEMORY_LIMIT);
     CHECK(strstr(reshard_error_text(), "rank 0: ") != NULL && made == NULL);
     reshard_context_destroy(context);
@@ -278,6 +267,22 @@ static const test_case good_cases[] = {
     {.name = "no memory", .body = run_out_of_memory},
 };
 
+typedef struct attempt {
+    const test_case *test;
+    int rank, wrong;
+} attempt;
+
+static reshard_status run_body(void *user, reshard_group *group)
+{
+    attempt *a = user;
+    reshard_status status = a->test->body(NULL, group);
+    if (status == RESHARD_ERR_CHECK) {
+        fprintf(stderr, "rank %d: %s: %s\n", a->rank, a->test->name, reshard_error_text());
+        a->wrong = 1;
+    }
+    return status;
+}
+
 /* What this rank saw, 0 if all is right. */
 static int run_cases(const test_case *cases, int count, int rank, int size)
 {
@@ -287,7 +292,8 @@ static int run_cases(const test_case *cases, int count, int rank, int size)
         if (size < c->ranks_min)
             continue;
         double began = MPI_Wtime();
-        reshard_status status = reshard_mpi_run(NULL, c->body, NULL);
+        attempt a = {.test = c, .rank = rank};
+        reshard_status status = reshard_mpi_run(NULL, run_body, &a);
         const char *text = status != RESHARD_OK ? reshard_error_text() : "";
         bool right = status == c->wanted && (c->text == NULL || strstr(text, c->text) != NULL);
         if (!right)
@@ -295,7 +301,7 @@ static int run_cases(const test_case *cases, int count, int rank, int size)
                     reshard_status_name(status), text);
         if (rank == 0)
             printf("%-24s %.3f s %s\n", c->name, MPI_Wtime() - began, text);
-        wrong += !right;
+        wrong += !right || a.wrong;
     }
     return wrong;
 }

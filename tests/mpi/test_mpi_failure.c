@@ -70,13 +70,13 @@ static reshard_status leave_a_message(void *user, reshard_group *group)
     int32_t rank = reshard_group_rank(group), in = 0, out = 77;
     reshard_request request;
     if (rank == 1) {
-        CHECK_OK(rs_group_send(group, 0, RS_CHANNEL_DATA, &out, sizeof out, &request));
-        CHECK_OK(rs_group_wait(group, &request));
+        TRY(rs_group_send(group, 0, RS_CHANNEL_DATA, &out, sizeof out, &request));
+        TRY(rs_group_wait(group, &request));
     }
     if (rank == 0) {
         pause_for(0.1);
-        CHECK_OK(rs_group_receive(group, 1, RS_CHANNEL_DATA, &in, sizeof in, &request));
-        CHECK_OK(rs_group_wait(group, &request));
+        TRY(rs_group_receive(group, 1, RS_CHANNEL_DATA, &in, sizeof in, &request));
+        TRY(rs_group_wait(group, &request));
         CHECK(in == 77);
     }
     return RESHARD_OK;
@@ -134,7 +134,7 @@ static reshard_status leave_messages_under_way(void *user, reshard_group *group)
     static char byte;
     static reshard_request request;
     if (reshard_group_rank(group) == 1)
-        CHECK_OK(rs_group_receive(group, 0, RS_CHANNEL_DATA, &byte, 1, &request));
+        TRY(rs_group_receive(group, 0, RS_CHANNEL_DATA, &byte, 1, &request));
     return RESHARD_OK;
 }
 
@@ -198,7 +198,7 @@ static reshard_status stay_silent(void *user, reshard_group *world)
     (void)user;
     reshard_group *group = NULL;
     reshard_mpi_options options = {.size = sizeof options, .timeout_seconds = 0.2};
-    CHECK_OK(reshard_group_from_mpi(NULL, MPI_COMM_WORLD, &options, &group));
+    TRY(reshard_group_from_mpi(NULL, MPI_COMM_WORLD, &options, &group));
     int32_t rank = reshard_group_rank(group);
     if (rank == 1)
         pause_for(0.6);
@@ -218,18 +218,18 @@ static reshard_status compute_for_long(void *user, reshard_group *world)
     (void)user;
     reshard_group *group = NULL;
     reshard_mpi_options options = {.size = sizeof options, .timeout_seconds = 0.3};
-    CHECK_OK(reshard_group_from_mpi(NULL, MPI_COMM_WORLD, &options, &group));
+    TRY(reshard_group_from_mpi(NULL, MPI_COMM_WORLD, &options, &group));
     int32_t rank = reshard_group_rank(group);
     char in = 0, out = 1;
     reshard_request request;
     if (rank == 0) {
-        CHECK_OK(rs_group_receive(group, 1, RS_CHANNEL_DATA, &in, 1, &request));
+        TRY(rs_group_receive(group, 1, RS_CHANNEL_DATA, &in, 1, &request));
         pause_for(0.6);
-        CHECK_OK(rs_group_wait(group, &request));
+        TRY(rs_group_wait(group, &request));
     } else if (rank == 1) {
         pause_for(0.65);
-        CHECK_OK(rs_group_send(group, 0, RS_CHANNEL_DATA, &out, 1, &request));
-        CHECK_OK(rs_group_wait(group, &request));
+        TRY(rs_group_send(group, 0, RS_CHANNEL_DATA, &out, 1, &request));
+        TRY(rs_group_wait(group, &request));
     }
     reshard_group_release(group);
     return reshard_group_barrier(world);

@@ -28,13 +28,13 @@ static reshard_status begin(trainer *t, reshard_group *group, reshard_device_mes
     reshard_module *block = NULL;
     reshard_named_tensors *weights = NULL, *moments = NULL;
     *t = (trainer){.gpt = make_gpt(RESHARD_F64)};
-    EXPECT(spread(t->gpt, group, mesh, NULL) == RESHARD_OK);
-    EXPECT(reshard_module_find(t->gpt, "h.0", &block) == RESHARD_OK);
-    EXPECT(reshard_module_input_reshard(block, mesh, 1, NULL, &t->hook) == RESHARD_OK);
-    EXPECT(reshard_adamw_create(NULL, t->gpt, &options, &t->optimizer) == RESHARD_OK);
-    EXPECT(reshard_module_state_dict(t->gpt, &weights) == RESHARD_OK);
-    EXPECT(reshard_optimizer_state_dict(t->optimizer, &moments) == RESHARD_OK);
-    EXPECT(reshard_named_tensors_join(weights, moments, &t->state) == RESHARD_OK);
+    TRY(spread(t->gpt, group, mesh, NULL));
+    TRY(reshard_module_find(t->gpt, "h.0", &block));
+    TRY(reshard_module_input_reshard(block, mesh, 1, NULL, &t->hook));
+    TRY(reshard_adamw_create(NULL, t->gpt, &options, &t->optimizer));
+    TRY(reshard_module_state_dict(t->gpt, &weights));
+    TRY(reshard_optimizer_state_dict(t->optimizer, &moments));
+    TRY(reshard_named_tensors_join(weights, moments, &t->state));
     reshard_named_tensors_destroy(weights);
     reshard_named_tensors_destroy(moments);
     return RESHARD_OK;
@@ -50,20 +50,20 @@ static void end(trainer *t)
 
 static reshard_status go(trainer *t, reshard_group *group, int64_t first)
 {
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     int32_t size = reshard_group_size(group);
     for (int64_t i = first; i < first + STEPS; i++) {
         double loss = 0, norm = 0;
-        EXPECT(forward_backward(t->gpt, i, &loss) == RESHARD_OK);
-        EXPECT(fabs(loss - oracle_losses[i]) <= 1e-9 * oracle_losses[i]);
-        EXPECT(reshard_optimizer_clip(t->optimizer, group, 1, &norm) == RESHARD_OK);
-        EXPECT(reshard_optimizer_step(t->optimizer) == RESHARD_OK);
+        TRY(forward_backward(t->gpt, i, &loss));
+        CHECK(fabs(loss - oracle_losses[i]) <= 1e-9 * oracle_losses[i]);
+        TRY(reshard_optimizer_clip(t->optimizer, group, 1, &norm));
+        TRY(reshard_optimizer_step(t->optimizer));
         reshard_optimizer_clear_gradients(t->optimizer);
     }
-    EXPECT(reshard_input_reshard_counts(t->hook, &counts) == RESHARD_OK);
-    EXPECT((counts.packed > 0) == (size > 1) && counts.held_bytes == 0);
+    TRY(reshard_input_reshard_counts(t->hook, &counts));
+    CHECK((counts.packed > 0) == (size > 1) && counts.held_bytes == 0);
     if (LENGTH % size == 0)
-        EXPECT(counts.whole_bytes == (uint64_t)size * counts.chunk_bytes);
+        CHECK(counts.whole_bytes == (uint64_t)size * counts.chunk_bytes);
     return RESHARD_OK;
 }
 
@@ -71,10 +71,10 @@ static reshard_status go(trainer *t, reshard_group *group, int64_t first)
 static reshard_status agree_on_path(reshard_group *group, char path[PATH_BYTES])
 {
     char mine[PATH_BYTES] = "/tmp/reshard-mpi-nn-XXXXXX", all[RANKS_MAX][PATH_BYTES];
-    EXPECT(reshard_group_size(group) <= RANKS_MAX);
+    CHECK(reshard_group_size(group) <= RANKS_MAX);
     bool made = reshard_group_rank(group) != 0 || mkdtemp(mine) != NULL;
-    EXPECT(reshard_group_agree(group, made ? RESHARD_OK : RESHARD_ERR_IO) == RESHARD_OK);
-    EXPECT(reshard_group_gather_bytes(group, mine, sizeof mine, all) == RESHARD_OK);
+    TRY(reshard_group_agree(group, made ? RESHARD_OK : RESHARD_ERR_IO));
+    TRY(reshard_group_gather_bytes(group, mine, sizeof mine, all));
     memcpy(path, all[0], PATH_BYTES);
     return RESHARD_OK;
 }
@@ -86,24 +86,23 @@ static reshard_status resume(reshard_group *group, reshard_device_mesh *mesh, co
     reshard_load_options more = {.size = sizeof more, .allow_unexpected = 1};
     reshard_load_options fewer = {.size = sizeof fewer, .allow_missing = 1};
     trainer before, after;
-    EXPECT(begin(&before, group, mesh) == RESHARD_OK);
-    EXPECT(go(&before, group, 0) == RESHARD_OK);
-    EXPECT(reshard_checkpoint_save_tensors(NULL, group, path, before.state->count,
-                                           before.state->items, &quick) == RESHARD_OK);
-    EXPECT(begin(&after, group, mesh) == RESHARD_OK);
-    EXPECT(reshard_checkpoint_open(NULL, path, NULL, &checkpoint) == RESHARD_OK);
-    EXPECT(reshard_checkpoint_load_tensors(checkpoint, group, after.state->count,
-                                           after.state->items, NULL) == RESHARD_OK);
-    EXPECT(go(&after, group, STEPS) == RESHARD_OK);
+    TRY(begin(&before, group, mesh));
+    TRY(go(&before, group, 0));
+    TRY(reshard_checkpoint_save_tensors(NULL, group, path, before.state->count, before.state->items,
+                                        &quick));
+    TRY(begin(&after, group, mesh));
+    TRY(reshard_checkpoint_open(NULL, path, NULL, &checkpoint));
+    TRY(reshard_checkpoint_load_tensors(checkpoint, group, after.state->count, after.state->items,
+                                        NULL));
+    TRY(go(&after, group, STEPS));
     /* from live to live; the optimizer's part is passed over */
-    EXPECT(reshard_module_load_state_dict(before.gpt, after.state->count, after.state->items,
-                                          &more) == RESHARD_OK);
+    TRY(reshard_module_load_state_dict(before.gpt, after.state->count, after.state->items, &more));
     /* one rank has a name that the others have not: all hear of it */
     reshard_named_tensor odd = {"odd", before.state->items[0].tensor};
     bool last = reshard_group_rank(group) == reshard_group_size(group) - 1;
-    EXPECT(reshard_module_load_state_dict(before.gpt, 1, last ? &odd : after.state->items,
-                                          &fewer) == RESHARD_ERR_NOT_FOUND);
-    EXPECT(strstr(reshard_error_text(), "\"odd\" is unexpected") != NULL);
+    CHECK(reshard_module_load_state_dict(before.gpt, 1, last ? &odd : after.state->items, &fewer) ==
+          RESHARD_ERR_NOT_FOUND);
+    CHECK(strstr(reshard_error_text(), "\"odd\" is unexpected") != NULL);
     reshard_checkpoint_destroy(checkpoint);
     end(&before);
     end(&after);
@@ -115,7 +114,7 @@ static reshard_status run_rank(void *user, reshard_group *group)
     char folder[PATH_BYTES], path[PATH_BYTES + 8], command[PATH_BYTES + 16];
     reshard_device_mesh *mesh = make_line(group);
     (void)user;
-    EXPECT(agree_on_path(group, folder) == RESHARD_OK);
+    TRY(agree_on_path(group, folder));
     (void)snprintf(path, sizeof path, "%s/gpt", folder);
     reshard_status status = resume(group, mesh, path);
     (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);

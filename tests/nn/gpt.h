@@ -4,7 +4,7 @@
 #ifndef TESTS_NN_GPT_H
 #define TESTS_NN_GPT_H
 
-#include "tests/nn/ranks.h"
+#include "tests/nn/meshes.h"
 
 enum { VOCABULARY = 13, LENGTH = 8, WIDTH = 16, HEADS = 4, LAYERS = 2, BATCH = 4 };
 
@@ -67,9 +67,9 @@ static inline reshard_status spread(reshard_module *gpt, reshard_group *group,
 {
     reshard_sharding_plan *plan = NULL;
     MUST(reshard_sharding_plan_create(NULL, &plan));
-    EXPECT(reshard_sharding_plan_add_gpt(plan, gpt, reshard_device_mesh_mesh(mesh), 0) ==
-           RESHARD_OK);
-    EXPECT(reshard_module_shard(gpt, plan, 0, group, out_hook) == RESHARD_OK);
+    CHECK(reshard_sharding_plan_add_gpt(plan, gpt, reshard_device_mesh_mesh(mesh), 0) ==
+          RESHARD_OK);
+    TRY(reshard_module_shard(gpt, plan, 0, group, out_hook));
     reshard_sharding_plan_destroy(plan);
     return RESHARD_OK;
 }
@@ -80,8 +80,7 @@ static inline reshard_status forward_backward(reshard_module *gpt, int64_t step,
     reshard_tensor *tokens = NULL, *labels = NULL;
     make_batch(step, &tokens, &labels);
     MUST(reshard_scope_open(NULL, &scope));
-    reshard_tensor *loss =
-        reshard_module_cross_entropy(reshard_module_forward(gpt, tokens), labels);
+    reshard_tensor *loss = reshard_cross_entropy_loss(reshard_module_forward(gpt, tokens), labels);
     (void)reshard_backward(loss, NULL, NULL);
     if (loss != NULL && reshard_tensor_is_distributed(loss))
         loss = reshard_tensor_full(loss);

@@ -3,7 +3,7 @@
 #ifndef TESTS_NN_MODULES_H
 #define TESTS_NN_MODULES_H
 
-#include "tests/nn/ranks.h"
+#include "tests/nn/meshes.h"
 
 static inline reshard_module *
 make_module(const char *name, reshard_value (*forward)(reshard_module *, void *, reshard_value))

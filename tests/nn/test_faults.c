@@ -7,7 +7,7 @@
  */
 #include "nn/module.h"
 #include "tests/nn/folder.h"
-#include "tests/nn/ranks.h"
+#include "tests/nn/meshes.h"
 #include "tests/support/context.h"
 #include "tests/support/harness.h"
 
@@ -178,11 +178,11 @@ static reshard_status body_shard(void *user, reshard_group *group)
     reshard_hook *hook = NULL;
     reshard_status status = reshard_module_shard(module, a->plans[rank], 0, group, &hook);
     a->statuses[rank] = status;
-    EXPECT(reshard_group_barrier(group) == RESHARD_OK);
-    EXPECT((status == RESHARD_OK) != is_untouched(module));
-    EXPECT((status == RESHARD_OK) == (hook != NULL));
+    TRY(reshard_group_barrier(group));
+    CHECK((status == RESHARD_OK) != is_untouched(module));
+    CHECK((status == RESHARD_OK) == (hook != NULL));
     if (status != RESHARD_OK)
-        EXPECT(run_model(NULL, module) == RESHARD_OK);
+        TRY(run_model(NULL, module));
     reshard_hook_remove(hook);
     reshard_module_release(module); /* before the group goes */
     a->modules[rank] = NULL;
@@ -203,7 +203,7 @@ static reshard_status load_zeros(reshard_module *module, reshard_optimizer *opti
                                  const reshard_named_tensors *mine)
 {
     reshard_named_tensor items[16];
-    EXPECT(mine->count <= 16);
+    CHECK(mine->count <= 16);
     for (int64_t i = 0; i < mine->count; i++) {
         const reshard_tensor *tensor = mine->items[i].tensor;
         items[i].name = mine->items[i].name;
@@ -235,7 +235,7 @@ static reshard_status use_states(reshard_group *group, reshard_module *module,
         if (status == RESHARD_OK) {
             values before = read_values(mine);
             status = load_zeros(k == 0 ? module : NULL, optimizer, mine);
-            EXPECT(same_values(&before, mine) == (status != RESHARD_OK));
+            CHECK(same_values(&before, mine) == (status != RESHARD_OK));
         }
         reshard_named_tensors_destroy(mine);
     }
@@ -260,7 +260,7 @@ static reshard_status body_states(void *user, reshard_group *group)
     reshard_optimizer_destroy(optimizer);
     reshard_module_release(module);
     a->modules[rank] = NULL;
-    EXPECT(status != RESHARD_ERR_CHECK);
+    CHECK(status != RESHARD_ERR_CHECK);
     return reshard_group_barrier(group);
 }
 
@@ -287,7 +287,7 @@ static reshard_status body_checkpoint(void *user, reshard_group *group)
     char path[64];
     (void)snprintf(path, sizeof path, "%s/states", folder);
     reshard_status status = reshard_checkpoint_save_tensors(context, group, path, 2, items, &quick);
-    EXPECT((access(path, F_OK) == 0) == (status == RESHARD_OK));
+    CHECK((access(path, F_OK) == 0) == (status == RESHARD_OK));
     if (status == RESHARD_OK) {
         status = reshard_checkpoint_open(context, path, NULL, &checkpoint);
         status = reshard_group_agree(group, status);
@@ -333,7 +333,7 @@ static reshard_status body_train(void *user, reshard_group *group)
     reshard_device_mesh *mesh = make_line(group);
     reshard_input_reshard_options options = {.size = sizeof options, .verify = 1};
     reshard_hook *hook = NULL;
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     reshard_status status = reshard_module_shard(module, a->plans[rank], 0, group, NULL);
     if (status == RESHARD_OK)
         status = reshard_module_input_reshard(module, mesh, 0, &options, &hook);
@@ -341,8 +341,8 @@ static reshard_status body_train(void *user, reshard_group *group)
         status = run_model(context_of(a, rank), module);
     if (hook != NULL) {
         MUST(reshard_input_reshard_counts(hook, &counts));
-        EXPECT(counts.held_bytes == 0);
-        EXPECT(reshard_saved_tensor_hooks_pop() == RESHARD_ERR_INVALID);
+        CHECK(counts.held_bytes == 0);
+        CHECK(reshard_saved_tensor_hooks_pop() == RESHARD_ERR_INVALID);
     }
     reshard_hook_remove(hook);
     reshard_module_release(module);

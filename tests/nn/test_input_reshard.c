@@ -5,7 +5,7 @@
  *
  * A rank's body returns a status and leaves words; the main thread asserts.
  */
-#include "tests/nn/ranks.h"
+#include "tests/nn/meshes.h"
 #include "tests/support/harness.h"
 
 static reshard_module *make_mlp(int64_t width)
@@ -57,19 +57,19 @@ static reshard_status compare(reshard_module *module, reshard_tensor *x, reshard
 {
     static _Thread_local unsigned char without[65536], with[65536];
     reshard_hook *hook = NULL;
-    EXPECT(train(module, x) == RESHARD_OK);
+    TRY(train(module, x));
     size_t bytes = read_gradients(module, x, without);
-    EXPECT(bytes > 0);
-    EXPECT(reshard_module_input_reshard(module, mesh, dim, options, &hook) == RESHARD_OK);
-    EXPECT(train(module, x) == RESHARD_OK);
-    EXPECT(read_gradients(module, x, with) == bytes);
-    EXPECT(memcmp(with, without, bytes) == 0);
-    EXPECT(reshard_input_reshard_counts(hook, out_counts) == RESHARD_OK);
+    CHECK(bytes > 0);
+    TRY(reshard_module_input_reshard(module, mesh, dim, options, &hook));
+    TRY(train(module, x));
+    CHECK(read_gradients(module, x, with) == bytes);
+    CHECK(memcmp(with, without, bytes) == 0);
+    TRY(reshard_input_reshard_counts(hook, out_counts));
     reshard_hook_remove(hook);
-    EXPECT(out_counts->saved > 0);
-    EXPECT(reshard_saved_tensor_hooks_pop() == RESHARD_ERR_INVALID); /* none is left behind */
-    EXPECT(train(module, x) == RESHARD_OK);
-    EXPECT(read_gradients(module, x, with) == bytes && memcmp(with, without, bytes) == 0);
+    CHECK(out_counts->saved > 0);
+    CHECK(reshard_saved_tensor_hooks_pop() == RESHARD_ERR_INVALID); /* none is left behind */
+    TRY(train(module, x));
+    CHECK(read_gradients(module, x, with) == bytes && memcmp(with, without, bytes) == 0);
     return RESHARD_OK;
 }
 
@@ -88,14 +88,14 @@ static reshard_status body_shapes(void *user, reshard_group *group)
             reshard_module *mlp = make_mlp(width);
             reshard_tensor *x = make_leaf(SHAPE(rows[r], width));
             for (size_t d = 0; d < sizeof dims / sizeof *dims; d++) {
-                reshard_saved_counts counts;
+                reshard_saved_counts counts = {.size = sizeof counts};
                 reshard_status status = compare(mlp, x, mesh, dims[d], NULL, &counts);
                 if (status != RESHARD_OK)
                     return status;
                 /* x, what gelu takes, what it gives */
                 int64_t large = (rows[r] * width >= size) + 2 * (rows[r] * (width + 1) >= size);
-                EXPECT(counts.packed == (size > 1 ? large : 0));
-                EXPECT(counts.held_bytes == 0);
+                CHECK(counts.packed == (size > 1 ? large : 0));
+                CHECK(counts.held_bytes == 0);
             }
             reshard_tensor_release(x);
             reshard_module_release(mlp);
@@ -119,12 +119,12 @@ static reshard_status body_one_dim(void *user, reshard_group *group)
     reshard_layer_options options = {.size = sizeof options, .dtype = RESHARD_F64};
     reshard_device_mesh *mesh = make_line(group);
     reshard_module *norm = NULL;
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     (void)user;
     MUST(reshard_layernorm_create(NULL, 10, 1e-5, &options, &norm));
     reshard_tensor *x = make_leaf(SHAPE(10));
     reshard_status status = compare(norm, x, mesh, 1, NULL, &counts);
-    EXPECT(status != RESHARD_OK || counts.packed > 0);
+    CHECK(status != RESHARD_OK || counts.packed > 0);
     reshard_module_release(norm);
     reshard_tensor_release(x);
     reshard_device_mesh_release(mesh);
@@ -155,7 +155,7 @@ static reshard_status body_varying(void *user, reshard_group *group)
     reshard_device_mesh *mesh = make_line(group);
     reshard_module *mlp = make_varying(group);
     reshard_tensor *x = make_leaf(SHAPE(4, 4));
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     reshard_hook *hook = NULL;
     reshard_input_reshard_options options = {
         .size = sizeof options, .varying_count = 1, .varying = names, .verify = 1};
@@ -163,17 +163,17 @@ static reshard_status body_varying(void *user, reshard_group *group)
     reshard_status status = compare(mlp, x, mesh, 0, &options, &counts);
     if (status != RESHARD_OK)
         return status;
-    EXPECT(counts.packed == 1); /* x alone */
+    CHECK(counts.packed == 1); /* x alone */
     reshard_module_release(mlp);
     mlp = make_varying(group);
     options.varying_count = 0; /* the module says what is not so, and is found out */
-    EXPECT(reshard_module_input_reshard(mlp, mesh, 0, &options, &hook) == RESHARD_OK);
-    EXPECT(train(mlp, x) == RESHARD_ERR_MISMATCH);
-    EXPECT(strstr(reshard_error_text(), "is not replicated") != NULL);
+    TRY(reshard_module_input_reshard(mlp, mesh, 0, &options, &hook));
+    CHECK(train(mlp, x) == RESHARD_ERR_MISMATCH);
+    CHECK(strstr(reshard_error_text(), "is not replicated") != NULL);
     reshard_hook_remove(hook);
     options.varying = (const char *const[]){"fc3.weight"};
     options.varying_count = 1;
-    EXPECT(reshard_module_input_reshard(mlp, mesh, 0, &options, &hook) == RESHARD_ERR_NOT_FOUND);
+    CHECK(reshard_module_input_reshard(mlp, mesh, 0, &options, &hook) == RESHARD_ERR_NOT_FOUND);
     reshard_module_release(mlp);
     reshard_tensor_release(x);
     reshard_device_mesh_release(mesh);
@@ -210,7 +210,7 @@ static reshard_status body_spread(void *user, reshard_group *group)
     reshard_device_mesh *mesh = make_mesh(group, c->axes, c->sizes);
     reshard_module *mlp = make_mlp(7);
     reshard_tensor *local = make_leaf(SHAPE(6, 7));
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     replace(group, mlp, "fc1.weight", c->weight1);
     replace(group, mlp, "fc1.bias", c->bias1);
     replace(group, mlp, "fc2.weight", c->weight2);
@@ -219,8 +219,8 @@ static reshard_status body_spread(void *user, reshard_group *group)
         reshard_status status = compare(mlp, x, mesh, dim, NULL, &counts);
         if (status != RESHARD_OK)
             return status;
-        EXPECT(counts.packed == c->packed);
-        EXPECT(counts.packed == 0 || counts.chunk_bytes < counts.whole_bytes);
+        CHECK(counts.packed == c->packed);
+        CHECK(counts.packed == 0 || counts.chunk_bytes < counts.whole_bytes);
     }
     reshard_tensor_release(x);
     reshard_tensor_release(local);
@@ -255,7 +255,7 @@ static reshard_status body_slice(void *user, reshard_group *group)
     const int32_t sizes[] = {2, 2};
     reshard_mesh *mesh = NULL;
     reshard_device_mesh *world = NULL, *slice = NULL;
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     (void)user;
     MUST(reshard_mesh_create(NULL, 2, names, sizes, NULL, &mesh));
     MUST(reshard_device_mesh_create(NULL, group, mesh, &world));
@@ -267,7 +267,7 @@ static reshard_status body_slice(void *user, reshard_group *group)
     replace(group, mlp, "fc2.weight", "dp=2,tp=2: R, S(1)");
     reshard_tensor *x = distribute(group, "dp=2,tp=2: S(0), R", local);
     reshard_status status = compare(mlp, x, slice, 0, NULL, &counts);
-    EXPECT(status != RESHARD_OK || counts.packed == 1);
+    CHECK(status != RESHARD_OK || counts.packed == 1);
     reshard_tensor_release(x);
     reshard_tensor_release(local);
     reshard_module_release(mlp);
@@ -307,45 +307,45 @@ static reshard_status body_again(void *user, reshard_group *group)
     reshard_module_kind kind = {.name = "again", .forward = forward_again, .user = &a};
     reshard_module *module = NULL;
     reshard_hook *hook = NULL;
-    reshard_saved_counts counts, later;
+    reshard_saved_counts counts = {.size = sizeof counts}, later = counts;
     reshard_device_mesh *mesh = make_line(group);
     reshard_tensor *x = make_leaf(SHAPE(9));
     double expected[9];
     (void)user;
     MUST(reshard_module_create(NULL, &kind, &module));
     a.depth = 2;
-    EXPECT(train(module, x) == RESHARD_OK);
+    TRY(train(module, x));
     MUST(reshard_tensor_copy_to(reshard_tensor_gradient(x), expected, sizeof expected));
     reshard_tensor_clear_gradient(x);
 
-    EXPECT(reshard_module_input_reshard(module, mesh, 0, NULL, &hook) == RESHARD_OK);
-    EXPECT(reshard_module_input_reshard(module, mesh, 0, NULL, NULL) == RESHARD_ERR_INVALID);
+    TRY(reshard_module_input_reshard(module, mesh, 0, NULL, &hook));
+    CHECK(reshard_module_input_reshard(module, mesh, 0, NULL, NULL) == RESHARD_ERR_INVALID);
     a.depth = 2; /* the module calls itself */
-    EXPECT(train(module, x) == RESHARD_OK);
-    EXPECT(memcmp(reshard_tensor_data(reshard_tensor_gradient(x)), expected, sizeof expected) == 0);
+    TRY(train(module, x));
+    CHECK(memcmp(reshard_tensor_data(reshard_tensor_gradient(x)), expected, sizeof expected) == 0);
     MUST(reshard_input_reshard_counts(hook, &counts));
-    EXPECT(counts.saved == 6 && counts.packed == 6);
+    CHECK(counts.saved == 6 && counts.packed == 6);
 
     int enabled = reshard_set_gradients_enabled(0); /* nothing is saved */
     reshard_scope *scope = NULL;
     MUST(reshard_scope_open(NULL, &scope));
-    EXPECT(reshard_module_forward(module, x) != NULL);
+    CHECK(reshard_module_forward(module, x) != NULL);
     MUST(reshard_scope_close(scope));
     (void)reshard_set_gradients_enabled(enabled);
     MUST(reshard_input_reshard_counts(hook, &later));
-    EXPECT(later.saved == counts.saved);
+    CHECK(later.saved == counts.saved);
 
     a = (again){.depth = 1, .fails = true};
-    EXPECT(train(module, x) == RESHARD_ERR_INVALID);
+    CHECK(train(module, x) == RESHARD_ERR_INVALID);
     MUST(reshard_input_reshard_counts(hook, &counts));
     MUST(reshard_scope_open(NULL, &scope)); /* what comes later is not captured */
-    EXPECT(reshard_gelu(x) != NULL);
+    CHECK(reshard_gelu(x) != NULL);
     MUST(reshard_scope_close(scope));
     MUST(reshard_input_reshard_counts(hook, &later));
-    EXPECT(later.saved == counts.saved && later.held_bytes == 0);
+    CHECK(later.saved == counts.saved && later.held_bytes == 0);
     MUST(reshard_input_reshard_reset(hook));
     MUST(reshard_input_reshard_counts(hook, &later));
-    EXPECT(later.saved == 0);
+    CHECK(later.saved == 0);
     reshard_hook_remove(hook);
     reshard_module_release(module);
     reshard_tensor_release(x);
@@ -367,17 +367,17 @@ static reshard_status body_after_failure(void *user, reshard_group *group)
     reshard_tensor *x = make_leaf(SHAPE(6, 4)), *narrow = make_leaf(SHAPE(6, 3));
     reshard_tensor *weight = NULL;
     reshard_hook *hook = NULL;
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     (void)user;
-    EXPECT(reshard_module_input_reshard(mlp, mesh, 0, NULL, &hook) == RESHARD_OK);
-    EXPECT(train(mlp, narrow) != RESHARD_OK);
-    EXPECT(reshard_saved_tensor_hooks_pop() == RESHARD_ERR_INVALID);
+    TRY(reshard_module_input_reshard(mlp, mesh, 0, NULL, &hook));
+    CHECK(train(mlp, narrow) != RESHARD_OK);
+    CHECK(reshard_saved_tensor_hooks_pop() == RESHARD_ERR_INVALID);
     /* a weight that it has not seen yet is a weight all the same */
     MUST(reshard_module_find_parameter(other, "fc1.weight", &weight));
     MUST(reshard_module_replace_parameter(mlp, "fc1.weight", weight));
-    EXPECT(reshard_input_reshard_reset(hook) == RESHARD_OK);
-    EXPECT(train(mlp, x) == RESHARD_OK);
-    EXPECT(reshard_input_reshard_counts(hook, &counts) == RESHARD_OK && counts.packed == 3);
+    TRY(reshard_input_reshard_reset(hook));
+    TRY(train(mlp, x));
+    CHECK(reshard_input_reshard_counts(hook, &counts) == RESHARD_OK && counts.packed == 3);
     reshard_hook_remove(hook);
     reshard_module_release(mlp);
     reshard_module_release(other);
@@ -402,20 +402,20 @@ static reshard_status body_nested(void *user, reshard_group *group)
     reshard_module *parts[] = {make_mlp(4), make_mlp(4)}, *outer = NULL;
     reshard_tensor *x = make_leaf(SHAPE(6, 4));
     reshard_hook *hooks[2] = {NULL, NULL};
-    reshard_saved_counts counts[2];
+    reshard_saved_counts counts[2] = {{.size = sizeof *counts}, {.size = sizeof *counts}};
     (void)user;
     MUST(reshard_sequential_create(NULL, 2, parts, &outer));
-    EXPECT(train(outer, x) == RESHARD_OK);
+    TRY(train(outer, x));
     size_t bytes = read_gradients(outer, x, without);
-    EXPECT(reshard_module_input_reshard(outer, mesh, 0, NULL, &hooks[0]) == RESHARD_OK);
-    EXPECT(reshard_module_input_reshard(parts[1], mesh, 1, NULL, &hooks[1]) == RESHARD_OK);
-    EXPECT(train(outer, x) == RESHARD_OK);
-    EXPECT(read_gradients(outer, x, with) == bytes && memcmp(with, without, bytes) == 0);
+    TRY(reshard_module_input_reshard(outer, mesh, 0, NULL, &hooks[0]));
+    TRY(reshard_module_input_reshard(parts[1], mesh, 1, NULL, &hooks[1]));
+    TRY(train(outer, x));
+    CHECK(read_gradients(outer, x, with) == bytes && memcmp(with, without, bytes) == 0);
     for (int k = 0; k < 2; k++)
         MUST(reshard_input_reshard_counts(hooks[k], &counts[k]));
     /* three tensors of each part: x, what gelu takes, what it gives */
-    EXPECT(counts[0].packed == 3 && counts[1].packed == 3);
-    EXPECT(counts[0].chunk_bytes == 2 * (4 + 5 + 5) * sizeof(double)); /* 2 rows of 6 */
+    CHECK(counts[0].packed == 3 && counts[1].packed == 3);
+    CHECK(counts[0].chunk_bytes == 2 * (4 + 5 + 5) * sizeof(double)); /* 2 rows of 6 */
     for (int k = 0; k < 2; k++) {
         reshard_hook_remove(hooks[k]);
         reshard_module_release(parts[k]);
@@ -445,14 +445,14 @@ static reshard_status body_select(void *user, reshard_group *group)
     reshard_device_mesh *mesh = make_line(group);
     reshard_module *mlp = make_mlp(4);
     reshard_tensor *x = make_leaf(SHAPE(8, 4));
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     reshard_input_reshard_options options = {
         .size = sizeof options, .select = select_wide, .user = &wide};
     (void)user;
     reshard_status status = compare(mlp, x, mesh, 0, &options, &counts);
     /* gelu's two, of 8x5 doubles, and not x */
-    EXPECT(status != RESHARD_OK || (counts.packed == 2 && counts.whole_bytes == 2 * 8 * 5 * 8));
-    EXPECT(status != RESHARD_OK || counts.chunk_bytes == 2 * 2 * 5 * 8);
+    CHECK(status != RESHARD_OK || (counts.packed == 2 && counts.whole_bytes == 2 * 8 * 5 * 8));
+    CHECK(status != RESHARD_OK || counts.chunk_bytes == 2 * 2 * 5 * 8);
     reshard_module_release(mlp);
     reshard_tensor_release(x);
     reshard_device_mesh_release(mesh);
@@ -475,9 +475,9 @@ static reshard_status measure(reshard_context *context, reshard_module *block, r
     MUST(reshard_scope_open(context, &outer));
     MUST(reshard_scope_open(context, &inner));
     reshard_tensor *loss = reshard_scope_keep(reshard_sum(reshard_module_forward(block, x)));
-    EXPECT(reshard_scope_close(inner) == RESHARD_OK);
+    TRY(reshard_scope_close(inner));
     *out_bytes = reshard_context_bytes(context) - before;
-    EXPECT(reshard_backward(loss, NULL, NULL) == RESHARD_OK);
+    TRY(reshard_backward(loss, NULL, NULL));
     return reshard_scope_close(outer);
 }
 
@@ -489,26 +489,26 @@ static reshard_status body_memory(void *user, reshard_group *group)
     reshard_layer_options options = {.size = sizeof options, .dtype = RESHARD_F64, .seed = 3};
     reshard_device_mesh *mesh = make_line(group);
     reshard_tensor *x = make_leaf(SHAPE(2, 32, 16));
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     size_t without = 0, with = 0;
     (void)user;
     MUST(reshard_context_create(NULL, &context));
     MUST(reshard_block_create(context, 16, 2, &options, &block));
-    EXPECT(measure(context, block, x, &without) == RESHARD_OK); /* gradients are made here */
-    EXPECT(measure(context, block, x, &without) == RESHARD_OK);
+    TRY(measure(context, block, x, &without)); /* gradients are made here */
+    TRY(measure(context, block, x, &without));
     MUST(reshard_module_input_reshard(block, mesh, -2, NULL, &hook));
-    EXPECT(measure(context, block, x, &with) == RESHARD_OK);
+    TRY(measure(context, block, x, &with));
     MUST(reshard_input_reshard_counts(hook, &counts));
-    EXPECT(counts.whole_bytes == 4 * counts.chunk_bytes); /* 32 rows over 4 ranks */
-    EXPECT(counts.shared >= 2);                           /* q, k and v save one tensor */
+    CHECK(counts.whole_bytes == 4 * counts.chunk_bytes); /* 32 rows over 4 ranks */
+    CHECK(counts.shared >= 2);                           /* q, k and v save one tensor */
     /* What went is what the counter says, but for headers. */
     size_t gone = (size_t)(counts.whole_bytes - counts.chunk_bytes);
-    EXPECT(with < without && without - with > gone * 8 / 10);
+    CHECK(with < without && without - with > gone * 8 / 10);
     reshard_hook_remove(hook);
     reshard_module_release(block);
     reshard_tensor_release(x);
     reshard_device_mesh_release(mesh);
-    EXPECT(reshard_context_bytes(context) == 0);
+    CHECK(reshard_context_bytes(context) == 0);
     reshard_context_destroy(context);
     return RESHARD_OK;
 }

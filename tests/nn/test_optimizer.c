@@ -235,6 +235,58 @@ static void test_state__counts_by_parameter(void **state)
     reshard_tensor_release(y);
 }
 
+static void check_begins(const char *text, const char *beginning)
+{
+    if (strncmp(text, beginning, strlen(beginning)) != 0)
+        fail_msg("\"%s\" instead of \"%s\"", text, beginning);
+}
+
+/* Which field is wrong, and with which value. */
+static void test_create__names_the_field(void **state)
+{
+    (void)state;
+    static const struct {
+        reshard_sgd_options options;
+        const char *text;
+    } sgd[] = {
+        {{sizeof(reshard_sgd_options), -1, 0, 0, 0},
+         "optimizer: learning_rate is -1, and not in 0 <= learning_rate < inf"},
+        {{sizeof(reshard_sgd_options), 1, INFINITY, 0, 0}, "optimizer: momentum is inf, and not"},
+        {{sizeof(reshard_sgd_options), 1, 0, -0.5, 0}, "optimizer: weight_decay is -0.5, and not"},
+        {{sizeof(reshard_sgd_options), 1, 0, 0, 1}, "optimizer: nesterov without momentum"},
+        {{1, 1, 0, 0, 0}, "sgd options: size is 1;"},
+    };
+    static const struct {
+        reshard_adamw_options options;
+        const char *text;
+    } adamw[] = {
+        {{sizeof(reshard_adamw_options), -2, 0, 0, 0, 0},
+         "optimizer: learning_rate is -2, and not"},
+        {{sizeof(reshard_adamw_options), 1, 1, 0, 0, 0},
+         "optimizer: beta1 is 1, and not in 0 <= beta1 < 1"},
+        {{sizeof(reshard_adamw_options), 1, 0.5, -1, 0, 0}, "optimizer: beta2 is -1, and not"},
+        {{sizeof(reshard_adamw_options), 1, 0, 0, -3, 0}, "optimizer: epsilon is -3, and not"},
+        {{sizeof(reshard_adamw_options), 1, 0, 0, 0, -4}, "optimizer: weight_decay is -4, and not"},
+    };
+    reshard_tensor *x = NULL;
+    reshard_module *module = make_module(RESHARD_F32, &x);
+    reshard_optimizer *optimizer = NULL;
+    for (size_t i = 0; i < sizeof sgd / sizeof *sgd; i++) {
+        assert_int_equal(reshard_sgd_create(NULL, module, &sgd[i].options, &optimizer),
+                         RESHARD_ERR_INVALID);
+        check_begins(reshard_error_text(), sgd[i].text);
+    }
+    for (size_t i = 0; i < sizeof adamw / sizeof *adamw; i++) {
+        assert_int_equal(reshard_adamw_create(NULL, module, &adamw[i].options, &optimizer),
+                         RESHARD_ERR_INVALID);
+        check_begins(reshard_error_text(), adamw[i].text);
+    }
+    assert_int_equal(reshard_sgd_create(NULL, module, NULL, &optimizer), RESHARD_ERR_INVALID);
+    check_begins(reshard_error_text(), "sgd options: they are NULL");
+    assert_null(optimizer);
+    reshard_module_release(module);
+}
+
 static void test_create__refused(void **state)
 {
     (void)state;
@@ -242,16 +294,8 @@ static void test_create__refused(void **state)
     reshard_module *module = make_module(RESHARD_F16, &x);
     reshard_optimizer *optimizer = NULL;
     reshard_sgd_options sgd = {.size = sizeof sgd, .learning_rate = 1};
-    reshard_adamw_options adamw = {.size = sizeof adamw, .beta1 = 1};
     assert_int_equal(reshard_sgd_create(NULL, module, &sgd, &optimizer), RESHARD_ERR_UNSUPPORTED);
     assert_non_null(strstr(reshard_error_text(), "\"x\" is f16 3"));
-    assert_int_equal(reshard_adamw_create(NULL, module, &adamw, &optimizer), RESHARD_ERR_INVALID);
-    sgd.nesterov = 1;
-    assert_int_equal(reshard_sgd_create(NULL, module, &sgd, &optimizer), RESHARD_ERR_INVALID);
-    sgd.nesterov = 0;
-    sgd.learning_rate = -1;
-    assert_int_equal(reshard_sgd_create(NULL, module, &sgd, &optimizer), RESHARD_ERR_INVALID);
-    sgd.learning_rate = 1;
     MUST(reshard_tensor_set_requires_grad(x, 0)); /* nothing left to train */
     assert_int_equal(reshard_sgd_create(NULL, module, &sgd, &optimizer), RESHARD_ERR_NOT_FOUND);
     assert_null(optimizer);
@@ -263,7 +307,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps__formulas), cmocka_unit_test(test_clip__norm),
         cmocka_unit_test(test_state__names),    cmocka_unit_test(test_state__counts_by_parameter),
-        cmocka_unit_test(test_create__refused),
+        cmocka_unit_test(test_create__refused), cmocka_unit_test(test_create__names_the_field),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
  * test_output.c - PyTorch's tests of reshard_output and collect_local_shard, restated; and a test
  * for each defect of theirs.
  */
-#include "tests/nn/ranks.h"
+#include "tests/nn/meshes.h"
 
 /* Gives a stored tensor, or a list with it, a local tensor and nothing. */
 typedef struct stored {
@@ -44,22 +44,22 @@ static reshard_status body_output(void *user, reshard_group *group)
         s.list = round % 2;
         reshard_value y = reshard_module_call(module, reshard_value_nothing());
         if (s.list) {
-            EXPECT(y.kind == RESHARD_VALUE_LIST && y.count == 3);
-            EXPECT(reshard_value_tensor(reshard_value_item(y, 1)) == whole);
-            EXPECT(reshard_value_item(y, 2).kind == RESHARD_VALUE_NOTHING);
+            CHECK(y.kind == RESHARD_VALUE_LIST && y.count == 3);
+            CHECK(reshard_value_tensor(reshard_value_item(y, 1)) == whole);
+            CHECK(reshard_value_item(y, 2).kind == RESHARD_VALUE_NOTHING);
             y = reshard_value_item(reshard_value_item(y, 0), 0);
         }
         reshard_tensor *shard = reshard_tensor_local_shard(reshard_value_tensor(y), 0);
-        EXPECT(reshard_tensor_shape(shard)[0] == 24 && reshard_tensor_shape(shard)[1] == 3);
+        CHECK(reshard_tensor_shape(shard)[0] == 24 && reshard_tensor_shape(shard)[1] == 3);
         static const int64_t first[] = {6, 0, 9, 3};
         for (int64_t i = 0; i < 72; i++)
-            EXPECT(element(shard, i) == element(whole, i / 3 * 12 + first[rank] + i % 3));
+            CHECK(element(shard, i) == element(whole, i / 3 * 12 + first[rank] + i % 3));
         /* the stored one is as it was */
-        EXPECT(reshard_tensor_shape(reshard_tensor_local_shard(s.tensor, 0))[0] == 6);
+        CHECK(reshard_tensor_shape(reshard_tensor_local_shard(s.tensor, 0))[0] == 6);
     }
     reshard_hook_remove(hook);
     s.list = false;
-    EXPECT(reshard_module_call(module, reshard_value_nothing()).tensor == s.tensor);
+    CHECK(reshard_module_call(module, reshard_value_nothing()).tensor == s.tensor);
     MUST(reshard_scope_close(scope));
     reshard_module_release(module);
     reshard_spec_release(columns);
@@ -87,7 +87,7 @@ static reshard_status collect(reshard_group *group, int64_t rows, bool by_local_
     MUST(reshard_module_collect_local_shard(module, &options, NULL));
     MUST(reshard_scope_open(NULL, &scope));
     reshard_tensor *y = reshard_value_tensor(reshard_module_call(module, reshard_value_nothing()));
-    EXPECT(y != NULL && !reshard_tensor_is_distributed(y));
+    CHECK(y != NULL && !reshard_tensor_is_distributed(y));
     *out_ndim = reshard_tensor_ndim(y);
     *out_volume = reshard_tensor_volume(y);
     MUST(reshard_scope_close(scope));
@@ -114,10 +114,10 @@ static reshard_status body_collect(void *user, reshard_group *group)
     int64_t volume = 0;
     (void)user;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        EXPECT(collect(group, cases[i].rows, false, &ndim, &volume) == RESHARD_OK);
-        EXPECT(ndim == cases[i].ours && volume == 15 * cases[i].sizes[rank]);
-        EXPECT(collect(group, cases[i].rows, true, &ndim, &volume) == RESHARD_OK);
-        EXPECT(ndim == cases[i].theirs[rank] && volume == 15 * cases[i].sizes[rank]);
+        TRY(collect(group, cases[i].rows, false, &ndim, &volume));
+        CHECK(ndim == cases[i].ours && volume == 15 * cases[i].sizes[rank]);
+        TRY(collect(group, cases[i].rows, true, &ndim, &volume));
+        CHECK(ndim == cases[i].theirs[rank] && volume == 15 * cases[i].sizes[rank]);
     }
     return RESHARD_OK;
 }

@@ -3,7 +3,7 @@
  * test_pack.c - one tensor packed and unpacked comes back as it was: any shape, any dim, any number
  * of ranks, local or in any layout.
  */
-#include "tests/nn/ranks.h"
+#include "tests/nn/meshes.h"
 
 static reshard_status body_pack(void *user, reshard_group *group)
 {
@@ -19,14 +19,14 @@ static reshard_status body_pack(void *user, reshard_group *group)
             int enabled = reshard_set_gradients_enabled(0);
             reshard_tensor *turned = reshard_tensor_transpose(x, 0, 2); /* not dense */
             (void)reshard_set_gradients_enabled(enabled);
-            EXPECT(reshard_pack_replicated(turned, mesh, dim, 1, &packed) == RESHARD_OK);
-            EXPECT(reshard_unpack_replicated(packed, &found[0]) == RESHARD_OK);
-            EXPECT(reshard_unpack_replicated(packed, &found[1]) == RESHARD_OK);
+            TRY(reshard_pack_replicated(turned, mesh, dim, 1, &packed));
+            TRY(reshard_unpack_replicated(packed, &found[0]));
+            TRY(reshard_unpack_replicated(packed, &found[1]));
             for (int k = 0; k < 2; k++) {
-                EXPECT(memcmp(reshard_tensor_shape(found[k]), reshard_tensor_shape(turned),
-                              3 * sizeof(int64_t)) == 0);
+                CHECK(memcmp(reshard_tensor_shape(found[k]), reshard_tensor_shape(turned),
+                             3 * sizeof(int64_t)) == 0);
                 for (int64_t i = 0; i < reshard_tensor_volume(turned); i++)
-                    EXPECT(element(found[k], i) == element(turned, i));
+                    CHECK(element(found[k], i) == element(turned, i));
                 reshard_tensor_release(found[k]);
             }
             reshard_packed_destroy(packed);
@@ -36,10 +36,10 @@ static reshard_status body_pack(void *user, reshard_group *group)
     }
     reshard_tensor *x = make_leaf(SHAPE(1)), *found = NULL;
     reshard_packed *packed = NULL;
-    EXPECT(reshard_pack_replicated(x, mesh, 0, 0, &packed) == RESHARD_OK);
+    TRY(reshard_pack_replicated(x, mesh, 0, 0, &packed));
     if (reshard_group_size(group) > 1) { /* kept as it is, and written to */
         MUST(reshard_tensor_fill(x, 3));
-        EXPECT(reshard_unpack_replicated(packed, &found) == RESHARD_ERR_INVALID);
+        CHECK(reshard_unpack_replicated(packed, &found) == RESHARD_ERR_INVALID);
     }
     reshard_packed_destroy(packed);
     reshard_tensor_release(x);
@@ -61,16 +61,16 @@ static reshard_status body_pack_layouts(void *user, reshard_group *group)
     reshard_tensor *local = make_leaf(SHAPE(6, 4)), *x = distribute(group, c->spec, local);
     reshard_tensor *found = NULL;
     reshard_packed *packed = NULL;
-    EXPECT(reshard_pack_replicated(x, mesh, 1, 0, &packed) == RESHARD_OK);
-    EXPECT(reshard_packed_bytes(packed) == c->bytes);
-    EXPECT(reshard_unpack_replicated(packed, &found) == RESHARD_OK);
-    EXPECT(reshard_tensor_is_distributed(found));
-    EXPECT(reshard_layout_equals(reshard_tensor_layout(found), reshard_tensor_layout(x)));
+    TRY(reshard_pack_replicated(x, mesh, 1, 0, &packed));
+    CHECK(reshard_packed_bytes(packed) == c->bytes);
+    TRY(reshard_unpack_replicated(packed, &found));
+    CHECK(reshard_tensor_is_distributed(found));
+    CHECK(reshard_layout_equals(reshard_tensor_layout(found), reshard_tensor_layout(x)));
     const reshard_tensor *a = reshard_tensor_local_shard(x, 0);
     const reshard_tensor *b = reshard_tensor_local_shard(found, 0);
-    EXPECT(reshard_tensor_volume(a) == reshard_tensor_volume(b));
+    CHECK(reshard_tensor_volume(a) == reshard_tensor_volume(b));
     for (int64_t i = 0; i < reshard_tensor_volume(a); i++)
-        EXPECT(element(a, i) == element(b, i));
+        CHECK(element(a, i) == element(b, i));
     reshard_packed_destroy(packed);
     reshard_tensor_release(found);
     reshard_tensor_release(x);

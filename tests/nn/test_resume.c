@@ -43,11 +43,11 @@ static reshard_status begin(trainer *t, reshard_group *group, bool adamw, reshar
         .size = sizeof options, .learning_rate = 1e-2, .weight_decay = 0.1};
     reshard_sgd_options sgd = {.size = sizeof sgd, .learning_rate = 0.1, .momentum = 0.9};
     *t = (trainer){.mesh = make_line(group), .gpt = make_gpt(dtype)};
-    EXPECT(spread(t->gpt, group, t->mesh, NULL) == RESHARD_OK);
+    TRY(spread(t->gpt, group, t->mesh, NULL));
     if (adamw)
-        EXPECT(reshard_adamw_create(NULL, t->gpt, &options, &t->optimizer) == RESHARD_OK);
+        TRY(reshard_adamw_create(NULL, t->gpt, &options, &t->optimizer));
     else
-        EXPECT(reshard_sgd_create(NULL, t->gpt, &sgd, &t->optimizer) == RESHARD_OK);
+        TRY(reshard_sgd_create(NULL, t->gpt, &sgd, &t->optimizer));
     join_state(t);
     return RESHARD_OK;
 }
@@ -65,9 +65,9 @@ static reshard_status go(trainer *t, reshard_group *group, int64_t first, int64_
 {
     for (int64_t i = first; i < first + steps; i++) {
         double loss = 0, norm = 0;
-        EXPECT(forward_backward(t->gpt, i, &loss) == RESHARD_OK);
-        EXPECT(reshard_optimizer_clip(t->optimizer, group, 1, &norm) == RESHARD_OK);
-        EXPECT(reshard_optimizer_step(t->optimizer) == RESHARD_OK);
+        TRY(forward_backward(t->gpt, i, &loss));
+        TRY(reshard_optimizer_clip(t->optimizer, group, 1, &norm));
+        TRY(reshard_optimizer_step(t->optimizer));
         reshard_optimizer_clear_gradients(t->optimizer);
         if (losses != NULL && reshard_group_rank(group) == 0)
             losses[i] = loss;
@@ -92,11 +92,11 @@ static bool same_bits(const reshard_tensor *a, const reshard_tensor *b)
 
 static reshard_status compare_states(const trainer *a, const trainer *b)
 {
-    EXPECT(a->state->count == b->state->count);
+    CHECK(a->state->count == b->state->count);
     for (int64_t i = 0; i < a->state->count; i++) {
-        EXPECT(strcmp(a->state->items[i].name, b->state->items[i].name) == 0);
+        CHECK(strcmp(a->state->items[i].name, b->state->items[i].name) == 0);
         if (!same_bits(a->state->items[i].tensor, b->state->items[i].tensor))
-            return say(__LINE__, a->state->items[i].name);
+            return ranks_say(__FILE__, __LINE__, a->state->items[i].name, RESHARD_ERR_CHECK);
     }
     return RESHARD_OK;
 }
@@ -108,22 +108,21 @@ static reshard_status body_same_ranks(void *user, reshard_group *group)
     bool adamw = *(const bool *)user;
     int64_t steps = step_count();
     trainer whole, before, after;
-    EXPECT(begin(&whole, group, adamw, RESHARD_F32) == RESHARD_OK);
-    EXPECT(begin(&before, group, adamw, RESHARD_F32) == RESHARD_OK);
-    EXPECT(begin(&after, group, adamw, RESHARD_F32) == RESHARD_OK);
-    EXPECT(go(&whole, group, 0, steps, NULL) == RESHARD_OK);
-    EXPECT(go(&before, group, 0, steps / 2, NULL) == RESHARD_OK);
+    TRY(begin(&whole, group, adamw, RESHARD_F32));
+    TRY(begin(&before, group, adamw, RESHARD_F32));
+    TRY(begin(&after, group, adamw, RESHARD_F32));
+    TRY(go(&whole, group, 0, steps, NULL));
+    TRY(go(&before, group, 0, steps / 2, NULL));
     reshard_load_options lax = {.size = sizeof lax, .allow_unexpected = 1};
-    EXPECT(reshard_module_load_state_dict(after.gpt, before.state->count, before.state->items,
-                                          &lax) == RESHARD_OK);
+    TRY(reshard_module_load_state_dict(after.gpt, before.state->count, before.state->items, &lax));
     /* weights alone are not enough */
-    EXPECT(compare_states(&after, &before) == RESHARD_ERR_CHECK);
-    EXPECT(reshard_optimizer_load_state_dict(after.optimizer, before.state->count,
-                                             before.state->items, &lax) == RESHARD_OK);
-    EXPECT(compare_states(&after, &before) == RESHARD_OK);
-    EXPECT(go(&after, group, steps / 2, steps / 2, NULL) == RESHARD_OK);
-    EXPECT(compare_states(&after, &whole) == RESHARD_OK);
-    EXPECT(compare_states(&before, &whole) == RESHARD_ERR_CHECK);
+    CHECK(compare_states(&after, &before) == RESHARD_ERR_CHECK);
+    TRY(reshard_optimizer_load_state_dict(after.optimizer, before.state->count, before.state->items,
+                                          &lax));
+    TRY(compare_states(&after, &before));
+    TRY(go(&after, group, steps / 2, steps / 2, NULL));
+    TRY(compare_states(&after, &whole));
+    CHECK(compare_states(&before, &whole) == RESHARD_ERR_CHECK);
     end(&whole);
     end(&before);
     end(&after);
@@ -149,10 +148,9 @@ typedef struct leg {
 static reshard_status load(const trainer *t, reshard_group *group, const char *path)
 {
     reshard_checkpoint *checkpoint = NULL;
-    EXPECT(reshard_checkpoint_open(NULL, path, NULL, &checkpoint) == RESHARD_OK);
-    EXPECT(reshard_checkpoint_tensor_count(checkpoint) == t->state->count);
-    EXPECT(reshard_checkpoint_load_tensors(checkpoint, group, t->state->count, t->state->items,
-                                           NULL) == RESHARD_OK);
+    TRY(reshard_checkpoint_open(NULL, path, NULL, &checkpoint));
+    CHECK(reshard_checkpoint_tensor_count(checkpoint) == t->state->count);
+    TRY(reshard_checkpoint_load_tensors(checkpoint, group, t->state->count, t->state->items, NULL));
     reshard_checkpoint_destroy(checkpoint);
     return RESHARD_OK;
 }
@@ -161,7 +159,7 @@ static reshard_status load(const trainer *t, reshard_group *group, const char *p
 static reshard_status compare_with_files(const trainer *t, const char *path)
 {
     reshard_checkpoint *checkpoint = NULL;
-    EXPECT(reshard_checkpoint_open(NULL, path, NULL, &checkpoint) == RESHARD_OK);
+    TRY(reshard_checkpoint_open(NULL, path, NULL, &checkpoint));
     for (int64_t i = 0; i < t->state->count; i++) {
         static _Thread_local char expected[1 << 16], found[1 << 16];
         const char *name = t->state->items[i].name;
@@ -171,14 +169,14 @@ static reshard_status compare_with_files(const trainer *t, const char *path)
         MUST(reshard_scope_open(NULL, &scope));
         if (reshard_tensor_is_distributed(tensor))
             tensor = reshard_tensor_full(tensor);
-        EXPECT(tensor != NULL);
+        CHECK(tensor != NULL);
         size_t bytes = (size_t)reshard_tensor_volume(tensor) *
                        (size_t)(reshard_dtype_bits(reshard_tensor_dtype(tensor)) / 8);
-        EXPECT(bytes <= sizeof expected);
-        EXPECT(reshard_checkpoint_find(checkpoint, name, strlen(name), &index) == RESHARD_OK);
-        EXPECT(reshard_checkpoint_read(checkpoint, index, NULL, expected, bytes) == RESHARD_OK);
+        CHECK(bytes <= sizeof expected);
+        TRY(reshard_checkpoint_find(checkpoint, name, strlen(name), &index));
+        TRY(reshard_checkpoint_read(checkpoint, index, NULL, expected, bytes));
         MUST(reshard_tensor_copy_to(tensor, found, bytes));
-        EXPECT(memcmp(expected, found, bytes) == 0);
+        CHECK(memcmp(expected, found, bytes) == 0);
         MUST(reshard_scope_close(scope));
     }
     reshard_checkpoint_destroy(checkpoint);
@@ -189,17 +187,17 @@ static reshard_status body_leg(void *user, reshard_group *group)
 {
     const leg *l = user;
     trainer t;
-    EXPECT(begin(&t, group, true, RESHARD_F32) == RESHARD_OK);
+    TRY(begin(&t, group, true, RESHARD_F32));
     if (l->load[0] != 0) {
-        EXPECT(load(&t, group, l->load) == RESHARD_OK);
-        EXPECT(compare_with_files(&t, l->load) == RESHARD_OK);
+        TRY(load(&t, group, l->load));
+        TRY(compare_with_files(&t, l->load));
     }
-    EXPECT(go(&t, group, l->first, l->steps, l->losses) == RESHARD_OK);
+    TRY(go(&t, group, l->first, l->steps, l->losses));
     if (l->save[0] != 0) {
         reshard_checkpoint_save_options options = {.size = sizeof options, .no_sync = 1};
-        EXPECT(reshard_checkpoint_save_tensors(NULL, group, l->save, t.state->count, t.state->items,
-                                               &options) == RESHARD_OK);
-        EXPECT(compare_with_files(&t, l->save) == RESHARD_OK);
+        TRY(reshard_checkpoint_save_tensors(NULL, group, l->save, t.state->count, t.state->items,
+                                            &options));
+        TRY(compare_with_files(&t, l->save));
     }
     end(&t);
     return RESHARD_OK;
@@ -245,12 +243,12 @@ static reshard_status body_wrong(void *user, reshard_group *group)
     reshard_named_tensors *moments = NULL;
     reshard_named_tensor items[256];
     reshard_tensor *odd = make_zeros(RESHARD_F32, SHAPE(3));
-    EXPECT(begin(&t, group, true, RESHARD_F32) == RESHARD_OK);
-    EXPECT(begin(&other, group, true, RESHARD_F32) == RESHARD_OK);
-    EXPECT(go(&t, group, 0, 2, NULL) == RESHARD_OK);
+    TRY(begin(&t, group, true, RESHARD_F32));
+    TRY(begin(&other, group, true, RESHARD_F32));
+    TRY(go(&t, group, 0, 2, NULL));
     MUST(reshard_optimizer_state_dict(t.optimizer, &moments));
     int64_t count = moments->count, last = count - 1;
-    EXPECT(count < 256);
+    CHECK(count < 256);
     memcpy(items, moments->items, (size_t)count * sizeof *items);
     if (wrong->everywhere || reshard_group_rank(group) == 1) {
         if (strcmp(wrong->name, "missing") == 0)
@@ -260,16 +258,15 @@ static reshard_status body_wrong(void *user, reshard_group *group)
         else
             items[last].tensor = strcmp(wrong->name, "shape") == 0 ? odd : NULL;
     }
-    EXPECT(reshard_optimizer_load_state_dict(other.optimizer, count, items, NULL) == wrong->status);
-    EXPECT(strstr(reshard_error_text(), wrong->words) != NULL);
+    CHECK(reshard_optimizer_load_state_dict(other.optimizer, count, items, NULL) == wrong->status);
+    CHECK(strstr(reshard_error_text(), wrong->words) != NULL);
     if (!wrong->everywhere)
-        EXPECT(strstr(reshard_error_text(), "rank 1") != NULL);
-    EXPECT(reshard_group_barrier(group) == RESHARD_OK); /* the group goes on */
+        CHECK(strstr(reshard_error_text(), "rank 1") != NULL);
+    TRY(reshard_group_barrier(group)); /* the group goes on */
     trainer fresh;
-    EXPECT(begin(&fresh, group, true, RESHARD_F32) == RESHARD_OK);
-    EXPECT(compare_states(&other, &fresh) == RESHARD_OK); /* nothing was written */
-    EXPECT(reshard_optimizer_load_state_dict(other.optimizer, moments->count, moments->items,
-                                             NULL) == RESHARD_OK);
+    TRY(begin(&fresh, group, true, RESHARD_F32));
+    TRY(compare_states(&other, &fresh)); /* nothing was written */
+    TRY(reshard_optimizer_load_state_dict(other.optimizer, moments->count, moments->items, NULL));
     reshard_named_tensors_destroy(moments);
     reshard_tensor_release(odd);
     end(&fresh);
@@ -306,17 +303,17 @@ static reshard_status body_refused(void *user, reshard_group *group)
     reshard_checkpoint_save_options quick = {.size = sizeof quick, .no_sync = 1};
     (void)user;
     (void)snprintf(path, sizeof path, "%s/refused", folder);
-    EXPECT(reshard_group_subset(group, 2, pair, &other) == RESHARD_OK);
+    TRY(reshard_group_subset(group, 2, pair, &other));
     reshard_tensor *elsewhere = other != NULL ? distribute(other, "2: S(0)", local) : NULL;
     reshard_named_tensor items[] = {{"a", local}, {"b", rank == 0 ? elsewhere : local}};
-    EXPECT(reshard_checkpoint_save_tensors(NULL, group, path, 2, items, NULL) ==
-           RESHARD_ERR_INVALID);
-    EXPECT(strstr(reshard_error_text(), "rank 0") != NULL);
-    EXPECT(strstr(reshard_error_text(), "\"b\": it is distributed over another group") != NULL);
+    CHECK(reshard_checkpoint_save_tensors(NULL, group, path, 2, items, NULL) ==
+          RESHARD_ERR_INVALID);
+    CHECK(strstr(reshard_error_text(), "rank 0") != NULL);
+    CHECK(strstr(reshard_error_text(), "\"b\": it is distributed over another group") != NULL);
     items[1].tensor = rank == 2 ? NULL : local;
-    EXPECT(reshard_checkpoint_save_tensors(NULL, group, path, 2, items, NULL) ==
-           RESHARD_ERR_INVALID);
-    EXPECT(access(path, F_OK) != 0);
+    CHECK(reshard_checkpoint_save_tensors(NULL, group, path, 2, items, NULL) ==
+          RESHARD_ERR_INVALID);
+    CHECK(access(path, F_OK) != 0);
     /* what is not dense is saved and loaded as it reads */
     float numbers[12] = {0}, zeros[12] = {0};
     const int64_t strides[] = {1, 4};
@@ -327,15 +324,15 @@ static reshard_status body_refused(void *user, reshard_group *group)
     MUST(reshard_tensor_borrow(NULL, RESHARD_F32, SHAPE(4, 3), strides, numbers, NULL, NULL,
                                &turned));
     items[1].tensor = turned;
-    EXPECT(reshard_checkpoint_save_tensors(NULL, group, path, 2, items, &quick) == RESHARD_OK);
+    TRY(reshard_checkpoint_save_tensors(NULL, group, path, 2, items, &quick));
     memcpy(numbers, zeros, sizeof zeros);
-    EXPECT(reshard_checkpoint_open(NULL, path, NULL, &checkpoint) == RESHARD_OK);
-    EXPECT(reshard_checkpoint_load_tensors(checkpoint, group, 2, items, NULL) == RESHARD_OK);
+    TRY(reshard_checkpoint_open(NULL, path, NULL, &checkpoint));
+    TRY(reshard_checkpoint_load_tensors(checkpoint, group, 2, items, NULL));
     for (int i = 0; i < 12; i++)
-        EXPECT(numbers[i] == (float)i);
+        CHECK(numbers[i] == (float)i);
     items[1].name = "c"; /* which is not there */
-    EXPECT(reshard_checkpoint_load_tensors(checkpoint, group, 2, items, NULL) ==
-           RESHARD_ERR_NOT_FOUND);
+    CHECK(reshard_checkpoint_load_tensors(checkpoint, group, 2, items, NULL) ==
+          RESHARD_ERR_NOT_FOUND);
     reshard_checkpoint_destroy(checkpoint);
     reshard_tensor_release(turned);
     reshard_tensor_release(elsewhere);

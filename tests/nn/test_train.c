@@ -29,23 +29,23 @@ static reshard_status check_gradients(reshard_module *gpt, double close)
     for (size_t i = 0; i < sizeof oracle_gradients / sizeof *oracle_gradients; i++)
         whole += oracle_gradients[i].norm * oracle_gradients[i].norm;
     MUST(reshard_module_parameters(gpt, &list));
-    EXPECT(list->count == (int64_t)(sizeof oracle_gradients / sizeof *oracle_gradients));
+    CHECK(list->count == (int64_t)(sizeof oracle_gradients / sizeof *oracle_gradients));
     for (int64_t k = 0; k < list->count; k++) {
         reshard_scope *scope = NULL;
         double norm = 0, sum = 0;
         MUST(reshard_scope_open(NULL, &scope));
         reshard_tensor *gradient = reshard_tensor_gradient(list->items[k].tensor);
-        EXPECT(gradient != NULL);
+        CHECK(gradient != NULL);
         if (reshard_tensor_is_distributed(gradient))
             gradient = reshard_tensor_full(gradient);
-        EXPECT(gradient != NULL);
+        CHECK(gradient != NULL);
         for (int64_t i = 0; i < reshard_tensor_volume(gradient); i++) {
             norm += element(gradient, i) * element(gradient, i);
             sum += element(gradient, i) * pattern("grad", i);
         }
-        EXPECT(strcmp(list->items[k].name, oracle_gradients[k].name) == 0);
-        EXPECT(fabs(sqrt(norm) - oracle_gradients[k].norm) <= close * sqrt(whole));
-        EXPECT(fabs(sum - oracle_gradients[k].sum) <= close * sqrt(whole));
+        CHECK(strcmp(list->items[k].name, oracle_gradients[k].name) == 0);
+        CHECK(fabs(sqrt(norm) - oracle_gradients[k].norm) <= close * sqrt(whole));
+        CHECK(fabs(sum - oracle_gradients[k].sum) <= close * sqrt(whole));
         MUST(reshard_scope_close(scope));
     }
     reshard_named_tensors_destroy(list);
@@ -59,11 +59,11 @@ static reshard_status body_train(void *user, reshard_group *group)
     reshard_module *gpt = make_gpt(t->dtype), *block = NULL;
     reshard_optimizer *optimizer = NULL;
     reshard_hook *outputs = NULL, *input = NULL;
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     reshard_adamw_options options = {
         .size = sizeof options, .learning_rate = 1e-2, .weight_decay = 0.1};
     if (t->sharded)
-        EXPECT(spread(gpt, group, mesh, &outputs) == RESHARD_OK);
+        TRY(spread(gpt, group, mesh, &outputs));
     if (t->resharded) {
         MUST(reshard_module_find(gpt, "h.0", &block));
         MUST(reshard_module_input_reshard(block, mesh, 1, NULL, &input));
@@ -71,12 +71,12 @@ static reshard_status body_train(void *user, reshard_group *group)
     MUST(reshard_adamw_create(NULL, gpt, &options, &optimizer));
     for (int64_t step = 0; step < t->steps; step++) {
         double loss = 0, norm = 0;
-        EXPECT(forward_backward(gpt, step, &loss) == RESHARD_OK);
+        TRY(forward_backward(gpt, step, &loss));
         if (step == 0)
-            EXPECT(check_gradients(gpt, t->close_gradients) == RESHARD_OK);
-        EXPECT(fabs(loss - oracle_losses[step]) <= t->close * oracle_losses[step]);
-        EXPECT(reshard_optimizer_clip(optimizer, group, 1, &norm) == RESHARD_OK);
-        EXPECT(reshard_optimizer_step(optimizer) == RESHARD_OK);
+            TRY(check_gradients(gpt, t->close_gradients));
+        CHECK(fabs(loss - oracle_losses[step]) <= t->close * oracle_losses[step]);
+        TRY(reshard_optimizer_clip(optimizer, group, 1, &norm));
+        TRY(reshard_optimizer_step(optimizer));
         reshard_optimizer_clear_gradients(optimizer);
         if (reshard_group_rank(group) == 0)
             t->losses[step] = loss;
@@ -84,7 +84,7 @@ static reshard_status body_train(void *user, reshard_group *group)
     if (t->resharded && reshard_group_size(group) == 4) {
         MUST(reshard_input_reshard_counts(input, &counts));
         /* 8 positions over 4 ranks: what was replicated falls to a quarter. */
-        EXPECT(counts.packed > 0 && counts.whole_bytes == 4 * counts.chunk_bytes);
+        CHECK(counts.packed > 0 && counts.whole_bytes == 4 * counts.chunk_bytes);
     }
     reshard_hook_remove(input);
     reshard_hook_remove(outputs);

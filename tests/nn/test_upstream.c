@@ -85,11 +85,11 @@ static reshard_status check_cut(reshard_module *model, const char *path, int32_t
 {
     reshard_tensor *weight = NULL;
     MUST(reshard_module_find_parameter(model, path, &weight));
-    EXPECT(reshard_tensor_is_distributed(weight));
+    CHECK(reshard_tensor_is_distributed(weight));
     const int64_t *shape = reshard_tensor_shape(reshard_tensor_local_shard(weight, 0));
     /* 10 rows over 4 are 3, 3, 3, 1; 8 columns 2 each */
-    EXPECT(shape[0] == (cut[0] == 'r' ? (rank < 3 ? 3 : 1) : 10));
-    EXPECT(shape[1] == (cut[0] == 'r' ? 8 : 2));
+    CHECK(shape[0] == (cut[0] == 'r' ? (rank < 3 ? 3 : 1) : 10));
+    CHECK(shape[1] == (cut[0] == 'r' ? 8 : 2));
     return RESHARD_OK;
 }
 
@@ -105,20 +105,20 @@ static reshard_status body_bags(void *user, reshard_group *group)
         set_element(x, i, (double)i);
     MUST(reshard_sharding_plan_create(NULL, &plan));
     MUST(reshard_sharding_plan_add_sharder(plan, "ebc", &sharder));
-    EXPECT(reshard_module_shard(model, plan, 0, group, NULL) == RESHARD_OK);
-    EXPECT(strcmp(reshard_module_kind_name(reshard_module_child(model, 0)), "sharded collection") ==
-           0);
-    EXPECT(reshard_module_child_count(model) == 1);
-    EXPECT(check_cut(model, "ebc.bag_0.table.weight", rank, "rows") == RESHARD_OK);
-    EXPECT(check_cut(model, "ebc.bag_9.table.weight", rank, "columns") == RESHARD_OK);
+    TRY(reshard_module_shard(model, plan, 0, group, NULL));
+    CHECK(strcmp(reshard_module_kind_name(reshard_module_child(model, 0)), "sharded collection") ==
+          0);
+    CHECK(reshard_module_child_count(model) == 1);
+    TRY(check_cut(model, "ebc.bag_0.table.weight", rank, "rows"));
+    TRY(check_cut(model, "ebc.bag_9.table.weight", rank, "columns"));
 
     reshard_scope *scope = NULL;
     MUST(reshard_scope_open(NULL, &scope));
     reshard_tensor *a = reshard_module_forward(local, x), *b = reshard_module_forward(model, x);
-    EXPECT(a != NULL && b != NULL && !reshard_tensor_is_distributed(b));
-    EXPECT(reshard_tensor_shape(b)[0] == 20 && reshard_tensor_shape(b)[1] == 8);
+    CHECK(a != NULL && b != NULL && !reshard_tensor_is_distributed(b));
+    CHECK(reshard_tensor_shape(b)[0] == 20 && reshard_tensor_shape(b)[1] == 8);
     for (int64_t i = 0; i < 160; i++)
-        EXPECT(fabs(element(a, i) - element(b, i)) <= 1e-14 * fabs(element(a, i)) + 1e-14);
+        CHECK(fabs(element(a, i) - element(b, i)) <= 1e-14 * fabs(element(a, i)) + 1e-14);
     MUST(reshard_scope_close(scope));
 
     /* a parameter below the sharder's module */
@@ -126,8 +126,8 @@ static reshard_status body_bags(void *user, reshard_group *group)
     MUST(reshard_sharding_plan_create(NULL, &wrong));
     MUST(reshard_sharding_plan_add(wrong, "ebc.bag_0.table.weight", bags.rows));
     MUST(reshard_sharding_plan_add_sharder(wrong, "ebc", &sharder));
-    EXPECT(reshard_module_shard(local, wrong, 0, group, NULL) == RESHARD_ERR_INVALID);
-    EXPECT(strstr(reshard_error_text(), "lies below \"ebc\"") != NULL);
+    CHECK(reshard_module_shard(local, wrong, 0, group, NULL) == RESHARD_ERR_INVALID);
+    CHECK(strstr(reshard_error_text(), "lies below \"ebc\"") != NULL);
     reshard_sharding_plan_destroy(wrong);
     reshard_sharding_plan_destroy(plan);
     reshard_module_release(local);
@@ -212,7 +212,7 @@ static reshard_status compare_parameters(reshard_module *a, reshard_module *b, b
     reshard_named_tensors *lists[2] = {NULL, NULL};
     MUST(reshard_module_parameters(a, &lists[0]));
     MUST(reshard_module_parameters(b, &lists[1]));
-    EXPECT(lists[0]->count == lists[1]->count);
+    CHECK(lists[0]->count == lists[1]->count);
     for (int64_t i = 0; i < lists[0]->count; i++) {
         reshard_tensor *x[2] = {NULL, NULL};
         reshard_scope *scope = NULL;
@@ -220,12 +220,12 @@ static reshard_status compare_parameters(reshard_module *a, reshard_module *b, b
         for (int k = 0; k < 2; k++) {
             x[k] = lists[k]->items[i].tensor;
             x[k] = gradients ? reshard_tensor_gradient(x[k]) : x[k];
-            EXPECT(x[k] != NULL);
+            CHECK(x[k] != NULL);
             if (reshard_tensor_is_distributed(x[k]))
                 x[k] = reshard_tensor_full(x[k]);
         }
         for (int64_t k = 0; k < reshard_tensor_volume(x[0]); k++)
-            EXPECT(fabs(element(x[0], k) - element(x[1], k)) <= 1e-12);
+            CHECK(fabs(element(x[0], k) - element(x[1], k)) <= 1e-12);
         MUST(reshard_scope_close(scope));
     }
     reshard_named_tensors_destroy(lists[0]);
@@ -247,11 +247,11 @@ static reshard_status body_megatron(void *user, reshard_group *group)
     reshard_module *spread = shard_two(make_megatron(), group, "4", "");
     reshard_tensor *x = make_input(5, SHAPE(22, 17));
     (void)user;
-    EXPECT(run_model(local, x, expected) == RESHARD_OK);
-    EXPECT(run_model(spread, x, found) == RESHARD_OK);
+    TRY(run_model(local, x, expected));
+    TRY(run_model(spread, x, found));
     for (int i = 0; i < 22 * 29; i++)
-        EXPECT(fabs(found[i] - expected[i]) <= 1e-12);
-    EXPECT(compare_parameters(local, spread, true) == RESHARD_OK);
+        CHECK(fabs(found[i] - expected[i]) <= 1e-12);
+    TRY(compare_parameters(local, spread, true));
     reshard_tensor_release(x);
     reshard_module_release(local);
     reshard_module_release(spread);
@@ -276,33 +276,33 @@ static reshard_status body_mlp(void *user, reshard_group *group)
     reshard_optimizer *optimizers[2] = {NULL, NULL};
     reshard_device_mesh *mesh = make_line(group);
     reshard_hook *hook = NULL;
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     char text[16];
     (void)user;
     (void)snprintf(text, sizeof text, "%d", (int)reshard_group_size(group));
     for (int k = 0; k < 2; k++)
         MUST(reshard_mlp_create(NULL, 10, 16, RESHARD_ACTIVATION_RELU, &options, &models[k]));
     (void)shard_two(models[1], group, text, "");
-    EXPECT(reshard_module_input_reshard(models[1], mesh, 0, NULL, &hook) == RESHARD_OK);
+    TRY(reshard_module_input_reshard(models[1], mesh, 0, NULL, &hook));
     for (int k = 0; k < 2; k++)
         MUST(reshard_sgd_create(NULL, models[k], &sgd, &optimizers[k]));
     for (uint64_t step = 0; step < 3; step++) {
         double outputs[2][80];
         reshard_tensor *x = make_input(step, SHAPE(8, 10));
         for (int k = 0; k < 2; k++)
-            EXPECT(run_model(models[k], x, outputs[k]) == RESHARD_OK);
+            TRY(run_model(models[k], x, outputs[k]));
         for (int i = 0; i < 80; i++)
-            EXPECT(fabs(outputs[0][i] - outputs[1][i]) <= 1e-12);
-        EXPECT(compare_parameters(models[0], models[1], true) == RESHARD_OK);
+            CHECK(fabs(outputs[0][i] - outputs[1][i]) <= 1e-12);
+        TRY(compare_parameters(models[0], models[1], true));
         for (int k = 0; k < 2; k++) {
-            EXPECT(reshard_optimizer_step(optimizers[k]) == RESHARD_OK);
+            TRY(reshard_optimizer_step(optimizers[k]));
             reshard_optimizer_clear_gradients(optimizers[k]);
         }
-        EXPECT(compare_parameters(models[0], models[1], false) == RESHARD_OK);
+        TRY(compare_parameters(models[0], models[1], false));
         reshard_tensor_release(x);
     }
     MUST(reshard_input_reshard_counts(hook, &counts));
-    EXPECT(counts.packed == (reshard_group_size(group) > 1 ? 3 : 0)); /* the input of each step */
+    CHECK(counts.packed == (reshard_group_size(group) > 1 ? 3 : 0)); /* the input of each step */
     reshard_hook_remove(hook);
     for (int k = 0; k < 2; k++) {
         reshard_optimizer_destroy(optimizers[k]);
@@ -376,34 +376,34 @@ static reshard_status body_two_axes(void *user, reshard_group *group)
     reshard_module *models[2] = {make_simple(), shard_simple(group)};
     reshard_optimizer *optimizers[2] = {NULL, NULL};
     reshard_hook *hook = NULL;
-    reshard_saved_counts counts;
+    reshard_saved_counts counts = {.size = sizeof counts};
     (void)user;
     MUST(reshard_mesh_create(NULL, 2, names, sizes, NULL, &mesh));
     MUST(reshard_device_mesh_create(NULL, group, mesh, &world));
     MUST(reshard_device_mesh_slice(world, 1, names + 1, &slice));
-    EXPECT(reshard_module_input_reshard(models[1], slice, 0, NULL, &hook) == RESHARD_OK);
+    TRY(reshard_module_input_reshard(models[1], slice, 0, NULL, &hook));
     for (int k = 0; k < 2; k++)
         MUST(reshard_adamw_create(NULL, models[k], &adamw, &optimizers[k]));
     for (uint64_t step = 0; step < 5; step++) {
         double outputs[2][8 * 12];
         reshard_tensor *x = make_input(step, SHAPE(8, 5));
         reshard_tensor *rows = distribute(group, "dp=2,tp=2: S(0), R", x);
-        EXPECT(reshard_tensor_shape(reshard_tensor_local_shard(rows, 0))[0] == 4);
-        EXPECT(run_model(models[0], x, outputs[0]) == RESHARD_OK);
-        EXPECT(run_model(models[1], rows, outputs[1]) == RESHARD_OK);
+        CHECK(reshard_tensor_shape(reshard_tensor_local_shard(rows, 0))[0] == 4);
+        TRY(run_model(models[0], x, outputs[0]));
+        TRY(run_model(models[1], rows, outputs[1]));
         for (int i = 0; i < 8 * 12; i++)
-            EXPECT(fabs(outputs[0][i] - outputs[1][i]) <= 1e-12);
-        EXPECT(compare_parameters(models[0], models[1], true) == RESHARD_OK);
+            CHECK(fabs(outputs[0][i] - outputs[1][i]) <= 1e-12);
+        TRY(compare_parameters(models[0], models[1], true));
         for (int k = 0; k < 2; k++) {
-            EXPECT(reshard_optimizer_step(optimizers[k]) == RESHARD_OK);
+            TRY(reshard_optimizer_step(optimizers[k]));
             reshard_optimizer_clear_gradients(optimizers[k]);
         }
         reshard_tensor_release(rows);
         reshard_tensor_release(x);
     }
-    EXPECT(compare_parameters(models[0], models[1], false) == RESHARD_OK);
+    TRY(compare_parameters(models[0], models[1], false));
     MUST(reshard_input_reshard_counts(hook, &counts));
-    EXPECT(counts.packed > 0 && counts.whole_bytes == 2 * counts.chunk_bytes);
+    CHECK(counts.packed > 0 && counts.whole_bytes == 2 * counts.chunk_bytes);
     reshard_hook_remove(hook);
     for (int k = 0; k < 2; k++) {
         reshard_optimizer_destroy(optimizers[k]);

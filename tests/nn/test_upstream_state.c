@@ -114,20 +114,20 @@ static reshard_status body_state(void *user, reshard_group *group)
     char path[64];
     reshard_group *savers = NULL, *loaders = NULL;
     (void)snprintf(path, sizeof path, "%s/%s", folder, c->name);
-    EXPECT(reshard_group_subset(group, c->saver_count, c->savers, &savers) == RESHARD_OK);
-    EXPECT(reshard_group_subset(group, c->loader_count, c->loaders, &loaders) == RESHARD_OK);
+    TRY(reshard_group_subset(group, c->saver_count, c->savers, &savers));
+    TRY(reshard_group_subset(group, c->loader_count, c->loaders, &loaders));
     if (savers != NULL) {
         reshard_module *model = make_model(savers, c->saved, true);
-        EXPECT(is_model(model));
-        EXPECT(save(model, savers, path) == RESHARD_OK);
+        CHECK(is_model(model));
+        TRY(save(model, savers, path));
         reshard_module_release(model);
     }
-    EXPECT(reshard_group_barrier(group) == RESHARD_OK);
+    TRY(reshard_group_barrier(group));
     if (loaders != NULL) {
         reshard_module *model = make_model(loaders, c->loaded, false);
-        EXPECT(!is_model(model));
-        EXPECT(load(model, loaders, path) == RESHARD_OK);
-        EXPECT(is_model(model));
+        CHECK(!is_model(model));
+        TRY(load(model, loaders, path));
+        CHECK(is_model(model));
         reshard_module_release(model);
     }
     reshard_group_release(savers);
@@ -163,23 +163,23 @@ static reshard_status body_state_errors(void *user, reshard_group *group)
     reshard_spec *spec = make_spec("3: S(0)");
     (void)user;
     MUST(reshard_module_state_dict(model, &list));
-    EXPECT(reshard_module_load_state_dict(columns, 3, list->items, NULL) == RESHARD_OK);
-    EXPECT(is_model(columns));
-    EXPECT(reshard_group_subset(group, 3, ranks, &three) == RESHARD_OK);
+    TRY(reshard_module_load_state_dict(columns, 3, list->items, NULL));
+    CHECK(is_model(columns));
+    TRY(reshard_group_subset(group, 3, ranks, &three));
     if (three != NULL) {
         reshard_module *other = make_model(three, "3: S(0)", true);
-        EXPECT(reshard_module_load_state_dict(other, 3, list->items, NULL) == RESHARD_ERR_INVALID);
-        EXPECT(strstr(reshard_error_text(), "\"sharded_tensor1\" is distributed over another") !=
-               NULL);
-        EXPECT(is_model(other));
+        CHECK(reshard_module_load_state_dict(other, 3, list->items, NULL) == RESHARD_ERR_INVALID);
+        CHECK(strstr(reshard_error_text(), "\"sharded_tensor1\" is distributed over another") !=
+              NULL);
+        CHECK(is_model(other));
         reshard_module_release(other);
     }
     /* no group at all */
     reshard_module *local = make_model(NULL, NULL, true);
-    EXPECT(reshard_module_shard_parameter(local, "sharded_tensor1", spec, 0, NULL) ==
-           RESHARD_ERR_INVALID);
-    EXPECT(strstr(reshard_error_text(), "there is no group, and no current one") != NULL);
-    EXPECT(is_model(local));
+    CHECK(reshard_module_shard_parameter(local, "sharded_tensor1", spec, 0, NULL) ==
+          RESHARD_ERR_INVALID);
+    CHECK(strstr(reshard_error_text(), "there is no group, and no current one") != NULL);
+    CHECK(is_model(local));
     reshard_named_tensors_destroy(list);
     reshard_spec_release(spec);
     reshard_module_release(local);

@@ -3,6 +3,7 @@
  * Listed shards: their text, what is made of it, the constructor, and the check that pieces fill
  * their shard, which is held against a count of every element.
  */
+#include "base/shape.h"
 #include "spec/spec.h"
 #include "spec_case.h"
 #include "tests/support/random.h"

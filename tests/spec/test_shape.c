@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shapes: text, check and volume. */
-#include "spec/spec.h"
+#include "base/shape.h"
+#include "base/text.h"
 #include "spec_case.h"
 
 #include <reshard/layout.h>

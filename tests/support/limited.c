@@ -18,6 +18,8 @@ static reshard_status send(void *state, int32_t peer, int32_t channel, const voi
 {
     limited *l = state;
     reshard_status status = check_limit(l, count);
+    if (l->sent != NULL)
+        l->sent[l->under.rank]++;
     return status == RESHARD_OK
                ? l->under.send(l->under.state, peer, channel, bytes, count, request)
                : status;

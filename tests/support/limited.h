@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * limited.h - a transport over another one whose messages are short, and whose ranks see no memory
- * but their own. A longer message is an error.
+ * but their own. A longer message is an error. Messages can be counted.
  */
 #ifndef TESTS_SUPPORT_LIMITED_H
 #define TESTS_SUPPORT_LIMITED_H
 
-#include <reshard/group.h>
+#include <reshard/transport.h>
 
 typedef struct limited {
     size_t message_bytes_max;
     reshard_rank_fn body; /* to run over it */
     void *user;
+    int64_t *sent;          /* unless NULL: messages that each rank sent are added up here */
     reshard_endpoint under; /* filled in for each rank */
 } limited;
 

@@ -7,7 +7,9 @@
 #include "tests/support/check.h"
 #include "tests/support/values.h"
 
-#include "transport/memory.h"
+#include "transport/group_memory.h"
+
+#include <reshard/sim.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -122,7 +124,7 @@ static reshard_status run_simulation(const live_way *way, uint64_t seed, int32_t
 {
     reshard_sim_options options = {
         .size = sizeof options, .seed = seed, .mapped = way->mapped, .node_size = way->node_size};
-    return reshard_group_run_sim(NULL, size, &options, body, user);
+    return reshard_sim_run(NULL, size, &options, body, user);
 }
 
 const live_way live_ways[] = {

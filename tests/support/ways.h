@@ -3,10 +3,10 @@
  * ways.h - every way of running the same body on ranks: threads, and simulations with and without
  * mapped memory.
  */
-#ifndef TESTS_EXEC_WAYS_H
-#define TESTS_EXEC_WAYS_H
+#ifndef TESTS_SUPPORT_WAYS_H
+#define TESTS_SUPPORT_WAYS_H
 
-#include <reshard/group.h>
+#include <reshard/sim.h>
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ enum { WAYS = (int)(sizeof ways / sizeof *ways) };
 
 static inline reshard_status run_way(const way *w, int32_t size, reshard_rank_fn body, void *user)
 {
-    return w->simulated ? reshard_group_run_sim(NULL, size, &w->options, body, user)
+    return w->simulated ? reshard_sim_run(NULL, size, &w->options, body, user)
                         : reshard_group_run(NULL, size, body, user);
 }
 

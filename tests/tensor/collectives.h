@@ -7,7 +7,7 @@
 #ifndef TESTS_TENSOR_COLLECTIVES_H
 #define TESTS_TENSOR_COLLECTIVES_H
 
-#include "tests/tensor/ranks.h"
+#include "tests/tensor/distributed.h"
 
 #include <math.h>
 #include <string.h>

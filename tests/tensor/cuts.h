@@ -3,7 +3,7 @@
 #ifndef TESTS_TENSOR_CUTS_H
 #define TESTS_TENSOR_CUTS_H
 
-#include "tests/tensor/ranks.h"
+#include "tests/tensor/distributed.h"
 
 /* The shards of a are those of b, times a factor. */
 static inline reshard_status same_shards(const reshard_tensor *a, const reshard_tensor *b,

@@ -11,7 +11,7 @@
 
 #include "tests/support/generate.h"
 #include "tests/support/oracle.h"
-#include "tests/tensor/ranks.h"
+#include "tests/tensor/distributed.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,8 +3,8 @@
 #ifndef TESTS_TENSOR_SHARED_H
 #define TESTS_TENSOR_SHARED_H
 
-#include "tests/tensor/ranks.h"
-#include "transport/memory.h"
+#include "tests/tensor/distributed.h"
+#include "transport/group_memory.h"
 
 /* Rank r has r+1 rows of a matrix. wanted: whether the transport has an arena for them. */
 static inline reshard_status use_shared_tensors(reshard_group *group, bool wanted)

@@ -16,8 +16,7 @@ static void test_collectives__values_and_gradients(void **state)
     (void)state;
     for (int32_t ranks = 1; ranks <= RANKS_MAX; ranks++) {
         uint64_t seed = 4 + (uint64_t)ranks;
-        if (reshard_group_run(NULL, ranks, run_all, &seed) != RESHARD_OK)
-            fail_msg("%d ranks: %s", (int)ranks, reshard_error_text());
+        run_ranks(ranks, run_all, &seed);
     }
 }
 
@@ -35,8 +34,7 @@ static void test_ties__the_first_rank_has_the_gradient(void **state)
             double values[] = {max ? 1 : 9, 5, 5, max ? 2 : 8};
             for (int r = 0; r < 4; r++)
                 j.inputs[r][0] = j.inputs[r][1] = values[r];
-            if (reshard_group_run(NULL, 4, run_rank, &j) != RESHARD_OK)
-                fail_msg("%s", reshard_error_text());
+            run_ranks(4, run_rank, &j);
             double whole = 0;
             for (int32_t r = 0; r < (what ? 1 : 4); r++)
                 whole += weight(&j, r, 0);
@@ -55,8 +53,7 @@ static void test_product__zeros(void **state)
             .what = FROM_LOCAL, .reduction = RESHARD_PROD, .ranks = 4, .rows = {1, 1, 1, 1}};
         for (int r = 0; r < 4; r++)
             j.inputs[r][0] = j.inputs[r][1] = cases[c][r];
-        if (reshard_group_run(NULL, 4, run_rank, &j) != RESHARD_OK)
-            fail_msg("%s", reshard_error_text());
+        run_ranks(4, run_rank, &j);
         for (int r = 0; r < 4; r++) {
             double others = 1;
             for (int s = 0; s < 4; s++)
@@ -235,10 +232,13 @@ static reshard_status refuse(void *user, reshard_group *group)
         y = reshard_tensor_all_to_all(x, group, send, wrong);
     else if (which == 5)
         y = reshard_tensor_all_to_all(shorter, group, send, send);
-    else
+    else if (which == 6)
         y = reshard_tensor_broadcast_from(rank == 0 ? NULL : x, group, 0);
+    else
+        y = reshard_tensor_broadcast_from(x, group, -1);
     CHECK(y == NULL);
     CHECK(reshard_scope_close(scope) != RESHARD_OK && reshard_error_text()[0] != '\0');
+    CHECK(which != 7 || strstr(reshard_error_text(), "no rank -1 in a group of 3") != NULL);
     /* The group goes on. */
     TRY(reshard_scope_open(NULL, &scope));
     y = reshard_tensor_all_reduce(x, group, RESHARD_SUM);
@@ -252,7 +252,7 @@ static reshard_status refuse(void *user, reshard_group *group)
 static void test_refusals__are_agreed(void **state)
 {
     (void)state;
-    for (int which = 0; which < 7; which++) {
+    for (int which = 0; which < 8; which++) {
         if (reshard_group_run(NULL, 3, refuse, &which) != RESHARD_OK)
             fail_msg("case %d: %s", which, reshard_error_text());
     }

@@ -6,7 +6,7 @@
  */
 #include "tests/support/check.h"
 #include "tests/support/context.h"
-#include "tests/tensor/ranks.h"
+#include "tests/tensor/distributed.h"
 
 #include <string.h>
 

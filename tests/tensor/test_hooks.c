@@ -2,7 +2,7 @@
 /* test_hooks.c - saved-tensor hooks: PyTorch's rules, and where we are stricter. */
 #include "tests/support/check.h"
 #include "tests/support/context.h"
-#include "tests/tensor/ranks.h"
+#include "tests/tensor/distributed.h"
 
 #include <string.h>
 
@@ -276,8 +276,7 @@ static void test_hooks__see_distributed_tensors(void **state)
     (void)state;
     int ways[] = {KEEP, OTHER_SHAPE};
     for (int i = 0; i < 2; i++) {
-        if (reshard_group_run(NULL, 3, hook_distributed, &ways[i]) != RESHARD_OK)
-            fail_msg("%s", reshard_error_text());
+        run_ranks(3, hook_distributed, &ways[i]);
     }
 }
 

@@ -5,7 +5,7 @@
  */
 #include "tests/support/check.h"
 #include "tests/support/harness.h"
-#include "tests/tensor/ranks.h"
+#include "tests/tensor/distributed.h"
 
 #include <math.h>
 #include <string.h>
@@ -201,8 +201,7 @@ static void test_redistribute__bits_of_every_dtype(void **state)
 {
     (void)state;
     for (int32_t ranks = 1; ranks <= 5; ranks++) {
-        if (reshard_group_run(NULL, ranks, move_bits, NULL) != RESHARD_OK)
-            fail_msg("%d ranks: %s", (int)ranks, reshard_error_text());
+        run_ranks(ranks, move_bits, NULL);
     }
 }
 
@@ -232,8 +231,7 @@ static reshard_status gather_integers(void *user, reshard_group *group)
 static void test_gather__integers_beyond_floats(void **state)
 {
     (void)state;
-    if (reshard_group_run(NULL, 3, gather_integers, NULL) != RESHARD_OK)
-        fail_msg("%s", reshard_error_text());
+    run_ranks(3, gather_integers, NULL);
 }
 
 /* ---- memory, caches, casts ------------------------------------------------------------------- */
@@ -312,7 +310,8 @@ static reshard_status count_hits(void *user, reshard_group *group)
         CHECK(move_to(x, "2: S(0)") != NULL); /* needs no plan */
         TRY(reshard_scope_close(scope));
     }
-    reshard_plan_cache_counts counts = reshard_tensor_plan_cache(x);
+    reshard_plan_cache_counts counts = {.size = sizeof counts};
+    TRY(reshard_tensor_plan_cache(x, &counts));
     CHECK(counts.misses == 2 && counts.hits == 4 && counts.held == 2);
     /* Bounded: a hundred layouts do not stay. */
     for (int i = 1; i < 100; i++) {
@@ -323,7 +322,7 @@ static reshard_status count_hits(void *user, reshard_group *group)
         CHECK(move_to(x, text) != NULL);
         TRY(reshard_scope_close(scope));
     }
-    counts = reshard_tensor_plan_cache(x);
+    TRY(reshard_tensor_plan_cache(x, &counts));
     CHECK(counts.held == 64);
     reshard_tensor_release(x);
     return RESHARD_OK;
@@ -332,8 +331,7 @@ static reshard_status count_hits(void *user, reshard_group *group)
 static void test_cache__counted_and_bounded(void **state)
 {
     (void)state;
-    if (reshard_group_run(NULL, 2, count_hits, NULL) != RESHARD_OK)
-        fail_msg("%s", reshard_error_text());
+    run_ranks(2, count_hits, NULL);
 }
 
 static reshard_status cast_on_the_way(void *user, reshard_group *group)
@@ -345,10 +343,9 @@ static reshard_status cast_on_the_way(void *user, reshard_group *group)
     TRY(reshard_tensor_set_requires_grad(x, 1));
     for (int turn = 0; turn < 2; turn++) {
         reshard_redistribute_options options = {.size = sizeof options,
-                                                .casts = 1,
                                                 .dtype = RESHARD_BF16,
-                                                .casts_gradient = turn,
-                                                .gradient_dtype = RESHARD_F16};
+                                                .gradient_dtype =
+                                                    turn ? RESHARD_F16 : RESHARD_DTYPE_NONE};
         reshard_scope *scope = NULL;
         TRY(reshard_scope_open(NULL, &scope));
         reshard_tensor *y = reshard_tensor_redistribute(x, whole, &options);
@@ -374,8 +371,7 @@ static reshard_status cast_on_the_way(void *user, reshard_group *group)
 static void test_redistribute__casts_forwards_and_backwards(void **state)
 {
     (void)state;
-    if (reshard_group_run(NULL, 4, cast_on_the_way, NULL) != RESHARD_OK)
-        fail_msg("%s", reshard_error_text());
+    run_ranks(4, cast_on_the_way, NULL);
 }
 
 /* ---- complex sums, partial to partial -------------------------------------------------------- */
@@ -420,8 +416,7 @@ static reshard_status move_partials(void *user, reshard_group *group)
 static void test_partial__complex_sums_and_other_reductions(void **state)
 {
     (void)state;
-    if (reshard_group_run(NULL, 4, move_partials, NULL) != RESHARD_OK)
-        fail_msg("%s", reshard_error_text());
+    run_ranks(4, move_partials, NULL);
 }
 
 /* Gradients that move nothing are handed over, but only where nobody else holds them. */
@@ -457,8 +452,7 @@ static reshard_status hold_gradients(void *user, reshard_group *group)
 static void test_gradient__is_its_leafs_own(void **state)
 {
     (void)state;
-    if (reshard_group_run(NULL, 3, hold_gradients, NULL) != RESHARD_OK)
-        fail_msg("%s", reshard_error_text());
+    run_ranks(3, hold_gradients, NULL);
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */

@@ -8,6 +8,8 @@
 #include "tests/support/context.h"
 #include "tests/tensor/shared.h"
 
+#include <reshard/sim.h>
+
 #include <errno.h>
 #include <string.h>
 
@@ -138,7 +140,7 @@ static void test_map_file__refusals(void **state)
     expect_refusal(NULL, path, 2, RESHARD_F32, 1, RESHARD_ERR_INVALID, "an offset of 2 bytes");
     expect_refusal(NULL, path, 12, RESHARD_F64, 1, RESHARD_ERR_INVALID, "elements of f64");
     expect_refusal(NULL, path, 0, RESHARD_DTYPE_COUNT, 1, RESHARD_ERR_INVALID, "dtype");
-    expect_refusal(NULL, path, 0, RESHARD_F32, -1, RESHARD_ERR_RANGE, "size -1");
+    expect_refusal(NULL, path, 0, RESHARD_F32, -1, RESHARD_ERR_RANGE, "negative length -1");
     expect_refusal(NULL, path, 0, RESHARD_F32, INT64_MAX / 4, RESHARD_ERR_RANGE, "too many bytes");
     /* What the system refuses. */
     reshard_context *context = NULL;
@@ -168,8 +170,7 @@ static void test_create_shared__every_transport(void **state)
     (void)state;
     bool wanted = false;
     for (int32_t ranks = 1; ranks <= 5; ranks++) {
-        if (reshard_group_run(NULL, ranks, share, &wanted) != RESHARD_OK)
-            fail_msg("%d threads: %s", (int)ranks, reshard_error_text());
+        run_ranks(ranks, share, &wanted);
     }
     /* Simulated ranks: of nodes of two, whose arenas are seen; of one each, which see nothing; and
      * all in one memory. */
@@ -177,7 +178,7 @@ static void test_create_shared__every_transport(void **state)
         reshard_sim_options options = {
             .size = sizeof options, .seed = 5, .mapped = way == 2, .node_size = way == 0 ? 2 : 0};
         wanted = way == 0;
-        if (reshard_group_run_sim(NULL, 4, &options, share, &wanted) != RESHARD_OK)
+        if (reshard_sim_run(NULL, 4, &options, share, &wanted) != RESHARD_OK)
             fail_msg("way %d: %s", way, reshard_error_text());
     }
 }

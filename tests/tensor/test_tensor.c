@@ -34,7 +34,7 @@ static void test_make__refusals(void **state)
     assert_int_equal(reshard_tensor_create(NULL, RESHARD_F32, 2, huge, &tensor), RESHARD_ERR_RANGE);
     assert_int_equal(reshard_tensor_create(NULL, RESHARD_F32, 2, negative, &tensor),
                      RESHARD_ERR_RANGE);
-    assert_string_equal(reshard_error_text(), "dimension 1 has the size -1");
+    assert_string_equal(reshard_error_text(), "dimension 1 has the negative length -1");
     assert_int_equal(reshard_tensor_create(NULL, RESHARD_F32, 9, many, &tensor), RESHARD_ERR_RANGE);
     int64_t wide[] = {INT64_MAX};
     assert_int_equal(reshard_tensor_create(NULL, RESHARD_F64, 1, wide, &tensor), RESHARD_ERR_RANGE);

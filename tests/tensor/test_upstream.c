@@ -234,12 +234,9 @@ static double round_to(int dtype, double value)
 static reshard_status convert(void *user, reshard_group *group)
 {
     const conversion *c = user;
-    static const reshard_dtype dtypes[] = {RESHARD_F32, RESHARD_BF16, RESHARD_F32};
-    reshard_redistribute_options options = {.size = sizeof options,
-                                            .casts = c->forward != 0,
-                                            .dtype = dtypes[c->forward],
-                                            .casts_gradient = c->backward != 0,
-                                            .gradient_dtype = dtypes[c->backward]};
+    static const reshard_dtype dtypes[] = {RESHARD_DTYPE_NONE, RESHARD_BF16, RESHARD_F32};
+    reshard_redistribute_options options = {
+        .size = sizeof options, .dtype = dtypes[c->forward], .gradient_dtype = dtypes[c->backward]};
     reshard_tensor *whole = make_zeros(RESHARD_F32, c->m.ndim, c->m.shape), *x = NULL;
     MUST(reshard_tensor_fill_uniform(whole, 6));
     TRY(reshard_tensor_set_requires_grad(whole, 1));
@@ -248,7 +245,8 @@ static reshard_status convert(void *user, reshard_group *group)
     reshard_scope *scope = NULL;
     TRY(reshard_scope_open(NULL, &scope));
     reshard_tensor *y = reshard_tensor_redistribute(x, to, &options);
-    CHECK(y != NULL && reshard_tensor_dtype(y) == dtypes[c->forward]);
+    reshard_dtype given = c->forward == 1 ? RESHARD_BF16 : RESHARD_F32;
+    CHECK(y != NULL && reshard_tensor_dtype(y) == given);
     reshard_tensor *found = whole_of(y);
     for (int64_t i = 0; i < reshard_tensor_volume(whole); i++)
         CHECK(element(found, i) == round_to(c->forward, element(whole, i)));

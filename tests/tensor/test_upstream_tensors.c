@@ -148,8 +148,7 @@ static void test_create__random(void **state)
 {
     (void)state;
     for (int32_t ranks = 1; ranks <= 5; ranks++) {
-        if (reshard_group_run(NULL, ranks, create_random, NULL) != RESHARD_OK)
-            fail_msg("%s", reshard_error_text());
+        run_ranks(ranks, create_random, NULL);
     }
 }
 
@@ -248,8 +247,7 @@ static reshard_status gather_in_place(void *user, reshard_group *group)
 static void test_gather__scalar_and_memory(void **state)
 {
     (void)state;
-    if (reshard_group_run(NULL, 4, gather_in_place, NULL) != RESHARD_OK)
-        fail_msg("%s", reshard_error_text());
+    run_ranks(4, gather_in_place, NULL);
 }
 
 /* ---- sub-groups ------------------------------------------------------------------------------ */
@@ -328,8 +326,7 @@ static void test_new_group(void **state)
     (void)state;
     int32_t members[][3] = {{1, 2, 3}, {3, 0, 2}};
     for (int i = 0; i < 2; i++) {
-        if (reshard_group_run(NULL, 4, use_sub_group, members[i]) != RESHARD_OK)
-            fail_msg("%s", reshard_error_text());
+        run_ranks(4, use_sub_group, members[i]);
     }
 }
 
@@ -428,8 +425,7 @@ static reshard_status wrap_local(void *user, reshard_group *group)
 static void test_init_from_local_tensor(void **state)
 {
     (void)state;
-    if (reshard_group_run(NULL, 4, wrap_local, NULL) != RESHARD_OK)
-        fail_msg("%s", reshard_error_text());
+    run_ranks(4, wrap_local, NULL);
 }
 
 /* ---- _PartialTensor -------------------------------------------------------------------------- */
@@ -536,8 +532,7 @@ static reshard_status contribute(void *user, reshard_group *group)
 static void test_replicate_to_partial__exact(void **state)
 {
     (void)state;
-    if (reshard_group_run(NULL, 4, contribute, NULL) != RESHARD_OK)
-        fail_msg("%s", reshard_error_text());
+    run_ranks(4, contribute, NULL);
 }
 
 /* test_replicate_to_local_partial_grad: the gradients of local tensors add up. */
@@ -576,8 +571,7 @@ static reshard_status declare_gradient(void *user, reshard_group *group)
 static void test_replicate_to_local_partial_grad(void **state)
 {
     (void)state;
-    if (reshard_group_run(NULL, 4, declare_gradient, NULL) != RESHARD_OK)
-        fail_msg("%s", reshard_error_text());
+    run_ranks(4, declare_gradient, NULL);
 }
 
 int main(void)

@@ -5,9 +5,11 @@
 #define TESTS_TENSOR_VALUES_H
 
 #include "tests/support/random.h"
+#include "tests/support/ranks.h"
 
-#include <reshard/reshard.h>
+#include <reshard/reshard_nn.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define SHAPE(...)                                                             \
@@ -15,17 +17,6 @@
     {                                                                          \
         __VA_ARGS__                                                            \
     }
-
-/* Calls of set-up that cannot fail in a test. */
-#define MUST(call)                                                                               \
-    do {                                                                                         \
-        if ((call) != RESHARD_OK) {                                                              \
-            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, reshard_error_text()); \
-            abort();                                                                             \
-        }                                                                                        \
-    } while (0)
-
-#include <stdio.h>
 
 static inline reshard_tensor *make_zeros(reshard_dtype dtype, int32_t ndim, const int64_t *shape)
 {

@@ -5,9 +5,12 @@
  * what they saw; the main thread checks.
  */
 #include "tests/support/check.h"
+#include "tests/support/ranks.h"
+#include "tests/support/ways.h"
 #include "transport/group.h"
 
 #include <reshard/reshard.h>
+#include <reshard/sim.h>
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -15,32 +18,6 @@
 #include <string.h>
 
 enum { RANKS_MAX = 8 };
-
-/* ---- every way of running the same body ------------------------------------------------------ */
-
-typedef struct way {
-    const char *name;
-    bool simulated;
-    reshard_sim_options options;
-} way;
-
-static reshard_status run_way(const way *w, int32_t size, reshard_rank_fn body, void *user)
-{
-    return w->simulated ? reshard_group_run_sim(NULL, size, &w->options, body, user)
-                        : reshard_group_run(NULL, size, body, user);
-}
-
-static const way ways[] = {
-    {.name = "threads"},
-    {.name = "sim 1",
-     .simulated = true,
-     .options = {.size = sizeof(reshard_sim_options), .seed = 1}},
-    {.name = "sim 2",
-     .simulated = true,
-     .options = {.size = sizeof(reshard_sim_options), .seed = 2, .mapped = 1}},
-};
-
-enum { WAYS = (int)(sizeof ways / sizeof *ways) };
 
 /* ---- together -------------------------------------------------------------------------------- */
 
@@ -58,13 +35,10 @@ static reshard_status meet(void *user, reshard_group *group)
     together *t = user;
     int32_t rank = reshard_group_rank(group);
     (void)atomic_fetch_add(&t->entered, 1);
-    reshard_status status = reshard_group_barrier(group);
+    TRY(reshard_group_barrier(group));
     t->seen[rank] = atomic_load(&t->entered);
     int32_t mine = 100 + rank;
-    if (status == RESHARD_OK)
-        status = reshard_group_gather_bytes(group, &mine, sizeof mine, t->gathered[rank]);
-    if (status != RESHARD_OK)
-        return status;
+    TRY(reshard_group_gather_bytes(group, &mine, sizeof mine, t->gathered[rank]));
     reshard_dtype unused;
     reshard_status bad = rank == t->bad_rank ? reshard_dtype_parse("f99", &unused) : RESHARD_OK;
     t->agreed[rank] = reshard_group_agree(group, bad);
@@ -106,27 +80,26 @@ static reshard_status split(void *user, reshard_group *group)
     int32_t rank = reshard_group_rank(group);
     static const int32_t odd[] = {5, 1, 3}, turned[] = {2, 0};
     reshard_group *sub = NULL, *nested = NULL;
-    reshard_status status = reshard_group_subset(group, 3, odd, &sub);
+    TRY(reshard_group_subset(group, 3, odd, &sub));
     s->rank_in[rank] = sub != NULL ? reshard_group_rank(sub) : -1;
     s->nested[rank] = -1;
-    if (status == RESHARD_OK && sub != NULL) {
+    if (sub != NULL) {
         s->parent_of_0[rank] = reshard_group_parent_rank(sub, 0);
-        status = reshard_group_gather_bytes(sub, &rank, sizeof rank, s->gathered[rank]);
-        if (status == RESHARD_OK)
-            status = reshard_group_subset(sub, 2, turned, &nested); /* ranks 3 and 5 of the whole */
-        if (status == RESHARD_OK && nested != NULL)
-            s->nested[rank] = reshard_group_rank(nested);
-        if (status == RESHARD_OK && nested != NULL)
-            status = reshard_group_barrier(nested);
+        CHECK(reshard_group_parent_rank(sub, 3) == -1);
+        TRY(reshard_group_gather_bytes(sub, &rank, sizeof rank, s->gathered[rank]));
+        TRY(reshard_group_subset(sub, 2, turned, &nested)); /* ranks 3 and 5 of the whole */
+        s->nested[rank] = nested != NULL ? reshard_group_rank(nested) : -1;
     }
-    if (status == RESHARD_OK)
-        status = reshard_group_barrier(group);
+    if (nested != NULL)
+        TRY(reshard_group_barrier(nested));
+    TRY(reshard_group_barrier(group));
     reshard_group_release(nested);
     reshard_group_release(sub);
     int32_t other[] = {rank == 4 ? 1 : 0};
     sub = NULL;
     s->mismatch[rank] = reshard_group_subset(group, 1, other, &sub);
-    return status;
+    CHECK(strstr(reshard_error_text(), "rank 4: subset: the list of ranks differs") != NULL);
+    return RESHARD_OK;
 }
 
 static void test_group__subsets(void **state)
@@ -205,12 +178,9 @@ static reshard_status many_calls(void *user, reshard_group *group)
 {
     (void)user;
     int32_t mine = reshard_group_rank(group), all[RANKS_MAX];
-    reshard_status status = reshard_group_barrier(group);
-    if (status == RESHARD_OK)
-        status = reshard_group_gather_bytes(group, &mine, sizeof mine, all);
-    if (status == RESHARD_OK)
-        status = reshard_group_agree(group, RESHARD_OK);
-    return status;
+    TRY(reshard_group_barrier(group));
+    TRY(reshard_group_gather_bytes(group, &mine, sizeof mine, all));
+    return reshard_group_agree(group, RESHARD_OK);
 }
 
 /* Every message in turn fails, then every call of every rank is its last: nobody hangs, everybody
@@ -225,7 +195,7 @@ static void test_group__injected_faults(void **state)
                                        .seed = (uint64_t)n,
                                        .fail_message = n,
                                        .out_reached = &reached};
-        reshard_status status = reshard_group_run_sim(NULL, 4, &options, many_calls, NULL);
+        reshard_status status = reshard_sim_run(NULL, 4, &options, many_calls, NULL);
         assert_int_equal(status, reached ? RESHARD_ERR_GROUP_BROKEN : RESHARD_OK);
         n++;
     } while (reached);
@@ -238,7 +208,7 @@ static void test_group__injected_faults(void **state)
                                            .stop_rank = rank,
                                            .stop_after = n,
                                            .out_reached = &reached};
-            reshard_status status = reshard_group_run_sim(NULL, 4, &options, many_calls, NULL);
+            reshard_status status = reshard_sim_run(NULL, 4, &options, many_calls, NULL);
             assert_int_equal(status, reached ? RESHARD_ERR_GROUP_BROKEN : RESHARD_OK);
             n++;
         } while (reached);
@@ -292,7 +262,7 @@ static void test_group__late_messages(void **state)
             reshard_sim_options options = {
                 .size = sizeof options, .seed = seed, .out_reached = &reached};
             *(n < 3 ? &options.delay_message : &options.reorder_message) = n % 3 == 2 ? 3 : n % 3;
-            assert_int_equal(reshard_group_run_sim(NULL, 2, &options, send_two, &l), RESHARD_OK);
+            assert_int_equal(reshard_sim_run(NULL, 2, &options, send_two, &l), RESHARD_OK);
             assert_int_equal(reached, n % 3 == 1); /* 0: none asked for, 3: there is no third */
             assert_int_equal(l.first_was_late, n % 3 == 1 && !l.same_channel);
             assert_int_equal(l.got[0], 71);
@@ -316,7 +286,7 @@ static void test_group__deadlock_in_sim(void **state)
     (void)state;
     for (uint64_t seed = 0; seed < 20; seed++) {
         reshard_sim_options options = {.size = sizeof options, .seed = seed};
-        reshard_status status = reshard_group_run_sim(NULL, 3, &options, disagree, NULL);
+        reshard_status status = reshard_sim_run(NULL, 3, &options, disagree, NULL);
         assert_true(status == RESHARD_ERR_GROUP_BROKEN || status == RESHARD_ERR_MISMATCH);
     }
 }

@@ -4,30 +4,12 @@
  * that hold no weights (config.json, tokenizers), and links to files that do not change.
  */
 #include "base/context.h"
-#include "checkpoint/convert/convert.h"
+#include "checkpoint/convert/conversion.h"
+#include "checkpoint/format/foreign.h"
 
 #include <string.h>
 
 #define COPY_BYTES ((size_t)1 << 20)
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t length = strlen(text), end_length = strlen(end);
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
-/* Weights in other formats, and what belongs to them. */
-static bool holds_weights(const char *name)
-{
-    static const char *const endings[] = {
-        ".safetensors", ".bin",    ".pt",  ".pth", ".ckpt",       ".h5",      ".gguf", ".onnx",
-        ".msgpack",     ".distcp", ".npy", ".npz", ".index.json", ".partial", ".rules"};
-    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
-        if (ends_with(name, endings[i]))
-            return true;
-    }
-    return strstr(name, ".safetensors.index.") != NULL;
-}
 
 static bool is_source_file(const reshard_checkpoint *source, const char *name)
 {
@@ -58,82 +40,76 @@ static reshard_status copy_bytes(reshard_context *context, const rs_file *from, 
     return status;
 }
 
-static reshard_status copy_other(rs_conversion *conversion, const char *name, const char *path)
+static reshard_status copy_other(rs_conversion_run *run, const char *name, const char *path)
 {
     rs_file *from = NULL, *to = NULL;
     uint64_t bytes = 0;
-    reshard_status status = rs_file_open(conversion->context, path, &from);
+    reshard_status status = rs_file_open(run->context, path, &from);
     if (status == RESHARD_OK)
         status = rs_file_size(from, &bytes);
     if (status == RESHARD_OK)
-        status = rs_partial_file(&conversion->partial, name, bytes, false, NULL, &to);
+        status = rs_output_file(&run->output, name, bytes, false, NULL, &to);
     if (status == RESHARD_OK)
-        status = copy_bytes(conversion->context, from, to, bytes);
-    if (status == RESHARD_OK && !conversion->options->no_sync)
+        status = copy_bytes(run->context, from, to, bytes);
+    if (status == RESHARD_OK && !run->options.no_sync)
         status = rs_file_sync(to);
     rs_file_close(to);
     rs_file_close(from);
     return status;
 }
 
-static reshard_status consider_other(rs_conversion *conversion, const char *name)
+static reshard_status consider_other(rs_conversion_run *run, const char *name)
 {
     rs_path_kind kind = RS_PATH_NONE;
-    if (holds_weights(name) || is_source_file(conversion->source, name))
+    if (rs_name_holds_weights(name) || is_source_file(run->conversion->source, name))
         return RESHARD_OK;
-    char *path = rs_path_join(conversion->context, conversion->source->folder, name);
+    char *path = rs_path_join(run->context, run->conversion->source->folder, name);
     if (path == NULL)
         return rs_allocation_status();
     reshard_status status = rs_path_kind_of(path, &kind);
     if (status == RESHARD_OK && kind == RS_PATH_FILE)
-        status = copy_other(conversion, name, path);
-    rs_release(conversion->context, path, strlen(path) + 1);
+        status = copy_other(run, name, path);
+    rs_release(run->context, path, strlen(path) + 1);
     return status;
 }
 
-static reshard_status write_index(rs_conversion *conversion)
+/* For rs_finishing. */
+static reshard_status add_file(void *user, const char *name, const char *bytes, size_t count)
 {
-    rs_json_writer writer;
+    const rs_conversion_run *run = user;
     rs_file *file = NULL;
-    rs_json_writer_init(&writer, conversion->context);
-    reshard_status status = rs_target_index(&conversion->target, &writer);
+    reshard_status status = rs_output_file(&run->output, name, (uint64_t)count, false, NULL, &file);
     if (status == RESHARD_OK)
-        status = rs_partial_file(&conversion->partial, "model.safetensors.index.json",
-                                 (uint64_t)writer.count, false, NULL, &file);
-    if (status == RESHARD_OK)
-        status = rs_file_write(file, writer.bytes, (size_t)writer.count, 0);
-    if (status == RESHARD_OK && !conversion->options->no_sync)
+        status = rs_file_write(file, bytes, count, 0);
+    if (status == RESHARD_OK && !run->options.no_sync)
         status = rs_file_sync(file);
     rs_file_close(file);
-    rs_json_writer_release(&writer);
     return status;
 }
 
-reshard_status rs_conversion_copy_others(rs_conversion *conversion)
+reshard_status rs_run_copy_others(rs_conversion_run *run)
 {
-    const reshard_checkpoint *source = conversion->source;
-    rs_names names = {.context = conversion->context};
+    const reshard_checkpoint *source = run->conversion->source;
+    rs_names names = {.context = run->context};
     reshard_status status = RESHARD_OK;
     /* Beside a single file there may be anything. */
     if (source->folder == source->path)
-        status = rs_folder_list(conversion->context, source->folder, &names);
+        status = rs_folder_list(run->context, source->folder, &names);
     for (int64_t i = 0; status == RESHARD_OK && i < names.count; i++)
-        status = consider_other(conversion, names.items[i]);
+        status = consider_other(run, names.items[i]);
     rs_names_release(&names);
-    if (status == RESHARD_OK && conversion->target.format == RESHARD_FORMAT_HF &&
-        conversion->target.file_count > 1)
-        status = write_index(conversion);
-    return status;
+    rs_finishing finishing = {run->target_files, add_file, run};
+    return status == RESHARD_OK ? rs_target_finish(&run->conversion->target, &finishing) : status;
 }
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
 /* The source file that holds exactly what a target file shall hold, or -1: the same tensors at the
  * same places. The header is compared by the caller. */
-static int32_t find_same(const rs_conversion *conversion, const rs_target_file *file)
+static int32_t find_same(const rs_conversion_run *run, const rs_target_file *file)
 {
-    const reshard_checkpoint *source = conversion->source;
-    const rs_target *target = &conversion->target;
+    const reshard_checkpoint *source = run->conversion->source;
+    const rs_target *target = &run->conversion->target;
     int32_t same = -1;
     for (int64_t i = file->entry_first; i < file->entry_first + file->entry_count; i++) {
         const rs_stored_tensor *to = &target->tensors[target->entries[i].tensor];
@@ -147,70 +123,60 @@ static int32_t find_same(const rs_conversion *conversion, const rs_target_file *
     return same >= 0 && source->files[same].bytes == file->bytes ? same : -1;
 }
 
-static reshard_status has_header(const rs_conversion *conversion, int32_t file, int32_t same,
+static reshard_status has_header(const rs_conversion_run *run, int32_t file, int32_t same,
                                  bool *out_equal)
 {
     rs_json_writer writer;
     char *found = NULL;
-    size_t count = (size_t)conversion->target.files[file].data_begin;
-    rs_json_writer_init(&writer, conversion->context);
-    reshard_status status = rs_target_header(&conversion->target, file, &writer);
-    if (status == RESHARD_OK && (found = rs_allocate(conversion->context, count)) == NULL)
+    size_t count = (size_t)run->conversion->target.files[file].data_begin;
+    rs_json_writer_init(&writer, run->context);
+    reshard_status status =
+        run->conversion->target.format->write_head(&run->conversion->target, file, &writer);
+    if (status == RESHARD_OK && (found = rs_allocate(run->context, count)) == NULL)
         status = rs_allocation_status();
     if (status == RESHARD_OK)
-        status = rs_file_read(conversion->source_files[same], found, count, 0);
+        status = rs_file_read(run->conversion->source_files[same], found, count, 0);
     *out_equal = status == RESHARD_OK && memcmp(found, writer.bytes, count) == 0;
     if (found != NULL)
-        rs_release(conversion->context, found, count);
+        rs_release(run->context, found, count);
     rs_json_writer_release(&writer);
     return status;
 }
 
-static void mark_done(rs_conversion *conversion, int32_t file)
+/* Their blocks need no journal: it counts written blocks only. */
+static void recall_blocks(rs_conversion_run *run, int32_t file)
 {
-    rs_engine *engine = &conversion->engine;
-    for (int64_t i = 0; i < engine->transfer_count; i++) {
-        const rs_transfer *transfer = &engine->transfers[i];
-        for (int64_t j = 0; transfer->target->pieces[0].file == file && j < transfer->block_count;
-             j++)
-            /* Recorded, as far as the journal goes: that counts written blocks only. */
-            atomic_store(&engine->done[transfer->block_first + j], 3);
+    const rs_blocks *blocks = &run->blocks;
+    for (int64_t i = 0; i < blocks->route_count; i++) {
+        if (blocks->routes[i].target->pieces[0].file == file)
+            rs_ledger_recall(&run->ledger, blocks->firsts[i],
+                             blocks->firsts[i + 1] - blocks->firsts[i]);
     }
 }
 
-static reshard_status link_file(rs_conversion *conversion, int32_t file, int32_t same)
+static reshard_status link_file(rs_conversion_run *run, int32_t file, int32_t same)
 {
-    const char *name = conversion->target.files[file].name;
-    char *path = rs_path_join(conversion->context, conversion->partial.path, name);
-    if (path == NULL)
-        return rs_allocation_status();
-    (void)rs_path_remove(conversion->context, path); /* what an earlier run may have left */
-    /* Across file systems, and where links are not allowed, the file is copied as others are. */
-    if (rs_path_link(conversion->context, rs_file_path(conversion->source_files[same]), path) ==
-        RESHARD_OK) {
-        mark_done(conversion, file);
-        /* Opened for reading: what the source shares is not written, and verify reads it. */
-        reshard_status status =
-            rs_file_open(conversion->context, path, &conversion->target_files[file]);
-        rs_release(conversion->context, path, strlen(path) + 1);
-        return status;
-    }
-    rs_release(conversion->context, path, strlen(path) + 1);
-    return RESHARD_OK;
+    reshard_status status =
+        rs_output_link(&run->output, run->conversion->target.files[file].name,
+                       run->conversion->source_files[same], &run->target_files[file]);
+    /* Where there can be no link, the file is copied as others are. */
+    if (status == RESHARD_OK && run->target_files[file] != NULL)
+        recall_blocks(run, file);
+    return status;
 }
 
-reshard_status rs_conversion_link(rs_conversion *conversion)
+reshard_status rs_run_link(rs_conversion_run *run)
 {
     reshard_status status = RESHARD_OK;
-    if (conversion->target.format != RESHARD_FORMAT_HF)
+    if (run->conversion->target.format->is_split)
         return RESHARD_OK;
-    for (int32_t i = 0; status == RESHARD_OK && i < conversion->target.file_count; i++) {
-        int32_t same = find_same(conversion, &conversion->target.files[i]);
+    for (int32_t i = 0; status == RESHARD_OK && i < run->conversion->target.file_count; i++) {
+        int32_t same = find_same(run, &run->conversion->target.files[i]);
         bool equal = false;
         if (same >= 0)
-            status = has_header(conversion, i, same, &equal);
+            status = has_header(run, i, same, &equal);
         if (status == RESHARD_OK && equal)
-            status = link_file(conversion, i, same);
+            status = link_file(run, i, same);
     }
     return status;
 }

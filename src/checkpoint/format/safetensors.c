@@ -12,24 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-reshard_status rs_entry_bytes(rs_slice name, reshard_dtype dtype, int32_t ndim,
-                              const int64_t *shape, uint64_t *out_bytes)
-{
-    uint64_t bits = 1;
-    bool overflows = false;
-    for (int32_t d = 0; d < ndim; d++)
-        overflows = overflows || __builtin_mul_overflow(bits, (uint64_t)shape[d], &bits);
-    if (overflows || __builtin_mul_overflow(bits, (uint64_t)reshard_dtype_bits(dtype), &bits))
-        return rs_fail(RESHARD_ERR_RANGE, "tensor \"%.*s\": its size goes beyond 64 bits",
-                       rs_slice_shown(name), name.bytes);
-    if (bits % 8 != 0)
-        return rs_fail(RESHARD_ERR_INVALID,
-                       "tensor \"%.*s\": its elements of %d bits do not end on a whole byte",
-                       rs_slice_shown(name), name.bytes, (int)reshard_dtype_bits(dtype));
-    *out_bytes = bits / 8;
-    return RESHARD_OK;
-}
-
 /* ---- one entry ------------------------------------------------------------------------------- */
 
 /* The decoded bytes of a string, written over the text they came from, with a NUL over the quote
@@ -99,7 +81,7 @@ static reshard_status read_numbers(reshard_context *context, rs_json *json, cons
 enum { HAS_DTYPE = 1, HAS_SHAPE = 2, HAS_OFFSETS = 4 };
 
 static reshard_status read_field(rs_header *header, rs_json *json, int field, number_list *list,
-                                 rs_entry *entry)
+                                 rs_header_entry *entry)
 {
     reshard_context *context = header->arena.context;
     if (field == HAS_DTYPE)
@@ -127,7 +109,7 @@ static reshard_status read_field(rs_header *header, rs_json *json, int field, nu
 
 /* {"dtype": .., "shape": .., "data_offsets": ..}, and fields that nobody knows yet. */
 static reshard_status read_entry(rs_header *header, rs_json *json, number_list *list,
-                                 rs_entry *entry)
+                                 rs_header_entry *entry)
 {
     int seen = 0;
     rs_json_token token;
@@ -190,14 +172,14 @@ static reshard_status read_member(rs_header *header, rs_json *json, const rs_jso
         header->has_metadata = true;
         return read_metadata(header, json);
     }
-    rs_entry entry = {.name = decode(header, json, key)};
+    rs_header_entry entry = {.name = decode(header, json, key)};
     void *items = header->entries;
     reshard_status status = read_entry(header, json, list, &entry);
     if (status != RESHARD_OK)
         return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(entry.name),
                               entry.name.bytes);
     status = rs_grow(header->arena.context, &items, &header->entry_capacity,
-                     header->entry_count + 1, sizeof(rs_entry));
+                     header->entry_count + 1, sizeof(rs_header_entry));
     header->entries = items;
     if (status == RESHARD_OK)
         header->entries[header->entry_count++] = entry;
@@ -229,7 +211,7 @@ static reshard_status read_object(rs_header *header, const char *text, size_t te
 
 static int compare_places(const void *a, const void *b)
 {
-    const rs_entry *x = a, *y = b;
+    const rs_header_entry *x = a, *y = b;
     if (x->begin != y->begin)
         return x->begin < y->begin ? -1 : 1;
     if (x->end != y->end)
@@ -239,10 +221,11 @@ static int compare_places(const void *a, const void *b)
 
 static int compare_names(const void *a, const void *b)
 {
-    return rs_slice_compare((*(rs_entry *const *)a)->name, (*(rs_entry *const *)b)->name);
+    return rs_slice_compare((*(rs_header_entry *const *)a)->name,
+                            (*(rs_header_entry *const *)b)->name);
 }
 
-static reshard_status check_entry(const rs_entry *entry, uint64_t expected)
+static reshard_status check_entry(const rs_header_entry *entry, uint64_t expected)
 {
     uint64_t bytes = 0;
     int shown = rs_slice_shown(entry->name);
@@ -253,7 +236,7 @@ static reshard_status check_entry(const rs_entry *entry, uint64_t expected)
                        shown, entry->name.bytes, (unsigned long long)entry->begin,
                        (unsigned long long)entry->end, (unsigned long long)expected);
     reshard_status status =
-        rs_entry_bytes(entry->name, entry->dtype, entry->ndim, entry->shape, &bytes);
+        rs_stored_bytes(entry->name, entry->dtype, entry->ndim, entry->shape, &bytes);
     if (status == RESHARD_OK && bytes != entry->end - entry->begin)
         status = rs_fail(RESHARD_ERR_CORRUPT,
                          "tensor \"%.*s\": shape and dtype make %llu bytes, data_offsets %llu",
@@ -266,7 +249,8 @@ static reshard_status check_places(rs_header *header)
 {
     uint64_t expected = 0;
     if (header->entry_count > 1)
-        qsort(header->entries, (size_t)header->entry_count, sizeof(rs_entry), compare_places);
+        qsort(header->entries, (size_t)header->entry_count, sizeof(rs_header_entry),
+              compare_places);
     for (int64_t i = 0; i < header->entry_count; i++) {
         reshard_status status = check_entry(&header->entries[i], expected);
         if (status != RESHARD_OK)
@@ -283,14 +267,15 @@ static reshard_status check_places(rs_header *header)
 
 static reshard_status index_names(rs_header *header)
 {
-    header->by_name =
-        rs_allocate_array(header->arena.context, (size_t)header->entry_count, sizeof(rs_entry *));
+    header->by_name = rs_allocate_array(header->arena.context, (size_t)header->entry_count,
+                                        sizeof(rs_header_entry *));
     if (header->by_name == NULL)
         return rs_allocation_status();
     for (int64_t i = 0; i < header->entry_count; i++)
         header->by_name[i] = &header->entries[i];
     if (header->entry_count > 1)
-        qsort(header->by_name, (size_t)header->entry_count, sizeof(rs_entry *), compare_names);
+        qsort(header->by_name, (size_t)header->entry_count, sizeof(rs_header_entry *),
+              compare_names);
     for (int64_t i = 1; i < header->entry_count; i++) {
         rs_slice name = header->by_name[i]->name;
         if (rs_slice_compare(header->by_name[i - 1]->name, name) == 0)
@@ -388,9 +373,11 @@ void rs_header_destroy(rs_header *header)
     if (header->text != NULL)
         rs_release(context, header->text, header->text_bytes);
     if (header->by_name != NULL)
-        rs_release(context, header->by_name, (size_t)header->entry_count * sizeof(rs_entry *));
+        rs_release(context, header->by_name,
+                   (size_t)header->entry_count * sizeof(rs_header_entry *));
     if (header->entries != NULL)
-        rs_release(context, header->entries, (size_t)header->entry_capacity * sizeof(rs_entry));
+        rs_release(context, header->entries,
+                   (size_t)header->entry_capacity * sizeof(rs_header_entry));
     if (header->metadata != NULL)
         rs_release(context, header->metadata,
                    (size_t)header->metadata_capacity * sizeof(rs_metadatum));
@@ -400,20 +387,20 @@ void rs_header_destroy(rs_header *header)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-const rs_entry *rs_header_find(const rs_header *header, rs_slice name)
+int64_t rs_header_find(const rs_header *header, rs_slice name)
 {
     int64_t low = 0, high = header->entry_count;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
         int order = rs_slice_compare(header->by_name[middle]->name, name);
         if (order == 0)
-            return header->by_name[middle];
+            return middle;
         if (order < 0)
             low = middle + 1;
         else
             high = middle;
     }
-    return NULL;
+    return -1;
 }
 
 const rs_metadatum *rs_header_metadata(const rs_header *header, const char *key)

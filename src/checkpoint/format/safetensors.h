@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * safetensors.h - the header of a safetensors file: 8 bytes of length (little-endian), a JSON
- * object of entries, then the data.
+ * safetensors.h - safetensors files, the body that several formats share. Such a file is 8 bytes of
+ * length (little-endian), a header (a JSON object of entries), then the data.
  *
  * Reading is as strict as the format's reference reader, and stricter in two things that it lets
  * pass: a name that occurs twice, and entries that are not spelt as objects. What holds of a header
@@ -11,21 +11,20 @@
 #ifndef RS_CHECKPOINT_FORMAT_SAFETENSORS_H
 #define RS_CHECKPOINT_FORMAT_SAFETENSORS_H
 
-#include "base/arena.h"
-#include "base/file.h"
-#include "base/slice.h"
+#include "base/json.h"
+#include "checkpoint/format/format.h"
 
 #define RS_HEADER_BYTES_MAX ((uint64_t)100000000)
 /* Where our files begin their data: a page, so that ranges can be shared by the file system. */
 #define RS_DATA_ALIGNMENT ((uint64_t)4096)
 
-typedef struct rs_entry {
+typedef struct rs_header_entry {
     rs_slice name;
     reshard_dtype dtype;
     int32_t ndim; /* any number of dims */
     const int64_t *shape;
     uint64_t begin, end; /* bytes of the data section */
-} rs_entry;
+} rs_header_entry;
 
 typedef struct rs_metadatum {
     rs_slice key, value;
@@ -38,8 +37,8 @@ typedef struct rs_header {
     uint64_t data_begin; /* in the file */
     uint64_t data_bytes;
     int64_t entry_count, entry_capacity;
-    rs_entry *entries; /* by place in the file */
-    rs_entry **by_name;
+    rs_header_entry *entries; /* by place in the file */
+    rs_header_entry **by_name;
     int64_t metadata_count, metadata_capacity;
     rs_metadatum *metadata;
     bool has_metadata;
@@ -54,14 +53,57 @@ reshard_status rs_header_read(reshard_context *context, const rs_file *file,
                               rs_header **out_header);
 void rs_header_destroy(rs_header *header);
 
-/* NULL when there is none. */
-const rs_entry *rs_header_find(const rs_header *header, rs_slice name);
+/* The index among entries by name; -1 when there is none. */
+int64_t rs_header_find(const rs_header *header, rs_slice name);
 /* The last one of that key, as the reference reader has it; NULL when there is none. */
 const rs_metadatum *rs_header_metadata(const rs_header *header, const char *key);
 
-/* Bytes of a tensor. Errors: RANGE when shape or size go beyond 64 bits (extents multiplied from
- * left to right, as the reference does), INVALID when elements do not end on a whole byte. */
-reshard_status rs_entry_bytes(rs_slice name, reshard_dtype dtype, int32_t ndim,
-                              const int64_t *shape, uint64_t *out_bytes);
+/* ---- files of a checkpoint (safetensors_files.c) --------------------------------------------- */
+
+/* Opens the safetensors files among those of the opening and reads their headers; does nothing when
+ * the checkpoint has files already. A file whose name does not end in .safetensors counts when it
+ * is opened by its own name and looks like one. */
+reshard_status rs_safetensors_open(reshard_checkpoint *checkpoint, const rs_opening *opening,
+                                   bool *out_any);
+/* The same for files that are known by name. */
+reshard_status rs_safetensors_open_named(reshard_checkpoint *checkpoint, int64_t count,
+                                         char *const *names);
+const rs_header *rs_safetensors_header(const reshard_checkpoint *checkpoint, int32_t file);
+/* An entry as an array of its file: whole, until the caller says which box it is. */
+rs_occurrence rs_safetensors_occurrence(const reshard_checkpoint *checkpoint, int32_t file,
+                                        const rs_header_entry *entry);
+
+/* ---- documents (safetensors_files.c) --------------------------------------------------------- */
+
+/* Reads what a document says about the entry that is `index`-th by name. */
+typedef reshard_status rs_member_fn(rs_arena *arena, rs_json *json, const rs_json_token *key,
+                                    int64_t index, void *user);
+
+/* A metadatum may be a JSON object about entries of its file. Calls `read` for each member; without
+ * the metadatum does nothing. Errors: SYNTAX, also for a key that is no entry. */
+reshard_status rs_safetensors_document(reshard_checkpoint *checkpoint, int32_t file,
+                                       const char *key, rs_member_fn *read, void *user);
+/* A list of exactly `count` numbers, in the arena. */
+reshard_status rs_safetensors_numbers(rs_arena *arena, rs_json *json, int32_t count,
+                                      const int64_t **out_numbers);
+
+/* ---- writing (safetensors_write.c) ----------------------------------------------------------- */
+
+/* Adds members to __metadata__, each followed by a comma. */
+typedef void rs_metadata_fn(rs_json_writer *writer, const rs_target *target, int32_t file);
+
+/* As rs_format's write_head. metadata NULL: none but "format". */
+reshard_status rs_safetensors_write_head(const rs_target *target, int32_t file,
+                                         rs_metadata_fn *metadata, rs_json_writer *writer);
+/* As rs_format's place: the data begin on a page, and entries follow each other. */
+reshard_status rs_safetensors_place(rs_target *target, int32_t file);
+/* A JSON document that `write` makes, as a string under a key. */
+void rs_safetensors_write_document(rs_json_writer *writer, const char *key, rs_metadata_fn *write,
+                                   const rs_target *target, int32_t file);
+
+/* Under this key our own files give the whole shapes of the tensors whose entries hide them, as a
+ * document: {"key": [shape]}. The call writes that document. */
+#define RS_SHAPES_KEY "RESHARD_SHAPES"
+void rs_safetensors_write_shapes(rs_json_writer *writer, const rs_target *target, int32_t file);
 
 #endif

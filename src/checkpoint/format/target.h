@@ -15,10 +15,10 @@
 
 #include <reshard/checkpoint_live.h>
 
-#include "checkpoint/format/json_writer.h"
+#include "checkpoint/format/format.h"
 #include "checkpoint/rules/select.h"
 
-/* One tensor of one safetensors file. */
+/* One array of one file. */
 typedef struct rs_target_entry {
     rs_slice key;
     int64_t tensor; /* of the target's tensors */
@@ -27,22 +27,21 @@ typedef struct rs_target_entry {
     const int64_t *shape;
     int64_t piece_first, piece_count; /* of the tensor's pieces, which lie in it */
     uint64_t bytes;
-    uint64_t begin; /* in the data section */
-    bool is_flat;   /* of rank files: its shape does not tell that of the tensor */
+    uint64_t begin;   /* in the data section */
+    bool hides_shape; /* its shape does not tell that of the tensor, so the file has to */
 } rs_target_entry;
 
 typedef struct rs_target_file {
     const char *name; /* NULL: has nothing to hold and is not written */
     int64_t entry_first, entry_count;
-    int64_t flat_count; /* of entries */
     uint64_t data_begin;
     uint64_t bytes; /* of the whole file */
 } rs_target_file;
 
-typedef struct rs_target {
+struct rs_target {
     reshard_context *context;
     rs_arena arena;
-    reshard_checkpoint_kind format;
+    const rs_format *format;
     int64_t tensor_count;
     rs_stored_tensor *tensors; /* pieces with places in the target's files */
     int64_t *origins;          /* of each, the source's tensor, or the live one */
@@ -55,28 +54,72 @@ typedef struct rs_target {
     rs_target_file *files;
     uint64_t bytes; /* of all files */
     char rules[256];
-} rs_target;
+};
 
 reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *source,
-                              const reshard_convert_options *options);
+                              const reshard_conversion_options *options);
 /* The same for tensors that ranks 0 .. file_count-1 hold, in DCP's format: files are ranks. */
 reshard_status rs_target_init_live(rs_target *target, reshard_context *context, int32_t file_count,
                                    int64_t count, const reshard_live_tensor *tensors);
 void rs_target_release(rs_target *target);
 
-/* The first bytes of a file, up to where its data begin. */
-reshard_status rs_target_header(const rs_target *target, int32_t file, rs_json_writer *writer);
-/* The same, into the file. */
-reshard_status rs_target_write_header(const rs_target *target, int32_t index, rs_file *file);
-/* The index of an HF target of several files. */
-reshard_status rs_target_index(const rs_target *target, rs_json_writer *writer);
+/* Writes the bytes in front of the data into a file. */
+reshard_status rs_target_write_head(const rs_target *target, int32_t index, rs_file *file);
+/* What the format does after all data, if anything. */
+reshard_status rs_target_finish(const rs_target *target, const rs_finishing *finishing);
 
-/* ---- inside ---------------------------------------------------------------------------------- */
+/* ---- laying out (formats) -------------------------------------------------------------------- */
 
-/* Cuts all tensors over a mesh by rules (target_cut.c). loads has a number for each file. */
-reshard_status rs_target_cut(rs_target *target, const reshard_checkpoint *source,
-                             const rs_rulebook *book, const rs_selection *selection);
-reshard_status rs_target_cut_live(rs_target *target, const reshard_live_tensor *tensors);
+/* What a format's lay_out works on. Tensors come from a checkpoint, selected, or from memory. */
+struct rs_laying {
+    rs_target *target;
+    const reshard_checkpoint *source; /* NULL: tensors in memory, whose ranks are the files */
+    const rs_selection *selection;    /* of the source's tensors, by name */
+    const rs_rulebook *book;          /* the mesh and its rules; formats that are split */
+    const int32_t *file_of;           /* the file of each position of that mesh */
+    uint64_t file_bytes_max;          /* whole tensors: begin another file beyond this; 0: choose */
+    const reshard_live_tensor *live;  /* in memory: name_count of them */
+    uint64_t *loads;                  /* while cutting: bytes of each file so far */
+};
+
 reshard_status rs_target_add_entry(rs_target *target, const rs_target_entry *entry);
+
+/* ---- cutting (target_cut.c; formats that are split) ------------------------------------------ */
+
+/* A box that a rank holds. */
+typedef struct rs_candidate {
+    int32_t file;
+    int64_t shard;
+    reshard_box box; /* cut to the tensor's own shape */
+    int64_t at;      /* in the shard's buffer, in elements */
+    const int64_t *strides;
+} rs_candidate;
+
+/* A tensor as the mesh cuts it. Its boxes cover it; they are equal or do not overlap. */
+typedef struct rs_cut_tensor {
+    rs_stored_tensor *tensor; /* with room for `count` pieces, and for one at least */
+    const reshard_layout *layout;
+    const reshard_shards *shards;
+    int64_t count;
+    rs_candidate *items; /* sorted by box, then by file */
+} rs_cut_tensor;
+
+/* Chooses which boxes are stored where: fills in the tensor's pieces and adds entries. */
+typedef reshard_status rs_place_fn(const rs_laying *laying, const rs_cut_tensor *cut);
+
+/* Cuts all tensors and has each one placed. Errors: as rs_rules_apply; OVERLAP. */
+reshard_status rs_target_cut(rs_laying *laying, rs_place_fn *place);
+
+/* The file of a rank. */
+int32_t rs_laying_file(const rs_laying *laying, int32_t rank);
+/* Sorts by file, then by shard and place in it. */
+void rs_candidates_sort(rs_candidate *items, int64_t count);
+int rs_box_compare(const reshard_box *a, const reshard_box *b);
+uint64_t rs_stored_box_bytes(const rs_stored_tensor *tensor, const reshard_box *box);
+/* A candidate as a piece: dense, or where it lies in its shard's buffer. */
+reshard_status rs_target_keep_piece(rs_target *target, const rs_candidate *item, bool in_buffer,
+                                    const rs_stored_tensor *tensor, rs_stored_piece *piece);
+/* Does the spec cut along an axis of more than one rank? flat_only: flat cuts alone count. */
+bool rs_spec_cuts(const reshard_spec *spec, bool flat_only);
 
 #endif

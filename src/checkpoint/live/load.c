@@ -2,20 +2,20 @@
 /*
  * load.c - shards of live ranks filled from a checkpoint.
  *
- * Every rank reads the boxes that its shards are made of: straight into a shard where a box lies
- * densely in it and has the stored dtype, else through a small buffer, block by block. Read once, a
- * tensor is first split evenly over all ranks as a line of elements, which files mostly hold in
- * long runs, and a plan brings it from there to where it belongs.
+ * Every piece of a rank's shards is a route from the files to memory, and the engine carries it
+ * there. Read once, a tensor is first split evenly over all ranks as a line of elements, which
+ * files mostly hold in long runs, and a plan brings it from there to where it belongs.
  */
+#include "base/shape.h"
 #include "checkpoint/live/live.h"
 
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "base/text.h"
-#include "checkpoint/store/store.h"
+#include "checkpoint/engine/engine.h"
 #include "kernel/cast.h"
-#include "layout/flat.h"
 #include "layout/layout.h"
 
 #include <reshard/exec.h>
@@ -48,94 +48,86 @@ reshard_status rs_live_check(const reshard_live_tensor *tensor, const reshard_gr
     return RESHARD_OK;
 }
 
-/* ---- boxes ----------------------------------------------------------------------------------- */
+/* ---- shards ---------------------------------------------------------------------------------- */
 
 typedef struct reading {
     const reshard_checkpoint *checkpoint;
     const rs_stored_tensor *stored;
+    rs_file *const *files;
     reshard_dtype dtype; /* of the memory */
-    char *buffer;        /* halves: what is read, and scratch for the reader */
 } reading;
 
-static int64_t box_volume(const reshard_box *box)
+/* The stored tensor with the pieces of shards in place of its own: `file` is the shard. */
+static reshard_status describe_shards(const reading *r, const reshard_shards *shards,
+                                      rs_arena *arena, rs_stored_tensor *out_tensor)
 {
-    int64_t volume = 1;
-    for (int32_t d = 0; d < box->ndim; d++)
-        volume *= box->size[d];
-    return volume;
-}
-
-static reshard_status read_box(const reading *r, const reshard_box *box, void *memory)
-{
-    return rs_store_read_box(r->checkpoint, r->stored, box->offset, box->size, memory,
-                             r->buffer + BUFFER_BYTES / 2, BUFFER_BYTES / 2);
-}
-
-/* A box that fits the buffer, to its place. */
-static reshard_status read_through_buffer(const reading *r, const reshard_box *box,
-                                          const int64_t *strides, char *memory)
-{
-    int64_t dense[RESHARD_NDIM_MAX], step = 1;
-    for (int32_t d = box->ndim - 1; d >= 0; d--) {
-        dense[d] = step;
-        step *= box->size[d];
-    }
-    reshard_status status = read_box(r, box, r->buffer);
-    if (status != RESHARD_OK)
-        return status;
-    if (r->dtype == r->stored->dtype) {
-        rs_copy copy;
-        rs_copy_prepare(&copy, r->stored->element_bytes, box->ndim, box->size, dense, strides);
-        rs_copy_run(&copy, r->buffer, memory);
-        rs_copy_fence();
-    } else {
-        rs_cast cast;
-        rs_cast_prepare(&cast, r->stored->dtype, r->dtype, box->ndim, box->size, dense, strides);
-        rs_cast_run(&cast, r->buffer, memory);
+    int64_t count = 0;
+    *out_tensor = *r->stored;
+    out_tensor->dtype = r->dtype;
+    out_tensor->element_bytes = reshard_dtype_bits(r->dtype) / 8;
+    for (int64_t i = 0; i < shards->count; i++)
+        count += shards->items[i].piece_count;
+    out_tensor->pieces = rs_arena_allocate_array(arena, (size_t)count, sizeof(rs_stored_piece));
+    if (out_tensor->pieces == NULL)
+        return rs_allocation_status();
+    out_tensor->piece_count = 0;
+    for (int64_t i = 0; i < shards->count; i++) {
+        for (int64_t k = 0; k < shards->items[i].piece_count; k++) {
+            const reshard_piece *piece = &shards->items[i].pieces[k];
+            if (rs_volume(piece->box.ndim, piece->box.size) == 0)
+                continue;
+            out_tensor->pieces[out_tensor->piece_count++] =
+                (rs_stored_piece){.file = (int32_t)i,
+                                  .at = (uint64_t)(piece->at * out_tensor->element_bytes),
+                                  .offset = piece->box.offset,
+                                  .size = piece->box.size,
+                                  .strides = piece->strides};
+        }
     }
     return RESHARD_OK;
 }
 
-/* Boxes that are too large for the buffer are halved along their first dim that can be. */
-static reshard_status read_piece(const reading *r, const reshard_box *box, const int64_t *strides,
-                                 char *memory)
+/* Carries all pieces of the target from the files to memory. */
+static reshard_status carry(const reading *r, rs_arena *arena, const rs_stored_tensor *target,
+                            void *const *memory)
 {
-    int64_t volume = box_volume(box);
-    if (volume == 0)
-        return RESHARD_OK;
-    if (r->dtype == r->stored->dtype && rs_strides_are_dense(box->ndim, box->size, strides))
-        return read_box(r, box, memory);
-    if ((uint64_t)volume <= BUFFER_BYTES / 2 / (uint64_t)r->stored->element_bytes)
-        return read_through_buffer(r, box, strides, memory);
-    int32_t d = 0;
-    while (box->size[d] == 1)
-        d++;
-    reshard_box first = *box, second = *box;
-    first.size[d] = box->size[d] / 2;
-    second.offset[d] += first.size[d];
-    second.size[d] -= first.size[d];
-    reshard_status status = read_piece(r, &first, strides, memory);
+    reshard_status status = RESHARD_OK;
+    rs_blocks blocks;
+    size_t count = (size_t)target->piece_count;
+    rs_route *routes = rs_arena_allocate_array(arena, count, sizeof *routes);
+    if (routes == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; status == RESHARD_OK && i < target->piece_count; i++)
+        status = rs_route_piece(arena, r->stored, target, i, &routes[i]);
+    if (status == RESHARD_OK)
+        status = rs_blocks_cut(&blocks, arena, target->piece_count, routes, BUFFER_BYTES, true);
     if (status != RESHARD_OK)
         return status;
-    return read_piece(r, &second, strides,
-                      memory + first.size[d] * strides[d] * (reshard_dtype_bits(r->dtype) / 8));
+    rs_engine engine = {.context = r->checkpoint->context,
+                        .sink = &rs_sink_memory,
+                        .blocks = &blocks,
+                        .sources = r->files,
+                        .memory = memory,
+                        .threads = 1,
+                        .block_end = blocks.count};
+    return rs_engine_run(&engine);
 }
 
 /* All that a rank has of a layout, in memory of the reading's dtype. */
 static reshard_status read_shards(const reading *r, const reshard_layout *layout, int32_t rank,
                                   void *const *memory)
 {
+    rs_arena arena;
+    rs_stored_tensor target;
     reshard_shards *shards = NULL;
+    rs_arena_init(&arena, r->checkpoint->context);
     reshard_status status = reshard_layout_shards(layout, rank, &shards);
-    for (int64_t i = 0; status == RESHARD_OK && i < shards->count; i++) {
-        const reshard_shard *shard = &shards->items[i];
-        for (int64_t k = 0; status == RESHARD_OK && k < shard->piece_count; k++) {
-            const reshard_piece *piece = &shard->pieces[k];
-            status = read_piece(r, &piece->box, piece->strides,
-                                (char *)memory[i] + piece->at * (reshard_dtype_bits(r->dtype) / 8));
-        }
-    }
+    if (status == RESHARD_OK)
+        status = describe_shards(r, shards, &arena, &target);
+    if (status == RESHARD_OK && target.piece_count != 0)
+        status = carry(r, &arena, &target, memory);
     reshard_shards_destroy(shards);
+    rs_arena_release(&arena);
     return status;
 }
 
@@ -251,35 +243,55 @@ static reshard_status load_once(const reading *r, reshard_status status, reshard
     return status;
 }
 
+static reshard_status load_each(reading *r, reshard_group *group, int64_t count,
+                                const reshard_live_tensor *tensors)
+{
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; status == RESHARD_OK && i < count; i++) {
+        status = find_stored(r->checkpoint, group, &tensors[i], &r->stored);
+        r->dtype = tensors[i].dtype;
+        if (status == RESHARD_OK)
+            status =
+                read_shards(r, tensors[i].layout, reshard_group_rank(group), tensors[i].shards);
+    }
+    return status;
+}
+
+/* Collective. status is that of what went before. */
+static reshard_status load_all_once(reading *r, reshard_status status, reshard_group *group,
+                                    int64_t count, const reshard_live_tensor *tensors)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (status == RESHARD_OK)
+            status = find_stored(r->checkpoint, group, &tensors[i], &r->stored);
+        r->dtype = tensors[i].dtype;
+        status = load_once(r, status, group, &tensors[i]);
+        if (status != RESHARD_OK)
+            return status; /* all ranks do */
+    }
+    return reshard_group_agree(group, status);
+}
+
 reshard_status reshard_checkpoint_load(const reshard_checkpoint *checkpoint, reshard_group *group,
                                        int64_t count, const reshard_live_tensor *tensors,
                                        const reshard_checkpoint_load_options *options)
 {
-    reshard_status status = RESHARD_OK;
-    bool once = options != NULL && options->read_once;
-    reading r = {.checkpoint = checkpoint};
-    if (options != NULL && options->size != sizeof *options)
-        status = rs_fail(RESHARD_ERR_INVALID, "load options: size is %zu, not %zu", options->size,
-                         sizeof *options);
-    if (status == RESHARD_OK) {
-        r.buffer = rs_allocate(checkpoint->context, BUFFER_BYTES);
-        status = r.buffer == NULL ? rs_allocation_status() : RESHARD_OK;
-    }
-    for (int64_t i = 0; i < count && (status == RESHARD_OK || once); i++) {
-        if (status == RESHARD_OK)
-            status = find_stored(checkpoint, group, &tensors[i], &r.stored);
-        r.dtype = tensors[i].dtype;
-        if (once) {
-            status = load_once(&r, status, group, &tensors[i]);
-            if (status != RESHARD_OK)
-                goto out; /* which all ranks do */
-        } else if (status == RESHARD_OK) {
-            status =
-                read_shards(&r, tensors[i].layout, reshard_group_rank(group), tensors[i].shards);
-        }
-    }
-    status = reshard_group_agree(group, status);
-out:
-    rs_release(checkpoint->context, r.buffer, BUFFER_BYTES);
+    reshard_context *context = checkpoint->context;
+    reshard_checkpoint_load_options chosen;
+    reshard_status status = rs_options_read("load options", options, &chosen, sizeof chosen);
+    bool once = status == RESHARD_OK && chosen.read_once;
+    size_t file_count = (size_t)checkpoint->file_count;
+    rs_file **files = rs_allocate_array(context, file_count, sizeof *files);
+    reading r = {.checkpoint = checkpoint, .files = files};
+    if (status == RESHARD_OK && files == NULL)
+        status = rs_allocation_status();
+    for (size_t i = 0; files != NULL && i < file_count; i++)
+        files[i] = checkpoint->files[i].file;
+    if (once)
+        status = load_all_once(&r, status, group, count, tensors);
+    else
+        status = reshard_group_agree(
+            group, status == RESHARD_OK ? load_each(&r, group, count, tensors) : status);
+    rs_release(context, files, file_count * sizeof *files);
     return status;
 }

@@ -11,9 +11,11 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
-#include "checkpoint/convert/partial.h"
+#include "base/options.h"
+#include "checkpoint/convert/output.h"
 #include "checkpoint/format/target.h"
 #include "exec/segment.h"
+#include "transport/agree.h"
 
 #include <string.h>
 
@@ -26,8 +28,8 @@ typedef struct saving {
     const reshard_live_tensor *tensors;
     bool sync;
     rs_target target;
-    rs_partial partial; /* rank 0's */
-    rs_file *file;      /* this rank's; NULL: it has nothing to store */
+    rs_output output; /* rank 0's */
+    rs_file *file;    /* this rank's; NULL: it has nothing to store */
     char *buffer;
 } saving;
 
@@ -49,26 +51,6 @@ static void digest_target(const rs_target *target, uint64_t out_digest[2])
         rs_digest_u64(&digest, entry->begin);
     }
     rs_digest_finish(&digest, out_digest);
-}
-
-/* Collective. */
-static reshard_status compare_targets(const saving *s)
-{
-    int32_t size = reshard_group_size(s->group);
-    size_t bytes = (size_t)size * 2 * sizeof(uint64_t);
-    uint64_t mine[2], *all = rs_allocate(s->context, bytes);
-    reshard_status status =
-        reshard_group_agree(s->group, all == NULL ? rs_allocation_status() : RESHARD_OK);
-    digest_target(&s->target, mine);
-    if (status == RESHARD_OK)
-        status = reshard_group_gather_bytes(s->group, mine, sizeof mine, all);
-    for (int32_t i = 1; status == RESHARD_OK && i < size; i++) {
-        if (memcmp(&all[2 * (size_t)i], all, sizeof mine) != 0)
-            status =
-                rs_fail(RESHARD_ERR_MISMATCH, "save: rank %d passes other tensors than rank 0", i);
-    }
-    rs_release(s->context, all, bytes);
-    return status;
 }
 
 static reshard_status make_target(saving *s, int64_t count)
@@ -153,13 +135,13 @@ static reshard_status write_file(saving *s)
     const rs_target_file *file = &s->target.files[rank];
     if (file->name == NULL)
         return RESHARD_OK;
-    rs_partial folder;
-    reshard_status status = rs_partial_enter(&folder, s->context, s->path);
+    rs_output folder;
+    reshard_status status = rs_output_enter(&folder, s->context, s->path);
     if (status == RESHARD_OK)
-        status = rs_partial_file(&folder, file->name, file->bytes, false, NULL, &s->file);
-    rs_partial_release(&folder);
+        status = rs_output_file(&folder, file->name, file->bytes, false, NULL, &s->file);
+    rs_output_release(&folder);
     if (status == RESHARD_OK)
-        status = rs_target_write_header(&s->target, rank, s->file);
+        status = rs_target_write_head(&s->target, rank, s->file);
     for (int64_t i = 0; status == RESHARD_OK && i < file->entry_count; i++)
         status = write_entry(s, &s->target.entries[file->entry_first + i]);
     return status == RESHARD_OK && s->sync ? rs_file_sync(s->file) : status;
@@ -177,7 +159,7 @@ static reshard_status make_folder(saving *s)
     if (status == RESHARD_OK && kind != RS_PATH_NONE)
         status = rs_fail(RESHARD_ERR_INVALID, "%.300s: exists already", s->path);
     digest_target(&s->target, digest);
-    return status == RESHARD_OK ? rs_partial_init(&s->partial, s->context, s->path, digest, false)
+    return status == RESHARD_OK ? rs_output_create(&s->output, s->context, s->path, digest, false)
                                 : status;
 }
 
@@ -187,9 +169,9 @@ static reshard_status fill_folder(saving *s)
     reshard_status status = reshard_group_agree(s->group, write_file(s));
     bool first = reshard_group_rank(s->group) == 0;
     if (first && status == RESHARD_OK)
-        status = rs_partial_finish(&s->partial, s->sync);
+        status = rs_output_publish(&s->output, s->sync);
     else if (first)
-        rs_partial_discard(&s->partial);
+        rs_output_discard(&s->output);
     return reshard_group_agree(s->group, status);
 }
 
@@ -198,28 +180,24 @@ reshard_status reshard_checkpoint_save(reshard_context *context, reshard_group *
                                        const reshard_live_tensor *tensors,
                                        const reshard_checkpoint_save_options *options)
 {
-    saving s = {.context = context,
-                .group = group,
-                .path = path,
-                .tensors = tensors,
-                .sync = options == NULL || !options->no_sync};
-    reshard_status status = RESHARD_OK;
-    if (options != NULL && options->size != sizeof *options)
-        status = rs_fail(RESHARD_ERR_INVALID, "save options: size is %zu, not %zu", options->size,
-                         sizeof *options);
+    saving s = {.context = context, .group = group, .path = path, .tensors = tensors};
+    reshard_checkpoint_save_options chosen;
+    reshard_status status = rs_options_read("save options", options, &chosen, sizeof chosen);
+    rs_claim claim = {.what = "save: the list of tensors"};
     if (status == RESHARD_OK) {
+        s.sync = !chosen.no_sync;
         s.buffer = rs_allocate(context, BUFFER_BYTES);
         status = s.buffer == NULL ? rs_allocation_status() : make_target(&s, count);
     }
-    status = reshard_group_agree(group, status);
     if (status == RESHARD_OK)
-        status = compare_targets(&s);
+        digest_target(&s.target, claim.digest);
+    status = rs_group_agree_on(group, status, &claim, NULL);
     if (status == RESHARD_OK)
         status = reshard_group_agree(group, make_folder(&s));
     if (status == RESHARD_OK)
         status = fill_folder(&s);
     rs_file_close(s.file);
-    rs_partial_release(&s.partial);
+    rs_output_release(&s.output);
     rs_target_release(&s.target);
     rs_release(context, s.buffer, BUFFER_BYTES);
     return status;

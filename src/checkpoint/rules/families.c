@@ -39,25 +39,25 @@ static const struct {
 const char *rs_rules_family_name(int32_t index)
 {
     int32_t count = 0;
-    while (rs_families[count].name != NULL)
+    while (rs_rule_families[count].name != NULL)
         count++;
-    return index >= 0 && index < count ? rs_families[index].name : NULL;
+    return index >= 0 && index < count ? rs_rule_families[index].name : NULL;
 }
 
 const char *rs_rules_family_text(int32_t index)
 {
-    return rs_rules_family_name(index) != NULL ? rs_families[index].text : NULL;
+    return rs_rules_family_name(index) != NULL ? rs_rule_families[index].text : NULL;
 }
 
-const rs_family *rs_family_find(const char *name, size_t length)
+const rs_rule_family *rs_rule_family_find(const char *name, size_t length)
 {
     char known[128];
     rs_text text;
     rs_text_init(&text, known, sizeof known);
-    for (const rs_family *family = rs_families; family->name != NULL; family++) {
+    for (const rs_rule_family *family = rs_rule_families; family->name != NULL; family++) {
         if (strlen(family->name) == length && memcmp(family->name, name, length) == 0)
             return family;
-        rs_text_add(&text, family == rs_families ? "%s" : ", %s", family->name);
+        rs_text_add(&text, family == rs_rule_families ? "%s" : ", %s", family->name);
     }
     (void)rs_fail(RESHARD_ERR_NOT_FOUND, "there are no built-in rules \"%s\" (there are %s)",
                   rs_excerpt_of(name, length).text, known);
@@ -66,7 +66,7 @@ const rs_family *rs_family_find(const char *name, size_t length)
 
 reshard_status rs_rules_builtin(reshard_context *context, const char *family, rs_rules **out_rules)
 {
-    const rs_family *found = rs_family_find(family, strlen(family));
+    const rs_rule_family *found = rs_rule_family_find(family, strlen(family));
     if (found == NULL)
         return RESHARD_ERR_NOT_FOUND;
     return rs_rules_parse(context, found->text, strlen(found->text), found->name, out_rules);

@@ -8,14 +8,14 @@
 
 #include <reshard/base.h>
 
-typedef struct rs_family {
+typedef struct rs_rule_family {
     const char *name, *text;
-} rs_family;
+} rs_rule_family;
 
 /* Ends with an entry of NULL. */
-extern const rs_family rs_families[];
+extern const rs_rule_family rs_rule_families[];
 
 /* NULL, with an error text that lists them all, when there is none of that name. */
-const rs_family *rs_family_find(const char *name, size_t length);
+const rs_rule_family *rs_rule_family_find(const char *name, size_t length);
 
 #endif

@@ -355,7 +355,7 @@ static reshard_status parse_use(rules_parser *parser)
 {
     (void)at_end(parser);
     rs_slice name = take_token(parser);
-    const rs_family *family = rs_family_find(name.bytes, name.count);
+    const rs_rule_family *family = rs_rule_family_find(name.bytes, name.count);
     if (family == NULL)
         return RESHARD_ERR_NOT_FOUND;
     if (!at_end(parser))

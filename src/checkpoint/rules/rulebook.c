@@ -18,20 +18,14 @@ static int compare_ranks(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-reshard_status rs_mesh_order_files(reshard_context *context, const reshard_mesh *mesh,
-                                   int32_t *out_files)
+void rs_mesh_order_files(const reshard_mesh *mesh, int32_t *out_ranks, int32_t *out_files)
 {
-    size_t count = (size_t)reshard_mesh_size(mesh);
-    int32_t *ranks = rs_allocate_array(context, count, sizeof(int32_t));
-    if (ranks == NULL)
-        return rs_allocation_status();
-    for (size_t i = 0; i < count; i++)
-        ranks[i] = reshard_mesh_rank_at(mesh, (int32_t)i);
-    qsort(ranks, count, sizeof(int32_t), compare_ranks);
-    for (size_t i = 0; i < count; i++)
-        out_files[reshard_mesh_position_of(mesh, ranks[i])] = (int32_t)i;
-    rs_release(context, ranks, count * sizeof(int32_t));
-    return RESHARD_OK;
+    int32_t count = reshard_mesh_size(mesh);
+    for (int32_t i = 0; i < count; i++)
+        out_ranks[i] = reshard_mesh_rank_at(mesh, i);
+    qsort(out_ranks, (size_t)count, sizeof(int32_t), compare_ranks);
+    for (int32_t i = 0; i < count; i++)
+        out_files[reshard_mesh_position_of(mesh, out_ranks[i])] = i;
 }
 
 static bool is_family(const char *rules)
@@ -72,15 +66,13 @@ static reshard_status pick_family(rs_rulebook *book, reshard_context *context,
     return rs_rules_builtin(context, choice.family, &book->rules);
 }
 
-reshard_status rs_rulebook_init(rs_rulebook *book, reshard_context *context, const char *mesh,
+reshard_status rs_rulebook_init(rs_rulebook *book, reshard_context *context, reshard_mesh *mesh,
                                 const char *rules, const char *folder, int32_t set_count,
                                 const char *const *sets, rs_tensor_name_fn names, void *user)
 {
-    *book = (rs_rulebook){0};
+    *book = (rs_rulebook){.mesh = reshard_mesh_retain(mesh)};
     reshard_status status = rs_config_init(&book->config, context, folder, set_count, sets);
     book->keys = (rs_rules_keys){rs_config_find, &book->config};
-    if (status == RESHARD_OK)
-        status = reshard_mesh_parse(context, mesh, &book->mesh);
     if (status != RESHARD_OK)
         return status;
     if (rules == NULL) {

@@ -18,13 +18,13 @@ typedef struct rs_rulebook {
     char said[256]; /* which rules, and why these */
 } rs_rulebook;
 
-/* The file of the rank at each position: files are numbered by rank, in increasing order. */
-reshard_status rs_mesh_order_files(reshard_context *context, const reshard_mesh *mesh,
-                                   int32_t *out_files);
+/* Files are numbered by rank, in increasing order: the rank of each file, and the file of the rank
+ * at each position of the mesh. Both have room for all ranks. */
+void rs_mesh_order_files(const reshard_mesh *mesh, int32_t *out_ranks, int32_t *out_files);
 
-/* rules: a family's name, a path, or NULL to pick a family from config.json in the checkpoint's
- * folder or the names of the tensors. release in any case. */
-reshard_status rs_rulebook_init(rs_rulebook *book, reshard_context *context, const char *mesh,
+/* Keeps a reference to the mesh. rules: a family's name, a path, or NULL to pick a family from
+ * config.json in the checkpoint's folder or the names of the tensors. Release in any case. */
+reshard_status rs_rulebook_init(rs_rulebook *book, reshard_context *context, reshard_mesh *mesh,
                                 const char *rules, const char *folder, int32_t set_count,
                                 const char *const *sets, rs_tensor_name_fn names, void *user);
 void rs_rulebook_release(rs_rulebook *book);

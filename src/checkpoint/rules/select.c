@@ -97,7 +97,7 @@ static reshard_status compile(rs_arena *arena, const char *option, int32_t count
     return RESHARD_OK;
 }
 
-static reshard_status compile_all(selector *made, const reshard_convert_options *options)
+static reshard_status compile_all(selector *made, const reshard_conversion_options *options)
 {
     reshard_status status = compile(made->arena, "include", options->include_count,
                                     options->includes, read_glob, &made->includes);
@@ -214,7 +214,7 @@ static reshard_status select_tensor(const selector *made, rs_selection *selectio
 
 reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
                                  const reshard_checkpoint *source,
-                                 const reshard_convert_options *options)
+                                 const reshard_conversion_options *options)
 {
     selector made = {.arena = arena};
     selection->count = 0;

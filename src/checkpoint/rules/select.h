@@ -10,6 +10,8 @@
 
 #include "checkpoint/rules/rulebook.h"
 
+#include <reshard/conversion.h>
+
 typedef struct rs_selected {
     int64_t origin; /* the source's tensor */
     reshard_dtype dtype;
@@ -26,7 +28,7 @@ typedef struct rs_selection {
  * pattern of include, dtype or rename that matches no tensor), UNSUPPORTED (a cast). */
 reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
                                  const reshard_checkpoint *source,
-                                 const reshard_convert_options *options);
+                                 const reshard_conversion_options *options);
 /* Adds what rules say of names. Errors: NOT_FOUND when no rule matches one. */
 reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena,
                                   const reshard_checkpoint *source, const rs_rulebook *book);

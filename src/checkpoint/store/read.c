@@ -6,6 +6,7 @@
  */
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/shape.h"
 #include "checkpoint/store/store.h"
 #include "kernel/copy.h"
 #include "layout/flat.h"

@@ -54,6 +54,24 @@ reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format,
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
+reshard_status rs_stored_bytes(rs_slice name, reshard_dtype dtype, int32_t ndim,
+                               const int64_t *shape, uint64_t *out_bytes)
+{
+    uint64_t bits = 1;
+    bool overflows = false;
+    for (int32_t d = 0; d < ndim; d++)
+        overflows = overflows || __builtin_mul_overflow(bits, (uint64_t)shape[d], &bits);
+    if (overflows || __builtin_mul_overflow(bits, (uint64_t)reshard_dtype_bits(dtype), &bits))
+        return rs_fail(RESHARD_ERR_RANGE, "tensor \"%.*s\": its size goes beyond 64 bits",
+                       rs_slice_shown(name), name.bytes);
+    if (bits % 8 != 0)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "tensor \"%.*s\": its elements of %d bits do not end on a whole byte",
+                       rs_slice_shown(name), name.bytes, (int)reshard_dtype_bits(dtype));
+    *out_bytes = bits / 8;
+    return RESHARD_OK;
+}
+
 static bool can_be_cut(reshard_dtype dtype, int32_t ndim, const int64_t *shape)
 {
     int64_t volume = 1;
@@ -70,7 +88,7 @@ reshard_status rs_store_describe(rs_stored_tensor *tensor, rs_arena *arena, rs_s
                                  reshard_dtype dtype, int32_t ndim, const int64_t *shape)
 {
     uint64_t bytes = 0;
-    reshard_status status = rs_entry_bytes(name, dtype, ndim, shape, &bytes);
+    reshard_status status = rs_stored_bytes(name, dtype, ndim, shape, &bytes);
     if (status != RESHARD_OK)
         return status;
     *tensor = (rs_stored_tensor){.name = name,
@@ -309,7 +327,7 @@ static int compare_occurrences(const void *a, const void *b)
         return order;
     if (x->file != y->file)
         return x->file < y->file ? -1 : 1;
-    return (x->entry->begin > y->entry->begin) - (x->entry->begin < y->entry->begin);
+    return (x->at > y->at) - (x->at < y->at);
 }
 
 static reshard_status fail_differs(const reshard_checkpoint *checkpoint, const rs_occurrence *a,
@@ -324,7 +342,7 @@ static reshard_status fail_differs(const reshard_checkpoint *checkpoint, const r
 static reshard_status find_shape(reshard_checkpoint *checkpoint, const rs_occurrence *items,
                                  int64_t count, const int64_t **out_shape)
 {
-    const rs_entry *first = items[0].entry;
+    const rs_occurrence *first = &items[0];
     size_t ndim = (size_t)first->ndim;
     const int64_t *full = items[0].full;
     if (count == 1 && full == NULL && items[0].offset == NULL) {
@@ -336,20 +354,20 @@ static reshard_status find_shape(reshard_checkpoint *checkpoint, const rs_occurr
         return rs_allocation_status();
     memset(shape, 0, ndim * sizeof(int64_t));
     for (int64_t i = 0; i < count; i++) {
-        const rs_entry *entry = items[i].entry;
-        if (entry->dtype != first->dtype)
-            return fail_differs(checkpoint, &items[0], &items[i], "dtype");
-        if (entry->ndim != first->ndim)
-            return fail_differs(checkpoint, &items[0], &items[i], "number of dimensions");
-        if ((items[i].full == NULL) != (full == NULL) ||
-            (full != NULL && memcmp(items[i].full, full, ndim * sizeof(int64_t)) != 0))
-            return fail_differs(checkpoint, &items[0], &items[i], "full shape");
-        for (int32_t d = 0; d < entry->ndim; d++) {
-            int64_t end = entry->shape[d];
-            if (items[i].offset != NULL && !rs_add(end, items[i].offset[d], &end))
+        const rs_occurrence *item = &items[i];
+        if (item->dtype != first->dtype)
+            return fail_differs(checkpoint, first, item, "dtype");
+        if (item->ndim != first->ndim)
+            return fail_differs(checkpoint, first, item, "number of dimensions");
+        if ((item->full == NULL) != (full == NULL) ||
+            (full != NULL && memcmp(item->full, full, ndim * sizeof(int64_t)) != 0))
+            return fail_differs(checkpoint, first, item, "full shape");
+        for (int32_t d = 0; d < item->ndim; d++) {
+            int64_t end = item->shape[d];
+            if (item->offset != NULL && !rs_add(end, item->offset[d], &end))
                 return rs_fail(RESHARD_ERR_RANGE, "%s: tensor \"%.*s\": an offset out of range",
-                               checkpoint->files[items[i].file].name, rs_slice_shown(items[i].name),
-                               items[i].name.bytes);
+                               checkpoint->files[item->file].name, rs_slice_shown(item->name),
+                               item->name.bytes);
             shape[d] = rs_max(shape[d], end);
         }
     }
@@ -372,22 +390,39 @@ static reshard_status add_pieces(reshard_checkpoint *checkpoint, const rs_occurr
     if (tensor->pieces == NULL)
         return rs_allocation_status();
     for (int64_t i = 0; i < count; i++) {
-        const rs_header *header = checkpoint->files[items[i].file].header;
         rs_stored_piece piece = {.file = items[i].file,
-                                 .at = header->data_begin + items[i].entry->begin,
+                                 .at = items[i].at,
                                  .offset = items[i].offset,
-                                 .size = items[i].entry->shape};
+                                 .size = items[i].shape,
+                                 .strides = items[i].strides};
         if (tensor->opaque) {
             piece.size = tensor->carried_shape;
-            piece.offset = NULL;
+            piece.offset = piece.strides = NULL;
         }
         /* DTensor stores an empty piece where a rank has nothing. */
         if (tensor->bytes == 0 ? tensor->piece_count == 0 : !is_empty(tensor, &piece))
             tensor->pieces[tensor->piece_count++] = piece;
     }
     if (tensor->bytes == 0) /* nothing to tile, but a file to belong to */
-        tensor->pieces[0].size = tensor->carried_shape, tensor->pieces[0].offset = NULL;
+        tensor->pieces[0] = (rs_stored_piece){
+            .file = items[0].file, .at = items[0].at, .size = tensor->carried_shape};
     return RESHARD_OK;
+}
+
+/* Whether a tensor that cannot be cut is all in one dense array. */
+static reshard_status check_opaque(const reshard_checkpoint *checkpoint, const rs_occurrence *items,
+                                   int64_t count, const rs_stored_tensor *tensor)
+{
+    uint64_t bytes = 0;
+    reshard_status status =
+        rs_stored_bytes(items[0].name, items[0].dtype, items[0].ndim, items[0].shape, &bytes);
+    if (status == RESHARD_OK && (count > 1 || bytes != tensor->bytes || items[0].strides != NULL))
+        status = rs_fail(RESHARD_ERR_UNSUPPORTED,
+                         "tensor \"%.*s\" (in %s): is cut, but tensors of less than a byte an "
+                         "element or more than 8 dimensions are carried whole only",
+                         rs_slice_shown(items[0].name), items[0].name.bytes,
+                         checkpoint->files[items[0].file].name);
+    return status;
 }
 
 static reshard_status join_one(reshard_checkpoint *checkpoint, const rs_occurrence *items,
@@ -397,15 +432,10 @@ static reshard_status join_one(reshard_checkpoint *checkpoint, const rs_occurren
     rs_stored_tensor *tensor = &checkpoint->tensors[checkpoint->tensor_count];
     reshard_status status = find_shape(checkpoint, items, count, &shape);
     if (status == RESHARD_OK)
-        status = rs_store_describe(tensor, &checkpoint->arena, items[0].name, items[0].entry->dtype,
-                                   items[0].entry->ndim, shape);
-    if (status == RESHARD_OK && tensor->opaque &&
-        (count > 1 || items[0].entry->end - items[0].entry->begin != tensor->bytes))
-        status = rs_fail(RESHARD_ERR_UNSUPPORTED,
-                         "tensor \"%.*s\" (in %s): is cut, but tensors of less than a byte an "
-                         "element or more than 8 dimensions are carried whole only",
-                         rs_slice_shown(items[0].name), items[0].name.bytes,
-                         checkpoint->files[items[0].file].name);
+        status = rs_store_describe(tensor, &checkpoint->arena, items[0].name, items[0].dtype,
+                                   items[0].ndim, shape);
+    if (status == RESHARD_OK && tensor->opaque)
+        status = check_opaque(checkpoint, items, count, tensor);
     if (status == RESHARD_OK)
         status = add_pieces(checkpoint, items, count, tensor);
     if (status == RESHARD_OK && tensor->piece_count == 0)

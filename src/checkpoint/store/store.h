@@ -17,18 +17,22 @@
 #ifndef RS_CHECKPOINT_STORE_STORE_H
 #define RS_CHECKPOINT_STORE_STORE_H
 
+#include "base/arena.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "checkpoint/format/safetensors.h"
+#include "base/slice.h"
 
 #include <reshard/checkpoint.h>
 
 typedef struct rs_stored_file {
     const char *name; /* in the checkpoint's folder */
     rs_file *file;
-    rs_header *header;
     uint64_t bytes;
     int64_t changed; /* when, in nanoseconds */
+    /* What the format keeps about the file while it is open, such as its header; names and shapes
+     * may point into it. The store only destroys it. NULL: nothing. */
+    void *body;
+    void (*body_destroy)(void *body);
 } rs_stored_file;
 
 typedef struct rs_stored_piece {
@@ -73,21 +77,28 @@ struct reshard_checkpoint {
     char **notes; /* what cannot be known, or was left out */
 };
 
-/* reshard_checkpoint_open, with keeps_names. */
-reshard_status rs_checkpoint_open(reshard_context *context, const char *path,
-                                  const reshard_checkpoint_options *options, bool keeps_names,
-                                  reshard_checkpoint **out_checkpoint);
-
 /* ---- making (the readers of formats) --------------------------------------------------------- */
 
-/* One entry of one file that holds (a box of) a tensor. */
+/* A checkpoint without files and tensors yet; slashes at the end of the path are cut off. */
+reshard_status rs_store_create(reshard_context *context, const char *path,
+                               reshard_checkpoint **out_checkpoint);
+/* Opens files of the checkpoint's folder, in the order given. Errors: as rs_file_open;
+ * UNSUPPORTED when a file is a git-LFS pointer. */
+reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count,
+                                   char *const *names);
+
+/* One stored array, which is (a box of) a tensor. Numbers are one for each of its ndim dims. */
 typedef struct rs_occurrence {
     rs_slice name; /* of the tensor */
     int32_t file;
-    const rs_entry *entry;
-    const int64_t *offset; /* entry->ndim numbers; NULL: zeros */
-    const int64_t *full;   /* the tensor's whole shape, entry->ndim numbers; NULL: not said */
-    int32_t full_ndim;     /* of rank files: how many numbers; 0 elsewhere */
+    reshard_dtype dtype;
+    int32_t ndim;
+    const int64_t *shape;   /* of this array */
+    uint64_t at;            /* byte of the file where its first element lies */
+    const int64_t *strides; /* in elements; NULL: dense and row-major */
+    const int64_t *offset;  /* in the tensor; NULL: zeros */
+    const int64_t *full;    /* the whole tensor's shape; NULL: the file does not say */
+    int32_t full_ndim;      /* rank files: how many numbers `full` has; 0 elsewhere */
 } rs_occurrence;
 
 typedef struct rs_occurrences {
@@ -103,8 +114,14 @@ void rs_occurrences_release(reshard_context *context, rs_occurrences *list);
 reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format, ...)
     RS_PRINTF(2, 3);
 
+/* Bytes of a tensor. Errors: RANGE when shape or size go beyond 64 bits (extents multiplied from
+ * left to right, as the reference reader of safetensors does), INVALID when the elements do not end
+ * on a whole byte. */
+reshard_status rs_stored_bytes(rs_slice name, reshard_dtype dtype, int32_t ndim,
+                               const int64_t *shape, uint64_t *out_bytes);
+
 /* Fills in everything about a tensor but its pieces; shape must outlive it. Errors: as
- * rs_entry_bytes. */
+ * rs_stored_bytes. */
 reshard_status rs_store_describe(rs_stored_tensor *tensor, rs_arena *arena, rs_slice name,
                                  reshard_dtype dtype, int32_t ndim, const int64_t *shape);
 
@@ -114,21 +131,6 @@ reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *lis
 
 /* Sorts pieces and checks invariant 2. */
 reshard_status rs_store_check(const reshard_checkpoint *checkpoint, rs_stored_tensor *tensor);
-
-/* Each format: fills tensors of a checkpoint whose files are open. */
-reshard_status rs_store_read_index(reshard_checkpoint *checkpoint, const char *index_name,
-                                   const char *text, size_t text_bytes);
-reshard_status rs_store_read_sharded(reshard_checkpoint *checkpoint, bool is_sharded);
-/* The whole shapes that RESHARD_SHAPES of a rank file tells, for its entries by name; NULL where it
- * does not. All in the checkpoint's arena. */
-reshard_status rs_store_read_shapes(reshard_checkpoint *checkpoint, int32_t file,
-                                    const int64_t **out_shapes, int32_t *out_ndims);
-reshard_status rs_store_read_ranks(reshard_checkpoint *checkpoint,
-                                   const reshard_checkpoint_options *options);
-
-/* Opens files of the folder and reads their headers, in the order given. */
-reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count,
-                                   char *const *names);
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 

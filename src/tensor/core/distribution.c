@@ -1,25 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * distribution.c - distributed tensors underneath: shards with a layout and a group, agreement, and
- * the one move from any layout to any other that everything above is made of.
- *
- * Every collective call begins with rs_agree and allocates what it needs before it: after the
- * agreement only the group can fail.
+ * distribution.c - distributed tensors: shards with a layout and a group, and whether ranks hold
+ * the same shards.
  */
 #include "tensor/core/distribution.h"
 
-#include "base/checked.h"
 #include "base/context.h"
-#include "base/error.h"
+#include "base/shape.h"
+#include "base/thread_state.h"
 #include "layout/layout.h"
 #include "transport/group.h"
 
 #include <reshard/group.h>
-#include <reshard/ops.h>
 
+#include <assert.h>
 #include <string.h>
-
-/* ---- making ---------------------------------------------------------------------------------- */
 
 rs_distribution *rs_distribution_retain(rs_distribution *distribution)
 {
@@ -44,6 +39,7 @@ void rs_distribution_release(rs_distribution *distribution)
 static reshard_status make_distribution(reshard_context *context, rs_exec_cache *cache,
                                         reshard_layout *layout, rs_distribution **out_distribution)
 {
+    assert(cache != NULL && layout != NULL);
     int32_t rank = reshard_group_rank(rs_exec_cache_group(cache));
     int64_t count = rs_layout_shard_count(layout, rank);
     rs_distribution *made = rs_allocate_zeroed(context, sizeof *made);
@@ -94,7 +90,7 @@ static reshard_status make_tensor(rs_distribution *distribution, reshard_dtype d
     tensor->ndim = layout->ndim;
     tensor->volume = layout->volume;
     memcpy(tensor->shape, layout->shape, sizeof tensor->shape);
-    rs_shape_strides(tensor->ndim, tensor->shape, tensor->strides);
+    rs_dense_strides(tensor->ndim, tensor->shape, tensor->strides);
     tensor->distribution = distribution;
     *out_tensor = tensor;
     return RESHARD_OK;
@@ -134,10 +130,11 @@ reshard_status rs_distributed_wrap(reshard_context *context, rs_exec_cache *cach
 
 reshard_group *rs_distributed_group(const reshard_tensor *tensor)
 {
+    assert(tensor->distribution != NULL);
     return rs_exec_cache_group(tensor->distribution->cache);
 }
 
-/* The rank, in one group, of a member of another; -1 when it is not in it. */
+/* Finds the rank that a member of `other` has in `group`; -1 when it is not a member. */
 static int32_t find_member(const reshard_group *group, const reshard_group *other, int32_t rank)
 {
     int32_t root = other->root_ranks != NULL ? other->root_ranks[rank] : rank;
@@ -150,33 +147,11 @@ static int32_t find_member(const reshard_group *group, const reshard_group *othe
     return -1;
 }
 
-/* The axes along which shards differ; -1 when that cannot be told. */
-static int32_t list_axes(const reshard_layout *layout, int32_t axes[RESHARD_AXES_MAX])
-{
-    const reshard_spec *spec = reshard_layout_spec(layout);
-    const reshard_mesh *mesh = reshard_spec_mesh(spec);
-    int32_t count = 0;
-    if (reshard_spec_get_kind(spec) != RESHARD_SPEC_CUTS)
-        return -1;
-    for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
-        const reshard_cut *cut = reshard_spec_cut(spec, i);
-        if (cut->placement.kind != RESHARD_REPLICATE && reshard_mesh_axis_size(mesh, cut->axis) > 1)
-            axes[count++] = cut->axis;
-    }
-    return count;
-}
-
-bool rs_layout_is_everywhere(const reshard_layout *layout)
-{
-    int32_t axes[RESHARD_AXES_MAX];
-    return list_axes(layout, axes) == 0;
-}
-
 rs_sameness rs_layout_sameness(const reshard_layout *layout, const reshard_group *group)
 {
     const reshard_group *replicas = rs_thread_state_get()->replicas;
     int32_t mine[RESHARD_AXES_MAX], theirs[RESHARD_AXES_MAX], axes[RESHARD_AXES_MAX];
-    int32_t count = list_axes(layout, axes);
+    int32_t count = rs_layout_list_axes(layout, axes);
     if (count < 0 || replicas == NULL || replicas->root != group->root)
         return count == 0 ? RS_SAME_YES : RS_SAME_NO;
     bool same = rs_layout_coordinates(layout, group->rank, mine);
@@ -191,228 +166,7 @@ rs_sameness rs_layout_sameness(const reshard_layout *layout, const reshard_group
 
 bool rs_distributed_same(const reshard_tensor *a, const reshard_tensor *b)
 {
+    assert(a->distribution != NULL && b->distribution != NULL);
     return a->distribution->cache == b->distribution->cache &&
            rs_layout_same(a->distribution->layout, b->distribution->layout);
-}
-
-bool rs_layouts_lie_alike(const reshard_layout *a, const reshard_layout *b)
-{
-    if (rs_layout_same(a, b))
-        return true;
-    return a->rank_count == 1 && b->rank_count == 1 && !a->listed && !b->listed &&
-           a->flat.count == 0 && b->flat.count == 0 && rs_layout_is_everywhere(a) &&
-           rs_layout_is_everywhere(b) &&
-           reshard_layout_rank_at(a, 0) == reshard_layout_rank_at(b, 0);
-}
-
-/* ---- agreement ------------------------------------------------------------------------------- */
-
-typedef struct offer {
-    uint64_t digest[2];
-    int32_t status;
-    int32_t flag;
-} offer;
-
-static reshard_status judge(reshard_group *group, reshard_status status, const offer *all,
-                            const char *what, bool *out_all_true)
-{
-    int32_t size = reshard_group_size(group);
-    bool failed = false, all_true = true;
-    for (int32_t i = 0; i < size; i++) {
-        failed = failed || all[i].status != RESHARD_OK;
-        all_true = all_true && all[i].flag != 0;
-    }
-    if (failed)
-        return reshard_group_agree(group, status);
-    for (int32_t i = 1; i < size; i++) {
-        if (memcmp(all[i].digest, all[0].digest, sizeof all[0].digest) != 0)
-            return rs_fail(RESHARD_ERR_MISMATCH,
-                           "%s: rank %d asks for something else than rank 0 does", what, i);
-    }
-    if (out_all_true != NULL)
-        *out_all_true = all_true;
-    return RESHARD_OK;
-}
-
-static void note_agreed(void)
-{
-    if (rs_thread_state_get()->scope != NULL)
-        rs_thread_state_get()->scope->agreed = true;
-}
-
-reshard_status rs_agree(reshard_group *group, reshard_status status, const uint64_t digest[2],
-                        const char *what, bool flag, bool *out_all_true)
-{
-    offer few[64], mine = {.status = status, .flag = flag};
-    int32_t size = reshard_group_size(group);
-    size_t bytes = (size_t)size * sizeof *few;
-    offer *all = few;
-    if (digest != NULL)
-        memcpy(mine.digest, digest, sizeof mine.digest);
-    rs_scope_use_group(group);
-    if (size > (int32_t)(sizeof few / sizeof *few))
-        all = rs_allocate(NULL, bytes);
-    if (all == NULL) {
-        /* The others cannot be told in words that this rank has no memory to read theirs. */
-        status = rs_allocation_status();
-        reshard_group_break(group, reshard_error_text());
-        return status;
-    }
-    reshard_status sent = reshard_group_gather_bytes(group, &mine, sizeof mine, all);
-    status = sent == RESHARD_OK ? judge(group, status, all, what, out_all_true) : sent;
-    if (all != few)
-        rs_release(NULL, all, bytes);
-    if (status != RESHARD_OK)
-        note_agreed();
-    return status;
-}
-
-void rs_agree_on_failure(void)
-{
-    const reshard_scope *scope = rs_thread_state_get()->scope;
-    if (scope == NULL || scope->status == RESHARD_OK || scope->agreed || scope->group == NULL)
-        return;
-    (void)rs_agree(scope->group, reshard_scope_status(scope), NULL, "", false, NULL);
-}
-
-/* ---- moving ---------------------------------------------------------------------------------- */
-
-/* What a run needs, allocated before the ranks agree. */
-typedef struct ends {
-    reshard_context *context;
-    int64_t source_count, target_count;
-    void **sources, **targets;
-} ends;
-
-static void **list_data(reshard_context *context, const rs_distribution *distribution)
-{
-    void **list = rs_allocate_array(context, (size_t)distribution->shard_count, sizeof *list);
-    for (int64_t i = 0; list != NULL && i < distribution->shard_count; i++)
-        list[i] = distribution->shards[i]->data;
-    return list;
-}
-
-static reshard_status list_ends(reshard_context *context, const reshard_tensor *source,
-                                const reshard_tensor *target, ends *out_ends)
-{
-    out_ends->context = context;
-    out_ends->source_count = source->distribution->shard_count;
-    out_ends->target_count = target->distribution->shard_count;
-    out_ends->sources = list_data(context, source->distribution);
-    out_ends->targets = list_data(context, target->distribution);
-    bool made = out_ends->sources != NULL && out_ends->targets != NULL;
-    return made ? RESHARD_OK : rs_allocation_status();
-}
-
-static void release_ends(ends *e)
-{
-    rs_release(e->context, e->sources, (size_t)e->source_count * sizeof *e->sources);
-    rs_release(e->context, e->targets, (size_t)e->target_count * sizeof *e->targets);
-}
-
-reshard_status rs_redistribute_keyed(reshard_context *context, const reshard_tensor *source,
-                                     const rs_exec_key *key, reshard_tensor **out_tensor)
-{
-    rs_exec_cache *cache = source->distribution->cache;
-    reshard_layout *layout = key->adjoint ? key->source : key->target;
-    reshard_dtype dtype = key->adjoint ? key->source_dtype : key->target_dtype;
-    bool same = !key->adjoint && source->dtype == dtype &&
-                rs_layouts_lie_alike(source->distribution->layout, layout);
-    uint64_t digest[2];
-    bool all_hit = false;
-    ends e = {0};
-    reshard_tensor *target = NULL;
-    reshard_exec *exec = NULL;
-    rs_exec_key_digest(key, digest);
-    reshard_status status = same ? rs_distributed_wrap(context, cache, layout, dtype,
-                                                       source->distribution->shards, &target)
-                                 : rs_distributed_make(context, cache, layout, dtype, &target);
-    if (status == RESHARD_OK && !same)
-        status = list_ends(context, source, target, &e);
-    if (status == RESHARD_OK && !same)
-        exec = rs_exec_cache_find(cache, digest);
-    status = rs_agree(rs_exec_cache_group(cache), status, digest, "redistribute", exec != NULL,
-                      &all_hit);
-    if (status == RESHARD_OK && !same && !all_hit)
-        status = rs_exec_cache_make(cache, status, key, digest, &exec);
-    if (status == RESHARD_OK && !same)
-        status = reshard_exec_start(exec, (const void *const *)e.sources, e.targets);
-    if (status == RESHARD_OK && !same)
-        status = reshard_exec_wait(exec);
-    release_ends(&e);
-    if (status == RESHARD_OK) {
-        *out_tensor = target;
-    } else {
-        reshard_tensor_release(target);
-        note_agreed(); /* past the agreement, what fails fails on all ranks */
-    }
-    return status;
-}
-
-reshard_status rs_redistribute(reshard_context *context, const reshard_tensor *source,
-                               reshard_layout *layout, reshard_dtype dtype,
-                               reshard_tensor **out_tensor)
-{
-    rs_exec_key key = {source->distribution->layout, layout, source->dtype, dtype, false};
-    return rs_redistribute_keyed(context, source, &key, out_tensor);
-}
-
-/* ---- gradients ------------------------------------------------------------------------------- */
-
-reshard_status rs_gradient_layout(reshard_layout *layout, reshard_layout **out_layout)
-{
-    const reshard_spec *spec = reshard_layout_spec(layout);
-    reshard_cut cuts[RESHARD_AXES_MAX];
-    int32_t count = reshard_spec_cut_count(spec);
-    bool partial = false;
-    for (int32_t i = 0; i < count; i++) {
-        cuts[i] = *reshard_spec_cut(spec, i);
-        if (cuts[i].placement.kind == RESHARD_PARTIAL) {
-            cuts[i].placement = (reshard_placement){.kind = RESHARD_REPLICATE};
-            partial = true;
-        }
-    }
-    if (!partial) {
-        *out_layout = reshard_layout_retain(layout);
-        return RESHARD_OK;
-    }
-    reshard_spec *replicated = NULL;
-    reshard_status status = reshard_spec_create(
-        layout->context, (reshard_mesh *)reshard_spec_mesh(spec), count, cuts, &replicated);
-    if (status == RESHARD_OK)
-        status = reshard_layout_create(layout->context, replicated, layout->ndim, layout->shape,
-                                       out_layout);
-    reshard_spec_release(replicated);
-    return status;
-}
-
-static reshard_status add_shards(const reshard_tensor *a, const reshard_tensor *b,
-                                 reshard_tensor **out_sum)
-{
-    const rs_distribution *x = a->distribution, *y = b->distribution;
-    reshard_context *context = rs_scope_context();
-    reshard_tensor **sums = rs_allocate_array(context, (size_t)x->shard_count, sizeof *sums);
-    reshard_status status = sums != NULL ? RESHARD_OK : rs_allocation_status();
-    for (int64_t i = 0; i < x->shard_count && status == RESHARD_OK; i++) {
-        sums[i] = reshard_add(x->shards[i], y->shards[i]);
-        if (sums[i] == NULL)
-            status = reshard_scope_status(rs_thread_state_get()->scope);
-    }
-    if (status == RESHARD_OK)
-        status = rs_distributed_wrap(context, x->cache, x->layout, a->dtype, sums, out_sum);
-    rs_release(context, sums, (size_t)x->shard_count * sizeof *sums);
-    return status;
-}
-
-reshard_tensor *rs_gradient_add(reshard_tensor *a, reshard_tensor *b)
-{
-    if (a->distribution == NULL)
-        return reshard_add(a, b);
-    reshard_tensor *moved = NULL, *sum = NULL;
-    reshard_status status =
-        rs_redistribute(rs_scope_context(), b, a->distribution->layout, b->dtype, &moved);
-    if (status == RESHARD_OK)
-        status = add_shards(a, moved, &sum);
-    reshard_tensor_release(moved);
-    return status == RESHARD_OK ? rs_scope_own(sum) : rs_scope_fail(status);
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * distribution.h - what makes a tensor distributed: a layout, a group (held by its cache of execs)
- * and this rank's shards, which are dense local tensors. A rank that the layout leaves out has
- * none.
+ * and this rank's shards, which are dense local tensors. A rank that the layout leaves out has no
+ * shards.
  */
 #ifndef RS_TENSOR_CORE_DISTRIBUTION_H
 #define RS_TENSOR_CORE_DISTRIBUTION_H
 
 #include "exec/cache.h"
+#include "layout/derive.h"
 #include "tensor/core/tensor.h"
 
 struct rs_distribution {
@@ -22,51 +23,23 @@ struct rs_distribution {
 rs_distribution *rs_distribution_retain(rs_distribution *distribution);
 void rs_distribution_release(rs_distribution *distribution);
 
-/* A tensor over the memory of these shards, or over copies where they are not dense; what is
- * recorded of them stays outside. Local. */
+/* Makes a tensor over the memory of these shards, or over copies of those that are not dense.
+ * Gradients do not flow back to the shards. Local. */
 reshard_status rs_distributed_wrap(reshard_context *context, rs_exec_cache *cache,
                                    reshard_layout *layout, reshard_dtype dtype,
                                    reshard_tensor *const *shards, reshard_tensor **out_tensor);
-/* The same with shards of undefined contents. */
+/* Makes a tensor with new shards of undefined contents. Local. */
 reshard_status rs_distributed_make(reshard_context *context, rs_exec_cache *cache,
                                    reshard_layout *layout, reshard_dtype dtype,
                                    reshard_tensor **out_tensor);
 
 reshard_group *rs_distributed_group(const reshard_tensor *tensor);
-/* YES when this rank's shard is the same on all ranks of the layout; where the thread has a group
- * of replicas, on all ranks of that; else NO. */
+/* YES when all ranks of the layout hold the same shard, or, while the thread has a group of
+ * replicas, all ranks of that group do; else NO. */
 rs_sameness rs_layout_sameness(const reshard_layout *layout, const reshard_group *group);
-/* All of the tensor is on every rank of the layout. */
-bool rs_layout_is_everywhere(const reshard_layout *layout);
 bool rs_distributed_same(const reshard_tensor *a, const reshard_tensor *b);
-/* Whether every rank's shards are the same in both: of equal layouts, and of two that leave the
- * tensor whole on one and the same rank, whatever their axes of size 1 would do to it. */
-bool rs_layouts_lie_alike(const reshard_layout *a, const reshard_layout *b);
 
-/* Collective. The first step of every collective call: all ranks pass RESHARD_OK and the same
- * digest, or all fail: with the error of the lowest rank that failed, or MISMATCH that names two
- * ranks. `what` says what is compared. *out_all_true: `flag` was set on all ranks. */
-reshard_status rs_agree(reshard_group *group, reshard_status status, const uint64_t digest[2],
-                        const char *what, bool flag, bool *out_all_true);
-/* For a computation that a failed scope keeps from starting: tells the other ranks, once. */
-void rs_agree_on_failure(void);
-
-/* Collective. Moves values to another layout, and dtype. Equal layouts share the shards. Not
- * recorded. */
-reshard_status rs_redistribute(reshard_context *context, const reshard_tensor *source,
-                               reshard_layout *layout, reshard_dtype dtype,
-                               reshard_tensor **out_tensor);
-/* The same for any key: an adjoint one takes a tensor of the key's target layout to its source
- * layout. */
-reshard_status rs_redistribute_keyed(reshard_context *context, const reshard_tensor *source,
-                                     const rs_exec_key *key, reshard_tensor **out_tensor);
-/* The layout that gradients of a tensor have: its own, with partial axes replicated. */
-reshard_status rs_gradient_layout(reshard_layout *layout, reshard_layout **out_layout);
-/* The sum of two gradients of one tensor, in the innermost scope. Collective where layouts
- * differ. */
-reshard_tensor *rs_gradient_add(reshard_tensor *a, reshard_tensor *b);
-
-/* All shards of a tensor that is not partial. */
+/* Fills all shards; the tensor must not be partial. Local. */
 reshard_status rs_distributed_fill(reshard_tensor *tensor, double value);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dlpack.c - tensors to and from DLPack, both the old structure and the versioned one. Both ways
- * share the tensor in the middle; they differ in who is called to let go of it.
+ * dlpack.c - tensors to and from DLPack, as the old structure and as the versioned one. Both wrap
+ * the same DLTensor and differ in whose deleter is called.
  */
 #include "base/context.h"
 #include "base/error.h"
@@ -115,7 +115,7 @@ reshard_status reshard_tensor_from_dlpack_versioned(reshard_context *context,
                                                     reshard_dl_versioned *managed,
                                                     reshard_tensor **out_tensor)
 {
-    /* Of another major version nothing but version, context and deleter may be looked at. */
+    /* For another major version, only version, context and deleter may be read. */
     if (managed->version.major != VERSION_MAJOR)
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "DLPack: version %" PRIu32 ".%" PRIu32 ", not %d.x",
                        managed->version.major, managed->version.minor, VERSION_MAJOR);
@@ -126,7 +126,7 @@ reshard_status reshard_tensor_from_dlpack_versioned(reshard_context *context,
 
 /* ---- going out ------------------------------------------------------------------------------- */
 
-/* What a structure that goes out holds; it is the first thing in it. */
+/* An exported structure and what it keeps alive. The structure comes first. */
 typedef struct holder {
     union {
         reshard_dl_managed old;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * elements.c - single elements, and whole tensors to and from dense memory. Copies go through the
- * strided copies of exec.
+ * elements.c - single elements, and whole tensors to and from dense memory. Copies use the strided
+ * copies of kernel/.
  */
 #include "base/error.h"
+#include "base/shape.h"
 #include "kernel/copy.h"
 #include "kernel/float.h"
 #include "tensor/core/distribution.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -49,7 +51,7 @@ static reshard_status load(reshard_dtype dtype, const unsigned char *at, double 
     }
 }
 
-/* A value that the type does not hold is an error, and not what the processor makes of it. */
+/* A value that the type cannot hold is an error; C leaves such conversions undefined. */
 static bool fits(double value, double low, double high)
 {
     return value >= low && value < high;
@@ -175,12 +177,15 @@ static void copy_strided(const reshard_tensor *tensor, const int64_t *source_str
 
 void rs_tensor_copy(const reshard_tensor *source, reshard_tensor *target)
 {
+    assert(source->dtype == target->dtype && rs_shape_equals(source, target));
+    assert(source->distribution == NULL && target->distribution == NULL);
     copy_strided(source, source->strides, target->strides, source->data, target->data);
 }
 
 reshard_status rs_tensor_densify(reshard_context *context, reshard_tensor *tensor,
                                  reshard_tensor **out_tensor)
 {
+    assert(tensor->distribution == NULL);
     if (reshard_tensor_is_contiguous(tensor)) {
         *out_tensor = reshard_tensor_retain(tensor);
         return RESHARD_OK;
@@ -209,7 +214,7 @@ reshard_status reshard_tensor_copy_to(const reshard_tensor *tensor, void *memory
     int64_t dense[RESHARD_NDIM_MAX];
     reshard_status status = check_bytes(tensor, bytes);
     if (status == RESHARD_OK) {
-        rs_shape_strides(tensor->ndim, tensor->shape, dense);
+        rs_dense_strides(tensor->ndim, tensor->shape, dense);
         copy_strided(tensor, tensor->strides, dense, tensor->data, memory);
     }
     return status;
@@ -220,7 +225,7 @@ reshard_status reshard_tensor_copy_from(reshard_tensor *tensor, const void *memo
     int64_t dense[RESHARD_NDIM_MAX];
     reshard_status status = check_bytes(tensor, bytes);
     if (status == RESHARD_OK) {
-        rs_shape_strides(tensor->ndim, tensor->shape, dense);
+        rs_dense_strides(tensor->ndim, tensor->shape, dense);
         copy_strided(tensor, dense, tensor->strides, memory, reshard_tensor_write(tensor));
     }
     return status;

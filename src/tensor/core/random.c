@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* random.c - see random.h. A uniform number has as many random bits as its dtype holds, so that
- * rounding never makes it 1. */
+/* random.c - see random.h. A uniform number has as many random bits as its dtype holds, so rounding
+ * never makes it 1. */
 #include "tensor/core/random.h"
 
 #include "base/error.h"
@@ -9,6 +9,7 @@
 
 #include <reshard/group.h>
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -39,15 +40,15 @@ static int precision_of(reshard_dtype dtype)
     }
 }
 
-static double draw(const rs_fill *fill, reshard_dtype dtype, uint64_t index)
+static double draw(const rs_random *fill, reshard_dtype dtype, uint64_t index)
 {
-    if (fill->kind == RS_FILL_NORMAL) {
+    if (fill->kind == RS_RANDOM_NORMAL) {
         double u = ((double)(rs_random_bits(fill->seed, 2 * index) >> 11) + 0.5) * 0x1p-53;
         double v = (double)(rs_random_bits(fill->seed, 2 * index + 1) >> 11) * 0x1p-53;
         return sqrt(-2 * log(u)) * cos(6.28318530717958647693 * v);
     }
     uint64_t bits = rs_random_bits(fill->seed, index);
-    if (fill->kind == RS_FILL_KEEP)
+    if (fill->kind == RS_RANDOM_KEEP)
         return (double)(bits >> 11) * 0x1p-53 < fill->p ? 0 : 1 / (1 - fill->p);
     int precision = precision_of(dtype);
     return ldexp((double)(bits >> (64 - precision)), -precision);
@@ -65,16 +66,16 @@ static void put(reshard_dtype dtype, unsigned char *data, int64_t at, double val
         memcpy(data + at * 2, &half, sizeof half);
 }
 
-static void fill_dense(reshard_tensor *tensor, const rs_fill *fill)
+static void fill_dense(reshard_tensor *tensor, const rs_random *fill)
 {
     unsigned char *data = reshard_tensor_write(tensor);
     for (int64_t i = 0; i < tensor->volume; i++)
         put(tensor->dtype, data, i, draw(fill, tensor->dtype, (uint64_t)i));
 }
 
-/* All elements of a piece, with their global numbers. */
+/* Fills all elements of a piece by their global index. */
 static void fill_piece(reshard_tensor *shard, const reshard_piece *piece,
-                       const int64_t *global_strides, const rs_fill *fill)
+                       const int64_t *global_strides, const rs_random *fill)
 {
     int64_t index[RESHARD_NDIM_MAX] = {0};
     unsigned char *data = shard->data;
@@ -91,8 +92,10 @@ static void fill_piece(reshard_tensor *shard, const reshard_piece *piece,
     }
 }
 
-reshard_status rs_fill_random(reshard_tensor *tensor, const rs_fill *fill)
+reshard_status rs_fill_random(reshard_tensor *tensor, const rs_random *fill)
 {
+    assert(tensor->distribution != NULL || reshard_tensor_is_contiguous(tensor));
+    assert(fill->p >= 0 && fill->p < 1);
     if (!rs_dtype_is_float(tensor->dtype))
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "random numbers of %s",
                        reshard_dtype_name(tensor->dtype));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * random.h - random numbers by index: element i of a tensor gets the i-th number of a SplitMix64
- * stream (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014) that the seed
- * starts. Any rank can compute any element's number, so results depend on no layout.
+ * random.h - random numbers by index: element i of a tensor gets the i-th number of the SplitMix64
+ * stream of its seed (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
+ * Any rank can compute any element, so results do not depend on the layout.
  */
 #ifndef RS_TENSOR_CORE_RANDOM_H
 #define RS_TENSOR_CORE_RANDOM_H
@@ -13,20 +13,20 @@
 uint64_t rs_random_bits(uint64_t seed, uint64_t index);
 
 /* What fills an element. */
-typedef enum rs_fill_kind {
-    RS_FILL_UNIFORM, /* 0 <= x < 1 */
-    RS_FILL_NORMAL,  /* mean 0, deviation 1 (Box and Muller) */
-    RS_FILL_KEEP     /* 0 with probability p, else 1/(1-p) */
-} rs_fill_kind;
+typedef enum rs_random_kind {
+    RS_RANDOM_UNIFORM, /* 0 <= x < 1 */
+    RS_RANDOM_NORMAL,  /* mean 0, deviation 1 (Box and Muller) */
+    RS_RANDOM_KEEP     /* 0 with probability p, else 1/(1-p) */
+} rs_random_kind;
 
-typedef struct rs_fill {
-    rs_fill_kind kind;
+typedef struct rs_random {
+    rs_random_kind kind;
     uint64_t seed;
     double p;
-} rs_fill;
+} rs_random;
 
-/* Fills a dense tensor, f16 to f64, by its elements' own index, or all shards of a distributed one
- * by their global index. */
-reshard_status rs_fill_random(reshard_tensor *tensor, const rs_fill *fill);
+/* Fills a dense tensor, f16 to f64, by the index of each element; of a distributed tensor, all
+ * shards by the global index. */
+reshard_status rs_fill_random(reshard_tensor *tensor, const rs_random *fill);
 
 #endif

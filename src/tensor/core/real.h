@@ -10,7 +10,8 @@
  *     static void OF(double_it)(const void *x, void *y, int64_t n) { const REAL *a = x; ... }
  *     #endif
  *
- * RS_CALL(dtype, double_it, x, y, n) picks one. Kernels take dense memory.
+ * RS_CALL(dtype, double_it, x, y, n) picks one, RS_BOTH(double_it) initializes an array of both.
+ * Kernels take dense memory. This is how all kernels of tensors and modules are made.
  */
 #define REAL float
 #define OF(name) name##_f32
@@ -22,5 +23,9 @@
 #include RS_REAL_FILE
 #undef OF
 
+#define RS_BOTH(name)          \
+    {                          \
+        name##_f32, name##_f64 \
+    }
 #define RS_CALL(dtype, name, ...) \
     ((dtype) == RESHARD_F32 ? name##_f32(__VA_ARGS__) : name##_f64(__VA_ARGS__))

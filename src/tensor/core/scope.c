@@ -1,15 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * scope.c - scopes: who owns the results of computations, and what went wrong first. The list of a
- * scope's tensors grows before a tensor is added, so that a reference is never lost.
+ * scope.c - scopes: who owns the results of computations, and which error came first. The list of a
+ * scope's tensors grows before a tensor is added, so no reference is ever lost.
  */
+#include "tensor/core/scope.h"
 #include "base/context.h"
 #include "base/error.h"
-#include "tensor/core/tensor.h"
 
 #include <reshard/group.h>
 
+#include <assert.h>
 #include <string.h>
+
+/* ---- the stack of hooks ---------------------------------------------------------------------- */
+
+static void pop(void)
+{
+    assert(rs_thread_state_get()->hooks != NULL);
+    rs_thread_state *state = rs_thread_state_get();
+    rs_hook_pair *entry = state->hooks;
+    state->hooks = entry->outer;
+    rs_release(entry->context, entry, sizeof *entry);
+}
+
+static bool is_on_stack(const rs_hook_pair *entry)
+{
+    const rs_hook_pair *at = rs_thread_state_get()->hooks;
+    while (at != NULL && at != entry)
+        at = at->outer;
+    return at == entry;
+}
+
+void rs_hook_pairs_unwind(rs_hook_pair *until)
+{
+    /* The pair that was innermost when the scope opened may have been popped since. */
+    if (until != NULL && !is_on_stack(until))
+        return;
+    while (rs_thread_state_get()->hooks != until)
+        pop();
+}
+
+reshard_status reshard_saved_tensor_hooks_push(reshard_context *context,
+                                               const reshard_saved_tensor_hooks *hooks)
+{
+    if (hooks->pack == NULL || hooks->unpack == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "saved tensor hooks: %s is NULL",
+                       hooks->pack == NULL ? "pack" : "unpack");
+    rs_hook_pair *entry = rs_allocate(context, sizeof *entry);
+    if (entry == NULL)
+        return rs_allocation_status();
+    rs_thread_state *state = rs_thread_state_get();
+    *entry = (rs_hook_pair){.context = context, .hooks = *hooks, .outer = state->hooks};
+    state->hooks = entry;
+    return RESHARD_OK;
+}
+
+reshard_status reshard_saved_tensor_hooks_pop(void)
+{
+    if (rs_thread_state_get()->hooks == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "saved tensor hooks: none are on the stack to pop");
+    pop();
+    return RESHARD_OK;
+}
+
+/* ---- scopes ---------------------------------------------------------------------------------- */
 
 void rs_scope_enter(reshard_scope *scope, reshard_context *context)
 {
@@ -38,14 +92,21 @@ reshard_status reshard_scope_status(const reshard_scope *scope)
     return scope->status == RESHARD_OK ? RESHARD_OK : rs_fail(scope->status, "%s", scope->text);
 }
 
+reshard_status rs_scope_failed(void)
+{
+    assert(rs_thread_state_get()->scope != NULL);
+    return reshard_scope_status(rs_thread_state_get()->scope);
+}
+
 reshard_status rs_scope_leave(reshard_scope *scope)
 {
+    assert(rs_thread_state_get()->scope == scope);
     rs_thread_state *state = rs_thread_state_get();
     state->scope = scope->outer;
     if (scope->group != NULL)
         rs_scope_use_group(scope->group);
     state->gradients_off = scope->gradients_off;
-    rs_hooks_unwind(scope->hooks);
+    rs_hook_pairs_unwind(scope->hooks);
     free_tensors(scope);
     return reshard_scope_status(scope);
 }
@@ -77,7 +138,7 @@ reshard_status reshard_scope_close(reshard_scope *scope)
         last = inner == scope;
         reshard_status status = rs_scope_leave(inner);
         if (status != RESHARD_OK && !last)
-            (void)rs_scope_fail(status); /* the one around it has to tell */
+            (void)rs_scope_fail(status); /* the scope around it reports it */
         rs_release(inner->context, inner, sizeof *inner);
         if (last)
             return status;
@@ -87,6 +148,7 @@ reshard_status reshard_scope_close(reshard_scope *scope)
 
 reshard_tensor *rs_scope_fail(reshard_status status)
 {
+    assert(status != RESHARD_OK);
     reshard_scope *scope = rs_thread_state_get()->scope;
     if (scope != NULL && scope->status == RESHARD_OK) {
         scope->status = status;
@@ -112,6 +174,7 @@ void rs_scope_use_group(reshard_group *group)
 
 static reshard_status own_in(reshard_scope *scope, reshard_tensor *tensor)
 {
+    assert(scope != NULL && scope->count <= scope->capacity);
     if (scope->count == scope->capacity) {
         void *tensors = scope->tensors;
         reshard_status status = rs_grow(scope->context, &tensors, &scope->capacity,
@@ -131,6 +194,14 @@ reshard_tensor *rs_scope_own(reshard_tensor *tensor)
     reshard_status status = own_in(rs_thread_state_get()->scope, tensor);
     if (status == RESHARD_OK)
         return tensor;
+    reshard_tensor_release(tensor);
+    return rs_scope_fail(status);
+}
+
+reshard_tensor *rs_scope_finish(reshard_status status, reshard_tensor *tensor)
+{
+    if (status == RESHARD_OK)
+        return rs_scope_own(tensor);
     reshard_tensor_release(tensor);
     return rs_scope_fail(status);
 }

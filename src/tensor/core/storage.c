@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * storage.c - tensors over memory that is neither the context's nor somebody else's: files mapped
- * into memory, and memory that ranks share. Both are borrowed memory with a record that gives it
- * back.
+ * storage.c - tensors over files mapped into memory, and over memory that ranks share. Both are
+ * borrowed memory with a record that returns it.
  */
 #include <reshard/distributed.h>
 
@@ -26,7 +25,7 @@ static reshard_status measure(reshard_dtype dtype, int32_t ndim, const int64_t *
 
 typedef struct mapped {
     reshard_context *context;
-    rs_mapping mapping; /* bytes NULL: none, an empty tensor needs none */
+    rs_mapping mapping; /* bytes NULL: nothing is mapped, because the tensor is empty */
 } mapped;
 
 static void unmap(void *user)
@@ -119,7 +118,8 @@ reshard_status reshard_tensor_create_shared(reshard_context *context, reshard_gr
     if (status == RESHARD_OK) {
         s->context = context;
         s->group = reshard_group_retain(group);
-        /* With the memory still to come, so that nothing is left that fails on one rank alone. */
+        /* Made before the memory, so that nothing that can fail on one rank alone comes after
+         * it. */
         status = reshard_tensor_borrow(context, dtype, ndim, shape, NULL, s, give_back, s, &tensor);
         if (status != RESHARD_OK)
             give_back(s);

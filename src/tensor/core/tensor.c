@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor.c - making tensors and asking about them. Storage is counted by reference and knows how
- * often somebody asked to write to it, which is how a backward pass finds out that a saved tensor
- * has been overwritten.
+ * tensor.c - making tensors and asking about them. Storage counts its references, and how often it
+ * was opened for writing: a backward pass can so tell that a saved tensor has been overwritten.
  */
 #include "tensor/core/tensor.h"
 
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/shape.h"
 #include "base/text.h"
 #include "tensor/core/distribution.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -19,29 +20,17 @@
 
 reshard_status rs_extents_check(int32_t ndim, const int64_t *shape, int64_t *out_volume)
 {
-    if (ndim < 0 || ndim > RESHARD_NDIM_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "a tensor of %d dimensions; there may be 0..%d", ndim,
-                       RESHARD_NDIM_MAX);
-    int64_t volume = 1, extent = 1;
-    for (int32_t d = 0; d < ndim; d++) {
-        if (shape[d] < 0)
-            return rs_fail(RESHARD_ERR_RANGE, "dimension %d has the size %" PRId64, d, shape[d]);
-        /* Strides are products of sizes, also where another size is 0. */
-        if (!rs_multiply(extent, rs_max(shape[d], 1), &extent))
-            return rs_fail(RESHARD_ERR_RANGE, "the sizes multiply to more than 2^63-1 elements");
-        volume = shape[d] == 0 ? 0 : volume * shape[d];
-    }
-    *out_volume = volume;
-    return RESHARD_OK;
+    reshard_status status = rs_shape_check(ndim, shape);
+    if (status == RESHARD_OK)
+        *out_volume = rs_volume(ndim, shape);
+    return status;
 }
 
-void rs_shape_strides(int32_t ndim, const int64_t *shape, int64_t *out_strides)
+rs_extents rs_extents_of(const reshard_tensor *tensor)
 {
-    int64_t stride = 1;
-    for (int32_t d = ndim - 1; d >= 0; d--) {
-        out_strides[d] = stride;
-        stride *= rs_max(shape[d], 1);
-    }
+    rs_extents extents = {.ndim = tensor->ndim};
+    memcpy(extents.shape, tensor->shape, sizeof extents.shape);
+    return extents;
 }
 
 bool rs_shape_equals(const reshard_tensor *a, const reshard_tensor *b)
@@ -61,6 +50,7 @@ reshard_status rs_dim_normalize(int32_t ndim, int32_t dim, int32_t *out_dim)
 
 size_t rs_element_bytes(reshard_dtype dtype)
 {
+    assert(reshard_dtype_bits(dtype) % 8 == 0);
     return (size_t)reshard_dtype_bits(dtype) / 8;
 }
 
@@ -112,6 +102,7 @@ static rs_storage *make_storage(reshard_context *context)
 
 reshard_status rs_count_bytes(reshard_dtype dtype, int64_t volume, size_t *out_bytes)
 {
+    assert(volume >= 0);
     int32_t bits = reshard_dtype_bits(dtype);
     if (bits == 0 || bits % 8 != 0)
         return rs_fail(RESHARD_ERR_INVALID, "dtype %s: elements of tensors are whole bytes",
@@ -137,7 +128,7 @@ static reshard_tensor *make_header(reshard_context *context, reshard_dtype dtype
     tensor->volume = volume;
     if (ndim > 0)
         memcpy(tensor->shape, shape, (size_t)ndim * sizeof *shape);
-    rs_shape_strides(ndim, tensor->shape, tensor->strides);
+    rs_dense_strides(ndim, tensor->shape, tensor->strides);
     return tensor;
 }
 
@@ -202,7 +193,7 @@ reshard_status reshard_tensor_from_data(reshard_context *context, reshard_dtype 
     return RESHARD_OK;
 }
 
-/* Strides of others must not lead further than addresses do. */
+/* Strides from the caller must not lead beyond what addresses can express. */
 static reshard_status check_strides(int32_t ndim, const int64_t *shape, const int64_t *strides,
                                     size_t element_bytes)
 {
@@ -258,6 +249,7 @@ reshard_status rs_tensor_view(reshard_context *context, const reshard_tensor *te
                               const int64_t *shape, const int64_t *strides, int64_t at,
                               reshard_tensor **out_tensor)
 {
+    assert((tensor->storage != NULL) != (tensor->distribution != NULL));
     int64_t volume = 0;
     reshard_status status = rs_extents_check(ndim, shape, &volume);
     if (status != RESHARD_OK)
@@ -290,6 +282,7 @@ reshard_status rs_tensor_alias(reshard_context *context, const reshard_tensor *t
 
 void rs_tensor_drop_data(reshard_tensor *tensor)
 {
+    assert(tensor->distribution == NULL);
     release_storage(tensor->storage);
     tensor->storage = NULL;
     tensor->data = NULL;
@@ -297,6 +290,7 @@ void rs_tensor_drop_data(reshard_tensor *tensor)
 
 void rs_tensor_lend_data(reshard_tensor *tensor, const reshard_tensor *from, ptrdiff_t at)
 {
+    assert(from->storage != NULL && tensor->dtype == from->dtype);
     rs_tensor_drop_data(tensor);
     rs_reference_add(&from->storage->references);
     tensor->storage = from->storage;
@@ -328,7 +322,7 @@ void reshard_tensor_release(reshard_tensor *tensor)
 {
     if (tensor == NULL || !rs_reference_drop(&tensor->references))
         return;
-    reshard_tensor_release(tensor->gradient); /* has no gradient itself */
+    reshard_tensor_release(tensor->gradient); /* which has no gradient of its own */
     rs_node_release(tensor->node);
     rs_distribution_release(tensor->distribution);
     release_storage(tensor->storage);
@@ -364,13 +358,8 @@ int64_t reshard_tensor_volume(const reshard_tensor *tensor)
 
 int reshard_tensor_is_contiguous(const reshard_tensor *tensor)
 {
-    int64_t stride = 1;
-    for (int32_t d = tensor->ndim - 1; d >= 0 && tensor->volume != 0; d--) {
-        if (tensor->shape[d] != 1 && tensor->strides[d] != stride)
-            return 0;
-        stride *= tensor->shape[d];
-    }
-    return 1;
+    return tensor->volume == 0 ||
+           rs_strides_are_dense(tensor->ndim, tensor->shape, tensor->strides);
 }
 
 int reshard_tensor_is_distributed(const reshard_tensor *tensor)
@@ -388,6 +377,16 @@ void *reshard_tensor_write(reshard_tensor *tensor)
     if (tensor->storage != NULL)
         (void)atomic_fetch_add_explicit(&tensor->storage->version, 1, memory_order_relaxed);
     return tensor->data;
+}
+
+size_t rs_tensor_bytes(const reshard_tensor *tensor)
+{
+    size_t bytes = 0;
+    if (tensor->distribution == NULL)
+        return (size_t)tensor->volume * rs_element_bytes(tensor->dtype);
+    for (int64_t i = 0; i < tensor->distribution->shard_count; i++)
+        bytes += rs_tensor_bytes(tensor->distribution->shards[i]);
+    return bytes;
 }
 
 uint64_t rs_tensor_version(const reshard_tensor *tensor)

@@ -3,7 +3,9 @@
 #include "tensor/dist/axes.h"
 
 #include "base/error.h"
+#include "tensor/core/scope.h"
 
+#include <assert.h>
 #include <string.h>
 
 static bool has_shared_pieces(const reshard_placement *p)
@@ -16,6 +18,7 @@ static bool has_shared_pieces(const reshard_placement *p)
 
 reshard_status rs_axes_of(const reshard_tensor *tensor, rs_axes *out_axes)
 {
+    assert(tensor->distribution != NULL);
     const reshard_spec *spec = reshard_layout_spec(tensor->distribution->layout);
     bool fits = reshard_spec_get_kind(spec) == RESHARD_SPEC_CUTS;
     out_axes->mesh = reshard_spec_mesh(spec);
@@ -33,7 +36,7 @@ reshard_status rs_axes_of(const reshard_tensor *tensor, rs_axes *out_axes)
     }
     if (!fits)
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "a tensor with the layout \"%s\"",
-                       rs_layout_describe(tensor).text);
+                       rs_tensor_describe_layout(tensor).text);
     return RESHARD_OK;
 }
 
@@ -50,7 +53,7 @@ reshard_status rs_axes_check_mesh(const reshard_tensor *a, const reshard_tensor 
         same = reshard_mesh_rank_at(x, i) == reshard_mesh_rank_at(y, i);
     if (!same)
         return rs_fail(RESHARD_ERR_INVALID, "layouts over different meshes: \"%s\" and \"%s\"",
-                       rs_layout_describe(a).text, rs_layout_describe(b).text);
+                       rs_tensor_describe_layout(a).text, rs_tensor_describe_layout(b).text);
     return RESHARD_OK;
 }
 
@@ -79,6 +82,7 @@ bool rs_axes_same_cut(const reshard_placement *a, const reshard_placement *b)
 
 void rs_axes_set(rs_axes *axes, int32_t axis, reshard_placement placement)
 {
+    assert(axis >= 0 && axis < RESHARD_AXES_MAX);
     int32_t at = 0;
     while (at < axes->count && axes->cuts[at].axis != axis)
         at++;
@@ -98,14 +102,14 @@ reshard_placement rs_placement_partial(void)
     return (reshard_placement){.kind = RESHARD_PARTIAL, .reduction = RESHARD_SUM};
 }
 
-/* Whether two cuts have to keep their order: they cut one dim, or all of them (flat). */
+/* Whether two cuts must keep their order: they cut the same dim, or one cuts all (flat). */
 static bool depend(const reshard_placement *a, const reshard_placement *b)
 {
     return a->kind == RESHARD_SHARD && b->kind == RESHARD_SHARD &&
            (a->dim == b->dim || a->dim == RESHARD_DIM_FLAT || b->dim == RESHARD_DIM_FLAT);
 }
 
-/* In the order of axes as far as that changes nothing, so that equal layouts have equal specs. */
+/* Sorts by axis as far as that changes nothing, so that equal layouts get equal specs. */
 static void sort_cuts(rs_axes *axes)
 {
     for (int32_t i = 1; i < axes->count; i++) {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * axes.h - layouts by mesh axis, for rules that say what an operation makes of each axis. Regular
- * layouts of cuts along dims only: no boxes, no flat cuts, no A, no shared pieces, which would be
- * counted twice in sums.
+ * axes.h - layouts by mesh axis, for rules that tell what an operation makes of each axis. It
+ * covers regular layouts that are cut along dims: no boxes, no flat cuts, no A, and no pieces that
+ * several ranks hold, which sums would count twice.
  */
 #ifndef RS_TENSOR_DIST_AXES_H
 #define RS_TENSOR_DIST_AXES_H
 
 #include "tensor/dist/spread.h"
 
-/* The cuts of a layout in their order, dims counted from the front; replicated axes left out. */
+/* The cuts of a layout in their order, with dims counted from the front and without replicated
+ * axes. */
 typedef struct rs_axes {
     const reshard_mesh *mesh;
     int32_t count;
@@ -21,13 +22,13 @@ reshard_status rs_axes_of(const reshard_tensor *tensor, rs_axes *out_axes);
 /* Errors: INVALID naming both layouts. */
 reshard_status rs_axes_check_mesh(const reshard_tensor *a, const reshard_tensor *b);
 
-/* The placement of a mesh axis; replicated when it has no cut. */
+/* The placement of a mesh axis: replicated when nothing cuts along it. */
 reshard_placement rs_axes_at(const rs_axes *axes, int32_t axis);
 bool rs_axes_is_cut(const reshard_placement *placement, int32_t dim);
-/* The same cut, but for the dim. */
+/* Whether two cuts are the same except for the dim. */
 bool rs_axes_same_cut(const reshard_placement *a, const reshard_placement *b);
 
-/* Replaces or adds the placement of an axis; replicated ones are left out. */
+/* Sets the placement of an axis. Replicated axes are left out of the list. */
 void rs_axes_set(rs_axes *axes, int32_t axis, reshard_placement placement);
 reshard_placement rs_placement_partial(void);
 reshard_status rs_axes_layout(const rs_axes *axes, int32_t ndim, const int64_t *shape,

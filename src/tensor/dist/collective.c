@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * collective.c - collectives on local tensors, with gradients. Each is a move between two
- * layouts; its backward step is the transposed move, and for prod, min and max that of the sum, put
- * right by partial.c.
+ * collective.c - collectives on local tensors, with gradients. Each is a move between two layouts,
+ * and its backward step is the transposed move. For prod, min and max that is the backward step of
+ * a sum, corrected by partial.c.
  */
 #include <reshard/distributed.h>
 
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/shape.h"
 #include "layout/layout.h"
-#include "tensor/core/outline.h"
+#include "tensor/core/dense.h"
+#include "tensor/core/move.h"
+#include "tensor/dist/outline.h"
 #include "tensor/dist/partial.h"
-#include "tensor/ops/op.h"
+#include "tensor/grad/node.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -41,7 +44,7 @@ typedef struct ends {
     reshard_context *context;
     rs_exec_cache *cache;
     reshard_layout *source, *target;
-    reshard_layout *summed; /* the source, with a sum for prod, min and max */
+    reshard_layout *summed; /* the source, with SUM in place of PROD, MIN and MAX */
 } ends;
 
 static void forget_ends(void *extra)
@@ -58,10 +61,11 @@ static void forget_ends(void *extra)
 
 /* ---- agreeing on shapes ---------------------------------------------------------------------- */
 
+/* What a rank asks for, as one number to compare. Root and reduction are not checked yet. */
 static int64_t request_number(const exchange *x)
 {
-    return (int64_t)x->source | (int64_t)x->target << 4 | (int64_t)x->reduction << 8 |
-           (int64_t)x->root << 16;
+    int64_t forms = (int64_t)x->source * 16 + (int64_t)x->target;
+    return x->root * INT64_C(0x100000000) + (int64_t)x->reduction * 0x100 + forms;
 }
 
 static bool same_rows(const rs_outline *a, const rs_outline *b)
@@ -71,7 +75,7 @@ static bool same_rows(const rs_outline *a, const rs_outline *b)
     return rs_outline_same(&other, b);
 }
 
-/* All ranks come to the same verdict. *out_shape: of the whole. */
+/* Comes to the same verdict on all ranks. out_whole: the tensor as a whole. */
 static reshard_status compare(const exchange *x, const rs_outline *all, rs_outline *out_whole)
 {
     int32_t size = reshard_group_size(x->group);
@@ -121,7 +125,7 @@ static reshard_status check_counts(const exchange *x, const reshard_tensor *tens
     return RESHARD_OK;
 }
 
-/* sent[i * size + j] goes from i to j. Rank j's shard has one piece from each. */
+/* sent[i * size + j] rows go from i to j. Rank j's shard has one piece from each rank. */
 static reshard_status address(const exchange *x, const rs_outline *whole, const int64_t *sent,
                               reshard_spec **out_spec)
 {
@@ -133,7 +137,7 @@ static reshard_status address(const exchange *x, const rs_outline *whole, const 
     reshard_shard *shards = pieces != NULL ? rs_allocate_zeroed(context, shard_bytes) : NULL;
     reshard_status status = shards != NULL ? RESHARD_OK : rs_allocation_status();
     int64_t strides[RESHARD_NDIM_MAX];
-    rs_shape_strides(whole->ndim, whole->shape, strides);
+    rs_dense_strides(whole->ndim, whole->shape, strides);
     for (int32_t j = 0; j < size && status == RESHARD_OK; j++) {
         reshard_shard *shard = &shards[j];
         int64_t begin = 0;
@@ -204,8 +208,8 @@ static reshard_status make_rows(const exchange *x, const rs_outline *whole, cons
         rows[i] = all[i].shape[0];
     reshard_placement ragged = {
         .kind = RESHARD_SHARD, .rule = RESHARD_RAGGED, .count = size, .values = rows};
-    reshard_status status = rs_layout_simple(rs_scope_context(), x->group, -1, &ragged, whole->ndim,
-                                             whole->shape, out_layout);
+    reshard_status status = rs_layout_simple(rs_scope_context(), reshard_group_size(x->group), -1,
+                                             &ragged, whole->ndim, whole->shape, out_layout);
     rs_release(NULL, rows, (size_t)size * sizeof *rows);
     return status;
 }
@@ -230,8 +234,9 @@ static reshard_status make_end(const exchange *x, form how, const rs_outline *wh
         placement = (reshard_placement){.kind = RESHARD_PARTIAL, .reduction = x->reduction};
     if (how == CHUNKS)
         placement = (reshard_placement){.kind = RESHARD_SHARD, .rule = RESHARD_CHUNK};
-    return rs_layout_simple(rs_scope_context(), x->group, how == AT_ROOT ? x->root : -1, &placement,
-                            whole->ndim, whole->shape, out_layout);
+    return rs_layout_simple(rs_scope_context(), reshard_group_size(x->group),
+                            how == AT_ROOT ? x->root : -1, &placement, whole->ndim, whole->shape,
+                            out_layout);
 }
 
 static bool needs_values(const reshard_layout *source)
@@ -243,6 +248,7 @@ static bool needs_values(const reshard_layout *source)
 static reshard_status make_ends(const exchange *x, const rs_outline *whole, const rs_outline *all,
                                 const int64_t *sent, ends **out_ends)
 {
+    const reshard_placement sum = {.kind = RESHARD_PARTIAL, .reduction = RESHARD_SUM};
     reshard_context *context = rs_scope_context();
     ends *e = rs_allocate_zeroed(context, sizeof *e);
     if (e == NULL)
@@ -255,7 +261,7 @@ static reshard_status make_ends(const exchange *x, const rs_outline *whole, cons
         status = make_end(x, x->target, whole, all, sent, &e->target);
     if (status == RESHARD_OK)
         status = needs_values(e->source)
-                     ? rs_layout_reduced(e->source, RESHARD_SUM, &e->summed)
+                     ? rs_layout_replace_partial(e->source, &sum, &e->summed)
                      : (e->summed = reshard_layout_retain(e->source), RESHARD_OK);
     if (status == RESHARD_OK)
         *out_ends = e;
@@ -275,7 +281,7 @@ static reshard_status run(const ends *e, reshard_tensor *x, reshard_tensor **out
     status = status == RESHARD_OK
                  ? rs_redistribute(e->context, source, e->target, x->dtype, &target)
                  : rs_agree(group, status, NULL, "collective", false, NULL);
-    /* An alias: between equal layouts the shard is the input itself. */
+    /* An alias, because between equal layouts the shard is the input itself. */
     if (status == RESHARD_OK && target->distribution->shard_count > 0)
         status = rs_tensor_alias(e->context, target->distribution->shards[0], out_local);
     else if (status == RESHARD_OK)
@@ -306,6 +312,7 @@ static void backward_collective(rs_node *node, reshard_tensor *const *gradients,
                                 reshard_tensor **out_gradients)
 {
     const ends *e = node->extra;
+    const rs_extents *input = rs_node_facts(node);
     reshard_dtype dtype = gradients[0]->dtype;
     rs_exec_key key = {e->summed, e->target, dtype, dtype, true};
     reshard_tensor *incoming = NULL, *moved = NULL, *right = NULL, *local = NULL;
@@ -319,11 +326,11 @@ static void backward_collective(rs_node *node, reshard_tensor *const *gradients,
     if (status == RESHARD_OK)
         status = right->distribution->shard_count > 0
                      ? (local = reshard_tensor_retain(right->distribution->shards[0]), RESHARD_OK)
-                     : rs_result_zeros(dtype, (int32_t)node->facts.i[0], node->facts.i + 1, &local);
+                     : rs_result_zeros(dtype, input->ndim, input->shape, &local);
     reshard_tensor_release(incoming);
     reshard_tensor_release(moved);
-    /* A rank whose tensor is not read, of another shape than what is: no gradient reaches it. */
-    out_gradients[0] = status == RESHARD_OK ? rs_scope_own(local) : rs_scope_fail(status);
+    /* No gradient reaches a rank whose tensor was not read and may have another shape. */
+    out_gradients[0] = rs_scope_finish(status, local);
 }
 
 static reshard_tensor *carry_out(const exchange *x, reshard_tensor *tensor)
@@ -360,8 +367,7 @@ static reshard_tensor *carry_out(const exchange *x, reshard_tensor *tensor)
         rs_outlines_release(x->group, all);
     }
     rs_release(NULL, sent, size * size * sizeof *sent);
-    rs_facts facts = {.i = {tensor->ndim}};
-    memcpy(facts.i + 1, tensor->shape, sizeof tensor->shape);
+    rs_extents input = rs_extents_of(tensor);
     bool keeps = e != NULL && needs_values(e->source);
     rs_recipe recipe = {.name = x->name,
                         .backward = backward_collective,
@@ -369,7 +375,8 @@ static reshard_tensor *carry_out(const exchange *x, reshard_tensor *tensor)
                         .inputs = &tensor,
                         .saved_count = keeps ? 1 : 0,
                         .saved = &tensor,
-                        .facts = facts,
+                        .facts = &input,
+                        .facts_bytes = sizeof input,
                         .group = x->group,
                         .extra = e,
                         .forget_extra = forget_ends};

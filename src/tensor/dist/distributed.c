@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * distributed.c - making distributed tensors out of data, and asking about them. Ranks first tell
- * each other what they have; every check of that is made alike on all ranks, so that all come to
- * the same verdict without asking again.
+ * distributed.c - making distributed tensors from data, and asking about them. Ranks first tell
+ * each other what they have. Each then makes the same checks on the same facts, so all come to the
+ * same verdict without asking again.
  */
+#include <reshard/autograd.h>
 #include <reshard/distributed.h>
 
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/options.h"
+#include "base/shape.h"
 #include "layout/layout.h"
-#include "tensor/core/outline.h"
+#include "tensor/core/move.h"
 #include "tensor/core/random.h"
+#include "tensor/dist/outline.h"
 #include "tensor/dist/spread.h"
 
 #include <inttypes.h>
@@ -65,13 +69,13 @@ static reshard_status check_whole(const reshard_tensor *tensor)
 {
     if (tensor->distribution != NULL && tensor->distribution->layout->partial)
         return rs_fail(RESHARD_ERR_INVALID, "filling a tensor with the partial layout \"%s\"",
-                       rs_layout_describe(tensor).text);
+                       rs_tensor_describe_layout(tensor).text);
     return RESHARD_OK;
 }
 
-static reshard_status fill_random(reshard_tensor *tensor, rs_fill_kind kind, uint64_t seed)
+static reshard_status fill_random(reshard_tensor *tensor, rs_random_kind kind, uint64_t seed)
 {
-    rs_fill fill = {kind, seed, 0};
+    rs_random fill = {kind, seed, 0};
     reshard_status status = check_whole(tensor);
     if (status == RESHARD_OK && !reshard_tensor_is_contiguous(tensor))
         status = rs_fail(RESHARD_ERR_INVALID, "filling a tensor that is not contiguous");
@@ -80,12 +84,12 @@ static reshard_status fill_random(reshard_tensor *tensor, rs_fill_kind kind, uin
 
 reshard_status reshard_tensor_fill_uniform(reshard_tensor *tensor, uint64_t seed)
 {
-    return fill_random(tensor, RS_FILL_UNIFORM, seed);
+    return fill_random(tensor, RS_RANDOM_UNIFORM, seed);
 }
 
 reshard_status reshard_tensor_fill_normal(reshard_tensor *tensor, uint64_t seed)
 {
-    return fill_random(tensor, RS_FILL_NORMAL, seed);
+    return fill_random(tensor, RS_RANDOM_NORMAL, seed);
 }
 
 reshard_status rs_distributed_fill(reshard_tensor *tensor, double value)
@@ -98,7 +102,7 @@ reshard_status rs_distributed_fill(reshard_tensor *tensor, double value)
 
 /* ---- one rank's tensor ----------------------------------------------------------------------- */
 
-/* All ranks come to the same verdict. */
+/* Comes to the same verdict on all ranks. */
 static reshard_status compare_sources(reshard_group *group, const rs_outline *all)
 {
     int32_t size = reshard_group_size(group);
@@ -125,7 +129,7 @@ static reshard_status compare_sources(reshard_group *group, const rs_outline *al
     return RESHARD_OK;
 }
 
-/* The source's tensor as a distributed one that is whole on one rank. */
+/* Wraps the source's tensor as a distributed one that is whole on one rank. */
 static reshard_status wrap_source(reshard_context *context, reshard_group *group,
                                   const rs_outline *source, int32_t rank, reshard_tensor *tensor,
                                   reshard_tensor **out_tensor)
@@ -134,7 +138,8 @@ static reshard_status wrap_source(reshard_context *context, reshard_group *group
     reshard_layout *layout = NULL;
     reshard_status status = rs_exec_cache_of(group, &cache);
     if (status == RESHARD_OK)
-        status = rs_layout_simple(context, group, rank, NULL, source->ndim, source->shape, &layout);
+        status = rs_layout_simple(context, reshard_group_size(group), rank, NULL, source->ndim,
+                                  source->shape, &layout);
     if (status == RESHARD_OK)
         status = rs_distributed_wrap(context, cache, layout, (reshard_dtype)source->dtype, &tensor,
                                      out_tensor);
@@ -185,7 +190,7 @@ typedef struct place {
     int64_t offset[RESHARD_NDIM_MAX], size[RESHARD_NDIM_MAX];
 } place;
 
-/* A rank's own shards agree among themselves. */
+/* Checks that a rank's own shards fit together. */
 static reshard_status check_own(int32_t ndim, int64_t count, const reshard_local_shard *shards)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -229,7 +234,7 @@ static reshard_status compare_shards(reshard_group *group, const rs_outline *all
     return RESHARD_OK;
 }
 
-/* All shards as the layout functions take them: dense, one piece each. */
+/* Lists all shards as the layout functions take them: dense, with one piece each. */
 static void list_shards(reshard_group *group, const rs_outline *all, int32_t ndim, int64_t most,
                         const place *places, reshard_piece *pieces, reshard_shard *shards)
 {
@@ -245,7 +250,7 @@ static void list_shards(reshard_group *group, const rs_outline *all, int32_t ndi
             memcpy(shards[n].offset, p->offset, sizeof p->offset);
             memcpy(pieces[n].box.offset, p->offset, sizeof p->offset);
             memcpy(pieces[n].box.size, p->size, sizeof p->size);
-            rs_shape_strides(ndim, p->size, pieces[n].strides);
+            rs_dense_strides(ndim, p->size, pieces[n].strides);
             shards[n].piece_count = 1;
             shards[n].pieces = &pieces[n];
         }
@@ -286,7 +291,7 @@ static bool is_shard(const reshard_shard *shard, const reshard_local_shard *give
     return same;
 }
 
-/* The layout may order a rank's shards otherwise than they were given. */
+/* The layout may order a rank's shards differently from how they were given. */
 static reshard_status place_shards(reshard_context *context, rs_exec_cache *cache,
                                    reshard_layout *layout, reshard_dtype dtype, int64_t count,
                                    const reshard_local_shard *given, reshard_tensor **out_tensor)
@@ -416,10 +421,15 @@ reshard_tensor *reshard_tensor_local_shard(const reshard_tensor *tensor, int64_t
     return tensor->distribution->shards[index];
 }
 
-reshard_plan_cache_counts reshard_tensor_plan_cache(const reshard_tensor *tensor)
+reshard_status reshard_tensor_plan_cache(const reshard_tensor *tensor,
+                                         reshard_plan_cache_counts *out_counts)
 {
-    rs_exec_cache_counts counts = {0, 0, 0};
-    if (tensor->distribution != NULL)
-        counts = rs_exec_cache_count(tensor->distribution->cache);
-    return (reshard_plan_cache_counts){counts.hits, counts.misses, counts.held};
+    reshard_plan_cache_counts made = {.size = sizeof made};
+    if (tensor->distribution != NULL) {
+        rs_exec_cache_counts counts = rs_exec_cache_count(tensor->distribution->cache);
+        made.hits = counts.hits;
+        made.misses = counts.misses;
+        made.held = counts.held;
+    }
+    return rs_report_write("plan cache counts", &made, sizeof made, out_counts);
 }

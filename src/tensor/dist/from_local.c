@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * from_local.c - local tensors become shards of a distributed one. The global shape is added up
- * from what the ranks have; sizes that the spec's own rule would not give become a ragged cut.
+ * from_local.c - local tensors become shards of a distributed one. The global shape is the sum of
+ * what the ranks have. Sizes that the spec's own rule would not give become a ragged cut.
  */
 #include <reshard/distributed.h>
 
@@ -9,9 +9,12 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "layout/layout.h"
-#include "tensor/core/outline.h"
+#include "tensor/core/dense.h"
+#include "tensor/core/move.h"
+#include "tensor/dist/outline.h"
 #include "tensor/dist/partial.h"
-#include "tensor/ops/op.h"
+#include "tensor/grad/gradient.h"
+#include "tensor/grad/node.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -49,8 +52,8 @@ static int32_t dim_of(const puzzle *p, const reshard_placement *placement)
     return placement->dim < 0 ? placement->dim + p->ndim : placement->dim;
 }
 
-/* Does the position count when sizes of a dim are added up: at the first coordinate that holds
- * something on every axis that does not cut the dim. */
+/* Whether a position counts when the sizes of a dim are added up: on every axis that does not cut
+ * the dim it has to be at the first coordinate that holds something. */
 static bool counts(const puzzle *p, int32_t position, int32_t dim)
 {
     bool first = true;
@@ -133,7 +136,7 @@ static reshard_status check_shapes(const puzzle *p, const reshard_layout *layout
     return status;
 }
 
-/* The same spec with sizes as they are, where one axis alone cuts a dim. */
+/* The same spec with the actual sizes, for dims that are cut by one axis alone. */
 static reshard_status make_ragged(const puzzle *p, reshard_layout **out_layout)
 {
     reshard_cut cuts[RESHARD_AXES_MAX];
@@ -242,11 +245,11 @@ static reshard_status make_origin(reshard_group *group, const reshard_spec *spec
     return status;
 }
 
-/* The local gradient, for a partial tensor by what its reduction does. */
+/* The local gradient; for a partial tensor, what its reduction makes of it. */
 static reshard_status take_local(rs_node *node, const origin *o, reshard_tensor *gradient,
                                  reshard_tensor **out_local)
 {
-    const int64_t *facts = node->facts.i;
+    const rs_extents *input = rs_node_facts(node);
     const rs_distribution *d = gradient->distribution;
     if (o->layout->partial && rs_layout_reduction(o->layout) != RESHARD_SUM) {
         reshard_tensor *saved = rs_node_saved(node, 0), *x = NULL, *like = NULL;
@@ -269,7 +272,7 @@ static reshard_status take_local(rs_node *node, const origin *o, reshard_tensor 
         *out_local = reshard_tensor_retain(d->shards[0]);
         return RESHARD_OK;
     }
-    return rs_result_zeros(gradient->dtype, (int32_t)facts[0], facts + 1, out_local);
+    return rs_result_zeros(gradient->dtype, input->ndim, input->shape, out_local);
 }
 
 static void backward_from_local(rs_node *node, reshard_tensor *const *gradients,
@@ -282,7 +285,7 @@ static void backward_from_local(rs_node *node, reshard_tensor *const *gradients,
     if (status == RESHARD_OK)
         status = take_local(node, o, gradient, &local);
     reshard_tensor_release(gradient);
-    out_gradients[0] = status == RESHARD_OK ? rs_scope_own(local) : rs_scope_fail(status);
+    out_gradients[0] = rs_scope_finish(status, local);
 }
 
 reshard_tensor *reshard_tensor_from_local(reshard_tensor *local, reshard_group *group,
@@ -314,8 +317,7 @@ reshard_tensor *reshard_tensor_from_local(reshard_tensor *local, reshard_group *
         status = rs_agree(group, status, digest, "from_local", false, NULL);
         rs_outlines_release(group, all);
     }
-    rs_facts facts = {.i = {local->ndim}};
-    memcpy(facts.i + 1, local->shape, sizeof local->shape);
+    rs_extents input = rs_extents_of(local);
     bool keeps = o != NULL && o->layout->partial && rs_layout_reduction(o->layout) != RESHARD_SUM;
     rs_recipe recipe = {.name = "from_local",
                         .backward = backward_from_local,
@@ -323,7 +325,8 @@ reshard_tensor *reshard_tensor_from_local(reshard_tensor *local, reshard_group *
                         .inputs = &local,
                         .saved_count = keeps ? 1 : 0,
                         .saved = &local,
-                        .facts = facts,
+                        .facts = &input,
+                        .facts_bytes = sizeof input,
                         .group = group,
                         .extra = o,
                         .forget_extra = forget_origin};

@@ -13,51 +13,27 @@
 
 #include "base/error.h"
 #include "layout/layout.h"
-#include "tensor/ops/op.h"
+#include "tensor/core/dense.h"
+#include "tensor/core/move.h"
+#include "tensor/core/scope.h"
+#include "tensor/grad/gradient.h"
 
 #include <reshard/group.h>
+
+#include <assert.h>
 
 #define RS_REAL_FILE "tensor/dist/partial.c"
 #include "tensor/core/real.h"
 
-reshard_reduction rs_layout_reduction(const reshard_layout *layout)
-{
-    return layout->partial ? layout->reduction : RESHARD_SUM;
-}
-
-reshard_status rs_layout_reduced(reshard_layout *layout, reshard_reduction reduction,
-                                 reshard_layout **out_layout)
-{
-    const reshard_spec *spec = reshard_layout_spec(layout);
-    reshard_cut cuts[RESHARD_AXES_MAX];
-    reshard_spec *made = NULL;
-    int32_t count = reshard_spec_cut_count(spec);
-    if (reshard_spec_get_kind(spec) != RESHARD_SPEC_CUTS) {
-        *out_layout = reshard_layout_retain(layout);
-        return RESHARD_OK;
-    }
-    for (int32_t i = 0; i < count; i++) {
-        cuts[i] = *reshard_spec_cut(spec, i);
-        if (cuts[i].placement.kind == RESHARD_PARTIAL)
-            cuts[i].placement.reduction = reduction;
-    }
-    reshard_status status = reshard_spec_create(
-        layout->context, (reshard_mesh *)reshard_spec_mesh(spec), count, cuts, &made);
-    if (status == RESHARD_OK)
-        status =
-            reshard_layout_create(layout->context, made, layout->ndim, layout->shape, out_layout);
-    reshard_spec_release(made);
-    return status;
-}
-
 /* ---- tensors that lie as x does -------------------------------------------------------------- */
 
-/* Contributions of this dtype, to be reduced thus. */
+/* Makes contributions of this dtype for this reduction. */
 static reshard_status make_like(const reshard_tensor *x, reshard_reduction reduction,
                                 reshard_dtype dtype, reshard_tensor **out_tensor)
 {
     reshard_layout *layout = NULL;
-    reshard_status status = rs_layout_reduced(x->distribution->layout, reduction, &layout);
+    const reshard_placement partial = {.kind = RESHARD_PARTIAL, .reduction = reduction};
+    reshard_status status = rs_layout_replace_partial(x->distribution->layout, &partial, &layout);
     if (status == RESHARD_OK)
         status = rs_distributed_make(rs_scope_context(), x->distribution->cache, layout, dtype,
                                      out_tensor);
@@ -65,7 +41,7 @@ static reshard_status make_like(const reshard_tensor *x, reshard_reduction reduc
     return status;
 }
 
-/* The reduction of contributions, whole wherever there is one of them. */
+/* Reduces contributions; the result is whole on every rank that has one. */
 static reshard_status reduce(const reshard_tensor *x, reshard_status before,
                              reshard_tensor **out_tensor)
 {
@@ -79,7 +55,7 @@ static reshard_status reduce(const reshard_tensor *x, reshard_status before,
     return status;
 }
 
-/* Which contribution this rank has. A partial layout gives a rank one shard at most. */
+/* Tells which contribution is this rank's. A partial layout gives a rank at most one shard. */
 static reshard_status find_contributor(const reshard_tensor *x, int32_t *out_contributor)
 {
     reshard_shards *shards = NULL;
@@ -163,7 +139,7 @@ static reshard_status find_gradient(const reshard_tensor *x, const reshard_tenso
     return RESHARD_OK;
 }
 
-/* Halves are computed in f32. */
+/* f16 and bf16 are computed in f32. */
 static reshard_status widen(reshard_tensor *tensor, reshard_tensor **out_tensor)
 {
     if (!rs_dtype_is_half(tensor->dtype)) {
@@ -201,6 +177,7 @@ static reshard_status narrow(reshard_tensor *wide, reshard_dtype dtype)
 
 reshard_tensor *rs_partial_gradient(reshard_tensor *x, reshard_tensor *gradient)
 {
+    assert(x->distribution->shard_count == gradient->distribution->shard_count);
     reshard_reduction reduction = rs_layout_reduction(x->distribution->layout);
     if (reduction == RESHARD_SUM)
         return gradient;
@@ -217,10 +194,7 @@ reshard_tensor *rs_partial_gradient(reshard_tensor *x, reshard_tensor *gradient)
         status = narrow(output, x->dtype);
     reshard_tensor_release(wide);
     reshard_tensor_release(wide_gradient);
-    if (status == RESHARD_OK)
-        return rs_scope_own(output);
-    reshard_tensor_release(output);
-    return rs_scope_fail(status);
+    return rs_scope_finish(status, output);
 }
 
 #else

@@ -5,16 +5,10 @@
 
 #include "tensor/core/distribution.h"
 
-/* A layout's reduction; SUM when it is not partial. */
-reshard_reduction rs_layout_reduction(const reshard_layout *layout);
-/* The same layout with another reduction. */
-reshard_status rs_layout_reduced(reshard_layout *layout, reshard_reduction reduction,
-                                 reshard_layout **out_layout);
-
 /*
- * Collective for PROD, MIN and MAX. x: the contributions, a partial tensor. gradient: that of their
- * reduction, for each contribution that is here, with the shards of x; for AVG what would be right
- * for SUM. Gives the gradient of the contributions, in the innermost scope.
+ * Collective for PROD, MIN and MAX. x: a partial tensor, the contributions. gradient: that of the
+ * reduced tensor, once for each contribution on this rank, with the shards of x; for AVG, as if it
+ * were SUM. Returns the gradient of the contributions, in the innermost scope.
  */
 reshard_tensor *rs_partial_gradient(reshard_tensor *x, reshard_tensor *gradient);
 

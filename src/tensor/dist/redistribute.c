@@ -1,27 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * redistribute.c - redistribute, to_local, full and gather. Redistribute is the identity on the
- * global value, and so is its backward step: it brings the gradient to where the input lies.
+ * redistribute.c - redistribute, to_local, full and gather. Redistribute does not change the global
+ * value, and neither does its backward step, which brings the gradient to the layout of the input.
  */
 #include <reshard/distributed.h>
 
 #include "base/context.h"
 #include "base/error.h"
-#include "tensor/core/outline.h"
+#include "base/options.h"
+#include "tensor/core/move.h"
 #include "tensor/dist/axes.h"
-#include "tensor/ops/op.h"
+#include "tensor/dist/outline.h"
+#include "tensor/grad/gradient.h"
+#include "tensor/grad/node.h"
 
 #include <reshard/group.h>
 
 /* ---- redistribute ---------------------------------------------------------------------------- */
 
-/* What the backward step needs. facts: dtype of the input, dtype on the way or -1. */
+typedef struct redistribute_facts {
+    reshard_dtype dtype;          /* of the input */
+    reshard_dtype gradient_dtype; /* on the way, or NONE */
+    bool own_layout;              /* the caller chose the layout of the gradient */
+} redistribute_facts;
+
 static void forget_layout(void *extra)
 {
     reshard_layout_release(extra);
 }
 
-/* An axis that is the same partial before and after needs no sum yet. */
+/* An axis that is partial in the same way before and after need not be summed yet. */
 static reshard_status choose_layout(reshard_layout *input, const reshard_tensor *gradient,
                                     reshard_layout **out_layout)
 {
@@ -63,7 +71,7 @@ static reshard_tensor *cast_local(reshard_tensor *const *inputs, const void *use
     return reshard_tensor_cast(inputs[0], *(const reshard_dtype *)user);
 }
 
-/* The same layout, another dtype. */
+/* Casts every shard. */
 static reshard_status cast_shards(reshard_tensor *tensor, reshard_dtype dtype,
                                   reshard_tensor **out_tensor)
 {
@@ -89,22 +97,22 @@ static void backward_redistribute(rs_node *node, reshard_tensor *const *gradient
 {
     reshard_layout *layout = NULL;
     reshard_tensor *cast = NULL, *made = NULL, *gradient = gradients[0];
-    reshard_dtype dtype = (reshard_dtype)node->facts.i[0];
+    const redistribute_facts *facts = rs_node_facts(node);
     reshard_status status = RESHARD_OK;
-    if (node->facts.i[2]) /* the caller's own layout */
+    if (facts->own_layout)
         layout = reshard_layout_retain(node->extra);
     else
         status = choose_layout(node->extra, gradient, &layout);
-    if (status == RESHARD_OK && node->facts.i[1] >= 0 &&
-        gradient->dtype != (reshard_dtype)node->facts.i[1]) {
-        status = cast_shards(gradient, (reshard_dtype)node->facts.i[1], &cast);
+    if (status == RESHARD_OK && facts->gradient_dtype != RESHARD_DTYPE_NONE &&
+        gradient->dtype != facts->gradient_dtype) {
+        status = cast_shards(gradient, facts->gradient_dtype, &cast);
         gradient = cast;
     }
     if (status == RESHARD_OK)
-        status = rs_redistribute(rs_scope_context(), gradient, layout, dtype, &made);
+        status = rs_redistribute(rs_scope_context(), gradient, layout, facts->dtype, &made);
     reshard_layout_release(layout);
     reshard_tensor_release(cast);
-    out_gradients[0] = status == RESHARD_OK ? rs_scope_own(made) : rs_scope_fail(status);
+    out_gradients[0] = rs_scope_finish(status, made);
 }
 
 static reshard_status check_options(const reshard_tensor *tensor, const reshard_spec *spec,
@@ -114,12 +122,10 @@ static reshard_status check_options(const reshard_tensor *tensor, const reshard_
         return rs_fail(RESHARD_ERR_INVALID, "the tensor is local");
     if (spec == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "the spec is NULL");
-    if (options->size != sizeof *options)
-        return rs_fail(RESHARD_ERR_INVALID, "options: size is %zu, not %zu", options->size,
-                       sizeof *options);
-    if ((options->casts &&
+    if ((options->dtype != RESHARD_DTYPE_NONE &&
          (!rs_dtype_is_float(options->dtype) || !rs_dtype_is_float(tensor->dtype))) ||
-        (options->casts_gradient && !rs_dtype_is_float(options->gradient_dtype)))
+        (options->gradient_dtype != RESHARD_DTYPE_NONE &&
+         !rs_dtype_is_float(options->gradient_dtype)))
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "casts are between f16, bf16, f32 and f64");
     return RESHARD_OK;
 }
@@ -127,39 +133,39 @@ static reshard_status check_options(const reshard_tensor *tensor, const reshard_
 reshard_tensor *reshard_tensor_redistribute(reshard_tensor *tensor, reshard_spec *spec,
                                             const reshard_redistribute_options *options)
 {
-    reshard_redistribute_options given = {.size = sizeof given};
+    reshard_redistribute_options read = {0};
     if (!rs_op_begin("redistribute", 1, &tensor)) {
         rs_agree_on_failure();
         return NULL;
     }
-    if (options != NULL)
-        given = *options;
     reshard_context *context = rs_scope_context();
     reshard_layout *layout = NULL, *back = NULL;
     reshard_tensor *made = NULL;
-    reshard_status status = check_options(tensor, spec, &given);
+    reshard_status status = rs_options_read("options", options, &read, sizeof read);
+    if (status == RESHARD_OK)
+        status = check_options(tensor, spec, &read);
     if (status == RESHARD_OK)
         status = reshard_layout_create(context, spec, tensor->ndim, tensor->shape, &layout);
-    if (status == RESHARD_OK && given.gradient_spec != NULL)
+    if (status == RESHARD_OK && read.gradient_spec != NULL)
         status =
-            reshard_layout_create(context, given.gradient_spec, tensor->ndim, tensor->shape, &back);
+            reshard_layout_create(context, read.gradient_spec, tensor->ndim, tensor->shape, &back);
     else if (status == RESHARD_OK)
         back = reshard_layout_retain(tensor->distribution->layout);
     reshard_group *group = tensor->distribution != NULL ? rs_distributed_group(tensor) : NULL;
     if (status == RESHARD_OK)
-        status = rs_redistribute(context, tensor, layout, given.casts ? given.dtype : tensor->dtype,
-                                 &made);
+        status =
+            rs_redistribute(context, tensor, layout,
+                            read.dtype != RESHARD_DTYPE_NONE ? read.dtype : tensor->dtype, &made);
     else if (group != NULL)
         status = rs_agree(group, rs_fail_within(status, "redistribute"), NULL, "redistribute",
                           false, NULL);
-    rs_facts facts = {.i = {(int64_t)tensor->dtype,
-                            given.casts_gradient ? (int64_t)given.gradient_dtype : -1,
-                            given.gradient_spec != NULL}};
+    redistribute_facts facts = {tensor->dtype, read.gradient_dtype, read.gradient_spec != NULL};
     rs_recipe recipe = {.name = "redistribute",
                         .backward = backward_redistribute,
                         .input_count = 1,
                         .inputs = &tensor,
-                        .facts = facts,
+                        .facts = &facts,
+                        .facts_bytes = sizeof facts,
                         .group = group,
                         .extra = back,
                         .forget_extra = forget_layout};
@@ -192,7 +198,7 @@ static void backward_to_local(rs_node *node, reshard_tensor *const *gradients,
     reshard_tensor *made = NULL;
     reshard_status status = rs_distributed_wrap(rs_scope_context(), w->cache, w->layout,
                                                 gradients[0]->dtype, gradients, &made);
-    out_gradients[0] = status == RESHARD_OK ? rs_scope_own(made) : rs_scope_fail(status);
+    out_gradients[0] = rs_scope_finish(status, made);
 }
 
 static reshard_status make_wrapping(reshard_tensor *tensor, reshard_spec *gradient_spec,
@@ -215,7 +221,7 @@ static reshard_status make_wrapping(reshard_tensor *tensor, reshard_spec *gradie
     return status;
 }
 
-/* The gradients of all local tensors have to be shards of that layout. */
+/* The gradients of all ranks' local tensors must be shards of that layout. */
 static reshard_status check_gradient_layout(const reshard_tensor *tensor, const wrapping *w)
 {
     const rs_distribution *d = tensor->distribution;
@@ -232,7 +238,7 @@ static reshard_status check_gradient_layout(const reshard_tensor *tensor, const 
     if (status == RESHARD_OK && !fits)
         status =
             rs_fail(RESHARD_ERR_INVALID, "the layout of the gradient has other shards than \"%s\"",
-                    rs_layout_describe(tensor).text);
+                    rs_tensor_describe_layout(tensor).text);
     return status;
 }
 
@@ -259,7 +265,7 @@ reshard_tensor *reshard_tensor_to_local(reshard_tensor *tensor, reshard_spec *gr
                      ? rs_tensor_alias(rs_scope_context(), d->shards[0], &local)
                      : rs_make_empty(tensor->dtype, tensor->ndim, tensor->shape, &local);
     }
-    /* Whoever uses it may have other ranks in mind than this thread has now. */
+    /* Whoever uses it may compare other ranks than this thread does now. */
     if (status == RESHARD_OK && !rs_layout_is_everywhere(d->layout))
         local->sameness = RS_SAME_NO;
     rs_recipe recipe = {.name = "to_local",
@@ -283,8 +289,8 @@ reshard_tensor *reshard_tensor_full(reshard_tensor *tensor)
         return rs_scope_fail(rs_fail(RESHARD_ERR_INVALID, "full: the tensor is local"));
     reshard_layout *layout = NULL;
     reshard_group *group = rs_distributed_group(tensor);
-    reshard_status status =
-        rs_layout_simple(rs_scope_context(), group, -1, NULL, tensor->ndim, tensor->shape, &layout);
+    reshard_status status = rs_layout_simple(rs_scope_context(), reshard_group_size(group), -1,
+                                             NULL, tensor->ndim, tensor->shape, &layout);
     if (status != RESHARD_OK) {
         status = rs_agree(group, status, NULL, "full", false, NULL);
         return rs_scope_fail(rs_fail_within(status, "full"));
@@ -307,8 +313,8 @@ reshard_status reshard_tensor_gather(reshard_tensor *tensor, int32_t root,
         status = rs_fail(RESHARD_ERR_RANGE, "gather: there is no rank %d in a group of %d", root,
                          reshard_group_size(group));
     if (status == RESHARD_OK)
-        status = rs_layout_simple(tensor->context, group, root, NULL, tensor->ndim, tensor->shape,
-                                  &layout);
+        status = rs_layout_simple(tensor->context, reshard_group_size(group), root, NULL,
+                                  tensor->ndim, tensor->shape, &layout);
     if (status == RESHARD_OK)
         status = rs_redistribute(tensor->context, tensor, layout, tensor->dtype, &whole);
     else

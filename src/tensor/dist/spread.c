@@ -1,27 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spread.c - a local operation on every shard, recorded as one node.
+ * spread.c - runs a local operation on every shard, and records all of that as one node.
  *
- * The local operations are recorded among themselves, on aliases of the shards. So the outer graph
- * has the same nodes on every rank, also on one that has no shards, and all ranks enter the
+ * The local operations are recorded in graphs of their own, on aliases of the shards. So the outer
+ * graph has the same nodes on every rank, even on one without shards, and all ranks enter the
  * collective backward steps alike. The backward step brings the gradient to the output's layout,
  * runs the inner graphs, and wraps what their leaves have collected.
  *
- * While saved-tensor hooks are there, the distributed inputs are saved as well, so that hooks see
+ * While saved-tensor hooks are set, the distributed inputs are saved as well, so that hooks see
  * tensors with their layouts, and the inner graphs are kept hollow (hollow.h) until the backward
- * step fills them. Where an operation has saved more than its inputs, they are not kept, and the
- * backward step computes once more.
+ * step fills them. If an operation saved more than its inputs, its inner graphs are dropped and the
+ * backward step computes them again.
  */
 #include "tensor/dist/spread.h"
 
 #include "base/context.h"
 #include "base/error.h"
 #include "layout/layout.h"
+#include "tensor/core/move.h"
 #include "tensor/grad/backward.h"
+#include "tensor/grad/gradient.h"
 #include "tensor/grad/hollow.h"
 
 #include <reshard/group.h>
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -34,15 +37,10 @@ bool rs_any_distributed(int32_t count, reshard_tensor *const *inputs)
     return any;
 }
 
-rs_layout_words rs_layout_describe(const reshard_tensor *tensor)
+rs_layout_words rs_tensor_describe_layout(const reshard_tensor *tensor)
 {
-    rs_layout_words words = {.text = "local"};
-    size_t length = 0;
-    if (tensor->distribution != NULL &&
-        reshard_spec_text(reshard_layout_spec(tensor->distribution->layout), words.text,
-                          sizeof words.text, &length) != RESHARD_OK)
-        (void)strcpy(words.text, "a callback's");
-    return words;
+    return tensor->distribution != NULL ? rs_layout_describe(tensor->distribution->layout)
+                                        : (rs_layout_words){.text = "local"};
 }
 
 reshard_status rs_check_together(int32_t count, reshard_tensor *const *inputs)
@@ -66,15 +64,16 @@ reshard_status rs_check_together(int32_t count, reshard_tensor *const *inputs)
 /* What becomes of the inner graphs until the backward step. */
 typedef enum graphs_fate { STAY, HOLLOWED, MADE_AGAIN } graphs_fate;
 
-/* One recorded operation's insides. */
+/* What one recorded operation keeps. */
 typedef struct insides {
     reshard_context *context;
     rs_exec_cache *cache;
     int32_t input_count;
     int64_t shard_count;
-    reshard_tensor **leaves;  /* [shard * input_count + input] */
-    reshard_tensor **outputs; /* by shard */
-    rs_hollow **hollows;      /* by shard */
+    reshard_tensor **leaves;             /* [shard * input_count + input] */
+    reshard_tensor **outputs;            /* by shard */
+    rs_hollow **hollows;                 /* by shard */
+    reshard_dtype dtypes[RS_SPREAD_MAX]; /* of the inputs */
     reshard_layout *gradient_layouts[RS_SPREAD_MAX];
     reshard_layout *output_gradient_layout;
     graphs_fate fate;
@@ -139,8 +138,11 @@ static reshard_status make_insides(const rs_spread *spread, insides **out_inside
     in->leaves = rs_allocate_zeroed(context, leaf_count * sizeof *in->leaves);
     in->outputs = rs_allocate_zeroed(context, (size_t)in->shard_count * sizeof *in->outputs);
     in->hollows = rs_allocate_zeroed(context, (size_t)in->shard_count * sizeof *in->hollows);
-    for (int32_t i = 0; i < in->input_count; i++)
+    for (int32_t i = 0; i < in->input_count; i++) {
         in->gradient_layouts[i] = reshard_layout_retain(spread->gradient_layouts[i]);
+        if (spread->inputs[i] != NULL)
+            in->dtypes[i] = spread->inputs[i]->dtype;
+    }
     bool made = in->leaves != NULL && in->outputs != NULL && in->hollows != NULL;
     reshard_status status = made ? RESHARD_OK : rs_allocation_status();
     if (status == RESHARD_OK)
@@ -152,7 +154,7 @@ static reshard_status make_insides(const rs_spread *spread, insides **out_inside
     return status;
 }
 
-/* Aliases of one shard of every input, which collect gradients where they are wanted. */
+/* Makes aliases of one shard of every input. Those that want gradients collect them. */
 static reshard_status make_leaves(const insides *in, reshard_tensor *const *inputs,
                                   const bool *wanted, int64_t shard, reshard_tensor **leaves)
 {
@@ -178,7 +180,7 @@ static reshard_status run_shards(insides *in, reshard_tensor *const *inputs, con
             break;
         reshard_tensor *output = in->fn(leaves, in->user.bytes);
         in->outputs[i] = reshard_tensor_retain(output);
-        status = output != NULL ? RESHARD_OK : reshard_scope_status(rs_thread_state_get()->scope);
+        status = output != NULL ? RESHARD_OK : rs_scope_failed();
     }
     return status;
 }
@@ -186,17 +188,17 @@ static reshard_status run_shards(insides *in, reshard_tensor *const *inputs, con
 static reshard_status run_forward(insides *in, reshard_tensor *const *inputs)
 {
     rs_thread_state *state = rs_thread_state_get();
-    rs_hooks_entry *hooks = state->hooks;
+    rs_hook_pair *hooks = state->hooks;
     bool wanted[RS_SPREAD_MAX];
     for (int32_t i = 0; i < in->input_count; i++)
         wanted[i] = inputs[i] != NULL && reshard_tensor_requires_grad(inputs[i]);
-    state->hooks = NULL; /* they see the distributed inputs */
+    state->hooks = NULL; /* hooks see the distributed inputs only */
     reshard_status status = run_shards(in, inputs, wanted);
     state->hooks = hooks;
     return status;
 }
 
-/* Where hooks are there, what the inner graphs hold is not kept: the hooks may know better how. */
+/* While hooks are set, the memory of the inner graphs is not kept: the hooks decide how to. */
 static reshard_status hollow_graphs(insides *in, const rs_spread *spread)
 {
     reshard_status status = RESHARD_OK;
@@ -241,7 +243,7 @@ static reshard_status make_graphs_again(rs_node *node, insides *in, reshard_tens
     rs_thread_state *state = rs_thread_state_get();
     for (int32_t i = 0; i < in->input_count; i++)
         wanted[i] = rs_node_wants(node, i);
-    rs_hooks_entry *hooks = state->hooks;
+    rs_hook_pair *hooks = state->hooks;
     state->hooks = NULL;
     (void)reshard_set_gradients_enabled(1);
     reshard_status status = run_shards(in, inputs, wanted);
@@ -250,7 +252,7 @@ static reshard_status make_graphs_again(rs_node *node, insides *in, reshard_tens
     return status;
 }
 
-/* Inner graphs as they were, from what was saved. */
+/* Restores the inner graphs from what was saved. */
 static reshard_status restore_graphs(rs_node *node, insides *in)
 {
     reshard_tensor *inputs[RS_SPREAD_MAX] = {NULL};
@@ -275,15 +277,14 @@ static void put_graphs_away(insides *in)
 
 static void hand_out(rs_node *node, insides *in, reshard_tensor **out_gradients)
 {
+    assert(in->input_count == node->input_count);
     reshard_context *context = rs_scope_context();
     reshard_tensor **shards = rs_allocate_array(context, (size_t)in->shard_count, sizeof *shards);
     reshard_status status = shards != NULL ? RESHARD_OK : rs_allocation_status();
     for (int32_t k = 0; k < in->input_count && status == RESHARD_OK; k++) {
         reshard_tensor *made = NULL;
-        reshard_dtype dtype = RESHARD_F32;
         if (!rs_node_wants(node, k) || in->gradient_layouts[k] == NULL)
             continue;
-        dtype = (reshard_dtype)node->facts.i[k];
         for (int64_t i = 0; i < in->shard_count && status == RESHARD_OK; i++) {
             reshard_tensor *leaf = in->leaves[i * in->input_count + k];
             if (leaf->gradient == NULL)
@@ -292,8 +293,8 @@ static void hand_out(rs_node *node, insides *in, reshard_tensor **out_gradients)
             shards[i] = leaf->gradient;
         }
         if (status == RESHARD_OK)
-            status = rs_distributed_wrap(context, in->cache, in->gradient_layouts[k], dtype, shards,
-                                         &made);
+            status = rs_distributed_wrap(context, in->cache, in->gradient_layouts[k], in->dtypes[k],
+                                         shards, &made);
         if (status == RESHARD_OK)
             out_gradients[k] = rs_scope_own(made);
     }
@@ -330,13 +331,10 @@ static void backward_spread(rs_node *node, reshard_tensor *const *gradients,
 
 reshard_tensor *rs_spread_run(rs_spread *spread, reshard_status status)
 {
+    assert(spread->input_count <= RS_SPREAD_MAX && spread->user_bytes <= RS_SPREAD_USER);
+    assert(spread->fn != NULL);
     insides *in = NULL;
     reshard_tensor *output = NULL;
-    rs_facts facts = {.i = {0}};
-    for (int32_t i = 0; i < spread->input_count; i++) {
-        if (spread->inputs[i] != NULL)
-            facts.i[i] = (int64_t)spread->inputs[i]->dtype;
-    }
     reshard_group *group = NULL;
     if (status == RESHARD_OK) {
         group = rs_distributed_group(spread->inputs[0]);
@@ -358,7 +356,6 @@ reshard_tensor *rs_spread_run(rs_spread *spread, reshard_status status)
                         .inputs = spread->inputs,
                         .saved_count = in != NULL && in->fate != STAY ? spread->input_count : 0,
                         .saved = spread->inputs,
-                        .facts = facts,
                         .group = group,
                         .extra = in,
                         .forget_extra = forget_insides};
@@ -381,15 +378,15 @@ static reshard_status check_kind(const reshard_tensor *tensor, rs_spread_kind ki
         if (p->kind == RESHARD_PARTIAL && (kind != RS_SPREAD_LINEAR || !linear))
             return rs_fail(RESHARD_ERR_INVALID,
                            "a tensor with the partial layout \"%s\": redistribute it first",
-                           rs_layout_describe(tensor).text);
+                           rs_tensor_describe_layout(tensor).text);
         if (kind == RS_SPREAD_ROWS && p->kind == RESHARD_SHARD &&
             (p->dim == RESHARD_DIM_FLAT || p->dim == -1 || p->dim == tensor->ndim - 1))
             return rs_fail(RESHARD_ERR_INVALID, "the last dimension is cut by \"%s\"",
-                           rs_layout_describe(tensor).text);
+                           rs_tensor_describe_layout(tensor).text);
     }
     if (kind == RS_SPREAD_ROWS && reshard_spec_get_kind(spec) != RESHARD_SPEC_CUTS)
         return rs_fail(RESHARD_ERR_INVALID, "the last dimension may be cut by \"%s\"",
-                       rs_layout_describe(tensor).text);
+                       rs_tensor_describe_layout(tensor).text);
     return RESHARD_OK;
 }
 
@@ -408,7 +405,8 @@ reshard_tensor *rs_spread_alike(const char *name, rs_spread_kind kind, int32_t c
         if (!rs_distributed_same(inputs[i], inputs[0]))
             status =
                 rs_fail(RESHARD_ERR_INVALID, "input 0 has the layout \"%s\" and input %d \"%s\"",
-                        rs_layout_describe(inputs[0]).text, i, rs_layout_describe(inputs[i]).text);
+                        rs_tensor_describe_layout(inputs[0]).text, i,
+                        rs_tensor_describe_layout(inputs[i]).text);
         if (status == RESHARD_OK)
             status =
                 rs_gradient_layout(inputs[i]->distribution->layout, &spread.gradient_layouts[i]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spread.h - operations on distributed tensors: a local operation on every shard, and the layouts
- * that make the results right. Operations hand over to these when an input is distributed.
+ * spread.h - running an operation on distributed tensors: a local operation on every shard, with
+ * layouts under which the result is right.
  */
 #ifndef RS_TENSOR_DIST_SPREAD_H
 #define RS_TENSOR_DIST_SPREAD_H
@@ -9,23 +9,21 @@
 #include "tensor/core/distribution.h"
 
 bool rs_any_distributed(int32_t count, reshard_tensor *const *inputs);
-/* All inputs that are not NULL are distributed over one group. Errors: INVALID. */
+/* Checks that all inputs that are not NULL are distributed over one group. Errors: INVALID. */
 reshard_status rs_check_together(int32_t count, reshard_tensor *const *inputs);
-/* The spec's text, cut short where it is long; for messages. */
-typedef struct rs_layout_words {
-    char text[200];
-} rs_layout_words;
-rs_layout_words rs_layout_describe(const reshard_tensor *tensor);
+/* The tensor's layout in an error message. */
+rs_layout_words rs_tensor_describe_layout(const reshard_tensor *tensor);
 
-/* A local operation on the i-th shards of all inputs; entries may be NULL where inputs are. */
+/* A local operation on the i-th shards of all inputs. Entries are NULL where inputs are. */
 typedef reshard_tensor *(*rs_local_fn)(reshard_tensor *const *inputs, const void *user);
 
 #define RS_SPREAD_MAX 16  /* inputs */
-#define RS_SPREAD_USER 64 /* bytes of what the local operation needs to know */
+#define RS_SPREAD_USER 64 /* bytes of the local operation's own data */
 
 /*
- * What a distributed operation is. Layouts are taken over. The gradient of the output comes in its
- * gradient layout; that of input i is what the local backward steps give, in gradient_layouts[i].
+ * Describes a distributed operation. Layouts are taken over. The gradient of the output arrives in
+ * the output's gradient layout; the local backward steps turn it into that of input i, which has
+ * the layout gradient_layouts[i].
  */
 typedef struct rs_spread {
     const char *name;
@@ -36,10 +34,10 @@ typedef struct rs_spread {
     rs_local_fn fn;
     const void *user; /* user_bytes long, at most RS_SPREAD_USER; copied */
     size_t user_bytes;
-    reshard_shards *shards; /* taken over: what user may point to */
+    reshard_shards *shards; /* taken over; user may point into it */
 } rs_spread;
 
-/* Runs it. `status` is that of what was done before, and the layouts may be NULL if it failed. */
+/* Runs it, if `status`, that of the preparation, is OK. Layouts may be NULL otherwise. */
 reshard_tensor *rs_spread_run(rs_spread *spread, reshard_status status);
 
 typedef enum rs_spread_kind {
@@ -48,34 +46,9 @@ typedef enum rs_spread_kind {
     RS_SPREAD_ROWS    /* not partial, the last dim not cut */
 } rs_spread_kind;
 
-/* Inputs of equal shapes and layouts give an output of the same. */
+/* For inputs of equal shapes and layouts, which the output has as well. */
 reshard_tensor *rs_spread_alike(const char *name, rs_spread_kind kind, int32_t count,
                                 reshard_tensor *const *inputs, rs_local_fn fn, const void *user,
                                 size_t user_bytes);
-
-/* The operations that need more than that. */
-reshard_status rs_spread_transpose(reshard_tensor *tensor, int32_t a, int32_t b,
-                                   reshard_tensor **out_tensor);
-reshard_tensor *rs_spread_cat(int32_t count, reshard_tensor *const *tensors, int32_t dim);
-reshard_tensor *rs_spread_sum(reshard_tensor *x);
-/* Dims are counted from the front, and arguments checked against the global shape. */
-reshard_tensor *rs_spread_sum_dim(reshard_tensor *x, int32_t dim);
-reshard_tensor *rs_spread_narrow(reshard_tensor *x, int32_t dim, int64_t start, int64_t length);
-reshard_tensor *rs_spread_index_select(reshard_tensor *x, int32_t dim, reshard_tensor *indices);
-reshard_tensor *rs_spread_reshape(reshard_tensor *x, int32_t ndim, const int64_t *shape);
-reshard_tensor *rs_spread_matmul(reshard_tensor *a, reshard_tensor *b);
-reshard_tensor *rs_spread_linear(reshard_tensor *x, reshard_tensor *weight, reshard_tensor *bias);
-reshard_tensor *rs_spread_embedding(reshard_tensor *weight, reshard_tensor *indices);
-reshard_tensor *rs_spread_norm(const char *name, reshard_tensor *x, reshard_tensor *weight,
-                               reshard_tensor *bias, rs_local_fn fn, const void *user,
-                               size_t user_bytes);
-reshard_tensor *rs_spread_cross_entropy(reshard_tensor *logits, reshard_tensor *labels);
-
-/* The mean of cross_entropy over `count` rows, of which these are some. */
-reshard_tensor *rs_cross_entropy_of(reshard_tensor *logits, reshard_tensor *labels, int64_t count);
-/* embedding with rows that are not here: rows of places that are -1 are zero. */
-reshard_tensor *rs_embedding_at(reshard_tensor *weight, reshard_tensor *places);
-/* 1/(1-p) or 0 for each element, by global index, with the shape or layout of x. Local. */
-reshard_tensor *rs_dropout_mask(reshard_tensor *x, double p, uint64_t seed);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * backward.c - the backward pass. The nodes that can be reached are put in reverse order of their
+ * backward.c - the backward pass. It runs the nodes behind a tensor in reverse order of their
  * creation, which is a valid order and the same on all ranks that ran the same program. Each step
- * runs in a scope of its own, so that what it computes on the way is freed at once.
+ * has a scope of its own, so that its temporaries are freed at once.
  *
  * A rank that fails between two collective steps goes on to the next one and tells the others
  * there, so that nobody waits for it.
@@ -10,10 +10,14 @@
 #include "tensor/grad/backward.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "tensor/core/distribution.h"
+#include "tensor/core/move.h"
+#include "tensor/grad/gradient.h"
 
 #include <reshard/group.h>
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,7 +70,7 @@ static reshard_status collect(pass *p, rs_node *first)
     return status;
 }
 
-/* Puts a gradient where it belongs, in place of NULL or added to what is there. */
+/* Stores a gradient, or adds it to the one that is there. */
 static reshard_status accumulate(reshard_tensor **place, reshard_tensor *gradient)
 {
     reshard_tensor *sum = gradient;
@@ -80,8 +84,9 @@ static reshard_status accumulate(reshard_tensor **place, reshard_tensor *gradien
     return RESHARD_OK;
 }
 
-/* What a leaf keeps is nobody else's, so that its owner may write to it: itself if only the scope
- * holds it, else a copy. `passing`: how many others share its memory, and are about to go. */
+/* The gradient that a leaf keeps must belong to it alone, because its owner may write to it. So
+ * take the given tensor if only the scope holds it, and a copy otherwise. `passing` is the number
+ * of other tensors that share its memory and are about to be freed. */
 static reshard_status make_own(reshard_context *context, reshard_tensor *gradient, int passing,
                                reshard_tensor **out_own)
 {
@@ -101,8 +106,8 @@ static reshard_status make_own(reshard_context *context, reshard_tensor *gradien
     return status;
 }
 
-/* `moved` is the gradient itself where layouts are equal: its shards share their memory, and those
- * of the gradient go with the scope if nobody else holds it. */
+/* Where the layouts are equal, `moved` shares the memory of `gradient`, whose shards are freed with
+ * the scope if nobody else holds them. */
 static reshard_status own_shards(reshard_tensor *moved, const reshard_tensor *gradient)
 {
     rs_distribution *to = moved->distribution, *from = gradient->distribution;
@@ -122,7 +127,7 @@ static reshard_status own_shards(reshard_tensor *moved, const reshard_tensor *gr
     return status;
 }
 
-/* Where nothing moves, ranks need not meet: they do at the next step, or at the end. */
+/* Where nothing moves, the ranks need not meet here; they do at the next step, or at the end. */
 static reshard_status bring(reshard_tensor *gradient, reshard_layout *layout,
                             reshard_tensor **out_moved)
 {
@@ -149,7 +154,7 @@ static reshard_status accumulate_distributed(reshard_tensor *leaf, reshard_tenso
     return status;
 }
 
-/* A leaf's gradient lives long: it has no scope, and the layout that the leaf has. */
+/* A leaf's gradient outlives the pass: it belongs to no scope, and has the layout of the leaf. */
 static reshard_status accumulate_leaf(reshard_tensor *leaf, reshard_tensor *gradient)
 {
     if (leaf->dtype != gradient->dtype || !rs_shape_equals(leaf, gradient))
@@ -164,6 +169,7 @@ static reshard_status accumulate_leaf(reshard_tensor *leaf, reshard_tensor *grad
 
 static reshard_status hand_on(rs_node *node, reshard_tensor *const *gradients)
 {
+    assert(node != NULL && gradients != NULL);
     reshard_status status = RESHARD_OK;
     for (int32_t i = 0; i < node->input_count && status == RESHARD_OK; i++) {
         rs_edge *edge = &node->inputs[i];
@@ -195,6 +201,7 @@ static bool is_reached(const rs_node *node)
 
 static reshard_status step(const pass *p, rs_node *node, bool *out_agreed)
 {
+    assert(node->output_count > 0 && !node->spent);
     reshard_scope scope;
     reshard_tensor **gradients =
         rs_allocate_zeroed(p->context, (size_t)node->input_count * sizeof *gradients);
@@ -241,17 +248,13 @@ static reshard_status run(const pass *p, bool *out_agreed)
     return status;
 }
 
-static reshard_status check(reshard_tensor *tensor, const reshard_tensor *gradient,
-                            const reshard_backward_options *options)
+static reshard_status check(reshard_tensor *tensor, const reshard_tensor *gradient)
 {
     const reshard_scope *scope = rs_thread_state_get()->scope;
     if (scope != NULL && scope->status != RESHARD_OK)
         return reshard_scope_status(scope);
     if (tensor == NULL)
         return rs_fail(RESHARD_ERR_INVALID, "backward: the tensor is NULL");
-    if (options != NULL && options->size != sizeof *options)
-        return rs_fail(RESHARD_ERR_INVALID, "backward options: size is %zu, not %zu", options->size,
-                       sizeof *options);
     if (!reshard_tensor_requires_grad(tensor))
         return rs_fail(RESHARD_ERR_INVALID, "backward: nothing is recorded of this tensor");
     if (gradient == NULL && tensor->volume != 1)
@@ -266,7 +269,8 @@ static reshard_status check(reshard_tensor *tensor, const reshard_tensor *gradie
     return RESHARD_OK;
 }
 
-/* One, on every rank: of a partial tensor too, whose gradient is replicated. */
+/* A gradient of one on every rank. For a partial tensor it is replicated, as all its gradients
+ * are. */
 static reshard_status make_one(reshard_tensor *tensor, reshard_tensor **out_one)
 {
     reshard_tensor *one = NULL;
@@ -296,14 +300,14 @@ static reshard_status begin(reshard_tensor *tensor, reshard_tensor *gradient)
 {
     if (tensor->node != NULL)
         return accumulate(&tensor->node->gradients[tensor->node_output], gradient);
-    reshard_tensor_retain(gradient); /* the caller's, which a leaf must not take over */
+    reshard_tensor_retain(gradient); /* it is the caller's, so a leaf must not take it over */
     reshard_status status = accumulate_leaf(tensor, gradient);
     reshard_tensor_release(gradient);
     return status;
 }
 
-/* The group whose ranks have to begin together, if there is one: that of the first collective step,
- * or on a rank that has failed that of its last computation. */
+/* The group whose ranks have to begin together, if any: that of the first collective step, or, on a
+ * rank that has failed, that of its last computation. */
 static reshard_group *find_group(const pass *p, const reshard_tensor *tensor, reshard_status status)
 {
     const reshard_scope *scope = rs_thread_state_get()->scope;
@@ -318,12 +322,12 @@ static reshard_group *find_group(const pass *p, const reshard_tensor *tensor, re
     return NULL;
 }
 
-/* From collected nodes on. */
+/* Runs a pass whose nodes have been collected. */
 static reshard_status go(const pass *p, reshard_tensor *tensor, reshard_tensor *gradient,
                          reshard_group *group)
 {
     reshard_scope scope;
-    /* Held while the graph is run, should a hook drop the last reference to the tensor. */
+    /* Held while the graph runs, in case a hook drops the last other reference to the tensor. */
     reshard_tensor_retain(tensor);
     rs_scope_enter(&scope, p->context);
     (void)reshard_set_gradients_enabled(0);
@@ -331,7 +335,7 @@ static reshard_status go(const pass *p, reshard_tensor *tensor, reshard_tensor *
     bool agreed = scope.agreed;
     if (status == RESHARD_OK)
         status = run(p, &agreed);
-    if (group != NULL && !agreed) { /* some may have failed after the last collective step */
+    if (group != NULL && !agreed) { /* a rank may have failed after the last collective step */
         status = rs_agree(group, status, NULL, "backward", false, NULL);
         agreed = status != RESHARD_OK;
     }
@@ -359,6 +363,7 @@ reshard_status rs_graph_visit(reshard_context *context, rs_node *last, rs_node_f
 
 reshard_status rs_backward_local(reshard_tensor *tensor, reshard_tensor *gradient, bool retain)
 {
+    assert(tensor->distribution == NULL && gradient->distribution == NULL);
     pass p = {.context = tensor->context, .retain = retain};
     reshard_status status = collect(&p, tensor->node);
     if (status == RESHARD_OK)
@@ -370,10 +375,13 @@ reshard_status rs_backward_local(reshard_tensor *tensor, reshard_tensor *gradien
 reshard_status reshard_backward(reshard_tensor *tensor, reshard_tensor *gradient,
                                 const reshard_backward_options *options)
 {
-    pass p = {.context = tensor != NULL ? tensor->context : NULL,
-              .retain = options != NULL && options->retain_graph};
+    reshard_backward_options read = {0};
+    pass p = {.context = tensor != NULL ? tensor->context : NULL};
     reshard_tensor *one = NULL;
-    reshard_status status = check(tensor, gradient, options);
+    reshard_status status = check(tensor, gradient);
+    if (status == RESHARD_OK)
+        status = rs_options_read("backward options", options, &read, sizeof read);
+    p.retain = read.retain_graph != 0;
     if (status == RESHARD_OK && gradient == NULL) {
         status = make_one(tensor, &one);
         gradient = one;
@@ -388,6 +396,6 @@ reshard_status reshard_backward(reshard_tensor *tensor, reshard_tensor *gradient
     reshard_tensor_release(one);
     release_pass(&p);
     if (status != RESHARD_OK)
-        (void)rs_scope_fail(status); /* for those who look at the end only */
+        (void)rs_scope_fail(status); /* for callers who only look when they close the scope */
     return status;
 }

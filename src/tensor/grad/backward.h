@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* backward.h - the graph behind a tensor, and a backward pass inside another one. */
+/* backward.h - visiting the graph behind a tensor, and running a backward pass inside another
+ * one. */
 #ifndef RS_TENSOR_GRAD_BACKWARD_H
 #define RS_TENSOR_GRAD_BACKWARD_H
 
-#include "tensor/core/tensor.h"
+#include "tensor/grad/node.h"
 
-/* As reshard_backward on local tensors, without agreement between ranks. */
+/* reshard_backward for local tensors, without agreement between ranks. */
 reshard_status rs_backward_local(reshard_tensor *tensor, reshard_tensor *gradient, bool retain);
 
 typedef reshard_status (*rs_node_fn)(void *user, rs_node *node);
-/* Calls fn for every node that led to this one, and for itself, last ones first. */
+/* Calls fn for this node and for every node that led to it, the latest first. */
 reshard_status rs_graph_visit(reshard_context *context, rs_node *last, rs_node_fn fn, void *user);
 
 #endif

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hollow.c - for every saved tensor, which leaf it lies in and where. The saved tensors themselves
- * stay: they know their shape and strides, and lack only memory. */
+/* hollow.c - remembers for every saved tensor in which leaf it lies, and where. The saved tensors
+ * stay: they keep their shape and strides and only lose their memory. */
 #include "tensor/grad/hollow.h"
 
 #include "base/context.h"
 #include "tensor/grad/backward.h"
 
+#include <assert.h>
+
 typedef struct slot {
     rs_saved *saved;
     int32_t leaf;
-    ptrdiff_t at; /* bytes behind the leaf's first */
+    ptrdiff_t at; /* bytes from the first of the leaf */
 } slot;
 
 struct rs_hollow {
@@ -18,12 +20,13 @@ struct rs_hollow {
     reshard_tensor *const *leaves; /* the caller's */
     int64_t count, capacity;
     slot *slots;
-    bool complete; /* all that was saved so far lies in a leaf */
+    bool complete; /* everything saved so far lies in a leaf */
 };
 
-/* Whether all elements of a tensor are among those of a dense one. */
+/* Whether all elements of a tensor lie in a dense one. */
 static bool lies_in(const reshard_tensor *tensor, const reshard_tensor *dense)
 {
+    assert(reshard_tensor_is_contiguous(dense));
     int64_t bytes = (int64_t)rs_element_bytes(tensor->dtype), last = 0;
     if (tensor->storage != dense->storage)
         return false;
@@ -65,7 +68,7 @@ static reshard_status visit(void *user, rs_node *node)
         if (h->complete)
             status = add_slot(h, saved, leaf);
     }
-    /* What an operation keeps besides tensors may hold memory, too. */
+    /* What an operation keeps besides tensors may hold memory as well. */
     h->complete = h->complete && node->extra == NULL;
     return status;
 }
@@ -90,6 +93,7 @@ reshard_status rs_hollow_make(reshard_context *context, reshard_tensor *output, 
 
 void rs_hollow_fill(rs_hollow *h, reshard_tensor *const *contents)
 {
+    assert(h->complete);
     for (int32_t i = 0; i < h->leaf_count; i++) {
         if (h->leaves[i] != NULL)
             rs_tensor_lend_data(h->leaves[i], contents[i], 0);
@@ -97,7 +101,7 @@ void rs_hollow_fill(rs_hollow *h, reshard_tensor *const *contents)
     for (int64_t i = 0; i < h->count; i++) {
         const slot *s = &h->slots[i];
         if (s->saved->tensor == NULL)
-            continue; /* a backward pass has been here */
+            continue; /* a backward pass has freed it */
         rs_tensor_lend_data(s->saved->tensor, contents[s->leaf], s->at);
         s->saved->version = rs_tensor_version(s->saved->tensor);
     }

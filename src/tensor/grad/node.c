@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * node.c - recording operations. Graphs can be as deep as a training step is long, so nodes are
- * freed by a list and not by recursion.
+ * node.c - recording operations. A graph can be as deep as a training step is long, so nodes are
+ * freed with a list instead of by recursion.
  */
+#include "tensor/grad/node.h"
 #include "base/context.h"
 #include "base/error.h"
 #include "tensor/core/distribution.h"
 
 #include <reshard/group.h>
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- freeing --------------------------------------------------------------------------------- */
@@ -29,7 +31,7 @@ void rs_node_forget_saved(rs_node *node)
     node->extra = NULL;
 }
 
-/* Frees a node but for the nodes before it, which join the list if this was their last use. */
+/* Frees one node. Nodes before it whose last use this was join the list. */
 static rs_node *free_one(rs_node *node, rs_node *list)
 {
     rs_node_forget_saved(node);
@@ -48,7 +50,7 @@ static rs_node *free_one(rs_node *node, rs_node *list)
     rs_release(node->context, node->gradients,
                (size_t)node->output_count * sizeof *node->gradients);
     rs_release(node->context, node->saved, (size_t)node->saved_count * sizeof *node->saved);
-    rs_release(node->context, node, sizeof *node);
+    rs_release(node->context, node, sizeof *node + node->facts_bytes);
     return list;
 }
 
@@ -87,7 +89,7 @@ bool rs_op_begin(const char *name, int32_t count, reshard_tensor *const *inputs)
     }
     if (scope->status != RESHARD_OK)
         return false;
-    scope->agreed = false; /* of what failed outside of operations, nothing is left to tell */
+    scope->agreed = false; /* whatever failed outside of operations needs no more telling */
     for (int32_t i = 0; i < count; i++) {
         if (inputs[i] == NULL) {
             (void)rs_scope_fail(rs_fail(RESHARD_ERR_INVALID, "%s: input %d is NULL", name, i));
@@ -101,15 +103,19 @@ bool rs_op_begin(const char *name, int32_t count, reshard_tensor *const *inputs)
 
 static reshard_status make_node(const rs_recipe *recipe, int32_t output_count, rs_node **out_node)
 {
+    assert(recipe->backward != NULL && output_count > 0);
+    assert(recipe->facts != NULL || recipe->facts_bytes == 0);
     reshard_context *context = rs_scope_context();
-    rs_node *node = rs_allocate_zeroed(context, sizeof *node);
+    rs_node *node = rs_allocate_zeroed(context, sizeof *node + recipe->facts_bytes);
     if (node == NULL)
         return rs_allocation_status();
     atomic_init(&node->references, 1);
     node->context = context;
     node->name = recipe->name;
     node->backward = recipe->backward;
-    node->facts = recipe->facts;
+    node->facts_bytes = recipe->facts_bytes;
+    if (recipe->facts_bytes > 0)
+        memcpy(node->facts, recipe->facts, recipe->facts_bytes);
     node->sequence = ++rs_thread_state_get()->node_count;
     node->group = reshard_group_retain(recipe->group);
     node->inputs = rs_allocate_zeroed(context, (size_t)recipe->input_count * sizeof *node->inputs);
@@ -148,7 +154,7 @@ static bool is_input(const rs_recipe *recipe, const reshard_tensor *tensor)
     return found;
 }
 
-/* What an operation saves besides inputs and outputs is computed from its inputs. */
+/* What an operation saves besides inputs and outputs was computed from its inputs. */
 static reshard_status save(const rs_recipe *recipe, rs_sameness sameness, int32_t slot,
                            rs_node *node)
 {
@@ -187,6 +193,7 @@ static reshard_status record(const rs_recipe *recipe, rs_sameness sameness, int3
 bool rs_op_end_many(const rs_recipe *recipe, reshard_status status, int32_t count,
                     reshard_tensor **outputs)
 {
+    assert(recipe->name != NULL && count >= 0);
     bool recorded = false;
     rs_sameness sameness = rs_sameness_of(recipe->input_count, recipe->inputs);
     for (int32_t i = 0; i < count && status == RESHARD_OK; i++) {
@@ -209,10 +216,10 @@ bool rs_op_end_many(const rs_recipe *recipe, reshard_status status, int32_t coun
         }
         outputs[i] = rs_scope_own(outputs[i]);
         if (outputs[i] == NULL)
-            status = RESHARD_ERR_NO_MEMORY; /* noted by own; the rest is released */
+            status = RESHARD_ERR_NO_MEMORY; /* rs_scope_own has noted it; the rest is released */
     }
     for (int32_t i = 0; i < count && status != RESHARD_OK; i++)
-        outputs[i] = NULL; /* those that came before belong to the scope already */
+        outputs[i] = NULL; /* the earlier ones already belong to the scope */
     return status == RESHARD_OK;
 }
 
@@ -224,13 +231,21 @@ reshard_tensor *rs_op_end(const rs_recipe *recipe, reshard_status status, reshar
 
 /* ---- for backward steps ---------------------------------------------------------------------- */
 
+const void *rs_node_facts(const rs_node *node)
+{
+    assert(node->facts_bytes > 0);
+    return node->facts;
+}
+
 bool rs_node_wants(const rs_node *node, int32_t input)
 {
+    assert(input >= 0 && input < node->input_count);
     return node->inputs[input].node != NULL || node->inputs[input].leaf != NULL;
 }
 
 reshard_tensor *rs_node_saved(rs_node *node, int32_t slot)
 {
+    assert(slot >= 0 && slot < node->saved_count);
     rs_saved *saved = &node->saved[slot];
     if (saved->tensor == NULL && !saved->packed)
         return NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * attention.c - causal attention, fused: the probabilities of one head at a time are made from q
- * and k, used and forgotten; the backward step makes them again. So memory grows with length
- * squared for one head, not for all.
+ * attention.c - causal attention, fused: the probabilities of one head at a time are computed from
+ * q and k, used and thrown away; the backward step computes them again. So memory grows with the
+ * square of the length for one head only.
  */
 #ifndef REAL
 #include "base/error.h"
@@ -24,7 +24,7 @@ static reshard_status make_scratch(const reshard_tensor *q, int32_t count, resha
     return status;
 }
 
-/* scale q k', then softmax of each row up to the diagonal. */
+/* Computes scale q k', then the softmax of each row up to the diagonal. */
 static reshard_status find_probabilities(const reshard_tensor *q, const void *q_head,
                                          const void *k_head, double scale, reshard_tensor *p)
 {
@@ -116,9 +116,14 @@ static reshard_status attend_back(reshard_tensor *const *values, double scale,
     return status;
 }
 
+typedef struct attention_facts {
+    double scale;
+} attention_facts;
+
 static void backward_attention(rs_node *node, reshard_tensor *const *gradients,
                                reshard_tensor **out_gradients)
 {
+    const attention_facts *facts = rs_node_facts(node);
     reshard_tensor *values[3] = {NULL, NULL, NULL}, *gradient = NULL;
     reshard_tensor *outputs[3] = {NULL, NULL, NULL};
     reshard_status status = rs_real(gradients[0], &gradient);
@@ -129,7 +134,7 @@ static void backward_attention(rs_node *node, reshard_tensor *const *gradients,
             status = rs_result(saved->dtype, saved->ndim, saved->shape, &outputs[i]);
     }
     if (status == RESHARD_OK)
-        status = attend_back(values, node->facts.x[0], gradient, outputs);
+        status = attend_back(values, facts->scale, gradient, outputs);
     reshard_tensor_release(gradient);
     for (int32_t i = 0; i < 3; i++) {
         reshard_tensor_release(values[i]);
@@ -205,8 +210,9 @@ reshard_tensor *reshard_causal_attention(reshard_tensor *q, reshard_tensor *k, r
         status = attend(values, scale, output);
     for (int32_t i = 0; i < 3; i++)
         reshard_tensor_release(values[i]);
-    rs_recipe recipe = {"causal_attention",     backward_attention, 3, inputs, 3, inputs,
-                        .facts = {.x = {scale}}};
+    attention_facts facts = {scale};
+    rs_recipe recipe = {"causal_attention", backward_attention,         3, inputs, 3, inputs,
+                        .facts = &facts,    .facts_bytes = sizeof facts};
     return rs_op_end(&recipe, status, output);
 }
 
@@ -230,7 +236,7 @@ static void OF(causal_softmax)(void *scores, int64_t length)
     }
 }
 
-/* The gradient of probabilities becomes that of scores, in place. */
+/* Turns the gradient of the probabilities into that of the scores, in place. */
 static void OF(causal_softmax_back)(const void *probabilities, void *gradient, int64_t length)
 {
     for (int64_t r = 0; r < length; r++) {

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dropout.c - dropout is a product with a mask that depends on seed and global index alone. */
+/* dropout.c - dropout is a product with a mask that depends only on the seed and on global
+ * indices. */
 #include "base/error.h"
+#include "tensor/core/dense.h"
 #include "tensor/core/random.h"
-#include "tensor/dist/spread.h"
-#include "tensor/ops/op.h"
+#include "tensor/grad/node.h"
+#include "tensor/ops/rules.h"
 
 reshard_tensor *rs_dropout_mask(reshard_tensor *x, double p, uint64_t seed)
 {
     reshard_tensor *mask = NULL;
-    rs_fill fill = {RS_FILL_KEEP, seed, p};
+    rs_random fill = {RS_RANDOM_KEEP, seed, p};
     reshard_status status = x->distribution != NULL
                                 ? rs_distributed_make(rs_scope_context(), x->distribution->cache,
                                                       x->distribution->layout, x->dtype, &mask)

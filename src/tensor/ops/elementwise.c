@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "tensor/dist/spread.h"
 #include "tensor/ops/op.h"
+#include "tensor/ops/unary.h"
 
 #include <inttypes.h>
 
@@ -12,7 +13,7 @@
 
 /* ---- two inputs ------------------------------------------------------------------------------ */
 
-/* One broadcast walk: the result's shape, and for each input the strides that lead through it. */
+/* A walk through broadcast inputs: the shape of the result, and strides for each input. */
 typedef struct walk {
     int32_t ndim;
     int64_t shape[RESHARD_NDIM_MAX];
@@ -41,7 +42,7 @@ static reshard_status plan_walk(reshard_tensor *const *inputs, walk *out_walk)
     return RESHARD_OK;
 }
 
-/* Where both inputs are as dense as the result, all of it is one row. */
+/* If both inputs are as dense as the result, all of it is one row. */
 static void flatten_walk(reshard_tensor *const *inputs, walk *w)
 {
     bool dense = rs_shape_equals(inputs[0], inputs[1]);
@@ -100,20 +101,19 @@ static reshard_status combine(bool multiplies, reshard_tensor *const *inputs,
     return RESHARD_OK;
 }
 
-static rs_facts note_shapes(reshard_tensor *const *inputs)
+typedef struct broadcast_facts {
+    rs_extents inputs[2];
+} broadcast_facts;
+
+static broadcast_facts note_shapes(reshard_tensor *const *inputs)
 {
-    rs_facts facts = {.i = {inputs[0]->ndim, inputs[1]->ndim}};
-    for (int32_t d = 0; d < RESHARD_NDIM_MAX; d++) {
-        facts.i[2 + d] = inputs[0]->shape[d];
-        facts.i[2 + RESHARD_NDIM_MAX + d] = inputs[1]->shape[d];
-    }
-    return facts;
+    return (broadcast_facts){{rs_extents_of(inputs[0]), rs_extents_of(inputs[1])}};
 }
 
 static reshard_tensor *sum_to_input(const rs_node *node, int32_t input, reshard_tensor *gradient)
 {
-    return rs_sum_to(gradient, (int32_t)node->facts.i[input],
-                     node->facts.i + 2 + input * RESHARD_NDIM_MAX);
+    const broadcast_facts *facts = rs_node_facts(node);
+    return rs_sum_to(gradient, facts->inputs[input].ndim, facts->inputs[input].shape);
 }
 
 static void backward_add(rs_node *node, reshard_tensor *const *gradients,
@@ -143,7 +143,9 @@ reshard_tensor *reshard_add(reshard_tensor *a, reshard_tensor *b)
             reshard_add(reshard_tensor_cast(a, RESHARD_F32), reshard_tensor_cast(b, RESHARD_F32)),
             a->dtype);
     reshard_status status = combine(false, inputs, &output);
-    rs_recipe recipe = {"add", backward_add, 2, inputs, .facts = note_shapes(inputs)};
+    broadcast_facts facts = note_shapes(inputs);
+    rs_recipe recipe = {"add",  backward_add,    2,
+                        inputs, .facts = &facts, .facts_bytes = sizeof facts};
     return rs_op_end(&recipe, status, output);
 }
 
@@ -174,48 +176,24 @@ reshard_tensor *reshard_mul(reshard_tensor *a, reshard_tensor *b)
         return reshard_tensor_cast(
             reshard_mul(reshard_tensor_cast(a, RESHARD_F32), reshard_tensor_cast(b, RESHARD_F32)),
             a->dtype);
-    /* What is multiplied with an input that wants no gradient is not needed again. */
+    /* An input is only saved if the other one wants a gradient. */
     reshard_tensor *saved[] = {reshard_tensor_requires_grad(b) ? a : NULL,
                                reshard_tensor_requires_grad(a) ? b : NULL};
     reshard_status status = combine(true, inputs, &output);
-    rs_recipe recipe = {"mul", backward_mul, 2, inputs, 2, saved, .facts = note_shapes(inputs)};
+    broadcast_facts facts = note_shapes(inputs);
+    rs_recipe recipe = {
+        "mul", backward_mul, 2, inputs, 2, saved, .facts = &facts, .facts_bytes = sizeof facts};
     return rs_op_end(&recipe, status, output);
 }
 
 /* ---- scale ----------------------------------------------------------------------------------- */
 
-static void backward_scale(rs_node *node, reshard_tensor *const *gradients,
-                           reshard_tensor **out_gradients)
-{
-    out_gradients[0] = reshard_scale(gradients[0], node->facts.x[0]);
-}
-
-static reshard_tensor *scale_local(reshard_tensor *const *inputs, const void *user)
-{
-    return reshard_scale(inputs[0], *(const double *)user);
-}
+static const rs_unary scaling = {"scale", RS_SPREAD_LINEAR, RS_KEEPS_NOTHING, RS_BOTH(scale),
+                                 RS_BOTH(scale_back)};
 
 reshard_tensor *reshard_scale(reshard_tensor *x, double factor)
 {
-    if (!rs_op_begin("scale", 1, &x))
-        return NULL;
-    if (x->distribution != NULL)
-        return rs_spread_alike("scale", RS_SPREAD_LINEAR, 1, &x, scale_local, &factor,
-                               sizeof factor);
-    if (rs_dtype_is_half(x->dtype))
-        return reshard_tensor_cast(reshard_scale(reshard_tensor_cast(x, RESHARD_F32), factor),
-                                   x->dtype);
-    reshard_tensor *dense = NULL, *output = NULL;
-    reshard_status status = rs_check_floats(1, &x);
-    if (status == RESHARD_OK)
-        status = rs_real(x, &dense);
-    if (status == RESHARD_OK)
-        status = rs_result(x->dtype, x->ndim, x->shape, &output);
-    if (status == RESHARD_OK)
-        RS_CALL(x->dtype, scale_row, dense->data, factor, output->data, x->volume);
-    reshard_tensor_release(dense);
-    rs_recipe recipe = {"scale", backward_scale, 1, &x, .facts = {.x = {factor}}};
-    return rs_op_end(&recipe, status, output);
+    return rs_unary_run(&scaling, x, factor);
 }
 
 #else
@@ -248,12 +226,19 @@ static void OF(multiply_row)(const void *x, int64_t step_x, const void *y, int64
     }
 }
 
-static void OF(scale_row)(const void *x, double factor, void *y, int64_t n)
+static void OF(scale)(const rs_unary_rows *rows, const void *x, void *y)
 {
     const REAL *a = x;
-    REAL *b = y, by = (REAL)factor;
-    for (int64_t i = 0; i < n; i++)
-        b[i] = a[i] * by;
+    REAL *b = y, factor = (REAL)rows->parameter;
+    for (int64_t i = 0; i < rows->count * rows->size; i++)
+        b[i] = a[i] * factor;
+}
+
+static void OF(scale_back)(const rs_unary_rows *rows, const void *kept, const void *gradient,
+                           void *out)
+{
+    (void)kept;
+    OF(scale)(rows, gradient, out);
 }
 
 #endif

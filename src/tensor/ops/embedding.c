@@ -1,24 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * embedding.c - entries chosen by indices: embedding (rows of a matrix) and index_select (any
- * dim). A tensor is [outer, n, inner] here; gradients of an entry that was chosen several times add
- * up in the order of indices.
+ * embedding.c - picking entries by index: embedding (rows of a matrix) and index_select (any dim).
+ * A tensor is seen as [outer, n, inner]. Gradients of an entry that was picked several times add up
+ * in the order of the indices.
  */
 #ifndef REAL
 #include "base/error.h"
+#include "base/shape.h"
 #include "tensor/dist/spread.h"
 #include "tensor/ops/op.h"
+#include "tensor/ops/rules.h"
 
 #include <string.h>
 
 #define RS_REAL_FILE "tensor/ops/embedding.c"
 #include "tensor/core/real.h"
 
-/* facts: outer, n, inner, then ndim and shape of the input. */
+typedef struct choose_facts {
+    int64_t outer, n, inner;
+    rs_extents input;
+} choose_facts;
+
 static void backward_choose(rs_node *node, reshard_tensor *const *gradients,
                             reshard_tensor **out_gradients)
 {
-    const int64_t *facts = node->facts.i;
+    const choose_facts *facts = rs_node_facts(node);
     reshard_tensor *indices = rs_node_saved(node, 0), *dense = NULL, *output = NULL;
     reshard_tensor *gradient = NULL;
     if (indices == NULL)
@@ -27,31 +33,25 @@ static void backward_choose(rs_node *node, reshard_tensor *const *gradients,
     if (status == RESHARD_OK)
         status = rs_real(gradients[0], &gradient);
     if (status == RESHARD_OK)
-        status = rs_result_zeros(gradients[0]->dtype, (int32_t)facts[3], facts + 4, &output);
+        status =
+            rs_result_zeros(gradients[0]->dtype, facts->input.ndim, facts->input.shape, &output);
     if (status == RESHARD_OK)
-        RS_CALL(output->dtype, add_chosen, gradient->data, (const void *)dense->data, facts[0],
-                facts[1], facts[2], dense->volume, output->data);
+        RS_CALL(output->dtype, add_chosen, gradient->data, (const void *)dense->data, facts->outer,
+                facts->n, facts->inner, dense->volume, output->data);
     reshard_tensor_release(dense);
     reshard_tensor_release(gradient);
-    if (status == RESHARD_OK)
-        out_gradients[0] = rs_scope_own(output);
-    else
-        (void)rs_scope_fail(status);
+    out_gradients[0] = rs_scope_finish(status, output);
 }
 
-/* Indices of -1 give zeros; others are checked by the caller. */
+/* Indices of -1 give zeros. The caller has checked the others. */
 static reshard_tensor *choose(const char *name, reshard_tensor *x, int32_t dim,
                               reshard_tensor *indices, int32_t ndim, const int64_t *shape)
 {
-    reshard_tensor *dense = NULL, *output = NULL, *input = x, *picks = NULL;
-    rs_facts facts = {.i = {1, x->shape[dim], 1, x->ndim}};
-    for (int32_t d = 0; d < x->ndim; d++) {
-        if (d < dim)
-            facts.i[0] *= x->shape[d];
-        if (d > dim)
-            facts.i[2] *= x->shape[d];
-    }
-    memcpy(facts.i + 4, x->shape, sizeof x->shape);
+    reshard_tensor *dense = NULL, *output = NULL, *picks = NULL;
+    choose_facts facts = {.outer = rs_volume(dim, x->shape),
+                          .n = x->shape[dim],
+                          .inner = rs_volume(x->ndim - dim - 1, x->shape + dim + 1),
+                          .input = rs_extents_of(x)};
     reshard_status status = rs_check_floats(1, &x);
     if (status == RESHARD_OK)
         status = rs_real(x, &dense);
@@ -60,11 +60,12 @@ static reshard_tensor *choose(const char *name, reshard_tensor *x, int32_t dim,
     if (status == RESHARD_OK)
         status = rs_result(x->dtype, ndim, shape, &output);
     if (status == RESHARD_OK)
-        RS_CALL(x->dtype, choose, dense->data, (const void *)picks->data, facts.i[0], facts.i[1],
-                facts.i[2], picks->volume, output->data);
+        RS_CALL(x->dtype, choose, dense->data, (const void *)picks->data, facts.outer, facts.n,
+                facts.inner, picks->volume, output->data);
     reshard_tensor_release(dense);
     reshard_tensor_release(picks);
-    rs_recipe recipe = {name, backward_choose, 1, &input, 1, &indices, .facts = facts};
+    rs_recipe recipe = {
+        name, backward_choose, 1, &x, 1, &indices, .facts = &facts, .facts_bytes = sizeof facts};
     return rs_op_end(&recipe, status, output);
 }
 
@@ -126,7 +127,7 @@ reshard_tensor *reshard_index_select(reshard_tensor *x, int32_t dim, reshard_ten
     if (status == RESHARD_OK && indices->ndim != 1)
         status = rs_fail(RESHARD_ERR_INVALID, "indices are %s, not of one dimension",
                          rs_tensor_describe(indices).text);
-    if (status == RESHARD_OK && !spread) /* else on the shards */
+    if (status == RESHARD_OK && !spread) /* otherwise they are checked shard by shard */
         status = check_choice(indices, x->shape[d]);
     if (status != RESHARD_OK)
         return rs_scope_fail(rs_fail_within(status, "index_select"));

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* join.c - split and cat: one is the backward step of the other. Any dtype. */
+/* join.c - split and cat, each the backward step of the other. Any dtype. */
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "tensor/core/dense.h"
 #include "tensor/dist/spread.h"
-#include "tensor/ops/op.h"
+#include "tensor/grad/node.h"
+#include "tensor/ops/rules.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Copies a tensor to where it belongs along a dim of a larger dense one. */
+/* Copies a tensor to its place along a dim of a larger dense one. */
 static reshard_status put(reshard_tensor *whole, int32_t dim, int64_t start,
                           const reshard_tensor *part)
 {
@@ -24,7 +26,13 @@ static reshard_status put(reshard_tensor *whole, int32_t dim, int64_t start,
 
 /* ---- split ----------------------------------------------------------------------------------- */
 
-/* facts: dim, ndim, shape of the input. Sizes are those of the outputs: saved as extra. */
+typedef struct split_facts {
+    int32_t dim;
+    reshard_dtype dtype;
+    rs_extents input;
+} split_facts;
+
+/* The sizes of the parts, of which there can be any number. */
 typedef struct sizes {
     reshard_context *context;
     int32_t count;
@@ -42,7 +50,7 @@ static void forget_sizes(void *extra)
     rs_release(s->context, s, sizes_bytes(s->count));
 }
 
-/* items NULL: to be filled in. */
+/* items NULL: the caller fills them in. */
 static sizes *note_sizes(int32_t count, const int64_t *items)
 {
     sizes *s = rs_allocate(rs_scope_context(), sizes_bytes(count));
@@ -58,23 +66,18 @@ static sizes *note_sizes(int32_t count, const int64_t *items)
 static void backward_split(rs_node *node, reshard_tensor *const *gradients,
                            reshard_tensor **out_gradients)
 {
-    const int64_t *facts = node->facts.i;
+    const split_facts *facts = rs_node_facts(node);
     const sizes *s = node->extra;
     reshard_tensor *whole = NULL;
     int64_t start = 0;
-    reshard_status status = rs_result_zeros((reshard_dtype)facts[2 + RESHARD_NDIM_MAX],
-                                            (int32_t)facts[1], facts + 2, &whole);
+    reshard_status status =
+        rs_result_zeros(facts->dtype, facts->input.ndim, facts->input.shape, &whole);
     for (int32_t i = 0; i < s->count && status == RESHARD_OK; i++) {
         if (gradients[i] != NULL)
-            status = put(whole, (int32_t)facts[0], start, gradients[i]);
+            status = put(whole, facts->dim, start, gradients[i]);
         start += s->items[i];
     }
-    if (status == RESHARD_OK) {
-        out_gradients[0] = rs_scope_own(whole);
-    } else {
-        reshard_tensor_release(whole);
-        (void)rs_scope_fail(status);
-    }
+    out_gradients[0] = rs_scope_finish(status, whole);
 }
 
 static reshard_status check_sizes(const reshard_tensor *x, int32_t dim, int32_t count,
@@ -118,7 +121,7 @@ static void split_distributed(reshard_tensor *x, int32_t dim, int32_t count, con
         start += parts[i];
     }
     for (int32_t i = 0; i < count && outputs[count - 1] == NULL; i++)
-        outputs[i] = NULL; /* after one has failed, so do all */
+        outputs[i] = NULL; /* if one has failed, all have */
 }
 
 void reshard_split(reshard_tensor *x, int32_t dim, int32_t count, const int64_t *parts,
@@ -143,14 +146,13 @@ void reshard_split(reshard_tensor *x, int32_t dim, int32_t count, const int64_t 
     }
     if (status == RESHARD_OK)
         status = make_parts(x, d, count, parts, outputs);
-    rs_facts facts = {.i = {d, x->ndim}};
-    memcpy(facts.i + 2, x->shape, sizeof x->shape);
-    facts.i[2 + RESHARD_NDIM_MAX] = (int64_t)x->dtype;
+    split_facts facts = {d, x->dtype, rs_extents_of(x)};
     rs_recipe recipe = {"split",
                         backward_split,
                         1,
                         &x,
-                        .facts = facts,
+                        .facts = &facts,
+                        .facts_bytes = sizeof facts,
                         .extra = noted,
                         .forget_extra = forget_sizes};
     (void)rs_op_end_many(&recipe, status, count > 0 ? count : 0, outputs);
@@ -161,12 +163,12 @@ void reshard_split(reshard_tensor *x, int32_t dim, int32_t count, const int64_t 
 static void backward_cat(rs_node *node, reshard_tensor *const *gradients,
                          reshard_tensor **out_gradients)
 {
+    const int32_t *dim = rs_node_facts(node);
     const sizes *s = node->extra;
     int64_t start = 0;
     for (int32_t i = 0; i < s->count; i++) {
         if (rs_node_wants(node, i))
-            out_gradients[i] =
-                reshard_tensor_narrow(gradients[0], (int32_t)node->facts.i[0], start, s->items[i]);
+            out_gradients[i] = reshard_tensor_narrow(gradients[0], *dim, start, s->items[i]);
         start += s->items[i];
     }
 }
@@ -230,12 +232,9 @@ reshard_tensor *reshard_cat(int32_t count, reshard_tensor *const *tensors, int32
     status = noted != NULL ? RESHARD_OK : rs_allocation_status();
     if (status == RESHARD_OK)
         status = join(count, tensors, d, total, noted, &whole);
-    rs_recipe recipe = {"cat",
-                        backward_cat,
-                        count,
-                        tensors,
-                        .facts = {.i = {d}},
-                        .extra = noted,
-                        .forget_extra = forget_sizes};
+    rs_recipe recipe = {"cat",          backward_cat,
+                        count,          tensors,
+                        .facts = &d,    .facts_bytes = sizeof d,
+                        .extra = noted, .forget_extra = forget_sizes};
     return rs_op_end(&recipe, status, whole);
 }

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * matmul.c - products of matrices: matmul and linear. f16 and bf16 inputs are saved as they are
+ * matmul.c - products of matrices: matmul and linear. f16 and bf16 inputs are saved as they are,
  * and widened to f32 for each product.
  */
 #include "base/error.h"
 #include "tensor/dist/spread.h"
 #include "tensor/ops/op.h"
+#include "tensor/ops/rules.h"
 
 #include <string.h>
 
-/* One product of two tensors' dense real values, into a new tensor of `dtype` and this shape. The
- * product is repeated `batch` times over consecutive matrices. */
+/* One product of two tensors' dense real values, into a new tensor of this shape. It is repeated
+ * `batch` times over consecutive matrices. */
 typedef struct job {
     reshard_tensor *a, *b;
     bool transpose_a, transpose_b;
@@ -62,17 +63,22 @@ static reshard_tensor *own_job(const job *j)
 {
     reshard_tensor *made = NULL;
     reshard_status status = run_job(j, &made);
-    return status == RESHARD_OK ? rs_scope_own(made) : rs_scope_fail(status);
+    return rs_scope_finish(status, made);
 }
 
 /* ---- matmul ---------------------------------------------------------------------------------- */
 
-/* facts: batch, m, n, k. With batch 1, m counts the rows of all leading dims. */
+/* With batch 1, m counts the rows of all leading dims. */
+typedef struct matmul_facts {
+    int64_t batch, m, n, k;
+    int32_t b_ndim;
+} matmul_facts;
+
 static void backward_matmul(rs_node *node, reshard_tensor *const *gradients,
                             reshard_tensor **out_gradients)
 {
-    int64_t batch = node->facts.i[0], m = node->facts.i[1], n = node->facts.i[2];
-    int64_t k = node->facts.i[3];
+    const matmul_facts *facts = rs_node_facts(node);
+    int64_t batch = facts->batch, m = facts->m, n = facts->n, k = facts->k;
     reshard_tensor *a = rs_node_saved(node, 0), *b = rs_node_saved(node, 1);
     if (rs_node_wants(node, 0) && b != NULL) {
         int64_t shape[RESHARD_NDIM_MAX];
@@ -83,7 +89,7 @@ static void backward_matmul(rs_node *node, reshard_tensor *const *gradients,
     }
     if (rs_node_wants(node, 1) && a != NULL) {
         int64_t shape[RESHARD_NDIM_MAX] = {k, n};
-        int32_t ndim = (int32_t)node->facts.i[4];
+        int32_t ndim = facts->b_ndim;
         if (ndim > 2) {
             memcpy(shape, gradients[0]->shape, sizeof shape);
             shape[ndim - 2] = k;
@@ -127,26 +133,39 @@ reshard_tensor *reshard_matmul(reshard_tensor *a, reshard_tensor *b)
             j.batch *= a->shape[d];
     }
     status = run_job(&j, &output);
-    rs_facts facts = {.i = {j.batch, j.m, j.n, j.k, b->ndim}};
+    matmul_facts facts = {j.batch, j.m, j.n, j.k, b->ndim};
     reshard_tensor *saved[] = {reshard_tensor_requires_grad(b) ? a : NULL,
                                reshard_tensor_requires_grad(a) ? b : NULL};
-    rs_recipe recipe = {"matmul", backward_matmul, 2, inputs, 2, saved, .facts = facts};
+    rs_recipe recipe = {"matmul",
+                        backward_matmul,
+                        2,
+                        inputs,
+                        2,
+                        saved,
+                        .facts = &facts,
+                        .facts_bytes = sizeof facts};
     return rs_op_end(&recipe, status, output);
 }
 
 /* ---- linear ---------------------------------------------------------------------------------- */
 
-/* The gradient of the bias: all rows added up. */
+/* The gradient of the bias is the sum of all rows. */
 static reshard_tensor *sum_rows(reshard_tensor *gradient, int64_t rows, int64_t n)
 {
     int64_t shape[] = {rows, n};
     return reshard_sum_dim(reshard_tensor_reshape(gradient, 2, shape), 0);
 }
 
+/* x is m by k, the weight n by k. */
+typedef struct linear_facts {
+    int64_t m, n, k;
+} linear_facts;
+
 static void backward_linear(rs_node *node, reshard_tensor *const *gradients,
                             reshard_tensor **out_gradients)
 {
-    int64_t m = node->facts.i[0], n = node->facts.i[1], k = node->facts.i[2];
+    const linear_facts *facts = rs_node_facts(node);
+    int64_t m = facts->m, n = facts->n, k = facts->k;
     reshard_tensor *x = rs_node_saved(node, 0), *weight = rs_node_saved(node, 1);
     reshard_tensor *gradient = gradients[0];
     if (rs_node_wants(node, 0) && weight != NULL) {
@@ -200,10 +219,10 @@ reshard_tensor *reshard_linear(reshard_tensor *x, reshard_tensor *weight, reshar
         output = sum;
         status = sum != NULL ? RESHARD_OK : rs_scope_failed();
     }
-    rs_facts facts = {.i = {j.m, n, k}};
+    linear_facts facts = {j.m, n, k};
     reshard_tensor *saved[] = {reshard_tensor_requires_grad(weight) ? x : NULL,
                                reshard_tensor_requires_grad(x) ? weight : NULL};
-    rs_recipe recipe = {"linear", backward_linear, bias != NULL ? 3 : 2, inputs,
-                        2,        saved,           .facts = facts};
+    rs_recipe recipe = {"linear", backward_linear, bias != NULL ? 3 : 2,       inputs, 2,
+                        saved,    .facts = &facts, .facts_bytes = sizeof facts};
     return rs_op_end(&recipe, status, output);
 }

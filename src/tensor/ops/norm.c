@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "tensor/dist/spread.h"
 #include "tensor/ops/op.h"
+#include "tensor/ops/rules.h"
 
 #include <math.h>
 
@@ -25,7 +26,7 @@ typedef struct norm {
 static reshard_tensor *normalize(const norm *n, reshard_tensor *x, reshard_tensor *weight,
                                  reshard_tensor *bias);
 
-/* The dense real values of what a backward step needs, and what it makes. */
+/* The dense real values that a backward step reads, and the results it writes. */
 typedef struct back {
     reshard_tensor *x, *weight, *gradient;            /* values */
     reshard_tensor *x_back, *weight_back, *bias_back; /* results */
@@ -53,14 +54,15 @@ static void backward_norm(rs_node *node, reshard_tensor *const *gradients,
                           reshard_tensor **out_gradients)
 {
     reshard_tensor *x = rs_node_saved(node, 0), *weight = rs_node_saved(node, 1);
+    const norm *n = rs_node_facts(node);
     back b = {0};
     if (x == NULL || weight == NULL)
         return;
     reshard_status status = prepare_back(x, weight, gradients[0], &b);
     if (status == RESHARD_OK)
         RS_CALL(x->dtype, normalize_back, b.x->data, b.weight->data, b.gradient->data,
-                rs_row_count(x), rs_row_size(x), node->facts.i[0] != 0, node->facts.x[0],
-                b.x_back->data, b.weight_back->data, b.bias_back->data);
+                rs_row_count(x), rs_row_size(x), n->centred, n->epsilon, b.x_back->data,
+                b.weight_back->data, b.bias_back->data);
     reshard_tensor_release(b.x);
     reshard_tensor_release(b.weight);
     reshard_tensor_release(b.gradient);
@@ -142,9 +144,8 @@ static reshard_tensor *normalize(const norm *n, reshard_tensor *x, reshard_tenso
     if (rs_dtype_is_half(x->dtype))
         return normalize_half(n, x, weight, bias);
     status = forward(n, inputs, &output);
-    rs_facts facts = {.i = {n->centred}, .x = {n->epsilon}};
     rs_recipe recipe = {n->name, backward_norm, bias != NULL ? 3 : 2, inputs,
-                        2,       inputs,        .facts = facts};
+                        2,       inputs,        .facts = n,           .facts_bytes = sizeof *n};
     return rs_op_end(&recipe, status, output);
 }
 
@@ -163,8 +164,8 @@ reshard_tensor *reshard_rmsnorm(reshard_tensor *x, reshard_tensor *weight, doubl
 
 #else
 
-/* The sum of x[i] - mean, or of their squares, in double: by LANES sums that take turns, since one
- * would wait for itself at every step. */
+/* The sum of x[i] - mean, or of the squares, in double. LANES sums take turns, because a single one
+ * would wait for its previous addition at every step. */
 static double OF(add_up)(const REAL *x, int64_t n, double mean, bool squared)
 {
     double lanes[LANES] = {0}, sum = 0;
@@ -184,7 +185,7 @@ static double OF(add_up)(const REAL *x, int64_t n, double mean, bool squared)
     return sum;
 }
 
-/* The mean (0 when not centred) and one over the deviation of a row. */
+/* Computes the mean of a row (0 if not centred) and the inverse of its deviation. */
 static void OF(measure)(const REAL *x, int64_t n, bool centred, double epsilon, double *out_mean,
                         double *out_inverse)
 {
@@ -193,7 +194,7 @@ static void OF(measure)(const REAL *x, int64_t n, bool centred, double epsilon, 
     *out_inverse = 1 / sqrt(OF(add_up)(x, n, mean, true) / (double)n + epsilon);
 }
 
-/* Sums are in double; what is done to each element is in its own precision. */
+/* Sums are in double; each element is computed in its own precision. */
 static void OF(normalize)(const void *x, const void *w, const void *b, int64_t rows, int64_t n,
                           bool centred, double epsilon, void *y)
 {
@@ -211,7 +212,7 @@ static void OF(normalize)(const void *x, const void *w, const void *b, int64_t r
     }
 }
 
-/* The sums of u and of u h over a row; adds to the gradients of weight and bias. */
+/* Sums u and u h over a row, and adds to the gradients of weight and bias. */
 static void OF(sum_back)(const REAL *restrict row, const REAL *restrict gradient,
                          const REAL *restrict weight, int64_t n, REAL mean, REAL inverse,
                          REAL *restrict weight_back, REAL *restrict bias_back, double out_sums[2])

@@ -1,43 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* op.h - what files of operations share: checks of inputs, dense real inputs, results. */
+/* op.h - what files of operations share: checks of inputs, and products of matrices. */
 #ifndef RS_TENSOR_OPS_OP_H
 #define RS_TENSOR_OPS_OP_H
 
 #include <reshard/ops.h>
 
-#include "tensor/core/tensor.h"
+#include "tensor/core/dense.h"
+#include "tensor/grad/node.h"
 
-/* Inputs are all of one floating dtype. Errors: UNSUPPORTED, INVALID. */
+/* Checks that all inputs have one floating dtype. Errors: UNSUPPORTED, INVALID. */
 reshard_status rs_check_floats(int32_t count, reshard_tensor *const *inputs);
 reshard_status rs_check_indices(const reshard_tensor *indices);
-/* Every index is in 0 .. limit-1. indices are dense. Errors: RANGE. */
+/* Checks that every index is in 0 .. limit-1. The indices are dense. Errors: RANGE. */
 reshard_status rs_check_index_range(const reshard_tensor *indices, int64_t limit);
 
-/* A dense f32 or f64 tensor of the same values: itself, a copy, or f32 for f16 and bf16. */
-reshard_status rs_real(reshard_tensor *tensor, reshard_tensor **out_real);
-reshard_dtype rs_real_dtype(reshard_dtype dtype);
-/* Takes over a tensor of real dtype and gives it back as `dtype`. */
-reshard_status rs_unreal(reshard_tensor *real, reshard_dtype dtype, reshard_tensor **out_tensor);
-
-/* A result of undefined contents, and one of zeros, in the innermost scope's context. */
-reshard_status rs_result(reshard_dtype dtype, int32_t ndim, const int64_t *shape,
-                         reshard_tensor **out_tensor);
-reshard_status rs_result_zeros(reshard_dtype dtype, int32_t ndim, const int64_t *shape,
-                               reshard_tensor **out_tensor);
-
-/* The product of all dims but the last, and the last one (1 for no dims). */
-int64_t rs_row_count(const reshard_tensor *tensor);
-int64_t rs_row_size(const reshard_tensor *tensor);
-
-/* A gradient that was broadcast, summed to this shape. In the innermost scope. */
+/* Sums the gradient of a broadcast result to the shape of the input, in the innermost scope. */
 reshard_tensor *rs_sum_to(reshard_tensor *gradient, int32_t ndim, const int64_t *shape);
 
-/* Gives the status of the innermost scope, with its words. */
-reshard_status rs_scope_failed(void);
-
 /*
- * C = A B, or with transposes: A is m by k, B k by n, dense row-major before they are transposed.
- * Adds to C when `add`. Single-threaded. Errors: RANGE for sizes beyond what the BLAS counts.
+ * C = A B, with A and B optionally transposed: A is m by k and B is k by n after that. All are
+ * dense and row-major. Adds to C if `add`. Single-threaded. Errors: RANGE for sizes beyond what the
+ * BLAS can count.
  */
 typedef struct rs_product {
     reshard_dtype dtype; /* f32, f64 */

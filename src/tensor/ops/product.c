@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * product.c - products of matrices by OpenBLAS, which is called here and nowhere else.
+ * product.c - products of matrices by OpenBLAS, which is called only here.
  *
- * Ranks can be threads that multiply at the same time, so a product uses one thread: OpenBLAS is
- * told so, for the whole process, by the first product that finds it otherwise. A sequential build
- * of OpenBLAS shares its scratch memory between callers without a lock (seen to give wrong results
- * with 0.3.21), so where one is loaded the plain loops below do the work.
+ * Ranks can be threads that multiply at the same time, so each product uses one thread. The first
+ * product that finds OpenBLAS set otherwise sets that, for the whole process. A sequential build of
+ * OpenBLAS shares its scratch memory between callers without a lock (0.3.21 was seen to give wrong
+ * results), so with such a build the plain loops below do the work.
  */
 #ifndef REAL
 #include "base/error.h"
 #include "tensor/ops/op.h"
 
+#include <assert.h>
 #include <cblas.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 
-/* As OpenBLAS declares them; other headers of the same name may not. */
+/* Declared as in OpenBLAS's own cblas.h; other headers of that name may lack them. */
 int openblas_get_parallel(void);
 int openblas_get_num_threads(void);
 void openblas_set_num_threads(int num_threads);
@@ -47,6 +48,8 @@ static void multiply_fast(const rs_product *p)
 
 reshard_status rs_multiply_matrices(const rs_product *p)
 {
+    assert(p->dtype == RESHARD_F32 || p->dtype == RESHARD_F64);
+    assert(p->m >= 0 && p->n >= 0 && p->k >= 0);
     if (p->m > INT_MAX || p->n > INT_MAX || p->k > INT_MAX)
         return rs_fail(RESHARD_ERR_RANGE,
                        "a product of matrices of %" PRId64 "x%" PRId64 "x%" PRId64, p->m, p->n,
@@ -62,7 +65,7 @@ reshard_status rs_multiply_matrices(const rs_product *p)
 
 #else
 
-/* Row by row, so that the innermost loop goes along rows of B and C where B is not transposed. */
+/* Row by row, so that the innermost loop runs along rows of B and C if B is not transposed. */
 static void OF(multiply)(const rs_product *p)
 {
     const REAL *a = p->a, *b = p->b;

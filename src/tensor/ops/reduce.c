@@ -1,47 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reduce.c - sums and means. Sums are kept in double, in the order of elements. */
+/* reduce.c - sums and means. Sums are in double, in the order of the elements. */
 #ifndef REAL
 #include "base/error.h"
-#include "tensor/dist/spread.h"
 #include "tensor/ops/op.h"
+#include "tensor/ops/rules.h"
 
 #include <assert.h>
-#include <string.h>
 
 enum { COLUMNS = 64 };
 
 #define RS_REAL_FILE "tensor/ops/reduce.c"
 #include "tensor/core/real.h"
 
-/* Repeats a gradient along a dim of this size: [outer, inner] to [outer, n, inner]. */
-static reshard_status spread_out(reshard_tensor *gradient, int32_t ndim, const int64_t *shape,
-                                 int64_t outer, int64_t n, int64_t inner,
-                                 reshard_tensor **out_tensor)
-{
-    reshard_tensor *dense = NULL, *output = NULL;
-    reshard_status status = rs_real(gradient, &dense);
-    if (status == RESHARD_OK)
-        status = rs_result(gradient->dtype, ndim, shape, &output);
-    if (status == RESHARD_OK)
-        RS_CALL(gradient->dtype, repeat, dense->data, outer, n, inner, output->data);
-    reshard_tensor_release(dense);
-    if (status == RESHARD_OK)
-        *out_tensor = output;
-    return status;
-}
+/* A sum over the middle of [outer, n, inner]. */
+typedef struct sum_facts {
+    rs_extents input;
+    int64_t outer, n, inner;
+} sum_facts;
 
-/* facts: ndim, shape, then at 9: outer, n, inner. */
+/* Repeats the gradient along the dim: [outer, inner] becomes [outer, n, inner]. */
 static void backward_sum(rs_node *node, reshard_tensor *const *gradients,
                          reshard_tensor **out_gradients)
 {
-    const int64_t *facts = node->facts.i;
-    reshard_tensor *output = NULL;
-    reshard_status status = spread_out(gradients[0], (int32_t)facts[0], facts + 1, facts[9],
-                                       facts[10], facts[11], &output);
-    out_gradients[0] = status == RESHARD_OK ? rs_scope_own(output) : rs_scope_fail(status);
+    const sum_facts *facts = rs_node_facts(node);
+    reshard_tensor *dense = NULL, *output = NULL;
+    reshard_status status = rs_real(gradients[0], &dense);
+    if (status == RESHARD_OK)
+        status = rs_result(gradients[0]->dtype, facts->input.ndim, facts->input.shape, &output);
+    if (status == RESHARD_OK)
+        RS_CALL(output->dtype, repeat, dense->data, facts->outer, facts->n, facts->inner,
+                output->data);
+    reshard_tensor_release(dense);
+    out_gradients[0] = rs_scope_finish(status, output);
 }
 
-/* [outer, n, inner] to [outer, inner], with the shape given. */
+/* `shape` is that of the output. */
 static reshard_tensor *sum_over(const char *name, reshard_tensor *x, int64_t outer, int64_t n,
                                 int64_t inner, int32_t ndim, const int64_t *shape)
 {
@@ -54,12 +47,8 @@ static reshard_tensor *sum_over(const char *name, reshard_tensor *x, int64_t out
     if (status == RESHARD_OK)
         RS_CALL(x->dtype, add_up, dense->data, outer, n, inner, output->data);
     reshard_tensor_release(dense);
-    rs_facts facts = {.i = {x->ndim}};
-    memcpy(facts.i + 1, x->shape, sizeof x->shape);
-    facts.i[9] = outer;
-    facts.i[10] = n;
-    facts.i[11] = inner;
-    rs_recipe recipe = {name, backward_sum, 1, &x, .facts = facts};
+    sum_facts facts = {rs_extents_of(x), outer, n, inner};
+    rs_recipe recipe = {name, backward_sum, 1, &x, .facts = &facts, .facts_bytes = sizeof facts};
     return rs_op_end(&recipe, status, output);
 }
 
@@ -95,7 +84,7 @@ static reshard_tensor *sum_dim(reshard_tensor *x, int32_t dim, bool keep)
     if (status != RESHARD_OK)
         return rs_scope_fail(rs_fail_within(status, "sum_dim"));
     if (x->distribution != NULL) {
-        assert(!keep); /* that is for shapes that are broadcast, and distributed ones are not */
+        assert(!keep); /* keep is for broadcasting, which distributed tensors do not do */
         return rs_spread_sum_dim(x, d);
     }
     int64_t shape[RESHARD_NDIM_MAX], outer = 1, inner = 1;
@@ -128,7 +117,7 @@ reshard_tensor *rs_sum_to(reshard_tensor *gradient, int32_t ndim, const int64_t 
 
 #else
 
-/* Some columns at a time, row by row: memory is read in order, and each column's sum stays so. */
+/* Adds up some columns at a time, row by row: memory is read in order, and so is each column. */
 static void OF(add_up_columns)(const REAL *a, int64_t n, int64_t inner, int64_t columns, REAL *b)
 {
     double sums[COLUMNS] = {0};

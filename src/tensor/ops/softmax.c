@@ -3,8 +3,10 @@
  * by their maximum first, so that nothing overflows. */
 #ifndef REAL
 #include "base/error.h"
-#include "tensor/dist/spread.h"
+#include "tensor/dist/lift.h"
 #include "tensor/ops/op.h"
+#include "tensor/ops/rules.h"
+#include "tensor/ops/unary.h"
 
 #include <math.h>
 
@@ -13,48 +15,8 @@
 
 /* ---- softmax --------------------------------------------------------------------------------- */
 
-static void backward_softmax(rs_node *node, reshard_tensor *const *gradients,
-                             reshard_tensor **out_gradients)
-{
-    reshard_tensor *y = rs_node_saved(node, 0), *dense = NULL, *gradient = NULL, *output = NULL;
-    if (y == NULL)
-        return;
-    reshard_status status = rs_real(y, &dense);
-    if (status == RESHARD_OK)
-        status = rs_real(gradients[0], &gradient);
-    if (status == RESHARD_OK)
-        status = rs_result(y->dtype, y->ndim, y->shape, &output);
-    if (status == RESHARD_OK)
-        RS_CALL(y->dtype, softmax_back, dense->data, gradient->data, rs_row_count(y),
-                rs_row_size(y), output->data);
-    reshard_tensor_release(dense);
-    reshard_tensor_release(gradient);
-    if (status == RESHARD_OK)
-        out_gradients[0] = rs_scope_own(output);
-    else
-        (void)rs_scope_fail(status);
-}
-
-static reshard_tensor *softmax_rows(reshard_tensor *x)
-{
-    reshard_tensor *dense = NULL, *output = NULL;
-    reshard_status status = rs_check_floats(1, &x);
-    if (status == RESHARD_OK)
-        status = rs_real(x, &dense);
-    if (status == RESHARD_OK)
-        status = rs_result(x->dtype, x->ndim, x->shape, &output);
-    if (status == RESHARD_OK)
-        RS_CALL(x->dtype, softmax, dense->data, rs_row_count(x), rs_row_size(x), output->data);
-    reshard_tensor_release(dense);
-    rs_recipe recipe = {"softmax", backward_softmax, 1, &x, 1, .saved = &output};
-    return rs_op_end(&recipe, status, output);
-}
-
-static reshard_tensor *softmax_local(reshard_tensor *const *inputs, const void *user)
-{
-    (void)user;
-    return reshard_softmax(inputs[0], -1);
-}
+static const rs_unary rowwise = {"softmax", RS_SPREAD_ROWS, RS_KEEPS_OUTPUT, RS_BOTH(softmax),
+                                 RS_BOTH(softmax_back)};
 
 reshard_tensor *reshard_softmax(reshard_tensor *x, int32_t dim)
 {
@@ -67,20 +29,20 @@ reshard_tensor *reshard_softmax(reshard_tensor *x, int32_t dim)
     if (d != x->ndim - 1)
         return reshard_tensor_transpose(reshard_softmax(reshard_tensor_transpose(x, d, -1), -1), d,
                                         -1);
-    if (x->distribution != NULL)
-        return rs_spread_alike("softmax", RS_SPREAD_ROWS, 1, &x, softmax_local, NULL, 0);
-    if (rs_dtype_is_half(x->dtype))
-        return reshard_tensor_cast(reshard_softmax(reshard_tensor_cast(x, RESHARD_F32), -1),
-                                   x->dtype);
-    return softmax_rows(x);
+    return rs_unary_run(&rowwise, x, 0);
 }
 
 /* ---- cross-entropy --------------------------------------------------------------------------- */
+
+typedef struct cross_entropy_facts {
+    double count; /* of all rows, including those of other ranks */
+} cross_entropy_facts;
 
 static void backward_cross_entropy(rs_node *node, reshard_tensor *const *gradients,
                                    reshard_tensor **out_gradients)
 {
     reshard_tensor *logits = rs_node_saved(node, 0), *labels = rs_node_saved(node, 1);
+    const cross_entropy_facts *facts = rs_node_facts(node);
     reshard_tensor *dense = NULL, *indices = NULL, *output = NULL;
     double gradient = 0;
     if (logits == NULL || labels == NULL)
@@ -94,14 +56,10 @@ static void backward_cross_entropy(rs_node *node, reshard_tensor *const *gradien
         status = rs_result(logits->dtype, logits->ndim, logits->shape, &output);
     if (status == RESHARD_OK)
         RS_CALL(logits->dtype, cross_entropy_back, dense->data, (const void *)indices->data,
-                rs_row_count(logits), rs_row_size(logits), gradient / node->facts.x[0],
-                output->data);
+                rs_row_count(logits), rs_row_size(logits), gradient / facts->count, output->data);
     reshard_tensor_release(dense);
     reshard_tensor_release(indices);
-    if (status == RESHARD_OK)
-        out_gradients[0] = rs_scope_own(output);
-    else
-        (void)rs_scope_fail(status);
+    out_gradients[0] = rs_scope_finish(status, output);
 }
 
 static reshard_status check_labels(const reshard_tensor *logits, const reshard_tensor *labels)
@@ -139,8 +97,9 @@ reshard_tensor *rs_cross_entropy_of(reshard_tensor *logits, reshard_tensor *labe
                 rs_row_count(logits), rs_row_size(logits), (double)count, output->data);
     reshard_tensor_release(dense);
     reshard_tensor_release(indices);
-    rs_recipe recipe = {"cross_entropy", backward_cross_entropy,         2, inputs, 2,
-                        inputs,          .facts = {.x = {(double)count}}};
+    cross_entropy_facts facts = {(double)count};
+    rs_recipe recipe = {"cross_entropy", backward_cross_entropy,     2, inputs, 2, inputs,
+                        .facts = &facts, .facts_bytes = sizeof facts};
     return rs_op_end(&recipe, status, output);
 }
 
@@ -159,9 +118,17 @@ reshard_tensor *reshard_cross_entropy(reshard_tensor *logits, reshard_tensor *la
     return rs_cross_entropy_of(logits, labels, labels->volume);
 }
 
+reshard_tensor *reshard_cross_entropy_loss(reshard_tensor *logits, reshard_tensor *labels)
+{
+    reshard_tensor *inputs[] = {logits, labels};
+    if (logits == NULL || labels == NULL || !rs_lift(2, inputs))
+        return NULL;
+    return reshard_cross_entropy(inputs[0], inputs[1]);
+}
+
 #else
 
-/* Writes exp(x - max) and gives their sum. */
+/* Writes exp(x - max) and returns the sum. */
 static double OF(exponentials)(const REAL *x, int64_t n, REAL *y)
 {
     REAL largest = n > 0 ? x[0] : 0;
@@ -176,9 +143,10 @@ static double OF(exponentials)(const REAL *x, int64_t n, REAL *y)
     return sum;
 }
 
-static void OF(softmax)(const void *x, int64_t rows, int64_t n, void *y)
+static void OF(softmax)(const rs_unary_rows *rows, const void *x, void *y)
 {
-    for (int64_t r = 0; r < rows; r++) {
+    int64_t n = rows->size;
+    for (int64_t r = 0; r < rows->count; r++) {
         REAL *row = (REAL *)y + r * n;
         double sum = OF(exponentials)((const REAL *)x + r * n, n, row);
         for (int64_t i = 0; i < n; i++)
@@ -186,9 +154,10 @@ static void OF(softmax)(const void *x, int64_t rows, int64_t n, void *y)
     }
 }
 
-static void OF(softmax_back)(const void *y, const void *g, int64_t rows, int64_t n, void *out)
+static void OF(softmax_back)(const rs_unary_rows *rows, const void *y, const void *g, void *out)
 {
-    for (int64_t r = 0; r < rows; r++) {
+    int64_t n = rows->size;
+    for (int64_t r = 0; r < rows->count; r++) {
         const REAL *p = (const REAL *)y + r * n, *gradient = (const REAL *)g + r * n;
         REAL *row = (REAL *)out + r * n;
         double dot = 0;
@@ -218,7 +187,7 @@ static void OF(cross_entropy)(const void *x, const int64_t *labels, int64_t rows
 static void OF(cross_entropy_back)(const void *x, const int64_t *labels, int64_t rows, int64_t n,
                                    double gradient, void *out)
 {
-    OF(softmax)(x, rows, n, out);
+    OF(softmax)(&(rs_unary_rows){rows, n, 0}, x, out);
     for (int64_t r = 0; r < rows; r++) {
         REAL *row = (REAL *)out + r * n;
         row[labels[r]] -= 1;

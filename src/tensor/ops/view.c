@@ -1,30 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * view.c - views: other shapes and strides over the same memory. Their backward steps are views
- * of the gradient, or for narrow the gradient within zeros.
+ * view.c - views: other shapes and strides over the same memory. Their backward steps are views of
+ * the gradient, except for narrow, which puts the gradient into zeros.
  */
 #include "base/checked.h"
 #include "base/error.h"
-#include "tensor/dist/spread.h"
-#include "tensor/ops/op.h"
+#include "base/shape.h"
+#include "tensor/core/dense.h"
+#include "tensor/grad/node.h"
+#include "tensor/ops/rules.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-static rs_facts note_shape(const reshard_tensor *tensor)
-{
-    rs_facts facts = {.i = {tensor->ndim}};
-    memcpy(facts.i + 1, tensor->shape, sizeof tensor->shape);
-    return facts;
-}
-
 /* ---- transpose ------------------------------------------------------------------------------- */
+
+typedef struct transpose_facts {
+    int32_t a, b;
+} transpose_facts;
 
 static void backward_transpose(rs_node *node, reshard_tensor *const *gradients,
                                reshard_tensor **out_gradients)
 {
-    out_gradients[0] = reshard_tensor_transpose(gradients[0], (int32_t)node->facts.i[0],
-                                                (int32_t)node->facts.i[1]);
+    const transpose_facts *facts = rs_node_facts(node);
+    out_gradients[0] = reshard_tensor_transpose(gradients[0], facts->a, facts->b);
 }
 
 reshard_tensor *reshard_tensor_transpose(reshard_tensor *tensor, int32_t a, int32_t b)
@@ -36,8 +35,9 @@ reshard_tensor *reshard_tensor_transpose(reshard_tensor *tensor, int32_t a, int3
     reshard_status status = rs_dim_normalize(tensor->ndim, a, &first);
     if (status == RESHARD_OK)
         status = rs_dim_normalize(tensor->ndim, b, &second);
-    rs_recipe recipe = {"transpose", backward_transpose, 1, &tensor,
-                        .facts = {.i = {first, second}}};
+    transpose_facts facts = {first, second};
+    rs_recipe recipe = {"transpose", backward_transpose, 1,
+                        &tensor,     .facts = &facts,    .facts_bytes = sizeof facts};
     if (status == RESHARD_OK && tensor->distribution != NULL) {
         status = rs_spread_transpose(tensor, first, second, &view);
     } else if (status == RESHARD_OK) {
@@ -55,25 +55,26 @@ reshard_tensor *reshard_tensor_transpose(reshard_tensor *tensor, int32_t a, int3
 
 /* ---- narrow ---------------------------------------------------------------------------------- */
 
-/* facts: dim, start, then the shape. */
+typedef struct narrow_facts {
+    int32_t dim;
+    int64_t start;
+    rs_extents whole;
+} narrow_facts;
+
 static void backward_narrow(rs_node *node, reshard_tensor *const *gradients,
                             reshard_tensor **out_gradients)
 {
-    const int64_t *facts = node->facts.i;
+    const narrow_facts *facts = rs_node_facts(node);
     reshard_tensor *whole = NULL, *part = NULL, *gradient = gradients[0];
-    reshard_status status = rs_result_zeros(gradient->dtype, (int32_t)facts[2], facts + 3, &whole);
+    reshard_status status =
+        rs_result_zeros(gradient->dtype, facts->whole.ndim, facts->whole.shape, &whole);
     if (status == RESHARD_OK)
         status = rs_tensor_view(whole->context, whole, gradient->ndim, gradient->shape,
-                                whole->strides, facts[1] * whole->strides[facts[0]], &part);
+                                whole->strides, facts->start * whole->strides[facts->dim], &part);
     if (status == RESHARD_OK)
         rs_tensor_copy(gradient, part);
     reshard_tensor_release(part);
-    if (status == RESHARD_OK) {
-        out_gradients[0] = rs_scope_own(whole);
-    } else {
-        reshard_tensor_release(whole);
-        (void)rs_scope_fail(status);
-    }
+    out_gradients[0] = rs_scope_finish(status, whole);
 }
 
 static reshard_status check_range(const reshard_tensor *tensor, int32_t dim, int64_t start,
@@ -106,9 +107,9 @@ reshard_tensor *reshard_tensor_narrow(reshard_tensor *tensor, int32_t dim, int64
         status = rs_tensor_view(rs_scope_context(), tensor, tensor->ndim, shape, tensor->strides,
                                 start * tensor->strides[d], &view);
     }
-    rs_facts facts = {.i = {d, start, tensor->ndim}};
-    memcpy(facts.i + 3, tensor->shape, sizeof tensor->shape);
-    rs_recipe recipe = {"narrow", backward_narrow, 1, &tensor, .facts = facts};
+    narrow_facts facts = {d, start, rs_extents_of(tensor)};
+    rs_recipe recipe = {"narrow", backward_narrow, 1,
+                        &tensor,  .facts = &facts, .facts_bytes = sizeof facts};
     return rs_op_end(&recipe, status, view);
 }
 
@@ -117,11 +118,20 @@ reshard_tensor *reshard_tensor_narrow(reshard_tensor *tensor, int32_t dim, int64
 static void backward_reshape(rs_node *node, reshard_tensor *const *gradients,
                              reshard_tensor **out_gradients)
 {
-    out_gradients[0] =
-        reshard_tensor_reshape(gradients[0], (int32_t)node->facts.i[0], node->facts.i + 1);
+    const rs_extents *before = rs_node_facts(node);
+    out_gradients[0] = reshard_tensor_reshape(gradients[0], before->ndim, before->shape);
 }
 
-/* Replaces a size of -1 by what is left. */
+static reshard_tensor *end_reshape(const char *name, reshard_tensor *tensor, reshard_status status,
+                                   reshard_tensor *view)
+{
+    rs_extents before = rs_extents_of(tensor);
+    rs_recipe recipe = {name,    backward_reshape, 1,
+                        &tensor, .facts = &before, .facts_bytes = sizeof before};
+    return rs_op_end(&recipe, status, view);
+}
+
+/* Replaces a size of -1 by what the others leave. */
 static reshard_status resolve_shape(const reshard_tensor *tensor, int32_t ndim,
                                     const int64_t *shape, int64_t *out_shape)
 {
@@ -164,12 +174,11 @@ reshard_tensor *reshard_tensor_reshape(reshard_tensor *tensor, int32_t ndim, con
     if (status == RESHARD_OK)
         status = rs_tensor_densify(rs_scope_context(), tensor, &dense);
     if (status == RESHARD_OK) {
-        rs_shape_strides(ndim, resolved, strides);
+        rs_dense_strides(ndim, resolved, strides);
         status = rs_tensor_view(rs_scope_context(), dense, ndim, resolved, strides, 0, &view);
     }
     reshard_tensor_release(dense);
-    rs_recipe recipe = {"reshape", backward_reshape, 1, &tensor, .facts = note_shape(tensor)};
-    return rs_op_end(&recipe, status, view);
+    return end_reshape("reshape", tensor, status, view);
 }
 
 reshard_tensor *reshard_tensor_squeeze(reshard_tensor *tensor, int32_t dim)
@@ -195,8 +204,7 @@ reshard_tensor *reshard_tensor_squeeze(reshard_tensor *tensor, int32_t dim)
         status =
             rs_tensor_view(rs_scope_context(), tensor, tensor->ndim - 1, shape, strides, 0, &view);
     }
-    rs_recipe recipe = {"squeeze", backward_reshape, 1, &tensor, .facts = note_shape(tensor)};
-    return rs_op_end(&recipe, status, view);
+    return end_reshape("squeeze", tensor, status, view);
 }
 
 reshard_tensor *reshard_tensor_unsqueeze(reshard_tensor *tensor, int32_t dim)
@@ -221,8 +229,7 @@ reshard_tensor *reshard_tensor_unsqueeze(reshard_tensor *tensor, int32_t dim)
         status =
             rs_tensor_view(rs_scope_context(), tensor, tensor->ndim + 1, shape, strides, 0, &view);
     }
-    rs_recipe recipe = {"unsqueeze", backward_reshape, 1, &tensor, .facts = note_shape(tensor)};
-    return rs_op_end(&recipe, status, view);
+    return end_reshape("unsqueeze", tensor, status, view);
 }
 
 /* ---- the same values ------------------------------------------------------------------------- */

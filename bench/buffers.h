@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * buffers.h - the shards of one rank as memory whose elements know where they belong: each
+ * holds its row-major index in the global tensor, as a number of the dtype. Integers wrap around;
+ * f16 and bf16 hold the low bits of the index.
+ */
+#ifndef BENCH_BUFFERS_H
+#define BENCH_BUFFERS_H
+
+#include <reshard/reshard.h>
+
+typedef struct bench_buffers {
+    reshard_shards *shards;
+    int32_t ndim; /* of the tensor */
+    const int64_t *shape;
+    reshard_dtype dtype;
+    size_t bytes; /* of all */
+    void **items; /* one for each shard */
+    void *memory; /* that they lie in: the group's, or plain when group is NULL */
+    reshard_group *group;
+} bench_buffers;
+
+/* Collective. This rank's shards, aligned and written to, so that pages are there. NULL items for
+ * empty shards. plain: memory that other processes do not see. Errors, agreed by all: NO_MEMORY,
+ * RANGE. Released by the caller, also when this failed. */
+reshard_status bench_buffers_init(bench_buffers *buffers, const reshard_layout *layout,
+                                  reshard_group *group, int plain, reshard_dtype dtype);
+void bench_buffers_release(bench_buffers *buffers);
+
+/* Of one shard. */
+size_t bench_buffers_bytes(const bench_buffers *buffers, int64_t shard);
+/* Makes everything something that is no index. */
+void bench_buffers_clear(const bench_buffers *buffers);
+/* Indices, or contributions that reduce to them. */
+void bench_buffers_fill(const bench_buffers *buffers);
+/* How many elements do not hold their index. Partial targets are not looked at. */
+int64_t bench_buffers_count_wrong(const bench_buffers *buffers);
+/* rank-R-shard-S.bin in the folder. Returns 0, or -1 with errno. */
+int bench_buffers_dump(const bench_buffers *buffers, const char *folder);
+
+#endif

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * move.c - `reshard bench move`: a live reshard between ranks, measured beside its
+ * rivals (rivals.h) on the same buffers, in turns within one run. The targets are checked
+ * element by element, the rivals' too.
+ */
+#include "bench/buffers.h"
+#include "bench/commands.h"
+#include "bench/median.h"
+#include "bench/rivals.h"
+#include "cli/common/failure.h"
+#include "cli/common/input.h"
+#include "cli/common/json.h"
+#include "cli/common/memory.h"
+#include "cli/common/ranks.h"
+#include "cli/common/sizes.h"
+#include "cli/common/work.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { RUNS_MIN = 5, RUNS_MAX = 1000 };
+
+typedef struct move_values {
+    const char *shape, *dtype, *from, *to, *dump;
+    int32_t runs;
+    int plain, messages, json;
+} move_values;
+
+static const cli_option options[] = {
+    {"shape", CLI_TEXT, offsetof(move_values, shape), "SHAPE", 1, "the tensor's shape: 8192x8192"},
+    {"dtype", CLI_TEXT, offsetof(move_values, dtype), "DTYPE", 1,
+     "its element type: f32, bf16, i64, .."},
+    {"from", CLI_TEXT, offsetof(move_values, from), "SPEC", 1, "how it is split"},
+    {"to", CLI_TEXT, offsetof(move_values, to), "SPEC", 1, "how it is to be split"},
+    {"runs", CLI_RANK, offsetof(move_values, runs), "N", 0,
+     "runs to take the median of (default and least 5)"},
+    {"dump", CLI_TEXT, offsetof(move_values, dump), "DIR", 0,
+     "write each rank's target shards to DIR"},
+    {"plain", CLI_FLAG, offsetof(move_values, plain), NULL, 0,
+     "ordinary memory, which other processes do not see"},
+    {"messages", CLI_FLAG, offsetof(move_values, messages), NULL, 0,
+     "messages only, as between ranks on different nodes"},
+    {"json", CLI_FLAG, offsetof(move_values, json), NULL, 0, "one JSON object on one line"},
+};
+
+/* What is measured: the move and its rivals, in turns. */
+enum { MOVE = BENCH_RIVAL_COUNT, CONTENDERS };
+
+/* What a rank found when it looked at its targets. */
+struct verdict {
+    int64_t wrong[CONTENDERS]; /* elements */
+    int64_t dump_error;
+};
+
+typedef struct measurement {
+    reshard_plan *plan;
+    reshard_layout *source, *target;
+    reshard_dtype dtype;
+    const char *dump;
+    int32_t runs;
+    int plain, messages;
+    bench_rivals_shared shared;
+    /* By rank 0: */
+    int have[CONTENDERS];
+    double *seconds[CONTENDERS]; /* of each run */
+    struct verdict *verdicts;    /* by rank */
+    int32_t rank_count;
+} measurement;
+
+/* ---- one rank -------------------------------------------------------------------------------- */
+
+typedef struct rank_state {
+    measurement *all;
+    reshard_group *group;
+    reshard_exec *exec;
+    bench_buffers from, to;
+    bench_rivals *rivals;
+    struct verdict verdict;
+} rank_state;
+
+static int has(const rank_state *r, int contender)
+{
+    return contender == MOVE || bench_rivals_have(r->rivals, (bench_rival_kind)contender);
+}
+
+static reshard_status run_once(rank_state *r, int contender)
+{
+    if (contender != MOVE)
+        return bench_rivals_run(r->rivals, (bench_rival_kind)contender);
+    reshard_status status =
+        reshard_exec_start(r->exec, (const void *const *)r->from.items, r->to.items);
+    return status == RESHARD_OK ? reshard_exec_wait(r->exec) : status;
+}
+
+static reshard_status time_once(rank_state *r, int contender, int32_t run)
+{
+    reshard_status status = reshard_group_barrier(r->group);
+    double began = cli_seconds();
+    if (status == RESHARD_OK)
+        status = run_once(r, contender);
+    if (status == RESHARD_OK)
+        status = reshard_group_barrier(r->group);
+    if (reshard_group_rank(r->group) == 0)
+        r->all->seconds[contender][run] = cli_seconds() - began;
+    return status;
+}
+
+/* Whoever does not bring the right bytes is no rival. This warms up, too. */
+static reshard_status check_contenders(rank_state *r)
+{
+    reshard_status status = RESHARD_OK;
+    for (int i = 0; i < CONTENDERS && status == RESHARD_OK; i++) {
+        if (!has(r, i))
+            continue;
+        bench_buffers_clear(&r->to);
+        status = reshard_group_barrier(r->group); /* by hand, others look at my target */
+        if (status == RESHARD_OK)
+            status = run_once(r, i);
+        if (status == RESHARD_OK)
+            status = reshard_group_barrier(r->group);
+        if (i != BENCH_RIVAL_MEMCPY)
+            r->verdict.wrong[i] = bench_buffers_count_wrong(&r->to);
+    }
+    return status;
+}
+
+static reshard_status collect_verdicts(rank_state *r)
+{
+    measurement *m = r->all;
+    size_t size = (size_t)reshard_group_size(r->group);
+    int first = reshard_group_rank(r->group) == 0;
+    struct verdict *all = cli_allocate(size, sizeof *all);
+    reshard_status status =
+        reshard_group_gather_bytes(r->group, &r->verdict, sizeof r->verdict, all);
+    if (status == RESHARD_OK && first)
+        memcpy(m->verdicts, all, size * sizeof *all);
+    for (int i = 0; i < CONTENDERS && first; i++)
+        m->have[i] = has(r, i);
+    free(all);
+    return status;
+}
+
+static reshard_status measure_rank(rank_state *r)
+{
+    measurement *m = r->all;
+    reshard_status status = bench_buffers_init(&r->from, m->source, r->group, m->plain, m->dtype);
+    if (status == RESHARD_OK)
+        status = bench_buffers_init(&r->to, reshard_plan_target_layout(m->plan, 0), r->group,
+                                    m->plain, m->dtype);
+    if (status != RESHARD_OK)
+        return status;
+    bench_buffers_fill(&r->from);
+    reshard_exec_options exec_options = {.size = sizeof exec_options, .messages_only = m->messages};
+    status = reshard_exec_create(NULL, m->plan, r->group, &exec_options, &r->exec);
+    if (status == RESHARD_OK)
+        status = bench_rivals_create(&m->shared, m->plan, r->group, &r->from, &r->to, &r->rivals);
+    if (status == RESHARD_OK)
+        status = check_contenders(r);
+    for (int32_t run = 0; run < m->runs; run++) {
+        for (int i = 0; i < CONTENDERS && status == RESHARD_OK; i++)
+            status = has(r, i) ? time_once(r, i, run) : RESHARD_OK;
+    }
+    if (status != RESHARD_OK)
+        return status;
+    r->verdict.wrong[MOVE] += bench_buffers_count_wrong(&r->to); /* the move came last */
+    if (m->dump != NULL && bench_buffers_dump(&r->to, m->dump) != 0)
+        r->verdict.dump_error = errno;
+    return collect_verdicts(r);
+}
+
+static reshard_status run_rank(void *user, reshard_group *group)
+{
+    rank_state r = {.all = user, .group = group};
+    reshard_status status = measure_rank(&r);
+    reshard_exec_destroy(r.exec);
+    bench_rivals_destroy(r.rivals);
+    bench_buffers_release(&r.from);
+    bench_buffers_release(&r.to);
+    return status;
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+typedef struct results {
+    uint64_t bytes;
+    double seconds[CONTENDERS]; /* medians */
+    double rates[CONTENDERS];   /* GB/s */
+    double ratios[CONTENDERS];  /* of the move's rate to a rival's: median over the runs */
+} results;
+
+/* Neighbours in time share the machine's moods, so their ratios are steadier than their times. */
+static void find_medians(const measurement *m, results *found)
+{
+    double *ratios = cli_allocate((size_t)m->runs, sizeof *ratios);
+    for (int i = 0; i < CONTENDERS; i++) {
+        for (int32_t run = 0; run < m->runs && m->have[i]; run++)
+            ratios[run] = m->seconds[i][run] / m->seconds[MOVE][run];
+        if (m->have[i])
+            found->ratios[i] = bench_median(ratios, m->runs);
+    }
+    for (int i = 0; i < CONTENDERS; i++) {
+        if (!m->have[i])
+            continue;
+        found->seconds[i] = bench_median(m->seconds[i], m->runs);
+        found->rates[i] = (double)found->bytes / found->seconds[i] / 1e9;
+    }
+    free(ratios);
+}
+
+static void print_json(const move_values *values, const measurement *m, const results *found)
+{
+    cli_json json = {.stream = stdout};
+    cli_json_begin_object(&json, NULL);
+    cli_json_unsigned(&json, "bytes", found->bytes);
+    cli_json_seconds(&json, "seconds", found->seconds[MOVE]);
+    cli_json_seconds(&json, "gb_per_s", found->rates[MOVE]);
+    for (int i = 0; i < BENCH_RIVAL_COUNT; i++) {
+        char key[40];
+        if (!m->have[i])
+            continue;
+        (void)snprintf(key, sizeof key, "%s_gb_per_s", bench_rival_name((bench_rival_kind)i));
+        cli_json_seconds(&json, key, found->rates[i]);
+        (void)snprintf(key, sizeof key, "%s_ratio", bench_rival_name((bench_rival_kind)i));
+        cli_json_seconds(&json, i == BENCH_RIVAL_MEMCPY ? "ratio" : key, found->ratios[i]);
+    }
+    cli_json_integer(&json, "ranks", reshard_plan_rank_count(m->plan));
+    cli_json_integer(&json, "runs", values->runs);
+    cli_json_true(&json, "verified");
+    cli_json_end_object(&json);
+    putchar('\n');
+}
+
+static void print_results(const move_values *values, const measurement *m, const results *found)
+{
+    static const char *const labels[BENCH_RIVAL_COUNT] = {
+        [BENCH_RIVAL_MEMCPY] = "memcpy",
+        [BENCH_RIVAL_ALLTOALLW] = "MPI_Alltoallw",
+        [BENCH_RIVAL_ALLTOALLV] = "pack, MPI_Alltoallv",
+        [BENCH_RIVAL_BY_HAND] = "all-reduce by hand",
+    };
+    char text[CLI_SIZE_TEXT];
+    printf("%s to %s, %s %s, %" PRId32 " ranks (%s%s%s), %s, median of %" PRId32 " runs\n\n",
+           values->from, values->to, values->shape, values->dtype, reshard_plan_rank_count(m->plan),
+           cli_ranks_kind(), m->plain ? ", plain memory" : "", m->messages ? ", messages only" : "",
+           cli_size_text(found->bytes, text), values->runs);
+    printf("%-20s %10s %8s %8s\n", "", "ms", "GB/s", "ratio");
+    printf("%-20s %10.3f %8.2f\n", "reshard", found->seconds[MOVE] * 1e3, found->rates[MOVE]);
+    for (int i = 0; i < BENCH_RIVAL_COUNT; i++) {
+        if (m->have[i])
+            printf("%-20s %10.3f %8.2f %8.2f\n", labels[i], found->seconds[i] * 1e3,
+                   found->rates[i], found->ratios[i]);
+    }
+    printf("\nEvery target element holds its index.\n");
+}
+
+static int check_verdicts(const measurement *m)
+{
+    for (int32_t r = 0; r < m->rank_count; r++) {
+        for (int i = 0; i < CONTENDERS; i++) {
+            if (m->verdicts[r].wrong[i] != 0)
+                return cli_fail(CLI_FAILED,
+                                "bench move: %" PRId64 " elements of rank %" PRId32
+                                " are wrong after %s",
+                                m->verdicts[r].wrong[i], r,
+                                i == MOVE ? "the move" : bench_rival_name((bench_rival_kind)i));
+        }
+        if (m->verdicts[r].dump_error != 0)
+            return cli_fail(CLI_FAILED, "bench move: --dump \"%s\": %s", m->dump,
+                            strerror((int)m->verdicts[r].dump_error));
+    }
+    return CLI_DONE;
+}
+
+static int report(const measurement *m, const move_values *values)
+{
+    reshard_plan_stats stats;
+    results found = {0};
+    reshard_status status = reshard_plan_get_stats(m->plan, &stats, NULL);
+    if (status != RESHARD_OK)
+        return cli_fail_status(status);
+    int code = check_verdicts(m);
+    if (code != CLI_DONE)
+        return code;
+    found.bytes = stats.bytes_total;
+    find_medians(m, &found);
+    if (values->json)
+        print_json(values, m, &found);
+    else
+        print_results(values, m, &found);
+    return CLI_DONE;
+}
+
+/* ---- the command ----------------------------------------------------------------------------- */
+
+static int make_plan(const cli_work *work, const move_values *values, measurement *m)
+{
+    cli_shape shape;
+    int code = cli_shape_read(values->shape, &shape);
+    reshard_status status = reshard_dtype_parse(values->dtype, &m->dtype);
+    if (code == CLI_DONE && status != RESHARD_OK)
+        code = cli_fail_status(status);
+    if (code == CLI_DONE)
+        code = cli_layout_read(work->context, values->from, &shape, &m->source);
+    if (code == CLI_DONE)
+        code = cli_layout_read(work->context, values->to, &shape, &m->target);
+    if (code != CLI_DONE)
+        return code;
+    status =
+        reshard_plan_create_simple(work->context, m->source, m->target, m->dtype, NULL, &m->plan);
+    if (status != RESHARD_OK)
+        return cli_fail_status(status);
+    return CLI_DONE;
+}
+
+static int measure(const cli_work *work, const move_values *values, measurement *m)
+{
+    int code = make_plan(work, values, m);
+    if (code != CLI_DONE)
+        return code;
+    if (values->dump != NULL && mkdir(values->dump, 0777) != 0 && errno != EEXIST)
+        return cli_fail(CLI_FAILED, "bench move: --dump \"%s\": %s", values->dump, strerror(errno));
+    m->dump = values->dump;
+    m->runs = values->runs;
+    m->plain = values->plain;
+    m->messages = values->messages;
+    for (int i = 0; i < CONTENDERS; i++)
+        m->seconds[i] = cli_allocate((size_t)m->runs, sizeof *m->seconds[i]);
+    m->rank_count = cli_ranks_count(reshard_plan_rank_count(m->plan));
+    size_t ranks = (size_t)m->rank_count;
+    m->verdicts = cli_allocate(ranks, sizeof *m->verdicts);
+    m->shared.sources = cli_allocate(ranks, sizeof *m->shared.sources);
+    m->shared.targets = cli_allocate(ranks, sizeof *m->shared.targets);
+    return cli_ranks_run(m->rank_count, run_rank, m);
+}
+
+static void release(measurement *m)
+{
+    reshard_plan_release(m->plan);
+    reshard_layout_release(m->source);
+    reshard_layout_release(m->target);
+    for (int i = 0; i < CONTENDERS; i++)
+        free(m->seconds[i]);
+    free(m->verdicts);
+    free(m->shared.sources);
+    free(m->shared.targets);
+    free(m);
+}
+
+static int run(const cli_command *command, int argc, char **argv)
+{
+    move_values values = {.runs = RUNS_MIN};
+    cli_work work = {0};
+    measurement *m = cli_allocate(1, sizeof *m);
+    int code = cli_options_parse(command, argc, argv, &values, NULL);
+    if (code == CLI_DONE && (values.runs < RUNS_MIN || values.runs > RUNS_MAX))
+        code = cli_fail(CLI_USAGE, "bench move: --runs %" PRId32 ": from %d to %d are possible",
+                        values.runs, RUNS_MIN, RUNS_MAX);
+    if (code == CLI_DONE)
+        code = cli_work_begin(&work);
+    if (code == CLI_DONE)
+        code = measure(&work, &values, m);
+    cli_work_settle(&work);
+    if (code == CLI_DONE && cli_ranks_are_first())
+        code = report(m, &values);
+    release(m);
+    cli_work_end(&work);
+    return code;
+}
+
+const cli_command bench_command_move = {
+    .name = "bench move",
+    .summary = "a live reshard beside memcpy",
+    .synopsis = "--shape SHAPE --dtype DTYPE --from SPEC --to SPEC [OPTIONS]",
+    .description =
+        "Carries a plan out between ranks, threads of this process or under mpirun its processes, "
+        "and\n"
+        "measures it beside memcpy by as many ranks on buffers of the same size, in turns; under "
+        "mpirun\n"
+        "beside MPI_Alltoallw and packing with MPI_Alltoallv, and an f32 all-reduce of threads "
+        "beside\n"
+        "one written by hand. Bytes are all that is written to targets, what stays on its rank "
+        "included.\n"
+        "Times are medians. The source holds the index of each element, and the targets are "
+        "checked\n"
+        "against it.\n",
+    .shares_work = 1,
+    .options = options,
+    .option_count = sizeof options / sizeof options[0],
+    .examples =
+        "  reshard bench move --shape 8192x8192 --dtype f32 --from '4: S(0)' --to '4: S(1)'\n"
+        "  reshard bench move --shape 64x64 --dtype i32 --from '2: S(0)' --to '2: S(1)' --dump "
+        "out\n",
+    .run = run,
+};

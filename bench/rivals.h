@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rivals.h - other ways to do what a plan does, to measure reshard beside them in one run:
+ * memcpy of as many bytes; MPI's own collectives, where ranks are MPI's; and an all-reduce written
+ * by hand, where ranks are threads.
+ */
+#ifndef BENCH_RIVALS_H
+#define BENCH_RIVALS_H
+
+#include "bench/buffers.h"
+
+typedef enum bench_rival_kind {
+    BENCH_RIVAL_MEMCPY,
+    BENCH_RIVAL_ALLTOALLW,
+    BENCH_RIVAL_ALLTOALLV,
+    BENCH_RIVAL_BY_HAND,
+    BENCH_RIVAL_COUNT
+} bench_rival_kind;
+
+/* "memcpy", "alltoallw", ... */
+const char *bench_rival_name(bench_rival_kind kind);
+
+/* What all ranks of one process know. */
+typedef struct bench_rivals_shared {
+    const float **sources; /* by rank */
+    float **targets;
+} bench_rivals_shared;
+
+/* One rank's. */
+typedef struct bench_rivals bench_rivals;
+
+/* Collective. The buffers must live as long. */
+reshard_status bench_rivals_create(bench_rivals_shared *shared, reshard_plan *plan,
+                                   reshard_group *group, const bench_buffers *from,
+                                   const bench_buffers *to, bench_rivals **out_rivals);
+/* Collective. */
+void bench_rivals_destroy(bench_rivals *rivals);
+/* The same answer on all ranks. */
+int bench_rivals_have(const bench_rivals *rivals, bench_rival_kind kind);
+/* Collective. Fills the targets, with memcpy by anything. */
+reshard_status bench_rivals_run(bench_rivals *rivals, bench_rival_kind kind);
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * training.c - the training that `reshard bench train` measures. Tokens are random; what they
+ * are makes no difference to the time.
+ */
+#include "bench/training.h"
+
+#include "cli/common/memory.h"
+#include "cli/common/work.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { VOCABULARY = 256 };
+
+int64_t bench_training_parameters(const bench_training *t)
+{
+    int64_t block = 12 * t->width * t->width + 13 * t->width;
+    return (VOCABULARY + t->length + 2) * t->width + t->layers * block;
+}
+
+/* What one rank holds. */
+typedef struct worker {
+    bench_training *training;
+    reshard_group *group;
+    reshard_mesh *mesh;
+    reshard_device_mesh *ranks;
+    reshard_module *gpt;
+    reshard_optimizer *optimizer;
+    reshard_hook **hooks;
+    reshard_tensor *tokens, *labels;
+} worker;
+
+static reshard_status make_tokens(const bench_training *t, uint64_t state, reshard_tensor **out)
+{
+    int64_t shape[] = {t->batch, t->length};
+    reshard_status status = reshard_tensor_create(NULL, RESHARD_I64, 2, shape, out);
+    if (status != RESHARD_OK)
+        return status;
+    int64_t *values = reshard_tensor_write(*out);
+    for (int64_t i = 0; i < t->batch * t->length; i++) {
+        state = state * 6364136223846793005U + 1442695040888963407U;
+        values[i] = (int64_t)(state >> 33) % VOCABULARY;
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status make_model(worker *w)
+{
+    const bench_training *t = w->training;
+    reshard_gpt_options options = {.size = sizeof options,
+                                   .vocabulary = VOCABULARY,
+                                   .length = t->length,
+                                   .width = t->width,
+                                   .heads = t->heads,
+                                   .layers = t->layers,
+                                   .dtype = RESHARD_F32,
+                                   .seed = 1};
+    reshard_adamw_options adamw = {
+        .size = sizeof adamw, .learning_rate = 3e-4, .weight_decay = 0.1};
+    reshard_sharding_plan *plan = NULL;
+    reshard_status status = reshard_gpt_create(NULL, &options, &w->gpt);
+    if (status == RESHARD_OK)
+        status = reshard_sharding_plan_create(NULL, &plan);
+    if (status == RESHARD_OK)
+        status = reshard_sharding_plan_add_gpt(plan, w->gpt, w->mesh, 0);
+    if (status == RESHARD_OK)
+        status = reshard_module_shard(w->gpt, plan, 0, w->group, NULL);
+    if (status == RESHARD_OK)
+        status = reshard_adamw_create(NULL, w->gpt, &adamw, &w->optimizer);
+    reshard_sharding_plan_destroy(plan);
+    return status;
+}
+
+static reshard_status reshard_inputs(worker *w)
+{
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < w->training->layers && status == RESHARD_OK; i++) {
+        char path[32];
+        reshard_module *block = NULL;
+        (void)snprintf(path, sizeof path, "h.%" PRId64, i);
+        status = reshard_module_find(w->gpt, path, &block);
+        if (status == RESHARD_OK)
+            status = reshard_module_input_reshard(block, w->ranks, 1, NULL, &w->hooks[i]);
+    }
+    return status;
+}
+
+static reshard_status prepare(worker *w)
+{
+    const char *name = "tp";
+    int32_t size = reshard_group_size(w->group);
+    reshard_status status = reshard_mesh_create(NULL, 1, &name, &size, NULL, &w->mesh);
+    if (status == RESHARD_OK)
+        status = reshard_device_mesh_create(NULL, w->group, w->mesh, &w->ranks);
+    if (status == RESHARD_OK)
+        status = make_model(w);
+    if (status == RESHARD_OK)
+        status = reshard_inputs(w);
+    if (status == RESHARD_OK)
+        status = make_tokens(w->training, 1, &w->tokens);
+    if (status == RESHARD_OK)
+        status = make_tokens(w->training, 2, &w->labels);
+    return status;
+}
+
+static reshard_status step(worker *w, double *out_loss)
+{
+    reshard_scope *scope = NULL;
+    reshard_status status = reshard_scope_open(NULL, &scope);
+    if (status != RESHARD_OK)
+        return status;
+    reshard_tensor *logits = reshard_module_forward(w->gpt, w->tokens);
+    reshard_tensor *loss = reshard_cross_entropy_loss(logits, w->labels);
+    (void)reshard_backward(loss, NULL, NULL);
+    if (loss != NULL && reshard_tensor_is_distributed(loss))
+        loss = reshard_tensor_full(loss);
+    if (loss != NULL)
+        (void)reshard_tensor_item(loss, out_loss);
+    status = reshard_scope_close(scope);
+    if (status == RESHARD_OK)
+        status = reshard_optimizer_clip(w->optimizer, w->group, 1, NULL);
+    if (status == RESHARD_OK)
+        status = reshard_optimizer_step(w->optimizer);
+    reshard_optimizer_clear_gradients(w->optimizer);
+    return status;
+}
+
+/* A step is over when the last rank has made it. */
+static reshard_status time_steps(worker *w)
+{
+    bench_training *t = w->training;
+    int first = reshard_group_rank(w->group) == 0;
+    reshard_status status = RESHARD_OK;
+    for (int32_t i = -1; i < t->steps && status == RESHARD_OK; i++) {
+        double began = cli_seconds(), loss = 0;
+        status = step(w, &loss);
+        if (status == RESHARD_OK)
+            status = reshard_group_barrier(w->group);
+        if (first && i >= 0)
+            t->seconds[i] = cli_seconds() - began;
+        if (first)
+            t->loss = loss;
+    }
+    return status;
+}
+
+static reshard_status train(void *user, reshard_group *group)
+{
+    worker w = {.training = user, .group = group};
+    w.hooks = cli_allocate((size_t)w.training->layers + 1, sizeof *w.hooks);
+    reshard_status status = reshard_group_agree(group, prepare(&w));
+    if (status == RESHARD_OK)
+        status = time_steps(&w);
+    for (int64_t i = 0; i < w.training->layers; i++)
+        reshard_hook_release(w.hooks[i]);
+    free(w.hooks);
+    reshard_tensor_release(w.tokens);
+    reshard_tensor_release(w.labels);
+    reshard_optimizer_destroy(w.optimizer);
+    reshard_module_release(w.gpt);
+    reshard_device_mesh_release(w.ranks);
+    reshard_mesh_release(w.mesh);
+    return status;
+}
+
+reshard_status bench_training_run(bench_training *training, int32_t ranks)
+{
+    return reshard_group_run(NULL, ranks, train, training);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * failure.c - messages and exit codes.
+ */
+#include "cli/common/failure.h"
+
+#include "cli/common/ranks.h"
+#include "cli/common/work.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MESSAGE_BYTES = 1024 };
+
+/* Arguments may hold newlines and escape sequences; printed raw, they would forge lines and
+ * colours. */
+static void print_line(const char *message)
+{
+    /* In one write: other processes may print lines too. */
+    char line[sizeof "reshard: \n" + 4 * MESSAGE_BYTES];
+    size_t length = (size_t)snprintf(line, sizeof line, "reshard: ");
+    for (const char *byte = message; *byte != '\0'; byte++) {
+        unsigned char value = (unsigned char)*byte;
+        if (value < 0x20 || value == 0x7f)
+            length += (size_t)snprintf(line + length, sizeof line - length, "\\x%02x", value);
+        else
+            line[length++] = (char)value;
+    }
+    line[length++] = '\n';
+    cli_work_hide_bar();
+    (void)fwrite(line, 1, length, stderr);
+}
+
+/* The library says what is missing; here it has the name of an option. */
+static void add_option_name(char message[MESSAGE_BYTES])
+{
+    static const struct {
+        const char *words, *option;
+    } rows[] = {
+        {"the mesh they were split over has to be given", "--from"},
+        {"needs a mesh to split over, and none is given", "--to"},
+    };
+    size_t length = strlen(message);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (strstr(message, rows[i].words) != NULL)
+            (void)snprintf(message + length, MESSAGE_BYTES - length, " (%s)", rows[i].option);
+    }
+}
+
+int cli_fail(int code, const char *format, ...)
+{
+    char message[MESSAGE_BYTES];
+    va_list arguments;
+    if (!cli_ranks_may_fail())
+        return code;
+    va_start(arguments, format);
+    int length = vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    if (length >= (int)sizeof message)
+        memcpy(message + sizeof message - 4, "...", 4);
+    add_option_name(message);
+    print_line(message);
+    return code;
+}
+
+static int exit_code_of(reshard_status status)
+{
+    switch (status) {
+    case RESHARD_ERR_NO_MEMORY:
+    case RESHARD_ERR_MEMORY_LIMIT:
+    case RESHARD_ERR_CANCELLED:
+        return CLI_FAILED;
+    default:
+        return status > -100 ? CLI_USAGE : CLI_FAILED;
+    }
+}
+
+int cli_fail_status(reshard_status status)
+{
+    const char *words = reshard_error_text();
+    return cli_fail(exit_code_of(status), "%s",
+                    words[0] != '\0' ? words : reshard_status_text(status));
+}
+
+int cli_finish(int code)
+{
+    errno = 0;
+    int failed = fflush(stdout) != 0;
+    if (!failed && !ferror(stdout))
+        return code;
+    return cli_fail(CLI_FAILED, "standard output cannot be written: %s",
+                    errno != 0 ? strerror(errno) : "an earlier write failed");
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * options.c - the table-driven option parser.
+ */
+#include "cli/common/options.h"
+
+#include "cli/common/failure.h"
+#include "cli/common/sizes.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { OPTIONS_MAX = 32 };
+
+typedef struct parser {
+    const cli_command *command;
+    int argc;
+    char **argv;
+    int next; /* index of the argument to look at */
+    void *values;
+    unsigned char given[OPTIONS_MAX];
+} parser;
+
+/* The index of the option called by the first `length` bytes of `name`, or -1. */
+static int find_option(const cli_command *command, const char *name, size_t length)
+{
+    for (int i = 0; i < command->option_count; i++) {
+        if (strlen(command->options[i].name) == length &&
+            memcmp(command->options[i].name, name, length) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static int fail_unknown(const cli_command *command, const char *written)
+{
+    const char *names[OPTIONS_MAX];
+    for (int i = 0; i < command->option_count; i++)
+        names[i] = command->options[i].name;
+    size_t dashes = strspn(written, "-");
+    const char *nearest = cli_nearest(written + dashes, names, command->option_count);
+    if (nearest == NULL)
+        return cli_fail(CLI_USAGE, "%s: unknown option %s", command->name, written);
+    return cli_fail(CLI_USAGE, "%s: unknown option %s; did you mean --%s?", command->name, written,
+                    nearest);
+}
+
+const char *cli_option_argument(const cli_option *option, char buffer[CLI_ARGUMENT_TEXT])
+{
+    reshard_format format = {.size = sizeof format};
+    if (option->kind != CLI_FORMAT)
+        return option->argument;
+    size_t length = (size_t)snprintf(buffer, CLI_ARGUMENT_TEXT, "auto");
+    for (int32_t i = 0; reshard_format_at(i, &format) == RESHARD_OK; i++) {
+        if (format.writes && length + strlen(format.name) + 2 < CLI_ARGUMENT_TEXT)
+            length +=
+                (size_t)snprintf(buffer + length, CLI_ARGUMENT_TEXT - length, "|%s", format.name);
+    }
+    return buffer;
+}
+
+/* The library's own text of the name; "auto" gives NULL. -1 when it writes no such format. */
+static int find_format(const char *text, const char **out_name)
+{
+    reshard_format format = {.size = sizeof format};
+    *out_name = NULL;
+    if (strcmp(text, "auto") == 0)
+        return 0;
+    for (int32_t i = 0; reshard_format_at(i, &format) == RESHARD_OK; i++) {
+        if (format.writes && strcmp(format.name, text) == 0) {
+            *out_name = format.name;
+            return 0;
+        }
+    }
+    return -1;
+}
+
+/* The index of `text` among choices like "rule|exact", or -1. */
+static int find_choice(const char *choices, const char *text)
+{
+    size_t length = strlen(text);
+    int index = 0;
+    for (const char *choice = choices;; index++) {
+        size_t choice_length = strcspn(choice, "|");
+        if (choice_length == length && memcmp(choice, text, length) == 0)
+            return index;
+        if (choice[choice_length] == '\0')
+            return -1;
+        choice += choice_length + 1;
+    }
+}
+
+static int store_value(const cli_command *command, const cli_option *option, const char *text,
+                       void *field)
+{
+    char argument[CLI_ARGUMENT_TEXT];
+    uint64_t number = 0;
+    switch (option->kind) {
+    case CLI_FLAG:
+        *(int *)field = 1;
+        return CLI_DONE;
+    case CLI_TEXT:
+        *(const char **)field = text;
+        return CLI_DONE;
+    case CLI_RANK:
+        if (cli_number_parse(text, INT32_MAX, &number) != 0)
+            return cli_fail(CLI_USAGE, "%s: --%s \"%s\": expected a %s, 0 to 2147483647",
+                            command->name, option->name, text,
+                            strcmp(option->name, "rank") == 0 ? "rank" : "number");
+        *(int32_t *)field = (int32_t)number;
+        return CLI_DONE;
+    case CLI_SIZE:
+        if (cli_size_parse(text, (size_t *)field) != 0 || *(size_t *)field == 0)
+            return cli_fail(CLI_USAGE,
+                            "%s: --%s \"%s\": expected a size of at least 1 byte, like 64M or 1GB",
+                            command->name, option->name, text);
+        return CLI_DONE;
+    case CLI_CHOICE:
+        *(int *)field = find_choice(option->argument, text);
+        if (*(int *)field < 0)
+            return cli_fail(CLI_USAGE, "%s: --%s \"%s\": expected %s", command->name, option->name,
+                            text, option->argument);
+        return CLI_DONE;
+    case CLI_FORMAT:
+        if (find_format(text, field) != 0)
+            return cli_fail(CLI_USAGE, "%s: --%s \"%s\": expected %s", command->name, option->name,
+                            text, cli_option_argument(option, argument));
+        return CLI_DONE;
+    case CLI_TEXTS: {
+        cli_texts *texts = field;
+        if (texts->count == CLI_TEXTS_MAX)
+            return cli_fail(CLI_USAGE, "%s: --%s is given more than %d times", command->name,
+                            option->name, (int)CLI_TEXTS_MAX);
+        texts->items[texts->count++] = text;
+        return CLI_DONE;
+    }
+    }
+    return CLI_DONE;
+}
+
+static int take_option(parser *state)
+{
+    const cli_command *command = state->command;
+    const char *written = state->argv[state->next++];
+    const char *name = written + 2;
+    char argument[CLI_ARGUMENT_TEXT];
+    size_t length = strcspn(name, "=");
+    const char *value = name[length] == '=' ? name + length + 1 : NULL;
+    int index = written[1] == '-' ? find_option(command, name, length) : -1;
+    if (index < 0)
+        return fail_unknown(command, written);
+    const cli_option *option = &command->options[index];
+    if (option->kind == CLI_FLAG && value != NULL)
+        return cli_fail(CLI_USAGE, "%s: option --%s takes no value", command->name, option->name);
+    if (option->kind != CLI_FLAG && value == NULL) {
+        /* No value begins with two dashes, so one that seems to is the next option. */
+        if (state->next == state->argc || strncmp(state->argv[state->next], "--", 2) == 0)
+            return cli_fail(CLI_USAGE, "%s: option --%s needs a value, %s", command->name,
+                            option->name, cli_option_argument(option, argument));
+        value = state->argv[state->next++];
+    }
+    if (option->kind != CLI_FLAG && option->kind != CLI_TEXTS && state->given[index])
+        return cli_fail(CLI_USAGE, "%s: option --%s is given twice", command->name, option->name);
+    state->given[index] = 1;
+    return store_value(command, option, value, (char *)state->values + option->offset);
+}
+
+static int take_operand(parser *state, const char *operands[2])
+{
+    const char *text = state->argv[state->next++];
+    const char *names[2] = {state->command->operand, state->command->second_operand};
+    for (int i = 0; i < 2; i++) {
+        if (names[i] == NULL || operands[i] != NULL)
+            continue;
+        operands[i] = text;
+        return CLI_DONE;
+    }
+    return cli_fail(CLI_USAGE, "%s: unexpected argument \"%s\"", state->command->name, text);
+}
+
+static int check_required(const parser *state, const char *const operands[2])
+{
+    const cli_command *command = state->command;
+    if (command->operand != NULL && operands[0] == NULL)
+        return cli_fail(CLI_USAGE, "%s: %s is missing", command->name, command->operand);
+    if (command->second_operand != NULL && operands[1] == NULL && !command->second_is_optional)
+        return cli_fail(CLI_USAGE, "%s: %s is missing", command->name, command->second_operand);
+    for (int i = 0; i < command->option_count; i++) {
+        if (command->options[i].required && !state->given[i])
+            return cli_fail(CLI_USAGE, "%s: option --%s %s is missing", command->name,
+                            command->options[i].name, command->options[i].argument);
+    }
+    return CLI_DONE;
+}
+
+int cli_options_parse(const cli_command *command, int argc, char **argv, void *values,
+                      const char **out_operands)
+{
+    parser state = {.command = command, .argc = argc, .argv = argv, .values = values};
+    const char *operands[2] = {NULL, NULL};
+    int options_ended = 0;
+    int code = CLI_DONE;
+    while (code == CLI_DONE && state.next < argc) {
+        const char *text = argv[state.next];
+        if (!options_ended && strcmp(text, "--") == 0) {
+            options_ended = 1;
+            state.next++;
+        } else if (!options_ended && text[0] == '-' && text[1] != '\0') {
+            code = take_option(&state);
+        } else {
+            code = take_operand(&state, operands);
+        }
+    }
+    if (code == CLI_DONE)
+        code = check_required(&state, operands);
+    if (code != CLI_DONE)
+        return code;
+    if (command->operand != NULL)
+        out_operands[0] = operands[0];
+    if (command->second_operand != NULL)
+        out_operands[1] = operands[1];
+    return code;
+}
+
+int cli_options_ask_help(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * options.h - commands described as data: their options, operands and help. One table serves the
+ * parser, the help page and the "did you mean" of messages.
+ *
+ * Options may come before or after operands, as `--name value` or `--name=value`; `--` ends them.
+ * An option with a value may be given once, unless it is of CLI_TEXTS. Values go into the command's
+ * own struct, at the offset its table says.
+ */
+#ifndef CLI_OPTIONS_H
+#define CLI_OPTIONS_H
+
+#include <stddef.h>
+
+typedef enum cli_option_kind {
+    CLI_FLAG,   /* int: set to 1 */
+    CLI_TEXT,   /* const char *: points into argv */
+    CLI_RANK,   /* int32_t: 0 .. 2^31-1 */
+    CLI_SIZE,   /* size_t: at least 1 byte */
+    CLI_CHOICE, /* int: index of one of the choices */
+    CLI_FORMAT, /* const char *: a format that the library writes; "auto" leaves NULL */
+    CLI_TEXTS   /* cli_texts: may be given several times */
+} cli_option_kind;
+
+enum { CLI_TEXTS_MAX = 64 };
+
+typedef struct cli_texts {
+    int count;
+    const char *items[CLI_TEXTS_MAX]; /* point into argv */
+} cli_texts;
+
+typedef struct cli_option {
+    const char *name; /* without the dashes */
+    cli_option_kind kind;
+    size_t offset; /* of its field in the command's struct */
+    const char *
+        /* what help calls its value; CLI_CHOICE: the choices, "rule|exact"; flags and CLI_FORMAT:
+         * NULL */
+        argument;
+    int required;
+    const char *meaning; /* a line of help, without a full stop */
+} cli_option;
+
+/* What help calls the option's value: its argument, or the names of all formats. */
+enum { CLI_ARGUMENT_TEXT = 160 };
+const char *cli_option_argument(const cli_option *option, char buffer[CLI_ARGUMENT_TEXT]);
+
+typedef struct cli_command cli_command;
+struct cli_command {
+    const char *name;     /* "layout", "bench plan" */
+    const char *summary;  /* "who owns which box" */
+    const char *synopsis; /* what follows the name, on one or more lines */
+    const char *description;
+    const char *operand; /* name of the first operand, which must be given; NULL: there is none */
+    const char *second_operand; /* likewise of the second one */
+    int second_is_optional;
+    int shares_work; /* under mpirun all ranks run it; other commands are run by the first alone */
+    const cli_option *options;
+    int option_count;
+    const char *examples;
+    int (*run)(const cli_command *command, int argc, char **argv); /* arguments behind the name */
+};
+
+/* Fills `values` (set to its defaults by the caller) and out_operands, one for each operand that
+ * the command may have; NULL: not given. Returns CLI_DONE, or CLI_USAGE after a message. */
+int cli_options_parse(const cli_command *command, int argc, char **argv, void *values,
+                      const char **out_operands);
+
+/* Whether --help or -h is among the arguments before `--`. */
+int cli_options_ask_help(int argc, char **argv);
+
+/* Prints the command's page on standard output. */
+void cli_command_print_help(const cli_command *command);
+
+/* The candidate nearest to what the user wrote, or NULL when none is near. */
+const char *cli_nearest(const char *written, const char *const *candidates, int count);
+
+#endif

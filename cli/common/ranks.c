@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/common/ranks.h"
+
+#include "cli/common/failure.h"
+#include "cli/common/sizes.h"
+
+#include <reshard/mpi_run.h>
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What launchers tell their processes: Open MPI, and those that speak PMI (MPICH, Slurm). */
+static const char *const size_variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+static const char *const rank_variables[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK"};
+
+static int32_t read_variable(const char *const *names)
+{
+    for (int i = 0; i < 2; i++) {
+        const char *text = getenv(names[i]);
+        uint64_t number;
+        if (text != NULL && cli_number_parse(text, INT32_MAX, &number) == 0)
+            return (int32_t)number;
+    }
+    return -1;
+}
+
+static int is_launched(void)
+{
+    return read_variable(size_variables) > 0;
+}
+
+int32_t cli_ranks_count(int32_t wanted)
+{
+    return is_launched() ? read_variable(size_variables) : wanted;
+}
+
+int cli_ranks_are_first(void)
+{
+    return !is_launched() || read_variable(rank_variables) == 0;
+}
+
+int cli_ranks_are_threads(void)
+{
+    return !is_launched();
+}
+
+const char *cli_ranks_kind(void)
+{
+    return is_launched() ? "MPI" : "threads";
+}
+
+/* Beside the command, as in a build tree; below the prefix it is installed in; or wherever the
+ * system looks. */
+static void *load_backend(void)
+{
+    char folder[3072] = "", path[4096];
+    ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    if (length > 0)
+        folder[length] = '\0';
+    char *slash = strrchr(folder, '/');
+    if (slash != NULL)
+        *slash = '\0';
+    static const char *const places[] = {"/", "/../lib/", "/../lib/x86_64-linux-gnu/",
+                                         "/../lib64/"};
+    for (size_t i = 0; i < sizeof places / sizeof places[0] && slash != NULL; i++) {
+        (void)snprintf(path, sizeof path, "%s%slibreshard_mpi.so.%d.%d", folder, places[i],
+                       RESHARD_VERSION_MAJOR, RESHARD_VERSION_MINOR);
+        void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+        if (library != NULL)
+            return library;
+    }
+    (void)snprintf(path, sizeof path, "libreshard_mpi.so.%d.%d", RESHARD_VERSION_MAJOR,
+                   RESHARD_VERSION_MINOR);
+    return dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+}
+
+static void *backend; /* once it is loaded */
+
+void *cli_ranks_find(const char *name)
+{
+    return backend != NULL ? dlsym(backend, name) : NULL;
+}
+
+static int connected; /* ranks have been told to find each other */
+
+int cli_ranks_may_fail(void)
+{
+    return connected || cli_ranks_are_first();
+}
+
+/* CLI_DONE with the status that all ranks have, or another code after a message. */
+static int run_mpi(reshard_rank_fn body, void *user, reshard_status *out_status)
+{
+    backend = load_backend();
+    reshard_mpi_run_fn run = NULL;
+    *(void **)(void *)&run = cli_ranks_find("reshard_mpi_run");
+    if (run == NULL) {
+        const char *why = dlerror();
+        return cli_fail(CLI_FAILED, "started by mpirun, but the MPI backend cannot be loaded: %s",
+                        why != NULL ? why : "it lacks reshard_mpi_run");
+    }
+    connected = 1;
+    *out_status = run(NULL, body, user);
+    /* All ranks have the same status, and one is enough to fail: mpirun ends the others as soon as
+     * one does, which must not be before the first has spoken. */
+    if (!cli_ranks_are_first())
+        *out_status = RESHARD_OK;
+    return CLI_DONE;
+}
+
+int cli_ranks_run(int32_t count, reshard_rank_fn body, void *user)
+{
+    reshard_status status = RESHARD_OK;
+    int code = CLI_DONE;
+    if (is_launched())
+        code = run_mpi(body, user, &status);
+    else
+        status = reshard_group_run(NULL, count, body, user);
+    return code != CLI_DONE || status == RESHARD_OK ? code : cli_fail_status(status);
+}
+
+int cli_ranks_share(reshard_rank_fn body, void *user, const char *const *subject,
+                    const char *(*find_hint)(reshard_status status))
+{
+    reshard_status status = RESHARD_OK;
+    int code = CLI_DONE;
+    if (is_launched())
+        code = run_mpi(body, user, &status);
+    else
+        status = body(user, NULL);
+    if (code != CLI_DONE || status == RESHARD_OK)
+        return code;
+    const char *words = reshard_error_text();
+    const char *hint = find_hint != NULL ? find_hint(status) : NULL;
+    int names = subject != NULL && *subject != NULL && strstr(words, *subject) == NULL;
+    return cli_fail(CLI_FAILED, "%s%s%s%s%s", names ? *subject : "", names ? ": " : "", words,
+                    hint != NULL ? "; " : "", hint != NULL ? hint : "");
+}

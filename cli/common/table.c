@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * table.c - aligned tables.
+ *
+ * The texts of all cells lie in one growing buffer, each with its NUL, and cells keep offsets into
+ * it: a table of 131,072 rows is three arrays. A line between rows is kept as a cell with its own
+ * mark; it stands only where a row could begin, so that cells and columns stay in step.
+ */
+#include "cli/common/table.h"
+
+#include "cli/common/memory.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct cell {
+    size_t offset;
+    int width;
+    cli_style style;
+    int is_line;
+} cell;
+
+typedef struct column {
+    cli_align align;
+    int width;
+} column;
+
+struct cli_table {
+    int column_count, column_next;
+    column *columns;
+    cell *cells;
+    size_t cell_count, cell_capacity;
+    char *text;
+    size_t text_length, text_capacity;
+};
+
+cli_table *cli_table_create(int column_count)
+{
+    cli_table *table = cli_allocate(1, sizeof *table);
+    table->column_count = column_count;
+    table->columns = cli_allocate((size_t)column_count, sizeof *table->columns);
+    for (int i = 0; i < column_count; i++)
+        table->columns[i].align = CLI_RIGHT;
+    return table;
+}
+
+void cli_table_destroy(cli_table *table)
+{
+    if (table == NULL)
+        return;
+    free(table->columns);
+    free(table->cells);
+    free(table->text);
+    free(table);
+}
+
+void cli_table_align(cli_table *table, int column_index, cli_align align)
+{
+    table->columns[column_index].align = align;
+}
+
+static cell *add_cell(cli_table *table, cli_style style, const char *format, va_list arguments)
+{
+    va_list again;
+    va_copy(again, arguments);
+    int width = vsnprintf(NULL, 0, format, arguments);
+    if (width < 0)
+        width = 0;
+    size_t bytes = (size_t)width + 1;
+    table->text = cli_grow(table->text, &table->text_capacity, table->text_length + bytes, 1);
+    vsnprintf(table->text + table->text_length, bytes, format, again);
+    va_end(again);
+    table->cells =
+        cli_grow(table->cells, &table->cell_capacity, table->cell_count + 1, sizeof *table->cells);
+    cell *added = &table->cells[table->cell_count++];
+    *added = (cell){.offset = table->text_length, .width = width, .style = style};
+    table->text_length += bytes;
+    return added;
+}
+
+void cli_table_add(cli_table *table, cli_style style, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    const cell *added = add_cell(table, style, format, arguments);
+    va_end(arguments);
+    column *under = &table->columns[table->column_next];
+    if (added->width > under->width)
+        under->width = added->width;
+    table->column_next = (table->column_next + 1) % table->column_count;
+}
+
+void cli_table_add_line(cli_table *table, cli_style style, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    add_cell(table, style, format, arguments)->is_line = 1;
+    va_end(arguments);
+}
+
+static void print_styled(const cli_table *table, const cell *printed)
+{
+    printf("%s%s%s", cli_style_begin(printed->style), table->text + printed->offset,
+           cli_style_end(printed->style));
+}
+
+/* Spaces are owed until something follows them, so that no line ends in spaces. */
+static int print_cell(const cli_table *table, const cell *printed, const column *under, int owed)
+{
+    int padding = under->width - printed->width;
+    int before = under->align == CLI_RIGHT ? padding : 0;
+    if (printed->width == 0)
+        return owed + padding;
+    printf("%*s", owed + before, "");
+    print_styled(table, printed);
+    return padding - before;
+}
+
+void cli_table_print(const cli_table *table)
+{
+    int column_index = 0;
+    int owed = 0;
+    for (size_t i = 0; i < table->cell_count; i++) {
+        const cell *printed = &table->cells[i];
+        if (printed->is_line) {
+            print_styled(table, printed);
+            putchar('\n');
+            continue;
+        }
+        owed = print_cell(table, printed, &table->columns[column_index], owed) + 2;
+        if (++column_index == table->column_count) {
+            putchar('\n');
+            column_index = 0;
+            owed = 0;
+        }
+    }
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * 08_collectives.c - six ranks, which are threads, in a mesh of two replicas of three. Gradients
+ * are averaged over the replicas, parameters gathered within each, and rank 0 hands a token around
+ * by messages. What is done in every step is started once and restarted.
+ */
+#include <reshard/reshard.h>
+
+#include <stdio.h>
+
+enum { REPLICAS = 2, PARTS = 3, COUNT = 4 };
+
+/* The status of the first call that fails is the rank's. */
+#define TRY(call)                           \
+    do {                                    \
+        reshard_status try_status = (call); \
+        if (try_status != RESHARD_OK)       \
+            return try_status;              \
+    } while (0)
+
+static reshard_status check(int holds, const char *what)
+{
+    return holds ? RESHARD_OK : reshard_error_set(RESHARD_ERR_CHECK, what);
+}
+
+/* Several steps of an all_reduce along one axis. Other work can be done before wait. */
+static reshard_status average(reshard_group *replicas, float gradient)
+{
+    float mine[COUNT] = {0}, mean[COUNT];
+    reshard_work *work = NULL;
+    TRY(reshard_all_reduce_start(NULL, replicas, RESHARD_F32, RESHARD_AVG, COUNT, mine, mean,
+                                 &work));
+    TRY(reshard_work_wait(work)); /* starting is a first run, here of zeros */
+    for (int step = 0; step < 3; step++) {
+        for (int i = 0; i < COUNT; i++)
+            mine[i] = gradient + (float)(step + i);
+        TRY(reshard_work_restart(work));
+        int done = 0;
+        while (!done)
+            TRY(reshard_work_test(work, &done));
+        for (int i = 0; i < COUNT; i++)
+            TRY(check(mean[i] == 1.5F + (float)(step + i), "a mean is wrong"));
+    }
+    reshard_work_destroy(work);
+    return RESHARD_OK;
+}
+
+/* Rank r of the parts holds r + 1 elements; all hold all of them afterwards, and then only a share
+ * of the sum over all parts. */
+static reshard_status gather_and_reduce(reshard_group *parts)
+{
+    static const int64_t counts[PARTS] = {1, 2, 3};
+    int32_t rank = reshard_group_rank(parts);
+    int32_t mine[3] = {rank, rank, rank}, all[6], sums[3];
+    TRY(reshard_all_gather(NULL, parts, RESHARD_I32, 0, counts, mine, all));
+    TRY(check(all[0] == 0 && all[1] == 1 && all[3] == 2 && all[5] == 2, "a part is misplaced"));
+    TRY(reshard_reduce_scatter(NULL, parts, RESHARD_I32, RESHARD_SUM, 0, counts, all, sums));
+    TRY(check(sums[0] == PARTS * rank, "a sum is wrong"));
+    /* From one rank to the others and back. */
+    int32_t given = -1;
+    TRY(reshard_broadcast(NULL, parts, RESHARD_I32, 2, 3, sums, all));
+    TRY(reshard_scatter(NULL, parts, RESHARD_I32, 1, 1, NULL, all, &given));
+    TRY(reshard_gather(NULL, parts, RESHARD_I32, 0, 1, NULL, &given, all));
+    TRY(reshard_reduce(NULL, parts, RESHARD_I32, RESHARD_MAX, 2, 1, &given, all));
+    return check(given == PARTS * 2, "what was handed around has changed");
+}
+
+/* Everybody sends as many elements to a rank as that rank's number. */
+static reshard_status exchange(reshard_group *group)
+{
+    int32_t rank = reshard_group_rank(group), size = reshard_group_size(group);
+    int64_t sent[REPLICAS * PARTS], received[REPLICAS * PARTS], total = 0;
+    int16_t out[64], in[64];
+    for (int32_t r = 0; r < size; r++) {
+        sent[r] = r;
+        received[r] = rank;
+        for (int32_t i = 0; i < r; i++)
+            out[total++] = (int16_t)(10 * rank + r);
+    }
+    TRY(reshard_all_to_all_single(NULL, group, RESHARD_I16, sent, received, out, in));
+    for (int32_t i = 0; i < rank * size; i++)
+        TRY(check(in[i] == 10 * (i / rank) + rank, "an element came from somebody else"));
+    return RESHARD_OK;
+}
+
+/* Around the even ranks only, backwards: a group of their own. */
+static reshard_status pass_token(reshard_group *group)
+{
+    static const int32_t even[] = {4, 2, 0};
+    reshard_group *ring = NULL;
+    TRY(reshard_group_subset(group, 3, even, &ring));
+    if (ring == NULL)
+        return RESHARD_OK; /* an odd rank */
+    int32_t rank = reshard_group_rank(ring);
+    int64_t token = 0;
+    if (rank > 0)
+        TRY(reshard_receive(NULL, ring, RESHARD_I64, rank - 1, 1, &token));
+    token = 10 * token + reshard_group_parent_rank(ring, rank);
+    TRY(rank < 2 ? reshard_send(NULL, ring, RESHARD_I64, rank + 1, 1, &token)
+                 : check(token == 420, "the token went another way"));
+    reshard_group_release(ring);
+    return RESHARD_OK;
+}
+
+static reshard_status run_rank(void *user, reshard_group *group)
+{
+    reshard_device_mesh *world = NULL;
+    reshard_group *replicas = NULL;
+    TRY(reshard_device_mesh_create(NULL, group, user, &world));
+    TRY(reshard_device_mesh_group_of(world, "replica", &replicas));
+    TRY(average(replicas, 1 + (float)reshard_device_mesh_coordinate(world, 0)));
+    TRY(gather_and_reduce(reshard_device_mesh_axis_group(world, 1)));
+    TRY(exchange(reshard_device_mesh_group(world)));
+    TRY(pass_token(group));
+    reshard_device_mesh_release(world);
+    return RESHARD_OK;
+}
+
+int main(void)
+{
+    static const char *const names[] = {"replica", "part"};
+    static const int32_t sizes[] = {REPLICAS, PARTS};
+    reshard_mesh *mesh = NULL;
+    int failed = reshard_mesh_create(NULL, 2, names, sizes, NULL, &mesh) ||
+                 reshard_group_run(NULL, REPLICAS * PARTS, run_rank, mesh);
+    if (failed)
+        fprintf(stderr, "%s\n", reshard_error_text());
+    else
+        printf("%d ranks agree\n", REPLICAS * PARTS);
+    reshard_mesh_release(mesh);
+    return failed;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sort.h - qsort for arrays that may be empty, and the comparisons of plain numbers for it and for
+ * bsearch. What a comparison needs to know beside two items is kept in the items: qsort_r is not
+ * portable. The libraries we build on (glibc, musl) sort in O(n log n) steps at worst.
+ */
+#ifndef RS_BASE_SORT_H
+#define RS_BASE_SORT_H
+
+#include <stddef.h>
+
+typedef int rs_compare_fn(const void *a, const void *b);
+
+/* items may be NULL when count is 0, which qsort does not allow. */
+void rs_sort(void *items, size_t count, size_t item_bytes, rs_compare_fn *compare);
+
+int rs_compare_i32(const void *a, const void *b);
+int rs_compare_i64(const void *a, const void *b);
+int rs_compare_u64(const void *a, const void *b);
+
+#endif

@@ -1,0 +1,594 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pickle_build.c - what opcodes do: each takes values from the stack and puts the node that it
+ * makes there. Calls are recorded, never made.
+ */
+#include "base/context.h"
+#include "base/error.h"
+#include "checkpoint/archive/pickle_reader.h"
+#include "checkpoint/archive/pickle_text.h"
+
+#include <assert.h>
+#include <string.h>
+
+typedef rs_pickle_reader reader;
+typedef rs_pickle_argument argument;
+typedef rs_pickle_node node;
+
+/* ---- stack ----------------------------------------------------------------------------------- */
+
+static reshard_status push(reader *r, node *value)
+{
+    assert(value != NULL);
+    reshard_status status = rs_grow(r->context, (void **)&r->stack, &r->stack_capacity,
+                                    r->stack_count + 1, sizeof *r->stack);
+    if (status == RESHARD_OK)
+        r->stack[r->stack_count++] = value;
+    return status;
+}
+
+static node *make(reader *r, rs_pickle_kind kind)
+{
+    node *made = rs_arena_allocate(r->arena, sizeof *made);
+    if (made != NULL)
+        *made = (node){.kind = kind, .at = (uint32_t)r->opcode_at};
+    return made;
+}
+
+/* Takes what `make` gave, NULL included. */
+static reshard_status push_made(reader *r, node *made)
+{
+    return made != NULL ? push(r, made) : rs_allocation_status();
+}
+
+/* Fails unless so many values lie above the last mark. */
+static reshard_status need(const reader *r, int64_t count)
+{
+    int64_t floor = r->mark_count != 0 ? r->marks[r->mark_count - 1] : 0;
+    assert(floor <= r->stack_count);
+    return r->stack_count - floor >= count
+               ? RESHARD_OK
+               : rs_pickle_fail(r, "it takes more values than the stack holds above the last mark");
+}
+
+/* Only after `need`. */
+static node *pop(reader *r)
+{
+    assert(r->stack_count > 0);
+    return r->stack[--r->stack_count];
+}
+
+static node *top(const reader *r)
+{
+    assert(r->stack_count > 0);
+    return r->stack[r->stack_count - 1];
+}
+
+/* Takes the last mark away; the values from *out_begin on were above it. */
+static reshard_status pop_mark(reader *r, int64_t *out_begin)
+{
+    if (r->mark_count == 0)
+        return rs_pickle_fail(r, "there is no mark on the stack");
+    *out_begin = r->marks[--r->mark_count];
+    return RESHARD_OK;
+}
+
+reshard_status rs_pickle_do_stop(reader *r, const argument *a)
+{
+    (void)a;
+    if (r->mark_count != 0 || r->stack_count != 1)
+        return rs_pickle_fail(r, r->stack_count == 0 && r->mark_count == 0
+                                     ? "there is no value to give"
+                                     : "values or marks are left over below the result");
+    r->stopped = true;
+    return RESHARD_OK;
+}
+
+reshard_status rs_pickle_do_mark(reader *r, const argument *a)
+{
+    (void)a;
+    reshard_status status = rs_grow(r->context, (void **)&r->marks, &r->mark_capacity,
+                                    r->mark_count + 1, sizeof *r->marks);
+    if (status == RESHARD_OK)
+        r->marks[r->mark_count++] = r->stack_count;
+    return status;
+}
+
+/* A mark is taken away when nothing lies on it. */
+reshard_status rs_pickle_do_pop(reader *r, const argument *a)
+{
+    (void)a;
+    if (r->mark_count != 0 && r->marks[r->mark_count - 1] == r->stack_count) {
+        r->mark_count--;
+        return RESHARD_OK;
+    }
+    reshard_status status = need(r, 1);
+    if (status == RESHARD_OK)
+        (void)pop(r);
+    return status;
+}
+
+reshard_status rs_pickle_do_pop_mark(reader *r, const argument *a)
+{
+    (void)a;
+    return pop_mark(r, &r->stack_count);
+}
+
+reshard_status rs_pickle_do_dup(reader *r, const argument *a)
+{
+    (void)a;
+    reshard_status status = need(r, 1);
+    return status == RESHARD_OK ? push(r, top(r)) : status;
+}
+
+/* ---- memo ------------------------------------------------------------------------------------ */
+
+/* Writers count from 0 (Python 2 from 1), so an index is never larger than the place it stands at.
+ * That bounds the memo. */
+static reshard_status put(reader *r, uint64_t index)
+{
+    reshard_status status = need(r, 1);
+    if (status != RESHARD_OK)
+        return status;
+    if (index > r->opcode_at)
+        return rs_pickle_fail(r, "the memo's index is larger than the bytes before it allow");
+    int64_t i = (int64_t)index;
+    status = rs_grow(r->context, (void **)&r->memo, &r->memo_capacity, i + 1, sizeof *r->memo);
+    if (status != RESHARD_OK)
+        return status;
+    while (r->memo_end <= i)
+        r->memo[r->memo_end++] = NULL;
+    r->memo_count += r->memo[i] == NULL;
+    r->memo[i] = top(r);
+    return RESHARD_OK;
+}
+
+/* The index is the argument's number, or written out in its line. */
+static reshard_status read_index(const reader *r, const argument *a, uint64_t *out_index)
+{
+    uint64_t index = 0;
+    *out_index = a->number;
+    if (a->which == 0)
+        return RESHARD_OK;
+    if (a->bytes.count == 0 || a->bytes.count > 10)
+        return rs_pickle_fail(r, "not an index of the memo");
+    for (size_t i = 0; i < a->bytes.count; i++) {
+        char c = a->bytes.bytes[i];
+        if (c < '0' || c > '9')
+            return rs_pickle_fail(r, "not an index of the memo");
+        index = index * 10 + (uint64_t)(c - '0');
+    }
+    *out_index = index;
+    return RESHARD_OK;
+}
+
+reshard_status rs_pickle_do_put(reader *r, const argument *a)
+{
+    uint64_t index = 0;
+    reshard_status status = read_index(r, a, &index);
+    return status == RESHARD_OK ? put(r, index) : status;
+}
+
+reshard_status rs_pickle_do_memoize(reader *r, const argument *a)
+{
+    (void)a;
+    return put(r, (uint64_t)r->memo_count);
+}
+
+reshard_status rs_pickle_do_get(reader *r, const argument *a)
+{
+    uint64_t index = 0;
+    reshard_status status = read_index(r, a, &index);
+    if (status != RESHARD_OK)
+        return status;
+    if (index >= (uint64_t)r->memo_end || r->memo[index] == NULL)
+        return rs_pickle_fail(r, "the memo holds nothing at this index");
+    return push(r, r->memo[index]);
+}
+
+/* ---- plain values ---------------------------------------------------------------------------- */
+
+reshard_status rs_pickle_do_none(reader *r, const argument *a)
+{
+    (void)a;
+    return push_made(r, make(r, RS_PICKLE_NONE));
+}
+
+reshard_status rs_pickle_do_bool(reader *r, const argument *a)
+{
+    node *made = make(r, RS_PICKLE_BOOL);
+    if (made != NULL)
+        made->truth = a->which != 0;
+    return push_made(r, made);
+}
+
+reshard_status rs_pickle_do_int(reader *r, const argument *a)
+{
+    node *made = make(r, RS_PICKLE_INT);
+    if (made != NULL)
+        made->integer = (int64_t)a->number;
+    return push_made(r, made);
+}
+
+static reshard_status push_bytes(reader *r, rs_pickle_kind kind, rs_slice bytes)
+{
+    node *made = make(r, kind);
+    if (made != NULL)
+        made->bytes = bytes;
+    return push_made(r, made);
+}
+
+/* Two's complement of any length; the bytes must last as long as the node. */
+static reshard_status push_integer(reader *r, rs_slice bytes)
+{
+    bytes.count = rs_pickle_trim(bytes.bytes, bytes.count);
+    if (bytes.count > 8)
+        return push_bytes(r, RS_PICKLE_LARGE, bytes);
+    argument a = {.number = (uint64_t)rs_pickle_small(bytes.bytes, bytes.count)};
+    return rs_pickle_do_int(r, &a);
+}
+
+reshard_status rs_pickle_do_long(reader *r, const argument *a)
+{
+    return push_integer(r, a->bytes);
+}
+
+/* INT writes True and False as 01 and 00; LONG may end in L. */
+reshard_status rs_pickle_do_digits(reader *r, const argument *a)
+{
+    char bytes[RS_PICKLE_LARGE_BYTES_MAX];
+    rs_slice digits = a->bytes;
+    size_t count = 0;
+    if (a->which == 'I' && (rs_slice_equals(digits, "00") || rs_slice_equals(digits, "01")))
+        return rs_pickle_do_bool(r, &(argument){.which = digits.bytes[1] == '1'});
+    if (a->which == 'L' && digits.count != 0 && digits.bytes[digits.count - 1] == 'L')
+        digits.count--;
+    const char *wrong = rs_pickle_parse_integer(digits, bytes, &count);
+    if (wrong != NULL)
+        return rs_pickle_fail(r, wrong);
+    const char *kept = count > 8 ? rs_arena_copy(r->arena, bytes, count, 1) : bytes;
+    return kept != NULL ? push_integer(r, (rs_slice){kept, count}) : rs_allocation_status();
+}
+
+static reshard_status push_float(reader *r, double real)
+{
+    node *made = make(r, RS_PICKLE_FLOAT);
+    if (made != NULL)
+        made->real = real;
+    return push_made(r, made);
+}
+
+/* The highest byte comes first. */
+reshard_status rs_pickle_do_float(reader *r, const argument *a)
+{
+    uint64_t bits = 0;
+    double real;
+    for (int i = 0; i < 8; i++)
+        bits = bits << 8 | (a->number >> (8 * i) & 0xff);
+    memcpy(&real, &bits, sizeof real);
+    return push_float(r, real);
+}
+
+reshard_status rs_pickle_do_float_text(reader *r, const argument *a)
+{
+    double real = 0;
+    const char *wrong = rs_pickle_parse_float(a->bytes, &real);
+    return wrong == NULL ? push_float(r, real) : rs_pickle_fail(r, wrong);
+}
+
+reshard_status rs_pickle_do_bytes(reader *r, const argument *a)
+{
+    return push_bytes(r, (rs_pickle_kind)a->which, a->bytes);
+}
+
+reshard_status rs_pickle_do_text(reader *r, const argument *a)
+{
+    return rs_pickle_is_utf8(a->bytes) ? push_bytes(r, RS_PICKLE_TEXT, a->bytes)
+                                       : rs_pickle_fail(r, "the text is not UTF-8");
+}
+
+/* A str of Python 2 is text when it can be. */
+reshard_status rs_pickle_do_string(reader *r, const argument *a)
+{
+    return push_bytes(r, rs_pickle_is_utf8(a->bytes) ? RS_PICKLE_TEXT : RS_PICKLE_BYTES, a->bytes);
+}
+
+typedef const char *decode_fn(rs_slice text, char *out_bytes, size_t *out_count);
+
+static reshard_status decode(reader *r, const argument *a, decode_fn *how, argument *out)
+{
+    char *bytes = rs_arena_allocate_array(r->arena, a->bytes.count, 2);
+    if (bytes == NULL)
+        return rs_allocation_status();
+    size_t count = 0;
+    const char *wrong = how(a->bytes, bytes, &count);
+    if (wrong != NULL)
+        return rs_pickle_fail(r, wrong);
+    assert(count <= 2 * a->bytes.count);
+    *out = (argument){.bytes = {bytes, count}};
+    return RESHARD_OK;
+}
+
+reshard_status rs_pickle_do_text_escaped(reader *r, const argument *a)
+{
+    argument decoded;
+    reshard_status status = decode(r, a, rs_pickle_decode_unicode, &decoded);
+    return status == RESHARD_OK ? push_bytes(r, RS_PICKLE_TEXT, decoded.bytes) : status;
+}
+
+reshard_status rs_pickle_do_string_escaped(reader *r, const argument *a)
+{
+    argument decoded;
+    reshard_status status = decode(r, a, rs_pickle_decode_string, &decoded);
+    return status == RESHARD_OK ? rs_pickle_do_string(r, &decoded) : status;
+}
+
+/* ---- containers ------------------------------------------------------------------------------ */
+
+/* Adds the values from `begin` of the stack on. The first ones get exactly their room, as most
+ * containers are filled once. */
+static reshard_status add_items(reader *r, node *container, int64_t begin)
+{
+    rs_pickle_items *items = &container->items;
+    size_t count = (size_t)(r->stack_count - begin), capacity = items->capacity;
+    if (items->capacity - items->count < count) {
+        capacity = items->count + count > 2 * capacity ? items->count + count : 2 * capacity;
+        const node **grown = rs_arena_allocate_array(r->arena, capacity, sizeof *grown);
+        if (grown == NULL)
+            return rs_allocation_status();
+        if (items->count != 0)
+            memcpy(grown, items->nodes, items->count * sizeof *grown);
+        items->nodes = grown;
+        items->capacity = capacity;
+    }
+    for (size_t i = 0; i < count; i++)
+        items->nodes[items->count++] = r->stack[begin + (int64_t)i];
+    r->stack_count = begin;
+    return RESHARD_OK;
+}
+
+reshard_status rs_pickle_do_empty(reader *r, const argument *a)
+{
+    return push_made(r, make(r, (rs_pickle_kind)a->which));
+}
+
+/* Makes a container of the values from `begin` of the stack on, in their place. */
+static reshard_status gather(reader *r, rs_pickle_kind kind, int64_t begin)
+{
+    node *made = make(r, kind);
+    reshard_status status = made != NULL ? add_items(r, made, begin) : rs_allocation_status();
+    return status == RESHARD_OK ? push(r, made) : status;
+}
+
+reshard_status rs_pickle_do_gather(reader *r, const argument *a)
+{
+    int64_t begin = 0;
+    reshard_status status = pop_mark(r, &begin);
+    if (status == RESHARD_OK && a->which == RS_PICKLE_DICT && (r->stack_count - begin) % 2 != 0)
+        status = rs_pickle_fail(r, "a key without a value");
+    return status == RESHARD_OK ? gather(r, (rs_pickle_kind)a->which, begin) : status;
+}
+
+reshard_status rs_pickle_do_tuple(reader *r, const argument *a)
+{
+    reshard_status status = need(r, a->which);
+    return status == RESHARD_OK ? gather(r, RS_PICKLE_TUPLE, r->stack_count - a->which) : status;
+}
+
+static bool is_call(const node *value)
+{
+    return value->kind == RS_PICKLE_REDUCE || value->kind == RS_PICKLE_OBJECT;
+}
+
+/* The container of this kind that values for `target` go into: itself, or for a call the one that
+ * is kept beside it. *out is NULL when it takes none. */
+static reshard_status find_container(reader *r, node *target, rs_pickle_kind kind, node **out)
+{
+    *out = target->kind == kind ? target : NULL;
+    if (!is_call(target) || kind == RS_PICKLE_SET)
+        return RESHARD_OK;
+    node **beside = kind == RS_PICKLE_LIST ? &target->call->list : &target->call->dict;
+    if (*beside == NULL)
+        *beside = make(r, kind);
+    *out = *beside;
+    return *beside != NULL ? RESHARD_OK : rs_allocation_status();
+}
+
+/* Adds the values from `begin` on to the one below them. */
+static reshard_status add_to_below(reader *r, rs_pickle_kind kind, int64_t begin)
+{
+    node *container = NULL;
+    reshard_status status = find_container(r, r->stack[begin - 1], kind, &container);
+    if (status != RESHARD_OK)
+        return status;
+    if (container == NULL)
+        return rs_pickle_fail(r, "the value below takes no items of this kind");
+    if (kind == RS_PICKLE_DICT && (r->stack_count - begin) % 2 != 0)
+        return rs_pickle_fail(r, "a key without a value");
+    return add_items(r, container, begin);
+}
+
+reshard_status rs_pickle_do_append(reader *r, const argument *a)
+{
+    (void)a;
+    reshard_status status = need(r, 2);
+    return status == RESHARD_OK ? add_to_below(r, RS_PICKLE_LIST, r->stack_count - 1) : status;
+}
+
+reshard_status rs_pickle_do_set_item(reader *r, const argument *a)
+{
+    (void)a;
+    reshard_status status = need(r, 3);
+    return status == RESHARD_OK ? add_to_below(r, RS_PICKLE_DICT, r->stack_count - 2) : status;
+}
+
+reshard_status rs_pickle_do_appends(reader *r, const argument *a)
+{
+    int64_t begin = 0;
+    reshard_status status = pop_mark(r, &begin);
+    if (status == RESHARD_OK)
+        status = need(r, r->stack_count - begin + 1);
+    return status == RESHARD_OK ? add_to_below(r, (rs_pickle_kind)a->which, begin) : status;
+}
+
+/* ---- globals and calls ----------------------------------------------------------------------- */
+
+static reshard_status make_global(reader *r, rs_slice module, rs_slice name, node **out)
+{
+    if (module.count > RS_PICKLE_GLOBAL_BYTES_MAX || name.count > RS_PICKLE_GLOBAL_BYTES_MAX)
+        return rs_pickle_fail(r, "a name of more than 1024 bytes");
+    if (!rs_pickle_is_utf8(module) || !rs_pickle_is_utf8(name))
+        return rs_pickle_fail(r, "the name is not UTF-8");
+    reshard_status status = rs_grow(r->context, (void **)&r->globals, &r->global_capacity,
+                                    r->global_count + 1, sizeof *r->globals);
+    if (status != RESHARD_OK)
+        return status;
+    node *made = make(r, RS_PICKLE_GLOBAL);
+    rs_pickle_global *global = rs_arena_allocate(r->arena, sizeof *global);
+    if (made == NULL || global == NULL)
+        return rs_allocation_status();
+    *global = (rs_pickle_global){module, name};
+    made->global = global;
+    r->globals[r->global_count++] = made;
+    *out = made;
+    return RESHARD_OK;
+}
+
+reshard_status rs_pickle_do_global(reader *r, const argument *a)
+{
+    node *made = NULL;
+    reshard_status status = make_global(r, a->bytes, a->second, &made);
+    return status == RESHARD_OK ? push(r, made) : status;
+}
+
+reshard_status rs_pickle_do_stack_global(reader *r, const argument *a)
+{
+    (void)a;
+    node *made = NULL;
+    reshard_status status = need(r, 2);
+    if (status != RESHARD_OK)
+        return status;
+    const node *name = pop(r), *module = pop(r);
+    if (name->kind != RS_PICKLE_TEXT || module->kind != RS_PICKLE_TEXT)
+        return rs_pickle_fail(r, "module and name are not texts");
+    status = make_global(r, module->bytes, name->bytes, &made);
+    return status == RESHARD_OK ? push(r, made) : status;
+}
+
+static reshard_status push_call(reader *r, rs_pickle_kind kind, rs_pickle_call call)
+{
+    if (call.arguments->kind != RS_PICKLE_TUPLE)
+        return rs_pickle_fail(r, "the arguments are not a tuple");
+    node *made = make(r, kind);
+    rs_pickle_call *kept = rs_arena_allocate(r->arena, sizeof *kept);
+    if (made == NULL || kept == NULL)
+        return rs_allocation_status();
+    *kept = call;
+    made->call = kept;
+    return push(r, made);
+}
+
+reshard_status rs_pickle_do_call(reader *r, const argument *a)
+{
+    reshard_status status = need(r, 2);
+    if (status != RESHARD_OK)
+        return status;
+    const node *arguments = pop(r), *callable = pop(r);
+    return push_call(r, (rs_pickle_kind)a->which,
+                     (rs_pickle_call){.callable = callable, .arguments = arguments});
+}
+
+reshard_status rs_pickle_do_call_keywords(reader *r, const argument *a)
+{
+    (void)a;
+    reshard_status status = need(r, 3);
+    if (status != RESHARD_OK)
+        return status;
+    const node *keywords = pop(r), *arguments = pop(r), *callable = pop(r);
+    if (keywords->kind != RS_PICKLE_DICT)
+        return rs_pickle_fail(r, "the keyword arguments are not a dict");
+    return push_call(
+        r, RS_PICKLE_OBJECT,
+        (rs_pickle_call){.callable = callable, .arguments = arguments, .keywords = keywords});
+}
+
+/* The arguments from `begin` on, as a tuple, go to the class. */
+static reshard_status push_instance(reader *r, const node *class, int64_t begin)
+{
+    reshard_status status = gather(r, RS_PICKLE_TUPLE, begin);
+    return status == RESHARD_OK
+               ? push_call(r, RS_PICKLE_OBJECT,
+                           (rs_pickle_call){.callable = class, .arguments = pop(r)})
+               : status;
+}
+
+reshard_status rs_pickle_do_inst(reader *r, const argument *a)
+{
+    int64_t begin = 0;
+    node *class = NULL;
+    reshard_status status = pop_mark(r, &begin);
+    if (status == RESHARD_OK)
+        status = make_global(r, a->bytes, a->second, &class);
+    return status == RESHARD_OK ? push_instance(r, class, begin) : status;
+}
+
+reshard_status rs_pickle_do_obj(reader *r, const argument *a)
+{
+    (void)a;
+    int64_t begin = 0;
+    reshard_status status = pop_mark(r, &begin);
+    if (status != RESHARD_OK)
+        return status;
+    if (begin == r->stack_count)
+        return rs_pickle_fail(r, "there is no class behind the mark");
+    const node *class = r->stack[begin];
+    status = push_instance(r, class, begin + 1);
+    if (status == RESHARD_OK) { /* the class is below the instance now */
+        r->stack[begin] = r->stack[begin + 1];
+        r->stack_count = begin + 1;
+    }
+    return status;
+}
+
+reshard_status rs_pickle_do_build(reader *r, const argument *a)
+{
+    (void)a;
+    reshard_status status = need(r, 2);
+    if (status != RESHARD_OK)
+        return status;
+    const node *state = pop(r);
+    node *object = top(r);
+    if (!is_call(object))
+        return rs_pickle_fail(r, "the value below the state is not an object");
+    if (object->call->state != NULL)
+        return rs_pickle_fail(r, "the object has a state already");
+    object->call->state = state;
+    return RESHARD_OK;
+}
+
+reshard_status rs_pickle_do_persistent(reader *r, const argument *a)
+{
+    (void)a;
+    reshard_status status = need(r, 1);
+    if (status != RESHARD_OK)
+        return status;
+    const node *id = pop(r);
+    node *made = make(r, RS_PICKLE_PERSISTENT);
+    if (made != NULL)
+        made->id = id;
+    return push_made(r, made);
+}
+
+reshard_status rs_pickle_do_persistent_text(reader *r, const argument *a)
+{
+    reshard_status status = rs_pickle_do_text(r, a);
+    return status == RESHARD_OK ? rs_pickle_do_persistent(r, a) : status;
+}
+
+reshard_status rs_pickle_do_refuse(reader *r, const argument *a)
+{
+    (void)a;
+    return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                   "%s, byte %zu: %s: refers to something outside the pickle, which is not read",
+                   r->what, r->opcode_at, r->opcode);
+}

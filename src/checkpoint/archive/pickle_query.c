@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pickle_query.c - finding one's way among nodes, and the index of a large dict: its text keys
+ * sorted, so that no choice of keys makes it slow. */
+#include "base/context.h"
+#include "base/error.h"
+#include "base/sort.h"
+#include "checkpoint/archive/pickle.h"
+
+#include <assert.h>
+#include <string.h>
+
+struct rs_pickle_pair {
+    rs_slice key;
+    size_t position; /* in the dict */
+    const rs_pickle_node *value;
+};
+
+bool rs_pickle_is(const rs_pickle_node *node, rs_pickle_kind kind)
+{
+    return node != NULL && node->kind == kind;
+}
+
+const char *rs_pickle_kind_text(const rs_pickle_node *node)
+{
+    static const char *const texts[] = {
+        [RS_PICKLE_NONE] = "None",
+        [RS_PICKLE_BOOL] = "a bool",
+        [RS_PICKLE_INT] = "an int",
+        [RS_PICKLE_LARGE] = "an int beyond 64 bits",
+        [RS_PICKLE_FLOAT] = "a float",
+        [RS_PICKLE_TEXT] = "a text",
+        [RS_PICKLE_BYTES] = "bytes",
+        [RS_PICKLE_BYTEARRAY] = "a bytearray",
+        [RS_PICKLE_TUPLE] = "a tuple",
+        [RS_PICKLE_LIST] = "a list",
+        [RS_PICKLE_SET] = "a set",
+        [RS_PICKLE_FROZENSET] = "a frozenset",
+        [RS_PICKLE_DICT] = "a dict",
+        [RS_PICKLE_GLOBAL] = "a global",
+        [RS_PICKLE_REDUCE] = "a call",
+        [RS_PICKLE_OBJECT] = "an object",
+        [RS_PICKLE_PERSISTENT] = "a reference to something outside",
+    };
+    return node != NULL ? texts[node->kind] : "nothing";
+}
+
+bool rs_pickle_is_global(const rs_pickle_node *node, const char *module, const char *name)
+{
+    if (!rs_pickle_is(node, RS_PICKLE_GLOBAL) || !rs_slice_equals(node->global->name, name))
+        return false;
+    rs_slice given = node->global->module;
+    return rs_slice_equals(given, module) ||
+           (strcmp(module, "builtins") == 0 && rs_slice_equals(given, "__builtin__")) ||
+           (strcmp(module, "copyreg") == 0 && rs_slice_equals(given, "copy_reg"));
+}
+
+static bool is_call(const rs_pickle_node *node)
+{
+    return rs_pickle_is(node, RS_PICKLE_REDUCE) || rs_pickle_is(node, RS_PICKLE_OBJECT);
+}
+
+bool rs_pickle_is_call(const rs_pickle_node *node, const char *module, const char *name)
+{
+    return is_call(node) && rs_pickle_is_global(node->call->callable, module, name);
+}
+
+bool rs_pickle_int(const rs_pickle_node *node, int64_t *out_integer)
+{
+    if (!rs_pickle_is(node, RS_PICKLE_INT))
+        return false;
+    *out_integer = node->integer;
+    return true;
+}
+
+bool rs_pickle_text(const rs_pickle_node *node, rs_slice *out_text)
+{
+    if (!rs_pickle_is(node, RS_PICKLE_TEXT))
+        return false;
+    *out_text = node->bytes;
+    return true;
+}
+
+static bool has_items(const rs_pickle_node *node)
+{
+    return rs_pickle_is(node, RS_PICKLE_TUPLE) || rs_pickle_is(node, RS_PICKLE_LIST) ||
+           rs_pickle_is(node, RS_PICKLE_SET) || rs_pickle_is(node, RS_PICKLE_FROZENSET);
+}
+
+const rs_pickle_node *rs_pickle_item(const rs_pickle_node *node, size_t index)
+{
+    return has_items(node) && index < node->items.count ? node->items.nodes[index] : NULL;
+}
+
+size_t rs_pickle_count(const rs_pickle_node *node)
+{
+    return has_items(node)                      ? node->items.count
+           : rs_pickle_is(node, RS_PICKLE_DICT) ? node->items.count / 2
+                                                : 0;
+}
+
+const rs_pickle_node *rs_pickle_dict(const rs_pickle_node *node)
+{
+    return is_call(node) ? node->call->dict : rs_pickle_is(node, RS_PICKLE_DICT) ? node : NULL;
+}
+
+const rs_pickle_node *rs_pickle_get(const rs_pickle_node *node, const char *key)
+{
+    const rs_pickle_node *dict = rs_pickle_dict(node);
+    rs_slice text;
+    for (size_t i = rs_pickle_count(dict); i > 0; i--) {
+        const rs_pickle_node *const *pair = &dict->items.nodes[2 * (i - 1)];
+        if (rs_pickle_text(pair[0], &text) && rs_slice_equals(text, key))
+            return pair[1];
+    }
+    return NULL;
+}
+
+/* ---- index ----------------------------------------------------------------------------------- */
+
+static int compare_keys(rs_slice a, rs_slice b)
+{
+    return a.bytes == b.bytes && a.count == b.count ? 0 : rs_slice_compare(a, b);
+}
+
+static int compare_pairs(const void *a, const void *b)
+{
+    const struct rs_pickle_pair *left = a, *right = b;
+    int order = compare_keys(left->key, right->key);
+    return order != 0 ? order
+                      : (left->position > right->position) - (left->position < right->position);
+}
+
+/* Of equal keys the last one in the dict stays. */
+static void keep_last(rs_pickle_index *index)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < index->count; i++) {
+        if (kept != 0 && compare_keys(index->pairs[kept - 1].key, index->pairs[i].key) == 0)
+            kept--;
+        index->pairs[kept++] = index->pairs[i];
+    }
+    index->count = kept;
+}
+
+reshard_status rs_pickle_index_init(rs_pickle_index *index, reshard_context *context,
+                                    const rs_pickle_node *node)
+{
+    const rs_pickle_node *dict = rs_pickle_dict(node);
+    size_t capacity = rs_pickle_count(dict);
+    rs_pickle_index made = {.context = context, .capacity = capacity};
+    made.pairs = rs_allocate_array(context, capacity, sizeof *made.pairs);
+    if (made.pairs == NULL)
+        return rs_allocation_status();
+    for (size_t i = 0; i < capacity; i++) {
+        const rs_pickle_node *const *pair = &dict->items.nodes[2 * i];
+        struct rs_pickle_pair entry = {.position = i, .value = pair[1]};
+        if (!rs_pickle_text(pair[0], &entry.key))
+            continue;
+        if (entry.key.count > RS_PICKLE_KEY_BYTES_MAX) {
+            rs_pickle_index_release(&made);
+            return rs_fail(RESHARD_ERR_RANGE, "a key of %zu bytes, more than the %d allowed",
+                           entry.key.count, RS_PICKLE_KEY_BYTES_MAX);
+        }
+        made.pairs[made.count++] = entry;
+    }
+    rs_sort(made.pairs, made.count, sizeof *made.pairs, compare_pairs);
+    keep_last(&made);
+    *index = made;
+    return RESHARD_OK;
+}
+
+void rs_pickle_index_release(rs_pickle_index *index)
+{
+    rs_release(index->context, index->pairs, index->capacity * sizeof *index->pairs);
+    *index = (rs_pickle_index){0};
+}
+
+const rs_pickle_node *rs_pickle_index_get(const rs_pickle_index *index, rs_slice key)
+{
+    size_t low = 0, high = index->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = rs_slice_compare(index->pairs[middle].key, key);
+        if (order == 0)
+            return index->pairs[middle].value;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}

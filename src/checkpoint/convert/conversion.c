@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * conversion.c - plans a conversion and tells about it. Everything that can be wrong with source,
+ * rules and options is found here, before anything is written.
+ */
+#include "checkpoint/convert/conversion.h"
+
+#include "base/context.h"
+#include "base/digest.h"
+#include "base/options.h"
+#include "base/sort.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define MEMORY_DEFAULT ((size_t)512 << 20)
+#define MEMORY_MIN RS_ENGINE_BYTES_MIN
+
+/* ---- what goes where ------------------------------------------------------------------------- */
+
+static int compare_routes(const void *a, const void *b)
+{
+    const rs_stored_piece *x = ((const rs_route *)a)->source->pieces;
+    const rs_stored_piece *y = ((const rs_route *)b)->source->pieces;
+    if (x->file != y->file)
+        return x->file < y->file ? -1 : 1;
+    return (x->at > y->at) - (x->at < y->at);
+}
+
+static reshard_status plan_routes(reshard_conversion *conversion)
+{
+    const rs_target *target = &conversion->target;
+    rs_arena *arena = &conversion->arena;
+    rs_route_cache *cache = rs_arena_allocate(arena, sizeof *cache);
+    conversion->routes =
+        rs_arena_allocate_array(arena, (size_t)target->tensor_count, sizeof(rs_route));
+    if (cache == NULL || conversion->routes == NULL)
+        return rs_allocation_status();
+    memset(cache, 0, sizeof *cache);
+    for (int64_t i = 0; i < target->tensor_count; i++) {
+        if (target->tensors[i].bytes == 0)
+            continue;
+        rs_route *route = &conversion->routes[conversion->route_count];
+        reshard_status status =
+            rs_route_plan(arena, cache, &conversion->source->tensors[target->origins[i]],
+                          &target->tensors[i], route);
+        if (status == RESHARD_OK && rs_context_cancelled(conversion->context))
+            status = rs_fail(RESHARD_ERR_CANCELLED, "cancelled");
+        if (status != RESHARD_OK)
+            return status;
+        conversion->bytes += rs_route_target_bytes(route);
+        conversion->route_count++;
+        rs_context_progress(conversion->context, "planning", (uint64_t)i + 1,
+                            (uint64_t)target->tensor_count);
+    }
+    /* In the order of the source, so that reads go forward. */
+    rs_sort(conversion->routes, (size_t)conversion->route_count, sizeof(rs_route), compare_routes);
+    return RESHARD_OK;
+}
+
+static void digest_tensor(rs_digest *digest, const rs_stored_tensor *tensor)
+{
+    rs_digest_bytes(digest, tensor->name.bytes, tensor->name.count);
+    rs_digest_u64(digest, (uint64_t)tensor->dtype);
+    rs_digest_u64(digest, (uint64_t)tensor->ndim);
+    rs_digest_i64s(digest, tensor->shape, tensor->ndim);
+    rs_digest_u64(digest, (uint64_t)tensor->piece_count);
+    for (int64_t i = 0; i < tensor->piece_count; i++) {
+        const rs_stored_piece *piece = &tensor->pieces[i];
+        rs_digest_u64(digest, (uint64_t)piece->file);
+        rs_digest_u64(digest, piece->at);
+        rs_digest_i64s(digest, piece->size, tensor->carried_ndim);
+        if (piece->offset != NULL)
+            rs_digest_i64s(digest, piece->offset, tensor->carried_ndim);
+        if (piece->strides != NULL)
+            rs_digest_i64s(digest, piece->strides, tensor->carried_ndim);
+    }
+}
+
+/* Of all that decides what is written: the version of every source file, and every place. */
+static void digest_conversion(reshard_conversion *conversion)
+{
+    const reshard_checkpoint *source = conversion->source;
+    const rs_target *target = &conversion->target;
+    rs_digest digest;
+    rs_digest_init(&digest);
+    for (int32_t i = 0; i < source->file_count; i++) {
+        rs_digest_bytes(&digest, source->files[i].name, strlen(source->files[i].name));
+        rs_digest_u64(&digest, source->files[i].bytes);
+        rs_digest_u64(&digest, (uint64_t)source->files[i].changed);
+    }
+    rs_digest_bytes(&digest, target->format->name, strlen(target->format->name));
+    for (int32_t i = 0; i < target->file_count; i++)
+        rs_digest_u64(&digest, target->files[i].bytes);
+    for (int64_t i = 0; i < target->tensor_count; i++) {
+        digest_tensor(&digest, &source->tensors[target->origins[i]]);
+        digest_tensor(&digest, &target->tensors[i]);
+    }
+    rs_digest_finish(&digest, conversion->digest);
+}
+
+static reshard_status list_files(reshard_conversion *conversion)
+{
+    size_t count = (size_t)conversion->source->file_count;
+    conversion->source_files =
+        rs_arena_allocate_array(&conversion->arena, count, sizeof(rs_file *));
+    if (conversion->source_files == NULL)
+        return rs_allocation_status();
+    for (size_t i = 0; i < count; i++)
+        conversion->source_files[i] = conversion->source->files[i].file;
+    return RESHARD_OK;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+reshard_status rs_conversion_fit(const reshard_conversion *conversion, size_t thread_bytes,
+                                 int32_t *threads)
+{
+    assert(thread_bytes != 0);
+    size_t fitting = conversion->memory_bytes / thread_bytes;
+    if (fitting == 0)
+        return rs_fail(RESHARD_ERR_MEMORY_LIMIT,
+                       "blocks of an earlier run, or of another rank, need %zu bytes of memory, "
+                       "%zu are allowed",
+                       thread_bytes, conversion->memory_bytes);
+    *threads = (size_t)conversion->threads < fitting ? conversion->threads : (int32_t)fitting;
+    return RESHARD_OK;
+}
+
+static reshard_status check_memory(const reshard_conversion_options *options)
+{
+    if (options->memory_bytes_max != 0 && options->memory_bytes_max < MEMORY_MIN)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "%zu bytes of memory are too few: at least %zu are needed",
+                       options->memory_bytes_max, (size_t)MEMORY_MIN);
+    if (options->threads < 0)
+        return rs_fail(RESHARD_ERR_INVALID, "%d threads", (int)options->threads);
+    return RESHARD_OK;
+}
+
+/* Collective: all ranks cut blocks for the memory that the leader has. */
+static reshard_status share_memory(reshard_conversion *conversion, int32_t threads)
+{
+    conversion->threads = rs_team_thread_count(&conversion->team, threads);
+    rs_engine_share_memory(conversion->memory_bytes, threads == 0, &conversion->threads,
+                           &conversion->thread_bytes);
+    uint64_t thread_bytes = conversion->thread_bytes;
+    reshard_status status = rs_team_tell(&conversion->team, RESHARD_OK, &thread_bytes);
+    if (status != RESHARD_OK)
+        return status;
+    conversion->thread_bytes = (size_t)thread_bytes;
+    return rs_team_agree(&conversion->team, rs_conversion_fit(conversion, conversion->thread_bytes,
+                                                              &conversion->threads));
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+static reshard_status plan(reshard_conversion *conversion,
+                           const reshard_conversion_options *options)
+{
+    reshard_status status = check_memory(options);
+    if (status == RESHARD_OK)
+        status = rs_target_init(&conversion->target, conversion->source, options);
+    if (status == RESHARD_OK)
+        status = list_files(conversion);
+    if (status == RESHARD_OK)
+        status = plan_routes(conversion);
+    if (status == RESHARD_OK)
+        digest_conversion(conversion);
+    return status;
+}
+
+reshard_status reshard_conversion_create(reshard_context *context,
+                                         const reshard_checkpoint *checkpoint,
+                                         const reshard_conversion_options *options,
+                                         reshard_conversion **out_conversion)
+{
+    reshard_conversion_options chosen;
+    reshard_status status = rs_options_read("conversion options", options, &chosen, sizeof chosen);
+    if (status != RESHARD_OK)
+        return status;
+    rs_team team = rs_team_of(context, chosen.group);
+    reshard_conversion *conversion = rs_allocate_zeroed(context, sizeof *conversion);
+    if (conversion == NULL)
+        return rs_team_agree(&team, rs_allocation_status());
+    conversion->context = context;
+    conversion->source = checkpoint;
+    conversion->team = team;
+    if (team.group != NULL)
+        (void)reshard_group_retain(team.group);
+    conversion->memory_bytes =
+        chosen.memory_bytes_max != 0 ? chosen.memory_bytes_max : MEMORY_DEFAULT;
+    rs_arena_init(&conversion->arena, context);
+    rs_arena_init(&conversion->target.arena, context);
+    status = plan(conversion, &chosen);
+    status = rs_team_compare(&team, status, "convert: the conversion", conversion->digest);
+    if (status == RESHARD_OK)
+        status = share_memory(conversion, chosen.threads);
+    if (status == RESHARD_OK)
+        *out_conversion = conversion;
+    else
+        reshard_conversion_destroy(conversion);
+    return status;
+}
+
+void reshard_conversion_destroy(reshard_conversion *conversion)
+{
+    if (conversion == NULL)
+        return;
+    rs_arena_release(&conversion->arena);
+    rs_target_release(&conversion->target);
+    reshard_group_release(conversion->team.group);
+    rs_release(conversion->context, conversion, sizeof *conversion);
+}
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+reshard_status reshard_conversion_get_stats(const reshard_conversion *conversion,
+                                            reshard_conversion_stats *out_stats)
+{
+    const rs_target *target = &conversion->target;
+    reshard_conversion_stats stats = {.format = target->format->name,
+                                      .rules = target->rules,
+                                      .tensor_count = target->tensor_count,
+                                      .source_file_count = conversion->source->file_count,
+                                      .target_file_count = target->file_count,
+                                      .written_file_count = target->written_count,
+                                      .bytes_written = conversion->bytes,
+                                      .memory_bytes =
+                                          (uint64_t)conversion->threads * conversion->thread_bytes,
+                                      .threads = conversion->threads,
+                                      .ranks = conversion->team.rank_count};
+    for (int64_t i = 0; i < conversion->route_count; i++) {
+        const rs_route *route = &conversion->routes[i];
+        stats.move_count += route->move_count;
+        stats.bytes_read += route->source->bytes;
+        stats.bytes_shared += route->direct ? route->target->bytes : 0;
+    }
+    return rs_report_write("conversion stats", &stats, sizeof stats, out_stats);
+}
+
+void reshard_conversion_get_matrix(const reshard_conversion *conversion, uint64_t *out_bytes)
+{
+    size_t columns = (size_t)conversion->target.file_count;
+    memset(out_bytes, 0, (size_t)conversion->source->file_count * columns * sizeof *out_bytes);
+    for (int64_t i = 0; i < conversion->route_count; i++) {
+        const rs_route *route = &conversion->routes[i];
+        for (int64_t j = 0; j < route->move_count; j++) {
+            const rs_route_move *move = &route->moves[j];
+            size_t row = (size_t)route->source->pieces[move->source].file;
+            size_t column = (size_t)route->target->pieces[move->target].file;
+            out_bytes[row * columns + column] +=
+                (uint64_t)(rs_volume(route->target->carried_ndim, move->size) *
+                           route->target->element_bytes);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * conversion.h - a conversion as the files of this folder see it: what goes where, which does not
+ * change once it is made, and one run of it, which has a ledger of blocks and an output folder.
+ *
+ * With a group every rank plans alike and opens all files. The leader, rank 0, makes folder, files,
+ * headers, index and journal, and gives the target its name; blocks are dealt out to all.
+ */
+#ifndef RS_CHECKPOINT_CONVERT_CONVERSION_H
+#define RS_CHECKPOINT_CONVERT_CONVERSION_H
+
+#include "checkpoint/convert/output.h"
+#include "checkpoint/engine/engine.h"
+#include "checkpoint/format/target.h"
+
+#include <reshard/conversion.h>
+
+struct reshard_conversion {
+    reshard_context *context;
+    const reshard_checkpoint *source; /* not owned */
+    rs_team team;                     /* its group is retained */
+    size_t memory_bytes;              /* that all threads of a rank may use */
+    size_t thread_bytes;              /* for one thread; the same on all ranks */
+    int32_t threads;
+    rs_arena arena; /* of what follows */
+    rs_target target;
+    int64_t route_count;
+    rs_route *routes;       /* of tensors that have bytes, in the order of the source */
+    rs_file **source_files; /* by number, as the engine wants them */
+    uint64_t bytes;         /* to be written */
+    uint64_t digest[2];     /* of all that decides what is written */
+};
+
+/* One run of a conversion. */
+typedef struct rs_conversion_run {
+    const reshard_conversion *conversion;
+    reshard_context *context;
+    const rs_team *team;
+    const char *target;
+    reshard_conversion_run_options options;
+    rs_output output;
+    rs_arena arena;         /* of what follows */
+    rs_file **target_files; /* by number; NULL where a file is not written */
+    rs_blocks blocks;
+    rs_ledger ledger;
+    rs_engine engine;
+    uint64_t bytes_recorded; /* bytes done when the journal was last written */
+} rs_conversion_run;
+
+/* How many of `threads` threads fit into memory with blocks of that size. Errors: MEMORY_LIMIT. */
+reshard_status rs_conversion_fit(const reshard_conversion *conversion, size_t thread_bytes,
+                                 int32_t *threads);
+
+/* ---- the journal and several ranks (rounds.c) ------------------------------------------------ */
+
+/* Runs the blocks that are not done yet, with the journal. Collective. */
+reshard_status rs_run_blocks(rs_conversion_run *run);
+/* Tells all ranks which blocks the leader knows to be done. Collective. */
+reshard_status rs_run_share_ledger(rs_conversion_run *run);
+/* Makes the target's files durable, unless the user does not want to wait for that. */
+reshard_status rs_run_sync(rs_conversion_run *run);
+
+/* ---- checks (check.c) ------------------------------------------------------------------------ */
+
+/* Can the target be written there? Errors: INVALID, UNFINISHED. */
+reshard_status rs_run_check_paths(const rs_conversion_run *run);
+/* Are the replicas of the source equal? Errors: CHECK. Collective. */
+reshard_status rs_run_check_copies(rs_conversion_run *run);
+/* Does the output hold what the source does? Sums all of it. Errors: CHECK. Collective. */
+reshard_status rs_run_verify(rs_conversion_run *run, rs_sums *sums);
+/* Are the files of the source those that were opened? Errors: CHECK. */
+reshard_status rs_run_check_source(const rs_conversion_run *run);
+
+/* ---- what is written beside tensors (others.c) ----------------------------------------------- */
+
+/* Copies the files that hold no weights, and writes the index. */
+reshard_status rs_run_copy_others(rs_conversion_run *run);
+/* Makes files that do not change links to the source's, and their blocks done. */
+reshard_status rs_run_link(rs_conversion_run *run);
+
+#endif

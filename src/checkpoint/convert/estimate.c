@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* estimate.c - how long a run may take, from a short look at the disk. */
+#include "base/context.h"
+#include "base/options.h"
+#include "checkpoint/convert/conversion.h"
+
+#include <string.h>
+#include <time.h>
+
+#define PROBE_BYTES ((size_t)16 << 20)
+
+static double now(void)
+{
+    struct timespec time;
+    (void)clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+/* Seconds for reading the first bytes of the largest file, scaled to one byte. */
+static reshard_status probe_read(const reshard_checkpoint *source, void *memory, double *out_each)
+{
+    int32_t largest = 0;
+    if (source->file_count == 0)
+        return RESHARD_OK;
+    for (int32_t i = 1; i < source->file_count; i++) {
+        if (source->files[i].bytes > source->files[largest].bytes)
+            largest = i;
+    }
+    uint64_t bytes = source->files[largest].bytes;
+    size_t count = bytes < PROBE_BYTES ? (size_t)bytes : PROBE_BYTES;
+    double started = now();
+    reshard_status status = rs_file_read(source->files[largest].file, memory, count, bytes - count);
+    if (status == RESHARD_OK && count != 0)
+        *out_each = (now() - started) / (double)count;
+    return status;
+}
+
+/* Likewise for writing a file beside the target, which is removed again. */
+static reshard_status probe_write(const rs_conversion_run *run, const void *memory,
+                                  double *out_each)
+{
+    reshard_context *context = run->context;
+    rs_file *file = NULL;
+    size_t length = strlen(run->target);
+    char *path = rs_allocate(context, length + sizeof ".probe");
+    if (path == NULL)
+        return rs_allocation_status();
+    memcpy(path, run->target, length);
+    memcpy(path + length, ".probe", sizeof ".probe");
+    double started = now();
+    reshard_status status = rs_file_create(context, path, &file);
+    if (status == RESHARD_OK)
+        status = rs_file_write(file, memory, PROBE_BYTES, 0);
+    if (status == RESHARD_OK && !run->options.no_sync)
+        status = rs_file_sync(file);
+    if (status == RESHARD_OK)
+        *out_each = (now() - started) / (double)PROBE_BYTES;
+    if (file != NULL)
+        (void)rs_path_remove(context, path);
+    rs_file_close(file);
+    rs_release(context, path, length + sizeof ".probe");
+    return status;
+}
+
+reshard_status reshard_conversion_estimate(const reshard_conversion *conversion, const char *target,
+                                           const reshard_conversion_run_options *options,
+                                           double *out_seconds)
+{
+    double read_each = 0, write_each = 0;
+    rs_conversion_run run = {.conversion = conversion,
+                             .context = conversion->context,
+                             .target = target != NULL ? target : ""};
+    reshard_status status =
+        rs_options_read("conversion run options", options, &run.options, sizeof run.options);
+    if (status == RESHARD_OK)
+        status = rs_run_check_paths(&run);
+    if (status != RESHARD_OK)
+        return status;
+    void *memory = rs_allocate_zeroed(run.context, PROBE_BYTES);
+    if (memory == NULL)
+        return rs_allocation_status();
+    status = probe_read(conversion->source, memory, &read_each);
+    if (status == RESHARD_OK)
+        status = probe_write(&run, memory, &write_each);
+    if (status == RESHARD_OK)
+        *out_seconds =
+            read_each * (double)conversion->source->bytes + write_each * (double)conversion->bytes;
+    rs_release(run.context, memory, PROBE_BYTES);
+    return status;
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * run.c - a conversion is carried out: files with their headers, blocks, the journal of those that
+ * are done, and at last the name. Sums of what passes are kept on the way.
+ */
+#include "checkpoint/convert/conversion.h"
+
+#include "base/context.h"
+#include "base/digest.h"
+#include "base/options.h"
+#include "checkpoint/digest/digest.h"
+
+#include <string.h>
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* Which files an earlier run has written blocks of. */
+static void find_begun(const rs_conversion_run *run, bool *begun)
+{
+    const rs_blocks *blocks = &run->blocks;
+    for (int64_t i = 0; i < blocks->route_count; i++) {
+        const rs_stored_tensor *target = blocks->routes[i].target;
+        bool any = false;
+        for (int64_t j = blocks->firsts[i]; !any && j < blocks->firsts[i + 1]; j++)
+            any = rs_ledger_is_done(&run->ledger, j);
+        for (int64_t j = 0; any && j < target->piece_count; j++)
+            begun[target->pieces[j].file] = true;
+    }
+}
+
+/* A file of the source, if the kernel is to copy some of it. */
+static const rs_file *find_shared(const reshard_conversion *conversion)
+{
+    for (int64_t i = 0; i < conversion->route_count; i++) {
+        const rs_route *route = &conversion->routes[i];
+        if (route->direct)
+            return conversion->source_files[route->source->pieces[0].file];
+    }
+    return NULL;
+}
+
+static reshard_status make_files(rs_conversion_run *run)
+{
+    const rs_target *target = &run->conversion->target;
+    const rs_file *shared = find_shared(run->conversion);
+    reshard_status status = RESHARD_OK;
+    bool *begun = rs_arena_allocate_array(&run->arena, (size_t)target->file_count, 1);
+    if (begun == NULL)
+        return rs_allocation_status();
+    memset(begun, 0, (size_t)target->file_count);
+    find_begun(run, begun);
+    for (int32_t i = 0; status == RESHARD_OK && i < target->file_count; i++) {
+        const rs_target_file *file = &target->files[i];
+        if (file->name == NULL || run->target_files[i] != NULL)
+            continue;
+        status = rs_output_file(&run->output, file->name, file->bytes, begun[i], shared,
+                                &run->target_files[i]);
+        if (status == RESHARD_OK)
+            status = rs_target_write_head(target, i, run->target_files[i]);
+    }
+    if (status == RESHARD_OK && !run->options.no_sync)
+        status = rs_folder_sync(run->context, run->output.path);
+    return status;
+}
+
+/* These files were created by another rank. */
+static reshard_status open_files(rs_conversion_run *run)
+{
+    const rs_target *target = &run->conversion->target;
+    reshard_status status = RESHARD_OK;
+    for (int32_t i = 0; status == RESHARD_OK && i < target->file_count; i++) {
+        if (target->files[i].name != NULL)
+            status =
+                rs_output_open_file(&run->output, target->files[i].name, &run->target_files[i]);
+    }
+    return status;
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+/* The bytes of blocks that need not be done again. */
+static uint64_t count_done(const rs_conversion_run *run)
+{
+    const rs_blocks *blocks = &run->blocks;
+    uint64_t bytes = 0;
+    for (int64_t i = 0; i < blocks->route_count; i++) {
+        for (int64_t j = blocks->firsts[i]; j < blocks->firsts[i + 1]; j++) {
+            if (rs_ledger_is_done(&run->ledger, j))
+                bytes += rs_blocks_bytes(blocks, i, j);
+        }
+    }
+    return bytes;
+}
+
+/* Cuts blocks as the journal counts them, and recalls which are done. */
+static reshard_status cut_blocks(rs_conversion_run *run, uint64_t thread_bytes)
+{
+    const reshard_conversion *conversion = run->conversion;
+    reshard_status status =
+        rs_conversion_fit(conversion, (size_t)thread_bytes, &run->engine.threads);
+    if (status == RESHARD_OK)
+        status = rs_blocks_cut(&run->blocks, &run->arena, conversion->route_count,
+                               conversion->routes, (size_t)thread_bytes, true);
+    if (status == RESHARD_OK && rs_team_leads(run->team))
+        status = rs_journal_begin(&run->output.journal, conversion->digest, thread_bytes);
+    if (status == RESHARD_OK)
+        status = rs_ledger_init(&run->ledger, run->context, run->blocks.count);
+    if (status == RESHARD_OK)
+        rs_journal_recall(&run->output.journal, &run->ledger);
+    return status;
+}
+
+/* Collective. */
+static reshard_status prepare_files(rs_conversion_run *run)
+{
+    bool leads = rs_team_leads(run->team);
+    uint64_t thread_bytes = run->output.journal.thread_bytes;
+    if (thread_bytes == 0)
+        thread_bytes = run->conversion->thread_bytes;
+    reshard_status status = rs_team_tell(run->team, RESHARD_OK, &thread_bytes);
+    if (status != RESHARD_OK)
+        return status;
+    status = rs_team_agree(run->team, cut_blocks(run, thread_bytes));
+    if (status != RESHARD_OK)
+        return status;
+    if (leads && run->options.link)
+        status = rs_run_link(run);
+    if (status == RESHARD_OK && leads)
+        status = make_files(run);
+    status = rs_team_agree(run->team, status);
+    if (status == RESHARD_OK)
+        status = rs_team_agree(run->team, leads ? RESHARD_OK : open_files(run));
+    return status == RESHARD_OK ? rs_run_share_ledger(run) : status;
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+/* Digests of both sides, from the sums of all ranks. */
+static reshard_status finish_sums(const rs_conversion_run *run, const rs_sums *sums,
+                                  reshard_conversion_report *report)
+{
+    const reshard_checkpoint *source = run->conversion->source;
+    const rs_target *target = &run->conversion->target;
+    int64_t count = target->tensor_count;
+    size_t bytes = (size_t)count * 2 * sizeof(rs_tensor_sum);
+    rs_tensor_sum *from = rs_allocate_zeroed(run->context, bytes);
+    if (from == NULL)
+        return rs_allocation_status();
+    rs_tensor_sum *to = from + count;
+    for (int64_t i = 0; i < count; i++) {
+        from[i].tensor = &source->tensors[target->origins[i]];
+        to[i].tensor = &target->tensors[i];
+    }
+    report->bytes_digested = 0;
+    /* Tensors without bytes have no route, and nothing is the sum of all of them. */
+    for (int64_t i = 0; i < sums->count; i++) {
+        int64_t tensor = run->conversion->routes[i].target - target->tensors;
+        from[tensor].sum = sums->items[i].source;
+        to[tensor].sum = sums->items[i].target;
+        report->bytes_digested += sums->items[i].source.bytes;
+    }
+    reshard_status status =
+        rs_tensor_sums_finish(sums->code, count, to, &report->tensors_digested, report->digest);
+    report->source_digest[0] = '\0';
+    if (status == RESHARD_OK && count == source->tensor_count)
+        status = rs_tensor_sums_finish(sums->code, count, from, &report->tensors_digested,
+                                       report->source_digest);
+    rs_release(run->context, from, bytes);
+    return status;
+}
+
+/* What the sums of all ranks tell. Collective. */
+static reshard_status report_sums(const rs_conversion_run *run, rs_sums *sums,
+                                  reshard_conversion_report *report)
+{
+    reshard_status status = rs_sums_merge(sums, run->team);
+    return status == RESHARD_OK ? rs_team_agree(run->team, finish_sums(run, sums, report)) : status;
+}
+
+/* Does something that sums what passes, and reports the sums. Collective. */
+static reshard_status with_sums(rs_conversion_run *run, reshard_conversion_report *report,
+                                reshard_status (*body)(rs_conversion_run *run, rs_sums *sums))
+{
+    rs_sums *sums = NULL;
+    reshard_status status =
+        rs_team_agree(run->team, rs_sums_create(run->context, run->conversion->route_count, &sums));
+    if (status == RESHARD_OK)
+        status = body(run, sums);
+    if (status == RESHARD_OK)
+        status = report_sums(run, sums, report);
+    rs_sums_destroy(sums);
+    return status;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static reshard_status run_blocks(rs_conversion_run *run, rs_sums *sums)
+{
+    run->engine.sums = sums;
+    reshard_status status = rs_run_blocks(run);
+    run->engine.sums = NULL;
+    return status;
+}
+
+/* Adds up what all ranks did. Collective. */
+static reshard_status add_up(const rs_conversion_run *run, reshard_conversion_report *report)
+{
+    const rs_engine *engine = &run->engine;
+    uint64_t mine[3] = {atomic_load(&engine->bytes_read), atomic_load(&engine->bytes_written),
+                        atomic_load(&engine->bytes_shared)};
+    void *all = NULL;
+    reshard_status status = rs_team_gather(run->team, mine, sizeof mine, &all);
+    for (int32_t i = 0; status == RESHARD_OK && i < run->team->rank_count; i++) {
+        const uint64_t *theirs = (const uint64_t *)all + 3 * (size_t)i;
+        report->bytes_read += theirs[0];
+        report->bytes_written += theirs[1];
+        report->bytes_shared += theirs[2];
+    }
+    rs_release(run->context, all, (size_t)run->team->rank_count * sizeof mine);
+    return status;
+}
+
+static reshard_status publish(rs_conversion_run *run)
+{
+    reshard_status status = RESHARD_OK;
+    if (rs_team_leads(run->team))
+        status = rs_output_publish(&run->output, !run->options.no_sync);
+    return rs_team_agree(run->team, status);
+}
+
+/* What comes after the last block. */
+static reshard_status finish(rs_conversion_run *run, reshard_conversion_report *report)
+{
+    reshard_status status = rs_team_leads(run->team) ? rs_run_copy_others(run) : RESHARD_OK;
+    if (status == RESHARD_OK)
+        status = rs_run_sync(run);
+    status = rs_team_agree(run->team, status);
+    if (status == RESHARD_OK && run->options.verify)
+        status = with_sums(run, report, rs_run_verify);
+    if (status == RESHARD_OK)
+        status = rs_team_agree(run->team, rs_run_check_source(run));
+    return status == RESHARD_OK ? publish(run) : status;
+}
+
+static reshard_status write_all(rs_conversion_run *run, reshard_conversion_report *report)
+{
+    reshard_status status = prepare_files(run);
+    if (status != RESHARD_OK)
+        return status;
+    report->bytes_resumed = count_done(run);
+    atomic_store(&run->engine.bytes_done, report->bytes_resumed);
+    run->bytes_recorded = report->bytes_resumed;
+    status = with_sums(run, report, run_blocks);
+    if (status == RESHARD_ERR_CANCELLED)
+        return rs_fail(RESHARD_ERR_CANCELLED, "cancelled; %s holds what was done",
+                       run->output.path);
+    if (status == RESHARD_OK)
+        status = add_up(run, report);
+    return status == RESHARD_OK ? finish(run, report) : status;
+}
+
+/* Do all ranks mean the same run? Collective. */
+static reshard_status compare_runs(const rs_conversion_run *run, reshard_status status)
+{
+    uint64_t words[2];
+    rs_digest digest;
+    rs_digest_init(&digest);
+    rs_digest_bytes(&digest, run->target, strlen(run->target));
+    rs_digest_u64(&digest, run->options.resume != 0);
+    rs_digest_u64(&digest, run->options.verify != 0);
+    rs_digest_u64(&digest, run->options.link != 0);
+    rs_digest_u64(&digest, run->options.no_sync != 0);
+    rs_digest_u64(&digest, run->options.journal_bytes);
+    rs_digest_finish(&digest, words);
+    return rs_team_compare(run->team, status, "convert: the run", words);
+}
+
+static reshard_status carry_out(rs_conversion_run *run, reshard_conversion_report *report)
+{
+    const reshard_conversion *conversion = run->conversion;
+    reshard_status status = compare_runs(run, rs_run_check_paths(run));
+    if (status == RESHARD_OK)
+        status = rs_run_check_copies(run);
+    if (status != RESHARD_OK)
+        return status;
+    if (rs_team_leads(run->team))
+        status = rs_output_create(&run->output, run->context, run->target, conversion->digest,
+                                  run->options.resume);
+    else
+        status = rs_output_enter(&run->output, run->context, run->target);
+    uint64_t complete = run->output.complete;
+    status = rs_team_tell(run->team, status, &complete);
+    if (status != RESHARD_OK)
+        return status;
+    if (complete == 0)
+        return write_all(run, report);
+    report->bytes_resumed = conversion->bytes;
+    return publish(run);
+}
+
+static reshard_status init_run(rs_conversion_run *run)
+{
+    const reshard_conversion *conversion = run->conversion;
+    size_t count = (size_t)conversion->target.file_count;
+    run->target_files = rs_arena_allocate_array(&run->arena, count, sizeof(rs_file *));
+    if (run->target_files == NULL)
+        return rs_allocation_status();
+    for (size_t i = 0; i < count; i++)
+        run->target_files[i] = NULL;
+    run->engine = (rs_engine){.context = run->context,
+                              .sink = &rs_sink_file,
+                              .what = rs_team_leads(run->team) ? "converting" : NULL,
+                              .blocks = &run->blocks,
+                              .sources = conversion->source_files,
+                              .targets = run->target_files,
+                              .ledger = &run->ledger};
+    return RESHARD_OK;
+}
+
+static void release_run(rs_conversion_run *run)
+{
+    for (int32_t i = 0; run->target_files != NULL && i < run->conversion->target.file_count; i++)
+        rs_file_close(run->target_files[i]);
+    rs_ledger_release(&run->ledger);
+    rs_output_release(&run->output);
+    rs_arena_release(&run->arena);
+}
+
+reshard_status reshard_conversion_run(const reshard_conversion *conversion, const char *target,
+                                      const reshard_conversion_run_options *options,
+                                      reshard_conversion_report *out_report)
+{
+    rs_conversion_run run = {.conversion = conversion,
+                             .context = conversion->context,
+                             .team = &conversion->team,
+                             .target = target != NULL ? target : ""};
+    reshard_conversion_report report = {.bytes_read = 0};
+    rs_arena_init(&run.arena, run.context);
+    reshard_status status =
+        rs_options_read("conversion run options", options, &run.options, sizeof run.options);
+    if (status == RESHARD_OK && out_report != NULL)
+        status = rs_report_write("conversion report", &report, sizeof report, out_report);
+    if (status == RESHARD_OK)
+        status = init_run(&run);
+    status = rs_team_agree(run.team, status);
+    if (status == RESHARD_OK)
+        status = carry_out(&run, &report);
+    release_run(&run);
+    if (status == RESHARD_OK && out_report != NULL)
+        status = rs_report_write("conversion report", &report, sizeof report, out_report);
+    return status;
+}

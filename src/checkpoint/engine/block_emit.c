@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * block_emit.c - brings what was read of a block into the order of the target's files. For each
+ * group of target pieces that share an entry the moves are copied, or cast, into the second part of
+ * the buffer, which then is one range of the file. Where that would copy long ranges for nothing,
+ * they are handed on from where they lie.
+ */
+#include "base/checked.h"
+#include "checkpoint/engine/sink.h"
+#include "kernel/cast.h"
+#include "kernel/copy.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Ranges of this length are worth a write of their own. */
+#define RUN_BYTES_MIN ((int64_t)256 << 10)
+
+/* ---- moves ----------------------------------------------------------------------------------- */
+
+static uint64_t byte_of(const rs_stored_tensor *tensor, const rs_stored_piece *piece,
+                        const rs_route_move *move, int64_t at, const int64_t *strides,
+                        const int64_t *place)
+{
+    for (int32_t d = 0; d < tensor->carried_ndim; d++)
+        at += (place[d] - move->offset[d]) * strides[d];
+    return piece->at + (uint64_t)(at * tensor->element_bytes);
+}
+
+uint64_t rs_move_source_byte(const rs_route *route, const rs_route_move *move, const int64_t *place)
+{
+    return byte_of(route->source, &route->source->pieces[move->source], move, move->source_at,
+                   move->source_strides, place);
+}
+
+uint64_t rs_move_target_byte(const rs_route *route, const rs_route_move *move, const int64_t *place)
+{
+    return byte_of(route->target, &route->target->pieces[move->target], move, move->target_at,
+                   move->target_strides, place);
+}
+
+bool rs_move_clip(const rs_route *route, const rs_route_move *move, const rs_block_box *box,
+                  rs_block_box *out_inside)
+{
+    int32_t ndim = route->source->carried_ndim;
+    *out_inside = *box;
+    return rs_box_clip(ndim, out_inside->offset, out_inside->size, move->offset, move->size);
+}
+
+/* ---- a block's share of a move --------------------------------------------------------------- */
+
+typedef struct move_view {
+    rs_block_box box;
+    int64_t bytes; /* in the target's dtype */
+    const rs_block_part *part;
+    const char *memory; /* in the part */
+} move_view;
+
+static const rs_block_part *find_part(const rs_worker *worker, int64_t piece)
+{
+    int64_t low = 0, high = worker->part_count;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (worker->parts[middle].piece < piece)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    assert(low < worker->part_count && worker->parts[low].piece == piece);
+    return &worker->parts[low];
+}
+
+/* False when the block has nothing of the move. */
+static bool view_move(const rs_worker *worker, const rs_route *route, const rs_route_move *move,
+                      const rs_block_box *box, move_view *view)
+{
+    int64_t at = 0;
+    if (!rs_move_clip(route, move, box, &view->box))
+        return false;
+    view->part = find_part(worker, move->source);
+    for (int32_t d = 0; d < route->source->carried_ndim; d++)
+        at += (view->box.offset[d] - view->part->offset[d]) * view->part->strides[d];
+    view->memory = view->part->memory + at * route->source->element_bytes;
+    view->bytes =
+        rs_volume(route->target->carried_ndim, view->box.size) * route->target->element_bytes;
+    return true;
+}
+
+static void copy_move(const rs_route *route, const move_view *view, char *target,
+                      const int64_t *target_strides)
+{
+    int32_t ndim = route->source->carried_ndim;
+    if (route->casts) {
+        rs_cast cast;
+        rs_cast_prepare(&cast, route->source->dtype, route->target->dtype, ndim, view->box.size,
+                        view->part->strides, target_strides);
+        rs_cast_run(&cast, view->memory, target);
+        return;
+    }
+    /* What is written next is better kept in the cache than streamed past it. */
+    const rs_copy_tuning tuning = {rs_cpu_detect(), SIZE_MAX};
+    rs_copy copy;
+    rs_copy_prepare_tuned(&copy, &tuning, route->source->element_bytes, ndim, view->box.size,
+                          view->part->strides, target_strides);
+    rs_copy_run(&copy, view->memory, target);
+}
+
+/* ---- a group of target pieces ---------------------------------------------------------------- */
+
+/* Target pieces that share an entry, and their moves. */
+typedef struct target_group {
+    rs_worker *worker;
+    const rs_route *route;
+    const rs_block_box *box;
+    rs_range_fn *take;
+    int64_t first, count;             /* pieces */
+    const rs_route_move *moves, *end; /* of all of them, in the order of pieces */
+    uint64_t file_begin, file_end;    /* of what the block has of them */
+} target_group;
+
+/* The moves of one piece are those from *next on while they are its own. */
+static int64_t count_moves(const target_group *group, int64_t piece, const rs_route_move *first)
+{
+    const rs_route_move *next = first;
+    while (next < group->end && next->target == piece)
+        next++;
+    return next - first;
+}
+
+/* Can all moves of the group be handed on from where they lie? Each is then one long range in
+ * memory and in the file. */
+static bool can_pass_on(const target_group *group)
+{
+    const rs_route *route = group->route;
+    int32_t ndim = route->target->carried_ndim;
+    if (route->casts)
+        return false;
+    const rs_route_move *moves = group->moves;
+    for (int64_t i = group->first, count; i < group->first + group->count; i++, moves += count) {
+        count = count_moves(group, i, moves);
+        for (int64_t j = 0; j < count; j++) {
+            move_view view;
+            if (!view_move(group->worker, route, &moves[j], group->box, &view))
+                continue;
+            if (!rs_strides_are_dense(ndim, view.box.size, view.part->strides) ||
+                !rs_strides_are_dense(ndim, view.box.size, moves[j].target_strides))
+                return false;
+            if (count > 1 && view.bytes < RUN_BYTES_MIN)
+                return false;
+        }
+    }
+    return true;
+}
+
+static reshard_status pass_on(const target_group *group)
+{
+    const rs_route *route = group->route;
+    reshard_status status = RESHARD_OK;
+    for (const rs_route_move *move = group->moves; status == RESHARD_OK && move < group->end;
+         move++) {
+        move_view view;
+        if (!view_move(group->worker, route, move, group->box, &view))
+            continue;
+        rs_block_sums_write(&group->worker->sums, move->target, view.box.offset, view.box.size,
+                            view.memory, view.part->strides);
+        status =
+            group->take(group->worker, route, route->target->pieces[move->target].file, view.memory,
+                        (size_t)view.bytes, rs_move_target_byte(route, move, view.box.offset));
+    }
+    return status;
+}
+
+/* The byte, from the first of the clip, where a place of the tensor lies. */
+static int64_t place_in(const rs_route *route, const rs_clip *clip, const int64_t *place)
+{
+    int64_t at = 0;
+    for (int32_t d = 0; d < route->target->carried_ndim; d++)
+        at += (place[d] - clip->offset[d]) * clip->strides[d];
+    return at * route->target->element_bytes;
+}
+
+/* Brings what the block has of one piece to `memory`, with the strides of the clip, and sums it. */
+static void assemble_piece(const target_group *group, int64_t piece, const rs_route_move *moves,
+                           int64_t count, const rs_clip *clip, char *memory)
+{
+    for (int64_t j = 0; j < count; j++) {
+        move_view view;
+        if (view_move(group->worker, group->route, &moves[j], group->box, &view))
+            copy_move(group->route, &view, memory + place_in(group->route, clip, view.box.offset),
+                      clip->strides);
+    }
+    rs_block_sums_write(&group->worker->sums, piece, clip->offset, clip->size, memory,
+                        clip->strides);
+}
+
+/* Hands out a dense box from memory that is strided in the file, run by run. */
+static reshard_status take_runs(const target_group *group, int32_t file, const rs_clip *clip)
+{
+    const rs_stored_tensor *target = group->route->target;
+    int32_t outer = target->carried_ndim;
+    int64_t run = 1, runs = 1, index[RESHARD_NDIM_MAX] = {0};
+    while (outer > 0 && (clip->strides[outer - 1] == run || clip->size[outer - 1] == 1))
+        run *= clip->size[--outer];
+    for (int32_t d = 0; d < outer; d++)
+        runs *= clip->size[d];
+    size_t run_bytes = (size_t)(run * target->element_bytes);
+    for (int64_t i = 0; i < runs; i++) {
+        int64_t at = 0;
+        for (int32_t d = 0; d < outer; d++)
+            at += index[d] * clip->strides[d];
+        reshard_status status = group->take(
+            group->worker, group->route, file, group->worker->target + (size_t)i * run_bytes,
+            run_bytes, clip->at + (uint64_t)(at * target->element_bytes));
+        if (status != RESHARD_OK)
+            return status;
+        for (int32_t d = outer - 1; d >= 0 && ++index[d] == clip->size[d]; d--)
+            index[d] = 0;
+    }
+    return RESHARD_OK;
+}
+
+/* Pieces that lie together in the file are assembled as one range; others one by one, dense in
+ * memory and strided in the file. */
+static reshard_status assemble(const target_group *group, bool together)
+{
+    const rs_stored_tensor *target = group->route->target;
+    rs_worker *worker = group->worker;
+    reshard_status status = RESHARD_OK;
+    const rs_route_move *moves = group->moves;
+    int32_t file = target->pieces[group->first].file;
+    for (int64_t i = group->first, count; status == RESHARD_OK && i < group->first + group->count;
+         i++, moves += count) {
+        rs_clip clip, dense;
+        count = count_moves(group, i, moves);
+        if (!rs_piece_clip(target, &target->pieces[i], group->box->offset, group->box->size, &clip))
+            continue;
+        if (together) {
+            assemble_piece(group, i, moves, count, &clip,
+                           worker->target + (clip.at - group->file_begin));
+            continue;
+        }
+        dense = clip;
+        rs_dense_strides(target->carried_ndim, clip.size, dense.strides);
+        assemble_piece(group, i, moves, count, &dense, worker->target);
+        status = take_runs(group, file, &clip);
+    }
+    if (!together)
+        return status;
+    return group->take(worker, group->route, file, worker->target,
+                       (size_t)(group->file_end - group->file_begin), group->file_begin);
+}
+
+static reshard_status emit_group(target_group *group)
+{
+    const rs_stored_tensor *target = group->route->target;
+    uint64_t bytes = 0;
+    group->file_begin = UINT64_MAX;
+    group->file_end = 0;
+    for (int64_t i = group->first; i < group->first + group->count; i++) {
+        rs_clip clip;
+        if (!rs_piece_clip(target, &target->pieces[i], group->box->offset, group->box->size, &clip))
+            continue;
+        group->file_begin = clip.at < group->file_begin ? clip.at : group->file_begin;
+        group->file_end = clip.end > group->file_end ? clip.end : group->file_end;
+        bytes += (uint64_t)clip.bytes;
+    }
+    if (bytes == 0)
+        return RESHARD_OK;
+    if (can_pass_on(group))
+        return pass_on(group);
+    return assemble(group, group->file_end - group->file_begin == bytes);
+}
+
+reshard_status rs_block_emit(rs_worker *worker, const rs_route *route, const rs_block_box *box,
+                             rs_range_fn *take)
+{
+    const rs_stored_tensor *target = route->target;
+    const rs_route_move *last = route->moves + route->move_count;
+    target_group group = {.worker = worker, .route = route, .box = box, .take = take};
+    reshard_status status = RESHARD_OK;
+    group.end = route->moves;
+    for (; status == RESHARD_OK && group.first < target->piece_count; group.first += group.count) {
+        group.count = rs_piece_group(target->pieces, target->piece_count, group.first);
+        group.moves = group.end;
+        while (group.end < last && group.end->target < group.first + group.count)
+            group.end++;
+        status = emit_group(&group);
+    }
+    return status;
+}

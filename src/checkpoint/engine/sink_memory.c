@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sink_memory.c - blocks are brought to their places in memory: straight from the file, or through
+ * the buffer where they are cast. A target piece lies at byte `at` of memory[file].
+ */
+#include "base/checked.h"
+#include "checkpoint/engine/sink.h"
+#include "kernel/cast.h"
+#include "kernel/copy.h"
+
+#include <string.h>
+
+static reshard_status run(rs_worker *worker, const rs_route *route, const rs_block_box *box)
+{
+    rs_engine *engine = worker->engine;
+    const rs_stored_tensor *source = route->source, *target = route->target;
+    int32_t ndim = source->carried_ndim;
+    /* What is to be cast is read to the front of the buffer. */
+    size_t front = route->casts ? (size_t)(rs_volume(ndim, box->size) * source->element_bytes) : 0;
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; status == RESHARD_OK && i < route->move_count; i++) {
+        const rs_route_move *move = &route->moves[i];
+        rs_file *file = engine->sources[source->pieces[move->source].file];
+        char *memory = engine->memory[target->pieces[move->target].file];
+        rs_file_region region = {.ndim = ndim, .element_bytes = source->element_bytes};
+        rs_block_box inside;
+        if (!rs_move_clip(route, move, box, &inside))
+            continue;
+        size_t numbers = (size_t)ndim * sizeof(int64_t);
+        memcpy(region.size, inside.size, numbers);
+        memcpy(region.file_strides, move->source_strides, numbers);
+        memory += rs_move_target_byte(route, move, inside.offset);
+        if (route->casts)
+            rs_dense_strides(ndim, inside.size, region.memory_strides);
+        else
+            memcpy(region.memory_strides, move->target_strides, numbers);
+        status = rs_file_region_read(file, rs_move_source_byte(route, move, inside.offset), &region,
+                                     route->casts ? worker->buffer : memory, worker->buffer + front,
+                                     worker->buffer_bytes - front);
+        if (status == RESHARD_OK && route->casts) {
+            rs_cast cast;
+            rs_cast_prepare(&cast, source->dtype, target->dtype, ndim, inside.size,
+                            region.memory_strides, move->target_strides);
+            rs_cast_run(&cast, worker->buffer, memory);
+        }
+        uint64_t bytes = (uint64_t)(rs_volume(ndim, inside.size) * source->element_bytes);
+        atomic_fetch_add(&engine->bytes_read, bytes);
+        atomic_fetch_add(&engine->bytes_done, bytes);
+    }
+    rs_copy_fence();
+    return status;
+}
+
+const rs_sink rs_sink_memory = {.run = run};

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * format_dcp_safetensors.c - what PyTorch's distributed checkpointing writes as safetensors: each
+ * file holds boxes of tensors, and its `__metadata__` has
+ *   DCP_SHARDING_INFO  a JSON document as a string: {"key": {"saved_offsets": [..],
+ *                      "logical_fqn": "name"}}; a key without an entry here is a whole tensor
+ * Our own files add, so that a missing piece or file is noticed,
+ *   RESHARD_SHAPES     also a document: {"key": [full shape]}
+ *   RESHARD_FILES      how many files there are
+ *
+ * Written, an entry is one box of its tensor, dense and without padding. A box that several ranks
+ * hold is stored once, by the one whose file has the least so far.
+ */
+#include "base/context.h"
+#include "base/json.h"
+#include "checkpoint/format/safetensors.h"
+#include "checkpoint/format/target.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define INFO_KEY "DCP_SHARDING_INFO"
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* What the metadata of one file say, by index into its entries by name. */
+typedef struct sharding {
+    const rs_header *header;
+    rs_slice *names; /* logical ones; bytes NULL: the key itself */
+    const int64_t **offsets;
+    const int64_t **shapes;
+} sharding;
+
+static reshard_status read_logical_name(rs_arena *arena, rs_json *json, rs_slice *out_name)
+{
+    rs_json_token token;
+    reshard_status status =
+        rs_json_expect(json, RS_JSON_STRING, "logical_fqn is not a string", &token);
+    if (status != RESHARD_OK)
+        return status;
+    char *bytes = rs_arena_allocate(arena, token.count + 1);
+    if (bytes == NULL)
+        return rs_allocation_status();
+    out_name->bytes = bytes;
+    out_name->count = rs_json_decode(&token, bytes);
+    bytes[out_name->count] = '\0';
+    return RESHARD_OK;
+}
+
+/* {"saved_offsets": [..], "logical_fqn": ".."} of one entry. */
+static reshard_status read_info(rs_arena *arena, rs_json *json, const rs_json_token *key,
+                                int64_t index, void *user)
+{
+    sharding *found = user;
+    rs_json_token token;
+    bool has_offset = false, has_name = false;
+    if (found->offsets[index] != NULL)
+        return rs_json_fail(json, key, "a tensor that occurs twice");
+    reshard_status status =
+        rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "an object is wanted here", &token);
+    while (status == RESHARD_OK) {
+        status = rs_json_next(json, &token);
+        if (status != RESHARD_OK)
+            return status;
+        if (token.kind == RS_JSON_OBJECT_END)
+            return has_offset ? RESHARD_OK
+                              : rs_json_fail(json, &token, "saved_offsets are missing");
+        bool is_offset = rs_json_token_is(&token, "saved_offsets");
+        bool is_name = rs_json_token_is(&token, "logical_fqn");
+        if ((is_offset && has_offset) || (is_name && has_name))
+            return rs_json_fail(json, &token, "a field that occurs twice");
+        has_offset = has_offset || is_offset;
+        has_name = has_name || is_name;
+        status = is_offset
+                     ? rs_safetensors_numbers(arena, json, found->header->by_name[index]->ndim,
+                                              &found->offsets[index])
+                 : is_name ? read_logical_name(arena, json, &found->names[index])
+                           : rs_json_skip(json);
+    }
+    return status;
+}
+
+static reshard_status read_shape(rs_arena *arena, rs_json *json, const rs_json_token *key,
+                                 int64_t index, void *user)
+{
+    sharding *found = user;
+    if (found->shapes[index] != NULL)
+        return rs_json_fail(json, key, "a tensor that occurs twice");
+    return rs_safetensors_numbers(arena, json, found->header->by_name[index]->ndim,
+                                  &found->shapes[index]);
+}
+
+static reshard_status add_file(reshard_checkpoint *checkpoint, int32_t file, rs_occurrences *list)
+{
+    reshard_context *context = checkpoint->context;
+    const rs_header *header = rs_safetensors_header(checkpoint, file);
+    size_t count = (size_t)header->entry_count;
+    size_t bytes = count * (sizeof(rs_slice) + 2 * sizeof(int64_t *));
+    char *memory = rs_allocate_zeroed(context, bytes);
+    if (memory == NULL)
+        return rs_allocation_status();
+    sharding found = {.header = header, .names = (void *)memory};
+    found.offsets = (void *)(memory + count * sizeof(rs_slice));
+    found.shapes = found.offsets + count;
+    reshard_status status = rs_safetensors_document(checkpoint, file, INFO_KEY, read_info, &found);
+    if (status == RESHARD_OK)
+        status = rs_safetensors_document(checkpoint, file, RS_SHAPES_KEY, read_shape, &found);
+    for (size_t i = 0; status == RESHARD_OK && i < count; i++) {
+        rs_occurrence item = rs_safetensors_occurrence(checkpoint, file, header->by_name[i]);
+        item.offset = found.offsets[i];
+        item.full = found.shapes[i];
+        if (found.names[i].bytes != NULL)
+            item.name = found.names[i];
+        status = rs_occurrences_add(context, list, &item);
+    }
+    rs_release(context, memory, bytes);
+    return status;
+}
+
+/* Our files say how many they are. */
+static reshard_status check_file_count(const reshard_checkpoint *checkpoint)
+{
+    for (int32_t i = 0; i < checkpoint->file_count; i++) {
+        const rs_stored_file *file = &checkpoint->files[i];
+        const rs_metadatum *item = rs_header_metadata(file->body, "RESHARD_FILES");
+        uint64_t expected = 0;
+        rs_json json;
+        rs_json_token token;
+        if (item == NULL)
+            continue;
+        rs_json_init(&json, "RESHARD_FILES", item->value.bytes, item->value.count);
+        reshard_status status = rs_json_next(&json, &token);
+        if (status == RESHARD_OK)
+            status = rs_json_unsigned(&json, &token, &expected);
+        if (status != RESHARD_OK)
+            return rs_fail_within(status, "%s", file->name);
+        if (expected != (uint64_t)checkpoint->file_count)
+            return rs_fail(RESHARD_ERR_GAP, "%s: is one of %llu files, but there are %d here",
+                           file->name, (unsigned long long)expected, (int)checkpoint->file_count);
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status note_unknown(reshard_checkpoint *checkpoint, const rs_occurrences *list)
+{
+    int64_t unknown = 0;
+    for (int64_t i = 0; i < list->count; i++) {
+        bool is_first =
+            i == 0 || rs_slice_compare(list->items[i - 1].name, list->items[i].name) != 0;
+        unknown += is_first && list->items[i].offset != NULL && list->items[i].full == NULL;
+    }
+    if (unknown == 0)
+        return RESHARD_OK;
+    return rs_store_note(
+        checkpoint,
+        "the files do not say the full shape of %lld tensors: a missing last piece "
+        "would look like a smaller tensor",
+        (long long)unknown);
+}
+
+static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)
+{
+    bool any = false;
+    reshard_status status = rs_safetensors_open(checkpoint, opening, &any);
+    *out_is = false;
+    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++) {
+        if (rs_header_metadata(rs_safetensors_header(checkpoint, i), INFO_KEY) != NULL)
+            *out_is = true;
+    }
+    return status;
+}
+
+static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
+{
+    rs_occurrences list = {0};
+    reshard_status status = check_file_count(checkpoint);
+    (void)opening;
+    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++)
+        status = add_file(checkpoint, i, &list);
+    if (status == RESHARD_OK)
+        status = rs_store_join(checkpoint, &list);
+    if (status == RESHARD_OK)
+        status = note_unknown(checkpoint, &list);
+    rs_occurrences_release(checkpoint->context, &list);
+    return status;
+}
+
+/* ---- laying out ------------------------------------------------------------------------------ */
+
+/* Of the candidates for each box, sorted by it, the one whose file has least; returns how many are
+ * left. */
+static int64_t choose_holders(const rs_laying *laying, const rs_stored_tensor *tensor,
+                              rs_candidate *items, int64_t count)
+{
+    int64_t kept = 0;
+    for (int64_t first = 0, next; first < count; first = next) {
+        int64_t best = first;
+        for (next = first + 1; next < count; next++) {
+            if (rs_box_compare(&items[first].box, &items[next].box) != 0)
+                break;
+            if (laying->loads[items[next].file] < laying->loads[items[best].file])
+                best = next;
+        }
+        laying->loads[items[best].file] += rs_stored_box_bytes(tensor, &items[best].box);
+        items[kept++] = items[best];
+    }
+    return kept;
+}
+
+/* Whether a tensor has this name. */
+static bool is_taken(const rs_laying *laying, rs_slice key)
+{
+    if (laying->source != NULL)
+        return rs_selection_has(laying->selection, key);
+    for (int64_t i = 0; i < laying->target->name_count; i++) {
+        if (rs_slice_compare(laying->target->names[i], key) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* name, or name.__dcp_shard_k where a file holds several boxes: the next k that is free. */
+static reshard_status name_box(const rs_laying *laying, rs_slice name, bool several,
+                               int64_t *next_k, rs_slice *out_key)
+{
+    *out_key = name;
+    if (!several)
+        return RESHARD_OK;
+    char *key = rs_arena_allocate(&laying->target->arena, name.count + 40);
+    if (key == NULL)
+        return rs_allocation_status();
+    do {
+        memcpy(key, name.bytes, name.count);
+        int length = snprintf(key + name.count, 40, ".__dcp_shard_%lld", (long long)(*next_k)++);
+        *out_key = (rs_slice){key, name.count + (size_t)length};
+    } while (is_taken(laying, *out_key));
+    return RESHARD_OK;
+}
+
+static reshard_status add_boxes(const rs_laying *laying, rs_stored_tensor *tensor,
+                                rs_candidate *items, int64_t count)
+{
+    rs_target *target = laying->target;
+    int64_t index = target->tensor_count, next_k = 0;
+    count = choose_holders(laying, tensor, items, count);
+    rs_candidates_sort(items, count);
+    for (int64_t i = 0; i < count; i++) {
+        bool same_as_last = i > 0 && items[i - 1].file == items[i].file;
+        bool several = same_as_last || (i + 1 < count && items[i + 1].file == items[i].file);
+        if (!same_as_last)
+            next_k = 0;
+        rs_target_entry entry = {.tensor = index,
+                                 .file = items[i].file,
+                                 .ndim = tensor->carried_ndim,
+                                 .piece_first = i,
+                                 .piece_count = 1,
+                                 .bytes = rs_stored_box_bytes(tensor, &items[i].box),
+                                 .hides_shape = true};
+        reshard_status status =
+            rs_target_keep_piece(target, &items[i], false, tensor, &tensor->pieces[i]);
+        if (status == RESHARD_OK)
+            status = name_box(laying, tensor->name, several, &next_k, &entry.key);
+        entry.shape = tensor->pieces[i].size;
+        if (tensor->opaque) {
+            entry.ndim = tensor->ndim;
+            entry.shape = tensor->shape;
+        }
+        if (status == RESHARD_OK)
+            status = rs_target_add_entry(target, &entry);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    tensor->piece_count = count;
+    return RESHARD_OK;
+}
+
+/* A tensor without elements has no boxes, but a place all the same: in the file of its first
+ * rank. */
+static reshard_status add_empty(const rs_laying *laying, rs_stored_tensor *tensor,
+                                const reshard_shards *shards)
+{
+    rs_target_entry entry = {.key = tensor->name,
+                             .tensor = laying->target->tensor_count,
+                             .file = rs_laying_file(laying, shards->items[0].rank),
+                             .ndim = tensor->ndim,
+                             .shape = tensor->shape,
+                             .hides_shape = true};
+    return rs_target_add_entry(laying->target, &entry);
+}
+
+static reshard_status place_tensor(const rs_laying *laying, const rs_cut_tensor *cut)
+{
+    if (cut->tensor->bytes == 0 && cut->shards->count > 0)
+        return add_empty(laying, cut->tensor, cut->shards);
+    return add_boxes(laying, cut->tensor, cut->items, cut->count);
+}
+
+static reshard_status lay_out(rs_laying *laying)
+{
+    return rs_target_cut(laying, place_tensor);
+}
+
+static void name_file(const rs_target *target, int32_t file, int32_t rank,
+                      char out_name[RS_FILE_NAME_BYTES])
+{
+    (void)target;
+    (void)file;
+    (void)snprintf(out_name, RS_FILE_NAME_BYTES, "shard-%05d-model-00001-of-00001.safetensors",
+                   (int)rank + 1);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static void write_offsets(rs_json_writer *writer, const rs_target *target,
+                          const rs_target_entry *entry)
+{
+    const rs_stored_tensor *tensor = &target->tensors[entry->tensor];
+    const int64_t *offset =
+        entry->piece_count != 0 ? tensor->pieces[entry->piece_first].offset : NULL;
+    rs_json_writer_add(writer, "[", 1);
+    for (int32_t d = 0; d < entry->ndim; d++) {
+        if (d != 0)
+            rs_json_writer_add(writer, ",", 1);
+        rs_json_writer_unsigned(writer,
+                                offset != NULL && !tensor->opaque ? (uint64_t)offset[d] : 0);
+    }
+    rs_json_writer_add(writer, "]", 1);
+}
+
+/* Which box of its tensor each entry is. */
+static void write_sharding(rs_json_writer *writer, const rs_target *target, int32_t index)
+{
+    const rs_target_file *file = &target->files[index];
+    rs_json_writer_add(writer, "{", 1);
+    for (int64_t i = 0; i < file->entry_count; i++) {
+        const rs_target_entry *entry = &target->entries[file->entry_first + i];
+        rs_slice name = target->tensors[entry->tensor].name;
+        if (i != 0)
+            rs_json_writer_add(writer, ",", 1);
+        rs_json_writer_string(writer, entry->key);
+        rs_json_writer_text(writer, ":{\"saved_offsets\":");
+        write_offsets(writer, target, entry);
+        if (rs_slice_compare(name, entry->key) != 0) {
+            rs_json_writer_text(writer, ",\"logical_fqn\":");
+            rs_json_writer_string(writer, name);
+        }
+        rs_json_writer_add(writer, "}", 1);
+    }
+    rs_json_writer_add(writer, "}", 1);
+}
+
+static void write_metadata(rs_json_writer *writer, const rs_target *target, int32_t file)
+{
+    char count[24];
+    (void)snprintf(count, sizeof count, "%d", (int)target->written_count);
+    rs_safetensors_write_document(writer, INFO_KEY, write_sharding, target, file);
+    rs_json_writer_text(writer, ",\"DCP_VERSION\":\"1.0\",");
+    rs_safetensors_write_document(writer, RS_SHAPES_KEY, rs_safetensors_write_shapes, target, file);
+    rs_json_writer_text(writer, ",\"RESHARD_FILES\":");
+    rs_json_writer_string(writer, rs_slice_of(count));
+    rs_json_writer_add(writer, ",", 1);
+}
+
+static reshard_status write_head(const rs_target *target, int32_t file, rs_json_writer *writer)
+{
+    return rs_safetensors_write_head(target, file, write_metadata, writer);
+}
+
+const rs_format rs_format_dcp_safetensors = {
+    .name = "dcp-safetensors",
+    .description = "PyTorch's distributed checkpoint in safetensors: each box once",
+    .looks_for = "*.safetensors with " INFO_KEY,
+    .probe = probe,
+    .read = read_files,
+    .is_split = true,
+    .skips_empty = true,
+    .lay_out = lay_out,
+    .name_file = name_file,
+    .place = rs_safetensors_place,
+    .write_head = write_head,
+};

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * format_hf.c - Hugging Face folders: safetensors files of whole tensors, and an index when there
+ * are several, {"metadata": .., "weight_map": {"tensor": "file"}}.
+ *
+ * The index decides: its files are read and no others, and a tensor is the one in the file that the
+ * index names, whatever other files hold. total_size is informational and written wrongly by old
+ * tools, so it is ignored. Files lie beside the index: a name with a slash is refused.
+ */
+#include "base/context.h"
+#include "base/json.h"
+#include "checkpoint/format/safetensors.h"
+#include "checkpoint/format/target.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define INDEX_NAME "model.safetensors.index.json"
+#define INDEX_BYTES_MAX ((size_t)256 << 20)
+#define SHARD_BYTES_DEFAULT ((uint64_t)5000000000)
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+typedef struct mapping {
+    rs_slice tensor;
+    const char *file;
+    int32_t file_index;
+} mapping;
+
+typedef struct mappings {
+    int64_t count, capacity;
+    mapping *items;
+} mappings;
+
+/* The decoded string in the checkpoint's arena, with a NUL behind it. */
+static reshard_status keep_string(reshard_checkpoint *checkpoint, const rs_json_token *token,
+                                  rs_slice *out_string)
+{
+    char *bytes = rs_arena_allocate(&checkpoint->arena, token->count + 1);
+    if (bytes == NULL)
+        return rs_allocation_status();
+    out_string->bytes = bytes;
+    out_string->count = rs_json_decode(token, bytes);
+    bytes[out_string->count] = '\0';
+    return RESHARD_OK;
+}
+
+static reshard_status read_mapping(reshard_checkpoint *checkpoint, rs_json *json,
+                                   const rs_json_token *key, mappings *list)
+{
+    mapping item = {.file_index = -1};
+    rs_slice file = {0};
+    rs_json_token token;
+    void *items = list->items;
+    reshard_status status = keep_string(checkpoint, key, &item.tensor);
+    if (status == RESHARD_OK)
+        status =
+            rs_json_expect(json, RS_JSON_STRING, "weight_map holds names of files only", &token);
+    if (status == RESHARD_OK)
+        status = keep_string(checkpoint, &token, &file);
+    if (status != RESHARD_OK)
+        return status;
+    if (file.count == 0 || strlen(file.bytes) != file.count || strchr(file.bytes, '/') != NULL ||
+        file.bytes[0] == '.')
+        return rs_json_fail(json, &token, "not the name of a file beside the index");
+    item.file = file.bytes;
+    status = rs_grow(checkpoint->context, &items, &list->capacity, list->count + 1, sizeof item);
+    list->items = items;
+    if (status == RESHARD_OK)
+        list->items[list->count++] = item;
+    return status;
+}
+
+static reshard_status read_weight_map(reshard_checkpoint *checkpoint, rs_json *json, mappings *list)
+{
+    rs_json_token token;
+    reshard_status status =
+        rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "weight_map is not an object", &token);
+    while (status == RESHARD_OK) {
+        status = rs_json_next(json, &token);
+        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
+            return status;
+        status = read_mapping(checkpoint, json, &token, list);
+    }
+    return status;
+}
+
+static reshard_status read_text(reshard_checkpoint *checkpoint, const char *name, const char *text,
+                                size_t text_bytes, mappings *list)
+{
+    rs_json json;
+    rs_json_token token;
+    bool seen = false;
+    rs_json_init(&json, name, text, text_bytes);
+    reshard_status status =
+        rs_json_expect(&json, RS_JSON_OBJECT_BEGIN, "the index is not an object", &token);
+    while (status == RESHARD_OK) {
+        status = rs_json_next(&json, &token);
+        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
+            break;
+        bool is_map = rs_json_token_is(&token, "weight_map");
+        if (is_map && seen)
+            return rs_json_fail(&json, &token, "weight_map occurs twice");
+        seen = seen || is_map;
+        status = is_map ? read_weight_map(checkpoint, &json, list) : rs_json_skip(&json);
+    }
+    if (status == RESHARD_OK)
+        status = rs_json_next(&json, &token);
+    if (status == RESHARD_OK && !seen)
+        status = rs_fail(RESHARD_ERR_SYNTAX, "%s: has no weight_map", name);
+    return status;
+}
+
+static int compare_files(const void *a, const void *b)
+{
+    return strcmp(((const mapping *)a)->file, ((const mapping *)b)->file);
+}
+
+/* Opens the files that the mappings, sorted by file, name. */
+static reshard_status open_files(reshard_checkpoint *checkpoint, mappings *list)
+{
+    int32_t count = 0;
+    size_t bytes = (size_t)list->count * sizeof(char *);
+    char **names = rs_allocate_array(checkpoint->context, (size_t)list->count, sizeof(char *));
+    if (names == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; i < list->count; i++) {
+        if (count == 0 || strcmp(names[count - 1], list->items[i].file) != 0)
+            names[count++] = (char *)(uintptr_t)list->items[i].file;
+        list->items[i].file_index = count - 1;
+    }
+    reshard_status status = rs_safetensors_open_named(checkpoint, count, names);
+    rs_release(checkpoint->context, names, bytes);
+    return status;
+}
+
+static reshard_status find_entries(reshard_checkpoint *checkpoint, const char *name,
+                                   const mappings *list, rs_occurrences *found)
+{
+    for (int64_t i = 0; i < list->count; i++) {
+        const mapping *item = &list->items[i];
+        const rs_header *header = rs_safetensors_header(checkpoint, item->file_index);
+        int64_t index = rs_header_find(header, item->tensor);
+        if (index < 0)
+            return rs_fail(RESHARD_ERR_CORRUPT,
+                           "%s: says that %s holds tensor \"%.*s\", but it "
+                           "does not",
+                           name, item->file, rs_slice_shown(item->tensor), item->tensor.bytes);
+        rs_occurrence occurrence =
+            rs_safetensors_occurrence(checkpoint, item->file_index, header->by_name[index]);
+        reshard_status status = rs_occurrences_add(checkpoint->context, found, &occurrence);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status note_left_out(reshard_checkpoint *checkpoint, int64_t mapped)
+{
+    int64_t held = 0;
+    for (int32_t i = 0; i < checkpoint->file_count; i++)
+        held += rs_safetensors_header(checkpoint, i)->entry_count;
+    if (held == mapped)
+        return RESHARD_OK;
+    return rs_store_note(checkpoint, "%lld tensors in the files are not in the index: left out",
+                         (long long)(held - mapped));
+}
+
+static reshard_status check_double(const char *name, const rs_occurrences *found)
+{
+    for (int64_t i = 1; i < found->count; i++) {
+        rs_slice tensor = found->items[i].name;
+        if (rs_slice_compare(found->items[i - 1].name, tensor) == 0)
+            return rs_fail(RESHARD_ERR_SYNTAX, "%s: maps tensor \"%.*s\" twice", name,
+                           rs_slice_shown(tensor), tensor.bytes);
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status read_index(reshard_checkpoint *checkpoint, const char *index_name,
+                                 const char *text, size_t text_bytes)
+{
+    mappings list = {0};
+    rs_occurrences found = {0};
+    reshard_status status = read_text(checkpoint, index_name, text, text_bytes, &list);
+    if (status == RESHARD_OK && list.count > 1)
+        qsort(list.items, (size_t)list.count, sizeof(mapping), compare_files);
+    if (status == RESHARD_OK)
+        status = open_files(checkpoint, &list);
+    if (status == RESHARD_OK)
+        status = find_entries(checkpoint, index_name, &list, &found);
+    if (status == RESHARD_OK)
+        status = rs_store_join(checkpoint, &found);
+    if (found.count != checkpoint->tensor_count) {
+        reshard_status doubled = check_double(index_name, &found);
+        status = doubled != RESHARD_OK ? doubled : status;
+    }
+    if (status == RESHARD_OK)
+        status = note_left_out(checkpoint, list.count);
+    if (list.items != NULL)
+        rs_release(checkpoint->context, list.items, (size_t)list.capacity * sizeof(mapping));
+    rs_occurrences_release(checkpoint->context, &found);
+    return status;
+}
+
+/* The name of the index: model.safetensors.index.json before others, as those of a variant are
+ * (model.safetensors.index.fp16.json). NULL when there is none. */
+static const char *find_index(const rs_opening *opening)
+{
+    const char *found = NULL;
+    for (int64_t i = 0; i < opening->name_count; i++) {
+        const char *name = opening->names[i], *middle = strstr(name, ".safetensors.index.");
+        size_t length = strlen(name);
+        if (middle != NULL && length > 5 && strcmp(name + length - 5, ".json") == 0 &&
+            (found == NULL || strcmp(name, INDEX_NAME) == 0))
+            found = name;
+    }
+    return found;
+}
+
+static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)
+{
+    (void)checkpoint;
+    *out_is = find_index(opening) != NULL;
+    return RESHARD_OK;
+}
+
+static reshard_status read_folder(reshard_checkpoint *checkpoint, const rs_opening *opening)
+{
+    char *text = NULL;
+    size_t text_bytes = 0;
+    const char *name = find_index(opening);
+    char *path = rs_path_join(checkpoint->context, checkpoint->folder, name);
+    if (path == NULL)
+        return rs_allocation_status();
+    reshard_status status =
+        rs_file_read_all(checkpoint->context, path, INDEX_BYTES_MAX, &text, &text_bytes);
+    rs_release(checkpoint->context, path, strlen(path) + 1);
+    if (status == RESHARD_OK)
+        status = read_index(checkpoint, name, text, text_bytes);
+    if (text != NULL)
+        rs_release(checkpoint->context, text, text_bytes + 1);
+    return status;
+}
+
+/* ---- laying out ------------------------------------------------------------------------------ */
+
+/* One piece that is the whole tensor, in the given file. */
+static reshard_status add_whole(rs_target *target, const rs_stored_tensor *stored,
+                                const rs_selected *selected, int32_t file)
+{
+    int64_t index = target->tensor_count;
+    rs_stored_tensor *tensor = &target->tensors[index];
+    reshard_status status = rs_store_describe(tensor, &target->arena, selected->name,
+                                              selected->dtype, stored->ndim, stored->shape);
+    if (status != RESHARD_OK)
+        return status;
+    rs_stored_piece piece = {.file = file, .size = tensor->carried_shape};
+    tensor->pieces = rs_arena_copy(&target->arena, &piece, 1, sizeof piece);
+    if (tensor->pieces == NULL)
+        return rs_allocation_status();
+    tensor->piece_count = 1;
+    target->origins[index] = selected->origin;
+    target->tensor_count++;
+    rs_target_entry entry = {.key = tensor->name,
+                             .tensor = index,
+                             .file = file,
+                             .ndim = tensor->ndim,
+                             .shape = tensor->shape,
+                             .piece_count = 1,
+                             .bytes = tensor->bytes};
+    return rs_target_add_entry(target, &entry);
+}
+
+/* Tensors in the order of names; one that does not fit begins another file. */
+static reshard_status lay_out(rs_laying *laying)
+{
+    rs_target *target = laying->target;
+    const rs_selection *selection = laying->selection;
+    uint64_t limit = laying->file_bytes_max != 0 ? laying->file_bytes_max : SHARD_BYTES_DEFAULT;
+    uint64_t used = 0;
+    target->file_count = 1;
+    for (int64_t i = 0; i < selection->count; i++) {
+        const rs_selected *selected = &selection->items[i];
+        const rs_stored_tensor *stored = &laying->source->tensors[selected->origin];
+        uint64_t bytes = stored->bytes / (uint64_t)stored->element_bytes *
+                         (stored->opaque ? 1 : (uint64_t)reshard_dtype_bits(selected->dtype) / 8);
+        if (used != 0 && (bytes > limit || used > limit - bytes)) {
+            target->file_count++;
+            used = 0;
+        }
+        used += bytes;
+        reshard_status status = add_whole(target, stored, selected, target->file_count - 1);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    return RESHARD_OK;
+}
+
+static void name_file(const rs_target *target, int32_t file, int32_t rank,
+                      char out_name[RS_FILE_NAME_BYTES])
+{
+    (void)rank;
+    if (target->file_count == 1)
+        (void)snprintf(out_name, RS_FILE_NAME_BYTES, "model.safetensors");
+    else
+        (void)snprintf(out_name, RS_FILE_NAME_BYTES, "model-%05d-of-%05d.safetensors",
+                       (int)file + 1, (int)target->file_count);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static reshard_status write_head(const rs_target *target, int32_t file, rs_json_writer *writer)
+{
+    return rs_safetensors_write_head(target, file, NULL, writer);
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    return rs_slice_compare((*(const rs_target_entry *const *)a)->key,
+                            (*(const rs_target_entry *const *)b)->key);
+}
+
+static void write_weight_map(rs_json_writer *writer, const rs_target *target,
+                             const rs_target_entry *const *sorted)
+{
+    for (int64_t i = 0; i < target->entry_count; i++) {
+        rs_json_writer_text(writer, i == 0 ? "\n    " : ",\n    ");
+        rs_json_writer_string(writer, sorted[i]->key);
+        rs_json_writer_text(writer, ": ");
+        rs_json_writer_string(writer, rs_slice_of(target->files[sorted[i]->file].name));
+    }
+}
+
+static reshard_status write_index(const rs_target *target, rs_json_writer *writer)
+{
+    size_t count = (size_t)target->entry_count;
+    uint64_t total = 0;
+    const rs_target_entry **sorted = rs_allocate_array(target->context, count, sizeof *sorted);
+    if (sorted == NULL)
+        return rs_allocation_status();
+    for (size_t i = 0; i < count; i++) {
+        sorted[i] = &target->entries[i];
+        total += sorted[i]->bytes;
+    }
+    if (count > 1)
+        qsort((void *)sorted, count, sizeof *sorted, compare_keys);
+    rs_json_writer_text(writer, "{\n  \"metadata\": {\n    \"total_size\": ");
+    rs_json_writer_unsigned(writer, total);
+    rs_json_writer_text(writer, "\n  },\n  \"weight_map\": {");
+    write_weight_map(writer, target, sorted);
+    rs_json_writer_text(writer, "\n  }\n}\n");
+    rs_release(target->context, (void *)sorted, count * sizeof *sorted);
+    return writer->status;
+}
+
+static reshard_status finish(const rs_target *target, const rs_finishing *finishing)
+{
+    rs_json_writer writer;
+    if (target->file_count == 1)
+        return RESHARD_OK;
+    rs_json_writer_init(&writer, target->context);
+    reshard_status status = write_index(target, &writer);
+    if (status == RESHARD_OK)
+        status = finishing->add(finishing->user, INDEX_NAME, writer.bytes, (size_t)writer.count);
+    rs_json_writer_release(&writer);
+    return status;
+}
+
+const rs_format rs_format_hf = {
+    .name = "hf",
+    .description = "a Hugging Face folder: whole tensors, an index when there are several files",
+    .looks_for = INDEX_NAME,
+    .probe = probe,
+    .read = read_folder,
+    .lay_out = lay_out,
+    .name_file = name_file,
+    .place = rs_safetensors_place,
+    .write_head = write_head,
+    .finish = finish,
+};

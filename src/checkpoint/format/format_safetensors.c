@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * format_safetensors.c - one safetensors file, or a folder of them without an index: whole tensors,
+ * each name once. It is read only; what is written whole is a Hugging Face folder.
+ */
+#include "base/error.h"
+#include "checkpoint/format/safetensors.h"
+
+/* Without an index and without sharding information a name may occur once. */
+static reshard_status check_single(const reshard_checkpoint *checkpoint, const rs_occurrences *list)
+{
+    for (int64_t i = 1; i < list->count; i++) {
+        const rs_occurrence *a = &list->items[i - 1], *b = &list->items[i];
+        if (rs_slice_compare(a->name, b->name) == 0)
+            return rs_fail(
+                RESHARD_ERR_OVERLAP,
+                "tensor \"%.*s\" is in %s and in %s, and neither says which part of it "
+                "it holds; for files of ranks the mesh they were split over has to be given",
+                rs_slice_shown(a->name), a->name.bytes, checkpoint->files[a->file].name,
+                checkpoint->files[b->file].name);
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
+{
+    rs_occurrences list = {0};
+    reshard_status status = RESHARD_OK;
+    (void)opening;
+    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++) {
+        const rs_header *header = rs_safetensors_header(checkpoint, i);
+        for (int64_t j = 0; status == RESHARD_OK && j < header->entry_count; j++) {
+            rs_occurrence item = rs_safetensors_occurrence(checkpoint, i, &header->entries[j]);
+            status = rs_occurrences_add(checkpoint->context, &list, &item);
+        }
+    }
+    if (status == RESHARD_OK)
+        status = rs_store_join(checkpoint, &list);
+    /* A name that occurs twice has better words than what joining its pieces came to. */
+    if (list.count != checkpoint->tensor_count &&
+        (status == RESHARD_OK || status == RESHARD_ERR_OVERLAP || status == RESHARD_ERR_CORRUPT))
+        status = check_single(checkpoint, &list);
+    rs_occurrences_release(checkpoint->context, &list);
+    return status;
+}
+
+const rs_format rs_format_safetensors = {
+    .name = "safetensors",
+    .description = "whole tensors in one safetensors file, or in a folder of them",
+    .looks_for = "*.safetensors",
+    .probe = rs_safetensors_open,
+    .read = read_files,
+};

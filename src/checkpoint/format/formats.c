@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* formats.c - the list of formats. The order is the one they are probed in: the more a format asks
+ * for, the earlier it comes. */
+#include "base/error.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "checkpoint/format/format.h"
+
+#include <string.h>
+
+static const rs_format *const formats[] = {
+    &rs_format_hf,
+    &rs_format_dcp_safetensors,
+    &rs_format_rank_files,
+    &rs_format_safetensors,
+};
+#define FORMAT_COUNT ((int32_t)(sizeof formats / sizeof *formats))
+
+const rs_format *rs_format_at(int32_t index)
+{
+    return index >= 0 && index < FORMAT_COUNT ? formats[index] : NULL;
+}
+
+reshard_status rs_format_find_writer(const char *name, const rs_format **out_format)
+{
+    char known[256];
+    rs_text text;
+    rs_text_init(&text, known, sizeof known);
+    for (int32_t i = 0; i < FORMAT_COUNT; i++) {
+        if (formats[i]->lay_out == NULL)
+            continue;
+        if (strcmp(formats[i]->name, name) == 0) {
+            *out_format = formats[i];
+            return RESHARD_OK;
+        }
+        rs_text_add(&text, known[0] == '\0' ? "%s" : ", %s", formats[i]->name);
+    }
+    return rs_fail(RESHARD_ERR_NOT_FOUND, "format \"%.60s\" cannot be written (there are %s)", name,
+                   known);
+}
+
+const rs_format *rs_format_default_writer(bool is_split)
+{
+    int32_t i = 0;
+    while (formats[i]->lay_out == NULL || formats[i]->is_split != is_split)
+        i++;
+    return formats[i];
+}
+
+reshard_status reshard_format_at(int32_t index, reshard_format *out_format)
+{
+    const rs_format *format = rs_format_at(index);
+    if (format == NULL)
+        return rs_fail(RESHARD_ERR_RANGE, "format %d of %d", (int)index, (int)FORMAT_COUNT);
+    reshard_format made = {.name = format->name,
+                           .description = format->description,
+                           .reads = format->read != NULL,
+                           .writes = format->lay_out != NULL,
+                           .is_split = format->is_split,
+                           .needs_mesh = format->needs_mesh};
+    return rs_report_write("format", &made, sizeof made, out_format);
+}

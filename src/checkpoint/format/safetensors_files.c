@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* safetensors_files.c - the safetensors files of a checkpoint: opened, and asked for what their
+ * headers say. */
+#include "base/context.h"
+#include "base/error.h"
+#include "checkpoint/format/safetensors.h"
+
+#include <string.h>
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static void destroy_header(void *body)
+{
+    rs_header_destroy(body);
+}
+
+reshard_status rs_safetensors_open_named(reshard_checkpoint *checkpoint, int64_t count,
+                                         char *const *names)
+{
+    reshard_status status = rs_store_open_files(checkpoint, count, names);
+    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++) {
+        rs_stored_file *file = &checkpoint->files[i];
+        rs_header *header = NULL;
+        status = rs_header_read(checkpoint->context, file->file, &header);
+        file->body = header;
+        file->body_destroy = destroy_header;
+        if (status == RESHARD_OK && rs_context_cancelled(checkpoint->context))
+            return rs_fail(RESHARD_ERR_CANCELLED, "%s: cancelled", checkpoint->path);
+    }
+    return status;
+}
+
+static bool has_ending(const char *name)
+{
+    static const char ending[] = ".safetensors";
+    size_t length = strlen(name), count = sizeof ending - 1;
+    return length >= count && strcmp(name + length - count, ending) == 0;
+}
+
+/* A length that fits into the file, and then an object. */
+static reshard_status looks_like_one(reshard_checkpoint *checkpoint, bool *out_does)
+{
+    rs_file *file = NULL;
+    unsigned char bytes[9];
+    uint64_t size = 0, length = 0;
+    reshard_status status = rs_file_open(checkpoint->context, checkpoint->path, &file);
+    if (status == RESHARD_OK)
+        status = rs_file_size(file, &size);
+    if (status == RESHARD_OK && size >= sizeof bytes)
+        status = rs_file_read(file, bytes, sizeof bytes, 0);
+    for (int i = 7; status == RESHARD_OK && size >= sizeof bytes && i >= 0; i--)
+        length = length << 8 | bytes[i];
+    *out_does = status == RESHARD_OK && length != 0 && length <= size - 8 && bytes[8] == '{';
+    rs_file_close(file);
+    return status;
+}
+
+reshard_status rs_safetensors_open(reshard_checkpoint *checkpoint, const rs_opening *opening,
+                                   bool *out_any)
+{
+    int64_t count = 0;
+    reshard_status status = RESHARD_OK;
+    size_t bytes = (size_t)opening->name_count * sizeof(char *);
+    if (checkpoint->file_count != 0) {
+        *out_any = true;
+        return RESHARD_OK;
+    }
+    char **names = rs_allocate(checkpoint->context, bytes);
+    if (names == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; status == RESHARD_OK && i < opening->name_count; i++) {
+        bool is = has_ending(opening->names[i]);
+        if (!is && !opening->is_folder)
+            status = looks_like_one(checkpoint, &is);
+        if (is)
+            names[count++] = opening->names[i];
+    }
+    if (status == RESHARD_OK && count != 0)
+        status = rs_safetensors_open_named(checkpoint, count, names);
+    rs_release(checkpoint->context, names, bytes);
+    *out_any = count != 0;
+    return status;
+}
+
+const rs_header *rs_safetensors_header(const reshard_checkpoint *checkpoint, int32_t file)
+{
+    return checkpoint->files[file].body;
+}
+
+rs_occurrence rs_safetensors_occurrence(const reshard_checkpoint *checkpoint, int32_t file,
+                                        const rs_header_entry *entry)
+{
+    return (rs_occurrence){.name = entry->name,
+                           .file = file,
+                           .dtype = entry->dtype,
+                           .ndim = entry->ndim,
+                           .shape = entry->shape,
+                           .at =
+                               rs_safetensors_header(checkpoint, file)->data_begin + entry->begin};
+}
+
+/* ---- documents ------------------------------------------------------------------------------- */
+
+reshard_status rs_safetensors_numbers(rs_arena *arena, rs_json *json, int32_t count,
+                                      const int64_t **out_numbers)
+{
+    rs_json_token token;
+    int64_t *numbers = rs_arena_allocate_array(arena, (size_t)count, sizeof(int64_t));
+    if (numbers == NULL)
+        return rs_allocation_status();
+    reshard_status status =
+        rs_json_expect(json, RS_JSON_LIST_BEGIN, "a list of numbers is wanted here", &token);
+    for (int32_t d = 0; status == RESHARD_OK; d++) {
+        uint64_t number = 0;
+        status = rs_json_next(json, &token);
+        if (status == RESHARD_OK && (token.kind == RS_JSON_LIST_END) != (d == count))
+            return rs_json_fail(json, &token, "one number for each dimension is wanted here");
+        if (status == RESHARD_OK && d == count)
+            break;
+        if (status == RESHARD_OK)
+            status = rs_json_unsigned(json, &token, &number);
+        if (status == RESHARD_OK && number > INT64_MAX)
+            return rs_json_fail(json, &token, "a number beyond 2^63-1");
+        if (status == RESHARD_OK)
+            numbers[d] = (int64_t)number;
+    }
+    if (status == RESHARD_OK)
+        *out_numbers = numbers;
+    return status;
+}
+
+static reshard_status read_members(rs_arena *arena, const rs_header *header, rs_json *json,
+                                   char *scratch, rs_member_fn *read, void *user)
+{
+    rs_json_token token;
+    reshard_status status =
+        rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "an object is wanted here", &token);
+    while (status == RESHARD_OK) {
+        status = rs_json_next(json, &token);
+        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
+            break;
+        rs_slice key = {scratch, rs_json_decode(&token, scratch)};
+        int64_t index = rs_header_find(header, key);
+        if (index < 0)
+            return rs_json_fail(json, &token, "a tensor that the file does not hold");
+        status = read(arena, json, &token, index, user);
+    }
+    return status == RESHARD_OK ? rs_json_next(json, &token) : status;
+}
+
+reshard_status rs_safetensors_document(reshard_checkpoint *checkpoint, int32_t file,
+                                       const char *key, rs_member_fn *read, void *user)
+{
+    const rs_header *header = rs_safetensors_header(checkpoint, file);
+    const rs_metadatum *item = rs_header_metadata(header, key);
+    rs_json json;
+    if (item == NULL)
+        return RESHARD_OK;
+    char *scratch = rs_allocate(checkpoint->context, item->value.count);
+    if (scratch == NULL)
+        return rs_allocation_status();
+    rs_json_init(&json, key, item->value.bytes, item->value.count);
+    reshard_status status = read_members(&checkpoint->arena, header, &json, scratch, read, user);
+    rs_release(checkpoint->context, scratch, item->value.count);
+    return rs_fail_within(status, "%s", checkpoint->files[file].name);
+}

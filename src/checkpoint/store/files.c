@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* files.c - a checkpoint's beginning, its open files, and its end. */
+#include "base/context.h"
+#include "checkpoint/store/store.h"
+
+#include <string.h>
+
+reshard_status rs_store_create(reshard_context *context, const char *path,
+                               reshard_checkpoint **out_checkpoint)
+{
+    reshard_checkpoint *checkpoint = rs_allocate_zeroed(context, sizeof *checkpoint);
+    if (checkpoint == NULL)
+        return rs_allocation_status();
+    checkpoint->context = context;
+    rs_arena_init(&checkpoint->arena, context);
+    checkpoint->path = rs_arena_copy(&checkpoint->arena, path, strlen(path) + 1, 1);
+    if (checkpoint->path == NULL) {
+        reshard_checkpoint_destroy(checkpoint);
+        return rs_allocation_status();
+    }
+    for (size_t n = strlen(path); n > 1 && checkpoint->path[n - 1] == '/';)
+        checkpoint->path[--n] = '\0';
+    *out_checkpoint = checkpoint;
+    return RESHARD_OK;
+}
+
+/* What a clone without git-LFS has in place of a large file: a few lines that name it. */
+static reshard_status check_pointer(const rs_stored_file *file)
+{
+    static const char first[] = "version https://git-lfs.github.com/spec/";
+    char bytes[sizeof first - 1];
+    if (file->bytes < sizeof bytes || file->bytes > 1024)
+        return RESHARD_OK;
+    reshard_status status = rs_file_read(file->file, bytes, sizeof bytes, 0);
+    if (status == RESHARD_OK && memcmp(bytes, first, sizeof bytes) == 0)
+        status = rs_fail(RESHARD_ERR_UNSUPPORTED,
+                         "%s: a git-LFS pointer, which stands for the file but does not hold it; "
+                         "`git lfs pull` fetches it",
+                         rs_file_path(file->file));
+    return status;
+}
+
+static reshard_status open_file(reshard_checkpoint *checkpoint, rs_stored_file *file)
+{
+    reshard_context *context = checkpoint->context;
+    char *path = rs_path_join(context, checkpoint->folder, file->name);
+    if (path == NULL)
+        return rs_allocation_status();
+    reshard_status status = rs_file_open(context, path, &file->file);
+    rs_release(context, path, strlen(path) + 1);
+    if (status == RESHARD_OK)
+        status = rs_file_stamp(file->file, &file->bytes, &file->changed);
+    return status == RESHARD_OK ? check_pointer(file) : status;
+}
+
+reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count,
+                                   char *const *names)
+{
+    if (count > INT32_MAX / 2)
+        return rs_fail(RESHARD_ERR_RANGE, "%s: too many files", checkpoint->path);
+    checkpoint->files =
+        rs_arena_allocate_array(&checkpoint->arena, (size_t)count, sizeof(rs_stored_file));
+    if (checkpoint->files == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; i < count; i++) {
+        rs_stored_file *file = &checkpoint->files[i];
+        *file = (rs_stored_file){
+            .name = rs_arena_copy(&checkpoint->arena, names[i], strlen(names[i]) + 1, 1)};
+        if (file->name == NULL)
+            return rs_allocation_status();
+        checkpoint->file_count = (int32_t)i + 1;
+        reshard_status status = open_file(checkpoint, file);
+        if (status != RESHARD_OK)
+            return status;
+        if (rs_context_cancelled(checkpoint->context))
+            return rs_fail(RESHARD_ERR_CANCELLED, "%s: cancelled", checkpoint->path);
+    }
+    return RESHARD_OK;
+}
+
+void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint)
+{
+    if (checkpoint == NULL)
+        return;
+    for (int32_t i = 0; i < checkpoint->file_count; i++) {
+        rs_stored_file *file = &checkpoint->files[i];
+        if (file->body != NULL)
+            file->body_destroy(file->body);
+        rs_file_close(file->file);
+    }
+    if (checkpoint->notes != NULL)
+        rs_release(checkpoint->context, checkpoint->notes,
+                   (size_t)checkpoint->note_capacity * sizeof(char *));
+    rs_arena_release(&checkpoint->arena);
+    rs_release(checkpoint->context, checkpoint, sizeof *checkpoint);
+}

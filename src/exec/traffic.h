@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * traffic.h - what does not go directly in a stage. Each ordered pair of ranks has one stream of
+ * bytes (plan.h), cut into segments that are sent through staging memory of a fixed size. Made by
+ * traffic_make.c, run by traffic.c.
+ */
+#ifndef RS_EXEC_TRAFFIC_H
+#define RS_EXEC_TRAFFIC_H
+
+#include <reshard/exec.h>
+#include <reshard/transport.h>
+
+#include "plan/plan.h"
+
+#include <stdbool.h>
+
+/* One pair's stream, seen from one of its ends. */
+typedef struct rs_lane {
+    int64_t peer; /* index among the stage's */
+    reshard_stream *stream;
+    uint64_t bytes;
+    /* receiving: where each move is kept until it is combined; -1: goes to its place */
+    int64_t *scratch_at;
+    char carry[16];
+} rs_lane;
+
+/* A segment under way, and the staging it passes through. */
+typedef struct rs_parcel {
+    reshard_request request, answer;
+    char *memory;
+    char *place; /* where the message's bytes are: `memory`, or where they belong */
+    int64_t lane;
+    uint64_t from, to; /* bytes of the lane's stream */
+    void *notice;      /* through staging: where the sender has put it, in the sender's memory */
+    bool taken;        /* received and unpacked */
+} rs_parcel;
+
+/* All that this rank sends in a stage, or all that it receives. */
+typedef struct rs_traffic {
+    bool sending;
+    int64_t lane_count;
+    rs_lane *lanes; /* by round */
+    /* the run: segments are started and finished in order */
+    int64_t next_lane;
+    uint64_t next_byte;
+    int64_t started, finished;
+} rs_traffic;
+
+/* How much can be under way on one side; the two ends of a lane need not have the same. */
+typedef struct rs_window {
+    int64_t parcel_count;
+    rs_parcel *parcels;
+    size_t parcel_bytes;
+} rs_window;
+
+typedef struct rs_messages {
+    reshard_exec *exec;
+    struct {
+        rs_traffic out, in;
+    } stages[RS_STAGES_MAX];
+    size_t segment_bytes; /* where lanes are cut */
+    rs_window out, in;
+    char *scratch;
+    size_t scratch_bytes;
+} rs_messages;
+
+/* All but the staging. On failure too *out_messages is to be destroyed. */
+reshard_status rs_messages_create(reshard_exec *exec, rs_messages **out_messages);
+void rs_messages_destroy(rs_messages *messages);
+size_t rs_messages_staging_bytes(const rs_messages *messages);
+void rs_messages_place(rs_messages *messages, char *staging);
+/* What has come and waits to be combined. */
+const char *rs_messages_scratch(const rs_messages *messages);
+
+/* One stage of a run: exec->stage. The ways of its peers are known. */
+reshard_status rs_messages_begin(rs_messages *messages);
+reshard_status rs_messages_progress(rs_messages *messages, bool *out_received, bool *out_sent);
+
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "layout/derive.h"
+
+#include "layout/layout.h"
+
+#include <string.h>
+
+reshard_status rs_layout_simple(reshard_context *context, int32_t rank_count, int32_t rank,
+                                const reshard_placement *placement, int32_t ndim,
+                                const int64_t *shape, reshard_layout **out_layout)
+{
+    int32_t size = rank >= 0 ? 1 : rank_count;
+    reshard_cut cut = {0, placement != NULL ? *placement
+                                            : (reshard_placement){.kind = RESHARD_REPLICATE}};
+    reshard_mesh *mesh = NULL;
+    reshard_spec *spec = NULL;
+    reshard_status status =
+        reshard_mesh_create(context, 1, NULL, &size, rank >= 0 ? &rank : NULL, &mesh);
+    if (status == RESHARD_OK)
+        status = reshard_spec_create(context, mesh, 1, &cut, &spec);
+    if (status == RESHARD_OK)
+        status = reshard_layout_create(context, spec, ndim, shape, out_layout);
+    reshard_spec_release(spec);
+    reshard_mesh_release(mesh);
+    return status;
+}
+
+reshard_status rs_layout_replace_partial(reshard_layout *layout, const reshard_placement *placement,
+                                         reshard_layout **out_layout)
+{
+    const reshard_spec *spec = reshard_layout_spec(layout);
+    reshard_cut cuts[RESHARD_AXES_MAX];
+    reshard_spec *made = NULL;
+    int32_t count = reshard_spec_cut_count(spec);
+    bool partial = false;
+    for (int32_t i = 0; i < count; i++) {
+        cuts[i] = *reshard_spec_cut(spec, i);
+        if (cuts[i].placement.kind == RESHARD_PARTIAL) {
+            cuts[i].placement = *placement;
+            partial = true;
+        }
+    }
+    if (!partial) {
+        *out_layout = reshard_layout_retain(layout);
+        return RESHARD_OK;
+    }
+    reshard_status status = reshard_spec_create(
+        layout->context, (reshard_mesh *)reshard_spec_mesh(spec), count, cuts, &made);
+    if (status == RESHARD_OK)
+        status =
+            reshard_layout_create(layout->context, made, layout->ndim, layout->shape, out_layout);
+    reshard_spec_release(made);
+    return status;
+}
+
+reshard_reduction rs_layout_reduction(const reshard_layout *layout)
+{
+    return layout->partial ? layout->reduction : RESHARD_SUM;
+}
+
+int32_t rs_layout_list_axes(const reshard_layout *layout, int32_t out_axes[RESHARD_AXES_MAX])
+{
+    const reshard_spec *spec = reshard_layout_spec(layout);
+    const reshard_mesh *mesh = reshard_spec_mesh(spec);
+    int32_t count = 0;
+    if (reshard_spec_get_kind(spec) != RESHARD_SPEC_CUTS)
+        return -1;
+    for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
+        const reshard_cut *cut = reshard_spec_cut(spec, i);
+        if (cut->placement.kind != RESHARD_REPLICATE && reshard_mesh_axis_size(mesh, cut->axis) > 1)
+            out_axes[count++] = cut->axis;
+    }
+    return count;
+}
+
+bool rs_layout_is_everywhere(const reshard_layout *layout)
+{
+    int32_t axes[RESHARD_AXES_MAX];
+    return rs_layout_list_axes(layout, axes) == 0;
+}
+
+bool rs_layouts_lie_alike(const reshard_layout *a, const reshard_layout *b)
+{
+    if (rs_layout_same(a, b))
+        return true;
+    return a->rank_count == 1 && b->rank_count == 1 && !a->listed && !b->listed &&
+           a->flat.count == 0 && b->flat.count == 0 && rs_layout_is_everywhere(a) &&
+           rs_layout_is_everywhere(b) &&
+           reshard_layout_rank_at(a, 0) == reshard_layout_rank_at(b, 0);
+}
+
+rs_layout_words rs_layout_describe(const reshard_layout *layout)
+{
+    rs_layout_words words;
+    size_t length = 0;
+    if (reshard_spec_text(reshard_layout_spec(layout), words.text, sizeof words.text, &length) !=
+        RESHARD_OK)
+        (void)strcpy(words.text, "a callback's");
+    return words;
+}

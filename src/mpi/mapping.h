@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mapping.h - memory of a rank that other ranks of its node see, each process at an address of its
+ * own. So an address that the owner speaks of is translated: its distance from where the owner sees
+ * the memory, added to where this process sees it.
+ */
+#ifndef RS_MPI_MAPPING_H
+#define RS_MPI_MAPPING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct rs_mapping {
+    uint64_t owner_address; /* where its owner sees it */
+    char *view;             /* where this process sees it */
+    size_t bytes;
+} rs_mapping;
+
+/* Where `address` of the owner is seen here; NULL when the bytes are not all inside. */
+void *rs_mapping_translate(const rs_mapping *mapping, const void *address, size_t bytes);
+
+/* The bytes to ask for, so that `bytes` from a page's begin are among them; 0 when that is too
+ * much. */
+size_t rs_mapping_bytes_needed(size_t bytes);
+/* The first page's begin at or behind an address. */
+void *rs_mapping_align(void *address);
+
+/* Whether count mappings of that size fit where systems keep shared memory. Where it is too small,
+ * MPI may hand it out nevertheless, and the first touch then kills the process. */
+bool rs_mapping_have_room(int32_t count, size_t bytes);
+
+#endif

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * entries.c - walks along this rank's line and lists the far spans that it meets. Runs of entries
+ * at constant steps become one entry with a loop, level by level, as in family.c.
+ */
+#include "plan/entries.h"
+
+#include "base/checked.h"
+#include "base/context.h"
+#include "layout/layout.h"
+
+#include <assert.h>
+#include <string.h>
+
+typedef struct entry_list {
+    rs_arena *arena;
+    struct {
+        int64_t count; /* members of the run; 0: there is none */
+        rs_grid_entry form;
+        rs_entry_place step;
+    } levels[RS_LOOPS_MAX];
+    rs_grid_entry *items;
+    int64_t count, capacity;
+} entry_list;
+
+typedef struct dim_walk {
+    const rs_link *link;
+    const rs_grid_side *near, *far;
+    int32_t along;
+    const rs_chain *chain; /* of the far dim */
+    int64_t only_position; /* the entries at hand are those of one peer; -1: of all */
+    int64_t near_line;
+    entry_list list;
+} dim_walk;
+
+/* ---- runs ------------------------------------------------------------------------------------ */
+
+static bool same_form(const rs_grid_entry *a, const rs_grid_entry *b)
+{
+    return a->size == b->size && a->far_line == b->far_line && a->holder_count == b->holder_count &&
+           a->own == b->own && a->loop_count == b->loop_count &&
+           memcmp(a->loops, b->loops, (size_t)a->loop_count * sizeof a->loops[0]) == 0;
+}
+
+/* first + count * step */
+static rs_entry_place advance(const rs_entry_place *first, const rs_entry_place *step,
+                              int64_t count)
+{
+    return (rs_entry_place){
+        first->position + count * step->position, first->start + count * step->start,
+        first->near_at + count * step->near_at, first->far_at + count * step->far_at};
+}
+
+static reshard_status write_entry(entry_list *list, const rs_grid_entry *entry)
+{
+    void *items = list->items;
+    reshard_status status = rs_grow(list->arena->context, &items, &list->capacity, list->count + 1,
+                                    sizeof *list->items);
+    list->items = items;
+    if (status == RESHARD_OK)
+        list->items[list->count++] = *entry;
+    return status;
+}
+
+static reshard_status add_at(entry_list *list, int32_t level, const rs_grid_entry *entry);
+
+/* Hands the run of a level upwards; its loop becomes the outermost one. */
+static reshard_status flush(entry_list *list, int32_t level)
+{
+    rs_grid_entry *form = &list->levels[level].form;
+    int64_t count = list->levels[level].count;
+    list->levels[level].count = 0;
+    if (count == 0)
+        return RESHARD_OK;
+    if (count > 1) {
+        memmove(&form->loops[1], &form->loops[0], (size_t)form->loop_count * sizeof *form->loops);
+        form->loops[0] = (struct rs_entry_loop){count, list->levels[level].step};
+        form->loop_count++;
+    }
+    return add_at(list, level + 1, form);
+}
+
+/* Whether the entry is the next one of the level's run. The second member sets the step. */
+static bool continues(entry_list *list, int32_t level, const rs_grid_entry *entry)
+{
+    int64_t count = list->levels[level].count;
+    const rs_entry_place *first = &list->levels[level].form.first;
+    rs_entry_place *step = &list->levels[level].step;
+    if (count == 0 || !same_form(&list->levels[level].form, entry))
+        return false;
+    if (count == 1)
+        *step = advance(&entry->first, first, -1);
+    rs_entry_place expected = advance(first, step, count);
+    return memcmp(&expected, &entry->first, sizeof expected) == 0;
+}
+
+static reshard_status add_at(entry_list *list, int32_t level, const rs_grid_entry *entry)
+{
+    if (level == RS_LOOPS_MAX || entry->loop_count == RS_LOOPS_MAX)
+        return write_entry(list, entry);
+    if (continues(list, level, entry)) {
+        list->levels[level].count++;
+        return RESHARD_OK;
+    }
+    reshard_status status = flush(list, level);
+    list->levels[level].form = *entry;
+    list->levels[level].count = 1;
+    return status;
+}
+
+static reshard_status finish(entry_list *list, rs_grid_entries *out_entries)
+{
+    reshard_status status = RESHARD_OK;
+    for (int32_t level = 0; level < RS_LOOPS_MAX && status == RESHARD_OK; level++)
+        status = flush(list, level);
+    if (status != RESHARD_OK)
+        return status;
+    out_entries->count = list->count;
+    out_entries->items =
+        rs_arena_copy(list->arena, list->items, (size_t)list->count, sizeof *list->items);
+    return out_entries->items == NULL ? rs_allocation_status() : RESHARD_OK;
+}
+
+/* ---- entries --------------------------------------------------------------------------------- */
+
+/* Who holds a far span. */
+static void set_holders(const dim_walk *w, const rs_span *span, rs_grid_entry *entry)
+{
+    entry->own = w->far->taking_part;
+    entry->holder_count = 1;
+    entry->first.position = 0;
+    for (int32_t i = 0; i < w->chain->count; i++) {
+        int32_t axis = w->chain->cuts[i].axis;
+        int32_t index = w->far->coordinates[axis] - span->first[i];
+        entry->first.position += (int64_t)span->first[i] * w->far->layout->axes[axis].stride;
+        entry->own = entry->own && index >= 0 && index < span->count[i];
+        if (span->count[i] > 1)
+            entry->holder_count = span->count[i];
+    }
+}
+
+/* How many whole chunks follow a chunk before `end`, other than this rank's own: they differ from
+ * it in nothing but their place. Most lines are plain chunks, and most of a line is such a run, so
+ * that it costs one step instead of one for each rank. */
+static int64_t count_like_chunks(const dim_walk *w, int64_t n, int64_t end, const rs_span *far,
+                                 bool own)
+{
+    const rs_cut *cut = &w->chain->cuts[0];
+    if (w->chain->count != 1 || cut->rule != RESHARD_CHUNK || far->count[0] != 1 || own)
+        return 0;
+    int64_t chunk = rs_cut_length(cut, n, 0);
+    if (far->length != chunk || cut->piece_count != cut->coordinate_count)
+        return 0;
+    int64_t follow = (rs_min(end, n) - far->start) / chunk - 1;
+    int64_t mine = w->far->taking_part ? w->far->coordinates[cut->axis] - far->first[0] : -1;
+    return mine > 0 ? rs_min(follow, mine - 1) : follow;
+}
+
+/* One span of this rank's line against all far spans that it meets. */
+static reshard_status add_entries(dim_walk *w, const rs_span *near)
+{
+    int32_t far_dim = w->far->link->dim[w->along];
+    /* In link space the near span is [from, to). */
+    int64_t begin = near->start - w->near->link->offset[w->near->link->dim[w->along]];
+    int64_t from = rs_max(0, begin);
+    int64_t to = rs_min(w->link->size[w->along], begin + near->length);
+    int64_t shift = w->far->link->offset[far_dim];
+    int64_t n = w->far->layout->shape[far_dim];
+    int64_t position = from + shift;
+    rs_span far;
+    reshard_status status = RESHARD_OK;
+    while (status == RESHARD_OK && rs_chain_next(w->chain, n, to + shift, &position, &far)) {
+        rs_grid_entry entry;
+        set_holders(w, &far, &entry);
+        if (w->only_position >= 0 && entry.first.position != w->only_position)
+            continue;
+        entry.size = far.length;
+        entry.far_line = rs_chain_length(w->chain, n, far.first);
+        entry.first.start = far.start - shift;
+        entry.first.far_at = far.local;
+        entry.first.near_at = near->local + entry.first.start - begin;
+        int64_t more = count_like_chunks(w, n, to + shift, &far, entry.own);
+        entry.loop_count = more > 0;
+        if (more > 0) {
+            entry.loops[0] = (struct rs_entry_loop){
+                more + 1,
+                {.position = w->far->layout->axes[w->chain->cuts[0].axis].stride,
+                 .start = far.length,
+                 .near_at = far.length}};
+            position += more * far.length;
+        }
+        status = add_at(&w->list, 0, &entry);
+    }
+    return status;
+}
+
+static reshard_status add_line(dim_walk *w)
+{
+    int32_t dim = w->near->link->dim[w->along];
+    const rs_chain *chain = &w->near->layout->dims[dim];
+    int32_t by_level[RESHARD_AXES_MAX];
+    rs_chain_coordinates(chain, w->near->coordinates, by_level);
+    rs_walk walk;
+    rs_walk_init(&walk, chain, w->near->layout->shape[dim], by_level);
+    w->near_line = walk.length;
+    rs_span span;
+    reshard_status status = RESHARD_OK;
+    while (status == RESHARD_OK && rs_walk_next(&walk, &span))
+        status = add_entries(w, &span);
+    return status;
+}
+
+#define TURNS_PEERS_MAX 64
+
+/* Cyclic, strided and packed cuts come back to each peer again and again. What goes to one peer is
+ * then regular, but what goes to all of them in turn is not, since this rank's own entries are kept
+ * apart. So the line is walked once for each peer, if there are not too many. Returns their number,
+ * or 0. */
+static int64_t peers_in_turns(const rs_chain *chain)
+{
+    int64_t peers = 1;
+    bool turns = false;
+    for (int32_t i = 0; i < chain->count && peers <= TURNS_PEERS_MAX; i++) {
+        reshard_shard_rule rule = chain->cuts[i].rule;
+        turns =
+            turns || rule == RESHARD_CYCLIC || rule == RESHARD_STRIDED || rule == RESHARD_PACKED;
+        peers *= chain->cuts[i].coordinate_count;
+    }
+    return turns && peers <= TURNS_PEERS_MAX ? peers : 0;
+}
+
+/* The part of the position that the index-th combination of the chain's coordinates makes. */
+static int64_t position_of(const dim_walk *w, int64_t index)
+{
+    int64_t position = 0;
+    for (int32_t i = 0; i < w->chain->count; i++) {
+        const rs_cut *cut = &w->chain->cuts[i];
+        position += index % cut->coordinate_count * w->far->layout->axes[cut->axis].stride;
+        index /= cut->coordinate_count;
+    }
+    return position;
+}
+
+reshard_status rs_grid_entries_make(rs_arena *arena, const rs_link *link, const rs_grid_side *near,
+                                    const rs_grid_side *far, int32_t along,
+                                    rs_grid_entries *out_entries)
+{
+    assert(near->taking_part && along >= 0 && along < link->ndim);
+    dim_walk w = {.link = link, .near = near, .far = far, .along = along, .only_position = -1};
+    w.chain = &far->layout->dims[far->link->dim[along]];
+    w.list.arena = arena;
+    reshard_status status = RESHARD_OK;
+    int64_t peers = peers_in_turns(w.chain);
+    if (peers == 0)
+        status = add_line(&w);
+    for (int64_t i = 0; i < peers && status == RESHARD_OK; i++) {
+        w.only_position = position_of(&w, i);
+        status = add_line(&w);
+    }
+    rs_grid_entries made = {.near_line = w.near_line};
+    if (status == RESHARD_OK)
+        status = finish(&w.list, &made);
+    rs_release(arena->context, w.list.items, (size_t)w.list.capacity * sizeof *w.list.items);
+    if (status == RESHARD_OK)
+        *out_entries = made;
+    return status;
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * move.c - moves values from any layout to any other, after the ranks have agreed to.
+ *
+ * Every collective call begins with rs_agree, and allocates what it needs before that: after the
+ * agreement only the group can fail.
+ */
+#include "tensor/core/move.h"
+
+#include "base/context.h"
+#include "base/error.h"
+#include "tensor/core/scope.h"
+#include "transport/agree.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- agreement ------------------------------------------------------------------------------- */
+
+static void note_agreed(void)
+{
+    if (rs_thread_state_get()->scope != NULL)
+        rs_thread_state_get()->scope->agreed = true;
+}
+
+reshard_status rs_agree(reshard_group *group, reshard_status status, const uint64_t digest[2],
+                        const char *what, bool flag, bool *out_all_true)
+{
+    assert(group != NULL && what != NULL);
+    char request[96];
+    (void)snprintf(request, sizeof request, "%s: the request", what);
+    rs_claim claim = {.what = request};
+    uint64_t numbers[RS_AGREE_NUMBERS] = {!flag};
+    if (digest != NULL)
+        memcpy(claim.digest, digest, sizeof claim.digest);
+    rs_scope_use_group(group);
+    status = rs_group_agree_on(group, status, digest != NULL ? &claim : NULL, numbers);
+    if (status != RESHARD_OK)
+        note_agreed();
+    else if (out_all_true != NULL)
+        *out_all_true = numbers[0] == 0;
+    return status;
+}
+
+void rs_agree_on_failure(void)
+{
+    const reshard_scope *scope = rs_thread_state_get()->scope;
+    if (scope == NULL || scope->status == RESHARD_OK || scope->agreed || scope->group == NULL)
+        return;
+    (void)rs_agree(scope->group, reshard_scope_status(scope), NULL, "", false, NULL);
+}
+
+/* ---- moving ---------------------------------------------------------------------------------- */
+
+/* What a move needs, allocated before the ranks agree. */
+typedef struct ends {
+    reshard_context *context;
+    int64_t source_count, target_count;
+    void **sources, **targets;
+} ends;
+
+static void **list_data(reshard_context *context, const rs_distribution *distribution)
+{
+    void **list = rs_allocate_array(context, (size_t)distribution->shard_count, sizeof *list);
+    for (int64_t i = 0; list != NULL && i < distribution->shard_count; i++)
+        list[i] = distribution->shards[i]->data;
+    return list;
+}
+
+static reshard_status list_ends(reshard_context *context, const reshard_tensor *source,
+                                const reshard_tensor *target, ends *out_ends)
+{
+    out_ends->context = context;
+    out_ends->source_count = source->distribution->shard_count;
+    out_ends->target_count = target->distribution->shard_count;
+    out_ends->sources = list_data(context, source->distribution);
+    out_ends->targets = list_data(context, target->distribution);
+    bool made = out_ends->sources != NULL && out_ends->targets != NULL;
+    return made ? RESHARD_OK : rs_allocation_status();
+}
+
+static void release_ends(ends *e)
+{
+    rs_release(e->context, e->sources, (size_t)e->source_count * sizeof *e->sources);
+    rs_release(e->context, e->targets, (size_t)e->target_count * sizeof *e->targets);
+}
+
+reshard_status rs_redistribute_keyed(reshard_context *context, const reshard_tensor *source,
+                                     const rs_exec_key *key, reshard_tensor **out_tensor)
+{
+    rs_exec_cache *cache = source->distribution->cache;
+    reshard_layout *layout = key->adjoint ? key->source : key->target;
+    reshard_dtype dtype = key->adjoint ? key->source_dtype : key->target_dtype;
+    bool same = !key->adjoint && source->dtype == dtype &&
+                rs_layouts_lie_alike(source->distribution->layout, layout);
+    uint64_t digest[2];
+    bool all_hit = false;
+    ends e = {0};
+    reshard_tensor *target = NULL;
+    reshard_exec *exec = NULL;
+    rs_exec_key_digest(key, digest);
+    reshard_status status = same ? rs_distributed_wrap(context, cache, layout, dtype,
+                                                       source->distribution->shards, &target)
+                                 : rs_distributed_make(context, cache, layout, dtype, &target);
+    if (status == RESHARD_OK && !same)
+        status = list_ends(context, source, target, &e);
+    if (status == RESHARD_OK && !same)
+        exec = rs_exec_cache_find(cache, digest);
+    status = rs_agree(rs_exec_cache_group(cache), status, digest, "redistribute", exec != NULL,
+                      &all_hit);
+    if (status == RESHARD_OK && !same && !all_hit)
+        status = rs_exec_cache_make(cache, status, key, digest, &exec);
+    if (status == RESHARD_OK && !same)
+        status = reshard_exec_start(exec, (const void *const *)e.sources, e.targets);
+    if (status == RESHARD_OK && !same)
+        status = reshard_exec_wait(exec);
+    release_ends(&e);
+    if (status == RESHARD_OK) {
+        *out_tensor = target;
+    } else {
+        reshard_tensor_release(target);
+        note_agreed(); /* after the agreement, a failure is one of all ranks */
+    }
+    return status;
+}
+
+reshard_status rs_redistribute(reshard_context *context, const reshard_tensor *source,
+                               reshard_layout *layout, reshard_dtype dtype,
+                               reshard_tensor **out_tensor)
+{
+    assert(source->distribution != NULL && layout != NULL);
+    rs_exec_key key = {source->distribution->layout, layout, source->dtype, dtype, false};
+    return rs_redistribute_keyed(context, source, &key, out_tensor);
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lift.c - see lift.h. */
+#include "tensor/dist/lift.h"
+
+#include "base/error.h"
+#include "tensor/core/dense.h"
+#include "tensor/core/move.h"
+#include "tensor/grad/node.h"
+
+#include <reshard/group.h>
+
+reshard_status rs_layout_replicated(reshard_context *context, const reshard_tensor *like,
+                                    int32_t ndim, const int64_t *shape, reshard_layout **out_layout)
+{
+    const rs_distribution *d = like->distribution;
+    const reshard_mesh *mesh = reshard_spec_mesh(reshard_layout_spec(d->layout));
+    reshard_mesh *own = NULL;
+    reshard_spec *spec = NULL;
+    reshard_status status = RESHARD_OK;
+    if (mesh == NULL) {
+        int32_t size = reshard_group_size(rs_exec_cache_group(d->cache));
+        status = reshard_mesh_create(context, 1, NULL, &size, NULL, &own);
+        mesh = own;
+    }
+    if (status == RESHARD_OK)
+        status = reshard_spec_create(context, (reshard_mesh *)mesh, 0, NULL, &spec);
+    if (status == RESHARD_OK)
+        status = reshard_layout_create(context, spec, ndim, shape, out_layout);
+    reshard_spec_release(spec);
+    reshard_mesh_release(own);
+    return status;
+}
+
+/* ---- lifting --------------------------------------------------------------------------------- */
+
+static void forget_layout(void *extra)
+{
+    reshard_layout_release(extra);
+}
+
+/* Every rank's local tensor gets the whole gradient of the replicated one. */
+static void backward_lift(rs_node *node, reshard_tensor *const *gradients,
+                          reshard_tensor **out_gradients)
+{
+    reshard_tensor *whole = NULL, *local = NULL;
+    reshard_layout *layout = node->extra;
+    reshard_status status =
+        rs_redistribute(rs_scope_context(), gradients[0], layout, gradients[0]->dtype, &whole);
+    if (status == RESHARD_OK && whole->distribution->shard_count > 0)
+        status = rs_tensor_alias(rs_scope_context(), whole->distribution->shards[0], &local);
+    else if (status == RESHARD_OK) /* the mesh leaves this rank out */
+        status =
+            rs_result_zeros(gradients[0]->dtype, gradients[0]->ndim, gradients[0]->shape, &local);
+    reshard_tensor_release(whole);
+    out_gradients[0] = rs_scope_finish(status, local);
+}
+
+static reshard_tensor *lift_one(reshard_tensor *tensor, const reshard_tensor *like)
+{
+    if (!rs_op_begin("lift", 1, &tensor))
+        return NULL;
+    reshard_context *context = rs_scope_context();
+    reshard_layout *layout = NULL;
+    reshard_tensor *made = NULL, *dense = NULL;
+    rs_exec_cache *cache = like->distribution->cache;
+    reshard_status status =
+        rs_layout_replicated(context, like, tensor->ndim, tensor->shape, &layout);
+    if (status == RESHARD_OK)
+        status = rs_tensor_densify(context, tensor, &dense);
+    if (status == RESHARD_OK)
+        status = rs_distributed_wrap(context, cache, layout, tensor->dtype, &dense, &made);
+    reshard_tensor_release(dense);
+    rs_recipe recipe = {.name = "lift",
+                        .backward = backward_lift,
+                        .input_count = 1,
+                        .inputs = &tensor,
+                        .group = rs_exec_cache_group(cache),
+                        .extra = layout,
+                        .forget_extra = forget_layout};
+    return rs_op_end(&recipe, status, made);
+}
+
+bool rs_lift(int32_t count, reshard_tensor **tensors)
+{
+    const reshard_tensor *like = NULL;
+    for (int32_t i = 0; i < count && like == NULL; i++) {
+        if (tensors[i] != NULL && tensors[i]->distribution != NULL)
+            like = tensors[i];
+    }
+    for (int32_t i = 0; i < count && like != NULL; i++) {
+        if (tensors[i] == NULL || tensors[i]->distribution != NULL)
+            continue;
+        tensors[i] = lift_one(tensors[i], like);
+        if (tensors[i] == NULL)
+            return false;
+    }
+    return true;
+}
+
+/* ---- bringing -------------------------------------------------------------------------------- */
+
+static reshard_status wrap_whole(reshard_context *context, reshard_tensor *local,
+                                 const reshard_tensor *like, reshard_tensor **out_tensor)
+{
+    reshard_layout *layout = NULL;
+    reshard_tensor *dense = NULL;
+    reshard_status status = rs_layout_replicated(context, like, local->ndim, local->shape, &layout);
+    if (status == RESHARD_OK)
+        status = rs_tensor_densify(context, local, &dense);
+    if (status == RESHARD_OK)
+        status = rs_distributed_wrap(context, like->distribution->cache, layout, local->dtype,
+                                     &dense, out_tensor);
+    reshard_tensor_release(dense);
+    reshard_layout_release(layout);
+    return status;
+}
+
+/* Gathers the tensor on every rank of the group, including those that the mesh leaves out. */
+static reshard_status gather_whole(reshard_context *context, const reshard_tensor *source,
+                                   reshard_tensor **out_tensor)
+{
+    int32_t size = reshard_group_size(rs_distributed_group(source));
+    reshard_mesh *mesh = NULL;
+    reshard_spec *spec = NULL;
+    reshard_layout *layout = NULL;
+    reshard_tensor *whole = NULL;
+    reshard_status status = reshard_mesh_create(context, 1, NULL, &size, NULL, &mesh);
+    if (status == RESHARD_OK)
+        status = reshard_spec_create(context, mesh, 0, NULL, &spec);
+    if (status == RESHARD_OK)
+        status = reshard_layout_create(context, spec, source->ndim, source->shape, &layout);
+    status = status == RESHARD_OK
+                 ? rs_redistribute(context, source, layout, source->dtype, &whole)
+                 : rs_agree(rs_distributed_group(source), status, NULL, "load", false, NULL);
+    if (status == RESHARD_OK)
+        *out_tensor = reshard_tensor_retain(whole->distribution->shards[0]);
+    reshard_tensor_release(whole);
+    reshard_layout_release(layout);
+    reshard_spec_release(spec);
+    reshard_mesh_release(mesh);
+    return status;
+}
+
+reshard_status rs_tensor_bring(reshard_context *context, reshard_tensor *source,
+                               const reshard_tensor *target, reshard_tensor **out_tensor)
+{
+    if (target->distribution == NULL && source->distribution == NULL) {
+        *out_tensor = reshard_tensor_retain(source);
+        return RESHARD_OK;
+    }
+    if (target->distribution == NULL)
+        return gather_whole(context, source, out_tensor);
+    reshard_tensor *spread = NULL;
+    reshard_status status = RESHARD_OK;
+    if (source->distribution == NULL)
+        status = wrap_whole(context, source, target, &spread);
+    else
+        spread = reshard_tensor_retain(source);
+    status = status == RESHARD_OK
+                 ? rs_redistribute(context, spread, target->distribution->layout, target->dtype,
+                                   out_tensor)
+                 : rs_agree(rs_distributed_group(target), status, NULL, "load", false, NULL);
+    reshard_tensor_release(spread);
+    return status;
+}

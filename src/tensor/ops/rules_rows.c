@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rules_rows.c - rules for transpose, cat, sums, norms and cross-entropy. */
+#include "base/context.h"
+#include "base/error.h"
+#include "layout/layout.h"
+#include "tensor/core/scope.h"
+#include "tensor/dist/axes.h"
+#include "tensor/grad/gradient.h"
+#include "tensor/ops/rules.h"
+
+#include <string.h>
+
+/* ---- transpose ------------------------------------------------------------------------------- */
+
+static reshard_status swap_layout(const reshard_tensor *tensor, int32_t a, int32_t b,
+                                  reshard_layout **out_layout)
+{
+    const reshard_spec *spec = reshard_layout_spec(tensor->distribution->layout);
+    rs_axes axes = {.mesh = reshard_spec_mesh(spec), .count = reshard_spec_cut_count(spec)};
+    int64_t shape[RESHARD_NDIM_MAX];
+    bool fits = reshard_spec_get_kind(spec) == RESHARD_SPEC_CUTS;
+    for (int32_t i = 0; fits && i < axes.count; i++) {
+        axes.cuts[i] = *reshard_spec_cut(spec, i);
+        reshard_placement *p = &axes.cuts[i].placement;
+        fits = p->kind != RESHARD_SHARD || p->dim != RESHARD_DIM_FLAT;
+        if (p->kind == RESHARD_SHARD && p->dim < 0 && fits)
+            p->dim += tensor->ndim;
+        if (p->kind == RESHARD_SHARD && (p->dim == a || p->dim == b))
+            p->dim = p->dim == a ? b : a;
+    }
+    if (!fits)
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "a tensor with the layout \"%s\"",
+                       rs_tensor_describe_layout(tensor).text);
+    memcpy(shape, tensor->shape, sizeof shape);
+    shape[a] = tensor->shape[b];
+    shape[b] = tensor->shape[a];
+    return rs_axes_layout(&axes, tensor->ndim, shape, out_layout);
+}
+
+reshard_status rs_spread_transpose(reshard_tensor *tensor, int32_t a, int32_t b,
+                                   reshard_tensor **out_tensor)
+{
+    const rs_distribution *distribution = tensor->distribution;
+    reshard_context *context = rs_scope_context();
+    size_t bytes = (size_t)distribution->shard_count * sizeof(reshard_tensor *);
+    reshard_layout *layout = NULL;
+    reshard_tensor **shards = rs_allocate(context, bytes);
+    reshard_status status = shards != NULL ? RESHARD_OK : rs_allocation_status();
+    if (status == RESHARD_OK)
+        status = swap_layout(tensor, a, b, &layout);
+    int enabled = reshard_set_gradients_enabled(0);
+    for (int64_t i = 0; i < distribution->shard_count && status == RESHARD_OK; i++) {
+        shards[i] = reshard_tensor_transpose(distribution->shards[i], a, b);
+        status = shards[i] != NULL ? RESHARD_OK : rs_scope_failed();
+    }
+    (void)reshard_set_gradients_enabled(enabled);
+    if (status == RESHARD_OK)
+        status = rs_distributed_wrap(context, distribution->cache, layout, tensor->dtype, shards,
+                                     out_tensor);
+    reshard_layout_release(layout);
+    rs_release(context, shards, bytes);
+    return status;
+}
+
+/* ---- cat ------------------------------------------------------------------------------------- */
+
+typedef struct joint {
+    int32_t count, dim;
+} joint;
+
+static reshard_tensor *cat_local(reshard_tensor *const *inputs, const void *user)
+{
+    const joint *j = user;
+    return reshard_cat(j->count, inputs, j->dim);
+}
+
+/* Checks that the specs are equal and leave the dim whole. */
+static reshard_status check_cat(int32_t count, reshard_tensor *const *tensors, int32_t dim,
+                                rs_axes *out_axes)
+{
+    reshard_status status = rs_check_together(count, tensors);
+    if (status == RESHARD_OK && count > RS_SPREAD_MAX)
+        status = rs_fail(RESHARD_ERR_UNSUPPORTED, "%d distributed tensors at once; there may be %d",
+                         count, RS_SPREAD_MAX);
+    for (int32_t i = 0; i < count && status == RESHARD_OK; i++) {
+        rs_axes axes;
+        status = rs_axes_check_mesh(tensors[0], tensors[i]);
+        if (status == RESHARD_OK)
+            status = rs_axes_of(tensors[i], &axes);
+        if (status == RESHARD_OK && i == 0)
+            *out_axes = axes;
+        bool same = status == RESHARD_OK && axes.count == out_axes->count;
+        for (int32_t k = 0; same && k < axes.count; k++) {
+            const reshard_placement *p = &axes.cuts[k].placement;
+            const reshard_placement *q = &out_axes->cuts[k].placement;
+            same = axes.cuts[k].axis == out_axes->cuts[k].axis && p->kind == q->kind &&
+                   (p->kind != RESHARD_PARTIAL || p->reduction == q->reduction) &&
+                   (p->kind != RESHARD_SHARD || (p->dim == q->dim && rs_axes_same_cut(p, q)));
+            if (same && rs_axes_is_cut(p, dim))
+                return rs_fail(RESHARD_ERR_INVALID, "dimension %d is cut by \"%s\"", dim,
+                               rs_tensor_describe_layout(tensors[i]).text);
+        }
+        if (status == RESHARD_OK && !same)
+            status =
+                rs_fail(RESHARD_ERR_INVALID, "input 0 has the layout \"%s\" and input %d \"%s\"",
+                        rs_tensor_describe_layout(tensors[0]).text, i,
+                        rs_tensor_describe_layout(tensors[i]).text);
+    }
+    return status;
+}
+
+reshard_tensor *rs_spread_cat(int32_t count, reshard_tensor *const *tensors, int32_t dim)
+{
+    rs_axes axes;
+    joint j = {count, dim};
+    rs_spread spread = {
+        .name = "cat", .inputs = tensors, .fn = cat_local, .user = &j, .user_bytes = sizeof j};
+    int64_t shape[RESHARD_NDIM_MAX];
+    reshard_status status = check_cat(count, tensors, dim, &axes);
+    if (status == RESHARD_OK) {
+        spread.input_count = count;
+        memcpy(shape, tensors[0]->shape, sizeof shape);
+        for (int32_t i = 1; i < count; i++)
+            shape[dim] += tensors[i]->shape[dim];
+        status = rs_axes_layout(&axes, tensors[0]->ndim, shape, &spread.output_layout);
+    }
+    for (int32_t i = 0; i < count && status == RESHARD_OK; i++)
+        status = rs_gradient_layout(tensors[i]->distribution->layout, &spread.gradient_layouts[i]);
+    return rs_spread_run(&spread, status);
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+static reshard_tensor *sum_local(reshard_tensor *const *inputs, const void *user)
+{
+    (void)user;
+    return reshard_sum(inputs[0]);
+}
+
+/* Turns cuts into partial sums. Axes that are partial already must be sums or averages. */
+static reshard_status reduce_axes(const reshard_tensor *tensor, rs_axes *axes)
+{
+    for (int32_t i = 0; i < axes->count; i++) {
+        reshard_placement *p = &axes->cuts[i].placement;
+        bool linear = p->reduction == RESHARD_SUM || p->reduction == RESHARD_AVG;
+        if (p->kind == RESHARD_PARTIAL && !linear)
+            return rs_fail(RESHARD_ERR_INVALID,
+                           "a tensor with the partial layout \"%s\": redistribute it first",
+                           rs_tensor_describe_layout(tensor).text);
+        if (p->kind == RESHARD_SHARD)
+            *p = rs_placement_partial();
+    }
+    return RESHARD_OK;
+}
+
+reshard_tensor *rs_spread_sum(reshard_tensor *x)
+{
+    rs_axes axes;
+    rs_spread spread = {.name = "sum", .input_count = 1, .inputs = &x, .fn = sum_local};
+    reshard_status status = rs_axes_of(x, &axes);
+    if (status == RESHARD_OK)
+        status = reduce_axes(x, &axes);
+    if (status == RESHARD_OK)
+        status = rs_axes_layout(&axes, 0, NULL, &spread.output_layout);
+    if (status == RESHARD_OK)
+        status = rs_gradient_layout(x->distribution->layout, &spread.gradient_layouts[0]);
+    return rs_spread_run(&spread, status);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static reshard_status check_rows(const reshard_tensor *x, const rs_axes *axes)
+{
+    for (int32_t i = 0; i < axes->count; i++) {
+        const reshard_placement *p = &axes->cuts[i].placement;
+        if (p->kind == RESHARD_PARTIAL || rs_axes_is_cut(p, x->ndim - 1))
+            return rs_fail(RESHARD_ERR_INVALID,
+                           "x with \"%s\": rows have to be whole, redistribute it first",
+                           rs_tensor_describe_layout(x).text);
+    }
+    return RESHARD_OK;
+}
+
+reshard_tensor *rs_spread_norm(const char *name, reshard_tensor *x, reshard_tensor *weight,
+                               reshard_tensor *bias, rs_local_fn fn, const void *user,
+                               size_t user_bytes)
+{
+    reshard_tensor *inputs[] = {x, weight, bias};
+    rs_axes axes, rows;
+    rs_spread spread = {.name = name,
+                        .input_count = 3,
+                        .inputs = inputs,
+                        .fn = fn,
+                        .user = user,
+                        .user_bytes = user_bytes};
+    reshard_status status = rs_check_together(3, inputs);
+    if (status == RESHARD_OK)
+        status = rs_axes_of(x, &axes);
+    if (status == RESHARD_OK)
+        status = check_rows(x, &axes);
+    for (int32_t i = 1; i < 3 && status == RESHARD_OK; i++) {
+        rs_axes whole;
+        if (inputs[i] == NULL)
+            continue;
+        status = rs_axes_check_mesh(x, inputs[i]);
+        if (status == RESHARD_OK)
+            status = rs_axes_of(inputs[i], &whole);
+        if (status == RESHARD_OK && whole.count != 0)
+            status = rs_fail(RESHARD_ERR_INVALID, "a %s with \"%s\", which is not replicated",
+                             i == 1 ? "weight" : "bias", rs_tensor_describe_layout(inputs[i]).text);
+    }
+    if (status == RESHARD_OK) {
+        /* The gradient of a row's weights, from the rows that are on this rank. */
+        rows = axes;
+        status = reduce_axes(x, &rows);
+    }
+    for (int32_t i = 1; i < 3 && status == RESHARD_OK; i++) {
+        if (inputs[i] != NULL)
+            status = rs_axes_layout(&rows, 1, inputs[i]->shape, &spread.gradient_layouts[i]);
+    }
+    if (status == RESHARD_OK) {
+        spread.output_layout = reshard_layout_retain(x->distribution->layout);
+        spread.gradient_layouts[0] = reshard_layout_retain(x->distribution->layout);
+    }
+    return rs_spread_run(&spread, status);
+}
+
+/* ---- cross-entropy --------------------------------------------------------------------------- */
+
+static reshard_tensor *cross_entropy_local(reshard_tensor *const *inputs, const void *user)
+{
+    return rs_cross_entropy_of(inputs[0], inputs[1], *(const int64_t *)user);
+}
+
+static reshard_status judge_cross_entropy(reshard_tensor *const *inputs, rs_axes *out_axes)
+{
+    rs_axes labels;
+    reshard_status status = rs_check_together(2, inputs);
+    if (status == RESHARD_OK)
+        status = rs_axes_check_mesh(inputs[0], inputs[1]);
+    if (status == RESHARD_OK)
+        status = rs_axes_of(inputs[0], out_axes);
+    if (status == RESHARD_OK)
+        status = check_rows(inputs[0], out_axes);
+    if (status == RESHARD_OK)
+        status = rs_axes_of(inputs[1], &labels);
+    if (status != RESHARD_OK)
+        return status;
+    bool same = labels.count == out_axes->count;
+    for (int32_t i = 0; same && i < labels.count; i++) {
+        const reshard_placement *p = &labels.cuts[i].placement;
+        const reshard_placement *q = &out_axes->cuts[i].placement;
+        same = labels.cuts[i].axis == out_axes->cuts[i].axis && p->kind == RESHARD_SHARD &&
+               p->dim == q->dim && rs_axes_same_cut(p, q);
+    }
+    if (!same)
+        return rs_fail(RESHARD_ERR_INVALID, "logits with \"%s\" and labels with \"%s\"",
+                       rs_tensor_describe_layout(inputs[0]).text,
+                       rs_tensor_describe_layout(inputs[1]).text);
+    return reduce_axes(inputs[0], out_axes);
+}
+
+reshard_tensor *rs_spread_cross_entropy(reshard_tensor *logits, reshard_tensor *labels)
+{
+    reshard_tensor *inputs[] = {logits, labels};
+    rs_axes axes;
+    rs_spread spread = {.name = "cross_entropy",
+                        .input_count = 2,
+                        .inputs = inputs,
+                        .fn = cross_entropy_local,
+                        .user = &labels->volume,
+                        .user_bytes = sizeof labels->volume};
+    reshard_status status = judge_cross_entropy(inputs, &axes);
+    if (status == RESHARD_OK)
+        status = rs_axes_layout(&axes, 0, NULL, &spread.output_layout);
+    if (status == RESHARD_OK)
+        spread.gradient_layouts[0] = reshard_layout_retain(logits->distribution->layout);
+    return rs_spread_run(&spread, status);
+}

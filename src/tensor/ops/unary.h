@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * unary.h - operations with one input and an output of the same shape. Each is described by its
+ * kernels and what they need; one driver checks, spreads, casts, runs and records all of them.
+ */
+#ifndef RS_TENSOR_OPS_UNARY_H
+#define RS_TENSOR_OPS_UNARY_H
+
+#include "tensor/dist/spread.h"
+
+/* What kernels work on: dense rows of the last dim, and one number that belongs to the
+ * operation. */
+typedef struct rs_unary_rows {
+    int64_t count, size;
+    double parameter;
+} rs_unary_rows;
+
+typedef void (*rs_unary_fn)(const rs_unary_rows *rows, const void *x, void *y);
+/* kept: the input or output, as the operation asks for; NULL if it keeps nothing. */
+typedef void (*rs_unary_back_fn)(const rs_unary_rows *rows, const void *kept, const void *gradient,
+                                 void *out);
+
+typedef struct rs_unary {
+    const char *name;
+    rs_spread_kind spread; /* which layouts a distributed input may have */
+    enum { RS_KEEPS_NOTHING, RS_KEEPS_INPUT, RS_KEEPS_OUTPUT } keeps; /* for the backward step */
+    rs_unary_fn forward[2];       /* f32, f64: RS_BOTH(kernel) of real.h */
+    rs_unary_back_fn backward[2]; /* likewise */
+} rs_unary;
+
+/* `unary` must live as long as the program. */
+reshard_tensor *rs_unary_run(const rs_unary *unary, reshard_tensor *x, double parameter);
+
+#endif

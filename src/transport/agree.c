@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * agree.c - see agree.h. Ballots are joined on their way up a binomial tree to rank 0, and the
+ * result comes back down it.
+ *
+ * A ballot holds one claim and its weight, joined as in the majority vote of Boyer and Moore
+ * (1981): equal claims add their weights, of different ones the heavier stays with the difference.
+ * If more than half of the ranks make a claim, it is the one that is left. Only when claims differ
+ * is there a second round, in which each rank compares its own with the one that is left and fails
+ * if it is another: the lowest of those is the odd one out.
+ */
+#include "transport/agree.h"
+
+#include "base/error.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct ballot {
+    int32_t failed; /* the lowest rank that failed; -1: none */
+    reshard_status status;
+    int32_t holder;  /* a rank that makes this claim; -1: nobody has claimed anything */
+    int32_t weight;  /* of the claim; 0: as many ranks are against it as for it */
+    int32_t differs; /* non-zero: there are different claims */
+    int32_t unused;
+    uint64_t digest[2];
+    uint64_t numbers[RS_AGREE_NUMBERS];
+    char text[448]; /* of the failure; else the claim's words */
+} ballot;
+
+static bool claims_equal(const ballot *a, const ballot *b)
+{
+    return memcmp(a->digest, b->digest, sizeof a->digest) == 0;
+}
+
+/* `other` is of higher ranks. */
+static void join_claims(ballot *mine, const ballot *other)
+{
+    int32_t differs = mine->differs || other->differs;
+    if (other->holder < 0)
+        return;
+    if (mine->holder < 0) {
+        *mine = *other;
+    } else if (claims_equal(mine, other)) {
+        mine->weight += other->weight;
+        mine->differs = differs;
+    } else {
+        int32_t weight = mine->weight - other->weight;
+        if (weight < 0)
+            *mine = *other;
+        mine->weight = weight < 0 ? -weight : weight;
+        mine->differs = 1;
+    }
+}
+
+static void join(ballot *mine, const ballot *other)
+{
+    uint64_t numbers[RS_AGREE_NUMBERS];
+    for (int i = 0; i < RS_AGREE_NUMBERS; i++)
+        numbers[i] = mine->numbers[i] > other->numbers[i] ? mine->numbers[i] : other->numbers[i];
+    if (mine->failed < 0 && other->failed < 0)
+        join_claims(mine, other);
+    else if (mine->failed < 0 || (other->failed >= 0 && other->failed < mine->failed))
+        *mine = *other;
+    memcpy(mine->numbers, numbers, sizeof numbers);
+}
+
+/* Up the tree by which rs_group_broadcast_small goes down: a rank hands its ballot to the one it
+ * will hear the result from. */
+static reshard_status combine(reshard_group *group, ballot *mine)
+{
+    int64_t step = 1;
+    while (step < group->size)
+        step *= 2;
+    reshard_status status = RESHARD_OK;
+    for (step /= 2; step >= 1 && status == RESHARD_OK; step /= 2) {
+        if (group->rank < step && group->rank + step < group->size) {
+            ballot other;
+            status =
+                rs_group_receive_small(group, (int32_t)(group->rank + step), &other, sizeof other);
+            if (status == RESHARD_OK)
+                join(mine, &other);
+        } else if (group->rank >= step && group->rank < 2 * step) {
+            status = rs_group_send_small(group, (int32_t)(group->rank - step), mine, sizeof *mine);
+        }
+    }
+    return status;
+}
+
+static reshard_status vote(reshard_group *group, ballot *b)
+{
+    reshard_status status = combine(group, b);
+    if (status == RESHARD_OK)
+        status = rs_group_broadcast_small(group, b, sizeof *b);
+    if (status == RESHARD_OK && b->failed >= 0)
+        status = rs_fail(b->status, "rank %d: %s", b->failed, b->text);
+    return status;
+}
+
+static void fill(ballot *b, const reshard_group *group, reshard_status status,
+                 const rs_claim *claim, const uint64_t *numbers)
+{
+    memset(b, 0, sizeof *b);
+    b->failed = status != RESHARD_OK ? group->rank : -1;
+    b->status = status;
+    b->holder = claim != NULL ? group->rank : -1;
+    b->weight = claim != NULL;
+    if (claim != NULL)
+        memcpy(b->digest, claim->digest, sizeof b->digest);
+    if (numbers != NULL)
+        memcpy(b->numbers, numbers, sizeof b->numbers);
+    const char *text = claim != NULL && claim->words != NULL ? claim->words : "";
+    (void)snprintf(b->text, sizeof b->text, "%s",
+                   status != RESHARD_OK ? reshard_error_text() : text);
+}
+
+/* The status of a rank that compares its claim with the one that is left. */
+static reshard_status judge(const ballot *left, const rs_claim *claim)
+{
+    if (claim == NULL || memcmp(left->digest, claim->digest, sizeof left->digest) == 0)
+        return RESHARD_OK;
+    if (claim->words != NULL && strcmp(claim->words, left->text) != 0)
+        return rs_fail(RESHARD_ERR_MISMATCH, "%s, but rank %d: %s", claim->words, left->holder,
+                       left->text);
+    return rs_fail(RESHARD_ERR_MISMATCH, "%s differs from that of rank %d", claim->what,
+                   left->holder);
+}
+
+reshard_status rs_group_agree_on(reshard_group *group, reshard_status status, const rs_claim *claim,
+                                 uint64_t *numbers)
+{
+    assert(claim == NULL || claim->what != NULL);
+    ballot left, second;
+    fill(&left, group, status, claim, numbers);
+    status = vote(group, &left);
+    if (status == RESHARD_OK && left.differs) {
+        fill(&second, group, judge(&left, claim), NULL, NULL);
+        status = vote(group, &second);
+        assert(status != RESHARD_OK);
+    }
+    if (status == RESHARD_OK && numbers != NULL)
+        memcpy(numbers, left.numbers, sizeof left.numbers);
+    return status;
+}
+
+reshard_status reshard_group_agree(reshard_group *group, reshard_status status)
+{
+    return rs_group_agree_on(group, status, NULL, NULL);
+}

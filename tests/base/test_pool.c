@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pools: every item runs once, errors and cancellation stop them; meant to run under
+ * ThreadSanitizer too. */
+#include "base/error.h"
+#include "base/pool.h"
+#include "tests/support/check.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+enum { ITEMS = 500, THREADS = 4 };
+
+typedef struct job {
+    atomic_int seen[ITEMS];
+    atomic_int done, entered, left;
+    atomic_int wrong_thread; /* how often two threads had one number, or one was too large */
+    atomic_int busy[THREADS];
+    int64_t fails_at;      /* item; -1: none */
+    int enter_fails;       /* on this thread; -1: on none */
+    int pauses;            /* counted on the calling thread */
+    int pause_fails_after; /* 0: never */
+    uint64_t reported, reports;
+    int cancel_after; /* reports; 0: never */
+} job;
+
+static job new_job(void)
+{
+    job made;
+    memset(&made, 0, sizeof made);
+    made.fails_at = -1;
+    made.enter_fails = -1;
+    return made;
+}
+
+static reshard_status run(void *user, int32_t thread, int64_t item)
+{
+    job *j = user;
+    if (thread < 0 || thread >= THREADS || atomic_fetch_add(&j->busy[thread], 1) != 0)
+        atomic_fetch_add(&j->wrong_thread, 1);
+    atomic_fetch_add(&j->seen[item], 1);
+    atomic_fetch_add(&j->done, 1);
+    atomic_fetch_sub(&j->busy[thread], 1);
+    return item == j->fails_at ? rs_fail(RESHARD_ERR_CHECK, "item %d is bad", (int)item)
+                               : RESHARD_OK;
+}
+
+static reshard_status enter(void *user, int32_t thread)
+{
+    job *j = user;
+    atomic_fetch_add(&j->entered, 1);
+    return thread == j->enter_fails ? rs_fail(RESHARD_ERR_NO_MEMORY, "no desk for %d", thread)
+                                    : RESHARD_OK;
+}
+
+static void leave(void *user, int32_t thread)
+{
+    (void)thread;
+    atomic_fetch_add(&((job *)user)->left, 1);
+}
+
+static reshard_status pause_between(void *user)
+{
+    job *j = user;
+    return ++j->pauses == j->pause_fails_after ? rs_fail(RESHARD_ERR_IO, "the pause failed")
+                                               : RESHARD_OK;
+}
+
+static uint64_t count_done(void *user)
+{
+    return (uint64_t)atomic_load(&((job *)user)->done) * 2;
+}
+
+static void see_progress(void *user, const char *what, uint64_t done, uint64_t total)
+{
+    job *j = user;
+    j->reports++;
+    if (strcmp(what, "counting") == 0 && total == ITEMS && done <= total && done >= j->reported)
+        j->reported = done;
+}
+
+static int is_cancelled(void *user)
+{
+    const job *j = user;
+    return j->cancel_after != 0 && j->reports >= (uint64_t)j->cancel_after;
+}
+
+static rs_pool pool_of(job *j, int32_t threads)
+{
+    return (rs_pool){.user = j,
+                     .thread_count = threads,
+                     .end = ITEMS,
+                     .run = run,
+                     .enter = enter,
+                     .leave = leave,
+                     .pause = pause_between};
+}
+
+static void test_pool__runs_each_item_once(void **state)
+{
+    (void)state;
+    for (int32_t threads = 1; threads <= THREADS; threads++) {
+        job j = new_job();
+        rs_pool pool = pool_of(&j, threads);
+        pool.first = 3;
+        assert_int_equal(rs_pool_run(&pool), RESHARD_OK);
+        for (int i = 0; i < ITEMS; i++)
+            assert_int_equal(j.seen[i], i >= 3);
+        assert_int_equal(j.wrong_thread, 0);
+        assert_int_equal(j.entered, j.left);
+        assert_true(j.entered >= 1 && j.entered <= threads);
+        if (threads == 1)
+            assert_int_equal(j.pauses, ITEMS - 3);
+    }
+}
+
+static void test_pool__few_items(void **state)
+{
+    (void)state;
+    job j = new_job();
+    rs_pool pool = pool_of(&j, THREADS);
+    pool.end = 0;
+    assert_int_equal(rs_pool_run(&pool), RESHARD_OK);
+    assert_int_equal(j.done, 0);
+    pool.end = 2;
+    assert_int_equal(rs_pool_run(&pool), RESHARD_OK);
+    assert_int_equal(j.done, 2);
+    assert_true(j.entered <= 3); /* no thread without an item but the calling one */
+}
+
+static void test_pool__first_error_with_its_words(void **state)
+{
+    (void)state;
+    for (int32_t threads = 1; threads <= THREADS; threads++) {
+        job j = new_job();
+        rs_pool pool = pool_of(&j, threads);
+        j.fails_at = 100;
+        assert_int_equal(rs_pool_run(&pool), RESHARD_ERR_CHECK);
+        assert_string_equal(reshard_error_text(), "item 100 is bad");
+        assert_int_equal(j.entered, j.left);
+        if (threads == 1)
+            assert_int_equal(j.done, 101);
+    }
+}
+
+static void test_pool__enter_fails(void **state)
+{
+    (void)state;
+    job j = new_job();
+    rs_pool pool = pool_of(&j, 1);
+    j.enter_fails = 0;
+    assert_int_equal(rs_pool_run(&pool), RESHARD_ERR_NO_MEMORY);
+    assert_string_equal(reshard_error_text(), "no desk for 0");
+    assert_int_equal(j.done, 0);
+    assert_int_equal(j.left, 1);
+}
+
+static void test_pool__pause_fails(void **state)
+{
+    (void)state;
+    job j = new_job();
+    rs_pool pool = pool_of(&j, 1);
+    j.pause_fails_after = 5;
+    assert_int_equal(rs_pool_run(&pool), RESHARD_ERR_IO);
+    assert_int_equal(j.done, 5);
+}
+
+static void test_pool__progress_and_cancel(void **state)
+{
+    (void)state;
+    job j = new_job();
+    reshard_context *context = NULL;
+    const reshard_context_options options = {
+        .size = sizeof options, .progress = see_progress, .cancelled = is_cancelled, .user = &j};
+    assert_int_equal(reshard_context_create(&options, &context), RESHARD_OK);
+    rs_pool pool = pool_of(&j, 1);
+    pool.context = context;
+    pool.what = "counting";
+    pool.done = count_done; /* twice as much as there is: shown as all of it */
+    pool.total = ITEMS;
+    assert_int_equal(rs_pool_run(&pool), RESHARD_OK);
+    assert_int_equal(j.reports, ITEMS + 1);
+    assert_int_equal(j.reported, ITEMS);
+    j = new_job();
+    j.cancel_after = 10;
+    assert_int_equal(rs_pool_run(&pool), RESHARD_ERR_CANCELLED);
+    assert_int_equal(j.done, 10);
+    reshard_context_destroy(context);
+}
+
+static void test_pool__thread_count(void **state)
+{
+    (void)state;
+    assert_int_equal(rs_pool_thread_count(3), 3);
+    assert_int_equal(rs_pool_thread_count(RS_POOL_THREADS_MAX + 1), RS_POOL_THREADS_MAX);
+    int32_t chosen = rs_pool_thread_count(0);
+    assert_true(chosen >= 1 && chosen <= 8);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pool__runs_each_item_once),
+        cmocka_unit_test(test_pool__few_items),
+        cmocka_unit_test(test_pool__first_error_with_its_words),
+        cmocka_unit_test(test_pool__enter_fails),
+        cmocka_unit_test(test_pool__pause_fails),
+        cmocka_unit_test(test_pool__progress_and_cancel),
+        cmocka_unit_test(test_pool__thread_count),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
