@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/rivals.h"
 
+#include "bench/mpi_rival.h"
+#include "cli/common/library.h"
 #include "cli/common/memory.h"
 #include "cli/common/ranks.h"
 
-#include <reshard/mpi_bench.h>
-
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,9 +16,8 @@ struct bench_rivals {
     const bench_buffers *from, *to;
     int have[BENCH_RIVAL_COUNT];
     char *copied; /* what memcpy reads: as large as the targets */
-    reshard_mpi_rival *mpi;
-    reshard_mpi_rival_run_fn run_mpi;
-    reshard_mpi_rival_destroy_fn destroy_mpi;
+    const bench_mpi_calls *mpi_calls;
+    bench_mpi_rival *mpi;
 };
 
 const char *bench_rival_name(bench_rival_kind kind)
@@ -90,34 +90,35 @@ static int is_all_reduce(const bench_rivals *r)
 
 /* ---- MPI ------------------------------------------------------------------------------------- */
 
-static reshard_status create_mpi(bench_rivals *r, reshard_plan *plan)
+/* Whether it is so on every rank. */
+static reshard_status agree(reshard_group *group, int mine, int *out_all)
 {
-    reshard_mpi_rival_create_fn create = NULL;
-    *(void **)(void *)&create = cli_ranks_find("reshard_mpi_rival_create");
-    *(void **)(void *)&r->run_mpi = cli_ranks_find("reshard_mpi_rival_run");
-    *(void **)(void *)&r->destroy_mpi = cli_ranks_find("reshard_mpi_rival_destroy");
-    if (create == NULL || r->run_mpi == NULL || r->destroy_mpi == NULL)
-        return RESHARD_OK;
-    reshard_status status =
-        create(plan, (const void *const *)r->from->items, r->to->items, &r->mpi);
-    return status == RESHARD_ERR_UNSUPPORTED ? RESHARD_OK : status; /* measured without, then */
-}
-
-/* ---- all of them ----------------------------------------------------------------------------- */
-
-/* By hand only if every rank can, and all see one memory. */
-static reshard_status find_by_hand(bench_rivals *r)
-{
-    size_t size = (size_t)reshard_group_size(r->group);
-    int32_t mine = cli_ranks_are_threads() && is_all_reduce(r);
+    size_t size = (size_t)reshard_group_size(group);
+    int32_t said = mine != 0;
     int32_t *all = cli_allocate(size, sizeof *all);
-    reshard_status status = reshard_group_gather_bytes(r->group, &mine, sizeof mine, all);
-    r->have[BENCH_RIVAL_BY_HAND] = 1;
+    reshard_status status = reshard_group_gather_bytes(group, &said, sizeof said, all);
+    *out_all = status == RESHARD_OK;
     for (size_t i = 0; i < size; i++)
-        r->have[BENCH_RIVAL_BY_HAND] &= all[i] != 0;
+        *out_all &= all[i] != 0;
     free(all);
     return status;
 }
+
+/* Measured without, where the library is not installed or cannot carry the plan out. */
+static reshard_status create_mpi(bench_rivals *r, reshard_plan *plan)
+{
+    int found = 0;
+    void *library = cli_ranks_are_threads() ? NULL : cli_library_open("reshard_mpi_bench");
+    if (library != NULL)
+        r->mpi_calls = dlsym(library, BENCH_MPI_CALLS);
+    reshard_status status = agree(r->group, r->mpi_calls != NULL, &found);
+    if (status != RESHARD_OK || !found)
+        return status;
+    status = r->mpi_calls->create(plan, (const void *const *)r->from->items, r->to->items, &r->mpi);
+    return status == RESHARD_ERR_UNSUPPORTED ? RESHARD_OK : status;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 reshard_status bench_rivals_create(bench_rivals_shared *shared, reshard_plan *plan,
                                    reshard_group *group, const bench_buffers *from,
@@ -128,7 +129,9 @@ reshard_status bench_rivals_create(bench_rivals_shared *shared, reshard_plan *pl
     r->copied = cli_allocate(to->bytes + 1, 1);
     memset(r->copied, 1, to->bytes + 1);
     r->have[BENCH_RIVAL_MEMCPY] = 1;
-    reshard_status status = find_by_hand(r);
+    /* By hand only if every rank can, and all see one memory. */
+    reshard_status status =
+        agree(group, cli_ranks_are_threads() && is_all_reduce(r), &r->have[BENCH_RIVAL_BY_HAND]);
     if (status == RESHARD_OK && r->have[BENCH_RIVAL_BY_HAND]) {
         int32_t rank = reshard_group_rank(group);
         shared->sources[rank] = from->items[0];
@@ -147,7 +150,7 @@ void bench_rivals_destroy(bench_rivals *r)
     if (r == NULL)
         return;
     if (r->mpi != NULL)
-        r->destroy_mpi(r->mpi);
+        r->mpi_calls->destroy(r->mpi);
     free(r->copied);
     free(r);
 }
@@ -161,9 +164,9 @@ reshard_status bench_rivals_run(bench_rivals *r, bench_rival_kind kind)
 {
     switch (kind) {
     case BENCH_RIVAL_ALLTOALLW:
-        return r->run_mpi(r->mpi, RESHARD_MPI_ALLTOALLW);
+        return r->mpi_calls->run(r->mpi, BENCH_MPI_ALLTOALLW);
     case BENCH_RIVAL_ALLTOALLV:
-        return r->run_mpi(r->mpi, RESHARD_MPI_ALLTOALLV);
+        return r->mpi_calls->run(r->mpi, BENCH_MPI_ALLTOALLV);
     case BENCH_RIVAL_BY_HAND:
         return run_by_hand(r);
     default:

@@ -5,13 +5,48 @@ include(CMakePackageConfigHelpers)
 
 set(config_dir "${CMAKE_INSTALL_LIBDIR}/cmake/reshard")
 
-install(TARGETS reshard_shared reshard_static EXPORT reshard
-    LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
-    ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-install(DIRECTORY include/reshard
-    DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-    FILES_MATCHING PATTERN "*.h" PATTERN "mpi*.h" EXCLUDE)
-install(TARGETS reshard_command RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+# Headers beside those of libreshard: <reshard/mpi*.h>, and whatever reshard_nn.h brings.
+file(GLOB mpi_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/reshard/mpi*.h")
+file(GLOB headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/reshard/*.h")
+file(STRINGS include/reshard/reshard_nn.h nn_headers REGEX "^#include <reshard/")
+list(TRANSFORM nn_headers REPLACE "^#include <(.*)>.*" "${PROJECT_SOURCE_DIR}/include/\\1")
+list(REMOVE_ITEM nn_headers "${PROJECT_SOURCE_DIR}/include/reshard/reshard.h")
+list(APPEND nn_headers "${PROJECT_SOURCE_DIR}/include/reshard/reshard_nn.h")
+list(REMOVE_ITEM headers ${mpi_headers} ${nn_headers})
+
+# Each library is a package beside the first: who does not ask for one needs not what it needs.
+#   install_library(name HEADERS files [PACKAGE name])
+# PACKAGE: the name of its component, .pc file and file of targets; without, it is the first.
+file(RELATIVE_PATH to_prefix "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+string(REGEX REPLACE "/$" "" to_prefix "${to_prefix}") # from the .pc files back to the prefix
+function(install_library name)
+    cmake_parse_arguments(PARSE_ARGV 1 ARG "" "PACKAGE" "HEADERS")
+    set(package reshard)
+    if(ARG_PACKAGE)
+        set(package reshard-${ARG_PACKAGE})
+    endif()
+    install(TARGETS ${name}_shared ${name}_static EXPORT ${name}
+        LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+        ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+    install(FILES ${ARG_HEADERS} DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/reshard")
+    install(EXPORT ${name} NAMESPACE reshard::
+        FILE ${package}-targets.cmake DESTINATION "${config_dir}")
+    configure_file(cmake/${package}.pc.in "${PROJECT_BINARY_DIR}/${package}.pc" @ONLY)
+    install(FILES "${PROJECT_BINARY_DIR}/${package}.pc"
+        DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endfunction()
+
+install_library(reshard HEADERS ${headers})
+install(TARGETS reshard_command reshard_bench RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+if(RESHARD_HAS_NN)
+    install_library(reshard_nn PACKAGE nn HEADERS ${nn_headers})
+    install(TARGETS reshard_bench_nn RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
+if(RESHARD_HAS_MPI)
+    install_library(reshard_mpi PACKAGE mpi HEADERS ${mpi_headers})
+    install(TARGETS reshard_mpi_bench
+        LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" NAMELINK_SKIP)
+endif()
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 # Man pages are made from Markdown where lowdown is there to do it.
@@ -32,7 +67,6 @@ endforeach()
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/man")
 add_custom_target(man ALL DEPENDS ${man_pages})
 
-install(EXPORT reshard NAMESPACE reshard:: FILE reshard-targets.cmake DESTINATION "${config_dir}")
 configure_package_config_file(cmake/reshard-config.cmake.in
     "${PROJECT_BINARY_DIR}/reshard-config.cmake" INSTALL_DESTINATION "${config_dir}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/reshard-config-version.cmake"
@@ -41,23 +75,3 @@ install(FILES
     "${PROJECT_BINARY_DIR}/reshard-config.cmake"
     "${PROJECT_BINARY_DIR}/reshard-config-version.cmake"
     DESTINATION "${config_dir}")
-
-# The way from the folder of reshard.pc back to the prefix.
-file(RELATIVE_PATH to_prefix "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
-string(REGEX REPLACE "/$" "" to_prefix "${to_prefix}")
-configure_file(cmake/reshard.pc.in "${PROJECT_BINARY_DIR}/reshard.pc" @ONLY)
-install(FILES "${PROJECT_BINARY_DIR}/reshard.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
-
-# The MPI backend is a package beside the package: who does not ask for it needs no MPI.
-if(RESHARD_HAS_MPI)
-    install(TARGETS reshard_mpi_shared reshard_mpi_static EXPORT reshard_mpi
-        LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
-        ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-    install(FILES include/reshard/mpi.h include/reshard/mpi_bench.h include/reshard/mpi_run.h
-        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/reshard")
-    install(EXPORT reshard_mpi NAMESPACE reshard::
-        FILE reshard-mpi-targets.cmake DESTINATION "${config_dir}")
-    configure_file(cmake/reshard-mpi.pc.in "${PROJECT_BINARY_DIR}/reshard-mpi.pc" @ONLY)
-    install(FILES "${PROJECT_BINARY_DIR}/reshard-mpi.pc"
-        DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
-endif()

@@ -11,7 +11,7 @@
 
 enum { WORD_MAX = 32, OPTION_WIDTH = 22 };
 
-static void print_heading(const char *heading)
+void cli_print_heading(const char *heading)
 {
     printf("\n%s%s%s\n", cli_style_begin(CLI_BOLD), heading, cli_style_end(CLI_BOLD));
 }
@@ -26,19 +26,24 @@ static void print_option(const cli_option *option)
            option->required ? " (required)" : "");
 }
 
+void cli_command_print_line(const char *name, const char *summary)
+{
+    printf("  reshard %-13s  %s\n", name, summary);
+}
+
 void cli_command_print_help(const cli_command *command)
 {
     printf("reshard %s - %s\n", command->name, command->summary);
-    print_heading("Usage");
+    cli_print_heading("Usage");
     printf("  reshard %s %s\n", command->name, command->synopsis);
     printf("\n%s", command->description);
     if (command->option_count != 0)
-        print_heading("Options");
+        cli_print_heading("Options");
     for (int i = 0; i < command->option_count; i++)
         print_option(&command->options[i]);
     if (command->option_count != 0)
         printf("  %-*s  %s\n", OPTION_WIDTH, "--help", "this page");
-    print_heading("Examples");
+    cli_print_heading("Examples");
     fputs(command->examples, stdout);
 }
 

@@ -72,6 +72,12 @@ int cli_options_ask_help(int argc, char **argv);
 /* Prints the command's page on standard output. */
 void cli_command_print_help(const cli_command *command);
 
+/* One line of a page's list of commands. */
+void cli_command_print_line(const char *name, const char *summary);
+
+/* "Usage", after an empty line. */
+void cli_print_heading(const char *heading);
+
 /* The candidate nearest to what the user wrote, or NULL when none is near. */
 const char *cli_nearest(const char *written, const char *const *candidates, int count);
 

@@ -2,16 +2,15 @@
 #include "cli/common/ranks.h"
 
 #include "cli/common/failure.h"
+#include "cli/common/library.h"
 #include "cli/common/sizes.h"
 
 #include <reshard/mpi_run.h>
 
 #include <dlfcn.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* What launchers tell their processes: Open MPI, and those that speak PMI (MPICH, Slurm). */
 static const char *const size_variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
@@ -53,38 +52,6 @@ const char *cli_ranks_kind(void)
     return is_launched() ? "MPI" : "threads";
 }
 
-/* Beside the command, as in a build tree; below the prefix it is installed in; or wherever the
- * system looks. */
-static void *load_backend(void)
-{
-    char folder[3072] = "", path[4096];
-    ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - 1);
-    if (length > 0)
-        folder[length] = '\0';
-    char *slash = strrchr(folder, '/');
-    if (slash != NULL)
-        *slash = '\0';
-    static const char *const places[] = {"/", "/../lib/", "/../lib/x86_64-linux-gnu/",
-                                         "/../lib64/"};
-    for (size_t i = 0; i < sizeof places / sizeof places[0] && slash != NULL; i++) {
-        (void)snprintf(path, sizeof path, "%s%slibreshard_mpi.so.%d.%d", folder, places[i],
-                       RESHARD_VERSION_MAJOR, RESHARD_VERSION_MINOR);
-        void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-        if (library != NULL)
-            return library;
-    }
-    (void)snprintf(path, sizeof path, "libreshard_mpi.so.%d.%d", RESHARD_VERSION_MAJOR,
-                   RESHARD_VERSION_MINOR);
-    return dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-}
-
-static void *backend; /* once it is loaded */
-
-void *cli_ranks_find(const char *name)
-{
-    return backend != NULL ? dlsym(backend, name) : NULL;
-}
-
 static int connected; /* ranks have been told to find each other */
 
 int cli_ranks_may_fail(void)
@@ -95,14 +62,16 @@ int cli_ranks_may_fail(void)
 /* CLI_DONE with the status that all ranks have, or another code after a message. */
 static int run_mpi(reshard_rank_fn body, void *user, reshard_status *out_status)
 {
-    backend = load_backend();
+    void *backend = cli_library_open("reshard_mpi");
     reshard_mpi_run_fn run = NULL;
-    *(void **)(void *)&run = cli_ranks_find("reshard_mpi_run");
-    if (run == NULL) {
-        const char *why = dlerror();
-        return cli_fail(CLI_FAILED, "started by mpirun, but the MPI backend cannot be loaded: %s",
-                        why != NULL ? why : "it lacks reshard_mpi_run");
-    }
+    if (backend != NULL)
+        *(void **)(void *)&run = dlsym(backend, "reshard_mpi_run");
+    if (run == NULL)
+        return cli_fail(CLI_FAILED,
+                        "started by mpirun, but the MPI backend cannot be loaded: %s. It is built "
+                        "where MPI is: install libopenmpi-dev and build reshard again, or install "
+                        "the package that has libreshard_mpi",
+                        backend != NULL ? "it lacks reshard_mpi_run" : cli_library_error());
     connected = 1;
     *out_status = run(NULL, body, user);
     /* All ranks have the same status, and one is enough to fail: mpirun ends the others as soon as

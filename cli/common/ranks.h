@@ -20,9 +20,6 @@ int cli_ranks_run(int32_t count, reshard_rank_fn body, void *user);
  * command's options. Otherwise as cli_ranks_run. */
 int cli_ranks_share(reshard_rank_fn body, void *user, const char *const *subject,
                     const char *(*find_hint)(reshard_status status));
-/* A call of the MPI backend by its name, while a body runs; NULL when ranks are threads, or the
- * backend lacks it. */
-void *cli_ranks_find(const char *name);
 /* Whether this process speaks for all. */
 int cli_ranks_are_first(void);
 /* Whether it is for this process to say what is wrong: until ranks are connected all find the same

@@ -8,6 +8,8 @@
 
 #include <reshard/base.h>
 
+#include "base/export.h"
+
 typedef struct rs_arena_block rs_arena_block;
 
 typedef struct rs_arena {
@@ -15,13 +17,13 @@ typedef struct rs_arena {
     rs_arena_block *blocks; /* newest first; only the newest has room */
 } rs_arena;
 
-void rs_arena_init(rs_arena *arena, reshard_context *context);
+RS_EXPORT void rs_arena_init(rs_arena *arena, reshard_context *context);
 /* NULL with the error text set on failure (rs_allocation_status). Aligned for any type. */
-void *rs_arena_allocate(rs_arena *arena, size_t bytes);
+RS_EXPORT void *rs_arena_allocate(rs_arena *arena, size_t bytes);
 void *rs_arena_allocate_array(rs_arena *arena, size_t count, size_t item_bytes);
 /* Copies count items into the arena. */
 void *rs_arena_copy(rs_arena *arena, const void *items, size_t count, size_t item_bytes);
 /* Frees everything; the arena is then as after init. */
-void rs_arena_release(rs_arena *arena);
+RS_EXPORT void rs_arena_release(rs_arena *arena);
 
 #endif

@@ -8,23 +8,25 @@
 
 #include <reshard/base.h>
 
+#include "base/export.h"
+
 #include <stdbool.h>
 
 /* NULL with the error text set (NO_MEMORY or MEMORY_LIMIT, see rs_allocation_status) on failure.
  * bytes may be 0: the result is then a pointer that can be released. */
-void *rs_allocate(reshard_context *context, size_t bytes);
-void *rs_allocate_zeroed(reshard_context *context, size_t bytes);
+RS_EXPORT void *rs_allocate(reshard_context *context, size_t bytes);
+RS_EXPORT void *rs_allocate_zeroed(reshard_context *context, size_t bytes);
 /* count * item_bytes, checked. */
-void *rs_allocate_array(reshard_context *context, size_t count, size_t item_bytes);
-void rs_release(reshard_context *context, void *memory, size_t bytes);
+RS_EXPORT void *rs_allocate_array(reshard_context *context, size_t count, size_t item_bytes);
+RS_EXPORT void rs_release(reshard_context *context, void *memory, size_t bytes);
 
 /* Makes room for `needed` items in a growing array (doubling). The items move; *items and *capacity
  * are as before on failure. */
-reshard_status rs_grow(reshard_context *context, void **items, int64_t *capacity, int64_t needed,
-                       size_t item_bytes);
+RS_EXPORT reshard_status rs_grow(reshard_context *context, void **items, int64_t *capacity,
+                                 int64_t needed, size_t item_bytes);
 
 /* The status that belongs to the allocation of this thread that failed last. */
-reshard_status rs_allocation_status(void);
+RS_EXPORT reshard_status rs_allocation_status(void);
 
 /* True when the user asked to stop. */
 bool rs_context_cancelled(reshard_context *context);

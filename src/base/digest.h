@@ -8,6 +8,8 @@
 #ifndef RS_BASE_DIGEST_H
 #define RS_BASE_DIGEST_H
 
+#include "base/export.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,11 +18,11 @@ typedef struct rs_digest {
     uint64_t count; /* 64-bit words so far */
 } rs_digest;
 
-void rs_digest_init(rs_digest *digest);
-void rs_digest_u64(rs_digest *digest, uint64_t value);
-void rs_digest_i64s(rs_digest *digest, const int64_t *values, int64_t count);
+RS_EXPORT void rs_digest_init(rs_digest *digest);
+RS_EXPORT void rs_digest_u64(rs_digest *digest, uint64_t value);
+RS_EXPORT void rs_digest_i64s(rs_digest *digest, const int64_t *values, int64_t count);
 /* The length goes in too, so that "ab","c" differs from "a","bc". */
-void rs_digest_bytes(rs_digest *digest, const void *bytes, size_t count);
-void rs_digest_finish(const rs_digest *digest, uint64_t out_digest[2]);
+RS_EXPORT void rs_digest_bytes(rs_digest *digest, const void *bytes, size_t count);
+RS_EXPORT void rs_digest_finish(const rs_digest *digest, uint64_t out_digest[2]);
 
 #endif

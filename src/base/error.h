@@ -8,6 +8,8 @@
 
 #include <reshard/base.h>
 
+#include "base/export.h"
+
 #if defined(__GNUC__)
 #define RS_PRINTF(format_index, first) __attribute__((format(printf, format_index, first)))
 #else
@@ -16,10 +18,11 @@
 
 /* Sets this thread's error text and returns `status`. Control characters in the text become '?', so
  * that it is always one line. */
-reshard_status rs_fail(reshard_status status, const char *format, ...) RS_PRINTF(2, 3);
+RS_EXPORT reshard_status rs_fail(reshard_status status, const char *format, ...) RS_PRINTF(2, 3);
 
 /* Puts "prefix: " in front of this thread's error text and returns `status`; does nothing for
  * RESHARD_OK. */
-reshard_status rs_fail_within(reshard_status status, const char *format, ...) RS_PRINTF(2, 3);
+RS_EXPORT reshard_status rs_fail_within(reshard_status status, const char *format, ...)
+    RS_PRINTF(2, 3);
 
 #endif

@@ -11,6 +11,8 @@
 
 #include <reshard/base.h>
 
+#include "base/export.h"
+
 #include <stdbool.h>
 
 /* What a test may replace. Each behaves as the system's call of that name: bytes done, or -1 and
@@ -39,16 +41,17 @@ bool rs_file_may(reshard_context *context, const char *what, const char *path);
 typedef struct rs_file rs_file;
 
 /* Errors: NOT_FOUND when there is no such file; IO. A folder is no file. */
-reshard_status rs_file_open(reshard_context *context, const char *path, rs_file **out_file);
+RS_EXPORT reshard_status rs_file_open(reshard_context *context, const char *path,
+                                      rs_file **out_file);
 /* A new file, for reading and writing. Errors: IO, also when the path exists. */
 reshard_status rs_file_create(reshard_context *context, const char *path, rs_file **out_file);
 /* An existing file, for reading and writing. */
 reshard_status rs_file_open_write(reshard_context *context, const char *path, rs_file **out_file);
 /* Takes NULL. Data that must last are synced first. */
-void rs_file_close(rs_file *file);
+RS_EXPORT void rs_file_close(rs_file *file);
 const char *rs_file_path(const rs_file *file);
 
-reshard_status rs_file_size(const rs_file *file, uint64_t *out_bytes);
+RS_EXPORT reshard_status rs_file_size(const rs_file *file, uint64_t *out_bytes);
 /* Size, and when it was last changed in nanoseconds: together they tell one version of a file from
  * another. */
 reshard_status rs_file_stamp(const rs_file *file, uint64_t *out_bytes, int64_t *out_nanoseconds);
@@ -82,8 +85,9 @@ typedef struct rs_mapping {
 } rs_mapping;
 
 /* count is not 0. The file may be closed. Errors: CORRUPT when the file ends before that; IO. */
-reshard_status rs_file_map(const rs_file *file, uint64_t at, size_t count, rs_mapping *out_mapping);
-void rs_file_unmap(const rs_mapping *mapping);
+RS_EXPORT reshard_status rs_file_map(const rs_file *file, uint64_t at, size_t count,
+                                     rs_mapping *out_mapping);
+RS_EXPORT void rs_file_unmap(const rs_mapping *mapping);
 
 /* The whole of a small file. Errors: as open and read; RANGE beyond bytes_max. To be released with
  * *out_count + 1 bytes: there is a NUL behind the end. */

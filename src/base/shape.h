@@ -9,22 +9,24 @@
 
 #include <reshard/spec.h>
 
+#include "base/export.h"
+
 #include <stdbool.h>
 
 /* Passes a shape of 0 to RESHARD_NDIM_MAX dimensions, none negative, whose product fits int64_t
  * with every 0 counted as 1. So the volume fits, and so do all strides, even of a tensor without
  * elements. Errors: INVALID, RANGE. */
-reshard_status rs_shape_check(int32_t ndim, const int64_t *shape);
+RS_EXPORT reshard_status rs_shape_check(int32_t ndim, const int64_t *shape);
 /* That product alone, for any ndim and without an error text; false too for a negative size. */
 bool rs_shape_fits(int32_t ndim, const int64_t *shape);
 /* The product of a shape that has been checked, or of any size within one. */
-int64_t rs_volume(int32_t ndim, const int64_t *shape);
+RS_EXPORT int64_t rs_volume(int32_t ndim, const int64_t *shape);
 
 /* The strides of dense memory of that shape; sizes of 0 count as 1. */
-void rs_dense_strides(int32_t ndim, const int64_t *shape, int64_t *out_strides);
+RS_EXPORT void rs_dense_strides(int32_t ndim, const int64_t *shape, int64_t *out_strides);
 /* Whether the elements of a box with these strides follow each other in memory. The stride of a
  * dimension of size 1 does not matter. */
-bool rs_strides_are_dense(int32_t ndim, const int64_t *size, const int64_t *strides);
+RS_EXPORT bool rs_strides_are_dense(int32_t ndim, const int64_t *size, const int64_t *strides);
 
 /* Cuts a box to what it shares with another; false when that is nothing, and the box is then
  * undefined. */

@@ -7,6 +7,7 @@
 #define RS_BASE_TEXT_H
 
 #include "base/error.h"
+#include "base/export.h"
 
 typedef struct rs_text {
     char *buffer; /* may be NULL when capacity is 0 */
@@ -15,13 +16,13 @@ typedef struct rs_text {
 } rs_text;
 
 /* Writes the NUL of an empty text when there is room. */
-void rs_text_init(rs_text *text, char *buffer, size_t capacity);
-void rs_text_add(rs_text *text, const char *format, ...) RS_PRINTF(2, 3);
+RS_EXPORT void rs_text_init(rs_text *text, char *buffer, size_t capacity);
+RS_EXPORT void rs_text_add(rs_text *text, const char *format, ...) RS_PRINTF(2, 3);
 /* "10x7", or "scalar" for no dimensions. */
-void rs_text_add_shape(rs_text *text, int32_t ndim, const int64_t *shape);
+RS_EXPORT void rs_text_add_shape(rs_text *text, int32_t ndim, const int64_t *shape);
 
 /* A copy of a text; NULL with the error text set on failure. To be freed by rs_text_free. */
-char *rs_text_copy(reshard_context *context, const char *text);
-void rs_text_free(reshard_context *context, char *text);
+RS_EXPORT char *rs_text_copy(reshard_context *context, const char *text);
+RS_EXPORT void rs_text_free(reshard_context *context, char *text);
 
 #endif

@@ -7,6 +7,8 @@
 #ifndef RS_BASE_THREAD_STATE_H
 #define RS_BASE_THREAD_STATE_H
 
+#include "base/export.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -19,6 +21,6 @@ typedef struct rs_thread_state {
     struct reshard_group *group;    /* the current one; nn */
 } rs_thread_state;
 
-rs_thread_state *rs_thread_state_get(void);
+RS_EXPORT rs_thread_state *rs_thread_state_get(void);
 
 #endif

@@ -12,6 +12,8 @@
 
 #include <reshard/exec.h>
 
+#include "base/export.h"
+
 #include <stdbool.h>
 
 #define RS_EXEC_CACHE_MAX 64
@@ -19,10 +21,10 @@
 typedef struct rs_exec_cache rs_exec_cache;
 
 /* The group's cache: the one that there is, or a new one. To be released. Local. */
-reshard_status rs_exec_cache_of(reshard_group *group, rs_exec_cache **out_cache);
-rs_exec_cache *rs_exec_cache_retain(rs_exec_cache *cache);
-void rs_exec_cache_release(rs_exec_cache *cache);
-reshard_group *rs_exec_cache_group(const rs_exec_cache *cache);
+RS_EXPORT reshard_status rs_exec_cache_of(reshard_group *group, rs_exec_cache **out_cache);
+RS_EXPORT rs_exec_cache *rs_exec_cache_retain(rs_exec_cache *cache);
+RS_EXPORT void rs_exec_cache_release(rs_exec_cache *cache);
+RS_EXPORT reshard_group *rs_exec_cache_group(const rs_exec_cache *cache);
 
 typedef struct rs_exec_key {
     reshard_layout *source, *target;
@@ -30,19 +32,19 @@ typedef struct rs_exec_key {
     bool adjoint; /* from the target's tensor to the source's */
 } rs_exec_key;
 
-void rs_exec_key_digest(const rs_exec_key *key, uint64_t out_digest[2]);
+RS_EXPORT void rs_exec_key_digest(const rs_exec_key *key, uint64_t out_digest[2]);
 
 /* NULL when there is none; counts a hit or a miss. Local. The exec stays the cache's. */
-reshard_exec *rs_exec_cache_find(rs_exec_cache *cache, const uint64_t digest[2]);
+RS_EXPORT reshard_exec *rs_exec_cache_find(rs_exec_cache *cache, const uint64_t digest[2]);
 /* Collective. Makes the exec anew, in place of one with this digest. `status` is that of what this
  * rank did before. */
-reshard_status rs_exec_cache_make(rs_exec_cache *cache, reshard_status status,
-                                  const rs_exec_key *key, const uint64_t digest[2],
-                                  reshard_exec **out_exec);
+RS_EXPORT reshard_status rs_exec_cache_make(rs_exec_cache *cache, reshard_status status,
+                                            const rs_exec_key *key, const uint64_t digest[2],
+                                            reshard_exec **out_exec);
 
 typedef struct rs_exec_cache_counts {
     int64_t hits, misses, held;
 } rs_exec_cache_counts;
-rs_exec_cache_counts rs_exec_cache_count(const rs_exec_cache *cache);
+RS_EXPORT rs_exec_cache_counts rs_exec_cache_count(const rs_exec_cache *cache);
 
 #endif

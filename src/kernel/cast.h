@@ -6,6 +6,7 @@
 #ifndef RS_KERNEL_CAST_H
 #define RS_KERNEL_CAST_H
 
+#include "base/export.h"
 #include "kernel/copy.h"
 
 /* count elements that follow each other on both sides. */
@@ -22,13 +23,13 @@ typedef struct rs_cast {
 bool rs_cast_supports(reshard_dtype source, reshard_dtype target);
 
 /* For supported pairs. Strides are in elements of their side. */
-void rs_cast_prepare(rs_cast *cast, reshard_dtype source, reshard_dtype target, int32_t ndim,
-                     const int64_t *size, const int64_t *source_strides,
-                     const int64_t *target_strides);
+RS_EXPORT void rs_cast_prepare(rs_cast *cast, reshard_dtype source, reshard_dtype target,
+                               int32_t ndim, const int64_t *size, const int64_t *source_strides,
+                               const int64_t *target_strides);
 void rs_cast_prepare_for(rs_cast *cast, rs_cpu cpu, reshard_dtype source, reshard_dtype target,
                          int32_t ndim, const int64_t *size, const int64_t *source_strides,
                          const int64_t *target_strides);
-void rs_cast_run(const rs_cast *cast, const void *source, void *target);
+RS_EXPORT void rs_cast_run(const rs_cast *cast, const void *source, void *target);
 /* As for copies, but complete when it returns. */
 int64_t rs_cast_outer_count(const rs_cast *cast);
 void rs_cast_run_part(const rs_cast *cast, const void *source, void *target, int64_t first,

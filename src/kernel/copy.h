@@ -11,6 +11,7 @@
 #ifndef RS_KERNEL_COPY_H
 #define RS_KERNEL_COPY_H
 
+#include "base/export.h"
 #include "kernel/nest.h"
 
 #include <stdbool.h>
@@ -73,8 +74,9 @@ typedef struct rs_copy {
 
 /* Strides are in elements and may be negative; the source's may be 0. At most RS_NEST_MAX dims, in
  * any order; sizes of 0 and 1 are welcome. */
-void rs_copy_prepare(rs_copy *copy, int32_t element_bytes, int32_t ndim, const int64_t *size,
-                     const int64_t *source_strides, const int64_t *target_strides);
+RS_EXPORT void rs_copy_prepare(rs_copy *copy, int32_t element_bytes, int32_t ndim,
+                               const int64_t *size, const int64_t *source_strides,
+                               const int64_t *target_strides);
 /* The same with the choices that prepare makes by itself: for tests, and for callers that know that
  * many small copies together are a large one. */
 void rs_copy_prepare_tuned(rs_copy *copy, const rs_copy_tuning *tuning, int32_t element_bytes,
@@ -86,7 +88,7 @@ void rs_pack_prepare(rs_copy *copy, int32_t element_bytes, int32_t ndim, const i
 void rs_unpack_prepare(rs_copy *copy, int32_t element_bytes, int32_t ndim, const int64_t *size,
                        const int64_t *target_strides);
 
-void rs_copy_run(const rs_copy *copy, const void *source, void *target);
+RS_EXPORT void rs_copy_run(const rs_copy *copy, const void *source, void *target);
 
 /* Iterations first .. first+count-1 of the outermost loop, so that a caller can go tile by tile
  * through several copies; source and target are those of the whole copy. What a part has written is
@@ -96,7 +98,7 @@ int64_t rs_copy_outer_count(const rs_copy *copy);
 void rs_copy_run_part(const rs_copy *copy, const void *source, void *target, int64_t first,
                       int64_t count);
 /* Orders streaming stores of this thread before its later stores. */
-void rs_copy_fence(void);
+RS_EXPORT void rs_copy_fence(void);
 
 /* Several copies in turn, a tile of each at a time, so that what they share of a source (or of a
  * target) is in the cache when the next one comes. Fences. */

@@ -17,6 +17,7 @@
 #include <reshard/layout.h>
 
 #include "base/arena.h"
+#include "base/export.h"
 #include "base/thread.h"
 #include "layout/chain.h"
 #include "layout/index.h"
@@ -137,19 +138,20 @@ void rs_region_place(const rs_region *region, const rs_holder *holder, const int
 
 /* Of a regular layout: the coordinates of a rank; false when it is not in the mesh or A leaves it
  * out. */
-bool rs_layout_coordinates(const reshard_layout *layout, int32_t rank, int32_t *out_coordinates);
+RS_EXPORT bool rs_layout_coordinates(const reshard_layout *layout, int32_t rank,
+                                     int32_t *out_coordinates);
 /* The coordinates of one chain's axes, by level. */
 void rs_chain_coordinates(const rs_chain *chain, const int32_t *coordinates, int32_t *out_by_level);
 /* Elements of the largest shard. */
 int64_t rs_layout_shard_volume_max(const reshard_layout *layout);
 /* Shards of one rank, and their elements. */
-int64_t rs_layout_shard_count(const reshard_layout *layout, int32_t rank);
+RS_EXPORT int64_t rs_layout_shard_count(const reshard_layout *layout, int32_t rank);
 int64_t rs_layout_shard_volume(const reshard_layout *layout, int32_t rank);
 int64_t rs_layout_one_shard_volume(const reshard_layout *layout, int32_t rank, int32_t index);
 /* Elements of all shards of all ranks, copies and contributions counted each. */
 int64_t rs_layout_shard_volume_sum(const reshard_layout *layout);
 /* Compares digests. */
-bool rs_layout_same(const reshard_layout *a, const reshard_layout *b);
+RS_EXPORT bool rs_layout_same(const reshard_layout *a, const reshard_layout *b);
 /* Rank from[i] becomes to[i]; `from` increases, and ranks that it does not have stay. */
 typedef struct rs_rank_map {
     int32_t count;

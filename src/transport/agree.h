@@ -6,6 +6,7 @@
 #ifndef RS_TRANSPORT_AGREE_H
 #define RS_TRANSPORT_AGREE_H
 
+#include "base/export.h"
 #include "transport/group.h"
 
 /* What must be equal on all ranks. */
@@ -32,7 +33,7 @@ enum { RS_AGREE_NUMBERS = 3 };
  * the same choice: one that has failed can join the agreement of the others by
  * reshard_group_agree.
  */
-reshard_status rs_group_agree_on(reshard_group *group, reshard_status status, const rs_claim *claim,
-                                 uint64_t *numbers);
+RS_EXPORT reshard_status rs_group_agree_on(reshard_group *group, reshard_status status,
+                                           const rs_claim *claim, uint64_t *numbers);
 
 #endif

@@ -23,6 +23,11 @@ def run(*arguments, stdin=b"", **options):
     return done
 
 
+def has_program(name):
+    """Whether the build has made the program, beside the command."""
+    return os.path.exists(os.path.join(os.path.dirname(COMMAND), name))
+
+
 def pick_memory(room):
     """A folder in memory with `room` bytes for tests that sync a lot; None, the usual place, if there is none."""
     try:

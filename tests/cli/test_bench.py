@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`reshard bench plan` and `reshard bench train`: what they print. How fast it is, the benchmarks tell."""
+import support
 from support import CommandTest, main
 
 
 class BenchTest(CommandTest):
+    def setUp(self):
+        if "train" in self.id().rpartition(".")[2] and not support.has_program("reshard-bench-nn"):
+            self.skipTest("reshard-bench-nn is not built")
+
     def test_json(self):
         cases = self.read_json("bench", "plan", "--ranks", "16,1024")["cases"]
         self.assertEqual([case["ranks"] for case in cases], [16, 1024])

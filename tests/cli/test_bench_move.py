@@ -105,10 +105,18 @@ class BenchMoveTest(CommandTest):
                 for key in ["alltoallw_gb_per_s", "alltoallw_ratio", "alltoallv_gb_per_s", "alltoallv_ratio"]:
                     self.assertEqual(found.get(key, 0) > 0, "P" not in case[1] and "R" not in case[2], key)
 
+    def test_one_run_is_enough_for_a_dump(self):
+        with tempfile.TemporaryDirectory() as folder:
+            found = self.read_json("bench", "move", "--shape", "4x4", "--dtype", "f32", "--from", "2: S(0)", "--to", "2: S(1)",
+                                   "--runs", "1", "--dump", folder)
+            self.assertEqual((found["runs"], found["verified"]), (1, True))
+            self.assertEqual(len(os.listdir(folder)), 2)
+
     def test_bad_input(self):
         case = ["bench", "move", "--shape", "4x4", "--dtype", "f32", "--from", "2: S(0)", "--to"]
         self.check_fails([*case, "2: S(5)"], 2, "dimension 5")
-        self.check_fails([*case, "2: S(1)", "--runs", "1"], 2, "--runs 1")
+        self.check_fails([*case, "2: S(1)", "--runs", "1"], 2, "--runs 1: from 5 to 1000")
+        self.check_fails([*case, "2: S(1)", "--runs", "0", "--dump", "x"], 2, "--runs 0: from 1 to 1000")
         self.check_fails(["bench", "move", "--shape", "4x4", "--dtype", "f4", "--from", "2: S(0)", "--to", "2: R"], 2, "4 bits")
         self.check_fails([*case, "2: S(1)", "--dump", "/dev/null/x"], 1, "--dump")
 

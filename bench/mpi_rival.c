@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rival.c - a plan carried out by MPI_Alltoallw, and by packing and MPI_Alltoallv, as a careful
+ * mpi_rival.c - a plan carried out by MPI_Alltoallw, and by packing and MPI_Alltoallv, as a careful
  * user of MPI would write it.
  *
  * The single moves between two ranks come in an order that both ends know. Runs of them that differ
@@ -8,12 +8,14 @@
  * in the target, on both ends alike: so a cyclic split becomes one subarray for each peer instead
  * of thousands, and the target is written in the order of memory.
  */
-#include <reshard/mpi.h>
-#include <reshard/mpi_bench.h>
+#include "bench/mpi_rival.h"
 
-#include "mpi/standing.h"
+#include <reshard/mpi.h>
 
 #include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,7 +44,7 @@ typedef struct traffic {
     char *packed;
 } traffic;
 
-struct reshard_mpi_rival {
+struct bench_mpi_rival {
     MPI_Comm comm;
     int rank, size;
     size_t item; /* bytes of an element */
@@ -58,12 +60,23 @@ struct reshard_mpi_rival {
     char *out_bytes, *in_bytes;
 };
 
+__attribute__((format(printf, 2, 3))) static reshard_status fail(reshard_status status,
+                                                                 const char *format, ...)
+{
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return reshard_error_set(status, text);
+}
+
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 static reshard_status make_block(const reshard_move *move, block *b)
 {
     if (move->kind != RESHARD_MOVE_COPY)
-        return rs_mpi_fail(RESHARD_ERR_UNSUPPORTED, "the plan does more than copy");
+        return fail(RESHARD_ERR_UNSUPPORTED, "the plan does more than copy");
     *b = (block){.source = {.shard = move->source_shard, .at = move->source_at},
                  .target = {.shard = move->target_shard, .at = move->target_at}};
     for (int32_t d = 0; d < move->ndim; d++) {
@@ -173,7 +186,7 @@ static reshard_status allocate_blocks(traffic *t, int64_t count)
     t->blocks = calloc((size_t)count + 1, sizeof *t->blocks);
     return t->blocks != NULL
                ? RESHARD_OK
-               : rs_mpi_fail(RESHARD_ERR_NO_MEMORY, "no memory for %lld blocks", (long long)count);
+               : fail(RESHARD_ERR_NO_MEMORY, "no memory for %lld blocks", (long long)count);
 }
 
 static reshard_status list_peer(const reshard_part *part, int32_t peer, int sending, traffic *t)
@@ -217,17 +230,17 @@ static MPI_Datatype find_element(size_t item)
     return item == 1 ? MPI_BYTE : item == 2 ? MPI_INT16_T : item == 4 ? MPI_INT32_T : MPI_INT64_T;
 }
 
-static reshard_status list_blocks(reshard_mpi_rival *r, reshard_plan *plan)
+static reshard_status list_blocks(bench_mpi_rival *r, reshard_plan *plan)
 {
     reshard_stage_link link;
     if (reshard_plan_stage_count(plan) != 1 || reshard_plan_stage_link_count(plan, 0) != 1 ||
         reshard_plan_is_adjoint(plan))
-        return rs_mpi_fail(RESHARD_ERR_UNSUPPORTED, "the plan has more than one stage or link");
+        return fail(RESHARD_ERR_UNSUPPORTED, "the plan has more than one stage or link");
     reshard_status status = reshard_plan_stage_link(plan, 0, 0, &link);
     if (status == RESHARD_OK && link.source_dtype != link.target_dtype)
-        status = rs_mpi_fail(RESHARD_ERR_UNSUPPORTED, "the plan converts between dtypes");
+        status = fail(RESHARD_ERR_UNSUPPORTED, "the plan converts between dtypes");
     if (status == RESHARD_OK && reshard_plan_rank_count(plan) > r->size)
-        status = rs_mpi_fail(RESHARD_ERR_RANGE, "the plan has ranks that MPI lacks");
+        status = fail(RESHARD_ERR_RANGE, "the plan has ranks that MPI lacks");
     if (status != RESHARD_OK)
         return status;
     r->item = (size_t)reshard_dtype_bits(link.source_dtype) / 8;
@@ -251,8 +264,7 @@ static reshard_status list_blocks(reshard_mpi_rival *r, reshard_plan *plan)
 
 static reshard_status check_mpi(int code, const char *call)
 {
-    return code == MPI_SUCCESS ? RESHARD_OK
-                               : rs_mpi_fail(RESHARD_ERR_GROUP_BROKEN, "%s failed", call);
+    return code == MPI_SUCCESS ? RESHARD_OK : fail(RESHARD_ERR_GROUP_BROKEN, "%s failed", call);
 }
 
 /* The array that the strides are those of, and where the block begins in it; false when there is no
@@ -280,7 +292,7 @@ static bool find_array(const block *b, const end *e, int *sizes, int *subsizes, 
 }
 
 /* Vectors of vectors, for strides that no array has. */
-static int make_vectors(const reshard_mpi_rival *r, const block *b, const end *e,
+static int make_vectors(const bench_mpi_rival *r, const block *b, const end *e,
                         MPI_Datatype *out_type)
 {
     MPI_Datatype type = MPI_DATATYPE_NULL;
@@ -303,8 +315,7 @@ static int make_vectors(const reshard_mpi_rival *r, const block *b, const end *e
     return code;
 }
 
-static int make_type(const reshard_mpi_rival *r, const block *b, const end *e,
-                     MPI_Datatype *out_type)
+static int make_type(const bench_mpi_rival *r, const block *b, const end *e, MPI_Datatype *out_type)
 {
     int sizes[DIMS_MAX], subsizes[DIMS_MAX], starts[DIMS_MAX];
     return find_array(b, e, sizes, subsizes, starts)
@@ -314,7 +325,7 @@ static int make_type(const reshard_mpi_rival *r, const block *b, const end *e,
 }
 
 /* All blocks of one peer as one type, counted from the first shard's memory. */
-static reshard_status join_types(const reshard_mpi_rival *r, const traffic *t, bool sending,
+static reshard_status join_types(const bench_mpi_rival *r, const traffic *t, bool sending,
                                  MPI_Datatype *out_type)
 {
     size_t count = (size_t)t->count;
@@ -350,7 +361,7 @@ static reshard_status join_types(const reshard_mpi_rival *r, const traffic *t, b
     return check_mpi(code, "making a datatype");
 }
 
-static reshard_status make_types(reshard_mpi_rival *r)
+static reshard_status make_types(bench_mpi_rival *r)
 {
     reshard_status status = RESHARD_OK;
     for (int i = 0; i < r->size && status == RESHARD_OK; i++) {
@@ -399,7 +410,7 @@ static void dense_strides(const block *b, int64_t *strides)
     }
 }
 
-static void pack(const reshard_mpi_rival *r, const traffic *t)
+static void pack(const bench_mpi_rival *r, const traffic *t)
 {
     char *packed = t->packed;
     for (int64_t i = 0; i < t->count; i++) {
@@ -413,7 +424,7 @@ static void pack(const reshard_mpi_rival *r, const traffic *t)
     }
 }
 
-static void unpack(const reshard_mpi_rival *r, const traffic *t)
+static void unpack(const bench_mpi_rival *r, const traffic *t)
 {
     const char *packed = t->packed;
     for (int64_t i = 0; i < t->count; i++) {
@@ -426,7 +437,7 @@ static void unpack(const reshard_mpi_rival *r, const traffic *t)
     }
 }
 
-static void copy_kept(const reshard_mpi_rival *r, const traffic *t)
+static void copy_kept(const bench_mpi_rival *r, const traffic *t)
 {
     for (int64_t i = 0; i < t->count; i++) {
         const block *b = &t->blocks[i];
@@ -437,23 +448,21 @@ static void copy_kept(const reshard_mpi_rival *r, const traffic *t)
 }
 
 /* Counts and places of one direction, and the memory for it. */
-static reshard_status place_packed(const reshard_mpi_rival *r, traffic *all, int *counts,
-                                   int *starts, char **out_bytes)
+static reshard_status place_packed(const bench_mpi_rival *r, traffic *all, int *counts, int *starts,
+                                   char **out_bytes)
 {
     int64_t total = 0;
     for (int i = 0; i < r->size; i++) {
         int64_t elements = i != r->rank ? all[i].elements : 0;
         if (total + elements > INT_MAX)
-            return rs_mpi_fail(RESHARD_ERR_UNSUPPORTED,
-                               "more elements than MPI counts in one exchange");
+            return fail(RESHARD_ERR_UNSUPPORTED, "more elements than MPI counts in one exchange");
         counts[i] = (int)elements;
         starts[i] = (int)total;
         total += elements;
     }
     *out_bytes = malloc((size_t)total * r->item + 1);
     if (*out_bytes == NULL)
-        return rs_mpi_fail(RESHARD_ERR_NO_MEMORY, "no memory to pack %lld elements",
-                           (long long)total);
+        return fail(RESHARD_ERR_NO_MEMORY, "no memory to pack %lld elements", (long long)total);
     memset(*out_bytes, 1, (size_t)total * r->item + 1); /* so that its pages are there */
     for (int i = 0; i < r->size; i++)
         all[i].packed = *out_bytes + (size_t)starts[i] * r->item;
@@ -462,7 +471,7 @@ static reshard_status place_packed(const reshard_mpi_rival *r, traffic *all, int
 
 /* ---- the calls ------------------------------------------------------------------------------- */
 
-static reshard_status allocate(reshard_mpi_rival *r)
+static reshard_status allocate(bench_mpi_rival *r)
 {
     size_t n = (size_t)r->size;
     r->out = calloc(n, sizeof *r->out);
@@ -477,7 +486,7 @@ static reshard_status allocate(reshard_mpi_rival *r)
         r->in_types[i] = MPI_BYTE;
     if (r->out == NULL || r->in == NULL || r->out_types == NULL || r->in_types == NULL ||
         numbers == NULL)
-        return rs_mpi_fail(RESHARD_ERR_NO_MEMORY, "no memory for %d ranks", r->size);
+        return fail(RESHARD_ERR_NO_MEMORY, "no memory for %d ranks", r->size);
     int **arrays[] = {&r->ones_out,  &r->ones_in,    &r->out_counts,
                       &r->in_counts, &r->out_starts, &r->in_starts};
     for (size_t i = 0; i < 6; i++)
@@ -485,7 +494,7 @@ static reshard_status allocate(reshard_mpi_rival *r)
     return RESHARD_OK;
 }
 
-static reshard_status build(reshard_mpi_rival *r, reshard_plan *plan)
+static reshard_status build(bench_mpi_rival *r, reshard_plan *plan)
 {
     reshard_status status = allocate(r);
     if (status == RESHARD_OK)
@@ -504,67 +513,9 @@ static reshard_status agree(MPI_Comm comm, reshard_status status)
 {
     int mine = status, lowest = RESHARD_OK;
     if (MPI_Allreduce(&mine, &lowest, 1, MPI_INT, MPI_MIN, comm) != MPI_SUCCESS)
-        return rs_mpi_fail(RESHARD_ERR_GROUP_BROKEN, "MPI_Allreduce failed");
+        return fail(RESHARD_ERR_GROUP_BROKEN, "MPI_Allreduce failed");
     return lowest == status ? status
-                            : rs_mpi_fail(lowest, "another rank cannot run the plan by MPI alone");
-}
-
-reshard_status reshard_mpi_rival_create(reshard_plan *plan, const void *const *sources,
-                                        void *const *targets, reshard_mpi_rival **out_rival)
-{
-    MPI_Comm comm = MPI_COMM_NULL;
-    reshard_status status = check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
-    if (status != RESHARD_OK)
-        return status;
-    reshard_mpi_rival *r = calloc(1, sizeof *r);
-    if (r == NULL) {
-        status = rs_mpi_fail(RESHARD_ERR_NO_MEMORY, "no memory for a rival");
-    } else {
-        r->sources = sources;
-        r->targets = targets;
-        (void)MPI_Comm_rank(comm, &r->rank);
-        (void)MPI_Comm_size(comm, &r->size);
-        status = build(r, plan);
-    }
-    status = agree(comm, status);
-    if (r != NULL)
-        r->comm = comm;
-    else
-        (void)MPI_Comm_free(&comm);
-    if (status != RESHARD_OK) {
-        reshard_mpi_rival_destroy(r);
-        return status;
-    }
-    *out_rival = r;
-    return RESHARD_OK;
-}
-
-static reshard_status run_packed(const reshard_mpi_rival *r)
-{
-    for (int k = 1; k < r->size; k++)
-        pack(r, &r->out[(r->rank + k) % r->size]);
-    copy_kept(r, &r->out[r->rank]);
-    int code = MPI_Alltoallv(r->out_bytes, r->out_counts, r->out_starts, r->element, r->in_bytes,
-                             r->in_counts, r->in_starts, r->element, r->comm);
-    for (int k = 1; k < r->size; k++)
-        unpack(r, &r->in[(r->rank + k) % r->size]);
-    return check_mpi(code, "MPI_Alltoallv");
-}
-
-reshard_status reshard_mpi_rival_run(reshard_mpi_rival *r, reshard_mpi_rival_kind kind)
-{
-    if (kind == RESHARD_MPI_ALLTOALLV)
-        return run_packed(r);
-    /* The base is the first buffer; a rank without any has only counts of 0. */
-    bool sends = false, receives = false;
-    for (int i = 0; i < r->size; i++) {
-        sends = sends || r->ones_out[i];
-        receives = receives || r->ones_in[i];
-    }
-    return check_mpi(MPI_Alltoallw(sends ? r->sources[0] : NULL, r->ones_out, r->zeros,
-                                   r->out_types, receives ? r->targets[0] : NULL, r->ones_in,
-                                   r->zeros, r->in_types, r->comm),
-                     "MPI_Alltoallw");
+                            : fail(lowest, "another rank cannot run the plan by MPI alone");
 }
 
 static void release_traffic(traffic *all, MPI_Datatype *types, int size)
@@ -579,7 +530,7 @@ static void release_traffic(traffic *all, MPI_Datatype *types, int size)
     free(types);
 }
 
-void reshard_mpi_rival_destroy(reshard_mpi_rival *r)
+static void destroy(bench_mpi_rival *r)
 {
     if (r == NULL)
         return;
@@ -591,3 +542,63 @@ void reshard_mpi_rival_destroy(reshard_mpi_rival *r)
     free(r->in_bytes);
     free(r);
 }
+
+static reshard_status create(reshard_plan *plan, const void *const *sources, void *const *targets,
+                             bench_mpi_rival **out_rival)
+{
+    MPI_Comm comm = MPI_COMM_NULL;
+    reshard_status status = check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
+    if (status != RESHARD_OK)
+        return status;
+    bench_mpi_rival *r = calloc(1, sizeof *r);
+    if (r == NULL) {
+        status = fail(RESHARD_ERR_NO_MEMORY, "no memory for a rival");
+    } else {
+        r->sources = sources;
+        r->targets = targets;
+        (void)MPI_Comm_rank(comm, &r->rank);
+        (void)MPI_Comm_size(comm, &r->size);
+        status = build(r, plan);
+    }
+    status = agree(comm, status);
+    if (r != NULL)
+        r->comm = comm;
+    else
+        (void)MPI_Comm_free(&comm);
+    if (status != RESHARD_OK) {
+        destroy(r);
+        return status;
+    }
+    *out_rival = r;
+    return RESHARD_OK;
+}
+
+static reshard_status run_packed(const bench_mpi_rival *r)
+{
+    for (int k = 1; k < r->size; k++)
+        pack(r, &r->out[(r->rank + k) % r->size]);
+    copy_kept(r, &r->out[r->rank]);
+    int code = MPI_Alltoallv(r->out_bytes, r->out_counts, r->out_starts, r->element, r->in_bytes,
+                             r->in_counts, r->in_starts, r->element, r->comm);
+    for (int k = 1; k < r->size; k++)
+        unpack(r, &r->in[(r->rank + k) % r->size]);
+    return check_mpi(code, "MPI_Alltoallv");
+}
+
+static reshard_status run(bench_mpi_rival *r, bench_mpi_rival_kind kind)
+{
+    if (kind == BENCH_MPI_ALLTOALLV)
+        return run_packed(r);
+    /* The base is the first buffer; a rank without any has only counts of 0. */
+    bool sends = false, receives = false;
+    for (int i = 0; i < r->size; i++) {
+        sends = sends || r->ones_out[i];
+        receives = receives || r->ones_in[i];
+    }
+    return check_mpi(MPI_Alltoallw(sends ? r->sources[0] : NULL, r->ones_out, r->zeros,
+                                   r->out_types, receives ? r->targets[0] : NULL, r->ones_in,
+                                   r->zeros, r->in_types, r->comm),
+                     "MPI_Alltoallw");
+}
+
+const bench_mpi_calls bench_mpi_rival_calls = {.create = create, .run = run, .destroy = destroy};

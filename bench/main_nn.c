@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * main_nn.c - `reshard-bench-nn`: the measurements that need libreshard_nn, and OpenBLAS with it.
+ */
+#include "bench/commands.h"
+#include "bench/program.h"
+
+int main(int argc, char **argv)
+{
+    static const cli_command *const commands[] = {&bench_command_train};
+    return bench_program_run("reshard-bench-nn", commands, 1, argc, argv);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * program.c - finds the measurement that is named and runs it.
+ */
+#include "bench/program.h"
+
+#include "cli/common/failure.h"
+#include "cli/common/program.h"
+#include "cli/common/ranks.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const cli_command *find(const cli_command *const *commands, int count, const char *written)
+{
+    for (int i = 0; i < count; i++) {
+        if (strcmp(commands[i]->name + strlen("bench "), written) == 0)
+            return commands[i];
+    }
+    return NULL;
+}
+
+static void print_page(const char *program, const cli_command *const *commands, int count)
+{
+    printf("%s - measurements; what reshard bench starts\n", program);
+    cli_print_heading("Usage");
+    printf("  %s WHAT [OPTIONS]\n", program);
+    cli_print_heading("Commands");
+    for (int i = 0; i < count; i++)
+        cli_command_print_line(commands[i]->name, commands[i]->summary);
+}
+
+static int run(const char *program, const cli_command *const *commands, int count, int argc,
+               char **argv)
+{
+    const cli_command *command = argc > 0 ? find(commands, count, argv[0]) : NULL;
+    int is_help = cli_options_ask_help(argc, argv);
+    if (!cli_ranks_are_first() && (command == NULL || is_help || !command->shares_work))
+        return CLI_DONE;
+    if (argc == 0)
+        return cli_fail(CLI_USAGE, "bench: what to measure is missing; %s --help lists it",
+                        program);
+    if (command == NULL && is_help)
+        print_page(program, commands, count);
+    else if (command == NULL && strcmp(argv[0], "--version") == 0)
+        cli_program_print_version();
+    else if (command == NULL)
+        return cli_fail(CLI_USAGE, "bench: unknown measurement \"%s\"; %s --help lists them",
+                        argv[0], program);
+    else if (is_help)
+        cli_command_print_help(command);
+    else
+        return command->run(command, argc - 1, argv + 1);
+    return CLI_DONE;
+}
+
+int bench_program_run(const char *program, const cli_command *const *commands, int count, int argc,
+                      char **argv)
+{
+    int skipped = argc > 0;
+    return cli_program_end(run(program, commands, count, argc - skipped, argv + skipped));
+}

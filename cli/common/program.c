@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * program.c - where the program lies, and how it ends.
+ */
+#include "cli/common/program.h"
+
+#include "cli/common/failure.h"
+#include "cli/common/ranks.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+int cli_program_folder(char *buffer, size_t bytes)
+{
+    ssize_t length = readlink("/proc/self/exe", buffer, bytes);
+    if (length <= 0 || (size_t)length >= bytes)
+        return -1;
+    buffer[length] = '\0';
+    char *slash = strrchr(buffer, '/');
+    if (slash == NULL)
+        return -1;
+    *slash = '\0';
+    return 0;
+}
+
+void cli_program_print_version(void)
+{
+    printf("reshard %s\n", reshard_version());
+}
+
+int cli_program_end(int code)
+{
+    if (!cli_ranks_may_fail())
+        return CLI_DONE;
+    return code == CLI_DONE ? cli_finish(code) : code;
+}
