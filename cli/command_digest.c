@@ -42,7 +42,7 @@ static reshard_status print_json(const cli_digested *digested)
     cli_json_begin_object(&json, NULL);
     cli_json_begin_object(&json, "tensors");
     for (int64_t i = 0; status == RESHARD_OK && i < digested->digests->count; i++) {
-        reshard_stored_tensor tensor;
+        reshard_stored_tensor tensor = {.size = sizeof tensor};
         status = reshard_checkpoint_tensor(digested->checkpoint, i, &tensor);
         if (status == RESHARD_OK)
             cli_json_named_text(&json, tensor.name, tensor.name_bytes,
@@ -59,7 +59,7 @@ static reshard_status print_lines(const cli_digested *digested)
 {
     char size[CLI_SIZE_TEXT];
     for (int64_t i = 0; i < digested->digests->count; i++) {
-        reshard_stored_tensor tensor;
+        reshard_stored_tensor tensor = {.size = sizeof tensor};
         reshard_status status = reshard_checkpoint_tensor(digested->checkpoint, i, &tensor);
         if (status != RESHARD_OK)
             return status;

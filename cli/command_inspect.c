@@ -54,7 +54,7 @@ static reshard_status write_shards(cli_json *json, const reshard_checkpoint *che
                                    int64_t index, const reshard_stored_tensor *tensor)
 {
     for (int64_t i = 0; i < tensor->piece_count + tensor->copy_count; i++) {
-        reshard_stored_piece piece;
+        reshard_stored_piece piece = {.size = sizeof piece};
         reshard_status status = reshard_checkpoint_piece(checkpoint, index, i, &piece);
         if (status != RESHARD_OK)
             return status;
@@ -81,7 +81,7 @@ static reshard_status write_tensor(cli_json *json, const reshard_checkpoint *che
                                    int64_t index)
 {
     char dtype[DTYPE_TEXT];
-    reshard_stored_tensor tensor;
+    reshard_stored_tensor tensor = {.size = sizeof tensor};
     reshard_status status = reshard_checkpoint_tensor(checkpoint, index, &tensor);
     if (status != RESHARD_OK)
         return status;
@@ -158,7 +158,7 @@ static char *infer_split(const reshard_checkpoint *checkpoint, int64_t index,
 static reshard_status add_split(cli_table *table, const reshard_checkpoint *checkpoint,
                                 int64_t index, const reshard_stored_tensor *tensor)
 {
-    reshard_stored_piece piece;
+    reshard_stored_piece piece = {.size = sizeof piece};
     char clipped[CLI_SPEC_SHOWN], copies[48] = "";
     reshard_status status = reshard_checkpoint_piece(checkpoint, index, 0, &piece);
     if (status != RESHARD_OK)
@@ -196,7 +196,7 @@ static reshard_status add_tensor(cli_table *table, const reshard_checkpoint *che
 {
     char size[CLI_SIZE_TEXT], dtype[DTYPE_TEXT], shape[LONG_SHAPE_TEXT];
     char name[NAME_SHOWN + 1];
-    reshard_stored_tensor tensor;
+    reshard_stored_tensor tensor = {.size = sizeof tensor};
     reshard_status status = reshard_checkpoint_tensor(checkpoint, index, &tensor);
     if (status != RESHARD_OK)
         return status;

@@ -77,7 +77,7 @@ static int same_shape(const reshard_stored_tensor *a, const reshard_stored_tenso
 /* The next name of either side; 0 behind the last. */
 static int step(comparison *walk, difference *out)
 {
-    reshard_stored_tensor tensors[2] = {0};
+    reshard_stored_tensor tensors[2] = {{.size = sizeof tensors[0]}, {.size = sizeof tensors[0]}};
     int there[2];
     for (int i = 0; i < 2; i++)
         there[i] = walk->next[i] < walk->sides[i]->digests->count &&
@@ -202,7 +202,7 @@ static int64_t count_copies(const cli_digested *side)
 {
     int64_t count = 0;
     for (int64_t i = 0; i < side->digests->count; i++) {
-        reshard_stored_tensor tensor;
+        reshard_stored_tensor tensor = {.size = sizeof tensor};
         if (reshard_checkpoint_tensor(side->checkpoint, i, &tensor) == RESHARD_OK)
             count += tensor.copy_count;
     }

@@ -2,9 +2,9 @@
 /*
  * checkpoint.h - models on disk: named tensors in files, however they are split.
  *
- * A checkpoint is a set of named layouts whose owners are files. Opening reads headers only and
- * checks all that headers can tell: every tensor whole, no holes, no overlaps, no file shorter than
- * it should be. Any box of any tensor can then be read, whatever files it lies in.
+ * A checkpoint is a set of named layouts whose owners are files. Opening reads only headers and
+ * checks everything they can tell: every tensor is complete, without holes and overlaps, and no
+ * file is too short. Then any box of any tensor can be read, whatever files it lies in.
  *
  * Formats: safetensors (one file, or a folder of files), Hugging Face folders with an index,
  * PyTorch DCP in safetensors, and plain files of ranks, which hold local shapes and need a mesh and
@@ -42,21 +42,21 @@ typedef struct reshard_checkpoint reshard_checkpoint;
 typedef struct reshard_checkpoint_options {
     size_t size; /* sizeof(reshard_checkpoint_options) */
     /* The mesh of plain rank files, "tp=4": the files of the folder, in the order of the numbers in
-     * their names, are those of its ranks in increasing order. NULL: the files say themselves what
-     * they hold. */
+     * their names, belong to its ranks in increasing order. NULL: the files say what they hold. */
     const char *from;
-    /* How rank files are split: a built-in family ("llama") or the path of a rules file. NULL: as
-     * config.json or the tensor names tell. */
+    /* How rank files are split: a built-in family ("llama") or the path of a rules file. NULL:
+     * chosen by config.json or the tensor names. */
     const char *rules;
-    int32_t set_count; /* "key=value" for rules, before what config.json says */
+    int32_t set_count; /* "key=value" for rules; these come before config.json */
     const char *const *sets;
     /* Non-zero: tensors of rank files keep the names that the files give them. name() of the rules
      * is left to the conversion that applies rules next. */
     int keep_names;
 } reshard_checkpoint_options;
 
-/* path: a folder or one file. options NULL: all zero. The files stay open until close.
- * Errors: NOT_FOUND, IO, SYNTAX, CORRUPT, GAP, OVERLAP, ...; words name tensor and file. */
+/* path: a folder or one file. options NULL: all zero. The files stay open until destroy. Errors:
+ * NOT_FOUND, IO, SYNTAX, CORRUPT, GAP, OVERLAP, ..., naming tensor and file; UNSUPPORTED for a
+ * format that is known but not read. */
 RESHARD_API reshard_status reshard_checkpoint_open(reshard_context *context, const char *path,
                                                    const reshard_checkpoint_options *options,
                                                    reshard_checkpoint **out_checkpoint);
@@ -66,32 +66,33 @@ RESHARD_API void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint);
 
 /* The name of its format, as reshard_format has it. Static. */
 RESHARD_API const char *reshard_checkpoint_format(const reshard_checkpoint *checkpoint);
-/* Of all tensors, each element counted once. */
+/* Bytes of all tensors, each element counted once. */
 RESHARD_API uint64_t reshard_checkpoint_bytes(const reshard_checkpoint *checkpoint);
 RESHARD_API int32_t reshard_checkpoint_file_count(const reshard_checkpoint *checkpoint);
-/* In the checkpoint's folder. Lives as long as the checkpoint; NULL beyond the last. */
+/* Relative to the checkpoint's folder. Lives as long as the checkpoint; NULL beyond the last. */
 RESHARD_API const char *reshard_checkpoint_file_name(const reshard_checkpoint *checkpoint,
                                                      int32_t file);
-/* What could not be known, or was left out: a line each; NULL beyond the last. */
+/* One line about something that could not be known or was left out; NULL beyond the last. */
 RESHARD_API const char *reshard_checkpoint_note(const reshard_checkpoint *checkpoint,
                                                 int64_t index);
 
 /* Pointers live as long as the checkpoint. */
 typedef struct reshard_stored_tensor {
-    const char *name; /* name_bytes bytes of UTF-8, which may hold NUL; a NUL follows */
+    size_t size;      /* sizeof(reshard_stored_tensor), set by the caller */
+    const char *name; /* name_bytes bytes of UTF-8, which may include NUL; a NUL follows */
     size_t name_bytes;
     reshard_dtype dtype;
     int32_t ndim; /* may exceed RESHARD_NDIM_MAX */
     const int64_t *shape;
     uint64_t bytes;
-    /* Non-zero: cannot be cut (elements of less than a byte, more than 8 dims). Boxes and layouts
-     * of such a tensor are those of a line of `bytes` bytes. */
+    /* Non-zero: it cannot be cut (elements of less than a byte, more than 8 dims). Boxes and
+     * layouts treat such a tensor as a line of `bytes` bytes. */
     int opaque;
     int64_t piece_count;
-    int64_t copy_count; /* boxes that are stored again, as replicas in rank files are */
+    int64_t copy_count; /* boxes that are stored again, like replicas in rank files */
 } reshard_stored_tensor;
 
-/* Tensors are in the order of their names, as bytes. */
+/* Tensors are sorted by name, as bytes. */
 RESHARD_API int64_t reshard_checkpoint_tensor_count(const reshard_checkpoint *checkpoint);
 RESHARD_API reshard_status reshard_checkpoint_tensor(const reshard_checkpoint *checkpoint,
                                                      int64_t index,
@@ -103,6 +104,7 @@ RESHARD_API reshard_status reshard_checkpoint_find(const reshard_checkpoint *che
 
 /* A box of a tensor and the file that holds it. */
 typedef struct reshard_stored_piece {
+    size_t size; /* sizeof(reshard_stored_piece), set by the caller */
     int32_t file;
     uint64_t at; /* byte of the file where its first element lies */
     reshard_box box;
@@ -111,14 +113,14 @@ typedef struct reshard_stored_piece {
 RESHARD_API reshard_status reshard_checkpoint_piece(const reshard_checkpoint *checkpoint,
                                                     int64_t tensor, int64_t piece,
                                                     reshard_stored_piece *out_piece);
-/* Which file holds which box, copies not counted: rank = file. To be released. */
+/* Which file holds which box, without copies: rank = file. To be released by the caller. */
 RESHARD_API reshard_status reshard_checkpoint_layout(const reshard_checkpoint *checkpoint,
                                                      int64_t tensor, reshard_layout **out_layout);
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* A box of a tensor, dense and row-major, into memory of exactly its bytes. box NULL: the whole
- * tensor. Several threads may read at once. Errors: INVALID, RANGE, IO, CORRUPT. */
+/* Reads a box of a tensor, dense and row-major, into memory of exactly its size. box NULL: the
+ * whole tensor. Several threads may read at once. Errors: INVALID, RANGE, IO, CORRUPT. */
 RESHARD_API reshard_status reshard_checkpoint_read(const reshard_checkpoint *checkpoint,
                                                    int64_t tensor, const reshard_box *box,
                                                    void *memory, size_t bytes);

@@ -70,12 +70,12 @@ static reshard_status add_memory(state *s, const reshard_tensor *tensor)
 static reshard_status list_memory(state *s, const reshard_module *module)
 {
     reshard_status status = RESHARD_OK;
-    for (int64_t i = 0; i < module->part_count && status == RESHARD_OK; i++) {
-        const rs_part *part = &module->parts[i];
-        if (part->tensor != NULL)
-            status = add_memory(s, part->tensor);
-        if (part->child != NULL && status == RESHARD_OK)
-            status = list_memory(s, part->child);
+    for (int64_t i = 0; i < module->holding_count && status == RESHARD_OK; i++) {
+        const rs_holding *holding = &module->holdings[i];
+        if (holding->tensor != NULL)
+            status = add_memory(s, holding->tensor);
+        if (holding->child != NULL && status == RESHARD_OK)
+            status = list_memory(s, holding->child);
     }
     return status;
 }

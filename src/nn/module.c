@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* module.c - making modules, and finding their parts by path. */
+/* module.c - making modules, and finding what they hold by path. */
 #include "nn/module.h"
 
 #include "base/context.h"
@@ -39,11 +39,11 @@ reshard_module *reshard_module_retain(reshard_module *module)
     return module;
 }
 
-static void free_part(reshard_context *context, rs_part *part)
+static void free_holding(reshard_context *context, rs_holding *holding)
 {
-    rs_text_free(context, part->name);
-    reshard_module_release(part->child);
-    reshard_tensor_release(part->tensor);
+    rs_text_free(context, holding->name);
+    reshard_module_release(holding->child);
+    reshard_tensor_release(holding->tensor);
 }
 
 void reshard_module_release(reshard_module *module)
@@ -53,10 +53,10 @@ void reshard_module_release(reshard_module *module)
     rs_hooks_destroy(module);
     if (module->kind.forget != NULL)
         module->kind.forget(module->kind.user);
-    for (int64_t i = 0; i < module->part_count; i++)
-        free_part(module->context, &module->parts[i]);
-    rs_release(module->context, module->parts,
-               (size_t)module->part_capacity * sizeof *module->parts);
+    for (int64_t i = 0; i < module->holding_count; i++)
+        free_holding(module->context, &module->holdings[i]);
+    rs_release(module->context, module->holdings,
+               (size_t)module->holding_capacity * sizeof *module->holdings);
     rs_text_free(module->context, module->kind_name);
     rs_release(module->context, module, sizeof *module);
 }
@@ -71,14 +71,14 @@ void *reshard_module_user(const reshard_module *module)
     return module->kind.user;
 }
 
-/* ---- parts ----------------------------------------------------------------------------------- */
+/* ---- holdings -------------------------------------------------------------------------------- */
 
-rs_part *rs_module_part(const reshard_module *module, const char *name, size_t length)
+rs_holding *rs_module_holding(const reshard_module *module, const char *name, size_t length)
 {
-    for (int64_t i = 0; i < module->part_count; i++) {
-        rs_part *part = &module->parts[i];
-        if (strlen(part->name) == length && memcmp(part->name, name, length) == 0)
-            return part;
+    for (int64_t i = 0; i < module->holding_count; i++) {
+        rs_holding *holding = &module->holdings[i];
+        if (strlen(holding->name) == length && memcmp(holding->name, name, length) == 0)
+            return holding;
     }
     return NULL;
 }
@@ -89,43 +89,44 @@ static reshard_status check_name(const reshard_module *module, const char *name)
         return rs_fail(RESHARD_ERR_INVALID, "a name in a module of kind %s is empty",
                        module->kind_name);
     if (strchr(name, '.') != NULL)
-        return rs_fail(RESHARD_ERR_INVALID, "the name \"%s\" has a dot, which parts names in paths",
-                       name);
-    if (rs_module_part(module, name, strlen(name)) != NULL)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "the name \"%s\" has a dot, which separates names in paths", name);
+    if (rs_module_holding(module, name, strlen(name)) != NULL)
         return rs_fail(RESHARD_ERR_INVALID, "the module of kind %s has a \"%s\" already",
                        module->kind_name, name);
     return RESHARD_OK;
 }
 
-/* Retains the tensor or child of the part. */
-static reshard_status add_part(reshard_module *module, const char *name, const rs_part *given)
+/* Retains the tensor or child of the holding. */
+static reshard_status add_holding(reshard_module *module, const char *name, const rs_holding *given)
 {
     reshard_status status = check_name(module, name);
     if (status != RESHARD_OK)
         return status;
-    if (module->part_count == module->part_capacity) {
-        void *parts = module->parts;
-        status = rs_grow(module->context, &parts, &module->part_capacity, module->part_count + 1,
-                         sizeof *module->parts);
-        module->parts = parts;
+    if (module->holding_count == module->holding_capacity) {
+        void *holdings = module->holdings;
+        status = rs_grow(module->context, &holdings, &module->holding_capacity,
+                         module->holding_count + 1, sizeof *module->holdings);
+        module->holdings = holdings;
         if (status != RESHARD_OK)
             return status;
     }
-    rs_part part = *given;
-    part.name = rs_text_copy(module->context, name);
-    if (part.name == NULL)
+    rs_holding holding = *given;
+    holding.name = rs_text_copy(module->context, name);
+    if (holding.name == NULL)
         return rs_allocation_status();
-    (void)reshard_module_retain(part.child);
-    (void)reshard_tensor_retain(part.tensor);
-    module->parts[module->part_count++] = part;
+    (void)reshard_module_retain(holding.child);
+    (void)reshard_tensor_retain(holding.tensor);
+    module->holdings[module->holding_count++] = holding;
     return RESHARD_OK;
 }
 
 bool rs_module_contains(const reshard_module *module, const reshard_module *other)
 {
     bool found = module == other;
-    for (int64_t i = 0; i < module->part_count && !found; i++)
-        found = module->parts[i].child != NULL && rs_module_contains(module->parts[i].child, other);
+    for (int64_t i = 0; i < module->holding_count && !found; i++)
+        found = module->holdings[i].child != NULL &&
+                rs_module_contains(module->holdings[i].child, other);
     return found;
 }
 
@@ -149,45 +150,45 @@ reshard_status reshard_module_add_child(reshard_module *module, const char *name
         status = check_child(module, name, child);
     if (status != RESHARD_OK)
         return status;
-    return add_part(module, name, &(rs_part){.kind = RS_PART_CHILD, .child = child});
+    return add_holding(module, name, &(rs_holding){.kind = RS_HOLDING_CHILD, .child = child});
 }
 
 reshard_status reshard_module_add_parameter(reshard_module *module, const char *name,
                                             reshard_tensor *tensor)
 {
-    return add_part(module, name, &(rs_part){.kind = RS_PART_PARAMETER, .tensor = tensor});
+    return add_holding(module, name, &(rs_holding){.kind = RS_HOLDING_PARAMETER, .tensor = tensor});
 }
 
 reshard_status reshard_module_add_buffer(reshard_module *module, const char *name,
                                          reshard_tensor *tensor, int transient)
 {
-    return add_part(
+    return add_holding(
         module, name,
-        &(rs_part){.kind = RS_PART_BUFFER, .tensor = tensor, .transient = transient != 0});
+        &(rs_holding){.kind = RS_HOLDING_BUFFER, .tensor = tensor, .transient = transient != 0});
 }
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-reshard_status rs_module_find_part(const reshard_module *module, const char *path,
-                                   rs_part **out_part)
+reshard_status rs_module_find_holding(const reshard_module *module, const char *path,
+                                      rs_holding **out_holding)
 {
     const char *at = path;
     for (const reshard_module *here = module;;) {
         size_t length = strcspn(at, ".");
-        rs_part *part = rs_module_part(here, at, length);
-        if (part == NULL)
+        rs_holding *holding = rs_module_holding(here, at, length);
+        if (holding == NULL)
             return rs_fail(RESHARD_ERR_NOT_FOUND,
                            "path \"%s\": there is no \"%.*s\" in the module of kind %s", path,
                            (int)length, at, here->kind_name);
         if (at[length] == 0) {
-            *out_part = part;
+            *out_holding = holding;
             return RESHARD_OK;
         }
-        if (part->child == NULL)
+        if (holding->child == NULL)
             return rs_fail(RESHARD_ERR_NOT_FOUND,
                            "path \"%s\": \"%.*s\" in the module of kind %s is no module", path,
                            (int)length, at, here->kind_name);
-        here = part->child;
+        here = holding->child;
         at += length + 1;
     }
 }
@@ -199,65 +200,66 @@ reshard_status reshard_module_find(reshard_module *module, const char *path,
         *out_module = module;
         return RESHARD_OK;
     }
-    rs_part *part = NULL;
-    reshard_status status = rs_module_find_part(module, path, &part);
+    rs_holding *holding = NULL;
+    reshard_status status = rs_module_find_holding(module, path, &holding);
     if (status != RESHARD_OK)
         return status;
-    if (part->child == NULL)
+    if (holding->child == NULL)
         return rs_fail(RESHARD_ERR_NOT_FOUND, "path \"%s\" leads to a tensor, not to a module",
                        path);
-    *out_module = part->child;
+    *out_module = holding->child;
     return RESHARD_OK;
 }
 
-static reshard_status find_tensor(const reshard_module *module, const char *path, rs_part_kind kind,
-                                  reshard_tensor **out_tensor)
+static reshard_status find_tensor(const reshard_module *module, const char *path,
+                                  rs_holding_kind kind, reshard_tensor **out_tensor)
 {
     static const char *const words[] = {"a module", "a parameter", "a buffer"};
-    rs_part *part = NULL;
-    reshard_status status = rs_module_find_part(module, path, &part);
+    rs_holding *holding = NULL;
+    reshard_status status = rs_module_find_holding(module, path, &holding);
     if (status != RESHARD_OK)
         return status;
-    if (part->kind != kind)
+    if (holding->kind != kind)
         return rs_fail(RESHARD_ERR_NOT_FOUND, "path \"%s\" leads to %s, not to %s", path,
-                       words[part->kind], words[kind]);
-    *out_tensor = part->tensor;
+                       words[holding->kind], words[kind]);
+    *out_tensor = holding->tensor;
     return RESHARD_OK;
 }
 
 reshard_status reshard_module_find_parameter(const reshard_module *module, const char *path,
                                              reshard_tensor **out_tensor)
 {
-    return find_tensor(module, path, RS_PART_PARAMETER, out_tensor);
+    return find_tensor(module, path, RS_HOLDING_PARAMETER, out_tensor);
 }
 
 reshard_status reshard_module_find_buffer(const reshard_module *module, const char *path,
                                           reshard_tensor **out_tensor)
 {
-    return find_tensor(module, path, RS_PART_BUFFER, out_tensor);
+    return find_tensor(module, path, RS_HOLDING_BUFFER, out_tensor);
 }
 
-static reshard_tensor *tensor_of(const reshard_module *module, const char *name, rs_part_kind kind)
+static reshard_tensor *tensor_of(const reshard_module *module, const char *name,
+                                 rs_holding_kind kind)
 {
-    const rs_part *part = rs_module_part(module, name, strlen(name));
-    return part != NULL && part->kind == kind ? part->tensor : NULL;
+    const rs_holding *holding = rs_module_holding(module, name, strlen(name));
+    return holding != NULL && holding->kind == kind ? holding->tensor : NULL;
 }
 
 reshard_tensor *reshard_module_parameter(const reshard_module *module, const char *name)
 {
-    return tensor_of(module, name, RS_PART_PARAMETER);
+    return tensor_of(module, name, RS_HOLDING_PARAMETER);
 }
 
 reshard_tensor *reshard_module_buffer(const reshard_module *module, const char *name)
 {
-    return tensor_of(module, name, RS_PART_BUFFER);
+    return tensor_of(module, name, RS_HOLDING_BUFFER);
 }
 
-static const rs_part *child_part(const reshard_module *module, int32_t index)
+static const rs_holding *child_holding(const reshard_module *module, int32_t index)
 {
-    for (int64_t i = 0; i < module->part_count; i++) {
-        if (module->parts[i].child != NULL && index-- == 0)
-            return &module->parts[i];
+    for (int64_t i = 0; i < module->holding_count; i++) {
+        if (module->holdings[i].child != NULL && index-- == 0)
+            return &module->holdings[i];
     }
     return NULL;
 }
@@ -265,21 +267,21 @@ static const rs_part *child_part(const reshard_module *module, int32_t index)
 int32_t reshard_module_child_count(const reshard_module *module)
 {
     int32_t count = 0;
-    for (int64_t i = 0; i < module->part_count; i++)
-        count += module->parts[i].child != NULL;
+    for (int64_t i = 0; i < module->holding_count; i++)
+        count += module->holdings[i].child != NULL;
     return count;
 }
 
 reshard_module *reshard_module_child(const reshard_module *module, int32_t index)
 {
-    const rs_part *part = child_part(module, index);
-    return part != NULL ? part->child : NULL;
+    const rs_holding *holding = child_holding(module, index);
+    return holding != NULL ? holding->child : NULL;
 }
 
 const char *reshard_module_child_name(const reshard_module *module, int32_t index)
 {
-    const rs_part *part = child_part(module, index);
-    return part != NULL ? part->name : NULL;
+    const rs_holding *holding = child_holding(module, index);
+    return holding != NULL ? holding->name : NULL;
 }
 
 /* ---- replacing ------------------------------------------------------------------------------- */
@@ -287,11 +289,11 @@ const char *reshard_module_child_name(const reshard_module *module, int32_t inde
 reshard_status reshard_module_replace_child(reshard_module *module, const char *path,
                                             reshard_module *child)
 {
-    rs_part *part = NULL;
+    rs_holding *holding = NULL;
     if (path[0] == 0)
         return rs_fail(RESHARD_ERR_INVALID, "the path \"\" is the module itself, not a child");
-    reshard_status status = rs_module_find_part(module, path, &part);
-    if (status == RESHARD_OK && part->child == NULL)
+    reshard_status status = rs_module_find_holding(module, path, &holding);
+    if (status == RESHARD_OK && holding->child == NULL)
         status =
             rs_fail(RESHARD_ERR_NOT_FOUND, "path \"%s\" leads to a tensor, not to a module", path);
     if (status == RESHARD_OK)
@@ -299,22 +301,22 @@ reshard_status reshard_module_replace_child(reshard_module *module, const char *
     if (status != RESHARD_OK)
         return status;
     (void)reshard_module_retain(child);
-    reshard_module_release(part->child);
-    part->child = child;
+    reshard_module_release(holding->child);
+    holding->child = child;
     return RESHARD_OK;
 }
 
 void rs_module_swap_tensor(reshard_module *module, const reshard_tensor *old,
                            reshard_tensor *tensor)
 {
-    for (int64_t i = 0; i < module->part_count; i++) {
-        rs_part *part = &module->parts[i];
-        if (part->child != NULL)
-            rs_module_swap_tensor(part->child, old, tensor);
-        if (part->kind != RS_PART_PARAMETER || part->tensor != old)
+    for (int64_t i = 0; i < module->holding_count; i++) {
+        rs_holding *holding = &module->holdings[i];
+        if (holding->child != NULL)
+            rs_module_swap_tensor(holding->child, old, tensor);
+        if (holding->kind != RS_HOLDING_PARAMETER || holding->tensor != old)
             continue;
         (void)reshard_tensor_retain(tensor);
-        part->tensor = tensor;
+        holding->tensor = tensor;
         reshard_tensor_release((reshard_tensor *)old);
     }
 }
@@ -323,17 +325,17 @@ reshard_status reshard_module_replace_parameter(reshard_module *module, const ch
                                                 reshard_tensor *tensor)
 {
     reshard_tensor *old = NULL;
-    rs_part *part = NULL;
+    rs_holding *holding = NULL;
     reshard_status status = reshard_module_find_parameter(module, path, &old);
     if (status == RESHARD_OK)
-        status = rs_module_find_part(module, path, &part);
+        status = rs_module_find_holding(module, path, &holding);
     if (status != RESHARD_OK)
         return status;
     if (old == NULL) { /* empty parameters are not tied to each other */
-        part->tensor = reshard_tensor_retain(tensor);
+        holding->tensor = reshard_tensor_retain(tensor);
         return RESHARD_OK;
     }
-    /* Kept until all parts have been compared with it by address. */
+    /* Kept until all holdings have been compared with it by address. */
     (void)reshard_tensor_retain(old);
     rs_module_swap_tensor(module, old, tensor);
     reshard_tensor_release(old);

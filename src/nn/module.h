@@ -3,8 +3,7 @@
  * module.h - what modules and hooks are made of.
  *
  * Invariants:
- *  1. A module holds its parts, a part its name and its tensor or child. Nothing holds a
- *     parent.
+ *  1. A module has holdings, each with a name and a tensor or a child. Nothing holds a parent.
  *  2. A hook is held by its module and by its handle. It leaves the module's list only while no
  *     call of the module is under way; until then it is marked as removed.
  */
@@ -17,15 +16,19 @@
 
 #include <stdbool.h>
 
-typedef enum rs_part_kind { RS_PART_CHILD, RS_PART_PARAMETER, RS_PART_BUFFER } rs_part_kind;
+typedef enum rs_holding_kind {
+    RS_HOLDING_CHILD,
+    RS_HOLDING_PARAMETER,
+    RS_HOLDING_BUFFER
+} rs_holding_kind;
 
-typedef struct rs_part {
+typedef struct rs_holding {
     char *name;
-    rs_part_kind kind;
+    rs_holding_kind kind;
     bool transient;         /* buffers */
     reshard_module *child;  /* children */
     reshard_tensor *tensor; /* parameters and buffers; may be NULL */
-} rs_part;
+} rs_holding;
 
 typedef enum rs_hook_kind { RS_HOOK_PRE, RS_HOOK_POST, RS_HOOK_AROUND, RS_HOOK_KINDS } rs_hook_kind;
 
@@ -68,19 +71,19 @@ struct reshard_module {
     reshard_context *context;
     char *kind_name;
     reshard_module_kind kind;
-    int64_t part_count, part_capacity;
-    rs_part *parts;
+    int64_t holding_count, holding_capacity;
+    rs_holding *holdings;
     rs_hook_entry *hooks[RS_HOOK_KINDS]; /* in the order they run */
     uint64_t hook_serial;
     int64_t running; /* calls in progress */
     bool sharded;    /* by reshard_module_shard */
 };
 
-/* The part of this name in this module, or NULL. */
-rs_part *rs_module_part(const reshard_module *module, const char *name, size_t length);
-/* The part at a path, which is not "". Errors: NOT_FOUND. */
-reshard_status rs_module_find_part(const reshard_module *module, const char *path,
-                                   rs_part **out_part);
+/* The holding of this name in this module, or NULL. */
+rs_holding *rs_module_holding(const reshard_module *module, const char *name, size_t length);
+/* The holding at a path, which is not "". Errors: NOT_FOUND. */
+reshard_status rs_module_find_holding(const reshard_module *module, const char *path,
+                                      rs_holding **out_holding);
 /* Replaces `old` by `tensor` in the module and its descendants. Cannot fail. */
 void rs_module_swap_tensor(reshard_module *module, const reshard_tensor *old,
                            reshard_tensor *tensor);

@@ -14,13 +14,15 @@
 #include "nn/module.h"
 #include "nn/sharding.h"
 #include "tensor/core/tensor.h"
+#include "transport/agree.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* What is made for one entry. */
 typedef struct product {
     reshard_module *module; /* the one that the entry names; for a parameter, the root */
-    rs_part *part;          /* of the parameter or child */
+    rs_holding *holding;    /* of the parameter or child */
     reshard_tensor *old, *tensor;
     reshard_module *replacement;
     reshard_hook *hook;
@@ -64,7 +66,7 @@ static reshard_status check_parameter(work *w, int64_t index)
         return rs_fail(RESHARD_ERR_INVALID, "the name of a parameter is empty");
     reshard_status status = reshard_module_find_parameter(w->root, entry->name, &p->old);
     if (status == RESHARD_OK)
-        status = rs_module_find_part(w->root, entry->name, &p->part);
+        status = rs_module_find_holding(w->root, entry->name, &p->holding);
     if (status == RESHARD_OK)
         status = check_against_sharders(w->plan, index);
     if (status != RESHARD_OK)
@@ -99,7 +101,7 @@ static reshard_status check_sharder(work *w, int64_t index)
                        "the name of a sharder's module is empty: the root cannot be replaced");
     reshard_status status = reshard_module_find(w->root, entry->name, &p->module);
     if (status == RESHARD_OK)
-        status = rs_module_find_part(w->root, entry->name, &p->part);
+        status = rs_module_find_holding(w->root, entry->name, &p->holding);
     return status == RESHARD_OK ? check_against_sharders(w->plan, index) : status;
 }
 
@@ -184,64 +186,43 @@ static reshard_status digest_work(const work *w, uint64_t out_digest[2])
     return RESHARD_OK;
 }
 
-typedef struct pass {
-    uint64_t digest[2];
-    int64_t count;
-    int32_t source_rank;
-    int32_t unused;
-} pass;
-
-/* Every rank sees what all ranks passed, so all find the same text without asking again, except for
- * which entry differs. */
-static reshard_status tell_difference(const work *w, const pass *all, char (*words)[WORDS])
+/* Collective. RESHARD_OK when all ranks say the same of one thing. */
+static reshard_status compare_words(const work *w, const char *what, const char *words)
 {
-    int32_t size = reshard_group_size(w->group);
-    int64_t most = 0;
-    for (int32_t r = 0; r < size; r++) {
-        if (all[r].source_rank != all[0].source_rank)
-            return rs_fail(RESHARD_ERR_MISMATCH,
-                           "rank 0 names rank %d as the source, and rank %d rank %d",
-                           all[0].source_rank, r, all[r].source_rank);
-        most = all[r].count > most ? all[r].count : most;
+    rs_claim claim = {.what = what, .words = words};
+    rs_digest digest;
+    rs_digest_init(&digest);
+    rs_digest_bytes(&digest, words, strlen(words));
+    rs_digest_finish(&digest, claim.digest);
+    return rs_group_agree_on(w->group, RESHARD_OK, &claim, NULL);
+}
+
+/* Ranks pass different things: which entry is it? */
+static reshard_status tell_difference(const work *w, int64_t count_most)
+{
+    char words[WORDS];
+    (void)snprintf(words, sizeof words, "rank %d as the source", w->source_rank);
+    reshard_status status = compare_words(w, "the source", words);
+    for (int64_t i = 0; i < count_most && status == RESHARD_OK; i++) {
+        describe(w, i, words);
+        status = compare_words(w, "the entry", words);
     }
-    for (int64_t i = 0; i < most; i++) {
-        char mine[WORDS];
-        describe(w, i, mine);
-        reshard_status status = reshard_group_gather_bytes(w->group, mine, WORDS, words);
-        if (status != RESHARD_OK)
-            return status;
-        for (int32_t r = 1; r < size; r++) {
-            if (memcmp(words[r], words[0], WORDS) != 0)
-                return rs_fail(RESHARD_ERR_MISMATCH, "rank 0 passes %s, and rank %d %s", words[0],
-                               r, words[r]);
-        }
-    }
-    return rs_fail(RESHARD_ERR_MISMATCH, "ranks pass different plans");
+    return status != RESHARD_OK
+               ? status
+               : rs_fail(RESHARD_ERR_MISMATCH, "ranks pass different sharding plans");
 }
 
 static reshard_status compare_ranks(const work *w, reshard_status status)
 {
-    size_t size = (size_t)reshard_group_size(w->group);
-    pass mine = {.count = w->plan->count, .source_rank = w->source_rank}, *all = NULL;
-    char(*words)[WORDS] = NULL;
+    rs_claim claim = {.what = "the sharding plan"};
+    uint64_t numbers[RS_AGREE_NUMBERS] = {(uint64_t)w->plan->count};
     if (status == RESHARD_OK)
-        status = digest_work(w, mine.digest);
-    if (status == RESHARD_OK) {
-        all = rs_allocate_array(w->plan->context, size, sizeof *all);
-        words = rs_allocate_array(w->plan->context, size, sizeof *words);
-        status = all != NULL && words != NULL ? RESHARD_OK : rs_allocation_status();
-    }
-    status = reshard_group_agree(w->group, status);
-    if (status == RESHARD_OK)
-        status = reshard_group_gather_bytes(w->group, &mine, sizeof mine, all);
-    bool same = true;
-    for (size_t r = 1; r < size && status == RESHARD_OK; r++)
-        same = same && memcmp(all[r].digest, all[0].digest, sizeof mine.digest) == 0;
-    if (!same)
-        status = tell_difference(w, all, words);
-    rs_release(w->plan->context, all, size * sizeof *all);
-    rs_release(w->plan->context, words, size * sizeof *words);
-    return status;
+        status = digest_work(w, claim.digest);
+    status = rs_group_agree_on(w->group, status, NULL, numbers);
+    if (status != RESHARD_OK)
+        return status;
+    status = rs_group_agree_on(w->group, RESHARD_OK, &claim, NULL);
+    return status == RESHARD_ERR_MISMATCH ? tell_difference(w, (int64_t)numbers[0]) : status;
 }
 
 /* ---- step 2: making -------------------------------------------------------------------------- */
@@ -326,8 +307,8 @@ static void put_in_place(work *w, reshard_hook **out_hook)
             reshard_tensor_release(p->old);
         }
         if (p->replacement != NULL) {
-            reshard_module_release(p->part->child);
-            p->part->child = reshard_module_retain(p->replacement);
+            reshard_module_release(p->holding->child);
+            p->holding->child = reshard_module_retain(p->replacement);
         }
         hooks = rs_hook_join(hooks, p->hook);
         p->hook = NULL;

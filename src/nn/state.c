@@ -56,16 +56,16 @@ static char *join_path(rs_named_list *l, const char *prefix, const char *name)
     return path;
 }
 
-static bool is_wanted(const rs_named_list *l, const rs_part *part, wanted what)
+static bool is_wanted(const rs_named_list *l, const rs_holding *holding, wanted what)
 {
-    bool kind = part->kind == RS_PART_PARAMETER
+    bool kind = holding->kind == RS_HOLDING_PARAMETER
                     ? what != BUFFERS
-                    : part->kind == RS_PART_BUFFER &&
-                          (what == BUFFERS || (what == STATE && !part->transient));
-    if (!kind || part->tensor == NULL)
+                    : holding->kind == RS_HOLDING_BUFFER &&
+                          (what == BUFFERS || (what == STATE && !holding->transient));
+    if (!kind || holding->tensor == NULL)
         return false;
     for (int64_t i = 0; what != STATE && i < l->shown.count; i++) {
-        if (l->items[i].tensor == part->tensor)
+        if (l->items[i].tensor == holding->tensor)
             return false; /* it is tied, and listed under its first name */
     }
     return true;
@@ -119,16 +119,17 @@ static reshard_status walk(rs_named_list *l, const reshard_module *module, const
                            wanted what)
 {
     reshard_status status = RESHARD_OK;
-    for (int64_t i = 0; i < module->part_count && status == RESHARD_OK; i++) {
-        if (is_wanted(l, &module->parts[i], what))
-            status = rs_named_list_add(l, prefix, module->parts[i].name, module->parts[i].tensor);
+    for (int64_t i = 0; i < module->holding_count && status == RESHARD_OK; i++) {
+        if (is_wanted(l, &module->holdings[i], what))
+            status =
+                rs_named_list_add(l, prefix, module->holdings[i].name, module->holdings[i].tensor);
     }
-    for (int64_t i = 0; i < module->part_count && status == RESHARD_OK; i++) {
-        const rs_part *part = &module->parts[i];
-        if (part->child == NULL)
+    for (int64_t i = 0; i < module->holding_count && status == RESHARD_OK; i++) {
+        const rs_holding *holding = &module->holdings[i];
+        if (holding->child == NULL)
             continue;
-        char *path = join_path(l, prefix, part->name);
-        status = path != NULL ? walk(l, part->child, path, what) : rs_allocation_status();
+        char *path = join_path(l, prefix, holding->name);
+        status = path != NULL ? walk(l, holding->child, path, what) : rs_allocation_status();
     }
     return status;
 }
@@ -228,12 +229,12 @@ static reshard_group *find_group(int64_t count, const reshard_named_tensor *item
 static reshard_group *find_module_group(const reshard_module *module)
 {
     reshard_group *group = NULL;
-    for (int64_t i = 0; i < module->part_count && group == NULL; i++) {
-        const rs_part *part = &module->parts[i];
-        if (part->tensor != NULL && part->tensor->distribution != NULL)
-            group = rs_distributed_group(part->tensor);
-        else if (part->child != NULL)
-            group = find_module_group(part->child);
+    for (int64_t i = 0; i < module->holding_count && group == NULL; i++) {
+        const rs_holding *holding = &module->holdings[i];
+        if (holding->tensor != NULL && holding->tensor->distribution != NULL)
+            group = rs_distributed_group(holding->tensor);
+        else if (holding->child != NULL)
+            group = find_module_group(holding->child);
     }
     return group;
 }

@@ -85,7 +85,7 @@ static void check_boxes(const char *path, const reshard_checkpoint_options *opti
                         int64_t piece_count)
 {
     reshard_checkpoint *checkpoint = NULL;
-    reshard_stored_tensor tensor;
+    reshard_stored_tensor tensor = {.size = sizeof tensor};
     reshard_layout *layout = NULL;
     draw_state draw;
     int64_t index = -1;

@@ -434,8 +434,8 @@ class Options(ConvertTest):
         self.fails("source", "x", "--to", "tp=2", "--rules", "nothing", words="nothing")
         self.fails("source", "x", "--to", "tp=2", "--set", "a", words="key=number")
         self.fails("source", "x", "--max-memory", "4K", words="too few")
-        self.fails("source", "x", "--include", "zz*", words='--include "zz*": matches no tensor')
-        self.fails("source", "x", "--dtype", "zz*=bf16", words='--dtype "zz*=bf16": matches no tensor')
+        self.fails("source", "x", "--include", "zz*", words='include "zz*": matches no tensor')
+        self.fails("source", "x", "--dtype", "zz*=bf16", words='dtype "zz*=bf16": matches no tensor')
         self.fails("source", "x", "--exclude", "*", words="none is left")
         self.fails("source", "x", "--to", "tp=2", "--rules", self.write_text("few.rules", "*norm* R\nx S(0)@tp\n"),
                    words="lm_head.weight")

@@ -58,10 +58,10 @@ class Rename(ConvertTest):
         for source, rename, words in [
                 ("plain", "model.layers.{0..}.*=layer.{2}", 'two tensors are to have the name "layer.input_layernorm.weight"'),
                 ("plain", "lm_head.weight=model.norm.weight", 'two tensors are to have the name "model.norm.weight"'),
-                ("plain", "transformer.*={1}", '--rename "transformer.*={1}": matches no tensor'),
-                ("plain", "lm_head.weight", '--rename "lm_head.weight": expected GLOB=NAME'),
+                ("plain", "transformer.*={1}", 'rename "transformer.*={1}": matches no tensor'),
+                ("plain", "lm_head.weight", 'rename "lm_head.weight": expected GLOB=NAME'),
                 ("plain", "lm_head.weight=", "expected GLOB=NAME"), ("plain", "=x", "expected GLOB=NAME"),
-                ("plain", "{a=x", '--rename "{a=x"'), ("plain", "*={2}", "one of 1 wildcards"), ("plain", "*={x", "wildcards and }"),
+                ("plain", "{a=x", 'rename "{a=x"'), ("plain", "*={2}", "one of 1 wildcards"), ("plain", "*={x", "wildcards and }"),
                 ("plain", "lm_head.*=__metadata__", '"__metadata__"'), ("bytes", "??*={2}{3}", "not UTF-8")]:
             with self.subTest(rename=rename):
                 self.fails(source, "out", "--rename", rename, words=words)

@@ -65,7 +65,7 @@ static void check_tensors(const reshard_checkpoint *checkpoint)
     if (count > 3)
         abort();
     for (int64_t i = 0; i < count; i++) {
-        reshard_stored_tensor tensor;
+        reshard_stored_tensor tensor = {.size = sizeof tensor};
         unsigned char memory[2];
         int64_t found = -1;
         if (reshard_checkpoint_tensor(checkpoint, i, &tensor) != RESHARD_OK ||

@@ -91,7 +91,7 @@ static reshard_status body_parameter(void *user, reshard_group *group)
     CHECK(strstr(reshard_error_text(), "\"foo\"") != NULL);
     CHECK(reshard_module_shard_parameter(source, "weight", spec, rank == 1, group) ==
           RESHARD_ERR_MISMATCH);
-    CHECK(strstr(reshard_error_text(), "rank 0 names rank 0 as the source, and rank 1 rank 1"));
+    CHECK(strstr(reshard_error_text(), "rank 1: rank 1 as the source, but rank 0: rank 0 as"));
     reshard_spec *other = make_spec("4: S(1)");
     CHECK(reshard_module_shard_parameter(source, "weight", rank == 3 ? other : spec, 0, group) ==
           RESHARD_ERR_MISMATCH);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * foreign.c - knows formats that reshard does not read by the endings of names. When a format is
- * added to the list, its row goes.
+ * foreign.c - recognises formats that reshard does not read, by the endings of names. When one of
+ * them joins the list of formats, its row here goes.
  */
 #include "checkpoint/format/foreign.h"
 
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The first row that some name ends with counts. */
+/* The first row that matches the end of some name counts. */
 static const struct {
     const char *ending, *what;
 } rows[] = {
@@ -57,7 +57,7 @@ static bool has_name(const rs_opening *opening, const char *name)
 
 /* ---- the cache of the Hugging Face hub ------------------------------------------------------- */
 
-/* The commit that refs/main names, or else a snapshot that is there; "" when there is none. */
+/* The commit that refs/main names, or else the last snapshot; "" when there is none. */
 static reshard_status find_snapshot(const reshard_checkpoint *checkpoint, char out_name[128])
 {
     reshard_context *context = checkpoint->context;

@@ -16,6 +16,7 @@
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/target.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* What the metadata of one file say, by index into its entries by name. */
+/* What the metadata of one file says, by index into its entries by name. */
 typedef struct sharding {
     const rs_header *header;
     rs_slice *names; /* logical ones; bytes NULL: the key itself */
@@ -47,7 +48,7 @@ static reshard_status read_logical_name(rs_arena *arena, rs_json *json, rs_slice
     return RESHARD_OK;
 }
 
-/* {"saved_offsets": [..], "logical_fqn": ".."} of one entry. */
+/* Reads {"saved_offsets": [..], "logical_fqn": ".."} of one entry. */
 static reshard_status read_info(rs_arena *arena, rs_json *json, const rs_json_token *key,
                                 int64_t index, void *user)
 {
@@ -117,7 +118,7 @@ static reshard_status add_file(reshard_checkpoint *checkpoint, int32_t file, rs_
     return status;
 }
 
-/* Our files say how many they are. */
+/* Our files say how many of them there are. */
 static reshard_status check_file_count(const reshard_checkpoint *checkpoint)
 {
     for (int32_t i = 0; i < checkpoint->file_count; i++) {
@@ -187,8 +188,8 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
 
 /* ---- laying out ------------------------------------------------------------------------------ */
 
-/* Of the candidates for each box, sorted by it, the one whose file has least; returns how many are
- * left. */
+/* Of the candidates for each box (they are sorted by it) keeps the one whose file has the least so
+ * far; returns how many are left. */
 static int64_t choose_holders(const rs_laying *laying, const rs_stored_tensor *tensor,
                               rs_candidate *items, int64_t count)
 {
@@ -201,6 +202,7 @@ static int64_t choose_holders(const rs_laying *laying, const rs_stored_tensor *t
             if (laying->loads[items[next].file] < laying->loads[items[best].file])
                 best = next;
         }
+        assert(items[best].file >= 0 && items[best].file < laying->target->file_count);
         laying->loads[items[best].file] += rs_stored_box_bytes(tensor, &items[best].box);
         items[kept++] = items[best];
     }
@@ -219,7 +221,7 @@ static bool is_taken(const rs_laying *laying, rs_slice key)
     return false;
 }
 
-/* name, or name.__dcp_shard_k where a file holds several boxes: the next k that is free. */
+/* name, or name.__dcp_shard_k with the next free k where a file holds several boxes. */
 static reshard_status name_box(const rs_laying *laying, rs_slice name, bool several,
                                int64_t *next_k, rs_slice *out_key)
 {
@@ -274,8 +276,7 @@ static reshard_status add_boxes(const rs_laying *laying, rs_stored_tensor *tenso
     return RESHARD_OK;
 }
 
-/* A tensor without elements has no boxes, but a place all the same: in the file of its first
- * rank. */
+/* A tensor without elements has no boxes, but still an entry: in the file of its first rank. */
 static reshard_status add_empty(const rs_laying *laying, rs_stored_tensor *tensor,
                                 const reshard_shards *shards)
 {
@@ -327,7 +328,7 @@ static void write_offsets(rs_json_writer *writer, const rs_target *target,
     rs_json_writer_add(writer, "]", 1);
 }
 
-/* Which box of its tensor each entry is. */
+/* Says which box of its tensor each entry is. */
 static void write_sharding(rs_json_writer *writer, const rs_target *target, int32_t index)
 {
     const rs_target_file *file = &target->files[index];

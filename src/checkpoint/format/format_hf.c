@@ -9,6 +9,7 @@
  */
 #include "base/context.h"
 #include "base/json.h"
+#include "base/sort.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/target.h"
 
@@ -33,7 +34,7 @@ typedef struct mappings {
     mapping *items;
 } mappings;
 
-/* The decoded string in the checkpoint's arena, with a NUL behind it. */
+/* Decodes a string into the checkpoint's arena, with a NUL after it. */
 static reshard_status keep_string(reshard_checkpoint *checkpoint, const rs_json_token *token,
                                   rs_slice *out_string)
 {
@@ -117,7 +118,7 @@ static int compare_files(const void *a, const void *b)
     return strcmp(((const mapping *)a)->file, ((const mapping *)b)->file);
 }
 
-/* Opens the files that the mappings, sorted by file, name. */
+/* Opens the files that the mappings name; these are sorted by file. */
 static reshard_status open_files(reshard_checkpoint *checkpoint, mappings *list)
 {
     int32_t count = 0;
@@ -184,8 +185,7 @@ static reshard_status read_index(reshard_checkpoint *checkpoint, const char *ind
     mappings list = {0};
     rs_occurrences found = {0};
     reshard_status status = read_text(checkpoint, index_name, text, text_bytes, &list);
-    if (status == RESHARD_OK && list.count > 1)
-        qsort(list.items, (size_t)list.count, sizeof(mapping), compare_files);
+    rs_sort(list.items, (size_t)list.count, sizeof(mapping), compare_files);
     if (status == RESHARD_OK)
         status = open_files(checkpoint, &list);
     if (status == RESHARD_OK)
@@ -204,8 +204,8 @@ static reshard_status read_index(reshard_checkpoint *checkpoint, const char *ind
     return status;
 }
 
-/* The name of the index: model.safetensors.index.json before others, as those of a variant are
- * (model.safetensors.index.fp16.json). NULL when there is none. */
+/* The name of the index. model.safetensors.index.json comes before those of variants, such as
+ * model.safetensors.index.fp16.json. NULL when there is none. */
 static const char *find_index(const rs_opening *opening)
 {
     const char *found = NULL;
@@ -246,7 +246,7 @@ static reshard_status read_folder(reshard_checkpoint *checkpoint, const rs_openi
 
 /* ---- laying out ------------------------------------------------------------------------------ */
 
-/* One piece that is the whole tensor, in the given file. */
+/* Adds a whole tensor, as one piece, to the given file. */
 static reshard_status add_whole(rs_target *target, const rs_stored_tensor *stored,
                                 const rs_selected *selected, int32_t file)
 {
@@ -273,7 +273,7 @@ static reshard_status add_whole(rs_target *target, const rs_stored_tensor *store
     return rs_target_add_entry(target, &entry);
 }
 
-/* Tensors in the order of names; one that does not fit begins another file. */
+/* Deals out tensors in the order of names; one that does not fit begins another file. */
 static reshard_status lay_out(rs_laying *laying)
 {
     rs_target *target = laying->target;
@@ -344,8 +344,7 @@ static reshard_status write_index(const rs_target *target, rs_json_writer *write
         sorted[i] = &target->entries[i];
         total += sorted[i]->bytes;
     }
-    if (count > 1)
-        qsort((void *)sorted, count, sizeof *sorted, compare_keys);
+    rs_sort((void *)sorted, count, sizeof *sorted, compare_keys);
     rs_json_writer_text(writer, "{\n  \"metadata\": {\n    \"total_size\": ");
     rs_json_writer_unsigned(writer, total);
     rs_json_writer_text(writer, "\n  },\n  \"weight_map\": {");

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * format_rank_files.c - plain files of ranks: each holds local shapes and says nothing about the
- * whole. A mesh and rules tell which part each rank has; the full shape is found from the local
- * ones, or, for tensors that are cut flat, told by the files (RESHARD_SHAPES).
+ * whole. A mesh and rules tell which part each rank has. The full shape is found from the local
+ * ones; for tensors that are cut flat the files give it (RESHARD_SHAPES).
  *
- * Read, the file at position i of the mesh is the i-th in the order of the names, numbers in them
- * compared as numbers. A box that several ranks hold becomes one piece, in the first of their
- * files, and copies in the others. Written, an entry is a rank's whole local buffer, padding
- * included, and its pieces lie in it strided.
+ * When read, the files are ordered by name, with numbers in names compared as numbers, and belong
+ * to the ranks in increasing order. A box that several ranks hold becomes one piece, in the first
+ * of their files, and copies in the others. When written, an entry is a rank's whole local buffer,
+ * including padding, and its pieces lie in it strided.
  */
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/json.h"
+#include "base/sort.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/target.h"
 #include "checkpoint/rules/rulebook.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +65,7 @@ static int compare_files(const void *a, const void *b)
 
 /* ---- one tensor ------------------------------------------------------------------------------ */
 
-/* The entries of one name, by file. */
+/* The entries with one name, sorted by file. */
 typedef struct local_entries {
     const rs_occurrence *items;
     int64_t count;
@@ -72,7 +74,7 @@ typedef struct local_entries {
 
 static const rs_occurrence *entry_in(const local_entries *entries, int32_t file)
 {
-    int64_t low = 0, high = entries->count; /* sorted by file */
+    int64_t low = 0, high = entries->count;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
         if (entries->items[middle].file == file)
@@ -95,8 +97,8 @@ static bool local_shape(void *user, int32_t position, int64_t *out_shape)
     return true;
 }
 
-/* Keeps box, cut to the tensor's own shape, which padding may exceed; false when nothing is
- * left. */
+/* Keeps a box, clipped to the tensor's own shape (padding lies outside of it). *out_kept is false
+ * when nothing is left. */
 static reshard_status keep_box(rs_arena *arena, const rs_stored_tensor *tensor,
                                const reshard_piece *found, rs_stored_piece *piece, bool *out_kept)
 {
@@ -125,7 +127,7 @@ static bool same_box(int32_t ndim, const rs_stored_piece *a, const rs_stored_pie
     return memcmp(a->offset, b->offset, bytes) == 0 && memcmp(a->size, b->size, bytes) == 0;
 }
 
-/* A piece, or a copy of one that is there already. */
+/* Adds a piece, or a copy if another piece already holds that box. */
 static void add_piece(rs_stored_tensor *tensor, const rs_stored_piece *piece)
 {
     for (int64_t i = 0; i < tensor->piece_count; i++) {
@@ -153,6 +155,7 @@ static reshard_status add_shards(reshard_checkpoint *checkpoint, const reshard_m
         const reshard_shard *shard = &shards->items[i];
         int32_t file = entries->file_of[reshard_mesh_position_of(mesh, shard->rank)];
         const rs_occurrence *entry = entry_in(entries, file);
+        assert(entry != NULL || shard->piece_count == 0); /* recovering the shape has proved it */
         for (int64_t j = 0; j < shard->piece_count; j++) {
             rs_stored_piece piece = {.file = file};
             bool kept = false;
@@ -179,7 +182,7 @@ static reshard_status take_new_name(reshard_checkpoint *checkpoint, const rs_rul
     return name->bytes != NULL ? RESHARD_OK : rs_allocation_status();
 }
 
-/* Tensors that cannot be cut are whole in every file that has them. */
+/* A tensor that cannot be cut is whole in every file that has it. */
 static reshard_status add_opaque(reshard_checkpoint *checkpoint, const local_entries *entries,
                                  const rs_rule_result *result, rs_stored_tensor *tensor)
 {
@@ -221,7 +224,6 @@ static reshard_status add_cut(reshard_checkpoint *checkpoint, const rs_rulebook 
 {
     rs_arena *arena = &checkpoint->arena;
     const rs_occurrence *first = &entries->items[0];
-    reshard_layout *layout = NULL;
     reshard_shards *shards = NULL;
     rs_slice name = first->name;
     const int64_t *shape =
@@ -232,10 +234,7 @@ static reshard_status add_cut(reshard_checkpoint *checkpoint, const rs_rulebook 
     if (status == RESHARD_OK)
         status = rs_store_describe(tensor, arena, name, first->dtype, result->ndim, shape);
     if (status == RESHARD_OK)
-        status = reshard_layout_create(checkpoint->context, result->spec, result->ndim,
-                                       result->padded_shape, &layout);
-    if (status == RESHARD_OK)
-        status = reshard_layout_all_shards(layout, &shards);
+        status = reshard_layout_all_shards(result->layout, &shards);
     if (status == RESHARD_OK)
         status = add_shards(checkpoint, book->mesh, entries, shards, tensor);
     if (status == RESHARD_OK && tensor->bytes == 0) {
@@ -246,7 +245,6 @@ static reshard_status add_cut(reshard_checkpoint *checkpoint, const rs_rulebook 
         status = rs_store_check(checkpoint, tensor);
     }
     reshard_shards_destroy(shards);
-    reshard_layout_release(layout);
     return status;
 }
 
@@ -261,6 +259,7 @@ static reshard_status check_alike(const reshard_checkpoint *checkpoint,
                                   const local_entries *entries)
 {
     const rs_occurrence *first = &entries->items[0];
+    assert(entries->count > 0);
     for (int64_t i = 1; i < entries->count; i++) {
         const rs_occurrence *item = &entries->items[i];
         bool same_dtype = item->dtype == first->dtype;
@@ -332,11 +331,11 @@ static int compare_tensors(const void *a, const void *b)
 
 /* What RESHARD_SHAPES of one file says, by index into its entries by name. */
 typedef struct told_shapes {
-    const int64_t **shapes; /* NULL: not told */
+    const int64_t **shapes; /* NULL: it does not say */
     int32_t *ndims;
 } told_shapes;
 
-/* A list of numbers, as many as there are. */
+/* Reads a list of numbers of any length. */
 static reshard_status read_shape(rs_arena *arena, rs_json *json, const rs_json_token *key,
                                  int64_t index, void *user)
 {
@@ -387,8 +386,7 @@ static reshard_status gather(reshard_checkpoint *checkpoint, rs_occurrences *lis
         if (status != RESHARD_OK)
             return status;
     }
-    if (list->count > 1)
-        qsort(list->items, (size_t)list->count, sizeof(rs_occurrence), compare_occurrences);
+    rs_sort(list->items, (size_t)list->count, sizeof(rs_occurrence), compare_occurrences);
     return RESHARD_OK;
 }
 
@@ -410,10 +408,9 @@ static reshard_status add_all(reshard_checkpoint *checkpoint, const rs_rulebook 
     }
     if (status != RESHARD_OK)
         return status;
-    /* Rules may have given other names. */
-    if (checkpoint->tensor_count > 1)
-        qsort(checkpoint->tensors, (size_t)checkpoint->tensor_count, sizeof(rs_stored_tensor),
-              compare_tensors);
+    /* Rules may have changed the names. */
+    rs_sort(checkpoint->tensors, (size_t)checkpoint->tensor_count, sizeof(rs_stored_tensor),
+            compare_tensors);
     for (int64_t i = 1; i < checkpoint->tensor_count; i++) {
         rs_slice name = checkpoint->tensors[i].name;
         if (rs_slice_compare(checkpoint->tensors[i - 1].name, name) == 0)
@@ -432,7 +429,7 @@ static const char *occurrence_name(void *user, int64_t index, size_t *out_bytes)
     return list->items[index].name.bytes;
 }
 
-/* The mesh that the caller gives, rules for it, and the file of the rank at each position. */
+/* Reads the mesh that the caller gives and finds rules for it, and the file of each position. */
 static reshard_status read_mesh(reshard_checkpoint *checkpoint, const rs_opening *opening,
                                 rs_occurrences *list, rs_rulebook *book, int32_t **out_file_of)
 {
@@ -465,9 +462,8 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
     rs_occurrences list = {0};
     rs_rulebook book = {0};
     int32_t *file_of = NULL;
-    if (checkpoint->file_count > 1)
-        qsort(checkpoint->files, (size_t)checkpoint->file_count, sizeof(rs_stored_file),
-              compare_files);
+    rs_sort(checkpoint->files, (size_t)checkpoint->file_count, sizeof(rs_stored_file),
+            compare_files);
     reshard_status status = gather(checkpoint, &list);
     if (status == RESHARD_OK)
         status = read_mesh(checkpoint, opening, &list, &book, &file_of);
@@ -514,7 +510,7 @@ static reshard_status place_tensor(const rs_laying *laying, const rs_cut_tensor 
         if (status != RESHARD_OK)
             return status;
     }
-    /* Shards come by rank, and so do files. */
+    /* Shards are sorted by rank, and so are files. */
     for (int64_t i = 0, next = 0; i < cut->shards->count; i++) {
         int64_t first = next;
         while (next < cut->count && cut->items[next].shard == i)

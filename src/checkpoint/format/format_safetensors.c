@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * format_safetensors.c - one safetensors file, or a folder of them without an index: whole tensors,
- * each name once. It is read only; what is written whole is a Hugging Face folder.
+ * each name once. It is only read; whole tensors are written as a Hugging Face folder.
  */
 #include "base/error.h"
 #include "checkpoint/format/safetensors.h"
 
-/* Without an index and without sharding information a name may occur once. */
+/* Files do not say which part they hold, so every name may occur once only. */
 static reshard_status check_single(const reshard_checkpoint *checkpoint, const rs_occurrences *list)
 {
     for (int64_t i = 1; i < list->count; i++) {
@@ -36,7 +36,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
     }
     if (status == RESHARD_OK)
         status = rs_store_join(checkpoint, &list);
-    /* A name that occurs twice has better words than what joining its pieces came to. */
+    /* A name that occurs twice deserves a better error text than joining its pieces gives. */
     if (list.count != checkpoint->tensor_count &&
         (status == RESHARD_OK || status == RESHARD_ERR_OVERLAP || status == RESHARD_ERR_CORRUPT))
         status = check_single(checkpoint, &list);

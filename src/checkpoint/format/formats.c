@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats.c - the list of formats. The order is the one they are probed in: the more a format asks
+/* formats.c - the list of formats, in the order in which they are probed: the more a format asks
  * for, the earlier it comes. */
 #include "base/error.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "checkpoint/format/format.h"
 
+#include <assert.h>
 #include <string.h>
 
 static const rs_format *const formats[] = {
@@ -42,8 +43,9 @@ reshard_status rs_format_find_writer(const char *name, const rs_format **out_for
 const rs_format *rs_format_default_writer(bool is_split)
 {
     int32_t i = 0;
-    while (formats[i]->lay_out == NULL || formats[i]->is_split != is_split)
+    while (i < FORMAT_COUNT && (formats[i]->lay_out == NULL || formats[i]->is_split != is_split))
         i++;
+    assert(i < FORMAT_COUNT);
     return formats[i];
 }
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * open.c - finds out what a path holds and opens it: the formats are asked one after the other, and
- * the first that knows it reads it.
+ * open.c - finds out what a path holds and opens it: asks one format after the other, and the first
+ * that recognises the path reads it.
  */
 #include "base/context.h"
 #include "base/options.h"
 #include "checkpoint/format/foreign.h"
 #include "checkpoint/format/format.h"
 
+#include <assert.h>
 #include <string.h>
 
 static reshard_status read_by_format(reshard_checkpoint *checkpoint, const rs_opening *opening)
@@ -22,6 +23,7 @@ static reshard_status read_by_format(reshard_checkpoint *checkpoint, const rs_op
         if (status != RESHARD_OK)
             return status;
         if (is) {
+            assert(checkpoint->tensor_count == 0);
             checkpoint->format = format->name;
             return format->read(checkpoint, opening);
         }
@@ -44,7 +46,7 @@ static reshard_status open_folder(reshard_checkpoint *checkpoint, rs_opening *op
     return status;
 }
 
-/* folder/name in two: the checkpoint's folder, and the name, which lies in the path. */
+/* Splits folder/name into the checkpoint's folder and the name, which stays inside the path. */
 static reshard_status open_file(reshard_checkpoint *checkpoint, rs_opening *opening)
 {
     char *slash = strrchr(checkpoint->path, '/');

@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * safetensors.c - reads headers. The order of checks is the reference reader's: length, JSON, then
- * for each tensor in the order of places offset, overflow, whole bytes, size, and last the total.
+ * for each tensor, in the order of their places, offset, overflow, whole bytes and size, and last
+ * the total.
  */
 #include "checkpoint/format/safetensors.h"
 
 #include "base/context.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/sort.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- one entry ------------------------------------------------------------------------------- */
 
-/* The decoded bytes of a string, written over the text they came from, with a NUL over the quote
- * behind them. */
+/* Decodes a string in place, over the text it came from; a NUL replaces the quote after it. */
 static rs_slice decode(const rs_header *header, const rs_json *json, const rs_json_token *token)
 {
     char *place = header->text + (token->bytes - json->bytes);
     rs_slice name = {place, token->count};
     if (token->escaped)
-        name.count = rs_json_decode(token, place); /* never ahead of what it reads */
+        name.count = rs_json_decode(token, place); /* it never writes ahead of what it reads */
     place[name.count] = '\0';
     return name;
 }
@@ -51,7 +52,7 @@ typedef struct number_list {
     int64_t *items;
 } number_list;
 
-/* A list of whole numbers, into a list that is used again and again. */
+/* Reads a list of whole numbers into a list that is reused. */
 static reshard_status read_numbers(reshard_context *context, rs_json *json, const char *wanted,
                                    uint64_t max, number_list *list)
 {
@@ -107,7 +108,7 @@ static reshard_status read_field(rs_header *header, rs_json *json, int field, nu
     return RESHARD_OK;
 }
 
-/* {"dtype": .., "shape": .., "data_offsets": ..}, and fields that nobody knows yet. */
+/* {"dtype": .., "shape": .., "data_offsets": ..}; other fields are skipped. */
 static reshard_status read_entry(rs_header *header, rs_json *json, number_list *list,
                                  rs_header_entry *entry)
 {
@@ -248,9 +249,7 @@ static reshard_status check_entry(const rs_header_entry *entry, uint64_t expecte
 static reshard_status check_places(rs_header *header)
 {
     uint64_t expected = 0;
-    if (header->entry_count > 1)
-        qsort(header->entries, (size_t)header->entry_count, sizeof(rs_header_entry),
-              compare_places);
+    rs_sort(header->entries, (size_t)header->entry_count, sizeof(rs_header_entry), compare_places);
     for (int64_t i = 0; i < header->entry_count; i++) {
         reshard_status status = check_entry(&header->entries[i], expected);
         if (status != RESHARD_OK)
@@ -273,9 +272,7 @@ static reshard_status index_names(rs_header *header)
         return rs_allocation_status();
     for (int64_t i = 0; i < header->entry_count; i++)
         header->by_name[i] = &header->entries[i];
-    if (header->entry_count > 1)
-        qsort(header->by_name, (size_t)header->entry_count, sizeof(rs_header_entry *),
-              compare_names);
+    rs_sort(header->by_name, (size_t)header->entry_count, sizeof(rs_header_entry *), compare_names);
     for (int64_t i = 1; i < header->entry_count; i++) {
         rs_slice name = header->by_name[i]->name;
         if (rs_slice_compare(header->by_name[i - 1]->name, name) == 0)

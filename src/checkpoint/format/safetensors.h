@@ -3,10 +3,10 @@
  * safetensors.h - safetensors files, the body that several formats share. Such a file is 8 bytes of
  * length (little-endian), a header (a JSON object of entries), then the data.
  *
- * Reading is as strict as the format's reference reader, and stricter in two things that it lets
- * pass: a name that occurs twice, and entries that are not spelt as objects. What holds of a header
- * that was read: entries tile the data section in the order they are kept in, without holes and
- * overlaps, and each is as long as its shape and dtype say.
+ * Reading is as strict as the reference reader, and refuses two things that it accepts: a name that
+ * occurs twice, and entries that are not spelt as objects. In a header that has been read, the
+ * entries, in the order they are kept in, tile the data section without holes and overlaps, and
+ * each is as long as its shape and dtype say.
  */
 #ifndef RS_CHECKPOINT_FORMAT_SAFETENSORS_H
 #define RS_CHECKPOINT_FORMAT_SAFETENSORS_H
@@ -15,7 +15,7 @@
 #include "checkpoint/format/format.h"
 
 #define RS_HEADER_BYTES_MAX ((uint64_t)100000000)
-/* Where our files begin their data: a page, so that ranges can be shared by the file system. */
+/* Our files begin their data on a page, so that the file system can share ranges. */
 #define RS_DATA_ALIGNMENT ((uint64_t)4096)
 
 typedef struct rs_header_entry {
@@ -32,7 +32,7 @@ typedef struct rs_metadatum {
 
 typedef struct rs_header {
     rs_arena arena;
-    char *text; /* which names point into; NULL when the caller keeps it */
+    char *text; /* names point into it; NULL when the caller owns it */
     size_t text_bytes;
     uint64_t data_begin; /* in the file */
     uint64_t data_bytes;
@@ -44,18 +44,18 @@ typedef struct rs_header {
     bool has_metadata;
 } rs_header;
 
-/* Names are decoded inside `text`, which must outlive the header. `what` is what errors call the
- * file. data_bytes is what follows the header in the file. Errors: SYNTAX, RANGE, CORRUPT. */
+/* Names are decoded in place inside `text`, which must outlive the header. Errors call the file
+ * `what`. data_bytes is the length of what follows the header. Errors: SYNTAX, RANGE, CORRUPT. */
 reshard_status rs_header_parse(reshard_context *context, const char *what, char *text,
                                size_t text_bytes, uint64_t data_bytes, rs_header **out_header);
-/* Of an open file. Errors name its path. */
+/* The header of an open file. Errors name its path. */
 reshard_status rs_header_read(reshard_context *context, const rs_file *file,
                               rs_header **out_header);
 void rs_header_destroy(rs_header *header);
 
 /* The index among entries by name; -1 when there is none. */
 int64_t rs_header_find(const rs_header *header, rs_slice name);
-/* The last one of that key, as the reference reader has it; NULL when there is none. */
+/* The last one with that key, as in the reference reader; NULL when there is none. */
 const rs_metadatum *rs_header_metadata(const rs_header *header, const char *key);
 
 /* ---- files of a checkpoint (safetensors_files.c) --------------------------------------------- */
@@ -95,7 +95,7 @@ typedef void rs_metadata_fn(rs_json_writer *writer, const rs_target *target, int
 /* As rs_format's write_head. metadata NULL: none but "format". */
 reshard_status rs_safetensors_write_head(const rs_target *target, int32_t file,
                                          rs_metadata_fn *metadata, rs_json_writer *writer);
-/* As rs_format's place: the data begin on a page, and entries follow each other. */
+/* As rs_format's place: the data begins on a page, and entries follow each other. */
 reshard_status rs_safetensors_place(rs_target *target, int32_t file);
 /* A JSON document that `write` makes, as a string under a key. */
 void rs_safetensors_write_document(rs_json_writer *writer, const char *key, rs_metadata_fn *write,

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* safetensors_files.c - the safetensors files of a checkpoint: opened, and asked for what their
- * headers say. */
+/* safetensors_files.c - opens the safetensors files of a checkpoint and reads what their headers
+ * say. */
 #include "base/context.h"
 #include "base/error.h"
 #include "checkpoint/format/safetensors.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -37,7 +38,7 @@ static bool has_ending(const char *name)
     return length >= count && strcmp(name + length - count, ending) == 0;
 }
 
-/* A length that fits into the file, and then an object. */
+/* True for a length that fits the file, followed by an object. */
 static reshard_status looks_like_one(reshard_checkpoint *checkpoint, bool *out_does)
 {
     rs_file *file = NULL;
@@ -84,6 +85,7 @@ reshard_status rs_safetensors_open(reshard_checkpoint *checkpoint, const rs_open
 
 const rs_header *rs_safetensors_header(const reshard_checkpoint *checkpoint, int32_t file)
 {
+    assert(file >= 0 && file < checkpoint->file_count && checkpoint->files[file].body != NULL);
     return checkpoint->files[file].body;
 }
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * safetensors_write.c - the header of a target's file: metadata and entries, padded with spaces so
- * that the data begin on a page.
+ * safetensors_write.c - writes the header of a target's file: metadata and entries, padded with
+ * spaces so that the data begins on a page.
  */
 #include "base/context.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/target.h"
 
+#include <assert.h>
 #include <ctype.h>
 
 static void write_dtype(rs_json_writer *writer, reshard_dtype dtype)
@@ -74,6 +75,7 @@ reshard_status rs_safetensors_write_head(const rs_target *target, int32_t index,
                                          rs_metadata_fn *metadata, rs_json_writer *writer)
 {
     const rs_target_file *file = &target->files[index];
+    assert(writer->count == 0 && file->name != NULL);
     rs_json_writer_text(writer, "        {\"__metadata__\":{"); /* eight bytes for the length */
     if (metadata != NULL)
         metadata(writer, target, index);
@@ -118,6 +120,7 @@ reshard_status rs_safetensors_place(rs_target *target, int32_t index)
     rs_json_writer_release(&writer);
     if (status != RESHARD_OK)
         return rs_fail_within(status, "%s", file->name);
+    assert(file->data_begin % RS_DATA_ALIGNMENT == 0);
     file->bytes = file->data_begin + used;
     return RESHARD_OK;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * target.c - lays out what a conversion shall write: chooses the format and the tensors, has the
+ * target.c - lays out what a conversion shall write: chooses the format and the tensors, lets the
  * format deal them out to files, and gives every entry its place.
  */
 #include "checkpoint/format/target.h"
 
 #include "base/context.h"
+#include "base/sort.h"
 #include "checkpoint/format/safetensors.h"
 
 #include <assert.h>
@@ -16,6 +17,8 @@
 reshard_status rs_target_add_entry(rs_target *target, const rs_target_entry *entry)
 {
     void *items = target->entries;
+    assert(entry->tensor >= 0 && entry->tensor <= target->tensor_count);
+    assert(entry->file >= 0 && entry->file < target->file_count);
     reshard_status status = rs_grow(target->context, &items, &target->entry_capacity,
                                     target->entry_count + 1, sizeof(rs_target_entry));
     target->entries = items;
@@ -61,14 +64,13 @@ static reshard_status sort_entries(rs_target *target)
         order[i] =
             (entry_order){target, entry, reshard_dtype_bits(target->tensors[entry->tensor].dtype)};
     }
-    if (count > 1)
-        qsort(order, count, sizeof *order, compare_entries);
+    rs_sort(order, count, sizeof *order, compare_entries);
     for (size_t i = 0; i < count; i++)
         sorted[i] = *order[i].entry;
     rs_release(target->context, target->entries,
                (size_t)target->entry_capacity * sizeof(rs_target_entry));
     target->entries = sorted;
-    target->entry_capacity = 0; /* the arena has them now */
+    target->entry_capacity = 0; /* they are in the arena now */
 out:
     if (order != NULL)
         rs_release(target->context, order, count * sizeof *order);
@@ -89,7 +91,7 @@ static reshard_status add_files(rs_target *target, const int32_t *ranks)
         while (entry < target->entry_count && target->entries[entry].file == i)
             entry++;
         file->entry_count = entry - file->entry_first;
-        /* A checkpoint without tensors has one file all the same. */
+        /* Even a checkpoint without tensors has one file. */
         if (file->entry_count == 0 && target->format->skips_empty &&
             !(i == 0 && target->entry_count == 0))
             continue;
@@ -158,8 +160,7 @@ static reshard_status choose_format(rs_target *target, const reshard_mesh *mesh,
     return RESHARD_OK;
 }
 
-/* Whole tensors need no rules; those that are given say what tensors are called, and which are left
- * out. */
+/* Whole tensors need no rules. If rules are given, they rename tensors and leave some out. */
 static reshard_status read_rules(rs_target *target, const reshard_checkpoint *source,
                                  reshard_mesh *mesh, const reshard_conversion_options *options,
                                  rs_selection *selection, rs_rulebook *book)
@@ -180,7 +181,7 @@ static reshard_status read_rules(rs_target *target, const reshard_checkpoint *so
     return status;
 }
 
-/* Files are those of the mesh's ranks, in increasing order. */
+/* One file for each rank of the mesh, in increasing order. */
 static reshard_status order_files(rs_laying *laying, const reshard_mesh *mesh, int32_t **out_ranks)
 {
     rs_target *target = laying->target;
@@ -220,6 +221,7 @@ static reshard_status lay_out(rs_target *target, const reshard_checkpoint *sourc
         status = order_files(&laying, mesh, &ranks);
     if (status == RESHARD_OK)
         status = target->format->lay_out(&laying);
+    assert(status != RESHARD_OK || target->tensor_count == selection.count);
     rs_rulebook_release(&book);
     return status == RESHARD_OK ? place_all(target, ranks) : status;
 }
@@ -271,8 +273,7 @@ static reshard_status check_names(const rs_target *target)
         return rs_allocation_status();
     for (size_t i = 0; i < count; i++)
         names[i] = target->tensors[i].name;
-    if (count > 1)
-        qsort(names, count, sizeof *names, compare_names);
+    rs_sort(names, count, sizeof *names, compare_names);
     for (size_t i = 1; status == RESHARD_OK && i < count; i++) {
         if (rs_slice_compare(names[i - 1], names[i]) == 0)
             status = rs_fail(RESHARD_ERR_INVALID, "two tensors are to have the name \"%.*s\"",

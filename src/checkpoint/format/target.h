@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * target.h - the checkpoint that a conversion shall write: which tensors, which box of each in
- * which file, and where there. Nothing here touches a file; writing is then reads and writes at
- * places that are known before the first of them.
+ * which file, and where in that file. Nothing here touches a file. All places are known before the
+ * first byte is read or written.
  *
- * Files are numbered as the positions of the mesh with their ranks in increasing order. In each
- * file tensors whose bytes are a multiple of 4096 come first, so that with the data section on such
- * a boundary as well the file system can share them; the others follow by falling element size, so
- * that each is aligned. Among equals the order is that of names: the same checkpoint is the same
- * bytes, whatever it was converted from.
+ * The files of a mesh are numbered by its ranks in increasing order. In each file, tensors whose
+ * bytes are a multiple of 4096 come first: the data section begins on such a boundary too, so the
+ * file system can share them. The others follow by decreasing element size, so that each is
+ * aligned. Equals are ordered by name: the same checkpoint is the same bytes, whatever it was
+ * converted from.
  */
 #ifndef RS_CHECKPOINT_FORMAT_TARGET_H
 #define RS_CHECKPOINT_FORMAT_TARGET_H
@@ -23,16 +23,16 @@ typedef struct rs_target_entry {
     rs_slice key;
     int64_t tensor; /* of the target's tensors */
     int32_t file;
-    int32_t ndim; /* of the entry: that of local memory */
+    int32_t ndim; /* of the array, as it is stored */
     const int64_t *shape;
-    int64_t piece_first, piece_count; /* of the tensor's pieces, which lie in it */
+    int64_t piece_first, piece_count; /* the tensor's pieces that lie in it */
     uint64_t bytes;
     uint64_t begin;   /* in the data section */
     bool hides_shape; /* its shape does not tell that of the tensor, so the file has to */
 } rs_target_entry;
 
 typedef struct rs_target_file {
-    const char *name; /* NULL: has nothing to hold and is not written */
+    const char *name; /* NULL: would hold nothing and is not written */
     int64_t entry_first, entry_count;
     uint64_t data_begin;
     uint64_t bytes; /* of the whole file */
@@ -44,13 +44,13 @@ struct rs_target {
     const rs_format *format;
     int64_t tensor_count;
     rs_stored_tensor *tensors; /* pieces with places in the target's files */
-    int64_t *origins;          /* of each, the source's tensor, or the live one */
-    int64_t name_count;        /* of live tensors; else 0 */
+    int64_t *origins;          /* which tensor of the source, or which live one, each comes from */
+    int64_t name_count;        /* live tensors: how many; else 0 */
     rs_slice *names;
     int64_t entry_count, entry_capacity;
     rs_target_entry *entries; /* by file, then by place */
     int32_t file_count;
-    int32_t written_count; /* of which those that are written */
+    int32_t written_count; /* how many of these are written */
     rs_target_file *files;
     uint64_t bytes; /* of all files */
     char rules[256];
@@ -58,7 +58,8 @@ struct rs_target {
 
 reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *source,
                               const reshard_conversion_options *options);
-/* The same for tensors that ranks 0 .. file_count-1 hold, in DCP's format: files are ranks. */
+/* The same for tensors that ranks 0 .. file_count-1 hold in memory, in the default split format:
+ * each rank has one file. */
 reshard_status rs_target_init_live(rs_target *target, reshard_context *context, int32_t file_count,
                                    int64_t count, const reshard_live_tensor *tensors);
 void rs_target_release(rs_target *target);

@@ -6,9 +6,11 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/shape.h"
+#include "base/sort.h"
 #include "checkpoint/format/target.h"
 #include "layout/flat.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +18,9 @@ int32_t rs_laying_file(const rs_laying *laying, int32_t rank)
 {
     if (laying->source == NULL)
         return rank;
-    return laying->file_of[reshard_mesh_position_of(laying->book->mesh, rank)];
+    int32_t position = reshard_mesh_position_of(laying->book->mesh, rank);
+    assert(position >= 0);
+    return laying->file_of[position];
 }
 
 /* ---- boxes ----------------------------------------------------------------------------------- */
@@ -90,27 +94,23 @@ static int compare_by_file(const void *a, const void *b)
 
 uint64_t rs_stored_box_bytes(const rs_stored_tensor *tensor, const reshard_box *box)
 {
-    uint64_t bytes = (uint64_t)tensor->element_bytes;
-    for (int32_t d = 0; d < box->ndim; d++)
-        bytes *= (uint64_t)box->size[d];
-    return bytes;
+    assert(box->ndim == tensor->carried_ndim);
+    return (uint64_t)rs_volume(box->ndim, box->size) * (uint64_t)tensor->element_bytes;
 }
 
 void rs_candidates_sort(rs_candidate *items, int64_t count)
 {
-    if (count > 1)
-        qsort(items, (size_t)count, sizeof *items, compare_by_file);
+    rs_sort(items, (size_t)count, sizeof *items, compare_by_file);
 }
 
-/* Sorts by box. A box is on one rank, or whole on several: one that is in part on another, as when
- * copies of a part are cut further at different places, could not be told from the others again.
- * All boxes together cover the tensor, so that bytes tell. */
+/* Sorts by box. A box must be on one rank, or whole on several. If one overlaps another in part, as
+ * when copies of a part are cut further at different places, files could not tell them apart. All
+ * boxes together cover the tensor, so it is enough to count bytes. */
 static reshard_status check_boxes(const rs_stored_tensor *tensor, rs_candidate *items,
                                   int64_t count)
 {
     uint64_t bytes = 0;
-    if (count > 1)
-        qsort(items, (size_t)count, sizeof *items, compare_by_box);
+    rs_sort(items, (size_t)count, sizeof *items, compare_by_box);
     for (int64_t i = 0; i < count; i++) {
         if (i == 0 || rs_box_compare(&items[i - 1].box, &items[i].box) != 0)
             bytes += rs_stored_box_bytes(tensor, &items[i].box);
@@ -176,13 +176,14 @@ static reshard_status cut_by_layout(const rs_laying *laying, rs_place_fn *place,
 static reshard_status cut_tensor(const rs_laying *laying, rs_place_fn *place,
                                  const rs_rule_result *result, rs_stored_tensor *tensor)
 {
-    reshard_layout *layout = NULL;
-    reshard_status status = reshard_layout_create(
-        laying->target->context, result->spec, tensor->carried_ndim,
-        tensor->opaque ? tensor->carried_shape : result->padded_shape, &layout);
+    reshard_layout *whole = NULL; /* the rules' layout does not know it as a line of bytes */
+    reshard_status status = RESHARD_OK;
+    if (tensor->opaque)
+        status = reshard_layout_create(laying->target->context, result->spec, tensor->carried_ndim,
+                                       tensor->carried_shape, &whole);
     if (status == RESHARD_OK)
-        status = cut_by_layout(laying, place, layout, tensor);
-    reshard_layout_release(layout);
+        status = cut_by_layout(laying, place, tensor->opaque ? whole : result->layout, tensor);
+    reshard_layout_release(whole);
     return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(tensor->name),
                           tensor->name.bytes);
 }

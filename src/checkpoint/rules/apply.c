@@ -2,9 +2,9 @@
 /*
  * apply.c - what the rules say of one tensor on one mesh.
  *
- * The first rule that matches the name says all but the defaults (`every`), whose cuts follow its
- * own, in the order of the lines, on axes that are not cut yet. A cut of an axis that the mesh does
- * not have says nothing; its keys need no values.
+ * The first rule that matches the name decides, except for the defaults (`every`): their cuts come
+ * after its own, in the order of the lines, on axes that are not cut yet. A cut of an axis that the
+ * mesh does not have is ignored, and its keys need no values.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -13,6 +13,7 @@
 #include "checkpoint/rules/find.h"
 #include "spec/scan.h"
 
+#include <assert.h>
 #include <reshard/layout.h>
 
 #include <inttypes.h>
@@ -38,7 +39,7 @@ static reshard_status evaluate(const rs_number_scope *scope, rs_slice text, int6
     return rs_number_read(scope, &cursor, out_number);
 }
 
-/* The pattern matches, and the condition holds; one without a value does not. */
+/* True when the pattern matches and the condition holds. A condition without a value does not. */
 static reshard_status matches_rule(const rs_rule_finding *found, const rs_rule *rule,
                                    rs_glob_span *spans, bool *out_matches)
 {
@@ -83,8 +84,8 @@ static bool is_cut(const rs_rule_finding *found, int32_t axis)
     return false;
 }
 
-/* The dimension that a cut is about, from 0; -1 when the tensor does not have it, or when it is no
- * single one. */
+/* The dimension that a cut concerns, counted from 0; -1 when the tensor does not have it, or when
+ * the cut is flat. */
 static int32_t dim_of(const reshard_placement *placement, int32_t ndim)
 {
     int32_t dim = placement->dim;
@@ -103,7 +104,7 @@ static reshard_status add_cut(rs_rule_finding *found, const rs_rule *rule,
         return RESHARD_OK;
     int32_t axis_size = reshard_mesh_axis_size(found->mesh, axis);
     if (axis_size == 1 && cut->placement.bytes[0] != 'A')
-        return RESHARD_OK; /* nothing is cut, so nothing need be known */
+        return RESHARD_OK; /* nothing is cut, so no key is needed */
     reshard_status status =
         rs_rule_placement_parse(found->rules->context, scope, cut, axis_size, &spec);
     if (status != RESHARD_OK)
@@ -113,7 +114,7 @@ static reshard_status add_cut(rs_rule_finding *found, const rs_rule *rule,
     const reshard_placement *placement = &reshard_spec_cut(spec, 0)->placement;
     if (rule->is_every && placement->kind == RESHARD_SHARD && placement->dim != RESHARD_DIM_FLAT &&
         dim_of(placement, found->ndim) < 0) {
-        reshard_spec_release(spec); /* a default is for the tensors that it fits */
+        reshard_spec_release(spec); /* a default applies only where it fits */
         return RESHARD_OK;
     }
     int32_t index = found->cut_count++;
@@ -154,6 +155,7 @@ static reshard_status add_defaults(rs_rule_finding *found)
 
 reshard_status rs_rule_find(rs_rule_finding *found)
 {
+    assert(found->mesh != NULL && found->ndim >= 0 && found->cut_count == 0);
     reshard_status status = find_rule(found);
     if (status != RESHARD_OK || found->rule->is_drop)
         return status;
@@ -232,7 +234,7 @@ reshard_status rs_rule_unpad_shape(const rs_rule_finding *found, int32_t ndim, i
 
 /* ---- whole heads ----------------------------------------------------------------------------- */
 
-/* n elements in units over an axis, as `pieces` different pieces: all must be the same. */
+/* Splits n elements into `pieces` distinct pieces of whole units; all must be of the same size. */
 static reshard_status check_division(const reshard_cut *cut, int64_t n, int64_t max,
                                      const rs_rule_finding *found)
 {
@@ -277,8 +279,8 @@ static reshard_status check_cut(const reshard_cut *cut, int64_t n, const rs_rule
     return RESHARD_OK;
 }
 
-/* A unit is a head, or a block that shares a scale. The spec language deals out units unevenly; a
- * model cannot be run so, so here that is an error. */
+/* A unit is a head, or a block that shares a scale. The spec language may deal out units unevenly,
+ * but no model runs that way, so here it is an error. */
 static reshard_status check_units(const rs_rule_finding *found, int32_t ndim, const int64_t *shape)
 {
     int64_t left[RESHARD_NDIM_MAX];
@@ -321,6 +323,8 @@ static reshard_status set_new_name(const rs_rule_finding *found, rs_rule_result 
 reshard_status rs_rule_finish(const rs_rule_finding *found, int32_t ndim, const int64_t *shape,
                               const int64_t *padded_shape, rs_rule_result *out_result)
 {
+    assert(found->rule != NULL && !found->rule->is_drop);
+    assert(ndim >= 0 && ndim <= RESHARD_NDIM_MAX);
     rs_rule_result result = {
         .ndim = ndim, .line = found->rule->line, .context = found->rules->context};
     memcpy(result.shape, shape, (size_t)ndim * sizeof *shape);
@@ -355,7 +359,7 @@ void rs_rule_result_release(rs_rule_result *result)
     *result = (rs_rule_result){.drop = false};
 }
 
-/* Tensors of more dimensions than layouts know are carried whole. */
+/* Tensors with more dimensions than layouts support are carried whole. */
 static reshard_status finish_large(rs_rule_finding *found, rs_rule_result *out_result)
 {
     const int64_t none[1] = {0};

@@ -84,7 +84,7 @@ static size_t append_part(flattening *flat, int depth, const char *part, size_t 
     size_t used = flat->lengths[depth];
     size_t dot = used != 0;
     if (used + dot + length + 1 > NAME_BYTES)
-        return 0; /* too long for any rule to name it */
+        return 0; /* too long for any rule to name */
     if (dot)
         flat->name[used] = '.';
     memcpy(flat->name + used + dot, part, length);

@@ -12,11 +12,11 @@
 typedef struct rs_config {
     rs_arena arena;
     int64_t count, capacity;
-    struct rs_config_item *items; /* in the order read; the first of a name counts */
+    struct rs_config_item *items; /* in the order read; the first of each name counts */
     const char *model_type;       /* NULL: config.json does not say, or there is none */
 } rs_config;
 
-/* sets: "key=value" each. folder: where config.json may lie. release in any case. Errors: SYNTAX
+/* sets: "key=value" each. folder: where config.json may lie. Release in any case. Errors: SYNTAX
  * (a set that is not key=number, malformed JSON). */
 reshard_status rs_config_init(rs_config *config, reshard_context *context, const char *folder,
                               int32_t set_count, const char *const *sets);

@@ -2,9 +2,9 @@
 /*
  * families.c - the built-in sets of rules, and which of them a model wants.
  *
- * config.json's model_type is the better witness. Names of tensors tell the families apart where it
- * is missing or unknown; a model with experts has the names of a model without them too, so all
- * names are looked at before one is believed.
+ * config.json's model_type decides when it is known. Otherwise the names of the tensors tell the
+ * families apart. A model with experts also has the names of a model without them, so all names are
+ * looked at before one is trusted.
  */
 #include "checkpoint/rules/families.h"
 #include "base/error.h"
@@ -25,7 +25,7 @@ static const struct {
     {"qwen3_moe", "mixtral"},
 };
 
-/* The first that any name matches. */
+/* The first row that any name matches decides. */
 static const struct {
     const char *glob, *family;
 } signs[] = {
@@ -74,8 +74,7 @@ reshard_status rs_rules_builtin(reshard_context *context, const char *family, rs
 
 /* ---- which one ------------------------------------------------------------------------------- */
 
-/* A mesh that no model need be known for. With lenient, axes of one coordinate are not looked
- * at. */
+/* Some meshes need no knowledge of the model. lenient: axes of one coordinate are ignored. */
 static bool detect_by_mesh(const reshard_mesh *mesh, bool lenient, rs_rules_choice *choice)
 {
     const char *family = "replicate";

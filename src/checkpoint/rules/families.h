@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * families.h - the built-in sets of rules as text. They are files, families/NAME.rules, which the
- * build puts into the library.
+ * families.h - the built-in sets of rules as text: the files families/NAME.rules, which the build
+ * embeds in the library.
  */
 #ifndef RS_CHECKPOINT_RULES_FAMILIES_H
 #define RS_CHECKPOINT_RULES_FAMILIES_H
@@ -12,10 +12,10 @@ typedef struct rs_rule_family {
     const char *name, *text;
 } rs_rule_family;
 
-/* Ends with an entry of NULL. */
+/* Ends with an entry whose name is NULL. */
 extern const rs_rule_family rs_rule_families[];
 
-/* NULL, with an error text that lists them all, when there is none of that name. */
+/* NULL when there is none of that name; the error text then lists them all. */
 const rs_rule_family *rs_rule_family_find(const char *name, size_t length);
 
 #endif

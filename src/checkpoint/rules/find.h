@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * find.h - the rule of one tensor and its cuts, on the way to a result: what applying rules
- * to a full shape and recovering a full shape from local ones share.
+ * find.h - finds the rule and the cuts of one tensor. Applying rules to a full shape and recovering
+ * a full shape from local ones both begin here.
  */
 #ifndef RS_CHECKPOINT_RULES_FIND_H
 #define RS_CHECKPOINT_RULES_FIND_H
@@ -30,7 +30,7 @@ typedef struct rs_rule_finding {
 reshard_status rs_rule_find(rs_rule_finding *found);
 void rs_rule_finding_release(rs_rule_finding *found);
 
-/* Adds, or takes off, what pad() says. Takes off only where the true size is known. */
+/* Adds or takes off the padding of pad(). It is taken off only where the true size is known. */
 reshard_status rs_rule_pad_shape(const rs_rule_finding *found, int32_t ndim, int64_t *shape);
 reshard_status rs_rule_unpad_shape(const rs_rule_finding *found, int32_t ndim, int64_t *shape);
 
@@ -38,7 +38,7 @@ reshard_status rs_rule_unpad_shape(const rs_rule_finding *found, int32_t ndim, i
 reshard_status rs_rule_finish(const rs_rule_finding *found, int32_t ndim, const int64_t *shape,
                               const int64_t *padded_shape, rs_rule_result *out_result);
 
-/* Puts the tensor's name, and its shape unless NULL, in front of the words. */
+/* Puts the tensor's name, and its shape unless that is NULL, in front of the error text. */
 reshard_status rs_rule_fail_for_tensor(reshard_status status, const char *name, size_t name_bytes,
                                        int32_t ndim, const int64_t *shape);
 

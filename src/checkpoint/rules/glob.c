@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * glob.c - patterns are compiled to a list of elements and matched from the back: a table
- * says of each element and each place whether the elements from there on match the name from that
- * place on. No backtracking, so no pattern is slow; and what each wildcard stands for can be read
- * off the table from the front.
+ * glob.c - compiles patterns to a list of elements and matches them from the back: for each element
+ * and each place in the name, a table says whether this element and the later ones match the rest
+ * of the name. There is no backtracking, so no pattern is slow, and what each wildcard stands for
+ * can be read off the table from the front.
  */
 #include "checkpoint/rules/glob.h"
 #include "base/checked.h"
@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "checkpoint/rules/rules.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define TABLE_BYTES 2048 /* short names need no allocation */
@@ -32,7 +33,7 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Takes a byte that is no part of a wildcard, without its backslash. */
+/* Takes one literal byte, without its backslash. */
 static reshard_status take_byte(compiler *made)
 {
     if (made->text[made->at] == '\\') {
@@ -75,7 +76,7 @@ static reshard_status compile_text(compiler *made)
     return item.length != 0 ? add_element(made, RS_GLOB_TEXT, 1, &item) : RESHARD_OK;
 }
 
-/* Digits without leading zeros that int64_t holds; false for anything else. */
+/* Reads digits without leading zeros that fit int64_t; false for anything else. */
 static bool read_number(const char *text, size_t length, int64_t *out_number)
 {
     int64_t number = 0;
@@ -99,7 +100,7 @@ static bool is_digits(const char *text, size_t length)
     return true;
 }
 
-/* Makes a range of "a..b" and "a..". Dots that are not between numbers are text. */
+/* Reads "a..b" and "a.." as a range. Dots that do not follow a number are plain text. */
 static reshard_status find_range(rs_glob_item *item)
 {
     size_t dots = 0;
@@ -210,8 +211,8 @@ static bool ends_agree(const rs_glob *glob, const char *name, size_t bytes)
                                                    last->items->text, last->items->length) == 0);
 }
 
-/* The first length, from *length on, with which the item begins `name`; false when there is
- * none. */
+/* Finds the shortest length, from *length on, at which the item matches the beginning of `name`;
+ * false when there is none. */
 static bool item_fits(const rs_glob_item *item, const char *name, size_t bytes, size_t *length)
 {
     if (!item->is_range) {
@@ -232,8 +233,8 @@ static bool item_fits(const rs_glob_item *item, const char *name, size_t bytes, 
     return false;
 }
 
-/* How many bytes the choice takes so that the rest, of which `rest` says where it matches, matches;
- * -1 when nothing will do. */
+/* How many bytes the choice takes so that the remaining elements match too (`rest` says where they
+ * do); -1 when no item will do. */
 static int64_t take_choice(const rs_glob_element *element, const char *name, size_t bytes,
                            const unsigned char *rest)
 {
@@ -247,7 +248,7 @@ static int64_t take_choice(const rs_glob_element *element, const char *name, siz
     return -1;
 }
 
-/* Adds to a row where the text stands before a place where the rest matches. */
+/* Marks in a row the places where the text is followed by a place where the rest matches. */
 static void add_text(const rs_glob_item *item, const char *name, size_t bytes,
                      const unsigned char *rest, unsigned char *row)
 {
@@ -276,8 +277,8 @@ static void add_range(const rs_glob_item *item, const char *name, size_t bytes,
     }
 }
 
-/* row[j]: the element and those behind it match name[j ..]; rest: the same of those behind it.
- * False when that is so nowhere. */
+/* Fills in row[j]: whether this element and the later ones match name[j ..]. `rest` is the row of
+ * the later ones. False when no place matches. */
 static bool fill_row(const rs_glob_element *element, const char *name, size_t bytes,
                      const unsigned char *rest, unsigned char *row)
 {
@@ -340,6 +341,7 @@ reshard_status rs_glob_try(reshard_context *context, const rs_glob *glob, const 
     if (name_bytes > RS_GLOB_NAME_MAX)
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "a name of %zu bytes; rules take up to %d",
                        name_bytes, RS_GLOB_NAME_MAX);
+    assert(glob->element_count >= 0 && glob->element_count <= RS_GLOB_ELEMENTS_MAX);
     size_t row = name_bytes + 1;
     size_t table_bytes = (size_t)(glob->element_count + 1) * row;
     if (table_bytes > sizeof small)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * glob.h - patterns of tensor names: * any bytes, ? one byte, {a,b,0..15} one of several
- * texts or a number in a range, \ in front of a byte that is meant as it is. A pattern matches the
- * whole of a name.
+ * texts or a number in a range, \ in front of a byte that is meant literally. A pattern matches
+ * the whole of a name.
  */
 #ifndef RS_CHECKPOINT_RULES_GLOB_H
 #define RS_CHECKPOINT_RULES_GLOB_H
@@ -45,10 +45,10 @@ typedef struct rs_glob_span {
 /* All that the glob points to is in the arena. Errors: SYNTAX, RANGE. */
 reshard_status rs_glob_compile(rs_arena *arena, const char *text, size_t bytes, rs_glob *out_glob);
 
-/* spans: one for each wildcard from the left, or NULL. Where several would do, each wildcard in
- * turn takes as little as it can, a choice its first text that fits. Time and memory are the
- * product of the elements and the name's length at most. Errors: UNSUPPORTED for a longer name than
- * RS_GLOB_NAME_MAX, NO_MEMORY. */
+/* spans: one for each wildcard from the left, or NULL. Where a name matches in several ways, each
+ * wildcard in turn takes as little as it can, and a choice takes its first text that fits. Time and
+ * memory are at most the product of the number of elements and the name's length. Errors:
+ * UNSUPPORTED for a longer name than RS_GLOB_NAME_MAX, NO_MEMORY. */
 reshard_status rs_glob_try(reshard_context *context, const rs_glob *glob, const char *name,
                            size_t name_bytes, rs_glob_span *spans, bool *out_matches);
 

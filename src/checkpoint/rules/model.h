@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model.h - what a set of rules is made of, for the files of this folder that read and apply
- * them. Numbers stay text, since keys and wildcards get their values for each tensor anew; that the
- * text is well-formed was checked when the set was read.
+ * model.h - the parts of a set of rules, for the files in this folder that read and apply them.
+ * Numbers stay text, because keys and wildcards have other values for each tensor; their form was
+ * checked when the set was read.
  */
 #ifndef RS_CHECKPOINT_RULES_MODEL_H
 #define RS_CHECKPOINT_RULES_MODEL_H
@@ -28,7 +28,7 @@ typedef struct rs_rule {
     bool is_drop;
     rs_glob glob;
     rs_slice glob_text;
-    rs_slice when;     /* the rule counts only if this is not 0; empty: always */
+    rs_slice when;     /* the rule applies only if this is not 0; empty: always */
     rs_slice new_name; /* empty: the name stays */
     int32_t cut_count;
     rs_rule_cut cuts[RESHARD_AXES_MAX];
@@ -39,15 +39,15 @@ typedef struct rs_rule {
 struct rs_rules {
     reshard_context *context;
     rs_arena arena;        /* owns the texts and what globs point to */
-    const char *file_name; /* as given; rules that `use` brought in have another */
+    const char *file_name; /* as given; rules brought in by `use` have another */
     int64_t rule_count, rule_capacity;
     rs_rule *rules;
     int64_t axis_count, axis_capacity;
-    const char **axes; /* all that some rule names, each once */
+    const char **axes; /* all that any rule names, each once */
 };
 
-/* Text of a cut for the spec language, "S(0, unit=128)", variables replaced by their values.
- * axis_size is what "last" and "of" are about. Writes at most RS_PLACEMENT_BYTES. Errors: as
+/* The text of a cut in the spec language, "S(0, unit=128)", with variables replaced by their
+ * values. "last" and "of" refer to axis_size. Writes at most RS_PLACEMENT_BYTES. Errors: as
  * rs_number_read; RANGE when the text is too long. */
 #define RS_PLACEMENT_BYTES 2048
 reshard_status rs_rule_placement_text(const rs_number_scope *scope, rs_slice placement,
@@ -56,8 +56,8 @@ reshard_status rs_rule_placement_text(const rs_number_scope *scope, rs_slice pla
 reshard_status rs_rule_placement_parse(reshard_context *context, const rs_number_scope *scope,
                                        const rs_rule_cut *cut, int64_t axis_size,
                                        reshard_spec **out_spec);
-/* The new name of a tensor, wildcards replaced: writes at most `capacity` bytes, gives the length
- * of all. Errors: SYNTAX. */
+/* The new name of a tensor, with wildcards replaced. Writes at most `capacity` bytes and gives the
+ * full length. Errors: SYNTAX. */
 reshard_status rs_rule_new_name(const rs_number_scope *scope, rs_slice new_name, char *buffer,
                                 size_t capacity, size_t *out_length);
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * number.c - reading and evaluating numbers in one pass, by recursive descent of bounded
- * depth.
+ * number.c - reads and evaluates numbers in one pass, by recursive descent of bounded depth.
  *
- * Configurations leave out what their model class would fill in, and families call the same thing
- * by different names. The table of substitutes says, in the same language, what a key is when the
- * configuration does not have it.
+ * Configurations leave out what their model class would fill in, and families have different names
+ * for the same thing. The table of substitutes gives, in the same language, the value of a key that
+ * the configuration does not have.
  */
 #include "checkpoint/rules/number.h"
 #include "base/checked.h"
@@ -27,10 +26,10 @@ static const struct {
     {"num_key_value_heads", "$num_attention_heads"},
     {"head_dim", "$hidden_size/$num_attention_heads"},
     {"num_local_experts", "$num_experts"},
-    /* Numbers in blocks of 128 x 128 share a scale; 1 x 1 where the model is not quantised so. */
+    /* Blocks of such a size share a scale; 1 x 1 where the model is not quantised in blocks. */
     {"weight_block_rows", "$quantization_config.weight_block_size.0?1"},
     {"weight_block_columns", "$quantization_config.weight_block_size.1?1"},
-    /* Rows and columns of attention weights that stay together. */
+    /* Rows and columns of attention weights that must stay together. */
     {"head_rows", "lcm($head_dim, $weight_block_rows)"},
     {"head_columns", "lcm($head_dim, $weight_block_columns)"},
     {"query_rows", "$num_attention_heads*$head_dim"},
@@ -64,7 +63,7 @@ bool rs_cursor_accept(rs_cursor *cursor, char c)
     return true;
 }
 
-/* The end of the word at the cursor; the cursor's place when there is none. */
+/* The end of the word at the cursor, or the cursor itself when there is no word. */
 static const char *find_word_end(const rs_cursor *cursor, bool dotted)
 {
     const char *at = cursor->at;
@@ -98,7 +97,7 @@ bool rs_cursor_at_variable(rs_cursor *cursor)
 static reshard_status read_product(const rs_number_scope *scope, rs_cursor *cursor, int depth,
                                    int64_t *out_number);
 
-/* True with the key's value; models with a tower for images keep those of the text apart. */
+/* Finds the key's value. Models with an image tower keep the keys of their text model apart. */
 static bool find_plain(const rs_number_scope *scope, const char *key, int64_t *out_value)
 {
     char nested[KEY_BYTES + 16];
@@ -110,7 +109,7 @@ static bool find_plain(const rs_number_scope *scope, const char *key, int64_t *o
     return scope->keys->find(scope->keys->user, nested, out_value);
 }
 
-/* has_other: there is something to do without the value, so that no words are needed. */
+/* has_other: there is a fallback, so a missing value needs no error text. */
 static reshard_status find_key(const rs_number_scope *scope, const char *key, int depth,
                                bool has_other, int64_t *out_value)
 {
@@ -289,7 +288,7 @@ static reshard_status read_product(const rs_number_scope *scope, rs_cursor *curs
             if (!rs_multiply(product, factor, &product))
                 return rs_fail(RESHARD_ERR_RANGE, "a product beyond 2^63-1");
         } else if (scope->form_only) {
-            product = 1; /* what everything is, until there are values to divide */
+            product = 1; /* in form_only everything is 1, and nothing can be divided */
         } else if (factor == 0 || product % factor != 0) {
             return rs_fail(RESHARD_ERR_INVALID, "%" PRId64 " / %" PRId64 " is not a whole number",
                            product, factor);

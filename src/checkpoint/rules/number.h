@@ -13,9 +13,9 @@
 #include "checkpoint/rules/glob.h"
 #include "checkpoint/rules/rules.h"
 
-/* What the parts of a number stand for. */
+/* What the parts of a number refer to. */
 typedef struct rs_number_scope {
-    /* Nothing has a value yet: only the form is looked at, and all is 1. */
+    /* Nothing has a value yet: only the form is checked, and every part counts as 1. */
     bool form_only;
     const rs_rules_keys *keys;
     const reshard_mesh *mesh;
@@ -24,7 +24,7 @@ typedef struct rs_number_scope {
     const rs_glob_span *spans;
 } rs_number_scope;
 
-/* Text that is being read; ends at `end`. */
+/* A place in a text that ends at `end`. */
 typedef struct rs_cursor {
     const char *at, *end;
 } rs_cursor;
@@ -32,12 +32,12 @@ typedef struct rs_cursor {
 void rs_cursor_skip_spaces(rs_cursor *cursor);
 /* Skips spaces and takes the byte behind them if it is `c`. */
 bool rs_cursor_accept(rs_cursor *cursor, char c);
-/* Skips spaces; letters, digits and _ from a letter or _ on. Takes them if they are `word`. */
+/* Skips spaces and takes the word behind them (letters, digits and _) if it is `word`. */
 bool rs_cursor_accept_word(rs_cursor *cursor, const char *word);
-/* Skips spaces; true when what is there is a number that the grammar of specs does not know. */
+/* Skips spaces; true when a number follows that the grammar of specs does not have. */
 bool rs_cursor_at_variable(rs_cursor *cursor);
 
-/* Reads as far as the number goes. Errors: SYNTAX, NOT_FOUND (a key without value), INVALID (a
+/* Reads a number and stops behind it. Errors: SYNTAX, NOT_FOUND (a key without value), INVALID (a
  * quotient that is not whole, a wildcard that stands for no number), RANGE. */
 reshard_status rs_number_read(const rs_number_scope *scope, rs_cursor *cursor, int64_t *out_number);
 

@@ -9,8 +9,8 @@
  *          | "pad(" dim "," number [ "," number ] ")" | "name(" text ")" | "when(" number ")"
  *          | "drop"
  *
- * Everything is checked for its form here, so that a set that was read fails later only for what
- * the mesh, the configuration or a tensor is like.
+ * The form of everything is checked here. A set that has been read can fail later only because of
+ * the mesh, the configuration or a tensor.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -23,16 +23,16 @@
 #include <string.h>
 
 #define RULES_MAX 10000
-#define AXES_MAX 64 /* different ones in a set */
+#define AXES_MAX 64 /* distinct ones in a set */
 #define AXIS_BYTES_MAX 64
 #define USE_DEPTH_MAX 4
-#define PROBE_AXIS_SIZE 1000000 /* longer than any that a rule is likely to be about */
+#define PROBE_AXIS_SIZE 1000000 /* longer than any axis that a rule is likely to have in mind */
 
 typedef struct rules_parser {
     rs_rules *rules;
     int depth;        /* of `use` */
     rs_rule rule;     /* of this line */
-    bool says_R;      /* the line has a word that is no more than R */
+    bool says_R;      /* the line has a bare R */
     rs_cursor cursor; /* over this line */
 } rules_parser;
 
@@ -80,7 +80,7 @@ static bool at_end(rules_parser *parser)
     return parser->cursor.at == parser->cursor.end || *parser->cursor.at == '#';
 }
 
-/* Numbers at this stage: any key is there. */
+/* For numbers at this stage: every key exists. */
 static rs_number_scope form_scope(const rules_parser *parser)
 {
     return (rs_number_scope){.form_only = true, .span_count = parser->rule.glob.wildcard_count};
@@ -129,7 +129,7 @@ static reshard_status parse_axis(rules_parser *parser, const char **out_axis)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* Letters, then digits as in S0 and S-1, or parentheses with all that is in them. */
+/* Takes letters, then digits as in S0 and S-1, or parentheses and everything inside them. */
 static reshard_status parse_word(rules_parser *parser, rule_word *out_word)
 {
     rs_cursor *cursor = &parser->cursor;
@@ -167,7 +167,7 @@ static reshard_status check_placement(rules_parser *parser, const rs_rule_cut *c
     reshard_status status =
         rs_rule_placement_parse(parser->rules->context, &scope, cut, PROBE_AXIS_SIZE, &spec);
     reshard_spec_release(spec);
-    /* What is INVALID with 1 for every key may be right with their values. */
+    /* What is INVALID while every key is 1 may be right with the real values. */
     return status == RESHARD_ERR_INVALID ? RESHARD_OK : status;
 }
 
@@ -199,7 +199,7 @@ static reshard_status add_cut(rules_parser *parser, const rule_word *word)
     return status;
 }
 
-/* A number of which only the form is checked; the text of it. */
+/* Checks the form of a number and gives its text. */
 static reshard_status take_number(rules_parser *parser, rs_cursor *cursor, rs_slice *out_text)
 {
     const char *start = cursor->at;
@@ -292,7 +292,7 @@ static reshard_status add_word(rules_parser *parser, const rule_word *word)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-/* Up to the next space that has no backslash. */
+/* Takes everything up to the next space without a backslash. */
 static rs_slice take_token(rules_parser *parser)
 {
     rs_cursor *cursor = &parser->cursor;
@@ -350,7 +350,7 @@ static reshard_status keep_rule(rs_rules *rules, const rs_rule *rule)
 static reshard_status parse_lines(rs_rules *rules, const char *file_name, int depth,
                                   const char *text, size_t bytes);
 
-/* The rules of a built-in family, as if they stood here. */
+/* Reads the rules of a built-in family as if they were written here. */
 static reshard_status parse_use(rules_parser *parser)
 {
     (void)at_end(parser);

@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * placement.c - from a rule's text to the spec language: variables become numbers, and the
- * coordinates of A that only rules know ("last", "3 of 32") become coordinates. There is one
- * grammar of placements, that of specs, and one parser.
+ * placement.c - turns a rule's text into the spec language: variables become numbers, and what only
+ * rules allow inside A ("last", "3 of 32") becomes coordinates. So there is one grammar of
+ * placements, that of specs, and one parser.
  */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "checkpoint/rules/model.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 /* ---- A --------------------------------------------------------------------------------------- */
 
-/* Where item i of n is when n items are dealt to k coordinates: sizes differ by at most one, larger
- * ones first. */
+/* The coordinate of item i when n items are dealt to k coordinates: shares differ by at most one,
+ * the larger ones first. */
 static int64_t deal(int64_t i, int64_t n, int64_t k)
 {
+    assert(k > 0 && i >= 0 && i < n);
     int64_t each = n / k, larger = n % k;
     int64_t in_larger = larger * (each + 1);
     return i < in_larger ? i / (each + 1) : larger + (i - in_larger) / each;
@@ -76,7 +78,7 @@ static reshard_status write_coordinates(const rs_number_scope *scope, rs_cursor 
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-/* Copies the text, numbers in place of what begins with $, @, { or lcm. */
+/* Copies the text and replaces everything that begins with $, @, { or lcm by its number. */
 static reshard_status replace_variables(const rs_number_scope *scope, rs_cursor *cursor,
                                         rs_text *text)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * recover.c - the full shape of a tensor from its shapes on each rank.
+ * recover.c - finds the full shape of a tensor from its shapes on each rank.
  *
- * Whatever the rule of a cut, the full length of a dimension is the sum of the lengths of its
- * distinct pieces along the axes that cut it. That is tried, and then proved: the layout of the
- * shape found must give every rank the shape that its file has. Where the row-major order is cut,
- * lengths tell nothing, and the files must say the shape; that is proved likewise.
+ * However a dimension is cut, its full length is the sum of the lengths of its distinct pieces
+ * along the axes that cut it. This guess is then proved: the layout of the shape found must give
+ * every rank the shape that its file has. When the row-major order is cut (flat), lengths tell
+ * nothing, so the files must give the shape; that is proved in the same way.
  */
 #include "base/checked.h"
 #include "base/error.h"
@@ -26,7 +26,7 @@ static bool cuts_dim(const reshard_cut *cut, int32_t dim, int32_t ndim)
            (placement->dim < 0 ? placement->dim + ndim : placement->dim) == dim;
 }
 
-/* The coordinates where the tensor surely is: 0, but the first that A lists. */
+/* Coordinates where the tensor is known to be: 0, or the first that A lists. */
 static void set_home(const rs_rule_finding *found, int32_t coordinates[RESHARD_AXES_MAX])
 {
     memset(coordinates, 0, RESHARD_AXES_MAX * sizeof *coordinates);
@@ -44,8 +44,8 @@ static int32_t find_position(const reshard_mesh *mesh, const int32_t coordinates
     return position;
 }
 
-/* The next coordinates along the axes that cut the dimension, copies left out; false behind the
- * last. */
+/* Steps to the next coordinates along the axes that cut the dimension, skipping copies; false after
+ * the last. */
 static bool step(const rs_rule_finding *found, int32_t dim, int32_t coordinates[RESHARD_AXES_MAX])
 {
     for (int32_t i = found->cut_count; i-- > 0;) {
@@ -74,7 +74,7 @@ static reshard_status read_local(const rs_local_shapes *locals, int32_t position
                    position);
 }
 
-/* A packed dimension is as long as its parts say. The first cut sees all of it. */
+/* A packed dimension is as long as its parts together. The first cut sees all of it. */
 static bool find_packed(const rs_rule_finding *found, int32_t dim, int64_t *out_length)
 {
     for (int32_t i = 0; i < found->cut_count; i++) {
@@ -143,7 +143,7 @@ static reshard_status check_rank(const rs_rule_finding *found, const rs_local_sh
     size_t bytes = (size_t)locals->ndim * sizeof *local;
     if (!present && wanted)
         status = read_local(locals, position, local);
-    /* An empty shard may be in the file, or left out. */
+    /* An empty shard may be stored or left out. */
     else if (present && (shard == NULL || shard->ndim != locals->ndim ||
                          memcmp(shard->shape, local, bytes) != 0))
         status = fail_local(position, locals->ndim, local, shard);
@@ -162,7 +162,7 @@ static reshard_status check_ranks(const rs_rule_finding *found, const rs_local_s
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-/* The first cut of the row-major order, or -1. */
+/* The index of the first flat cut, or -1. */
 static int32_t find_flat(const rs_rule_finding *found)
 {
     for (int32_t i = 0; i < found->cut_count; i++) {
@@ -173,7 +173,7 @@ static int32_t find_flat(const rs_rule_finding *found)
     return -1;
 }
 
-/* The length of a flat shard does not leave the shape to be found; files may tell it. */
+/* The length of a flat shard does not determine the shape; files may give it. */
 static reshard_status take_full(const rs_rule_finding *found, const rs_local_shapes *locals,
                                 int64_t *shape, int64_t *padded)
 {
@@ -192,7 +192,7 @@ static reshard_status take_full(const rs_rule_finding *found, const rs_local_sha
     return rs_rule_pad_shape(found, found->ndim, padded);
 }
 
-/* The sum of local lengths, and padding taken off. */
+/* Sums the local lengths and takes off padding. */
 static reshard_status sum_locals(const rs_rule_finding *found, const rs_local_shapes *locals,
                                  int64_t *shape, int64_t *padded)
 {

@@ -1,29 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rulebook.c - options as objects: mesh, rules, numbers. */
+/* rulebook.c - turns the text of options into rules and numbers. */
 #include "checkpoint/rules/rulebook.h"
 
 #include "base/context.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/sort.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define RULES_BYTES_MAX ((size_t)16 << 20)
 
-static int compare_ranks(const void *a, const void *b)
-{
-    const int32_t *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 void rs_mesh_order_files(const reshard_mesh *mesh, int32_t *out_ranks, int32_t *out_files)
 {
     int32_t count = reshard_mesh_size(mesh);
+    assert(count > 0);
     for (int32_t i = 0; i < count; i++)
         out_ranks[i] = reshard_mesh_rank_at(mesh, i);
-    qsort(out_ranks, (size_t)count, sizeof(int32_t), compare_ranks);
+    rs_sort(out_ranks, (size_t)count, sizeof(int32_t), rs_compare_i32);
     for (int32_t i = 0; i < count; i++)
         out_files[reshard_mesh_position_of(mesh, out_ranks[i])] = i;
 }
@@ -70,6 +67,7 @@ reshard_status rs_rulebook_init(rs_rulebook *book, reshard_context *context, res
                                 const char *rules, const char *folder, int32_t set_count,
                                 const char *const *sets, rs_tensor_name_fn names, void *user)
 {
+    assert(mesh != NULL && folder != NULL);
     *book = (rs_rulebook){.mesh = reshard_mesh_retain(mesh)};
     reshard_status status = rs_config_init(&book->config, context, folder, set_count, sets);
     book->keys = (rs_rules_keys){rs_config_find, &book->config};

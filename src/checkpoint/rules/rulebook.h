@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rulebook.h - a mesh, the rules that cut tensors over it, and the numbers those ask for: all that
- * the text of the user's options comes to.
+ * rulebook.h - a mesh, the rules that cut tensors over it, and the numbers that the rules use: what
+ * the text of the user's options means.
  */
 #ifndef RS_CHECKPOINT_RULES_RULEBOOK_H
 #define RS_CHECKPOINT_RULES_RULEBOOK_H
@@ -15,7 +15,7 @@ typedef struct rs_rulebook {
     rs_rules *rules;
     rs_config config;
     rs_rules_keys keys;
-    char said[256]; /* which rules, and why these */
+    char said[256]; /* which rules, and why they were chosen */
 } rs_rulebook;
 
 /* Files are numbered by rank, in increasing order: the rank of each file, and the file of the rank

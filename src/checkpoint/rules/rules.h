@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rules.h - which cuts a tensor gets by its name: the rules language (docs/rules.md), the built-in
+ * rules.h - gives a tensor its cuts by its name: the rules language (docs/rules.md), the built-in
  * families, and what one tensor gets on one mesh. All calls are Local. Rules are immutable and may
  * be shared by threads.
  *
- * The usual order: parse or builtin, check_mesh once, then apply for each tensor of a checkpoint
- * whose full shapes are known, or recover for each tensor of files that hold local shapes only.
+ * The usual order: parse or builtin, then check_mesh once, then for each tensor either apply (its
+ * full shape is known) or recover (files hold only local shapes).
  */
 #ifndef RS_CHECKPOINT_RULES_RULES_H
 #define RS_CHECKPOINT_RULES_RULES_H
@@ -16,8 +16,9 @@
 
 typedef struct rs_rules rs_rules;
 
-/* text: `bytes` bytes, need not end in NUL. file_name is what errors call it ("llama.rules:3: ...")
- * and is copied. Errors: SYNTAX, RANGE and others, one line with file, line, text and cause. */
+/* text: `bytes` bytes, which need not end in NUL. file_name is what errors call it ("llama.rules:3:
+ * ...") and is copied. Errors: SYNTAX, RANGE and others, with file, line, text and cause on one
+ * line. */
 reshard_status rs_rules_parse(reshard_context *context, const char *text, size_t bytes,
                               const char *file_name, rs_rules **out_rules);
 /* family: fsdp, llama, gpt2, neox, mixtral or replicate. Errors: NOT_FOUND. */
@@ -36,12 +37,11 @@ typedef struct rs_rules_keys {
     void *user;
 } rs_rules_keys;
 
-/* Every axis of the mesh longer than 1 is named by some rule of the set, or is called dp. Errors:
- * INVALID, naming the axis and those that the rules know. */
+/* Checks that every axis of the mesh longer than 1 is named by some rule of the set, or is called
+ * dp. Errors: INVALID, naming the axis and those that the rules know. */
 reshard_status rs_rules_check_mesh(const rs_rules *rules, const reshard_mesh *mesh);
 
-/* What the first rule that matches says of a tensor. Owned by the caller: rs_rule_result_release.
- */
+/* What the first matching rule says about a tensor. Owned by the caller: rs_rule_result_release. */
 typedef struct rs_rule_result {
     bool drop;             /* the tensor is to be left out; nothing below is set */
     char *new_name;        /* NUL behind new_name_bytes bytes; NULL: the name stays */
@@ -65,30 +65,30 @@ reshard_status rs_rules_apply(const rs_rules *rules, reshard_mesh *mesh, const r
                               const char *name, size_t name_bytes, int32_t ndim,
                               const int64_t *shape, rs_rule_result *out_result);
 
-/* Only drop, new_name and line of that. ndim and shape are for messages. Errors: NOT_FOUND when no
- * rule matches. */
+/* Only drop, new_name and line of that result. ndim and shape are for messages. Errors: NOT_FOUND
+ * when no rule matches. */
 reshard_status rs_rules_name(const rs_rules *rules, reshard_mesh *mesh, const rs_rules_keys *keys,
                              const char *name, size_t name_bytes, int32_t ndim,
                              const int64_t *shape, rs_rule_result *out_result);
 
-/* What is known of a tensor in files of ranks. */
+/* What is known about a tensor in files of ranks. */
 typedef struct rs_local_shapes {
     int32_t ndim; /* of local shapes */
     /* The local shape in the file of the rank at a position of the mesh; false when that file does
      * not hold the tensor. */
     bool (*find)(void *user, int32_t position, int64_t *out_shape);
     void *user;
-    /* The whole shape, which only files of tensors that are cut flat tell; full NULL: not told. */
+    /* The whole shape, which files give only for tensors that are cut flat; NULL: not given. */
     int32_t full_ndim;
     const int64_t *full;
 } rs_local_shapes;
 
 /* For a tensor of which only the shapes on each rank are known: finds the full shape that the rules
- * cut so. padded_shape is what the files hold together; shape has the padding taken off where the
- * rule says the true size (pad(d, m, true)) and its key has a value, and equals padded_shape
- * elsewhere. name is the one in the files. Errors: as apply, and INVALID when no full shape gives
- * the local ones, naming a position and both shapes; UNSUPPORTED for a flat cut of which the files
- * do not tell the shape. */
+ * cut into these. padded_shape is what the files hold together. shape has the padding taken off
+ * where the rule gives the true size (pad(d, m, true)) and its key has a value; elsewhere it equals
+ * padded_shape. name is the one in the files. Errors: as apply, and INVALID when no full shape
+ * gives the local ones, naming a position and both shapes; UNSUPPORTED for a flat cut when the
+ * files do not give the shape. */
 reshard_status rs_rules_recover(const rs_rules *rules, reshard_mesh *mesh,
                                 const rs_rules_keys *keys, const char *name, size_t name_bytes,
                                 const rs_local_shapes *locals, rs_rule_result *out_result);
@@ -102,7 +102,8 @@ typedef struct rs_rules_choice {
 } rs_rules_choice;
 /* The family for a mesh and a model: fsdp (or replicate) when no axis has another name
  * than fsdp and dp, else that of config.json's model_type, or else that of the tensor names.
- * Each of mesh, model_type and names may be NULL. Errors: NOT_FOUND when none tells. */
+ * Each of mesh, model_type and names may be NULL. Errors: NOT_FOUND when none of them
+ * decides. */
 reshard_status rs_rules_detect(const reshard_mesh *mesh, const char *model_type,
                                rs_tensor_name_fn names, void *user, rs_rules_choice *out_choice);
 

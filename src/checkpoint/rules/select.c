@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * select.c - patterns of the options are compiled once and tried on every tensor of the source. One
- * that asks for something and matches nothing is an error: it was meant for a tensor. Leaving out
- * what is not there is done.
+ * select.c - compiles the patterns of the options once and tries them on every tensor of the
+ * source. A pattern that asks for something and matches nothing is an error, because it was meant
+ * for some tensor. An exclude that matches nothing is fine.
  */
 #include "checkpoint/rules/select.h"
 
 #include "base/context.h"
 #include "base/json.h"
+#include "base/sort.h"
 #include "checkpoint/rules/model.h"
 #include "kernel/cast.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* One pattern of an option, and what follows its "=". */
+/* One pattern of an option, and what comes after its "=". */
 typedef struct pattern {
-    const char *option, *text; /* as the user wrote it, for messages */
+    const char *option, *text; /* for error texts: which option, and what it says */
     bool has_glob;             /* else every tensor matches */
     bool used;
     rs_glob glob;
@@ -60,7 +62,7 @@ static reshard_status read_dtype(rs_arena *arena, pattern *made)
     return rs_glob_compile(arena, made->text, (size_t)(equals - made->text), &made->glob);
 }
 
-/* "GLOB=NAME": the first "=" without a backslash is between them. */
+/* "GLOB=NAME": the first "=" without a backslash separates them. */
 static reshard_status read_rename(rs_arena *arena, pattern *made)
 {
     const char *equals = made->text;
@@ -91,7 +93,7 @@ static reshard_status compile(rs_arena *arena, const char *option, int32_t count
         items[i] = (pattern){.option = option, .text = texts[i]};
         reshard_status status = read(arena, &items[i]);
         if (status != RESHARD_OK)
-            return rs_fail_within(status, "--%s \"%.200s\"", option, texts[i]);
+            return rs_fail_within(status, "%s \"%.200s\"", option, texts[i]);
     }
     *out_patterns = (patterns){arena->context, count, items};
     return RESHARD_OK;
@@ -115,7 +117,7 @@ static reshard_status compile_all(selector *made, const reshard_conversion_optio
 
 /* ---- matching -------------------------------------------------------------------------------- */
 
-/* The first pattern that matches, or NULL. All are tried, so that each one's use is known. spans:
+/* The first pattern that matches, or NULL. All are tried, to know which are used at all. spans:
  * what its wildcards stand for; may be NULL. */
 static reshard_status match(const patterns *list, rs_slice name, rs_glob_span *spans,
                             const pattern **out_first)
@@ -131,7 +133,7 @@ static reshard_status match(const patterns *list, rs_slice name, rs_glob_span *s
             status = rs_glob_try(list->context, &item->glob, name.bytes, name.count,
                                  *out_first == NULL ? spans : NULL, &matches);
         if (status != RESHARD_OK)
-            return rs_fail_within(status, "--%s \"%.200s\"", item->option, item->text);
+            return rs_fail_within(status, "%s \"%.200s\"", item->option, item->text);
         item->used = item->used || matches;
         if (matches && *out_first == NULL)
             *out_first = item;
@@ -144,7 +146,7 @@ static reshard_status check_used(const patterns *list)
     for (int32_t i = 0; i < list->count; i++) {
         const pattern *item = &list->items[i];
         if (item->has_glob && !item->used)
-            return rs_fail(RESHARD_ERR_INVALID, "--%s \"%.200s\": matches no tensor", item->option,
+            return rs_fail(RESHARD_ERR_INVALID, "%s \"%.200s\": matches no tensor", item->option,
                            item->text);
     }
     return RESHARD_OK;
@@ -162,7 +164,7 @@ static reshard_status choose_dtype(const selector *made, const rs_stored_tensor 
         *out_dtype = found->dtype;
     else if (found->has_glob)
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       "--dtype \"%.200s\": tensor \"%.*s\" cannot be cast from %s; casts are "
+                       "dtype \"%.200s\": tensor \"%.*s\" cannot be cast from %s; casts are "
                        "between f16, bf16, f32 and f64",
                        found->text, rs_slice_shown(tensor->name), tensor->name.bytes,
                        reshard_dtype_name(tensor->dtype));
@@ -236,6 +238,7 @@ reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena,
                                   const reshard_checkpoint *source, const rs_rulebook *book)
 {
     int64_t kept = 0;
+    assert(book->rules != NULL);
     for (int64_t i = 0; i < selection->count; i++) {
         rs_selected item = selection->items[i];
         const rs_stored_tensor *stored = &source->tensors[item.origin];
@@ -268,8 +271,7 @@ static int compare_selected(const void *a, const void *b)
 reshard_status rs_selection_finish(rs_selection *selection)
 {
     const rs_selected *items = selection->items;
-    if (selection->count > 1)
-        qsort(selection->items, (size_t)selection->count, sizeof(rs_selected), compare_selected);
+    rs_sort(selection->items, (size_t)selection->count, sizeof(rs_selected), compare_selected);
     for (int64_t i = 0; i < selection->count; i++) {
         rs_slice name = items[i].name;
         if (i > 0 && rs_slice_compare(items[i - 1].name, name) == 0)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * select.h - which tensors of the source a conversion takes, with which dtype, and what they are
- * called: include, exclude, dtype and rename of the options, then name() and drop of rules.
+ * select.h - which tensors of the source a conversion takes, with which dtype and under which name:
+ * first include, exclude, dtype and rename of the options, then name() and drop of rules.
  *
- * Patterns of options are of names in the source; rules see what rename made of them.
+ * Patterns of options match names in the source; rules see the names after rename.
  */
 #ifndef RS_CHECKPOINT_RULES_SELECT_H
 #define RS_CHECKPOINT_RULES_SELECT_H
@@ -24,20 +24,20 @@ typedef struct rs_selection {
     rs_selected *items; /* by name, once finished */
 } rs_selection;
 
-/* All that the selection points to is in the arena, or the source's. Errors: SYNTAX, INVALID (a
- * pattern of include, dtype or rename that matches no tensor), UNSUPPORTED (a cast). */
+/* Everything the selection points to is in the arena or belongs to the source. Errors: SYNTAX,
+ * INVALID (a pattern of include, dtype or rename that matches no tensor), UNSUPPORTED (a cast). */
 reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
                                  const reshard_checkpoint *source,
                                  const reshard_conversion_options *options);
-/* Adds what rules say of names. Errors: NOT_FOUND when no rule matches one. */
+/* Adds what rules say about names. Errors: NOT_FOUND when no rule matches one. */
 reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena,
                                   const reshard_checkpoint *source, const rs_rulebook *book);
-/* Sorts by name. Errors: INVALID when two have the same name, or one cannot be written. */
+/* Sorts by name. Errors: INVALID when two have the same name, or when a name cannot be written. */
 reshard_status rs_selection_finish(rs_selection *selection);
 
 /* Whether a tensor of a finished selection has this name. */
 bool rs_selection_has(const rs_selection *selection, rs_slice name);
-/* An rs_tensor_name_fn; user is a selection. What rules match. */
+/* An rs_tensor_name_fn over the names that rules match; user is a selection. */
 const char *rs_selection_name(void *user, int64_t index, size_t *out_bytes);
 
 #endif

@@ -3,6 +3,7 @@
 #include "base/context.h"
 #include "checkpoint/store/store.h"
 
+#include <assert.h>
 #include <string.h>
 
 reshard_status rs_store_create(reshard_context *context, const char *path,
@@ -56,6 +57,7 @@ static reshard_status open_file(reshard_checkpoint *checkpoint, rs_stored_file *
 reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count,
                                    char *const *names)
 {
+    assert(checkpoint->folder != NULL && checkpoint->file_count == 0);
     if (count > INT32_MAX / 2)
         return rs_fail(RESHARD_ERR_RANGE, "%s: too many files", checkpoint->path);
     checkpoint->files =
@@ -84,6 +86,7 @@ void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint)
         return;
     for (int32_t i = 0; i < checkpoint->file_count; i++) {
         rs_stored_file *file = &checkpoint->files[i];
+        assert(file->body == NULL || file->body_destroy != NULL);
         if (file->body != NULL)
             file->body_destroy(file->body);
         rs_file_close(file->file);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* query.c - what an open checkpoint tells about itself. */
+/* query.c - answers questions about an open checkpoint. */
 #include "base/error.h"
+#include "base/options.h"
 #include "checkpoint/store/store.h"
 
 #include <string.h>
@@ -50,16 +51,16 @@ reshard_status reshard_checkpoint_tensor(const reshard_checkpoint *checkpoint, i
     if (status != RESHARD_OK)
         return status;
     const rs_stored_tensor *tensor = &checkpoint->tensors[index];
-    *out_tensor = (reshard_stored_tensor){.name = tensor->name.bytes,
-                                          .name_bytes = tensor->name.count,
-                                          .dtype = tensor->dtype,
-                                          .ndim = tensor->ndim,
-                                          .shape = tensor->shape,
-                                          .bytes = tensor->bytes,
-                                          .opaque = tensor->opaque,
-                                          .piece_count = tensor->piece_count,
-                                          .copy_count = tensor->copy_count};
-    return RESHARD_OK;
+    reshard_stored_tensor made = {.name = tensor->name.bytes,
+                                  .name_bytes = tensor->name.count,
+                                  .dtype = tensor->dtype,
+                                  .ndim = tensor->ndim,
+                                  .shape = tensor->shape,
+                                  .bytes = tensor->bytes,
+                                  .opaque = tensor->opaque,
+                                  .piece_count = tensor->piece_count,
+                                  .copy_count = tensor->copy_count};
+    return rs_report_write("stored tensor", &made, sizeof made, out_tensor);
 }
 
 reshard_status reshard_checkpoint_find(const reshard_checkpoint *checkpoint, const char *name,
@@ -88,13 +89,13 @@ reshard_status reshard_checkpoint_piece(const reshard_checkpoint *checkpoint, in
     const rs_stored_piece *found = piece < stored->piece_count
                                        ? &stored->pieces[piece]
                                        : &stored->copies[piece - stored->piece_count];
-    *out_piece = (reshard_stored_piece){
+    reshard_stored_piece made = {
         .file = found->file, .at = found->at, .box.ndim = stored->carried_ndim};
     for (int32_t d = 0; d < stored->carried_ndim; d++) {
-        out_piece->box.offset[d] = found->offset != NULL ? found->offset[d] : 0;
-        out_piece->box.size[d] = found->size[d];
+        made.box.offset[d] = found->offset != NULL ? found->offset[d] : 0;
+        made.box.size[d] = found->size[d];
     }
-    return RESHARD_OK;
+    return rs_report_write("stored piece", &made, sizeof made, out_piece);
 }
 
 reshard_status reshard_checkpoint_layout(const reshard_checkpoint *checkpoint, int64_t tensor,

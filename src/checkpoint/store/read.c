@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * read.c - boxes of tensors out of files. A strided region is read in blocks as large as the
- * scratch memory: one read for many rows, of which the wanted parts are then copied out. Where the
- * wanted parts are far apart they are read one by one instead.
+ * read.c - reads boxes of tensors from files. A strided region is read in blocks as large as the
+ * scratch memory: one read covers many rows, and the wanted parts are then copied out. Parts that
+ * are far apart are read one by one instead.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -11,13 +11,13 @@
 #include "kernel/copy.h"
 #include "layout/flat.h"
 
+#include <assert.h>
 #include <string.h>
 
-/* Reading a span is better than reading its wanted parts when they make at least this part of
- * it. */
+/* A whole span is read when its wanted parts make up at least one SPARSE-th of it. */
 #define SPARSE 4
 
-/* Bytes from the first to the last element, leaving one dim out (-1: none). */
+/* Bytes from the first to the last element, ignoring one dim (-1: none). */
 static int64_t span_without(const rs_file_region *region, int32_t left_out)
 {
     int64_t last = 0;
@@ -34,6 +34,7 @@ static reshard_status read_parts(const rs_file *file, uint64_t at, const rs_file
     int32_t d = 0;
     while (region->size[d] == 1)
         d++;
+    assert(d < region->ndim); /* one element alone is dense, and was read directly */
     int64_t row = span_without(region, d), step = region->file_strides[d] * region->element_bytes;
     int64_t rows = 1;
     if (!sparse && (int64_t)scratch_bytes >= row)
@@ -54,15 +55,15 @@ static reshard_status read_parts(const rs_file *file, uint64_t at, const rs_file
 reshard_status rs_file_region_read(const rs_file *file, uint64_t at, const rs_file_region *region,
                                    void *memory, void *scratch, size_t scratch_bytes)
 {
-    int64_t wanted = region->element_bytes;
-    for (int32_t d = 0; d < region->ndim; d++)
-        wanted *= region->size[d];
+    int64_t wanted = rs_volume(region->ndim, region->size) * region->element_bytes;
     if (wanted == 0)
         return RESHARD_OK;
+    assert(memory != NULL && region->element_bytes > 0);
     int64_t span = span_without(region, -1);
     if (rs_strides_are_dense(region->ndim, region->size, region->file_strides) &&
         rs_strides_are_dense(region->ndim, region->size, region->memory_strides))
         return rs_file_read(file, memory, (size_t)wanted, at);
+    assert(scratch != NULL && scratch_bytes >= (size_t)region->element_bytes);
     bool sparse = wanted < span / SPARSE;
     if (sparse || span > (int64_t)scratch_bytes)
         return read_parts(file, at, region, sparse, memory, scratch, scratch_bytes);
@@ -103,6 +104,7 @@ bool rs_piece_clip(const rs_stored_tensor *tensor, const rs_stored_piece *piece,
 int64_t rs_piece_group(const rs_stored_piece *pieces, int64_t count, int64_t first)
 {
     int64_t next = first + 1;
+    assert(first >= 0 && first < count);
     while (next < count && pieces[first].strides != NULL && pieces[next].strides != NULL &&
            pieces[next].file == pieces[first].file)
         next++;
@@ -118,15 +120,14 @@ reshard_status rs_store_read_box(const reshard_checkpoint *checkpoint,
     for (int64_t i = 0; i < tensor->piece_count; i++) {
         const rs_stored_piece *piece = &tensor->pieces[i];
         rs_clip clip;
-        int64_t memory_at = 0, stride = 1;
+        int64_t memory_at = 0;
         if (!rs_piece_clip(tensor, piece, offset, size, &clip))
             continue;
-        for (int32_t d = tensor->carried_ndim - 1; d >= 0; d--) {
+        rs_dense_strides(tensor->carried_ndim, size, region.memory_strides);
+        for (int32_t d = 0; d < tensor->carried_ndim; d++) {
             region.size[d] = clip.size[d];
             region.file_strides[d] = clip.strides[d];
-            region.memory_strides[d] = stride;
-            memory_at += (clip.offset[d] - offset[d]) * stride;
-            stride *= size[d];
+            memory_at += (clip.offset[d] - offset[d]) * region.memory_strides[d];
         }
         reshard_status status = rs_file_region_read(
             checkpoint->files[piece->file].file, clip.at, &region,
@@ -141,7 +142,6 @@ reshard_status rs_store_read_box(const reshard_checkpoint *checkpoint,
 static reshard_status check_box(const rs_stored_tensor *tensor, const reshard_box *box,
                                 size_t bytes)
 {
-    int64_t expected = tensor->element_bytes;
     bool inside = box->ndim == tensor->carried_ndim;
     for (int32_t d = 0; inside && d < box->ndim; d++) {
         inside = box->offset[d] >= 0 && box->size[d] >= 0 &&
@@ -151,8 +151,7 @@ static reshard_status check_box(const rs_stored_tensor *tensor, const reshard_bo
     if (!inside)
         return rs_fail(RESHARD_ERR_RANGE, "tensor \"%.*s\": the box is not inside its shape",
                        rs_slice_shown(tensor->name), tensor->name.bytes);
-    for (int32_t d = 0; d < box->ndim; d++)
-        expected *= box->size[d];
+    int64_t expected = rs_volume(box->ndim, box->size) * tensor->element_bytes;
     if ((size_t)expected != bytes)
         return rs_fail(
             RESHARD_ERR_INVALID, "tensor \"%.*s\": the box has %lld bytes, the memory %zu",

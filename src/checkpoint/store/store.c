@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store.c - makes tensors of the entries that files hold, and checks that their pieces tile them.
+ * store.c - joins the arrays that files hold to tensors, and checks that the pieces tile them.
  */
 #include "checkpoint/store/store.h"
 
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/shape.h"
+#include "base/sort.h"
 #include "base/text.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +20,7 @@ reshard_status rs_occurrences_add(reshard_context *context, rs_occurrences *list
                                   const rs_occurrence *item)
 {
     void *items = list->items;
+    assert(item->file >= 0 && item->ndim >= 0 && (item->ndim == 0 || item->shape != NULL));
     reshard_status status =
         rs_grow(context, &items, &list->capacity, list->count + 1, sizeof(rs_occurrence));
     list->items = items;
@@ -88,6 +92,7 @@ reshard_status rs_store_describe(rs_stored_tensor *tensor, rs_arena *arena, rs_s
                                  reshard_dtype dtype, int32_t ndim, const int64_t *shape)
 {
     uint64_t bytes = 0;
+    assert(dtype > RESHARD_DTYPE_NONE && dtype < RESHARD_DTYPE_COUNT && ndim >= 0);
     reshard_status status = rs_stored_bytes(name, dtype, ndim, shape, &bytes);
     if (status != RESHARD_OK)
         return status;
@@ -121,25 +126,21 @@ bool rs_piece_is_whole(const rs_stored_tensor *tensor, const rs_stored_piece *pi
 void rs_piece_strides(const rs_stored_tensor *tensor, const rs_stored_piece *piece,
                       int64_t out_strides[RESHARD_NDIM_MAX])
 {
-    int64_t stride = 1;
-    for (int32_t d = tensor->carried_ndim - 1; d >= 0; d--) {
-        out_strides[d] = piece->strides != NULL ? piece->strides[d] : stride;
-        stride *= piece->size[d];
-    }
+    if (piece->strides != NULL)
+        memcpy(out_strides, piece->strides, (size_t)tensor->carried_ndim * sizeof(int64_t));
+    else
+        rs_dense_strides(tensor->carried_ndim, piece->size, out_strides);
 }
 
 static bool is_empty(const rs_stored_tensor *tensor, const rs_stored_piece *piece)
 {
-    for (int32_t d = 0; d < tensor->carried_ndim; d++) {
-        if (piece->size[d] == 0)
-            return true;
-    }
-    return false;
+    return rs_volume(tensor->carried_ndim, piece->size) == 0;
 }
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* Pieces as dense shards, for the calls of layout.h. places has room for one piece each. */
+/* Describes pieces as dense shards, for the calls of layout.h. places has room for one piece
+ * each. */
 static void describe_shards(const rs_stored_tensor *tensor, const rs_stored_piece *pieces,
                             int64_t count, int32_t first_rank, reshard_shard *shards,
                             reshard_piece *places)
@@ -147,7 +148,6 @@ static void describe_shards(const rs_stored_tensor *tensor, const rs_stored_piec
     int32_t ndim = tensor->carried_ndim;
     for (int64_t i = 0; i < count; i++) {
         reshard_piece *place = &places[i];
-        int64_t stride = 1;
         *place = (reshard_piece){.box.ndim = ndim};
         shards[i] = (reshard_shard){.rank = pieces[i].file + first_rank,
                                     .ndim = ndim,
@@ -155,11 +155,10 @@ static void describe_shards(const rs_stored_tensor *tensor, const rs_stored_piec
                                     .divisor = 1,
                                     .pieces = place,
                                     .piece_count = !is_empty(tensor, &pieces[i])};
-        for (int32_t d = ndim - 1; d >= 0; d--) {
+        rs_dense_strides(ndim, pieces[i].size, place->strides);
+        for (int32_t d = 0; d < ndim; d++) {
             place->box.offset[d] = pieces[i].offset != NULL ? pieces[i].offset[d] : 0;
             place->box.size[d] = pieces[i].size[d];
-            place->strides[d] = stride;
-            stride *= pieces[i].size[d];
             shards[i].shape[d] = pieces[i].size[d];
             shards[i].offset[d] = place->box.offset[d];
         }
@@ -186,6 +185,7 @@ reshard_status rs_store_layout(reshard_context *context, const rs_stored_tensor 
                                const rs_stored_piece *pieces, int64_t piece_count, bool cover,
                                int32_t first_rank, reshard_layout **out_layout)
 {
+    assert(piece_count > 0 && first_rank >= 0);
     if (piece_count == 1 && rs_piece_is_whole(tensor, &pieces[0]))
         return make_whole_layout(context, tensor, pieces[0].file + first_rank, out_layout);
     reshard_status status = RESHARD_OK;
@@ -240,7 +240,7 @@ static const char *file_of(const reshard_checkpoint *checkpoint, const rs_stored
     return checkpoint->files[piece->file].name;
 }
 
-/* Names the files of the first two pieces that overlap. Quadratic, but only ever once. */
+/* Names the files of the first two pieces that overlap. Quadratic, but it runs once at most. */
 static reshard_status fail_overlap(const reshard_checkpoint *checkpoint,
                                    const rs_stored_tensor *tensor)
 {
@@ -264,12 +264,8 @@ static reshard_status fail_gap(const reshard_checkpoint *checkpoint, const rs_st
     int64_t held = 0;
     rs_text_init(&text, shape, sizeof shape);
     rs_text_add_shape(&text, tensor->carried_ndim, tensor->carried_shape);
-    for (int64_t i = 0; i < tensor->piece_count; i++) {
-        int64_t volume = 1;
-        for (int32_t d = 0; d < tensor->carried_ndim; d++)
-            volume *= tensor->pieces[i].size[d];
-        held += volume;
-    }
+    for (int64_t i = 0; i < tensor->piece_count; i++)
+        held += rs_volume(tensor->carried_ndim, tensor->pieces[i].size);
     return rs_fail(RESHARD_ERR_GAP,
                    "tensor \"%.*s\": its files (from %s to %s) hold %lld of the %llu elements of "
                    "shape %s; is a file missing?",
@@ -311,9 +307,10 @@ out:
 
 reshard_status rs_store_check(const reshard_checkpoint *checkpoint, rs_stored_tensor *tensor)
 {
+    assert(tensor->piece_count > 0 && tensor->bytes != 0);
     if (tensor->piece_count == 1 && rs_piece_is_whole(tensor, &tensor->pieces[0]))
         return RESHARD_OK;
-    qsort(tensor->pieces, (size_t)tensor->piece_count, sizeof(rs_stored_piece), compare_pieces);
+    rs_sort(tensor->pieces, (size_t)tensor->piece_count, sizeof(rs_stored_piece), compare_pieces);
     return check_tiling(checkpoint, tensor);
 }
 
@@ -338,7 +335,7 @@ static reshard_status fail_differs(const reshard_checkpoint *checkpoint, const r
                    checkpoint->files[b->file].name, what);
 }
 
-/* The whole shape: as said, or as far as the pieces reach. */
+/* The whole shape: as the files give it, or as far as the pieces reach. */
 static reshard_status find_shape(reshard_checkpoint *checkpoint, const rs_occurrence *items,
                                  int64_t count, const int64_t **out_shape)
 {
@@ -385,6 +382,7 @@ static reshard_status find_shape(reshard_checkpoint *checkpoint, const rs_occurr
 static reshard_status add_pieces(reshard_checkpoint *checkpoint, const rs_occurrence *items,
                                  int64_t count, rs_stored_tensor *tensor)
 {
+    assert(count > 0 && tensor->piece_count == 0);
     tensor->pieces =
         rs_arena_allocate_array(&checkpoint->arena, (size_t)count, sizeof(rs_stored_piece));
     if (tensor->pieces == NULL)
@@ -403,7 +401,7 @@ static reshard_status add_pieces(reshard_checkpoint *checkpoint, const rs_occurr
         if (tensor->bytes == 0 ? tensor->piece_count == 0 : !is_empty(tensor, &piece))
             tensor->pieces[tensor->piece_count++] = piece;
     }
-    if (tensor->bytes == 0) /* nothing to tile, but a file to belong to */
+    if (tensor->bytes == 0) /* there is nothing to tile, but it belongs to a file */
         tensor->pieces[0] = (rs_stored_piece){
             .file = items[0].file, .at = items[0].at, .size = tensor->carried_shape};
     return RESHARD_OK;
@@ -455,8 +453,8 @@ reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *lis
 {
     reshard_status status = RESHARD_OK;
     int64_t names = 0;
-    if (list->count > 1)
-        qsort(list->items, (size_t)list->count, sizeof(rs_occurrence), compare_occurrences);
+    assert(checkpoint->tensor_count == 0 && checkpoint->bytes == 0);
+    rs_sort(list->items, (size_t)list->count, sizeof(rs_occurrence), compare_occurrences);
     for (int64_t i = 0; i < list->count; i++)
         names += i == 0 || rs_slice_compare(list->items[i - 1].name, list->items[i].name) != 0;
     checkpoint->tensors =

@@ -7,9 +7,9 @@
  *  1. Tensors are sorted by name (as bytes), and no name occurs twice.
  *  2. The pieces of a tensor tile its carried shape: no holes, no overlaps, none empty unless the
  *     tensor is. They are sorted by file, then by place.
- *  3. Copies are boxes that pieces hold already, stored again; they are claimed to be equal, and
- *     whoever relies on that compares them.
- *  4. Every byte that a piece or a copy names is inside its file, as long as it was when opened.
+ *  3. Copies are boxes that some piece already holds, stored again. The files claim that they are
+ *     equal; whoever relies on it compares them.
+ *  4. Every byte that a piece or a copy names lies inside its file, as it was when opened.
  *
  * Tensors that cannot be cut (elements of less than a byte, more than 8 dims, extents whose product
  * is beyond 63 bits) are opaque: they are carried whole, as a line of bytes.
@@ -25,10 +25,10 @@
 #include <reshard/checkpoint.h>
 
 typedef struct rs_stored_file {
-    const char *name; /* in the checkpoint's folder */
+    const char *name; /* within the checkpoint's folder */
     rs_file *file;
     uint64_t bytes;
-    int64_t changed; /* when, in nanoseconds */
+    int64_t changed; /* when it last was, in nanoseconds */
     /* What the format keeps about the file while it is open, such as its header; names and shapes
      * may point into it. The store only destroys it. NULL: nothing. */
     void *body;
@@ -46,11 +46,11 @@ typedef struct rs_stored_piece {
 typedef struct rs_stored_tensor {
     rs_slice name;
     reshard_dtype dtype;
-    int32_t ndim; /* as the format has it: any number */
+    int32_t ndim; /* as stored: any number */
     const int64_t *shape;
     uint64_t bytes; /* of the whole tensor */
     bool opaque;
-    /* What pieces are boxes of: shape, or the bytes of an opaque tensor. */
+    /* What pieces are boxes of: the shape, or the bytes of an opaque tensor. */
     int32_t carried_ndim;
     int32_t element_bytes;
     const int64_t *carried_shape;
@@ -64,17 +64,17 @@ struct reshard_checkpoint {
     reshard_context *context;
     rs_arena arena; /* owns all arrays of tensors and pieces */
     char *path;     /* as given */
-    char *folder;   /* that holds the files */
-    /* Rank files: name() of rules is left to whoever applies them next. */
+    char *folder;   /* where the files are */
+    /* Rank files: name() of rules has not been applied; the next to use the rules does that. */
     bool keeps_names;
     const char *format;
     int32_t file_count;
     rs_stored_file *files;
     int64_t tensor_count;
     rs_stored_tensor *tensors;
-    uint64_t bytes; /* of all tensors, copies not counted */
+    uint64_t bytes; /* of all tensors, without copies */
     int64_t note_count, note_capacity;
-    char **notes; /* what cannot be known, or was left out */
+    char **notes; /* what cannot be known, and what was left out */
 };
 
 /* ---- making (the readers of formats) --------------------------------------------------------- */
@@ -110,7 +110,7 @@ reshard_status rs_occurrences_add(reshard_context *context, rs_occurrences *list
                                   const rs_occurrence *item);
 void rs_occurrences_release(reshard_context *context, rs_occurrences *list);
 
-/* A line for inspect. Fails for lack of memory only. */
+/* Adds a line for inspect. Fails only for lack of memory. */
 reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format, ...)
     RS_PRINTF(2, 3);
 
@@ -125,8 +125,8 @@ reshard_status rs_stored_bytes(rs_slice name, reshard_dtype dtype, int32_t ndim,
 reshard_status rs_store_describe(rs_stored_tensor *tensor, rs_arena *arena, rs_slice name,
                                  reshard_dtype dtype, int32_t ndim, const int64_t *shape);
 
-/* Sorts occurrences by name and makes tensors of them: one for each name, its pieces the
- * occurrences. Errors: GAP, OVERLAP, CORRUPT, ..., naming tensor and files. */
+/* Sorts occurrences by name and makes one tensor for each name; its pieces are the occurrences.
+ * Errors: GAP, OVERLAP, CORRUPT, ..., naming tensor and files. */
 reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *list);
 
 /* Sorts pieces and checks invariant 2. */
@@ -145,25 +145,25 @@ reshard_status rs_store_layout(reshard_context *context, const rs_stored_tensor 
                                const rs_stored_piece *pieces, int64_t piece_count, bool cover,
                                int32_t first_rank, reshard_layout **out_layout);
 
-/* The part of a box of the tensor that a piece holds, and where that lies in its file. */
+/* The part of a box that a piece holds, and where it lies in the piece's file. */
 typedef struct rs_clip {
     int64_t offset[RESHARD_NDIM_MAX]; /* in the tensor */
     int64_t size[RESHARD_NDIM_MAX];
     int64_t strides[RESHARD_NDIM_MAX]; /* in the file, in elements */
     uint64_t at;                       /* byte of the file */
     int64_t bytes;                     /* of its elements */
-    uint64_t end;                      /* byte of the file behind its last element */
+    uint64_t end;                      /* the byte after its last element */
 } rs_clip;
 
 /* False when they have nothing in common. offset NULL: zeros. */
 bool rs_piece_clip(const rs_stored_tensor *tensor, const rs_stored_piece *piece,
                    const int64_t *offset, const int64_t *size, rs_clip *out_clip);
 
-/* Pieces from `first` on that share one entry of one file: the strided ones of the same file. Dense
- * pieces are alone. */
+/* How many pieces from `first` on share one array of one file: the strided ones of the same file.
+ * A dense piece is alone. */
 int64_t rs_piece_group(const rs_stored_piece *pieces, int64_t count, int64_t first);
 
-/* A strided region of a file, and where it is to lie in memory. Strides are in elements. */
+/* A strided region of a file, and how it shall lie in memory. Strides are in elements. */
 typedef struct rs_file_region {
     int32_t ndim;
     int32_t element_bytes;
@@ -172,8 +172,8 @@ typedef struct rs_file_region {
     int64_t memory_strides[RESHARD_NDIM_MAX];
 } rs_file_region;
 
-/* Reads a region: directly where both sides are contiguous, else in large blocks through scratch
- * memory of at least one element. */
+/* Reads a region: directly when both sides are contiguous, else in large blocks through scratch
+ * memory, which has room for at least one element. */
 reshard_status rs_file_region_read(const rs_file *file, uint64_t at, const rs_file_region *region,
                                    void *memory, void *scratch, size_t scratch_bytes);
 

@@ -36,12 +36,10 @@ void rs_distribution_release(rs_distribution *distribution)
     rs_release(distribution->context, distribution, sizeof *distribution);
 }
 
-static reshard_status make_distribution(reshard_context *context, rs_exec_cache *cache,
-                                        reshard_layout *layout, rs_distribution **out_distribution)
+reshard_status rs_distribution_outline(reshard_context *context, rs_exec_cache *cache,
+                                       reshard_layout *layout, rs_distribution **out_distribution)
 {
     assert(cache != NULL && layout != NULL);
-    int32_t rank = reshard_group_rank(rs_exec_cache_group(cache));
-    int64_t count = rs_layout_shard_count(layout, rank);
     rs_distribution *made = rs_allocate_zeroed(context, sizeof *made);
     if (made == NULL)
         return rs_allocation_status();
@@ -49,9 +47,22 @@ static reshard_status make_distribution(reshard_context *context, rs_exec_cache 
     made->context = context;
     made->cache = rs_exec_cache_retain(cache);
     made->layout = reshard_layout_retain(layout);
+    *out_distribution = made;
+    return RESHARD_OK;
+}
+
+static reshard_status make_distribution(reshard_context *context, rs_exec_cache *cache,
+                                        reshard_layout *layout, rs_distribution **out_distribution)
+{
+    int32_t rank = reshard_group_rank(rs_exec_cache_group(cache));
+    int64_t count = rs_layout_shard_count(layout, rank);
+    rs_distribution *made = NULL;
+    reshard_status status = rs_distribution_outline(context, cache, layout, &made);
+    if (status != RESHARD_OK)
+        return status;
     made->shards = rs_allocate_zeroed(context, (size_t)count * sizeof *made->shards);
     if (made->shards == NULL) {
-        reshard_status status = rs_allocation_status();
+        status = rs_allocation_status();
         rs_distribution_release(made);
         return status;
     }

@@ -22,6 +22,9 @@ struct rs_distribution {
 
 rs_distribution *rs_distribution_retain(rs_distribution *distribution);
 void rs_distribution_release(rs_distribution *distribution);
+/* Makes a distribution without shards: layout and group alone. */
+reshard_status rs_distribution_outline(reshard_context *context, rs_exec_cache *cache,
+                                       reshard_layout *layout, rs_distribution **out_distribution);
 
 /* Makes a tensor over the memory of these shards, or over copies of those that are not dense.
  * Gradients do not flow back to the shards. Local. */

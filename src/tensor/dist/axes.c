@@ -40,21 +40,45 @@ reshard_status rs_axes_of(const reshard_tensor *tensor, rs_axes *out_axes)
     return RESHARD_OK;
 }
 
+bool rs_mesh_same(const reshard_mesh *a, const reshard_mesh *b)
+{
+    bool same = a != NULL && b != NULL &&
+                reshard_mesh_axis_count(a) == reshard_mesh_axis_count(b) &&
+                reshard_mesh_size(a) == reshard_mesh_size(b);
+    for (int32_t i = 0; same && i < reshard_mesh_axis_count(a); i++)
+        same = reshard_mesh_axis_size(a, i) == reshard_mesh_axis_size(b, i);
+    for (int32_t i = 0; same && i < reshard_mesh_size(a); i++)
+        same = reshard_mesh_rank_at(a, i) == reshard_mesh_rank_at(b, i);
+    return same;
+}
+
 reshard_status rs_axes_check_mesh(const reshard_tensor *a, const reshard_tensor *b)
 {
-    const reshard_mesh *x = reshard_spec_mesh(reshard_layout_spec(a->distribution->layout));
-    const reshard_mesh *y = reshard_spec_mesh(reshard_layout_spec(b->distribution->layout));
-    bool same = x != NULL && y != NULL &&
-                reshard_mesh_axis_count(x) == reshard_mesh_axis_count(y) &&
-                reshard_mesh_size(x) == reshard_mesh_size(y);
-    for (int32_t i = 0; same && i < reshard_mesh_axis_count(x); i++)
-        same = reshard_mesh_axis_size(x, i) == reshard_mesh_axis_size(y, i);
-    for (int32_t i = 0; same && i < reshard_mesh_size(x); i++)
-        same = reshard_mesh_rank_at(x, i) == reshard_mesh_rank_at(y, i);
-    if (!same)
+    if (!rs_mesh_same(reshard_spec_mesh(reshard_layout_spec(a->distribution->layout)),
+                      reshard_spec_mesh(reshard_layout_spec(b->distribution->layout))))
         return rs_fail(RESHARD_ERR_INVALID, "layouts over different meshes: \"%s\" and \"%s\"",
                        rs_tensor_describe_layout(a).text, rs_tensor_describe_layout(b).text);
     return RESHARD_OK;
+}
+
+reshard_status rs_check_linear(const reshard_tensor *tensor, const reshard_placement *placement)
+{
+    if (placement->kind == RESHARD_PARTIAL && placement->reduction != RESHARD_SUM &&
+        placement->reduction != RESHARD_AVG)
+        return rs_refuse_partial(tensor);
+    return RESHARD_OK;
+}
+
+bool rs_axes_equal(const rs_axes *a, const rs_axes *b)
+{
+    bool same = a->count == b->count;
+    for (int32_t i = 0; same && i < a->count; i++) {
+        const reshard_placement *p = &a->cuts[i].placement, *q = &b->cuts[i].placement;
+        same = a->cuts[i].axis == b->cuts[i].axis && p->kind == q->kind &&
+               (p->kind != RESHARD_PARTIAL || p->reduction == q->reduction) &&
+               (p->kind != RESHARD_SHARD || (p->dim == q->dim && rs_axes_same_cut(p, q)));
+    }
+    return same;
 }
 
 reshard_placement rs_axes_at(const rs_axes *axes, int32_t axis)

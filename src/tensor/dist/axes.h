@@ -19,6 +19,7 @@ typedef struct rs_axes {
 
 /* Errors: UNSUPPORTED naming the layout. */
 reshard_status rs_axes_of(const reshard_tensor *tensor, rs_axes *out_axes);
+bool rs_mesh_same(const reshard_mesh *a, const reshard_mesh *b);
 /* Errors: INVALID naming both layouts. */
 reshard_status rs_axes_check_mesh(const reshard_tensor *a, const reshard_tensor *b);
 
@@ -27,6 +28,10 @@ reshard_placement rs_axes_at(const rs_axes *axes, int32_t axis);
 bool rs_axes_is_cut(const reshard_placement *placement, int32_t dim);
 /* Whether two cuts are the same except for the dim. */
 bool rs_axes_same_cut(const reshard_placement *a, const reshard_placement *b);
+/* Whether all cuts are the same, in the same order. */
+bool rs_axes_equal(const rs_axes *a, const rs_axes *b);
+/* Refuses partial placements other than sums and averages. */
+reshard_status rs_check_linear(const reshard_tensor *tensor, const reshard_placement *placement);
 
 /* Sets the placement of an axis. Replicated axes are left out of the list. */
 void rs_axes_set(rs_axes *axes, int32_t axis, reshard_placement placement);

@@ -2,7 +2,7 @@
 /* lift.c - see lift.h. */
 #include "tensor/dist/lift.h"
 
-#include "base/error.h"
+#include "layout/derive.h"
 #include "tensor/core/dense.h"
 #include "tensor/core/move.h"
 #include "tensor/grad/node.h"
@@ -14,20 +14,14 @@ reshard_status rs_layout_replicated(reshard_context *context, const reshard_tens
 {
     const rs_distribution *d = like->distribution;
     const reshard_mesh *mesh = reshard_spec_mesh(reshard_layout_spec(d->layout));
-    reshard_mesh *own = NULL;
     reshard_spec *spec = NULL;
-    reshard_status status = RESHARD_OK;
-    if (mesh == NULL) {
-        int32_t size = reshard_group_size(rs_exec_cache_group(d->cache));
-        status = reshard_mesh_create(context, 1, NULL, &size, NULL, &own);
-        mesh = own;
-    }
-    if (status == RESHARD_OK)
-        status = reshard_spec_create(context, (reshard_mesh *)mesh, 0, NULL, &spec);
+    if (mesh == NULL)
+        return rs_layout_simple(context, reshard_group_size(rs_exec_cache_group(d->cache)), -1,
+                                NULL, ndim, shape, out_layout);
+    reshard_status status = reshard_spec_create(context, (reshard_mesh *)mesh, 0, NULL, &spec);
     if (status == RESHARD_OK)
         status = reshard_layout_create(context, spec, ndim, shape, out_layout);
     reshard_spec_release(spec);
-    reshard_mesh_release(own);
     return status;
 }
 
@@ -119,25 +113,17 @@ static reshard_status wrap_whole(reshard_context *context, reshard_tensor *local
 static reshard_status gather_whole(reshard_context *context, const reshard_tensor *source,
                                    reshard_tensor **out_tensor)
 {
-    int32_t size = reshard_group_size(rs_distributed_group(source));
-    reshard_mesh *mesh = NULL;
-    reshard_spec *spec = NULL;
+    reshard_group *group = rs_distributed_group(source);
     reshard_layout *layout = NULL;
     reshard_tensor *whole = NULL;
-    reshard_status status = reshard_mesh_create(context, 1, NULL, &size, NULL, &mesh);
-    if (status == RESHARD_OK)
-        status = reshard_spec_create(context, mesh, 0, NULL, &spec);
-    if (status == RESHARD_OK)
-        status = reshard_layout_create(context, spec, source->ndim, source->shape, &layout);
-    status = status == RESHARD_OK
-                 ? rs_redistribute(context, source, layout, source->dtype, &whole)
-                 : rs_agree(rs_distributed_group(source), status, NULL, "load", false, NULL);
+    reshard_status status = rs_layout_simple(context, reshard_group_size(group), -1, NULL,
+                                             source->ndim, source->shape, &layout);
+    status = status == RESHARD_OK ? rs_redistribute(context, source, layout, source->dtype, &whole)
+                                  : rs_agree(group, status, NULL, "load", false, NULL);
     if (status == RESHARD_OK)
         *out_tensor = reshard_tensor_retain(whole->distribution->shards[0]);
     reshard_tensor_release(whole);
     reshard_layout_release(layout);
-    reshard_spec_release(spec);
-    reshard_mesh_release(mesh);
     return status;
 }
 

@@ -36,13 +36,7 @@ static reshard_status choose_layout(reshard_layout *input, const reshard_tensor 
     const reshard_spec *from = reshard_layout_spec(input);
     const reshard_spec *now = reshard_layout_spec(gradient->distribution->layout);
     rs_axes axes = {.mesh = reshard_spec_mesh(from), .count = reshard_spec_cut_count(from)};
-    const reshard_mesh *mesh = reshard_spec_mesh(now);
-    bool same = axes.mesh != NULL && mesh != NULL &&
-                reshard_mesh_axis_count(axes.mesh) == reshard_mesh_axis_count(mesh);
-    for (int32_t i = 0; same && i < reshard_mesh_axis_count(mesh); i++)
-        same = reshard_mesh_axis_size(axes.mesh, i) == reshard_mesh_axis_size(mesh, i);
-    for (int32_t i = 0; same && i < reshard_mesh_size(mesh); i++)
-        same = reshard_mesh_rank_at(axes.mesh, i) == reshard_mesh_rank_at(mesh, i);
+    bool same = rs_mesh_same(axes.mesh, reshard_spec_mesh(now));
     bool kept = false;
     for (int32_t i = 0; i < axes.count; i++) {
         axes.cuts[i] = *reshard_spec_cut(from, i);
@@ -175,59 +169,47 @@ reshard_tensor *reshard_tensor_redistribute(reshard_tensor *tensor, reshard_spec
 
 /* ---- to_local -------------------------------------------------------------------------------- */
 
-typedef struct wrapping {
-    reshard_context *context;
-    rs_exec_cache *cache;
-    reshard_layout *layout;
-} wrapping;
-
-static void forget_wrapping(void *extra)
+static void forget_distribution(void *extra)
 {
-    wrapping *w = extra;
-    if (w == NULL)
-        return;
-    reshard_layout_release(w->layout);
-    rs_exec_cache_release(w->cache);
-    rs_release(w->context, w, sizeof *w);
+    rs_distribution_release(extra);
 }
 
+/* The local gradients of all ranks make up the gradient. */
 static void backward_to_local(rs_node *node, reshard_tensor *const *gradients,
                               reshard_tensor **out_gradients)
 {
-    const wrapping *w = node->extra;
+    const rs_distribution *back = node->extra;
     reshard_tensor *made = NULL;
-    reshard_status status = rs_distributed_wrap(rs_scope_context(), w->cache, w->layout,
+    reshard_status status = rs_distributed_wrap(rs_scope_context(), back->cache, back->layout,
                                                 gradients[0]->dtype, gradients, &made);
     out_gradients[0] = rs_scope_finish(status, made);
 }
 
-static reshard_status make_wrapping(reshard_tensor *tensor, reshard_spec *gradient_spec,
-                                    wrapping **out_wrapping)
+/* How they do. */
+static reshard_status outline_gradient(reshard_tensor *tensor, reshard_spec *gradient_spec,
+                                       rs_distribution **out_back)
 {
     reshard_context *context = rs_scope_context();
-    wrapping *w = rs_allocate_zeroed(context, sizeof *w);
-    if (w == NULL)
-        return rs_allocation_status();
-    w->context = context;
-    w->cache = rs_exec_cache_retain(tensor->distribution->cache);
+    const rs_distribution *d = tensor->distribution;
+    reshard_layout *layout = NULL;
     reshard_status status =
         gradient_spec != NULL
-            ? reshard_layout_create(context, gradient_spec, tensor->ndim, tensor->shape, &w->layout)
-            : rs_gradient_layout(tensor->distribution->layout, &w->layout);
+            ? reshard_layout_create(context, gradient_spec, tensor->ndim, tensor->shape, &layout)
+            : rs_gradient_layout(d->layout, &layout);
     if (status == RESHARD_OK)
-        *out_wrapping = w;
-    else
-        forget_wrapping(w);
+        status = rs_distribution_outline(context, d->cache, layout, out_back);
+    reshard_layout_release(layout);
     return status;
 }
 
 /* The gradients of all ranks' local tensors must be shards of that layout. */
-static reshard_status check_gradient_layout(const reshard_tensor *tensor, const wrapping *w)
+static reshard_status check_gradient_layout(const reshard_tensor *tensor,
+                                            const rs_distribution *back)
 {
     const rs_distribution *d = tensor->distribution;
     reshard_shards *shards = NULL;
     int32_t rank = reshard_group_rank(rs_exec_cache_group(d->cache));
-    reshard_status status = reshard_layout_shards(w->layout, rank, &shards);
+    reshard_status status = reshard_layout_shards(back->layout, rank, &shards);
     bool fits = status == RESHARD_OK && shards->count == d->shard_count;
     for (int64_t i = 0; fits && i < shards->count; i++) {
         fits = shards->items[i].ndim == d->shards[i]->ndim;
@@ -246,7 +228,7 @@ reshard_tensor *reshard_tensor_to_local(reshard_tensor *tensor, reshard_spec *gr
 {
     if (!rs_op_begin("to_local", 1, &tensor))
         return NULL;
-    wrapping *w = NULL;
+    rs_distribution *back = NULL;
     reshard_tensor *local = NULL;
     reshard_status status = RESHARD_OK;
     const rs_distribution *d = tensor->distribution;
@@ -256,9 +238,9 @@ reshard_tensor *reshard_tensor_to_local(reshard_tensor *tensor, reshard_spec *gr
         status = rs_fail(RESHARD_ERR_UNSUPPORTED, "this rank has %lld shards",
                          (long long)d->shard_count);
     if (status == RESHARD_OK)
-        status = make_wrapping(tensor, gradient_spec, &w);
+        status = outline_gradient(tensor, gradient_spec, &back);
     if (status == RESHARD_OK)
-        status = check_gradient_layout(tensor, w);
+        status = check_gradient_layout(tensor, back);
     if (status == RESHARD_OK) {
         rs_scope_use_group(rs_distributed_group(tensor));
         status = d->shard_count == 1
@@ -272,8 +254,8 @@ reshard_tensor *reshard_tensor_to_local(reshard_tensor *tensor, reshard_spec *gr
                         .backward = backward_to_local,
                         .input_count = 1,
                         .inputs = &tensor,
-                        .extra = w,
-                        .forget_extra = forget_wrapping};
+                        .extra = back,
+                        .forget_extra = forget_distribution};
     return rs_op_end(&recipe, status, local);
 }
 

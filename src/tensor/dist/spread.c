@@ -43,6 +43,13 @@ rs_layout_words rs_tensor_describe_layout(const reshard_tensor *tensor)
                                         : (rs_layout_words){.text = "local"};
 }
 
+reshard_status rs_refuse_partial(const reshard_tensor *tensor)
+{
+    return rs_fail(RESHARD_ERR_INVALID,
+                   "a tensor with the partial layout \"%s\": redistribute it first",
+                   rs_tensor_describe_layout(tensor).text);
+}
+
 reshard_status rs_check_together(int32_t count, reshard_tensor *const *inputs)
 {
     const reshard_tensor *first = NULL;
@@ -376,9 +383,7 @@ static reshard_status check_kind(const reshard_tensor *tensor, rs_spread_kind ki
         const reshard_placement *p = &reshard_spec_cut(spec, i)->placement;
         bool linear = p->reduction == RESHARD_SUM || p->reduction == RESHARD_AVG;
         if (p->kind == RESHARD_PARTIAL && (kind != RS_SPREAD_LINEAR || !linear))
-            return rs_fail(RESHARD_ERR_INVALID,
-                           "a tensor with the partial layout \"%s\": redistribute it first",
-                           rs_tensor_describe_layout(tensor).text);
+            return rs_refuse_partial(tensor);
         if (kind == RS_SPREAD_ROWS && p->kind == RESHARD_SHARD &&
             (p->dim == RESHARD_DIM_FLAT || p->dim == -1 || p->dim == tensor->ndim - 1))
             return rs_fail(RESHARD_ERR_INVALID, "the last dimension is cut by \"%s\"",

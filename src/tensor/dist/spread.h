@@ -13,6 +13,8 @@ bool rs_any_distributed(int32_t count, reshard_tensor *const *inputs);
 reshard_status rs_check_together(int32_t count, reshard_tensor *const *inputs);
 /* The tensor's layout in an error message. */
 rs_layout_words rs_tensor_describe_layout(const reshard_tensor *tensor);
+/* INVALID, with the text that this partial tensor has to be redistributed first. */
+reshard_status rs_refuse_partial(const reshard_tensor *tensor);
 
 /* A local operation on the i-th shards of all inputs. Entries are NULL where inputs are. */
 typedef reshard_tensor *(*rs_local_fn)(reshard_tensor *const *inputs, const void *user);

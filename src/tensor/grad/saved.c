@@ -25,18 +25,13 @@ static reshard_status make_outline(reshard_context *context, const reshard_tenso
     outline->ndim = tensor->ndim;
     outline->volume = tensor->volume;
     memcpy(outline->shape, tensor->shape, sizeof outline->shape);
-    if (tensor->distribution != NULL) {
-        rs_distribution *copy = rs_allocate_zeroed(context, sizeof *copy);
-        if (copy == NULL) {
-            reshard_status status = rs_allocation_status();
-            reshard_tensor_release(outline);
-            return status;
-        }
-        atomic_init(&copy->references, 1);
-        copy->context = context;
-        copy->cache = rs_exec_cache_retain(tensor->distribution->cache);
-        copy->layout = reshard_layout_retain(tensor->distribution->layout);
-        outline->distribution = copy;
+    const rs_distribution *d = tensor->distribution;
+    reshard_status status = RESHARD_OK;
+    if (d != NULL)
+        status = rs_distribution_outline(context, d->cache, d->layout, &outline->distribution);
+    if (status != RESHARD_OK) {
+        reshard_tensor_release(outline);
+        return status;
     }
     *out_outline = outline;
     return RESHARD_OK;

@@ -101,89 +101,69 @@ static reshard_status combine(bool multiplies, reshard_tensor *const *inputs,
     return RESHARD_OK;
 }
 
-typedef struct broadcast_facts {
-    rs_extents inputs[2];
-} broadcast_facts;
+typedef struct binary_facts {
+    bool multiplies;
+    rs_extents inputs[2]; /* before they were broadcast */
+} binary_facts;
 
-static broadcast_facts note_shapes(reshard_tensor *const *inputs)
+static void backward_binary(rs_node *node, reshard_tensor *const *gradients,
+                            reshard_tensor **out_gradients)
 {
-    return (broadcast_facts){{rs_extents_of(inputs[0]), rs_extents_of(inputs[1])}};
-}
-
-static reshard_tensor *sum_to_input(const rs_node *node, int32_t input, reshard_tensor *gradient)
-{
-    const broadcast_facts *facts = rs_node_facts(node);
-    return rs_sum_to(gradient, facts->inputs[input].ndim, facts->inputs[input].shape);
-}
-
-static void backward_add(rs_node *node, reshard_tensor *const *gradients,
-                         reshard_tensor **out_gradients)
-{
+    const binary_facts *facts = rs_node_facts(node);
     for (int32_t i = 0; i < 2; i++) {
-        if (rs_node_wants(node, i))
-            out_gradients[i] = sum_to_input(node, i, gradients[0]);
+        if (!rs_node_wants(node, i))
+            continue;
+        reshard_tensor *gradient = facts->multiplies
+                                       ? reshard_mul(gradients[0], rs_node_saved(node, 1 - i))
+                                       : gradients[0];
+        out_gradients[i] = rs_sum_to(gradient, facts->inputs[i].ndim, facts->inputs[i].shape);
     }
 }
 
-static reshard_tensor *add_local(reshard_tensor *const *inputs, const void *user)
+static reshard_tensor *run_binary(bool multiplies, reshard_tensor *a, reshard_tensor *b);
+
+static reshard_tensor *binary_local(reshard_tensor *const *inputs, const void *user)
 {
-    (void)user;
-    return reshard_add(inputs[0], inputs[1]);
+    return run_binary(*(const bool *)user, inputs[0], inputs[1]);
+}
+
+static reshard_tensor *run_binary(bool multiplies, reshard_tensor *a, reshard_tensor *b)
+{
+    const char *name = multiplies ? "mul" : "add";
+    reshard_tensor *inputs[] = {a, b}, *output = NULL;
+    if (!rs_op_begin(name, 2, inputs))
+        return NULL;
+    if (rs_any_distributed(2, inputs))
+        return rs_spread_alike(name, multiplies ? RS_SPREAD_ANY : RS_SPREAD_LINEAR, 2, inputs,
+                               binary_local, &multiplies, sizeof multiplies);
+    if (rs_dtype_is_half(a->dtype) && a->dtype == b->dtype)
+        return reshard_tensor_cast(run_binary(multiplies, reshard_tensor_cast(a, RESHARD_F32),
+                                              reshard_tensor_cast(b, RESHARD_F32)),
+                                   a->dtype);
+    /* A factor is only saved if the other one wants a gradient. */
+    reshard_tensor *saved[] = {reshard_tensor_requires_grad(b) ? a : NULL,
+                               reshard_tensor_requires_grad(a) ? b : NULL};
+    reshard_status status = combine(multiplies, inputs, &output);
+    binary_facts facts = {multiplies, {rs_extents_of(a), rs_extents_of(b)}};
+    rs_recipe recipe = {.name = name,
+                        .backward = backward_binary,
+                        .input_count = 2,
+                        .inputs = inputs,
+                        .saved_count = multiplies ? 2 : 0,
+                        .saved = saved,
+                        .facts = &facts,
+                        .facts_bytes = sizeof facts};
+    return rs_op_end(&recipe, status, output);
 }
 
 reshard_tensor *reshard_add(reshard_tensor *a, reshard_tensor *b)
 {
-    reshard_tensor *inputs[] = {a, b}, *output = NULL;
-    if (!rs_op_begin("add", 2, inputs))
-        return NULL;
-    if (rs_any_distributed(2, inputs))
-        return rs_spread_alike("add", RS_SPREAD_LINEAR, 2, inputs, add_local, NULL, 0);
-    if (rs_dtype_is_half(a->dtype) && a->dtype == b->dtype)
-        return reshard_tensor_cast(
-            reshard_add(reshard_tensor_cast(a, RESHARD_F32), reshard_tensor_cast(b, RESHARD_F32)),
-            a->dtype);
-    reshard_status status = combine(false, inputs, &output);
-    broadcast_facts facts = note_shapes(inputs);
-    rs_recipe recipe = {"add",  backward_add,    2,
-                        inputs, .facts = &facts, .facts_bytes = sizeof facts};
-    return rs_op_end(&recipe, status, output);
-}
-
-static void backward_mul(rs_node *node, reshard_tensor *const *gradients,
-                         reshard_tensor **out_gradients)
-{
-    for (int32_t i = 0; i < 2; i++) {
-        if (rs_node_wants(node, i))
-            out_gradients[i] =
-                sum_to_input(node, i, reshard_mul(gradients[0], rs_node_saved(node, 1 - i)));
-    }
-}
-
-static reshard_tensor *mul_local(reshard_tensor *const *inputs, const void *user)
-{
-    (void)user;
-    return reshard_mul(inputs[0], inputs[1]);
+    return run_binary(false, a, b);
 }
 
 reshard_tensor *reshard_mul(reshard_tensor *a, reshard_tensor *b)
 {
-    reshard_tensor *inputs[] = {a, b}, *output = NULL;
-    if (!rs_op_begin("mul", 2, inputs))
-        return NULL;
-    if (rs_any_distributed(2, inputs))
-        return rs_spread_alike("mul", RS_SPREAD_ANY, 2, inputs, mul_local, NULL, 0);
-    if (rs_dtype_is_half(a->dtype) && a->dtype == b->dtype)
-        return reshard_tensor_cast(
-            reshard_mul(reshard_tensor_cast(a, RESHARD_F32), reshard_tensor_cast(b, RESHARD_F32)),
-            a->dtype);
-    /* An input is only saved if the other one wants a gradient. */
-    reshard_tensor *saved[] = {reshard_tensor_requires_grad(b) ? a : NULL,
-                               reshard_tensor_requires_grad(a) ? b : NULL};
-    reshard_status status = combine(true, inputs, &output);
-    broadcast_facts facts = note_shapes(inputs);
-    rs_recipe recipe = {
-        "mul", backward_mul, 2, inputs, 2, saved, .facts = &facts, .facts_bytes = sizeof facts};
-    return rs_op_end(&recipe, status, output);
+    return run_binary(true, a, b);
 }
 
 /* ---- scale ----------------------------------------------------------------------------------- */

@@ -89,22 +89,16 @@ static reshard_status check_cat(int32_t count, reshard_tensor *const *tensors, i
             status = rs_axes_of(tensors[i], &axes);
         if (status == RESHARD_OK && i == 0)
             *out_axes = axes;
-        bool same = status == RESHARD_OK && axes.count == out_axes->count;
-        for (int32_t k = 0; same && k < axes.count; k++) {
-            const reshard_placement *p = &axes.cuts[k].placement;
-            const reshard_placement *q = &out_axes->cuts[k].placement;
-            same = axes.cuts[k].axis == out_axes->cuts[k].axis && p->kind == q->kind &&
-                   (p->kind != RESHARD_PARTIAL || p->reduction == q->reduction) &&
-                   (p->kind != RESHARD_SHARD || (p->dim == q->dim && rs_axes_same_cut(p, q)));
-            if (same && rs_axes_is_cut(p, dim))
-                return rs_fail(RESHARD_ERR_INVALID, "dimension %d is cut by \"%s\"", dim,
-                               rs_tensor_describe_layout(tensors[i]).text);
-        }
-        if (status == RESHARD_OK && !same)
+        if (status == RESHARD_OK && !rs_axes_equal(&axes, out_axes))
             status =
                 rs_fail(RESHARD_ERR_INVALID, "input 0 has the layout \"%s\" and input %d \"%s\"",
                         rs_tensor_describe_layout(tensors[0]).text, i,
                         rs_tensor_describe_layout(tensors[i]).text);
+    }
+    for (int32_t i = 0; status == RESHARD_OK && i < out_axes->count; i++) {
+        if (rs_axes_is_cut(&out_axes->cuts[i].placement, dim))
+            status = rs_fail(RESHARD_ERR_INVALID, "dimension %d is cut by \"%s\"", dim,
+                             rs_tensor_describe_layout(tensors[0]).text);
     }
     return status;
 }
@@ -142,11 +136,9 @@ static reshard_status reduce_axes(const reshard_tensor *tensor, rs_axes *axes)
 {
     for (int32_t i = 0; i < axes->count; i++) {
         reshard_placement *p = &axes->cuts[i].placement;
-        bool linear = p->reduction == RESHARD_SUM || p->reduction == RESHARD_AVG;
-        if (p->kind == RESHARD_PARTIAL && !linear)
-            return rs_fail(RESHARD_ERR_INVALID,
-                           "a tensor with the partial layout \"%s\": redistribute it first",
-                           rs_tensor_describe_layout(tensor).text);
+        reshard_status status = rs_check_linear(tensor, p);
+        if (status != RESHARD_OK)
+            return status;
         if (p->kind == RESHARD_SHARD)
             *p = rs_placement_partial();
     }
@@ -246,14 +238,7 @@ static reshard_status judge_cross_entropy(reshard_tensor *const *inputs, rs_axes
         status = rs_axes_of(inputs[1], &labels);
     if (status != RESHARD_OK)
         return status;
-    bool same = labels.count == out_axes->count;
-    for (int32_t i = 0; same && i < labels.count; i++) {
-        const reshard_placement *p = &labels.cuts[i].placement;
-        const reshard_placement *q = &out_axes->cuts[i].placement;
-        same = labels.cuts[i].axis == out_axes->cuts[i].axis && p->kind == RESHARD_SHARD &&
-               p->dim == q->dim && rs_axes_same_cut(p, q);
-    }
-    if (!same)
+    if (!rs_axes_equal(&labels, out_axes))
         return rs_fail(RESHARD_ERR_INVALID, "logits with \"%s\" and labels with \"%s\"",
                        rs_tensor_describe_layout(inputs[0]).text,
                        rs_tensor_describe_layout(inputs[1]).text);

@@ -107,11 +107,9 @@ static reshard_status drop_dim(const reshard_tensor *x, int32_t dim, rs_axes *ax
 {
     for (int32_t i = 0; i < axes->count; i++) {
         reshard_placement *p = &axes->cuts[i].placement;
-        if (p->kind == RESHARD_PARTIAL && p->reduction != RESHARD_SUM &&
-            p->reduction != RESHARD_AVG)
-            return rs_fail(RESHARD_ERR_INVALID,
-                           "a tensor with the partial layout \"%s\": redistribute it first",
-                           rs_tensor_describe_layout(x).text);
+        reshard_status status = rs_check_linear(x, p);
+        if (status != RESHARD_OK)
+            return status;
         if (rs_axes_is_cut(p, dim))
             *p = rs_placement_partial();
         else if (p->kind == RESHARD_SHARD && p->dim > dim)

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The list of formats, and what is said of paths that hold none of them. */
+#include "tests/checkpoint/format/format_case.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void test_formats__list(void **state)
+{
+    static const struct {
+        const char *name;
+        int writes, is_split, needs_mesh;
+    } rows[] = {{"hf", 1, 0, 0},
+                {"dcp-safetensors", 1, 1, 0},
+                {"rank-files", 1, 1, 1},
+                {"safetensors", 0, 0, 0}};
+    const int32_t count = sizeof rows / sizeof rows[0];
+    reshard_format format = {.size = sizeof format};
+    (void)state;
+    for (int32_t i = 0; i < count; i++) {
+        assert_int_equal(reshard_format_at(i, &format), RESHARD_OK);
+        assert_string_equal(format.name, rows[i].name);
+        assert_true(format.reads && strlen(format.description) > 10);
+        assert_int_equal(format.writes, rows[i].writes);
+        assert_int_equal(format.is_split, rows[i].is_split);
+        assert_int_equal(format.needs_mesh, rows[i].needs_mesh);
+    }
+    assert_int_equal(reshard_format_at(count, &format), RESHARD_ERR_RANGE);
+    assert_int_equal(reshard_format_at(-1, &format), RESHARD_ERR_RANGE);
+    format.size = 0;
+    assert_int_equal(reshard_format_at(0, &format), RESHARD_ERR_INVALID);
+}
+
+/* Every row can do all it says it can. */
+static void test_formats__rows(void **state)
+{
+    const rs_format *format;
+    (void)state;
+    for (int32_t i = 0; (format = rs_format_at(i)) != NULL; i++) {
+        assert_non_null(format->looks_for);
+        assert_non_null(format->probe);
+        assert_non_null(format->read);
+        bool writes = format->lay_out != NULL;
+        assert_int_equal(format->name_file != NULL, writes);
+        assert_int_equal(format->place != NULL, writes);
+        assert_int_equal(format->write_head != NULL, writes);
+        for (int32_t j = 0; j < i; j++)
+            assert_string_not_equal(rs_format_at(j)->name, format->name);
+    }
+}
+
+static void test_formats__writers(void **state)
+{
+    const rs_format *format = NULL;
+    (void)state;
+    assert_int_equal(rs_format_find_writer("rank-files", &format), RESHARD_OK);
+    assert_string_equal(format->name, "rank-files");
+    assert_int_equal(rs_format_find_writer("safetensors", &format), RESHARD_ERR_NOT_FOUND);
+    assert_string_equal(reshard_error_text(), "format \"safetensors\" cannot be written (there are "
+                                              "hf, dcp-safetensors, rank-files)");
+    assert_string_equal(rs_format_default_writer(false)->name, "hf");
+    assert_string_equal(rs_format_default_writer(true)->name, "dcp-safetensors");
+}
+
+/* ---- probing --------------------------------------------------------------------------------- */
+
+#define POINTER "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\nsize 4370\n"
+#define LOOKED_FOR                                                                           \
+    "it looked for model.safetensors.index.json (hf), *.safetensors with DCP_SHARDING_INFO " \
+    "(dcp-safetensors), *.safetensors (safetensors)"
+
+static void test_probing__folders(void **state)
+{
+    static const struct {
+        const char *file, *words;
+    } rows[] = {
+        {"pytorch_model-00001-of-00002.bin", "a folder of PyTorch .bin files, which reshard does "
+                                             "not read yet; " LOOKED_FOR},
+        {"consolidated.00.pth", "a folder of PyTorch .pth files"},
+        {"mp_rank_00_model_states.pt", "a folder of PyTorch .pt files"},
+        {"model-q4.gguf", "a folder of GGUF (llama.cpp) files"},
+        {"__0_0.distcp", "a folder of PyTorch .distcp (distributed checkpoint) files"},
+        {"weights.npz", "a folder of NumPy .npz files"},
+        {"model.onnx", "a folder of model graph (.onnx) files"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char name[256];
+        (void)snprintf(name, sizeof name, "f%zu", i);
+        format_case_folder(name);
+        (void)snprintf(name, sizeof name, "f%zu/config.json", i);
+        format_case_text(name, "{}");
+        (void)snprintf(name, sizeof name, "f%zu/%s", i, rows[i].file);
+        format_case_text(name, "0123456789");
+        format_case_fails(name, NULL, RESHARD_ERR_UNSUPPORTED,
+                          " file, which reshard does not read yet; " LOOKED_FOR);
+        name[strcspn(name, "/")] = '\0';
+        format_case_fails(name, NULL, RESHARD_ERR_UNSUPPORTED, rows[i].words);
+    }
+}
+
+static void test_probing__nothing(void **state)
+{
+    const reshard_checkpoint_options options = {.size = sizeof options, .from = "tp=2"};
+    (void)state;
+    format_case_fails("", NULL, RESHARD_ERR_NOT_FOUND,
+                      "this folder is no checkpoint that reshard knows; " LOOKED_FOR);
+    format_case_fails("", &options, RESHARD_ERR_NOT_FOUND,
+                      "it looked for *.safetensors, one for each rank of the mesh (rank-files)");
+    format_case_fails("none", NULL, RESHARD_ERR_NOT_FOUND, "there is no such file or folder");
+    format_case_text("notes.txt", "hello, world");
+    format_case_fails("notes.txt", NULL, RESHARD_ERR_NOT_FOUND,
+                      "this file is no checkpoint that reshard knows");
+}
+
+static void test_probing__pointers(void **state)
+{
+    const char *words = "model.safetensors: a git-LFS pointer, which stands for the file but does "
+                        "not hold it; `git lfs pull` fetches it";
+    (void)state;
+    format_case_text("model.safetensors", POINTER);
+    format_case_fails("", NULL, RESHARD_ERR_UNSUPPORTED, words);
+    format_case_fails("model.safetensors", NULL, RESHARD_ERR_UNSUPPORTED, words);
+    format_case_text("model.safetensors.index.json",
+                     "{\"weight_map\":{\"w\":\"model.safetensors\"}}");
+    format_case_fails("", NULL, RESHARD_ERR_UNSUPPORTED, words);
+}
+
+static void test_probing__hub_root(void **state)
+{
+    char words[600];
+    (void)state;
+    format_case_folder("models--org--name");
+    format_case_folder("models--org--name/snapshots");
+    format_case_fails("models--org--name", NULL, RESHARD_ERR_NOT_FOUND, "which holds none");
+    format_case_folder("models--org--name/snapshots/0123abc");
+    (void)snprintf(words, sizeof words,
+                   "a model's folder in the cache of the Hugging Face hub, which holds snapshots; "
+                   "give one of them: %s",
+                   format_case_path("models--org--name/snapshots/0123abc"));
+    format_case_fails("models--org--name/", NULL, RESHARD_ERR_NOT_FOUND, words);
+    /* refs/main says which one is current. */
+    format_case_folder("models--org--name/snapshots/fedcba9");
+    format_case_folder("models--org--name/refs");
+    format_case_text("models--org--name/refs/main", "0123abc\n");
+    format_case_fails("models--org--name", NULL, RESHARD_ERR_NOT_FOUND, words);
+    format_case_safetensors("models--org--name/snapshots/0123abc/model.safetensors", "{}", "");
+    reshard_checkpoint_destroy(
+        format_case_check("models--org--name/snapshots/0123abc", NULL, "safetensors", ""));
+}
+
+/* Weights of any format beside those that are read do not keep a folder from being opened. */
+static void test_probing__mixed(void **state)
+{
+    (void)state;
+    format_case_text("pytorch_model.bin", "0123456789");
+    format_case_safetensors("model.safetensors", "{}", "");
+    reshard_checkpoint_destroy(format_case_check("", NULL, "safetensors", ""));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, format_case_begin, format_case_end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_formats__list),     TEST(test_formats__rows),    TEST(test_formats__writers),
+        TEST(test_probing__folders),  TEST(test_probing__nothing), TEST(test_probing__pointers),
+        TEST(test_probing__hub_root), TEST(test_probing__mixed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
