@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * checkpoint_input.h - a checkpoint as the user names it, its digests, and its tensors' names as
- * people may see them.
+ * checkpoint_input.h - a checkpoint that the user names, its digests, and the names of its tensors
+ * in a form that is safe to print.
  */
 #ifndef CLI_CHECKPOINT_INPUT_H
 #define CLI_CHECKPOINT_INPUT_H
@@ -11,7 +11,7 @@
 
 #include <reshard/checkpoint.h>
 
-/* Where a checkpoint is, and what its files do not say. */
+/* Where a checkpoint is, and what its files do not tell. */
 typedef struct cli_checkpoint_source {
     const char *path, *from, *rules;
     const cli_texts *sets; /* may be NULL */
@@ -33,13 +33,14 @@ typedef struct cli_digesting {
     cli_digested digested[2];
 } cli_digesting;
 
-/* Opens and digests all; under mpirun ranks share that. Settles the work. Returns CLI_DONE, or
- * another code after a message. Under mpirun only the first rank has something to say after that.
- * Release what is digested in any case. */
+/* Opens and digests all; under mpirun ranks share the reading, and only the first one prints
+ * afterwards. Settles the work. Returns CLI_DONE, or another code after a message. Release what is
+ * digested in any case. */
 int cli_digest_read(cli_digesting *d);
 void cli_digested_release(cli_digested *digested);
 
-/* Names come from strangers, so that nothing in them may speak to the terminal; to be freed. */
+/* A name with control characters replaced: names come from strangers, and must not control the
+ * terminal. To be freed. */
 char *cli_tensor_name(const reshard_stored_tensor *tensor);
 
 #endif

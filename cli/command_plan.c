@@ -2,8 +2,8 @@
 /*
  * command_plan.c - `reshard plan`: what has to move to get a tensor from one layout to another.
  *
- * Figures about the whole plan go through all ranks. With --rank only that rank's part is worked
- * out, which costs what the rank touches, however many there are.
+ * Figures about the whole plan need the parts of all ranks. With --rank only that rank's part is
+ * worked out, which costs what the rank touches, however many ranks there are.
  */
 #include "cli/commands.h"
 #include "cli/common/failure.h"
@@ -180,7 +180,7 @@ static void release_report(cli_plan_report *report)
     reshard_layout_release(report->target);
 }
 
-/* Whether an argument is one of the options, without a value behind it. */
+/* Whether an argument is one of the options that take no value. */
 static int is_flag(const char *text, const cli_option *table, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -190,7 +190,7 @@ static int is_flag(const char *text, const cli_option *table, int count)
     return 0;
 }
 
-/* A checkpoint is named, and no shape. */
+/* Whether the arguments name a checkpoint, and no shape. */
 static int names_checkpoint(const cli_command *command, int argc, char **argv)
 {
     int named = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * command_verify.c - `reshard verify`: a checkpoint is whole, or two hold the same tensors.
+ * command_verify.c - `reshard verify`: is a checkpoint whole, do two hold the same tensors?
  *
- * Tensors of both are in the order of their names, so that one walk over both finds all that is
- * only in one of them, or not the same in both.
+ * Both list their tensors in the order of names, so one walk over both finds everything that is in
+ * only one of them, or differs.
  */
 #include "cli/checkpoint_input.h"
 #include "cli/commands.h"
@@ -52,7 +52,7 @@ static const char *const kind_names[] = {"same",  "only in A", "only in B",
 
 typedef struct difference {
     difference_kind kind;
-    reshard_stored_tensor a, b; /* as far as there */
+    reshard_stored_tensor a, b; /* where present */
 } difference;
 
 /* A walk over both checkpoints. */
@@ -74,7 +74,7 @@ static int same_shape(const reshard_stored_tensor *a, const reshard_stored_tenso
            memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
 }
 
-/* The next name of either side; 0 behind the last. */
+/* Goes to the next name of either side; 0 after the last. */
 static int step(comparison *walk, difference *out)
 {
     reshard_stored_tensor tensors[2] = {{.size = sizeof tensors[0]}, {.size = sizeof tensors[0]}};

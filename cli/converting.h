@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * converting.h - what `reshard convert` and `reshard plan CKPT` share: the options that say what is
- * to be written, and how what comes of them is printed.
+ * converting.h - what `reshard convert` and `reshard plan CKPT` share: the options that say what to
+ * write, and how the results are printed.
  */
 #ifndef CLI_CONVERTING_H
 #define CLI_CONVERTING_H
@@ -19,13 +19,13 @@ typedef struct cli_converting {
     int resume, verify, dry_run, link, no_sync, quiet, json;
 } cli_converting;
 
-/* Their fields are those of cli_converting. The first ones are about the plan, the others about
- * carrying it out. */
+/* They fill a cli_converting. The first ones are about the plan, the others about carrying it
+ * out. */
 enum { CLI_PLANNING_OPTIONS = 14, CLI_CONVERTING_OPTIONS = 21 };
 extern const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS];
 
-/* Meshes and dtypes that are no such thing are wrong usage, which needs no checkpoint to see.
- * Returns CLI_DONE, or another code after a message. */
+/* Refuses meshes and dtypes that do not parse, before any checkpoint is opened. Returns CLI_DONE,
+ * or another code after a message. */
 int cli_converting_check(const cli_converting *values);
 
 /* The same for the library's calls, one after the other. */
@@ -52,16 +52,16 @@ reshard_status cli_conversion_plan(reshard_context *context, const char *path,
                                    const cli_conversion_options *options, cli_conversion *out_made);
 void cli_conversion_release(cli_conversion *made);
 
-/* Many files may be open at once: as many as the system lets us. */
+/* Lets this process open as many files as the system allows. */
 void cli_converting_raise_limits(void);
 
-/* Which rules, what is read and written, and in how much memory. target: NULL when nothing says
- * where it is to be. */
+/* Prints which rules, what is read and written, and in how much memory. target: NULL when there is
+ * none. */
 void cli_conversion_print(const cli_conversion *made, const char *target);
 /* The same as fields of an object. */
 void cli_conversion_write(const cli_conversion *made, cli_json *json);
 
-/* `reshard plan` of a checkpoint; the arguments behind the name. */
+/* `reshard plan` of a checkpoint, with the arguments after the command's name. */
 int cli_plan_checkpoint(int argc, char **argv);
 
 #endif

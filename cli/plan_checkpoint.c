@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan_checkpoint.c - `reshard plan CKPT`: what a conversion of a whole checkpoint would read,
- * write and move, file by file, without a place to write it to.
+ * plan_checkpoint.c - `reshard plan CKPT`: what a conversion of a checkpoint would read, write and
+ * move, file by file.
  */
 #include "cli/commands.h"
 #include "cli/common/failure.h"

@@ -91,6 +91,29 @@ typedef struct reshard_conversion_stats {
 } reshard_conversion_stats;
 RESHARD_API reshard_status reshard_conversion_get_stats(const reshard_conversion *conversion,
                                                         reshard_conversion_stats *out_stats);
+/* A tensor that is written. */
+typedef struct reshard_conversion_tensor {
+    size_t size;      /* sizeof(reshard_conversion_tensor), set by the caller */
+    const char *name; /* name_bytes bytes of UTF-8, which may hold NUL; a NUL follows */
+    size_t name_bytes;
+    int64_t source; /* the checkpoint's tensor that it comes from, by index */
+    reshard_dtype dtype;
+    int32_t ndim; /* may exceed RESHARD_NDIM_MAX */
+    const int64_t *shape;
+    /* How rules cut it, as a spec ("tp=4: S(0)"), and which line of which rules says so: "llama" or
+     * the path of a file. NULL and 0 where nothing is cut. */
+    const char *cut;
+    const char *rule_file;
+    int32_t rule_line;
+    /* What the first rank that holds some of it has, padding included. local_shape is NULL where
+     * nothing is cut, or the tensor has more dimensions than can be. */
+    int32_t local_ndim;
+    const int64_t *local_shape;
+} reshard_conversion_tensor;
+/* Tensors are in the order of their names, as bytes: 0 <= index < tensor_count. Errors: RANGE. */
+RESHARD_API reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversion,
+                                                         int64_t index,
+                                                         reshard_conversion_tensor *out_tensor);
 /* The bytes, as they are written, that go from each file of the source to each of the target:
  * source_file_count rows of target_file_count numbers. */
 RESHARD_API void reshard_conversion_get_matrix(const reshard_conversion *conversion,

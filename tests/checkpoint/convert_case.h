@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * convert_case.h - a small model to convert in a folder of its own, and calls of the system that
- * fail, come short or kill the process at the n-th time.
+ * convert_case.h - a small model to convert, in a folder of its own, and system calls that fail,
+ * come short or kill the process the n-th time.
  */
 #ifndef TESTS_CHECKPOINT_CONVERT_CASE_H
 #define TESTS_CHECKPOINT_CONVERT_CASE_H

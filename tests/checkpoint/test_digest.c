@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_digest.c - digests of a checkpoint from C: the same by any number of threads and ranks, with
- * every allocation failing once, cancelled, and watched. What they are is test_digest.py's to show.
+ * every allocation failing once, cancelled, and watched. test_digest.py shows what they are.
  */
 #include "tests/support/check.h"
 #include "tests/support/context.h"

@@ -4,14 +4,14 @@
  * a global stays a pair of names, and a call stays a node that says what would be called with what.
  * Whoever reads the nodes decides which names mean something.
  *
- * The result is a graph, not a tree: nodes can be shared, and a container can hold itself. So a
- * recursive walk needs a bound on its depth, and one that visits shared nodes again needs a bound
- * on its length.
+ * The result is a graph, not a tree: nodes can be shared, and a container can contain itself. A
+ * recursive walk therefore needs a bound on its depth, and on its length if it revisits shared
+ * nodes.
  *
- * Reading takes time and memory in proportion to the bytes (at most 128 bytes of memory for each),
+ * Time and memory are proportional to the number of bytes (at most 128 bytes of memory per byte),
  * whatever they hold. Refused: extension codes and buffers kept outside the pickle (UNSUPPORTED);
- * more than RS_PICKLE_BYTES_MAX bytes (RANGE); all that Python's own reader refuses, and values
- * left over on the stack (SYNTAX, with the place in bytes and the name of the opcode).
+ * more than RS_PICKLE_BYTES_MAX bytes (RANGE); whatever Python's own reader refuses, and
+ * values left over on the stack (SYNTAX, with the place in bytes and the name of the opcode).
  */
 #ifndef RS_CHECKPOINT_ARCHIVE_PICKLE_H
 #define RS_CHECKPOINT_ARCHIVE_PICKLE_H
@@ -62,16 +62,16 @@ typedef struct rs_pickle_global {
 
 typedef struct rs_pickle_call {
     const rs_pickle_node *callable;
-    const rs_pickle_node *arguments; /* a tuple, unless somebody made the pickle by hand */
+    const rs_pickle_node *arguments; /* a tuple */
     const rs_pickle_node *keywords;  /* NULL: none */
-    const rs_pickle_node *state;     /* what the object is to be filled with; NULL: nothing */
-    rs_pickle_node *list;            /* what is appended to it; NULL: nothing */
-    rs_pickle_node *dict;            /* what is set in it by key; NULL: nothing */
+    const rs_pickle_node *state;     /* from BUILD; NULL: none */
+    rs_pickle_node *list;            /* items appended to it; NULL: none */
+    rs_pickle_node *dict;            /* pairs set in it; NULL: none */
 } rs_pickle_call;
 
 struct rs_pickle_node {
     rs_pickle_kind kind;
-    uint32_t at; /* where in the bytes the opcode stands that made it */
+    uint32_t at; /* position of the opcode that made it */
     union {
         bool truth;
         int64_t integer;
@@ -86,28 +86,26 @@ struct rs_pickle_node {
 
 typedef struct rs_pickle rs_pickle;
 
-/* Local. Reads one pickle from the front of the bytes; *out_used is how many belong to it. `what`
- * is what errors call the bytes. Both must outlive the result, which points into them. */
+/* Local. Reads one pickle from the front of the bytes; *out_used is its length. `what` names the
+ * bytes in errors. The bytes must outlive the result, which points into them. */
 reshard_status rs_pickle_read(reshard_context *context, const char *what, const char *bytes,
                               size_t count, rs_pickle **out_pickle, size_t *out_used);
 void rs_pickle_destroy(rs_pickle *pickle);
-/* Never NULL; owned by the pickle, as all nodes are. Nothing changes them any more: threads may
- * share them. */
+/* Never NULL. The pickle owns all nodes; they do not change, so threads may share them. */
 const rs_pickle_node *rs_pickle_root(const rs_pickle *pickle);
-/* All globals that the bytes name, each once, by module and name. */
+/* All globals that the pickle names, each once, sorted by module and name. */
 const rs_pickle_node *const *rs_pickle_globals(const rs_pickle *pickle, size_t *out_count);
 
-/* ---- nodes: all take NULL, which is of no kind ----------------------------------------------- */
+/* ---- nodes: NULL is allowed and is of no kind ------------------------------------------------ */
 
 /* "int", "a call", ..: for messages. */
 const char *rs_pickle_kind_text(const rs_pickle_node *node);
 bool rs_pickle_is(const rs_pickle_node *node, rs_pickle_kind kind);
-/* Is it this global? The names that Python 2 had for "builtins" and "copyreg" are taken for
- * them. */
+/* Is it this global? "builtins" and "copyreg" also match the names they had in Python 2. */
 bool rs_pickle_is_global(const rs_pickle_node *node, const char *module, const char *name);
 /* Is it a call (REDUCE or OBJECT) of this global? */
 bool rs_pickle_is_call(const rs_pickle_node *node, const char *module, const char *name);
-/* False when it is not an int of 64 bits. A bool is none. */
+/* False unless it is an int that fits 64 bits. A bool is not an int here. */
 bool rs_pickle_int(const rs_pickle_node *node, int64_t *out_integer);
 /* False when it is no text. */
 bool rs_pickle_text(const rs_pickle_node *node, rs_slice *out_text);
@@ -115,14 +113,14 @@ bool rs_pickle_text(const rs_pickle_node *node, rs_slice *out_text);
 const rs_pickle_node *rs_pickle_item(const rs_pickle_node *node, size_t index);
 /* Items of a tuple, list or set, pairs of a dict; 0 for other kinds. */
 size_t rs_pickle_count(const rs_pickle_node *node);
-/* The dict that a node is or, for a call such as OrderedDict(), that is set in it; else NULL. */
+/* The node itself if it is a dict; for a call such as OrderedDict(), the pairs set in it; else
+ * NULL. */
 const rs_pickle_node *rs_pickle_dict(const rs_pickle_node *node);
-/* The value of a text key in a dict (as rs_pickle_dict takes it), by looking at all keys; NULL when
- * there is none. */
+/* The value of a text key in such a dict, or NULL. Looks at one key after the other. */
 const rs_pickle_node *rs_pickle_get(const rs_pickle_node *node, const char *key);
 
-/* Writes the node into at most `room` bytes (room > 0) with NUL, in the manner of Python's repr,
- * and shortens what is long or deep with "..". One line of printable ASCII and UTF-8. */
+/* Writes the node like Python's repr into at most `room` > 0 bytes, NUL included. One line, with
+ * ".." for what is too long or too deep. */
 void rs_pickle_show(const rs_pickle_node *node, char *out_text, size_t room);
 
 /* ---- the text keys of a large dict, sorted --------------------------------------------------- */
@@ -134,8 +132,8 @@ typedef struct rs_pickle_index {
     struct rs_pickle_pair *pairs;
 } rs_pickle_index;
 
-/* Local. Takes what rs_pickle_dict takes; other nodes have no keys. Errors: RANGE for a key beyond
- * RS_PICKLE_KEY_BYTES_MAX. */
+/* Local. Indexes rs_pickle_dict(node); without one, the index is empty. Errors: RANGE for a key
+ * beyond RS_PICKLE_KEY_BYTES_MAX. */
 reshard_status rs_pickle_index_init(rs_pickle_index *index, reshard_context *context,
                                     const rs_pickle_node *node);
 void rs_pickle_index_release(rs_pickle_index *index);

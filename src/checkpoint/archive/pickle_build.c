@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pickle_build.c - what opcodes do: each takes values from the stack and puts the node that it
- * makes there. Calls are recorded, never made.
+ * pickle_build.c - carries out opcodes: each takes values from the stack and pushes the node it
+ * makes. Calls are recorded, never made.
  */
 #include "base/context.h"
 #include "base/error.h"
@@ -35,7 +35,7 @@ static node *make(reader *r, rs_pickle_kind kind)
     return made;
 }
 
-/* Takes what `make` gave, NULL included. */
+/* Takes the result of `make`, which may be NULL. */
 static reshard_status push_made(reader *r, node *made)
 {
     return made != NULL ? push(r, made) : rs_allocation_status();
@@ -64,7 +64,7 @@ static node *top(const reader *r)
     return r->stack[r->stack_count - 1];
 }
 
-/* Takes the last mark away; the values from *out_begin on were above it. */
+/* Removes the last mark; the values from *out_begin on were above it. */
 static reshard_status pop_mark(reader *r, int64_t *out_begin)
 {
     if (r->mark_count == 0)
@@ -94,7 +94,7 @@ reshard_status rs_pickle_do_mark(reader *r, const argument *a)
     return status;
 }
 
-/* A mark is taken away when nothing lies on it. */
+/* Removes the last mark if there is nothing above it. */
 reshard_status rs_pickle_do_pop(reader *r, const argument *a)
 {
     (void)a;

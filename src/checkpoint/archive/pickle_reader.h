@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pickle_reader.h - the machine that a pickle is a program for: a stack of values with marks on it,
- * and a memo of values to come back to. pickle.c takes the bytes apart into opcodes and their
- * arguments, pickle_build.c does what they say.
+ * and a memo of values to come back to. pickle.c splits the bytes into opcodes and their arguments,
+ * pickle_build.c carries them out.
  *
- * Values below the last mark are out of reach, as in Python.
+ * As in Python, opcodes cannot reach values below the last mark.
  */
 #ifndef RS_CHECKPOINT_ARCHIVE_PICKLE_READER_H
 #define RS_CHECKPOINT_ARCHIVE_PICKLE_READER_H

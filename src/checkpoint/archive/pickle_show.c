@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pickle_show.c - a node as one short line. Every visit to a node writes at least one character and
- * none begins once the room is full, and depth has a bound: so graphs that hold themselves or share
- * a lot end as soon as others.
+ * pickle_show.c - writes a node as one short line. Every visit writes at least one character, no
+ * visit starts once the room is full, and depth is bounded. So it ends quickly even for graphs that
+ * contain themselves or share a lot.
  */
 #include "base/text.h"
 #include "checkpoint/archive/pickle.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pickle_write.h - pickles of protocol 2 into memory that grows, made of the opcodes that
- * torch.save uses, so that torch.load(weights_only=True) takes them. Torch reads its checkpoint
- * metadata in this protocol too; frames and short texts of protocol 4 are not needed for anything.
+ * torch.save uses, so that torch.load(weights_only=True) takes them. Torch also reads its
+ * checkpoint metadata in this protocol, so nothing needs the frames and short texts of protocol 4.
  *
  * Values are written in order; what has parts is opened, filled and closed:
  *     dict_begin, text "a", int 1, dict_end               {"a": 1}

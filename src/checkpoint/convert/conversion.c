@@ -239,6 +239,29 @@ reshard_status reshard_conversion_get_stats(const reshard_conversion *conversion
     return rs_report_write("conversion stats", &stats, sizeof stats, out_stats);
 }
 
+reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversion, int64_t index,
+                                             reshard_conversion_tensor *out_tensor)
+{
+    const rs_target *target = &conversion->target;
+    if (index < 0 || index >= target->tensor_count)
+        return rs_fail(RESHARD_ERR_RANGE, "tensor %lld of %lld", (long long)index,
+                       (long long)target->tensor_count);
+    const rs_stored_tensor *tensor = &target->tensors[index];
+    const rs_target_row *row = &target->rows[index];
+    const reshard_conversion_tensor found = {.name = tensor->name.bytes,
+                                             .name_bytes = tensor->name.count,
+                                             .source = target->origins[index],
+                                             .dtype = tensor->dtype,
+                                             .ndim = tensor->ndim,
+                                             .shape = tensor->shape,
+                                             .cut = row->cut,
+                                             .rule_file = row->rule_file,
+                                             .rule_line = row->rule_line,
+                                             .local_ndim = row->local_ndim,
+                                             .local_shape = row->local_shape};
+    return rs_report_write("conversion tensor", &found, sizeof found, out_tensor);
+}
+
 void reshard_conversion_get_matrix(const reshard_conversion *conversion, uint64_t *out_bytes)
 {
     size_t columns = (size_t)conversion->target.file_count;

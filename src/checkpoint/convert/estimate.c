@@ -16,7 +16,7 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* Seconds for reading the first bytes of the largest file, scaled to one byte. */
+/* Seconds for a byte, from reading the end of the largest file. */
 static reshard_status probe_read(const reshard_checkpoint *source, void *memory, double *out_each)
 {
     int32_t largest = 0;
@@ -35,7 +35,7 @@ static reshard_status probe_read(const reshard_checkpoint *source, void *memory,
     return status;
 }
 
-/* Likewise for writing a file beside the target, which is removed again. */
+/* Likewise, from writing a file beside the target, which is removed again. */
 static reshard_status probe_write(const rs_conversion_run *run, const void *memory,
                                   double *out_each)
 {

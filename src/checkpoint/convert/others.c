@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * others.c - what a conversion writes beside tensors: the index, the files of the source
+ * others.c - what a conversion writes besides tensors: the index, copies of files of the source
  * that hold no weights (config.json, tokenizers), and links to files that do not change.
  */
 #include "base/context.h"
@@ -73,7 +73,7 @@ static reshard_status consider_other(rs_conversion_run *run, const char *name)
     return status;
 }
 
-/* For rs_finishing. */
+/* The `add` of rs_finishing. */
 static reshard_status add_file(void *user, const char *name, const char *bytes, size_t count)
 {
     const rs_conversion_run *run = user;
@@ -92,7 +92,7 @@ reshard_status rs_run_copy_others(rs_conversion_run *run)
     const reshard_checkpoint *source = run->conversion->source;
     rs_names names = {.context = run->context};
     reshard_status status = RESHARD_OK;
-    /* Beside a single file there may be anything. */
+    /* The folder of a single file may hold anything. */
     if (source->folder == source->path)
         status = rs_folder_list(run->context, source->folder, &names);
     for (int64_t i = 0; status == RESHARD_OK && i < names.count; i++)
@@ -104,8 +104,8 @@ reshard_status rs_run_copy_others(rs_conversion_run *run)
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
-/* The source file that holds exactly what a target file shall hold, or -1: the same tensors at the
- * same places. The header is compared by the caller. */
+/* The source file with exactly the tensors that a target file shall hold, at the same places, or
+ * -1. The caller compares the headers. */
 static int32_t find_same(const rs_conversion_run *run, const rs_target_file *file)
 {
     const reshard_checkpoint *source = run->conversion->source;
@@ -143,7 +143,7 @@ static reshard_status has_header(const rs_conversion_run *run, int32_t file, int
     return status;
 }
 
-/* Their blocks need no journal: it counts written blocks only. */
+/* The blocks of a file that was linked are done, and need no journal. */
 static void recall_blocks(rs_conversion_run *run, int32_t file)
 {
     const rs_blocks *blocks = &run->blocks;

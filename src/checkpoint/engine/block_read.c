@@ -104,8 +104,9 @@ static void split_buffer(rs_worker *worker, const rs_route *route, const rs_bloc
 {
     size_t bytes =
         (size_t)(rs_volume(route->source->carried_ndim, box->size) * route->source->element_bytes);
-    worker->alignment = rs_blocks_alignment(route, worker->buffer_bytes);
-    bytes += worker->alignment * (size_t)route->source->piece_count + RS_BLOCK_ALIGNMENT;
+    size_t gap = rs_blocks_gap(route, worker->buffer_bytes);
+    worker->alignment = gap != 0 ? RS_BLOCK_ALIGNMENT : 1;
+    bytes += gap * (size_t)route->source->piece_count + RS_BLOCK_ALIGNMENT;
     worker->target = worker->buffer + bytes / RS_BLOCK_ALIGNMENT * RS_BLOCK_ALIGNMENT;
 }
 

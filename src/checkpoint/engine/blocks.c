@@ -14,19 +14,18 @@ static const rs_stored_tensor *written(const rs_route *route)
     return route->target != NULL ? route->target : route->source;
 }
 
-size_t rs_blocks_alignment(const rs_route *route, size_t thread_bytes)
+size_t rs_blocks_gap(const rs_route *route, size_t thread_bytes)
 {
     size_t gaps = RS_BLOCK_ALIGNMENT * (size_t)(route->source->piece_count + 2);
-    return gaps <= thread_bytes / 2 ? RS_BLOCK_ALIGNMENT : 1;
+    return gaps <= thread_bytes / 2 ? RS_BLOCK_ALIGNMENT : 0;
 }
 
 /* Source and target of a block share the memory of a thread. Both begin on the alignment. */
 static rs_tiles cut_route(const rs_route *route, size_t thread_bytes, bool is_direct)
 {
     int64_t each = route->source->element_bytes + written(route)->element_bytes;
-    size_t gaps = rs_blocks_alignment(route, thread_bytes) * (size_t)route->source->piece_count +
-                  2 * RS_BLOCK_ALIGNMENT;
-    size_t room = is_direct ? DIRECT_BLOCK_BYTES : thread_bytes - gaps;
+    size_t gaps = rs_blocks_gap(route, thread_bytes) * (size_t)route->source->piece_count;
+    size_t room = is_direct ? DIRECT_BLOCK_BYTES : thread_bytes - gaps - 2 * RS_BLOCK_ALIGNMENT;
     return rs_tiles_cut(route->source->carried_ndim, route->size, rs_max(1, (int64_t)room / each));
 }
 

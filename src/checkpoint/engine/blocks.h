@@ -31,12 +31,13 @@ typedef struct rs_blocks {
 reshard_status rs_blocks_cut(rs_blocks *blocks, rs_arena *arena, int64_t route_count,
                              const rs_route *routes, size_t thread_bytes, bool are_direct);
 
-/* What a block has of each source piece begins on a multiple of this in memory, unless there are so
- * many pieces that the gaps would take half of it. 64 is a cache line: string moves, which kernels
- * and C libraries copy with, are several times slower on some processors when the target lies a few
- * bytes behind the source, modulo a page. */
+/* What a block has of each source piece begins on a multiple of the alignment in memory, a cache
+ * line: string moves, which kernels and C libraries copy with, are several times slower on some
+ * processors when the target lies a few bytes behind the source, modulo a page. */
 #define RS_BLOCK_ALIGNMENT ((size_t)64)
-size_t rs_blocks_alignment(const rs_route *route, size_t thread_bytes);
+/* The most bytes that this leaves unused behind a piece. 0 for a route of so many pieces that the
+ * gaps would take half of the memory: then pieces follow each other. */
+size_t rs_blocks_gap(const rs_route *route, size_t thread_bytes);
 
 /* The route of a block, by index. */
 int64_t rs_blocks_route(const rs_blocks *blocks, int64_t block);

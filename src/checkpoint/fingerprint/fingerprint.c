@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fingerprint.c - the digest: sums of runs, each shifted to its place, and what binds element type
- * and shape to them.
+ * fingerprint.c - the digest: sums of runs, each shifted to its place, with element type and shape
+ * mixed in.
  *
- * The digest of a tensor is the remainder of "f32 10x7\n" followed by its bytes. The head comes in
- * at the end only, so that runs can be summed before anybody knows the shape.
+ * The digest of a tensor is the remainder of "f32 10x7\n" followed by its bytes. That head is added
+ * last, so runs can be summed before anybody knows the shape.
  */
 #include "base/error.h"
 #include "checkpoint/fingerprint/fingerprint_code.h"
@@ -16,9 +16,9 @@
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* A function without structure: the sum of mix(end) - mix(first) over runs that begin and end at
- * any places is that of the whole only if each place but the outermost occurs as often as a
- * beginning as as an end. Runs lead forward, so they then are one chain. */
+/* A function without structure. The sum of mix(end) - mix(first) over the runs equals that of the
+ * whole only if every place in between begins as many runs as it ends. Runs lead forward, so they
+ * form one chain then. */
 static uint64_t mix(uint64_t place)
 {
     place += 0x9e3779b97f4a7c15u;
@@ -41,7 +41,7 @@ static void find_power(const rs_fingerprint_code *code, uint64_t places, uint64_
     memcpy(out, power, sizeof power);
 }
 
-/* Brings place_power to another place: one product when the step is that of the last time. */
+/* Brings place_power to another place: one product when the step is the same as last time. */
 static void go_to(rs_fingerprint_writer *writer, uint64_t place)
 {
     if (place < writer->place) {
@@ -113,7 +113,7 @@ static reshard_status count_bytes(reshard_dtype dtype, int32_t ndim, const int64
     return RESHARD_OK;
 }
 
-/* The digest's first bytes, "f32 10x7\n"; a writer at the place behind them. */
+/* Adds the digest's first bytes, "f32 10x7\n". */
 static uint64_t add_head(rs_fingerprint_writer *writer, reshard_dtype dtype, int32_t ndim,
                          const int64_t *shape)
 {
@@ -159,7 +159,7 @@ reshard_status rs_fingerprint_final(const rs_fingerprint_code *code, const rs_fi
 
 /* ---- the digest of a checkpoint -------------------------------------------------------------- */
 
-/* Names as bytes. */
+/* Compares names as bytes. */
 static int compare_names(const rs_fingerprint_entry *a, const rs_fingerprint_entry *b)
 {
     size_t shared = a->name_bytes < b->name_bytes ? a->name_bytes : b->name_bytes;

@@ -6,14 +6,15 @@
  * digest is its remainder modulo two primitive polynomials of degree 64. A remainder is linear, so
  * runs of bytes may be added in any order, by several threads or ranks, and their sums merged. A
  * second sum over the ends of the runs proves that the runs tile the tensor: a run that is missing
- * or added twice is an error of final, never a digest.
+ * or added twice makes final fail; it never gives a digest.
  */
 #ifndef RS_CHECKPOINT_FINGERPRINT_FINGERPRINT_H
 #define RS_CHECKPOINT_FINGERPRINT_FINGERPRINT_H
 
 #include <reshard/base.h>
 
-/* The tables of the code. Immutable: one serves all threads. Made in some ten microseconds. */
+/* The tables of the code. Immutable: one serves all threads. Making it takes about ten
+ * microseconds. */
 typedef struct rs_fingerprint_code rs_fingerprint_code;
 reshard_status rs_fingerprint_code_create(reshard_context *context, rs_fingerprint_code **out_code);
 void rs_fingerprint_code_destroy(rs_fingerprint_code *code);
@@ -30,7 +31,7 @@ typedef struct rs_fingerprint {
 typedef struct rs_fingerprint_writer {
     const rs_fingerprint_code *code;
     rs_fingerprint sum;
-    uint64_t place, step; /* of the last run, and from the one before it */
+    uint64_t place, step; /* of the last run, and how far it was from the one before */
     uint64_t place_power[2], step_power[2];
 } rs_fingerprint_writer;
 
@@ -49,9 +50,10 @@ reshard_status rs_fingerprint_final(const rs_fingerprint_code *code, const rs_fi
                                     reshard_dtype dtype, int32_t ndim, const int64_t *shape,
                                     char out_text[RS_FINGERPRINT_TEXT]);
 
-/* The digest of a checkpoint, of its tensors' digests and names. entry hands over the tensors in
- * the order of their names (as bytes, shorter first where one begins the other); each stays valid
- * until the one behind it has been handed over. Errors: INVALID when the names are not in order. */
+/* The digest of a checkpoint, made from the digests and names of its tensors. entry hands over the
+ * tensors in the order of their names (as bytes; a name comes before longer ones that begin with
+ * it); each stays valid until the next one has been handed over. Errors: INVALID when the names are
+ * not in order. */
 typedef struct rs_fingerprint_entry {
     const char *name;
     size_t name_bytes;

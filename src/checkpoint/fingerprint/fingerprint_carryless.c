@@ -5,8 +5,9 @@
  * The idea is that of CRC by folding (Gopal et al., "Fast CRC computation for generic polynomials
  * using PCLMULQDQ", 2009), in the order of memory: a block of 128 bits, low + high * x^64, is
  * brought back by n bits through low * x^-n + high * x^(64-n), both constants reduced to 64 bits,
- * so the sum has 127 bits and meets the next block as it is. Four blocks at a time hide the
- * latency of the multiply; where registers of two blocks can be multiplied, four of those. The last
+ * so the sum has 127 bits and is simply added to the next block. Working on four blocks at a time
+ * hides the latency of the multiply; where registers of two blocks can be multiplied, on four of
+ * those. The last
  * reduction is Barrett's.
  */
 #include "checkpoint/fingerprint/fingerprint_code.h"
@@ -19,9 +20,9 @@
 #define CARRYLESS __attribute__((target("pclmul")))
 #define WIDE __attribute__((target("avx2,pclmul,vpclmulqdq")))
 #define LANES 4
-#define WIDE_BYTES_MIN ((size_t)256) /* from here on it is worth its longer end */
+#define WIDE_BYTES_MIN ((size_t)256) /* below this, its longer end costs more than it saves */
 
-/* The modulus' two constants as one register, the one for the low half first. */
+/* The two constants of a modulus in one register, the one for the low half first. */
 CARRYLESS static inline __m128i load_pair(const uint64_t pair[2])
 {
     return _mm_loadu_si128((const __m128i *)(const void *)pair);

@@ -3,9 +3,9 @@
  * fingerprint_code.c - the two polynomials, the constants that follow from them, and the plain
  * arithmetic, which is also what the fast one is tested against.
  *
- * The polynomials are x^64 + low for the least `low` above the first 64 bits behind the point of pi
- * and of e that makes them primitive. Primitive means that the powers of x repeat after 2^64 - 1
- * steps only, so two places of a tensor never have the same weight.
+ * The polynomials are x^64 + low, where `low` is the first number from the first 64 binary digits
+ * of pi, and of e, behind the point that makes them primitive. Primitive means that the powers of x
+ * only repeat after 2^64 - 1 steps, so no two places of a tensor have the same weight.
  */
 #include "checkpoint/fingerprint/fingerprint_code.h"
 #include "base/context.h"

@@ -6,7 +6,7 @@
  * A number of 64 bits is a polynomial: bit i is the coefficient of x^i, in memory as in registers
  * of a little-endian machine. Both ways go through a run in the order of memory and divide by a
  * power of x where Horner's rule multiplies: x has an inverse modulo a polynomial with constant
- * term 1. What they give is thus the run divided by x^(8 * shift), and they say the shift.
+ * term 1. So they return the run divided by x^(8 * shift), and tell the shift.
  */
 #ifndef RS_CHECKPOINT_FINGERPRINT_FINGERPRINT_CODE_H
 #define RS_CHECKPOINT_FINGERPRINT_FINGERPRINT_CODE_H
@@ -45,13 +45,13 @@ struct rs_fingerprint_code {
     rs_modulus moduli[RS_MODULI];
 };
 
-/* The plain way, everywhere. */
+/* The plain way, which works everywhere. */
 uint64_t rs_remainder_by_tables(const rs_fingerprint_code *code, const unsigned char *bytes,
                                 size_t count, uint64_t out[RS_MODULI]);
 void rs_multiply_by_bits(const rs_fingerprint_code *code, const uint64_t a[RS_MODULI],
                          const uint64_t b[RS_MODULI], uint64_t out[RS_MODULI]);
 
-/* Sets both functions to carry-less multiply if this processor has it, and wide. */
+/* Sets both functions to those by carry-less multiply, and wide, if this processor has it. */
 void rs_fingerprint_use_carryless(rs_fingerprint_code *code);
 
 #endif

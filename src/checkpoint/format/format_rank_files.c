@@ -72,19 +72,16 @@ typedef struct local_entries {
     const int32_t *file_of; /* the file of the rank at each position of the mesh */
 } local_entries;
 
+static int compare_by_file(const void *a, const void *b)
+{
+    const rs_occurrence *x = a, *y = b;
+    return (x->file > y->file) - (x->file < y->file);
+}
+
 static const rs_occurrence *entry_in(const local_entries *entries, int32_t file)
 {
-    int64_t low = 0, high = entries->count;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (entries->items[middle].file == file)
-            return &entries->items[middle];
-        if (entries->items[middle].file < file)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
+    const rs_occurrence key = {.file = file};
+    return bsearch(&key, entries->items, (size_t)entries->count, sizeof key, compare_by_file);
 }
 
 static bool local_shape(void *user, int32_t position, int64_t *out_shape)
@@ -320,13 +317,7 @@ static int compare_occurrences(const void *a, const void *b)
 {
     const rs_occurrence *x = a, *y = b;
     int order = rs_slice_compare(x->name, y->name);
-    return order != 0 ? order : (x->file > y->file) - (x->file < y->file);
-}
-
-static int compare_tensors(const void *a, const void *b)
-{
-    return rs_slice_compare(((const rs_stored_tensor *)a)->name,
-                            ((const rs_stored_tensor *)b)->name);
+    return order != 0 ? order : compare_by_file(a, b);
 }
 
 /* What RESHARD_SHAPES of one file says, by index into its entries by name. */
@@ -410,7 +401,7 @@ static reshard_status add_all(reshard_checkpoint *checkpoint, const rs_rulebook 
         return status;
     /* Rules may have changed the names. */
     rs_sort(checkpoint->tensors, (size_t)checkpoint->tensor_count, sizeof(rs_stored_tensor),
-            compare_tensors);
+            rs_stored_tensor_compare);
     for (int64_t i = 1; i < checkpoint->tensor_count; i++) {
         rs_slice name = checkpoint->tensors[i].name;
         if (rs_slice_compare(checkpoint->tensors[i - 1].name, name) == 0)

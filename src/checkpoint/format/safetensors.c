@@ -386,18 +386,11 @@ void rs_header_destroy(rs_header *header)
 
 int64_t rs_header_find(const rs_header *header, rs_slice name)
 {
-    int64_t low = 0, high = header->entry_count;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        int order = rs_slice_compare(header->by_name[middle]->name, name);
-        if (order == 0)
-            return middle;
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return -1;
+    rs_header_entry key = {.name = name}, *wanted = &key, **found = NULL;
+    if (header->entry_count != 0)
+        found = bsearch(&wanted, header->by_name, (size_t)header->entry_count, sizeof wanted,
+                        compare_names);
+    return found != NULL ? found - header->by_name : -1;
 }
 
 const rs_metadatum *rs_header_metadata(const rs_header *header, const char *key)

@@ -214,8 +214,10 @@ static reshard_status lay_out(rs_target *target, const reshard_checkpoint *sourc
     size_t count = (size_t)selection.count;
     target->tensors = rs_arena_allocate_array(&target->arena, count, sizeof(rs_stored_tensor));
     target->origins = rs_arena_allocate_array(&target->arena, count, sizeof(int64_t));
-    if (target->tensors == NULL || target->origins == NULL)
+    target->rows = rs_arena_allocate_array(&target->arena, count, sizeof(rs_target_row));
+    if (target->tensors == NULL || target->origins == NULL || target->rows == NULL)
         return rs_allocation_status();
+    memset(target->rows, 0, count * sizeof(rs_target_row));
     status = read_rules(target, source, mesh, options, &selection, &book);
     if (status == RESHARD_OK && target->format->is_split)
         status = order_files(&laying, mesh, &ranks);

@@ -38,6 +38,15 @@ typedef struct rs_target_file {
     uint64_t bytes; /* of the whole file */
 } rs_target_file;
 
+/* How rules cut a tensor, for those who ask. */
+typedef struct rs_target_row {
+    const char *cut; /* as a spec; NULL: the format does not cut */
+    int32_t local_ndim;
+    const int64_t *local_shape; /* on the first rank that holds some of it */
+    const char *rule_file;
+    int32_t rule_line;
+} rs_target_row;
+
 struct rs_target {
     reshard_context *context;
     rs_arena arena;
@@ -45,6 +54,7 @@ struct rs_target {
     int64_t tensor_count;
     rs_stored_tensor *tensors; /* pieces with places in the target's files */
     int64_t *origins;          /* which tensor of the source, or which live one, each comes from */
+    rs_target_row *rows;       /* of each; NULL for live ones */
     int64_t name_count;        /* live tensors: how many; else 0 */
     rs_slice *names;
     int64_t entry_count, entry_capacity;

@@ -214,6 +214,42 @@ static reshard_status describe(const rs_laying *laying, const rs_selected *selec
     return status;
 }
 
+/* What the first rank that holds some of the tensor has of it. */
+static reshard_status keep_local_shape(rs_arena *arena, const reshard_layout *layout,
+                                       rs_target_row *row)
+{
+    reshard_shards *shards = NULL;
+    reshard_status status =
+        reshard_layout_shards(layout, reshard_layout_rank_at(layout, 0), &shards);
+    if (status == RESHARD_OK && shards->count != 0) {
+        const reshard_shard *shard = &shards->items[0];
+        row->local_ndim = shard->ndim;
+        row->local_shape = rs_arena_copy(arena, shard->shape, (size_t)shard->ndim, sizeof(int64_t));
+        status = row->local_shape != NULL ? RESHARD_OK : rs_allocation_status();
+    }
+    reshard_shards_destroy(shards);
+    return status;
+}
+
+/* Keeps what the rules say of a tensor. */
+static reshard_status keep_row(rs_arena *arena, const rs_rule_result *result, int32_t ndim,
+                               rs_target_row *row)
+{
+    size_t length = 0;
+    reshard_status status = reshard_spec_text(result->spec, NULL, 0, &length);
+    char *cut = status == RESHARD_OK ? rs_arena_allocate(arena, length + 1) : NULL;
+    char *file = rs_arena_copy(arena, result->file_name, strlen(result->file_name) + 1, 1);
+    if (status == RESHARD_OK && (cut == NULL || file == NULL))
+        status = rs_allocation_status();
+    if (status == RESHARD_OK)
+        status = reshard_spec_text(result->spec, cut, length + 1, &length);
+    if (status != RESHARD_OK)
+        return status;
+    *row = (rs_target_row){.cut = cut, .rule_file = file, .rule_line = result->line};
+    /* Rules give tensors of too many dimensions a layout without any. */
+    return result->ndim == ndim ? keep_local_shape(arena, result->layout, row) : RESHARD_OK;
+}
+
 static reshard_status add_tensor(const rs_laying *laying, rs_place_fn *place,
                                  const rs_selected *selected)
 {
@@ -229,6 +265,9 @@ static reshard_status add_tensor(const rs_laying *laying, rs_place_fn *place,
         status = describe(laying, selected, &result, tensor);
     if (status == RESHARD_OK)
         status = cut_tensor(laying, place, &result, tensor);
+    if (status == RESHARD_OK)
+        status =
+            keep_row(&target->arena, &result, stored->ndim, &target->rows[target->tensor_count]);
     if (status == RESHARD_OK)
         target->origins[target->tensor_count++] = selected->origin;
     rs_rule_result_release(&result);

@@ -5,8 +5,8 @@
 
 #include <reshard/checkpoint_live.h>
 
-/* Dtype, layout and ranks of a tensor are such that files can hold it. Errors, with its name:
- * INVALID, UNSUPPORTED, RANGE. */
+/* Checks that files can hold a tensor of this dtype, layout and ranks. Errors, naming it: INVALID,
+ * UNSUPPORTED, RANGE. */
 reshard_status rs_live_check(const reshard_live_tensor *tensor, const reshard_group *group);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * load.c - shards of live ranks filled from a checkpoint.
+ * load.c - fills the shards of live ranks from a checkpoint.
  *
  * Every piece of a rank's shards is a route from the files to memory, and the engine carries it
- * there. Read once, a tensor is first split evenly over all ranks as a line of elements, which
- * files mostly hold in long runs, and a plan brings it from there to where it belongs.
+ * there. With read_once, all ranks first read even shares of a tensor, as a line of elements, which
+ * files mostly hold in long runs; a plan then brings the elements to where they belong.
  */
 #include "base/shape.h"
 #include "checkpoint/live/live.h"
@@ -57,7 +57,7 @@ typedef struct reading {
     reshard_dtype dtype; /* of the memory */
 } reading;
 
-/* The stored tensor with the pieces of shards in place of its own: `file` is the shard. */
+/* The stored tensor with the pieces of the shards in place of its own; `file` is the shard. */
 static reshard_status describe_shards(const reading *r, const reshard_shards *shards,
                                       rs_arena *arena, rs_stored_tensor *out_tensor)
 {
@@ -113,7 +113,7 @@ static reshard_status carry(const reading *r, rs_arena *arena, const rs_stored_t
     return rs_engine_run(&engine);
 }
 
-/* All that a rank has of a layout, in memory of the reading's dtype. */
+/* Reads all that a rank holds of a layout. */
 static reshard_status read_shards(const reading *r, const reshard_layout *layout, int32_t rank,
                                   void *const *memory)
 {
@@ -176,7 +176,7 @@ static reshard_status find_stored(const reshard_checkpoint *checkpoint, const re
     return check_shape(tensor, stored);
 }
 
-/* What a rank reads of a tensor that is read once: its share of the line of elements. */
+/* The even shares that ranks read of a tensor that is read once. */
 static reshard_status make_shares(const reshard_checkpoint *checkpoint, const reshard_group *group,
                                   const reshard_live_tensor *tensor, reshard_layout **out_layout)
 {
@@ -201,7 +201,7 @@ static reshard_status read_share(const reading *r, reshard_group *group,
 {
     int32_t rank = reshard_group_rank(group);
     reading mine = *r;
-    mine.dtype = r->stored->dtype; /* casts are the plan's */
+    mine.dtype = r->stored->dtype; /* the plan casts */
     reshard_status status = make_shares(r->checkpoint, group, tensor, &s->shares);
     if (status != RESHARD_OK)
         return status;
@@ -267,7 +267,7 @@ static reshard_status load_all_once(reading *r, reshard_status status, reshard_g
         r->dtype = tensors[i].dtype;
         status = load_once(r, status, group, &tensors[i]);
         if (status != RESHARD_OK)
-            return status; /* all ranks do */
+            return status; /* as all ranks do */
     }
     return reshard_group_agree(group, status);
 }

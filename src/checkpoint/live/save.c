@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * save.c - a new checkpoint from what live ranks hold. All ranks work out the same target
+ * save.c - writes what live ranks hold as a new checkpoint. All ranks work out the same target
  * (target.h) from names and layouts alone, and compare its digest. Rank 0 makes the folder, each
  * rank writes its own file into it, and when all files are on disk rank 0 gives the folder its
  * name.
@@ -28,7 +28,7 @@ typedef struct saving {
     const reshard_live_tensor *tensors;
     bool sync;
     rs_target target;
-    rs_output output; /* rank 0's */
+    rs_output output; /* rank 0 only */
     rs_file *file;    /* this rank's; NULL: it has nothing to store */
     char *buffer;
 } saving;
@@ -66,7 +66,7 @@ static reshard_status make_target(saving *s, int64_t count)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Where a box of a tensor lies in this rank's shards. */
+/* Finds where a box of a tensor lies in this rank's shards. */
 static reshard_status find_piece(const reshard_shards *shards, const rs_stored_piece *wanted,
                                  int32_t ndim, int64_t *out_shard, const reshard_piece **out_piece)
 {
@@ -85,7 +85,7 @@ static reshard_status find_piece(const reshard_shards *shards, const rs_stored_p
     return rs_fail(RESHARD_ERR_INVALID, "save: a box is not where its layout says");
 }
 
-/* A box, as it lies in a shard, to its place in the file: as it is or packed, block by block. */
+/* Writes a box of a shard to its place in the file: as it is, or packed, block by block. */
 static reshard_status write_box(saving *s, const reshard_piece *piece, reshard_dtype dtype,
                                 char *shard, uint64_t bytes, uint64_t at)
 {
@@ -128,7 +128,7 @@ static reshard_status write_entry(saving *s, const rs_target_entry *entry)
                           tensor->name.bytes);
 }
 
-/* This rank's file, in the folder that rank 0 has made. */
+/* Writes this rank's file into the folder that rank 0 has made. */
 static reshard_status write_file(saving *s)
 {
     int32_t rank = reshard_group_rank(s->group);
@@ -163,7 +163,7 @@ static reshard_status make_folder(saving *s)
                                 : status;
 }
 
-/* Collective: the folder has been made by rank 0. */
+/* Collective. Rank 0 has made the folder. */
 static reshard_status fill_folder(saving *s)
 {
     reshard_status status = reshard_group_agree(s->group, write_file(s));

@@ -325,8 +325,10 @@ reshard_status rs_rule_finish(const rs_rule_finding *found, int32_t ndim, const 
 {
     assert(found->rule != NULL && !found->rule->is_drop);
     assert(ndim >= 0 && ndim <= RESHARD_NDIM_MAX);
-    rs_rule_result result = {
-        .ndim = ndim, .line = found->rule->line, .context = found->rules->context};
+    rs_rule_result result = {.ndim = ndim,
+                             .line = found->rule->line,
+                             .file_name = found->rule->file_name,
+                             .context = found->rules->context};
     memcpy(result.shape, shape, (size_t)ndim * sizeof *shape);
     memcpy(result.padded_shape, padded_shape, (size_t)ndim * sizeof *shape);
     result.padded = memcmp(shape, padded_shape, (size_t)ndim * sizeof *shape) != 0;

@@ -55,6 +55,7 @@ typedef struct rs_rule_result {
     reshard_spec *spec;     /* over the mesh; one reference */
     reshard_layout *layout; /* of padded_shape, so that it need not be made again; one reference */
     int32_t line;           /* of the rule, for messages */
+    const char *file_name;  /* that the line is in; lives as long as the rules */
     reshard_context *context;
 } rs_rule_result;
 void rs_rule_result_release(rs_rule_result *result);

@@ -139,13 +139,19 @@ static bool is_empty(const rs_stored_tensor *tensor, const rs_stored_piece *piec
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* Describes pieces as dense shards, for the calls of layout.h. places has room for one piece
- * each. */
-static void describe_shards(const rs_stored_tensor *tensor, const rs_stored_piece *pieces,
-                            int64_t count, int32_t first_rank, reshard_shard *shards,
-                            reshard_piece *places)
+/* Pieces as dense shards, for the calls of layout.h: one block of *out_bytes, which the caller
+ * releases. NULL when there is no memory. */
+static reshard_shard *describe_shards(reshard_context *context, const rs_stored_tensor *tensor,
+                                      const rs_stored_piece *pieces, int64_t count,
+                                      int32_t first_rank, size_t *out_bytes)
 {
     int32_t ndim = tensor->carried_ndim;
+    const size_t each = sizeof(reshard_shard) + sizeof(reshard_piece);
+    reshard_shard *shards = rs_allocate_array(context, (size_t)count, each);
+    if (shards == NULL)
+        return NULL;
+    reshard_piece *places = (void *)(shards + count);
+    *out_bytes = (size_t)count * each;
     for (int64_t i = 0; i < count; i++) {
         reshard_piece *place = &places[i];
         *place = (reshard_piece){.box.ndim = ndim};
@@ -163,6 +169,7 @@ static void describe_shards(const rs_stored_tensor *tensor, const rs_stored_piec
             shards[i].offset[d] = place->box.offset[d];
         }
     }
+    return shards;
 }
 
 static reshard_status make_whole_layout(reshard_context *context, const rs_stored_tensor *tensor,
@@ -188,28 +195,19 @@ reshard_status rs_store_layout(reshard_context *context, const rs_stored_tensor 
     assert(piece_count > 0 && first_rank >= 0);
     if (piece_count == 1 && rs_piece_is_whole(tensor, &pieces[0]))
         return make_whole_layout(context, tensor, pieces[0].file + first_rank, out_layout);
-    reshard_status status = RESHARD_OK;
+    size_t bytes = 0;
     reshard_spec *spec = NULL;
-    size_t count = (size_t)piece_count;
-    reshard_shard *shards = rs_allocate_array(context, count, sizeof *shards);
-    reshard_piece *places =
-        shards != NULL ? rs_allocate_array(context, count, sizeof *places) : NULL;
-    if (places == NULL) {
-        status = rs_allocation_status();
-        goto out;
-    }
-    describe_shards(tensor, pieces, piece_count, first_rank, shards, places);
-    status = reshard_spec_boxes(context, cover, tensor->carried_ndim, tensor->carried_shape,
-                                piece_count, shards, &spec);
+    reshard_shard *shards =
+        describe_shards(context, tensor, pieces, piece_count, first_rank, &bytes);
+    if (shards == NULL)
+        return rs_allocation_status();
+    reshard_status status = reshard_spec_boxes(context, cover, tensor->carried_ndim,
+                                               tensor->carried_shape, piece_count, shards, &spec);
     if (status == RESHARD_OK)
         status = reshard_layout_create(context, spec, tensor->carried_ndim, tensor->carried_shape,
                                        out_layout);
-out:
     reshard_spec_release(spec);
-    if (places != NULL)
-        rs_release(context, places, count * sizeof *places);
-    if (shards != NULL)
-        rs_release(context, shards, count * sizeof *shards);
+    rs_release(context, shards, bytes);
     return status;
 }
 
@@ -278,24 +276,15 @@ static reshard_status fail_gap(const reshard_checkpoint *checkpoint, const rs_st
 static reshard_status check_tiling(const reshard_checkpoint *checkpoint,
                                    const rs_stored_tensor *tensor)
 {
-    reshard_context *context = checkpoint->context;
-    reshard_status status = RESHARD_OK;
-    size_t count = (size_t)tensor->piece_count;
-    reshard_shard *shards = rs_allocate_array(context, count, sizeof *shards);
-    reshard_piece *places =
-        shards != NULL ? rs_allocate_array(context, count, sizeof *places) : NULL;
-    if (places == NULL) {
-        status = rs_allocation_status();
-        goto out;
-    }
-    describe_shards(tensor, tensor->pieces, tensor->piece_count, 0, shards, places);
-    status = reshard_shards_check_tiling(context, tensor->carried_ndim, tensor->carried_shape,
-                                         tensor->piece_count, shards);
-out:
-    if (places != NULL)
-        rs_release(context, places, count * sizeof *places);
-    if (shards != NULL)
-        rs_release(context, shards, count * sizeof *shards);
+    size_t bytes = 0;
+    reshard_shard *shards = describe_shards(checkpoint->context, tensor, tensor->pieces,
+                                            tensor->piece_count, 0, &bytes);
+    if (shards == NULL)
+        return rs_allocation_status();
+    reshard_status status =
+        reshard_shards_check_tiling(checkpoint->context, tensor->carried_ndim,
+                                    tensor->carried_shape, tensor->piece_count, shards);
+    rs_release(checkpoint->context, shards, bytes);
     if (status == RESHARD_ERR_OVERLAP)
         return fail_overlap(checkpoint, tensor);
     if (status == RESHARD_ERR_GAP)
@@ -471,18 +460,17 @@ reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *lis
     return status;
 }
 
+int rs_stored_tensor_compare(const void *a, const void *b)
+{
+    return rs_slice_compare(((const rs_stored_tensor *)a)->name,
+                            ((const rs_stored_tensor *)b)->name);
+}
+
 int64_t rs_store_find(const reshard_checkpoint *checkpoint, rs_slice name)
 {
-    int64_t low = 0, high = checkpoint->tensor_count;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        int order = rs_slice_compare(checkpoint->tensors[middle].name, name);
-        if (order == 0)
-            return middle;
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return -1;
+    const rs_stored_tensor key = {.name = name}, *found = NULL;
+    if (checkpoint->tensor_count != 0)
+        found = bsearch(&key, checkpoint->tensors, (size_t)checkpoint->tensor_count, sizeof key,
+                        rs_stored_tensor_compare);
+    return found != NULL ? found - checkpoint->tensors : -1;
 }

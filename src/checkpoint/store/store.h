@@ -134,6 +134,8 @@ reshard_status rs_store_check(const reshard_checkpoint *checkpoint, rs_stored_te
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
+/* By name; for rs_sort. */
+int rs_stored_tensor_compare(const void *a, const void *b);
 /* -1 when there is none. */
 int64_t rs_store_find(const reshard_checkpoint *checkpoint, rs_slice name);
 bool rs_piece_is_whole(const rs_stored_tensor *tensor, const rs_stored_piece *piece);

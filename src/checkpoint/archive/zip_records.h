@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * zip_records.h - the records of a zip file (APPNOTE 6.3, chapter 4), by the places of their
+ * fields. All numbers have their lowest byte first. A file is: a local header and data for each
+ * member, the directory with one entry for each, and the end record. In zip64 a field that is full
+ * of ones stands in an extra field, and a second end record comes before the first.
+ */
+#ifndef RS_CHECKPOINT_ARCHIVE_ZIP_RECORDS_H
+#define RS_CHECKPOINT_ARCHIVE_ZIP_RECORDS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define RS_ZIP_LOCAL_SIGNATURE 0x04034b50U
+#define RS_ZIP_ENTRY_SIGNATURE 0x02014b50U
+#define RS_ZIP_END_SIGNATURE 0x06054b50U
+#define RS_ZIP_END64_SIGNATURE 0x06064b50U
+#define RS_ZIP_LOCATOR_SIGNATURE 0x07064b50U
+
+/* Bytes without names, extra fields and comments. */
+enum {
+    RS_ZIP_LOCAL_BYTES = 30,
+    RS_ZIP_ENTRY_BYTES = 46,
+    RS_ZIP_END_BYTES = 22,
+    RS_ZIP_END64_BYTES = 56,
+    RS_ZIP_LOCATOR_BYTES = 20
+};
+
+enum {
+    RS_ZIP_FLAG_ENCRYPTED = 1,
+    RS_ZIP_FLAG_SIZES_BEHIND = 1 << 3, /* sizes and CRC stand behind the data */
+    RS_ZIP_FLAG_PATCH = 1 << 5,
+    RS_ZIP_FLAG_STRONG = 1 << 6,
+    RS_ZIP_FLAG_UTF8 = 1 << 11,
+    RS_ZIP_FLAG_MASKED = 1 << 13
+};
+
+enum { RS_ZIP_STORED = 0, RS_ZIP_DEFLATED = 8 };
+
+enum {
+    RS_ZIP_EXTRA_SIZES = 0x0001,  /* of zip64 */
+    RS_ZIP_EXTRA_PADDING = 0x4246 /* "FB": torch's, so that data begins at a multiple */
+};
+
+static inline uint16_t rs_zip_u16(const unsigned char *at)
+{
+    return (uint16_t)(at[0] | at[1] << 8);
+}
+
+static inline uint32_t rs_zip_u32(const unsigned char *at)
+{
+    return rs_zip_u16(at) | (uint32_t)rs_zip_u16(at + 2) << 16;
+}
+
+static inline uint64_t rs_zip_u64(const unsigned char *at)
+{
+    return rs_zip_u32(at) | (uint64_t)rs_zip_u32(at + 4) << 32;
+}
+
+/* Writes the number's low bytes and returns the place behind them. */
+static inline unsigned char *rs_zip_put(unsigned char *at, uint64_t number, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        at[i] = (unsigned char)(number >> (8 * i));
+    return at + bytes;
+}
+
+#endif

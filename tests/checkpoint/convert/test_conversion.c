@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A conversion as the API has it: what it tells before it runs, and what a run reports. */
+#include "tests/checkpoint/convert_case.h"
+#include "tests/support/check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { TENSOR_BYTES = 600 * 200 * 4 };
+
+static convert_case files;
+static reshard_checkpoint *checkpoint;
+static reshard_conversion *conversion;
+
+/* Tensors a to f; a and d are cut by rows, b and e by columns, c and f are replicated. */
+static int set_up(void **state)
+{
+    (void)state;
+    if (convert_case_begin(&files) != 0)
+        return -1;
+    const reshard_conversion_options options = {.size = sizeof options,
+                                                .to = "tp=3",
+                                                .rules = files.rules,
+                                                .format = "rank-files",
+                                                .memory_bytes_max = (size_t)3 << 20,
+                                                .threads = 2};
+    reshard_status status = reshard_checkpoint_open(NULL, files.source, NULL, &checkpoint);
+    if (status == RESHARD_OK)
+        status = reshard_conversion_create(NULL, checkpoint, &options, &conversion);
+    return status == RESHARD_OK ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    reshard_conversion_destroy(conversion);
+    reshard_checkpoint_destroy(checkpoint);
+    return convert_case_end(&files);
+}
+
+static void test_conversion__stats(void **state)
+{
+    (void)state;
+    reshard_conversion_stats stats = {.size = sizeof stats};
+    assert_int_equal(reshard_conversion_get_stats(conversion, &stats), RESHARD_OK);
+    assert_string_equal(stats.format, "rank-files");
+    assert_non_null(strstr(stats.rules, "rules"));
+    assert_int_equal(stats.tensor_count, 6);
+    assert_int_equal(stats.move_count, 6 * 3);
+    assert_int_equal(stats.source_file_count, 1);
+    assert_int_equal(stats.target_file_count, 3);
+    assert_int_equal(stats.written_file_count, 3);
+    assert_int_equal(stats.bytes_read, 6 * TENSOR_BYTES);
+    assert_int_equal(stats.bytes_written, (4 + 2 * 3) * TENSOR_BYTES);
+    assert_int_equal(stats.memory_bytes, 3 << 20);
+    assert_int_equal(stats.threads, 2);
+    assert_int_equal(stats.ranks, 1);
+    uint64_t matrix[3];
+    reshard_conversion_get_matrix(conversion, matrix);
+    /* A third of a and d; 67, 67 and 66 of 200 columns of b and e; all of c and f. */
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(matrix[i],
+                         2 * TENSOR_BYTES / 3 + 2 * 600 * (i < 2 ? 67 : 66) * 4 + 2 * TENSOR_BYTES);
+    assert_int_equal(matrix[0] + matrix[1] + matrix[2], stats.bytes_written);
+}
+
+static void test_conversion__tensors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *cut;
+        int32_t line;
+        int64_t local[2];
+    } rows[] = {{"a", "tp=3: S(0)", 1, {200, 200}}, {"b", "tp=3: S(1)", 2, {600, 67}},
+                {"c", "tp=3: R", 3, {600, 200}},    {"d", "tp=3: S(0)", 1, {200, 200}},
+                {"e", "tp=3: S(1)", 2, {600, 67}},  {"f", "tp=3: R", 3, {600, 200}}};
+    reshard_conversion_tensor found = {.size = sizeof found};
+    for (int64_t i = 0; i < 6; i++) {
+        assert_int_equal(reshard_conversion_get_tensor(conversion, i, &found), RESHARD_OK);
+        assert_string_equal(found.name, rows[i].name);
+        assert_int_equal(found.name_bytes, 1);
+        assert_int_equal(found.source, i);
+        assert_int_equal(found.dtype, RESHARD_F32);
+        assert_int_equal(found.ndim, 2);
+        assert_true(found.shape[0] == 600 && found.shape[1] == 200);
+        assert_string_equal(found.cut, rows[i].cut);
+        assert_int_equal(found.rule_line, rows[i].line);
+        assert_non_null(strstr(found.rule_file, "rules"));
+        assert_int_equal(found.local_ndim, 2);
+        assert_memory_equal(found.local_shape, rows[i].local, sizeof rows[i].local);
+    }
+    assert_int_equal(reshard_conversion_get_tensor(conversion, 6, &found), RESHARD_ERR_RANGE);
+    assert_int_equal(reshard_conversion_get_tensor(conversion, -1, &found), RESHARD_ERR_RANGE);
+}
+
+/* One conversion runs as often as it is wanted, to one target after the other. */
+static void test_conversion__runs_again(void **state)
+{
+    (void)state;
+    const reshard_conversion_run_options running = {
+        .size = sizeof running, .no_sync = 1, .verify = 1};
+    reshard_conversion_report report = {.size = sizeof report};
+    double seconds = -1;
+    assert_int_equal(reshard_conversion_estimate(conversion, files.expected, &running, &seconds),
+                     RESHARD_OK);
+    assert_true(seconds > 0);
+    assert_false(convert_case_exists(files.expected));
+    assert_int_equal(reshard_conversion_run(conversion, files.expected, &running, &report),
+                     RESHARD_OK);
+    /* The kernel reads c and f for each file that it copies them to. */
+    assert_int_equal(report.bytes_read, 10 * TENSOR_BYTES);
+    assert_int_equal(report.bytes_written, 10 * TENSOR_BYTES);
+    assert_int_equal(report.tensors_digested, 6);
+    assert_string_equal(report.digest, report.source_digest);
+    assert_int_equal(reshard_conversion_run(conversion, files.target, NULL, NULL), RESHARD_OK);
+    assert_true(convert_case_is_whole(&files));
+    assert_int_equal(reshard_conversion_run(conversion, files.target, NULL, NULL),
+                     RESHARD_ERR_INVALID);
+    assert_int_equal(reshard_conversion_estimate(conversion, files.target, NULL, &seconds),
+                     RESHARD_ERR_INVALID);
+    assert_int_equal(reshard_conversion_run(conversion, NULL, NULL, NULL), RESHARD_ERR_INVALID);
+}
+
+/* Programs that know shorter structs get what they know, and their memory is left alone. */
+static void test_conversion__shorter_structs(void **state)
+{
+    (void)state;
+    struct {
+        size_t size;
+        const char *format;
+        char guard[64];
+    } known = {.size = offsetof(reshard_conversion_stats, rules)};
+    memset(known.guard, 7, sizeof known.guard);
+    assert_int_equal(reshard_conversion_get_stats(conversion, (reshard_conversion_stats *)&known),
+                     RESHARD_OK);
+    assert_string_equal(known.format, "rank-files");
+    for (size_t i = 0; i < sizeof known.guard; i++)
+        assert_int_equal(known.guard[i], 7);
+    reshard_conversion_report unsized = {.size = 0};
+    assert_int_equal(reshard_conversion_run(conversion, files.target, NULL, &unsized),
+                     RESHARD_ERR_INVALID);
+    assert_false(convert_case_exists(files.target) || convert_case_exists(files.partial));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_conversion__stats, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_conversion__tensors, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_conversion__runs_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_conversion__shorter_structs, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
