@@ -278,7 +278,7 @@ static int check_verdicts(const measurement *m)
 
 static int report(const measurement *m, const move_values *values)
 {
-    reshard_plan_stats stats;
+    reshard_plan_stats stats = {.size = sizeof stats};
     results found = {0};
     reshard_status status = reshard_plan_get_stats(m->plan, &stats, NULL);
     if (status != RESHARD_OK)

@@ -11,6 +11,7 @@
 #include "bench/mpi_rival.h"
 
 #include <reshard/mpi.h>
+#include <reshard/plan_inspect.h>
 
 #include <limits.h>
 #include <stdarg.h>
@@ -232,7 +233,7 @@ static MPI_Datatype find_element(size_t item)
 
 static reshard_status list_blocks(bench_mpi_rival *r, reshard_plan *plan)
 {
-    reshard_stage_link link;
+    reshard_stage_link link = {.size = sizeof link};
     if (reshard_plan_stage_count(plan) != 1 || reshard_plan_stage_link_count(plan, 0) != 1 ||
         reshard_plan_is_adjoint(plan))
         return fail(RESHARD_ERR_UNSUPPORTED, "the plan has more than one stage or link");

@@ -17,6 +17,8 @@
 #include "cli/common/table.h"
 #include "cli/common/work.h"
 
+#include <reshard/plan_inspect.h>
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,7 +122,8 @@ static reshard_status run_once(const bench *shared, int32_t ranks, int32_t rank,
         out_run->seconds[STEP_TOTAL] = times[3] - times[0];
         out_run->stages = reshard_plan_stage_count(plan);
         out_run->peak_bytes = reshard_context_bytes_peak(context);
-        reshard_part_get_stats(part, &out_run->stats);
+        out_run->stats.size = sizeof out_run->stats;
+        status = reshard_part_get_stats(part, &out_run->stats);
     }
     reshard_part_destroy(part);
     reshard_plan_release(plan);

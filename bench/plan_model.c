@@ -84,7 +84,7 @@ reshard_status bench_plan_model_source(reshard_context *context, int32_t ranks,
 {
     char text[64];
     snprintf(text, sizeof text, "fsdp=%d: S(0)", ranks);
-    return reshard_spec_parse(context, text, strlen(text), out_spec);
+    return reshard_spec_parse(context, text, out_spec);
 }
 
 reshard_status bench_plan_model_target(reshard_context *context, int32_t ranks, int32_t index,
@@ -93,5 +93,5 @@ reshard_status bench_plan_model_target(reshard_context *context, int32_t ranks, 
     char text[96];
     snprintf(text, sizeof text, "dp=%d,tp=%d: %s", ranks / BENCH_PLAN_TENSOR_PARALLEL,
              BENCH_PLAN_TENSOR_PARALLEL, target_cuts[index]);
-    return reshard_spec_parse(context, text, strlen(text), out_spec);
+    return reshard_spec_parse(context, text, out_spec);
 }

@@ -66,6 +66,7 @@ static int gather_stats(reshard_context *context, const plan_values *values,
     size_t n = (size_t)reshard_plan_rank_count(report->plan);
     if (n <= CLI_MATRIX_RANKS_MAX)
         report->matrix = cli_allocate(n * n, sizeof *report->matrix);
+    report->stats.size = sizeof report->stats;
     reshard_status status = reshard_plan_get_stats(report->plan, &report->stats, report->matrix);
     if (status != RESHARD_OK)
         return cli_fail_status(status);
@@ -73,7 +74,7 @@ static int gather_stats(reshard_context *context, const plan_values *values,
     if (!values->relabel)
         return CLI_DONE;
     reshard_plan *plain = NULL;
-    reshard_plan_stats plain_stats;
+    reshard_plan_stats plain_stats = {.size = sizeof plain_stats};
     int code = create_plan(context, values, 0, report, &plain);
     if (code == CLI_DONE) {
         status = reshard_plan_get_stats(plain, &plain_stats, NULL);
@@ -94,8 +95,9 @@ static reshard_status gather_part(reshard_context *context, reshard_plan *plan, 
     if (status != RESHARD_OK)
         return status;
     out_part->rank = rank;
-    reshard_part_get_stats(part, &out_part->stats);
-    if (wants_text)
+    out_part->stats.size = sizeof out_part->stats;
+    status = reshard_part_get_stats(part, &out_part->stats);
+    if (wants_text && status == RESHARD_OK)
         status = reshard_part_text(part, NULL, 0, &length);
     if (wants_text && status == RESHARD_OK) {
         out_part->text = cli_allocate(length + 1, 1);

@@ -120,7 +120,7 @@ static int print_stage(const cli_plan_report *report, int32_t stage)
     int32_t link_count = reshard_plan_stage_link_count(report->plan, stage);
     int code = CLI_DONE;
     for (int32_t i = 0; i < link_count && code == CLI_DONE; i++) {
-        reshard_stage_link link;
+        reshard_stage_link link = {.size = sizeof link};
         char *source = NULL, *target = NULL;
         char source_shown[CLI_SPEC_SHOWN], target_shown[CLI_SPEC_SHOWN];
         reshard_status status = reshard_plan_stage_link(report->plan, stage, i, &link);

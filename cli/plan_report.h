@@ -8,6 +8,7 @@
 
 #include "cli/common/input.h"
 
+#include <reshard/plan_inspect.h>
 #include <reshard/reshard.h>
 
 enum { CLI_MATRIX_RANKS_MAX = 256, CLI_PARTS_MAX = 64 };

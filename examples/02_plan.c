@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* 02_plan.c - two layouts make a plan: what rank 1 of four has to do when rows become columns. */
+#include <reshard/plan_inspect.h>
 #include <reshard/reshard.h>
 
 #include <stdio.h>

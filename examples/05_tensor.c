@@ -9,11 +9,6 @@
 
 enum { RANKS = 4, ROWS = 5, COLUMNS = 6 };
 
-static reshard_status parse(const char *text, size_t length, reshard_spec **out_spec)
-{
-    return reshard_spec_parse(NULL, text, length, out_spec);
-}
-
 /* What all ranks do; `numbers` is there on rank 0 only. */
 static reshard_status travel(reshard_group *group, reshard_spec *rows, reshard_spec *columns,
                              reshard_tensor *numbers)
@@ -48,9 +43,9 @@ static reshard_status run_rank(void *user, reshard_group *group)
     reshard_tensor *numbers = NULL;
     reshard_spec *rows = NULL, *columns = NULL;
     (void)user;
-    reshard_status status = parse("4: S(0)", 7, &rows);
+    reshard_status status = reshard_spec_parse(NULL, "4: S(0)", &rows);
     if (status == RESHARD_OK)
-        status = parse("3[3,0,1]: S(1)", 14, &columns);
+        status = reshard_spec_parse(NULL, "3[3,0,1]: S(1)", &columns);
     if (status == RESHARD_OK && reshard_group_rank(group) == 0) {
         int32_t data[ROWS * COLUMNS];
         for (int32_t i = 0; i < ROWS * COLUMNS; i++)

@@ -50,7 +50,7 @@ static reshard_status make_parameter(reshard_group *group, const char *text, int
                                      reshard_tensor **out_tensor)
 {
     reshard_spec *spec = NULL;
-    reshard_status status = reshard_spec_parse(NULL, text, 7, &spec);
+    reshard_status status = reshard_spec_parse(NULL, text, &spec);
     if (status == RESHARD_OK)
         status = reshard_tensor_create_distributed(NULL, group, spec, RESHARD_F32, ndim, shape,
                                                    out_tensor);
@@ -85,7 +85,7 @@ static reshard_status run_rank(void *user, reshard_group *group)
     model m = {0};
     double loss = 0;
     (void)user;
-    reshard_status status = reshard_spec_parse(NULL, "2: R", 4, &m.whole);
+    reshard_status status = reshard_spec_parse(NULL, "2: R", &m.whole);
     if (status == RESHARD_OK)
         status = make_data(group, &m);
     if (status == RESHARD_OK)

@@ -32,7 +32,8 @@ int cli_shape_read(const char *argument, cli_shape *out_shape)
     return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);
 }
 
-static int read_stream(FILE *stream, const char *name, char **out_text, size_t *out_length)
+/* The text ends with a NUL and has no other. */
+static int read_stream(FILE *stream, const char *name, char **out_text)
 {
     char *text = NULL;
     size_t length = 0, capacity = 0, got = 0;
@@ -47,25 +48,28 @@ static int read_stream(FILE *stream, const char *name, char **out_text, size_t *
     else if (length > file_bytes_max)
         code = cli_fail(CLI_USAGE, "%s is longer than %zu bytes, too long for a spec", name,
                         file_bytes_max);
+    else if (length != 0 && memchr(text, '\0', length) != NULL)
+        code = cli_fail(CLI_USAGE, "%s has a NUL byte, which no spec has", name);
     if (code != CLI_DONE) {
         free(text);
         return code;
     }
+    text = cli_grow(text, &capacity, length + 1, 1);
+    text[length] = '\0';
     *out_text = text;
-    *out_length = length;
     return CLI_DONE;
 }
 
-static int read_file(const char *name, char **out_text, size_t *out_length)
+static int read_file(const char *name, char **out_text)
 {
     if (strcmp(name, "-") == 0)
-        return read_stream(stdin, "standard input", out_text, out_length);
+        return read_stream(stdin, "standard input", out_text);
     FILE *stream = fopen(name, "rb");
     if (stream == NULL)
         return cli_fail(CLI_FAILED, "file \"%s\" cannot be opened: %s", name, strerror(errno));
     char shown[256];
     snprintf(shown, sizeof shown, "file \"%.240s\"", name);
-    int code = read_stream(stream, shown, out_text, out_length);
+    int code = read_stream(stream, shown, out_text);
     fclose(stream);
     return code;
 }
@@ -73,14 +77,12 @@ static int read_file(const char *name, char **out_text, size_t *out_length)
 int cli_spec_read(reshard_context *context, const char *argument, reshard_spec **out_spec)
 {
     char *text = NULL;
-    size_t length = strlen(argument);
     if (argument[0] == '@') {
-        int code = read_file(argument + 1, &text, &length);
+        int code = read_file(argument + 1, &text);
         if (code != CLI_DONE)
             return code;
     }
-    reshard_status status =
-        reshard_spec_parse(context, text != NULL ? text : argument, length, out_spec);
+    reshard_status status = reshard_spec_parse(context, text != NULL ? text : argument, out_spec);
     free(text);
     return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);
 }

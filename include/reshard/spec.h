@@ -148,7 +148,7 @@ typedef enum reshard_spec_kind {
 /* text: `length` bytes, need not end in NUL. Errors: SYNTAX and others, with the place in the
  * text. */
 RESHARD_API reshard_status reshard_spec_parse(reshard_context *context, const char *text,
-                                              size_t length, reshard_spec **out_spec);
+                                              reshard_spec **out_spec);
 /* cuts: copied, arrays behind them too. At most one for each axis. A spec of which the cuts are one
  * for each axis in the order of the axes prints without @. Errors: INVALID, RANGE, UNSUPPORTED
  * (reductions that do not commute). */

@@ -300,7 +300,8 @@ reshard_status rs_file_copy(const rs_file *source, uint64_t source_at, rs_file *
 
 /* ---- mappings -------------------------------------------------------------------------------- */
 
-reshard_status rs_file_map(const rs_file *file, uint64_t at, size_t count, rs_mapping *out_mapping)
+reshard_status rs_file_map(const rs_file *file, uint64_t at, size_t count,
+                           rs_file_mapping *out_mapping)
 {
     uint64_t size = 0, page = (uint64_t)sysconf(_SC_PAGESIZE);
     reshard_status status = rs_file_size(file, &size);
@@ -322,11 +323,11 @@ reshard_status rs_file_map(const rs_file *file, uint64_t at, size_t count, rs_ma
                      : MAP_FAILED;
     if (base == MAP_FAILED)
         return fail(file->path, "cannot be mapped");
-    *out_mapping = (rs_mapping){(char *)base + before, base, before + count};
+    *out_mapping = (rs_file_mapping){(char *)base + before, base, before + count};
     return RESHARD_OK;
 }
 
-void rs_file_unmap(const rs_mapping *mapping)
+void rs_file_unmap(const rs_file_mapping *mapping)
 {
     (void)munmap(mapping->base, mapping->base_count);
 }

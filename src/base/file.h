@@ -78,16 +78,16 @@ reshard_status rs_file_copy(const rs_file *source, uint64_t source_at, rs_file *
 /* A range of a file seen as memory. Private: writing changes this process's copy of a page, never
  * the file. Nothing is read before it is touched; what is cut off the file meanwhile ends the
  * process when it is touched. */
-typedef struct rs_mapping {
+typedef struct rs_file_mapping {
     void *bytes; /* the first one asked for */
     void *base;  /* of the pages */
     size_t base_count;
-} rs_mapping;
+} rs_file_mapping;
 
 /* count is not 0. The file may be closed. Errors: CORRUPT when the file ends before that; IO. */
 RS_EXPORT reshard_status rs_file_map(const rs_file *file, uint64_t at, size_t count,
-                                     rs_mapping *out_mapping);
-RS_EXPORT void rs_file_unmap(const rs_mapping *mapping);
+                                     rs_file_mapping *out_mapping);
+RS_EXPORT void rs_file_unmap(const rs_file_mapping *mapping);
 
 /* The whole of a small file. Errors: as open and read; RANGE beyond bytes_max. To be released with
  * *out_count + 1 bytes: there is a NUL behind the end. */

@@ -2,10 +2,10 @@
 /*
  * all_to_all.c - every rank sends its own number of elements to every rank.
  *
- * All ranks get to know the matrix of counts. The tensor that is resharded is one line: the blocks
+ * Every rank learns the whole matrix of counts. The tensor to be resharded is one line: the blocks
  * in the order of the matrix, by sender, then by receiver. A sender's blocks are neighbours in it;
- * a receiver's are pieces, one for each sender. When all counts are c the same is, without lists,
- * a tensor of KxKxc that goes from S(0) to S(1).
+ * a receiver has one piece for each sender. When all counts are c no lists are needed: the tensor
+ * is KxKxc and goes from S(0) to S(1).
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -21,12 +21,12 @@ typedef struct exchange {
     rs_collective collective;
     int32_t size;
     const int64_t *send_counts, *receive_counts; /* as given */
-    /* of bytes where elements are parts of them: */
+    /* in bytes where an element is less than a byte: */
     int64_t *matrix;   /* [sender * size + receiver] */
     int64_t *receives; /* behind the matrix */
     size_t matrix_bytes;
     int64_t total;
-    bool equal; /* all counts are */
+    bool equal; /* all counts are the same */
 } exchange;
 
 /* ---- the matrix ------------------------------------------------------------------------------ */
@@ -43,7 +43,7 @@ static reshard_status check_counts(const exchange *e, const int64_t *counts, con
     return RESHARD_OK;
 }
 
-/* This rank's row of the matrix, and what it expects. */
+/* Fills in this rank's row of the matrix, and what it expects. */
 static reshard_status set_counts(exchange *e)
 {
     const rs_collective *c = &e->collective;
@@ -76,8 +76,7 @@ static reshard_status prepare_matrix(exchange *e)
     return set_counts(e);
 }
 
-/* Collective, and agreed: all ranks have the matrix and know that they ask for the same, or none
- * goes on. */
+/* Collective, and agreed: either all ranks have the matrix and ask for the same, or all fail. */
 static reshard_status gather_matrix(exchange *e)
 {
     rs_collective *c = &e->collective;
@@ -117,7 +116,7 @@ static reshard_status check_matrix(exchange *e)
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* All counts alike: chunks of the first or the second dim of KxKxc. */
+/* When all counts are equal: chunks of the first or the second dim of KxKxc. */
 static reshard_status make_chunks(const exchange *e, int32_t dim, reshard_layout **out_layout)
 {
     int64_t shape[] = {e->size, e->size, e->matrix[0]};
@@ -152,7 +151,7 @@ static void add_piece(reshard_shard *shard, reshard_piece *piece, int64_t offset
     shard->piece_count++;
 }
 
-/* A rank's blocks, by the rank at their other end: one shard each, or all of them in one. */
+/* Lists a rank's blocks by the rank at their other end: one shard each, or one shard for all. */
 static void list_shards(const exchange *e, bool receiving, bool joined, const int64_t *offsets,
                         reshard_piece *pieces, reshard_shard *shards)
 {
@@ -166,7 +165,7 @@ static void list_shards(const exchange *e, bool receiving, bool joined, const in
                 shard->ndim = 1;
                 shard->pieces = &pieces[next];
             }
-            /* Pieces that are not there leave no hole: those of a shard follow each other. */
+            /* Empty pieces are left out without a gap: the pieces of a shard follow each other. */
             reshard_piece *piece = &pieces[shard->pieces - pieces + shard->piece_count];
             add_piece(shard, piece, offsets[block], e->matrix[block]);
             next++;
@@ -223,7 +222,7 @@ static reshard_status start(exchange *e, bool joined, const void *const *sources
     e->size = reshard_group_size(e->collective.group);
     reshard_status status = gather_matrix(e);
     if (status != RESHARD_OK)
-        goto out; /* so do all ranks */
+        goto out; /* all ranks fail here */
     status = check_matrix(e);
     if (status == RESHARD_OK && (sources == NULL || targets == NULL))
         status = rs_fail(RESHARD_ERR_INVALID, "%s: the list of %s is NULL", e->collective.name,

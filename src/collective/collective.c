@@ -64,7 +64,7 @@ reshard_status rs_collective_split(const rs_collective *c, int64_t count, const 
     reshard_status status = sum_counts(c, count, counts, &total, &equal);
     if (status != RESHARD_OK)
         return status;
-    /* Chunks of equal sizes are arithmetic, given sizes a list. */
+    /* Equal sizes are kept as arithmetic, different ones as a list. */
     reshard_placement placement = {.kind = RESHARD_SHARD, .dim = 0, .rule = RESHARD_CHUNK};
     if (!equal) {
         placement.rule = RESHARD_RAGGED;
@@ -81,7 +81,7 @@ reshard_status rs_collective_whole_bytes(const rs_collective *c, reshard_dtype d
 {
     int32_t bits = reshard_dtype_bits(dtype);
     int64_t all;
-    if (bits % 8 == 0 || count < 0) { /* a negative count is refused later, in its own words */
+    if (bits % 8 == 0 || count < 0) { /* a negative count is refused later, with a better text */
         *out_count = count;
         return RESHARD_OK;
     }
@@ -145,7 +145,7 @@ static reshard_status check_request(const request *r)
     return r->source == CONTRIBUTIONS ? check_reduction(r) : RESHARD_OK;
 }
 
-/* Says what is asked for: equal lists of counts alike, however they are told. */
+/* Describes the request. Equal counts are described alike, as one count or as a list. */
 static void ask(request *r, int64_t total)
 {
     rs_collective *c = &r->collective;
@@ -157,7 +157,7 @@ static void ask(request *r, int64_t total)
     rs_digest_finish(&digest, c->asked.digest);
 }
 
-/* Counts become those of bytes; `scratch` has room for one for each rank. */
+/* Turns counts of elements into counts of bytes; `scratch` has room for one count per rank. */
 static reshard_status make_whole_bytes(request *r, int64_t *scratch)
 {
     rs_collective *c = &r->collective;
@@ -172,7 +172,7 @@ static reshard_status make_whole_bytes(request *r, int64_t *scratch)
     return status;
 }
 
-/* Parts begin where those of lower ranks end; copies and contributions have the same place. */
+/* A rank's part begins where those of lower ranks end; copies and contributions all begin at 0. */
 static void find_place(request *r)
 {
     rs_collective *c = &r->collective;
@@ -198,7 +198,7 @@ static reshard_status make_end(const request *r, form how, int64_t total,
                        out_layout);
 }
 
-/* Everything but the exchange itself; on this rank alone. */
+/* Everything before the exchange itself. Local. */
 static reshard_status prepare(request *r, int64_t **scratch, size_t scratch_bytes,
                               reshard_layout **out_source, reshard_layout **out_target)
 {

@@ -24,29 +24,28 @@ typedef struct rs_collective {
     const char *name;
     reshard_context *context;
     reshard_group *group;
-    reshard_dtype dtype; /* of what is planned: u8 for types of parts of bytes */
+    reshard_dtype dtype; /* of the plan: u8 for dtypes of less than a byte */
     rs_asked asked;
-    /* The source may lie so many elements behind the target's start: then it is where it has to
-     * go. */
+    /* The source may lie exactly in place: this many elements after the target's start. */
     bool may_be_in_place;
     int64_t in_place_elements;
-    /* Reduces: what is in place may not be written while it is still to be read. */
+    /* Reduces: a target in place must not be written while its source is still to be read. */
     bool reduces;
 } rs_collective;
 
-/* Sets the words of `asked`, with -1 for what the call does not have, and begins its digest, which
- * the caller goes on with and finishes. */
+/* Describes the request in `asked`, with -1 for what the call does not have, and begins its digest.
+ * The caller adds the rest and finishes it. */
 struct rs_digest;
 void rs_collective_ask(rs_collective *collective, int32_t dtype, int32_t root, int32_t reduction,
                        int64_t count, struct rs_digest *out_digest);
 
-/* counts[i] elements of one dimension on rank i; `count` on each where counts is NULL. Equal lists
- * give equal layouts, however they are told. Errors: RANGE. */
+/* A line with counts[i] elements on rank i, or `count` on each if counts is NULL. Equal counts give
+ * equal layouts either way. Errors: RANGE. */
 reshard_status rs_collective_split(const rs_collective *collective, int64_t count,
                                    const int64_t *counts, reshard_layout **out_layout);
 
-/* Elements of a type of parts of bytes as bytes; others stay what they are. Errors: UNSUPPORTED
- * when they are not whole bytes, RANGE. */
+/* The count in bytes if the dtype has less than a byte, unchanged otherwise. Errors: UNSUPPORTED
+ * when these are not whole bytes, RANGE. */
 reshard_status rs_collective_whole_bytes(const rs_collective *collective, reshard_dtype dtype,
                                          int64_t count, int64_t *out_count);
 

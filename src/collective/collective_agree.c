@@ -5,6 +5,7 @@
 #include "collective/collective.h"
 #include "transport/agree.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,6 +34,7 @@ void rs_collective_ask(rs_collective *c, int32_t dtype, int32_t root, int32_t re
 
 reshard_status rs_collective_agree(const rs_collective *c, reshard_status status)
 {
+    assert(c->group != NULL && (status != RESHARD_OK || c->asked.words[0] != '\0'));
     char what[160];
     (void)snprintf(what, sizeof what, "%s: what is passed", c->asked.words);
     rs_claim claim = {.what = what, .words = c->asked.words};

@@ -6,10 +6,10 @@
  * Nothing here moves data: an exec does. A rank that finds something wrong does not return before
  * the others know it (rs_collective_agree).
  *
- * In place. A source that lies where it is to go is read by peers while this rank would copy it
- * onto itself: operations leave such copies out. A reduction in one stage would overwrite its own
- * contribution, so its target is kept aside until the run is over; in two stages all sources have
- * been read when the first target is written.
+ * In place. Peers read a source that lies in place while this rank would copy it onto itself, so
+ * operations leave such copies out. A reduction in one stage would overwrite its own contribution,
+ * so it writes to a target aside, which is copied when the run is over. In two stages all sources
+ * have been read before the first target is written.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -103,7 +103,7 @@ static reshard_status check_buffers(const rs_collective *c, const reshard_layout
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-/* Puts the target aside where the head of this file says so. Collectives in place have one source
+/* Puts the target aside when the head of this file says so. Collectives in place have one source
  * and one target. */
 static reshard_status put_aside(const rs_collective *c, const reshard_plan *plan,
                                 const reshard_layout *source_layout,

@@ -3,12 +3,12 @@
  * delivery.c - send and receive between two ranks.
  *
  * A delivery is a head that says what comes, and its bytes in as many messages as the transport
- * needs. Both ends post all of these when they begin, each from what it knows itself: so deliveries
- * match in the order in which they were begun, whatever is waited for first, and data need not wait
- * for the head. Where the two ends differ the head tells the receiver, or sizes that do not meet
- * the transport; both break the group, since messages that were posted cannot be taken back.
+ * needs. Both ends post all of these when they begin, each from what it knows itself. So deliveries
+ * match in the order in which they begin, whatever is waited for first, and data need not wait for
+ * the head. If the two ends differ, the receiver learns it from the head, or the transport from
+ * sizes that do not match. Either breaks the group, since posted messages cannot be taken back.
  *
- * Channels: those of the group itself, of which groups use the first only.
+ * Channels: the group's own, of which groups themselves use only the first.
  */
 #include "collective/delivery.h"
 
@@ -95,7 +95,7 @@ reshard_status rs_delivery_begin(rs_delivery *t)
                                                 sizeof t->mine, &t->head_request)
                                 : rs_group_receive(t->group, t->peer, RS_CHANNEL_READY, &t->heard,
                                                    sizeof t->heard, &t->head_request);
-    /* A head that is here already tells of a difference in better words than the transport. */
+    /* If the head has arrived, it explains a difference better than the transport can. */
     if (status == RESHARD_OK)
         status = advance_head(t);
     while (status == RESHARD_OK && t->posted < t->segment_count)
@@ -190,7 +190,7 @@ static reshard_status start(const rs_collective *c, bool sending, int32_t peer, 
     return RESHARD_OK;
 }
 
-/* Nobody else could post the other end of a delivery to oneself while this rank waits. */
+/* While this rank waits nobody could post the other end of a delivery to itself. */
 static reshard_status check_not_self(const rs_collective *c, int32_t peer)
 {
     if (peer == reshard_group_rank(c->group))

@@ -2,8 +2,8 @@
 /*
  * device_mesh.c - a mesh over a group, and the sub-groups along its axes.
  *
- * Ranks are converted once: the mesh speaks of ranks of the group it was made over, everything here
- * of positions, which are the ranks of the mesh's own group.
+ * Ranks are converted once: the mesh has ranks of the group it was made over; everything here uses
+ * positions, which are the ranks of the mesh's own group.
  */
 #include <reshard/device_mesh.h>
 
@@ -21,7 +21,7 @@ struct reshard_device_mesh {
     reshard_mesh *mesh;
     int32_t position; /* -1: not in the mesh */
     int32_t coordinates[RESHARD_AXES_MAX];
-    reshard_group *group; /* of the mesh; NULL when not in it, and so are all others */
+    reshard_group *group; /* of the mesh; NULL when not in it, as are all axis groups */
     reshard_group *axis_groups[RESHARD_AXES_MAX];
 };
 
@@ -91,8 +91,8 @@ static reshard_status check_ranks(const reshard_mesh *mesh, const reshard_group 
 
 /* ---- sub-groups ------------------------------------------------------------------------------ */
 
-/* Some axes of a mesh, in its order, and the others: what varies within a sub-group, and what
- * tells sub-groups apart. */
+/* Some axes of a mesh, in its order: those that vary within a sub-group, or those that tell sub-
+ * groups apart. */
 typedef struct axes {
     int32_t count;
     int32_t axes[RESHARD_AXES_MAX];
@@ -117,7 +117,7 @@ static axes find_others(const reshard_mesh *mesh, const axes *some)
     return others;
 }
 
-/* How far the index-th coordinates of these axes lie from position 0. */
+/* The distance from position 0 to the index-th coordinates of these axes. */
 static int32_t find_offset(const reshard_mesh *mesh, const axes *some, int32_t index)
 {
     int32_t offset = 0;
@@ -131,7 +131,7 @@ static int32_t find_offset(const reshard_mesh *mesh, const axes *some, int32_t i
     return offset;
 }
 
-/* Collective over the mesh: all sub-groups along these axes, of which each rank keeps its own.
+/* Collective over the mesh. Makes all sub-groups along these axes; each rank keeps its own.
  * `scratch` has room for all positions. */
 static reshard_status make_group(const reshard_device_mesh *of, const axes *along, int32_t *scratch,
                                  reshard_group **out_group)
@@ -179,8 +179,8 @@ static reshard_status make_mesh_group(reshard_device_mesh *made, reshard_group *
     return RESHARD_OK;
 }
 
-/* A rank that fails alone, for memory, tells the others at the end of its axis: every rank passes
- * there. */
+/* A rank that runs out of memory alone tells the others at the end of the axis, where all ranks
+ * agree. */
 static reshard_status make_axis_groups(reshard_device_mesh *made, int32_t *scratch)
 {
     reshard_status status = RESHARD_OK;
@@ -217,7 +217,7 @@ reshard_status reshard_device_mesh_create(reshard_context *context, reshard_grou
     if (status == RESHARD_OK)
         status = make_mesh_group(made, group, scratch);
     if (status != RESHARD_OK)
-        goto out; /* so do all ranks */
+        goto out; /* all ranks fail here */
     if (made->position >= 0)
         status = make_axis_groups(made, scratch);
     status = reshard_group_agree(group, status);

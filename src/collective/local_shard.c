@@ -10,7 +10,7 @@
 #include "collective/work.h"
 #include "layout/layout.h"
 
-/* Dims are counted from the front, so that ranks that say the same in different ways agree. */
+/* Counts dims from the front, so that ranks which write the same dim differently agree. */
 static reshard_status normalize_dim(int32_t ndim, int32_t dim, int32_t *out_dim)
 {
     if (ndim < 1 || ndim > RESHARD_NDIM_MAX)
@@ -65,7 +65,7 @@ static reshard_status check_same_dim(const rs_collective *c, int32_t ndim,
     return status;
 }
 
-/* What is asked for is told by the two layouts. */
+/* The two layouts describe the request. */
 static void ask(rs_collective *c, const reshard_layout *source_layout,
                 const reshard_layout *target_layout)
 {

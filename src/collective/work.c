@@ -46,7 +46,7 @@ void reshard_work_destroy(reshard_work *work)
     rs_release(work->context, work, sizeof *work);
 }
 
-/* Keeps the words of a failure, and passes its status on. */
+/* Keeps the error text of a failure, and returns its status. */
 static reshard_status note_failure(reshard_work *work, reshard_status status)
 {
     work->failed = true;

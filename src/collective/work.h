@@ -18,12 +18,12 @@ struct reshard_work {
     reshard_exec *exec;    /* a collective, or */
     rs_delivery *delivery; /* NULL: it is a run */
     bool under_way, failed;
-    char why[256]; /* failed: words for who asks later */
+    char why[256]; /* of a failure: the text for later callers */
     /* of a collective, for another run: sources first, then targets */
     void **buffers;
     size_t buffers_bytes;
     int64_t source_count;
-    /* A target that is not written before the run is over; NULL: none. */
+    /* Memory in place of a target that must not be written before the run is over; NULL: none. */
     void *aside, *place;
     size_t aside_bytes;
 };
@@ -32,9 +32,9 @@ struct reshard_work {
  * reshard_work_destroy. */
 reshard_status rs_work_create(reshard_context *context, reshard_group *group, int64_t source_count,
                               int64_t target_count, reshard_work **out_work);
-/* The first run, when all is set. */
+/* Begins the first run, when everything is set. */
 reshard_status rs_work_begin(reshard_work *work);
-/* A blocking call: what was started is waited for and released. `status`: of the start. */
+/* For blocking calls: waits for what was started and destroys it. `status` is that of the start. */
 reshard_status rs_work_complete(reshard_status status, reshard_work *work);
 
 #endif

@@ -2,11 +2,11 @@
 /*
  * build.c - from a rank's part of a plan to operations and peers.
  *
- * A record becomes one operation for each peer it speaks of: loops that stay with a peer are dims
- * of the copy, loops that change the peer are run out. Which side walks is decided for each stage
- * link from the part of one rank that all ranks know, the first one of the target: the source walks
- * when its runs are short and the target's are longer. Else a line of the source's cache would be
- * read by as many ranks as share it, and in pieces too small to be read ahead.
+ * A record becomes one operation for each of its peers: loops that stay with a peer become dims of
+ * the copy, loops that change the peer are unrolled. Which side walks is decided for each stage
+ * link from the part of one rank that all ranks can compute, the first rank of the target: the
+ * source walks when its runs are short and the target's are longer. Otherwise several ranks would
+ * read the same cache lines of the source, in pieces too small for the processor to read ahead.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -14,10 +14,11 @@
 #include "base/sort.h"
 #include "exec/exec.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Shorter runs share lines, or end before the processor has begun to read ahead. */
+/* Shorter runs share cache lines, or end before the processor begins to read ahead. */
 #define SHORT_RUN_BYTES 512
 
 typedef struct builder {
@@ -26,7 +27,7 @@ typedef struct builder {
     int32_t link;
     reshard_stage_link shown;
     bool *pushes; /* by stage link */
-    bool many;    /* copies of this stage are larger than the caches together */
+    bool many;    /* the copies of this stage together are larger than the caches */
     rs_operation *operations;
     int64_t count, capacity;
     int32_t *peers;
@@ -46,13 +47,15 @@ int64_t rs_exec_tensor(const reshard_exec *exec, const reshard_stage_link *link,
 int64_t rs_exec_slot(const reshard_exec *exec, const reshard_stage_link *link, bool source,
                      int32_t shard)
 {
-    return exec->slot_first[rs_exec_tensor(exec, link, source)] + shard;
+    int64_t tensor = rs_exec_tensor(exec, link, source);
+    assert(shard >= 0 && shard < exec->slot_first[tensor + 1] - exec->slot_first[tensor]);
+    return exec->slot_first[tensor] + shard;
 }
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-/* The dims of a record for one peer are its own, with the loops that stay with the peer in
- * front. */
+/* The dims of a record for one peer: the loops that stay with the peer, then the record's own
+ * dims. */
 typedef rs_operation_shape shape;
 
 static bool stays(const reshard_move_loop *loop)
@@ -60,8 +63,8 @@ static bool stays(const reshard_move_loop *loop)
     return loop->peer_step == 0 && loop->contributor_step == 0;
 }
 
-/* As many of the staying loops as there is room for; the others are run out. Returns a mask of
- * those taken. */
+/* Takes as many of the loops that stay with the peer as there is room for; the others are unrolled.
+ * Returns a mask of those taken. */
 static uint32_t make_shape(const reshard_move *record, shape *out)
 {
     uint32_t taken = 0;
@@ -118,7 +121,7 @@ static reshard_status add_operation(builder *b, const rs_operation *form, bool s
     if (form->source_slot < 0)
         peer = b->exec->part->rank;
     if (peer != b->exec->part->rank && !rs_group_is_near(b->exec->group, peer))
-        return RESHARD_OK; /* comes and goes as messages */
+        return RESHARD_OK; /* goes by message */
     reshard_status status = rs_grow(b->exec->context, (void **)&b->operations, &b->capacity,
                                     b->count + 1, sizeof *b->operations);
     if (status != RESHARD_OK)
@@ -134,7 +137,7 @@ static reshard_status add_operation(builder *b, const rs_operation *form, bool s
     return RESHARD_OK;
 }
 
-/* Runs out the loops that the shape did not take. */
+/* Unrolls the loops that the shape did not take. */
 static reshard_status run_out(builder *b, const reshard_move *record, uint32_t taken, int32_t level,
                               const rs_operation *form, bool sending, int32_t peer,
                               int32_t contributor, int64_t source_at, int64_t target_at)
@@ -201,7 +204,7 @@ static reshard_status decide_walkers(builder *b)
     reshard_status status = RESHARD_OK;
     for (int32_t l = 0; l < links && status == RESHARD_OK; l++) {
         reshard_stage_link shown;
-        (void)reshard_plan_stage_link(b->exec->plan, b->stage, l, &shown);
+        shown = rs_plan_stage_link(b->exec->plan, b->stage, l);
         b->pushes[l] = false;
         if (shown.source < 0 || shown.source_dtype != shown.target_dtype ||
             reshard_layout_rank_count(shown.target_layout) == 0)
@@ -228,8 +231,8 @@ static int64_t compare(int64_t a, int64_t b)
     return (a > b) - (a < b);
 }
 
-/* Copies and fills first, then what is combined by contributor, then what is added by rank: the
- * order that results depend on. Within that by link, and peers as they are sorted. */
+/* Copies and fills first, then combinations by contributor and additions by rank: results depend on
+ * this order. Within that by link, then by place in the target. */
 static int compare_operations(const void *a, const void *b)
 {
     const rs_operation *x = a, *y = b;
@@ -256,7 +259,7 @@ static reshard_status note_peer(void *user, const reshard_move *move)
     int32_t peer = move->source_rank == mine ? move->target_rank : move->source_rank;
     for (int64_t i = b->peer_count - 1; i >= 0 && i >= b->peer_count - 4; i--) {
         if (b->peers[i] == peer)
-            return RESHARD_OK; /* mostly just seen; the rest is sorted out later */
+            return RESHARD_OK; /* most repeats come at once; make_peers removes the others */
     }
     reshard_status status = rs_grow(b->exec->context, (void **)&b->peers, &b->peer_capacity,
                                     b->peer_count + 1, sizeof *b->peers);
@@ -265,8 +268,8 @@ static reshard_status note_peer(void *user, const reshard_move *move)
     return status;
 }
 
-/* Where the peer of each operation is among the stage's, which are the sorted ones from `turn`
- * on. */
+/* Finds the peer of each operation among the stage's peers: the sorted ones, beginning at
+ * `turn`. */
 static void find_peers(rs_exec_stage *stage, const int32_t *sorted, int64_t count, int64_t turn)
 {
     for (int64_t i = 0; i < stage->operation_count; i++) {
@@ -274,6 +277,7 @@ static void find_peers(rs_exec_stage *stage, const int32_t *sorted, int64_t coun
         const int32_t *found = count != 0 ? bsearch(&operation->peer, sorted, (size_t)count,
                                                     sizeof *sorted, rs_compare_i32)
                                           : NULL;
+        assert(found != NULL || operation->peer_index < 0);
         if (found != NULL)
             operation->peer_index = (int32_t)((found - sorted - turn + count) % count);
     }
@@ -291,7 +295,7 @@ static reshard_status make_peers(builder *b, rs_exec_stage *stage)
     stage->peers = rs_arena_allocate_array(&b->exec->arena, (size_t)distinct, sizeof *stage->peers);
     if (stage->peers == NULL)
         return rs_allocation_status();
-    int64_t turn = 0; /* the first peer above this rank: ranks begin with different peers */
+    int64_t turn = 0; /* the first peer above this rank, so that ranks begin with different peers */
     while (turn < distinct && b->peers[turn] < b->exec->part->rank)
         turn++;
     for (int64_t i = 0; i < distinct; i++) {
@@ -341,7 +345,7 @@ static reshard_status collect_walks(builder *b, rs_exec_stage *stage)
     reshard_status status = RESHARD_OK;
     int32_t links = reshard_plan_stage_link_count(b->exec->plan, b->stage);
     for (b->link = 0; b->link < links && status == RESHARD_OK; b->link++) {
-        (void)reshard_plan_stage_link(b->exec->plan, b->stage, b->link, &b->shown);
+        b->shown = rs_plan_stage_link(b->exec->plan, b->stage, b->link);
         const reshard_part_moves *moves = reshard_part_link(b->exec->part, b->stage, b->link);
         bool pushes = b->pushes[b->link];
         if (b->shown.source >= 0) {
@@ -362,7 +366,7 @@ static reshard_status collect_keeps(builder *b)
     reshard_status status = RESHARD_OK;
     int32_t links = reshard_plan_stage_link_count(b->exec->plan, b->stage);
     for (b->link = 0; b->link < links && status == RESHARD_OK; b->link++) {
-        (void)reshard_plan_stage_link(b->exec->plan, b->stage, b->link, &b->shown);
+        b->shown = rs_plan_stage_link(b->exec->plan, b->stage, b->link);
         status = add_records(b, &reshard_part_link(b->exec->part, b->stage, b->link)->keeps, false);
     }
     return status;
@@ -373,9 +377,9 @@ static bool is_ordered(const rs_operation *operation)
     return operation->kind == RESHARD_MOVE_COMBINE || operation->kind == RESHARD_MOVE_ADD;
 }
 
-/* Where anything is combined, kept and received contributions go into one list, so that each has
- * its turn. So do copies that share the lines of their short side: kept ones are to pass through
- * the cache with the others. */
+/* If anything is combined, kept and received contributions go into one list, so that each has its
+ * turn. So do copies that share cache lines of their short side, so that kept ones pass through the
+ * cache with the others. */
 static reshard_status merge_keeps(rs_exec_stage *stage, rs_arena *arena)
 {
     int64_t total = stage->keep_count + stage->operation_count;
@@ -421,8 +425,7 @@ static bool is_large(const builder *b)
     size_t read = 0, written = 0;
     int32_t rank = b->exec->part->rank;
     for (int32_t l = 0; l < reshard_plan_stage_link_count(b->exec->plan, b->stage); l++) {
-        reshard_stage_link link;
-        (void)reshard_plan_stage_link(b->exec->plan, b->stage, l, &link);
+        reshard_stage_link link = rs_plan_stage_link(b->exec->plan, b->stage, l);
         if (link.source >= 0)
             read += (size_t)rs_layout_shard_volume(link.source_layout, rank) *
                     (size_t)bytes_of(link.source_dtype);
@@ -503,7 +506,7 @@ reshard_status rs_exec_add_dense(reshard_exec *exec, int32_t stage, int32_t link
                                  const reshard_move *move, size_t scratch, int32_t peer_index)
 {
     builder b = {.exec = exec, .stage = stage, .link = link};
-    (void)reshard_plan_stage_link(exec->plan, stage, link, &b.shown);
+    b.shown = rs_plan_stage_link(exec->plan, stage, link);
     shape dims;
     (void)make_shape(move, &dims);
     rs_dense_strides(dims.ndim, dims.size, dims.source_strides);

@@ -15,7 +15,7 @@
 
 typedef struct entry {
     uint64_t digest[2];
-    uint64_t used; /* when: a count of uses */
+    uint64_t used; /* time of the last use, counted in uses */
     reshard_exec *exec;
 } entry;
 

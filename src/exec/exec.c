@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "transport/agree.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define BUFFER_ALIGNMENT 64
@@ -94,13 +95,12 @@ static reshard_status number_slots(reshard_exec *exec)
     return RESHARD_OK;
 }
 
-/* The dtype of an intermediate is what the stage links that write it say. */
+/* An intermediate has the dtype of the stage links that write it. */
 static reshard_dtype intermediate_dtype(const reshard_exec *exec, int32_t index)
 {
     for (int32_t s = 0; s < exec->stage_count; s++) {
         for (int32_t l = 0; l < reshard_plan_stage_link_count(exec->plan, s); l++) {
-            reshard_stage_link link;
-            (void)reshard_plan_stage_link(exec->plan, s, l, &link);
+            reshard_stage_link link = rs_plan_stage_link(exec->plan, s, l);
             if (link.target_is_intermediate && link.target == index)
                 return link.target_dtype;
         }
@@ -132,7 +132,7 @@ static size_t intermediate_total(const reshard_exec *exec)
     return bytes;
 }
 
-/* Intermediates are made from cuts, so each is one shard. */
+/* Intermediate layouts are made of cuts, so each rank has one shard of them. */
 static void place_intermediates(reshard_exec *exec)
 {
     char *at = exec->memory;
@@ -147,7 +147,7 @@ static void place_intermediates(reshard_exec *exec)
     rs_exec_find_alias(exec);
 }
 
-/* Collective. Intermediates, and all that messages need. */
+/* Collective. Memory for intermediates and for everything that messages need. */
 static reshard_status allocate_memory(reshard_exec *exec)
 {
     reshard_status status = RESHARD_OK;
@@ -167,8 +167,8 @@ static reshard_status allocate_memory(reshard_exec *exec)
 
 /* ---- agreeing -------------------------------------------------------------------------------- */
 
-/* Collective. All ranks must have the same plan. They take the next channel that all of them have
- * free; one that wants messages only, or verification, gets it for all. */
+/* Collective. All ranks must have the same plan. They take the next channel that is free on all of
+ * them. If one rank asks for messages only, or for verification, all ranks do it. */
 static reshard_status agree_on_plan(reshard_exec *exec, reshard_group *group, reshard_status status,
                                     const reshard_exec_options *options, bool *out_verify)
 {
@@ -183,6 +183,7 @@ static reshard_status agree_on_plan(reshard_exec *exec, reshard_group *group, re
     bool mapping = numbers[1] == 0;
     exec->channel = (int32_t)numbers[0] + RS_CHANNEL_COUNT;
     group->root->last_channel = exec->channel;
+    assert(exec->channel > group->channel);
     exec->maps_all = mapping && rs_group_can_map(group);
     exec->shares = mapping && group->root->endpoint.share != NULL;
     if (!mapping)

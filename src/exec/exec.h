@@ -6,13 +6,12 @@
  * have of it. Slots are numbered alike on all ranks, so that a rank can say where its shards are by
  * one table of addresses.
  *
- * In each stage a rank has operations of its own (keeps) and with peers. For each link of a stage
- * it is fixed, alike on all ranks, whether the source or the target walks, that is does the
- * copying.
+ * In each stage a rank has operations within itself (keeps) and with peers. For each link of a
+ * stage all ranks know whether the source or the target walks, that is, does the copying.
  *
- * A peer is near when the two see each other's shared memory. What near peers exchange goes
- * directly when the memory to be walked is shared, which they tell each other at the begin of each
- * stage; everything else goes through traffic.h.
+ * A peer is near when the two see each other's shared memory. When a stage begins, near peers tell
+ * each other which of their memory is shared. Bytes go directly when the memory to be walked is;
+ * everything else goes through traffic.h.
  */
 #ifndef RS_EXEC_EXEC_H
 #define RS_EXEC_EXEC_H
@@ -26,7 +25,7 @@
 #include "plan/part.h"
 #include "transport/group_memory.h"
 
-/* What a rank tells its near peers at the begin of a stage. */
+/* What a rank tells its near peers when a stage begins. */
 typedef struct rs_exec_table {
     uint64_t shared; /* RS_SHARED_.. */
     void *slots[];   /* addresses in its memory */
@@ -50,36 +49,37 @@ typedef struct rs_exec_peer {
     int32_t rank;
     bool near;
     rs_way in, out;       /* from it, to it; those of far peers never change */
-    rs_exec_table *table; /* as it sent it; NULL for a far one */
+    rs_exec_table *table; /* received from the peer; NULL for a far one */
     reshard_request ready_sent, ready_received, done_sent, done_received;
 } rs_exec_peer;
 
-/* An intermediate shard that this rank only copies, as it is, into one run of a target: it may lie
- * there from the beginning. */
+/* An intermediate shard that this rank only copies, unchanged, into one run of a target. It can be
+ * placed there from the beginning, which saves the copy. */
 typedef struct rs_exec_alias {
     const rs_operation *keep; /* the copy; NULL: there is none */
-    void *own;                /* where the intermediate lies otherwise */
+    void *own;                /* where the intermediate lies if it is not placed in the target */
     size_t bytes;
     bool taken; /* in this run */
 } rs_exec_alias;
 
 typedef struct rs_exec_stage {
     int64_t peer_count, near_count;
-    rs_exec_peer *peers; /* from the next higher rank on, round to the lower ones */
+    rs_exec_peer *peers; /* beginning with the next higher rank, and wrapping round */
     bool pulls, pushes;  /* whether a link is walked by its target, by its source */
-    bool ordered;        /* some operations have to take turns */
+    bool ordered;        /* some operations must run in order */
     int64_t keep_count, operation_count, walk_count;
     rs_operation *keeps; /* in order: fills and copies, then combinations by contributor */
-    /* likewise, with near peers and from scratch; keeps are here too where they have to take
-     * turns */
+    /* operations with near peers and from scratch, in the same order; keeps are here too when they
+     * must run in order with these */
     rs_operation *operations;
-    const rs_operation **walks; /* those of them that this run makes */
+    const rs_operation **walks; /* the operations that this run walks */
 } rs_exec_stage;
 
 typedef enum rs_exec_state {
     RS_EXEC_RESTING,
     RS_EXEC_RUNNING,
-    RS_EXEC_WRONG, /* the run is over and its digests differ, which nobody has been told yet */
+    /* the run is over and its digests differ, but the caller has not been told yet */
+    RS_EXEC_WRONG,
     RS_EXEC_FAILED
 } rs_exec_state;
 
@@ -90,14 +90,15 @@ struct reshard_exec {
     reshard_group *group;
     reshard_part *part;
     bool maps_all; /* all peers are near, and all of their memory is seen */
-    bool shares;   /* else: some peers may be near */
+    bool shares;   /* otherwise: some peers may be near */
     int32_t channel;
     int32_t source_count, target_count, intermediate_count; /* tensors */
-    int64_t *slot_first; /* by tensor: sources, targets, intermediates; and one more */
-    int64_t *source_first, *target_first; /* by tensor: of this rank's buffers; and one more */
+    int64_t *slot_first; /* by tensor: sources, targets, intermediates; and the end */
+    /* by tensor: its first buffer on this rank; and the end */
+    int64_t *source_first, *target_first;
     int64_t slot_count;
     rs_exec_table *table; /* this rank's slots */
-    bool *tensor_shared;  /* by tensor: all of its slots */
+    bool *tensor_shared;  /* by tensor: whether all of its slots are shared */
     void *memory;         /* of the group: intermediates, then staging */
     int32_t stage_count;
     rs_exec_stage stages[RS_STAGES_MAX];
@@ -120,9 +121,10 @@ rs_exec_table *rs_exec_make_table(reshard_exec *exec);
 
 /* Works out operations and peers of all stages (build.c). */
 reshard_status rs_exec_build(reshard_exec *exec);
-/* Finds an alias among the keeps of the last stage; the intermediates have their memory. */
+/* Finds an alias among the keeps of the last stage. Intermediates must have their memory by
+ * then. */
 void rs_exec_find_alias(reshard_exec *exec);
-/* All peers are far after all. */
+/* Makes all peers far, because somebody wants messages only. */
 void rs_exec_part_peers(reshard_exec *exec);
 
 /* The slot of a shard of a stage link's source or target. */
@@ -130,20 +132,21 @@ int64_t rs_exec_slot(const reshard_exec *exec, const reshard_stage_link *link, b
                      int32_t shard);
 /* The layout of a tensor: sources, targets, intermediates. */
 const reshard_layout *rs_exec_layout(const reshard_exec *exec, int32_t index);
-/* The tensor: sources first, then targets, then intermediates. */
+/* The number of a stage link's tensor: sources first, then targets, then intermediates. */
 int64_t rs_exec_tensor(const reshard_exec *exec, const reshard_stage_link *link, bool source);
-/* In place of a source slot: the memory that contributions wait in. */
+/* In place of a source slot: the scratch memory that holds contributions. */
 #define RS_SLOT_SCRATCH (-2)
 
-/* For messages (build.c). Adds an operation whose source lies densely at `scratch` of their scratch
- * memory; the caller has made room for it, and sorts and lists them when all are there. */
+/* For messages (build.c). Adds an operation whose source lies densely at `scratch` in scratch
+ * memory. The caller has made room for it, and calls the next two when all have been added. */
 reshard_status rs_exec_add_dense(reshard_exec *exec, int32_t stage, int32_t link,
                                  const reshard_move *move, size_t scratch, int32_t peer_index);
 void rs_exec_sort(rs_exec_stage *stage);
 /* Makes the list of walks, with all operations in it. */
 reshard_status rs_exec_list_walks(reshard_exec *exec, rs_exec_stage *stage);
 
-/* As far as the run can go now (run.c); who waits for the exec will hear of a failure. */
+/* Continues the run as far as it can go now (run.c). A failure is kept for the caller of test or
+ * wait. */
 void rs_exec_progress(rs_task *task);
 
 /* One stage of a run (stage.c). */
@@ -155,7 +158,7 @@ reshard_status rs_stage_progress(reshard_exec *exec, bool *out_done);
 reshard_status rs_exec_walk_keeps(reshard_exec *exec, const rs_exec_stage *stage);
 reshard_status rs_exec_walk(reshard_exec *exec, const rs_exec_stage *stage);
 
-/* A channel of the exec, as rs_group_send wants it. */
+/* A channel of the exec, relative to the group's as rs_group_send takes it. */
 static inline int32_t rs_exec_channel(const reshard_exec *exec, int32_t which)
 {
     return exec->channel - exec->group->channel + which;

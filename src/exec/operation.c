@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -44,8 +45,8 @@ static uint64_t integer_limit(reshard_dtype dtype, bool greatest)
     return greatest ? all : 0;
 }
 
-/* What changes nothing when it is combined: 0 for sums, 1 for products, the far end of the type for
- * min and max, all bits or none for those of bits. */
+/* The value that changes nothing when it is combined: 0 for sums, 1 for products, the far end of
+ * the type for min and max, all bits or none for bitwise reductions. */
 static void set_identity(reshard_reduction reduction, reshard_dtype dtype, unsigned char *out)
 {
     memset(out, 0, 16);
@@ -141,7 +142,8 @@ static void run_copy(const rs_operation *o, const void *source, void *target)
         rs_copy_run(&o->copy, source, target);
 }
 
-/* target += source / divisor, one element at a time: averages have few adjoints worth a kernel. */
+/* target += source / divisor, one element at a time: adjoints of averages are too rare to be worth
+ * a kernel. */
 static void add_divided(const void *what, const unsigned char *source, unsigned char *target)
 {
     const rs_operation *o = what;
@@ -164,6 +166,8 @@ static void run_add(const rs_operation *o, const void *source, void *target)
 
 void rs_operation_run(const rs_operation *o, const void *source, void *target)
 {
+    assert(target != NULL && (source != NULL || o->kind == RESHARD_MOVE_FILL));
+    assert(o->kind != RESHARD_MOVE_COMBINE || o->contributor < o->contributor_count);
     switch (o->kind) {
     case RESHARD_MOVE_COPY:
         run_copy(o, source, target);
@@ -187,7 +191,7 @@ void rs_operation_run(const rs_operation *o, const void *source, void *target)
 
 bool rs_operation_is_one_run(const rs_operation *o)
 {
-    /* The combination's loops are those of the copy: one line, at the steps of an element on both
+    /* The combination has the loops of the copy: here one line, in steps of one element on both
      * sides. */
     return !o->casts && o->combining.nest.count == 0 &&
            (o->combining.line.size == 1 ||
@@ -197,6 +201,7 @@ bool rs_operation_is_one_run(const rs_operation *o)
 
 void rs_operation_run_bytes(const rs_operation *o, const void *source, void *target, size_t bytes)
 {
+    assert(rs_operation_is_one_run(o) && bytes % (size_t)bytes_of(o->target_dtype) == 0);
     int64_t count = (int64_t)(bytes / (size_t)bytes_of(o->target_dtype));
     reshard_reduction reduction = o->reduction == RESHARD_AVG ? RESHARD_SUM : o->reduction;
     if (o->contributor == 0 && source != target)

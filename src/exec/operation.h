@@ -5,7 +5,7 @@
 #ifndef RS_EXEC_OPERATION_H
 #define RS_EXEC_OPERATION_H
 
-#include <reshard/plan.h>
+#include <reshard/plan_inspect.h>
 
 #include "kernel/cast.h"
 #include "kernel/combine.h"
@@ -27,8 +27,8 @@ typedef struct rs_operation {
     int64_t source_slot, target_slot;    /* source -1: a fill */
     size_t source_offset, target_offset; /* bytes */
     bool casts;
-    bool same_steps; /* on both sides: a copy onto itself has nothing to do */
-    rs_copy copy;    /* of the first contribution too; of fills: of the identity, one element */
+    bool same_steps; /* the same on both sides: then a copy onto itself has nothing to do */
+    rs_copy copy;    /* also of the first contribution; of a fill: from the identity, one element */
     rs_cast cast;
     rs_combining combining, scaling;
     unsigned char identity[16];
@@ -45,13 +45,13 @@ typedef struct rs_operation_shape {
  * UNSUPPORTED when the dtypes have no such cast or reduction. */
 reshard_status rs_operation_prepare(rs_operation *operation, const rs_operation_shape *shape);
 
-/* Combinations and additions of one target must be run in order. The first contribution is copied,
- * the last one divides. What already lies where it is to be copied, as in collectives in place, is
- * left alone: peers may be reading it. */
+/* Combinations and additions of one target must run in order. The first contribution is copied, the
+ * last one divides. A copy onto itself, as in collectives in place, is left out: peers may be
+ * reading. */
 void rs_operation_run(const rs_operation *operation, const void *source, void *target);
 
-/* A combination whose elements follow each other without a gap on both sides, in the same order;
- * and such a one on some of its bytes, a multiple of its element's. */
+/* Whether an operation is a combination of one run of memory with another; and such an operation on
+ * some of its bytes, a whole number of elements. */
 bool rs_operation_is_one_run(const rs_operation *operation);
 void rs_operation_run_bytes(const rs_operation *operation, const void *source, void *target,
                             size_t bytes);

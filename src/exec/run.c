@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "exec/exec.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 /* ---- states ---------------------------------------------------------------------------------- */
@@ -20,10 +21,11 @@ static void set_state(reshard_exec *exec, rs_exec_state state)
         rs_task_remove(&exec->task);
 }
 
-/* A failed run: the group is broken, and nobody holds on to this rank's buffers when this
- * returns. */
+/* Ends a failed run: breaks the group, and returns when no peer uses this rank's buffers any
+ * more. */
 static reshard_status give_up(reshard_exec *exec, reshard_status status)
 {
+    assert(status != RESHARD_OK);
     set_state(exec, RS_EXEC_FAILED);
     (void)snprintf(exec->why, sizeof exec->why, "%s", reshard_error_text());
     reshard_group_break(exec->group, reshard_error_text());
@@ -43,8 +45,8 @@ static bool is_seen(const reshard_exec *exec, const void *memory)
     return memory == NULL || rs_group_is_shared(exec->group, memory);
 }
 
-/* The intermediate lies in the target from the beginning, unless a source is there too: that of a
- * reduction in place is still read when the first contributions are written. */
+/* Places the intermediate in the target, unless a source lies there too: the source of a reduction
+ * in place is still read when the first contributions are written. */
 static void place_alias(reshard_exec *exec)
 {
     rs_exec_alias *alias = &exec->alias;
@@ -104,7 +106,7 @@ reshard_status reshard_exec_start(reshard_exec *exec, const void *const *sources
 
 /* ---- going on -------------------------------------------------------------------------------- */
 
-/* What comes when a stage is over. */
+/* Begins what follows when a stage is over. */
 static reshard_status begin_next(reshard_exec *exec)
 {
     exec->stage++;
@@ -116,7 +118,7 @@ static reshard_status begin_next(reshard_exec *exec)
     return RESHARD_OK;
 }
 
-/* All ranks come to the same end: what the digests show does not break the group. */
+/* All ranks come to the same verdict, so digests that differ do not break the group. */
 static reshard_status progress_verifying(reshard_exec *exec, bool *out_over)
 {
     reshard_status status = rs_verify_progress(exec->verify, out_over);
@@ -130,7 +132,7 @@ static reshard_status progress_verifying(reshard_exec *exec, bool *out_over)
     return status;
 }
 
-/* As far as the run can go now. */
+/* Continues the run as far as it can go now. */
 static reshard_status advance(reshard_exec *exec)
 {
     bool over = true;
@@ -149,7 +151,8 @@ static reshard_status advance(reshard_exec *exec)
     return RESHARD_OK;
 }
 
-/* While its rank waits for something else; who waits for the exec will hear of a failure. */
+/* Called while the rank waits for something else. A failure is kept for the caller of test or
+ * wait. */
 void rs_exec_progress(rs_task *task)
 {
     (void)advance((reshard_exec *)(void *)((char *)task - offsetof(reshard_exec, task)));

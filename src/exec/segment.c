@@ -7,6 +7,7 @@
 #include "kernel/copy.h"
 #include "layout/flat.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -17,7 +18,7 @@ static int32_t bytes_of(reshard_dtype dtype)
 
 /* ---- whole elements -------------------------------------------------------------------------- */
 
-/* A box of the move to dense memory (packing) or from it. */
+/* Copies a box of the move to dense memory (packing) or from it. */
 static void copy_box(const rs_segment_move *m, bool packing, int32_t ndim, const int64_t *size,
                      const int64_t *strides, char *memory, char *dense)
 {
@@ -38,8 +39,8 @@ static void copy_box(const rs_segment_move *m, bool packing, int32_t ndim, const
     }
 }
 
-/* Elements from .. to-1 in row-major order: a few boxes of the dims that are not 1, if those are
- * not too many; else one by one. */
+/* Copies elements from .. to-1 in row-major order: as a few boxes of the dims larger than 1 or, if
+ * there are too many dims, one by one. */
 static void copy_elements(const rs_segment_move *m, bool packing, int64_t from, int64_t to,
                           char *dense)
 {
@@ -84,6 +85,7 @@ static void copy_elements(const rs_segment_move *m, bool packing, int64_t from, 
 void rs_segment_pack(const rs_segment_move *m, uint64_t from, uint64_t to, char *out)
 {
     uint64_t wire = (uint64_t)bytes_of(m->wire);
+    assert(m->memory != NULL && from <= to && wire <= 16);
     while (from < to) {
         uint64_t element = from / wire, inside = from % wire;
         uint64_t whole = inside == 0 ? (to - from) / wire : 0;

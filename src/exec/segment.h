@@ -7,11 +7,11 @@
 #ifndef RS_EXEC_SEGMENT_H
 #define RS_EXEC_SEGMENT_H
 
-#include <reshard/plan.h>
+#include <reshard/plan_inspect.h>
 
 #include <stddef.h>
 
-/* One move of a stream with the memory of this end. */
+/* One move of a stream, and the memory of this end. */
 typedef struct rs_segment_move {
     const reshard_move *move;
     char *memory; /* of the first element */
@@ -20,14 +20,14 @@ typedef struct rs_segment_move {
     reshard_dtype wire;
 } rs_segment_move;
 
-/* Bytes from .. to-1 of the move, as it travels, to `out`. */
+/* Writes bytes from .. to-1 of the move, as it travels, to `out`. */
 void rs_segment_pack(const rs_segment_move *move, uint64_t from, uint64_t to, char *out);
-/* The same from `in`. An element that is cut off is kept in `carry` (16 bytes, one for each stream)
- * until its rest comes with the next segment. */
+/* Reads the same bytes from `in`. An element that is cut off is kept in `carry` (16 bytes for each
+ * stream) until its rest comes with the next segment. */
 void rs_segment_unpack(const rs_segment_move *move, uint64_t from, uint64_t to, const char *in,
                        char *carry);
 
-/* Where the move begins, when all of it lies there as it travels; else NULL. */
+/* Where the move begins if its bytes lie in memory exactly as they travel; otherwise NULL. */
 char *rs_segment_dense(const rs_segment_move *move);
 
 #endif

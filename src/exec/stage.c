@@ -2,12 +2,12 @@
 /*
  * stage.c - one stage of a run.
  *
- *  1. Every rank sends each near peer its table of addresses: what it has is ready to be read, and
- *     to be written. It tells with it which of its memory is shared.
+ *  1. Every rank sends each near peer its table of addresses: its memory is ready to be read and
+ *     written. The table also tells which of that memory is shared.
  *  2. When all near peers are ready, both ends of each pair know the way that bytes take between
- *     them. What does not go directly is set going as messages.
- *  3. The rank walks: it reads from peers, or writes to them, as was decided. Where contributions
- *     have to take turns it waits for those in messages first.
+ *     them. What does not go directly is started as messages.
+ *  3. The rank walks: it reads from peers or writes to them, as was decided. If contributions must
+ *     be combined in order it first waits for those that come as messages.
  *  4. It then tells each near peer that it is done with its memory. When all have said so, and all
  *     messages have come and gone, the stage is over.
  *
@@ -17,16 +17,16 @@
  */
 #include "exec/exec.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- ready ----------------------------------------------------------------------------------- */
 
-/* What is added to begins as zero. Peers do not touch it: additions are made by the target. */
+/* Targets of additions begin as zero. Peers do not touch them: the target does the adding. */
 static void clear_targets(reshard_exec *exec)
 {
     for (int32_t l = 0; l < reshard_plan_stage_link_count(exec->plan, exec->stage); l++) {
-        reshard_stage_link link;
-        (void)reshard_plan_stage_link(exec->plan, exec->stage, l, &link);
+        reshard_stage_link link = rs_plan_stage_link(exec->plan, exec->stage, l);
         if (link.target < 0)
             continue; /* a fill, seen from its other end */
         int64_t shards = rs_layout_shard_count(link.target_layout, exec->part->rank);
@@ -51,8 +51,7 @@ static uint64_t find_shared(const reshard_exec *exec)
     if (!rs_group_is_shared(exec->group, exec->memory))
         shared &= ~(uint64_t)RS_SHARED_STAGING;
     for (int32_t l = 0; l < reshard_plan_stage_link_count(exec->plan, exec->stage); l++) {
-        reshard_stage_link link;
-        (void)reshard_plan_stage_link(exec->plan, exec->stage, l, &link);
+        reshard_stage_link link = rs_plan_stage_link(exec->plan, exec->stage, l);
         if (link.source >= 0 && !exec->tensor_shared[rs_exec_tensor(exec, &link, true)])
             shared &= ~(uint64_t)RS_SHARED_SOURCES;
         if (link.target >= 0 && !exec->tensor_shared[rs_exec_tensor(exec, &link, false)])
@@ -78,7 +77,7 @@ static reshard_status tell_ready(reshard_exec *exec, rs_exec_peer *peer)
 
 /* ---- ways ------------------------------------------------------------------------------------ */
 
-/* The way from a rank with one table to a rank with the other: both ends decide alike. */
+/* The way from the rank with the one table to the rank with the other. Both ends decide alike. */
 static rs_way choose_way(const rs_exec_stage *stage, const rs_exec_table *from,
                          const rs_exec_table *to)
 {
@@ -101,9 +100,10 @@ static bool is_walked(const rs_exec_stage *stage, const rs_operation *operation)
 static reshard_status enter(reshard_exec *exec)
 {
     rs_exec_stage *stage = &exec->stages[exec->stage];
+    assert(!exec->entered);
     exec->entered = true;
     if (exec->maps_all)
-        return RESHARD_OK; /* its ways and walks are always the same */
+        return RESHARD_OK; /* ways and walks are always the same */
     for (int64_t i = 0; i < stage->peer_count; i++) {
         rs_exec_peer *peer = &stage->peers[i];
         if (!peer->near)
@@ -123,6 +123,7 @@ static reshard_status enter(reshard_exec *exec)
 
 reshard_status rs_stage_begin(reshard_exec *exec)
 {
+    assert(exec->stage >= 0 && exec->stage < exec->stage_count);
     rs_exec_stage *stage = &exec->stages[exec->stage];
     exec->ready_count = exec->done_count = 0;
     exec->entered = exec->walked = false;
@@ -141,7 +142,7 @@ reshard_status rs_stage_begin(reshard_exec *exec)
     return status;
 }
 
-/* How many of the peers, from `count` on in their order, have completed a request. */
+/* Counts on from *count while the peers, in their order, have completed a request. */
 static reshard_status count_completed(reshard_exec *exec, size_t request, int64_t *count)
 {
     rs_exec_stage *stage = &exec->stages[exec->stage];
@@ -179,7 +180,7 @@ static reshard_status walk_and_tell(reshard_exec *exec)
     return status;
 }
 
-/* Requests are used again in the next run, so those that were sent must have arrived too. */
+/* Requests are used again in the next run, so sends must be complete too. */
 static reshard_status wait_for_sent(reshard_exec *exec, bool *out_done)
 {
     rs_exec_stage *stage = &exec->stages[exec->stage];

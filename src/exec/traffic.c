@@ -20,11 +20,14 @@
 #include "exec/exec.h"
 #include "exec/segment.h"
 
+#include <assert.h>
+
 /* ---- segments -------------------------------------------------------------------------------- */
 
 /* The last move that begins at or before a byte. */
 static int64_t find_move(const reshard_stream *stream, uint64_t byte)
 {
+    assert(stream->count > 0 && byte < stream->offsets[stream->count]);
     int64_t low = 0, high = stream->count;
     while (high - low > 1) {
         int64_t middle = low + (high - low) / 2;
@@ -43,13 +46,12 @@ static reshard_dtype narrower(const reshard_stage_link *link)
                : link->source_dtype;
 }
 
-/* This end of a move: its slot's memory, or scratch in which it lies densely. */
+/* Finds this end of a move: in its slot's memory, or densely in scratch. */
 static void find_memory(rs_messages *m, int32_t stage, const rs_lane *f, bool sending,
                         int64_t index, int64_t *dense_strides, rs_segment_move *out)
 {
     const reshard_move *move = &f->stream->moves[index];
-    reshard_stage_link link;
-    (void)reshard_plan_stage_link(m->exec->plan, stage, f->stream->links[index], &link);
+    reshard_stage_link link = rs_plan_stage_link(m->exec->plan, stage, f->stream->links[index]);
     *out = (rs_segment_move){.move = move, .wire = narrower(&link)};
     if (!sending && f->scratch_at[index] >= 0) {
         rs_dense_strides(move->ndim, move->size, dense_strides);
@@ -88,7 +90,7 @@ static void pack_or_unpack(rs_messages *m, const rs_traffic *t, const rs_parcel 
     }
 }
 
-/* Where a segment's bytes lie one after another already, as part of one move; or NULL. */
+/* Where a segment lies in memory as it travels, as part of one move; or NULL. */
 static char *find_place(rs_messages *m, const rs_traffic *t, const rs_parcel *s)
 {
     const rs_lane *f = &t->lanes[s->lane];
@@ -104,7 +106,7 @@ static char *find_place(rs_messages *m, const rs_traffic *t, const rs_parcel *s)
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-#define CACHE_BYTES ((size_t)256 << 10) /* of a segment that is to stay in the cache */
+#define CACHE_BYTES ((size_t)256 << 10) /* of a segment that should stay in the cache */
 
 static rs_way way_of(const rs_messages *m, const rs_traffic *t, const rs_lane *f)
 {
@@ -123,9 +125,10 @@ static void skip_direct(const rs_messages *m, rs_traffic *t)
         t->next_lane++;
 }
 
-/* The next segment: both ends of a lane cut alike. */
+/* Cuts the next segment. Both ends of a lane cut alike. */
 static void cut_segment(const rs_messages *m, rs_traffic *t, rs_parcel *s)
 {
+    assert(t->next_lane < t->lane_count && t->next_byte < t->lanes[t->next_lane].bytes);
     const rs_lane *f = &t->lanes[t->next_lane];
     size_t most = m->segment_bytes;
     if (way_of(m, t, f) == RS_WAY_STAGING && most > CACHE_BYTES)
@@ -134,6 +137,7 @@ static void cut_segment(const rs_messages *m, rs_traffic *t, rs_parcel *s)
     s->from = t->next_byte;
     s->to = f->bytes - s->from < most ? f->bytes : s->from + most;
     s->taken = false;
+    assert(s->from < s->to && s->to <= f->bytes);
     t->next_byte = s->to;
     if (t->next_byte == f->bytes) {
         t->next_lane++;
@@ -210,7 +214,7 @@ static reshard_status take_from_staging(rs_messages *m, const rs_traffic *t, rs_
     return status;
 }
 
-/* A parcel's request is done. */
+/* A parcel's request is complete. */
 static reshard_status take_segment(rs_messages *m, const rs_traffic *t, rs_parcel *s)
 {
     s->taken = true;
@@ -223,7 +227,7 @@ static reshard_status take_segment(rs_messages *m, const rs_traffic *t, rs_parce
     return RESHARD_OK;
 }
 
-/* Whether a parcel can be used again. */
+/* Finds out whether a parcel can be used again. */
 static reshard_status finish_segment(rs_messages *m, const rs_traffic *t, rs_parcel *s,
                                      bool *out_done)
 {
@@ -242,7 +246,7 @@ static reshard_status finish_segment(rs_messages *m, const rs_traffic *t, rs_par
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* Finishes what has come or gone, oldest first, and starts as much as there are parcels for. */
+/* Finishes what has arrived, oldest first, and starts as much as there are parcels for. */
 static reshard_status advance(rs_messages *m, rs_traffic *t, const rs_window *w)
 {
     bool moved = true;

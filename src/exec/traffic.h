@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * traffic.h - what does not go directly in a stage. Each ordered pair of ranks has one stream of
- * bytes (plan.h), cut into segments that are sent through staging memory of a fixed size. Made by
- * traffic_make.c, run by traffic.c.
+ * traffic.h - everything that does not go directly in a stage. Each ordered pair of ranks has one
+ * stream of bytes (plan.h), cut into segments that are sent through staging memory of a fixed size.
+ * traffic_make.c makes this, traffic.c runs it.
  */
 #ifndef RS_EXEC_TRAFFIC_H
 #define RS_EXEC_TRAFFIC_H
@@ -19,7 +19,7 @@ typedef struct rs_lane {
     int64_t peer; /* index among the stage's */
     reshard_stream *stream;
     uint64_t bytes;
-    /* receiving: where each move is kept until it is combined; -1: goes to its place */
+    /* of a receiver: where in scratch each move waits to be combined; -1: it goes to its place */
     int64_t *scratch_at;
     char carry[16];
 } rs_lane;
@@ -28,7 +28,7 @@ typedef struct rs_lane {
 typedef struct rs_parcel {
     reshard_request request, answer;
     char *memory;
-    char *place; /* where the message's bytes are: `memory`, or where they belong */
+    char *place; /* where the message's bytes are: in `memory`, or in the shard */
     int64_t lane;
     uint64_t from, to; /* bytes of the lane's stream */
     void *notice;      /* through staging: where the sender has put it, in the sender's memory */
@@ -46,7 +46,7 @@ typedef struct rs_traffic {
     int64_t started, finished;
 } rs_traffic;
 
-/* How much can be under way on one side; the two ends of a lane need not have the same. */
+/* How much can be under way on one side. The two ends of a lane may have different windows. */
 typedef struct rs_window {
     int64_t parcel_count;
     rs_parcel *parcels;
@@ -64,15 +64,15 @@ typedef struct rs_messages {
     size_t scratch_bytes;
 } rs_messages;
 
-/* All but the staging. On failure too *out_messages is to be destroyed. */
+/* Makes everything but the staging. *out_messages must be destroyed even after a failure. */
 reshard_status rs_messages_create(reshard_exec *exec, rs_messages **out_messages);
 void rs_messages_destroy(rs_messages *messages);
 size_t rs_messages_staging_bytes(const rs_messages *messages);
 void rs_messages_place(rs_messages *messages, char *staging);
-/* What has come and waits to be combined. */
+/* Scratch: contributions that have arrived and wait to be combined. */
 const char *rs_messages_scratch(const rs_messages *messages);
 
-/* One stage of a run: exec->stage. The ways of its peers are known. */
+/* Run the stage exec->stage. The ways of its peers must be known. */
 reshard_status rs_messages_begin(rs_messages *messages);
 reshard_status rs_messages_progress(rs_messages *messages, bool *out_received, bool *out_sent);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* traffic_make.c - making what traffic.c runs: streams, parcels for segments, and scratch memory
- * for contributions, which are combined in order when all have come. */
+/* traffic_make.c - makes what traffic.c runs: streams, parcels for segments, and scratch memory for
+ * contributions, which are combined in order when all have arrived. */
 #include "exec/traffic.h"
 
 #include "base/checked.h"
@@ -29,7 +29,7 @@ static reshard_status add_lane(rs_messages *m, int32_t stage, int64_t peer, rs_t
     return RESHARD_OK;
 }
 
-/* Rounds: peers are kept from the next higher rank on, so sends go through them forwards and
+/* Rounds: peers are listed from the next higher rank on, so sends go through the list forwards and
  * receives backwards. */
 static reshard_status make_traffic(rs_messages *m, int32_t stage, bool sending, rs_traffic *t)
 {
@@ -51,7 +51,7 @@ static bool is_ordered(reshard_move_kind kind)
     return kind == RESHARD_MOVE_COMBINE || kind == RESHARD_MOVE_ADD;
 }
 
-/* Places in scratch for what is to be combined; each stage uses it anew. */
+/* Gives each contribution its place in scratch, which every stage uses from the beginning. */
 static reshard_status place_scratch(rs_messages *m, int32_t stage, int64_t *out_count)
 {
     rs_traffic *in = &m->stages[stage].in;
@@ -67,8 +67,7 @@ static reshard_status place_scratch(rs_messages *m, int32_t stage, int64_t *out_
             f->scratch_at[k] = -1;
             if (!is_ordered(f->stream->moves[k].kind))
                 continue;
-            reshard_stage_link link;
-            (void)reshard_plan_stage_link(m->exec->plan, stage, f->stream->links[k], &link);
+            reshard_stage_link link = rs_plan_stage_link(m->exec->plan, stage, f->stream->links[k]);
             f->scratch_at[k] = (int64_t)used;
             size_t bytes = (size_t)reshard_dtype_bits(link.source_dtype) / 8;
             const reshard_move *move = &f->stream->moves[k];
@@ -81,7 +80,7 @@ static reshard_status place_scratch(rs_messages *m, int32_t stage, int64_t *out_
     return RESHARD_OK;
 }
 
-/* The stage's operations, and those on scratch. */
+/* Adds operations on scratch to those of the stage. */
 static reshard_status add_operations(rs_messages *m, int32_t stage, int64_t scratch_count)
 {
     reshard_exec *exec = m->exec;
@@ -180,7 +179,7 @@ reshard_status rs_messages_create(reshard_exec *exec, rs_messages **out_messages
     if (m == NULL)
         return rs_allocation_status();
     m->exec = exec;
-    *out_messages = m; /* destroyed with the exec, also when what follows fails */
+    *out_messages = m; /* destroyed with the exec, even if what follows fails */
     reshard_status status = RESHARD_OK;
     for (int32_t i = 0; i < exec->stage_count && status == RESHARD_OK; i++) {
         int64_t scratch_count = 0;

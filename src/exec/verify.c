@@ -53,7 +53,7 @@ struct rs_verify {
     int32_t rank, size;
     sums mine;
     verdict verdict;
-    bool told; /* rank 0: all are heard, and the verdict is on its way */
+    bool told; /* rank 0: has heard all, and is sending the verdict */
     int32_t over;
     sums *heard;               /* rank 0: by rank */
     reshard_request *requests; /* rank 0: by rank. Others: sums sent, verdict received */
@@ -104,7 +104,7 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 31;
 }
 
-/* One end of one link, as its elements are gone through. */
+/* One end of one link, while its elements are visited. */
 typedef struct walk {
     const rs_link *link;
     const rs_link_side *side;
@@ -183,8 +183,8 @@ static reshard_status see_region(void *user, const rs_region *region, const rs_h
 
 /* ---- the digest of an end -------------------------------------------------------------------- */
 
-/* Both ends of a link count, or only its copies do: a reduction has other values than its
- * source. */
+/* Whether both ends of a link are compared, or only copies: a reduction does not have its source's
+ * values. */
 static void digest_link(rs_verify *v, int32_t index, bool source)
 {
     const reshard_link *given = &v->plan->links[index];
@@ -195,7 +195,7 @@ static void digest_link(rs_verify *v, int32_t index, bool source)
     rs_link link;
     if (tensor->layout->partial ||
         rs_link_resolve(given, from->layout, to->layout, &link) != RESHARD_OK)
-        return; /* links resolve: the plan was made of them */
+        return; /* cannot fail: the plan was made of these links */
     end_sums found = {0};
     walk w = {.link = &link,
               .side = source ? &link.source : &link.target,
@@ -224,7 +224,7 @@ void rs_verify_sources(rs_verify *v)
 
 typedef struct gap {
     rs_verify *verify;
-    const rs_fill *fill;
+    const rs_fill_box *fill;
     int64_t first_slot;
     size_t element_bytes;
 } gap;
@@ -266,7 +266,7 @@ static reshard_status see_gap(void *user, const rs_region *region, const rs_hold
 static void check_gaps(rs_verify *v)
 {
     for (int64_t i = 0; i < v->plan->fill_count; i++) {
-        const rs_fill *fill = &v->plan->fills[i];
+        const rs_fill_box *fill = &v->plan->fills[i];
         const reshard_plan_tensor *tensor = &v->plan->targets[fill->target];
         gap g = {.verify = v,
                  .fill = fill,
@@ -279,7 +279,7 @@ static void check_gaps(rs_verify *v)
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
-/* The first channel of an exec is free: groups use theirs for small messages, execs do not. */
+/* The first channel of an exec is free: only groups send small messages. */
 static int32_t channel(const rs_verify *v)
 {
     return v->exec->channel - v->exec->group->channel + RS_CHANNEL_SMALL;
@@ -336,7 +336,7 @@ static void decide(rs_verify *v)
     v->verdict = (verdict){(int64_t)found, all.strays};
 }
 
-/* Goes through the requests in their order; *out_done when the last one is complete. */
+/* Tests the requests in their order; *out_done: the last one is complete. */
 static reshard_status complete(rs_verify *v, int32_t count, bool *out_done)
 {
     *out_done = true;
@@ -367,7 +367,7 @@ static reshard_status conclude(const rs_verify *v)
                    v->verdict.strays);
 }
 
-/* Rank 0: hears all, decides, and tells all. */
+/* Rank 0 hears all others, decides, and tells them. */
 static reshard_status hear_and_tell(rs_verify *v, bool *out_done)
 {
     v->over = v->over == 0 ? 1 : v->over; /* rank 0 has no request of its own */

@@ -33,8 +33,8 @@ void rs_verify_destroy(rs_verify *verify);
 
 void rs_verify_sources(rs_verify *verify);
 reshard_status rs_verify_targets(rs_verify *verify);
-/* Errors: CHECK on all ranks alike, when the run is over and something is wrong; others are those
- * of the group. */
+/* Errors: CHECK, the same on all ranks, when the run is over and something is wrong; errors of the
+ * group. */
 reshard_status rs_verify_progress(rs_verify *verify, bool *out_done);
 
 #endif

@@ -8,15 +8,19 @@
 
 #include "base/error.h"
 
+#include <assert.h>
+
 /* ---- addresses ------------------------------------------------------------------------------- */
 
-/* A peer's slots are in its table, and seen from here elsewhere; NULL when they are not seen. */
+/* The address of a slot. A peer's is in its table, and is mapped; NULL when it cannot be seen. */
 static char *address_of(reshard_exec *exec, const rs_exec_stage *stage,
                         const rs_operation *operation, bool mine, int64_t slot)
 {
+    assert(slot >= 0 && slot < exec->slot_count);
     if (mine || operation->peer_index < 0)
         return exec->table->slots[slot];
     const rs_exec_peer *peer = &stage->peers[operation->peer_index];
+    assert(operation->peer_index < stage->peer_count && peer->near && peer->table != NULL);
     return rs_group_map(exec->group, peer->rank, peer->table->slots[slot], 1);
 }
 
@@ -52,8 +56,8 @@ static reshard_status find_ends(reshard_exec *exec, const rs_exec_stage *stage,
 
 #define TOGETHER_MAX 64
 
-/* Copies of one link that share the lines of their short side go together, so that it passes
- * through the cache once. */
+/* Runs copies of one link that share cache lines of their short side together, so that each line
+ * passes through the cache once. */
 static reshard_status run_together(reshard_exec *exec, const rs_exec_stage *stage,
                                    const rs_operation *const *first, int64_t count,
                                    int64_t *out_taken)
@@ -81,9 +85,9 @@ static reshard_status run_together(reshard_exec *exec, const rs_exec_stage *stag
 
 /* ---- combining ------------------------------------------------------------------------------- */
 
-/* How many operations from `first` on combine one box each for contributor 0, the same boxes again
- * for contributor 1, and so on to the last, all of them in one run of memory on both sides. Gives
- * the boxes, or 0. */
+/* Do the operations from `first` on combine some boxes for contributor 0, the same boxes for
+ * contributor 1 and so on to the last, each box one run of memory on both sides? The number of
+ * boxes, or 0. */
 static int64_t count_stacked(const rs_operation *const *first, int64_t count)
 {
     int64_t boxes = 0;
@@ -150,7 +154,7 @@ reshard_status rs_exec_walk_keeps(reshard_exec *exec, const rs_exec_stage *stage
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < stage->keep_count && status == RESHARD_OK; i++) {
         if (exec->alias.taken && &stage->keeps[i] == exec->alias.keep)
-            continue; /* is there already */
+            continue; /* the intermediate lies in the target already */
         status = run_alone(exec, stage, &stage->keeps[i]);
     }
     return status;

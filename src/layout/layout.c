@@ -290,7 +290,7 @@ reshard_status reshard_layout_parse(reshard_context *context, const char *spec_t
                                     const int64_t *shape, reshard_layout **out_layout)
 {
     reshard_spec *spec = NULL;
-    reshard_status status = reshard_spec_parse(context, spec_text, strlen(spec_text), &spec);
+    reshard_status status = reshard_spec_parse(context, spec_text, &spec);
     if (status == RESHARD_OK)
         status = reshard_layout_create(context, spec, ndim, shape, out_layout);
     reshard_spec_release(spec);

@@ -24,7 +24,8 @@ static void free_communicators(rs_mpi_comms *c)
         (void)MPI_Comm_free(&c->control);
 }
 
-/* Gives back what MPI has of the endpoint. False when it keeps some of its memory in use. */
+/* Returns to MPI what the endpoint took from it. False when MPI still uses some of the endpoint's
+ * memory. */
 static bool detach(rs_mpi *e)
 {
     int over = 1;
@@ -86,8 +87,8 @@ static reshard_status check_mpi(MPI_Comm comm)
                  : RESHARD_OK;
 }
 
-/* As rs_options_read of libreshard, which keeps that to itself: a shorter struct has zeros behind
- * it, and of a longer one the rest must be zero. */
+/* Like libreshard's rs_options_read, which is hidden from this library: fields beyond a shorter
+ * struct are zero, and what this library does not know of a longer one must be zero. */
 static reshard_status read_options(const reshard_mpi_options *given, reshard_mpi_options *out)
 {
     *out = (reshard_mpi_options){.size = sizeof *out};
@@ -174,7 +175,7 @@ static reshard_status create(const rs_mpi_comms *comms, const reshard_mpi_option
         e->out_requests[i] = MPI_REQUEST_NULL;
     for (int kind = 0; kind < RS_NOTICE_KIND_COUNT; kind++)
         e->out[kind].kind = kind;
-    e->left = true; /* until all have agreed to begin */
+    e->left = true; /* until all ranks have agreed to begin */
     *out_endpoint = e;
     return RESHARD_OK;
 }
@@ -203,7 +204,7 @@ static reshard_status create_group(reshard_context *context, rs_mpi *e, reshard_
     return reshard_group_create(context, &endpoint, out_group);
 }
 
-/* Collective. As reshard_group_agree, while there is no group. */
+/* Collective. Like reshard_group_agree, for the time before there is a group. */
 static reshard_status agree(MPI_Comm comm, reshard_status status)
 {
     int rank = 0, mine = INT_MAX, lowest = INT_MAX;
@@ -237,7 +238,7 @@ reshard_status rs_mpi_open(reshard_context *context, MPI_Comm comm,
         status = create_group(context, e, &group);
     status = agree(comms.control, status);
     if (status != RESHARD_OK) {
-        /* Collective, whichever way: who has a group frees the communicators with it. */
+        /* Collective either way: the communicators are freed here, or together with the group. */
         if (group == NULL) {
             destroy(e);
             free_communicators(&comms);

@@ -2,18 +2,18 @@
 /*
  * endpoint.h - one rank's end of the transport over MPI.
  *
- * Messages are MPI's own, a channel being a tag. Beside them, on a communicator of their own, go
- * the notices (standing.h) that make a failure known: every rank has a receive open for them, and
- * looks at it whenever it has nothing better to do.
+ * Messages are MPI messages, with the channel as their tag. Failures are announced by notices
+ * (standing.h) on a communicator of their own: every rank keeps a receive open for them, and looks
+ * at it whenever it has nothing better to do.
  *
  * Invariants:
- *  1. Each message under way is in the list of its endpoint, so that it can be withdrawn: a broken
- *     group's callers will free their buffers.
- *  2. A rank says DRAINED when it is broken and has no receive open. So who has heard that from all
- *     others may forget the sends it still has: nobody reads them, nor ever will.
- *  3. A collective call of MPI that may have to wait for what others do first is made in its
- *     non-blocking form, and left when the group breaks. MPI then still holds a part of the
- *     endpoint, which is never freed.
+ *  1. Every message under way is in its endpoint's list, so that it can be withdrawn when the group
+ *     breaks: the caller will free the buffer.
+ *  2. A rank says DRAINED when its group is broken and it has no receive open. Once a rank has
+ *     heard that from all others it may forget the sends it still has: nobody will ever read them.
+ *  3. A collective call of MPI that may have to wait for other ranks is made in its non-blocking
+ *     form, and abandoned when the group breaks. MPI then still uses part of the endpoint, so that
+ *     part is never freed.
  */
 #ifndef RS_MPI_ENDPOINT_H
 #define RS_MPI_ENDPOINT_H
@@ -65,28 +65,28 @@ typedef struct rs_mpi {
     MPI_Request *out_requests; /* [kind * size + peer] */
     int vote, votes;           /* invariant 3 */
     MPI_Request voting;
-    bool leaving; /* what this rank wanted is done */
-    bool left;    /* and all others know */
+    bool leaving; /* this rank is finished */
+    bool left;    /* and all others know it */
     bool drained; /* invariant 2 */
 } rs_mpi;
 
-#define RS_MPI_MESSAGE_BYTES_MAX ((size_t)1 << 30) /* MPI counts in int */
+#define RS_MPI_MESSAGE_BYTES_MAX ((size_t)1 << 30) /* MPI counts bytes in an int */
 
-/* notices.c: the group breaks here; and what MPI calls returned. */
+/* notices.c. Breaks the group from this rank. */
 void rs_mpi_break(rs_mpi *e, reshard_status status, const char *why);
-/* False when the call failed, which breaks the group with MPI's words for it. */
+/* False when an MPI call failed; that breaks the group, with MPI's own error text. */
 bool rs_mpi_succeeded(rs_mpi *e, int code, const char *call);
 void rs_mpi_tell(rs_mpi *e, rs_notice_kind kind, int32_t peer);
 void rs_mpi_tell_all(rs_mpi *e, rs_notice_kind kind);
 void rs_mpi_listen(rs_mpi *e);
 void rs_mpi_hear(rs_mpi *e);
-/* Collective: true when all ranks pass true; false too when the group is or becomes broken. */
+/* Collective. True when all ranks pass true; false also when the group is or becomes broken. */
 bool rs_mpi_vote(rs_mpi *e, bool agrees);
-/* Collective. This rank has done what it wanted, with this status and this thread's error text.
- * Returns, when all ranks have, the status that the run ends with on all of them. */
+/* Collective. This rank is finished, with this status and this thread's error text. Returns when
+ * all ranks are, with the status that the run ends with on all of them. */
 reshard_status rs_mpi_leave(rs_mpi *e, reshard_status status);
 
-/* messages.c and windows.c: the calls of the endpoint, see reshard_endpoint. */
+/* messages.c and windows.c. The calls of the endpoint, as reshard_endpoint describes them. */
 reshard_status rs_mpi_send(void *state, int32_t peer, int32_t channel, const void *bytes,
                            size_t count, reshard_request *request);
 reshard_status rs_mpi_receive(void *state, int32_t peer, int32_t channel, void *bytes, size_t count,
@@ -99,7 +99,8 @@ reshard_status rs_mpi_touch(void *state, int begin);
 void *rs_mpi_share(void *state, size_t bytes);
 int rs_mpi_shares_with(void *state, int32_t peer);
 
-/* endpoint.c. Collective. A group and the endpoint under it, which lives as long. */
+/* endpoint.c. Collective. Makes a group and the endpoint under it, which lives as long as the
+ * group. */
 reshard_status rs_mpi_open(reshard_context *context, MPI_Comm comm,
                            const reshard_mpi_options *options, rs_mpi **out_endpoint,
                            reshard_group **out_group);

@@ -20,14 +20,13 @@ typedef struct rs_mapping {
 /* Where `address` of the owner is seen here; NULL when the bytes are not all inside. */
 void *rs_mapping_translate(const rs_mapping *mapping, const void *address, size_t bytes);
 
-/* The bytes to ask for, so that `bytes` from a page's begin are among them; 0 when that is too
- * much. */
+/* How many bytes to ask for, to get `bytes` bytes that start on a page; 0 when that is too much. */
 size_t rs_mapping_bytes_needed(size_t bytes);
-/* The first page's begin at or behind an address. */
+/* The start of the first page at or after an address. */
 void *rs_mapping_align(void *address);
 
-/* Whether count mappings of that size fit where systems keep shared memory. Where it is too small,
- * MPI may hand it out nevertheless, and the first touch then kills the process. */
+/* Whether `count` mappings of that size fit where the system keeps shared memory. MPI may hand out
+ * memory that does not fit, and the first touch would then kill the process. */
 bool rs_mapping_have_room(int32_t count, size_t bytes);
 
 #endif

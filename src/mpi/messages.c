@@ -5,9 +5,9 @@
 #include <assert.h>
 #include <stdio.h>
 
-#define TESTS_PER_LOOK 16   /* at notices and the clock */
-#define ASK_SECONDS 0.5     /* of waiting, before asking whether a peer has left */
-#define QUIESCE_SECONDS 5.0 /* the longest wait for peers that do not know yet that all is lost */
+#define TESTS_PER_LOOK 16   /* so often we look at notices and the clock */
+#define ASK_SECONDS 0.5     /* the wait before asking whether a peer has left */
+#define QUIESCE_SECONDS 5.0 /* the longest wait for peers that do not yet know of the failure */
 
 static_assert(sizeof(rs_mpi_message) <= sizeof(reshard_request), "a message fits into a request");
 
@@ -35,11 +35,12 @@ static void unlink_message(rs_mpi_message *m)
 static reshard_status start(rs_mpi *e, bool sending, int32_t peer, int32_t channel, void *bytes,
                             size_t count, reshard_request *request)
 {
+    assert(peer >= 0 && peer < e->standing.size);
     rs_mpi_message *m = (rs_mpi_message *)(void *)request;
     *m = (rs_mpi_message){
         .count = count, .peer = peer, .sending = sending, .progress = RS_WITHDRAWN};
-    /* Messages may have come from ranks that have given up since: look before something new begins,
-     * but not for each of many. */
+    /* The group may have broken meanwhile: look before starting something new, but not every
+     * time. */
     if (e->first == NULL)
         rs_mpi_hear(e);
     if (e->standing.broken)
@@ -47,8 +48,8 @@ static reshard_status start(rs_mpi *e, bool sending, int32_t peer, int32_t chann
     if (count > RS_MPI_MESSAGE_BYTES_MAX)
         return rs_mpi_fail(RESHARD_ERR_INVALID, "a message of %zu bytes, of %zu at most", count,
                            RS_MPI_MESSAGE_BYTES_MAX);
-    /* Channels that share a tag are billions apart in Open MPI and hundreds of millions in MPICH,
-     * so no two that are in use do. */
+    /* Channels with the same tag are billions apart in Open MPI and hundreds of millions in MPICH,
+     * so no two in use have the same. */
     int tag = (int)(channel % ((int64_t)e->tag_max + 1));
     int code = sending
                    ? MPI_Isend(bytes, (int)count, MPI_BYTE, peer, tag, e->comms.data, &m->request)
@@ -72,7 +73,7 @@ reshard_status rs_mpi_receive(void *state, int32_t peer, int32_t channel, void *
     return start(state, false, peer, channel, bytes, count, request);
 }
 
-/* MPI has brought the message to an end, good or bad. */
+/* MPI is done with the message, successfully or not. */
 static void end_message(rs_mpi *e, rs_mpi_message *m, int code, const MPI_Status *status)
 {
     char why[160] = "";
@@ -98,8 +99,8 @@ static void end_message(rs_mpi *e, rs_mpi_message *m, int code, const MPI_Status
     m->progress = fine ? RS_DONE : RS_WITHDRAWN;
 }
 
-/* Nobody answers who has left, and nobody says good-bye to all, so a rank that waits asks. What a
- * peer had sent before it left arrives before its answer does, or soon after. */
+/* A rank does not announce that it leaves, so a rank that waits asks its peers. What a peer sent
+ * before it left arrives before its answer does, or soon after. */
 static void ask_peers(rs_mpi *e)
 {
     for (const rs_mpi_message *m = e->first; m != NULL && !e->standing.broken; m = m->next) {
@@ -115,7 +116,7 @@ static void ask_peers(rs_mpi *e)
     }
 }
 
-/* A message does not end: is all well? */
+/* A message takes long: has something gone wrong? */
 static reshard_status look_around(rs_mpi *e, const rs_mpi_message *m)
 {
     rs_mpi_hear(e);
@@ -161,12 +162,12 @@ void rs_mpi_idle(void *state)
 {
     rs_mpi *e = state;
     rs_patience_pause(&e->patience);
-    e->test_count = -1; /* the next test that finds nothing looks around */
+    e->test_count = -1; /* the next test that finds nothing looks at the notices */
 }
 
 /* ---- after a failure ------------------------------------------------------------------------- */
 
-/* Ends what can be ended, and says whether a receive is still open. */
+/* Completes or cancels what it can, and says whether a receive is still open. */
 static bool settle_messages(rs_mpi *e)
 {
     bool receiving = false;
@@ -183,8 +184,8 @@ static bool settle_messages(rs_mpi *e)
     return receiving;
 }
 
-/* Receives can be cancelled until a message has met them. Sends cannot everywhere, and need not be
- * (invariant 2). */
+/* A receive can be cancelled until a message has matched it. Not every MPI can cancel a send, and
+ * there is no need to (invariant 2). */
 void rs_mpi_quiesce(void *state)
 {
     rs_mpi *e = state;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* notices.c - failure and farewell: how ranks come to know that the group is broken, and how they
- * leave it together. */
+/* notices.c - failure and farewell: how ranks learn that the group is broken, and how they leave it
+ * together. */
 #include "mpi/endpoint.h"
 
 #include <stdio.h>
 
-#define LEAVE_SECONDS 5.0 /* the longest wait for ranks that do not know yet that all is lost */
+#define LEAVE_SECONDS 5.0 /* the longest wait for ranks that do not yet know of the failure */
 
 /* ---- notices and failure --------------------------------------------------------------------- */
 
@@ -15,7 +15,7 @@ void rs_mpi_tell(rs_mpi *e, rs_notice_kind kind, int32_t peer)
     int over = 1;
     if (*request != MPI_REQUEST_NULL)
         (void)MPI_Test(request, &over, MPI_STATUS_IGNORE);
-    if (over) /* else the same is on its way already */
+    if (over) /* otherwise the same notice is already on its way */
         (void)MPI_Isend(&e->out[kind], (int)sizeof e->out[kind], MPI_BYTE, peer, 0,
                         e->comms.control, request);
 }
@@ -40,7 +40,7 @@ void rs_mpi_break(rs_mpi *e, reshard_status status, const char *why)
         spread_verdict(e);
 }
 
-/* What an MPI call returned, in words; false when it failed, which breaks the group. */
+/* False when an MPI call failed; that breaks the group with the error in words. */
 bool rs_mpi_succeeded(rs_mpi *e, int code, const char *call)
 {
     if (code == MPI_SUCCESS)
@@ -83,7 +83,7 @@ void rs_mpi_hear(rs_mpi *e)
 
 /* ---- together -------------------------------------------------------------------------------- */
 
-/* Collective: true when all ranks pass true, false too when the group is or becomes broken. */
+/* Collective. True when all ranks pass true; false also when the group is or becomes broken. */
 bool rs_mpi_vote(rs_mpi *e, bool agrees)
 {
     if (e->standing.broken)
@@ -103,7 +103,8 @@ bool rs_mpi_vote(rs_mpi *e, bool agrees)
         if (over)
             return e->votes != 0;
         double waited = rs_patience_look(&e->patience);
-        /* Ranks may take their time to leave, but come to share memory together. */
+        /* Ranks may leave at very different times, but they share memory together, so only that has
+         * a time-out. */
         if (!e->leaving && e->timeout_seconds > 0 && waited > e->timeout_seconds)
             rs_mpi_break(e, RESHARD_ERR_TIMEOUT, "waited too long for all ranks to share memory");
         rs_patience_pause(&e->patience);
@@ -120,8 +121,8 @@ reshard_status rs_mpi_leave(rs_mpi *e, reshard_status status)
     (void)rs_mpi_vote(e, true);
     if (e->standing.broken) {
         rs_mpi_quiesce(e);
-        /* For the verdict of all others; who computes on without a look at the group is not waited
-         * for. */
+        /* Wait for the verdict of all others, but not for a rank that goes on computing without
+         * looking at the group. */
         while (e->standing.drained_count < e->standing.size - 1 &&
                rs_patience_look(&e->patience) < LEAVE_SECONDS) {
             rs_mpi_hear(e);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run.c - a body on all ranks that mpirun has started, for programs that are not linked with
+/* run.c - runs a body on all ranks that mpirun started, for programs that are not linked with
  * MPI. */
 #include <reshard/mpi_run.h>
 
 #include "mpi/endpoint.h"
 
-/* Initialises MPI unless that is done; says whether it did. */
+/* Initialises MPI unless the program has; says whether it did. */
 static reshard_status start_mpi(bool *out_started)
 {
     int initialized = 0, finalized = 0, threads = 0;
@@ -14,10 +14,11 @@ static reshard_status start_mpi(bool *out_started)
     if (finalized)
         return rs_mpi_fail(RESHARD_ERR_INVALID, "MPI has been finalized, and cannot start again");
     *out_started = !initialized;
-    /* A group may pass from thread to thread, but is called by one at a time. */
+    /* Different threads may call a group, but only one at a time. */
     if (!initialized && MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &threads) != MPI_SUCCESS)
         return rs_mpi_fail(RESHARD_ERR_GROUP_BROKEN, "MPI_Init_thread failed");
-    /* MPICH takes the errors of completed requests there, whatever their communicator's handler. */
+    /* MPICH reports errors of completed requests there, whatever their communicator's handler
+     * is. */
     if (!initialized)
         (void)MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     return RESHARD_OK;

@@ -2,9 +2,9 @@
 /*
  * standing.h - what ranks tell each other beside their messages, and the verdict that comes of it.
  *
- * A rank whose group breaks, by its own doing or by hearing of it, tells all others once which
- * verdict it holds. So once a rank has heard from all it has heard every verdict there is, and the
- * one of the lowest rank is the same for everybody.
+ * A rank that breaks its group, or hears that it is broken, tells all others once which verdict it
+ * holds. So a rank that has heard from all others knows every verdict there is, and all ranks
+ * choose the same one: that of the lowest rank.
  */
 #ifndef RS_MPI_STANDING_H
 #define RS_MPI_STANDING_H
@@ -14,10 +14,11 @@
 #include <stdbool.h>
 
 typedef enum rs_notice_kind {
-    RS_NOTICE_BROKEN,  /* the group is broken; starts nothing any more */
-    RS_NOTICE_DRAINED, /* no message can write into its memory any more, nor read others' for it */
-    RS_NOTICE_ASK,     /* have you left? I am waiting for you */
-    RS_NOTICE_LEFT,    /* the answer, if so */
+    RS_NOTICE_BROKEN, /* the group is broken; the sender starts nothing more */
+    /* no message can write into the sender's memory any more, or read others' memory for it */
+    RS_NOTICE_DRAINED,
+    RS_NOTICE_ASK,  /* have you left? I am waiting for you */
+    RS_NOTICE_LEFT, /* the answer, if so */
     RS_NOTICE_KIND_COUNT
 } rs_notice_kind;
 
@@ -33,7 +34,7 @@ typedef struct rs_notice {
     rs_verdict verdict; /* of RS_NOTICE_BROKEN */
 } rs_notice;
 
-/* What one rank knows of all. `told` is [peer], bits by kind of what was heard from it. */
+/* What one rank knows of all others. told[peer] has a bit for each kind of notice heard from it. */
 typedef struct rs_standing {
     int32_t rank, size;
     bool broken;
@@ -42,14 +43,15 @@ typedef struct rs_standing {
     int32_t drained_count; /* others */
 } rs_standing;
 
-/* The group breaks here: `why` becomes "rank r: why". False when it was broken before. */
+/* Breaks the group from this rank: `why` becomes "rank r: why". False when it was broken
+ * already. */
 bool rs_standing_break(rs_standing *standing, reshard_status status, const char *why);
-/* Takes in BROKEN, DRAINED or LEFT. True when this broke the group. */
+/* Takes note of BROKEN, DRAINED or LEFT. True when that broke the group. */
 bool rs_standing_hear(rs_standing *standing, int32_t from, const rs_notice *notice);
 bool rs_standing_was_told(const rs_standing *standing, int32_t from, rs_notice_kind kind);
-/* Sets the error text, and gives the status for calls on a broken group. */
+/* Sets the error text, and returns the status for calls on a broken group. */
 reshard_status rs_standing_fail(const rs_standing *standing);
-/* Sets the error text, and gives the status that the whole run ends with. */
+/* Sets the error text, and returns the status that the whole run ends with. */
 reshard_status rs_standing_result(const rs_standing *standing);
 
 /* reshard_error_set with a format. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* windows.c - memory that the ranks of one node see: windows of MPI, each with a mapping of every
- * rank. They live until the endpoint is closed. */
+/* windows.c - memory that the ranks of one node share: MPI windows, in each of which every rank has
+ * a part. They live until the endpoint is closed. */
 #include "mpi/endpoint.h"
 
 #include <stdatomic.h>
@@ -22,7 +22,8 @@ static bool open_window(rs_mpi *e, rs_mpi_window *w, size_t bytes, uint64_t *add
     if (info != MPI_INFO_NULL)
         (void)MPI_Info_free(&info);
     if (base != NULL)
-        memset(base, 0, bytes); /* MPI promises nothing, and pages belong near their first user */
+        /* MPI does not promise zeros, and pages should lie near their first user */
+        memset(base, 0, bytes);
     uint64_t mine = (uint64_t)(uintptr_t)base;
     bool fine = rs_mpi_succeeded(
         e, MPI_Allgather(&mine, 1, MPI_UINT64_T, addresses, 1, MPI_UINT64_T, e->comms.node),
@@ -61,7 +62,7 @@ void *rs_mpi_share(void *state, size_t bytes)
     e->windows = w;
     w = NULL;
 out:
-    if (w != NULL && opened && !e->standing.broken) /* another node could not */
+    if (w != NULL && opened && !e->standing.broken) /* another node failed */
         (void)MPI_Win_free(&w->handle);
     free(addresses);
     free(w);
@@ -87,9 +88,9 @@ int rs_mpi_shares_with(void *state, int32_t peer)
     return e->node_ranks[peer] != MPI_UNDEFINED;
 }
 
-/* Messages say when shared memory may be touched. The fences keep what is read and written there
- * between the message before and the message behind: begin pairs with the end of the peer whose
- * message has arrived. */
+/* Messages tell when shared memory may be touched. The fences keep reads and writes of it between
+ * the message before and the message after: begin pairs with the end on the peer whose message has
+ * arrived. */
 reshard_status rs_mpi_touch(void *state, int begin)
 {
     const rs_mpi *e = state;

@@ -8,7 +8,7 @@
 #ifndef RS_PLAN_FAMILY_H
 #define RS_PLAN_FAMILY_H
 
-#include <reshard/plan.h>
+#include <reshard/plan_inspect.h>
 
 #include "base/arena.h"
 

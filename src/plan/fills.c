@@ -66,7 +66,7 @@ static reshard_status add_fill(reshard_plan *plan, int32_t target, const reshard
     reshard_status status = rs_grow(plan->context, (void **)&plan->fills, &plan->fill_capacity,
                                     plan->fill_count + 1, sizeof *plan->fills);
     if (status == RESHARD_OK)
-        plan->fills[plan->fill_count++] = (rs_fill){target, *box};
+        plan->fills[plan->fill_count++] = (rs_fill_box){target, *box};
     return status;
 }
 
@@ -74,7 +74,7 @@ static reshard_status add_fill(reshard_plan *plan, int32_t target, const reshard
  * goes. */
 static reshard_status take_off(reshard_plan *plan, int64_t index, const reshard_box *box)
 {
-    rs_fill rest = plan->fills[index];
+    rs_fill_box rest = plan->fills[index];
     for (int32_t d = 0; d < box->ndim; d++) {
         if (rest.box.offset[d] >= box->offset[d] + box->size[d] ||
             box->offset[d] >= rest.box.offset[d] + rest.box.size[d])
@@ -89,7 +89,7 @@ static reshard_status take_off(reshard_plan *plan, int64_t index, const reshard_
         for (int i = 0; i < 2; i++) {
             if (sides[i][0] >= sides[i][1])
                 continue;
-            rs_fill part = rest;
+            rs_fill_box part = rest;
             part.box.offset[d] = sides[i][0];
             part.box.size[d] = sides[i][1] - sides[i][0];
             reshard_status status = add_fill(plan, part.target, &part.box);

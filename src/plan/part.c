@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "base/shape.h"
 #include "plan/grid.h"
 
@@ -272,7 +273,7 @@ const reshard_part_moves *reshard_part_link(const reshard_part *part, int32_t st
     return &rs_part_moves(part, stage, index)->shown;
 }
 
-void reshard_part_get_stats(const reshard_part *part, reshard_part_stats *out_stats)
+reshard_part_stats rs_part_stats(const reshard_part *part)
 {
     const reshard_plan *forward = rs_plan_forward(part->plan);
     reshard_part_stats stats = {0};
@@ -299,7 +300,13 @@ void reshard_part_get_stats(const reshard_part *part, reshard_part_stats *out_st
         if (through > stats.staging_bytes_peak)
             stats.staging_bytes_peak = through;
     }
-    *out_stats = stats;
+    return stats;
+}
+
+reshard_status reshard_part_get_stats(const reshard_part *part, reshard_part_stats *out_stats)
+{
+    reshard_part_stats stats = rs_part_stats(part);
+    return rs_report_write("part stats", &stats, sizeof stats, out_stats);
 }
 
 /* ---- single moves ---------------------------------------------------------------------------- */

@@ -20,6 +20,7 @@ struct reshard_part {
     rs_template_moves *stages[RS_STAGES_MAX]; /* by stage of this plan, then by template */
 };
 
+reshard_part_stats rs_part_stats(const reshard_part *part);
 /* The moves of a stage link. */
 const rs_template_moves *rs_part_moves(const reshard_part *part, int32_t stage, int32_t index);
 

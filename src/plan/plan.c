@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "layout/layout.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* Part of the digest: plans of planners that would choose other moves are not equal. */
@@ -326,31 +327,37 @@ int32_t reshard_plan_stage_link_count(const reshard_plan *plan, int32_t stage)
     return rs_plan_forward(plan)->stages[rs_plan_forward_stage(plan, stage)].link_count;
 }
 
+reshard_stage_link rs_plan_stage_link(const reshard_plan *plan, int32_t stage, int32_t index)
+{
+    const rs_stage *s = &rs_plan_forward(plan)->stages[rs_plan_forward_stage(plan, stage)];
+    assert(index >= 0 && index < s->link_count);
+    const reshard_stage_link *link = &s->links[index].shown;
+    if (plan->transposed == NULL)
+        return *link;
+    return (reshard_stage_link){
+        .link = link->link,
+        .source = link->target,
+        .target = link->source,
+        .source_is_intermediate = link->target_is_intermediate,
+        .target_is_intermediate = link->source_is_intermediate,
+        .source_layout = link->target_layout,
+        .target_layout = link->source_layout,
+        .source_dtype = link->target_dtype,
+        .target_dtype = link->source_dtype,
+    };
+}
+
 reshard_status reshard_plan_stage_link(const reshard_plan *plan, int32_t stage, int32_t index,
                                        reshard_stage_link *out_link)
 {
-    const reshard_plan *forward = rs_plan_forward(plan);
-    if (stage < 0 || stage >= forward->stage_count)
-        return rs_fail(RESHARD_ERR_RANGE, "there is no stage %d of %d", stage,
-                       forward->stage_count);
-    const rs_stage *s = &forward->stages[rs_plan_forward_stage(plan, stage)];
-    if (index < 0 || index >= s->link_count)
-        return rs_fail(RESHARD_ERR_RANGE, "there is no link %d of %d", index, s->link_count);
-    const reshard_stage_link *link = &s->links[index].shown;
-    *out_link = *link;
-    if (plan->transposed != NULL)
-        *out_link = (reshard_stage_link){
-            .link = link->link,
-            .source = link->target,
-            .target = link->source,
-            .source_is_intermediate = link->target_is_intermediate,
-            .target_is_intermediate = link->source_is_intermediate,
-            .source_layout = link->target_layout,
-            .target_layout = link->source_layout,
-            .source_dtype = link->target_dtype,
-            .target_dtype = link->source_dtype,
-        };
-    return RESHARD_OK;
+    int32_t stages = reshard_plan_stage_count(plan);
+    if (stage < 0 || stage >= stages)
+        return rs_fail(RESHARD_ERR_RANGE, "there is no stage %d of %d", stage, stages);
+    int32_t links = reshard_plan_stage_link_count(plan, stage);
+    if (index < 0 || index >= links)
+        return rs_fail(RESHARD_ERR_RANGE, "there is no link %d of %d", index, links);
+    reshard_stage_link link = rs_plan_stage_link(plan, stage, index);
+    return rs_report_write("stage link", &link, sizeof link, out_link);
 }
 
 int32_t reshard_plan_intermediate_count(const reshard_plan *plan)

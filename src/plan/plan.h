@@ -9,7 +9,7 @@
 #ifndef RS_PLAN_PLAN_H
 #define RS_PLAN_PLAN_H
 
-#include <reshard/plan.h>
+#include <reshard/plan_inspect.h>
 
 #include "base/arena.h"
 #include "base/thread.h"
@@ -51,10 +51,10 @@ typedef struct rs_stage {
 } rs_stage;
 
 /* A box of a target that no link fills. */
-typedef struct rs_fill {
+typedef struct rs_fill_box {
     int32_t target;
     reshard_box box;
-} rs_fill;
+} rs_fill_box;
 
 #define RS_STAGES_MAX 2
 
@@ -66,7 +66,7 @@ struct reshard_plan {
     reshard_plan_tensor *sources, *targets; /* layouts retained, names copied */
     reshard_link *links;
     int64_t fill_count, fill_capacity;
-    rs_fill *fills; /* from the context, not the arena */
+    rs_fill_box *fills; /* from the context, not the arena */
     reshard_plan_options options;
     int32_t stage_count;
     rs_stage stages[RS_STAGES_MAX];
@@ -84,6 +84,8 @@ struct reshard_plan {
 /* The plan whose stages are to be read, and the stage of it that is stage `stage` of this one. */
 const reshard_plan *rs_plan_forward(const reshard_plan *plan);
 int32_t rs_plan_forward_stage(const reshard_plan *plan, int32_t stage);
+/* As reshard_plan_stage_link, of a stage and link that exist. */
+reshard_stage_link rs_plan_stage_link(const reshard_plan *plan, int32_t stage, int32_t index);
 
 /* Bytes of one element on its way: the narrower of the two types. */
 int64_t rs_stage_link_bytes(const rs_stage_link *link);

@@ -279,7 +279,7 @@ static void add_planned_link(reshard_plan *plan, int32_t index, reshard_layout *
     plan->stage_count = 2;
 }
 
-static void add_fill(reshard_plan *plan, const rs_fill *fill)
+static void add_fill(reshard_plan *plan, const rs_fill_box *fill)
 {
     const reshard_plan_tensor *target = &plan->targets[fill->target];
     rs_stage_link link = {.link = reshard_link_whole(-1, fill->target)};

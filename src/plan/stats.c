@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "base/shape.h"
 #include "base/text.h"
 #include "plan/part.h"
@@ -86,8 +87,7 @@ reshard_status reshard_plan_get_stats(reshard_plan *plan, reshard_plan_stats *ou
             reshard_part_destroy(part);
             return status;
         }
-        reshard_part_stats one;
-        reshard_part_get_stats(part, &one);
+        reshard_part_stats one = rs_part_stats(part);
         reshard_part_destroy(part);
         stats.bytes_moved += one.bytes_in;
         stats.bytes_kept += one.bytes_kept;
@@ -98,8 +98,7 @@ reshard_status reshard_plan_get_stats(reshard_plan *plan, reshard_plan_stats *ou
         stats.staging_bytes_peak = most(stats.staging_bytes_peak, one.staging_bytes_peak);
     }
     rs_context_progress(context, "planning", (uint64_t)ranks, (uint64_t)ranks);
-    *out_stats = stats;
-    return RESHARD_OK;
+    return rs_report_write("plan stats", &stats, sizeof stats, out_stats);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */

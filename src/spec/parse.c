@@ -349,11 +349,11 @@ static reshard_status parse_cuts(cuts_parser *parser, reshard_spec **out_spec)
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-reshard_status reshard_spec_parse(reshard_context *context, const char *text, size_t length,
+reshard_status reshard_spec_parse(reshard_context *context, const char *text,
                                   reshard_spec **out_spec)
 {
     cuts_parser parser = {.context = context};
-    reshard_status status = rs_scan_init(&parser.scan, "spec", text, length);
+    reshard_status status = rs_scan_init(&parser.scan, "spec", text);
     if (status != RESHARD_OK)
         return status;
     /* An axis may have the name "boxes"; then "=" follows. */

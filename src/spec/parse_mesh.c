@@ -256,7 +256,7 @@ reshard_status reshard_mesh_parse(reshard_context *context, const char *text,
 {
     rs_scan scan;
     rs_arena scratch;
-    reshard_status status = rs_scan_init(&scan, "mesh", text, strlen(text));
+    reshard_status status = rs_scan_init(&scan, "mesh", text);
     if (status != RESHARD_OK)
         return status;
     rs_arena_init(&scratch, context);

@@ -46,15 +46,12 @@ rs_excerpt rs_excerpt_of(const char *text, size_t length)
     return excerpt;
 }
 
-reshard_status rs_scan_init(rs_scan *scan, const char *what, const char *text, size_t length)
+reshard_status rs_scan_init(rs_scan *scan, const char *what, const char *text)
 {
     scan->what = what;
     scan->text = text;
-    scan->length = text != NULL ? length : 0;
+    scan->length = text != NULL ? strlen(text) : 0;
     scan->position = 0;
-    const char *nul = scan->length != 0 ? memchr(text, '\0', length) : NULL;
-    if (nul != NULL)
-        return rs_scan_fail(scan, (size_t)(nul - text), RESHARD_ERR_SYNTAX, "a NUL byte");
     if (rs_scan_peek(scan) < 0)
         return rs_fail(RESHARD_ERR_SYNTAX, "%s is empty", what);
     return RESHARD_OK;

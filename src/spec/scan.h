@@ -29,8 +29,8 @@ typedef struct rs_excerpt {
 } rs_excerpt;
 rs_excerpt rs_excerpt_of(const char *text, size_t length);
 
-/* Starts at the first byte. Errors: SYNTAX for text with a NUL byte in it, and for none at all. */
-reshard_status rs_scan_init(rs_scan *scan, const char *what, const char *text, size_t length);
+/* Starts at the first byte. Errors: SYNTAX for an empty text, or NULL. */
+reshard_status rs_scan_init(rs_scan *scan, const char *what, const char *text);
 
 /* Fails with words about a position. */
 reshard_status rs_scan_fail(const rs_scan *scan, size_t position, reshard_status status,

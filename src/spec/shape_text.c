@@ -45,7 +45,7 @@ reshard_status reshard_shape_parse(const char *text, int32_t *out_ndim,
     rs_scan scan;
     int32_t ndim = 0;
     int64_t shape[RESHARD_NDIM_MAX];
-    reshard_status status = rs_scan_init(&scan, "shape", text, text != NULL ? strlen(text) : 0);
+    reshard_status status = rs_scan_init(&scan, "shape", text);
     if (status == RESHARD_OK)
         status = rs_scan_shape(&scan, &ndim, shape);
     if (status == RESHARD_OK && rs_scan_peek(&scan) >= 0)

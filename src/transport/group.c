@@ -4,8 +4,8 @@
  * dissemination (Hensgen, Finkel, Manber 1988), small gathers through rank 0 and from there along a
  * binomial tree. agree.c goes up and down the same tree.
  *
- * Ranks are converted at this border and nowhere else: callers speak of ranks of their group,
- * endpoints of ranks of the root.
+ * Ranks are converted here and nowhere else: callers use ranks of their group, endpoints use ranks
+ * of the root.
  */
 #include "transport/group.h"
 
@@ -18,6 +18,7 @@
 #include "transport/agree.h"
 #include "transport/group_memory.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -122,6 +123,7 @@ int32_t reshard_group_parent_rank(const reshard_group *group, int32_t rank)
 
 static int32_t root_rank(const reshard_group *group, int32_t rank)
 {
+    assert(rank >= 0 && rank < group->size);
     return group->root_ranks != NULL ? group->root_ranks[rank] : rank;
 }
 
@@ -153,6 +155,7 @@ reshard_status rs_group_test(reshard_group *group, reshard_request *request, boo
 void rs_group_add_task(reshard_group *group, rs_task *task)
 {
     rs_root *root = group->root;
+    assert(task->link == NULL && task->progress != NULL);
     task->next = root->tasks;
     task->link = &root->tasks;
     if (task->next != NULL)
@@ -173,7 +176,7 @@ void rs_task_remove(rs_task *task)
 void rs_group_idle(reshard_group *group)
 {
     for (rs_task *task = group->root->tasks, *next; task != NULL; task = next) {
-        next = task->next; /* it may end itself */
+        next = task->next; /* the task may remove itself */
         task->progress(task);
     }
     group->root->endpoint.idle(group->root->endpoint.state);
@@ -233,7 +236,7 @@ void reshard_group_break(reshard_group *group, const char *why)
     group->root->endpoint.fail(group->root->endpoint.state, why);
 }
 
-/* Requests of a failed call are on this stack: nobody may know of them any more when it returns. */
+/* Requests of a failed call are on this stack, so nobody may use them after it returns. */
 static reshard_status leave_call(reshard_group *group, reshard_status status)
 {
     if (status != RESHARD_OK) {
@@ -284,7 +287,7 @@ reshard_status reshard_group_barrier(reshard_group *group)
     return RESHARD_OK;
 }
 
-/* From rank 0 to all: in the step of 2^k, ranks below 2^k send to those 2^k further on. */
+/* From rank 0 to all: in step k, each rank below 2^k sends to the rank 2^k above it. */
 reshard_status rs_group_broadcast_small(reshard_group *group, void *bytes, size_t count)
 {
     reshard_status status = RESHARD_OK;
@@ -346,6 +349,7 @@ static reshard_status check_members(const reshard_group *group, int32_t count, c
 static reshard_status build_subset(reshard_group *parent, int32_t count, const int32_t *ranks,
                                    int32_t mine, int32_t channel, reshard_group **out_group)
 {
+    assert(mine >= 0 && mine < count && count <= parent->size && channel > parent->channel);
     reshard_group *group = rs_allocate_zeroed(parent->context, sizeof *group);
     if (group == NULL)
         return rs_allocation_status();
@@ -383,7 +387,7 @@ reshard_status reshard_group_subset(reshard_group *group, int32_t count, const i
     if (status == RESHARD_OK)
         rs_digest_bytes(&digest, ranks, (size_t)count * sizeof *ranks);
     rs_digest_finish(&digest, claim.digest);
-    /* Channels are numbered from the highest that any rank has used. */
+    /* New channels begin above the highest that any rank has used. */
     uint64_t numbers[RS_AGREE_NUMBERS] = {(uint64_t)group->root->last_channel};
     status = rs_group_agree_on(group, status, &claim, numbers);
     if (status != RESHARD_OK)

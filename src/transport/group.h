@@ -11,14 +11,14 @@
 
 typedef struct rs_share rs_share; /* group_memory.c */
 
-/* Something under way that a rank goes on with whenever it waits, whatever for: a peer may wait for
- * its share in it. In the memory of what it belongs to. */
+/* Something under way that a rank continues whenever it waits, whatever it waits for: a peer may be
+ * waiting for this rank's part in it. It lies in the memory of the object it belongs to. */
 typedef struct rs_task {
     struct rs_task *next, **link; /* what points here; NULL: not under way */
     void (*progress)(struct rs_task *task);
 } rs_task;
 
-/* An endpoint and what is counted on it; shared by a group and all groups made from it. */
+/* An endpoint and its counters; shared by a group and all groups made from it. */
 typedef struct rs_root {
     reshard_context *context;
     rs_references references;
@@ -36,23 +36,24 @@ struct reshard_group {
     int32_t *parent_ranks; /* by member; NULL for the root's own group */
     int32_t *root_ranks;   /* by member; NULL likewise */
     int32_t channel;       /* its first one */
-    void *attachment;      /* a layer's above, which takes it off in time; not owned */
+    void *attachment;      /* belongs to a layer above, which removes it in time; not owned */
 };
 
-/* Messages to and from members, by their rank in the group. `channel` is added to the group's. */
+/* Messages to and from members, by their rank in the group. `channel` is relative to the
+ * group's. */
 reshard_status rs_group_send(reshard_group *group, int32_t rank, int32_t channel, const void *bytes,
                              size_t count, reshard_request *request);
 reshard_status rs_group_receive(reshard_group *group, int32_t rank, int32_t channel, void *bytes,
                                 size_t count, reshard_request *request);
 reshard_status rs_group_test(reshard_group *group, reshard_request *request, bool *out_done);
 reshard_status rs_group_wait(reshard_group *group, reshard_request *request);
-/* Goes on with all tasks, then waits a little for something to happen. */
+/* Continues all tasks, then waits a little for something to happen. */
 void rs_group_idle(reshard_group *group);
 void rs_group_add_task(reshard_group *group, rs_task *task);
 void rs_task_remove(rs_task *task);
 /* A member's address as seen from here, or NULL. */
 void *rs_group_map(reshard_group *group, int32_t rank, const void *address, size_t bytes);
-/* Whether a member's shared memory can be seen, as it sees this rank's. */
+/* Whether this rank and the member can see each other's shared memory. */
 bool rs_group_is_near(const reshard_group *group, int32_t rank);
 /* Whether every address of every member can be seen. */
 bool rs_group_can_map(const reshard_group *group);
@@ -68,8 +69,8 @@ reshard_status rs_group_receive_small(reshard_group *group, int32_t rank, void *
 /* Collective. From rank 0 to all, along a binomial tree. */
 reshard_status rs_group_broadcast_small(reshard_group *group, void *bytes, size_t count);
 
-/* Channels of a group (the first) and of an exec (the others); groups and execs are this many
- * apart. */
+/* Channels of a group (the first) and of an exec (the others). Each group and each exec has
+ * RS_CHANNEL_COUNT of them. */
 enum {
     RS_CHANNEL_SMALL,
     RS_CHANNEL_READY,

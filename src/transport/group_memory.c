@@ -14,15 +14,15 @@
 #include <stdint.h>
 
 #define ALIGNMENT ((size_t)64)
-#define GROWTH ((size_t)4 << 20) /* a window costs milliseconds: not one for each small block */
+#define GROWTH ((size_t)4 << 20) /* a share costs milliseconds: too much for each small block */
 
-/* In front of what the caller gets. */
+/* Lies before the memory that the caller gets. */
 typedef struct block {
     struct rs_share *share; /* NULL: plain memory */
     struct block *next;     /* in its share */
     size_t bytes;           /* with this header */
     bool free;
-    void *base; /* of plain memory: what is to be released */
+    void *base; /* of plain memory: what to release */
 } block;
 
 static_assert(sizeof(block) <= ALIGNMENT, "a header takes the room of one alignment");
@@ -38,7 +38,8 @@ static block *first_block(const rs_share *share)
     return (block *)(void *)share->memory;
 }
 
-/* With its header, and rounded so that the next one is aligned. 0: too much. */
+/* The bytes of a block with its header, rounded up so that the next block is aligned; 0: too
+ * many. */
 static size_t block_bytes(size_t bytes)
 {
     if (bytes > SIZE_MAX / 2)
@@ -59,7 +60,7 @@ static block *find_room(const rs_root *root, size_t bytes)
 
 /* ---- shares ---------------------------------------------------------------------------------- */
 
-/* Collective over the endpoint. A rank that gets no share goes on with plain memory. */
+/* Collective over the endpoint. A rank that gets no share continues with plain memory. */
 static void add_share(rs_root *root, size_t bytes)
 {
     const reshard_endpoint *e = &root->endpoint;
@@ -111,6 +112,7 @@ bool rs_group_is_shared(const reshard_group *group, const void *address)
 
 static block *cut(block *from, size_t bytes)
 {
+    assert(from->free && from->bytes >= bytes && bytes % ALIGNMENT == 0);
     if (from->bytes - bytes > ALIGNMENT) {
         block *rest = (block *)(void *)((char *)from + bytes);
         *rest = (block){

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hub.c - making a hub, waking and breaking, touching what is not one's own, and endpoints. */
+/* hub.c - making a hub, waking ranks, breaking the group, touching peers' memory, and endpoints. */
 #include "transport/hub_parts.h"
 
 #include "base/context.h"
 #include "base/error.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,8 +14,8 @@
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* Where every rank has a core, waiting awake is cheaper than a sleep: some tens of microseconds for
- * oneself, then about a millisecond in which others may have the core. */
+/* Where every rank has a core, staying awake is cheaper than sleeping: first some tens of
+ * microseconds of spinning, then about a millisecond of yielding the core to others. */
 #define SPINS 4000
 #define YIELDS 2000
 
@@ -122,7 +123,7 @@ void rs_hub_destroy(rs_hub *hub)
 
 void rs_hub_wake(rs_member *m)
 {
-    /* Pairs with idle(): either it sees the new count, or we see that it sleeps. */
+    /* Pairs with idle(): either idle sees the new count, or we see that the rank sleeps. */
     (void)atomic_fetch_add(&m->events, 1);
     if (m->hub->has_scheduler) {
         m->hub->scheduler.wake(m->hub->scheduler.user, m->rank);
@@ -143,6 +144,7 @@ static void wake_everybody(rs_hub *hub)
 
 void rs_hub_break(rs_hub *hub, reshard_status status, const char *why)
 {
+    assert(status != RESHARD_OK && why != NULL);
     rs_mutex_lock(&hub->lock);
     if (hub->status == RESHARD_OK) {
         hub->status = status;
@@ -167,7 +169,7 @@ void rs_hub_leave(rs_hub *hub, int32_t rank, reshard_status status)
     if (status != RESHARD_OK) {
         char text[512];
         int32_t named;
-        /* What ranks have agreed on names the rank already. */
+        /* A text that ranks have agreed on names the rank already. */
         if (sscanf(reshard_error_text(), "rank %d:", &named) == 1)
             (void)snprintf(text, sizeof text, "%s", reshard_error_text());
         else
@@ -204,6 +206,7 @@ reshard_status rs_hub_result(rs_hub *hub)
 
 reshard_status rs_hub_begin_touch(rs_member *m)
 {
+    assert(!atomic_load(&m->touching)); /* its end would end the outer one too */
     atomic_store(&m->touching, 1);
     if (!atomic_load(&m->hub->broken))
         return RESHARD_OK;
@@ -213,6 +216,7 @@ reshard_status rs_hub_begin_touch(rs_member *m)
 
 void rs_hub_end_touch(rs_member *m)
 {
+    assert(atomic_load(&m->touching));
     atomic_store(&m->touching, 0);
 }
 

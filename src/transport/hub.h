@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hub.h - ranks that are threads of one process: the ground under the transports `threads` and
- * `sim`.
+ * hub.h - ranks that are threads of one process: what the transports `threads` and `sim` stand on.
  *
- * Messages meet in the hub: of a send and a receive that match, whoever comes second copies, so
- * each message is copied once and needs no buffer. Requests are links of the hub's lists while they
- * wait, so nothing is allocated.
+ * Messages meet in the hub: of a send and a receive that match, the one that comes second copies,
+ * so each message is copied once and needs no buffer. Waiting requests are linked into the hub's
+ * lists, so nothing is allocated.
  *
  * Invariants:
  *  1. A request is in a list of its pair, or done, or the group is broken.
- *  2. While a rank touches what is not its own (a peer's request or buffer) its `touching` is not
- *     0, and it has seen the group unbroken after it set it. So a rank that sees the group broken
- *     and then sees all others not touching can free what it had shown them.
+ *  2. While a rank touches a peer's request or buffer its `touching` is not 0, and it has seen the
+ *     group unbroken after setting that. So a rank that sees the group broken, and then sees that
+ *     no other rank is touching, can free what it had shown them.
  */
 #ifndef RS_TRANSPORT_HUB_H
 #define RS_TRANSPORT_HUB_H
@@ -24,10 +23,11 @@
 
 typedef struct rs_hub rs_hub;
 
-/* What `sim` puts in place of real concurrency. All are called by the rank's own thread. */
+/* What `sim` uses in place of real concurrency. All are called by the rank's own thread. */
 typedef struct rs_hub_scheduler {
     void *user;
-    /* A point at which another rank may go on. Not RESHARD_OK: the rank is to stop here. */
+    /* A point at which another rank may run instead. Any status but RESHARD_OK stops the rank
+     * here. */
     reshard_status (*step)(void *user, int32_t rank);
     /* The rank has nothing to do until somebody wakes it. */
     void (*idle)(void *user, int32_t rank);
@@ -46,32 +46,32 @@ void rs_hub_destroy(rs_hub *hub);
 /* The endpoint of one rank; closing it does nothing. */
 void rs_hub_endpoint(rs_hub *hub, int32_t rank, reshard_endpoint *out_endpoint);
 
-/* Ranks that are not mapped see memory that ranks of their node share; a node has `size` ranks, one
- * after another. */
+/* Ranks that are not mapped see shared memory of their node. Each `size` consecutive ranks are a
+ * node. */
 void rs_hub_make_nodes(rs_hub *hub, int32_t size);
 
 /* Under a scheduler only. Numbers count from 1; 0: none. */
 typedef struct rs_hub_faults {
-    int64_t fail;           /* the n-th message that is started breaks the group */
-    int64_t delay, reorder; /* the n-th that both ends have started is held back */
+    int64_t fail;           /* the n-th message to be started breaks the group */
+    int64_t delay, reorder; /* the n-th message that both ends have started is held back */
 } rs_hub_faults;
 
 void rs_hub_set_faults(rs_hub *hub, const rs_hub_faults *faults);
-/* Whether the one that was to fail or to be held back has come. */
+/* Whether the message that was to fail or to be held back has come. */
 bool rs_hub_reached_fault(const rs_hub *hub);
-/* Whether a message is held back; and whether one that was to be overtaken has been. */
+/* Whether a message is held back; *out_overtaken: and one to be reordered has been overtaken. */
 bool rs_hub_holds(const rs_hub *hub, bool *out_overtaken);
-/* Delivers what is held back, if anything is, in the order in which it was. For the rank whose turn
- * it is. */
+/* Delivers the messages that are held back, if any, in their order. For the rank whose turn it
+ * is. */
 void rs_hub_let_go(rs_hub *hub, int32_t rank);
 
-/* The rank's body has ended. A status other than RESHARD_OK breaks the group; its text is that of
- * this thread. */
+/* The rank's body has ended. A status other than RESHARD_OK breaks the group, with this thread's
+ * error text. */
 void rs_hub_leave(rs_hub *hub, int32_t rank, reshard_status status);
-/* The status and text of the first that failed. */
+/* The status and text of the first rank that failed. */
 reshard_status rs_hub_result(rs_hub *hub);
 
-/* Runs the body on all ranks of the hub, and gives its result (threads.c). */
+/* Runs the body on all ranks of the hub, and returns its result (threads.c). */
 reshard_status rs_run_ranks(reshard_context *context, rs_hub *hub, int32_t size,
                             reshard_rank_fn body, void *user);
 

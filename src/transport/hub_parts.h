@@ -40,14 +40,14 @@ typedef struct rs_hub_memory {
 typedef struct rs_member {
     rs_hub *hub;
     int32_t rank;
-    rs_hub_memory *shared; /* looked at by others under a scheduler only */
+    rs_hub_memory *shared; /* others look at it only under a scheduler */
     atomic_int touching;
     atomic_int left;
-    /* What wakes a rank that sleeps: every event adds one, and signals when the rank has said it
+    /* How a sleeping rank is woken: every event adds one, and signals if the rank has said that it
      * sleeps. */
     atomic_uint events;
     atomic_int sleeping;
-    unsigned seen; /* of events, by the rank itself */
+    unsigned seen; /* how many events the rank itself has seen */
     rs_mutex lock;
     rs_condition wakes;
 } rs_member;
@@ -64,13 +64,13 @@ struct rs_hub {
     rs_pair *pairs;
     rs_member *members;
     atomic_int broken;
-    /* Under a scheduler only, so one rank at a time counts and holds back. */
+    /* Used under a scheduler only, so by one rank at a time. */
     rs_hub_faults faults;
     int64_t started_count, met_count;
-    rs_hub_message_list held; /* sends */
-    bool overtaken;           /* the first of them, by another message */
+    rs_hub_message_list held; /* sends that are held back */
+    bool overtaken;           /* another message has overtaken the first of them */
     bool reached_fault;
-    rs_mutex lock; /* of what follows */
+    rs_mutex lock; /* protects what follows */
     reshard_status status;
     char text[512];
 };
@@ -81,7 +81,7 @@ void rs_hub_wake(rs_member *m);
 /* The first to break the group gives the reason. */
 void rs_hub_break(rs_hub *hub, reshard_status status, const char *why);
 reshard_status rs_hub_fail_broken(rs_hub *hub);
-/* Invariant 2 of hub.h: the flag first, then the look. */
+/* Invariant 2 of hub.h: set the flag first, then look whether the group is broken. */
 reshard_status rs_hub_begin_touch(rs_member *m);
 void rs_hub_end_touch(rs_member *m);
 

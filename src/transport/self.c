@@ -4,8 +4,8 @@
  * another.
  *
  * A rank may still send to itself. As in every transport, a send and a receive on the same channel
- * match in the order in which they were started; whoever comes second copies. Waiting ones are
- * linked through their requests.
+ * match in the order in which they were started, and the second of the two copies. Waiting messages
+ * are linked through their requests.
  */
 #include <reshard/transport.h>
 
@@ -79,15 +79,14 @@ static reshard_status receive(void *state, int32_t peer, int32_t channel, void *
     return start(state, 0, channel, bytes, count, request);
 }
 
-/* Nobody else can complete a message: one that still waits when it is asked for has no counterpart
- * yet. */
+/* Nobody else can complete a message: one that is not done has no counterpart yet. */
 static reshard_status test(void *state, reshard_request *request, int *out_done)
 {
     *out_done = ((const message *)(const void *)request)->done;
     return check(state);
 }
 
-/* Nothing will ever happen while the only rank waits. */
+/* Nothing can happen while the only rank waits, so waiting breaks the group. */
 static void idle(void *state)
 {
     self *s = state;

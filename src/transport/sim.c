@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sim.c - N ranks, one running at a time. Whenever a rank calls the transport, the next to run is
- * drawn from those that are not idle, by a generator that starts from the seed: so a run can be had
- * again, and every order of events is some seed's. When all that are left are idle, nothing can
- * ever happen again: that breaks the group. A message that is held back on purpose (hub.h) is let
- * go before.
+ * drawn from those that are not idle, by a generator that starts from the seed. So a run can be
+ * repeated, and every order of events belongs to some seed. When all remaining ranks are idle, any
+ * message that is held back on purpose (hub.h) is delivered; if there is none, nothing can ever
+ * happen again, and the group breaks.
  */
 #include <reshard/sim.h>
 
@@ -13,13 +13,14 @@
 #include "base/options.h"
 #include "transport/hub.h"
 
+#include <assert.h>
 #include <string.h>
 
 typedef struct sim_rank {
     bool idle, gone;
     bool arrived; /* its body has begun, or never will */
     int64_t calls;
-    rs_condition turn; /* its own, so that passing the turn wakes nobody else */
+    rs_condition turn; /* one for each rank, so that passing the turn wakes nobody else */
 } sim_rank;
 
 typedef struct simulation {
@@ -29,10 +30,10 @@ typedef struct simulation {
     rs_mutex lock;
     uint64_t random;
     int32_t running;
-    int32_t arrived; /* ranks; nobody runs before all have */
+    int32_t arrived; /* how many ranks have arrived; none runs before all have */
     bool stuck;
     bool stopped_one;
-    int64_t steps_held, steps_overtaken; /* since a message was */
+    int64_t steps_held, steps_overtaken; /* since a message was held back, or overtaken */
     sim_rank *ranks;
     reshard_rank_fn body;
     void *user;
@@ -54,7 +55,7 @@ static int32_t count_ready(const simulation *s)
     return ready;
 }
 
-/* Chooses who runs next. When nobody can, all idle ones are woken to find the group broken. */
+/* Chooses who runs next. When nobody can, all idle ranks are woken and find the group broken. */
 static void pass_on(simulation *s)
 {
     int32_t ready = count_ready(s);
@@ -82,7 +83,8 @@ static void wait_for_turn(simulation *s, int32_t rank)
         rs_condition_wait(&s->ranks[rank].turn, &s->lock);
 }
 
-/* A rank may ask again and again without ever being idle, so there is an end to holding back. */
+/* A rank may test again and again without ever being idle, so messages are held back only so
+ * long. */
 #define STEPS_HELD_MAX 1000
 #define STEPS_OVERTAKEN 20 /* enough for a rank to take the other message first */
 
@@ -122,7 +124,7 @@ static void idle(void *user, int32_t rank)
     rs_mutex_lock(&s->lock);
     s->ranks[rank].idle = true;
     if (count_ready(s) == 0) {
-        rs_mutex_unlock(&s->lock); /* the hub wakes ranks, and it is still this one's turn */
+        rs_mutex_unlock(&s->lock); /* the hub will wake ranks; it is still this one's turn */
         rs_hub_let_go(s->hub, rank);
         rs_mutex_lock(&s->lock);
     }
@@ -141,6 +143,7 @@ static void wake(void *user, int32_t rank)
 
 static void arrive(simulation *s, int32_t rank)
 {
+    assert(!s->ranks[rank].arrived && s->arrived < s->size);
     s->ranks[rank].arrived = true;
     if (++s->arrived == s->size)
         pass_on(s);
@@ -157,8 +160,8 @@ static reshard_status run_body(void *user, reshard_group *group)
     return s->body(s->user, group);
 }
 
-/* The rank has left: the turn goes on, if it was its own. One whose group could not be made never
- * had it. Called in place of the hub's own leave, which wakes the others. */
+/* The rank has left and passes the turn on, if it ever arrived: a rank whose group could not be
+ * made never had the turn. */
 static void leave(void *user, int32_t rank)
 {
     simulation *s = user;

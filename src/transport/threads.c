@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* threads.c - N ranks in this process, each a thread. The calling thread is rank 0, so that N ranks
- * need N-1 more. */
+/* threads.c - N ranks in this process, each a thread. The calling thread is rank 0, so N ranks
+ * start N-1 threads. */
 #include "base/context.h"
 #include "base/error.h"
 #include "transport/hub.h"
@@ -23,8 +23,8 @@ static void run_rank(void *argument)
     reshard_status status = reshard_group_create(r->context, &endpoint, &group);
     if (status == RESHARD_OK)
         status = r->body(r->user, group);
-    /* Before the group is released: what the body held may be in use by others until they know that
-     * it failed. */
+    /* Leave before releasing the group: others may use what the body held until they know that it
+     * failed. */
     rs_hub_leave(r->hub, r->rank, status);
     reshard_group_release(group);
 }
@@ -43,7 +43,7 @@ reshard_status rs_run_ranks(reshard_context *context, rs_hub *hub, int32_t size,
     while (started < size) {
         reshard_status status =
             rs_thread_start(&runners[started].thread, run_rank, &runners[started]);
-        /* the ranks that could not start leave at once, which frees the others */
+        /* ranks that could not start leave at once, so that the others need not wait for them */
         if (status != RESHARD_OK) {
             for (int32_t i = started; i < size; i++)
                 rs_hub_leave(hub, i, status);

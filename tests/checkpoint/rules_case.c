@@ -32,7 +32,7 @@ reshard_mesh *rules_case_mesh(const char *text)
     int length = snprintf(buffer, sizeof buffer, "%s: R", text);
     while (--axes > 0)
         length += snprintf(buffer + length, sizeof buffer - (size_t)length, ",R");
-    if (reshard_spec_parse(NULL, buffer, (size_t)length, &spec) != RESHARD_OK) {
+    if (reshard_spec_parse(NULL, buffer, &spec) != RESHARD_OK) {
         fprintf(stderr, "%s\n", reshard_error_text());
         return NULL;
     }

@@ -26,7 +26,7 @@ static void check_round_trip(const reshard_spec *spec)
 {
     reshard_spec *again = NULL;
     char *text = print(spec);
-    if (reshard_spec_parse(NULL, text, strlen(text), &again) != RESHARD_OK)
+    if (reshard_spec_parse(NULL, text, &again) != RESHARD_OK)
         abort();
     char *text_again = print(again);
     if (strcmp(text, text_again) != 0)
@@ -44,11 +44,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     reshard_spec *spec = NULL;
     if (reshard_context_create(&options, &context) != RESHARD_OK)
         abort();
-    if (reshard_spec_parse(context, (const char *)data, size, &spec) == RESHARD_OK)
+    char *text = malloc(size + 1);
+    if (text == NULL)
+        abort();
+    memcpy(text, data, size);
+    text[size] = '\0';
+    if (reshard_spec_parse(context, text, &spec) == RESHARD_OK)
         check_round_trip(spec);
     else if (reshard_error_text()[0] == '\0')
         abort();
     reshard_spec_release(spec);
+    free(text);
     if (reshard_context_bytes(context) != 0)
         abort();
     reshard_context_destroy(context);

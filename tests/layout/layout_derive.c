@@ -11,7 +11,7 @@ static reshard_layout *make(const char *text)
 {
     reshard_spec *spec = NULL;
     reshard_layout *layout = NULL;
-    assert_int_equal(reshard_spec_parse(NULL, text, strlen(text), &spec), RESHARD_OK);
+    assert_int_equal(reshard_spec_parse(NULL, text, &spec), RESHARD_OK);
     assert_int_equal(reshard_layout_create(NULL, spec, 2, shape, &layout), RESHARD_OK);
     reshard_spec_release(spec);
     return layout;

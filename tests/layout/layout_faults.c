@@ -46,7 +46,7 @@ static reshard_status make_and_ask(reshard_context *context, void *user)
     const attempt *given = user;
     reshard_spec *spec = NULL;
     reshard_layout *layout = NULL;
-    reshard_status status = reshard_spec_parse(context, given->spec, strlen(given->spec), &spec);
+    reshard_status status = reshard_spec_parse(context, given->spec, &spec);
     if (status == RESHARD_OK)
         status = reshard_layout_create(context, spec, given->ndim, given->shape, &layout);
     if (status == RESHARD_OK)

@@ -28,7 +28,7 @@ static inline reshard_device_mesh *make_line(reshard_group *group)
 static inline reshard_spec *make_spec(const char *text)
 {
     reshard_spec *spec = NULL;
-    MUST(reshard_spec_parse(NULL, text, strlen(text), &spec));
+    MUST(reshard_spec_parse(NULL, text, &spec));
     return spec;
 }
 

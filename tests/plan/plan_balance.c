@@ -62,7 +62,7 @@ static bool measure(const harness_case *given, reshard_balance balance, int64_t 
                     int64_t *out_load, words *said)
 {
     planning made;
-    reshard_plan_stats stats;
+    reshard_plan_stats stats = {.size = sizeof stats};
     reshard_plan_options options = {.size = sizeof options, .balance = balance, .single_stage = 1};
     planning_state state = planning_init(&made, given, RESHARD_F32, &options, said);
     int32_t rank_count = 0;

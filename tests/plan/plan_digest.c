@@ -3,7 +3,7 @@
  * plan_digest.c - a plan's digest is of its inputs: the same for the same ones on every rank,
  * another as soon as anything differs.
  */
-#include <reshard/plan.h>
+#include <reshard/plan_inspect.h>
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,7 +4,7 @@
  * multiply up, tensors that do not exist, types of fractions of bytes; always with words, and with
  * nothing made.
  */
-#include <reshard/plan.h>
+#include <reshard/plan_inspect.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -162,7 +162,7 @@ static void test_errors__parts(void **state)
     tensors made;
     reshard_plan *plan = NULL;
     reshard_part *part = NULL;
-    reshard_stage_link link;
+    reshard_stage_link link = {.size = sizeof link};
     tensors_init(&made, 4, 4);
     assert_int_equal(reshard_plan_create_simple(NULL, made.source.layout, made.target.layout,
                                                 RESHARD_F32, NULL, &plan),

@@ -5,7 +5,7 @@
  */
 #include "tests/support/context.h"
 
-#include <reshard/plan.h>
+#include <reshard/plan_inspect.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,7 +45,7 @@ static reshard_status plan_once(reshard_context *context, void *user)
     const attempt *given = user;
     reshard_layout *source = NULL, *target = NULL;
     reshard_plan *plan = NULL, *adjoint = NULL;
-    reshard_plan_stats stats;
+    reshard_plan_stats stats = {.size = sizeof stats};
     reshard_status status =
         reshard_layout_parse(context, given->source, given->ndim, given->shape, &source);
     if (status == RESHARD_OK)

@@ -20,7 +20,7 @@ static int64_t expected_bytes;
 static bool check_pair(const harness_case *given, words *said)
 {
     planning made;
-    reshard_plan_stats stats;
+    reshard_plan_stats stats = {.size = sizeof stats};
     planning_state state = planning_init(&made, given, RESHARD_F32, NULL, said);
     bool right =
         state == PLANNING_READY && planning_run(&made, given->seed, NULL, NULL, NULL, said);

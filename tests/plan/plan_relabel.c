@@ -92,7 +92,7 @@ static bool check_best(const planning *made, const harness_case *given, words *s
 {
     search all;
     const int32_t *played = NULL;
-    reshard_plan_stats stats;
+    reshard_plan_stats stats = {.size = sizeof stats};
     search_init(&all, made);
     try_all(&all, 0, 0, 0);
     int32_t count = reshard_plan_relabelling(made->plan, &played);
@@ -141,7 +141,7 @@ static harness_case made_case;
 static bool check_nothing_moves(const harness_case *given, words *said)
 {
     planning made;
-    reshard_plan_stats stats;
+    reshard_plan_stats stats = {.size = sizeof stats};
     planning_state state = planning_init(&made, given, RESHARD_F32, &relabel, said);
     bool right = state == PLANNING_READY && check_best(&made, given, said);
     if (right && reshard_plan_get_stats(made.plan, &stats, NULL) == RESHARD_OK &&
@@ -192,7 +192,7 @@ static void test_relabel__list_of_tensors(void **state)
     reshard_plan_tensor sources[2], targets[2];
     reshard_link links[2] = {reshard_link_whole(0, 0), reshard_link_whole(1, 1)};
     reshard_plan *plan = NULL;
-    reshard_plan_stats stats;
+    reshard_plan_stats stats = {.size = sizeof stats};
     const int32_t *played = NULL;
     for (int i = 0; i < 2; i++) {
         const int64_t *shape = i == 0 ? large : small;

@@ -71,11 +71,11 @@ static bool check_parts(const planning *made, const simulate_run *run, words *sa
     bool fills = planning_is_partial(made->target);
     for (int32_t rank = 0; rank < run->rank_count; rank++) {
         reshard_part *part = NULL;
-        reshard_part_stats stats;
+        reshard_part_stats stats = {.size = sizeof stats};
         uint64_t in = 0, out = 0;
         if (reshard_part_create(NULL, made->plan, rank, &part) != RESHARD_OK)
             return words_say(said, "part: %s", reshard_error_text());
-        reshard_part_get_stats(part, &stats);
+        (void)reshard_part_get_stats(part, &stats);
         reshard_part_destroy(part);
         for (int32_t other = 0; other < run->rank_count; other++) {
             in += other != rank ? planning_traffic(made, run, other, rank) : 0;
@@ -97,7 +97,7 @@ static bool check_parts(const planning *made, const simulate_run *run, words *sa
 
 static bool check_stats(const planning *made, const simulate_run *run, words *said)
 {
-    reshard_plan_stats stats;
+    reshard_plan_stats stats = {.size = sizeof stats};
     size_t pairs = (size_t)run->rank_count * (size_t)run->rank_count;
     uint64_t *matrix = calloc(pairs + 1, sizeof *matrix);
     uint64_t total = 0;
@@ -262,7 +262,7 @@ static bool check_same(const harness_case *given, words *said)
 {
     planning made;
     harness_case *twice = malloc(sizeof *twice);
-    reshard_plan_stats stats;
+    reshard_plan_stats stats = {.size = sizeof stats};
     if (twice == NULL)
         abort();
     *twice = *given;

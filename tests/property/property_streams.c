@@ -66,7 +66,7 @@ static bool compare_streams(const reshard_plan *plan, int32_t stage, const resha
                          (long long)received->count);
     for (int64_t i = 0; i < sent->count; i++) {
         const reshard_move *move = &sent->moves[i];
-        reshard_stage_link link;
+        reshard_stage_link link = {.size = sizeof link};
         if (reshard_plan_stage_link(plan, stage, sent->links[i], &link) != RESHARD_OK)
             return words_say(said, "a move of link %d", (int)sent->links[i]);
         uint64_t length =

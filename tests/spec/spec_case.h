@@ -28,16 +28,21 @@ static inline char *spec_case_text(const reshard_spec *spec)
     return text;
 }
 
-/* Parses what must parse. The text is copied to a block of its own size, so that a sanitizer sees
- * reads beyond it. */
+/* A copy in a block of its own size, so that a sanitizer sees reads beyond it. */
+static inline char *spec_case_copy(const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    char *copy = malloc(bytes);
+    assert_non_null(copy);
+    return memcpy(copy, text, bytes);
+}
+
+/* Parses what must parse. */
 static inline reshard_spec *spec_case_parse(const char *text)
 {
     reshard_spec *spec = NULL;
-    size_t length = strlen(text);
-    char *copy = malloc(length != 0 ? length : 1);
-    assert_non_null(copy);
-    memcpy(copy, text, length);
-    reshard_status status = reshard_spec_parse(NULL, copy, length, &spec);
+    char *copy = spec_case_copy(text);
+    reshard_status status = reshard_spec_parse(NULL, copy, &spec);
     free(copy);
     if (status != RESHARD_OK)
         fail_msg("\"%.200s\" does not parse: %s", text, reshard_error_text());
@@ -71,15 +76,13 @@ static inline void spec_case_expect_failure(const char *what, reshard_status sta
 }
 
 /* The text does not parse, the spec's pointer stays untouched, and the error has the words. */
-static inline void spec_case_expect_error(const char *text, size_t length, reshard_status expected,
+static inline void spec_case_expect_error(const char *text, reshard_status expected,
                                           const char *words)
 {
     reshard_spec *untouched = (reshard_spec *)(uintptr_t)8;
     reshard_spec *spec = untouched;
-    char *copy = malloc(length != 0 ? length : 1);
-    assert_non_null(copy);
-    memcpy(copy, text, length);
-    reshard_status status = reshard_spec_parse(NULL, copy, length, &spec);
+    char *copy = spec_case_copy(text);
+    reshard_status status = reshard_spec_parse(NULL, copy, &spec);
     free(copy);
     if (status == RESHARD_OK)
         reshard_spec_release(spec);

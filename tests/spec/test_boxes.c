@@ -123,7 +123,7 @@ static void test_boxes__errors(void **state)
         {"boxes 1x1x1x1x1x1x1x1x1: 0[]", RESHARD_ERR_RANGE, "more than 8 dimensions"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        spec_case_expect_error(rows[i].text, strlen(rows[i].text), rows[i].status, rows[i].words);
+        spec_case_expect_error(rows[i].text, rows[i].status, rows[i].words);
 }
 
 static void test_boxes__as_written(void **state)

@@ -35,7 +35,7 @@ static char *make_text(const row *given, size_t bytes, size_t *out_length)
         memcpy(text + length, text + head, more);
         length += more;
     }
-    memcpy(text + length, given->tail, tail);
+    memcpy(text + length, given->tail, tail + 1);
     *out_length = length + tail;
     return text;
 }
@@ -47,7 +47,7 @@ static void expect_answer(const row *given, size_t bytes, size_t bytes_for_byte)
     reshard_context *context = NULL;
     reshard_spec *spec = NULL;
     assert_int_equal(reshard_context_create(NULL, &context), RESHARD_OK);
-    reshard_status status = reshard_spec_parse(context, text, length, &spec);
+    reshard_status status = reshard_spec_parse(context, text, &spec);
     if (given->words != NULL)
         spec_case_expect_failure(given->unit, status, given->status, given->words);
     else if (status != given->status)

@@ -16,7 +16,7 @@ static reshard_status parse_and_release(reshard_context *context, void *user)
 {
     const char *text = user;
     reshard_spec *spec = NULL;
-    reshard_status status = reshard_spec_parse(context, text, strlen(text), &spec);
+    reshard_status status = reshard_spec_parse(context, text, &spec);
     if (status == RESHARD_OK)
         reshard_spec_release(spec);
     return status;
@@ -112,8 +112,7 @@ static void test_memory__limit(void **state)
     reshard_context *context = NULL;
     reshard_spec *spec = NULL;
     assert_int_equal(reshard_context_create(&options, &context), RESHARD_OK);
-    assert_int_equal(reshard_spec_parse(context, text, strlen(text), &spec),
-                     RESHARD_ERR_MEMORY_LIMIT);
+    assert_int_equal(reshard_spec_parse(context, text, &spec), RESHARD_ERR_MEMORY_LIMIT);
     assert_int_equal(reshard_context_bytes(context), 0);
     assert_null(spec);
     reshard_context_destroy(context);

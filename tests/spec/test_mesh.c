@@ -183,7 +183,7 @@ static void test_mesh__largest(void **state)
     reshard_spec *spec = NULL;
     static const char text[] = "2147483647[1..2147483647]: S(0)";
     assert_int_equal(reshard_context_create(NULL, &context), RESHARD_OK);
-    assert_int_equal(reshard_spec_parse(context, text, strlen(text), &spec), RESHARD_OK);
+    assert_int_equal(reshard_spec_parse(context, text, &spec), RESHARD_OK);
     const reshard_mesh *mesh = reshard_spec_mesh(spec);
     assert_int_equal(reshard_mesh_size(mesh), INT32_MAX);
     assert_int_equal(reshard_mesh_rank_at(mesh, INT32_MAX - 1), INT32_MAX);

@@ -405,7 +405,7 @@ uint64_t simulate_item_bytes(const reshard_stage_link *link)
 static bool run_link(simulate_run *run, const workspace *work, int32_t stage, int32_t index,
                      words *said)
 {
-    reshard_stage_link link;
+    reshard_stage_link link = {.size = sizeof link};
     if (reshard_plan_stage_link(run->plan, stage, index, &link) != RESHARD_OK)
         return words_say(said, "stage link: %s", reshard_error_text());
     stage_state state = {.run = run, .stage = stage, .item_bytes = simulate_item_bytes(&link)};
@@ -440,7 +440,7 @@ static bool run_stage(simulate_run *run, const workspace *work, int32_t stage, w
             return false;
     }
     for (int32_t index = 0; index < link_count; index++) {
-        reshard_stage_link link;
+        reshard_stage_link link = {.size = sizeof link};
         if (reshard_plan_stage_link(run->plan, stage, index, &link) != RESHARD_OK)
             return words_say(said, "stage link: %s", reshard_error_text());
         simulate_tensor *target = link.target_is_intermediate ? work->intermediates[link.target]
@@ -473,7 +473,7 @@ static bool all_written_once(const simulate_run *run, const workspace *work, wor
     int32_t last = reshard_plan_stage_count(run->plan) - 1;
     for (int32_t stage = 0; right && stage <= last; stage++) {
         for (int32_t i = 0; right && i < reshard_plan_stage_link_count(run->plan, stage); i++) {
-            reshard_stage_link link;
+            reshard_stage_link link = {.size = sizeof link};
             right = reshard_plan_stage_link(run->plan, stage, i, &link) == RESHARD_OK;
             if (right && !link.target_is_intermediate)
                 right = written_once(run->targets[link.target], true, said);

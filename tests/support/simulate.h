@@ -12,7 +12,7 @@
 
 #include "tests/support/words.h"
 
-#include <reshard/plan.h>
+#include <reshard/plan_inspect.h>
 
 enum { SIMULATE_PARTS_MAX = 24 }; /* contributors */
 

@@ -8,10 +8,7 @@
 static inline reshard_spec *spec_of(const char *text)
 {
     reshard_spec *spec = NULL;
-    size_t length = 0;
-    while (text[length] != '\0')
-        length++;
-    MUST(reshard_spec_parse(NULL, text, length, &spec));
+    MUST(reshard_spec_parse(NULL, text, &spec));
     return spec;
 }
 

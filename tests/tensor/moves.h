@@ -129,7 +129,7 @@ static inline int64_t find_bytes_planned(const move *m, reshard_dtype dtype,
 {
     reshard_layout *from = NULL, *to = NULL;
     reshard_plan *plan = NULL;
-    reshard_plan_stats stats;
+    reshard_plan_stats stats = {.size = sizeof stats};
     MUST(reshard_layout_parse(NULL, m->from, m->ndim, m->shape, &from));
     MUST(reshard_layout_parse(NULL, m->to, m->ndim, m->shape, &to));
     MUST(reshard_plan_create_simple(NULL, from, to, dtype, options, &plan));

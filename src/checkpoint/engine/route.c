@@ -8,7 +8,7 @@
 #include "base/shape.h"
 #include "base/sort.h"
 
-#include <reshard/plan.h>
+#include <reshard/plan_inspect.h>
 
 #include <assert.h>
 #include <string.h>

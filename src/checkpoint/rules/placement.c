@@ -126,9 +126,8 @@ reshard_status rs_rule_placement_parse(reshard_context *context, const rs_number
     reshard_status status = rs_rule_placement_text(scope, cut->placement, axis_size, placement);
     if (status != RESHARD_OK)
         return status;
-    int length =
-        snprintf(spec, sizeof spec, "%.100s=%" PRId64 ": %s", cut->axis, axis_size, placement);
-    return reshard_spec_parse(context, spec, (size_t)length, out_spec);
+    (void)snprintf(spec, sizeof spec, "%.100s=%" PRId64 ": %s", cut->axis, axis_size, placement);
+    return reshard_spec_parse(context, spec, out_spec);
 }
 
 reshard_status rs_rule_new_name(const rs_number_scope *scope, rs_slice new_name, char *buffer,

@@ -25,7 +25,7 @@ static reshard_status measure(reshard_dtype dtype, int32_t ndim, const int64_t *
 
 typedef struct mapped {
     reshard_context *context;
-    rs_mapping mapping; /* bytes NULL: nothing is mapped, because the tensor is empty */
+    rs_file_mapping mapping; /* bytes NULL: nothing is mapped, because the tensor is empty */
 } mapped;
 
 static void unmap(void *user)
