@@ -17,17 +17,7 @@ typedef rs_pickle_node node;
 
 /* ---- stack ----------------------------------------------------------------------------------- */
 
-static reshard_status push(reader *r, node *value)
-{
-    assert(value != NULL);
-    reshard_status status = rs_grow(r->context, (void **)&r->stack, &r->stack_capacity,
-                                    r->stack_count + 1, sizeof *r->stack);
-    if (status == RESHARD_OK)
-        r->stack[r->stack_count++] = value;
-    return status;
-}
-
-static node *make(reader *r, rs_pickle_kind kind)
+node *rs_pickle_make(reader *r, rs_pickle_kind kind)
 {
     node *made = rs_arena_allocate(r->arena, sizeof *made);
     if (made != NULL)
@@ -35,10 +25,15 @@ static node *make(reader *r, rs_pickle_kind kind)
     return made;
 }
 
-/* Takes the result of `make`, which may be NULL. */
-static reshard_status push_made(reader *r, node *made)
+reshard_status rs_pickle_push(reader *r, node *value)
 {
-    return made != NULL ? push(r, made) : rs_allocation_status();
+    if (value == NULL)
+        return rs_allocation_status();
+    reshard_status status = rs_grow(r->context, (void **)&r->stack, &r->stack_capacity,
+                                    r->stack_count + 1, sizeof *r->stack);
+    if (status == RESHARD_OK)
+        r->stack[r->stack_count++] = value;
+    return status;
 }
 
 /* Fails unless so many values lie above the last mark. */
@@ -118,7 +113,7 @@ reshard_status rs_pickle_do_dup(reader *r, const argument *a)
 {
     (void)a;
     reshard_status status = need(r, 1);
-    return status == RESHARD_OK ? push(r, top(r)) : status;
+    return status == RESHARD_OK ? rs_pickle_push(r, top(r)) : status;
 }
 
 /* ---- memo ------------------------------------------------------------------------------------ */
@@ -183,144 +178,7 @@ reshard_status rs_pickle_do_get(reader *r, const argument *a)
         return status;
     if (index >= (uint64_t)r->memo_end || r->memo[index] == NULL)
         return rs_pickle_fail(r, "the memo holds nothing at this index");
-    return push(r, r->memo[index]);
-}
-
-/* ---- plain values ---------------------------------------------------------------------------- */
-
-reshard_status rs_pickle_do_none(reader *r, const argument *a)
-{
-    (void)a;
-    return push_made(r, make(r, RS_PICKLE_NONE));
-}
-
-reshard_status rs_pickle_do_bool(reader *r, const argument *a)
-{
-    node *made = make(r, RS_PICKLE_BOOL);
-    if (made != NULL)
-        made->truth = a->which != 0;
-    return push_made(r, made);
-}
-
-reshard_status rs_pickle_do_int(reader *r, const argument *a)
-{
-    node *made = make(r, RS_PICKLE_INT);
-    if (made != NULL)
-        made->integer = (int64_t)a->number;
-    return push_made(r, made);
-}
-
-static reshard_status push_bytes(reader *r, rs_pickle_kind kind, rs_slice bytes)
-{
-    node *made = make(r, kind);
-    if (made != NULL)
-        made->bytes = bytes;
-    return push_made(r, made);
-}
-
-/* Two's complement of any length; the bytes must last as long as the node. */
-static reshard_status push_integer(reader *r, rs_slice bytes)
-{
-    bytes.count = rs_pickle_trim(bytes.bytes, bytes.count);
-    if (bytes.count > 8)
-        return push_bytes(r, RS_PICKLE_LARGE, bytes);
-    argument a = {.number = (uint64_t)rs_pickle_small(bytes.bytes, bytes.count)};
-    return rs_pickle_do_int(r, &a);
-}
-
-reshard_status rs_pickle_do_long(reader *r, const argument *a)
-{
-    return push_integer(r, a->bytes);
-}
-
-/* INT writes True and False as 01 and 00; LONG may end in L. */
-reshard_status rs_pickle_do_digits(reader *r, const argument *a)
-{
-    char bytes[RS_PICKLE_LARGE_BYTES_MAX];
-    rs_slice digits = a->bytes;
-    size_t count = 0;
-    if (a->which == 'I' && (rs_slice_equals(digits, "00") || rs_slice_equals(digits, "01")))
-        return rs_pickle_do_bool(r, &(argument){.which = digits.bytes[1] == '1'});
-    if (a->which == 'L' && digits.count != 0 && digits.bytes[digits.count - 1] == 'L')
-        digits.count--;
-    const char *wrong = rs_pickle_parse_integer(digits, bytes, &count);
-    if (wrong != NULL)
-        return rs_pickle_fail(r, wrong);
-    const char *kept = count > 8 ? rs_arena_copy(r->arena, bytes, count, 1) : bytes;
-    return kept != NULL ? push_integer(r, (rs_slice){kept, count}) : rs_allocation_status();
-}
-
-static reshard_status push_float(reader *r, double real)
-{
-    node *made = make(r, RS_PICKLE_FLOAT);
-    if (made != NULL)
-        made->real = real;
-    return push_made(r, made);
-}
-
-/* The highest byte comes first. */
-reshard_status rs_pickle_do_float(reader *r, const argument *a)
-{
-    uint64_t bits = 0;
-    double real;
-    for (int i = 0; i < 8; i++)
-        bits = bits << 8 | (a->number >> (8 * i) & 0xff);
-    memcpy(&real, &bits, sizeof real);
-    return push_float(r, real);
-}
-
-reshard_status rs_pickle_do_float_text(reader *r, const argument *a)
-{
-    double real = 0;
-    const char *wrong = rs_pickle_parse_float(a->bytes, &real);
-    return wrong == NULL ? push_float(r, real) : rs_pickle_fail(r, wrong);
-}
-
-reshard_status rs_pickle_do_bytes(reader *r, const argument *a)
-{
-    return push_bytes(r, (rs_pickle_kind)a->which, a->bytes);
-}
-
-reshard_status rs_pickle_do_text(reader *r, const argument *a)
-{
-    return rs_pickle_is_utf8(a->bytes) ? push_bytes(r, RS_PICKLE_TEXT, a->bytes)
-                                       : rs_pickle_fail(r, "the text is not UTF-8");
-}
-
-/* A str of Python 2 is text when it can be. */
-reshard_status rs_pickle_do_string(reader *r, const argument *a)
-{
-    return push_bytes(r, rs_pickle_is_utf8(a->bytes) ? RS_PICKLE_TEXT : RS_PICKLE_BYTES, a->bytes);
-}
-
-typedef const char *decode_fn(rs_slice text, char *out_bytes, size_t *out_count);
-
-static reshard_status decode(reader *r, const argument *a, decode_fn *how, argument *out)
-{
-    char *bytes = rs_arena_allocate_array(r->arena, a->bytes.count, 2);
-    if (bytes == NULL)
-        return rs_allocation_status();
-    size_t count = 0;
-    const char *wrong = how(a->bytes, bytes, &count);
-    if (wrong != NULL)
-        return rs_pickle_fail(r, wrong);
-    assert(count <= 2 * a->bytes.count);
-    *out = (argument){.bytes = {bytes, count}};
-    return RESHARD_OK;
-}
-
-reshard_status rs_pickle_do_text_escaped(reader *r, const argument *a)
-{
-    argument decoded;
-    reshard_status status = decode(r, a, rs_pickle_decode_unicode, &decoded);
-    return status == RESHARD_OK ? push_bytes(r, RS_PICKLE_TEXT, decoded.bytes) : status;
-}
-
-reshard_status rs_pickle_do_string_escaped(reader *r, const argument *a)
-{
-    argument decoded;
-    reshard_status status = decode(r, a, rs_pickle_decode_string, &decoded);
-    return status == RESHARD_OK ? rs_pickle_do_string(r, &decoded) : status;
+    return rs_pickle_push(r, r->memo[index]);
 }
 
 /* ---- containers ------------------------------------------------------------------------------ */
@@ -349,15 +207,15 @@ static reshard_status add_items(reader *r, node *container, int64_t begin)
 
 reshard_status rs_pickle_do_empty(reader *r, const argument *a)
 {
-    return push_made(r, make(r, (rs_pickle_kind)a->which));
+    return rs_pickle_push(r, rs_pickle_make(r, (rs_pickle_kind)a->which));
 }
 
 /* Makes a container of the values from `begin` of the stack on, in their place. */
 static reshard_status gather(reader *r, rs_pickle_kind kind, int64_t begin)
 {
-    node *made = make(r, kind);
+    node *made = rs_pickle_make(r, kind);
     reshard_status status = made != NULL ? add_items(r, made, begin) : rs_allocation_status();
-    return status == RESHARD_OK ? push(r, made) : status;
+    return status == RESHARD_OK ? rs_pickle_push(r, made) : status;
 }
 
 reshard_status rs_pickle_do_gather(reader *r, const argument *a)
@@ -389,7 +247,7 @@ static reshard_status find_container(reader *r, node *target, rs_pickle_kind kin
         return RESHARD_OK;
     node **beside = kind == RS_PICKLE_LIST ? &target->call->list : &target->call->dict;
     if (*beside == NULL)
-        *beside = make(r, kind);
+        *beside = rs_pickle_make(r, kind);
     *out = *beside;
     return *beside != NULL ? RESHARD_OK : rs_allocation_status();
 }
@@ -443,7 +301,7 @@ static reshard_status make_global(reader *r, rs_slice module, rs_slice name, nod
                                     r->global_count + 1, sizeof *r->globals);
     if (status != RESHARD_OK)
         return status;
-    node *made = make(r, RS_PICKLE_GLOBAL);
+    node *made = rs_pickle_make(r, RS_PICKLE_GLOBAL);
     rs_pickle_global *global = rs_arena_allocate(r->arena, sizeof *global);
     if (made == NULL || global == NULL)
         return rs_allocation_status();
@@ -458,7 +316,7 @@ reshard_status rs_pickle_do_global(reader *r, const argument *a)
 {
     node *made = NULL;
     reshard_status status = make_global(r, a->bytes, a->second, &made);
-    return status == RESHARD_OK ? push(r, made) : status;
+    return status == RESHARD_OK ? rs_pickle_push(r, made) : status;
 }
 
 reshard_status rs_pickle_do_stack_global(reader *r, const argument *a)
@@ -472,20 +330,20 @@ reshard_status rs_pickle_do_stack_global(reader *r, const argument *a)
     if (name->kind != RS_PICKLE_TEXT || module->kind != RS_PICKLE_TEXT)
         return rs_pickle_fail(r, "module and name are not texts");
     status = make_global(r, module->bytes, name->bytes, &made);
-    return status == RESHARD_OK ? push(r, made) : status;
+    return status == RESHARD_OK ? rs_pickle_push(r, made) : status;
 }
 
 static reshard_status push_call(reader *r, rs_pickle_kind kind, rs_pickle_call call)
 {
     if (call.arguments->kind != RS_PICKLE_TUPLE)
         return rs_pickle_fail(r, "the arguments are not a tuple");
-    node *made = make(r, kind);
+    node *made = rs_pickle_make(r, kind);
     rs_pickle_call *kept = rs_arena_allocate(r->arena, sizeof *kept);
     if (made == NULL || kept == NULL)
         return rs_allocation_status();
     *kept = call;
     made->call = kept;
-    return push(r, made);
+    return rs_pickle_push(r, made);
 }
 
 reshard_status rs_pickle_do_call(reader *r, const argument *a)
@@ -573,10 +431,10 @@ reshard_status rs_pickle_do_persistent(reader *r, const argument *a)
     if (status != RESHARD_OK)
         return status;
     const node *id = pop(r);
-    node *made = make(r, RS_PICKLE_PERSISTENT);
+    node *made = rs_pickle_make(r, RS_PICKLE_PERSISTENT);
     if (made != NULL)
         made->id = id;
-    return push_made(r, made);
+    return rs_pickle_push(r, made);
 }
 
 reshard_status rs_pickle_do_persistent_text(reader *r, const argument *a)

@@ -2,7 +2,8 @@
 /*
  * pickle_reader.h - the machine that a pickle is a program for: a stack of values with marks on it,
  * and a memo of values to come back to. pickle.c splits the bytes into opcodes and their arguments,
- * pickle_build.c carries them out.
+ * pickle_values.c and
+ * pickle_build.c carry them out.
  *
  * As in Python, opcodes cannot reach values below the last mark.
  */
@@ -43,6 +44,10 @@ typedef struct rs_pickle_argument {
 typedef reshard_status rs_pickle_action(rs_pickle_reader *reader,
                                         const rs_pickle_argument *argument);
 
+/* A node of the current opcode; NULL as rs_arena_allocate. */
+rs_pickle_node *rs_pickle_make(rs_pickle_reader *reader, rs_pickle_kind kind);
+/* Takes the result of rs_pickle_make, which may be NULL. */
+reshard_status rs_pickle_push(rs_pickle_reader *reader, rs_pickle_node *value);
 /* SYNTAX, with the place and the opcode. */
 reshard_status rs_pickle_fail(const rs_pickle_reader *reader, const char *words);
 

@@ -355,7 +355,10 @@ const rs_zip_member *rs_zip_find(const rs_zip *zip, rs_slice name)
 reshard_status rs_zip_open(reshard_context *context, const rs_file *file, uint64_t begin,
                            uint64_t count, rs_zip **out_zip)
 {
-    assert(file != NULL && begin <= INT64_MAX && count <= INT64_MAX);
+    assert(file != NULL);
+    if (begin > INT64_MAX || count > INT64_MAX - begin)
+        return rs_fail(RESHARD_ERR_RANGE, "%s: no file has %llu bytes from byte %llu on",
+                       rs_file_path(file), (unsigned long long)count, (unsigned long long)begin);
     rs_zip *zip = rs_allocate(context, sizeof *zip);
     if (zip == NULL)
         return rs_allocation_status();

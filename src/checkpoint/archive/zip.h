@@ -33,7 +33,7 @@ typedef struct rs_zip_member {
 typedef struct rs_zip rs_zip;
 
 /* Local. Opens the archive in `count` bytes of the file from `begin` on. The file must outlive
- * it. */
+ * it. Errors: as above; RANGE beyond what a file can have; IO. */
 reshard_status rs_zip_open(reshard_context *context, const rs_file *file, uint64_t begin,
                            uint64_t count, rs_zip **out_zip);
 void rs_zip_destroy(rs_zip *zip);

@@ -275,6 +275,26 @@ static void test_zip__draft_refusals(void **state)
     free(long_name);
 }
 
+/* Places come from other files, so they can be anything. */
+static void test_zip__impossible_places(void **state)
+{
+    (void)state;
+    static const uint64_t rows[][2] = {
+        {0, UINT64_MAX}, {UINT64_MAX, 1}, {INT64_MAX, 1}, {1, INT64_MAX}};
+    char path[PATH_BYTES];
+    rs_file *file = NULL;
+    rs_zip *zip = NULL;
+    make_path(path);
+    assert_int_equal(write_zip(NULL, path), RESHARD_OK);
+    assert_int_equal(rs_file_open(NULL, path, &file), RESHARD_OK);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        assert_int_equal(rs_zip_open(NULL, file, rows[i][0], rows[i][1], &zip), RESHARD_ERR_RANGE);
+    assert_int_equal(rs_zip_open(NULL, file, 0, INT64_MAX, &zip), RESHARD_ERR_CORRUPT);
+    assert_int_equal(rs_zip_open(NULL, file, 5000, 1000, &zip), RESHARD_ERR_CORRUPT);
+    rs_file_close(file);
+    (void)unlink(path);
+}
+
 static void test_zip__unfinished(void **state)
 {
     (void)state;
@@ -329,6 +349,7 @@ int main(void)
         cmocka_unit_test(test_zip__out_of_memory_deflated),
         cmocka_unit_test(test_zip__file_faults),
         cmocka_unit_test(test_zip__draft_refusals),
+        cmocka_unit_test(test_zip__impossible_places),
         cmocka_unit_test(test_zip__unfinished),
         cmocka_unit_test(test_zip__alignments),
     };
