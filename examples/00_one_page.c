@@ -49,7 +49,8 @@ static box intersect(box a, box b)
     return both;
 }
 
-/* Where element (row, column) of the whole matrix lies in the buffer of the rank that owns `own`. */
+/* Where element (row, column) of the whole matrix lies in the buffer of the rank that owns
+ * `own`. */
 static float *element(float *buffer, box own, int row, int column)
 {
     return &buffer[(row - own.offset[0]) * own.size[1] + (column - own.offset[1])];
