@@ -26,7 +26,7 @@ typedef struct reshard_sim_options {
      * ones between the same ranks on the same channel; 0: none does. A delayed message arrives
      * after everything that can happen without it, or after 1000 calls of the transport. A
      * reordered one arrives 20 calls after the next message between other ranks or on another
-     * channel, if one comes first. */
+     * channel, if one comes before then. */
     int64_t delay_message, reorder_message;
     /* Unless NULL: set when the run is over, to whether the faults asked for above did happen. */
     int *out_reached;
