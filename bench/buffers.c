@@ -36,7 +36,7 @@ void bench_buffers_clear(const bench_buffers *b)
     }
 }
 
-/* Bytes that all shards take, each from a page of its own. */
+/* Bytes for all shards, each starting on its own page. */
 static size_t find_room(const bench_buffers *b)
 {
     size_t room = ALIGNMENT;
@@ -110,7 +110,7 @@ static void encode(reshard_dtype dtype, size_t bytes, int64_t index, unsigned ch
     }
 }
 
-/* What one contributor holds so that all together make the index. */
+/* What one contributor holds so that the reduction of all of them gives the index. */
 static int64_t contribution(const reshard_shard *shard, int64_t index)
 {
     if (!shard->partial || shard->contributor == 0)

@@ -16,26 +16,26 @@ typedef struct bench_buffers {
     reshard_dtype dtype;
     size_t bytes; /* of all */
     void **items; /* one for each shard */
-    void *memory; /* that they lie in: the group's, or plain when group is NULL */
+    void *memory; /* holds all items: the group's memory, or plain when group is NULL */
     reshard_group *group;
 } bench_buffers;
 
-/* Collective. This rank's shards, aligned and written to, so that pages are there. NULL items for
- * empty shards. plain: memory that other processes do not see. Errors, agreed by all: NO_MEMORY,
- * RANGE. Released by the caller, also when this failed. */
+/* Collective. Allocates this rank's shards, aligned, and touches their pages. Items of empty shards
+ * are NULL. plain: memory that other processes do not see. Errors, agreed by all ranks: NO_MEMORY,
+ * RANGE. The caller releases the buffers, even after a failure. */
 reshard_status bench_buffers_init(bench_buffers *buffers, const reshard_layout *layout,
                                   reshard_group *group, int plain, reshard_dtype dtype);
 void bench_buffers_release(bench_buffers *buffers);
 
 /* Of one shard. */
 size_t bench_buffers_bytes(const bench_buffers *buffers, int64_t shard);
-/* Makes everything something that is no index. */
+/* Overwrites everything with a value that is not an index. */
 void bench_buffers_clear(const bench_buffers *buffers);
-/* Indices, or contributions that reduce to them. */
+/* Writes indices, or contributions that reduce to them. */
 void bench_buffers_fill(const bench_buffers *buffers);
-/* How many elements do not hold their index. Partial targets are not looked at. */
+/* Counts elements that do not hold their index. Partial targets are not checked. */
 int64_t bench_buffers_count_wrong(const bench_buffers *buffers);
-/* rank-R-shard-S.bin in the folder. Returns 0, or -1 with errno. */
+/* Writes rank-R-shard-S.bin to the folder. Returns 0, or -1 with errno. */
 int bench_buffers_dump(const bench_buffers *buffers, const char *folder);
 
 #endif

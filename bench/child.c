@@ -2,8 +2,8 @@
 /*
  * child.c - fork, work, wait.
  *
- * A child begins with the pages of its parent, so the parent must be small for the figures to be
- * the child's own: it never holds data, and starts no threads before it forks.
+ * A child starts with its parent's pages, so the parent must stay small for the figures to be the
+ * child's own: it never holds data, and starts no threads before it forks.
  */
 #define _DEFAULT_SOURCE /* wait4 */
 #include "bench/child.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * commands.h - the measurements there are. A new one is a file with its table and its run function,
- * and a line here and in the main function of its program.
+ * commands.h - the list of measurements. A new one is a file with its table and its run function,
+ * plus a line here, in its program's main.c, and in cli/bench.c.
  */
 #ifndef BENCH_COMMANDS_H
 #define BENCH_COMMANDS_H

@@ -3,9 +3,9 @@
  * convert.c - `reshard bench convert`: conversions beside `cp -r` of their source, on
  * the same disk in the same run.
  *
- * cp and conversion take turns in changing order, each in a process of its own and each into a
- * folder that is removed before the next begins; the first turn of both only warms up. Sources are
- * made just before, so they are in the page cache. Times are medians, memory is the most of all
+ * cp and the conversion take turns in alternating order, each in its own process and each into a
+ * folder that is removed before the next turn; the first turn of both only warms up. Sources are
+ * made just before, so they are in the page cache. Times are medians; memory is the largest of all
  * runs.
  */
 #include "bench/child.h"
@@ -116,7 +116,7 @@ static reshard_conversion_options describe(const bench *shared, const convert_ca
     };
 }
 
-/* The source of a case, and nothing else in the folder. */
+/* Makes the source of a case, with nothing else in the folder. */
 static int make_source(bench *shared, const convert_case *measured)
 {
     bench_sample_model model;

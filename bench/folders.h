@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * folders.h - folders that measurements make and take away again. Calls that return an int return
- * CLI_DONE, or another code after a message.
+ * folders.h - folders that measurements create and remove. Calls that return an int return
+ * CLI_DONE, or print a message and return another code.
  */
 #ifndef BENCH_FOLDERS_H
 #define BENCH_FOLDERS_H
 
 #include <stdint.h>
 
-/* prefix followed by the other text; to be freed. */
+/* The prefix followed by the text. The caller frees it. */
 char *bench_path_add(const char *prefix, const char *text);
-/* A new folder inside this one, for this user alone; the path is to be freed. */
+/* Makes a new folder inside this one that only this user may enter. The caller frees the path. */
 int bench_folder_make_private(const char *inside, char **out_path);
-/* With all that is in it. Fine when it does not exist. */
+/* Removes the folder and everything in it. Fine if it does not exist. */
 int bench_folder_remove(const char *path);
-/* Makes its files last, and their names. */
+/* Makes its files and their names durable (syncs them). */
 int bench_folder_sync(const char *path);
 
 typedef struct bench_folder_facts {

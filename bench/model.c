@@ -31,7 +31,7 @@ static const cli_option options[] = {
     {"json", CLI_FLAG, offsetof(model_values, json), NULL, 0, "one JSON object on one line"},
 };
 
-/* Whole tensors first, beside the folder, and then as the user wants them. */
+/* Writes whole tensors first, beside the folder, and then converts them as the user asked. */
 static int write_split(cli_work *work, const char *folder, const bench_sample_model *model,
                        const model_values *values)
 {

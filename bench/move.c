@@ -110,7 +110,7 @@ static reshard_status time_once(rank_state *r, int contender, int32_t run)
     return status;
 }
 
-/* Whoever does not bring the right bytes is no rival. This warms up, too. */
+/* A rival that delivers wrong bytes does not count. This also warms up. */
 static reshard_status check_contenders(rank_state *r)
 {
     reshard_status status = RESHARD_OK;
@@ -118,7 +118,7 @@ static reshard_status check_contenders(rank_state *r)
         if (!has(r, i))
             continue;
         bench_buffers_clear(&r->to);
-        status = reshard_group_barrier(r->group); /* by hand, others look at my target */
+        status = reshard_group_barrier(r->group); /* the by-hand rival reads other ranks' targets */
         if (status == RESHARD_OK)
             status = run_once(r, i);
         if (status == RESHARD_OK)
@@ -193,7 +193,7 @@ typedef struct results {
     double ratios[CONTENDERS];  /* of the move's rate to a rival's: median over the runs */
 } results;
 
-/* Neighbours in time share the machine's moods, so their ratios are steadier than their times. */
+/* Runs close in time see the same load on the machine, so ratios are steadier than times. */
 static void find_medians(const measurement *m, results *found)
 {
     double *ratios = cli_allocate((size_t)m->runs, sizeof *ratios);
@@ -357,7 +357,7 @@ static int run(const cli_command *command, int argc, char **argv)
     cli_work work = {0};
     measurement *m = cli_allocate(1, sizeof *m);
     int code = cli_options_parse(command, argc, argv, &values, NULL);
-    int least = values.dump != NULL ? 1 : RUNS_MIN; /* who wants the bytes needs no median */
+    int least = values.dump != NULL ? 1 : RUNS_MIN; /* a dump needs no median */
     if (code == CLI_DONE && (values.runs < least || values.runs > RUNS_MAX))
         code = cli_fail(CLI_USAGE, "bench move: --runs %" PRId32 ": from %d to %d are possible",
                         values.runs, least, RUNS_MAX);

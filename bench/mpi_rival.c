@@ -4,9 +4,9 @@
  * user of MPI would write it.
  *
  * The single moves between two ranks come in an order that both ends know. Runs of them that differ
- * by constant steps are folded into one block with a dim more, and dims are sorted by their strides
- * in the target, on both ends alike: so a cyclic split becomes one subarray for each peer instead
- * of thousands, and the target is written in the order of memory.
+ * by constant steps are folded into one block with one more dim, and both ends sort dims by their
+ * strides in the target: so a cyclic split becomes one subarray for each peer instead of thousands,
+ * and the target is written in memory order.
  */
 #include "bench/mpi_rival.h"
 
@@ -139,7 +139,8 @@ static void swap_numbers(int64_t *a, int64_t *b)
     *b = kept;
 }
 
-/* By falling stride in the target, then merged where both ends go on without a gap. */
+/* Sorts dims by falling stride in the target, then merges those that both ends hold without a
+ * gap. */
 static void sort_dims(block *b)
 {
     for (int32_t i = 1; i < b->ndim; i++) {
@@ -292,7 +293,7 @@ static bool find_array(const block *b, const end *e, int *sizes, int *subsizes, 
     return true;
 }
 
-/* Vectors of vectors, for strides that no array has. */
+/* Makes vectors of vectors, for strides that no array has. */
 static int make_vectors(const bench_mpi_rival *r, const block *b, const end *e,
                         MPI_Datatype *out_type)
 {
@@ -392,7 +393,7 @@ static void copy_dims(int32_t ndim, const int64_t *size, const int64_t *source_s
     }
     int64_t source_step = *source_strides * (int64_t)item;
     int64_t target_step = *target_strides * (int64_t)item;
-    if (ndim == 1 && item == 4) { /* so that the compiler knows what it copies */
+    if (ndim == 1 && item == 4) { /* a constant size, for the compiler */
         for (int64_t i = 0; i < *size; i++)
             memcpy(target + i * target_step, source + i * source_step, 4);
         return;
@@ -464,7 +465,7 @@ static reshard_status place_packed(const bench_mpi_rival *r, traffic *all, int *
     *out_bytes = malloc((size_t)total * r->item + 1);
     if (*out_bytes == NULL)
         return fail(RESHARD_ERR_NO_MEMORY, "no memory to pack %lld elements", (long long)total);
-    memset(*out_bytes, 1, (size_t)total * r->item + 1); /* so that its pages are there */
+    memset(*out_bytes, 1, (size_t)total * r->item + 1); /* touches the pages */
     for (int i = 0; i < r->size; i++)
         all[i].packed = *out_bytes + (size_t)starts[i] * r->item;
     return RESHARD_OK;
@@ -509,7 +510,7 @@ static reshard_status build(bench_mpi_rival *r, reshard_plan *plan)
     return status;
 }
 
-/* Nobody goes on alone; the lowest status wins, in the words of whoever has it. */
+/* All ranks get the lowest status; the rank that found it keeps its own words. */
 static reshard_status agree(MPI_Comm comm, reshard_status status)
 {
     int mine = status, lowest = RESHARD_OK;
@@ -590,7 +591,7 @@ static reshard_status run(bench_mpi_rival *r, bench_mpi_rival_kind kind)
 {
     if (kind == BENCH_MPI_ALLTOALLV)
         return run_packed(r);
-    /* The base is the first buffer; a rank without any has only counts of 0. */
+    /* The base is the first buffer; a rank without buffers has only counts of 0. */
     bool sends = false, receives = false;
     for (int i = 0; i < r->size; i++) {
         sends = sends || r->ones_out[i];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mpi_rival.h - what MPI's own collectives make of a plan, to measure reshard beside. These calls
- * are a library of their own, libreshard_mpi_bench, which a program opens and looks BENCH_MPI_CALLS
- * up in; no type of MPI is in sight. For measuring only: nothing in reshard moves data this way.
+ * mpi_rival.h - a plan carried out by MPI's own collectives, to compare reshard with. These calls
+ * are in a separate library, libreshard_mpi_bench, which a program opens to look up
+ * BENCH_MPI_CALLS. No MPI types appear here. For measuring only: nothing in reshard moves data this
+ * way.
  */
 #ifndef BENCH_MPI_RIVAL_H
 #define BENCH_MPI_RIVAL_H

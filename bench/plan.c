@@ -56,7 +56,7 @@ typedef struct bench_case {
     bench_run median;
 } bench_case;
 
-/* What the runs share. The lists are the caller's, as they would be in a program. */
+/* What the runs share. The caller owns the lists, as it would in a program. */
 typedef struct bench {
     const bench_plan_tensor *tensors;
     reshard_plan_tensor *sources, *targets;
@@ -151,8 +151,7 @@ static int run_and_report(bench *shared, int32_t ranks, int32_t rank, bench_run 
     return CLI_DONE;
 }
 
-/* Ranks differ in what they touch when there are more ranks than rows, and the first and last ones
- * most. */
+/* With more ranks than rows, ranks differ in how much they touch, the first and last ones most. */
 static int find_slowest(bench *shared, int32_t ranks, int32_t *out_rank)
 {
     double slowest = -1;

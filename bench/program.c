@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * program.c - finds the measurement that is named and runs it.
+ * program.c - finds the measurement named and runs it.
  */
 #include "bench/program.h"
 

@@ -6,7 +6,6 @@
 #include "cli/common/memory.h"
 #include "cli/common/ranks.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +45,7 @@ static void run_memcpy(const bench_rivals *r)
 
 /* ---- an all-reduce by hand ------------------------------------------------------------------- */
 
-enum { BLOCK = 2048 }; /* floats: 8 KiB, so that sums stay in the first cache */
+enum { BLOCK = 2048 }; /* floats: 8 KiB, so that sums stay in the L1 cache */
 
 static void add_block(float *restrict sum, const float *restrict more, size_t count)
 {
@@ -90,7 +89,7 @@ static int is_all_reduce(const bench_rivals *r)
 
 /* ---- MPI ------------------------------------------------------------------------------------- */
 
-/* Whether it is so on every rank. */
+/* Collective. Sets *out_all to whether `mine` is non-zero on every rank. */
 static reshard_status agree(reshard_group *group, int mine, int *out_all)
 {
     size_t size = (size_t)reshard_group_size(group);
@@ -104,13 +103,13 @@ static reshard_status agree(reshard_group *group, int mine, int *out_all)
     return status;
 }
 
-/* Measured without, where the library is not installed or cannot carry the plan out. */
+/* If the library is missing or cannot run the plan, MPI's collectives are left out. */
 static reshard_status create_mpi(bench_rivals *r, reshard_plan *plan)
 {
     int found = 0;
     void *library = cli_ranks_are_threads() ? NULL : cli_library_open("reshard_mpi_bench");
     if (library != NULL)
-        r->mpi_calls = dlsym(library, BENCH_MPI_CALLS);
+        r->mpi_calls = cli_library_find(library, BENCH_MPI_CALLS);
     reshard_status status = agree(r->group, r->mpi_calls != NULL, &found);
     if (status != RESHARD_OK || !found)
         return status;
@@ -129,7 +128,7 @@ reshard_status bench_rivals_create(bench_rivals_shared *shared, reshard_plan *pl
     r->copied = cli_allocate(to->bytes + 1, 1);
     memset(r->copied, 1, to->bytes + 1);
     r->have[BENCH_RIVAL_MEMCPY] = 1;
-    /* By hand only if every rank can, and all see one memory. */
+    /* By hand only if every rank can, and all share memory. */
     reshard_status status =
         agree(group, cli_ranks_are_threads() && is_all_reduce(r), &r->have[BENCH_RIVAL_BY_HAND]);
     if (status == RESHARD_OK && r->have[BENCH_RIVAL_BY_HAND]) {
@@ -141,7 +140,7 @@ reshard_status bench_rivals_create(bench_rivals_shared *shared, reshard_plan *pl
     if (status == RESHARD_OK)
         status = create_mpi(r, plan);
     r->have[BENCH_RIVAL_ALLTOALLW] = r->have[BENCH_RIVAL_ALLTOALLV] = r->mpi != NULL;
-    *out_rivals = r; /* destroyed by the caller, also when this failed */
+    *out_rivals = r; /* the caller destroys it, even after a failure */
     return status;
 }
 

@@ -20,16 +20,16 @@ typedef enum bench_rival_kind {
 /* "memcpy", "alltoallw", ... */
 const char *bench_rival_name(bench_rival_kind kind);
 
-/* What all ranks of one process know. */
+/* Shared by all ranks of one process. */
 typedef struct bench_rivals_shared {
     const float **sources; /* by rank */
     float **targets;
 } bench_rivals_shared;
 
-/* One rank's. */
+/* The rivals of one rank. */
 typedef struct bench_rivals bench_rivals;
 
-/* Collective. The buffers must live as long. */
+/* Collective. The buffers must outlive the rivals. */
 reshard_status bench_rivals_create(bench_rivals_shared *shared, reshard_plan *plan,
                                    reshard_group *group, const bench_buffers *from,
                                    const bench_buffers *to, bench_rivals **out_rivals);
@@ -37,7 +37,7 @@ reshard_status bench_rivals_create(bench_rivals_shared *shared, reshard_plan *pl
 void bench_rivals_destroy(bench_rivals *rivals);
 /* The same answer on all ranks. */
 int bench_rivals_have(const bench_rivals *rivals, bench_rival_kind kind);
-/* Collective. Fills the targets, with memcpy by anything. */
+/* Collective. Fills the targets; memcpy fills them with arbitrary bytes. */
 reshard_status bench_rivals_run(bench_rivals *rivals, bench_rival_kind kind);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sample_file.c - headers as safetensors wants them, then values by a counter: each 8 bytes are a
- * mix of their own number, so that filling a buffer is a loop without memory of what went before.
+ * sample_file.c - writes a safetensors header, then values made from a counter: each 8 bytes are a
+ * hash of their own number, so that no value depends on the one before.
  */
 #include "bench/sample_file.h"
 
@@ -40,8 +40,8 @@ static uint64_t mix(uint64_t counter)
     return x ^ (x >> 31);
 }
 
-/* Of sign, exponent and fraction the upper bits of the exponent are fixed; so bf16 values are f32
- * values cut short, and neither is infinite or no number. */
+/* The upper bits of the exponent are fixed, so that no value is infinite or NaN; bf16 values are
+ * truncated f32 values. */
 static void fill(uint64_t *words, size_t count, uint64_t counter, reshard_dtype dtype)
 {
     int is_bf16 = dtype == RESHARD_BF16;
@@ -66,7 +66,7 @@ static void add(growing_text *text, const char *bytes)
     text->count += count;
 }
 
-/* With its length in front and spaces behind, up to where data may begin. */
+/* Writes the header with its length in front, padded with spaces to where data may begin. */
 static void write_header(growing_text *header, reshard_dtype dtype,
                          const bench_sample_tensor *tensors, int64_t count)
 {
@@ -105,7 +105,7 @@ static int write_values(cli_work *work, FILE *file, const char *path, reshard_dt
 {
     uint64_t *words = cli_allocate(BUFFER_WORDS, sizeof *words);
     int code = CLI_DONE;
-    /* Each file begins on a number of its own, for its sizes need not be multiples of 8. */
+    /* Each file starts at a fresh number, because its size need not be a multiple of 8. */
     uint64_t counter = *done / sizeof *words + 1;
     while (bytes != 0 && code == CLI_DONE) {
         size_t part = BUFFER_WORDS * sizeof *words;

@@ -15,7 +15,7 @@ typedef struct bench_sample_model {
     int64_t hidden, feed_forward, vocabulary;
     int64_t heads, key_value_heads, head_size;
     int64_t layers;
-    int tied;            /* the head is the embedding, and not stored */
+    int tied;            /* the output head is the embedding, and is not stored */
     reshard_dtype dtype; /* BF16 or F32 */
 } bench_sample_model;
 
@@ -26,8 +26,8 @@ void bench_sample_choose(uint64_t bytes, reshard_dtype dtype, bench_sample_model
 uint64_t bench_sample_bytes(const bench_sample_model *model);
 int64_t bench_sample_tensor_count(const bench_sample_model *model);
 
-/* Makes a folder with model.safetensors and config.json. Returns CLI_DONE, or another code after a
- * message. */
+/* Makes a folder with model.safetensors and config.json. Returns CLI_DONE, or prints a message and
+ * returns another code. */
 int bench_sample_write(cli_work *work, const char *folder, const bench_sample_model *model);
 
 /* Makes a folder of file_count safetensors files and their index: `count` tensors of 1 KiB each, in

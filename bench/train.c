@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * train.c - `reshard bench train`: what a training costs. A linear layer forwards and
- * backwards beside the three products of matrices that it cannot do without, and a step of a GPT on
- * one rank beside the same step on several. Ranks are threads; OpenBLAS uses one thread for each.
- * What is compared is measured in turns, and a ratio is the median over the turns.
+ * train.c - `reshard bench train`: what training costs. Measures the forward and backward
+ * pass of a linear layer beside the three matrix products that it needs, and a GPT's training step
+ * on one rank beside the same step on several. Ranks are threads; OpenBLAS uses one thread for
+ * each. What is compared is measured in turns, and a ratio is the median over the turns.
  */
 #include "bench/commands.h"
 #include "bench/median.h"
@@ -40,7 +40,7 @@ static const cli_option options[] = {
     {"json", CLI_FLAG, offsetof(train_values, json), NULL, 0, "one JSON object on one line"},
 };
 
-/* Two ways to do a thing: medians of seconds, and of the ratios of turns. */
+/* Two ways to do the same thing: the median times, and the median ratio over the turns. */
 typedef struct comparison {
     double seconds[2];
     double ratio; /* the first one's time over the second one's */

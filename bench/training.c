@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * training.c - the training that `reshard bench train` measures. Tokens are random; what they
- * are makes no difference to the time.
+ * training.c - the training that `reshard bench train` measures. Tokens are random, since
+ * their values do not affect the time.
  */
 #include "bench/training.h"
 
@@ -127,7 +127,7 @@ static reshard_status step(worker *w, double *out_loss)
     return status;
 }
 
-/* A step is over when the last rank has made it. */
+/* A step is over when the last rank has finished it. */
 static reshard_status time_steps(worker *w)
 {
     bench_training *t = w->training;

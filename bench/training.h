@@ -11,7 +11,7 @@
 typedef struct bench_training {
     int64_t layers, width, heads, batch, length;
     int32_t steps;
-    double *seconds; /* of each step; one more goes before them, to warm up */
+    double *seconds; /* of each step, after one that warms up */
     double loss;     /* of the last step */
 } bench_training;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bench.c - finds the program of a measurement and becomes it.
+ * bench.c - finds the program for a measurement and replaces this process with it (exec).
  */
 #include "cli/bench.h"
 
@@ -20,7 +20,7 @@ typedef struct measurement {
     const char *name, *program, *summary;
 } measurement;
 
-/* The summaries are those that the programs print; a test compares them. */
+/* A test checks that the summaries match those of the programs. */
 static const measurement measurements[] = {
     {"bench plan", "reshard-bench", "planning time and memory"},
     {"bench move", "reshard-bench", "a live reshard beside memcpy"},
@@ -53,7 +53,7 @@ static int fail_unknown(const char *written)
                     written);
 }
 
-/* `arguments` begin with a place for the program's name and end with NULL. */
+/* `arguments` has room for the program's name in front and ends with NULL. */
 static int become(const measurement *m, char **arguments)
 {
     char path[4096];

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bench.h - `reshard bench ..`. Measurements are programs of their own (the folder bench/),
- * installed beside the command, which becomes one of them: so mpirun's environment survives.
+ * bench.h - `reshard bench ..`. Measurements are separate programs (see the folder bench/),
+ * installed beside the command. It execs them, so that mpirun's environment is kept.
  */
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 
-/* One line for each measurement. */
+/* Prints one line for each measurement. */
 void cli_bench_print_list(void);
-/* Arguments behind `bench`. Returns only when there is nothing to start, with a code. */
+/* Takes the arguments after `bench`. Returns a code, and only if no program was started. */
 int cli_bench_run(int argc, char **argv);
-/* The page of `bench`, or of the measurement that the arguments name. Returns as cli_bench_run. */
+/* Prints the page of `bench`, or of the measurement named. Returns like cli_bench_run. */
 int cli_bench_print_help(int argc, char **argv);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * commands.h - the commands there are. A new one is a file with its table and its run function, and
+ * commands.h - the list of commands. A new one is a file with its table and its run function, plus
  * a line here and in main.c.
  */
 #ifndef CLI_COMMANDS_H

@@ -2,8 +2,8 @@
 /*
  * main.c - the `reshard` command: finds the command that is named and runs it.
  *
- * Exit codes: 0 done, 1 failed, 2 wrong usage. Results go to standard output, whose last write is
- * checked before the process ends; messages go to standard error as "reshard: what is wrong with
+ * Exit codes: 0 done, 1 failed, 2 wrong usage. Results go to standard output, and the last write is
+ * checked before the process ends. Messages go to standard error as "reshard: what is wrong with
  * what".
  */
 #include "cli/bench.h"

@@ -11,7 +11,7 @@
 
 enum {
     CLI_DONE = 0,
-    CLI_FAILED = 1, /* the machine, or our fault */
+    CLI_FAILED = 1, /* the machine failed, or we did */
     CLI_USAGE = 2   /* what the user wrote is wrong */
 };
 
@@ -21,8 +21,8 @@ enum {
 #define CLI_PRINTF(format_index, first)
 #endif
 
-/* Prints "reshard: ..." as one line, whatever bytes the arguments hold, and returns `code`. What
- * all ranks of an mpirun find before they are connected, the first alone prints. */
+/* Prints "reshard: ..." as one line, whatever bytes the arguments hold, and returns `code`. Until
+ * the ranks of an mpirun are connected, only the first one prints. */
 int cli_fail(int code, const char *format, ...) CLI_PRINTF(2, 3);
 
 /* The same with the library's words for its last error; the code follows from the status. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * help.c - help pages, printed from the commands' tables, and the guess at what a misspelt word was
- * meant to be.
+ * help.c - prints help pages from the commands' tables, and guesses what a misspelt word was meant
+ * to be.
  */
 #include "cli/common/options.h"
 #include "cli/common/style.h"

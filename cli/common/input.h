@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * input.h - what the user wrote as objects of the library. All of these return CLI_DONE, or another
- * code after a message.
+ * input.h - turns what the user wrote into objects of the library. All calls return CLI_DONE, or
+ * print a message and return another code.
  */
 #ifndef CLI_INPUT_H
 #define CLI_INPUT_H
@@ -15,18 +15,18 @@ typedef struct cli_shape {
 
 int cli_shape_read(const char *argument, cli_shape *out_shape);
 
-/* Whether the text is a mesh, "tp=4"; NULL is none, and fine. */
+/* Checks that the text is a mesh, such as "tp=4". NULL, no mesh, is fine. */
 int cli_mesh_check(const char *argument);
 
 /* The argument is a spec's text, or @FILE to read the text from a file, or @- for standard
  * input. */
 int cli_spec_read(reshard_context *context, const char *argument, reshard_spec **out_spec);
 
-/* The spec of the argument and the shape, as a layout. */
+/* Makes a layout of the argument's spec and the shape. */
 int cli_layout_read(reshard_context *context, const char *argument, const cli_shape *shape,
                     reshard_layout **out_layout);
 
-/* The layout's canonical spec; to be freed by the caller. */
+/* The layout's canonical spec. The caller frees it. */
 int cli_layout_text(const reshard_layout *layout, char **out_text);
 
 #define CLI_SHAPE_TEXT 192

@@ -10,8 +10,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The code point of the UTF-8 sequence that begins here, and its length; a byte that begins none
- * stands for itself, as in Latin-1: arguments need not be UTF-8, JSON must be. */
+/* The code point of the UTF-8 sequence that begins here, and its length. JSON must be UTF-8 but
+ * arguments need not be: a byte that begins no sequence stands for itself, as in Latin-1. */
 static unsigned read_code(const char *text, size_t room, size_t *out_length)
 {
     const unsigned char *bytes = (const unsigned char *)text;
@@ -32,7 +32,7 @@ static unsigned read_code(const char *text, size_t room, size_t *out_length)
     return code;
 }
 
-/* In ASCII, so that it passes through everything. */
+/* Writes ASCII only, which every terminal and program can take. */
 static void write_string(FILE *stream, const char *text, size_t length)
 {
     fputc('"', stream);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * json.h - writes one JSON value to a stream, on one line. The writer puts the commas; the caller
- * nests begins and ends rightly. A key of NULL means a value inside a list, or the outermost one.
+ * json.h - writes one JSON value to a stream, on one line. The writer adds the commas; the caller
+ * must match begins and ends. A key of NULL means a value inside a list, or the outermost one.
  */
 #ifndef CLI_JSON_H
 #define CLI_JSON_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * library.c - finding and opening libraries. CLI_LIBRARY_FOLDER, from the build, is the way from
- * the folder of installed programs to that of libraries.
+ * library.c - finds and opens libraries. The build sets CLI_LIBRARY_FOLDER, the relative path from
+ * the folder of installed programs to the folder of installed libraries.
  */
 #include "cli/common/library.h"
 
@@ -37,6 +37,16 @@ void *cli_library_open(const char *name)
             return open_path(path);
     }
     return open_path(file);
+}
+
+void *cli_library_find(void *library, const char *name)
+{
+    return dlsym(library, name);
+}
+
+int cli_library_can_open(void)
+{
+    return 1;
 }
 
 const char *cli_library_error(void)

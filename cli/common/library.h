@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * library.h - libraries that a program opens only when it needs them, so that it starts on machines
- * without MPI.
+ * library.h - opens libraries at run time, so that programs also start on machines without MPI.
  */
 #ifndef CLI_LIBRARY_H
 #define CLI_LIBRARY_H
 
-/* Opens lib<name>.so of this version: beside the program, as in a build tree; in the folder of
- * libraries that belongs to where the program is installed; or wherever the system looks. NULL:
- * cli_library_error tells why. It stays open until the process ends. */
+/* Opens lib<name>.so of this version. Looks beside the program (a build tree), in the library
+ * folder of the same installation, and then where the system looks. Returns NULL on failure, and
+ * cli_library_error says why. The library stays open until the process ends. */
 void *cli_library_open(const char *name);
-/* Words for the last cli_library_open that gave NULL. */
+/* The address of a name in an open library, or NULL. */
+void *cli_library_find(void *library, const char *name);
+/* Zero in a static program, where cli_library_open always returns NULL. */
+int cli_library_can_open(void);
+/* Why the last cli_library_open returned NULL. */
 const char *cli_library_error(void);
 
 #endif

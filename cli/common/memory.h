@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory.h - memory for small things of the command itself (cells, texts, names). A command that
- * cannot get it has nothing left to do, so running out ends the process with a message and exit
- * code 1.
+ * memory.h - memory for the command's own small things (cells, texts, names). A command that cannot
+ * get it can do nothing else either, so running out of memory prints a message and ends the process
+ * with exit code 1.
  */
 #ifndef CLI_MEMORY_H
 #define CLI_MEMORY_H

@@ -154,7 +154,7 @@ static int take_option(parser *state)
     if (option->kind == CLI_FLAG && value != NULL)
         return cli_fail(CLI_USAGE, "%s: option --%s takes no value", command->name, option->name);
     if (option->kind != CLI_FLAG && value == NULL) {
-        /* No value begins with two dashes, so one that seems to is the next option. */
+        /* No value begins with two dashes, so this is the next option and the value is missing. */
         if (state->next == state->argc || strncmp(state->argv[state->next], "--", 2) == 0)
             return cli_fail(CLI_USAGE, "%s: option --%s needs a value, %s", command->name,
                             option->name, cli_option_argument(option, argument));

@@ -52,17 +52,18 @@ struct cli_command {
     const char *synopsis; /* what follows the name, on one or more lines */
     const char *description;
     const char *operand; /* name of the first operand, which must be given; NULL: there is none */
-    const char *second_operand; /* likewise of the second one */
+    const char *second_operand; /* the same for the second operand */
     int second_is_optional;
-    int shares_work; /* under mpirun all ranks run it; other commands are run by the first alone */
+    int shares_work; /* under mpirun all ranks run it; other commands run on the first rank only */
     const cli_option *options;
     int option_count;
     const char *examples;
-    int (*run)(const cli_command *command, int argc, char **argv); /* arguments behind the name */
+    int (*run)(const cli_command *command, int argc, char **argv); /* arguments after the name */
 };
 
-/* Fills `values` (set to its defaults by the caller) and out_operands, one for each operand that
- * the command may have; NULL: not given. Returns CLI_DONE, or CLI_USAGE after a message. */
+/* Fills `values`, which the caller has set to defaults, and out_operands, one for each operand that
+ * the command may have (NULL if not given). Returns CLI_DONE, or prints a message and returns
+ * CLI_USAGE. */
 int cli_options_parse(const cli_command *command, int argc, char **argv, void *values,
                       const char **out_operands);
 
@@ -72,10 +73,10 @@ int cli_options_ask_help(int argc, char **argv);
 /* Prints the command's page on standard output. */
 void cli_command_print_help(const cli_command *command);
 
-/* One line of a page's list of commands. */
+/* Prints one line of a list of commands. */
 void cli_command_print_line(const char *name, const char *summary);
 
-/* "Usage", after an empty line. */
+/* Prints a heading such as "Usage" after an empty line. */
 void cli_print_heading(const char *heading);
 
 /* The candidate nearest to what the user wrote, or NULL when none is near. */

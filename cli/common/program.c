@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * program.c - where the program lies, and how it ends.
+ * program.c - the folder of the running program, its version, and how it ends.
  */
 #include "cli/common/program.h"
 

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * program.h - what main functions share, and where the program that runs lies.
+ * program.h - what all main functions share, and the folder of the running program.
  */
 #ifndef CLI_PROGRAM_H
 #define CLI_PROGRAM_H
 
 #include <stddef.h>
 
-/* Writes the folder of the program that runs, without a slash at its end. Returns 0, or -1 when the
+/* Writes the folder of the running program, without a slash at the end. Returns 0, or -1 when the
  * system does not tell or the buffer is too small. */
 int cli_program_folder(char *buffer, size_t bytes);
 
-/* "reshard 0.2.0" */
+/* Prints "reshard 0.2.0". */
 void cli_program_print_version(void);
 
-/* What main returns for a command's code: makes sure that all of standard output was written, and
- * lets only the first of mpirun's ranks fail before they are connected. */
+/* Turns a command's code into what main returns: checks that all of standard output was written.
+ * Until the ranks of an mpirun are connected, only the first one may fail. */
 int cli_program_end(int code);
 
 #endif

@@ -7,7 +7,6 @@
 
 #include <reshard/mpi_run.h>
 
-#include <dlfcn.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,13 +58,17 @@ int cli_ranks_may_fail(void)
     return connected || cli_ranks_are_first();
 }
 
-/* CLI_DONE with the status that all ranks have, or another code after a message. */
+/* Returns CLI_DONE and the status that all ranks agree on, or prints a message and returns another
+ * code. */
 static int run_mpi(reshard_rank_fn body, void *user, reshard_status *out_status)
 {
+    if (!cli_library_can_open())
+        return cli_fail(CLI_FAILED, "started by mpirun, but this reshard is one static file, which "
+                                    "cannot load the MPI backend; use a dynamically linked one");
     void *backend = cli_library_open("reshard_mpi");
     reshard_mpi_run_fn run = NULL;
     if (backend != NULL)
-        *(void **)(void *)&run = dlsym(backend, "reshard_mpi_run");
+        *(void **)(void *)&run = cli_library_find(backend, "reshard_mpi_run");
     if (run == NULL)
         return cli_fail(CLI_FAILED,
                         "started by mpirun, but the MPI backend cannot be loaded: %s. It is built "
@@ -74,8 +77,8 @@ static int run_mpi(reshard_rank_fn body, void *user, reshard_status *out_status)
                         backend != NULL ? "it lacks reshard_mpi_run" : cli_library_error());
     connected = 1;
     *out_status = run(NULL, body, user);
-    /* All ranks have the same status, and one is enough to fail: mpirun ends the others as soon as
-     * one does, which must not be before the first has spoken. */
+    /* All ranks have the same status, and only the first one fails: mpirun kills the others as soon
+     * as one fails, and that must not happen before the first has printed its message. */
     if (!cli_ranks_are_first())
         *out_status = RESHARD_OK;
     return CLI_DONE;

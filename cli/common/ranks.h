@@ -8,22 +8,22 @@
 
 #include <reshard/reshard.h>
 
-/* How many ranks there will be when `wanted` are needed: under mpirun as many as it has started. */
+/* How many ranks there will be: under mpirun as many as it started, else `wanted`. */
 int32_t cli_ranks_count(int32_t wanted);
-/* Returns CLI_DONE, or another code after a message. Under mpirun one rank alone does that, for
- * all: the others have then nothing to say, and return CLI_DONE. */
+/* Returns CLI_DONE, or prints a message and returns another code. Under mpirun only one rank
+ * reports an error; the others return CLI_DONE. */
 int cli_ranks_run(int32_t count, reshard_rank_fn body, void *user);
-/* For work that ranks may share: runs the body with a group of all that mpirun has started, or,
- * without it, here and now with none. An error is reported behind "*subject: ", unless its words
- * name the subject, with CLI_FAILED; *subject may change while the body runs, and may be NULL.
- * find_hint, unless it is NULL, may give words to add for a status: the library does not know the
- * command's options. Otherwise as cli_ranks_run. */
+/* For work that ranks may share: under mpirun, runs the body with a group of all ranks; otherwise
+ * runs it in this thread with a NULL group. An error is reported with CLI_FAILED, prefixed by
+ * "*subject: " unless the text already names the subject; *subject may change while the body runs,
+ * and may be NULL. find_hint, unless NULL, may add words for a status: the library does not know
+ * the command's options. Otherwise like cli_ranks_run. */
 int cli_ranks_share(reshard_rank_fn body, void *user, const char *const *subject,
                     const char *(*find_hint)(reshard_status status));
 /* Whether this process speaks for all. */
 int cli_ranks_are_first(void);
-/* Whether it is for this process to say what is wrong: until ranks are connected all find the same
- * mistakes, and the first alone reports them and fails. */
+/* Whether this process may report errors. Until ranks are connected they all find the same
+ * mistakes, and only the first one reports them and fails. */
 int cli_ranks_may_fail(void);
 int cli_ranks_are_threads(void);
 /* "threads" or "MPI". */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sizes.h - numbers and sizes in words people use: "64M", "1GB", "48 MiB".
+ * sizes.h - numbers and sizes as people write them: "64M", "1GB", "48 MiB".
  */
 #ifndef CLI_SIZES_H
 #define CLI_SIZES_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * style.c - whether and how standard output is styled. The environment is asked once.
+ * style.c - decides whether standard output is styled. The environment is read once.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/common/style.h"
@@ -17,7 +17,7 @@ static int output_is_styled(void)
     if (known < 0) {
         const char *no_color = getenv("NO_COLOR");
         const char *terminal = getenv("TERM");
-        /* mpirun may give its processes terminals, wherever it writes what they print. */
+        /* mpirun may give its processes a terminal even when their output goes elsewhere. */
         known = cli_ranks_are_threads() && isatty(STDOUT_FILENO) &&
                 (no_color == NULL || no_color[0] == '\0') && terminal != NULL &&
                 strcmp(terminal, "dumb") != 0;

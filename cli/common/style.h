@@ -8,7 +8,7 @@
 
 typedef enum cli_style { CLI_PLAIN, CLI_BOLD, CLI_DIM } cli_style;
 
-/* The bytes that begin a style and those that end it; "" where nothing is to be styled. Static. */
+/* The bytes that begin and end a style; "" when output is not styled. Static. */
 const char *cli_style_begin(cli_style style);
 const char *cli_style_end(cli_style style);
 

@@ -3,8 +3,8 @@
  * table.c - aligned tables.
  *
  * The texts of all cells lie in one growing buffer, each with its NUL, and cells keep offsets into
- * it: a table of 131,072 rows is three arrays. A line between rows is kept as a cell with its own
- * mark; it stands only where a row could begin, so that cells and columns stay in step.
+ * it: a table of 131,072 rows is three arrays. A line between rows is a specially marked cell,
+ * added only where a row could begin, so that cells and columns stay in step.
  */
 #include "cli/common/table.h"
 
@@ -106,7 +106,7 @@ static void print_styled(const cli_table *table, const cell *printed)
            cli_style_end(printed->style));
 }
 
-/* Spaces are owed until something follows them, so that no line ends in spaces. */
+/* Spaces are written only when text follows, so that no line ends in spaces. */
 static int print_cell(const cli_table *table, const cell *printed, const column *under, int owed)
 {
     int padding = under->width - printed->width;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * table.h - aligned tables. Cells are added from left to right and row by row; widths are known
+ * table.h - aligned tables. Cells are added left to right, row by row; column widths are worked out
  * when the table is printed.
  */
 #ifndef CLI_TABLE_H
@@ -13,18 +13,18 @@ typedef struct cli_table cli_table;
 
 typedef enum cli_align { CLI_LEFT, CLI_RIGHT } cli_align;
 
-/* Every column is aligned to the right until it is told otherwise. */
+/* Columns are right-aligned by default. */
 cli_table *cli_table_create(int column_count);
 void cli_table_destroy(cli_table *table);
 void cli_table_align(cli_table *table, int column, cli_align align);
 
-/* Adds the next cell. Rows end by themselves after the last column. */
+/* Adds the next cell. A row ends after its last column. */
 void cli_table_add(cli_table *table, cli_style style, const char *format, ...) CLI_PRINTF(3, 4);
-/* Adds a line of its own between two rows, which takes no part in the widths. */
+/* Adds a line between two rows; it does not affect the widths. */
 void cli_table_add_line(cli_table *table, cli_style style, const char *format, ...)
     CLI_PRINTF(3, 4);
 
-/* On standard output. Columns are two spaces apart; no line ends in spaces. */
+/* Prints to standard output. Columns are two spaces apart; no line ends in spaces. */
 void cli_table_print(const cli_table *table);
 
 #endif

@@ -2,9 +2,9 @@
 /*
  * work.c - progress on a terminal, and stopping.
  *
- * The bar is one line, redrawn in place after "\r" and erased at the end. Signals cannot carry a
- * pointer, so the wish to stop is global; so is whether a bar is on the screen, because every
- * message must erase it first.
+ * The bar is one line, redrawn in place after "\r" and erased at the end. Signal handlers get no
+ * pointer, so the flag that asks to stop is global. So is the flag that a bar is on the screen,
+ * because every message must erase it first.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/common/work.h"
@@ -57,7 +57,7 @@ static void report(void *user, const char *what, uint64_t done, uint64_t total)
     cli_work_report(user, what, done, total);
 }
 
-/* Whoever started us may have chosen to ignore interrupts, as shells do for background jobs. */
+/* Our parent may have chosen to ignore interrupts, as shells do for background jobs. */
 static void catch_interrupt(void)
 {
     struct sigaction action;
@@ -67,7 +67,7 @@ static void catch_interrupt(void)
     memset(&action, 0, sizeof action);
     action.sa_handler = want_stop;
     sigemptyset(&action.sa_mask);
-    /* One-shot: if the work does not listen, the second interrupt ends it. */
+    /* One-shot: if the work does not stop, a second interrupt ends the process. */
     action.sa_flags = SA_RESTART | (int)SA_RESETHAND;
     sigaction(SIGINT, &action, NULL);
 }

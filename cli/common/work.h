@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * work.h - long work that a person may watch or stop. A work owns the context that library calls
- * are made with: when standard error is a terminal and the work takes over a second, a bar tells
- * how far it is; an interrupt (SIGINT) makes library calls return RESHARD_ERR_CANCELLED, and a
- * second one ends the process.
+ * use. When standard error is a terminal and the work takes over a second, a bar shows its
+ * progress. An interrupt (SIGINT) makes library calls return RESHARD_ERR_CANCELLED, and a second
+ * one ends the process.
  */
 #ifndef CLI_WORK_H
 #define CLI_WORK_H
@@ -15,15 +15,15 @@ typedef struct cli_work {
     double started, drawn; /* seconds of the monotonic clock */
     const char *what;      /* what the bar is about now */
     int watched;           /* standard error is a terminal */
-    int in_bytes;          /* to be set by the caller: what is counted are bytes */
-    int in_lines; /* likewise: without a terminal, a line every ten seconds in place of the bar */
+    int in_bytes;          /* set by the caller: progress counts bytes */
+    int in_lines; /* set by the caller: without a terminal, print a line every ten seconds */
 } cli_work;
 
-/* Returns CLI_DONE, or another code after a message. At most one work may be under way. */
+/* Returns CLI_DONE, or prints a message and returns another code. At most one work at a time. */
 int cli_work_begin(cli_work *work);
-/* Erases the bar and lets SIGINT end the process again; to be called before results are printed. */
+/* Erases the bar and lets SIGINT end the process again. Call it before printing results. */
 void cli_work_settle(cli_work *work);
-/* Settles, and destroys the context: objects made with it must be gone. Fine on a zeroed work. */
+/* Settles, and destroys the context; objects made with it must be gone. A zeroed work is fine. */
 void cli_work_end(cli_work *work);
 
 /* Draws the bar, at most ten times a second. `what` is a static text. */

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* False on overflow; *out is then not to be used. */
+/* Returns false on overflow; *out must not be used then. */
 static inline bool rs_multiply(int64_t a, int64_t b, int64_t *out)
 {
     return !__builtin_mul_overflow(a, b, out);
@@ -35,13 +35,13 @@ static inline int64_t rs_divide_up(int64_t n, int64_t k)
     return n / k + (n % k != 0);
 }
 
-/* floor(a * b / c) for 0 <= a, b and 1 <= c, also where a * b does not fit; the quotient must. */
+/* floor(a * b / c) for a, b >= 0 and c >= 1. The product may overflow, the quotient must not. */
 static inline int64_t rs_multiply_divide(int64_t a, int64_t b, int64_t c)
 {
     return (int64_t)((unsigned __int128)(uint64_t)a * (uint64_t)b / (uint64_t)c);
 }
 
-/* Of numbers that are not negative; the other one when one is 0. */
+/* For numbers that are not negative. When one is 0, the result is the other. */
 static inline int64_t rs_greatest_common_divisor(int64_t a, int64_t b)
 {
     while (b != 0) {

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/options.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,6 +201,7 @@ static void *resize(reshard_context *context, void *memory, size_t bytes_old, si
 reshard_status rs_grow(reshard_context *context, void **items, int64_t *capacity, int64_t needed,
                        size_t item_bytes)
 {
+    assert(needed >= 0 && *capacity >= 0);
     if (needed <= *capacity)
         return RESHARD_OK;
     int64_t larger = *capacity < 8 ? 8 : *capacity;

@@ -20,12 +20,12 @@ RS_EXPORT void *rs_allocate_zeroed(reshard_context *context, size_t bytes);
 RS_EXPORT void *rs_allocate_array(reshard_context *context, size_t count, size_t item_bytes);
 RS_EXPORT void rs_release(reshard_context *context, void *memory, size_t bytes);
 
-/* Makes room for `needed` items in a growing array (doubling). The items move; *items and *capacity
- * are as before on failure. */
+/* Makes room for `needed` items in a growing array, by doubling it. The items may move. On failure
+ * *items and *capacity are unchanged. */
 RS_EXPORT reshard_status rs_grow(reshard_context *context, void **items, int64_t *capacity,
                                  int64_t needed, size_t item_bytes);
 
-/* The status that belongs to the allocation of this thread that failed last. */
+/* The status of this thread's last failed allocation. */
 RS_EXPORT reshard_status rs_allocation_status(void);
 
 /* True when the user asked to stop. */
@@ -33,7 +33,7 @@ bool rs_context_cancelled(reshard_context *context);
 void rs_context_progress(reshard_context *context, const char *what, uint64_t done, uint64_t total);
 void rs_context_log(reshard_context *context, const char *line);
 
-/* What file.h calls in place of the system; NULL: the system. */
+/* What file.h calls instead of the system; NULL means the system. */
 struct rs_file_calls;
 const struct rs_file_calls *rs_context_calls(const reshard_context *context);
 void rs_context_set_calls(reshard_context *context, const struct rs_file_calls *calls);

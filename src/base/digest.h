@@ -21,7 +21,7 @@ typedef struct rs_digest {
 RS_EXPORT void rs_digest_init(rs_digest *digest);
 RS_EXPORT void rs_digest_u64(rs_digest *digest, uint64_t value);
 RS_EXPORT void rs_digest_i64s(rs_digest *digest, const int64_t *values, int64_t count);
-/* The length goes in too, so that "ab","c" differs from "a","bc". */
+/* The length is hashed too, so that "ab","c" differs from "a","bc". */
 RS_EXPORT void rs_digest_bytes(rs_digest *digest, const void *bytes, size_t count);
 RS_EXPORT void rs_digest_finish(const rs_digest *digest, uint64_t out_digest[2]);
 

@@ -22,7 +22,7 @@
 #include <sys/ioctl.h>
 #endif
 
-/* The most that one system call is asked for; Linux stops a little below 2^31 anyway. */
+/* The most bytes we ask of one system call; Linux stops a little below 2^31 anyway. */
 #define CALL_BYTES_MAX ((size_t)1 << 30)
 #define SHARED_BYTES 4096 /* a block of any file system that shares them, or a multiple of one */
 

@@ -15,8 +15,8 @@
 
 #include <stdbool.h>
 
-/* What a test may replace. Each behaves as the system's call of that name: bytes done, or -1 and
- * errno. */
+/* What a test may replace. Each behaves like the system call of that name: it returns the bytes
+ * done, or -1 with errno set. */
 typedef struct rs_file_calls {
     int64_t (*read)(void *user, int descriptor, void *bytes, size_t count, uint64_t at);
     int64_t (*write)(void *user, int descriptor, const void *bytes, size_t count, uint64_t at);
@@ -30,12 +30,12 @@ typedef struct rs_file_calls {
     int (*may)(void *user, const char *what, const char *path);
 } rs_file_calls;
 
-/* The system's own; for calls that pass on what they do not want to change. */
+/* The system's own calls, for tests that change only some of them. */
 const rs_file_calls *rs_file_calls_system(void);
 /* calls must outlive the context's files; NULL: the system's. Not for the default context. */
 void rs_file_calls_set(reshard_context *context, const rs_file_calls *calls);
 
-/* What `may` says; false: errno is set. */
+/* Asks `may`; when it refuses, returns false with errno set. */
 bool rs_file_may(reshard_context *context, const char *what, const char *path);
 
 typedef struct rs_file rs_file;
@@ -47,7 +47,7 @@ RS_EXPORT reshard_status rs_file_open(reshard_context *context, const char *path
 reshard_status rs_file_create(reshard_context *context, const char *path, rs_file **out_file);
 /* An existing file, for reading and writing. */
 reshard_status rs_file_open_write(reshard_context *context, const char *path, rs_file **out_file);
-/* Takes NULL. Data that must last are synced first. */
+/* Takes NULL. Whoever needs the data to be durable syncs first. */
 RS_EXPORT void rs_file_close(rs_file *file);
 const char *rs_file_path(const rs_file *file);
 
@@ -55,7 +55,7 @@ RS_EXPORT reshard_status rs_file_size(const rs_file *file, uint64_t *out_bytes);
 /* Size, and when it was last changed in nanoseconds: together they tell one version of a file from
  * another. */
 reshard_status rs_file_stamp(const rs_file *file, uint64_t *out_bytes, int64_t *out_nanoseconds);
-/* Does the file have other names? Then writing it would change those as well. */
+/* Whether the file has other names (hard links): writing it would change those too. */
 bool rs_file_has_links(const rs_file *file);
 /* Errors: CORRUPT when the file ends before that; IO. */
 reshard_status rs_file_read(const rs_file *file, void *bytes, size_t count, uint64_t at);
@@ -67,8 +67,7 @@ reshard_status rs_file_resize(rs_file *file, uint64_t bytes, bool reserve);
  * 4096 bytes of the source. */
 bool rs_file_try_share(const rs_file *source, rs_file *target);
 reshard_status rs_file_sync(rs_file *file);
-/* Until close, for this process alone; other processes are refused the same. Errors: IO when
- * another has it. */
+/* Locks the file for this process until it is closed. Errors: IO when another process has it. */
 reshard_status rs_file_lock(rs_file *file);
 /* Lets the kernel copy, or share, a range. *out_done is what was copied: less than count when the
  * kernel cannot do (the rest of) this one, which is no error. */
@@ -104,7 +103,7 @@ typedef enum rs_path_kind {
 } rs_path_kind;
 
 reshard_status rs_path_kind_of(const char *path, rs_path_kind *out_kind);
-/* Do both lead to the same file or folder? False when one leads nowhere. */
+/* Whether both paths lead to the same file or folder. False when one leads nowhere. */
 bool rs_path_same(const char *a, const char *b);
 /* folder/name; to be released with strlen + 1. NULL as rs_allocate. */
 char *rs_path_join(reshard_context *context, const char *folder, const char *name);
@@ -112,15 +111,15 @@ char *rs_path_join(reshard_context *context, const char *folder, const char *nam
 reshard_status rs_folder_create(reshard_context *context, const char *path);
 /* A folder itself, not a link to one, that is this user's and nobody else's to enter. */
 bool rs_folder_is_private(const char *path);
-/* Makes names in a folder last. */
+/* Makes the names in a folder durable. */
 reshard_status rs_folder_sync(reshard_context *context, const char *path);
 /* The folder that holds the path; to be released with strlen + 1. NULL as rs_allocate. */
 char *rs_path_parent(reshard_context *context, const char *path);
-/* Does not replace what is there. */
+/* Fails rather than replace what is there. */
 reshard_status rs_path_rename(reshard_context *context, const char *from, const char *to);
 reshard_status rs_path_link(reshard_context *context, const char *from, const char *to);
 reshard_status rs_path_remove(reshard_context *context, const char *path);
-/* A folder and the files in it, not folders in it. */
+/* Removes a folder and the files in it, but no folders in it. */
 reshard_status rs_folder_remove(reshard_context *context, const char *path);
 /* Makes a private folder (0700) as readable as the user's umask lets new folders be. */
 reshard_status rs_folder_publish(reshard_context *context, const char *path);

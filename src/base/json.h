@@ -50,21 +50,21 @@ typedef struct rs_json {
 /* The bytes must outlive the scanner; `what` too. */
 void rs_json_init(rs_json *json, const char *what, const char *bytes, size_t count);
 
-/* Errors: SYNTAX. After an error, and after RS_JSON_END, the scanner is not to be asked again. */
+/* Errors: SYNTAX. Do not call it again after an error or after RS_JSON_END. */
 reshard_status rs_json_next(rs_json *json, rs_json_token *out_token);
 /* The same, with an error when the token is of another kind; `wanted` says in words what was
  * wanted. */
 reshard_status rs_json_expect(rs_json *json, rs_json_kind kind, const char *wanted,
                               rs_json_token *out_token);
-/* Goes past one whole value, whatever it holds. */
+/* Skips one whole value, whatever it holds. */
 reshard_status rs_json_skip(rs_json *json);
-/* Goes past the rest of a value of which the first token was read. */
+/* Skips the rest of a value whose first token has been read. */
 reshard_status rs_json_skip_rest(rs_json *json, const rs_json_token *first);
 
 /* Writes the decoded string, at most token->count bytes and without NUL, and returns its length;
  * a name may hold NUL. The token came from rs_json_next, so it cannot be wrong. */
 size_t rs_json_decode(const rs_json_token *token, char *out_bytes);
-/* Is the decoded string exactly this one? */
+/* Whether the decoded string is exactly this one. */
 bool rs_json_token_is(const rs_json_token *token, const char *text);
 
 /* A whole number without sign, point or exponent. Errors: SYNTAX; RANGE from 2^64 on. */

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* The size that leads a caller's struct. */
@@ -17,6 +18,7 @@ static reshard_status read_size(const char *what, const void *given, size_t *out
 
 reshard_status rs_options_read(const char *what, const void *given, void *out_options, size_t bytes)
 {
+    assert(bytes >= sizeof(size_t));
     size_t size = sizeof size;
     if (given != NULL) {
         reshard_status status = read_size(what, given, &size);
@@ -39,6 +41,7 @@ reshard_status rs_options_read(const char *what, const void *given, void *out_op
 
 reshard_status rs_report_write(const char *what, const void *made, size_t bytes, void *out_report)
 {
+    assert(bytes >= sizeof(size_t) && out_report != NULL);
     size_t size = 0;
     reshard_status status = read_size(what, out_report, &size);
     if (status != RESHARD_OK)

@@ -65,7 +65,7 @@ static void report(const rs_pool *pool)
     }
 }
 
-/* What only the calling thread does between two items. */
+/* Between two items the calling thread also reports, asks whether to stop, and pauses. */
 static reshard_status look_around(const rs_pool *pool)
 {
     report(pool);

@@ -11,7 +11,7 @@
 #define RS_POOL_THREADS_MAX 256
 
 typedef struct rs_pool {
-    reshard_context *context; /* whose user may cancel, and sees the progress; may be NULL */
+    reshard_context *context; /* its user may cancel and sees the progress; may be NULL */
     void *user;               /* handed to every function */
     int32_t thread_count;     /* 1 .. RS_POOL_THREADS_MAX, the calling thread included */
     int64_t first, end;       /* the items are first .. end-1 */
@@ -28,19 +28,18 @@ typedef struct rs_pool {
     reshard_status (*pause)(void *user);
 
     /* Progress is reported by the calling thread after each of its items, and once at the end. */
-    const char *what; /* is done, as the user reads it; NULL: no reports */
+    const char *what; /* the kind of work, as the user reads it; NULL: no reports */
     uint64_t (*done)(void *user);
     uint64_t total;
 } rs_pool;
 
-/* Runs all items and returns when all threads are done. The first error of any function on any
- * thread is returned with its words; no item starts after it. CANCELLED when the context's user
- * asks for it. With fewer threads than asked for, because the system has no more, all is done all
- * the same. */
+/* Runs all items and returns when all threads are done. The first error on any thread is returned
+ * with its words, and no item starts after it. Errors: CANCELLED when the context's user asks for
+ * it. When the system has too few threads, the others do all the work. */
 reshard_status rs_pool_run(const rs_pool *pool);
 
-/* How many threads a user means who asks for `asked`: that many, or with 0 as many as there are
- * processors, but no more than 8. At most RS_POOL_THREADS_MAX. */
+/* How many threads a user gets who asks for `asked`: that many, up to RS_POOL_THREADS_MAX; for 0,
+ * one for each processor, up to 8. */
 int32_t rs_pool_thread_count(int32_t asked);
 
 #endif

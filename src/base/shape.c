@@ -65,6 +65,7 @@ bool rs_strides_are_dense(int32_t ndim, const int64_t *size, const int64_t *stri
 bool rs_box_clip(int32_t ndim, int64_t *offset, int64_t *size, const int64_t *other_offset,
                  const int64_t *other_size)
 {
+    assert(ndim >= 0);
     for (int32_t d = 0; d < ndim; d++) {
         int64_t low = rs_max(offset[d], other_offset[d]);
         int64_t high = rs_min(offset[d] + size[d], other_offset[d] + other_size[d]);

@@ -15,7 +15,7 @@ typedef struct rs_slice {
 /* All of a NUL-terminated text. */
 rs_slice rs_slice_of(const char *text);
 bool rs_slice_equals(rs_slice slice, const char *text);
-/* As memcmp; a slice that begins another comes first. */
+/* Orders like memcmp; a slice that is the beginning of another comes first. */
 int rs_slice_compare(rs_slice a, rs_slice b);
 /* For rs_fail's "%.*s": the count, cut so that messages stay readable. */
 int rs_slice_shown(rs_slice slice);

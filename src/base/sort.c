@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/sort.h"
 
+#include <assert.h>
 #include <stdint.h>
 #include <stdlib.h>
 
 void rs_sort(void *items, size_t count, size_t item_bytes, rs_compare_fn *compare)
 {
+    assert(items != NULL || count == 0);
     if (count > 1)
         qsort(items, count, item_bytes, compare);
 }

@@ -3,6 +3,7 @@
 
 #include "base/context.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 
 void rs_text_init(rs_text *text, char *buffer, size_t capacity)
 {
+    assert(buffer != NULL || capacity == 0);
     text->buffer = buffer;
     text->capacity = capacity;
     text->length = 0;

@@ -16,6 +16,7 @@ static void *run(void *argument)
 
 reshard_status rs_thread_start(rs_thread *thread, void (*body)(void *user), void *user)
 {
+    assert(body != NULL);
     thread->body = body;
     thread->user = user;
     int error = pthread_create(&thread->handle, NULL, run, thread);

@@ -23,7 +23,7 @@ reshard_status rs_thread_start(rs_thread *thread, void (*body)(void *user), void
 void rs_thread_join(rs_thread *thread);
 /* Lets another thread run. */
 void rs_thread_yield(void);
-/* Between two looks at something another thread will soon change. */
+/* For loops that wait for something another thread will change soon. */
 static inline void rs_thread_pause(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -46,11 +46,11 @@ typedef struct rs_condition {
 
 reshard_status rs_condition_init(rs_condition *condition);
 void rs_condition_release(rs_condition *condition);
-/* Wakes may be spurious: wait in a loop over what is waited for. */
+/* May wake for no reason: test the condition in a loop. */
 void rs_condition_wait(rs_condition *condition, rs_mutex *mutex);
 void rs_condition_wake_all(rs_condition *condition);
 
-/* A count of references. The drop that returns true was the last one, and sees all that other
+/* A count of references. The drop that returns true was the last, and sees everything the other
  * holders did. */
 typedef atomic_int rs_references;
 

@@ -68,8 +68,8 @@ static reshard_status run_together(reshard_exec *exec, const rs_exec_stage *stag
     int32_t taken = 0;
     while (taken < count && taken < TOGETHER_MAX && first[taken]->together &&
            first[taken]->link == first[0]->link) {
-        const char *source;
-        char *target;
+        const char *source = NULL;
+        char *target = NULL;
         reshard_status status = find_ends(exec, stage, first[taken], &source, &target);
         if (status != RESHARD_OK)
             return status;
@@ -141,8 +141,8 @@ static reshard_status run_stacked(reshard_exec *exec, const rs_exec_stage *stage
 static reshard_status run_alone(reshard_exec *exec, const rs_exec_stage *stage,
                                 const rs_operation *operation)
 {
-    const char *source;
-    char *target;
+    const char *source = NULL;
+    char *target = NULL;
     reshard_status status = find_ends(exec, stage, operation, &source, &target);
     if (status == RESHARD_OK)
         rs_operation_run(operation, source, target);

@@ -77,8 +77,8 @@ typedef struct rs_copy {
 RS_EXPORT void rs_copy_prepare(rs_copy *copy, int32_t element_bytes, int32_t ndim,
                                const int64_t *size, const int64_t *source_strides,
                                const int64_t *target_strides);
-/* The same with the choices that prepare makes by itself: for tests, and for callers that know that
- * many small copies together are a large one. */
+/* The same, with the choices that prepare would make given by the caller: for tests, and for
+ * callers that know that many small copies add up to a large one. */
 void rs_copy_prepare_tuned(rs_copy *copy, const rs_copy_tuning *tuning, int32_t element_bytes,
                            int32_t ndim, const int64_t *size, const int64_t *source_strides,
                            const int64_t *target_strides);

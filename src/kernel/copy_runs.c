@@ -36,8 +36,8 @@ static void stream_lines_sse2(unsigned char *target, const unsigned char *source
     }
 }
 
-/* Lines to ask for, one of each row of a block in turn: in that order they come from several pages
- * at once. One is asked for with each line that is written. */
+/* Lines to prefetch, one of each row of a block in turn, so that they come from several pages at
+ * once. One is prefetched with each line that is written. */
 typedef struct advance {
     uintptr_t block;
     int64_t step;

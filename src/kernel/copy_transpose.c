@@ -170,7 +170,7 @@ RS_AVX2 RS_INLINE void transpose_8_avx2(const unsigned char *source, int64_t sou
     }
 }
 
-/* What is right of `column` or below `row`, element by element. */
+/* Copies what is right of `column` or below `row`, element by element. */
 static void copy_edges(const rs_plane *plane, const unsigned char *source, unsigned char *target,
                        int64_t row, int64_t column)
 {
@@ -183,8 +183,8 @@ static void copy_edges(const rs_plane *plane, const unsigned char *source, unsig
     copy_tile_plain(&edge, source + column * plane->unit, target + column * plane->target_column);
 }
 
-/* The rows after these are asked for while these are transposed: they lie in other pages, where the
- * processor does not look ahead by itself. */
+/* The next rows are prefetched while these are transposed: they are in other pages, where the
+ * processor does not look ahead on its own. */
 #define DEFINE_TILE(function, attribute, unit, block_rows, block_columns, transpose)        \
     attribute static void function(const rs_plane *plane, const unsigned char *source,      \
                                    unsigned char *target)                                   \

@@ -113,8 +113,8 @@ static part part_at(const rs_cut *cut, int64_t n, int64_t index)
     return result;
 }
 
-/* The last of `count` increasing starts that is at most `position`: for empty parts, the one that
- * holds it. */
+/* The last of `count` increasing starts that is at most `position`. Where parts are empty, this is
+ * the one that holds the position. */
 static int64_t search_starts(const int64_t *starts, int64_t count, int64_t position)
 {
     int64_t low = 0, high = count;
@@ -405,7 +405,7 @@ bool rs_chain_next(const rs_chain *chain, int64_t n, int64_t end, int64_t *posit
     return true;
 }
 
-/* Where `position` of the line lies in the own line of one of its holders. */
+/* The place of `position` in the line of one of its holders. */
 static int64_t local_in_cut(const rs_cut *cut, int64_t n, int32_t coordinate, int64_t position)
 {
     interval found = find_interval(cut, n, position);
@@ -441,7 +441,7 @@ static void place_span(const rs_walk *walk, int64_t local, rs_span *out_span)
     lengths[0] = walk->n;
     for (int32_t i = 0; i < chain->count; i++)
         lengths[i + 1] = rs_cut_length(&chain->cuts[i], lengths[i], walk->coordinates[i]);
-    /* [from, to) is the span in the line that level i makes, `at` the place asked for. */
+    /* [from, to) is the span that level i makes of the line; `at` is the place we look for. */
     int64_t from = 0, to = lengths[chain->count], at = local;
     for (int32_t i = chain->count - 1; i >= 0; i--) {
         const rs_cut *cut = &chain->cuts[i];

@@ -61,7 +61,7 @@ void rs_chain_find(const rs_chain *chain, int64_t n, int64_t position, rs_span *
 bool rs_chain_next(const rs_chain *chain, int64_t n, int64_t end, int64_t *position,
                    rs_span *out_span);
 
-/* Where `position` lies in the own line of a coordinate that holds it. */
+/* The place of `position` in the line of a coordinate that holds it. */
 int64_t rs_chain_local(const rs_chain *chain, int64_t n, const int32_t *coordinates,
                        int64_t position);
 

@@ -3,6 +3,7 @@
 
 #include "base/shape.h"
 
+#include <assert.h>
 #include <string.h>
 
 static void to_coordinates(const rs_flat_block *block, int64_t place, int64_t *out)
@@ -33,6 +34,7 @@ void rs_flat_split(const rs_flat_block *block, int64_t from, int64_t to, rs_flat
     out_boxes->count = 0;
     if (from >= to)
         return;
+    assert(from >= 0);
     if (block->ndim == 0) {
         memset(&out_boxes->items[out_boxes->count++], 0, sizeof out_boxes->items[0]);
         return;

@@ -26,8 +26,8 @@ typedef struct rs_flat_boxes {
 /* The elements from..to-1 of the row-major order, as boxes in that order. */
 void rs_flat_split(const rs_flat_block *block, int64_t from, int64_t to, rs_flat_boxes *out_boxes);
 
-/* The first place in row-major order, from `from` on, that lies in the box [start, start+size); -1
- * when none does. */
+/* The first place at or after `from`, in row-major order, that lies in the box [start, start+size);
+ * -1 when there is none. */
 int64_t rs_flat_next(const rs_flat_block *block, const int64_t *start, const int64_t *size,
                      int64_t from);
 

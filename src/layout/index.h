@@ -27,8 +27,8 @@ typedef struct rs_index {
 reshard_status rs_index_build(rs_index *index, rs_arena *arena, int32_t ndim, int64_t count,
                               const int64_t *boxes);
 
-/* Calls fn for each box that shares an element with [start, end), in the order of the tree, until
- * fn gives a status other than RESHARD_OK, which is then returned. */
+/* Calls fn for each box that shares an element with [start, end), in the order of the tree. Stops
+ * at the first status that is not RESHARD_OK, and returns it. */
 typedef reshard_status (*rs_index_fn)(void *user, int64_t box);
 reshard_status rs_index_visit(const rs_index *index, const int64_t *start, const int64_t *end,
                               rs_index_fn fn, void *user);

@@ -45,8 +45,8 @@ static bool same_shard(const reshard_shard *a, const reshard_shard *b)
     return true;
 }
 
-/* Does the layout of `spec` have exactly the shards of `wanted`? A spec that has no layout does
- * not. */
+/* Whether the layout of `spec` has exactly the shards of `wanted`. False for a spec that has no
+ * layout. */
 static reshard_status prove(reshard_spec *spec, const reshard_layout *wanted, bool *out_proved)
 {
     reshard_layout *layout = NULL;
@@ -364,7 +364,7 @@ static reshard_status try_cuts(const reshard_layout *wanted, reshard_spec **out_
 
 /* ---- shards that boxes cannot say as they are ------------------------------------------------ */
 
-/* The first dim from which on a piece is dense: what lies before it has to be taken apart. */
+/* The first dim from which a piece is dense; dims before it have to be taken apart. */
 static int32_t first_dense_dim(const reshard_piece *piece)
 {
     int64_t stride = 1;

@@ -115,8 +115,8 @@ static int32_t position_at(const reshard_layout *layout, int32_t index)
     return position;
 }
 
-/* Ranks that own a shard. Those of an evenly spaced mesh increase with the position and need no
- * list. */
+/* Lists the ranks that own a shard. In an evenly spaced mesh ranks increase with the position, so
+ * no list is needed. */
 static reshard_status count_ranks(reshard_layout *layout)
 {
     layout->rank_count = 1;

@@ -122,7 +122,7 @@ reshard_status rs_layout_visit(const reshard_layout *layout, const int64_t *star
 reshard_status rs_layout_visit_held(const reshard_layout *layout, int32_t rank, rs_held_fn fn,
                                     void *user);
 
-/* The region before it was clipped to the box that was asked for. */
+/* The region before it was clipped to the box in question. */
 void rs_region_whole(const rs_region *region, int64_t *out_start, int64_t *out_size);
 /* Holders of one contribution. */
 int64_t rs_region_copy_count(const rs_region *region);
@@ -136,7 +136,7 @@ void rs_region_place(const rs_region *region, const rs_holder *holder, const int
 
 /* ---- more questions -------------------------------------------------------------------------- */
 
-/* Of a regular layout: the coordinates of a rank; false when it is not in the mesh or A leaves it
+/* The coordinates of a rank in a regular layout; false when it is not in the mesh or A leaves it
  * out. */
 RS_EXPORT bool rs_layout_coordinates(const reshard_layout *layout, int32_t rank,
                                      int32_t *out_coordinates);

@@ -385,7 +385,7 @@ typedef struct held_visit {
     int32_t rank;
     rs_region region;
     int32_t by_level[RESHARD_NDIM_MAX][RESHARD_AXES_MAX];
-    /* Which part of the rank's own line of each dim is wanted. */
+    /* The part of the rank's line of each dim that we look for. */
     int64_t low[RESHARD_NDIM_MAX], high[RESHARD_NDIM_MAX];
 } held_visit;
 
@@ -522,7 +522,7 @@ static void shape_shard(const reshard_layout *layout, const int32_t *coordinates
     }
 }
 
-/* The least corner of the pieces of a flat shard; an empty one lies behind the last element. */
+/* The least corner of the pieces of a flat shard. An empty shard begins after the last element. */
 static void offset_flat_shard(const reshard_layout *layout, reshard_shard *shard)
 {
     for (int32_t d = 0; d < layout->ndim; d++) {

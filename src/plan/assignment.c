@@ -83,8 +83,8 @@ static void enter_row(solver *s, int32_t row)
     }
 }
 
-/* Rows that gain most on their own column begin there: reduced costs are then non-negative, and
- * zero on it. */
+/* Rows that gain most on their own column start there, where their reduced cost is zero; all others
+ * are not negative. */
 static bool starts_at_home(solver *s, int32_t row)
 {
     const int64_t *gains = s->gains + (int64_t)row * s->n;

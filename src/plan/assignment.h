@@ -9,8 +9,8 @@
 
 #include <reshard/base.h>
 
-/* gains: n * n numbers, row by row. Among equal sums, one that keeps more rows on the column of the
- * same number. */
+/* gains: n * n numbers, row by row. Of several best assignments, prefers one that keeps more rows
+ * on the column of the same number. */
 reshard_status rs_assignment_solve(reshard_context *context, int32_t n, const int64_t *gains,
                                    int32_t *out_column_of_row);
 

@@ -11,6 +11,7 @@
 #include "base/context.h"
 #include "base/shape.h"
 
+#include <assert.h>
 #include <string.h>
 
 void rs_family_init(rs_family *family, reshard_context *context, rs_arena *arena)
@@ -204,6 +205,8 @@ static reshard_status add_at(rs_family *family, int32_t level, const rs_move *mo
 
 reshard_status rs_family_add(rs_family *family, const rs_move *move)
 {
+    assert(move->ndim >= 0 && move->ndim <= RESHARD_FACTORS_MAX);
+    assert(move->loop_count >= 0 && move->loop_count <= RS_LOOPS_MAX);
     uint64_t singles = (uint64_t)rs_volume(move->loop_count, move->counts);
     family->single_count += singles;
     family->element_count += singles * (uint64_t)rs_volume(move->ndim, move->size);

@@ -26,7 +26,7 @@ typedef struct network {
     int64_t *room;    /* capacity left */
     int64_t *next;    /* next edge of the same node, -1 at the end */
     int64_t *first;   /* first edge of a node */
-    int64_t *current; /* edge at which the depth-first search goes on */
+    int64_t *current; /* the edge at which the depth-first search continues */
     int32_t *level;
     int32_t *queue;
     int64_t *path; /* edges of the depth-first search */

@@ -24,8 +24,8 @@ reshard_part_stats rs_part_stats(const reshard_part *part);
 /* The moves of a stage link. */
 const rs_template_moves *rs_part_moves(const reshard_part *part, int32_t stage, int32_t index);
 
-/* Calls fn for each single move of a list; stops at the first status that is not RESHARD_OK. peer
- * -1: all; otherwise those with that peer, and loops that cannot reach it are passed over. */
+/* Calls fn for each single move of a list, or with peer >= 0 for those with that peer; loops that
+ * cannot reach the peer are skipped. Stops at the first status that is not RESHARD_OK. */
 typedef reshard_status (*rs_single_fn)(void *user, const reshard_move *move);
 reshard_status rs_moves_each(const reshard_moves *moves, int32_t rank, int32_t peer,
                              rs_single_fn fn, void *user);

@@ -77,11 +77,11 @@ struct reshard_plan {
     const int32_t *relabelling;
     size_t segment_bytes;
     uint64_t digest[2];
-    /* adjoint plans: the plan this is the adjoint of; nothing else is then set */
+    /* the plan that this is the adjoint of, in which case nothing else is set; else NULL */
     reshard_plan *transposed;
 };
 
-/* The plan whose stages are to be read, and the stage of it that is stage `stage` of this one. */
+/* The plan that holds the stages, and the index there of stage `stage` of this plan. */
 const reshard_plan *rs_plan_forward(const reshard_plan *plan);
 int32_t rs_plan_forward_stage(const reshard_plan *plan, int32_t stage);
 /* As reshard_plan_stage_link, of a stage and link that exist. */

@@ -113,8 +113,8 @@ static int64_t target_cuts(const rs_link *link, int32_t source_dim)
     return cuts;
 }
 
-/* Rule 3 divides the longest of the dims that the target cuts most: long enough to be divided, and
- * along the target's own borders as far as can be. */
+/* Rule 3 divides the dim that gives the most parts; of several, the one that the target cuts most,
+ * so that parts follow the target's borders. */
 static int32_t choose_division_dim(const rs_link *link)
 {
     const reshard_layout *source = link->source.layout;

@@ -30,7 +30,7 @@ typedef struct rs_flow {
 
 void rs_flow_init(rs_flow *flow, const rs_link *link);
 
-/* Adds the moves of one rank, single by single. */
+/* Adds the moves of one rank, one by one. */
 reshard_status rs_route_rank(const rs_flow *flow, int32_t rank, rs_routes *routes);
 
 /* A move between two holders, complete but for kind, combination and which end is mine. */
@@ -49,8 +49,8 @@ rs_combination rs_route_combination(const rs_match *match, int32_t target_contri
 /* Sets kind, contributor_count, reduction and divisor. */
 void rs_route_set_combination(const reshard_layout *source, const reshard_layout *target,
                               const rs_combination *combination, rs_move *move);
-/* Errors: UNSUPPORTED for what cannot be made partial: sums mixed with averages, unless they are so
- * already. */
+/* Errors: UNSUPPORTED when the target mixes sums and averages and the source does not already do so
+ * in the same way. */
 reshard_status rs_route_check(const reshard_layout *source, const reshard_layout *target);
 
 #endif

@@ -9,8 +9,8 @@
 #include "spec/scan.h"
 #include "spec/spec.h"
 
-/* The ranks of a mesh: listed[p] at position p, or first + p * step when listed is NULL. step >= 1
- * and ranks within int32_t are the caller's care in the second case. */
+/* The ranks of a mesh: listed[p] at position p, or first + p * step when listed is NULL. In the
+ * second case the caller makes sure that step >= 1 and that all ranks fit int32_t. */
 typedef struct rs_ranks {
     const int32_t *listed;
     int32_t first;
@@ -20,7 +20,7 @@ typedef struct rs_ranks {
 reshard_status rs_mesh_build(reshard_context *context, int32_t axis_count, const char *const *names,
                              const int32_t *sizes, const rs_ranks *ranks, reshard_mesh **out_mesh);
 
-/* What an error calls an axis: its name, or its number. */
+/* How errors name an axis: by its name, or by its number. */
 rs_excerpt rs_mesh_axis_words(const reshard_mesh *mesh, int32_t axis);
 
 /* Between -NDIM_MAX and NDIM_MAX-1. The number that stands for `flat` is not. Errors: RANGE. */
@@ -30,7 +30,7 @@ reshard_status rs_dim_check(int64_t dim);
 reshard_status rs_cut_copy_checked(rs_arena *arena, const reshard_mesh *mesh,
                                    const reshard_cut *cut, reshard_cut *out_cut);
 
-/* Sets *out_culprit to the index of the cut that is to blame, or -1 when none is. */
+/* Sets *out_culprit to the index of the cut at fault, or to -1 when none is. */
 reshard_status rs_spec_build_cuts(reshard_context *context, reshard_mesh *mesh, int32_t cut_count,
                                   const reshard_cut *cuts, int32_t *out_culprit,
                                   reshard_spec **out_spec);
@@ -55,7 +55,7 @@ reshard_status rs_boxes_add(rs_boxes_builder *builder, const reshard_shard *shar
 reshard_status rs_boxes_finish(rs_boxes_builder *builder, reshard_spec **out_spec);
 void rs_boxes_release(rs_boxes_builder *builder);
 
-/* Scans a mesh and the ":" behind it; when alone, the end of the text in place of that. */
+/* Scans a mesh and the ":" after it, or with `alone` a mesh and the end of the text. */
 reshard_status rs_parse_mesh(reshard_context *context, rs_scan *scan, rs_arena *scratch, bool alone,
                              reshard_mesh **out_mesh);
 /* Scans what follows "boxes" or "cover". */

@@ -57,7 +57,8 @@ static reshard_status copy_at(rs_arena *arena, int32_t axis_size,
                            "coordinate %" PRId64 " is not on an axis of size %" PRId32,
                            placement->values[i], axis_size);
     }
-    /* Among one more coordinates than the axis has, one occurs twice; the others need no look. */
+    /* With one coordinate more than the axis has, one must occur twice; there is no need to read
+     * on. */
     int32_t count = placement->count > axis_size ? axis_size + 1 : placement->count;
     int64_t *sorted = rs_arena_copy(arena, placement->values, (size_t)count, sizeof *sorted);
     if (sorted == NULL)

@@ -23,8 +23,7 @@ typedef struct boxes_parser {
     rs_scan *scan;
     int32_t ndim;
     int64_t shape[RESHARD_NDIM_MAX];
-    /* Of the current shard. Until all of them are known, strides hold the coordinates of a
-     * piece. */
+    /* The pieces of the current shard. Until all are known, strides hold a piece's coordinates. */
     reshard_piece *pieces;
     int64_t piece_count;
     int64_t capacity;
@@ -89,7 +88,7 @@ static reshard_status parse_box(boxes_parser *parser, reshard_box *out_box)
     return RESHARD_OK;
 }
 
-/* What follows a box: nothing, or "@" and where it lies, which goes to `at` or to `strides`. */
+/* Parses what follows a box: nothing, or "@" and the piece's place, kept in `at` or `strides`. */
 static reshard_status parse_place(boxes_parser *parser, reshard_piece *piece, place_form *out_form)
 {
     rs_scan *scan = parser->scan;

@@ -12,7 +12,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* A short text can stand for a long list; nobody has so many ranks out of order. */
+/* A short text can stand for a long list; the limit is far beyond any list of ranks out of
+ * order. */
 #define EXPANDED_MAX ((int64_t)1 << 24)
 
 typedef struct rank_run {
@@ -129,7 +130,8 @@ static reshard_status parse_item(mesh_parser *parser, rank_run *out_run)
     return RESHARD_OK;
 }
 
-/* True when `next` continues `run`, which then has it. A run of one has no step of its own yet. */
+/* Joins `next` to `run` and returns true when it continues it. A run of one rank has no step
+ * yet. */
 static bool join_run(rank_run *run, const rank_run *next)
 {
     int64_t gap = next->first - (run->first + (run->count - 1) * run->step);

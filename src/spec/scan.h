@@ -21,8 +21,7 @@ typedef struct rs_scan {
     size_t position; /* of the next byte, from 0 */
 } rs_scan;
 
-/* Text as an error quotes it: printable, one line, the end of a long one replaced by an
- * ellipsis. */
+/* Text as errors quote it: printable, on one line, a long one cut off with an ellipsis. */
 #define RS_EXCERPT_BYTES 64
 typedef struct rs_excerpt {
     char text[RS_EXCERPT_BYTES];
@@ -32,10 +31,10 @@ rs_excerpt rs_excerpt_of(const char *text, size_t length);
 /* Starts at the first byte. Errors: SYNTAX for an empty text, or NULL. */
 reshard_status rs_scan_init(rs_scan *scan, const char *what, const char *text);
 
-/* Fails with words about a position. */
+/* Fails with words that name a position. */
 reshard_status rs_scan_fail(const rs_scan *scan, size_t position, reshard_status status,
                             const char *format, ...) RS_PRINTF(4, 5);
-/* Puts text and position in front of the words of a failure found elsewhere. */
+/* Puts the text and a position in front of the words of an error found elsewhere. */
 reshard_status rs_scan_fail_within(const rs_scan *scan, size_t position, reshard_status status);
 /* Fails at the next token: "expected <expected>, found <token>". */
 reshard_status rs_scan_expected(rs_scan *scan, const char *expected);
