@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * base.h - what every other header needs: status codes and their texts, the context that owns
+ * base.h - what every other header needs: status codes and their texts, the context that sets
  * memory policy, element types.
  *
  * Rules that hold for every call of the library:
  *  - A call that can fail returns reshard_status. Outputs come last, are named out_*, and are set
- *    only on success. reshard_error_text() then says in words what was wrong with which value.
- *  - "Local" calls concern this thread alone. "Collective" calls must be made by all ranks of a
+ *    only on success. On failure, reshard_error_text() says what was wrong with which value.
+ *  - "Local" calls involve this thread alone. "Collective" calls must be made by all ranks of a
  *    group. Everything in base.h, spec.h, layout.h and plan.h is Local.
  *  - destroy(NULL) and release(NULL) do nothing.
  *  - The library never prints, exits or reads the environment.
@@ -34,9 +34,9 @@ extern "C" {
 /* The library's version as text, "0.2.0". Static; never NULL. */
 RESHARD_API const char *reshard_version(void);
 
-/* Counts the releases of the binary interface: a program that was compiled with another number than
- * the library it runs with must not call anything else. Calls are added, and structs grow at their
- * end, without changing it. */
+/* The version of the binary interface: if reshard_abi_version() differs from the number a program
+ * was compiled with, the program must not call anything else. New calls, and structs that grow at
+ * their end, do not change it. */
 #define RESHARD_ABI_VERSION 2
 RESHARD_API int32_t reshard_abi_version(void);
 
@@ -45,8 +45,8 @@ RESHARD_API int32_t reshard_abi_version(void);
 typedef int32_t reshard_status;
 
 /*
- * One list for names, numbers and texts, grouped by the largest thing that the error breaks, so
- * that a caller knows what is still usable:
+ * One list of names, numbers and texts, grouped by the largest thing the error breaks, so that a
+ * caller knows what is still usable:
  *   -1 ..  -99  nothing: the call had no effect and every object is as before
  * -100 .. -199  this object: destroy it; others are fine
  * -200 .. -299  the whole group of ranks
@@ -77,27 +77,27 @@ enum {
 #undef RESHARD_STATUS_ENUM
 };
 
-/* The status' name ("RESHARD_ERR_RANGE") and its general text ("number out of range"). Static; for
- * an unknown number "unknown status". */
+/* The status's name ("RESHARD_ERR_RANGE") and its general text ("number out of range"). Static;
+ * "unknown status" for an unknown number. */
 RESHARD_API const char *reshard_status_name(reshard_status status);
 RESHARD_API const char *reshard_status_text(reshard_status status);
 
-/* What was wrong with which value, in the last call of this thread that failed; "" if none has.
- * Valid until the next failing call of this thread. */
+/* What was wrong with which value in this thread's last failed call; "" if none has failed. Valid
+ * until this thread's next failed call. */
 RESHARD_API const char *reshard_error_text(void);
 
 /* ---- context --------------------------------------------------------------------------------- */
 
 /*
- * Where memory comes from and how much may be used, who hears log lines and progress, and whether
- * to stop. A context may be used by several threads at once if its callbacks may. It must outlive
- * what was made with it. Wherever a call takes a context, NULL means the default one: malloc, no
- * limit, no log.
+ * Where memory comes from and how much may be used, who receives log lines and progress, and
+ * whether to stop. Several threads may use a context at once if its callbacks allow it. It must
+ * outlive everything made with it. Wherever a call takes a context, NULL means the default one:
+ * malloc, no limit, no log.
  */
 typedef struct reshard_context reshard_context;
 
 typedef struct reshard_allocator {
-    /* Like malloc, realloc and free, but told the old sizes. Zero bytes are never asked for. */
+    /* Like malloc, realloc and free, but given the old sizes. Never asked for zero bytes. */
     void *(*allocate)(void *user, size_t bytes);
     void *(*resize)(void *user, void *memory, size_t bytes_old, size_t bytes_new);
     void (*release)(void *user, void *memory, size_t bytes);
@@ -114,13 +114,13 @@ typedef struct reshard_context_options {
     void *user;                   /* handed to log, progress and cancelled */
 } reshard_context_options;
 
-/* Local. options NULL: the same as the default context, but counted apart. */
+/* Local. options NULL: like the default context, but counted separately. */
 RESHARD_API reshard_status reshard_context_create(const reshard_context_options *options,
                                                   reshard_context **out_context);
 RESHARD_API void reshard_context_destroy(reshard_context *context);
 
-/* Bytes in use now, and the most that were in use since the last reset. Local. The default context
- * is not counted: both give 0 for NULL. */
+/* Bytes in use now, and the most in use at any time since the last reset. Local. The default
+ * context is not counted: both give 0 for NULL. */
 RESHARD_API size_t reshard_context_bytes(const reshard_context *context);
 RESHARD_API size_t reshard_context_bytes_peak(const reshard_context *context);
 RESHARD_API void reshard_context_reset_peak(reshard_context *context);
@@ -160,14 +160,14 @@ typedef enum reshard_dtype {
 #undef RESHARD_DTYPE_ENUM
 } reshard_dtype;
 
-/* "f32" for RESHARD_F32; "?" for a number that is no dtype. Static. */
+/* "f32" for RESHARD_F32; "?" for a number that is not a dtype. Static. */
 RESHARD_API const char *reshard_dtype_name(reshard_dtype dtype);
-/* Bits of one element; 0 for a number that is no dtype. */
+/* Bits of one element; 0 for a number that is not a dtype. */
 RESHARD_API int32_t reshard_dtype_bits(reshard_dtype dtype);
 /* By short name ("f32") or safetensors' name ("F32"). Errors: RESHARD_ERR_NOT_FOUND. */
 RESHARD_API reshard_status reshard_dtype_parse(const char *name, reshard_dtype *out_dtype);
 
-/* How partial values are combined. The last three are of bits, for integers and bool. */
+/* How partial values are combined. The last three are bitwise, for integers and bool. */
 #define RESHARD_REDUCTION_LIST(X) \
     X(SUM, "sum")                 \
     X(AVG, "avg")                 \
@@ -184,7 +184,7 @@ typedef enum reshard_reduction {
 #undef RESHARD_REDUCTION_ENUM
 } reshard_reduction;
 
-/* "sum"; "?" for a number that is no reduction. Static. */
+/* "sum"; "?" for a number that is not a reduction. Static. */
 RESHARD_API const char *reshard_reduction_name(reshard_reduction reduction);
 
 #ifdef __cplusplus

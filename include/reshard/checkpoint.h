@@ -2,14 +2,14 @@
 /*
  * checkpoint.h - models on disk: named tensors in files, however they are split.
  *
- * A checkpoint is a set of named layouts whose owners are files. Opening reads only headers and
- * checks everything they can tell: every tensor is complete, without holes and overlaps, and no
- * file is too short. Then any box of any tensor can be read, whatever files it lies in.
+ * A checkpoint is a set of named layouts whose owners are files. Opening one reads only headers,
+ * and checks everything they tell: every tensor is complete, without holes or overlaps, and no file
+ * is too short. After that any box of any tensor can be read, whatever files it lies in.
  *
  * Formats: safetensors (one file, or a folder of files), Hugging Face folders with an index,
- * PyTorch DCP in safetensors, and plain files of ranks, which hold local shapes and need a mesh and
- * rules. docs/checkpoints.md tells more. All calls are Local but
- * reshard_checkpoint_digest with a group. conversion.h has conversions.
+ * PyTorch DCP in safetensors, and plain rank files, which hold local shapes and need a mesh and
+ * rules. docs/checkpoints.md has more. All calls are Local except reshard_checkpoint_digest with a
+ * group. For conversions see conversion.h.
  */
 #ifndef RESHARD_CHECKPOINT_H
 #define RESHARD_CHECKPOINT_H
@@ -24,15 +24,15 @@ extern "C" {
 /* ---- formats --------------------------------------------------------------------------------- */
 
 typedef struct reshard_format {
-    size_t size;             /* sizeof(reshard_format), set by the caller */
-    const char *name;        /* "hf": what calls take and give. Static, as is the description */
+    size_t size;      /* sizeof(reshard_format), set by the caller */
+    const char *name; /* such as "hf", as calls take and return it. Static, as is the description */
     const char *description; /* half a line */
-    int reads, writes;       /* non-zero: this library does */
+    int reads, writes;       /* non-zero: this library can do it */
     int is_split;            /* non-zero: written over a mesh; else whole tensors */
     int needs_mesh;          /* non-zero: the files do not say how they are split */
 } reshard_format;
 
-/* All formats that this library knows, from index 0 on. Errors: RANGE beyond the last. */
+/* The formats that this library knows, from index 0 up. Errors: RANGE beyond the last. */
 RESHARD_API reshard_status reshard_format_at(int32_t index, reshard_format *out_format);
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -47,16 +47,16 @@ typedef struct reshard_checkpoint_options {
     /* How rank files are split: a built-in family ("llama") or the path of a rules file. NULL:
      * chosen by config.json or the tensor names. */
     const char *rules;
-    int32_t set_count; /* "key=value" for rules; these come before config.json */
+    int32_t set_count; /* "key=value" for rules; these override config.json */
     const char *const *sets;
-    /* Non-zero: tensors of rank files keep the names that the files give them. name() of the rules
-     * is left to the conversion that applies rules next. */
+    /* Non-zero: tensors of rank files keep the names that the files give them, and name() in the
+     * rules is left to the conversion that applies rules next. */
     int keep_names;
 } reshard_checkpoint_options;
 
 /* path: a folder or one file. options NULL: all zero. The files stay open until destroy. Errors:
- * NOT_FOUND, IO, SYNTAX, CORRUPT, GAP, OVERLAP, ..., naming tensor and file; UNSUPPORTED for a
- * format that is known but not read. */
+ * NOT_FOUND, IO, SYNTAX, CORRUPT, GAP, OVERLAP, ..., naming the tensor and the file; UNSUPPORTED
+ * for a known format that cannot be read. */
 RESHARD_API reshard_status reshard_checkpoint_open(reshard_context *context, const char *path,
                                                    const reshard_checkpoint_options *options,
                                                    reshard_checkpoint **out_checkpoint);
@@ -64,7 +64,7 @@ RESHARD_API void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint);
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* The name of its format, as reshard_format has it. Static. */
+/* The name of its format, as in reshard_format. Static. */
 RESHARD_API const char *reshard_checkpoint_format(const reshard_checkpoint *checkpoint);
 /* Bytes of all tensors, each element counted once. */
 RESHARD_API uint64_t reshard_checkpoint_bytes(const reshard_checkpoint *checkpoint);
@@ -72,7 +72,7 @@ RESHARD_API int32_t reshard_checkpoint_file_count(const reshard_checkpoint *chec
 /* Relative to the checkpoint's folder. Lives as long as the checkpoint; NULL beyond the last. */
 RESHARD_API const char *reshard_checkpoint_file_name(const reshard_checkpoint *checkpoint,
                                                      int32_t file);
-/* One line about something that could not be known or was left out; NULL beyond the last. */
+/* One line about something that could not be determined or was left out; NULL beyond the last. */
 RESHARD_API const char *reshard_checkpoint_note(const reshard_checkpoint *checkpoint,
                                                 int64_t index);
 
@@ -85,11 +85,11 @@ typedef struct reshard_stored_tensor {
     int32_t ndim; /* may exceed RESHARD_NDIM_MAX */
     const int64_t *shape;
     uint64_t bytes;
-    /* Non-zero: it cannot be cut (elements of less than a byte, more than 8 dims). Boxes and
-     * layouts treat such a tensor as a line of `bytes` bytes. */
+    /* Non-zero: it cannot be cut (elements smaller than a byte, more than 8 dims). Boxes and
+     * layouts treat such a tensor as one dimension of `bytes` bytes. */
     int opaque;
     int64_t piece_count;
-    int64_t copy_count; /* boxes that are stored again, like replicas in rank files */
+    int64_t copy_count; /* boxes stored more than once, like replicas in rank files */
 } reshard_stored_tensor;
 
 /* Tensors are sorted by name, as bytes. */
@@ -106,14 +106,14 @@ RESHARD_API reshard_status reshard_checkpoint_find(const reshard_checkpoint *che
 typedef struct reshard_stored_piece {
     size_t size; /* sizeof(reshard_stored_piece), set by the caller */
     int32_t file;
-    uint64_t at; /* byte of the file where its first element lies */
+    uint64_t at; /* where its first element lies, in bytes from the start of the file */
     reshard_box box;
 } reshard_stored_piece;
 /* Pieces 0 .. piece_count-1, then copies from piece_count on. Errors: RANGE. */
 RESHARD_API reshard_status reshard_checkpoint_piece(const reshard_checkpoint *checkpoint,
                                                     int64_t tensor, int64_t piece,
                                                     reshard_stored_piece *out_piece);
-/* Which file holds which box, without copies: rank = file. To be released by the caller. */
+/* Which file holds which box, without copies: rank = file. The caller releases it. */
 RESHARD_API reshard_status reshard_checkpoint_layout(const reshard_checkpoint *checkpoint,
                                                      int64_t tensor, reshard_layout **out_layout);
 
@@ -132,7 +132,7 @@ RESHARD_API reshard_status reshard_checkpoint_read(const reshard_checkpoint *che
 typedef struct reshard_digest_options {
     size_t size;     /* sizeof(reshard_digest_options) */
     int32_t threads; /* 0: as many as there are processors, up to 8; ranks divide them */
-    /* Non-zero: boxes that are stored more than once are all read, and must be equal. */
+    /* Non-zero: all copies of boxes that are stored more than once are read, and must be equal. */
     int check_copies;
     /* Ranks that share the work; NULL: this one alone. */
     reshard_group *group;
@@ -146,13 +146,13 @@ typedef struct reshard_digests {
     char checkpoint[RESHARD_DIGEST_TEXT];
 } reshard_digests;
 
-/* Reads everything once, in memory of about a MiB for each thread. options NULL: all zero. Reports
- * progress in bytes, and can be cancelled. Errors: IO, CORRUPT (also copies that differ, naming
- * tensor, files and element), CANCELLED, NO_MEMORY.
+/* Reads everything once, using about 1 MiB of memory for each thread. options NULL: all zero.
+ * Reports progress in bytes, and can be cancelled. Errors: IO, CORRUPT (also copies that differ,
+ * naming tensor, files and element), CANCELLED, NO_MEMORY.
  *
- * Local, or with a group Collective over it: each rank has opened the same checkpoint for itself,
- * each byte is read by one of them, and all get the same digests, or the same status. Errors:
- * also MISMATCH when a rank sees other files. */
+ * Local, or with a group Collective over it: each rank has opened the same checkpoint itself, each
+ * byte is read by one rank, and all get the same digests or the same status. Errors: also MISMATCH
+ * when ranks see different files. */
 RESHARD_API reshard_status reshard_checkpoint_digest(const reshard_checkpoint *checkpoint,
                                                      const reshard_digest_options *options,
                                                      reshard_digests **out_digests);

@@ -2,17 +2,18 @@
 /*
  * device_mesh.h - a mesh over live ranks: PyTorch's DeviceMesh.
  *
- * A mesh (spec.h) names axes and ranks; over a group, its ranks are those of the group. Every rank
- * then has coordinates, and along each axis a sub-group: the ranks that differ from it on that axis
- * only, numbered by their coordinate. A rank of the group that is not in the mesh has a device mesh
- * too, without coordinates and groups.
+ * A mesh (spec.h) names axes and ranks; here they are the ranks of a group. Every rank then has
+ * coordinates, and along each axis a sub-group: the ranks that differ from it on that axis only,
+ * numbered by their coordinate. A rank of the group that is not in the mesh gets a device mesh too,
+ * but without coordinates or groups.
  *
  *     reshard_mesh_create(NULL, 2, names, sizes, NULL, &mesh);          dp=2,tp=4
  *     reshard_device_mesh_create(NULL, group, mesh, &world);            Collective
  *     reshard_all_reduce(NULL, reshard_device_mesh_axis_group(world, dp), ...);
  *     reshard_device_mesh_slice(world, 1, (const char *[]){"tp"}, &tp); Collective
  *
- * A device mesh belongs to one rank, as its groups do; retain adds a reference, release drops one.
+ * A device mesh belongs to one rank, and so do its groups; retain adds a reference, release drops
+ * one.
  */
 #ifndef RESHARD_DEVICE_MESH_H
 #define RESHARD_DEVICE_MESH_H
@@ -26,10 +27,10 @@ extern "C" {
 
 typedef struct reshard_device_mesh reshard_device_mesh;
 
-/* Collective over the group, ranks outside the mesh included. All sub-groups are made here, once:
- * one agreement for each of them, that is size / axis_size for each axis. The mesh is retained, and
- * the group. Errors, agreed by all ranks: RANGE (a rank that the group does not have), MISMATCH
- * naming a rank that passes another mesh, NO_MEMORY. */
+/* Collective over the group, including ranks outside the mesh. Creates all sub-groups, with one
+ * agreement each: size / axis_size of them for each axis. Retains the mesh and the group. Errors,
+ * agreed by all ranks: RANGE (a rank that the group does not have), MISMATCH naming a rank that
+ * passes a different mesh, NO_MEMORY. */
 RESHARD_API reshard_status reshard_device_mesh_create(reshard_context *context,
                                                       reshard_group *group, reshard_mesh *mesh,
                                                       reshard_device_mesh **out_device_mesh);
@@ -64,13 +65,14 @@ RESHARD_API reshard_status reshard_device_mesh_group_of(const reshard_device_mes
 /* ---- slices ---------------------------------------------------------------------------------- */
 
 /*
- * Collective over the ranks of the mesh; for others Local. The mesh of the named axes, in the order
- * that they have in the mesh, through this rank: its group are the ranks that differ from this one
- * on these axes only, and its mesh numbers them 0, 1, 2, ... Sub-groups along its axes are those of
- * the mesh it was taken from. For a rank outside, a device mesh without coordinates.
+ * Collective over the ranks of the mesh; Local for others. The part of the mesh along the named
+ * axes, in mesh order, that goes through this rank: its group holds the ranks that differ from this
+ * one on these axes only, and its mesh numbers them 0, 1, 2, ... It shares the sub-groups along its
+ * axes with the mesh it was taken from. A rank outside the mesh gets a device mesh without
+ * coordinates.
  *
  * Errors, agreed by the ranks of the mesh: NOT_FOUND (no such axis), INVALID (no names, a name
- * twice or out of order), MISMATCH naming a rank that passes other names, NO_MEMORY.
+ * twice or out of order), MISMATCH naming a rank that passes different names, NO_MEMORY.
  */
 RESHARD_API reshard_status reshard_device_mesh_slice(reshard_device_mesh *device_mesh,
                                                      int32_t name_count, const char *const *names,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layout.h - who owns which box of a tensor: a spec that has met a shape.
+ * layout.h - who owns which box of a tensor: a spec applied to a shape.
  *
  * A layout is immutable, holds no data and may be shared by threads. Layouts made from cuts are
- * kept as arithmetic: a layout over 131,072 ranks takes a few hundred bytes, and a question about
- * one rank or one box costs what the answer does. All calls are Local.
+ * kept as arithmetic: a layout over 131,072 ranks takes a few hundred bytes, and the cost of a
+ * question about one rank or one box grows only with the size of its answer. All calls are Local.
  */
 #ifndef RESHARD_LAYOUT_H
 #define RESHARD_LAYOUT_H
@@ -25,9 +25,9 @@ RESHARD_API reshard_status reshard_shape_parse(const char *text, int32_t *out_nd
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* Checks everything: a layout that exists is right. Errors: INVALID (a dim that does not exist,
- * parts or sizes that do not add up, a shape that is not the one of the boxes), RANGE (bounds,
- * overflow), OVERLAP, GAP. */
+/* Checks everything, so that every layout that exists is valid. Errors: INVALID (a dim that does
+ * not exist, parts or sizes that do not add up, a shape other than that of the boxes), RANGE
+ * (bounds, overflow), OVERLAP, GAP. */
 RESHARD_API reshard_status reshard_layout_create(reshard_context *context, reshard_spec *spec,
                                                  int32_t ndim, const int64_t *shape,
                                                  reshard_layout **out_layout);
@@ -43,14 +43,14 @@ RESHARD_API void reshard_layout_release(reshard_layout *layout);
 RESHARD_API int32_t reshard_layout_ndim(const reshard_layout *layout);
 RESHARD_API const int64_t *reshard_layout_shape(const reshard_layout *layout);
 RESHARD_API reshard_spec *reshard_layout_spec(const reshard_layout *layout); /* not retained */
-/* Ranks that take part (own a shard, possibly an empty one), and those ranks in increasing order by
- * index. */
+/* The number of ranks that take part (own a shard, possibly an empty one), and the index-th of them
+ * in increasing order. */
 RESHARD_API int32_t reshard_layout_rank_count(const reshard_layout *layout);
 RESHARD_API int32_t reshard_layout_rank_at(const reshard_layout *layout, int32_t index);
 /* The highest rank that takes part; -1 when none does. */
 RESHARD_API int32_t reshard_layout_rank_max(const reshard_layout *layout);
-/* Same shape, same shards on every rank, as far as can be told from the specs: never true for
- * layouts that differ, and true for equal canonical texts, with dims counted from either end. */
+/* Whether shape and all shards are the same, as far as the specs tell: never true for layouts that
+ * differ, and always true for equal canonical texts, no matter from which end dims are counted. */
 RESHARD_API int reshard_layout_equals(const reshard_layout *a, const reshard_layout *b);
 
 /* The shards of one rank (of all ranks, by rank), with their pieces. A rank that takes no part has
@@ -81,8 +81,8 @@ RESHARD_API reshard_status reshard_shards_check_overlap(reshard_context *context
 RESHARD_API reshard_status reshard_shards_check_tiling(reshard_context *context, int32_t ndim,
                                                        const int64_t *shape, int64_t count,
                                                        const reshard_shard *shards);
-/* The simplest spec of these shards, exactly: `K[ranks]: S(d)` or another single cut when every
- * offset and size agrees with it, a grid of cuts when they do, else boxes. Errors: as
+/* The simplest spec that describes exactly these shards: `K[ranks]: S(d)` or another single cut if
+ * every offset and size agrees with it, else a grid of cuts if one does, else boxes. Errors: as
  * check_tiling. */
 RESHARD_API reshard_status reshard_spec_infer(reshard_context *context, int32_t ndim,
                                               const int64_t *shape, int64_t count,
@@ -102,8 +102,8 @@ RESHARD_API reshard_status reshard_chunk_size(int64_t n, int64_t split_size, int
 RESHARD_API reshard_status reshard_placement_index(const int32_t *ranks, int32_t count,
                                                    int32_t rank, int32_t *out_index);
 /* build_reshard_metadata: chunk i of dim on ranks[i]; out_shards->items has `count` shards by rank,
- * offsets clamped, out_order (room for `count`) the ranks in placement order. Where PyTorch goes
- * wrong: a rank named twice is an error, negative dims count from the end. Errors: INVALID,
+ * offsets clamped, out_order (room for `count`) the ranks in placement order. Unlike PyTorch, this
+ * reports a rank named twice as an error and counts negative dims from the end. Errors: INVALID,
  * RANGE. */
 RESHARD_API reshard_status reshard_build_metadata(reshard_context *context, int32_t ndim,
                                                   const int64_t *shape, int32_t dim,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sim.h - ranks that run one at a time, in an order drawn from a seed: a run can be repeated
- * exactly, and faults can be asked for. For testing code that uses groups; libreshard tests itself
- * with it.
+ * sim.h - ranks that run one at a time, in an order drawn from a seed, so that a run can be
+ * repeated exactly and faults can be injected. For testing code that uses groups; libreshard uses
+ * it to test itself.
  */
 #ifndef RESHARD_SIM_H
 #define RESHARD_SIM_H
@@ -13,22 +13,22 @@
 extern "C" {
 #endif
 
-/* How a simulated run goes. Counts of messages and calls begin at 1. */
+/* How to simulate. Messages and calls are counted from 1. */
 typedef struct reshard_sim_options {
     size_t size; /* sizeof(reshard_sim_options) */
     uint64_t seed;
     int mapped;           /* non-zero: ranks see each other's memory, as threads do */
-    int32_t node_size;    /* else each node of so many ranks shares memory; 0: none is shared */
+    int32_t node_size;    /* otherwise, ranks per node that shares memory; 0: none is shared */
     int64_t fail_message; /* this message breaks the group; 0: none does */
     int32_t stop_rank;    /* this rank leaves ... */
     int64_t stop_after;   /* ... at this call of the transport; 0: never */
-    /* Counted among the messages that both ends have started, this one comes late, and with it all
-     * that follow it between the same ranks on the same channel; 0: none does. A delayed message
-     * comes after everything else that can happen without it, or after 1000 calls of the transport.
-     * A reordered one comes 20 calls after the next message between other ranks or on another
-     * channel, if there is one before that. */
+    /* Counting the messages that both ends have started, this one arrives late, and so do all later
+     * ones between the same ranks on the same channel; 0: none does. A delayed message arrives
+     * after everything that can happen without it, or after 1000 calls of the transport. A
+     * reordered one arrives 20 calls after the next message between other ranks or on another
+     * channel, if one comes before then. */
     int64_t delay_message, reorder_message;
-    /* Unless NULL: set, when the run is over, to whether what was asked for above came to pass. */
+    /* Unless NULL: set when the run is over, to whether the faults asked for above did happen. */
     int *out_reached;
 } reshard_sim_options;
 

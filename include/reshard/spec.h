@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spec.h - how a tensor is to be split, as the user says it: meshes, placements, specs, remote
+ * spec.h - how a tensor is to be split, in the user's terms: meshes, placements, specs, remote
  * devices.
  *
- * A spec is a mesh (named axes over ranks) and what each axis does to a tensor. It has no shape
- * yet: with a shape it becomes a layout (layout.h). Every spec has a text form and constructors
- * beside it:
+ * A spec is a mesh (named axes over ranks) and what each axis does to a tensor. It has no shape;
+ * together with a shape it becomes a layout (layout.h). A spec can be written as text or built by
+ * calls:
  *
  *   4: S(0)                       four ranks, rows in chunks
  *   tp=4[3,1,0,2]: S(1)           columns; rank 3 has the first chunk
@@ -13,8 +13,8 @@
  *   fsdp=4,tp=2: S(0)@tp, S(0)@fsdp     the same dimension cut twice, tp first
  *   boxes 6x6: 0[0:2,0:4] 1[0:4,4:6] 2[2:6,0:4] 3[4:6,4:6]
  *
- * docs/spec.md tells the whole language. All calls are Local. Meshes and specs are immutable and
- * may be shared by threads; create gives one reference, retain adds one, release drops one.
+ * docs/spec.md describes the whole language. All calls are Local. Meshes and specs are immutable
+ * and may be shared by threads; create gives one reference, retain adds one, release drops one.
  */
 #ifndef RESHARD_SPEC_H
 #define RESHARD_SPEC_H
@@ -31,7 +31,7 @@ extern "C" {
 /* ---- mesh ------------------------------------------------------------------------------------ */
 
 /* Named axes over distinct ranks, row-major: in `dp=2,tp=4` the position of (dp, tp) is dp*4 + tp,
- * and the rank there is that position unless other ranks were given. */
+ * and the rank there equals the position unless other ranks were given. */
 typedef struct reshard_mesh reshard_mesh;
 
 /* names: axis_count texts, or NULL; a single NULL or "" among them is an axis without a name.
@@ -41,7 +41,8 @@ typedef struct reshard_mesh reshard_mesh;
 RESHARD_API reshard_status reshard_mesh_create(reshard_context *context, int32_t axis_count,
                                                const char *const *names, const int32_t *sizes,
                                                const int32_t *ranks, reshard_mesh **out_mesh);
-/* The text form: "tp=4", "dp=2,tp=4[0..7]". Errors: SYNTAX and those of create, with the place. */
+/* The text form: "tp=4", "dp=2,tp=4[0..7]". Errors: SYNTAX and those of create, with the
+ * position. */
 RESHARD_API reshard_status reshard_mesh_parse(reshard_context *context, const char *text,
                                               reshard_mesh **out_mesh);
 RESHARD_API reshard_mesh *reshard_mesh_retain(reshard_mesh *mesh);
@@ -72,8 +73,8 @@ typedef enum reshard_placement_kind {
 typedef enum reshard_shard_rule {
     RESHARD_CHUNK,    /* ceil(n/k) each, the last ones shorter or empty */
     RESHARD_BALANCED, /* ~   sizes differ by at most one, larger ones first */
-    RESHARD_PACKED,   /* ;   a concatenation of parts, each of which is cut in chunks */
-    RESHARD_STRIDED,  /* *q  q chunks, each of which is cut in chunks over the axis */
+    RESHARD_PACKED,   /* ;   a concatenation of parts, each cut into chunks */
+    RESHARD_STRIDED,  /* *q  q chunks, each cut into chunks over the axis */
     RESHARD_RAGGED,   /* =   given sizes */
     RESHARD_CYCLIC    /* /b  blocks of b, dealt out in turn */
 } reshard_shard_rule;
@@ -87,10 +88,10 @@ typedef struct reshard_placement {
     reshard_shard_rule rule;     /* SHARD */
     int64_t factor;              /* STRIDED: q. CYCLIC: b. At least 1 */
     int64_t unit;                /* SHARD: cut on multiples of this only; 0 or 1: anywhere */
-    int64_t max;                 /* SHARD: at most so many distinct pieces; 0: no limit */
+    int64_t max;                 /* SHARD: at most this many distinct pieces; 0: no limit */
     int32_t count;               /* AT: coordinates. RAGGED: sizes. PACKED: parts */
     const int64_t *values; /* AT: coordinates, increasing. RAGGED: sizes. PACKED: part lengths */
-    /* PACKED: at most so many distinct pieces of each part (0: no limit); or NULL */
+    /* PACKED: at most this many distinct pieces of each part (0: no limit); or NULL */
     const int64_t *part_max;
 } reshard_placement;
 
@@ -142,15 +143,14 @@ typedef enum reshard_spec_kind {
     RESHARD_SPEC_CUTS,    /* a mesh and cuts */
     RESHARD_SPEC_BOXES,   /* listed shards that tile a tensor */
     RESHARD_SPEC_COVER,   /* listed shards that cover a tensor and may overlap */
-    RESHARD_SPEC_CALLBACK /* shards told by a function, for any shape */
+    RESHARD_SPEC_CALLBACK /* shards supplied by a function, for any shape */
 } reshard_spec_kind;
 
-/* text: `length` bytes, need not end in NUL. Errors: SYNTAX and others, with the place in the
- * text. */
+/* Errors: SYNTAX and others, with the position in the text. */
 RESHARD_API reshard_status reshard_spec_parse(reshard_context *context, const char *text,
                                               reshard_spec **out_spec);
-/* cuts: copied, arrays behind them too. At most one for each axis. A spec of which the cuts are one
- * for each axis in the order of the axes prints without @. Errors: INVALID, RANGE, UNSUPPORTED
+/* cuts: at most one for each axis; copied, with the arrays they point to. If there is one for each
+ * axis, in the order of the axes, the spec prints without @. Errors: INVALID, RANGE, UNSUPPORTED
  * (reductions that do not commute). */
 RESHARD_API reshard_status reshard_spec_create(reshard_context *context, reshard_mesh *mesh,
                                                int32_t cut_count, const reshard_cut *cuts,
@@ -158,23 +158,23 @@ RESHARD_API reshard_status reshard_spec_create(reshard_context *context, reshard
 /* PyTorch's ChunkShardingSpec: chunk i of dim on ranks[i] (NULL: on rank i). */
 RESHARD_API reshard_status reshard_spec_chunk(reshard_context *context, int32_t dim, int32_t count,
                                               const int32_t *ranks, reshard_spec **out_spec);
-/* PyTorch's EnumerableShardingSpec, and more: shards in any number, of several pieces each. Of each
- * shard rank, ndim, shape, piece_count and pieces are read, the rest is worked out. cover non-zero:
- * shards may overlap. That shards tile (or cover) the shape is checked when a layout is made.
- * Errors: INVALID, RANGE. */
+/* PyTorch's EnumerableShardingSpec, and more: any number of shards, each of one or more pieces.
+ * Only rank, ndim, shape, piece_count and pieces of each shard are read; the rest is worked out.
+ * cover non-zero: shards may overlap. Whether shards tile (or cover) the shape is checked when a
+ * layout is made. Errors: INVALID, RANGE. */
 RESHARD_API reshard_status reshard_spec_boxes(reshard_context *context, int cover, int32_t ndim,
                                               const int64_t *shape, int64_t shard_count,
                                               const reshard_shard *shards, reshard_spec **out_spec);
 
-/* Called when a layout is made; hands over shards by calling add, in any order. Returns a status,
- * and passes on what add returns. */
+/* Called when a layout is made. Supplies the shards by calling reshard_shard_sink_add, in any
+ * order. If that fails, returns its status. */
 typedef struct reshard_shard_sink reshard_shard_sink;
 typedef reshard_status (*reshard_shards_fn)(void *user, int32_t ndim, const int64_t *shape,
                                             reshard_shard_sink *sink);
 RESHARD_API reshard_status reshard_shard_sink_add(reshard_shard_sink *sink,
                                                   const reshard_shard *shard);
-/* A user's own kind of spec. It has no text form. forget (may be NULL) is called with user at the
- * last release. */
+/* A spec defined by the caller's own function. It has no text form. forget (may be NULL) is called
+ * with user at the last release. */
 RESHARD_API reshard_status reshard_spec_callback(reshard_context *context, int cover,
                                                  reshard_shards_fn fn, void *user,
                                                  void (*forget)(void *user),
@@ -200,7 +200,7 @@ RESHARD_API reshard_status reshard_spec_text(const reshard_spec *spec, char *buf
 
 #define RESHARD_WORKER_MAX 127 /* longest worker name */
 
-/* Where a shard lives, in PyTorch's words: "rank:0/cpu", "trainer/cuda:1", "cpu". */
+/* Where a shard lives, as PyTorch writes it: "rank:0/cpu", "trainer/cuda:1", "cpu". */
 typedef struct reshard_remote_device {
     int32_t rank;                        /* -1: none */
     char worker[RESHARD_WORKER_MAX + 1]; /* "": none */
