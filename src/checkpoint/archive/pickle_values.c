@@ -135,14 +135,14 @@ static reshard_status decode(reader *r, const argument *a, decode_fn *how, argum
 
 reshard_status rs_pickle_do_text_escaped(reader *r, const argument *a)
 {
-    argument decoded;
+    argument decoded = {0};
     reshard_status status = decode(r, a, rs_pickle_decode_unicode, &decoded);
     return status == RESHARD_OK ? push_bytes(r, RS_PICKLE_TEXT, decoded.bytes) : status;
 }
 
 reshard_status rs_pickle_do_string_escaped(reader *r, const argument *a)
 {
-    argument decoded;
+    argument decoded = {0};
     reshard_status status = decode(r, a, rs_pickle_decode_string, &decoded);
     return status == RESHARD_OK ? rs_pickle_do_string(r, &decoded) : status;
 }

@@ -8,7 +8,7 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/options.h"
-#include "checkpoint/digest/digest.h"
+#include "checkpoint/digest/tensor_sums.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
 #include "base/context.h"
 #include "base/options.h"
 #include "base/pool.h"
-#include "checkpoint/digest/digest.h"
+#include "checkpoint/digest/tensor_sums.h"
 #include "checkpoint/engine/engine.h"
 
 #include <string.h>

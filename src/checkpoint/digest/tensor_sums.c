@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "checkpoint/digest/tensor_sums.h"
 #include "base/error.h"
 #include "base/sort.h"
-#include "checkpoint/digest/digest.h"
 
 static int compare_names(const void *a, const void *b)
 {

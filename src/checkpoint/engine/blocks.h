@@ -11,8 +11,8 @@
 #define RS_CHECKPOINT_ENGINE_BLOCKS_H
 
 #include "base/shape.h"
+#include "checkpoint/engine/file_route.h"
 #include "checkpoint/engine/ledger.h"
-#include "checkpoint/engine/route.h"
 #include "checkpoint/engine/team.h"
 
 typedef struct rs_blocks {

@@ -15,7 +15,7 @@
 #define RS_CHECKPOINT_ENGINE_SUMS_H
 
 #include "base/thread.h"
-#include "checkpoint/engine/route.h"
+#include "checkpoint/engine/file_route.h"
 #include "checkpoint/engine/team.h"
 #include "checkpoint/fingerprint/fingerprint.h"
 

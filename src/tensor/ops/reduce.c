@@ -2,8 +2,8 @@
 /* reduce.c - sums and means. Sums are in double, in the order of the elements. */
 #ifndef REAL
 #include "base/error.h"
+#include "tensor/ops/layout_rules.h"
 #include "tensor/ops/op.h"
-#include "tensor/ops/rules.h"
 
 #include <assert.h>
 

@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "layout/layout.h"
 #include "tensor/dist/axes.h"
+#include "tensor/ops/layout_rules.h"
 #include "tensor/ops/op.h"
-#include "tensor/ops/rules.h"
 
 #include <reshard/group.h>
 

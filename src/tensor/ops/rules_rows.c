@@ -6,7 +6,7 @@
 #include "tensor/core/scope.h"
 #include "tensor/dist/axes.h"
 #include "tensor/grad/gradient.h"
-#include "tensor/ops/rules.h"
+#include "tensor/ops/layout_rules.h"
 
 #include <string.h>
 

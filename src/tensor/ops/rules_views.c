@@ -8,7 +8,7 @@
 #include "layout/layout.h"
 #include "tensor/dist/axes.h"
 #include "tensor/grad/gradient.h"
-#include "tensor/ops/rules.h"
+#include "tensor/ops/layout_rules.h"
 
 #include <reshard/group.h>
 

@@ -4,8 +4,8 @@
 #ifndef REAL
 #include "base/error.h"
 #include "tensor/dist/lift.h"
+#include "tensor/ops/layout_rules.h"
 #include "tensor/ops/op.h"
-#include "tensor/ops/rules.h"
 #include "tensor/ops/unary.h"
 
 #include <math.h>

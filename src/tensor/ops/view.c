@@ -8,7 +8,7 @@
 #include "base/shape.h"
 #include "tensor/core/dense.h"
 #include "tensor/grad/node.h"
-#include "tensor/ops/rules.h"
+#include "tensor/ops/layout_rules.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Routes against moves worked out by hand. */
-#include "checkpoint/engine/route.h"
+#include "checkpoint/engine/file_route.h"
 #include "tests/checkpoint/engine/engine_case.h"
 #include "tests/support/check.h"
 

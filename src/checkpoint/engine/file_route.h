@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * route.h - where each box of a tensor goes: from the pieces it is stored in to the pieces it shall
- * be stored in. Routes are immutable once made; block.h cuts them into blocks that fit into memory.
+ * file_route.h - where each box of a tensor goes: from the pieces it is stored in to the pieces it
+ * shall be stored in. Routes are immutable once made; block.h cuts them into blocks that fit into
+ * memory.
  *
  * What goes where is a plan whose ranks are files and whose shards are pieces. A route keeps what
  * the plan found: the pieces at both ends of each move, and where the move begins in them.
  */
-#ifndef RS_CHECKPOINT_ENGINE_ROUTE_H
-#define RS_CHECKPOINT_ENGINE_ROUTE_H
+#ifndef RS_CHECKPOINT_ENGINE_FILE_ROUTE_H
+#define RS_CHECKPOINT_ENGINE_FILE_ROUTE_H
 
 #include "checkpoint/store/store.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* digest.h - from sums of tensors to their digests and that of the checkpoint. */
-#ifndef RS_CHECKPOINT_DIGEST_DIGEST_H
-#define RS_CHECKPOINT_DIGEST_DIGEST_H
+/* tensor_sums.h - from sums of tensors to their digests and that of the checkpoint. */
+#ifndef RS_CHECKPOINT_DIGEST_TENSOR_SUMS_H
+#define RS_CHECKPOINT_DIGEST_TENSOR_SUMS_H
 
 #include "checkpoint/fingerprint/fingerprint.h"
 #include "checkpoint/store/store.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 08_own_spec.c - a kind of split that the language does not have: rows go to the ranks in reverse
+ * 12_own_spec.c - a kind of split that the language does not have: rows go to the ranks in reverse
  * order, by a callback. The layout is checked like any other, and what it takes is counted by a
  * context.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 09_metadata.c - for those who come from PyTorch: build_reshard_metadata, remote devices and the
+ * 13_metadata.c - for those who come from PyTorch: build_reshard_metadata, remote devices and the
  * check that shards do not overlap. docs/pytorch.md has all names side by side.
  */
 #include <reshard/reshard.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* route.c - plans where one tensor goes. */
-#include "checkpoint/engine/route.h"
+/* file_route.c - plans where one tensor goes. */
+#include "checkpoint/engine/file_route.h"
 
 #include "base/checked.h"
 #include "base/context.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 08_collectives.c - six ranks, which are threads, in a mesh of two replicas of three. Gradients
+ * 10_collectives.c - six ranks, which are threads, in a mesh of two replicas of three. Gradients
  * are averaged over the replicas, parameters gathered within each, and rank 0 hands a token around
  * by messages. What is done in every step is started once and restarted.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 08_own_module.c - a module of one's own: a forward function with a parameter and a buffer, put
+ * 09_own_module.c - a module of one's own: a forward function with a parameter and a buffer, put
  * behind a ready layer, watched by a hook, trained by SGD with a learning rate that falls, and
  * copied to another module by its state dict.
  */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rules.h - operations on distributed tensors whose output has another layout than their inputs:
- * which layouts fit, and which come out. The other operations use rs_spread_alike (dist/spread.h).
- * An operation calls its rule if an input is distributed.
+ * layout_rules.h - operations on distributed tensors whose output has another layout than their
+ * inputs: which layouts fit, and which come out. The other operations use rs_spread_alike
+ * (dist/spread.h). An operation calls its rule if an input is distributed.
  */
-#ifndef RS_TENSOR_OPS_RULES_H
-#define RS_TENSOR_OPS_RULES_H
+#ifndef RS_TENSOR_OPS_LAYOUT_RULES_H
+#define RS_TENSOR_OPS_LAYOUT_RULES_H
 
 #include <reshard/ops.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 09_faults.c - does a program survive a message that fails? Two tensors change hands in one plan,
+ * 11_faults.c - does a program survive a message that fails? Two tensors change hands in one plan,
  * on ranks that are simulated: run again for every message, each of which fails once. Nobody may
  * hang, and a run that ends well must hold the right numbers.
  */
