@@ -20,7 +20,6 @@
 #include "layout/layout.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct cutter {
@@ -104,7 +103,7 @@ static bool choose_split(const cutter *c, const reshard_box *box, const int64_t 
     if (most == 0)
         return false;
     (void)collect_faces(c, box, *out_dim, list, count, scratch);
-    qsort(scratch, (size_t)most, sizeof *scratch, rs_compare_i64);
+    rs_sort(scratch, (size_t)most, sizeof *scratch, rs_compare_i64);
     *out_at = scratch[most / 2];
     return true;
 }

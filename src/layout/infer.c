@@ -10,6 +10,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/shape.h"
+#include "base/sort.h"
 #include "layout/layout.h"
 
 #include <stdlib.h>
@@ -107,7 +108,7 @@ static reshard_status collect_lines(guess *g, int32_t dim)
         return rs_allocation_status();
     for (int64_t i = 0; i < wanted->shard_count; i++)
         all[i] = interval_of(&wanted->shards[i], dim);
-    qsort(all, (size_t)wanted->shard_count, sizeof *all, compare_intervals);
+    rs_sort(all, (size_t)wanted->shard_count, sizeof *all, compare_intervals);
     int64_t count = 0;
     for (int64_t i = 0; i < wanted->shard_count; i++) {
         if (count == 0 || all[i].size == 0 || compare_intervals(&all[i], &all[count - 1]) != 0)
@@ -158,7 +159,7 @@ static reshard_status order_by(guess *g, int (*compare)(const void *, const void
         return rs_allocation_status();
     for (int64_t i = 0; i < wanted->shard_count; i++)
         order[i] = &wanted->shards[i];
-    qsort(order, (size_t)wanted->shard_count, sizeof *order, compare);
+    rs_sort(order, (size_t)wanted->shard_count, sizeof *order, compare);
     for (int64_t i = 0; i < wanted->shard_count; i++)
         g->ranks[i] = order[i]->rank;
     *out_order = order;

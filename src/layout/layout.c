@@ -143,7 +143,7 @@ static reshard_status count_ranks(reshard_layout *layout)
         return rs_allocation_status();
     for (int32_t i = 0; i < layout->rank_count; i++)
         ranks[i] = reshard_mesh_rank_at(layout->mesh, position_at(layout, i));
-    qsort(ranks, count, sizeof *ranks, rs_compare_i32);
+    rs_sort(ranks, count, sizeof *ranks, rs_compare_i32);
     layout->ranks = ranks;
     return RESHARD_OK;
 }

@@ -7,11 +7,11 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/sort.h"
 #include "layout/layout.h"
 #include "layout/tiling.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Within a rank, `index` still is the place in the list as given. */
@@ -29,7 +29,7 @@ static reshard_status order_shards(reshard_layout *layout, int64_t count, reshar
         return rs_fail(RESHARD_ERR_RANGE, "%" PRId64 " shards are too many", count);
     for (int64_t i = 0; i < count; i++)
         shards[i].index = (int32_t)i;
-    qsort(shards, (size_t)count, sizeof *shards, compare_shards);
+    rs_sort(shards, (size_t)count, sizeof *shards, compare_shards);
     int32_t *ranks = rs_arena_allocate_array(&layout->arena, (size_t)count, sizeof *ranks);
     if (ranks == NULL)
         return rs_allocation_status();

@@ -101,7 +101,7 @@ static reshard_status list_ranks(reshard_plan *plan, int32_t **out_ranks, int32_
                                ? reshard_mesh_rank_at(layout->spec->mesh, r)
                                : reshard_layout_rank_at(layout, r);
     }
-    qsort(all, (size_t)count, sizeof *all, rs_compare_i32);
+    rs_sort(all, (size_t)count, sizeof *all, rs_compare_i32);
     int64_t distinct = 0;
     for (int64_t i = 0; i < count; i++) {
         if (distinct == 0 || all[i] != all[distinct - 1])

@@ -16,12 +16,12 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/sort.h"
 #include "base/text.h"
 #include "plan/grid.h"
 #include "plan/plan.h"
 #include "spec/build.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- is it cheaper? -------------------------------------------------------------------------- */
@@ -387,7 +387,7 @@ static reshard_status build_stage_templates(reshard_plan *plan, rs_stage *stage)
         digest_stage_link(&stage->links[i], keys[i].digest);
         keys[i].link = i;
     }
-    qsort(keys, count, sizeof *keys, compare_keys);
+    rs_sort(keys, count, sizeof *keys, compare_keys);
     for (size_t i = 0; i < count; i++) {
         bool same = i > 0 && memcmp(keys[i].digest, keys[i - 1].digest, sizeof keys[i].digest) == 0;
         distinct += !same;

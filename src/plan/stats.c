@@ -3,6 +3,7 @@
  * part. */
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/dtype.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "base/shape.h"
@@ -69,7 +70,7 @@ static uint64_t target_bytes(const reshard_plan *plan)
     const reshard_plan_tensor *tensors = adjoint ? forward->sources : forward->targets;
     for (int32_t i = 0; i < count; i++)
         bytes += (uint64_t)rs_layout_shard_volume_sum(tensors[i].layout) *
-                 (uint64_t)(reshard_dtype_bits(tensors[i].dtype) / 8);
+                 rs_element_bytes(tensors[i].dtype);
     return bytes;
 }
 
