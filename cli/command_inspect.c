@@ -15,7 +15,6 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { ROWS_MAX = 64, ROWS_FIRST = 48, ROWS_LAST = 8, DTYPE_TEXT = 24, LONG_SHAPE_TEXT = 512 };
@@ -129,37 +128,30 @@ static void long_shape_text(const reshard_stored_tensor *tensor, char buffer[LON
                            d == 0 ? "" : "x", tensor->shape[d]);
 }
 
-/* The simplest spec over files, to be freed; NULL with *out_status set when there is none. */
-static char *infer_split(const reshard_checkpoint *checkpoint, int64_t index,
-                         reshard_status *out_status)
+/* The simplest spec over files, as much of it as is shown. */
+static reshard_status infer_split(const reshard_checkpoint *checkpoint, int64_t index,
+                                  char shown[CLI_SPEC_SHOWN])
 {
     reshard_layout *layout = NULL;
-    reshard_shards *shards = NULL;
     reshard_spec *spec = NULL;
-    char *text = NULL;
     size_t length = 0;
     reshard_status status = reshard_checkpoint_layout(checkpoint, index, &layout);
     if (status == RESHARD_OK)
-        status = reshard_layout_all_shards(layout, &shards);
+        status = reshard_layout_infer(layout, &spec);
     if (status == RESHARD_OK)
-        status = reshard_spec_infer(NULL, reshard_layout_ndim(layout), reshard_layout_shape(layout),
-                                    shards->count, shards->items, &spec);
-    if (status == RESHARD_OK)
-        status = reshard_spec_text(spec, NULL, 0, &length);
-    if (status == RESHARD_OK && (text = malloc(length + 1)) != NULL)
-        status = reshard_spec_text(spec, text, length + 1, &length);
+        status = reshard_spec_text(spec, shown, CLI_SPEC_SHOWN, &length);
+    if (status == RESHARD_OK && length >= CLI_SPEC_SHOWN)
+        memcpy(shown + CLI_SPEC_SHOWN - 4, "...", 4);
     reshard_spec_release(spec);
-    reshard_shards_destroy(shards);
     reshard_layout_release(layout);
-    *out_status = status;
-    return text;
+    return status;
 }
 
 static reshard_status add_split(cli_table *table, const reshard_checkpoint *checkpoint,
                                 int64_t index, const reshard_stored_tensor *tensor)
 {
     reshard_stored_piece piece = {.size = sizeof piece};
-    char clipped[CLI_SPEC_SHOWN], copies[48] = "";
+    char shown[CLI_SPEC_SHOWN], copies[48] = "";
     reshard_status status = reshard_checkpoint_piece(checkpoint, index, 0, &piece);
     if (status != RESHARD_OK)
         return status;
@@ -170,10 +162,9 @@ static reshard_status add_split(cli_table *table, const reshard_checkpoint *chec
                       reshard_checkpoint_file_name(checkpoint, piece.file), copies);
         return RESHARD_OK;
     }
-    char *text = infer_split(checkpoint, index, &status);
-    if (text != NULL && status == RESHARD_OK)
-        cli_table_add(table, CLI_PLAIN, "%s%s", cli_text_clip(text, clipped), copies);
-    free(text);
+    status = infer_split(checkpoint, index, shown);
+    if (status == RESHARD_OK)
+        cli_table_add(table, CLI_PLAIN, "%s%s", shown, copies);
     return status;
 }
 

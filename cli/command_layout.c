@@ -18,6 +18,9 @@
 
 enum { ROWS_MAX = 64, ROWS_FIRST = 32, ROWS_LAST = 8, BOX_TEXT = 512 };
 
+/* Beyond that, one rank has to be chosen: --all and --json are of this many ranks at most. */
+enum { RANKS_LISTED_MAX = 1 << 22 };
+
 typedef struct layout_values {
     const char *shape;
     int32_t rank;
@@ -79,11 +82,24 @@ static reshard_status write_rank(cli_json *json, const reshard_layout *layout, i
     return RESHARD_OK;
 }
 
+/* JSON is exact or not at all: the rank with the most pieces of a layout of cuts is the first. */
+static reshard_status check_listable(const reshard_layout *layout, int32_t rank)
+{
+    reshard_shards *shards = NULL;
+    int32_t asked = rank >= 0 ? rank : reshard_layout_rank_at(layout, 0);
+    reshard_status status = reshard_layout_shards(layout, asked, &shards);
+    if (status == RESHARD_OK)
+        reshard_shards_destroy(shards);
+    return status;
+}
+
 static reshard_status print_json(const reshard_layout *layout, const char *spec_text,
                                  const layout_values *values)
 {
     cli_json json = {.stream = stdout};
-    reshard_status status = RESHARD_OK;
+    reshard_status status = check_listable(layout, values->rank);
+    if (status != RESHARD_OK)
+        return status;
     int32_t rank_count = reshard_layout_rank_count(layout);
     cli_json_begin_object(&json, NULL);
     cli_json_integers(&json, "shape", reshard_layout_ndim(layout), reshard_layout_shape(layout));
@@ -107,6 +123,7 @@ typedef struct listing {
     cli_table *table;
     int64_t volume;
     int has_partial, all;
+    int64_t hidden; /* pieces of the rank at hand that are too many to list */
 } listing;
 
 /* Extents may be huge beside a zero, so zeros are looked for first. */
@@ -176,6 +193,8 @@ static void add_pieces(const listing *list, const reshard_shard *shard)
         if (list->has_partial)
             cli_table_add(list->table, CLI_PLAIN, "%s", "");
     }
+    if (list->hidden > 0)
+        cli_table_add_line(list->table, CLI_DIM, "  ... %" PRId64 " pieces more", list->hidden);
 }
 
 static void add_shard(const listing *list, const reshard_shard *shard)
@@ -186,7 +205,7 @@ static void add_shard(const listing *list, const reshard_shard *shard)
     cli_style style = elements == 0 ? CLI_DIM : CLI_PLAIN;
     cli_table_add(list->table, style, "%" PRId32, shard->rank);
     if (shard->piece_count > 1)
-        cli_table_add(list->table, style, "%" PRId64 " pieces", shard->piece_count);
+        cli_table_add(list->table, style, "%" PRId64 " pieces", shard->piece_count + list->hidden);
     else if (shard->piece_count == 1)
         cli_table_add(list->table, style, "%s",
                       box_text(ndim, shard->pieces[0].box.offset, shard->pieces[0].box.size, text));
@@ -206,10 +225,16 @@ static void add_shard(const listing *list, const reshard_shard *shard)
         add_pieces(list, shard);
 }
 
-static reshard_status add_rank(const listing *list, int32_t rank)
+static reshard_status add_rank(listing *list, int32_t rank)
 {
     reshard_shards *shards = NULL;
+    int64_t piece_count = 0;
     reshard_status status = reshard_layout_shards(list->layout, rank, &shards);
+    list->hidden = 0;
+    if (status == RESHARD_ERR_RANGE) {
+        status = reshard_layout_shards_head(list->layout, rank, ROWS_FIRST, &piece_count, &shards);
+        list->hidden = piece_count - ROWS_FIRST;
+    }
     if (status != RESHARD_OK)
         return status;
     if (shards->count == 0)
@@ -224,7 +249,7 @@ static reshard_status add_rank(const listing *list, int32_t rank)
     return RESHARD_OK;
 }
 
-static reshard_status add_ranks(const listing *list, int32_t rank)
+static reshard_status add_ranks(listing *list, int32_t rank)
 {
     reshard_status status = RESHARD_OK;
     int32_t rank_count = reshard_layout_rank_count(list->layout);
@@ -306,6 +331,12 @@ static int run(const cli_command *command, int argc, char **argv)
     if (code == CLI_DONE)
         code = cli_layout_text(layout, &spec_text);
     cli_work_settle(&work);
+    if (code == CLI_DONE && (values.all || values.json) && values.rank < 0 &&
+        reshard_layout_rank_count(layout) > RANKS_LISTED_MAX)
+        code = cli_fail(CLI_USAGE,
+                        "layout: %" PRId32 " ranks; --all and --json list at most %d; "
+                        "choose one with --rank",
+                        reshard_layout_rank_count(layout), RANKS_LISTED_MAX);
     if (code == CLI_DONE) {
         reshard_status status = values.json ? print_json(layout, spec_text, &values)
                                             : print_table(layout, spec_text, &values);
@@ -326,7 +357,8 @@ const cli_command cli_command_layout = {
         "Prints the box of the tensor that each rank owns, the shape of its local buffer, its\n"
         "number of elements and its share of the tensor. A shard of several pieces lists them\n"
         "below, with the element of the buffer where each begins. Of more than 64 ranks the\n"
-        "first 32 and the last 8 are printed. SPEC may be @FILE to read it from a file.\n",
+        "first 32 and the last 8 are printed, and of pieces too many to list the first 32 and\n"
+        "their number. SPEC may be @FILE to read it from a file.\n",
     .operand = "SPEC",
     .options = options,
     .option_count = sizeof options / sizeof options[0],

@@ -3,7 +3,8 @@
  * command_plan.c - `reshard plan`: what has to move to get a tensor from one layout to another.
  *
  * Figures about the whole plan need the parts of all ranks. With --rank only that rank's part is
- * worked out, which costs what the rank touches, however many ranks there are.
+ * worked out, which costs what the rank touches, however many ranks there are. Where
+ * all ranks are too much, the part of rank 0 stands in, with a note.
  */
 #include "cli/commands.h"
 #include "cli/common/failure.h"
@@ -12,6 +13,7 @@
 #include "cli/converting.h"
 #include "cli/plan_report.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,6 +70,12 @@ static int gather_stats(reshard_context *context, const plan_values *values,
         report->matrix = cli_allocate(n * n, sizeof *report->matrix);
     report->stats.size = sizeof report->stats;
     reshard_status status = reshard_plan_get_stats(report->plan, &report->stats, report->matrix);
+    if (status == RESHARD_ERR_RANGE) { /* too much for all ranks, but perhaps not for one */
+        free(report->matrix);
+        report->matrix = NULL;
+        snprintf(report->note, sizeof report->note, "%s", reshard_error_text());
+        return CLI_DONE;
+    }
     if (status != RESHARD_OK)
         return cli_fail_status(status);
     report->has_stats = 1;
@@ -111,7 +119,8 @@ static int gather_parts(reshard_context *context, const plan_values *values,
                         cli_plan_report *report)
 {
     int32_t rank_count = reshard_plan_rank_count(report->plan);
-    int is_one = values->rank >= 0;
+    int is_one = values->rank >= 0 || !report->has_stats;
+    int32_t only = values->rank >= 0 ? values->rank : 0;
     reshard_status status = RESHARD_OK;
     if (!is_one && !values->moves)
         return CLI_DONE;
@@ -119,8 +128,8 @@ static int gather_parts(reshard_context *context, const plan_values *values,
     report->parts = cli_allocate((size_t)part_count, sizeof *report->parts);
     for (int32_t i = 0; i < part_count && status == RESHARD_OK; i++) {
         report->part_count = i + 1;
-        status = gather_part(context, report->plan, is_one ? values->rank : i, values->moves,
-                             &report->parts[i]);
+        status =
+            gather_part(context, report->plan, is_one ? only : i, values->moves, &report->parts[i]);
     }
     return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);
 }
@@ -242,9 +251,10 @@ const cli_command cli_command_plan = {
     .description =
         "Plans how a tensor goes from one layout to another and prints the bytes that move and\n"
         "that stay, the stages, the busiest ranks, the memory for messages, and the bytes that\n"
-        "each rank hands to each other one. No data are needed. The two layouts may be over the\n"
-        "same ranks, fewer, more or others. A SPEC may be @FILE to read it from a file. Sizes\n"
-        "take K, M, G (1024) and KB, MB, GB (1000).\n"
+        "each rank hands to each other one. No data are needed. Beyond a million ranks, or where\n"
+        "all their parts take too long, the part of rank 0 is told alone. The two layouts may be\n"
+        "over the same ranks, fewer, more or others. A SPEC may be @FILE to read it from a file.\n"
+        "Sizes take K, M, G (1024) and KB, MB, GB (1000).\n"
         "\n"
         "Of a checkpoint, prints what reshard convert would read and write with the same options,\n"
         "and the bytes that go from each file to each: --to, --rules, --set, --from, "

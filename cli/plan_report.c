@@ -226,6 +226,9 @@ int cli_plan_report_print(const cli_plan_report *report)
         print_relabelling(report);
         print_matrix(report);
     }
+    if (report->note[0] != '\0')
+        printf("Figures of rank %" PRId32 " only; --rank chooses another. %s.\n\n",
+               report->parts[0].rank, report->note);
     for (int32_t i = 0; i < report->part_count; i++) {
         if (report->has_stats || i > 0)
             putchar('\n');

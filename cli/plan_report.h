@@ -25,7 +25,8 @@ typedef struct cli_plan_report {
     reshard_dtype dtype;
     reshard_layout *source, *target; /* as the user gave them */
     reshard_plan *plan;
-    int has_stats; /* the next three are there: not when one rank was asked for */
+    int has_stats;  /* the next three are there: not when one rank was asked for */
+    char note[256]; /* why they are not there although all ranks were asked for, or empty */
     reshard_plan_stats stats;
     uint64_t *matrix;                  /* NULL beyond CLI_MATRIX_RANKS_MAX ranks */
     uint64_t bytes_moved_unrelabelled; /* with relabel */

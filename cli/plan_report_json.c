@@ -116,6 +116,8 @@ int cli_plan_report_print_json(const cli_plan_report *report)
         write_relabelling(&json, report);
     if (report->checked)
         cli_json_true(&json, "checked");
+    if (report->note[0] != '\0')
+        cli_json_text(&json, "note", report->note);
     if (report->part_count > 0)
         cli_json_begin_list(&json, "parts");
     for (int32_t i = 0; i < report->part_count; i++)

@@ -54,13 +54,20 @@ RESHARD_API int32_t reshard_layout_rank_max(const reshard_layout *layout);
 RESHARD_API int reshard_layout_equals(const reshard_layout *a, const reshard_layout *b);
 
 /* The shards of one rank (of all ranks, by rank), with their pieces. A rank that takes no part has
- * none. */
+ * none. Errors: RANGE for more pieces or ranks than can be listed (docs/limits.md), before any
+ * is. */
 typedef struct reshard_shards {
     int64_t count;
     const reshard_shard *items;
 } reshard_shards;
 RESHARD_API reshard_status reshard_layout_shards(const reshard_layout *layout, int32_t rank,
                                                  reshard_shards **out_shards);
+/* The same with no more than piece_max pieces of the shard of a layout of cuts, for ranks that have
+ * too many to list. out_piece_count gets how many the rank has in all: exact where every dim is cut
+ * once, else about right. */
+RESHARD_API reshard_status reshard_layout_shards_head(const reshard_layout *layout, int32_t rank,
+                                                      int64_t piece_max, int64_t *out_piece_count,
+                                                      reshard_shards **out_shards);
 RESHARD_API reshard_status reshard_layout_all_shards(const reshard_layout *layout,
                                                      reshard_shards **out_shards);
 RESHARD_API void reshard_shards_destroy(reshard_shards *shards);
@@ -80,6 +87,9 @@ RESHARD_API reshard_status reshard_shards_check_tiling(reshard_context *context,
 RESHARD_API reshard_status reshard_spec_infer(reshard_context *context, int32_t ndim,
                                               const int64_t *shape, int64_t count,
                                               const reshard_shard *shards, reshard_spec **out_spec);
+/* The same of the shards of a layout; its own spec when that is made of cuts or has overlaps. */
+RESHARD_API reshard_status reshard_layout_infer(const reshard_layout *layout,
+                                                reshard_spec **out_spec);
 
 /* ---- PyTorch's functions --------------------------------------------------------------------- */
 

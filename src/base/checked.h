@@ -19,6 +19,19 @@ static inline bool rs_add(int64_t a, int64_t b, int64_t *out)
     return !__builtin_add_overflow(a, b, out);
 }
 
+/* Of numbers that are not negative, for estimates: INT64_MAX when the result does not fit. */
+static inline int64_t rs_multiply_up(int64_t a, int64_t b)
+{
+    int64_t product;
+    return rs_multiply(a, b, &product) ? product : INT64_MAX;
+}
+
+static inline int64_t rs_add_up(int64_t a, int64_t b)
+{
+    int64_t sum;
+    return rs_add(a, b, &sum) ? sum : INT64_MAX;
+}
+
 static inline bool rs_multiply_size(size_t a, size_t b, size_t *out)
 {
     return !__builtin_mul_overflow(a, b, out);

@@ -25,4 +25,12 @@ RS_EXPORT void rs_digest_i64s(rs_digest *digest, const int64_t *values, int64_t 
 RS_EXPORT void rs_digest_bytes(rs_digest *digest, const void *bytes, size_t count);
 RS_EXPORT void rs_digest_finish(const rs_digest *digest, uint64_t out_digest[2]);
 
+/* The finalizer of SplitMix64 (Steele, Lea, Flood 2014): every bit depends on every other. */
+static inline uint64_t rs_mix(uint64_t x)
+{
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
 #endif

@@ -20,6 +20,11 @@ int rs_slice_compare(rs_slice a, rs_slice b)
     return order != 0 ? order : (a.count > b.count) - (a.count < b.count);
 }
 
+int rs_compare_slices(const void *a, const void *b)
+{
+    return rs_slice_compare(*(const rs_slice *)a, *(const rs_slice *)b);
+}
+
 int rs_slice_shown(rs_slice slice)
 {
     return slice.count < 200 ? (int)slice.count : 200;

@@ -8,6 +8,7 @@
 #define RS_BASE_SORT_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef int rs_compare_fn(const void *a, const void *b);
 
@@ -17,5 +18,9 @@ void rs_sort(void *items, size_t count, size_t item_bytes, rs_compare_fn *compar
 int rs_compare_i32(const void *a, const void *b);
 int rs_compare_i64(const void *a, const void *b);
 int rs_compare_u64(const void *a, const void *b);
+
+/* The value that sorting would put at `place`, 0 <= place < count. Reorders the values. O(count) in
+ * whatever order they come. */
+int64_t rs_select(int64_t *values, int64_t count, int64_t place);
 
 #endif

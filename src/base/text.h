@@ -9,6 +9,19 @@
 #include "base/error.h"
 #include "base/export.h"
 
+#include <stdbool.h>
+
+/* ASCII, whatever the locale. The underscore counts as a letter. */
+static inline bool rs_is_digit(int c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static inline bool rs_is_letter(int c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
 typedef struct rs_text {
     char *buffer; /* may be NULL when capacity is 0 */
     size_t capacity;

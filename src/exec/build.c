@@ -10,6 +10,7 @@
  */
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/dtype.h"
 #include "base/shape.h"
 #include "base/sort.h"
 #include "exec/exec.h"
@@ -87,11 +88,6 @@ static uint32_t make_shape(const reshard_move *record, shape *out)
     return taken;
 }
 
-static int32_t bytes_of(reshard_dtype dtype)
-{
-    return reshard_dtype_bits(dtype) / 8;
-}
-
 static reshard_status fill_operation(builder *b, const reshard_move *record, const shape *dims,
                                      rs_operation *out)
 {
@@ -132,8 +128,8 @@ static reshard_status add_operation(builder *b, const rs_operation *form, bool s
     made->peer_index = -1;
     made->pushing = sending;
     made->contributor = contributor;
-    made->source_offset = (size_t)source_at * (size_t)bytes_of(form->source_dtype);
-    made->target_offset = (size_t)target_at * (size_t)bytes_of(form->target_dtype);
+    made->source_offset = (size_t)source_at * rs_element_bytes(form->source_dtype);
+    made->target_offset = (size_t)target_at * rs_element_bytes(form->target_dtype);
     return RESHARD_OK;
 }
 
@@ -187,8 +183,8 @@ static bool source_should_walk(const reshard_moves *receives, reshard_dtype dtyp
     shape dims;
     (void)make_shape(&receives->items[0], &dims);
     rs_copy copy;
-    rs_copy_prepare(&copy, bytes_of(dtype), dims.ndim, dims.size, dims.source_strides,
-                    dims.target_strides);
+    rs_copy_prepare(&copy, (int32_t)rs_element_bytes(dtype), dims.ndim, dims.size,
+                    dims.source_strides, dims.target_strides);
     int64_t source = rs_copy_source_run(&copy), target = rs_copy_target_run(&copy);
     return source < SHORT_RUN_BYTES && source < target;
 }
@@ -286,8 +282,7 @@ static void find_peers(rs_exec_stage *stage, const int32_t *sorted, int64_t coun
 static reshard_status make_peers(builder *b, rs_exec_stage *stage)
 {
     int64_t distinct = 0;
-    if (b->peer_count != 0)
-        qsort(b->peers, (size_t)b->peer_count, sizeof *b->peers, rs_compare_i32);
+    rs_sort(b->peers, (size_t)b->peer_count, sizeof *b->peers, rs_compare_i32);
     for (int64_t i = 0; i < b->peer_count; i++) {
         if (distinct == 0 || b->peers[i] != b->peers[distinct - 1])
             b->peers[distinct++] = b->peers[i];
@@ -331,8 +326,7 @@ void rs_exec_part_peers(reshard_exec *exec)
 /* Moves what the builder has collected into the stage. */
 static reshard_status take_operations(builder *b, rs_operation **out_list, int64_t *out_count)
 {
-    if (b->count != 0)
-        qsort(b->operations, (size_t)b->count, sizeof *b->operations, compare_operations);
+    rs_sort(b->operations, (size_t)b->count, sizeof *b->operations, compare_operations);
     *out_list =
         rs_arena_copy(&b->exec->arena, b->operations, (size_t)b->count, sizeof *b->operations);
     *out_count = b->count;
@@ -372,11 +366,6 @@ static reshard_status collect_keeps(builder *b)
     return status;
 }
 
-static bool is_ordered(const rs_operation *operation)
-{
-    return operation->kind == RESHARD_MOVE_COMBINE || operation->kind == RESHARD_MOVE_ADD;
-}
-
 /* If anything is combined, kept and received contributions go into one list, so that each has its
  * turn. So do copies that share cache lines of their short side, so that kept ones pass through the
  * cache with the others. */
@@ -385,11 +374,11 @@ static reshard_status merge_keeps(rs_exec_stage *stage, rs_arena *arena)
     int64_t total = stage->keep_count + stage->operation_count;
     bool together = false;
     for (int64_t i = 0; i < stage->operation_count; i++) {
-        stage->ordered = stage->ordered || is_ordered(&stage->operations[i]);
+        stage->ordered = stage->ordered || rs_move_is_ordered(stage->operations[i].kind);
         together = together || stage->operations[i].together;
     }
     for (int64_t i = 0; i < stage->keep_count; i++)
-        stage->ordered = stage->ordered || is_ordered(&stage->keeps[i]);
+        stage->ordered = stage->ordered || rs_move_is_ordered(stage->keeps[i].kind);
     if (!stage->ordered && !together)
         return RESHARD_OK;
     rs_operation *all = rs_arena_allocate_array(arena, (size_t)total, sizeof *all);
@@ -400,7 +389,7 @@ static reshard_status merge_keeps(rs_exec_stage *stage, rs_arena *arena)
     if (stage->operation_count != 0)
         memcpy(all + stage->keep_count, stage->operations,
                (size_t)stage->operation_count * sizeof *all);
-    qsort(all, (size_t)total, sizeof *all, compare_operations);
+    rs_sort(all, (size_t)total, sizeof *all, compare_operations);
     stage->keep_count = 0;
     stage->operations = all;
     stage->operation_count = total;
@@ -428,10 +417,10 @@ static bool is_large(const builder *b)
         reshard_stage_link link = rs_plan_stage_link(b->exec->plan, b->stage, l);
         if (link.source >= 0)
             read += (size_t)rs_layout_shard_volume(link.source_layout, rank) *
-                    (size_t)bytes_of(link.source_dtype);
+                    rs_element_bytes(link.source_dtype);
         if (link.target >= 0)
             written += (size_t)rs_layout_shard_volume(link.target_layout, rank) *
-                       (size_t)bytes_of(link.target_dtype);
+                       rs_element_bytes(link.target_dtype);
     }
     return read >= RS_STREAM_BYTES || written >= RS_STREAM_BYTES;
 }
@@ -493,7 +482,7 @@ void rs_exec_find_alias(reshard_exec *exec)
             tensor++;
         const reshard_layout *layout = rs_exec_layout(exec, tensor);
         size_t bytes = (size_t)rs_layout_shard_volume(layout, exec->part->rank) *
-                       (size_t)bytes_of(o->source_dtype);
+                       rs_element_bytes(o->source_dtype);
         if (bytes != 0 && bytes == rs_copy_bytes(&o->copy))
             exec->alias = (rs_exec_alias){
                 .keep = o, .own = exec->table->slots[o->source_slot], .bytes = bytes};
@@ -520,7 +509,7 @@ reshard_status rs_exec_add_dense(reshard_exec *exec, int32_t stage, int32_t link
     made.contributor = move->contributor;
     made.source_slot = RS_SLOT_SCRATCH;
     made.source_offset = scratch;
-    made.target_offset = (size_t)move->target_at * (size_t)bytes_of(made.target_dtype);
+    made.target_offset = (size_t)move->target_at * rs_element_bytes(made.target_dtype);
     rs_exec_stage *s = &exec->stages[stage];
     s->operations[s->operation_count++] = made;
     return RESHARD_OK;
@@ -528,7 +517,6 @@ reshard_status rs_exec_add_dense(reshard_exec *exec, int32_t stage, int32_t link
 
 void rs_exec_sort(rs_exec_stage *stage)
 {
-    if (stage->operation_count != 0)
-        qsort(stage->operations, (size_t)stage->operation_count, sizeof *stage->operations,
-              compare_operations);
+    rs_sort(stage->operations, (size_t)stage->operation_count, sizeof *stage->operations,
+            compare_operations);
 }

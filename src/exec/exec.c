@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/dtype.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "transport/agree.h"
@@ -58,7 +59,7 @@ static void measure_sources(reshard_exec *exec)
             exec->source_bytes[exec->slot_first[i] + s] =
                 s < mine ? (size_t)rs_layout_one_shard_volume(tensor->layout, exec->part->rank,
                                                               (int32_t)s) *
-                               (size_t)(reshard_dtype_bits(tensor->dtype) / 8)
+                               rs_element_bytes(tensor->dtype)
                          : 0;
     }
 }
@@ -118,8 +119,7 @@ static size_t intermediate_size(const reshard_exec *exec, int32_t index)
     const reshard_layout *layout =
         rs_exec_layout(exec, exec->source_count + exec->target_count + index);
     int64_t volume = rs_layout_shard_volume(layout, exec->part->rank);
-    return align((size_t)volume *
-                 (size_t)(reshard_dtype_bits(intermediate_dtype(exec, index)) / 8));
+    return align((size_t)volume * rs_element_bytes(intermediate_dtype(exec, index)));
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */

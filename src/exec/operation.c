@@ -2,16 +2,12 @@
 /* operation.c - which kernels an operation takes, and in which order it runs them. */
 #include "exec/operation.h"
 
+#include "base/dtype.h"
 #include "base/error.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
-
-static int32_t bytes_of(reshard_dtype dtype)
-{
-    return reshard_dtype_bits(dtype) / 8;
-}
 
 /* ---- identities ------------------------------------------------------------------------------ */
 
@@ -19,12 +15,6 @@ static bool is_signed_integer(reshard_dtype dtype)
 {
     return dtype == RESHARD_I8 || dtype == RESHARD_I16 || dtype == RESHARD_I32 ||
            dtype == RESHARD_I64;
-}
-
-static bool is_float(reshard_dtype dtype)
-{
-    return dtype == RESHARD_F16 || dtype == RESHARD_BF16 || dtype == RESHARD_F32 ||
-           dtype == RESHARD_F64;
 }
 
 static void put_integer(uint64_t value, size_t bytes, unsigned char *out)
@@ -56,7 +46,7 @@ static void set_identity(reshard_reduction reduction, reshard_dtype dtype, unsig
     double value = reduction == RESHARD_PROD  ? 1
                    : reduction == RESHARD_MIN ? (double)INFINITY
                                               : -(double)INFINITY;
-    if (is_float(dtype)) {
+    if (rs_dtype_is_float(dtype)) {
         rs_cast_reference(RESHARD_F64, dtype, &value, out);
     } else if (dtype == RESHARD_C64) {
         float one = 1;
@@ -64,11 +54,11 @@ static void set_identity(reshard_reduction reduction, reshard_dtype dtype, unsig
     } else if (dtype == RESHARD_BOOL) {
         out[0] = reduction != RESHARD_MAX;
     } else if (reduction == RESHARD_BAND) {
-        memset(out, 0xff, (size_t)bytes_of(dtype));
+        memset(out, 0xff, rs_element_bytes(dtype));
     } else if (reduction == RESHARD_PROD) {
-        put_integer(1, (size_t)bytes_of(dtype), out);
+        put_integer(1, rs_element_bytes(dtype), out);
     } else {
-        put_integer(integer_limit(dtype, reduction == RESHARD_MIN), (size_t)bytes_of(dtype), out);
+        put_integer(integer_limit(dtype, reduction == RESHARD_MIN), rs_element_bytes(dtype), out);
     }
 }
 
@@ -92,8 +82,9 @@ static void prepare_copy(rs_operation *o, const rs_operation_shape *shape)
         rs_cast_prepare(&o->cast, o->source_dtype, o->target_dtype, shape->ndim, shape->size,
                         shape->source_strides, shape->target_strides);
     else
-        rs_copy_prepare_tuned(&o->copy, &tuning, bytes_of(o->target_dtype), shape->ndim,
-                              shape->size, shape->source_strides, shape->target_strides);
+        rs_copy_prepare_tuned(&o->copy, &tuning, (int32_t)rs_element_bytes(o->target_dtype),
+                              shape->ndim, shape->size, shape->source_strides,
+                              shape->target_strides);
 }
 
 /* A fill is a copy of one element to all places. */
@@ -101,8 +92,8 @@ static void prepare_fill(rs_operation *o, const rs_operation_shape *shape)
 {
     int64_t still[RS_NEST_MAX] = {0};
     set_identity(o->reduction, o->target_dtype, o->identity);
-    rs_copy_prepare(&o->copy, bytes_of(o->target_dtype), shape->ndim, shape->size, still,
-                    shape->target_strides);
+    rs_copy_prepare(&o->copy, (int32_t)rs_element_bytes(o->target_dtype), shape->ndim, shape->size,
+                    still, shape->target_strides);
 }
 
 reshard_status rs_operation_prepare(rs_operation *o, const rs_operation_shape *shape)
@@ -148,7 +139,7 @@ static void add_divided(const void *what, const unsigned char *source, unsigned 
 {
     const rs_operation *o = what;
     unsigned char element[16];
-    memcpy(element, source, (size_t)bytes_of(o->target_dtype));
+    memcpy(element, source, rs_element_bytes(o->target_dtype));
     rs_scale(o->target_dtype, element, 1, o->divisor);
     rs_combine(RESHARD_SUM, o->target_dtype, target, element, 1);
 }
@@ -195,14 +186,14 @@ bool rs_operation_is_one_run(const rs_operation *o)
      * sides. */
     return !o->casts && o->combining.nest.count == 0 &&
            (o->combining.line.size == 1 ||
-            (o->combining.line.source_step == bytes_of(o->target_dtype) &&
-             o->combining.line.target_step == bytes_of(o->target_dtype)));
+            (o->combining.line.source_step == (int32_t)rs_element_bytes(o->target_dtype) &&
+             o->combining.line.target_step == (int32_t)rs_element_bytes(o->target_dtype)));
 }
 
 void rs_operation_run_bytes(const rs_operation *o, const void *source, void *target, size_t bytes)
 {
-    assert(rs_operation_is_one_run(o) && bytes % (size_t)bytes_of(o->target_dtype) == 0);
-    int64_t count = (int64_t)(bytes / (size_t)bytes_of(o->target_dtype));
+    assert(rs_operation_is_one_run(o) && bytes % rs_element_bytes(o->target_dtype) == 0);
+    int64_t count = (int64_t)(bytes / rs_element_bytes(o->target_dtype));
     reshard_reduction reduction = o->reduction == RESHARD_AVG ? RESHARD_SUM : o->reduction;
     if (o->contributor == 0 && source != target)
         memcpy(target, source, bytes);

@@ -34,6 +34,12 @@ typedef struct rs_operation {
     unsigned char identity[16];
 } rs_operation;
 
+/* Whether the moves into one target must run in the order of their contributors. */
+static inline bool rs_move_is_ordered(reshard_move_kind kind)
+{
+    return kind == RESHARD_MOVE_COMBINE || kind == RESHARD_MOVE_ADD;
+}
+
 /* The dims of an operation, and its elements' types. */
 typedef struct rs_operation_shape {
     int32_t ndim;

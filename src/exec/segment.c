@@ -2,6 +2,7 @@
 #include "exec/segment.h"
 
 #include "base/checked.h"
+#include "base/dtype.h"
 #include "base/shape.h"
 #include "kernel/cast.h"
 #include "kernel/copy.h"
@@ -10,11 +11,6 @@
 #include <assert.h>
 #include <stdbool.h>
 #include <string.h>
-
-static int32_t bytes_of(reshard_dtype dtype)
-{
-    return reshard_dtype_bits(dtype) / 8;
-}
 
 /* ---- whole elements -------------------------------------------------------------------------- */
 
@@ -29,7 +25,7 @@ static void copy_box(const rs_segment_move *m, bool packing, int32_t ndim, const
     const int64_t *from = packing ? strides : steps, *to = packing ? steps : strides;
     if (m->dtype == m->wire) {
         rs_copy copy;
-        rs_copy_prepare(&copy, bytes_of(m->wire), ndim, size, from, to);
+        rs_copy_prepare(&copy, (int32_t)rs_element_bytes(m->wire), ndim, size, from, to);
         rs_copy_run(&copy, source, target);
     } else {
         rs_cast cast;
@@ -54,7 +50,7 @@ static void copy_elements(const rs_segment_move *m, bool packing, int64_t from, 
             block.shape[real] = m->move->size[d];
         strides[real++] = m->strides[d];
     }
-    int32_t wire = bytes_of(m->wire), own = bytes_of(m->dtype);
+    int32_t wire = (int32_t)rs_element_bytes(m->wire), own = (int32_t)rs_element_bytes(m->dtype);
     if (real > RESHARD_NDIM_MAX) {
         for (int64_t e = from; e < to; e++, dense += wire) {
             int64_t rest = e, at = 0, one = 1;
@@ -84,7 +80,7 @@ static void copy_elements(const rs_segment_move *m, bool packing, int64_t from, 
 
 void rs_segment_pack(const rs_segment_move *m, uint64_t from, uint64_t to, char *out)
 {
-    uint64_t wire = (uint64_t)bytes_of(m->wire);
+    uint64_t wire = rs_element_bytes(m->wire);
     assert(m->memory != NULL && from <= to && wire <= 16);
     while (from < to) {
         uint64_t element = from / wire, inside = from % wire;
@@ -106,7 +102,7 @@ void rs_segment_pack(const rs_segment_move *m, uint64_t from, uint64_t to, char 
 void rs_segment_unpack(const rs_segment_move *m, uint64_t from, uint64_t to, const char *in,
                        char *carry)
 {
-    uint64_t wire = (uint64_t)bytes_of(m->wire);
+    uint64_t wire = rs_element_bytes(m->wire);
     while (from < to) {
         uint64_t element = from / wire, inside = from % wire;
         uint64_t whole = inside == 0 ? (to - from) / wire : 0;

@@ -15,6 +15,7 @@
  * anything that this rank does next. So a rank that has heard from all of its peers has its targets
  * complete and its sources to itself.
  */
+#include "base/dtype.h"
 #include "exec/exec.h"
 
 #include <assert.h>
@@ -33,7 +34,7 @@ static void clear_targets(reshard_exec *exec)
         for (int32_t i = 0; i < shards; i++) {
             size_t bytes =
                 (size_t)rs_layout_one_shard_volume(link.target_layout, exec->part->rank, i) *
-                (size_t)(reshard_dtype_bits(link.target_dtype) / 8);
+                rs_element_bytes(link.target_dtype);
             if (bytes != 0)
                 memset(exec->table->slots[rs_exec_slot(exec, &link, false, i)], 0, bytes);
         }

@@ -15,6 +15,7 @@
 #include "exec/traffic.h"
 
 #include "base/checked.h"
+#include "base/dtype.h"
 #include "base/error.h"
 #include "base/shape.h"
 #include "exec/exec.h"
@@ -66,7 +67,7 @@ static void find_memory(rs_messages *m, int32_t stage, const rs_lane *f, bool se
     int64_t slot_index =
         rs_exec_slot(m->exec, &link, sending, sending ? move->source_shard : move->target_shard);
     out->memory =
-        (char *)m->exec->table->slots[slot_index] + at * (reshard_dtype_bits(out->dtype) / 8);
+        (char *)m->exec->table->slots[slot_index] + at * (int64_t)rs_element_bytes(out->dtype);
 }
 
 /* Packs a segment into `bytes`, or unpacks it from there. */

@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/dtype.h"
 #include "base/shape.h"
 #include "exec/exec.h"
 
@@ -46,11 +47,6 @@ static reshard_status make_traffic(rs_messages *m, int32_t stage, bool sending, 
 
 /* ---- contributions --------------------------------------------------------------------------- */
 
-static bool is_ordered(reshard_move_kind kind)
-{
-    return kind == RESHARD_MOVE_COMBINE || kind == RESHARD_MOVE_ADD;
-}
-
 /* Gives each contribution its place in scratch, which every stage uses from the beginning. */
 static reshard_status place_scratch(rs_messages *m, int32_t stage, int64_t *out_count)
 {
@@ -65,11 +61,11 @@ static reshard_status place_scratch(rs_messages *m, int32_t stage, int64_t *out_
             return rs_allocation_status();
         for (int64_t k = 0; k < f->stream->count; k++) {
             f->scratch_at[k] = -1;
-            if (!is_ordered(f->stream->moves[k].kind))
+            if (!rs_move_is_ordered(f->stream->moves[k].kind))
                 continue;
             reshard_stage_link link = rs_plan_stage_link(m->exec->plan, stage, f->stream->links[k]);
             f->scratch_at[k] = (int64_t)used;
-            size_t bytes = (size_t)reshard_dtype_bits(link.source_dtype) / 8;
+            size_t bytes = rs_element_bytes(link.source_dtype);
             const reshard_move *move = &f->stream->moves[k];
             used += ((size_t)rs_volume(move->ndim, move->size) * bytes + 15) / 16 * 16;
             ++*out_count;

@@ -15,6 +15,8 @@
 #include "exec/verify.h"
 
 #include "base/context.h"
+#include "base/digest.h"
+#include "base/dtype.h"
 #include "base/error.h"
 #include "exec/exec.h"
 #include "kernel/cast.h"
@@ -96,14 +98,6 @@ void rs_verify_destroy(rs_verify *v)
 
 /* ---- the digest of a box --------------------------------------------------------------------- */
 
-/* The finalizer of SplitMix64 (Steele, Lea, Flood 2014): every bit depends on every other. */
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
-
 /* One end of one link, while its elements are visited. */
 typedef struct walk {
     const rs_link *link;
@@ -124,7 +118,7 @@ static uint64_t load_bits(const walk *w, const char *at)
 {
     uint64_t bits = 0;
     if (w->dtype == w->digest_dtype)
-        memcpy(&bits, at, (size_t)reshard_dtype_bits(w->dtype) / 8);
+        memcpy(&bits, at, rs_element_bytes(w->dtype));
     else
         rs_cast_reference(w->dtype, w->digest_dtype, at, &bits);
     return bits;
@@ -135,13 +129,13 @@ static uint64_t digest_line(const walk *w, const char *at, int64_t step, int64_t
 {
     uint64_t sum = 0;
     for (int64_t i = 0; i < count; i++)
-        sum += mix(mix(w->seed + place + (uint64_t)i) ^ load_bits(w, at + i * step));
+        sum += rs_mix(rs_mix(w->seed + place + (uint64_t)i) ^ load_bits(w, at + i * step));
     return sum;
 }
 
 static uint64_t digest_dim(const walk *w, int32_t dim, const char *at, uint64_t place)
 {
-    int64_t bytes = reshard_dtype_bits(w->dtype) / 8, step = w->strides[dim] * bytes;
+    int64_t bytes = (int64_t)rs_element_bytes(w->dtype), step = w->strides[dim] * bytes;
     int64_t count = w->box->size[dim];
     place = place * (uint64_t)w->link->size[dim] + (uint64_t)w->box->start[dim];
     if (dim == w->link->ndim - 1)
@@ -162,7 +156,7 @@ static reshard_status see_box(void *user, const rs_link_box *box)
     rs_link_strides(w->link, w->side, place.strides, w->strides);
     w->box = box;
     const char *memory = w->exec->table->slots[w->first_slot + w->holder->shard];
-    memory += place.at * (reshard_dtype_bits(w->dtype) / 8);
+    memory += place.at * (int64_t)rs_element_bytes(w->dtype);
     uint64_t sum =
         w->link->ndim == 0 ? digest_line(w, memory, 0, 1, 0) : digest_dim(w, 0, memory, 0);
     w->sums->all += sum;
@@ -203,7 +197,7 @@ static void digest_link(rs_verify *v, int32_t index, bool source)
               .first_slot = v->exec->slot_first[number],
               .dtype = tensor->dtype,
               .digest_dtype = to->dtype,
-              .seed = mix((uint64_t)index + 1),
+              .seed = rs_mix((uint64_t)index + 1),
               .sums = &found};
     (void)rs_layout_visit_held(tensor->layout, v->rank, see_region, &w);
     end_sums *sum = source ? &v->mine.source : &v->mine.target;
@@ -271,7 +265,7 @@ static void check_gaps(rs_verify *v)
         gap g = {.verify = v,
                  .fill = fill,
                  .first_slot = v->exec->slot_first[v->exec->source_count + fill->target],
-                 .element_bytes = (size_t)reshard_dtype_bits(tensor->dtype) / 8};
+                 .element_bytes = rs_element_bytes(tensor->dtype)};
         if (!tensor->layout->partial)
             (void)rs_layout_visit_held(tensor->layout, v->rank, see_gap, &g);
     }

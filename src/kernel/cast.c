@@ -6,6 +6,7 @@
  */
 #include "kernel/cast.h"
 
+#include "base/dtype.h"
 #include "kernel/cast_runs.h"
 #include "kernel/float.h"
 #include "kernel/kernels.h"
@@ -15,16 +16,10 @@
 #define STAGE_COUNT 512
 #define ELEMENT_BYTES_MAX 8
 
-static bool is_float(reshard_dtype dtype)
-{
-    return dtype == RESHARD_F16 || dtype == RESHARD_BF16 || dtype == RESHARD_F32 ||
-           dtype == RESHARD_F64;
-}
-
 bool rs_cast_supports(reshard_dtype source, reshard_dtype target)
 {
     return source == target ? reshard_dtype_bits(source) >= 8
-                            : is_float(source) && is_float(target);
+                            : rs_dtype_is_float(source) && rs_dtype_is_float(target);
 }
 
 static void keep_1(const unsigned char *source, unsigned char *target, int64_t count)

@@ -8,22 +8,19 @@
  * faces of the pieces that lie inside it, in the dim that has most of them. Each split halves the
  * faces of that dim, so the depth is logarithmic. A box that no piece touches is a gap.
  *
- * Covers can be so tangled that the cells outnumber the pieces by far (n slabs across n others);
- * CELLS_MAX bounds them.
+ * Covers can be so tangled that the cells outnumber the pieces by far (n slabs across n others), or
+ * that each of many cells has many holders (n boxes inside each other); both are bounded.
  */
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/sort.h"
 #include "base/text.h"
 #include "layout/layout.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define CELLS_PER_PIECE_MAX 64
-#define CELLS_MAX_LEAST 100000
 
 typedef struct cutter {
     reshard_layout *layout;
@@ -32,7 +29,7 @@ typedef struct cutter {
     rs_cell *cells;
     int64_t cell_count, cell_capacity, cell_max;
     rs_cell_holder *holders;
-    int64_t holder_count, holder_capacity;
+    int64_t holder_count, holder_capacity, holder_max;
 } cutter;
 
 static const reshard_box *box_of(const cutter *c, int64_t piece)
@@ -49,6 +46,11 @@ static reshard_status add_cell(cutter *c, const reshard_box *box, const int64_t 
                        "the boxes overlap in more than %" PRId64
                        " different ways; list fewer of them",
                        c->cell_max);
+    if (count > c->holder_max - c->holder_count)
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "the boxes overlap in different ways that have more than %" PRId64
+                       " owners in all; list fewer of them",
+                       c->holder_max);
     reshard_status status = rs_grow(c->context, (void **)&c->cells, &c->cell_capacity,
                                     c->cell_count + 1, sizeof *c->cells);
     if (status == RESHARD_OK)
@@ -101,7 +103,7 @@ static bool choose_split(const cutter *c, const reshard_box *box, const int64_t 
     if (most == 0)
         return false;
     (void)collect_faces(c, box, *out_dim, list, count, scratch);
-    qsort(scratch, (size_t)most, sizeof *scratch, rs_compare_i64);
+    rs_sort(scratch, (size_t)most, sizeof *scratch, rs_compare_i64);
     *out_at = scratch[most / 2];
     return true;
 }
@@ -165,7 +167,8 @@ reshard_status rs_cells_build(reshard_layout *layout)
     for (int64_t i = 0; i < layout->shard_count; i++)
         count += layout->shards[i].piece_count;
     cutter c = {.layout = layout, .context = layout->context};
-    c.cell_max = rs_max(CELLS_MAX_LEAST, count * CELLS_PER_PIECE_MAX);
+    c.cell_max = rs_max(RS_CELLS_MAX_LEAST, count * RS_CELLS_PER_PIECE_MAX);
+    c.holder_max = rs_max(RS_CELL_HOLDERS_MAX_LEAST, count * RS_CELL_HOLDERS_PER_PIECE_MAX);
     reshard_status status = RESHARD_OK;
     rs_cell_holder *pieces = rs_allocate_array(c.context, (size_t)count, sizeof *pieces);
     int64_t *list = rs_allocate_array(c.context, (size_t)count, sizeof *list);

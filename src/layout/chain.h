@@ -78,6 +78,11 @@ typedef struct rs_walk {
     int64_t length; /* of the own line */
 } rs_walk;
 
+/* About how many spans the coordinates hold, and into how many the chain cuts `runs` stretches of
+ * `length` elements in all; at once, however many (estimate.c). */
+int64_t rs_chain_held_estimate(const rs_chain *chain, int64_t n, const int32_t *by_level);
+int64_t rs_chain_met_estimate(const rs_chain *chain, int64_t n, int64_t length, int64_t runs);
+
 void rs_walk_init(rs_walk *walk, const rs_chain *chain, int64_t n, const int32_t *coordinates);
 bool rs_walk_next(rs_walk *walk, rs_span *out_span);
 

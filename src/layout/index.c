@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/sort.h"
 
 #include <string.h>
 
@@ -42,41 +43,33 @@ static bool box_is_empty(const rs_index *index, int64_t box)
     return false;
 }
 
+/* A tree on its way. */
+typedef struct builder {
+    rs_index *index;
+    int64_t *middles, *boxes; /* scratch, one for each box */
+} builder;
+
 static int64_t middle_of(const rs_index *index, int64_t box, int32_t dim)
 {
     const int64_t *b = box_at(index, box);
     return b[dim] + (b[index->ndim + dim] - b[dim]) / 2;
 }
 
-static void swap(int64_t *a, int64_t *b)
+/* Puts the `left` boxes with the least middles first; boxes keep their order otherwise. */
+static void select_lower(const builder *b, int64_t *order, int64_t count, int64_t left, int32_t dim)
 {
-    int64_t kept = *a;
-    *a = *b;
-    *b = kept;
-}
-
-/* Hoare's selection: afterwards the `left` boxes with the least middles come first. */
-static void select_lower(const rs_index *index, int64_t *order, int64_t count, int64_t left,
-                         int32_t dim)
-{
-    int64_t low = 0, high = count - 1;
-    while (low < high) {
-        int64_t pivot = middle_of(index, order[low + (high - low) / 2], dim);
-        int64_t i = low, j = high;
-        while (i <= j) {
-            while (middle_of(index, order[i], dim) < pivot)
-                i++;
-            while (middle_of(index, order[j], dim) > pivot)
-                j--;
-            if (i <= j)
-                swap(&order[i++], &order[j--]);
-        }
-        if (left <= j)
-            high = j;
-        else if (left >= i)
-            low = i;
-        else
-            return;
+    for (int64_t i = 0; i < count; i++)
+        b->middles[i] = middle_of(b->index, order[i], dim);
+    int64_t border = rs_select(b->middles, count, left);
+    int64_t at_border = left; /* how many of those at the border go left */
+    for (int64_t i = 0; i < count; i++)
+        at_border -= b->middles[i] < border;
+    memcpy(b->boxes, order, (size_t)count * sizeof *order);
+    int64_t next[2] = {0, left};
+    for (int64_t i = 0; i < count; i++) {
+        int64_t middle = middle_of(b->index, b->boxes[i], dim);
+        bool goes_left = middle < border || (middle == border && at_border-- > 0);
+        order[next[!goes_left]++] = b->boxes[i];
     }
 }
 
@@ -103,17 +96,17 @@ static int32_t widest_dim(const rs_index *index, const int64_t *bounds)
     return widest;
 }
 
-static void build(rs_index *index, int64_t node, int64_t *order, int64_t count)
+static void build(const builder *b, int64_t node, int64_t *order, int64_t count)
 {
-    int64_t *bounds = index->bounds + node * 2 * index->ndim;
-    bound(index, order, count, bounds);
+    int64_t *bounds = b->index->bounds + node * 2 * b->index->ndim;
+    bound(b->index, order, count, bounds);
     if (count <= LEAF)
         return;
     int64_t left = count / 2;
-    if (index->ndim != 0)
-        select_lower(index, order, count, left, widest_dim(index, bounds));
-    build(index, node + 1, order, left);
-    build(index, node + 1 + nodes_below(left), order + left, count - left);
+    if (b->index->ndim != 0)
+        select_lower(b, order, count, left, widest_dim(b->index, bounds));
+    build(b, node + 1, order, left);
+    build(b, node + 1 + nodes_below(left), order + left, count - left);
 }
 
 reshard_status rs_index_build(rs_index *index, rs_arena *arena, int32_t ndim, int64_t count,
@@ -134,10 +127,14 @@ reshard_status rs_index_build(rs_index *index, rs_arena *arena, int32_t ndim, in
     index->node_count = nodes_below(index->count);
     index->bounds = rs_arena_allocate_array(arena, (size_t)index->node_count,
                                             (size_t)(2 * ndim) * sizeof *index->bounds);
-    if (index->bounds == NULL)
-        return rs_allocation_status();
-    build(index, 0, index->order, index->count);
-    return RESHARD_OK;
+    size_t scratch_count = 2 * (size_t)index->count;
+    int64_t *scratch = rs_allocate_array(arena->context, scratch_count, sizeof *scratch);
+    reshard_status status =
+        index->bounds == NULL || scratch == NULL ? rs_allocation_status() : RESHARD_OK;
+    if (status == RESHARD_OK)
+        build(&(builder){index, scratch, scratch + index->count}, 0, index->order, index->count);
+    rs_release(arena->context, scratch, scratch_count * sizeof *scratch);
+    return status;
 }
 
 static bool touches(int32_t ndim, const int64_t *bounds, const int64_t *start, const int64_t *end)

@@ -10,6 +10,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/shape.h"
+#include "base/sort.h"
 #include "layout/layout.h"
 
 #include <stdlib.h>
@@ -107,7 +108,7 @@ static reshard_status collect_lines(guess *g, int32_t dim)
         return rs_allocation_status();
     for (int64_t i = 0; i < wanted->shard_count; i++)
         all[i] = interval_of(&wanted->shards[i], dim);
-    qsort(all, (size_t)wanted->shard_count, sizeof *all, compare_intervals);
+    rs_sort(all, (size_t)wanted->shard_count, sizeof *all, compare_intervals);
     int64_t count = 0;
     for (int64_t i = 0; i < wanted->shard_count; i++) {
         if (count == 0 || all[i].size == 0 || compare_intervals(&all[i], &all[count - 1]) != 0)
@@ -158,7 +159,7 @@ static reshard_status order_by(guess *g, int (*compare)(const void *, const void
         return rs_allocation_status();
     for (int64_t i = 0; i < wanted->shard_count; i++)
         order[i] = &wanted->shards[i];
-    qsort(order, (size_t)wanted->shard_count, sizeof *order, compare);
+    rs_sort(order, (size_t)wanted->shard_count, sizeof *order, compare);
     for (int64_t i = 0; i < wanted->shard_count; i++)
         g->ranks[i] = order[i]->rank;
     *out_order = order;
@@ -457,11 +458,24 @@ static reshard_status infer_boxes(reshard_context *context, int32_t ndim, const 
     return status;
 }
 
+reshard_status reshard_layout_infer(const reshard_layout *layout, reshard_spec **out_spec)
+{
+    reshard_spec *cuts = NULL;
+    reshard_status status = RESHARD_OK;
+    bool tiles = layout->spec->kind == RESHARD_SPEC_BOXES ||
+                 (layout->spec->kind == RESHARD_SPEC_CALLBACK && !layout->spec->cover);
+    if (tiles)
+        status = try_cuts(layout, &cuts);
+    if (status == RESHARD_OK)
+        *out_spec = cuts != NULL ? cuts : reshard_spec_retain(layout->spec);
+    return status;
+}
+
 reshard_status reshard_spec_infer(reshard_context *context, int32_t ndim, const int64_t *shape,
                                   int64_t count, const reshard_shard *shards,
                                   reshard_spec **out_spec)
 {
-    reshard_spec *boxes = NULL, *cuts = NULL;
+    reshard_spec *boxes = NULL;
     reshard_layout *wanted = NULL;
     reshard_status status = rs_shape_check(ndim, shape);
     if (status == RESHARD_OK && count < 1)
@@ -473,11 +487,8 @@ reshard_status reshard_spec_infer(reshard_context *context, int32_t ndim, const 
     if (status == RESHARD_OK)
         status = reshard_layout_create(context, boxes, ndim, shape, &wanted);
     if (status == RESHARD_OK)
-        status = try_cuts(wanted, &cuts);
-    if (status == RESHARD_OK)
-        *out_spec = reshard_spec_retain(cuts != NULL ? cuts : boxes);
+        status = reshard_layout_infer(wanted, out_spec);
     reshard_layout_release(wanted);
-    reshard_spec_release(cuts);
     reshard_spec_release(boxes);
     return status;
 }

@@ -6,6 +6,7 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/shape.h"
 #include "base/sort.h"
 #include "base/text.h"
@@ -84,14 +85,24 @@ static reshard_status list_shards(const reshard_layout *layout, rs_arena *arena,
                                   reshard_shard **out_shards, int64_t *out_count)
 {
     int32_t size = reshard_layout_rank_count(layout);
+    if (size > RS_PIECES_LISTED_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "%d ranks have shards; at most %" PRId64 " can be listed",
+                       size, RS_PIECES_LISTED_MAX);
     reshard_shard *shards = rs_arena_allocate_array(arena, (size_t)size, sizeof *shards);
     if (shards == NULL)
         return rs_allocation_status();
-    int64_t count = 0;
+    int64_t count = 0, pieces = 0;
     for (int32_t i = 0; i < size; i++) {
         int64_t found;
-        reshard_status status = rs_regular_shard(layout, reshard_layout_rank_at(layout, i), arena,
-                                                 &shards[count], &found);
+        pieces =
+            rs_add_up(pieces, rs_layout_piece_estimate(layout, reshard_layout_rank_at(layout, i)));
+        if (pieces > RS_PIECES_LISTED_MAX)
+            return rs_fail(RESHARD_ERR_RANGE,
+                           "the first %d of %d ranks have about %" PRId64
+                           " pieces; at most %" PRId64 " can be listed",
+                           i + 1, size, pieces, RS_PIECES_LISTED_MAX);
+        reshard_status status = rs_regular_shard(layout, reshard_layout_rank_at(layout, i),
+                                                 INT64_MAX, arena, &shards[count], &found);
         if (status != RESHARD_OK)
             return status;
         count += found;
@@ -132,7 +143,7 @@ static reshard_status count_ranks(reshard_layout *layout)
         return rs_allocation_status();
     for (int32_t i = 0; i < layout->rank_count; i++)
         ranks[i] = reshard_mesh_rank_at(layout->mesh, position_at(layout, i));
-    qsort(ranks, count, sizeof *ranks, rs_compare_i32);
+    rs_sort(ranks, count, sizeof *ranks, rs_compare_i32);
     layout->ranks = ranks;
     return RESHARD_OK;
 }
@@ -407,9 +418,33 @@ int64_t rs_layout_shard_volume(const reshard_layout *layout, int32_t rank)
     return sum;
 }
 
+/* Whether each element of a block is in the shard of just one coordinate of the axes that cut
+ * it. */
+static bool cuts_share_nothing(const reshard_layout *layout)
+{
+    for (int32_t d = 0; d <= layout->ndim; d++) {
+        const rs_chain *chain = d < layout->ndim ? &layout->dims[d] : &layout->flat;
+        for (int32_t i = 0; i < chain->count; i++) {
+            if (chain->cuts[i].piece_count != chain->cuts[i].coordinate_count ||
+                chain->cuts[i].part_max != NULL)
+                return false;
+        }
+    }
+    return true;
+}
+
 int64_t rs_layout_shard_volume_sum(const reshard_layout *layout)
 {
-    int64_t sum = 0;
+    int64_t sum = layout->volume;
+    if (!layout->listed && cuts_share_nothing(layout)) {
+        for (int32_t a = 0; a < layout->axis_count; a++) {
+            const rs_axis *axis = &layout->axes[a];
+            if (axis->role != RS_AXIS_CUT)
+                sum = rs_multiply_up(sum, axis->role == RS_AXIS_AT ? axis->at_count : axis->size);
+        }
+        return sum;
+    }
+    sum = 0;
     for (int32_t i = 0; i < layout->rank_count; i++)
         sum += rs_layout_shard_volume(layout, reshard_layout_rank_at(layout, i));
     return sum;
@@ -518,14 +553,15 @@ static reshard_status copy_listed(const reshard_layout *layout, int64_t first, i
     return RESHARD_OK;
 }
 
-static reshard_status fill_rank(const reshard_layout *layout, int32_t rank, shard_list *list)
+static reshard_status fill_rank(const reshard_layout *layout, int32_t rank, int64_t piece_max,
+                                shard_list *list)
 {
     if (!layout->listed) {
         reshard_shard *shard = rs_arena_allocate(&list->arena, sizeof *shard);
         list->shown.items = shard;
-        return shard == NULL
-                   ? rs_allocation_status()
-                   : rs_regular_shard(layout, rank, &list->arena, shard, &list->shown.count);
+        return shard == NULL ? rs_allocation_status()
+                             : rs_regular_shard(layout, rank, piece_max, &list->arena, shard,
+                                                &list->shown.count);
     }
     int64_t first = rs_listed_first_shard(layout, rank);
     int64_t end = first;
@@ -534,19 +570,35 @@ static reshard_status fill_rank(const reshard_layout *layout, int32_t rank, shar
     return copy_listed(layout, first, end - first, list);
 }
 
-reshard_status reshard_layout_shards(const reshard_layout *layout, int32_t rank,
-                                     reshard_shards **out_shards)
+static reshard_status list_rank(const reshard_layout *layout, int32_t rank, int64_t piece_max,
+                                reshard_shards **out_shards)
 {
     shard_list *list = new_list(layout->context);
     if (list == NULL)
         return rs_allocation_status();
-    reshard_status status = fill_rank(layout, rank, list);
+    reshard_status status = fill_rank(layout, rank, piece_max, list);
     if (status != RESHARD_OK) {
         reshard_shards_destroy(&list->shown);
         return status;
     }
     *out_shards = &list->shown;
     return RESHARD_OK;
+}
+
+reshard_status reshard_layout_shards(const reshard_layout *layout, int32_t rank,
+                                     reshard_shards **out_shards)
+{
+    return list_rank(layout, rank, INT64_MAX, out_shards);
+}
+
+reshard_status reshard_layout_shards_head(const reshard_layout *layout, int32_t rank,
+                                          int64_t piece_max, int64_t *out_piece_count,
+                                          reshard_shards **out_shards)
+{
+    reshard_status status = list_rank(layout, rank, piece_max, out_shards);
+    if (status == RESHARD_OK)
+        *out_piece_count = rs_layout_piece_estimate(layout, rank);
+    return status;
 }
 
 reshard_status reshard_layout_all_shards(const reshard_layout *layout, reshard_shards **out_shards)

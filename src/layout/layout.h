@@ -82,6 +82,8 @@ struct reshard_layout {
     int64_t cell_count;
     const rs_cell *cells;
     const rs_cell_holder *cell_holders;
+    /* Where shards tile: the cell of each shard's first piece; the others follow. Else NULL. */
+    const int64_t *first_cells;
     rs_index cell_index;
 };
 
@@ -150,6 +152,9 @@ int64_t rs_layout_shard_volume(const reshard_layout *layout, int32_t rank);
 int64_t rs_layout_one_shard_volume(const reshard_layout *layout, int32_t rank, int32_t index);
 /* Elements of all shards of all ranks, copies and contributions counted each. */
 int64_t rs_layout_shard_volume_sum(const reshard_layout *layout);
+/* About how many pieces a rank has: exact for a listed layout, and for one whose dims are each cut
+ * once. At once, however many; at most INT64_MAX. */
+int64_t rs_layout_piece_estimate(const reshard_layout *layout, int32_t rank);
 /* Compares digests. */
 RS_EXPORT bool rs_layout_same(const reshard_layout *a, const reshard_layout *b);
 /* Rank from[i] becomes to[i]; `from` increases, and ranks that it does not have stay. */
@@ -168,9 +173,10 @@ reshard_status rs_regular_visit(const reshard_layout *layout, const int64_t *sta
                                 const int64_t *size, rs_region_fn fn, void *user);
 reshard_status rs_regular_visit_held(const reshard_layout *layout, int32_t rank, rs_held_fn fn,
                                      void *user);
-/* The shard of one rank, its pieces in the arena. out_count is 0 or 1. */
-reshard_status rs_regular_shard(const reshard_layout *layout, int32_t rank, rs_arena *arena,
-                                reshard_shard *out_shard, int64_t *out_count);
+/* The shard of one rank, its pieces, or the first piece_max of them, in the arena. out_count is 0
+ * or 1. */
+reshard_status rs_regular_shard(const reshard_layout *layout, int32_t rank, int64_t piece_max,
+                                rs_arena *arena, reshard_shard *out_shard, int64_t *out_count);
 /* Copies that do not share a box exactly (packed |m under another cut) cannot be kept as
  * arithmetic. */
 bool rs_regular_is_tangled(const reshard_layout *layout);

@@ -7,11 +7,11 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/sort.h"
 #include "layout/layout.h"
 #include "layout/tiling.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Within a rank, `index` still is the place in the list as given. */
@@ -29,7 +29,7 @@ static reshard_status order_shards(reshard_layout *layout, int64_t count, reshar
         return rs_fail(RESHARD_ERR_RANGE, "%" PRId64 " shards are too many", count);
     for (int64_t i = 0; i < count; i++)
         shards[i].index = (int32_t)i;
-    qsort(shards, (size_t)count, sizeof *shards, compare_shards);
+    rs_sort(shards, (size_t)count, sizeof *shards, compare_shards);
     int32_t *ranks = rs_arena_allocate_array(&layout->arena, (size_t)count, sizeof *ranks);
     if (ranks == NULL)
         return rs_allocation_status();
@@ -75,10 +75,13 @@ static reshard_status pieces_to_cells(reshard_layout *layout)
     rs_cell *cells = rs_arena_allocate_array(&layout->arena, (size_t)count, sizeof *cells);
     rs_cell_holder *holders =
         rs_arena_allocate_array(&layout->arena, (size_t)count, sizeof *holders);
-    if (cells == NULL || holders == NULL)
+    int64_t *first_cells =
+        rs_arena_allocate_array(&layout->arena, (size_t)layout->shard_count, sizeof *first_cells);
+    if (cells == NULL || holders == NULL || first_cells == NULL)
         return rs_allocation_status();
     int64_t next = 0;
     for (int64_t i = 0; i < layout->shard_count; i++) {
+        first_cells[i] = next;
         for (int64_t p = 0; p < layout->shards[i].piece_count; p++, next++) {
             const reshard_box *box = &layout->shards[i].pieces[p].box;
             memcpy(cells[next].start, box->offset, sizeof cells[next].start);
@@ -91,6 +94,7 @@ static reshard_status pieces_to_cells(reshard_layout *layout)
     layout->cell_count = count;
     layout->cells = cells;
     layout->cell_holders = holders;
+    layout->first_cells = first_cells;
     return RESHARD_OK;
 }
 
@@ -117,9 +121,15 @@ static reshard_status tile(reshard_layout *layout)
         rs_tiling_check_overlap(layout->context, layout->ndim, layout->shard_count, layout->shards);
     if (status != RESHARD_OK)
         return status;
-    if (rs_tiling_volume(layout->ndim, layout->shard_count, layout->shards) != layout->volume)
-        return rs_cells_build(layout); /* there is a gap; this finds it and fails */
-    return pieces_to_cells(layout);
+    int64_t owned = rs_tiling_volume(layout->ndim, layout->shard_count, layout->shards);
+    if (owned == layout->volume)
+        return pieces_to_cells(layout);
+    /* There is a gap, which cells find, unless there are too many of them to come to it. */
+    status = rs_cells_build(layout);
+    if (status == RESHARD_ERR_RANGE)
+        status = rs_fail(RESHARD_ERR_GAP, "%" PRId64 " of %" PRId64 " elements have an owner",
+                         owned, layout->volume);
+    return status;
 }
 
 reshard_status rs_listed_init(reshard_layout *layout, int64_t shard_count, reshard_shard *shards,

@@ -256,7 +256,10 @@ static reshard_status listed_visit_held(const reshard_layout *layout, int32_t ra
         for (int64_t p = 0; p < layout->shards[i].piece_count && status == RESHARD_OK; p++) {
             const reshard_box *box = &layout->shards[i].pieces[p].box;
             piece_visit v = {{i, p}, fn, user};
-            status = listed_visit(layout, box->offset, box->size, visit_held_cell, &v);
+            cell_visit c = {layout, box->offset, box->size, visit_held_cell, &v};
+            status = layout->first_cells != NULL
+                         ? visit_cell(&c, layout->first_cells[i] + p)
+                         : listed_visit(layout, box->offset, box->size, visit_held_cell, &v);
         }
     }
     return status;

@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/shape.h"
 #include "layout/flat.h"
 #include "layout/layout.h"
@@ -117,16 +118,25 @@ static reshard_status add_cut(reshard_layout *layout, const reshard_cut *given)
     return rs_fail(RESHARD_ERR_INVALID, "placement kind %d is not known", (int)placement->kind);
 }
 
-/* Ragged sizes and parts must fit whatever length the cuts before them leave, at every
- * coordinate. */
+/* The coordinates to look at so that all lengths are seen: no rule but RAGGED gives a later
+ * coordinate more than an earlier one, so that the first and the last have the extremes. */
+static int32_t next_extreme(const rs_cut *cut, int32_t coordinate)
+{
+    int32_t last = cut->coordinate_count - 1;
+    return cut->rule == RESHARD_RAGGED || coordinate >= last ? coordinate + 1 : last;
+}
+
+/* Ragged sizes and parts must fit whatever length the cuts before them leave, at every coordinate:
+ * these lengths must all be the same, so the extremes suffice. */
 static reshard_status check_level(const rs_chain *chain, int32_t level, int64_t n)
 {
     reshard_status status = rs_cut_check(&chain->cuts[level], n);
     if (status != RESHARD_OK || level + 1 == chain->count)
         return status;
     const rs_cut *cut = &chain->cuts[level];
-    int64_t checked = -1; /* neighbours mostly have the same length */
-    for (int32_t c = 0; c < cut->coordinate_count && status == RESHARD_OK; c++) {
+    int64_t checked = -1;
+    for (int32_t c = 0; c < cut->coordinate_count && status == RESHARD_OK;
+         c = next_extreme(cut, c)) {
         int64_t length = rs_cut_length(cut, n, c);
         if (length != checked)
             status = check_level(chain, level + 1, length);
@@ -145,7 +155,8 @@ static bool needs_check(const rs_chain *chain)
     return false;
 }
 
-/* Flat sizes must fit the volume of the local block at every combination of dim coordinates. */
+/* Flat sizes must fit the volume of the local block at every combination of dim coordinates; again
+ * extremes suffice. */
 static reshard_status check_flat(const reshard_layout *layout, int32_t dim, int64_t volume)
 {
     if (dim == layout->ndim)
@@ -162,7 +173,9 @@ static reshard_status check_flat(const reshard_layout *layout, int32_t dim, int6
             status = check_flat(layout, dim + 1, volume * length);
         checked = length;
         int32_t level = chain->count - 1;
-        while (level >= 0 && ++coordinates[level] == chain->cuts[level].coordinate_count)
+        while (level >= 0 &&
+               (coordinates[level] = next_extreme(&chain->cuts[level], coordinates[level])) ==
+                   chain->cuts[level].coordinate_count)
             coordinates[level--] = 0;
         if (level < 0 || status != RESHARD_OK)
             return status;
@@ -466,11 +479,18 @@ typedef struct piece_list {
     reshard_context *context;
     reshard_piece *items;
     int64_t count, capacity;
+    int64_t wanted; /* that many are enough */
 } piece_list;
 
 static reshard_status add_piece(void *user, const rs_region *region, const rs_holder *holder)
 {
     piece_list *list = user;
+    if (list->count == list->wanted)
+        return RESHARD_ERR_CANCELLED; /* and that is fine */
+    if (list->count == RS_PIECES_LISTED_MAX)
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "rank %d has more than the %" PRId64 " pieces that can be listed",
+                       holder->rank, RS_PIECES_LISTED_MAX);
     reshard_status status = rs_grow(list->context, (void **)&list->items, &list->capacity,
                                     list->count + 1, sizeof *list->items);
     if (status != RESHARD_OK)
@@ -546,13 +566,10 @@ static int32_t contributor_of(const reshard_layout *layout, const int32_t *coord
     return contributor;
 }
 
-reshard_status rs_regular_shard(const reshard_layout *layout, int32_t rank, rs_arena *arena,
-                                reshard_shard *out_shard, int64_t *out_count)
+static reshard_status describe_shard(const reshard_layout *layout, int32_t rank,
+                                     const int32_t *coordinates, int64_t piece_max, rs_arena *arena,
+                                     reshard_shard *out_shard, int64_t *out_count)
 {
-    int32_t coordinates[RESHARD_AXES_MAX];
-    *out_count = 0;
-    if (!rs_layout_coordinates(layout, rank, coordinates))
-        return RESHARD_OK;
     memset(out_shard, 0, sizeof *out_shard);
     out_shard->rank = rank;
     out_shard->partial = layout->partial;
@@ -561,8 +578,10 @@ reshard_status rs_regular_shard(const reshard_layout *layout, int32_t rank, rs_a
     out_shard->contributor_count = layout->contributor_count;
     out_shard->divisor = layout->divisor;
     shape_shard(layout, coordinates, out_shard);
-    piece_list list = {.context = layout->context};
+    piece_list list = {.context = layout->context, .wanted = piece_max};
     reshard_status status = rs_regular_visit_held(layout, rank, add_piece, &list);
+    if (status == RESHARD_ERR_CANCELLED && list.count == piece_max)
+        status = RESHARD_OK;
     if (status == RESHARD_OK) {
         out_shard->piece_count = list.count;
         out_shard->pieces =
@@ -574,4 +593,19 @@ reshard_status rs_regular_shard(const reshard_layout *layout, int32_t rank, rs_a
     rs_release(layout->context, list.items, (size_t)list.capacity * sizeof *list.items);
     *out_count = status == RESHARD_OK;
     return status;
+}
+
+reshard_status rs_regular_shard(const reshard_layout *layout, int32_t rank, int64_t piece_max,
+                                rs_arena *arena, reshard_shard *out_shard, int64_t *out_count)
+{
+    int32_t coordinates[RESHARD_AXES_MAX];
+    *out_count = 0;
+    if (!rs_layout_coordinates(layout, rank, coordinates))
+        return RESHARD_OK;
+    int64_t pieces = rs_min(piece_max, rs_layout_piece_estimate(layout, rank));
+    if (pieces > RS_PIECES_LISTED_MAX)
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "rank %d has about %" PRId64 " pieces; at most %" PRId64 " can be listed",
+                       rank, pieces, RS_PIECES_LISTED_MAX);
+    return describe_shard(layout, rank, coordinates, piece_max, arena, out_shard, out_count);
 }

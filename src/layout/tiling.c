@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tiling.c - do these shards tile the tensor? Each piece asks an index of all pieces for neighbours
- * that share an element with it; pieces that do not overlap and have the volume of the tensor leave
- * no gap.
+ * tiling.c - do these shards tile the tensor? Pieces that do not overlap and have the volume of the
+ * tensor leave no gap.
  */
 #include "layout/tiling.h"
 #include "base/checked.h"
@@ -10,40 +9,17 @@
 #include "base/error.h"
 #include "base/shape.h"
 #include "base/text.h"
+#include "layout/overlap.h"
 
 #include <inttypes.h>
 
-typedef struct overlap_search {
-    const reshard_shard *shards;
-    const int64_t *owners; /* shard of each piece */
-    const int64_t *boxes;
-    int32_t ndim;
-    int64_t piece; /* that asks */
-} overlap_search;
-
-static void add_box_text(rs_text *text, int32_t ndim, const int64_t *bounds)
+static void add_box_text(rs_text *text, const reshard_box *box)
 {
     rs_text_add(text, "[");
-    for (int32_t d = 0; d < ndim; d++)
-        rs_text_add(text, "%s%" PRId64 ":%" PRId64, d == 0 ? "" : ",", bounds[d], bounds[ndim + d]);
+    for (int32_t d = 0; d < box->ndim; d++)
+        rs_text_add(text, "%s%" PRId64 ":%" PRId64, d == 0 ? "" : ",", box->offset[d],
+                    box->offset[d] + box->size[d]);
     rs_text_add(text, "]");
-}
-
-static reshard_status see_neighbour(void *user, int64_t piece)
-{
-    const overlap_search *s = user;
-    if (piece == s->piece)
-        return RESHARD_OK;
-    char text[512];
-    rs_text words;
-    rs_text_init(&words, text, sizeof text);
-    int64_t pair[2] = {rs_min(piece, s->piece), rs_max(piece, s->piece)};
-    for (int i = 0; i < 2; i++) {
-        rs_text_add(&words, "%sshard %" PRId64 " ", i == 0 ? "" : " and ", s->owners[pair[i]]);
-        add_box_text(&words, s->ndim, s->boxes + pair[i] * 2 * s->ndim);
-        rs_text_add(&words, " of rank %d", s->shards[s->owners[pair[i]]].rank);
-    }
-    return rs_fail(RESHARD_ERR_OVERLAP, "%s overlap", text);
 }
 
 static int64_t count_pieces(int64_t count, const reshard_shard *shards)
@@ -55,13 +31,13 @@ static int64_t count_pieces(int64_t count, const reshard_shard *shards)
 }
 
 static void fill_boxes(int32_t ndim, int64_t count, const reshard_shard *shards, int64_t *boxes,
-                       int64_t *owners)
+                       rs_cell_holder *owners)
 {
     int64_t next = 0;
     for (int64_t i = 0; i < count; i++) {
         for (int64_t p = 0; p < shards[i].piece_count; p++, next++) {
             const reshard_box *box = &shards[i].pieces[p].box;
-            owners[next] = i;
+            owners[next] = (rs_cell_holder){i, p};
             for (int32_t d = 0; d < ndim; d++) {
                 boxes[next * 2 * ndim + d] = box->offset[d];
                 boxes[next * 2 * ndim + ndim + d] = box->offset[d] + box->size[d];
@@ -70,29 +46,48 @@ static void fill_boxes(int32_t ndim, int64_t count, const reshard_shard *shards,
     }
 }
 
-reshard_status rs_tiling_check_overlap(reshard_context *context, int32_t ndim, int64_t count,
-                                       const reshard_shard *shards)
+reshard_status rs_tiling_find_overlap(reshard_context *context, int32_t ndim, int64_t count,
+                                      const reshard_shard *shards, bool *out_found,
+                                      rs_cell_holder out_pair[2])
 {
     int64_t pieces = count_pieces(count, shards);
+    int64_t pair[2] = {0, 0};
+    bool found = false;
     rs_arena arena;
     rs_arena_init(&arena, context);
     int64_t *boxes =
         rs_arena_allocate_array(&arena, (size_t)pieces, (size_t)(2 * ndim) * sizeof *boxes);
-    int64_t *owners = rs_arena_allocate_array(&arena, (size_t)pieces, sizeof *owners);
+    rs_cell_holder *owners = rs_arena_allocate_array(&arena, (size_t)pieces, sizeof *owners);
     reshard_status status = boxes == NULL || owners == NULL ? rs_allocation_status() : RESHARD_OK;
-    rs_index index;
     if (status == RESHARD_OK) {
         fill_boxes(ndim, count, shards, boxes, owners);
-        status = rs_index_build(&index, &arena, ndim, pieces, boxes);
+        status = rs_overlap_find(&arena, ndim, pieces, boxes, &found, pair);
     }
-    overlap_search search = {shards, owners, boxes, ndim, 0};
-    for (int64_t i = 0; i < pieces && status == RESHARD_OK; i++) {
-        search.piece = i;
-        status = rs_index_visit(&index, boxes + i * 2 * ndim, boxes + i * 2 * ndim + ndim,
-                                see_neighbour, &search);
-    }
+    for (int i = 0; i < 2 && found; i++)
+        out_pair[i] = owners[pair[i]];
+    *out_found = found;
     rs_arena_release(&arena);
     return status;
+}
+
+reshard_status rs_tiling_check_overlap(reshard_context *context, int32_t ndim, int64_t count,
+                                       const reshard_shard *shards)
+{
+    bool found = false;
+    rs_cell_holder pair[2];
+    reshard_status status = rs_tiling_find_overlap(context, ndim, count, shards, &found, pair);
+    if (status != RESHARD_OK || !found)
+        return status;
+    char text[512];
+    rs_text words;
+    rs_text_init(&words, text, sizeof text);
+    for (int i = 0; i < 2; i++) {
+        const reshard_shard *shard = &shards[pair[i].shard];
+        rs_text_add(&words, "%sshard %" PRId64 " ", i == 0 ? "" : " and ", pair[i].shard);
+        add_box_text(&words, &shard->pieces[pair[i].piece].box);
+        rs_text_add(&words, " of rank %d", shard->rank);
+    }
+    return rs_fail(RESHARD_ERR_OVERLAP, "%s overlap", text);
 }
 
 static reshard_status check_shard_dims(int64_t index, const reshard_shard *shard, int32_t ndim)
@@ -141,11 +136,14 @@ reshard_status reshard_shards_check_tiling(reshard_context *context, int32_t ndi
         status = check_shard_dims(i, &shards[i], ndim);
     if (status != RESHARD_OK)
         return status;
-    /* A spec of boxes checks each shard, and its layout checks the tiling and names gaps. */
+    /* A spec of boxes checks each shard; a layout of it names the gap, if there is one. */
     reshard_spec *spec = NULL;
     reshard_layout *layout = NULL;
     status = reshard_spec_boxes(context, 0, ndim, shape, count, shards, &spec);
     if (status == RESHARD_OK)
+        status = rs_tiling_check_overlap(context, ndim, count, spec->shards);
+    if (status == RESHARD_OK &&
+        rs_tiling_volume(ndim, count, spec->shards) != rs_volume(ndim, shape))
         status = reshard_layout_create(context, spec, ndim, shape, &layout);
     reshard_layout_release(layout);
     reshard_spec_release(spec);

@@ -6,6 +6,10 @@
 
 #include "layout/layout.h"
 
+/* Two pieces that share an element, if there are any: the earlier one first. */
+reshard_status rs_tiling_find_overlap(reshard_context *context, int32_t ndim, int64_t count,
+                                      const reshard_shard *shards, bool *out_found,
+                                      rs_cell_holder out_pair[2]);
 /* Errors: OVERLAP, naming two shards by their place in the list. */
 reshard_status rs_tiling_check_overlap(reshard_context *context, int32_t ndim, int64_t count,
                                        const reshard_shard *shards);

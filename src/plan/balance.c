@@ -13,12 +13,15 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/shape.h"
 #include "base/sort.h"
 #include "layout/flat.h"
+#include "plan/effort.h"
 #include "plan/flow.h"
 #include "plan/plan.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 typedef struct demand {
@@ -45,12 +48,23 @@ typedef struct balancer {
 
 /* ---- demands --------------------------------------------------------------------------------- */
 
+static reshard_status check_room(const balancer *b)
+{
+    if (b->count + b->chosen_count < RS_BALANCED_MAX)
+        return RESHARD_OK;
+    return rs_fail(RESHARD_ERR_RANGE,
+                   "an exact balance of more than %" PRId64 " moves; leave it to the rule",
+                   RS_BALANCED_MAX);
+}
+
 static reshard_status add_chosen(balancer *b, const rs_match *match, const rs_link_box *box,
                                  const rs_combination *combination, const rs_holder *source,
                                  const rs_holder *target)
 {
-    reshard_status status = rs_grow(b->plan->context, (void **)&b->chosen, &b->chosen_capacity,
-                                    b->chosen_count + 1, sizeof *b->chosen);
+    reshard_status status = check_room(b);
+    if (status == RESHARD_OK)
+        status = rs_grow(b->plan->context, (void **)&b->chosen, &b->chosen_capacity,
+                         b->chosen_count + 1, sizeof *b->chosen);
     if (status == RESHARD_OK)
         status =
             rs_grow(b->plan->context, (void **)&b->chosen_template, &b->chosen_template_capacity,
@@ -71,8 +85,10 @@ static reshard_status add_chosen(balancer *b, const rs_match *match, const rs_li
 static reshard_status add_demand(balancer *b, const rs_match *match,
                                  const rs_combination *combination, int32_t contributor)
 {
-    reshard_status status = rs_grow(b->plan->context, (void **)&b->demands, &b->capacity,
-                                    b->count + 1, sizeof *b->demands);
+    reshard_status status = check_room(b);
+    if (status == RESHARD_OK)
+        status = rs_grow(b->plan->context, (void **)&b->demands, &b->capacity, b->count + 1,
+                         sizeof *b->demands);
     if (status == RESHARD_OK)
         b->demands[b->count++] = (demand){.source = *match->source,
                                           .target = *match->target,
@@ -163,6 +179,11 @@ static reshard_status make_groups(balancer *b, rs_arena *arena, groups *g)
             places += rs_region_copy_count(&b->demands[i].source);
         }
     }
+    if (places > RS_MOVES_LISTED_MAX)
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "an exact balance between %" PRId64 " holders, more than %" PRId64
+                       "; leave it to the rule",
+                       places, RS_MOVES_LISTED_MAX);
     size_t count = (size_t)g->count;
     g->demand_first = rs_arena_allocate_array(arena, count + 1, sizeof *g->demand_first);
     g->amounts = rs_arena_allocate_array(arena, count, sizeof *g->amounts);
@@ -410,7 +431,7 @@ static reshard_status balance_stage(reshard_plan *plan, rs_stage *stage)
 
 reshard_status rs_plan_balance(reshard_plan *plan)
 {
-    reshard_status status = RESHARD_OK;
+    reshard_status status = rs_effort_check_all(plan, true);
     for (int32_t i = 0; i < plan->stage_count && status == RESHARD_OK; i++)
         status = balance_stage(plan, &plan->stages[i]);
     return status;

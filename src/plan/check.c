@@ -16,9 +16,11 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/shape.h"
 #include "base/sort.h"
 #include "layout/index.h"
+#include "plan/effort.h"
 #include "plan/part.h"
 
 #include <inttypes.h>
@@ -519,6 +521,28 @@ static reshard_status check_link(checker *c, const rs_stage_link *link)
     return status;
 }
 
+/* Everything is compared one by one, so there must not be too much of it. */
+static reshard_status check_effort(const checker *c)
+{
+    int64_t moves = 0, steps = 0;
+    for (int32_t rank = 0; rank < c->plan->rank_count; rank++) {
+        reshard_part_stats stats = rs_part_stats(c->parts[rank]);
+        int64_t mine = (int64_t)(stats.moves < INT64_MAX ? stats.moves : INT64_MAX), pieces = 0;
+        for (int32_t i = 0; i < c->plan->source_count; i++)
+            pieces = rs_max(pieces, rs_layout_piece_estimate(c->plan->sources[i].layout, rank));
+        for (int32_t i = 0; i < c->plan->target_count; i++)
+            pieces = rs_max(pieces, rs_layout_piece_estimate(c->plan->targets[i].layout, rank));
+        moves = rs_add_up(moves, mine);
+        steps = rs_add_up(steps, rs_multiply_up(mine, pieces));
+    }
+    if (moves <= RS_MOVES_LISTED_MAX && steps <= RS_CHECK_STEPS_MAX)
+        return RESHARD_OK;
+    return rs_fail(RESHARD_ERR_RANGE,
+                   "a check of %" PRId64 " single moves (at most %" PRId64 ") in %" PRId64
+                   " steps (at most %" PRId64 ") is too long",
+                   moves, RS_MOVES_LISTED_MAX, steps, RS_CHECK_STEPS_MAX);
+}
+
 static reshard_status check_stages(checker *c)
 {
     reshard_status status = RESHARD_OK;
@@ -541,17 +565,21 @@ reshard_status reshard_plan_check(reshard_plan *plan)
     if (plan->transposed != NULL)
         return reshard_plan_check(plan->transposed); /* its records, with the ends exchanged */
     int32_t ranks = plan->rank_count;
+    reshard_status status = rs_effort_check_all(plan, false);
+    if (status != RESHARD_OK)
+        return status;
     checker c = {.plan = plan, .context = plan->context};
     rs_arena_init(&c.arena, plan->context);
     size_t list_bytes = (size_t)ranks * sizeof(void *);
     c.parts = rs_allocate_zeroed(plan->context, list_bytes);
     c.source_shards = rs_allocate_zeroed(plan->context, list_bytes);
     c.target_shards = rs_allocate_zeroed(plan->context, list_bytes);
-    reshard_status status = RESHARD_OK;
     if (c.parts == NULL || c.source_shards == NULL || c.target_shards == NULL)
         status = rs_allocation_status();
     for (int32_t rank = 0; rank < ranks && status == RESHARD_OK; rank++)
         status = reshard_part_create(plan->context, plan, rank, &c.parts[rank]);
+    if (status == RESHARD_OK)
+        status = check_effort(&c);
     if (status == RESHARD_OK)
         status = check_stages(&c);
     for (int32_t rank = 0; c.parts != NULL && rank < ranks; rank++)

@@ -7,9 +7,12 @@
 
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/error.h"
+#include "base/limits.h"
 #include "layout/layout.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <string.h>
 
 typedef struct entry_list {
@@ -53,6 +56,11 @@ static rs_entry_place advance(const rs_entry_place *first, const rs_entry_place 
 
 static reshard_status write_entry(entry_list *list, const rs_grid_entry *entry)
 {
+    if (list->count == RS_RECORDS_MAX)
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "one dimension meets the other side in more than %" PRId64
+                       " irregular places",
+                       RS_RECORDS_MAX);
     void *items = list->items;
     reshard_status status = rs_grow(list->arena->context, &items, &list->capacity, list->count + 1,
                                     sizeof *list->items);
@@ -139,17 +147,23 @@ static void set_holders(const dim_walk *w, const rs_span *span, rs_grid_entry *e
     }
 }
 
+bool rs_grid_chain_is_chunks(const rs_chain *chain)
+{
+    return chain->count == 1 && chain->cuts[0].rule == RESHARD_CHUNK &&
+           chain->cuts[0].piece_count == chain->cuts[0].coordinate_count;
+}
+
 /* How many whole chunks follow a chunk before `end`, other than this rank's own: they differ from
  * it in nothing but their place. Most lines are plain chunks, and most of a line is such a run, so
  * that it costs one step instead of one for each rank. */
 static int64_t count_like_chunks(const dim_walk *w, int64_t n, int64_t end, const rs_span *far,
                                  bool own)
 {
-    const rs_cut *cut = &w->chain->cuts[0];
-    if (w->chain->count != 1 || cut->rule != RESHARD_CHUNK || far->count[0] != 1 || own)
+    if (!rs_grid_chain_is_chunks(w->chain) || far->count[0] != 1 || own)
         return 0;
+    const rs_cut *cut = &w->chain->cuts[0];
     int64_t chunk = rs_cut_length(cut, n, 0);
-    if (far->length != chunk || cut->piece_count != cut->coordinate_count)
+    if (far->length != chunk)
         return 0;
     int64_t follow = (rs_min(end, n) - far->start) / chunk - 1;
     int64_t mine = w->far->taking_part ? w->far->coordinates[cut->axis] - far->first[0] : -1;
@@ -216,7 +230,7 @@ static reshard_status add_line(dim_walk *w)
  * then regular, but what goes to all of them in turn is not, since this rank's own entries are kept
  * apart. So the line is walked once for each peer, if there are not too many. Returns their number,
  * or 0. */
-static int64_t peers_in_turns(const rs_chain *chain)
+int64_t rs_grid_chain_turns(const rs_chain *chain)
 {
     int64_t peers = 1;
     bool turns = false;
@@ -250,7 +264,7 @@ reshard_status rs_grid_entries_make(rs_arena *arena, const rs_link *link, const 
     w.chain = &far->layout->dims[far->link->dim[along]];
     w.list.arena = arena;
     reshard_status status = RESHARD_OK;
-    int64_t peers = peers_in_turns(w.chain);
+    int64_t peers = rs_grid_chain_turns(w.chain);
     if (peers == 0)
         status = add_line(&w);
     for (int64_t i = 0; i < peers && status == RESHARD_OK; i++) {

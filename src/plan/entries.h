@@ -46,6 +46,11 @@ typedef struct rs_grid_entries {
     const rs_grid_entry *items;
 } rs_grid_entries;
 
+/* Whether a far line is plain chunks, which are found many at a time. */
+bool rs_grid_chain_is_chunks(const rs_chain *chain);
+/* How often a line is walked for a far line whose cuts come back to each peer; 0: once. */
+int64_t rs_grid_chain_turns(const rs_chain *chain);
+
 /* The entries of link dim `along`, in the arena. The near side takes part. */
 reshard_status rs_grid_entries_make(rs_arena *arena, const rs_link *link, const rs_grid_side *near,
                                     const rs_grid_side *far, int32_t along,

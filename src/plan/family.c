@@ -9,9 +9,12 @@
 
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/error.h"
+#include "base/limits.h"
 #include "base/shape.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <string.h>
 
 void rs_family_init(rs_family *family, reshard_context *context, rs_arena *arena)
@@ -109,6 +112,10 @@ static reshard_status copy_loops(rs_family *family, const rs_move *move, reshard
 
 static reshard_status write_record(rs_family *family, const rs_move *move)
 {
+    if (family->count == RS_RECORDS_MAX)
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "the part of rank %d has more than the %" PRId64 " records that can be kept",
+                       move->mine, RS_RECORDS_MAX);
     reshard_status status = rs_grow(family->context, (void **)&family->items, &family->capacity,
                                     family->count + 1, sizeof *family->items);
     if (status != RESHARD_OK)

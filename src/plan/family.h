@@ -55,10 +55,12 @@ typedef struct rs_family {
     reshard_move *items;
     int64_t count, capacity;
     uint64_t single_count, element_count; /* single moves, and their elements */
+    int64_t added;                        /* moves as they were given, with their loops */
 } rs_family;
 
 void rs_family_init(rs_family *family, reshard_context *context, rs_arena *arena);
 void rs_family_release(rs_family *family);
+/* Errors: RANGE for more than RS_PART_STEPS_MAX moves. */
 reshard_status rs_family_add(rs_family *family, const rs_move *move);
 /* Writes out what is pending; the records are then in the arena. */
 reshard_status rs_family_finish(rs_family *family, reshard_moves *out_moves);

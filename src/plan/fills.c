@@ -13,7 +13,6 @@
 #include "plan/plan.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct target_links {
@@ -148,7 +147,7 @@ reshard_status rs_plan_check_links(reshard_plan *plan)
     for (int32_t i = 0; i < plan->link_count && status == RESHARD_OK; i++)
         keys[i] = (int64_t)plan->links[i].target << 32 | i;
     if (status == RESHARD_OK)
-        qsort(keys, count, sizeof *keys, rs_compare_i64);
+        rs_sort(keys, count, sizeof *keys, rs_compare_i64);
     for (int32_t i = 0; i < plan->link_count && status == RESHARD_OK; i++)
         links[i] = (int32_t)(keys[i] & INT32_MAX);
     int32_t next = 0;

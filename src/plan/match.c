@@ -3,6 +3,10 @@
 
 #include "base/shape.h"
 
+#include "base/error.h"
+#include "base/limits.h"
+
+#include <inttypes.h>
 #include <string.h>
 
 typedef struct search {
@@ -14,11 +18,16 @@ typedef struct search {
     const rs_region *far_region;
     rs_match_fn fn;
     void *user;
+    int64_t steps;
 } search;
 
 static reshard_status meet(void *user, const rs_link_box *box)
 {
     search *s = user;
+    if (++s->steps > RS_PART_STEPS_MAX)
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "what a rank holds meets more than %" PRId64 " boxes of the other side",
+                       RS_PART_STEPS_MAX);
     s->match.box = *box;
     if (!rs_box_clip(s->link->ndim, s->match.box.start, s->match.box.size, s->near_box.start,
                      s->near_box.size))

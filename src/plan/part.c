@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/shape.h"
+#include "plan/effort.h"
 #include "plan/grid.h"
 
 #include <string.h>
@@ -104,11 +105,14 @@ static reshard_status route_template(const rs_template *template, int32_t rank, 
 static reshard_status work_out(reshard_part *part, const rs_template *template,
                                rs_template_moves *out_moves)
 {
+    reshard_status status = rs_effort_check(template, part->rank);
+    if (status != RESHARD_OK)
+        return status;
     rs_routes routes;
     rs_family_init(&routes.receives, part->context, &part->arena);
     rs_family_init(&routes.sends, part->context, &part->arena);
     rs_family_init(&routes.keeps, part->context, &part->arena);
-    reshard_status status = route_template(template, part->rank, &routes);
+    status = route_template(template, part->rank, &routes);
     if (status == RESHARD_OK)
         status = rs_family_finish(&routes.receives, &out_moves->shown.receives);
     if (status == RESHARD_OK)

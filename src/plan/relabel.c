@@ -83,8 +83,13 @@ static int32_t player_count(const reshard_layout *layout)
 static reshard_status list_ranks(reshard_plan *plan, int32_t **out_ranks, int32_t *out_count)
 {
     int64_t room = 0;
-    for (int32_t i = 0; i < plan->target_count; i++)
-        room += player_count(plan->targets[i].layout);
+    for (int32_t i = 0; i < plan->target_count; i++) {
+        int32_t players = player_count(plan->targets[i].layout);
+        if (players > RANKS_MAX)
+            return rs_fail(RESHARD_ERR_UNSUPPORTED, "relabel: %d target ranks are more than %d",
+                           players, RANKS_MAX);
+        room += players;
+    }
     int32_t *all = rs_allocate_array(plan->context, (size_t)room, sizeof *all);
     if (all == NULL)
         return rs_allocation_status();
@@ -96,7 +101,7 @@ static reshard_status list_ranks(reshard_plan *plan, int32_t **out_ranks, int32_
                                ? reshard_mesh_rank_at(layout->spec->mesh, r)
                                : reshard_layout_rank_at(layout, r);
     }
-    qsort(all, (size_t)count, sizeof *all, rs_compare_i32);
+    rs_sort(all, (size_t)count, sizeof *all, rs_compare_i32);
     int64_t distinct = 0;
     for (int64_t i = 0; i < count; i++) {
         if (distinct == 0 || all[i] != all[distinct - 1])

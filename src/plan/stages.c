@@ -16,11 +16,12 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/sort.h"
 #include "base/text.h"
 #include "plan/grid.h"
 #include "plan/plan.h"
+#include "spec/build.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- is it cheaper? -------------------------------------------------------------------------- */
@@ -31,6 +32,8 @@ static reshard_status keep_region(void *user, const rs_region *region)
     return RESHARD_OK;
 }
 
+#define HOLDERS_ASKED_MAX ((int64_t)1 << 20)
+
 /* How many of the ranks that need a region hold it already: asks the fewer about the others. */
 static int64_t count_in_both(const rs_region *a, const rs_region *b)
 {
@@ -38,14 +41,13 @@ static int64_t count_in_both(const rs_region *a, const rs_region *b)
     int64_t size_b = rs_region_copy_count(b) * b->layout->contributor_count;
     if (size_a > size_b)
         return count_in_both(b, a);
-    int64_t both = 0;
-    int64_t copies = rs_region_copy_count(a);
-    for (int32_t c = 0; c < a->layout->contributor_count; c++) {
-        for (int64_t i = 0; i < copies; i++) {
-            rs_holder holder, found;
-            rs_region_holder(a, c, i, &holder);
-            both += rs_region_find(b, holder.rank, &found);
-        }
+    /* Of very many, evenly spaced ones stand for all. */
+    int64_t step = rs_divide_up(size_a, HOLDERS_ASKED_MAX);
+    int64_t copies = rs_region_copy_count(a), both = 0;
+    for (int64_t i = 0; i < size_a; i += step) {
+        rs_holder holder, found;
+        rs_region_holder(a, (int32_t)(i / copies), i % copies, &holder);
+        both += rs_region_find(b, holder.rank, &found) ? rs_min(step, size_a - i) : 0;
     }
     return both;
 }
@@ -191,14 +193,9 @@ static reshard_status make_intermediate(const reshard_layout *target, reshard_la
     const reshard_mesh *old = target->mesh;
     reshard_mesh *mesh = NULL;
     reshard_spec *cut = NULL;
-    int32_t *ranks = rs_allocate_array(target->context, (size_t)old->size, sizeof *ranks);
-    if (ranks == NULL)
-        return rs_allocation_status();
-    for (int32_t p = 0; p < old->size; p++)
-        ranks[p] = reshard_mesh_rank_at(old, p);
+    rs_ranks ranks = {old->listed, old->first, old->step};
     reshard_status status =
-        reshard_mesh_create(target->context, b.axis_count, NULL, b.sizes, ranks, &mesh);
-    rs_release(target->context, ranks, (size_t)old->size * sizeof *ranks);
+        rs_mesh_build(target->context, b.axis_count, NULL, b.sizes, &ranks, &mesh);
     if (status == RESHARD_OK)
         status = reshard_spec_create(target->context, mesh, b.cut_count, b.cuts, &cut);
     if (status == RESHARD_OK)
@@ -390,7 +387,7 @@ static reshard_status build_stage_templates(reshard_plan *plan, rs_stage *stage)
         digest_stage_link(&stage->links[i], keys[i].digest);
         keys[i].link = i;
     }
-    qsort(keys, count, sizeof *keys, compare_keys);
+    rs_sort(keys, count, sizeof *keys, compare_keys);
     for (size_t i = 0; i < count; i++) {
         bool same = i > 0 && memcmp(keys[i].digest, keys[i - 1].digest, sizeof keys[i].digest) == 0;
         distinct += !same;

@@ -3,10 +3,12 @@
  * part. */
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/dtype.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "base/shape.h"
 #include "base/text.h"
+#include "plan/effort.h"
 #include "plan/part.h"
 
 #include <inttypes.h>
@@ -14,38 +16,49 @@
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-typedef struct matrix_row {
-    uint64_t *matrix;
-    int32_t rank_count;
-    uint64_t bytes; /* of one element */
-} matrix_row;
-
-static reshard_status add_to_matrix(void *user, const reshard_move *move)
+/* Adds a record, from loop `level` on, with `peer` for the rank that is not mine. Loops that stay
+ * with one peer count as often as they run. */
+static void add_to_matrix(uint64_t *matrix, int32_t rank_count, const reshard_move *record,
+                          int32_t level, int32_t peer, uint64_t bytes)
 {
-    matrix_row *row = user;
-    uint64_t bytes = row->bytes * (uint64_t)rs_volume(move->ndim, move->size);
-    /* A fill is handed over by nobody: it stays. */
-    int32_t source = move->source_rank < 0 ? move->target_rank : move->source_rank;
-    row->matrix[(int64_t)source * row->rank_count + move->target_rank] += bytes;
-    return RESHARD_OK;
+    if (level == record->loop_count) {
+        /* A fill is handed over by nobody: it stays. */
+        int32_t source = peer < 0 ? record->target_rank : peer;
+        matrix[(int64_t)source * rank_count + record->target_rank] += bytes;
+        return;
+    }
+    const reshard_move_loop *loop = &record->loops[level];
+    if (loop->peer_step == 0) {
+        add_to_matrix(matrix, rank_count, record, level + 1, peer, bytes * (uint64_t)loop->count);
+        return;
+    }
+    for (int64_t i = 0; i < loop->count; i++)
+        add_to_matrix(matrix, rank_count, record, level + 1, peer + (int32_t)i * loop->peer_step,
+                      bytes);
 }
 
-static reshard_status fill_matrix(const reshard_part *part, uint64_t *matrix)
+static void add_list_to_matrix(uint64_t *matrix, int32_t rank_count, const reshard_moves *moves,
+                               uint64_t element_bytes)
+{
+    for (int64_t i = 0; i < moves->count; i++) {
+        const reshard_move *record = &moves->items[i];
+        uint64_t bytes = element_bytes * (uint64_t)rs_volume(record->ndim, record->size);
+        add_to_matrix(matrix, rank_count, record, 0, record->source_rank, bytes);
+    }
+}
+
+static void fill_matrix(const reshard_part *part, uint64_t *matrix)
 {
     const reshard_plan *forward = rs_plan_forward(part->plan);
-    reshard_status status = RESHARD_OK;
     for (int32_t i = 0; i < forward->stage_count; i++) {
         const rs_stage *stage = &forward->stages[rs_plan_forward_stage(part->plan, i)];
-        for (int32_t l = 0; l < stage->link_count && status == RESHARD_OK; l++) {
+        for (int32_t l = 0; l < stage->link_count; l++) {
             const reshard_part_moves *moves = &rs_part_moves(part, i, l)->shown;
-            matrix_row row = {matrix, forward->rank_count,
-                              (uint64_t)rs_stage_link_bytes(&stage->links[l])};
-            status = rs_moves_each(&moves->receives, part->rank, -1, add_to_matrix, &row);
-            if (status == RESHARD_OK)
-                status = rs_moves_each(&moves->keeps, part->rank, -1, add_to_matrix, &row);
+            uint64_t bytes = (uint64_t)rs_stage_link_bytes(&stage->links[l]);
+            add_list_to_matrix(matrix, forward->rank_count, &moves->receives, bytes);
+            add_list_to_matrix(matrix, forward->rank_count, &moves->keeps, bytes);
         }
     }
-    return status;
 }
 
 static uint64_t target_bytes(const reshard_plan *plan)
@@ -57,7 +70,7 @@ static uint64_t target_bytes(const reshard_plan *plan)
     const reshard_plan_tensor *tensors = adjoint ? forward->sources : forward->targets;
     for (int32_t i = 0; i < count; i++)
         bytes += (uint64_t)rs_layout_shard_volume_sum(tensors[i].layout) *
-                 (uint64_t)(reshard_dtype_bits(tensors[i].dtype) / 8);
+                 rs_element_bytes(tensors[i].dtype);
     return bytes;
 }
 
@@ -71,6 +84,9 @@ reshard_status reshard_plan_get_stats(reshard_plan *plan, reshard_plan_stats *ou
 {
     reshard_context *context = plan->context;
     int32_t ranks = reshard_plan_rank_count(plan);
+    reshard_status status = rs_effort_check_all(rs_plan_forward(plan), false);
+    if (status != RESHARD_OK)
+        return status;
     reshard_plan_stats stats = {.bytes_total = target_bytes(plan),
                                 .stages = reshard_plan_stage_count(plan)};
     if (matrix != NULL)
@@ -80,13 +96,11 @@ reshard_status reshard_plan_get_stats(reshard_plan *plan, reshard_plan_stats *ou
             return rs_fail(RESHARD_ERR_CANCELLED, "cancelled at rank %d of %d", rank, ranks);
         rs_context_progress(context, "planning", (uint64_t)rank, (uint64_t)ranks);
         reshard_part *part = NULL;
-        reshard_status status = reshard_part_create(context, plan, rank, &part);
-        if (status == RESHARD_OK && matrix != NULL)
-            status = fill_matrix(part, matrix);
-        if (status != RESHARD_OK) {
-            reshard_part_destroy(part);
+        status = reshard_part_create(context, plan, rank, &part);
+        if (status != RESHARD_OK)
             return status;
-        }
+        if (matrix != NULL)
+            fill_matrix(part, matrix);
         reshard_part_stats one = rs_part_stats(part);
         reshard_part_destroy(part);
         stats.bytes_moved += one.bytes_in;

@@ -5,10 +5,13 @@
  * a stream land on the same place with the same contributor, so the order is complete.
  */
 #include "base/context.h"
+#include "base/error.h"
+#include "base/limits.h"
 #include "base/shape.h"
 #include "base/sort.h"
 #include "plan/part.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +32,11 @@ typedef struct stream {
 static reshard_status add_entry(void *user, const reshard_move *move)
 {
     stream *s = user;
+    if (s->count == RS_MOVES_LISTED_MAX)
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "rank %d hands rank %d more than the %" PRId64
+                       " single moves that can be listed",
+                       move->source_rank, move->target_rank, RS_MOVES_LISTED_MAX);
     reshard_status status =
         rs_grow(s->context, (void **)&s->entries, &s->capacity, s->count + 1, sizeof *s->entries);
     if (status != RESHARD_OK)

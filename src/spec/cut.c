@@ -12,7 +12,6 @@
 #include "spec/build.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 reshard_status rs_dim_check(int64_t dim)
 {
@@ -63,7 +62,7 @@ static reshard_status copy_at(rs_arena *arena, int32_t axis_size,
     int64_t *sorted = rs_arena_copy(arena, placement->values, (size_t)count, sizeof *sorted);
     if (sorted == NULL)
         return rs_allocation_status();
-    qsort(sorted, (size_t)count, sizeof *sorted, rs_compare_i64);
+    rs_sort(sorted, (size_t)count, sizeof *sorted, rs_compare_i64);
     for (int32_t i = 1; i < count; i++) {
         if (sorted[i] == sorted[i - 1])
             return rs_fail(RESHARD_ERR_INVALID, "coordinate %" PRId64 " occurs twice", sorted[i]);

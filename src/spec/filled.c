@@ -18,10 +18,10 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/shape.h"
+#include "base/sort.h"
 #include "spec/build.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 /* Twice the row-major number of a point, plus 1 when the corner counts -1. Points may lie on the
  * far faces, so each dimension has one point more than elements; the volume is below 2^63, hence
@@ -136,7 +136,7 @@ reshard_status rs_shard_check_filled(reshard_context *context, int32_t ndim,
         rs_piece_memory_box(ndim, shard, &shard->pieces[i], &box);
         add_box(&corners, &box, false);
     }
-    qsort(corners.keys, corners.count, sizeof *corners.keys, compare_keys);
+    rs_sort(corners.keys, corners.count, sizeof *corners.keys, compare_keys);
     reshard_status status = find_difference(&corners, shard);
     rs_release(context, corners.keys, capacity * sizeof *corners.keys);
     return status;

@@ -14,7 +14,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -96,7 +95,7 @@ static reshard_status index_by_rank(reshard_mesh *mesh)
         return rs_allocation_status();
     for (size_t i = 0; i < count; i++)
         keys[i] = (uint64_t)(uint32_t)mesh->listed[i] << 32 | i;
-    qsort(keys, count, sizeof *keys, rs_compare_u64);
+    rs_sort(keys, count, sizeof *keys, rs_compare_u64);
     for (size_t i = 0; i < count; i++) {
         mesh->by_rank[i] = (int32_t)(keys[i] & UINT32_MAX);
         if (i > 0 && keys[i] >> 32 == keys[i - 1] >> 32) {

@@ -7,14 +7,11 @@
  * that of the mesh.
  */
 #include "base/context.h"
+#include "base/limits.h"
 #include "spec/build.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-/* A short text can stand for a long list; the limit is far beyond any list of ranks out of
- * order. */
-#define EXPANDED_MAX ((int64_t)1 << 24)
 
 typedef struct rank_run {
     int64_t first;
@@ -178,11 +175,11 @@ static reshard_status parse_ranks(mesh_parser *parser, size_t start)
     if (count != parser->size)
         return rs_scan_fail(parser->scan, start, RESHARD_ERR_INVALID,
                             "%" PRId64 " ranks for a mesh of %" PRId64, count, parser->size);
-    if (parser->run_count > 1 && parser->size > EXPANDED_MAX)
+    if (parser->run_count > 1 && parser->size > RS_MESH_LISTED_MAX)
         return rs_scan_fail(parser->scan, start, RESHARD_ERR_RANGE,
                             "%" PRId64 " ranks that are not one range; at most %" PRId64
                             " are possible",
-                            parser->size, EXPANDED_MAX);
+                            parser->size, RS_MESH_LISTED_MAX);
     return RESHARD_OK;
 }
 

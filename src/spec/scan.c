@@ -4,20 +4,11 @@
  * them a bounded number of times, and nothing of a long text but its beginning enters an error.
  */
 #include "spec/scan.h"
+#include "base/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-static bool is_letter(int c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
-static bool is_digit(int c)
-{
-    return c >= '0' && c <= '9';
-}
 
 static bool is_space(int c)
 {
@@ -85,9 +76,9 @@ reshard_status rs_scan_expected(rs_scan *scan, const char *expected)
         return rs_scan_fail(scan, here, RESHARD_ERR_SYNTAX, "expected %s, found the byte 0x%02x",
                             expected, (unsigned)c);
     size_t length = 1;
-    if (is_letter(c) || is_digit(c)) {
-        while (length < RS_EXCERPT_BYTES &&
-               (is_letter(byte_at(scan, here + length)) || is_digit(byte_at(scan, here + length))))
+    if (rs_is_letter(c) || rs_is_digit(c)) {
+        while (length < RS_EXCERPT_BYTES && (rs_is_letter(byte_at(scan, here + length)) ||
+                                             rs_is_digit(byte_at(scan, here + length))))
             length++;
     }
     return rs_scan_fail(scan, here, RESHARD_ERR_SYNTAX, "expected %s, found \"%s\"", expected,
@@ -134,12 +125,12 @@ bool rs_scan_accept_dots(rs_scan *scan)
 
 bool rs_scan_at_digit(rs_scan *scan)
 {
-    return is_digit(rs_scan_peek(scan));
+    return rs_is_digit(rs_scan_peek(scan));
 }
 
 bool rs_scan_at_letter(rs_scan *scan)
 {
-    return is_letter(rs_scan_peek(scan));
+    return rs_is_letter(rs_scan_peek(scan));
 }
 
 reshard_status rs_scan_number(rs_scan *scan, int64_t *out_number)
@@ -148,7 +139,7 @@ reshard_status rs_scan_number(rs_scan *scan, int64_t *out_number)
         return rs_scan_expected(scan, "a number");
     size_t start = scan->position;
     int64_t number = 0;
-    for (; is_digit(byte_at(scan, scan->position)); scan->position++) {
+    for (; rs_is_digit(byte_at(scan, scan->position)); scan->position++) {
         int digit = byte_at(scan, scan->position) - '0';
         if (number > (INT64_MAX - digit) / 10)
             return rs_scan_fail(scan, start, RESHARD_ERR_RANGE, "number too large");
@@ -161,8 +152,9 @@ reshard_status rs_scan_number(rs_scan *scan, int64_t *out_number)
 rs_slice rs_scan_word(rs_scan *scan)
 {
     size_t start = rs_scan_here(scan);
-    if (is_letter(byte_at(scan, start))) {
-        while (is_letter(byte_at(scan, scan->position)) || is_digit(byte_at(scan, scan->position)))
+    if (rs_is_letter(byte_at(scan, start))) {
+        while (rs_is_letter(byte_at(scan, scan->position)) ||
+               rs_is_digit(byte_at(scan, scan->position)))
             scan->position++;
     }
     return (rs_slice){scan->text + start, scan->position - start};
@@ -171,7 +163,7 @@ rs_slice rs_scan_word(rs_scan *scan)
 rs_slice rs_scan_letters(rs_scan *scan)
 {
     size_t start = rs_scan_here(scan);
-    while (is_letter(byte_at(scan, scan->position)))
+    while (rs_is_letter(byte_at(scan, scan->position)))
         scan->position++;
     return (rs_slice){scan->text + start, scan->position - start};
 }

@@ -14,7 +14,6 @@
 #include "spec/build.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 void rs_piece_memory_box(int32_t ndim, const reshard_shard *shard, const reshard_piece *piece,
@@ -227,7 +226,7 @@ static reshard_status number_shards(reshard_context *context, int64_t count, res
         return rs_allocation_status();
     for (int64_t i = 0; i < count; i++)
         keys[i] = (uint64_t)(uint32_t)shards[i].rank << 32 | (uint64_t)i;
-    qsort(keys, (size_t)count, sizeof *keys, rs_compare_u64);
+    rs_sort(keys, (size_t)count, sizeof *keys, rs_compare_u64);
     int32_t index = 0;
     for (int64_t i = 0; i < count; i++) {
         index = i > 0 && keys[i] >> 32 == keys[i - 1] >> 32 ? index + 1 : 0;

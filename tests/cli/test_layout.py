@@ -55,6 +55,23 @@ WRONG_SHAPES = [
 ]
 
 
+class LargeTest(CommandTest):
+    def test_more_pieces_than_can_be_listed(self):
+        huge = ["layout", "4: S(0/1)", "--shape", "9223372036854775807"]
+        text = self.read_text(*huge)
+        self.assertEqual(text.count("2305843009213693952 pieces "), 3)
+        self.assertEqual(text.count(" pieces more"), 4)
+        self.assertLess(text.count("\n"), 200)
+        self.check_fails([*huge, "--json"], 2, "rank 0 has about 2305843009213693952 pieces; at most 4194304 can be listed")
+
+    def test_more_ranks_than_can_be_listed(self):
+        huge = ["layout", "4194305: S(0)", "--shape", "9223372036854775807"]
+        self.assertIn("4194265 ranks left out", self.read_text(*huge))
+        self.check_fails([*huge, "--all"], 2, "4194305 ranks; --all and --json list at most 4194304")
+        self.check_fails([*huge, "--json"], 2, "4194305 ranks")
+        self.assertEqual(self.read_json(*huge, "--rank", "4194304")["shards"][0]["rank"], 4194304)
+
+
 class LayoutTest(CommandTest):
     def layout(self, spec, shape, *arguments, **options):
         return self.read_json("layout", spec, "--shape", shape, *arguments, **options)

@@ -60,6 +60,30 @@ def arguments_of(source, target, shape="64x64", dtype="f32"):
     return ["plan", "--shape", shape, "--dtype", dtype, "--from", source, "--to", target]
 
 
+LARGE = "3000000000x3000000000"
+
+
+class LargeTest(CommandTest):
+    def test_more_ranks_than_are_gone_through(self):
+        arguments = arguments_of("2147483647: S(0)", "2147483647: S(1)", LARGE)
+        text = self.read_text(*arguments)
+        self.assertIn("Figures of rank 0 only; --rank chooses another. a plan over 2147483647 ranks; at most 1048576", text)
+        self.assertIn("\nrank 0\n", text)
+        shown = self.read_json(*arguments)
+        self.assertNotIn("bytes_total", shown)
+        self.assertIn("2147483647 ranks", shown["note"])
+        self.assertEqual([part["rank"] for part in shown["parts"]], [0])
+        self.assertNotIn("note", self.read_json(*arguments, "--rank", "7"))
+
+    def test_ranks_squared(self):
+        text = self.read_text(*arguments_of("1000000: R", "1000000: S(0)", "1048576x1048576"))
+        self.assertRegex(text, "parts of all 1000000 ranks take about [0-9]{12} steps; at most 268435456")
+
+    def test_tiny_blocks(self):
+        self.check_fails(arguments_of("4: S(0/1)", "3: S(0/1)", "9223372036854775807", "u8"), 2,
+                         "steps; at most 67108864 are taken")
+
+
 class PlanTest(CommandTest):
     def plan(self, source, target, *more, shape="64x64", dtype="f32"):
         found = self.read_json(*arguments_of(source, target, shape, dtype), *more)

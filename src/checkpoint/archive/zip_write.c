@@ -70,11 +70,6 @@ static bool needs_end64(const rs_zip_draft *draft)
            is_64(draft->directory_at);
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    return rs_slice_compare(*(const rs_slice *)a, *(const rs_slice *)b);
-}
-
 static reshard_status check_names(reshard_context *context, const rs_zip_entry *entries,
                                   size_t count)
 {
@@ -90,10 +85,10 @@ static reshard_status check_names(reshard_context *context, const rs_zip_entry *
                                                                    : rs_zip_name_fault(names[i]);
     }
     if (wrong == NULL)
-        rs_sort(names, count, sizeof *names, compare_names);
+        rs_sort(names, count, sizeof *names, rs_compare_slices);
     for (size_t k = 1; k < count && wrong == NULL; k++) {
         i = k + 1;
-        if (compare_names(&names[k - 1], &names[k]) == 0)
+        if (rs_slice_compare(names[k - 1], names[k]) == 0)
             wrong = "two members have this name";
     }
     reshard_status status = wrong == NULL

@@ -13,6 +13,7 @@
 #include "base/context.h"
 #include "base/json.h"
 #include "base/sort.h"
+#include "base/text.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/target.h"
 #include "checkpoint/rules/rulebook.h"
@@ -24,16 +25,11 @@
 
 /* ---- order of files -------------------------------------------------------------------------- */
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 /* "rank-2" before "rank-10". */
 static int compare_naturally(const char *a, const char *b)
 {
     while (*a != '\0' && *b != '\0') {
-        if (is_digit(*a) && is_digit(*b)) {
+        if (rs_is_digit(*a) && rs_is_digit(*b)) {
             while (*a == '0')
                 a++;
             while (*b == '0')

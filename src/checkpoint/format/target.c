@@ -261,11 +261,6 @@ static reshard_status take_names(rs_target *target, int64_t count,
     return RESHARD_OK;
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    return rs_slice_compare(*(const rs_slice *)a, *(const rs_slice *)b);
-}
-
 static reshard_status check_names(const rs_target *target)
 {
     reshard_status status = RESHARD_OK;
@@ -275,7 +270,7 @@ static reshard_status check_names(const rs_target *target)
         return rs_allocation_status();
     for (size_t i = 0; i < count; i++)
         names[i] = target->tensors[i].name;
-    rs_sort(names, count, sizeof *names, compare_names);
+    rs_sort(names, count, sizeof *names, rs_compare_slices);
     for (size_t i = 1; status == RESHARD_OK && i < count; i++) {
         if (rs_slice_compare(names[i - 1], names[i]) == 0)
             status = rs_fail(RESHARD_ERR_INVALID, "two tensors are to have the name \"%.*s\"",

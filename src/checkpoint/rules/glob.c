@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "checkpoint/rules/rules.h"
 
 #include <assert.h>
@@ -27,11 +28,6 @@ typedef struct compiler {
     rs_glob_element elements[RS_GLOB_ELEMENTS_MAX];
     int32_t element_count;
 } compiler;
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
 
 /* Takes one literal byte, without its backslash. */
 static reshard_status take_byte(compiler *made)
@@ -83,7 +79,7 @@ static bool read_number(const char *text, size_t length, int64_t *out_number)
     if (length == 0 || (text[0] == '0' && length > 1))
         return false;
     for (size_t i = 0; i < length; i++) {
-        if (!is_digit(text[i]) || number > (INT64_MAX - (text[i] - '0')) / 10)
+        if (!rs_is_digit(text[i]) || number > (INT64_MAX - (text[i] - '0')) / 10)
             return false;
         number = number * 10 + (text[i] - '0');
     }
@@ -94,7 +90,7 @@ static bool read_number(const char *text, size_t length, int64_t *out_number)
 static bool is_digits(const char *text, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
-        if (!is_digit(text[i]))
+        if (!rs_is_digit(text[i]))
             return false;
     }
     return true;
@@ -104,7 +100,7 @@ static bool is_digits(const char *text, size_t length)
 static reshard_status find_range(rs_glob_item *item)
 {
     size_t dots = 0;
-    while (dots < item->length && is_digit(item->text[dots]))
+    while (dots < item->length && rs_is_digit(item->text[dots]))
         dots++;
     if (dots == 0 || item->length - dots < 2 || memcmp(item->text + dots, "..", 2) != 0)
         return RESHARD_OK;
@@ -221,7 +217,7 @@ static bool item_fits(const rs_glob_item *item, const char *name, size_t bytes, 
         *length = item->length;
         return fits;
     }
-    for (size_t n = *length > 1 ? *length : 1; n <= bytes && is_digit(name[n - 1]); n++) {
+    for (size_t n = *length > 1 ? *length : 1; n <= bytes && rs_is_digit(name[n - 1]); n++) {
         int64_t number;
         if (!read_number(name, n, &number) || number > item->last)
             return false;
@@ -270,7 +266,7 @@ static void add_range(const rs_glob_item *item, const char *name, size_t bytes,
 {
     for (size_t j = 0; j < bytes; j++) {
         size_t length = 0;
-        if (!is_digit(name[j]))
+        if (!rs_is_digit(name[j]))
             continue;
         for (; item_fits(item, name + j, bytes - j, &length); length++)
             row[j] |= rest[j + length];

@@ -9,6 +9,7 @@
 #include "checkpoint/rules/number.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -38,16 +39,6 @@ static const struct {
 
 /* ---- cursor ---------------------------------------------------------------------------------- */
 
-static bool is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 void rs_cursor_skip_spaces(rs_cursor *cursor)
 {
     while (cursor->at < cursor->end && (*cursor->at == ' ' || *cursor->at == '\t'))
@@ -67,8 +58,9 @@ bool rs_cursor_accept(rs_cursor *cursor, char c)
 static const char *find_word_end(const rs_cursor *cursor, bool dotted)
 {
     const char *at = cursor->at;
-    if (at < cursor->end && is_letter(*at)) {
-        while (at < cursor->end && (is_letter(*at) || is_digit(*at) || (dotted && *at == '.')))
+    if (at < cursor->end && rs_is_letter(*at)) {
+        while (at < cursor->end &&
+               (rs_is_letter(*at) || rs_is_digit(*at) || (dotted && *at == '.')))
             at++;
     }
     return at;
@@ -154,7 +146,7 @@ static reshard_status read_word(rs_cursor *cursor, bool dotted, const char *what
 static reshard_status read_digits(rs_cursor *cursor, int64_t *out_number)
 {
     int64_t number = 0;
-    for (; cursor->at < cursor->end && is_digit(*cursor->at); cursor->at++) {
+    for (; cursor->at < cursor->end && rs_is_digit(*cursor->at); cursor->at++) {
         if (!rs_multiply(number, 10, &number) || !rs_add(number, *cursor->at - '0', &number))
             return rs_fail(RESHARD_ERR_RANGE, "a number beyond 2^63-1");
     }
@@ -263,7 +255,7 @@ static reshard_status read_factor(const rs_number_scope *scope, rs_cursor *curso
             status = rs_fail(RESHARD_ERR_SYNTAX, "expected ) behind a number");
         return status;
     }
-    if (cursor->at < cursor->end && is_digit(*cursor->at))
+    if (cursor->at < cursor->end && rs_is_digit(*cursor->at))
         return read_digits(cursor, out_number);
     return rs_fail(RESHARD_ERR_SYNTAX, "expected a number or a $key");
 }

@@ -15,6 +15,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "checkpoint/rules/families.h"
 #include "checkpoint/rules/model.h"
 #include "spec/scan.h"
@@ -47,16 +48,6 @@ typedef struct rule_word {
 static bool is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
-}
-
-static bool is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
 }
 
 static bool text_equals(rs_slice text, const char *word)
@@ -118,8 +109,8 @@ static reshard_status parse_axis(rules_parser *parser, const char **out_axis)
 {
     const char *start = ++parser->cursor.at; /* behind the @ */
     while (parser->cursor.at < parser->cursor.end &&
-           (is_letter(*parser->cursor.at) ||
-            (is_digit(*parser->cursor.at) && parser->cursor.at > start)))
+           (rs_is_letter(*parser->cursor.at) ||
+            (rs_is_digit(*parser->cursor.at) && parser->cursor.at > start)))
         parser->cursor.at++;
     size_t length = (size_t)(parser->cursor.at - start);
     if (length == 0)
@@ -135,13 +126,13 @@ static reshard_status parse_word(rules_parser *parser, rule_word *out_word)
     rs_cursor *cursor = &parser->cursor;
     const char *start = cursor->at;
     rule_word word = {.has_parentheses = false};
-    while (cursor->at < cursor->end && is_letter(*cursor->at))
+    while (cursor->at < cursor->end && rs_is_letter(*cursor->at))
         cursor->at++;
     word.letters = (rs_slice){start, (size_t)(cursor->at - start)};
     if (word.letters.count == 0)
         return rs_fail(RESHARD_ERR_SYNTAX, "expected a cut, pad, name, when or drop, found \"%s\"",
                        rs_excerpt_of(start, (size_t)(cursor->end - start)).text);
-    while (cursor->at < cursor->end && (is_digit(*cursor->at) || *cursor->at == '-'))
+    while (cursor->at < cursor->end && (rs_is_digit(*cursor->at) || *cursor->at == '-'))
         cursor->at++;
     if (cursor->at < cursor->end && *cursor->at == '(') {
         const char *inside = cursor->at + 1;
@@ -217,9 +208,9 @@ static reshard_status add_pad(rules_parser *parser, const rule_word *word)
     rs_cursor cursor = {word->inside.bytes, word->inside.bytes + word->inside.count};
     rs_rule_pad pad = {.dim = 0};
     bool negative = rs_cursor_accept(&cursor, '-');
-    if (cursor.at == cursor.end || !is_digit(*cursor.at))
+    if (cursor.at == cursor.end || !rs_is_digit(*cursor.at))
         return rs_fail(RESHARD_ERR_SYNTAX, "pad(dim, multiple) begins with a dimension");
-    for (; cursor.at < cursor.end && is_digit(*cursor.at); cursor.at++)
+    for (; cursor.at < cursor.end && rs_is_digit(*cursor.at); cursor.at++)
         pad.dim = pad.dim < 100 ? pad.dim * 10 + (*cursor.at - '0') : pad.dim;
     pad.dim = negative ? -pad.dim : pad.dim;
     if (pad.dim < -RESHARD_NDIM_MAX || pad.dim >= RESHARD_NDIM_MAX)

@@ -9,6 +9,7 @@
 #include "base/shape.h"
 #include "base/sort.h"
 #include "base/text.h"
+#include "layout/tiling.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -221,38 +222,26 @@ static int compare_pieces(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-static bool pieces_overlap(const rs_stored_tensor *tensor, const rs_stored_piece *a,
-                           const rs_stored_piece *b)
-{
-    for (int32_t d = 0; d < tensor->carried_ndim; d++) {
-        int64_t a_from = a->offset != NULL ? a->offset[d] : 0;
-        int64_t b_from = b->offset != NULL ? b->offset[d] : 0;
-        if (a_from + a->size[d] <= b_from || b_from + b->size[d] <= a_from)
-            return false;
-    }
-    return true;
-}
-
 static const char *file_of(const reshard_checkpoint *checkpoint, const rs_stored_piece *piece)
 {
     return checkpoint->files[piece->file].name;
 }
 
-/* Names the files of the first two pieces that overlap. Quadratic, but it runs once at most. */
+/* Names the files of two pieces that overlap. */
 static reshard_status fail_overlap(const reshard_checkpoint *checkpoint,
-                                   const rs_stored_tensor *tensor)
+                                   const rs_stored_tensor *tensor, const reshard_shard *shards)
 {
-    for (int64_t i = 1; i < tensor->piece_count; i++) {
-        for (int64_t j = 0; j < i; j++) {
-            if (pieces_overlap(tensor, &tensor->pieces[j], &tensor->pieces[i]))
-                return rs_fail(RESHARD_ERR_OVERLAP,
-                               "tensor \"%.*s\": what %s holds of it overlaps with what %s holds",
-                               rs_slice_shown(tensor->name), tensor->name.bytes,
-                               file_of(checkpoint, &tensor->pieces[i]),
-                               file_of(checkpoint, &tensor->pieces[j]));
-        }
-    }
-    return RESHARD_ERR_OVERLAP;
+    bool found = false;
+    rs_cell_holder pair[2];
+    reshard_status status = rs_tiling_find_overlap(checkpoint->context, tensor->carried_ndim,
+                                                   tensor->piece_count, shards, &found, pair);
+    if (status != RESHARD_OK || !found)
+        return status != RESHARD_OK ? status : RESHARD_ERR_OVERLAP;
+    return rs_fail(RESHARD_ERR_OVERLAP,
+                   "tensor \"%.*s\": what %s holds of it overlaps with what %s holds",
+                   rs_slice_shown(tensor->name), tensor->name.bytes,
+                   file_of(checkpoint, &tensor->pieces[pair[1].shard]),
+                   file_of(checkpoint, &tensor->pieces[pair[0].shard]));
 }
 
 static reshard_status fail_gap(const reshard_checkpoint *checkpoint, const rs_stored_tensor *tensor)
@@ -284,9 +273,11 @@ static reshard_status check_tiling(const reshard_checkpoint *checkpoint,
     reshard_status status =
         reshard_shards_check_tiling(checkpoint->context, tensor->carried_ndim,
                                     tensor->carried_shape, tensor->piece_count, shards);
+    if (status == RESHARD_ERR_OVERLAP)
+        status = fail_overlap(checkpoint, tensor, shards);
     rs_release(checkpoint->context, shards, bytes);
     if (status == RESHARD_ERR_OVERLAP)
-        return fail_overlap(checkpoint, tensor);
+        return status;
     if (status == RESHARD_ERR_GAP)
         return fail_gap(checkpoint, tensor);
     return rs_fail_within(status, "tensor \"%.*s\" (in %s and others)",

@@ -3,6 +3,7 @@
  * never makes it 1. */
 #include "tensor/core/random.h"
 
+#include "base/digest.h"
 #include "base/error.h"
 #include "kernel/float.h"
 #include "tensor/core/distribution.h"
@@ -13,17 +14,10 @@
 #include <math.h>
 #include <string.h>
 
-static uint64_t mix(uint64_t z)
-{
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
 uint64_t rs_random_bits(uint64_t seed, uint64_t index)
 {
     const uint64_t golden = UINT64_C(0x9e3779b97f4a7c15);
-    return mix(mix(seed + golden) + (index + 1) * golden);
+    return rs_mix(rs_mix(seed + golden) + (index + 1) * golden);
 }
 
 static int precision_of(reshard_dtype dtype)

@@ -48,20 +48,9 @@ reshard_status rs_dim_normalize(int32_t ndim, int32_t dim, int32_t *out_dim)
     return RESHARD_OK;
 }
 
-size_t rs_element_bytes(reshard_dtype dtype)
-{
-    assert(reshard_dtype_bits(dtype) % 8 == 0);
-    return (size_t)reshard_dtype_bits(dtype) / 8;
-}
-
 bool rs_dtype_is_half(reshard_dtype dtype)
 {
     return dtype == RESHARD_F16 || dtype == RESHARD_BF16;
-}
-
-bool rs_dtype_is_float(reshard_dtype dtype)
-{
-    return rs_dtype_is_half(dtype) || dtype == RESHARD_F32 || dtype == RESHARD_F64;
 }
 
 rs_tensor_words rs_tensor_describe(const reshard_tensor *tensor)

@@ -12,6 +12,7 @@
 
 #include <reshard/tensor.h>
 
+#include "base/dtype.h"
 #include "base/thread.h"
 
 #include <stdbool.h>
@@ -100,9 +101,7 @@ reshard_status rs_extents_check(int32_t ndim, const int64_t *shape, int64_t *out
 bool rs_shape_equals(const reshard_tensor *a, const reshard_tensor *b);
 /* Counts negative dims from the end. Errors: RANGE. */
 reshard_status rs_dim_normalize(int32_t ndim, int32_t dim, int32_t *out_dim);
-size_t rs_element_bytes(reshard_dtype dtype);
-bool rs_dtype_is_float(reshard_dtype dtype); /* f16, bf16, f32, f64 */
-bool rs_dtype_is_half(reshard_dtype dtype);  /* f16, bf16 */
+bool rs_dtype_is_half(reshard_dtype dtype); /* f16, bf16 */
 /* "f32 3x4", for messages. */
 typedef struct rs_tensor_words {
     char text[160];

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dtype.h - what the layers ask about an element type beside its name and its bits (base.h). */
+#ifndef RS_BASE_DTYPE_H
+#define RS_BASE_DTYPE_H
+
+#include <reshard/base.h>
+
+#include <assert.h>
+#include <stdbool.h>
+
+/* Only for dtypes of whole bytes. */
+static inline size_t rs_element_bytes(reshard_dtype dtype)
+{
+    assert(reshard_dtype_bits(dtype) % 8 == 0);
+    return (size_t)reshard_dtype_bits(dtype) / 8;
+}
+
+/* f16, bf16, f32 and f64: what casts and gradients work on. */
+static inline bool rs_dtype_is_float(reshard_dtype dtype)
+{
+    return dtype == RESHARD_F16 || dtype == RESHARD_BF16 || dtype == RESHARD_F32 ||
+           dtype == RESHARD_F64;
+}
+
+#endif
