@@ -39,6 +39,15 @@ void rs_text_add_shape(rs_text *text, int32_t ndim, const int64_t *shape)
         rs_text_add(text, d == 0 ? "%" PRId64 : "x%" PRId64, shape[d]);
 }
 
+void rs_text_add_box(rs_text *text, int32_t ndim, const int64_t *offset, const int64_t *size)
+{
+    rs_text_add(text, "[");
+    for (int32_t d = 0; d < ndim; d++)
+        rs_text_add(text, "%s%" PRId64 ":%" PRId64, d == 0 ? "" : ",", offset[d],
+                    offset[d] + size[d]);
+    rs_text_add(text, "]");
+}
+
 char *rs_text_copy(reshard_context *context, const char *text)
 {
     size_t bytes = strlen(text) + 1;

@@ -33,6 +33,8 @@ RS_EXPORT void rs_text_init(rs_text *text, char *buffer, size_t capacity);
 RS_EXPORT void rs_text_add(rs_text *text, const char *format, ...) RS_PRINTF(2, 3);
 /* "10x7", or "scalar" for no dimensions. */
 RS_EXPORT void rs_text_add_shape(rs_text *text, int32_t ndim, const int64_t *shape);
+/* "[0:2,4:8]": where the box begins and ends in each dimension. */
+void rs_text_add_box(rs_text *text, int32_t ndim, const int64_t *offset, const int64_t *size);
 
 /* A copy of a text; NULL with the error text set on failure. To be freed by rs_text_free. */
 RS_EXPORT char *rs_text_copy(reshard_context *context, const char *text);

@@ -110,13 +110,11 @@ static bool choose_split(const cutter *c, const reshard_box *box, const int64_t 
 
 static reshard_status fail_gap(const reshard_box *box)
 {
-    char text[256];
+    char text[512];
     rs_text words;
     rs_text_init(&words, text, sizeof text);
-    for (int32_t d = 0; d < box->ndim; d++)
-        rs_text_add(&words, "%s%" PRId64 ":%" PRId64, d == 0 ? "" : ",", box->offset[d],
-                    box->offset[d] + box->size[d]);
-    return rs_fail(RESHARD_ERR_GAP, "nobody owns [%s]", text);
+    rs_text_add_box(&words, box->ndim, box->offset, box->size);
+    return rs_fail(RESHARD_ERR_GAP, "nobody owns %s", text);
 }
 
 static bool touches(const reshard_box *a, const reshard_box *b)

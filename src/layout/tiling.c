@@ -13,15 +13,6 @@
 
 #include <inttypes.h>
 
-static void add_box_text(rs_text *text, const reshard_box *box)
-{
-    rs_text_add(text, "[");
-    for (int32_t d = 0; d < box->ndim; d++)
-        rs_text_add(text, "%s%" PRId64 ":%" PRId64, d == 0 ? "" : ",", box->offset[d],
-                    box->offset[d] + box->size[d]);
-    rs_text_add(text, "]");
-}
-
 static int64_t count_pieces(int64_t count, const reshard_shard *shards)
 {
     int64_t pieces = 0;
@@ -84,7 +75,8 @@ reshard_status rs_tiling_check_overlap(reshard_context *context, int32_t ndim, i
     for (int i = 0; i < 2; i++) {
         const reshard_shard *shard = &shards[pair[i].shard];
         rs_text_add(&words, "%sshard %" PRId64 " ", i == 0 ? "" : " and ", pair[i].shard);
-        add_box_text(&words, &shard->pieces[pair[i].piece].box);
+        const reshard_box *box = &shard->pieces[pair[i].piece].box;
+        rs_text_add_box(&words, box->ndim, box->offset, box->size);
         rs_text_add(&words, " of rank %d", shard->rank);
     }
     return rs_fail(RESHARD_ERR_OVERLAP, "%s overlap", text);

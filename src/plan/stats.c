@@ -117,15 +117,6 @@ reshard_status reshard_plan_get_stats(reshard_plan *plan, reshard_plan_stats *ou
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-static void add_box(rs_text *text, const reshard_move *move)
-{
-    rs_text_add(text, "[");
-    for (int32_t d = 0; d < move->ndim; d++)
-        rs_text_add(text, "%s%" PRId64 ":%" PRId64, d == 0 ? "" : ",", move->start[d],
-                    move->start[d] + move->size[d]);
-    rs_text_add(text, "]");
-}
-
 static void add_loops(rs_text *text, const reshard_move *move)
 {
     for (int32_t i = 0; i < move->loop_count; i++) {
@@ -147,7 +138,7 @@ static void add_record(rs_text *text, int32_t stage, int32_t link, const char *w
     else
         rs_text_add(text, "%d -> %d", move->source_rank, move->target_rank);
     rs_text_add(text, " ");
-    add_box(text, move);
+    rs_text_add_box(text, move->ndim, move->start, move->size);
     if (move->kind != RESHARD_MOVE_FILL)
         rs_text_add(text, " at %" PRId64 " ->", move->source_at);
     else

@@ -169,20 +169,11 @@ static void add_cuts_with_axes(const reshard_spec *spec, rs_text *text)
 
 /* ---- boxes ----------------------------------------------------------------------------------- */
 
-static void add_box(int32_t ndim, const int64_t *offset, const int64_t *size, rs_text *text)
-{
-    rs_text_add(text, "[");
-    for (int32_t d = 0; d < ndim; d++)
-        rs_text_add(text, d == 0 ? "%" PRId64 ":%" PRId64 : ",%" PRId64 ":%" PRId64, offset[d],
-                    offset[d] + size[d]);
-    rs_text_add(text, "]");
-}
-
 static void add_empty_shard(int32_t ndim, const reshard_shard *shard, rs_text *text)
 {
     static const int64_t point[RESHARD_NDIM_MAX] = {0};
     bool flat = shard->ndim != ndim;
-    add_box(ndim, shard->offset, flat ? point : shard->shape, text);
+    rs_text_add_box(text, ndim, shard->offset, flat ? point : shard->shape);
     if (flat)
         rs_text_add(text, "@0");
 }
@@ -196,7 +187,7 @@ static void add_shard(int32_t ndim, const reshard_shard *shard, rs_text *text)
         const reshard_piece *piece = &shard->pieces[i];
         if (i > 0)
             rs_text_add(text, "+");
-        add_box(ndim, piece->box.offset, piece->box.size, text);
+        rs_text_add_box(text, ndim, piece->box.offset, piece->box.size);
         /* Alone in a shard of the tensor's dimensions, a piece is the shard. */
         if (shard->piece_count == 1 && shard->ndim == ndim)
             continue;

@@ -75,6 +75,31 @@ static void test_text__shapes(void **state)
     }
 }
 
+static void test_text__boxes(void **state)
+{
+    (void)state;
+    static const int64_t offset[] = {0, 4, 7}, size[] = {2, 4, 0};
+    static const char *const expected[] = {"[]", "[0:2]", "[0:2,4:8]", "[0:2,4:8,7:7]"};
+    for (int32_t ndim = 0; ndim < 4; ndim++) {
+        char buffer[64];
+        rs_text text;
+        rs_text_init(&text, buffer, sizeof buffer);
+        rs_text_add_box(&text, ndim, offset, size);
+        assert_string_equal(buffer, expected[ndim]);
+    }
+}
+
+static void test_text__digits_and_letters(void **state)
+{
+    (void)state;
+    for (int c = -1; c < 256; c++) {
+        assert_int_equal(rs_is_digit(c), c > 0 && strchr("0123456789", c) != NULL);
+        assert_int_equal(
+            rs_is_letter(c),
+            c > 0 && strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_", c) != NULL);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -82,6 +107,8 @@ int main(void)
         cmocka_unit_test(test_text__cuts_but_counts_at_every_capacity),
         cmocka_unit_test(test_text__asked_for_its_length_first),
         cmocka_unit_test(test_text__shapes),
+        cmocka_unit_test(test_text__boxes),
+        cmocka_unit_test(test_text__digits_and_letters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * 18_sharding.c - a network of two layers is spread over two ranks by a planner: the first layer is
+ * cut by naming its parameters, the second by a sharder that replaces the whole module. The parts
+ * of the sum are added up behind it. The output is what it was on one rank.
+ */
+#include <reshard/reshard_nn.h>
+
+#include <stdio.h>
+
+enum { RANKS = 2, ROWS = 3, INPUTS = 4, HIDDEN = 6, OUTPUTS = 2 };
+
+/* The status of the first call that fails is the rank's. */
+#define TRY(call)                           \
+    do {                                    \
+        reshard_status try_status = (call); \
+        if (try_status != RESHARD_OK)       \
+            return try_status;              \
+    } while (0)
+
+static reshard_status check(int holds, const char *what)
+{
+    return holds ? RESHARD_OK : reshard_error_set(RESHARD_ERR_CHECK, what);
+}
+
+/* Makes a linear layer like the given one, with its weight cut by columns. */
+static reshard_status shard_columns(void *user, reshard_module *module, reshard_group *group,
+                                    reshard_module **out_module)
+{
+    reshard_spec *columns = NULL;
+    reshard_named_tensors *state = NULL;
+    (void)user;
+    TRY(reshard_spec_parse(NULL, "2: S(1)", &columns));
+    TRY(reshard_linear_create(NULL, HIDDEN, OUTPUTS, NULL, out_module));
+    TRY(reshard_module_state_dict(module, &state));
+    TRY(reshard_module_load_state_dict(*out_module, state->count, state->items, NULL));
+    TRY(reshard_module_shard_parameter(*out_module, "weight", columns, 0, group));
+    reshard_named_tensors_destroy(state);
+    reshard_spec_release(columns);
+    return RESHARD_OK;
+}
+
+/* Looks at the module and writes down what to do with it. Nothing happens yet. */
+static reshard_status build_plan(void *user, reshard_module *module, reshard_sharding_plan *plan)
+{
+    const reshard_sharder sharder = {.shard = shard_columns};
+    reshard_spec *rows = NULL, *whole = NULL;
+    (void)user;
+    TRY(check(reshard_module_child_count(module) == 3, "this planner knows two layers"));
+    TRY(reshard_spec_parse(NULL, "2: S(0)", &rows));
+    TRY(reshard_spec_parse(NULL, "2: R", &whole));
+    TRY(reshard_sharding_plan_add(plan, "0.weight", rows));
+    TRY(reshard_sharding_plan_add(plan, "0.bias", rows));
+    TRY(reshard_sharding_plan_add_sharder(plan, "2", &sharder));
+    TRY(reshard_sharding_plan_add_output(plan, "", whole)); /* adds up the parts */
+    TRY(reshard_sharding_plan_add_local(plan, ""));         /* the shard is the whole */
+    reshard_spec_release(whole);
+    reshard_spec_release(rows);
+    return RESHARD_OK;
+}
+
+/* Code that does not know the group, such as that of a library of models. */
+static reshard_status spread(void *user)
+{
+    const reshard_sharding_planner planner = {.build = build_plan};
+    TRY(check(reshard_current_group() != NULL, "there is no current group"));
+    return reshard_module_shard_planned(user, &planner, 0, NULL, NULL);
+}
+
+static reshard_status create_model(reshard_module **out_model)
+{
+    reshard_module *parts[3];
+    TRY(reshard_linear_create(NULL, INPUTS, HIDDEN, NULL, &parts[0]));
+    TRY(reshard_activation_create(NULL, RESHARD_ACTIVATION_GELU, &parts[1]));
+    TRY(reshard_linear_create(NULL, HIDDEN, OUTPUTS, NULL, &parts[2]));
+    TRY(reshard_sequential_create(NULL, 3, parts, out_model));
+    for (int i = 0; i < 3; i++)
+        reshard_module_release(parts[i]);
+    return RESHARD_OK;
+}
+
+static reshard_status run(reshard_module *model, float values[ROWS * OUTPUTS])
+{
+    reshard_tensor *x = NULL;
+    reshard_scope *scope = NULL;
+    TRY(reshard_tensor_create(NULL, RESHARD_F32, 2, (int64_t[]){ROWS, INPUTS}, &x));
+    TRY(reshard_tensor_fill_normal(x, 3));
+    TRY(reshard_scope_open(NULL, &scope));
+    reshard_tensor *y = reshard_module_forward(model, x);
+    if (y != NULL)
+        TRY(reshard_tensor_copy_to(y, values, ROWS * OUTPUTS * sizeof *values));
+    reshard_tensor_release(x);
+    return reshard_scope_close(scope);
+}
+
+static reshard_status run_rank(void *user, reshard_group *group)
+{
+    float before[ROWS * OUTPUTS], after[ROWS * OUTPUTS];
+    reshard_module *model = NULL;
+    (void)user;
+    TRY(create_model(&model));
+    TRY(run(model, before));
+    TRY(reshard_load_with_group(group, spread, model));
+    TRY(run(model, after));
+    for (int i = 0; i < ROWS * OUTPUTS; i++)
+        TRY(check(before[i] - after[i] < 1e-5F && after[i] - before[i] < 1e-5F,
+                  "two ranks compute something else than one"));
+    reshard_module_release(model);
+    return RESHARD_OK;
+}
+
+int main(void)
+{
+    reshard_status status = reshard_group_run(NULL, RANKS, run_rank, NULL);
+    if (status != RESHARD_OK)
+        fprintf(stderr, "%s\n", reshard_error_text());
+    else
+        printf("%d ranks compute what one did\n", RANKS);
+    return status != RESHARD_OK;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * 19_overlap.c - ten exchanges between three ranks, all under way at once. Every rank starts them
+ * in the same order and waits for them in the opposite one: whoever waits for one moves them all.
+ */
+#include <reshard/reshard.h>
+
+#include <stdio.h>
+
+enum { RANKS = 3, WORKS = 10 };
+
+/* The status of the first call that fails is the rank's. */
+#define TRY(call)                           \
+    do {                                    \
+        reshard_status try_status = (call); \
+        if (try_status != RESHARD_OK)       \
+            return try_status;              \
+    } while (0)
+
+/* Where the results arrive. Nobody touches them before the waiting is over. */
+typedef struct results {
+    int32_t gathered[RANKS], share, from_root, part, at_root[RANKS], sum;
+    int32_t exchanged[RANKS], posted[RANKS], neighbour;
+} results;
+
+/* Each rank gives 10 * rank, 10 * rank + 1, 10 * rank + 2. */
+static reshard_status start_collectives(reshard_group *group, const int32_t mine[RANKS], results *r,
+                                        reshard_work **works)
+{
+    static const int64_t ones[RANKS] = {1, 1, 1};
+    const void *sources[RANKS] = {&mine[0], &mine[1], &mine[2]};
+    void *targets[RANKS] = {&r->posted[0], &r->posted[1], &r->posted[2]};
+    TRY(reshard_all_gather_start(NULL, group, RESHARD_I32, 1, NULL, mine, r->gathered, works++));
+    TRY(reshard_reduce_scatter_start(NULL, group, RESHARD_I32, RESHARD_SUM, 1, NULL, mine,
+                                     &r->share, works++));
+    TRY(reshard_broadcast_start(NULL, group, RESHARD_I32, 2, 1, mine, &r->from_root, works++));
+    TRY(reshard_scatter_start(NULL, group, RESHARD_I32, 1, 1, NULL, mine, &r->part, works++));
+    TRY(reshard_gather_start(NULL, group, RESHARD_I32, 0, 1, NULL, mine, r->at_root, works++));
+    TRY(reshard_reduce_start(NULL, group, RESHARD_I32, RESHARD_SUM, 0, 1, mine, &r->sum, works++));
+    TRY(reshard_all_to_all_single_start(NULL, group, RESHARD_I32, ones, ones, mine, r->exchanged,
+                                        works++));
+    return reshard_all_to_all_start(NULL, group, RESHARD_I32, ones, ones, sources, targets, works);
+}
+
+/* Around a ring. All send before anybody receives, which only started messages may do. */
+static reshard_status start_messages(reshard_group *group, const int32_t *mine, results *r,
+                                     reshard_work **works)
+{
+    int32_t rank = reshard_group_rank(group);
+    TRY(reshard_send_start(NULL, group, RESHARD_I32, (rank + 1) % RANKS, 1, mine, &works[0]));
+    return reshard_receive_start(NULL, group, RESHARD_I32, (rank + RANKS - 1) % RANKS, 1,
+                                 &r->neighbour, &works[1]);
+}
+
+static reshard_status check(const results *r, int32_t rank)
+{
+    int right = r->share == 30 + 3 * rank && r->from_root == 20 && r->part == 10 + rank &&
+                r->neighbour == 10 * ((rank + RANKS - 1) % RANKS);
+    for (int32_t k = 0; k < RANKS; k++) {
+        right = right && r->gathered[k] == 10 * k && r->exchanged[k] == 10 * k + rank &&
+                r->posted[k] == 10 * k + rank;
+        if (rank == 0) /* the root */
+            right = right && r->at_root[k] == 10 * k && r->sum == 30;
+    }
+    return right ? RESHARD_OK
+                 : reshard_error_set(RESHARD_ERR_CHECK, "works under way have mixed their data");
+}
+
+static reshard_status run_rank(void *user, reshard_group *group)
+{
+    int32_t rank = reshard_group_rank(group);
+    int32_t mine[RANKS] = {10 * rank, 10 * rank + 1, 10 * rank + 2};
+    results r = {0};
+    reshard_work *works[WORKS] = {NULL};
+    (void)user;
+    reshard_status status = start_collectives(group, mine, &r, works);
+    if (status == RESHARD_OK)
+        status = start_messages(group, mine, &r, &works[WORKS - 2]);
+    /* ... time to compute something else ... */
+    for (int i = WORKS; i-- > 0 && status == RESHARD_OK;)
+        status = reshard_work_wait(works[i]);
+    for (int i = 0; i < WORKS; i++)
+        reshard_work_destroy(works[i]);
+    return status == RESHARD_OK ? check(&r, rank) : status;
+}
+
+int main(void)
+{
+    reshard_status status = reshard_group_run(NULL, RANKS, run_rank, NULL);
+    if (status != RESHARD_OK)
+        fprintf(stderr, "%s\n", reshard_error_text());
+    else
+        printf("%d exchanges at once between %d ranks\n", WORKS, RANKS);
+    return status != RESHARD_OK;
+}

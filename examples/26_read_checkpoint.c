@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * 26_read_checkpoint.c - two ranks save a checkpoint; one process then reads a box of a tensor, no
+ * matter in which files it lies, and asks how the rules of Llama would cut the tensors over four
+ * ranks. Nothing is converted: a conversion can be asked before it runs.
+ */
+#include <reshard/reshard.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { RANKS = 2, ROWS = 8, COLUMNS = 4 };
+
+static const char up_projection[] = "model.layers.0.mlp.up_proj.weight";
+
+/* The status of the first call that fails is the program's. */
+#define TRY(call)                           \
+    do {                                    \
+        reshard_status try_status = (call); \
+        if (try_status != RESHARD_OK)       \
+            return try_status;              \
+    } while (0)
+
+static reshard_status check(int holds, const char *what)
+{
+    return holds ? RESHARD_OK : reshard_error_set(RESHARD_ERR_CHECK, what);
+}
+
+/* Each rank saves half of the rows, which hold their indices. */
+static reshard_status save(void *user, reshard_group *group)
+{
+    float half[ROWS / RANKS * COLUMNS], norm[COLUMNS] = {1, 1, 1, 1};
+    reshard_layout *rows = NULL, *whole = NULL;
+    TRY(reshard_layout_parse(NULL, "2: S(0)", 2, (int64_t[]){ROWS, COLUMNS}, &rows));
+    TRY(reshard_layout_parse(NULL, "2: R", 1, (int64_t[]){COLUMNS}, &whole));
+    for (int i = 0; i < ROWS / RANKS * COLUMNS; i++)
+        half[i] = (float)(reshard_group_rank(group) * ROWS / RANKS * COLUMNS + i);
+    const reshard_live_tensor tensors[] = {
+        {up_projection, RESHARD_F32, rows, (void *[]){half}},
+        {"model.norm.weight", RESHARD_F32, whole, (void *[]){norm}},
+    };
+    reshard_status status = reshard_checkpoint_save(NULL, group, user, 2, tensors, NULL);
+    reshard_layout_release(whole);
+    reshard_layout_release(rows);
+    return status;
+}
+
+/* Rows 3 and 4 lie in different files. */
+static reshard_status read_box(const reshard_checkpoint *checkpoint)
+{
+    const reshard_box box = {.ndim = 2, .offset = {3, 1}, .size = {2, 2}};
+    float found[4];
+    int64_t index = -1;
+    TRY(reshard_checkpoint_find(checkpoint, up_projection, strlen(up_projection), &index));
+    TRY(reshard_checkpoint_read(checkpoint, index, &box, found, sizeof found));
+    return check(found[0] == 13 && found[1] == 14 && found[2] == 17 && found[3] == 18,
+                 "the box holds other elements");
+}
+
+static reshard_status ask(const reshard_checkpoint *checkpoint)
+{
+    const reshard_conversion_options options = {
+        .size = sizeof options, .to = "tp=4", .rules = "llama"};
+    reshard_conversion_stats stats = {.size = sizeof stats};
+    reshard_conversion *conversion = NULL;
+    TRY(reshard_conversion_create(NULL, checkpoint, &options, &conversion));
+    TRY(reshard_conversion_get_stats(conversion, &stats));
+    for (int64_t i = 0; i < stats.tensor_count; i++) {
+        reshard_conversion_tensor tensor = {.size = sizeof tensor};
+        TRY(reshard_conversion_get_tensor(conversion, i, &tensor));
+        printf("%s: %s\n", tensor.name, tensor.cut != NULL ? tensor.cut : "whole");
+        if (strcmp(tensor.name, up_projection) == 0)
+            TRY(check(tensor.local_shape != NULL && tensor.local_shape[0] == ROWS / 4,
+                      "the projection is cut in another way"));
+    }
+    reshard_conversion_destroy(conversion);
+    return RESHARD_OK;
+}
+
+static reshard_status run(char *path)
+{
+    reshard_checkpoint *checkpoint = NULL;
+    TRY(reshard_group_run(NULL, RANKS, save, path));
+    TRY(reshard_checkpoint_open(NULL, path, NULL, &checkpoint));
+    reshard_status status = read_box(checkpoint);
+    if (status == RESHARD_OK)
+        status = ask(checkpoint);
+    for (int32_t i = 0; i < reshard_checkpoint_file_count(checkpoint); i++) {
+        char file[512];
+        (void)snprintf(file, sizeof file, "%s/%s", path,
+                       reshard_checkpoint_file_name(checkpoint, i));
+        (void)unlink(file);
+    }
+    reshard_checkpoint_destroy(checkpoint);
+    return status;
+}
+
+int main(void)
+{
+    char around[] = "/tmp/reshard-read-XXXXXX", path[64];
+    if (mkdtemp(around) == NULL) {
+        perror(around);
+        return 1;
+    }
+    (void)snprintf(path, sizeof path, "%s/checkpoint", around);
+    reshard_status status = run(path);
+    if (status != RESHARD_OK)
+        fprintf(stderr, "%s\n", reshard_error_text());
+    (void)rmdir(path);
+    (void)rmdir(around);
+    return status != RESHARD_OK;
+}
