@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * file_route.h - where each box of a tensor goes: from the pieces it is stored in to the pieces it
- * shall be stored in. Routes are immutable once made; block.h cuts them into blocks that fit into
+ * shall be stored in. Routes are immutable once made; blocks.h cuts them into blocks that fit into
  * memory.
  *
  * What goes where is a plan whose ranks are files and whose shards are pieces. A route keeps what

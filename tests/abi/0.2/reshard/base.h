@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * base.h - what every other header needs: status codes and their texts, the context that sets
+ * memory policy, element types.
+ *
+ * Rules that hold for every call of the library:
+ *  - A call that can fail returns reshard_status. Outputs come last, are named out_*, and are set
+ *    only on success. On failure, reshard_error_text() says what was wrong with which value.
+ *  - "Local" calls involve this thread alone. "Collective" calls must be made by all ranks of a
+ *    group. Everything in base.h, spec.h, layout.h and plan.h is Local.
+ *  - destroy(NULL) and release(NULL) do nothing.
+ *  - The library never prints, exits or reads the environment.
+ */
+#ifndef RESHARD_BASE_H
+#define RESHARD_BASE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define RESHARD_API __attribute__((visibility("default")))
+#else
+#define RESHARD_API
+#endif
+
+#define RESHARD_VERSION_MAJOR 0
+#define RESHARD_VERSION_MINOR 2
+#define RESHARD_VERSION_PATCH 0
+
+/* The library's version as text, "0.2.0". Static; never NULL. */
+RESHARD_API const char *reshard_version(void);
+
+/* The version of the binary interface: if reshard_abi_version() differs from the number a program
+ * was compiled with, the program must not call anything else. New calls, and structs that grow at
+ * their end, do not change it. */
+#define RESHARD_ABI_VERSION 2
+RESHARD_API int32_t reshard_abi_version(void);
+
+/* ---- status ---------------------------------------------------------------------------------- */
+
+typedef int32_t reshard_status;
+
+/*
+ * One list of names, numbers and texts, grouped by the largest thing the error breaks, so that a
+ * caller knows what is still usable:
+ *   -1 ..  -99  nothing: the call had no effect and every object is as before
+ * -100 .. -199  this object: destroy it; others are fine
+ * -200 .. -299  the whole group of ranks
+ */
+#define RESHARD_STATUS_LIST(X)                       \
+    X(OK, 0, "success")                              \
+    X(ERR_INVALID, -1, "invalid argument")           \
+    X(ERR_SYNTAX, -2, "malformed text")              \
+    X(ERR_RANGE, -3, "number out of range")          \
+    X(ERR_OVERLAP, -4, "shards overlap")             \
+    X(ERR_GAP, -5, "elements that nobody owns")      \
+    X(ERR_UNSUPPORTED, -6, "not supported")          \
+    X(ERR_NOT_FOUND, -7, "not found")                \
+    X(ERR_NO_MEMORY, -8, "out of memory")            \
+    X(ERR_MEMORY_LIMIT, -9, "memory limit reached")  \
+    X(ERR_CANCELLED, -10, "cancelled")               \
+    X(ERR_MISMATCH, -11, "ranks do not agree")       \
+    X(ERR_UNFINISHED, -12, "left unfinished")        \
+    X(ERR_IO, -100, "input or output failed")        \
+    X(ERR_CORRUPT, -101, "data are damaged")         \
+    X(ERR_CHECK, -102, "a check failed")             \
+    X(ERR_GROUP_BROKEN, -200, "the group is broken") \
+    X(ERR_TIMEOUT, -201, "a peer did not answer in time")
+
+enum {
+#define RESHARD_STATUS_ENUM(name, number, text) RESHARD_##name = (number),
+    RESHARD_STATUS_LIST(RESHARD_STATUS_ENUM)
+#undef RESHARD_STATUS_ENUM
+};
+
+/* The status's name ("RESHARD_ERR_RANGE") and its general text ("number out of range"). Static;
+ * "unknown status" for an unknown number. */
+RESHARD_API const char *reshard_status_name(reshard_status status);
+RESHARD_API const char *reshard_status_text(reshard_status status);
+
+/* What was wrong with which value in this thread's last failed call; "" if none has failed. Valid
+ * until this thread's next failed call. */
+RESHARD_API const char *reshard_error_text(void);
+
+/* ---- context --------------------------------------------------------------------------------- */
+
+/*
+ * Where memory comes from and how much may be used, who receives log lines and progress, and
+ * whether to stop. Several threads may use a context at once if its callbacks allow it. It must
+ * outlive everything made with it. Wherever a call takes a context, NULL means the default one:
+ * malloc, no limit, no log.
+ */
+typedef struct reshard_context reshard_context;
+
+typedef struct reshard_allocator {
+    /* Like malloc, realloc and free, but given the old sizes. Never asked for zero bytes. */
+    void *(*allocate)(void *user, size_t bytes);
+    void *(*resize)(void *user, void *memory, size_t bytes_old, size_t bytes_new);
+    void (*release)(void *user, void *memory, size_t bytes);
+    void *user;
+} reshard_allocator;
+
+typedef struct reshard_context_options {
+    size_t size;                        /* sizeof(reshard_context_options) */
+    const reshard_allocator *allocator; /* NULL: malloc */
+    size_t memory_bytes_max; /* 0: no limit; beyond it calls fail with RESHARD_ERR_MEMORY_LIMIT */
+    void (*log)(void *user, const char *line);
+    void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
+    int (*cancelled)(void *user); /* non-zero: long calls stop with RESHARD_ERR_CANCELLED */
+    void *user;                   /* handed to log, progress and cancelled */
+} reshard_context_options;
+
+/* Local. options NULL: like the default context, but counted separately. */
+RESHARD_API reshard_status reshard_context_create(const reshard_context_options *options,
+                                                  reshard_context **out_context);
+RESHARD_API void reshard_context_destroy(reshard_context *context);
+
+/* Bytes in use now, and the most in use at any time since the last reset. Local. The default
+ * context is not counted: both give 0 for NULL. */
+RESHARD_API size_t reshard_context_bytes(const reshard_context *context);
+RESHARD_API size_t reshard_context_bytes_peak(const reshard_context *context);
+RESHARD_API void reshard_context_reset_peak(reshard_context *context);
+
+/* ---- element types --------------------------------------------------------------------------- */
+
+/* The dtypes of safetensors, in its order: name there, our short name, bits of one element. Numbers
+ * begin at 1. */
+#define RESHARD_DTYPE_LIST(X)        \
+    X(BOOL, "bool", 8)               \
+    X(F4, "f4", 4)                   \
+    X(F6_E2M3, "f6_e2m3", 6)         \
+    X(F6_E3M2, "f6_e3m2", 6)         \
+    X(U8, "u8", 8)                   \
+    X(I8, "i8", 8)                   \
+    X(F8_E5M2, "f8_e5m2", 8)         \
+    X(F8_E4M3, "f8_e4m3", 8)         \
+    X(F8_E8M0, "f8_e8m0", 8)         \
+    X(F8_E4M3FNUZ, "f8_e4m3fnuz", 8) \
+    X(F8_E5M2FNUZ, "f8_e5m2fnuz", 8) \
+    X(I16, "i16", 16)                \
+    X(U16, "u16", 16)                \
+    X(F16, "f16", 16)                \
+    X(BF16, "bf16", 16)              \
+    X(I32, "i32", 32)                \
+    X(U32, "u32", 32)                \
+    X(F32, "f32", 32)                \
+    X(C64, "c64", 64)                \
+    X(F64, "f64", 64)                \
+    X(I64, "i64", 64)                \
+    X(U64, "u64", 64)
+
+typedef enum reshard_dtype {
+    RESHARD_DTYPE_NONE = 0, /* no dtype: in options, the default */
+#define RESHARD_DTYPE_ENUM(name, text, bits) RESHARD_##name,
+    RESHARD_DTYPE_LIST(RESHARD_DTYPE_ENUM) RESHARD_DTYPE_COUNT
+#undef RESHARD_DTYPE_ENUM
+} reshard_dtype;
+
+/* "f32" for RESHARD_F32; "?" for a number that is not a dtype. Static. */
+RESHARD_API const char *reshard_dtype_name(reshard_dtype dtype);
+/* Bits of one element; 0 for a number that is not a dtype. */
+RESHARD_API int32_t reshard_dtype_bits(reshard_dtype dtype);
+/* By short name ("f32") or safetensors' name ("F32"). Errors: RESHARD_ERR_NOT_FOUND. */
+RESHARD_API reshard_status reshard_dtype_parse(const char *name, reshard_dtype *out_dtype);
+
+/* How partial values are combined. The last three are bitwise, for integers and bool. */
+#define RESHARD_REDUCTION_LIST(X) \
+    X(SUM, "sum")                 \
+    X(AVG, "avg")                 \
+    X(PROD, "prod")               \
+    X(MIN, "min")                 \
+    X(MAX, "max")                 \
+    X(BAND, "band")               \
+    X(BOR, "bor")                 \
+    X(BXOR, "bxor")
+
+typedef enum reshard_reduction {
+#define RESHARD_REDUCTION_ENUM(name, text) RESHARD_##name,
+    RESHARD_REDUCTION_LIST(RESHARD_REDUCTION_ENUM) RESHARD_REDUCTION_COUNT
+#undef RESHARD_REDUCTION_ENUM
+} reshard_reduction;
+
+/* "sum"; "?" for a number that is not a reduction. Static. */
+RESHARD_API const char *reshard_reduction_name(reshard_reduction reduction);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * checkpoint.h - models on disk: named tensors in files, however they are split.
+ *
+ * A checkpoint is a set of named layouts whose owners are files. Opening one reads only headers,
+ * and checks everything they tell: every tensor is complete, without holes or overlaps, and no file
+ * is too short. After that any box of any tensor can be read, whatever files it lies in.
+ *
+ * Formats: safetensors (one file, or a folder of files), Hugging Face folders with an index,
+ * PyTorch DCP in safetensors, and plain rank files, which hold local shapes and need a mesh and
+ * rules. docs/checkpoints.md has more. All calls are Local except reshard_checkpoint_digest with a
+ * group. For conversions see conversion.h.
+ */
+#ifndef RESHARD_CHECKPOINT_H
+#define RESHARD_CHECKPOINT_H
+
+#include <reshard/group.h>
+#include <reshard/layout.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- formats --------------------------------------------------------------------------------- */
+
+typedef struct reshard_format {
+    size_t size;      /* sizeof(reshard_format), set by the caller */
+    const char *name; /* such as "hf", as calls take and return it. Static, as is the description */
+    const char *description; /* half a line */
+    int reads, writes;       /* non-zero: this library can do it */
+    int is_split;            /* non-zero: written over a mesh; else whole tensors */
+    int needs_mesh;          /* non-zero: the files do not say how they are split */
+} reshard_format;
+
+/* The formats that this library knows, from index 0 up. Errors: RANGE beyond the last. */
+RESHARD_API reshard_status reshard_format_at(int32_t index, reshard_format *out_format);
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+typedef struct reshard_checkpoint reshard_checkpoint;
+
+typedef struct reshard_checkpoint_options {
+    size_t size; /* sizeof(reshard_checkpoint_options) */
+    /* The mesh of plain rank files, "tp=4": the files of the folder, in the order of the numbers in
+     * their names, belong to its ranks in increasing order. NULL: the files say what they hold. */
+    const char *from;
+    /* How rank files are split: a built-in family ("llama") or the path of a rules file. NULL:
+     * chosen by config.json or the tensor names. */
+    const char *rules;
+    int32_t set_count; /* "key=value" for rules; these override config.json */
+    const char *const *sets;
+    /* Non-zero: tensors of rank files keep the names that the files give them, and name() in the
+     * rules is left to the conversion that applies rules next. */
+    int keep_names;
+} reshard_checkpoint_options;
+
+/* path: a folder or one file. options NULL: all zero. The files stay open until destroy. Errors:
+ * NOT_FOUND, IO, SYNTAX, CORRUPT, GAP, OVERLAP, ..., naming the tensor and the file; UNSUPPORTED
+ * for a known format that cannot be read. */
+RESHARD_API reshard_status reshard_checkpoint_open(reshard_context *context, const char *path,
+                                                   const reshard_checkpoint_options *options,
+                                                   reshard_checkpoint **out_checkpoint);
+RESHARD_API void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint);
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+/* The name of its format, as in reshard_format. Static. */
+RESHARD_API const char *reshard_checkpoint_format(const reshard_checkpoint *checkpoint);
+/* Bytes of all tensors, each element counted once. */
+RESHARD_API uint64_t reshard_checkpoint_bytes(const reshard_checkpoint *checkpoint);
+RESHARD_API int32_t reshard_checkpoint_file_count(const reshard_checkpoint *checkpoint);
+/* Relative to the checkpoint's folder. Lives as long as the checkpoint; NULL beyond the last. */
+RESHARD_API const char *reshard_checkpoint_file_name(const reshard_checkpoint *checkpoint,
+                                                     int32_t file);
+/* One line about something that could not be determined or was left out; NULL beyond the last. */
+RESHARD_API const char *reshard_checkpoint_note(const reshard_checkpoint *checkpoint,
+                                                int64_t index);
+
+/* Pointers live as long as the checkpoint. */
+typedef struct reshard_stored_tensor {
+    size_t size;      /* sizeof(reshard_stored_tensor), set by the caller */
+    const char *name; /* name_bytes bytes of UTF-8, which may include NUL; a NUL follows */
+    size_t name_bytes;
+    reshard_dtype dtype;
+    int32_t ndim; /* may exceed RESHARD_NDIM_MAX */
+    const int64_t *shape;
+    uint64_t bytes;
+    /* Non-zero: it cannot be cut (elements smaller than a byte, more than 8 dims). Boxes and
+     * layouts treat such a tensor as one dimension of `bytes` bytes. */
+    int opaque;
+    int64_t piece_count;
+    int64_t copy_count; /* boxes stored more than once, like replicas in rank files */
+} reshard_stored_tensor;
+
+/* Tensors are sorted by name, as bytes. */
+RESHARD_API int64_t reshard_checkpoint_tensor_count(const reshard_checkpoint *checkpoint);
+RESHARD_API reshard_status reshard_checkpoint_tensor(const reshard_checkpoint *checkpoint,
+                                                     int64_t index,
+                                                     reshard_stored_tensor *out_tensor);
+/* Errors: NOT_FOUND. */
+RESHARD_API reshard_status reshard_checkpoint_find(const reshard_checkpoint *checkpoint,
+                                                   const char *name, size_t name_bytes,
+                                                   int64_t *out_index);
+
+/* A box of a tensor and the file that holds it. */
+typedef struct reshard_stored_piece {
+    size_t size; /* sizeof(reshard_stored_piece), set by the caller */
+    int32_t file;
+    uint64_t at; /* where its first element lies, in bytes from the start of the file */
+    reshard_box box;
+} reshard_stored_piece;
+/* Pieces 0 .. piece_count-1, then copies from piece_count on. Errors: RANGE. */
+RESHARD_API reshard_status reshard_checkpoint_piece(const reshard_checkpoint *checkpoint,
+                                                    int64_t tensor, int64_t piece,
+                                                    reshard_stored_piece *out_piece);
+/* Which file holds which box, without copies: rank = file. The caller releases it. */
+RESHARD_API reshard_status reshard_checkpoint_layout(const reshard_checkpoint *checkpoint,
+                                                     int64_t tensor, reshard_layout **out_layout);
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* Reads a box of a tensor, dense and row-major, into memory of exactly its size. box NULL: the
+ * whole tensor. Several threads may read at once. Errors: INVALID, RANGE, IO, CORRUPT. */
+RESHARD_API reshard_status reshard_checkpoint_read(const reshard_checkpoint *checkpoint,
+                                                   int64_t tensor, const reshard_box *box,
+                                                   void *memory, size_t bytes);
+
+/* ---- digests --------------------------------------------------------------------------------- */
+
+#define RESHARD_DIGEST_TEXT 33 /* 32 hexadecimal digits and NUL */
+
+typedef struct reshard_digest_options {
+    size_t size;     /* sizeof(reshard_digest_options) */
+    int32_t threads; /* 0: as many as there are processors, up to 8; ranks divide them */
+    /* Non-zero: all copies of boxes that are stored more than once are read, and must be equal. */
+    int check_copies;
+    /* Ranks that share the work; NULL: this one alone. */
+    reshard_group *group;
+} reshard_digest_options;
+
+/* The digest of each tensor, by its index, and that of the checkpoint. They depend on dtypes,
+ * shapes, bytes and names, not on how tensors are split; docs/digest.md defines them. */
+typedef struct reshard_digests {
+    int64_t count;
+    const char (*tensors)[RESHARD_DIGEST_TEXT];
+    char checkpoint[RESHARD_DIGEST_TEXT];
+} reshard_digests;
+
+/* Reads everything once, using about 1 MiB of memory for each thread. options NULL: all zero.
+ * Reports progress in bytes, and can be cancelled. Errors: IO, CORRUPT (also copies that differ,
+ * naming tensor, files and element), CANCELLED, NO_MEMORY.
+ *
+ * Local, or with a group Collective over it: each rank has opened the same checkpoint itself, each
+ * byte is read by one rank, and all get the same digests or the same status. Errors: also MISMATCH
+ * when ranks see different files. */
+RESHARD_API reshard_status reshard_checkpoint_digest(const reshard_checkpoint *checkpoint,
+                                                     const reshard_digest_options *options,
+                                                     reshard_digests **out_digests);
+RESHARD_API void reshard_digests_destroy(reshard_digests *digests);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * group.h - ranks that can talk.
+ *
+ * A group is an ordered set of ranks, numbered from 0. A sub-group renumbers its members, and every
+ * call takes ranks as numbered in the group it is called on. A group object belongs to one rank and
+ * must be used by one thread at a time.
+ *
+ * "Collective" calls must be made by all ranks of the group, in the same order. Set-up calls agree
+ * on their status: if one rank fails, all get an error that names it. A rank that fails or leaves
+ * in any other way breaks the group: all calls on it then return RESHARD_ERR_GROUP_BROKEN, and
+ * nobody waits forever.
+ *
+ * For groups over MPI see mpi.h, for simulated ones sim.h, and to build one on your own transport,
+ * transport.h.
+ */
+#ifndef RESHARD_GROUP_H
+#define RESHARD_GROUP_H
+
+#include <reshard/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct reshard_group reshard_group;
+
+/* ---- making groups --------------------------------------------------------------------------- */
+
+/* This process alone: one rank. Local. */
+RESHARD_API reshard_status reshard_group_self(reshard_context *context, reshard_group **out_group);
+
+/* The function each rank runs. It does not release the group; its caller does. */
+typedef reshard_status (*reshard_rank_fn)(void *user, reshard_group *group);
+
+/*
+ * Runs `body` on `size` ranks, each a thread of this process that sees all memory, and returns when
+ * all have finished. The status and error text are those of the first rank to fail. Local.
+ */
+RESHARD_API reshard_status reshard_group_run(reshard_context *context, int32_t size,
+                                             reshard_rank_fn body, void *user);
+
+RESHARD_API reshard_group *reshard_group_retain(reshard_group *group);
+/* The last release of a group over MPI is Collective. */
+RESHARD_API void reshard_group_release(reshard_group *group);
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+RESHARD_API int32_t reshard_group_rank(const reshard_group *group);
+RESHARD_API int32_t reshard_group_size(const reshard_group *group);
+/* A member's rank in the group that this one is a subset of; -1 if there is no such member. */
+RESHARD_API int32_t reshard_group_parent_rank(const reshard_group *group, int32_t rank);
+/* "threads", "self", ... Static. */
+RESHARD_API const char *reshard_group_transport_name(const reshard_group *group);
+
+/* ---- together -------------------------------------------------------------------------------- */
+
+/* Collective over the parent. ranks: the members, all different, in the order of their new numbers.
+ * Ranks not listed get NULL. Errors: INVALID, MISMATCH when ranks pass different lists. */
+RESHARD_API reshard_status reshard_group_subset(reshard_group *group, int32_t count,
+                                                const int32_t *ranks, reshard_group **out_group);
+/* Collective. Returns once all ranks have entered. */
+RESHARD_API reshard_status reshard_group_barrier(reshard_group *group);
+/* Collective. All get the status of the lowest rank that did not pass RESHARD_OK, with that rank's
+ * error text after "rank r: ". Pass the status of the step you want to agree on. */
+RESHARD_API reshard_status reshard_group_agree(reshard_group *group, reshard_status status);
+/* Collective. `bytes` from each rank, in rank order, to all. Meant for small data: all of it passes
+ * through rank 0. */
+RESHARD_API reshard_status reshard_group_gather_bytes(reshard_group *group, const void *mine,
+                                                      size_t bytes, void *out_all);
+/* Breaks the group on purpose: from now on every call of every rank fails with this text. Local. */
+RESHARD_API void reshard_group_break(reshard_group *group, const char *why);
+
+/* Local. For bodies and transports: sets this thread's error text and returns `status`, so that
+ * every error comes with an explanation. */
+RESHARD_API reshard_status reshard_error_set(reshard_status status, const char *text);
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/*
+ * Memory that other ranks of the group can see wherever sharing is possible: always between
+ * threads, and between ranks of the same node over MPI. Resharding from and to such memory copies
+ * each byte once. Where sharing is not possible (this includes a subset of an MPI group whose arena
+ * is full, because it cannot grow without the others) this is plain memory, which works too.
+ *
+ * Aligned to 64 bytes, contents undefined. Valid until it is freed or the group's transport is
+ * closed. `bytes` may differ from rank to rank. Collective. Errors, agreed by all: NO_MEMORY.
+ */
+RESHARD_API reshard_status reshard_group_alloc(reshard_group *group, size_t bytes,
+                                               void **out_memory);
+/* Local. NULL is fine. `group` is the one the memory came from, or one with the same transport. */
+RESHARD_API void reshard_group_free(reshard_group *group, void *memory);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

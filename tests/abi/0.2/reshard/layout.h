@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * layout.h - who owns which box of a tensor: a spec applied to a shape.
+ *
+ * A layout is immutable, holds no data and may be shared by threads. Layouts made from cuts are
+ * kept as arithmetic: a layout over 131,072 ranks takes a few hundred bytes, and the cost of a
+ * question about one rank or one box grows only with the size of its answer. All calls are Local.
+ */
+#ifndef RESHARD_LAYOUT_H
+#define RESHARD_LAYOUT_H
+
+#include <reshard/spec.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct reshard_layout reshard_layout;
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+/* "10x7", "5", "scalar". Errors: SYNTAX; RANGE for more than 8 dims or a volume beyond 2^63-1. */
+RESHARD_API reshard_status reshard_shape_parse(const char *text, int32_t *out_ndim,
+                                               int64_t out_shape[RESHARD_NDIM_MAX]);
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+/* Checks everything, so that every layout that exists is valid. Errors: INVALID (a dim that does
+ * not exist, parts or sizes that do not add up, a shape other than that of the boxes), RANGE
+ * (bounds, overflow), OVERLAP, GAP. */
+RESHARD_API reshard_status reshard_layout_create(reshard_context *context, reshard_spec *spec,
+                                                 int32_t ndim, const int64_t *shape,
+                                                 reshard_layout **out_layout);
+/* The same from the spec's text. */
+RESHARD_API reshard_status reshard_layout_parse(reshard_context *context, const char *spec_text,
+                                                int32_t ndim, const int64_t *shape,
+                                                reshard_layout **out_layout);
+RESHARD_API reshard_layout *reshard_layout_retain(reshard_layout *layout);
+RESHARD_API void reshard_layout_release(reshard_layout *layout);
+
+/* ---- asking ---------------------------------------------------------------------------------- */
+
+RESHARD_API int32_t reshard_layout_ndim(const reshard_layout *layout);
+RESHARD_API const int64_t *reshard_layout_shape(const reshard_layout *layout);
+RESHARD_API reshard_spec *reshard_layout_spec(const reshard_layout *layout); /* not retained */
+/* The number of ranks that take part (own a shard, possibly an empty one), and the index-th of them
+ * in increasing order. */
+RESHARD_API int32_t reshard_layout_rank_count(const reshard_layout *layout);
+RESHARD_API int32_t reshard_layout_rank_at(const reshard_layout *layout, int32_t index);
+/* The highest rank that takes part; -1 when none does. */
+RESHARD_API int32_t reshard_layout_rank_max(const reshard_layout *layout);
+/* Whether shape and all shards are the same, as far as the specs tell: never true for layouts that
+ * differ, and always true for equal canonical texts, no matter from which end dims are counted. */
+RESHARD_API int reshard_layout_equals(const reshard_layout *a, const reshard_layout *b);
+
+/* The shards of one rank (of all ranks, by rank), with their pieces. A rank that takes no part has
+ * none. Errors: RANGE for more pieces or ranks than can be listed (docs/limits.md), before any
+ * is. */
+typedef struct reshard_shards {
+    int64_t count;
+    const reshard_shard *items;
+} reshard_shards;
+RESHARD_API reshard_status reshard_layout_shards(const reshard_layout *layout, int32_t rank,
+                                                 reshard_shards **out_shards);
+/* The same with no more than piece_max pieces of the shard of a layout of cuts, for ranks that have
+ * too many to list. out_piece_count gets how many the rank has in all: exact where every dim is cut
+ * once, else about right. */
+RESHARD_API reshard_status reshard_layout_shards_head(const reshard_layout *layout, int32_t rank,
+                                                      int64_t piece_max, int64_t *out_piece_count,
+                                                      reshard_shards **out_shards);
+RESHARD_API reshard_status reshard_layout_all_shards(const reshard_layout *layout,
+                                                     reshard_shards **out_shards);
+RESHARD_API void reshard_shards_destroy(reshard_shards *shards);
+
+/* ---- checking lists of shards ---------------------------------------------------------------- */
+
+/* Errors: OVERLAP naming two shards. Time O(n log n) for n shards. Empty shards overlap nothing. */
+RESHARD_API reshard_status reshard_shards_check_overlap(reshard_context *context, int64_t count,
+                                                        const reshard_shard *shards);
+/* Errors: INVALID (no shards, wrong number of dims), RANGE (out of bounds), OVERLAP, GAP. */
+RESHARD_API reshard_status reshard_shards_check_tiling(reshard_context *context, int32_t ndim,
+                                                       const int64_t *shape, int64_t count,
+                                                       const reshard_shard *shards);
+/* The simplest spec that describes exactly these shards: `K[ranks]: S(d)` or another single cut if
+ * every offset and size agrees with it, else a grid of cuts if one does, else boxes. Errors: as
+ * check_tiling. */
+RESHARD_API reshard_status reshard_spec_infer(reshard_context *context, int32_t ndim,
+                                              const int64_t *shape, int64_t count,
+                                              const reshard_shard *shards, reshard_spec **out_spec);
+/* The same of the shards of a layout; its own spec when that is made of cuts or has overlaps. */
+RESHARD_API reshard_status reshard_layout_infer(const reshard_layout *layout,
+                                                reshard_spec **out_spec);
+
+/* ---- PyTorch's functions --------------------------------------------------------------------- */
+
+/* get_split_size: ceil(n / chunks). Errors: RANGE when n < 0 or chunks < 1. */
+RESHARD_API reshard_status reshard_split_size(int64_t n, int64_t chunks, int64_t *out_size);
+/* get_chunked_dim_size: the length of chunk `index` when chunks have split_size. Errors: RANGE. */
+RESHARD_API reshard_status reshard_chunk_size(int64_t n, int64_t split_size, int64_t index,
+                                              int64_t *out_size);
+/* get_idx_from_placements: the first index whose rank is `rank`. Errors: NOT_FOUND. */
+RESHARD_API reshard_status reshard_placement_index(const int32_t *ranks, int32_t count,
+                                                   int32_t rank, int32_t *out_index);
+/* build_reshard_metadata: chunk i of dim on ranks[i]; out_shards->items has `count` shards by rank,
+ * offsets clamped, out_order (room for `count`) the ranks in placement order. Unlike PyTorch, this
+ * reports a rank named twice as an error and counts negative dims from the end. Errors: INVALID,
+ * RANGE. */
+RESHARD_API reshard_status reshard_build_metadata(reshard_context *context, int32_t ndim,
+                                                  const int64_t *shape, int32_t dim,
+                                                  const int32_t *ranks, int32_t count,
+                                                  int32_t *out_order, reshard_shards **out_shards);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * optimizer.h - training: SGD, AdamW, and clipping of gradients. A step reads and writes only this
+ * rank's own shards, keeps state only for them, and never talks to other ranks.
+ */
+#ifndef RESHARD_OPTIMIZER_H
+#define RESHARD_OPTIMIZER_H
+
+#include <reshard/group.h>
+#include <reshard/nn.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct reshard_optimizer reshard_optimizer;
+
+typedef struct reshard_sgd_options {
+    size_t size; /* sizeof(reshard_sgd_options) */
+    double learning_rate;
+    double momentum;     /* 0: none */
+    double weight_decay; /* added to the gradient */
+    int nesterov;
+} reshard_sgd_options;
+
+typedef struct reshard_adamw_options {
+    size_t size; /* sizeof(reshard_adamw_options) */
+    double learning_rate;
+    double beta1, beta2; /* 0.9 and 0.999 when both are 0 */
+    double epsilon;      /* 1e-8 when 0 */
+    double weight_decay; /* decoupled: applied to the value itself */
+} reshard_adamw_options;
+
+/* For the parameters that the module has now and that require gradients; parameters tied to each
+ * other are stepped once. Create it after the module has been spread over ranks. The module's
+ * parameters are retained. Local. Errors: UNSUPPORTED for dtypes other than f32 and f64; INVALID
+ * for options that are NULL or out of range; NOT_FOUND if nothing is trainable. */
+RESHARD_API reshard_status reshard_sgd_create(reshard_context *context, reshard_module *module,
+                                              const reshard_sgd_options *options,
+                                              reshard_optimizer **out_optimizer);
+RESHARD_API reshard_status reshard_adamw_create(reshard_context *context, reshard_module *module,
+                                                const reshard_adamw_options *options,
+                                                reshard_optimizer **out_optimizer);
+RESHARD_API void reshard_optimizer_destroy(reshard_optimizer *optimizer);
+
+/* Parameters without a gradient stay as they are, and do not count the step. Local. Errors: INVALID
+ * for an impossible step count, before anything changes; NO_MEMORY. */
+RESHARD_API reshard_status reshard_optimizer_step(reshard_optimizer *optimizer);
+RESHARD_API void reshard_optimizer_clear_gradients(reshard_optimizer *optimizer);
+RESHARD_API void reshard_optimizer_set_learning_rate(reshard_optimizer *optimizer, double rate);
+/* Bytes of state on this rank. */
+RESHARD_API size_t reshard_optimizer_bytes(const reshard_optimizer *optimizer);
+
+/*
+ * What a checkpoint stores, under PyTorch's names: for AdamW "h.0.attn.q.weight.exp_avg" and
+ * ".exp_avg_sq" in the layout of their parameter, and ".step", an i64 without dims that is the same
+ * on all ranks; for SGD with momentum ".momentum_buffer". No name occurs in the module's own state
+ * dict, so both can be stored together. The tensors are the optimizer's own, not copies: another
+ * optimizer whose tensors have the same values continues training bit for bit. Local.
+ */
+RESHARD_API reshard_status reshard_optimizer_state_dict(const reshard_optimizer *optimizer,
+                                                        reshard_named_tensors **out_list);
+/* Copies values into them by the rules of reshard_module_load_state_dict: all or nothing, from any
+ * layout. Learning rate, decay and other options are not part of the state. Collective if tensors
+ * are distributed. */
+RESHARD_API reshard_status reshard_optimizer_load_state_dict(reshard_optimizer *optimizer,
+                                                             int64_t count,
+                                                             const reshard_named_tensor *items,
+                                                             const reshard_load_options *options);
+
+/*
+ * Scales the gradients so that their norm over all parameters and ranks is at most norm_max.
+ * Elements that several ranks hold count once; gradients of local parameters are the same on all
+ * ranks. The sum is in double and in the order of ranks, so every rank gets the same norm.
+ * Collective over the group; group NULL: this rank alone. norm_max 0: only computes the norm.
+ * out_norm may be NULL. Errors: INVALID for a norm that is not finite (nothing is scaled);
+ * UNSUPPORTED for layouts with copies that no axis explains.
+ */
+RESHARD_API reshard_status reshard_optimizer_clip(reshard_optimizer *optimizer,
+                                                  reshard_group *group, double norm_max,
+                                                  double *out_norm);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * transport.h - the interface to implement when you write a transport of your own.
+ * docs/transports.md walks through `self`, the smallest one there is.
+ */
+#ifndef RESHARD_TRANSPORT_H
+#define RESHARD_TRANSPORT_H
+
+#include <reshard/group.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Memory for one message in flight. It belongs to the transport from send or receive until test
+ * reports it done, and must not move in between. */
+typedef struct reshard_request {
+    uint64_t words[12]; /* the transport's own */
+} reshard_request;
+
+/*
+ * What a transport provides for one rank: its limits as data, and a few calls. Messages between two
+ * ranks on one channel match in the order in which each side started them, and have equal sizes.
+ * Only one thread at a time makes calls.
+ */
+typedef struct reshard_endpoint {
+    size_t size; /* sizeof(reshard_endpoint) */
+    const char *name;
+    int32_t rank, rank_count;
+    size_t message_bytes_max; /* of one message */
+    void *state;
+    /* Start a message. Errors break the group. */
+    reshard_status (*send)(void *state, int32_t peer, int32_t channel, const void *bytes,
+                           size_t count, reshard_request *request);
+    reshard_status (*receive)(void *state, int32_t peer, int32_t channel, void *bytes, size_t count,
+                              reshard_request *request);
+    /* Makes progress, and sets *out_done to whether the request is complete. */
+    reshard_status (*test)(void *state, reshard_request *request, int *out_done);
+    /* Called when there is nothing to do: waits a little for something to happen. */
+    void (*idle)(void *state);
+    /* Non-zero: map works for every address of every peer, as between threads. */
+    int maps_everything;
+    /* Translates a peer's address to one valid here, or returns NULL if its memory is not visible.
+     * The call itself may be NULL. */
+    void *(*map)(void *state, int32_t peer, const void *address, size_t bytes);
+    /* Announces that this rank starts (1) or stops (0) touching mapped memory. Fails when the group
+     * is broken. May be NULL if map is. */
+    reshard_status (*touch)(void *state, int begin);
+    /* Collective over all ranks of the endpoint. Returns `bytes` (the same on all ranks) of
+     * page-aligned memory that peers may be able to map, valid until close, or NULL if there is
+     * none. The call itself may be NULL if plain memory will do. */
+    void *(*share)(void *state, size_t bytes);
+    /* Non-zero: this rank and that peer can map what the other got from share. May be NULL if share
+     * is. */
+    int (*shares_with)(void *state, int32_t peer);
+    /* Breaks the group: from now on the calls of all ranks fail. */
+    void (*fail)(void *state, const char *why);
+    /* After a failure: returns once no peer touches this rank's memory any more. */
+    void (*quiesce)(void *state);
+    void (*close)(void *state);
+} reshard_endpoint;
+
+/* Makes a group over an endpoint, and closes the endpoint when the group is last released.
+ * Local. */
+RESHARD_API reshard_status reshard_group_create(reshard_context *context,
+                                                const reshard_endpoint *endpoint,
+                                                reshard_group **out_group);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
