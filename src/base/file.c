@@ -181,6 +181,15 @@ bool rs_file_has_links(const rs_file *file)
     return fstat(file->descriptor, &information) == 0 && information.st_nlink > 1;
 }
 
+reshard_status rs_file_copy_mode(const rs_file *from, rs_file *to)
+{
+    struct stat information;
+    if (fstat(from->descriptor, &information) == 0 &&
+        fchmod(to->descriptor, (information.st_mode & 0777) | 0600) == 0)
+        return RESHARD_OK;
+    return fail(to->path, "its permissions cannot be set");
+}
+
 reshard_status rs_file_read(const rs_file *file, void *bytes, size_t count, uint64_t at)
 {
     char *to = bytes;
