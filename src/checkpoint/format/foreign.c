@@ -16,10 +16,6 @@ static const struct {
     const char *ending, *what;
 } rows[] = {
     {".distcp", "PyTorch .distcp (distributed checkpoint)"},
-    {".bin", "PyTorch .bin"},
-    {".pt", "PyTorch .pt"},
-    {".pth", "PyTorch .pth"},
-    {".ckpt", "PyTorch or TensorFlow .ckpt"},
     {".gguf", "GGUF (llama.cpp)"},
     {".npz", "NumPy .npz"},
     {".npy", "NumPy .npy"},
@@ -37,7 +33,8 @@ static bool ends_with(const char *text, const char *end)
 
 bool rs_name_holds_weights(const char *name)
 {
-    static const char *const own[] = {".safetensors", ".index.json", ".partial", ".rules"};
+    static const char *const own[] = {".safetensors", ".index.json", ".partial", ".rules",
+                                      ".bin",         ".pt",         ".pth",     ".ckpt"};
     bool holds = strstr(name, ".safetensors.index.") != NULL;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         holds = holds || ends_with(name, own[i]);

@@ -94,6 +94,9 @@ void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint)
     if (checkpoint->notes != NULL)
         rs_release(checkpoint->context, checkpoint->notes,
                    (size_t)checkpoint->note_capacity * sizeof(char *));
+    if (checkpoint->values != NULL)
+        rs_release(checkpoint->context, checkpoint->values,
+                   (size_t)checkpoint->value_capacity * sizeof(rs_stored_value));
     rs_arena_release(&checkpoint->arena);
     rs_release(checkpoint->context, checkpoint, sizeof *checkpoint);
 }

@@ -57,6 +57,17 @@ reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format,
     return RESHARD_OK;
 }
 
+reshard_status rs_store_add_value(reshard_checkpoint *checkpoint, const rs_stored_value *value)
+{
+    void *items = checkpoint->values;
+    reshard_status status = rs_grow(checkpoint->context, &items, &checkpoint->value_capacity,
+                                    checkpoint->value_count + 1, sizeof(rs_stored_value));
+    checkpoint->values = items;
+    if (status == RESHARD_OK)
+        checkpoint->values[checkpoint->value_count++] = *value;
+    return status;
+}
+
 /* ---- tensors --------------------------------------------------------------------------------- */
 
 reshard_status rs_stored_bytes(rs_slice name, reshard_dtype dtype, int32_t ndim,
@@ -387,6 +398,60 @@ static reshard_status add_pieces(reshard_checkpoint *checkpoint, const rs_occurr
     return RESHARD_OK;
 }
 
+/* By box, then by file. */
+static int compare_boxes(int32_t ndim, const rs_stored_piece *a, const rs_stored_piece *b)
+{
+    for (int32_t d = 0; d < ndim; d++) {
+        int64_t from_a = a->offset != NULL ? a->offset[d] : 0;
+        int64_t from_b = b->offset != NULL ? b->offset[d] : 0;
+        if (from_a != from_b)
+            return from_a < from_b ? -1 : 1;
+        if (a->size[d] != b->size[d])
+            return a->size[d] < b->size[d] ? -1 : 1;
+    }
+    return 0;
+}
+
+typedef struct boxed_piece {
+    int32_t ndim;
+    rs_stored_piece piece;
+} boxed_piece;
+
+static int compare_boxed(const void *a, const void *b)
+{
+    const boxed_piece *x = a, *y = b;
+    int order = compare_boxes(x->ndim, &x->piece, &y->piece);
+    return order != 0 ? order : compare_pieces(&x->piece, &y->piece);
+}
+
+/* Of equal boxes the first stays a piece, and the others become copies. */
+static reshard_status split_copies(reshard_checkpoint *checkpoint, rs_stored_tensor *tensor)
+{
+    size_t count = (size_t)tensor->piece_count;
+    int64_t kept = 0;
+    boxed_piece *sorted = rs_allocate_array(checkpoint->context, count, sizeof *sorted);
+    tensor->copies = rs_arena_allocate_array(&checkpoint->arena, count, sizeof(rs_stored_piece));
+    if (sorted == NULL || tensor->copies == NULL) {
+        if (sorted != NULL)
+            rs_release(checkpoint->context, sorted, count * sizeof *sorted);
+        return rs_allocation_status();
+    }
+    for (size_t i = 0; i < count; i++)
+        sorted[i] = (boxed_piece){tensor->carried_ndim, tensor->pieces[i]};
+    rs_sort(sorted, count, sizeof *sorted, compare_boxed);
+    for (size_t i = 0; i < count; i++) {
+        const rs_stored_piece *piece = &sorted[i].piece;
+        if (kept != 0 && compare_boxes(tensor->carried_ndim, &tensor->pieces[kept - 1], piece) == 0)
+            tensor->copies[tensor->copy_count++] = *piece;
+        else
+            tensor->pieces[kept++] = *piece;
+    }
+    tensor->piece_count = kept;
+    rs_sort(tensor->copies, (size_t)tensor->copy_count, sizeof(rs_stored_piece), compare_pieces);
+    rs_release(checkpoint->context, sorted, count * sizeof *sorted);
+    return RESHARD_OK;
+}
+
 /* Whether a tensor that cannot be cut is all in one dense array. */
 static reshard_status check_opaque(const reshard_checkpoint *checkpoint, const rs_occurrence *items,
                                    int64_t count, const rs_stored_tensor *tensor)
@@ -404,7 +469,7 @@ static reshard_status check_opaque(const reshard_checkpoint *checkpoint, const r
 }
 
 static reshard_status join_one(reshard_checkpoint *checkpoint, const rs_occurrence *items,
-                               int64_t count)
+                               int64_t count, bool may_repeat)
 {
     const int64_t *shape = NULL;
     rs_stored_tensor *tensor = &checkpoint->tensors[checkpoint->tensor_count];
@@ -412,10 +477,13 @@ static reshard_status join_one(reshard_checkpoint *checkpoint, const rs_occurren
     if (status == RESHARD_OK)
         status = rs_store_describe(tensor, &checkpoint->arena, items[0].name, items[0].dtype,
                                    items[0].ndim, shape);
-    if (status == RESHARD_OK && tensor->opaque)
-        status = check_opaque(checkpoint, items, count, tensor);
+    tensor->place = items[0].place;
+    for (int64_t i = 0; status == RESHARD_OK && tensor->opaque && i < (may_repeat ? count : 1); i++)
+        status = check_opaque(checkpoint, items + i, may_repeat ? 1 : count, tensor);
     if (status == RESHARD_OK)
         status = add_pieces(checkpoint, items, count, tensor);
+    if (status == RESHARD_OK && may_repeat && tensor->piece_count > 1)
+        status = split_copies(checkpoint, tensor);
     if (status == RESHARD_OK && tensor->piece_count == 0)
         status = rs_fail(RESHARD_ERR_GAP, "tensor \"%.*s\" (in %s): all its pieces are empty",
                          rs_slice_shown(items[0].name), items[0].name.bytes,
@@ -446,7 +514,7 @@ reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *lis
             if (rs_slice_compare(list->items[first].name, list->items[next].name) != 0)
                 break;
         }
-        status = join_one(checkpoint, list->items + first, next - first);
+        status = join_one(checkpoint, list->items + first, next - first, list->may_repeat);
     }
     return status;
 }

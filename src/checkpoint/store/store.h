@@ -35,6 +35,28 @@ typedef struct rs_stored_file {
     void (*body_destroy)(void *body);
 } rs_stored_file;
 
+/* One step into nested values: the key of a dict, or the place in a list or tuple. */
+typedef struct rs_value_step {
+    const struct rs_value_step *parent; /* NULL: this is the first step */
+    rs_slice key;                       /* bytes NULL: a number */
+    int64_t number;
+    bool in_list;
+} rs_value_step;
+
+/* What formats that nest values tell about one. Its name is its steps, joined by dots. */
+typedef struct rs_value_place {
+    const rs_value_step *step; /* the last one; NULL: the format does not nest */
+    int64_t order;             /* among all tensors and values, as the file has them */
+} rs_value_place;
+
+/* Something that is no tensor, such as a hyper-parameter. */
+typedef struct rs_stored_value {
+    rs_slice name;
+    rs_value_place place;
+    int32_t file;
+    const struct rs_pickle_node *node; /* belongs to the file's body */
+} rs_stored_value;
+
 typedef struct rs_stored_piece {
     int32_t file;
     uint64_t at;            /* byte of the file where the first element lies */
@@ -58,6 +80,7 @@ typedef struct rs_stored_tensor {
     rs_stored_piece *pieces;
     int64_t copy_count;
     rs_stored_piece *copies;
+    rs_value_place place;
 } rs_stored_tensor;
 
 struct reshard_checkpoint {
@@ -73,6 +96,8 @@ struct reshard_checkpoint {
     int64_t tensor_count;
     rs_stored_tensor *tensors;
     uint64_t bytes; /* of all tensors, without copies */
+    int64_t value_count, value_capacity;
+    rs_stored_value *values; /* in the order of the files */
     int64_t note_count, note_capacity;
     char **notes; /* what cannot be known, and what was left out */
 };
@@ -99,11 +124,15 @@ typedef struct rs_occurrence {
     const int64_t *offset;  /* in the tensor; NULL: zeros */
     const int64_t *full;    /* the whole tensor's shape; NULL: the file does not say */
     int32_t full_ndim;      /* rank files: how many numbers `full` has; 0 elsewhere */
+    rs_value_place place;   /* formats that nest */
 } rs_occurrence;
 
 typedef struct rs_occurrences {
     int64_t count, capacity;
     rs_occurrence *items;
+    /* The same box may be stored again, as ranks that hold replicas do: all but the first are
+     * copies. */
+    bool may_repeat;
 } rs_occurrences;
 
 reshard_status rs_occurrences_add(reshard_context *context, rs_occurrences *list,
@@ -113,6 +142,9 @@ void rs_occurrences_release(reshard_context *context, rs_occurrences *list);
 /* Adds a line for inspect. Fails only for lack of memory. */
 reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format, ...)
     RS_PRINTF(2, 3);
+
+/* Keeps something that is no tensor; its name must outlive the checkpoint. */
+reshard_status rs_store_add_value(reshard_checkpoint *checkpoint, const rs_stored_value *value);
 
 /* Bytes of a tensor. Errors: RANGE when shape or size go beyond 64 bits (extents multiplied from
  * left to right, as the reference reader of safetensors does), INVALID when the elements do not end
