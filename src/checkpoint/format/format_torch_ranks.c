@@ -370,7 +370,7 @@ static reshard_status read_all(reading *r)
 
 static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
-    reading r = {.checkpoint = checkpoint, .list.may_repeat = true};
+    reading r = {.checkpoint = checkpoint, .list.has_copies = true};
     reshard_status status = open_files(checkpoint, opening);
     if (status == RESHARD_OK)
         status = read_all(&r);

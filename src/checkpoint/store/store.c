@@ -398,58 +398,57 @@ static reshard_status add_pieces(reshard_checkpoint *checkpoint, const rs_occurr
     return RESHARD_OK;
 }
 
-/* By box, then by file. */
-static int compare_boxes(int32_t ndim, const rs_stored_piece *a, const rs_stored_piece *b)
+typedef struct boxed {
+    int32_t ndim;
+    rs_stored_piece piece;
+} boxed;
+
+static int compare_boxes(const boxed *a, const boxed *b)
 {
-    for (int32_t d = 0; d < ndim; d++) {
-        int64_t from_a = a->offset != NULL ? a->offset[d] : 0;
-        int64_t from_b = b->offset != NULL ? b->offset[d] : 0;
-        if (from_a != from_b)
-            return from_a < from_b ? -1 : 1;
-        if (a->size[d] != b->size[d])
-            return a->size[d] < b->size[d] ? -1 : 1;
+    for (int32_t d = 0; d < a->ndim; d++) {
+        int64_t x = a->piece.offset != NULL ? a->piece.offset[d] : 0;
+        int64_t y = b->piece.offset != NULL ? b->piece.offset[d] : 0;
+        if (x != y)
+            return x < y ? -1 : 1;
+        if (a->piece.size[d] != b->piece.size[d])
+            return a->piece.size[d] < b->piece.size[d] ? -1 : 1;
     }
     return 0;
 }
 
-typedef struct boxed_piece {
-    int32_t ndim;
-    rs_stored_piece piece;
-} boxed_piece;
-
 static int compare_boxed(const void *a, const void *b)
 {
-    const boxed_piece *x = a, *y = b;
-    int order = compare_boxes(x->ndim, &x->piece, &y->piece);
+    const boxed *x = a, *y = b;
+    int order = compare_boxes(x, y);
     return order != 0 ? order : compare_pieces(&x->piece, &y->piece);
 }
 
-/* Of equal boxes the first stays a piece, and the others become copies. */
-static reshard_status split_copies(reshard_checkpoint *checkpoint, rs_stored_tensor *tensor)
+/* Of the pieces that are the same box, the one of the first file stays a piece. */
+static reshard_status separate_copies(reshard_checkpoint *checkpoint, rs_stored_tensor *tensor)
 {
     size_t count = (size_t)tensor->piece_count;
-    int64_t kept = 0;
-    boxed_piece *sorted = rs_allocate_array(checkpoint->context, count, sizeof *sorted);
-    tensor->copies = rs_arena_allocate_array(&checkpoint->arena, count, sizeof(rs_stored_piece));
-    if (sorted == NULL || tensor->copies == NULL) {
-        if (sorted != NULL)
-            rs_release(checkpoint->context, sorted, count * sizeof *sorted);
-        return rs_allocation_status();
+    if (count < 2 || tensor->bytes == 0)
+        return RESHARD_OK;
+    boxed *items = rs_allocate_array(checkpoint->context, count, sizeof *items);
+    rs_stored_piece *copies =
+        rs_arena_allocate_array(&checkpoint->arena, count - 1, sizeof *copies);
+    if (items != NULL && copies != NULL) {
+        for (size_t i = 0; i < count; i++)
+            items[i] = (boxed){tensor->carried_ndim, tensor->pieces[i]};
+        rs_sort(items, count, sizeof *items, compare_boxed);
+        tensor->copies = copies;
+        tensor->piece_count = 0;
+        for (size_t i = 0; i < count; i++) {
+            if (i > 0 && compare_boxes(&items[i - 1], &items[i]) == 0)
+                copies[tensor->copy_count++] = items[i].piece;
+            else
+                tensor->pieces[tensor->piece_count++] = items[i].piece;
+        }
+        rs_sort(copies, (size_t)tensor->copy_count, sizeof *copies, compare_pieces);
     }
-    for (size_t i = 0; i < count; i++)
-        sorted[i] = (boxed_piece){tensor->carried_ndim, tensor->pieces[i]};
-    rs_sort(sorted, count, sizeof *sorted, compare_boxed);
-    for (size_t i = 0; i < count; i++) {
-        const rs_stored_piece *piece = &sorted[i].piece;
-        if (kept != 0 && compare_boxes(tensor->carried_ndim, &tensor->pieces[kept - 1], piece) == 0)
-            tensor->copies[tensor->copy_count++] = *piece;
-        else
-            tensor->pieces[kept++] = *piece;
-    }
-    tensor->piece_count = kept;
-    rs_sort(tensor->copies, (size_t)tensor->copy_count, sizeof(rs_stored_piece), compare_pieces);
-    rs_release(checkpoint->context, sorted, count * sizeof *sorted);
-    return RESHARD_OK;
+    if (items != NULL)
+        rs_release(checkpoint->context, items, count * sizeof *items);
+    return items != NULL && copies != NULL ? RESHARD_OK : rs_allocation_status();
 }
 
 /* Whether a tensor that cannot be cut is all in one dense array. */
@@ -469,7 +468,7 @@ static reshard_status check_opaque(const reshard_checkpoint *checkpoint, const r
 }
 
 static reshard_status join_one(reshard_checkpoint *checkpoint, const rs_occurrence *items,
-                               int64_t count, bool may_repeat)
+                               int64_t count, bool has_copies)
 {
     const int64_t *shape = NULL;
     rs_stored_tensor *tensor = &checkpoint->tensors[checkpoint->tensor_count];
@@ -478,12 +477,12 @@ static reshard_status join_one(reshard_checkpoint *checkpoint, const rs_occurren
         status = rs_store_describe(tensor, &checkpoint->arena, items[0].name, items[0].dtype,
                                    items[0].ndim, shape);
     tensor->place = items[0].place;
-    for (int64_t i = 0; status == RESHARD_OK && tensor->opaque && i < (may_repeat ? count : 1); i++)
-        status = check_opaque(checkpoint, items + i, may_repeat ? 1 : count, tensor);
+    for (int64_t i = 0; status == RESHARD_OK && tensor->opaque && i < (has_copies ? count : 1); i++)
+        status = check_opaque(checkpoint, items + i, has_copies ? 1 : count, tensor);
     if (status == RESHARD_OK)
         status = add_pieces(checkpoint, items, count, tensor);
-    if (status == RESHARD_OK && may_repeat && tensor->piece_count > 1)
-        status = split_copies(checkpoint, tensor);
+    if (status == RESHARD_OK && has_copies)
+        status = separate_copies(checkpoint, tensor);
     if (status == RESHARD_OK && tensor->piece_count == 0)
         status = rs_fail(RESHARD_ERR_GAP, "tensor \"%.*s\" (in %s): all its pieces are empty",
                          rs_slice_shown(items[0].name), items[0].name.bytes,
@@ -514,8 +513,35 @@ reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *lis
             if (rs_slice_compare(list->items[first].name, list->items[next].name) != 0)
                 break;
         }
-        status = join_one(checkpoint, list->items + first, next - first, list->may_repeat);
+        status = join_one(checkpoint, list->items + first, next - first, list->has_copies);
     }
+    return status;
+}
+
+/* Files do not say which part they hold, so every name may occur once only. */
+static reshard_status check_single(const reshard_checkpoint *checkpoint, const rs_occurrences *list,
+                                   const char *advice)
+{
+    for (int64_t i = 1; i < list->count; i++) {
+        const rs_occurrence *a = &list->items[i - 1], *b = &list->items[i];
+        if (rs_slice_compare(a->name, b->name) == 0)
+            return rs_fail(RESHARD_ERR_OVERLAP,
+                           "tensor \"%.*s\" is in %s and in %s, and neither says which part of it "
+                           "it holds%s",
+                           rs_slice_shown(a->name), a->name.bytes, checkpoint->files[a->file].name,
+                           checkpoint->files[b->file].name, advice);
+    }
+    return RESHARD_OK;
+}
+
+reshard_status rs_store_join_whole(reshard_checkpoint *checkpoint, rs_occurrences *list,
+                                   const char *advice)
+{
+    reshard_status status = rs_store_join(checkpoint, list);
+    /* A name that occurs twice deserves a better error text than joining its pieces gives. */
+    if (list->count != checkpoint->tensor_count &&
+        (status == RESHARD_OK || status == RESHARD_ERR_OVERLAP || status == RESHARD_ERR_CORRUPT))
+        status = check_single(checkpoint, list, advice);
     return status;
 }
 
