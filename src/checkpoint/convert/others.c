@@ -142,7 +142,8 @@ static reshard_status add_file(void *user, const char *name, const char *bytes, 
 reshard_status rs_run_copy_others(rs_conversion_run *run)
 {
     reshard_status status = visit_others(run, copy_if_file);
-    rs_finishing finishing = {run->target_files, add_file, run};
+    rs_finishing finishing = {run->target_files, add_file, run,
+                              run->entry_sums != NULL ? run->entry_sums->items : NULL};
     return status == RESHARD_OK ? rs_target_finish(&run->conversion->target, &finishing) : status;
 }
 
