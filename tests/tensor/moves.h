@@ -20,7 +20,7 @@ typedef struct move {
     int64_t shape[4];
     char from[MOVE_TEXT], to[MOVE_TEXT];
     const char *upstream; /* the test of PyTorch's that has this move, or NULL */
-    reshard_dtype dtype;  /* f32 or f64; NONE: f64 */
+    reshard_dtype dtype;  /* f32, f64 or c64; NONE: f64 */
 } move;
 
 /* The same spec with partial axes replicated. */
@@ -169,10 +169,61 @@ static inline reshard_status run_move(void *user, reshard_group *group)
     return RESHARD_OK;
 }
 
+/* Shards of complex numbers, compared bit by bit. */
+static inline reshard_status same_bits(const reshard_tensor *a, const reshard_tensor *b)
+{
+    CHECK(reshard_tensor_local_shard_count(a) == reshard_tensor_local_shard_count(b));
+    for (int64_t i = 0; i < reshard_tensor_local_shard_count(a); i++) {
+        const reshard_tensor *x = reshard_tensor_local_shard(a, i);
+        const reshard_tensor *y = reshard_tensor_local_shard(b, i);
+        CHECK(reshard_tensor_volume(x) == reshard_tensor_volume(y));
+        CHECK(reshard_tensor_volume(x) == 0 ||
+              memcmp(reshard_tensor_data(x), reshard_tensor_data(y),
+                     (size_t)reshard_tensor_volume(x) * 2 * sizeof(float)) == 0);
+    }
+    return RESHARD_OK;
+}
+
+/* The same with complex numbers, of which a sum is partial at most. */
+static inline reshard_status run_complex_move(void *user, reshard_group *group)
+{
+    const move *m = user;
+    reshard_tensor *whole = make_zeros(RESHARD_C64, m->ndim, m->shape), *cut = NULL, *direct = NULL;
+    reshard_tensor *combined = make_zeros(RESHARD_C64, m->ndim, m->shape);
+    float *numbers = reshard_tensor_write(whole), *sums = reshard_tensor_write(combined);
+    char from[MOVE_TEXT], to[MOVE_TEXT];
+    replicate(m->from, from);
+    replicate(m->to, to);
+    for (int64_t i = 0; i < 2 * reshard_tensor_volume(whole); i++)
+        numbers[i] = (float)(draw_hash(9, (uint64_t)i) % 4096) - 2000;
+    TRY(cut_directly(group, from, whole, &cut));
+    reshard_scope *scope = NULL;
+    TRY(reshard_scope_open(NULL, &scope));
+    reshard_tensor *x = cut;
+    if (strchr(m->from, 'P') != NULL)
+        x = local_as(reshard_tensor_to_local(cut, NULL), group, m->from);
+    reshard_tensor *y = move_to(x, m->to);
+    CHECK(y != NULL && reshard_tensor_dtype(y) == RESHARD_C64);
+    ran_move(m->upstream, x, y);
+    for (int64_t i = 0; i < 2 * reshard_tensor_volume(whole); i++)
+        sums[i] = (float)combine_equal(x, numbers[i]);
+    reshard_tensor *again = strchr(m->to, 'P') != NULL ? move_to(y, to) : y;
+    TRY(cut_directly(group, to, combined, &direct));
+    CHECK(again != NULL);
+    TRY(same_bits(again, direct));
+    TRY(reshard_scope_close(scope));
+    reshard_tensor_release(cut);
+    reshard_tensor_release(direct);
+    reshard_tensor_release(whole);
+    reshard_tensor_release(combined);
+    return RESHARD_OK;
+}
+
 static inline void check_move(const move *given)
 {
     move m = *given;
-    if (reshard_group_run(NULL, m.ranks, run_move, &m) != RESHARD_OK)
+    reshard_rank_fn body = m.dtype == RESHARD_C64 ? run_complex_move : run_move;
+    if (reshard_group_run(NULL, m.ranks, body, &m) != RESHARD_OK)
         fail_msg("%s to %s: %s", m.from, m.to, reshard_error_text());
 }
 
@@ -191,6 +242,15 @@ static inline void check_move_of(const char *upstream, move m)
 {
     m.upstream = upstream;
     m.dtype = RESHARD_F32;
+    check_move(&m);
+}
+
+/* The same, and in c64, as upstream's parametrized ones. */
+static inline void check_moves_of(const char *upstream, move m)
+{
+    check_move_of(upstream, m);
+    m.upstream = upstream;
+    m.dtype = RESHARD_C64;
     check_move(&m);
 }
 

@@ -182,7 +182,7 @@ static void test_redistribute__one_axis(void **state)
                     {cut, "4: P(sum)", 0, NULL}};
         for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
             move m = make_move(4, 2, sizes[i].shape, rows[k].from, rows[k].to);
-            check_move_of(rows[k].upstream, m);
+            check_moves_of(rows[k].upstream, m);
             assert_int_equal(find_bytes_moved(&m, RESHARD_F32), 4 * rows[k].elements);
         }
     }
@@ -302,53 +302,6 @@ static void test_shard_dim_alltoall(void **state)
     run_ranks(4, exchange_dims, NULL);
 }
 
-/* The same with complex numbers: x -> to, from a tensor that is cut, whole, or a sum of four. */
-static reshard_status move_complex(void *user, reshard_group *group)
-{
-    const move *m = user;
-    reshard_tensor *whole = make_zeros(RESHARD_C64, m->ndim, m->shape), *cut = NULL, *direct = NULL;
-    float *parts = reshard_tensor_write(whole);
-    for (int64_t i = 0; i < 2 * reshard_tensor_volume(whole); i++)
-        parts[i] = (float)(draw_hash(9, (uint64_t)i) % 4096) - 2000;
-    bool sum = strchr(m->from, 'P') != NULL;
-    TRY(cut_directly(group, sum ? "4: R" : m->from, whole, &cut));
-    TRY(cut_directly(group, m->to, whole, &direct));
-    reshard_scope *scope = NULL;
-    TRY(reshard_scope_open(NULL, &scope));
-    reshard_tensor *x = cut;
-    if (sum)
-        x = local_as(reshard_tensor_to_local(cut, NULL), group, m->from);
-    reshard_tensor *y = move_to(x, m->to);
-    CHECK(y != NULL && reshard_tensor_dtype(y) == RESHARD_C64);
-    const reshard_tensor *a = reshard_tensor_local_shard(y, 0);
-    const reshard_tensor *b = reshard_tensor_local_shard(direct, 0);
-    CHECK(reshard_tensor_volume(a) == reshard_tensor_volume(b));
-    const float *found = reshard_tensor_data(a), *expected = reshard_tensor_data(b);
-    for (int64_t i = 0; i < 2 * reshard_tensor_volume(a); i++)
-        CHECK(found[i] == (sum ? 4 : 1) * expected[i]);
-    TRY(reshard_scope_close(scope));
-    reshard_tensor_release(cut);
-    reshard_tensor_release(direct);
-    reshard_tensor_release(whole);
-    return RESHARD_OK;
-}
-
-static void test_redistribute__one_axis_complex(void **state)
-{
-    (void)state;
-    for (int i = 0; i < SIZES; i++) {
-        char cut[32];
-        (void)snprintf(cut, sizeof cut, "4: S(%d)", sizes[i].dim);
-        const char *const pairs[][2] = {
-            {cut, "4: R"}, {"4: R", cut}, {"4: P(sum)", "4: R"}, {"4: P(sum)", cut}};
-        for (int k = 0; k < 4; k++) {
-            move m = make_move(4, 2, sizes[i].shape, pairs[k][0], pairs[k][1]);
-            if (reshard_group_run(NULL, 4, move_complex, &m) != RESHARD_OK)
-                fail_msg("%s to %s: %s", m.from, m.to, reshard_error_text());
-        }
-    }
-}
-
 /* ---- casts on the way ------------------------------------------------------------------------ */
 
 typedef struct conversion {
@@ -438,7 +391,6 @@ int main(void)
         cmocka_unit_test(test_redistribute__one_axis),
         cmocka_unit_test(test_redistribute__gradients_that_stay_partial),
         cmocka_unit_test(test_shard_dim_alltoall),
-        cmocka_unit_test(test_redistribute__one_axis_complex),
         cmocka_unit_test(test_redistribute__datatype_conversion),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

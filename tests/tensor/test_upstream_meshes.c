@@ -134,7 +134,7 @@ static int check_mesh_move(const mesh_move *mm)
     move m = spell(mm);
     traffic upstream = model_upstream(mm);
     int64_t bytes = find_bytes_moved(&m, RESHARD_F32);
-    check_move_of(mm->upstream, m);
+    check_moves_of(mm->upstream, m);
     if (bytes * 5 > 4 * upstream.elements * (is_exception(&m) ? 6 : 5))
         fail_msg("%s to %s sends %lld bytes, and upstream's %d collectives %lld", m.from, m.to,
                  (long long)bytes, upstream.count, 4 * (long long)upstream.elements);
