@@ -12,6 +12,7 @@
  *   collective.h  all_gather, all_reduce, all_to_all and their kin, as plans
  *   checkpoint.h  models on disk: tensors in files, however they are split
  *   conversion.h  a checkpoint in another split, format or dtype
+ *   model_rules.h  the built-in rules that say how models are cut
  *   device_mesh.h  named axes over live ranks, with a sub-group along each
  *   group.h   ranks that can talk: threads of this process
  *
@@ -47,6 +48,7 @@
 #include <reshard/exec.h>
 #include <reshard/group.h>
 #include <reshard/layout.h>
+#include <reshard/model_rules.h>
 #include <reshard/plan.h>
 #include <reshard/spec.h>
 

@@ -43,6 +43,7 @@ typedef struct rs_target_row {
     const char *cut; /* as a spec; NULL: the format does not cut */
     int32_t local_ndim;
     const int64_t *local_shape; /* on the first rank that holds some of it */
+    const int64_t *padded_shape;
     const char *rule_file;
     int32_t rule_line;
 } rs_target_row;
