@@ -2,6 +2,7 @@
 /*
  * command_inspect.c - `reshard inspect`: what a checkpoint holds and how each tensor is split.
  */
+#include "cli/checkpoint_input.h"
 #include "cli/commands.h"
 #include "cli/common/failure.h"
 #include "cli/common/input.h"
@@ -171,17 +172,20 @@ static reshard_status add_split(cli_table *table, const reshard_checkpoint *chec
     return status;
 }
 
+enum { NAME_SHOWN = 120 };
+
 static reshard_status add_tensor(cli_table *table, const reshard_checkpoint *checkpoint,
                                  int64_t index)
 {
     char size[CLI_SIZE_TEXT], dtype[DTYPE_TEXT], shape[LONG_SHAPE_TEXT];
-    char name[CLI_NAME_SHOWN + 1];
+    char name[NAME_SHOWN + 1];
     reshard_stored_tensor tensor = {.size = sizeof tensor};
     reshard_status status = reshard_checkpoint_tensor(checkpoint, index, &tensor);
     if (status != RESHARD_OK)
         return status;
     long_shape_text(&tensor, shape);
-    cli_table_add(table, CLI_PLAIN, "%s", cli_name_text(tensor.name, tensor.name_bytes, name));
+    (void)reshard_text_escape(tensor.name, tensor.name_bytes, name, sizeof name);
+    cli_table_add(table, CLI_PLAIN, "%s", name);
     cli_table_add(table, CLI_PLAIN, "%s", dtype_text(tensor.dtype, dtype));
     cli_table_add(table, CLI_PLAIN, "%s", shape);
     cli_table_add(table, CLI_PLAIN, "%s", cli_size_text(tensor.bytes, size));
@@ -237,11 +241,12 @@ static reshard_status print_table(const reshard_checkpoint *checkpoint, const ch
     int32_t files = reshard_checkpoint_file_count(checkpoint);
     reshard_status status = add_tensors(table, checkpoint, all);
     if (status == RESHARD_OK) {
-        printf("%s%s%s  %s, %" PRId64 " tensor%s, %s in %" PRId32 " file%s\n\n",
-               cli_style_begin(CLI_BOLD), path, cli_style_end(CLI_BOLD),
-               reshard_checkpoint_format(checkpoint), count, count == 1 ? "" : "s",
-               cli_size_text(reshard_checkpoint_bytes(checkpoint), size), files,
-               files == 1 ? "" : "s");
+        fputs(cli_style_begin(CLI_BOLD), stdout);
+        cli_print_shown(path);
+        printf("%s  %s, %" PRId64 " tensor%s, %s in %" PRId32 " file%s\n\n",
+               cli_style_end(CLI_BOLD), reshard_checkpoint_format(checkpoint), count,
+               count == 1 ? "" : "s", cli_size_text(reshard_checkpoint_bytes(checkpoint), size),
+               files, files == 1 ? "" : "s");
         cli_table_print(table);
         for (int64_t i = 0; (note = reshard_checkpoint_note(checkpoint, i)) != NULL; i++)
             printf("%snote: %s\n", i == 0 ? "\n" : "", note);
@@ -265,12 +270,8 @@ static int run(const cli_command *command, int argc, char **argv)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)
         return code;
-    reshard_checkpoint_options opening = {.size = sizeof opening,
-                                          .from = values.from,
-                                          .rules = values.rules,
-                                          .set_count = values.sets.count,
-                                          .sets = values.sets.items};
-    reshard_status status = reshard_checkpoint_open(work.context, path, &opening, &checkpoint);
+    const cli_checkpoint_source source = {path, values.from, values.rules, &values.sets, 0};
+    reshard_status status = cli_checkpoint_open(work.context, &source, &checkpoint);
     cli_work_settle(&work);
     if (status == RESHARD_OK)
         status = values.json ? print_json(checkpoint) : print_table(checkpoint, path, values.all);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONG_SHAPE_TEXT = 512 };
+enum { LONG_SHAPE_TEXT = 512, NAME_SHOWN = 160 };
 
 /* The tensors in the order in which people want to read them; to be freed. */
 static reshard_status sort_tensors(const cli_conversion *made, cli_name **out_names)
@@ -42,13 +42,14 @@ static void shape_text(int32_t ndim, const int64_t *shape, char buffer[LONG_SHAP
 
 static void add_tensor(cli_table *table, const reshard_conversion_tensor *tensor)
 {
-    char name[CLI_NAME_SHOWN + 1], shape[LONG_SHAPE_TEXT], local[LONG_SHAPE_TEXT] = "";
+    char name[NAME_SHOWN + 1], shape[LONG_SHAPE_TEXT], local[LONG_SHAPE_TEXT] = "";
     char clipped[CLI_SPEC_SHOWN];
     const char *mesh_end = tensor->cut != NULL ? strstr(tensor->cut, ": ") : NULL;
     shape_text(tensor->ndim, tensor->shape, shape);
     if (tensor->local_shape != NULL)
         shape_text(tensor->local_ndim, tensor->local_shape, local);
-    cli_table_add(table, CLI_PLAIN, "%s", cli_name_text(tensor->name, tensor->name_bytes, name));
+    (void)reshard_text_escape(tensor->name, tensor->name_bytes, name, sizeof name);
+    cli_table_add(table, CLI_PLAIN, "%s", name);
     cli_table_add(table, CLI_PLAIN, "%s", reshard_dtype_name(tensor->dtype));
     cli_table_add(table, CLI_PLAIN, "%s", shape);
     cli_table_add(table, CLI_PLAIN, "%s",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* names.c - sorts and shows names of tensors. */
+/* names.c - sorts names of tensors. */
 #include "cli/common/names.h"
 
 #include <stdlib.h>
@@ -55,15 +55,4 @@ void cli_names_sort(cli_name *names, size_t count)
 {
     if (count != 0)
         qsort(names, count, sizeof *names, compare_names);
-}
-
-const char *cli_name_text(const char *name, size_t bytes, char buffer[CLI_NAME_SHOWN + 1])
-{
-    size_t length = bytes < CLI_NAME_SHOWN ? bytes : CLI_NAME_SHOWN;
-    for (size_t i = 0; i < length; i++) {
-        unsigned char c = (unsigned char)name[i];
-        buffer[i] = c < 0x20 || c == 0x7f ? '?' : (char)c;
-    }
-    buffer[length] = '\0';
-    return buffer;
 }

@@ -44,7 +44,8 @@ typedef struct rs_conversion_run {
     rs_blocks blocks;
     rs_ledger ledger;
     rs_engine engine;
-    uint64_t bytes_recorded; /* bytes done when the journal was last written */
+    rs_entry_sums *entry_sums; /* NULL: the format has no CRCs */
+    uint64_t bytes_recorded;   /* bytes done when the journal was last written */
 } rs_conversion_run;
 
 /* How many of `threads` threads fit into memory with blocks of that size. Errors: MEMORY_LIMIT. */
@@ -73,6 +74,9 @@ reshard_status rs_run_check_source(const rs_conversion_run *run);
 
 /* ---- what is written beside tensors (others.c) ----------------------------------------------- */
 
+/* Can all files that hold no weights be copied, and should they? Errors: INVALID for a link that
+ * leaves the source; NOT_FOUND, IO. */
+reshard_status rs_run_check_others(rs_conversion_run *run);
 /* Copies the files that hold no weights, and writes the index. */
 reshard_status rs_run_copy_others(rs_conversion_run *run);
 /* Makes files that do not change links to the source's, and their blocks done. */
