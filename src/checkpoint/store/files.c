@@ -50,7 +50,9 @@ static reshard_status open_file(reshard_checkpoint *checkpoint, rs_stored_file *
     reshard_status status = rs_file_open(context, path, &file->file);
     rs_release(context, path, strlen(path) + 1);
     if (status == RESHARD_OK)
-        status = rs_file_stamp(file->file, &file->bytes, &file->changed);
+        status = rs_file_read_stamp(file->file, &file->stamp);
+    if (status == RESHARD_OK)
+        file->bytes = file->stamp.bytes;
     return status == RESHARD_OK ? check_pointer(file) : status;
 }
 
