@@ -98,7 +98,8 @@ reshard_status rs_run_copy_others(rs_conversion_run *run)
     for (int64_t i = 0; status == RESHARD_OK && i < names.count; i++)
         status = consider_other(run, names.items[i]);
     rs_names_release(&names);
-    rs_finishing finishing = {run->target_files, add_file, run};
+    rs_finishing finishing = {run->target_files, add_file, run,
+                              run->entry_sums != NULL ? run->entry_sums->items : NULL};
     return status == RESHARD_OK ? rs_target_finish(&run->conversion->target, &finishing) : status;
 }
 

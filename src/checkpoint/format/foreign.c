@@ -21,8 +21,6 @@ static const struct {
     {".pth", "PyTorch .pth"},
     {".ckpt", "PyTorch or TensorFlow .ckpt"},
     {".gguf", "GGUF (llama.cpp)"},
-    {".npz", "NumPy .npz"},
-    {".npy", "NumPy .npy"},
     {".h5", "Keras .h5"},
     {".msgpack", "Flax .msgpack"},
     {".onnx", "model graph (.onnx)"},
@@ -37,7 +35,8 @@ static bool ends_with(const char *text, const char *end)
 
 bool rs_name_holds_weights(const char *name)
 {
-    static const char *const own[] = {".safetensors", ".index.json", ".partial", ".rules"};
+    static const char *const own[] = {".safetensors", ".index.json", ".partial",
+                                      ".rules",       ".npy",        ".npz"};
     bool holds = strstr(name, ".safetensors.index.") != NULL;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         holds = holds || ends_with(name, own[i]);

@@ -68,7 +68,7 @@ struct reshard_checkpoint {
     /* Rank files: name() of rules has not been applied; the next to use the rules does that. */
     bool keeps_names;
     const char *format;
-    int32_t file_count;
+    int32_t file_count, file_capacity;
     rs_stored_file *files;
     int64_t tensor_count;
     rs_stored_tensor *tensors;
@@ -86,6 +86,10 @@ reshard_status rs_store_create(reshard_context *context, const char *path,
  * UNSUPPORTED when a file is a git-LFS pointer. */
 reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count,
                                    char *const *names);
+/* Adds a file that is made from one of these, such as the content of a compressed member. It is
+ * closed before those that came earlier, and here when the call fails. */
+reshard_status rs_store_add_file(reshard_checkpoint *checkpoint, rs_slice name, rs_file *file,
+                                 int32_t *out_index);
 
 /* One stored array, which is (a box of) a tensor. Numbers are one for each of its ndim dims. */
 typedef struct rs_occurrence {
@@ -104,6 +108,8 @@ typedef struct rs_occurrence {
 typedef struct rs_occurrences {
     int64_t count, capacity;
     rs_occurrence *items;
+    /* A box that occurs again is a copy of the first; else it is an overlap, and an error. */
+    bool has_copies;
 } rs_occurrences;
 
 reshard_status rs_occurrences_add(reshard_context *context, rs_occurrences *list,
@@ -128,6 +134,10 @@ reshard_status rs_store_describe(rs_stored_tensor *tensor, rs_arena *arena, rs_s
 /* Sorts occurrences by name and makes one tensor for each name; its pieces are the occurrences.
  * Errors: GAP, OVERLAP, CORRUPT, ..., naming tensor and files. */
 reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *list);
+/* The same for files that hold whole tensors only, each name once. advice: what the error about a
+ * second one ends with. */
+reshard_status rs_store_join_whole(reshard_checkpoint *checkpoint, rs_occurrences *list,
+                                   const char *advice);
 
 /* Sorts pieces and checks invariant 2. */
 reshard_status rs_store_check(const reshard_checkpoint *checkpoint, rs_stored_tensor *tensor);
