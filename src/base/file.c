@@ -208,8 +208,8 @@ reshard_status rs_file_read_stamp(const rs_file *file, rs_file_stamp *out_stamp)
 {
     struct stat information;
     if (file->maker != NULL) {
-        reshard_status status = rs_file_stamp(file->origin, out_bytes, out_nanoseconds);
-        *out_bytes = file->bytes;
+        reshard_status status = rs_file_read_stamp(file->origin, out_stamp);
+        out_stamp->bytes = file->bytes;
         return status;
     }
     if (fstat(file->descriptor, &information) != 0)

@@ -109,7 +109,8 @@ reshard_status rs_store_add_file(reshard_checkpoint *checkpoint, rs_slice name, 
     char *copy = NULL;
     reshard_status status = make_room(checkpoint);
     if (status == RESHARD_OK)
-        status = rs_file_stamp(file, &added.bytes, &added.changed);
+        status = rs_file_read_stamp(file, &added.stamp);
+    added.bytes = added.stamp.bytes;
     if (status == RESHARD_OK &&
         (copy = rs_arena_allocate(&checkpoint->arena, name.count + 1)) == NULL)
         status = rs_allocation_status();
