@@ -83,6 +83,9 @@ reshard_status rs_padding_check(const rs_target *target, int32_t index, rs_file 
 
 /* ---- what is written beside tensors (others.c) ----------------------------------------------- */
 
+/* Can all files that hold no weights be copied, and should they? Errors: INVALID for a link that
+ * leaves the source; NOT_FOUND, IO. */
+reshard_status rs_run_check_others(rs_conversion_run *run);
 /* Copies the files that hold no weights, and writes the index. */
 reshard_status rs_run_copy_others(rs_conversion_run *run);
 /* Makes files that do not change links to the source's, and their blocks done. */

@@ -397,7 +397,10 @@ static reshard_status conclude_finished(rs_conversion_run *run, reshard_conversi
 static reshard_status carry_out(rs_conversion_run *run, reshard_conversion_report *report)
 {
     bool finished = false;
-    reshard_status status = compare_runs(run, rs_run_check_paths(run));
+    reshard_status status = rs_run_check_paths(run);
+    if (status == RESHARD_OK && rs_team_leads(run->team))
+        status = rs_run_check_others(run);
+    status = compare_runs(run, status);
     if (status == RESHARD_OK)
         status = rs_run_check_copies(run);
     if (status == RESHARD_OK)
