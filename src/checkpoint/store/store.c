@@ -39,7 +39,7 @@ void rs_occurrences_release(reshard_context *context, rs_occurrences *list)
 
 reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format, ...)
 {
-    char line[512];
+    char line[512], shown[1024];
     void *items = checkpoint->notes;
     va_list arguments;
     va_start(arguments, format);
@@ -50,11 +50,23 @@ reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format,
     checkpoint->notes = items;
     if (status != RESHARD_OK)
         return status;
-    char *copy = rs_arena_copy(&checkpoint->arena, line, strlen(line) + 1, 1);
+    (void)reshard_text_escape(line, strlen(line), shown, sizeof shown);
+    char *copy = rs_arena_copy(&checkpoint->arena, shown, strlen(shown) + 1, 1);
     if (copy == NULL)
         return rs_allocation_status();
     checkpoint->notes[checkpoint->note_count++] = copy;
     return RESHARD_OK;
+}
+
+reshard_status rs_store_add_value(reshard_checkpoint *checkpoint, const rs_stored_value *value)
+{
+    void *items = checkpoint->values;
+    reshard_status status = rs_grow(checkpoint->context, &items, &checkpoint->value_capacity,
+                                    checkpoint->value_count + 1, sizeof(rs_stored_value));
+    checkpoint->values = items;
+    if (status == RESHARD_OK)
+        checkpoint->values[checkpoint->value_count++] = *value;
+    return status;
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -465,8 +477,9 @@ static reshard_status join_one(reshard_checkpoint *checkpoint, const rs_occurren
     if (status == RESHARD_OK)
         status = rs_store_describe(tensor, &checkpoint->arena, items[0].name, items[0].dtype,
                                    items[0].ndim, shape);
-    if (status == RESHARD_OK && tensor->opaque)
-        status = check_opaque(checkpoint, items, count, tensor);
+    tensor->place = items[0].place;
+    for (int64_t i = 0; status == RESHARD_OK && tensor->opaque && i < (has_copies ? count : 1); i++)
+        status = check_opaque(checkpoint, items + i, has_copies ? 1 : count, tensor);
     if (status == RESHARD_OK)
         status = add_pieces(checkpoint, items, count, tensor);
     if (status == RESHARD_OK && has_copies)

@@ -10,11 +10,10 @@ static void test_formats__list(void **state)
     static const struct {
         const char *name;
         int writes, is_split, needs_mesh;
-    } rows[] = {{"hf", 1, 0, 0},
-                {"dcp-safetensors", 1, 1, 0},
-                {"rank-files", 1, 1, 1},
-                {"safetensors", 0, 0, 0},
-                {"npy", 0, 0, 0}};
+    } rows[] = {{"hf", 1, 0, 0},         {"dcp-safetensors", 1, 1, 0},
+                {"rank-files", 1, 1, 1}, {"safetensors", 0, 0, 0},
+                {"npy", 0, 0, 0},        {"torch-ranks", 0, 0, 0},
+                {"torch", 0, 0, 0}};
     const int32_t count = sizeof rows / sizeof rows[0];
     reshard_format format = {.size = sizeof format};
     (void)state;
@@ -74,11 +73,8 @@ static void test_probing__folders(void **state)
     static const struct {
         const char *file, *words;
     } rows[] = {
-        {"pytorch_model-00001-of-00002.bin", "a folder of PyTorch .bin files, which reshard does "
-                                             "not read yet; " LOOKED_FOR},
-        {"consolidated.00.pth", "a folder of PyTorch .pth files"},
-        {"mp_rank_00_model_states.pt", "a folder of PyTorch .pt files"},
-        {"model-q4.gguf", "a folder of GGUF (llama.cpp) files"},
+        {"model-q4.gguf", "a folder of GGUF (llama.cpp) files, which reshard does not read "
+                          "yet; " LOOKED_FOR},
         {"__0_0.distcp", "a folder of PyTorch .distcp (distributed checkpoint) files"},
         {"model.onnx", "a folder of model graph (.onnx) files"},
     };
