@@ -39,6 +39,10 @@ RS_EXPORT reshard_status rs_mesh_check_distinct(const reshard_mesh *mesh);
 /* "dp=2,tp=4[0..3,8..11]": ranks only where they are not 0..size-1. */
 void rs_mesh_text(const reshard_mesh *mesh, rs_text *text);
 
+/* The cuts of a spec alone, without the mesh: "S(0, unit=8)". Errors name no mesh. */
+reshard_status rs_cut_parse(reshard_context *context, reshard_mesh *mesh, const char *text,
+                            reshard_spec **out_spec);
+
 struct reshard_spec {
     reshard_context *context;
     rs_references references;

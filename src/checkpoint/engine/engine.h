@@ -10,6 +10,7 @@
 #define RS_CHECKPOINT_ENGINE_ENGINE_H
 
 #include "checkpoint/engine/blocks.h"
+#include "checkpoint/engine/entry_sums.h"
 #include "checkpoint/engine/sums.h"
 
 #include <stdatomic.h>
@@ -37,6 +38,9 @@ typedef struct rs_engine {
     int32_t threads;         /* 1 or more */
     rs_ledger *ledger; /* blocks that are done are passed over; NULL: nobody asks. Not owned */
     rs_sums *sums;     /* by route; NULL: nobody asks. Not owned */
+    /* Of what the file sink writes; needs blocks that are not direct. NULL: nobody asks. Not
+     * owned. */
+    rs_entry_sums *entry_sums;
     /* Called now and then by the calling thread, with the bytes done so far; may be NULL. */
     reshard_status (*pause)(void *user, uint64_t bytes_done);
     void *user;
@@ -59,6 +63,10 @@ void rs_engine_share_memory(size_t memory_bytes, bool adapts, int32_t *threads,
 reshard_status rs_engine_run(rs_engine *engine);
 /* Runs all blocks, shared by the ranks of a team. Collective. */
 reshard_status rs_engine_run_shared(rs_engine *engine, const rs_team *team);
+/* Compares all boxes that the checkpoint stores more than once. `what`: as in rs_engine. Errors:
+ * CHECK, naming tensor, files and element. Collective. */
+reshard_status rs_engine_check_copies(const reshard_checkpoint *checkpoint, const rs_team *team,
+                                      const char *what, int32_t threads, size_t thread_bytes);
 /* From now on the progress bar counts the other ranks too. */
 void rs_engine_show_together(rs_engine *engine, const rs_team *team);
 

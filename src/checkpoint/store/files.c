@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* files.c - a checkpoint's beginning, its open files, and its end. */
 #include "base/context.h"
+#include "base/text.h"
 #include "checkpoint/store/store.h"
 
 #include <assert.h>
@@ -50,8 +51,43 @@ static reshard_status open_file(reshard_checkpoint *checkpoint, rs_stored_file *
     reshard_status status = rs_file_open(context, path, &file->file);
     rs_release(context, path, strlen(path) + 1);
     if (status == RESHARD_OK)
-        status = rs_file_stamp(file->file, &file->bytes, &file->changed);
+        status = rs_file_read_stamp(file->file, &file->stamp);
+    if (status == RESHARD_OK)
+        file->bytes = file->stamp.bytes;
     return status == RESHARD_OK ? check_pointer(file) : status;
+}
+
+/* Weights that lie elsewhere are read, as the user asked for, but told of. */
+static reshard_status note_links(reshard_checkpoint *checkpoint)
+{
+    reshard_context *context = checkpoint->context;
+    reshard_status status = RESHARD_OK;
+    char *first = NULL;
+    int32_t first_file = 0, count = 0;
+    /* A single file was named by the user. */
+    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count &&
+                        checkpoint->folder == checkpoint->path;
+         i++) {
+        char *outside = NULL;
+        status = rs_store_follow_link(context, checkpoint->folder,
+                                      rs_file_path(checkpoint->files[i].file), &outside);
+        if (outside == NULL)
+            continue;
+        if (count++ == 0) {
+            first = outside;
+            first_file = i;
+        } else {
+            rs_text_free(context, outside);
+        }
+    }
+    if (status == RESHARD_OK && count != 0)
+        status = rs_store_note(checkpoint,
+                               "%d of %d files are links that leave the folder; %.100s leads to "
+                               "%.200s",
+                               (int)count, (int)checkpoint->file_count,
+                               checkpoint->files[first_file].name, first);
+    rs_text_free(context, first);
+    return status;
 }
 
 reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count,
@@ -64,6 +100,7 @@ reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count
         rs_arena_allocate_array(&checkpoint->arena, (size_t)count, sizeof(rs_stored_file));
     if (checkpoint->files == NULL)
         return rs_allocation_status();
+    checkpoint->file_capacity = (int32_t)count;
     for (int64_t i = 0; i < count; i++) {
         rs_stored_file *file = &checkpoint->files[i];
         *file = (rs_stored_file){
@@ -77,6 +114,49 @@ reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count
         if (rs_context_cancelled(checkpoint->context))
             return rs_fail(RESHARD_ERR_CANCELLED, "%s: cancelled", checkpoint->path);
     }
+    return note_links(checkpoint);
+}
+
+/* Room for one more file; arrays that were outgrown stay in the arena. */
+static reshard_status make_room(reshard_checkpoint *checkpoint)
+{
+    if (checkpoint->file_count < checkpoint->file_capacity)
+        return RESHARD_OK;
+    if (checkpoint->file_count > INT32_MAX / 4)
+        return rs_fail(RESHARD_ERR_RANGE, "%s: too many files", checkpoint->path);
+    int32_t capacity = 2 * checkpoint->file_count + 16;
+    rs_stored_file *files =
+        rs_arena_allocate_array(&checkpoint->arena, (size_t)capacity, sizeof *files);
+    if (files == NULL)
+        return rs_allocation_status();
+    if (checkpoint->file_count != 0)
+        memcpy(files, checkpoint->files, (size_t)checkpoint->file_count * sizeof *files);
+    checkpoint->files = files;
+    checkpoint->file_capacity = capacity;
+    return RESHARD_OK;
+}
+
+reshard_status rs_store_add_file(reshard_checkpoint *checkpoint, rs_slice name, rs_file *file,
+                                 int32_t *out_index)
+{
+    rs_stored_file added = {.file = file};
+    char *copy = NULL;
+    reshard_status status = make_room(checkpoint);
+    if (status == RESHARD_OK)
+        status = rs_file_read_stamp(file, &added.stamp);
+    added.bytes = added.stamp.bytes;
+    if (status == RESHARD_OK &&
+        (copy = rs_arena_allocate(&checkpoint->arena, name.count + 1)) == NULL)
+        status = rs_allocation_status();
+    if (status != RESHARD_OK) {
+        rs_file_close(file);
+        return status;
+    }
+    memcpy(copy, name.bytes, name.count);
+    copy[name.count] = '\0';
+    added.name = copy;
+    *out_index = checkpoint->file_count;
+    checkpoint->files[checkpoint->file_count++] = added;
     return RESHARD_OK;
 }
 
@@ -84,7 +164,8 @@ void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint)
 {
     if (checkpoint == NULL)
         return;
-    for (int32_t i = 0; i < checkpoint->file_count; i++) {
+    /* From the end: a file may be made from an earlier one. */
+    for (int32_t i = checkpoint->file_count; i-- > 0;) {
         rs_stored_file *file = &checkpoint->files[i];
         assert(file->body == NULL || file->body_destroy != NULL);
         if (file->body != NULL)
@@ -94,6 +175,9 @@ void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint)
     if (checkpoint->notes != NULL)
         rs_release(checkpoint->context, checkpoint->notes,
                    (size_t)checkpoint->note_capacity * sizeof(char *));
+    if (checkpoint->values != NULL)
+        rs_release(checkpoint->context, checkpoint->values,
+                   (size_t)checkpoint->value_capacity * sizeof(rs_stored_value));
     rs_arena_release(&checkpoint->arena);
     rs_release(checkpoint->context, checkpoint, sizeof *checkpoint);
 }

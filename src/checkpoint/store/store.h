@@ -18,6 +18,7 @@
 #define RS_CHECKPOINT_STORE_STORE_H
 
 #include "base/arena.h"
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/slice.h"
@@ -28,12 +29,34 @@ typedef struct rs_stored_file {
     const char *name; /* within the checkpoint's folder */
     rs_file *file;
     uint64_t bytes;
-    int64_t changed; /* when it last was, in nanoseconds */
+    rs_file_stamp stamp; /* when it was opened */
     /* What the format keeps about the file while it is open, such as its header; names and shapes
      * may point into it. The store only destroys it. NULL: nothing. */
     void *body;
     void (*body_destroy)(void *body);
 } rs_stored_file;
+
+/* One step into nested values: the key of a dict, or the place in a list or tuple. */
+typedef struct rs_value_step {
+    const struct rs_value_step *parent; /* NULL: this is the first step */
+    rs_slice key;                       /* bytes NULL: a number */
+    int64_t number;
+    bool in_list;
+} rs_value_step;
+
+/* What formats that nest values tell about one. Its name is its steps, joined by dots. */
+typedef struct rs_value_place {
+    const rs_value_step *step; /* the last one; NULL: the format does not nest */
+    int64_t order;             /* among all tensors and values, as the file has them */
+} rs_value_place;
+
+/* Something that is no tensor, such as a hyper-parameter. */
+typedef struct rs_stored_value {
+    rs_slice name;
+    rs_value_place place;
+    int32_t file;
+    const struct rs_pickle_node *node; /* belongs to the file's body */
+} rs_stored_value;
 
 typedef struct rs_stored_piece {
     int32_t file;
@@ -58,6 +81,7 @@ typedef struct rs_stored_tensor {
     rs_stored_piece *pieces;
     int64_t copy_count;
     rs_stored_piece *copies;
+    rs_value_place place;
 } rs_stored_tensor;
 
 struct reshard_checkpoint {
@@ -68,11 +92,13 @@ struct reshard_checkpoint {
     /* Rank files: name() of rules has not been applied; the next to use the rules does that. */
     bool keeps_names;
     const char *format;
-    int32_t file_count;
+    int32_t file_count, file_capacity;
     rs_stored_file *files;
     int64_t tensor_count;
     rs_stored_tensor *tensors;
     uint64_t bytes; /* of all tensors, without copies */
+    int64_t value_count, value_capacity;
+    rs_stored_value *values; /* in the order of the files */
     int64_t note_count, note_capacity;
     char **notes; /* what cannot be known, and what was left out */
 };
@@ -86,6 +112,16 @@ reshard_status rs_store_create(reshard_context *context, const char *path,
  * UNSUPPORTED when a file is a git-LFS pointer. */
 reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count,
                                    char *const *names);
+/* Adds a file that is made from one of these, such as the content of a compressed member. It is
+ * closed before those that came earlier, and here when the call fails. */
+reshard_status rs_store_add_file(reshard_checkpoint *checkpoint, rs_slice name, rs_file *file,
+                                 int32_t *out_index);
+
+/* If the path is a symbolic link that leaves the folder and, for a snapshot in the hub's cache, its
+ * model: where it leads, to be freed by rs_text_free. Else NULL. Errors: NOT_FOUND when it leads
+ * nowhere; IO. */
+reshard_status rs_store_follow_link(reshard_context *context, const char *folder, const char *path,
+                                    char **out_outside);
 
 /* One stored array, which is (a box of) a tensor. Numbers are one for each of its ndim dims. */
 typedef struct rs_occurrence {
@@ -99,11 +135,14 @@ typedef struct rs_occurrence {
     const int64_t *offset;  /* in the tensor; NULL: zeros */
     const int64_t *full;    /* the whole tensor's shape; NULL: the file does not say */
     int32_t full_ndim;      /* rank files: how many numbers `full` has; 0 elsewhere */
+    rs_value_place place;   /* formats that nest */
 } rs_occurrence;
 
 typedef struct rs_occurrences {
     int64_t count, capacity;
     rs_occurrence *items;
+    /* A box that occurs again is a copy of the first; else it is an overlap, and an error. */
+    bool has_copies;
 } rs_occurrences;
 
 reshard_status rs_occurrences_add(reshard_context *context, rs_occurrences *list,
@@ -113,6 +152,9 @@ void rs_occurrences_release(reshard_context *context, rs_occurrences *list);
 /* Adds a line for inspect. Fails only for lack of memory. */
 reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format, ...)
     RS_PRINTF(2, 3);
+
+/* Keeps something that is no tensor; its name must outlive the checkpoint. */
+reshard_status rs_store_add_value(reshard_checkpoint *checkpoint, const rs_stored_value *value);
 
 /* Bytes of a tensor. Errors: RANGE when shape or size go beyond 64 bits (extents multiplied from
  * left to right, as the reference reader of safetensors does), INVALID when the elements do not end
@@ -128,6 +170,10 @@ reshard_status rs_store_describe(rs_stored_tensor *tensor, rs_arena *arena, rs_s
 /* Sorts occurrences by name and makes one tensor for each name; its pieces are the occurrences.
  * Errors: GAP, OVERLAP, CORRUPT, ..., naming tensor and files. */
 reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *list);
+/* The same for files that hold whole tensors only, each name once. advice: what the error about a
+ * second one ends with. */
+reshard_status rs_store_join_whole(reshard_checkpoint *checkpoint, rs_occurrences *list,
+                                   const char *advice);
 
 /* Sorts pieces and checks invariant 2. */
 reshard_status rs_store_check(const reshard_checkpoint *checkpoint, rs_stored_tensor *tensor);
@@ -142,6 +188,9 @@ bool rs_piece_is_whole(const rs_stored_tensor *tensor, const rs_stored_piece *pi
 /* Strides in elements, whether given or dense. */
 void rs_piece_strides(const rs_stored_tensor *tensor, const rs_stored_piece *piece,
                       int64_t out_strides[RESHARD_NDIM_MAX]);
+/* Adds all that the headers tell of the tensors, by which ranks see that they have opened the same
+ * checkpoint. */
+void rs_store_digest(const reshard_checkpoint *checkpoint, rs_digest *digest);
 /* Pieces, or copies, as one layout over files: rank = file + first_rank, one shard for each. */
 reshard_status rs_store_layout(reshard_context *context, const rs_stored_tensor *tensor,
                                const rs_stored_piece *pieces, int64_t piece_count, bool cover,
