@@ -82,7 +82,7 @@ class DocsTest(CommandTest):
         for name, page in self.read_pages():
             command = {"reshard-layout.1.md": ["layout"], "reshard-plan.1.md": ["plan"],
                        "reshard-inspect.1.md": ["inspect"], "reshard-convert.1.md": ["convert"],
-                       "reshard-digest.1.md": ["digest"], "reshard-verify.1.md": ["verify"],
+                       "reshard-digest.1.md": ["digest"], "reshard-rules.1.md": ["rules"], "reshard-verify.1.md": ["verify"],
                        "reshard-bench.1.md": ["bench", "plan"], "reshard-bench-model.1.md": ["bench", "model"],
                        "reshard-bench-convert.1.md": ["bench", "convert"],
                        "reshard-bench-move.1.md": ["bench", "move"]}.get(name)
