@@ -31,14 +31,14 @@ extern "C" {
 /* ---- mesh ------------------------------------------------------------------------------------ */
 
 /* Named axes over ranks, row-major: in `dp=2,tp=4` the position of (dp, tp) is dp*4 + tp, and the
- * rank there equals the position unless other ranks were given. Ranks are distinct; in a mesh of one
- * axis a rank may have several positions, and then owns several chunks: `4[0,0,1,1]: S(0)`. */
+ * rank there equals the position unless other ranks were given. Ranks are distinct; in a mesh of
+ * one axis a rank may have several positions, and then owns several chunks: `4[0,0,1,1]: S(0)`. */
 typedef struct reshard_mesh reshard_mesh;
 
 /* names: axis_count texts, or NULL; a single NULL or "" among them is an axis without a name.
  * sizes: at least 1 each, product at most 2^31-1. ranks: one rank for each position, all different
- * if there are several axes, or NULL for 0, 1, 2, ... The arrays are copied. Errors: INVALID (bad or
- * repeated name, repeated rank), RANGE. */
+ * if there are several axes, or NULL for 0, 1, 2, ... The arrays are copied. Errors: INVALID (bad
+ * or repeated name, repeated rank), RANGE. */
 RESHARD_API reshard_status reshard_mesh_create(reshard_context *context, int32_t axis_count,
                                                const char *const *names, const int32_t *sizes,
                                                const int32_t *ranks, reshard_mesh **out_mesh);
