@@ -110,6 +110,7 @@ typedef struct reshard_conversion_tensor {
      * it is not cut, or has too many dimensions to be cut. */
     int32_t local_ndim;
     const int64_t *local_shape;
+    const int64_t *padded_shape; /* what `cut` cuts: shape with its padding; NULL as local_shape */
 } reshard_conversion_tensor;
 /* Tensors are sorted by name, as bytes: 0 <= index < tensor_count. Errors: RANGE. */
 RESHARD_API reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversion,

@@ -54,6 +54,13 @@ static way ways[] = {
      .ranks = 1,
      .plan = {.size = sizeof(reshard_conversion_options), .shard_bytes_max = 1000000, .threads = 1},
      .run = {.size = sizeof(reshard_conversion_run_options)}},
+    {.name = "archives", /* whose checksums are written at the end */
+     .ranks = 1,
+     .plan = {.size = sizeof(reshard_conversion_options),
+              .to = "tp=2",
+              .format = "dcp",
+              .threads = 1},
+     .run = {.size = sizeof(reshard_conversion_run_options)}},
     {.name = "threads",
      .ranks = 1,
      .plan = {.size = sizeof(reshard_conversion_options), .threads = 2},
@@ -121,7 +128,7 @@ static int set_up(void **state)
         w->files = base;
         (void)snprintf(w->files.expected, sizeof w->files.expected, "%s/%s", base.folder, w->name);
         if (w->plan.to != NULL)
-            w->plan.rules = w->plan.format != NULL ? padding_rules : base.rules;
+            w->plan.rules = strcmp(w->name, "padding") == 0 ? padding_rules : base.rules;
         if (reshard_convert(NULL, base.source, w->files.expected, NULL, &w->plan, &w->run, NULL) !=
             RESHARD_OK) {
             print_error("%s: %s\n", w->name, reshard_error_text());

@@ -258,7 +258,8 @@ reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversio
                                              .rule_file = row->rule_file,
                                              .rule_line = row->rule_line,
                                              .local_ndim = row->local_ndim,
-                                             .local_shape = row->local_shape};
+                                             .local_shape = row->local_shape,
+                                             .padded_shape = row->padded_shape};
     return rs_report_write("conversion tensor", &found, sizeof found, out_tensor);
 }
 
