@@ -56,10 +56,8 @@ static way ways[] = {
      .run = {.size = sizeof(reshard_conversion_run_options)}},
     {.name = "archives", /* whose checksums are written at the end */
      .ranks = 1,
-     .plan = {.size = sizeof(reshard_conversion_options),
-              .to = "tp=2",
-              .format = "dcp",
-              .threads = 1},
+     .plan =
+         {.size = sizeof(reshard_conversion_options), .to = "tp=2", .format = "dcp", .threads = 1},
      .run = {.size = sizeof(reshard_conversion_run_options)}},
     {.name = "threads",
      .ranks = 1,
