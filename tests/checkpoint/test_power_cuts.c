@@ -38,31 +38,33 @@ static way ways[] = {
     {.name = "one",
      .ranks = 1,
      .plan = {.size = sizeof(reshard_conversion_options), .to = "tp=2", .threads = 1},
-     .run = {.size = sizeof(reshard_conversion_run_options)}},
+     .run = {.size = sizeof(reshard_conversion_run_options), .journal_bytes = 1 << 18}},
     {.name = "ranks",
      .ranks = RANKS,
      .plan = {.size = sizeof(reshard_conversion_options), .to = "tp=3", .threads = 1},
-     .run = {.size = sizeof(reshard_conversion_run_options)}},
+     .run = {.size = sizeof(reshard_conversion_run_options), .journal_bytes = 1 << 18}},
     {.name = "padding",
      .ranks = 1,
      .plan = {.size = sizeof(reshard_conversion_options),
               .to = "tp=4",
               .format = "rank-files",
               .threads = 1},
-     .run = {.size = sizeof(reshard_conversion_run_options), .verify = 1}},
-    {.name = "index",
+     .run = {.size = sizeof(reshard_conversion_run_options),
+             .verify = 1,
+             .journal_bytes = 1 << 18}},
+    {.name = "index", /* and a journal that is written at the end only */
      .ranks = 1,
      .plan = {.size = sizeof(reshard_conversion_options), .shard_bytes_max = 1000000, .threads = 1},
-     .run = {.size = sizeof(reshard_conversion_run_options)}},
+     .run = {.size = sizeof(reshard_conversion_run_options), .journal_bytes = 1 << 30}},
     {.name = "archives", /* whose checksums are written at the end */
      .ranks = 1,
      .plan =
          {.size = sizeof(reshard_conversion_options), .to = "tp=2", .format = "dcp", .threads = 1},
-     .run = {.size = sizeof(reshard_conversion_run_options)}},
+     .run = {.size = sizeof(reshard_conversion_run_options), .journal_bytes = 1 << 18}},
     {.name = "threads",
      .ranks = 1,
      .plan = {.size = sizeof(reshard_conversion_options), .threads = 2},
-     .run = {.size = sizeof(reshard_conversion_run_options)}},
+     .run = {.size = sizeof(reshard_conversion_run_options), .journal_bytes = 1 << 18}},
 };
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
@@ -94,7 +96,6 @@ static reshard_status convert_rank(void *user, reshard_group *group)
     plan.group = group;
     plan.memory_bytes_max = (size_t)plan.threads << 20;
     run.resume = a->resume;
-    run.journal_bytes = 1 << 18;
     a->statuses[rank] = reshard_convert(context, base.source, base.target, NULL, &plan, &run, NULL);
     if (rank == 0)
         (void)snprintf(a->text, sizeof a->text, "%s", reshard_error_text());
@@ -142,6 +143,14 @@ static int tear_down(void **state)
     for (int i = 0; i < WAYS; i++)
         (void)rs_folder_remove(NULL, ways[i].files.expected);
     return mkdir(base.expected, 0700) == 0 ? convert_case_end(&base) : -1;
+}
+
+/* What a test that fails leaves. */
+static int clean_up(void **state)
+{
+    (void)state;
+    convert_case_remove(&base);
+    return 0;
 }
 
 /* ---- states ---------------------------------------------------------------------------------- */
@@ -468,10 +477,10 @@ static void test_power__saves(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_power__order_of_syncs),
-        cmocka_unit_test(test_power__order_when_going_on),
-        cmocka_unit_test(test_power__saves),
-        cmocka_unit_test(test_power__states_after_a_cut),
+        cmocka_unit_test_teardown(test_power__order_of_syncs, clean_up),
+        cmocka_unit_test_teardown(test_power__order_when_going_on, clean_up),
+        cmocka_unit_test_teardown(test_power__saves, clean_up),
+        cmocka_unit_test_teardown(test_power__states_after_a_cut, clean_up),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
