@@ -10,10 +10,10 @@ static void test_formats__list(void **state)
     static const struct {
         const char *name;
         int writes, is_split, needs_mesh;
-    } rows[] = {{"hf", 1, 0, 0},         {"dcp-safetensors", 1, 1, 0},
-                {"rank-files", 1, 1, 1}, {"safetensors", 0, 0, 0},
-                {"npy", 0, 0, 0},        {"torch-ranks", 0, 0, 0},
-                {"torch", 0, 0, 0}};
+    } rows[] = {{"hf", 1, 0, 0},          {"dcp-safetensors", 1, 1, 0},
+                {"rank-files", 1, 1, 1},  {"safetensors", 0, 0, 0},
+                {"npy", 0, 0, 0},         {"torch-bin", 0, 0, 0},
+                {"torch-ranks", 0, 0, 0}, {"torch", 0, 0, 0}};
     const int32_t count = sizeof rows / sizeof rows[0];
     reshard_format format = {.size = sizeof format};
     (void)state;
