@@ -33,7 +33,7 @@ class TorchTest(ConvertTest):
     def compare(self, source, model, *options):
         """All tensors of the source, as converted to safetensors."""
         target = source.replace("/", "-") + "-hf"
-        self.convert(source, target, *options)
+        self.convert(source, target, "--all", *options)
         found = files.read_hf(self.at(target))
         self.assertEqual(sorted(found), sorted(model))
         for name, (dtype, shape, values) in model.items():

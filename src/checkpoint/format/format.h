@@ -59,9 +59,13 @@ typedef struct rs_format {
 
     /* ---- writing; all NULL when the format is only read -------------------------------------- */
 
-    bool is_split;    /* over a mesh, which has to be given; else tensors are whole */
-    bool skips_empty; /* files that would hold nothing are not written */
-    bool has_crcs;    /* finish needs the CRCs of entries */
+    bool is_split; /* over a mesh, which has to be given; else tensors are whole */
+    /* Writes it over a mesh of several ranks, under the same name; NULL: nobody does. */
+    const struct rs_format *split;
+    bool skips_empty;  /* files that would hold nothing are not written */
+    bool has_crcs;     /* finish needs the CRCs of entries */
+    bool takes_model;  /* of a checkpoint that nests, only the model, unless all is asked for */
+    bool holds_values; /* not only tensors */
     /* Decides which pieces of which tensor go into which file: fills in the target's tensors and
      * entries, and, unless the format is split, its file_count. */
     reshard_status (*lay_out)(rs_laying *laying);

@@ -87,33 +87,6 @@ static reshard_status read_folder(reshard_checkpoint *checkpoint, const rs_openi
 
 /* ---- laying out ------------------------------------------------------------------------------ */
 
-/* Adds a whole tensor, as one piece, to the given file. */
-static reshard_status add_whole(rs_target *target, const rs_stored_tensor *stored,
-                                const rs_selected *selected, int32_t file)
-{
-    int64_t index = target->tensor_count;
-    rs_stored_tensor *tensor = &target->tensors[index];
-    reshard_status status = rs_store_describe(tensor, &target->arena, selected->name,
-                                              selected->dtype, stored->ndim, stored->shape);
-    if (status != RESHARD_OK)
-        return status;
-    rs_stored_piece piece = {.file = file, .size = tensor->carried_shape};
-    tensor->pieces = rs_arena_copy(&target->arena, &piece, 1, sizeof piece);
-    if (tensor->pieces == NULL)
-        return rs_allocation_status();
-    tensor->piece_count = 1;
-    target->origins[index] = selected->origin;
-    target->tensor_count++;
-    rs_target_entry entry = {.key = tensor->name,
-                             .tensor = index,
-                             .file = file,
-                             .ndim = tensor->ndim,
-                             .shape = tensor->shape,
-                             .piece_count = 1,
-                             .bytes = tensor->bytes};
-    return rs_target_add_entry(target, &entry);
-}
-
 /* Deals out tensors in the order of names; one that does not fit begins another file. */
 static reshard_status lay_out(rs_laying *laying)
 {
@@ -132,7 +105,7 @@ static reshard_status lay_out(rs_laying *laying)
             used = 0;
         }
         used += bytes;
-        reshard_status status = add_whole(target, stored, selected, target->file_count - 1);
+        reshard_status status = rs_target_add_whole(laying, selected, target->file_count - 1);
         if (status != RESHARD_OK)
             return status;
     }
@@ -214,6 +187,7 @@ const rs_format rs_format_hf = {
     .looks_for = INDEX_NAME,
     .probe = probe,
     .read = read_folder,
+    .takes_model = true,
     .lay_out = lay_out,
     .name_file = name_file,
     .place = rs_safetensors_place,
