@@ -2,6 +2,7 @@
 /*
  * command_convert.c - `reshard convert`: a checkpoint in another split, format or dtype.
  */
+#include "cli/checkpoint_input.h"
 #include "cli/commands.h"
 #include "cli/common/failure.h"
 #include "cli/common/ranks.h"
@@ -36,7 +37,10 @@ static void print_text(const conversion *c)
 {
     char rate[CLI_SIZE_TEXT];
     double written = (double)c->made.report.bytes_written;
+    const char *note;
     cli_conversion_print(&c->made, c->target);
+    for (int64_t i = 0; (note = reshard_checkpoint_note(c->made.checkpoint, i)) != NULL; i++)
+        printf("note: %s\n", note);
     if (c->dry_run)
         printf("about %.1f s; nothing was written\n", c->seconds);
     else
@@ -96,7 +100,7 @@ static int run(const cli_command *command, int argc, char **argv)
     c.work.in_lines = speaks && !values.quiet;
     if (values.quiet || !speaks)
         c.work.watched = 0;
-    cli_converting_raise_limits();
+    cli_raise_file_limit();
     /* A file that grows beyond its limit is an error to report, not a reason to die. */
     (void)signal(SIGXFSZ, SIG_IGN);
     cli_converting_fill(&values, &c.options);

@@ -5,11 +5,11 @@
 #include "cli/common/failure.h"
 #include "cli/common/input.h"
 #include "cli/common/sizes.h"
+#include "cli/common/style.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #define FIELD(name) offsetof(cli_converting, name)
 
@@ -131,15 +131,6 @@ void cli_conversion_release(cli_conversion *made)
     *made = (cli_conversion){0};
 }
 
-void cli_converting_raise_limits(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return;
-    limit.rlim_cur = limit.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 void cli_conversion_write(const cli_conversion *made, cli_json *json)
 {
     const reshard_conversion_stats *stats = &made->stats;
@@ -175,11 +166,17 @@ void cli_conversion_print(const cli_conversion *made, const char *target)
     char read[CLI_SIZE_TEXT], written[CLI_SIZE_TEXT], memory[CLI_SIZE_TEXT];
     char shared[CLI_SIZE_TEXT];
     const char *note;
-    if (stats->rules[0] != '\0')
-        printf("%s\n", stats->rules);
-    printf("%s%s%" PRId64 " tensor%s in %" PRId32 " file%s, %s\n", target != NULL ? target : "",
-           target != NULL ? ": " : "", stats->tensor_count, stats->tensor_count == 1 ? "" : "s",
-           stats->written_file_count, stats->written_file_count == 1 ? "" : "s", stats->format);
+    if (stats->rules[0] != '\0') {
+        cli_print_shown(stats->rules);
+        putchar('\n');
+    }
+    if (target != NULL) {
+        cli_print_shown(target);
+        fputs(": ", stdout);
+    }
+    printf("%" PRId64 " tensor%s in %" PRId32 " file%s, %s\n", stats->tensor_count,
+           stats->tensor_count == 1 ? "" : "s", stats->written_file_count,
+           stats->written_file_count == 1 ? "" : "s", stats->format);
     printf("reads %s, writes %s (%s by the kernel), %s for %" PRId32 " thread%s\n",
            cli_size_text(report->bytes_read, read), cli_size_text(report->bytes_written, written),
            cli_size_text(report->bytes_shared, shared), cli_size_text(stats->memory_bytes, memory),
@@ -188,6 +185,9 @@ void cli_conversion_print(const cli_conversion *made, const char *target)
         printf("%s were done already\n", cli_size_text(report->bytes_resumed, read));
     if (report->digest[0] != '\0')
         printf("digest %s\n", report->digest);
-    for (int64_t i = 0; (note = reshard_conversion_note(made->conversion, i)) != NULL; i++)
-        printf("note: %s\n", note);
+    for (int64_t i = 0; (note = reshard_conversion_note(made->conversion, i)) != NULL; i++) {
+        fputs("note: ", stdout);
+        cli_print_shown(note);
+        putchar('\n');
+    }
 }

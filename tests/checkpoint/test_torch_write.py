@@ -66,7 +66,7 @@ class Written(TorchTest):
                     "list": [s, [7, m]], "shape": (2, 3), "name": "é", "big": 2**40, "half": "float16"}
         torch_files.write(self.at("a.pt"), value)
         done = self.convert("a.pt", "b", "--format", "torch")
-        self.assertEqual(done["notes"], ["1 value that only programs can rebuild stays behind: args"])
+        self.assertEqual(done["notes"], ["the format torch cannot hold 1 value, which stays behind: args"])
         loaded = self.check(self.at("b/model.pt"), expected)
         self.assertEqual(loaded["model"]["a.weight"].key, loaded["model"]["b.weight"].key)
         self.assertEqual(self.convert("b", "c", "--format", "torch")["notes"], [])
@@ -91,7 +91,7 @@ class Written(TorchTest):
         self.assertEqual(done["notes"], ['only "state_dict" is taken: 1 tensors (12 bytes) and 1 other values stay behind'])
         done = self.convert("a.ckpt", "all", "--all")
         self.assertEqual(files.read_hf(self.at("all")), {"state_dict.w": w, "optimizer.m": m})
-        self.assertEqual(done["notes"], ["1 value that is no tensor stays behind: the format hf holds tensors only"])
+        self.assertEqual(done["notes"], ["the format hf cannot hold 1 value, which stays behind: epoch"])
         self.convert("a.ckpt", "opt", "--only", "optimizer")
         self.assertEqual(files.read_hf(self.at("opt")), {"m": m})
         self.fails("a.ckpt", "none", "--only", "nothing", words='only "nothing": no tensor is under that name')

@@ -37,7 +37,7 @@ reshard_status rs_run_check_paths(const rs_conversion_run *run)
 {
     const char *source = run->conversion->source->path, *target = run->target;
     rs_path_kind kind = RS_PATH_NONE;
-    bool complete = false;
+    rs_output_kind found = RS_OUTPUT_OTHER;
     if (strspn(target, "/.") == strlen(target))
         return rs_fail(RESHARD_ERR_INVALID, "\"%s\": not a name for a new folder", target);
     reshard_status status = rs_path_kind_of(target, &kind);
@@ -46,77 +46,67 @@ reshard_status rs_run_check_paths(const rs_conversion_run *run)
     if (kind != RS_PATH_NONE && rs_path_same(source, target))
         return rs_fail(RESHARD_ERR_INVALID, "%s: cannot be converted onto itself", target);
     if (kind == RS_PATH_FOLDER)
-        status = rs_output_is_complete(run->context, target, &complete);
+        status = rs_output_look(run->context, target, &found);
     if (status != RESHARD_OK)
-        return status;
-    if (complete && !run->options.resume)
+        return rs_fail_within(status, "%s: exists already", target);
+    if (found == RS_OUTPUT_UNFINISHED)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "%s: exists already, and its journal says that it is not finished: rename "
+                       "it to what it was, %s.partial, and resume that, or remove it",
+                       target, target);
+    if (found == RS_OUTPUT_FINISHED && !run->options.resume)
         return rs_fail(RESHARD_ERR_UNFINISHED,
                        "%s: exists already, by a conversion that was interrupted at its last step; "
                        "resume it",
                        target);
-    if (kind != RS_PATH_NONE && !complete)
+    if (kind != RS_PATH_NONE && found == RS_OUTPUT_OTHER)
         return rs_fail(RESHARD_ERR_INVALID, "%s: exists already", target);
     return check_outside(run->context, source, target);
 }
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-/* Compares what routes lead to. Collective. */
-static reshard_status compare(rs_conversion_run *run, const char *what, int64_t route_count,
-                              const rs_route *routes, rs_file *const *targets, rs_sums *sums)
+reshard_status rs_run_check_copies(rs_conversion_run *run)
+{
+    const reshard_conversion *conversion = run->conversion;
+    reshard_status status = rs_engine_check_copies(conversion->source, run->team, "comparing",
+                                                   conversion->threads, conversion->thread_bytes);
+    return status == RESHARD_ERR_CHECK ? rs_fail_within(status, "replicas differ") : status;
+}
+
+/* Files are dealt out to ranks. Collective. */
+static reshard_status check_padding(const rs_conversion_run *run)
+{
+    const rs_target *target = &run->conversion->target;
+    reshard_status status = RESHARD_OK;
+    for (int32_t i = run->team->rank; status == RESHARD_OK && i < target->file_count;
+         i += run->team->rank_count) {
+        if (run->target_files[i] != NULL)
+            status = rs_padding_check(target, i, run->target_files[i]);
+    }
+    return rs_team_agree(run->team, status);
+}
+
+reshard_status rs_run_verify(rs_conversion_run *run, rs_sums *sums)
 {
     const reshard_conversion *conversion = run->conversion;
     rs_blocks blocks;
-    reshard_status status =
-        rs_blocks_cut(&blocks, &run->arena, route_count, routes, conversion->thread_bytes, false);
+    reshard_status status = rs_blocks_cut(&blocks, &run->arena, conversion->route_count,
+                                          conversion->routes, conversion->thread_bytes, false);
     status = rs_team_agree(run->team, status);
     if (status != RESHARD_OK)
         return status;
     rs_engine engine = {.context = run->context,
                         .sink = &rs_sink_compare,
-                        .what = rs_team_leads(run->team) ? what : NULL,
+                        .what = rs_team_leads(run->team) ? "verifying" : NULL,
                         .blocks = &blocks,
                         .sources = conversion->source_files,
-                        .targets = targets,
+                        .targets = run->target_files,
                         .threads = conversion->threads,
                         .sums = sums};
-    return rs_engine_run_shared(&engine, run->team);
-}
-
-/* Routes to all copies. */
-static reshard_status list_copies(rs_conversion_run *run, rs_route **out_routes, int64_t *out_count)
-{
-    const reshard_checkpoint *source = run->conversion->source;
-    reshard_status status = RESHARD_OK;
-    int64_t count = 0;
-    for (int64_t i = 0; i < source->tensor_count; i++)
-        count += source->tensors[i].copy_count != 0 && source->tensors[i].bytes != 0;
-    rs_route *routes = rs_arena_allocate_array(&run->arena, (size_t)count, sizeof *routes);
-    if (routes == NULL)
-        return rs_allocation_status();
-    *out_count = count;
-    *out_routes = routes;
-    for (int64_t i = 0; status == RESHARD_OK && i < source->tensor_count; i++) {
-        if (source->tensors[i].copy_count != 0 && source->tensors[i].bytes != 0)
-            status = rs_route_copies(&run->arena, &source->tensors[i], routes++);
-    }
-    return status;
-}
-
-reshard_status rs_run_check_copies(rs_conversion_run *run)
-{
-    rs_route *routes = NULL;
-    int64_t count = 0;
-    reshard_status status = rs_team_agree(run->team, list_copies(run, &routes, &count));
-    if (status == RESHARD_OK && count != 0)
-        status = compare(run, "comparing", count, routes, run->conversion->source_files, NULL);
-    return status == RESHARD_ERR_CHECK ? rs_fail_within(status, "replicas differ") : status;
-}
-
-reshard_status rs_run_verify(rs_conversion_run *run, rs_sums *sums)
-{
-    reshard_status status = compare(run, "verifying", run->conversion->route_count,
-                                    run->conversion->routes, run->target_files, sums);
+    status = rs_engine_run_shared(&engine, run->team);
+    if (status == RESHARD_OK)
+        status = check_padding(run);
     return status == RESHARD_ERR_CHECK ? rs_fail_within(status, "the output is wrong") : status;
 }
 
@@ -125,10 +115,10 @@ reshard_status rs_run_check_source(const rs_conversion_run *run)
     const reshard_checkpoint *source = run->conversion->source;
     for (int32_t i = 0; i < source->file_count; i++) {
         const rs_stored_file *file = &source->files[i];
-        uint64_t bytes = 0;
-        int64_t changed = 0;
-        reshard_status status = rs_file_stamp(file->file, &bytes, &changed);
-        if (status == RESHARD_OK && (bytes != file->bytes || changed != file->changed))
+        rs_file_stamp now = {.bytes = 0};
+        reshard_status status = rs_file_read_stamp(file->file, &now);
+        if (status == RESHARD_OK &&
+            (now.bytes != file->bytes || now.modified != file->stamp.modified))
             status = rs_fail(RESHARD_ERR_CHECK, "%s: changed while it was converted",
                              rs_file_path(file->file));
         if (status != RESHARD_OK)

@@ -4,6 +4,7 @@
  * that hold no weights (config.json, tokenizers), and links to files that do not change.
  */
 #include "base/context.h"
+#include "base/text.h"
 #include "checkpoint/convert/conversion.h"
 #include "checkpoint/format/foreign.h"
 
@@ -51,6 +52,8 @@ static reshard_status copy_other(rs_conversion_run *run, const char *name, const
         status = rs_output_file(&run->output, name, bytes, false, NULL, &to);
     if (status == RESHARD_OK)
         status = copy_bytes(run->context, from, to, bytes);
+    if (status == RESHARD_OK)
+        status = rs_file_copy_mode(from, to);
     if (status == RESHARD_OK && !run->options.no_sync)
         status = rs_file_sync(to);
     rs_file_close(to);
@@ -58,25 +61,74 @@ static reshard_status copy_other(rs_conversion_run *run, const char *name, const
     return status;
 }
 
-static reshard_status consider_other(rs_conversion_run *run, const char *name)
+/* A file, or a link, of the source's folder. */
+typedef reshard_status other_fn(rs_conversion_run *run, const char *name, const char *path);
+
+static reshard_status consider_other(rs_conversion_run *run, const char *name, other_fn *visit)
 {
-    rs_path_kind kind = RS_PATH_NONE;
     if (rs_name_holds_weights(name) || is_source_file(run->conversion->source, name))
         return RESHARD_OK;
     char *path = rs_path_join(run->context, run->conversion->source->folder, name);
     if (path == NULL)
         return rs_allocation_status();
-    reshard_status status = rs_path_kind_of(path, &kind);
-    if (status == RESHARD_OK && kind == RS_PATH_FILE)
-        status = copy_other(run, name, path);
+    reshard_status status = visit(run, name, path);
     rs_release(run->context, path, strlen(path) + 1);
     return status;
+}
+
+static reshard_status visit_others(rs_conversion_run *run, other_fn *visit)
+{
+    const reshard_checkpoint *source = run->conversion->source;
+    rs_names names = {.context = run->context};
+    reshard_status status = RESHARD_OK;
+    /* The folder of a single file may hold anything. */
+    if (source->folder == source->path)
+        status = rs_folder_list(run->context, source->folder, &names);
+    for (int64_t i = 0; status == RESHARD_OK && i < names.count; i++)
+        status = consider_other(run, names.items[i], visit);
+    rs_names_release(&names);
+    return status;
+}
+
+/* A link to a file elsewhere would bring that file into the output. */
+static reshard_status check_other(rs_conversion_run *run, const char *name, const char *path)
+{
+    rs_path_kind kind = RS_PATH_NONE;
+    rs_file *file = NULL;
+    char *outside = NULL;
+    (void)name;
+    reshard_status status =
+        rs_store_follow_link(run->context, run->conversion->source->folder, path, &outside);
+    if (outside != NULL)
+        status = rs_fail(RESHARD_ERR_INVALID,
+                         "%s: a link that leaves the checkpoint, to %.300s; put the file in its "
+                         "place, or remove it",
+                         path, outside);
+    rs_text_free(run->context, outside);
+    if (status == RESHARD_OK)
+        status = rs_path_kind_of(path, &kind);
+    if (status == RESHARD_OK && kind == RS_PATH_FILE)
+        status = rs_file_open(run->context, path, &file);
+    rs_file_close(file);
+    return status;
+}
+
+reshard_status rs_run_check_others(rs_conversion_run *run)
+{
+    return visit_others(run, check_other);
+}
+
+static reshard_status copy_if_file(rs_conversion_run *run, const char *name, const char *path)
+{
+    rs_path_kind kind = RS_PATH_NONE;
+    reshard_status status = rs_path_kind_of(path, &kind);
+    return status == RESHARD_OK && kind == RS_PATH_FILE ? copy_other(run, name, path) : status;
 }
 
 /* The `add` of rs_finishing. */
 static reshard_status add_file(void *user, const char *name, const char *bytes, size_t count)
 {
-    const rs_conversion_run *run = user;
+    rs_conversion_run *run = user;
     rs_file *file = NULL;
     reshard_status status = rs_output_file(&run->output, name, (uint64_t)count, false, NULL, &file);
     if (status == RESHARD_OK)
@@ -89,15 +141,7 @@ static reshard_status add_file(void *user, const char *name, const char *bytes, 
 
 reshard_status rs_run_copy_others(rs_conversion_run *run)
 {
-    const reshard_checkpoint *source = run->conversion->source;
-    rs_names names = {.context = run->context};
-    reshard_status status = RESHARD_OK;
-    /* The folder of a single file may hold anything. */
-    if (source->folder == source->path)
-        status = rs_folder_list(run->context, source->folder, &names);
-    for (int64_t i = 0; status == RESHARD_OK && i < names.count; i++)
-        status = consider_other(run, names.items[i]);
-    rs_names_release(&names);
+    reshard_status status = visit_others(run, copy_if_file);
     rs_finishing finishing = {run->target_files, add_file, run,
                               run->entry_sums != NULL ? run->entry_sums->items : NULL};
     return status == RESHARD_OK ? rs_target_finish(&run->conversion->target, &finishing) : status;

@@ -27,7 +27,7 @@ static reshard_status find_entries(reshard_checkpoint *checkpoint, const char *n
                                    const rs_weight_map *map, rs_occurrences *found)
 {
     for (int64_t i = 0; i < map->count; i++) {
-        const rs_mapping *item = &map->items[i];
+        const rs_weight_mapping *item = &map->items[i];
         const rs_header *header = rs_safetensors_header(checkpoint, item->file_index);
         int64_t index = rs_header_find(header, item->tensor);
         if (index < 0)

@@ -289,6 +289,9 @@ static reshard_status add_tensor(reshard_checkpoint *checkpoint, const rs_rulebo
     if (status == RESHARD_OK && tensor->opaque) {
         status = rs_rules_name(book->rules, book->mesh, &book->keys, first->name.bytes,
                                first->name.count, first->ndim, first->shape, &result);
+        if (status == RESHARD_OK && result.unmatched)
+            status = rs_fail(RESHARD_ERR_NOT_FOUND, "tensor \"%.*s\": no rule matches its name",
+                             rs_slice_shown(first->name), first->name.bytes);
         if (status == RESHARD_OK && !result.drop)
             status = add_opaque(checkpoint, entries, &result, tensor);
     } else if (status == RESHARD_OK) {

@@ -115,7 +115,7 @@ static reshard_status lay_out(rs_laying *laying)
             status = laying->target->owners[i] >= 0 ? rs_target_add_tied(laying, selected)
                                                     : rs_target_add_whole(laying, selected, 0);
     }
-    return status == RESHARD_OK ? rs_torch_nest_tell(laying->target) : status;
+    return status;
 }
 
 static void name_file(const rs_target *target, int32_t file, int32_t rank,
@@ -145,7 +145,7 @@ const rs_format rs_format_torch = {
     .read = read_files,
     .split = &rs_format_torch_ranks,
     .has_crcs = true,
-    .holds_values = true,
+    .holds_value = rs_torch_nest_holds,
     .lay_out = lay_out,
     .name_file = name_file,
     .place = place,

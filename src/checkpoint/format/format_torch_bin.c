@@ -62,7 +62,7 @@ static reshard_status pick(const reading *r, const char *name, const rs_weight_m
                            rs_occurrences *picked)
 {
     for (int64_t i = 0; i < map->count; i++) {
-        const rs_mapping *item = &map->items[i];
+        const rs_weight_mapping *item = &map->items[i];
         const rs_occurrence wanted = {.name = item->tensor, .file = item->file_index};
         const rs_occurrence *found = NULL;
         if (r->list.count != 0)

@@ -390,8 +390,7 @@ static reshard_status place_tensor(const rs_laying *laying, const rs_cut_tensor 
 
 static reshard_status lay_out(rs_laying *laying)
 {
-    reshard_status status = rs_target_cut(laying, place_tensor);
-    return status == RESHARD_OK ? rs_torch_nest_tell(laying->target) : status;
+    return rs_target_cut(laying, place_tensor);
 }
 
 static void name_file(const rs_target *target, int32_t file, int32_t rank,
@@ -420,7 +419,7 @@ const rs_format rs_format_torch_ranks = {
     .read = read_files,
     .is_split = true,
     .has_crcs = true,
-    .holds_values = true,
+    .holds_value = rs_torch_nest_holds,
     .lay_out = lay_out,
     .name_file = name_file,
     .place = place,

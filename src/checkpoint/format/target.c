@@ -7,7 +7,11 @@
 
 #include "base/context.h"
 #include "base/sort.h"
+#include "base/text.h"
 #include "checkpoint/format/safetensors.h"
+
+/* How many of the values that stay behind are named. */
+#define VALUES_SHOWN 4
 
 #include <assert.h>
 #include <stdarg.h>
@@ -259,17 +263,42 @@ static reshard_status order_files(rs_laying *laying, const reshard_mesh *mesh, i
     return RESHARD_OK;
 }
 
-/* Says what the selection, and the format, leave behind. */
-static reshard_status tell_outside(rs_target *target, const rs_selection *selection)
+/* Says which values the format cannot hold. */
+static reshard_status tell_values(rs_target *target)
 {
     const reshard_checkpoint *source = target->source;
-    int64_t kept = 0;
+    const rs_format *format = target->format;
+    char shown[300];
+    rs_text text;
+    int64_t count = 0;
+    rs_text_init(&text, shown, sizeof shown);
+    for (int64_t i = 0; i < source->value_count; i++) {
+        const rs_stored_value *value = &source->values[i];
+        rs_slice name = value->name;
+        if (!rs_target_keeps(target, &name) ||
+            (format->holds_value != NULL && format->holds_value(value)))
+            continue;
+        if (count++ < VALUES_SHOWN)
+            rs_text_add(&text, "%s%.*s", count == 1 ? "" : ", ", rs_slice_shown(name), name.bytes);
+    }
+    if (count == 0)
+        return RESHARD_OK;
+    return rs_target_say(target,
+                         "the format %s cannot hold %lld value%s, which stay%s behind: %s%s",
+                         format->name, (long long)count, count == 1 ? "" : "s",
+                         count == 1 ? "s" : "", shown, count > VALUES_SHOWN ? ", .." : "");
+}
+
+/* Says what the selection, and the format, leave behind. */
+static reshard_status tell_behind(rs_target *target, const rs_selection *selection)
+{
+    const reshard_checkpoint *source = target->source;
+    int64_t outside = 0;
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < source->value_count; i++) {
         rs_slice name = source->values[i].name;
-        kept += rs_target_keeps(target, &name);
+        outside += !rs_target_keeps(target, &name);
     }
-    int64_t outside = source->value_count - kept;
     if (selection->prefix.count != 0 && selection->outside_count + outside != 0)
         status = rs_target_say(target,
                                "only \"%.*s\" is taken: %lld tensors (%llu bytes) and %lld other "
@@ -277,13 +306,7 @@ static reshard_status tell_outside(rs_target *target, const rs_selection *select
                                (int)selection->prefix.count - 1, selection->prefix.bytes,
                                (long long)selection->outside_count,
                                (unsigned long long)selection->outside_bytes, (long long)outside);
-    if (status == RESHARD_OK && kept != 0 && !target->format->holds_values)
-        status = rs_target_say(target,
-                               "%lld value%s that %s no tensor%s stay%s behind: the format %s "
-                               "holds tensors only",
-                               (long long)kept, kept == 1 ? "" : "s", kept == 1 ? "is" : "are",
-                               kept == 1 ? "" : "s", kept == 1 ? "s" : "", target->format->name);
-    return status;
+    return status == RESHARD_OK ? tell_values(target) : status;
 }
 
 static reshard_status lay_out(rs_target *target, const reshard_checkpoint *source,
@@ -302,7 +325,7 @@ static reshard_status lay_out(rs_target *target, const reshard_checkpoint *sourc
     if (status != RESHARD_OK)
         return status;
     target->prefix = selection.prefix;
-    status = tell_outside(target, &selection);
+    status = tell_behind(target, &selection);
     if (status != RESHARD_OK)
         return status;
     size_t count = (size_t)selection.count;
@@ -399,6 +422,26 @@ void rs_target_release(rs_target *target)
         rs_release(target->context, target->lines, (size_t)target->line_capacity * sizeof(char *));
     target->lines = NULL;
     rs_arena_release(&target->arena);
+}
+
+void rs_target_digest(const rs_target *target, rs_digest *digest)
+{
+    rs_digest_bytes(digest, target->format->name, strlen(target->format->name));
+    for (int32_t i = 0; i < target->file_count; i++) {
+        const char *name = target->files[i].name != NULL ? target->files[i].name : "";
+        rs_digest_bytes(digest, name, strlen(name));
+        rs_digest_u64(digest, target->files[i].bytes);
+    }
+    rs_digest_u64(digest, (uint64_t)target->entry_count);
+    for (int64_t i = 0; i < target->entry_count; i++) {
+        const rs_target_entry *entry = &target->entries[i];
+        rs_digest_bytes(digest, entry->key.bytes, entry->key.count);
+        rs_digest_u64(digest, (uint64_t)target->tensors[entry->tensor].dtype);
+        rs_digest_u64(digest, (uint64_t)entry->file);
+        rs_digest_u64(digest, (uint64_t)entry->ndim);
+        rs_digest_i64s(digest, entry->shape, entry->ndim);
+        rs_digest_u64(digest, entry->begin);
+    }
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */

@@ -15,6 +15,7 @@
 
 #include <reshard/checkpoint_live.h>
 
+#include "base/digest.h"
 #include "checkpoint/format/format.h"
 #include "checkpoint/rules/select.h"
 
@@ -43,6 +44,7 @@ typedef struct rs_target_row {
     const char *cut; /* as a spec; NULL: the format does not cut */
     int32_t local_ndim;
     const int64_t *local_shape; /* on the first rank that holds some of it */
+    const int64_t *padded_shape;
     const char *rule_file;
     int32_t rule_line;
 } rs_target_row;
@@ -71,6 +73,7 @@ struct rs_target {
     int64_t line_count, line_capacity;
     char **lines;    /* what stays behind, for the user */
     rs_slice prefix; /* what names of the source lost on their way */
+    void *notes;     /* what the format keeps from lay_out to finish, in the arena */
 };
 
 reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *source,
@@ -80,6 +83,9 @@ reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *sourc
 reshard_status rs_target_init_live(rs_target *target, reshard_context *context, int32_t file_count,
                                    int64_t count, const reshard_live_tensor *tensors);
 void rs_target_release(rs_target *target);
+
+/* Of what files hold where, and under which names. */
+void rs_target_digest(const rs_target *target, rs_digest *digest);
 
 /* Writes the bytes in front of the data into a file. */
 reshard_status rs_target_write_head(const rs_target *target, int32_t index, rs_file *file);
@@ -142,6 +148,14 @@ reshard_status rs_target_cut(rs_laying *laying, rs_place_fn *place);
 
 /* An rs_place_fn: each rank's file has its own buffer of the tensor (target_local.c). */
 reshard_status rs_target_place_local(const rs_laying *laying, const rs_cut_tensor *cut);
+/* What the next box of a tensor is called in its file. several: the file holds more of them; *next
+ * counts them, from 0 in each file. */
+typedef reshard_status rs_box_name_fn(const rs_laying *laying, rs_slice tensor, bool several,
+                                      int64_t *next, rs_slice *out_key);
+/* Stores each box once (target_boxes.c), as an entry of its own. name NULL: the tensor's. */
+reshard_status rs_target_place_boxes(const rs_laying *laying, const rs_cut_tensor *cut,
+                                     rs_box_name_fn *name);
+
 /* The file of a rank. */
 int32_t rs_laying_file(const rs_laying *laying, int32_t rank);
 /* Sorts by file, then by shard and place in it. */

@@ -14,7 +14,6 @@
 #define STEPS_MAX 300
 #define VALUE_DEPTH_MAX 64
 #define VALUE_NODES_MAX (1 << 24)
-#define VALUES_SHOWN 4
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
@@ -140,26 +139,9 @@ static void write_value(rs_pickle_writer *writer, const rs_pickle_node *node)
     }
 }
 
-reshard_status rs_torch_nest_tell(rs_target *target)
+bool rs_torch_nest_holds(const rs_stored_value *value)
 {
-    const reshard_checkpoint *source = target->source;
-    char shown[300];
-    rs_text text;
-    int64_t left_out = 0;
-    rs_text_init(&text, shown, sizeof shown);
-    for (int64_t i = 0; i < source->value_count; i++) {
-        const rs_stored_value *value = &source->values[i];
-        if (can_write(value->node))
-            continue;
-        if (left_out++ < VALUES_SHOWN)
-            rs_text_add(&text, "%s%.*s", left_out == 1 ? "" : ", ", rs_slice_shown(value->name),
-                        value->name.bytes);
-    }
-    if (left_out == 0)
-        return RESHARD_OK;
-    return rs_target_say(target, "%lld value%s that only programs can rebuild stay%s behind: %s%s",
-                         (long long)left_out, left_out == 1 ? "" : "s", left_out == 1 ? "s" : "",
-                         shown, left_out > VALUES_SHOWN ? ", .." : "");
+    return can_write(value->node);
 }
 
 /* ---- leaves ---------------------------------------------------------------------------------- */

@@ -22,7 +22,7 @@ typedef void rs_torch_entry_fn(rs_pickle_writer *writer, const rs_target *target
 reshard_status rs_torch_nest_write(const rs_target *target, int32_t file, rs_torch_entry_fn *write,
                                    rs_pickle_writer *writer);
 
-/* Says in the target's lines which values of the source it cannot hold. */
-reshard_status rs_torch_nest_tell(rs_target *target);
+/* A format's holds_value: can a file that torch.load(weights_only=True) loads hold it? */
+bool rs_torch_nest_holds(const rs_stored_value *value);
 
 #endif

@@ -29,7 +29,7 @@ static reshard_status keep_string(reshard_checkpoint *checkpoint, const rs_json_
 static reshard_status read_mapping(reshard_checkpoint *checkpoint, rs_json *json,
                                    const rs_json_token *key, rs_weight_map *map)
 {
-    rs_mapping item = {.file_index = -1};
+    rs_weight_mapping item = {.file_index = -1};
     rs_slice file = {0};
     rs_json_token token;
     void *items = map->items;
@@ -95,13 +95,13 @@ static reshard_status read_text(reshard_checkpoint *checkpoint, const char *name
 
 static int compare_files(const void *a, const void *b)
 {
-    return strcmp(((const rs_mapping *)a)->file, ((const rs_mapping *)b)->file);
+    return strcmp(((const rs_weight_mapping *)a)->file, ((const rs_weight_mapping *)b)->file);
 }
 
 /* Gives every file a number, in the order of names. */
 static void number_files(rs_weight_map *map)
 {
-    rs_sort(map->items, (size_t)map->count, sizeof(rs_mapping), compare_files);
+    rs_sort(map->items, (size_t)map->count, sizeof(rs_weight_mapping), compare_files);
     for (int64_t i = 0; i < map->count; i++) {
         bool is_new = i == 0 || strcmp(map->items[i - 1].file, map->items[i].file) != 0;
         map->file_count += is_new;
@@ -159,7 +159,7 @@ reshard_status rs_weight_map_read(reshard_checkpoint *checkpoint, const char *na
 void rs_weight_map_release(reshard_context *context, rs_weight_map *map)
 {
     if (map->items != NULL)
-        rs_release(context, map->items, (size_t)map->capacity * sizeof(rs_mapping));
+        rs_release(context, map->items, (size_t)map->capacity * sizeof(rs_weight_mapping));
     *map = (rs_weight_map){0};
 }
 

@@ -8,15 +8,15 @@
 
 #include "checkpoint/format/format.h"
 
-typedef struct rs_mapping {
+typedef struct rs_weight_mapping {
     rs_slice tensor;
     const char *file;
     int32_t file_index;
-} rs_mapping;
+} rs_weight_mapping;
 
 typedef struct rs_weight_map {
     int64_t count, capacity;
-    rs_mapping *items; /* by file */
+    rs_weight_mapping *items; /* by file */
     int32_t file_count;
 } rs_weight_map;
 

@@ -39,7 +39,7 @@ void rs_occurrences_release(reshard_context *context, rs_occurrences *list)
 
 reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format, ...)
 {
-    char line[512];
+    char line[512], shown[1024];
     void *items = checkpoint->notes;
     va_list arguments;
     va_start(arguments, format);
@@ -50,7 +50,8 @@ reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format,
     checkpoint->notes = items;
     if (status != RESHARD_OK)
         return status;
-    char *copy = rs_arena_copy(&checkpoint->arena, line, strlen(line) + 1, 1);
+    (void)reshard_text_escape(line, strlen(line), shown, sizeof shown);
+    char *copy = rs_arena_copy(&checkpoint->arena, shown, strlen(shown) + 1, 1);
     if (copy == NULL)
         return rs_allocation_status();
     checkpoint->notes[checkpoint->note_count++] = copy;
