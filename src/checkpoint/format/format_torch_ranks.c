@@ -390,7 +390,9 @@ static reshard_status place_tensor(const rs_laying *laying, const rs_cut_tensor 
 
 static reshard_status lay_out(rs_laying *laying)
 {
-    return rs_target_cut(laying, place_tensor);
+    reshard_status status = rs_fail_within(rs_mesh_check_distinct(laying->book->mesh),
+                                           "files of ranks hold one part of a tensor");
+    return status == RESHARD_OK ? rs_target_cut(laying, place_tensor) : status;
 }
 
 static void name_file(const rs_target *target, int32_t file, int32_t rank,
