@@ -264,8 +264,10 @@ static reshard_status add_tensor(const rs_laying *laying, rs_place_fn *place,
     rs_stored_tensor *tensor = &target->tensors[target->tensor_count];
     rs_rule_result result = {0};
     reshard_status status =
-        rs_rules_apply(book->rules, book->mesh, &book->keys, selected->matched.bytes,
-                       selected->matched.count, stored->ndim, stored->shape, &result);
+        selected->needs_no_rule
+            ? rs_rules_scalar(book->rules, book->mesh, &result)
+            : rs_rules_apply(book->rules, book->mesh, &book->keys, selected->matched.bytes,
+                             selected->matched.count, stored->ndim, stored->shape, &result);
     if (status == RESHARD_OK)
         status = describe(laying, selected, &result, tensor);
     if (status == RESHARD_OK)
