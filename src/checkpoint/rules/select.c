@@ -285,6 +285,7 @@ reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena,
             if (item.name.bytes == NULL)
                 status = rs_allocation_status();
         }
+        item.rule = result.rule;
         if (status == RESHARD_OK && result.unmatched)
             unmatched[unmatched_count++] = i;
         else if (status == RESHARD_OK && !result.drop && unmatched_count == 0)

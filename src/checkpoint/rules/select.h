@@ -16,6 +16,7 @@ typedef struct rs_selected {
     int64_t origin; /* the source's tensor */
     reshard_dtype dtype;
     rs_slice matched; /* what rules match */
+    int64_t rule;     /* the number of the rule that does, once rules are applied */
     rs_slice name;    /* what it shall be called */
 } rs_selected;
 
