@@ -419,10 +419,10 @@ class Models(support.CommandTest):
     def test_groups_of_names_that_no_rule_knows(self):
         tensors = [(f"model.decoder.layers.{i}.fc{k}.weight", "BF16", (2048, 512), None) for i in range(12) for k in (1, 2)]
         folder = f"{self.folder}/unknown"
-        f.write_sparse(folder, tensors + [("odd", "BF16", (), None)], {})
+        f.write_sparse(folder, tensors + [("odd", "BF16", (3,), None)], {})
         self.check_fails(["plan", folder, "--to", "tp=2", "--rules", "llama"], 1,
                          "no rule of llama matches 25 of 25 tensors: model.decoder.layers.{0..11}.fc1.weight x12 2048x512; "
-                         "model.decoder.layers.{0..11}.fc2.weight x12 2048x512; odd scalar")
+                         "model.decoder.layers.{0..11}.fc2.weight x12 2048x512; odd 3")
         draft = self.read_text("rules", "--for", folder)
         self.assertIn("model.decoder.layers.{0..11}.fc1.weight  ???  # x12  2048x512\n", draft)
         path = self.write_file(draft.encode())

@@ -9,6 +9,7 @@
 #include "tests/support/check.h"
 #include "tests/support/context.h"
 #include "tests/support/live.h"
+#include "tests/support/ranks.h"
 #include "tests/support/values.h"
 #include "tests/support/ways.h"
 
@@ -200,6 +201,7 @@ typedef enum meddling {
     NOTHING,
     ONE_BIT,       /* of one element */
     TWO_EXCHANGED, /* elements of one rank */
+    IN_A_COLUMN,   /* two elements of other rows exchanged */
     ONE_COPY,      /* of several */
     A_GAP,
     MEDDLINGS
@@ -264,6 +266,11 @@ static void meddle_halves(void *user, int32_t rank, void *const *targets)
         halves[2] = halves[PADDED + 5];
         halves[PADDED + 5] = kept;
         break;
+    case IN_A_COLUMN:
+        kept = halves[2];
+        halves[2] = halves[PADDED + 2];
+        halves[PADDED + 2] = kept;
+        break;
     case ONE_COPY:
         halves[PADDED + 6] = 0x7c00;
         break;
@@ -307,8 +314,12 @@ static void check_all(const way *w, const fixture *f, reshard_status status, con
 static void test_verify__meddling(void **state)
 {
     (void)state;
-    static const char *const words_of[MEDDLINGS] = {
-        "", "do not hold", "do not hold", "copies of a target differ", "1 elements that no link"};
+    static const char *const words_of[MEDDLINGS] = {"",
+                                                    "do not hold",
+                                                    "do not hold",
+                                                    "do not hold",
+                                                    "copies of a target differ",
+                                                    "1 elements that no link"};
     for (int w = 0; w < WAYS; w++) {
         for (int m = 0; m < MEDDLINGS; m++) {
             /* Copy 0 is what the digest compares with the source: rank 2 has it, or not. */
@@ -347,6 +358,54 @@ static void test_verify__no_memory(void **state)
     if (!context_fail_each(attempt_short, &f, &said))
         fail_msg("%s", said.text);
     reshard_plan_release(f.plan);
+}
+
+/* Two tensors of one shape that arrive in each other's place. */
+static void exchange_tensors(void *user, int32_t rank, void *const *targets)
+{
+    double *a = targets[0], *b = targets[1], kept[4];
+    (void)user;
+    if (rank != 1)
+        return;
+    memcpy(kept, a, sizeof kept);
+    memcpy(a, b, sizeof kept);
+    memcpy(b, kept, sizeof kept);
+}
+
+static reshard_status run_two_links(void *user, reshard_group *group)
+{
+    reshard_plan *plan = user;
+    double from[2][4], to[2][4];
+    for (int i = 0; i < 8; i++)
+        from[i / 4][i % 4] = 10 * reshard_group_rank(group) + i;
+    const void *sources[] = {from[0], from[1]};
+    void *targets[] = {to[0], to[1]};
+    reshard_status status =
+        run_verified(NULL, plan, group, false, sources, targets, exchange_tensors, NULL);
+    CHECK(status == RESHARD_ERR_CHECK && strstr(reshard_error_text(), "do not hold") != NULL);
+    return RESHARD_OK;
+}
+
+static void test_verify__links_exchanged(void **state)
+{
+    (void)state;
+    reshard_plan *plan = NULL;
+    reshard_plan_tensor sources[2], targets[2];
+    reshard_link links[] = {reshard_link_whole(0, 0), reshard_link_whole(1, 1)};
+    for (int i = 0; i < 2; i++) {
+        sources[i] =
+            (reshard_plan_tensor){.layout = make_layout("2: S(0)", 4, 2), .dtype = RESHARD_F64};
+        targets[i] =
+            (reshard_plan_tensor){.layout = make_layout("2: S(1)", 4, 2), .dtype = RESHARD_F64};
+    }
+    assert_int_equal(reshard_plan_create(NULL, 2, sources, 2, targets, 2, links, NULL, &plan),
+                     RESHARD_OK);
+    run_ranks(2, run_two_links, plan);
+    reshard_plan_release(plan);
+    for (int i = 0; i < 2; i++) {
+        reshard_layout_release(sources[i].layout);
+        reshard_layout_release(targets[i].layout);
+    }
 }
 
 /* ---- a transport that moves nothing ---------------------------------------------------------- */
@@ -455,8 +514,11 @@ static void test_verify__nothing_moves(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verify__random_pairs),  cmocka_unit_test(test_verify__meddling),
-        cmocka_unit_test(test_verify__source_copies), cmocka_unit_test(test_verify__no_memory),
+        cmocka_unit_test(test_verify__random_pairs),
+        cmocka_unit_test(test_verify__meddling),
+        cmocka_unit_test(test_verify__source_copies),
+        cmocka_unit_test(test_verify__no_memory),
+        cmocka_unit_test(test_verify__links_exchanged),
         cmocka_unit_test(test_verify__nothing_moves),
     };
     return cmocka_run_group_tests_name("verify", tests, NULL, NULL);

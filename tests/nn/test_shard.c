@@ -4,6 +4,7 @@
  * restated; and a test for each defect of theirs.
  */
 #include "tests/nn/meshes.h"
+#include "tests/tensor/ran_tensor.h"
 
 /* ---- small modules --------------------------------------------------------------------------- */
 
@@ -83,6 +84,7 @@ static reshard_status body_parameter(void *user, reshard_group *group)
     CHECK(reshard_tensor_shape(shard)[0] == 3 && reshard_tensor_shape(shard)[1] == 12);
     CHECK(rows_equal(shard, parameter_of(source, "weight"), rank * 3));
     CHECK(is_local(linear, "bias"));
+    ran_here(group, "test_shard_parameter", "%s", ran_tensor(weight).text);
 
     /* twice; a name that is not there; another source on one rank; another spec on one rank */
     CHECK(reshard_module_shard_parameter(linear, "weight", spec, 2, group) == RESHARD_ERR_INVALID);
@@ -116,6 +118,26 @@ static reshard_status body_parameter(void *user, reshard_group *group)
     CHECK(reshard_module_shard_parameter(without, "bias", spec, 0, group) == RESHARD_ERR_INVALID);
     CHECK(strstr(reshard_error_text(), "\"bias\" stands for nothing") != NULL);
     reshard_module_release(without);
+    /* upstream's: every rank names itself as the source; boxes of another shape */
+    CHECK(reshard_module_shard_parameter(source, "weight", spec, rank, group) ==
+          RESHARD_ERR_MISMATCH);
+    ran_here(group, "test_shard_parameter_errors", "%s %s, from each rank itself",
+             ran_tensor(parameter_of(source, "weight")).text, ran_spec(spec).text);
+    char texts[4][32];
+    for (int r = 0; r < 4; r++)
+        (void)snprintf(texts[r], sizeof texts[r], "4[%d,1,2,3]: S(0)", r);
+    reshard_spec *own = make_spec(texts[rank]);
+    CHECK(reshard_module_shard_parameter(source, "weight", own, 0, group) == RESHARD_ERR_MISMATCH);
+    ran_here(group, "test_shard_parameter_errors", "%s %s, %s, %s, %s",
+             ran_tensor(parameter_of(source, "weight")).text, texts[0], texts[1], texts[2],
+             texts[3]);
+    reshard_spec_release(own);
+    reshard_spec *few = make_spec("boxes 10x5: 0[0:5,0:5] 1[5:10,0:5]");
+    CHECK(reshard_module_shard_parameter(source, "weight", few, 0, group) != RESHARD_OK);
+    CHECK(strstr(reshard_error_text(), "10x5") != NULL && is_local(source, "weight"));
+    ran_here(group, "test_shard_parameter_errors", "%s %s",
+             ran_tensor(parameter_of(source, "weight")).text, ran_spec(few).text);
+    reshard_spec_release(few);
     /* boxes of any kind are fine here */
     reshard_spec *boxes = make_spec("boxes 12x12: 0[0:5,0:12] 1[5:12,0:3] 3[5:12,3:12]");
     TRY(reshard_module_shard_parameter(source, "weight", boxes, 0, group));
@@ -149,7 +171,16 @@ static reshard_status body_side_effects(void *user, reshard_group *group)
     MUST(reshard_module_add_child(parent, "tied", tied));
     MUST(reshard_tensor_set_requires_grad(weight, 0));
     CHECK(reshard_module_shard_parameter(parent, "tied.mean", spec, 0, group) ==
-          RESHARD_ERR_NOT_FOUND);
+          RESHARD_ERR_INVALID);
+    CHECK(strstr(reshard_error_text(), "\"tied.mean\" is a buffer, not a parameter") != NULL);
+    reshard_sharding_plan *twice = NULL;
+    MUST(reshard_sharding_plan_create(NULL, &twice));
+    MUST(reshard_sharding_plan_add(twice, "fc1.weight", spec));
+    MUST(reshard_sharding_plan_add(twice, "tied.again", spec));
+    CHECK(reshard_module_shard(parent, twice, 0, group, NULL) == RESHARD_ERR_INVALID);
+    CHECK(strstr(reshard_error_text(), "\"fc1.weight\" and \"tied.again\" are one") != NULL);
+    CHECK(is_local(parent, "fc1.weight") && is_local(parent, "tied.again"));
+    reshard_sharding_plan_destroy(twice);
     TRY(reshard_module_shard_parameter(parent, "fc1.weight", spec, 0, group));
     reshard_tensor *made = parameter_of(parent, "fc1.weight");
     CHECK(reshard_tensor_is_distributed(made) && !reshard_tensor_requires_grad(made));
@@ -167,6 +198,8 @@ static reshard_status body_side_effects(void *user, reshard_group *group)
     TRY(reshard_module_shard_parameter(parent, "fc2.weight", spec, 0, group));
     reshard_tensor *shard = reshard_tensor_local_shard(parameter_of(parent, "fc2.weight"), 0);
     CHECK(rows_equal(shard, turned, 3 * reshard_group_rank(group)));
+    ran_here(group, "test_shard_parameter_errors", "%s %s, transposed", ran_tensor(turned).text,
+             ran_spec(spec).text);
     reshard_tensor_release(turned);
     reshard_spec_release(spec);
     reshard_module_release(tied);
@@ -206,7 +239,7 @@ static reshard_status body_wrong_plan(void *user, reshard_group *group)
     int calls = 0;
     reshard_module *module = make_megatron();
     reshard_sharding_plan *plan = NULL;
-    reshard_spec *rows = make_spec("4: S(0)");
+    reshard_spec *rows = make_spec("4: S(1)");
     reshard_sharder sharder = {make_nothing, &calls};
     reshard_hook *hook = NULL;
     MUST(reshard_module_add_buffer(reshard_module_child(module, 2), "mean",
@@ -225,6 +258,11 @@ static reshard_status body_wrong_plan(void *user, reshard_group *group)
         MUST(reshard_sharding_plan_add_sharder(plan, wrong->sharder, &sharder));
     CHECK(reshard_module_shard(module, plan, 0, group, &hook) == wrong->status);
     CHECK(strstr(reshard_error_text(), wrong->words) != NULL);
+    if (wrong->parameter != NULL)
+        ran_here(group, "test_sharding_plan_errors", "%s, %s, %s %s",
+                 ran_tensor(parameter_of(module, "fc1.weight")).text,
+                 ran_tensor(parameter_of(module, "fc2.weight")).text, wrong->parameter,
+                 ran_spec(rows).text);
     CHECK(hook == NULL && calls == 0 && is_local(module, "fc1.weight"));
     CHECK(strcmp(reshard_module_kind_name(reshard_module_child(module, 1)), "linear") == 0);
     reshard_sharding_plan_destroy(plan);
@@ -238,14 +276,16 @@ static void test_plan__all_or_nothing(void **state)
     (void)state;
     static wrong_plan rows[] = {
         {"no module", "fc3.weight", NULL, NULL, NULL, RESHARD_ERR_NOT_FOUND, "fc3"},
-        {"a buffer", "fc10.mean", NULL, NULL, NULL, RESHARD_ERR_NOT_FOUND, "mean"},
+        {"a buffer", "fc10.mean", NULL, NULL, NULL, RESHARD_ERR_INVALID, "mean"},
         {"no parameter", "fc10.foo", NULL, NULL, NULL, RESHARD_ERR_NOT_FOUND, "foo"},
+        {"upstream's", "fc1.biass", NULL, NULL, NULL, RESHARD_ERR_NOT_FOUND, "biass"},
         {"a module", "fc10", NULL, NULL, NULL, RESHARD_ERR_NOT_FOUND, "a module"},
         {"twice", "fc1.weight", NULL, NULL, NULL, RESHARD_ERR_INVALID, "sharded once"},
         {"empty", "", NULL, NULL, NULL, RESHARD_ERR_INVALID, "empty"},
         {"below", "fc2.weight", NULL, NULL, NULL, RESHARD_ERR_INVALID, "lies below \"fc2\""},
         {"no output", NULL, "fc3", NULL, NULL, RESHARD_ERR_NOT_FOUND, "fc3"},
         {"output of a tensor", NULL, "fc1.weight", NULL, NULL, RESHARD_ERR_NOT_FOUND, "tensor"},
+        {"output twice", NULL, "fc1", NULL, NULL, RESHARD_ERR_INVALID, "\"fc1\" is named twice"},
         {"no local", NULL, NULL, "fc3", NULL, RESHARD_ERR_NOT_FOUND, "fc3"},
         {"root sharder", NULL, NULL, NULL, "", RESHARD_ERR_INVALID, "empty"},
         {"sharder of none", NULL, NULL, NULL, "fc3", RESHARD_ERR_NOT_FOUND, "fc3"},
@@ -269,7 +309,7 @@ static void test_plan__wrong_kinds_of_entries(void **state)
 }
 
 /* fc1 has a sharder, and fc10 a parameter entry; fc1's replacement really takes its place; nested
- * sharders are found; a second call is an error. */
+ * sharders are found; the same plan again is an error. */
 static reshard_status body_sharder(void *user, reshard_group *group)
 {
     int calls = 0;
@@ -295,7 +335,7 @@ static reshard_status body_sharder(void *user, reshard_group *group)
     CHECK(!is_local(module, "fc10.weight"));
     reshard_module_release(old);
     CHECK(reshard_module_shard(module, plan, 0, group, &hook) != RESHARD_OK && calls == 2);
-    CHECK(strstr(reshard_error_text(), "sharded before") != NULL);
+    CHECK(strstr(reshard_error_text(), "\"fc10.weight\" is distributed already") != NULL);
 
     reshard_module *outer = make_parent(), *inner = make_megatron();
     MUST(reshard_module_add_child(outer, "a", inner));
@@ -318,6 +358,117 @@ static void test_sharder__replaces_by_path(void **state)
     (void)state;
     for (int32_t size = 1; size <= 4; size++)
         run_ranks(size, body_sharder, NULL);
+}
+
+/* ---- several plans --------------------------------------------------------------------------- */
+
+/* A plan of one entry: p(arameter), o(utput), l(ocal) or s(harder). */
+static reshard_status shard_one(reshard_module *module, char kind, const char *name,
+                                reshard_group *group, reshard_hook **out_hook)
+{
+    int calls = 0;
+    reshard_sharder sharder = {make_nothing, &calls};
+    reshard_sharding_plan *plan = NULL;
+    reshard_spec *rows = make_spec("2: S(0)");
+    MUST(reshard_sharding_plan_create(NULL, &plan));
+    if (kind == 'p')
+        MUST(reshard_sharding_plan_add(plan, name, rows));
+    else if (kind == 'o')
+        MUST(reshard_sharding_plan_add_output(plan, name, rows));
+    else if (kind == 'l')
+        MUST(reshard_sharding_plan_add_local(plan, name));
+    else
+        MUST(reshard_sharding_plan_add_sharder(plan, name, &sharder));
+    reshard_status status = reshard_module_shard(module, plan, 0, group, out_hook);
+    reshard_sharding_plan_destroy(plan);
+    reshard_spec_release(rows);
+    return status;
+}
+
+/* One plan after the other on one module; the words of the one that is refused, if one is. */
+typedef struct sequence {
+    const char *first, *second; /* the kind, then the name */
+    const char *words;
+} sequence;
+
+static reshard_status body_sequence(void *user, reshard_group *group)
+{
+    const sequence *s = user;
+    reshard_module *module = make_parent(), *inner = make_megatron();
+    reshard_hook *hook = NULL;
+    MUST(reshard_module_add_child(module, "a", inner));
+    TRY(shard_one(module, s->first[0], s->first + 1, group, &hook));
+    reshard_status status = shard_one(module, s->second[0], s->second + 1, group, NULL);
+    CHECK(status == (s->words != NULL ? RESHARD_ERR_INVALID : RESHARD_OK));
+    CHECK(s->words == NULL || strstr(reshard_error_text(), s->words) != NULL);
+    /* A hook that is gone overlaps with nothing. */
+    bool hooked = s->first[0] == 'o' || s->first[0] == 'l';
+    CHECK((hook != NULL) == hooked);
+    reshard_hook_remove(hook);
+    if (hooked && s->words != NULL)
+        TRY(shard_one(module, s->second[0], s->second + 1, group, NULL));
+    reshard_module_release(inner);
+    reshard_module_release(module);
+    return RESHARD_OK;
+}
+
+static void test_plan__several_compose_unless_they_overlap(void **state)
+{
+    (void)state;
+    static sequence rows[] = {
+        {"pa.fc1.weight", "pa.fc1.bias", NULL},
+        {"pa.fc1.weight", "oa.fc1", NULL},
+        {"oa.fc1", "oa.fc2", NULL},
+        {"oa.fc1", "la.fc1", NULL},
+        {"sa.fc1", "pa.fc10.weight", NULL},
+        {"sa.fc1", "sa.fc10", NULL},
+        {"pa.fc1.weight", "sa.fc10", NULL},
+        {"pa.fc1.weight", "pa.fc1.weight", "\"a.fc1.weight\" is distributed already"},
+        {"oa.fc1", "oa.fc1", "an earlier plan has a hook on the output of \"a.fc1\""},
+        {"la.fc1", "oa.fc1", "an earlier plan has a hook on the output of \"a.fc1\""},
+        {"la.fc1", "la.fc1", "an earlier plan has a hook on the output of \"a.fc1\""},
+        {"sa.fc1", "sa.fc1", "\"a.fc1\" was replaced by the sharder of an earlier plan"},
+        {"pa.fc1.weight", "sa.fc1", "an earlier plan sharded \"a.fc1.weight\""},
+        {"pa.fc1.weight", "sa", "an earlier plan sharded \"a.fc1.weight\""},
+        {"sa.fc1", "sa", "an earlier plan sharded \"a.fc1\""},
+        {"oa.fc1", "sa", "an earlier plan has a hook on the output of \"a.fc1\""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        run_ranks(2, body_sequence, &rows[i]);
+}
+
+/* What an earlier sharder put in place is its own affair. */
+static reshard_status give_megatron(void *user, reshard_module *module, reshard_group *group,
+                                    reshard_module **out_module)
+{
+    (void)user;
+    (void)module;
+    (void)group;
+    *out_module = make_megatron();
+    return RESHARD_OK;
+}
+
+static reshard_status body_below_replaced(void *user, reshard_group *group)
+{
+    reshard_module *module = make_megatron();
+    reshard_sharder sharder = {give_megatron, NULL};
+    reshard_sharding_plan *plan = NULL;
+    (void)user;
+    MUST(reshard_sharding_plan_create(NULL, &plan));
+    MUST(reshard_sharding_plan_add_sharder(plan, "fc2", &sharder));
+    TRY(reshard_module_shard(module, plan, 0, group, NULL));
+    CHECK(shard_one(module, 'p', "fc2.fc1.weight", group, NULL) == RESHARD_ERR_INVALID);
+    CHECK(strstr(reshard_error_text(),
+                 "\"fc2.fc1.weight\" lies below \"fc2\", which the sharder") != NULL);
+    reshard_sharding_plan_destroy(plan);
+    reshard_module_release(module);
+    return RESHARD_OK;
+}
+
+static void test_plan__below_a_replaced_module(void **state)
+{
+    (void)state;
+    run_ranks(2, body_below_replaced, NULL);
 }
 
 /* A planner that cuts all parameters along dim 0, on a sub-group that is the current one. */
@@ -379,8 +530,11 @@ static reshard_status body_planner(void *user, reshard_group *group)
                                      NULL));
     MUST(reshard_module_parameters(same, &list));
     CHECK(list->count == 6);
-    for (int64_t i = 0; i < list->count; i++)
+    for (int64_t i = 0; i < list->count; i++) {
         CHECK(reshard_tensor_is_distributed(list->items[i].tensor));
+        ran_here(group, "test_custom_sharding_planner", "%s %s", list->items[i].name,
+                 ran_tensor(list->items[i].tensor).text);
+    }
     reshard_named_tensors_destroy(list);
     reshard_spec_release(rows);
     reshard_module_release(module);
@@ -389,10 +543,54 @@ static reshard_status body_planner(void *user, reshard_group *group)
     return RESHARD_OK;
 }
 
+/* test_shard_module_sub_process_group: weights alone, rows of the one and columns of the other. */
+static reshard_status body_pair(void *user, reshard_group *group)
+{
+    static const int32_t ranks[] = {2, 3};
+    static const char *const names[] = {"fc1.weight", "fc2.weight"};
+    static const char *const specs[] = {"2: S(0)", "2: S(1)"};
+    reshard_group *pair = NULL;
+    reshard_module *module = make_megatron(), *same = make_megatron();
+    reshard_sharding_plan *plan = NULL;
+    (void)user;
+    TRY(reshard_group_subset(group, 2, ranks, &pair));
+    MUST(reshard_sharding_plan_create(NULL, &plan));
+    for (int i = 0; i < 2; i++) {
+        reshard_spec *spec = make_spec(specs[i]);
+        MUST(reshard_sharding_plan_add(plan, names[i], spec));
+        reshard_spec_release(spec);
+    }
+    if (pair != NULL) {
+        int32_t rank = reshard_group_rank(pair);
+        TRY(reshard_module_shard(module, plan, 0, pair, NULL));
+        for (int i = 0; i < 2; i++) {
+            const reshard_tensor *weight = parameter_of(module, names[i]);
+            const reshard_tensor *whole = parameter_of(same, names[i]);
+            const reshard_tensor *shard = reshard_tensor_local_shard(weight, 0);
+            int64_t rows = reshard_tensor_shape(shard)[0], columns = reshard_tensor_shape(shard)[1];
+            CHECK(rows == (i == 0 ? 6 : 29) && columns == (i == 0 ? 17 : 6));
+            for (int64_t k = 0; k < rows * columns; k++) {
+                int64_t row = k / columns + (i == 0 ? 6 * rank : 0);
+                int64_t column = k % columns + (i == 0 ? 0 : 6 * rank);
+                CHECK(element(shard, k) ==
+                      element(whole, row * reshard_tensor_shape(whole)[1] + column));
+            }
+            ran_here(pair, "test_shard_module_sub_process_group", "%s %s of 2,3", names[i],
+                     ran_tensor(weight).text);
+        }
+    }
+    reshard_sharding_plan_destroy(plan);
+    reshard_module_release(module);
+    reshard_module_release(same);
+    reshard_group_release(pair);
+    return reshard_group_barrier(group);
+}
+
 static void test_planner__sub_group_and_current_group(void **state)
 {
     (void)state;
     run_ranks(4, body_planner, NULL);
+    run_ranks(4, body_pair, NULL);
 }
 
 /* ---- a plan that is used: forward as on one rank; state dicts across layouts ----------------- */
@@ -473,6 +671,8 @@ int main(void)
         cmocka_unit_test(test_plan__all_or_nothing),
         cmocka_unit_test(test_plan__wrong_kinds_of_entries),
         cmocka_unit_test(test_sharder__replaces_by_path),
+        cmocka_unit_test(test_plan__several_compose_unless_they_overlap),
+        cmocka_unit_test(test_plan__below_a_replaced_module),
         cmocka_unit_test(test_planner__sub_group_and_current_group),
         cmocka_unit_test(test_plan__forward_and_state_dict),
     };

@@ -17,6 +17,7 @@
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/target.h"
 #include "checkpoint/rules/rulebook.h"
+#include "spec/spec.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -419,6 +420,11 @@ static const char *occurrence_name(void *user, int64_t index, size_t *out_bytes)
     return list->items[index].name.bytes;
 }
 
+static reshard_status check_mesh(const reshard_mesh *mesh)
+{
+    return rs_fail_within(rs_mesh_check_distinct(mesh), "files of ranks hold one part of a tensor");
+}
+
 /* Reads the mesh that the caller gives and finds rules for it, and the file of each position. */
 static reshard_status read_mesh(reshard_checkpoint *checkpoint, const rs_opening *opening,
                                 rs_occurrences *list, rs_rulebook *book, int32_t **out_file_of)
@@ -427,6 +433,8 @@ static reshard_status read_mesh(reshard_checkpoint *checkpoint, const rs_opening
     rs_arena *arena = &checkpoint->arena;
     reshard_mesh *mesh = NULL;
     reshard_status status = reshard_mesh_parse(checkpoint->context, options->from, &mesh);
+    if (status == RESHARD_OK)
+        status = check_mesh(mesh);
     if (status == RESHARD_OK)
         status =
             rs_rulebook_init(book, checkpoint->context, mesh, options->rules, checkpoint->folder,
@@ -443,7 +451,7 @@ static reshard_status read_mesh(reshard_checkpoint *checkpoint, const rs_opening
     *out_file_of = rs_arena_allocate_array(arena, (size_t)count, sizeof(int32_t));
     if (ranks == NULL || *out_file_of == NULL)
         return rs_allocation_status();
-    rs_mesh_order_files(book->mesh, ranks, *out_file_of);
+    (void)rs_mesh_order_files(book->mesh, ranks, *out_file_of);
     return rs_store_note(checkpoint, "split by %s", book->said);
 }
 
@@ -515,7 +523,8 @@ static reshard_status place_tensor(const rs_laying *laying, const rs_cut_tensor 
 
 static reshard_status lay_out(rs_laying *laying)
 {
-    return rs_target_cut(laying, place_tensor);
+    reshard_status status = check_mesh(laying->book->mesh);
+    return status == RESHARD_OK ? rs_target_cut(laying, place_tensor) : status;
 }
 
 static void name_file(const rs_target *target, int32_t file, int32_t rank,

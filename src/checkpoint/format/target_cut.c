@@ -266,9 +266,12 @@ static reshard_status add_tensor(const rs_laying *laying, rs_place_fn *place,
     rs_target *target = laying->target;
     rs_stored_tensor *tensor = &target->tensors[target->tensor_count];
     rs_rule_result result = {0};
-    reshard_status status = rs_rules_apply_found(
-        book->rules, book->mesh, &book->keys, selected->rule, selected->matched.bytes,
-        selected->matched.count, stored->ndim, stored->shape, &result);
+    reshard_status status =
+        selected->needs_no_rule
+            ? rs_rules_scalar(book->rules, book->mesh, &result)
+            : rs_rules_apply_found(book->rules, book->mesh, &book->keys, selected->rule,
+                                   selected->matched.bytes, selected->matched.count, stored->ndim,
+                                   stored->shape, &result);
     if (status == RESHARD_OK)
         status = describe(laying, selected, &result, tensor);
     if (status == RESHARD_OK)

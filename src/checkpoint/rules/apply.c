@@ -278,6 +278,21 @@ reshard_status rs_rules_apply_found(const rs_rules *rules, reshard_mesh *mesh,
                : rs_rule_fail_for_tensor(status, name, name_bytes, ndim, is_large ? NULL : shape);
 }
 
+reshard_status rs_rules_scalar(const rs_rules *rules, reshard_mesh *mesh,
+                               rs_rule_result *out_result)
+{
+    rs_rule_result result = {.file_name = rules->file_name, .context = rules->context};
+    reshard_status status = reshard_spec_create(result.context, mesh, 0, NULL, &result.spec);
+    if (status == RESHARD_OK)
+        status =
+            reshard_layout_create(result.context, result.spec, 0, result.shape, &result.layout);
+    if (status == RESHARD_OK)
+        *out_result = result;
+    else
+        rs_rule_result_release(&result);
+    return status;
+}
+
 /* A refusal says why the whole model cannot be cut, so it comes before what is wrong with single
  * cuts. */
 static reshard_status check_refusal(const rs_rule_finding *found)

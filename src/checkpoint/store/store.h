@@ -56,7 +56,11 @@ typedef struct rs_stored_value {
     rs_value_place place;
     int32_t file;
     const struct rs_pickle_node *node; /* belongs to the file's body */
+    /* in the file, where the value is a torch.save of its own; else bytes is 0 */
+    uint64_t at, bytes;
 } rs_stored_value;
+
+#define RS_VALUE_STEPS_MAX 1024
 
 typedef struct rs_stored_piece {
     int32_t file;
@@ -185,6 +189,9 @@ int rs_stored_tensor_compare(const void *a, const void *b);
 /* -1 when there is none. */
 int64_t rs_store_find(const reshard_checkpoint *checkpoint, rs_slice name);
 bool rs_piece_is_whole(const rs_stored_tensor *tensor, const rs_stored_piece *piece);
+bool rs_piece_is_empty(const rs_stored_tensor *tensor, const rs_stored_piece *piece);
+/* By file, then by place; for rs_sort. */
+int rs_piece_compare(const void *a, const void *b);
 /* Strides in elements, whether given or dense. */
 void rs_piece_strides(const rs_stored_tensor *tensor, const rs_stored_piece *piece,
                       int64_t out_strides[RESHARD_NDIM_MAX]);
