@@ -401,12 +401,14 @@ static reshard_status ask_rules(rs_arena *arena, const rs_stored_tensor *stored,
         status = take_new_name(arena, &result, item);
     *out_unmatched = result.unmatched;
     *out_drops = result.drop;
+    item->rule = result.rule;
     /* What has another shape than its parameter is cut by a rule of its own. */
     if (status == RESHARD_OK && !result.drop && name.bytes != item->matched.bytes) {
         status = rs_rules_name(book->rules, book->mesh, &book->keys, item->matched.bytes,
                                item->matched.count, stored->ndim, stored->shape, &own);
         *out_unmatched = own.unmatched;
         *out_drops = own.drop;
+        item->rule = own.rule;
     }
     item->needs_no_rule = *out_unmatched && stored->ndim == 0;
     *out_unmatched = *out_unmatched && !item->needs_no_rule;

@@ -19,6 +19,7 @@ typedef struct rs_selected {
     int64_t origin; /* the source's tensor */
     reshard_dtype dtype;
     rs_slice matched; /* what rules match: of an optimizer's state, the name of its parameter */
+    int64_t rule;     /* the number of the rule that does, once rules are applied */
     rs_slice name;    /* what it shall be called */
     /* Of an optimizer's state: its parameter, and what that is called now; parameter NULL: it is
      * none. Its own name is the parameter's with front and back around it, unless an option gives
