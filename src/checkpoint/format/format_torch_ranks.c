@@ -13,6 +13,7 @@
 #include "checkpoint/format/torch_placed.h"
 #include "checkpoint/format/torch_save.h"
 #include "checkpoint/format/torch_write.h"
+#include "spec/spec.h"
 
 #include <stdio.h>
 #include <stdlib.h>
