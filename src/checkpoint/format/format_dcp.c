@@ -187,7 +187,7 @@ static reshard_status read_part(const reading *r, part *made)
     if (status == RESHARD_OK)
         status = rs_pickle_read(context, path, bytes, count, &pickle, &used);
     if (status == RESHARD_OK)
-        status = rs_dcp_metadata_read(&r->checkpoint->arena, path, pickle, &made->metadata);
+        status = rs_dcp_metadata_read(&r->checkpoint->arena, path, pickle, count, &made->metadata);
     rs_pickle_destroy(pickle);
     if (bytes != NULL)
         rs_release(context, bytes, count + 1);
@@ -393,6 +393,12 @@ static reshard_status read_folder(reshard_checkpoint *checkpoint, const rs_openi
     return status;
 }
 
+/* Those that are entries of their own, which are copied as they are. */
+static bool holds_value(const rs_stored_value *value)
+{
+    return value->bytes != 0;
+}
+
 const rs_format rs_format_dcp = {
     .name = "dcp",
     .description = "PyTorch's distributed checkpoint: .metadata and __R_N.distcp",
@@ -402,6 +408,7 @@ const rs_format rs_format_dcp = {
     .is_split = true,
     .skips_empty = true,
     .has_crcs = true,
+    .holds_value = holds_value,
     .lay_out = rs_dcp_lay_out,
     .name_file = rs_dcp_name_file,
     .place = rs_dcp_place,
