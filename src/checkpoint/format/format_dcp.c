@@ -402,6 +402,7 @@ const rs_format rs_format_dcp = {
     .is_split = true,
     .skips_empty = true,
     .has_crcs = true,
+    .holds_value = rs_dcp_holds_value,
     .lay_out = rs_dcp_lay_out,
     .name_file = rs_dcp_name_file,
     .place = rs_dcp_place,
