@@ -65,7 +65,7 @@ struct rs_target {
     int32_t written_count; /* how many of these are written */
     rs_target_file *files;
     uint64_t bytes; /* of all files */
-    char rules[256];
+    char rules[RS_RULES_SAID_BYTES];
     void *notes; /* what the format keeps from lay_out to finish, in the arena */
 };
 
