@@ -27,6 +27,9 @@ const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS] = {
     {"dtype", CLI_TEXTS, FIELD(dtypes), "[GLOB=]D", 0, "cast to f16, bf16, f32 or f64"},
     {"include", CLI_TEXTS, FIELD(includes), "GLOB", 0, "these tensors only"},
     {"exclude", CLI_TEXTS, FIELD(excludes), "GLOB", 0, "not these tensors"},
+    {"only", CLI_TEXT, FIELD(only), "NAME", 0, "what is under this name, without it: optimizer"},
+    {"all", CLI_FLAG, FIELD(all), NULL, 0,
+     "hf: everything of a nested source, not its model alone"},
     {"rename", CLI_TEXTS, FIELD(renames), "GLOB=NAME", 0,
      "new names; {1}, {2} .. are what wildcards stand for"},
     {"max-memory", CLI_SIZE, FIELD(memory_bytes_max), "SIZE", 0,
@@ -85,7 +88,9 @@ void cli_converting_fill(const cli_converting *values, cli_conversion_options *o
                      .rename_count = values->renames.count,
                      .renames = values->renames.items,
                      .memory_bytes_max = values->memory_bytes_max,
-                     .threads = values->threads},
+                     .threads = values->threads,
+                     .only = values->only,
+                     .all = values->all},
         .running = {.size = sizeof out_options->running,
                     .resume = values->resume,
                     .verify = values->verify,
@@ -130,6 +135,7 @@ void cli_conversion_write(const cli_conversion *made, cli_json *json)
 {
     const reshard_conversion_stats *stats = &made->stats;
     const reshard_conversion_report *report = &made->report;
+    const char *note;
     cli_json_text(json, "format", stats->format);
     cli_json_integer(json, "tensors", stats->tensor_count);
     cli_json_integer(json, "files", stats->written_file_count);
@@ -147,6 +153,10 @@ void cli_conversion_write(const cli_conversion *made, cli_json *json)
     cli_json_integer(json, "threads", stats->threads);
     cli_json_integer(json, "ranks", stats->ranks);
     cli_json_text(json, "rules", stats->rules);
+    cli_json_begin_list(json, "notes");
+    for (int64_t i = 0; (note = reshard_conversion_note(made->conversion, i)) != NULL; i++)
+        cli_json_text(json, NULL, note);
+    cli_json_end_list(json);
 }
 
 void cli_conversion_print(const cli_conversion *made, const char *target)
@@ -155,6 +165,7 @@ void cli_conversion_print(const cli_conversion *made, const char *target)
     const reshard_conversion_report *report = &made->report;
     char read[CLI_SIZE_TEXT], written[CLI_SIZE_TEXT], memory[CLI_SIZE_TEXT];
     char shared[CLI_SIZE_TEXT];
+    const char *note;
     if (stats->rules[0] != '\0') {
         cli_print_shown(stats->rules);
         putchar('\n');
@@ -174,4 +185,9 @@ void cli_conversion_print(const cli_conversion *made, const char *target)
         printf("%s were done already\n", cli_size_text(report->bytes_resumed, read));
     if (report->digest[0] != '\0')
         printf("digest %s\n", report->digest);
+    for (int64_t i = 0; (note = reshard_conversion_note(made->conversion, i)) != NULL; i++) {
+        fputs("note: ", stdout);
+        cli_print_shown(note);
+        putchar('\n');
+    }
 }

@@ -53,6 +53,12 @@ typedef struct reshard_conversion_options {
     int32_t threads;         /* 0: as many as there are processors, up to 8; ranks divide them */
     /* Ranks that share the work; NULL: this one alone. Memory and threads are per rank. */
     reshard_group *group;
+    /* Only what is under this name: tensors "only.*", without that beginning. NULL: see all. */
+    const char *only;
+    /* Checkpoints of PyTorch nest: "hf" takes the part "model", "module" or "state_dict" alone, if
+     * there is one and no `include` is given, and a note of the conversion tells what stays behind.
+     * Non-zero: everything is taken, under its whole name. */
+    int all;
 } reshard_conversion_options;
 
 /*
@@ -116,6 +122,9 @@ typedef struct reshard_conversion_tensor {
 RESHARD_API reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversion,
                                                          int64_t index,
                                                          reshard_conversion_tensor *out_tensor);
+/* One line about something of the source that the target will not hold; NULL beyond the last. */
+RESHARD_API const char *reshard_conversion_note(const reshard_conversion *conversion,
+                                                int64_t index);
 /* The bytes, as written, that go from each source file to each target file: source_file_count rows
  * of target_file_count numbers. */
 RESHARD_API void reshard_conversion_get_matrix(const reshard_conversion *conversion,

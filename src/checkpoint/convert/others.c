@@ -213,7 +213,9 @@ static reshard_status link_file(rs_conversion_run *run, int32_t file, int32_t sa
 reshard_status rs_run_link(rs_conversion_run *run)
 {
     reshard_status status = RESHARD_OK;
-    if (run->conversion->target.format->is_split)
+    const rs_format *format = run->conversion->target.format;
+    /* The heads of archives come last, so that they cannot be compared now. */
+    if (format->is_split || format->has_crcs)
         return RESHARD_OK;
     for (int32_t i = 0; status == RESHARD_OK && i < run->conversion->target.file_count; i++) {
         int32_t same = find_same(run, &run->conversion->target.files[i]);

@@ -115,24 +115,6 @@ static reshard_status keep_box(rs_arena *arena, const rs_stored_tensor *tensor,
     return RESHARD_OK;
 }
 
-static bool same_box(int32_t ndim, const rs_stored_piece *a, const rs_stored_piece *b)
-{
-    size_t bytes = (size_t)ndim * sizeof(int64_t);
-    return memcmp(a->offset, b->offset, bytes) == 0 && memcmp(a->size, b->size, bytes) == 0;
-}
-
-/* Adds a piece, or a copy if another piece already holds that box. */
-static void add_piece(rs_stored_tensor *tensor, const rs_stored_piece *piece)
-{
-    for (int64_t i = 0; i < tensor->piece_count; i++) {
-        if (same_box(tensor->carried_ndim, &tensor->pieces[i], piece)) {
-            tensor->copies[tensor->copy_count++] = *piece;
-            return;
-        }
-    }
-    tensor->pieces[tensor->piece_count++] = *piece;
-}
-
 static reshard_status add_shards(reshard_checkpoint *checkpoint, const reshard_mesh *mesh,
                                  const local_entries *entries, const reshard_shards *shards,
                                  rs_stored_tensor *tensor)
@@ -142,8 +124,7 @@ static reshard_status add_shards(reshard_checkpoint *checkpoint, const reshard_m
         most += shards->items[i].piece_count;
     size_t room = (size_t)rs_max(most, 1);
     tensor->pieces = rs_arena_allocate_array(&checkpoint->arena, room, sizeof(rs_stored_piece));
-    tensor->copies = rs_arena_allocate_array(&checkpoint->arena, room, sizeof(rs_stored_piece));
-    if (tensor->pieces == NULL || tensor->copies == NULL)
+    if (tensor->pieces == NULL)
         return rs_allocation_status();
     for (int64_t i = 0; i < shards->count; i++) {
         const reshard_shard *shard = &shards->items[i];
@@ -159,10 +140,10 @@ static reshard_status add_shards(reshard_checkpoint *checkpoint, const reshard_m
             if (status != RESHARD_OK)
                 return status;
             if (kept)
-                add_piece(tensor, &piece);
+                tensor->pieces[tensor->piece_count++] = piece;
         }
     }
-    return RESHARD_OK;
+    return rs_store_separate_copies(checkpoint, tensor);
 }
 
 static reshard_status take_new_name(reshard_checkpoint *checkpoint, const rs_rule_result *result,
@@ -474,57 +455,10 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
 
 /* ---- laying out and writing ------------------------------------------------------------------ */
 
-static reshard_status add_buffer(const rs_laying *laying, const rs_cut_tensor *cut,
-                                 const reshard_shard *shard, int64_t piece_first,
-                                 int64_t piece_count)
-{
-    rs_target *target = laying->target;
-    const rs_stored_tensor *tensor = cut->tensor;
-    rs_target_entry entry = {.key = tensor->name,
-                             .tensor = target->tensor_count,
-                             .file = rs_laying_file(laying, shard->rank),
-                             .ndim = tensor->opaque ? tensor->ndim : shard->ndim,
-                             .piece_first = piece_first,
-                             .piece_count = piece_count,
-                             .hides_shape = rs_spec_cuts(reshard_layout_spec(cut->layout), true)};
-    entry.shape = tensor->opaque ? tensor->shape
-                                 : rs_arena_copy(&target->arena, shard->shape, (size_t)shard->ndim,
-                                                 sizeof(int64_t));
-    if (entry.shape == NULL)
-        return rs_allocation_status();
-    reshard_status status =
-        rs_stored_bytes(tensor->name, tensor->dtype, entry.ndim, entry.shape, &entry.bytes);
-    return status == RESHARD_OK ? rs_target_add_entry(target, &entry) : status;
-}
-
-static reshard_status place_tensor(const rs_laying *laying, const rs_cut_tensor *cut)
-{
-    rs_stored_tensor *tensor = cut->tensor;
-    rs_candidates_sort(cut->items, cut->count);
-    tensor->piece_count = cut->count;
-    for (int64_t i = 0; i < cut->count; i++) {
-        reshard_status status =
-            rs_target_keep_piece(laying->target, &cut->items[i], true, tensor, &tensor->pieces[i]);
-        if (status != RESHARD_OK)
-            return status;
-    }
-    /* Shards are sorted by rank, and so are files. */
-    for (int64_t i = 0, next = 0; i < cut->shards->count; i++) {
-        int64_t first = next;
-        while (next < cut->count && cut->items[next].shard == i)
-            next++;
-        reshard_status status = add_buffer(laying, cut, &cut->shards->items[i],
-                                           first < cut->count ? first : 0, next - first);
-        if (status != RESHARD_OK)
-            return status;
-    }
-    return RESHARD_OK;
-}
-
 static reshard_status lay_out(rs_laying *laying)
 {
     reshard_status status = check_mesh(laying->book->mesh);
-    return status == RESHARD_OK ? rs_target_cut(laying, place_tensor) : status;
+    return status == RESHARD_OK ? rs_target_cut(laying, rs_target_place_local) : status;
 }
 
 static void name_file(const rs_target *target, int32_t file, int32_t rank,

@@ -7,9 +7,14 @@
 
 #include "base/context.h"
 #include "base/sort.h"
+#include "base/text.h"
 #include "checkpoint/format/safetensors.h"
 
+/* How many of the values that stay behind are named. */
+#define VALUES_SHOWN 4
+
 #include <assert.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +30,65 @@ reshard_status rs_target_add_entry(rs_target *target, const rs_target_entry *ent
     if (status == RESHARD_OK)
         target->entries[target->entry_count++] = *entry;
     return status;
+}
+
+reshard_status rs_target_add_whole(const rs_laying *laying, const rs_selected *selected,
+                                   int32_t file)
+{
+    rs_target *target = laying->target;
+    const rs_stored_tensor *stored = &laying->source->tensors[selected->origin];
+    int64_t index = target->tensor_count;
+    rs_stored_tensor *tensor = &target->tensors[index];
+    reshard_status status = rs_store_describe(tensor, &target->arena, selected->name,
+                                              selected->dtype, stored->ndim, stored->shape);
+    if (status != RESHARD_OK)
+        return status;
+    rs_stored_piece piece = {.file = file, .size = tensor->carried_shape};
+    tensor->pieces = rs_arena_copy(&target->arena, &piece, 1, sizeof piece);
+    if (tensor->pieces == NULL)
+        return rs_allocation_status();
+    tensor->piece_count = 1;
+    target->origins[index] = selected->origin;
+    target->tensor_count++;
+    rs_target_entry entry = {.key = tensor->name,
+                             .tensor = index,
+                             .file = file,
+                             .ndim = tensor->ndim,
+                             .shape = tensor->shape,
+                             .piece_count = 1,
+                             .bytes = tensor->bytes};
+    return rs_target_add_entry(target, &entry);
+}
+
+reshard_status rs_target_say(rs_target *target, const char *format, ...)
+{
+    char line[512];
+    void *items = target->lines;
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    reshard_status status = rs_grow(target->context, &items, &target->line_capacity,
+                                    target->line_count + 1, sizeof(char *));
+    target->lines = items;
+    if (status != RESHARD_OK)
+        return status;
+    char *copy = rs_arena_copy(&target->arena, line, strlen(line) + 1, 1);
+    if (copy == NULL)
+        return rs_allocation_status();
+    target->lines[target->line_count++] = copy;
+    return RESHARD_OK;
+}
+
+bool rs_target_keeps(const rs_target *target, rs_slice *name)
+{
+    rs_slice prefix = target->prefix;
+    if (prefix.count == 0)
+        return true;
+    if (name->count <= prefix.count || memcmp(name->bytes, prefix.bytes, prefix.count) != 0)
+        return false;
+    *name = (rs_slice){name->bytes + prefix.count, name->count - prefix.count};
+    return true;
 }
 
 /* ---- places ---------------------------------------------------------------------------------- */
@@ -148,6 +212,8 @@ static reshard_status choose_format(rs_target *target, const reshard_mesh *mesh,
         if (status != RESHARD_OK)
             return status;
     }
+    if (!target->format->is_split && is_split && target->format->split != NULL)
+        target->format = target->format->split;
     if (!target->format->is_split && is_split)
         return rs_fail(RESHARD_ERR_INVALID,
                        "the format %s holds whole tensors, so it cannot be split over %.100s",
@@ -196,6 +262,52 @@ static reshard_status order_files(rs_laying *laying, const reshard_mesh *mesh, i
     return RESHARD_OK;
 }
 
+/* Says which values the format cannot hold. */
+static reshard_status tell_values(rs_target *target)
+{
+    const reshard_checkpoint *source = target->source;
+    const rs_format *format = target->format;
+    char shown[300];
+    rs_text text;
+    int64_t count = 0;
+    rs_text_init(&text, shown, sizeof shown);
+    for (int64_t i = 0; i < source->value_count; i++) {
+        const rs_stored_value *value = &source->values[i];
+        rs_slice name = value->name;
+        if (!rs_target_keeps(target, &name) ||
+            (format->holds_value != NULL && format->holds_value(value)))
+            continue;
+        if (count++ < VALUES_SHOWN)
+            rs_text_add(&text, "%s%.*s", count == 1 ? "" : ", ", rs_slice_shown(name), name.bytes);
+    }
+    if (count == 0)
+        return RESHARD_OK;
+    return rs_target_say(target,
+                         "the format %s cannot hold %lld value%s, which stay%s behind: %s%s",
+                         format->name, (long long)count, count == 1 ? "" : "s",
+                         count == 1 ? "s" : "", shown, count > VALUES_SHOWN ? ", .." : "");
+}
+
+/* Says what the selection, and the format, leave behind. */
+static reshard_status tell_behind(rs_target *target, const rs_selection *selection)
+{
+    const reshard_checkpoint *source = target->source;
+    int64_t outside = 0;
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < source->value_count; i++) {
+        rs_slice name = source->values[i].name;
+        outside += !rs_target_keeps(target, &name);
+    }
+    if (selection->prefix.count != 0 && selection->outside_count + outside != 0)
+        status = rs_target_say(target,
+                               "only \"%.*s\" is taken: %lld tensors (%llu bytes) and %lld other "
+                               "values stay behind",
+                               (int)selection->prefix.count - 1, selection->prefix.bytes,
+                               (long long)selection->outside_count,
+                               (unsigned long long)selection->outside_bytes, (long long)outside);
+    return status == RESHARD_OK ? tell_values(target) : status;
+}
+
 static reshard_status lay_out(rs_target *target, const reshard_checkpoint *source,
                               reshard_mesh *mesh, const reshard_conversion_options *options)
 {
@@ -207,7 +319,12 @@ static reshard_status lay_out(rs_target *target, const reshard_checkpoint *sourc
                         .selection = &selection,
                         .book = &book,
                         .file_bytes_max = options->shard_bytes_max};
-    reshard_status status = rs_selection_init(&selection, &target->arena, source, options);
+    reshard_status status =
+        rs_selection_init(&selection, &target->arena, source, options, target->format->takes_model);
+    if (status != RESHARD_OK)
+        return status;
+    target->prefix = selection.prefix;
+    status = tell_behind(target, &selection);
     if (status != RESHARD_OK)
         return status;
     size_t count = (size_t)selection.count;
@@ -231,7 +348,7 @@ reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *sourc
                               const reshard_conversion_options *options)
 {
     reshard_mesh *mesh = NULL;
-    *target = (rs_target){.context = source->context};
+    *target = (rs_target){.context = source->context, .source = source};
     rs_arena_init(&target->arena, source->context);
     reshard_status status =
         reshard_mesh_parse(target->context, options->to != NULL ? options->to : "1", &mesh);
@@ -300,6 +417,9 @@ void rs_target_release(rs_target *target)
         rs_release(target->context, target->entries,
                    (size_t)target->entry_capacity * sizeof(rs_target_entry));
     target->entries = NULL;
+    if (target->lines != NULL)
+        rs_release(target->context, target->lines, (size_t)target->line_capacity * sizeof(char *));
+    target->lines = NULL;
     rs_arena_release(&target->arena);
 }
 

@@ -253,6 +253,14 @@ reshard_status rs_rules_apply(const rs_rules *rules, reshard_mesh *mesh, const r
                               const char *name, size_t name_bytes, int32_t ndim,
                               const int64_t *shape, rs_rule_result *out_result)
 {
+    return rs_rules_apply_found(rules, mesh, keys, 0, name, name_bytes, ndim, shape, out_result);
+}
+
+reshard_status rs_rules_apply_found(const rs_rules *rules, reshard_mesh *mesh,
+                                    const rs_rules_keys *keys, int64_t rule, const char *name,
+                                    size_t name_bytes, int32_t ndim, const int64_t *shape,
+                                    rs_rule_result *out_result)
+{
     bool is_large = ndim > RESHARD_NDIM_MAX;
     rs_rule_finding found = {.rules = rules,
                              .mesh = mesh,
@@ -261,7 +269,8 @@ reshard_status rs_rules_apply(const rs_rules *rules, reshard_mesh *mesh, const r
                              .name_bytes = name_bytes,
                              .is_large = is_large,
                              .ndim = is_large ? 0 : ndim,
-                             .shape = is_large ? NULL : shape};
+                             .shape = is_large ? NULL : shape,
+                             .first = rule};
     reshard_status status = apply(&found, shape, out_result);
     rs_rule_finding_release(&found);
     return status == RESHARD_OK

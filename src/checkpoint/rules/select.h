@@ -19,6 +19,7 @@ typedef struct rs_selected {
     int64_t origin; /* the source's tensor */
     reshard_dtype dtype;
     rs_slice matched; /* what rules match: of an optimizer's state, the name of its parameter */
+    int64_t rule;     /* the number of the rule that does, once rules are applied */
     rs_slice name;    /* what it shall be called */
     /* Of an optimizer's state: its parameter, and what that is called now; parameter NULL: it is
      * none. Its own name is the parameter's with front and back around it, unless an option gives
@@ -33,13 +34,18 @@ typedef struct rs_selected {
 typedef struct rs_selection {
     int64_t count;
     rs_selected *items; /* by name, once finished */
+    /* Only names that begin like this were taken, and lost it; "model.", say. Empty: all. */
+    rs_slice prefix;
+    int64_t outside_count; /* tensors that do not begin like this */
+    uint64_t outside_bytes;
 } rs_selection;
 
-/* Everything the selection points to is in the arena or belongs to the source. Errors: SYNTAX,
+/* Everything the selection points to is in the arena or belongs to the source. takes_model: unless
+ * the options say otherwise, only the part that is the model is taken. Errors: SYNTAX,
  * INVALID (a pattern of include, dtype or rename that matches no tensor), UNSUPPORTED (a cast). */
 reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
                                  const reshard_checkpoint *source,
-                                 const reshard_conversion_options *options);
+                                 const reshard_conversion_options *options, bool takes_model);
 /* Adds what rules say about names. Errors: NOT_FOUND when no rule matches one. */
 reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena,
                                   const reshard_checkpoint *source, const rs_rulebook *book);
