@@ -69,7 +69,7 @@ struct rs_target {
     int32_t written_count; /* how many of these are written */
     rs_target_file *files;
     uint64_t bytes; /* of all files */
-    char rules[256];
+    char rules[RS_RULES_SAID_BYTES];
     int64_t line_count, line_capacity;
     char **lines;    /* what stays behind, for the user */
     rs_slice prefix; /* what names of the source lost on their way */
