@@ -127,7 +127,9 @@ reshard_status rs_path_rename(reshard_context *context, const char *from, const 
 
 reshard_status rs_path_link(reshard_context *context, const char *from, const char *to)
 {
-    return rs_file_may(context, "link", to) && link(from, to) == 0
+    /* Of a link (the hub's cache is made of them) the file is wanted that it leads to. */
+    return rs_file_may(context, "link", to) &&
+                   linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW) == 0
                ? RESHARD_OK
                : fail(to, "cannot be made a hard link");
 }

@@ -36,6 +36,9 @@ RS_EXPORT void rs_text_add_shape(rs_text *text, int32_t ndim, const int64_t *sha
 /* "[0:2,4:8]": where the box begins and ends in each dimension. */
 void rs_text_add_box(rs_text *text, int32_t ndim, const int64_t *offset, const int64_t *size);
 
+/* Orders texts as people do: numbers in them as numbers, "rank-2" before "rank-10". */
+int rs_compare_naturally(const char *a, const char *b);
+
 /* A copy of a text; NULL with the error text set on failure. To be freed by rs_text_free. */
 RS_EXPORT char *rs_text_copy(reshard_context *context, const char *text);
 RS_EXPORT void rs_text_free(reshard_context *context, char *text);

@@ -221,7 +221,8 @@ class IndexTest(FolderTest):
         self.assertEqual(found["format"], "hf")
         self.assertEqual([(t["name"], t["shards"][0]["file"]) for t in found["tensors"]],
                          [("a", "odd-name.safetensors"), ("b", "other")])
-        self.assertIn("1 tensors in the files are not in the index", found["notes"][0])
+        self.assertEqual(found["notes"], ['left out: 1 file that the index does not list ("stale.safetensors")',
+                                          'left out: 1 tensor that the index does not name ("extra")'])
 
     def test_wrong_indices(self):
         good = {"a": "odd-name.safetensors"}

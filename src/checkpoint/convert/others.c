@@ -11,6 +11,24 @@
 
 #define COPY_BYTES ((size_t)1 << 20)
 
+/* ---- which ----------------------------------------------------------------------------------- */
+
+/* Files and folders beside the source's files that share a fate. */
+typedef struct kin {
+    int64_t count;
+    const char *first;
+} kin;
+
+typedef struct others {
+    kin copied, weights, folders, odd;
+} others;
+
+static void add_kin(kin *group, const char *name)
+{
+    if (group->count++ == 0)
+        group->first = name;
+}
+
 static bool is_source_file(const reshard_checkpoint *source, const char *name)
 {
     for (int32_t i = 0; i < source->file_count; i++) {
@@ -19,6 +37,87 @@ static bool is_source_file(const reshard_checkpoint *source, const char *name)
     }
     return false;
 }
+
+static reshard_status consider_other(reshard_conversion *conversion, char *name, others *seen)
+{
+    rs_path_kind kind = RS_PATH_NONE;
+    const reshard_checkpoint *source = conversion->source;
+    if (is_source_file(source, name))
+        return RESHARD_OK;
+    char *path = rs_path_join(conversion->context, source->folder, name);
+    if (path == NULL)
+        return rs_allocation_status();
+    reshard_status status = rs_path_kind_of(path, &kind);
+    rs_release(conversion->context, path, strlen(path) + 1);
+    if (status != RESHARD_OK)
+        return status;
+    if (kind == RS_PATH_FOLDER) {
+        add_kin(&seen->folders, name);
+    } else if (kind != RS_PATH_FILE) {
+        add_kin(&seen->odd, name);
+    } else if (rs_name_holds_weights(name)) {
+        /* What is left out of safetensors, the reader has said. */
+        if (strstr(name, ".safetensors") == NULL)
+            add_kin(&seen->weights, name);
+    } else {
+        const char *kept = rs_arena_copy(&conversion->arena, name, strlen(name) + 1, 1);
+        if (kept == NULL)
+            return rs_allocation_status();
+        conversion->others[conversion->other_count++] = kept;
+        add_kin(&seen->copied, kept);
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status note_kin(reshard_conversion *conversion, const kin *group, const char *fate,
+                               const char *one, const char *several)
+{
+    if (group->count == 0)
+        return RESHARD_OK;
+    return rs_target_note(&conversion->target, "%s %lld %s (\"%.100s\"%s)", fate,
+                          (long long)group->count, group->count == 1 ? one : several, group->first,
+                          group->count == 1 ? "" : " and others");
+}
+
+static reshard_status note_others(reshard_conversion *conversion, const others *seen)
+{
+    reshard_status status = note_kin(conversion, &seen->copied, "copied along:", "file", "files");
+    if (status == RESHARD_OK)
+        status =
+            note_kin(conversion, &seen->weights, "left out:", "file of weights that is not read",
+                     "files of weights that are not read");
+    if (status == RESHARD_OK)
+        status = note_kin(conversion, &seen->folders, "left out:", "folder", "folders");
+    if (status == RESHARD_OK)
+        status = note_kin(conversion, &seen->odd,
+                          "left out:", "link that leads nowhere, or other thing that is no file",
+                          "links that lead nowhere, or other things that are no files");
+    return status;
+}
+
+reshard_status rs_conversion_list_others(reshard_conversion *conversion)
+{
+    const reshard_checkpoint *source = conversion->source;
+    rs_names names = {.context = conversion->context};
+    others seen = {.copied = {0, NULL}};
+    if (!source->owns_folder)
+        return RESHARD_OK;
+    reshard_status status = rs_folder_list(conversion->context, source->folder, &names);
+    if (status != RESHARD_OK)
+        return status;
+    conversion->others = rs_arena_allocate_array(&conversion->arena, (size_t)names.count,
+                                                 sizeof *conversion->others);
+    if (conversion->others == NULL)
+        status = rs_allocation_status();
+    for (int64_t i = 0; status == RESHARD_OK && i < names.count; i++)
+        status = consider_other(conversion, names.items[i], &seen);
+    if (status == RESHARD_OK)
+        status = note_others(conversion, &seen);
+    rs_names_release(&names);
+    return status;
+}
+
+/* ---- copying --------------------------------------------------------------------------------- */
 
 static reshard_status copy_bytes(reshard_context *context, const rs_file *from, rs_file *to,
                                  uint64_t bytes)
@@ -40,11 +139,15 @@ static reshard_status copy_bytes(reshard_context *context, const rs_file *from, 
     return status;
 }
 
-static reshard_status copy_other(rs_conversion_run *run, const char *name, const char *path)
+static reshard_status copy_other(rs_conversion_run *run, const char *name)
 {
     rs_file *from = NULL, *to = NULL;
     uint64_t bytes = 0;
+    char *path = rs_path_join(run->context, run->conversion->source->folder, name);
+    if (path == NULL)
+        return rs_allocation_status();
     reshard_status status = rs_file_open(run->context, path, &from);
+    rs_release(run->context, path, strlen(path) + 1);
     if (status == RESHARD_OK)
         status = rs_file_size(from, &bytes);
     if (status == RESHARD_OK)
@@ -55,21 +158,6 @@ static reshard_status copy_other(rs_conversion_run *run, const char *name, const
         status = rs_file_sync(to);
     rs_file_close(to);
     rs_file_close(from);
-    return status;
-}
-
-static reshard_status consider_other(rs_conversion_run *run, const char *name)
-{
-    rs_path_kind kind = RS_PATH_NONE;
-    if (rs_name_holds_weights(name) || is_source_file(run->conversion->source, name))
-        return RESHARD_OK;
-    char *path = rs_path_join(run->context, run->conversion->source->folder, name);
-    if (path == NULL)
-        return rs_allocation_status();
-    reshard_status status = rs_path_kind_of(path, &kind);
-    if (status == RESHARD_OK && kind == RS_PATH_FILE)
-        status = copy_other(run, name, path);
-    rs_release(run->context, path, strlen(path) + 1);
     return status;
 }
 
@@ -89,17 +177,12 @@ static reshard_status add_file(void *user, const char *name, const char *bytes, 
 
 reshard_status rs_run_copy_others(rs_conversion_run *run)
 {
-    const reshard_checkpoint *source = run->conversion->source;
-    rs_names names = {.context = run->context};
+    const reshard_conversion *conversion = run->conversion;
     reshard_status status = RESHARD_OK;
-    /* The folder of a single file may hold anything. */
-    if (source->folder == source->path)
-        status = rs_folder_list(run->context, source->folder, &names);
-    for (int64_t i = 0; status == RESHARD_OK && i < names.count; i++)
-        status = consider_other(run, names.items[i]);
-    rs_names_release(&names);
+    for (int64_t i = 0; status == RESHARD_OK && i < conversion->other_count; i++)
+        status = copy_other(run, conversion->others[i]);
     rs_finishing finishing = {run->target_files, add_file, run};
-    return status == RESHARD_OK ? rs_target_finish(&run->conversion->target, &finishing) : status;
+    return status == RESHARD_OK ? rs_target_finish(&conversion->target, &finishing) : status;
 }
 
 /* ---- links ----------------------------------------------------------------------------------- */
@@ -113,7 +196,7 @@ static int32_t find_same(const rs_conversion_run *run, const rs_target_file *fil
     int32_t same = -1;
     for (int64_t i = file->entry_first; i < file->entry_first + file->entry_count; i++) {
         const rs_stored_tensor *to = &target->tensors[target->entries[i].tensor];
-        const rs_stored_tensor *from = &source->tensors[target->origins[target->entries[i].tensor]];
+        const rs_stored_tensor *from = target->stored[target->entries[i].tensor];
         if (to->piece_count != 1 || from->piece_count != 1 || to->dtype != from->dtype ||
             to->pieces[0].at != from->pieces[0].at || from->pieces[0].strides != NULL ||
             (same >= 0 && same != from->pieces[0].file))

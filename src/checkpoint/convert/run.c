@@ -148,7 +148,7 @@ static reshard_status finish_sums(const rs_conversion_run *run, const rs_sums *s
         return rs_allocation_status();
     rs_tensor_sum *to = from + count;
     for (int64_t i = 0; i < count; i++) {
-        from[i].tensor = &source->tensors[target->origins[i]];
+        from[i].tensor = target->stored[i];
         to[i].tensor = &target->tensors[i];
     }
     report->bytes_digested = 0;
@@ -237,6 +237,8 @@ static reshard_status finish(rs_conversion_run *run, reshard_conversion_report *
     status = rs_team_agree(run->team, status);
     if (status == RESHARD_OK && run->options.verify)
         status = with_sums(run, report, rs_run_verify);
+    if (status == RESHARD_OK && run->options.verify)
+        report->bytes_verified = run->conversion->bytes;
     if (status == RESHARD_OK)
         status = rs_team_agree(run->team, rs_run_check_source(run));
     return status == RESHARD_OK ? publish(run) : status;

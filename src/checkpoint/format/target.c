@@ -14,6 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+reshard_status rs_target_note(rs_target *target, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    reshard_status status = rs_notes_add(&target->notes, &target->arena, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
 reshard_status rs_target_add_entry(rs_target *target, const rs_target_entry *entry)
 {
     void *items = target->entries;
@@ -77,7 +86,7 @@ out:
     return status;
 }
 
-static reshard_status add_files(rs_target *target, const int32_t *ranks)
+static reshard_status add_files(rs_target *target)
 {
     char name[RS_FILE_NAME_BYTES];
     size_t bytes = (size_t)target->file_count * sizeof(rs_target_file);
@@ -96,7 +105,7 @@ static reshard_status add_files(rs_target *target, const int32_t *ranks)
             !(i == 0 && target->entry_count == 0))
             continue;
         target->written_count++;
-        target->format->name_file(target, i, ranks != NULL ? ranks[i] : i, name);
+        target->format->name_file(target, i, target->ranks != NULL ? target->ranks[i] : i, name);
         file->name = rs_arena_copy(&target->arena, name, strlen(name) + 1, 1);
         if (file->name == NULL)
             return rs_allocation_status();
@@ -121,14 +130,13 @@ static reshard_status place_file(rs_target *target, int32_t index)
     return RESHARD_OK;
 }
 
-/* ranks: of the files, in increasing order; NULL: 0, 1, .. */
-static reshard_status place_all(rs_target *target, const int32_t *ranks)
+static reshard_status place_all(rs_target *target)
 {
     reshard_status status = RESHARD_OK;
     if (target->entry_count != 0)
         status = sort_entries(target);
     if (status == RESHARD_OK)
-        status = add_files(target, ranks);
+        status = add_files(target);
     for (int32_t i = 0; status == RESHARD_OK && i < target->file_count; i++) {
         if (target->files[i].name != NULL)
             status = place_file(target, i);
@@ -170,9 +178,15 @@ static reshard_status read_rules(rs_target *target, const reshard_checkpoint *so
         status = rs_rulebook_init(book, target->context, mesh, options->rules, source->folder,
                                   options->set_count, options->sets, rs_selection_name, selection);
         if (status == RESHARD_OK)
-            status = rs_selection_apply(selection, &target->arena, source, book);
+            status = rs_selection_apply(selection, &target->arena, book);
         (void)snprintf(target->rules, sizeof target->rules, "%s", book->said);
     }
+    if (status == RESHARD_OK && selection->dropped_count != 0)
+        status = rs_target_note(
+            target, "%s leave out %lld tensor%s (line %d: \"%.*s\"%s)", book->said,
+            (long long)selection->dropped_count, selection->dropped_count == 1 ? "" : "s",
+            (int)selection->dropped_line, rs_slice_shown(selection->dropped),
+            selection->dropped.bytes, selection->dropped_count == 1 ? "" : " and others");
     if (status == RESHARD_OK)
         status = rs_selection_finish(selection);
     if (status == RESHARD_OK && selection->count == 0 && source->tensor_count != 0)
@@ -182,7 +196,7 @@ static reshard_status read_rules(rs_target *target, const reshard_checkpoint *so
 }
 
 /* One file for each rank of the mesh, in increasing order. */
-static reshard_status order_files(rs_laying *laying, const reshard_mesh *mesh, int32_t **out_ranks)
+static reshard_status order_files(rs_laying *laying, const reshard_mesh *mesh)
 {
     rs_target *target = laying->target;
     size_t count = (size_t)reshard_mesh_size(mesh);
@@ -193,14 +207,13 @@ static reshard_status order_files(rs_laying *laying, const reshard_mesh *mesh, i
     rs_mesh_order_files(mesh, ranks, file_of);
     target->file_count = (int32_t)count;
     laying->file_of = file_of;
-    *out_ranks = ranks;
+    target->ranks = ranks;
     return RESHARD_OK;
 }
 
 static reshard_status lay_out(rs_target *target, const reshard_checkpoint *source,
                               reshard_mesh *mesh, const reshard_conversion_options *options)
 {
-    int32_t *ranks = NULL;
     rs_selection selection;
     rs_rulebook book = {0};
     rs_laying laying = {.target = target,
@@ -214,25 +227,34 @@ static reshard_status lay_out(rs_target *target, const reshard_checkpoint *sourc
     size_t count = (size_t)selection.count;
     target->tensors = rs_arena_allocate_array(&target->arena, count, sizeof(rs_stored_tensor));
     target->origins = rs_arena_allocate_array(&target->arena, count, sizeof(int64_t));
+    target->stored = rs_arena_allocate_array(&target->arena, count, sizeof *target->stored);
     target->rows = rs_arena_allocate_array(&target->arena, count, sizeof(rs_target_row));
-    if (target->tensors == NULL || target->origins == NULL || target->rows == NULL)
+    if (target->tensors == NULL || target->origins == NULL || target->stored == NULL ||
+        target->rows == NULL)
         return rs_allocation_status();
     memset(target->rows, 0, count * sizeof(rs_target_row));
     status = read_rules(target, source, mesh, options, &selection, &book);
     if (status == RESHARD_OK && target->format->is_split)
-        status = order_files(&laying, mesh, &ranks);
+        status = order_files(&laying, mesh);
     if (status == RESHARD_OK)
         status = target->format->lay_out(&laying);
     assert(status != RESHARD_OK || target->tensor_count == selection.count);
+    for (int64_t i = 0; status == RESHARD_OK && i < selection.count; i++) {
+        assert(target->origins[i] == selection.items[i].origin);
+        target->stored[i] = selection.items[i].stored;
+    }
     rs_rulebook_release(&book);
-    return status == RESHARD_OK ? place_all(target, ranks) : status;
+    return status == RESHARD_OK ? place_all(target) : status;
 }
 
 reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *source,
                               const reshard_conversion_options *options)
 {
     reshard_mesh *mesh = NULL;
-    *target = (rs_target){.context = source->context};
+    *target = (rs_target){.context = source->context,
+                          .metadata_count = source->metadata_count,
+                          .metadata = source->metadata,
+                          .stem = source->stem != NULL ? source->stem : "model"};
     rs_arena_init(&target->arena, source->context);
     reshard_status status =
         reshard_mesh_parse(target->context, options->to != NULL ? options->to : "1", &mesh);
@@ -283,8 +305,10 @@ static reshard_status check_names(const rs_target *target)
 reshard_status rs_target_init_live(rs_target *target, reshard_context *context, int32_t file_count,
                                    int64_t count, const reshard_live_tensor *tensors)
 {
-    *target = (rs_target){
-        .context = context, .format = rs_format_default_writer(true), .file_count = file_count};
+    *target = (rs_target){.context = context,
+                          .format = rs_format_default_writer(true),
+                          .file_count = file_count,
+                          .stem = "model"};
     rs_laying laying = {.target = target, .live = tensors};
     rs_arena_init(&target->arena, context);
     reshard_status status = take_names(target, count, tensors);
@@ -292,7 +316,7 @@ reshard_status rs_target_init_live(rs_target *target, reshard_context *context, 
         status = target->format->lay_out(&laying);
     if (status == RESHARD_OK)
         status = check_names(target);
-    return status == RESHARD_OK ? place_all(target, NULL) : status;
+    return status == RESHARD_OK ? place_all(target) : status;
 }
 
 void rs_target_release(rs_target *target)

@@ -45,6 +45,7 @@ typedef struct rs_target_row {
     const int64_t *local_shape; /* on the first rank that holds some of it */
     const char *rule_file;
     int32_t rule_line;
+    const int64_t *padded_shape; /* what is cut, where that is more than the tensor; else NULL */
 } rs_target_row;
 
 struct rs_target {
@@ -54,8 +55,9 @@ struct rs_target {
     int64_t tensor_count;
     rs_stored_tensor *tensors; /* pieces with places in the target's files */
     int64_t *origins;          /* which tensor of the source, or which live one, each comes from */
-    rs_target_row *rows;       /* of each; NULL for live ones */
-    int64_t name_count;        /* live tensors: how many; else 0 */
+    const rs_stored_tensor **stored; /* as it is read; NULL for live ones */
+    rs_target_row *rows;             /* of each; NULL for live ones */
+    int64_t name_count;              /* live tensors: how many; else 0 */
     rs_slice *names;
     int64_t entry_count, entry_capacity;
     rs_target_entry *entries; /* by file, then by place */
@@ -64,6 +66,13 @@ struct rs_target {
     rs_target_file *files;
     uint64_t bytes; /* of all files */
     char rules[256];
+    /* Of the source, which must outlive the target. */
+    int64_t metadata_count;
+    const rs_metadatum *metadata;
+    const char *stem;     /* what whole tensors' files are called */
+    const int32_t *ranks; /* of each file of a mesh; NULL for others */
+    rs_slice document;    /* what the format says in every file; it alone knows what that is */
+    rs_notes notes;       /* what is left out, or is not as one may expect */
 };
 
 reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *source,
@@ -93,6 +102,8 @@ struct rs_laying {
     uint64_t *loads;                  /* while cutting: bytes of each file so far */
 };
 
+/* Adds a line for the user. Fails only for lack of memory. */
+reshard_status rs_target_note(rs_target *target, const char *format, ...) RS_PRINTF(2, 3);
 reshard_status rs_target_add_entry(rs_target *target, const rs_target_entry *entry);
 
 /* ---- cutting (target_cut.c; formats that are split) ------------------------------------------ */

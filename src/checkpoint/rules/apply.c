@@ -204,18 +204,23 @@ reshard_status rs_rule_pad_shape(const rs_rule_finding *found, int32_t ndim, int
     return RESHARD_OK;
 }
 
-reshard_status rs_rule_unpad_shape(const rs_rule_finding *found, int32_t ndim, int64_t *shape)
+reshard_status rs_rule_unpad_shape(const rs_rule_finding *found, int32_t ndim, int64_t *shape,
+                                   bool *out_unknown)
 {
     rs_number_scope scope = scope_of(found, found->rule, found->spans);
     for (int32_t i = 0; i < found->rule->pad_count; i++) {
         const rs_rule_pad *pad = &found->rule->pads[i];
         int32_t dim = pad->dim < 0 ? pad->dim + ndim : pad->dim;
         int64_t true_size = 0;
-        if (pad->true_size.count == 0 || dim < 0 || dim >= ndim)
+        if (dim < 0 || dim >= ndim)
             continue;
-        reshard_status status = evaluate(&scope, pad->true_size, &true_size);
-        if (status == RESHARD_ERR_NOT_FOUND)
+        reshard_status status = RESHARD_ERR_NOT_FOUND;
+        if (pad->true_size.count != 0)
+            status = evaluate(&scope, pad->true_size, &true_size);
+        if (status == RESHARD_ERR_NOT_FOUND) {
+            *out_unknown = true;
             continue;
+        }
         int64_t padded[RESHARD_NDIM_MAX] = {0};
         padded[dim] = true_size;
         if (status == RESHARD_OK)

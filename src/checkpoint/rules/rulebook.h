@@ -16,6 +16,7 @@ typedef struct rs_rulebook {
     rs_config config;
     rs_rules_keys keys;
     char said[256]; /* which rules, and why they were chosen */
+    char name[64];  /* of the family, or of the file without its folder */
 } rs_rulebook;
 
 /* Files are numbered by rank, in increasing order: the rank of each file, and the file of the rank

@@ -199,7 +199,7 @@ static reshard_status select_tensor(const selector *made, rs_selection *selectio
                                     const rs_stored_tensor *tensor)
 {
     const pattern *included = NULL, *excluded = NULL;
-    rs_selected item = {.origin = origin};
+    rs_selected item = {.origin = origin, .stored = tensor};
     reshard_status status = match(&made->includes, tensor->name, NULL, &included);
     if (status == RESHARD_OK)
         status = match(&made->excludes, tensor->name, NULL, &excluded);
@@ -219,7 +219,7 @@ reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
                                  const reshard_conversion_options *options)
 {
     selector made = {.arena = arena};
-    selection->count = 0;
+    *selection = (rs_selection){.count = 0};
     selection->items =
         rs_arena_allocate_array(arena, (size_t)source->tensor_count, sizeof(rs_selected));
     if (selection->items == NULL)
@@ -234,14 +234,21 @@ reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
     return status == RESHARD_OK ? check_used(&made.renames) : status;
 }
 
-reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena,
-                                  const reshard_checkpoint *source, const rs_rulebook *book)
+static void count_dropped(rs_selection *selection, rs_slice name, int32_t line)
+{
+    if (selection->dropped_count++ != 0)
+        return;
+    selection->dropped = name;
+    selection->dropped_line = line;
+}
+
+reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena, const rs_rulebook *book)
 {
     int64_t kept = 0;
     assert(book->rules != NULL);
     for (int64_t i = 0; i < selection->count; i++) {
         rs_selected item = selection->items[i];
-        const rs_stored_tensor *stored = &source->tensors[item.origin];
+        const rs_stored_tensor *stored = item.stored;
         rs_rule_result result = {0};
         reshard_status status =
             rs_rules_name(book->rules, book->mesh, &book->keys, item.matched.bytes,
@@ -253,7 +260,9 @@ reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena,
             if (item.name.bytes == NULL)
                 status = rs_allocation_status();
         }
-        if (status == RESHARD_OK && !result.drop)
+        if (status == RESHARD_OK && result.drop)
+            count_dropped(selection, item.matched, result.line);
+        else if (status == RESHARD_OK)
             selection->items[kept++] = item;
         rs_rule_result_release(&result);
         if (status != RESHARD_OK)

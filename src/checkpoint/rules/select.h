@@ -13,7 +13,8 @@
 #include <reshard/conversion.h>
 
 typedef struct rs_selected {
-    int64_t origin; /* the source's tensor */
+    int64_t origin;                 /* the source's tensor */
+    const rs_stored_tensor *stored; /* as it is read: that one, or what is made of it */
     reshard_dtype dtype;
     rs_slice matched; /* what rules match */
     rs_slice name;    /* what it shall be called */
@@ -22,6 +23,10 @@ typedef struct rs_selected {
 typedef struct rs_selection {
     int64_t count;
     rs_selected *items; /* by name, once finished */
+    /* What rules left out: how many, and the first one's name and rule. */
+    int64_t dropped_count;
+    rs_slice dropped;
+    int32_t dropped_line;
 } rs_selection;
 
 /* Everything the selection points to is in the arena or belongs to the source. Errors: SYNTAX,
@@ -31,7 +36,7 @@ reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
                                  const reshard_conversion_options *options);
 /* Adds what rules say about names. Errors: NOT_FOUND when no rule matches one. */
 reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena,
-                                  const reshard_checkpoint *source, const rs_rulebook *book);
+                                  const rs_rulebook *book);
 /* Sorts by name. Errors: INVALID when two have the same name, or when a name cannot be written. */
 reshard_status rs_selection_finish(rs_selection *selection);
 

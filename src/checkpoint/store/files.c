@@ -91,9 +91,6 @@ void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint)
             file->body_destroy(file->body);
         rs_file_close(file->file);
     }
-    if (checkpoint->notes != NULL)
-        rs_release(checkpoint->context, checkpoint->notes,
-                   (size_t)checkpoint->note_capacity * sizeof(char *));
     rs_arena_release(&checkpoint->arena);
     rs_release(checkpoint->context, checkpoint, sizeof *checkpoint);
 }
