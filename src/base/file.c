@@ -29,7 +29,11 @@
 struct rs_file {
     reshard_context *context;
     const rs_file_calls *calls;
-    int descriptor;
+    int descriptor;        /* -1: made */
+    const rs_file *origin; /* what follows is of made files */
+    const rs_file_maker *maker;
+    void *user;
+    uint64_t bytes;
     size_t path_bytes;
     char path[];
 };
@@ -94,21 +98,30 @@ static reshard_status fail(const char *path, const char *what)
     return rs_fail(status, "%s: %s: %s", path, what, strerror(errno));
 }
 
+/* NULL as rs_allocate. */
+static rs_file *make_file(reshard_context *context, const char *path)
+{
+    size_t path_bytes = strlen(path) + 1;
+    rs_file *file = rs_allocate(context, sizeof *file + path_bytes);
+    if (file == NULL)
+        return NULL;
+    *file = (rs_file){.context = context,
+                      .calls = rs_context_calls(context),
+                      .descriptor = -1,
+                      .path_bytes = path_bytes};
+    if (file->calls == NULL)
+        file->calls = &system_calls;
+    memcpy(file->path, path, path_bytes);
+    return file;
+}
+
 static reshard_status open_file(reshard_context *context, const char *path, int flags,
                                 rs_file **out_file)
 {
-    size_t path_bytes = strlen(path) + 1;
     struct stat information;
-    rs_file *file = rs_allocate(context, sizeof *file + path_bytes);
+    rs_file *file = make_file(context, path);
     if (file == NULL)
         return rs_allocation_status();
-    file->context = context;
-    file->calls = rs_context_calls(context);
-    if (file->calls == NULL)
-        file->calls = &system_calls;
-    file->path_bytes = path_bytes;
-    memcpy(file->path, path, path_bytes);
-    file->descriptor = -1;
     do {
         if (rs_file_may(context, (flags & O_CREAT) != 0 ? "create" : "open", path))
             file->descriptor = open(path, flags | O_CLOEXEC, 0666);
@@ -144,10 +157,28 @@ reshard_status rs_file_open_write(reshard_context *context, const char *path, rs
     return open_file(context, path, O_RDWR | O_NOFOLLOW, out_file);
 }
 
+reshard_status rs_file_create_made(const rs_file *origin, const char *path, uint64_t bytes,
+                                   const rs_file_maker *maker, void *user, rs_file **out_file)
+{
+    rs_file *file = make_file(origin->context, path);
+    if (file == NULL) {
+        maker->destroy(user);
+        return rs_allocation_status();
+    }
+    file->origin = origin;
+    file->maker = maker;
+    file->user = user;
+    file->bytes = bytes;
+    *out_file = file;
+    return RESHARD_OK;
+}
+
 void rs_file_close(rs_file *file)
 {
     if (file == NULL)
         return;
+    if (file->maker != NULL)
+        file->maker->destroy(file->user);
     if (file->descriptor >= 0)
         (void)close(file->descriptor);
     rs_release(file->context, file, sizeof *file + file->path_bytes);
@@ -161,6 +192,11 @@ const char *rs_file_path(const rs_file *file)
 reshard_status rs_file_stamp(const rs_file *file, uint64_t *out_bytes, int64_t *out_nanoseconds)
 {
     struct stat information;
+    if (file->maker != NULL) {
+        reshard_status status = rs_file_stamp(file->origin, out_bytes, out_nanoseconds);
+        *out_bytes = file->bytes;
+        return status;
+    }
     if (fstat(file->descriptor, &information) != 0)
         return fail(file->path, "cannot be examined");
     *out_bytes = (uint64_t)information.st_size;
@@ -181,9 +217,25 @@ bool rs_file_has_links(const rs_file *file)
     return fstat(file->descriptor, &information) == 0 && information.st_nlink > 1;
 }
 
+static reshard_status fail_short(const rs_file *file, uint64_t at, size_t count)
+{
+    return rs_fail(RESHARD_ERR_CORRUPT, "%s: ends at byte %llu, %zu bytes before it should",
+                   file->path, (unsigned long long)at, count);
+}
+
+static reshard_status read_made(const rs_file *file, void *bytes, size_t count, uint64_t at)
+{
+    uint64_t left = at < file->bytes ? file->bytes - at : 0;
+    if (count > left)
+        return fail_short(file, at + left, count - (size_t)left);
+    return count != 0 ? file->maker->read(file->user, bytes, count, at) : RESHARD_OK;
+}
+
 reshard_status rs_file_read(const rs_file *file, void *bytes, size_t count, uint64_t at)
 {
     char *to = bytes;
+    if (file->maker != NULL)
+        return read_made(file, bytes, count, at);
     while (count != 0) {
         size_t asked = count < CALL_BYTES_MAX ? count : CALL_BYTES_MAX;
         int64_t done = file->calls->read(file->calls->user, file->descriptor, to, asked, at);
@@ -192,8 +244,7 @@ reshard_status rs_file_read(const rs_file *file, void *bytes, size_t count, uint
         if (done < 0)
             return fail(file->path, "cannot be read");
         if (done == 0)
-            return rs_fail(RESHARD_ERR_CORRUPT, "%s: ends at byte %llu, %zu bytes before it should",
-                           file->path, (unsigned long long)at, count);
+            return fail_short(file, at, count);
         to += done;
         at += (uint64_t)done;
         count -= (size_t)done;
@@ -280,7 +331,7 @@ reshard_status rs_file_copy(const rs_file *source, uint64_t source_at, rs_file *
                             uint64_t target_at, uint64_t count, uint64_t *out_done)
 {
     uint64_t done_all = 0;
-    while (done_all < count) {
+    while (source->maker == NULL && done_all < count) {
         uint64_t rest = count - done_all;
         size_t asked = rest < CALL_BYTES_MAX ? (size_t)rest : CALL_BYTES_MAX;
         int64_t done =

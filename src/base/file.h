@@ -74,6 +74,20 @@ reshard_status rs_file_lock(rs_file *file);
 reshard_status rs_file_copy(const rs_file *source, uint64_t source_at, rs_file *target,
                             uint64_t target_at, uint64_t count, uint64_t *out_done);
 
+/* A file whose bytes somebody makes while they are read, such as the content of a compressed one.
+ * It can be read, and tells its size; nothing else can be done with it. */
+typedef struct rs_file_maker {
+    /* As rs_file_read; the range lies inside. Called by several threads at once. */
+    reshard_status (*read)(void *user, void *bytes, size_t count, uint64_t at);
+    void (*destroy)(void *user);
+} rs_file_maker;
+
+/* path: what errors call it. origin: the file that it is made from, which must outlive it and tells
+ * when it was last changed. maker must outlive it too; user is destroyed with it, here also when
+ * the call fails. */
+reshard_status rs_file_create_made(const rs_file *origin, const char *path, uint64_t bytes,
+                                   const rs_file_maker *maker, void *user, rs_file **out_file);
+
 /* A range of a file seen as memory. Private: writing changes this process's copy of a page, never
  * the file. Nothing is read before it is touched; what is cut off the file meanwhile ends the
  * process when it is touched. */

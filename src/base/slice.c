@@ -10,7 +10,7 @@ rs_slice rs_slice_of(const char *text)
 
 bool rs_slice_equals(rs_slice slice, const char *text)
 {
-    return strlen(text) == slice.count && memcmp(text, slice.bytes, slice.count) == 0;
+    return rs_slice_compare(slice, rs_slice_of(text)) == 0;
 }
 
 int rs_slice_compare(rs_slice a, rs_slice b)

@@ -166,7 +166,7 @@ typedef struct groups {
 
 static int64_t demand_volume(const balancer *b, const demand *d)
 {
-    int32_t ndim = b->stage->templates[d->template_index].flow.link.ndim;
+    int32_t ndim = b->stage->templates[d->template_index].routing.link.ndim;
     return rs_volume(ndim, d->box.size);
 }
 
@@ -270,10 +270,10 @@ static reshard_status serve_group(balancer *b, const groups *g, int32_t group)
     for (int64_t i = g->demand_first[group]; i < g->demand_first[group + 1]; i++) {
         const demand *d = &b->demands[i];
         const rs_template *template = &b->stage->templates[d->template_index];
-        serving s = {b, d, {&template->flow.link, &d->source, &d->target, &d->needer, d->box}};
+        serving s = {b, d, {&template->routing.link, &d->source, &d->target, &d->needer, d->box}};
         b->template_index = d->template_index;
         int64_t volume = demand_volume(b, d);
-        bool cut = can_be_cut(&template->flow.link, &d->box);
+        bool cut = can_be_cut(&template->routing.link, &d->box);
         for (int64_t from = 0; from < volume && status == RESHARD_OK;) {
             while (left < weight && place + 1 < end)
                 /* less than an element is left: the next one takes it */
@@ -377,7 +377,7 @@ static reshard_status collect(balancer *b)
         for (int32_t rank = 0; rank < b->plan->rank_count && status == RESHARD_OK; rank++) {
             if (rs_context_cancelled(b->plan->context))
                 return rs_fail(RESHARD_ERR_CANCELLED, "cancelled while balancing");
-            status = rs_match_target(&template->flow.link, rank, see_match, b);
+            status = rs_match_target(&template->routing.link, rank, see_match, b);
         }
         if (status != RESHARD_OK)
             return status;

@@ -49,12 +49,15 @@ static reshard_status check_overlap(const target_links *t, int64_t *out_volume)
         get_box(t, i, &pieces[i].box);
         shards[i].piece_count = 1;
         shards[i].pieces = &pieces[i];
-        *out_volume += rs_volume(ndim, pieces[i].box.size);
     }
-    if (status == RESHARD_OK &&
-        rs_tiling_check_overlap(context, ndim, t->count, shards) != RESHARD_OK)
+    if (status == RESHARD_OK)
+        status = rs_tiling_check_overlap(context, ndim, t->count, shards);
+    if (status == RESHARD_ERR_OVERLAP)
         status = rs_fail(RESHARD_ERR_OVERLAP, "target \"%.200s\": two links fill the same element",
                          t->plan->targets[t->target].name);
+    /* Only boxes that do not overlap have a sum that is sure to be a number. */
+    for (int64_t i = 0; i < t->count && status == RESHARD_OK; i++)
+        *out_volume += rs_volume(ndim, pieces[i].box.size);
     rs_release(context, pieces, (size_t)t->count * sizeof *pieces);
     rs_release(context, shards, (size_t)t->count * sizeof *shards);
     return status;

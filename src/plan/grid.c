@@ -80,7 +80,7 @@ typedef struct grid {
     int32_t rank;
     bool sending;
     rs_grid_side near, far;
-    rs_routes *routes;
+    rs_rank_moves *moves;
     rs_grid_entries entries[RESHARD_FACTORS_MAX];     /* by link dim */
     const rs_grid_entry *chosen[RESHARD_FACTORS_MAX]; /* one of each */
 } grid;
@@ -166,7 +166,7 @@ static reshard_status run_axes(grid *g, rs_family *family, rs_move *move, void *
  * axes before it and are below or above it on that axis. */
 static reshard_status run_others(grid *g, rs_move *move, axis_walk *w)
 {
-    rs_family *family = g->sending ? &g->routes->sends : &g->routes->receives;
+    rs_family *family = g->sending ? &g->moves->sends : &g->moves->receives;
     reshard_status status = RESHARD_OK;
     for (w->fixed_upto = 0; w->fixed_upto < w->count && status == RESHARD_OK; w->fixed_upto++) {
         for (w->side = 0; w->side < 2 && status == RESHARD_OK; w->side++)
@@ -184,7 +184,7 @@ static reshard_status keep_own(grid *g, rs_move *move, axis_walk *w)
         w->axes[i].peer_step = 0;
         w->axes[i].contributor_step = 0;
     }
-    return run_axes(g, &g->routes->keeps, move, w);
+    return run_axes(g, &g->moves->keeps, move, w);
 }
 
 static void add_free_axis(axis_walk *w, int32_t count, int32_t own, int32_t peer_step,
@@ -251,7 +251,7 @@ static reshard_status finish_product(grid *g, rs_family *unused, rs_move *move, 
     move->first.peer = (int32_t)(mesh->first + position * mesh->step);
     reshard_status status;
     if (!own) {
-        status = run_axes(g, g->sending ? &g->routes->sends : &g->routes->receives, move, &w);
+        status = run_axes(g, g->sending ? &g->moves->sends : &g->moves->receives, move, &w);
     } else {
         status = run_others(g, move, &w);
         if (status == RESHARD_OK && !g->sending)
@@ -354,9 +354,9 @@ static reshard_status choose_entries(grid *g, int32_t along)
 }
 
 static reshard_status run_direction(const rs_link *link, int32_t rank, bool sending,
-                                    rs_routes *routes)
+                                    rs_rank_moves *moves)
 {
-    grid g = {.link = link, .rank = rank, .sending = sending, .routes = routes};
+    grid g = {.link = link, .rank = rank, .sending = sending, .moves = moves};
     g.near.link = sending ? &link->source : &link->target;
     g.far.link = sending ? &link->target : &link->source;
     g.near.layout = g.near.link->layout;
@@ -366,7 +366,7 @@ static reshard_status run_direction(const rs_link *link, int32_t rank, bool send
         return RESHARD_OK;
     g.far.taking_part = rs_layout_coordinates(g.far.layout, rank, g.far.coordinates);
     rs_arena arena;
-    rs_arena_init(&arena, routes->receives.context);
+    rs_arena_init(&arena, moves->receives.context);
     reshard_status status = RESHARD_OK;
     for (int32_t i = 0; i < link->ndim && status == RESHARD_OK; i++)
         status = rs_grid_entries_make(&arena, link, &g.near, &g.far, i, &g.entries[i]);
@@ -376,10 +376,10 @@ static reshard_status run_direction(const rs_link *link, int32_t rank, bool send
     return status;
 }
 
-reshard_status rs_grid_rank(const rs_link *link, int32_t rank, rs_routes *routes)
+reshard_status rs_grid_rank(const rs_link *link, int32_t rank, rs_rank_moves *moves)
 {
-    reshard_status status = run_direction(link, rank, false, routes);
+    reshard_status status = run_direction(link, rank, false, moves);
     if (status == RESHARD_OK)
-        status = run_direction(link, rank, true, routes);
+        status = run_direction(link, rank, true, moves);
     return status;
 }

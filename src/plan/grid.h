@@ -16,6 +16,6 @@
 
 bool rs_grid_applies(const rs_link *link);
 /* The same moves as rs_route_rank. */
-reshard_status rs_grid_rank(const rs_link *link, int32_t rank, rs_routes *routes);
+reshard_status rs_grid_rank(const rs_link *link, int32_t rank, rs_rank_moves *moves);
 
 #endif

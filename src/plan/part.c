@@ -19,7 +19,7 @@
 
 typedef struct fill_router {
     int32_t rank;
-    rs_routes *routes;
+    rs_rank_moves *moves;
 } fill_router;
 
 static reshard_status add_fill(void *user, const rs_match *match)
@@ -33,19 +33,19 @@ static reshard_status add_fill(void *user, const rs_match *match)
     move.divisor = 1;
     move.mine = r->rank;
     move.first.peer = -1;
-    return rs_family_add(&r->routes->keeps, &move);
+    return rs_family_add(&r->moves->keeps, &move);
 }
 
-static reshard_status add_chosen(const rs_chosen *chosen, int32_t rank, rs_routes *routes)
+static reshard_status add_chosen(const rs_chosen *chosen, int32_t rank, rs_rank_moves *moves)
 {
     rs_move move = chosen->move;
     move.mine = rank;
     move.sending = chosen->source_rank == rank && chosen->target_rank != rank;
     move.first.peer = move.sending ? chosen->target_rank : chosen->source_rank;
     rs_family *family = chosen->source_rank == chosen->target_rank || chosen->source_rank < 0
-                            ? &routes->keeps
-                        : move.sending ? &routes->sends
-                                       : &routes->receives;
+                            ? &moves->keeps
+                        : move.sending ? &moves->sends
+                                       : &moves->receives;
     return rs_family_add(family, &move);
 }
 
@@ -65,7 +65,7 @@ static int64_t search_chosen(const rs_template *template, int32_t rank, bool by_
     return low;
 }
 
-static reshard_status route_chosen(const rs_template *template, int32_t rank, rs_routes *routes)
+static reshard_status route_chosen(const rs_template *template, int32_t rank, rs_rank_moves *moves)
 {
     reshard_status status = RESHARD_OK;
     for (int64_t i = search_chosen(template, rank, false);
@@ -73,7 +73,7 @@ static reshard_status route_chosen(const rs_template *template, int32_t rank, rs
         const rs_chosen *chosen = &template->chosen_by_target[i];
         if (chosen->target_rank != rank)
             break;
-        status = add_chosen(chosen, rank, routes);
+        status = add_chosen(chosen, rank, moves);
     }
     for (int64_t i = search_chosen(template, rank, true);
          i < template->chosen_count && status == RESHARD_OK; i++) {
@@ -81,23 +81,24 @@ static reshard_status route_chosen(const rs_template *template, int32_t rank, rs
         if (chosen->source_rank != rank)
             break;
         if (chosen->target_rank != rank)
-            status = add_chosen(chosen, rank, routes);
+            status = add_chosen(chosen, rank, moves);
     }
     return status;
 }
 
-static reshard_status route_template(const rs_template *template, int32_t rank, rs_routes *routes)
+static reshard_status route_template(const rs_template *template, int32_t rank,
+                                     rs_rank_moves *moves)
 {
-    fill_router fill = {rank, routes};
+    fill_router fill = {rank, moves};
     switch (template->kind) {
     case RS_TEMPLATE_GRID:
-        return rs_grid_rank(&template->flow.link, rank, routes);
+        return rs_grid_rank(&template->routing.link, rank, moves);
     case RS_TEMPLATE_ROUTE:
-        return rs_route_rank(&template->flow, rank, routes);
+        return rs_route_rank(&template->routing, rank, moves);
     case RS_TEMPLATE_CHOSEN:
-        return route_chosen(template, rank, routes);
+        return route_chosen(template, rank, moves);
     case RS_TEMPLATE_FILL:
-        return rs_match_target(&template->flow.link, rank, add_fill, &fill);
+        return rs_match_target(&template->routing.link, rank, add_fill, &fill);
     }
     return RESHARD_OK;
 }
@@ -108,26 +109,26 @@ static reshard_status work_out(reshard_part *part, const rs_template *template,
     reshard_status status = rs_effort_check(template, part->rank);
     if (status != RESHARD_OK)
         return status;
-    rs_routes routes;
-    rs_family_init(&routes.receives, part->context, &part->arena);
-    rs_family_init(&routes.sends, part->context, &part->arena);
-    rs_family_init(&routes.keeps, part->context, &part->arena);
-    status = route_template(template, part->rank, &routes);
+    rs_rank_moves moves;
+    rs_family_init(&moves.receives, part->context, &part->arena);
+    rs_family_init(&moves.sends, part->context, &part->arena);
+    rs_family_init(&moves.keeps, part->context, &part->arena);
+    status = route_template(template, part->rank, &moves);
     if (status == RESHARD_OK)
-        status = rs_family_finish(&routes.receives, &out_moves->shown.receives);
+        status = rs_family_finish(&moves.receives, &out_moves->shown.receives);
     if (status == RESHARD_OK)
-        status = rs_family_finish(&routes.sends, &out_moves->shown.sends);
+        status = rs_family_finish(&moves.sends, &out_moves->shown.sends);
     if (status == RESHARD_OK)
-        status = rs_family_finish(&routes.keeps, &out_moves->shown.keeps);
-    out_moves->singles_in = routes.receives.single_count;
-    out_moves->singles_out = routes.sends.single_count;
-    out_moves->singles_kept = routes.keeps.single_count;
-    out_moves->elements_in = routes.receives.element_count;
-    out_moves->elements_out = routes.sends.element_count;
-    out_moves->elements_kept = routes.keeps.element_count;
-    rs_family_release(&routes.receives);
-    rs_family_release(&routes.sends);
-    rs_family_release(&routes.keeps);
+        status = rs_family_finish(&moves.keeps, &out_moves->shown.keeps);
+    out_moves->singles_in = moves.receives.single_count;
+    out_moves->singles_out = moves.sends.single_count;
+    out_moves->singles_kept = moves.keeps.single_count;
+    out_moves->elements_in = moves.receives.element_count;
+    out_moves->elements_out = moves.sends.element_count;
+    out_moves->elements_kept = moves.keeps.element_count;
+    rs_family_release(&moves.receives);
+    rs_family_release(&moves.sends);
+    rs_family_release(&moves.keeps);
     return status;
 }
 

@@ -31,7 +31,7 @@ typedef enum rs_template_kind {
 
 typedef struct rs_template {
     rs_template_kind kind;
-    rs_flow flow;
+    rs_routing routing;
     int64_t chosen_count; /* CHOSEN */
     const rs_chosen *chosen_by_target;
     const int64_t *chosen_by_source; /* indices into chosen_by_target */

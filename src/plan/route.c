@@ -139,34 +139,34 @@ static int32_t choose_division_dim(const rs_link *link)
     return best;
 }
 
-void rs_flow_init(rs_flow *flow, const rs_link *link)
+void rs_routing_init(rs_routing *routing, const rs_link *link)
 {
-    flow->link = *link;
-    flow->division_dim = choose_division_dim(link);
+    routing->link = *link;
+    routing->division_dim = choose_division_dim(link);
 }
 
 /* The own line of the division dim, of the region's first holder, in which the box begins at
  * `low`. */
-static int64_t division_line(const rs_flow *flow, const rs_match *match, int64_t *out_low)
+static int64_t division_line(const rs_routing *routing, const rs_match *match, int64_t *out_low)
 {
     const reshard_layout *source = match->source->layout;
-    int32_t dim = flow->division_dim;
+    int32_t dim = routing->division_dim;
     const rs_chain *chain = &source->dims[dim];
     int32_t first[RESHARD_AXES_MAX];
     rs_chain_coordinates(chain, match->source->first, first);
-    int32_t along = flow->link.source.members[dim];
-    int64_t position = flow->link.source.offset[dim] + match->box.start[along];
+    int32_t along = routing->link.source.members[dim];
+    int64_t position = routing->link.source.offset[dim] + match->box.start[along];
     *out_low = rs_chain_local(chain, source->shape[dim], first, position);
     return rs_chain_length(chain, source->shape[dim], first);
 }
 
 /* Cuts the box to part `part` of `parts`; false when nothing is left. */
-static bool clip_to_part(const rs_flow *flow, const rs_match *match, int64_t part, int64_t parts,
-                         rs_link_box *box)
+static bool clip_to_part(const rs_routing *routing, const rs_match *match, int64_t part,
+                         int64_t parts, rs_link_box *box)
 {
     int64_t low;
-    int64_t line = division_line(flow, match, &low);
-    int32_t along = flow->link.source.members[flow->division_dim];
+    int64_t line = division_line(routing, match, &low);
+    int32_t along = routing->link.source.members[routing->division_dim];
     int64_t from = rs_max(low, rs_multiply_divide(line, part, parts));
     int64_t to = rs_min(low + match->box.size[along], rs_multiply_divide(line, part + 1, parts));
     box->start[along] = match->box.start[along] + (from - low);
@@ -202,9 +202,9 @@ void rs_route_fill_move(const rs_match *match, const rs_link_box *box, const rs_
 /* ---- moves of one rank ----------------------------------------------------------------------- */
 
 typedef struct router {
-    const rs_flow *flow;
+    const rs_routing *routing;
     int32_t rank;
-    rs_routes *routes;
+    rs_rank_moves *moves;
 } router;
 
 static reshard_status add_move(router *r, const rs_match *match, const rs_link_box *box,
@@ -219,9 +219,9 @@ static reshard_status add_move(router *r, const rs_match *match, const rs_link_b
     move.first.peer = source == NULL ? -1 : move.sending ? target->rank : source->rank;
     move.first.contributor = source == NULL ? 0 : source->contributor - combination->first;
     bool kept = source == NULL || source->rank == target->rank;
-    rs_family *family = kept           ? &r->routes->keeps
-                        : move.sending ? &r->routes->sends
-                                       : &r->routes->receives;
+    rs_family *family = kept           ? &r->moves->keeps
+                        : move.sending ? &r->moves->sends
+                                       : &r->moves->receives;
     if (kept)
         move.sending = false; /* both ends are mine; the peer is the source */
     return rs_family_add(family, &move);
@@ -236,7 +236,7 @@ static reshard_status receive_from(router *r, const rs_match *match,
     int64_t j = match->mine->copy;
     int64_t parts = s <= t ? 1 : rs_divide_up(s - j, t);
     rs_holder sender;
-    if (parts == 1 || r->flow->division_dim < 0) {
+    if (parts == 1 || r->routing->division_dim < 0) {
         int64_t copy = s <= t ? j % s : j + match->mine->rank % parts * t;
         rs_region_holder(match->source, contributor, copy, &sender);
         return add_move(r, match, &match->box, combination, &sender, match->mine);
@@ -244,7 +244,7 @@ static reshard_status receive_from(router *r, const rs_match *match,
     reshard_status status = RESHARD_OK;
     for (int64_t part = 0; part < parts && status == RESHARD_OK; part++) {
         rs_link_box box = match->box;
-        if (!clip_to_part(r->flow, match, part, parts, &box))
+        if (!clip_to_part(r->routing, match, part, parts, &box))
             continue;
         rs_region_holder(match->source, contributor, j + part * t, &sender);
         status = add_move(r, match, &box, combination, &sender, match->mine);
@@ -285,10 +285,10 @@ static reshard_status send_to(router *r, const rs_match *match, const rs_combina
     int64_t t = rs_region_copy_count(match->target);
     int64_t parts = s <= t ? 1 : rs_divide_up(s - j, t);
     rs_link_box box = match->box;
-    if (parts > 1 && r->flow->division_dim < 0 && mine->copy != j + needer.rank % parts * t)
+    if (parts > 1 && r->routing->division_dim < 0 && mine->copy != j + needer.rank % parts * t)
         return RESHARD_OK;
-    if (parts > 1 && r->flow->division_dim >= 0 &&
-        !clip_to_part(r->flow, match, (mine->copy - j) / t, parts, &box))
+    if (parts > 1 && r->routing->division_dim >= 0 &&
+        !clip_to_part(r->routing, match, (mine->copy - j) / t, parts, &box))
         return RESHARD_OK;
     return add_move(r, match, &box, combination, mine, &needer);
 }
@@ -313,11 +313,11 @@ static reshard_status send(void *user, const rs_match *match)
     return status;
 }
 
-reshard_status rs_route_rank(const rs_flow *flow, int32_t rank, rs_routes *routes)
+reshard_status rs_route_rank(const rs_routing *routing, int32_t rank, rs_rank_moves *moves)
 {
-    router r = {flow, rank, routes};
-    reshard_status status = rs_match_target(&flow->link, rank, receive, &r);
+    router r = {routing, rank, moves};
+    reshard_status status = rs_match_target(&routing->link, rank, receive, &r);
     if (status == RESHARD_OK)
-        status = rs_match_source(&flow->link, rank, send, &r);
+        status = rs_match_source(&routing->link, rank, send, &r);
     return status;
 }

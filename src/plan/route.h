@@ -18,20 +18,20 @@
 #include "plan/link.h"
 #include "plan/match.h"
 
-typedef struct rs_routes {
+typedef struct rs_rank_moves {
     rs_family receives, sends, keeps;
-} rs_routes;
+} rs_rank_moves;
 
 /* One link between a source and a target with what is to be combined on the way. */
-typedef struct rs_flow {
+typedef struct rs_routing {
     rs_link link;
     int32_t division_dim; /* of the source, see rule 3; -1: take turns */
-} rs_flow;
+} rs_routing;
 
-void rs_flow_init(rs_flow *flow, const rs_link *link);
+void rs_routing_init(rs_routing *routing, const rs_link *link);
 
 /* Adds the moves of one rank, one by one. */
-reshard_status rs_route_rank(const rs_flow *flow, int32_t rank, rs_routes *routes);
+reshard_status rs_route_rank(const rs_routing *routing, int32_t rank, rs_rank_moves *moves);
 
 /* A move between two holders, complete but for kind, combination and which end is mine. */
 void rs_route_fill_move(const rs_match *match, const rs_link_box *box, const rs_holder *source,

@@ -369,7 +369,7 @@ static reshard_status make_template(const rs_stage_link *link, rs_template *out_
         &link->link, is_fill ? target : link->shown.source_layout, target, &resolved);
     if (status != RESHARD_OK)
         return status;
-    rs_flow_init(&out_template->flow, &resolved);
+    rs_routing_init(&out_template->routing, &resolved);
     out_template->kind = is_fill                      ? RS_TEMPLATE_FILL
                          : rs_grid_applies(&resolved) ? RS_TEMPLATE_GRID
                                                       : RS_TEMPLATE_ROUTE;

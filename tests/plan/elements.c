@@ -101,16 +101,16 @@ static int compare_elements(const void *a, const void *b)
 void elements_init(elements *made, const linked *given, route_fn route, int32_t rank)
 {
     rs_arena arena;
-    rs_routes routes;
+    rs_rank_moves moves;
     memset(made, 0, sizeof *made);
     rs_arena_init(&arena, NULL);
-    rs_family_init(&routes.receives, NULL, &arena);
-    rs_family_init(&routes.sends, NULL, &arena);
-    rs_family_init(&routes.keeps, NULL, &arena);
-    assert_int_equal(route(given, rank, &routes), RESHARD_OK);
-    add_list(made, given, ELEMENT_RECEIVED, &routes.receives, rank);
-    add_list(made, given, ELEMENT_SENT, &routes.sends, rank);
-    add_list(made, given, ELEMENT_KEPT, &routes.keeps, rank);
+    rs_family_init(&moves.receives, NULL, &arena);
+    rs_family_init(&moves.sends, NULL, &arena);
+    rs_family_init(&moves.keeps, NULL, &arena);
+    assert_int_equal(route(given, rank, &moves), RESHARD_OK);
+    add_list(made, given, ELEMENT_RECEIVED, &moves.receives, rank);
+    add_list(made, given, ELEMENT_SENT, &moves.sends, rank);
+    add_list(made, given, ELEMENT_KEPT, &moves.keeps, rank);
     if (made->count != 0)
         qsort(made->items, (size_t)made->count, sizeof *made->items, compare_elements);
     rs_arena_release(&arena);
@@ -135,9 +135,9 @@ const element *elements_find(const elements *all, element_list list, int64_t pla
     return found;
 }
 
-reshard_status route_single(const linked *given, int32_t rank, rs_routes *routes)
+reshard_status route_single(const linked *given, int32_t rank, rs_rank_moves *moves)
 {
-    rs_flow flow;
-    rs_flow_init(&flow, &given->link);
-    return rs_route_rank(&flow, rank, routes);
+    rs_routing routing;
+    rs_routing_init(&routing, &given->link);
+    return rs_route_rank(&routing, rank, moves);
 }

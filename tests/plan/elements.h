@@ -36,7 +36,7 @@ typedef struct elements {
     int64_t records;
 } elements;
 
-typedef reshard_status (*route_fn)(const linked *given, int32_t rank, rs_routes *routes);
+typedef reshard_status (*route_fn)(const linked *given, int32_t rank, rs_rank_moves *moves);
 
 /* What `route` finds for a rank. */
 void elements_init(elements *made, const linked *given, route_fn route, int32_t rank);
@@ -46,6 +46,6 @@ void elements_free(elements *made);
 const element *elements_find(const elements *all, element_list list, int64_t place,
                              int64_t contributor);
 
-reshard_status route_single(const linked *given, int32_t rank, rs_routes *routes);
+reshard_status route_single(const linked *given, int32_t rank, rs_rank_moves *moves);
 
 #endif

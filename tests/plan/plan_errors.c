@@ -73,6 +73,21 @@ static void test_errors__links(void **state)
     tensors_free(&made);
 }
 
+/* Overlapping links of the largest tensor: their sizes add up to more than there are numbers. */
+static void test_errors__many_large_links(void **state)
+{
+    (void)state;
+    tensors made;
+    reshard_link three[3] = {reshard_link_whole(0, 0), reshard_link_whole(0, 0),
+                             reshard_link_whole(0, 0)};
+    tensors_init(&made, (int64_t)1 << 30, (int64_t)1 << 30);
+    assert_int_equal(try_links(&made, 3, three, 1), RESHARD_ERR_OVERLAP);
+    tensors_free(&made);
+    tensors_init(&made, (int64_t)1 << 31, (int64_t)1 << 31);
+    assert_int_equal(try_links(&made, 3, three, 1), RESHARD_ERR_OVERLAP);
+    tensors_free(&made);
+}
+
 static void test_errors__one_link(void **state)
 {
     (void)state;
@@ -182,9 +197,8 @@ static void test_errors__parts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_errors__links),
-        cmocka_unit_test(test_errors__one_link),
-        cmocka_unit_test(test_errors__options_and_types),
+        cmocka_unit_test(test_errors__links),    cmocka_unit_test(test_errors__many_large_links),
+        cmocka_unit_test(test_errors__one_link), cmocka_unit_test(test_errors__options_and_types),
         cmocka_unit_test(test_errors__parts),
     };
     return cmocka_run_group_tests_name("plan_errors", tests, NULL, NULL);

@@ -31,9 +31,8 @@ static void end(void)
     rs_arena_release(&c.arena);
 }
 
-/* A receive of a 2x3 box; `form` tells moves apart that cannot be of one family. */
-static void add(int64_t form, int32_t peer, int64_t source_at, int64_t target_at, int64_t row,
-                int64_t column)
+/* A receive of a 2x3 box. */
+static rs_move make_move(int32_t peer, int64_t source_at, int64_t target_at)
 {
     rs_move move;
     memset(&move, 0, sizeof move);
@@ -42,10 +41,21 @@ static void add(int64_t form, int32_t peer, int64_t source_at, int64_t target_at
     move.ndim = 2;
     move.size[0] = 2;
     move.size[1] = 3;
-    move.source_strides[0] = 10 + form;
+    move.source_strides[0] = 10;
     move.source_strides[1] = move.target_strides[1] = 1;
     move.target_strides[0] = 20;
-    move.first = (rs_steps){peer, 0, source_at, target_at, {row, column}};
+    move.first = (rs_steps){peer, 0, source_at, target_at, {0}};
+    return move;
+}
+
+/* `form` tells moves apart that cannot be of one family. */
+static void add(int64_t form, int32_t peer, int64_t source_at, int64_t target_at, int64_t row,
+                int64_t column)
+{
+    rs_move move = make_move(peer, source_at, target_at);
+    move.source_strides[0] += form;
+    move.first.start[0] = row;
+    move.first.start[1] = column;
     c.given[c.count++] = move.first;
     assert_int_equal(rs_family_add(&c.family, &move), RESHARD_OK);
 }
@@ -134,6 +144,31 @@ static void test_family__what_breaks_a_run(void **state)
     end();
 }
 
+/* The second of two moves, at a step that would do, is a move of another form. */
+static void test_family__every_difference_breaks_a_run(void **state)
+{
+    (void)state;
+    enum { KIND, SOURCE, TARGET, COUNT, REDUCTION, DIVISOR, SIZE, FROM, TO, SAME };
+    for (int changed = KIND; changed <= SAME; changed++) {
+        begin();
+        rs_move first = make_move(0, 0, 0), second = make_move(1, 5, 5);
+        second.kind = changed == KIND ? RESHARD_MOVE_ADD : first.kind;
+        second.source_shard += changed == SOURCE;
+        second.target_shard += changed == TARGET;
+        second.contributor_count += changed == COUNT;
+        second.reduction = changed == REDUCTION ? RESHARD_MAX : first.reduction;
+        second.divisor += changed == DIVISOR;
+        second.size[1] -= changed == SIZE;
+        second.source_strides[0] += changed == FROM;
+        second.target_strides[0] += changed == TO;
+        assert_int_equal(rs_family_add(&c.family, &first), RESHARD_OK);
+        assert_int_equal(rs_family_add(&c.family, &second), RESHARD_OK);
+        assert_int_equal(rs_family_finish(&c.family, &c.moves), RESHARD_OK);
+        assert_int_equal(c.moves.count, changed == SAME ? 1 : 2);
+        end();
+    }
+}
+
 static void test_family__more_levels_than_loops(void **state)
 {
     (void)state;
@@ -176,6 +211,7 @@ int main(void)
         cmocka_unit_test(test_family__a_run_is_one_record),
         cmocka_unit_test(test_family__runs_of_runs),
         cmocka_unit_test(test_family__what_breaks_a_run),
+        cmocka_unit_test(test_family__every_difference_breaks_a_run),
         cmocka_unit_test(test_family__more_levels_than_loops),
         cmocka_unit_test(test_family__random_moves),
     };

@@ -94,8 +94,35 @@ static void test_faults__plans(void **state)
     }
 }
 
+/* Two halves of a target by links of their own. */
+static reshard_status plan_links(reshard_context *context, void *user)
+{
+    reshard_plan_tensor source = {"a", user, RESHARD_F32}, target = {"b", user, RESHARD_F32};
+    reshard_link links[2] = {reshard_link_whole(0, 0), reshard_link_whole(0, 0)};
+    for (int i = 0; i < 2; i++)
+        links[i].source_box = links[i].target_box =
+            (reshard_box){.ndim = 2, .offset = {3 * i, 0}, .size = {3, 6}};
+    reshard_plan *plan = NULL;
+    reshard_status status =
+        reshard_plan_create(context, 1, &source, 1, &target, 2, links, NULL, &plan);
+    reshard_plan_release(plan);
+    return status;
+}
+
+static void test_faults__links(void **state)
+{
+    (void)state;
+    words said = {""};
+    reshard_layout *layout = NULL;
+    assert_int_equal(reshard_layout_parse(NULL, "2: S(0)", 2, (int64_t[]){6, 6}, &layout), 0);
+    if (!context_fail_each(plan_links, layout, &said))
+        fail_msg("%s", said.text);
+    reshard_layout_release(layout);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_faults__plans)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_faults__plans),
+                                       cmocka_unit_test(test_faults__links)};
     return cmocka_run_group_tests_name("plan_faults", tests, NULL, NULL);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The grid against the routes, element by element: where it applies, and how few records it has. */
+/* The grid against the moves, element by element: where it applies, and how few records it has. */
 #include "elements.h"
 #include "plan/grid.h"
 
 #include <string.h>
 
-static reshard_status route_grid(const linked *given, int32_t rank, rs_routes *routes)
+static reshard_status route_grid(const linked *given, int32_t rank, rs_rank_moves *moves)
 {
-    return rs_grid_rank(&given->link, rank, routes);
+    return rs_grid_rank(&given->link, rank, moves);
 }
 
 static void test_grid__applies(void **state)
@@ -94,21 +94,21 @@ static void test_grid__few_records(void **state)
     linked_init(&given, "1024: S(0)", "1024: S(1)", 2, shape);
     for (int32_t rank = 0; rank < 1024; rank += 341) {
         rs_arena arena;
-        rs_routes routes;
+        rs_rank_moves of_rank;
         reshard_moves moves;
         rs_arena_init(&arena, NULL);
-        rs_family_init(&routes.receives, NULL, &arena);
-        rs_family_init(&routes.sends, NULL, &arena);
-        rs_family_init(&routes.keeps, NULL, &arena);
-        assert_int_equal(rs_grid_rank(&given.link, rank, &routes), RESHARD_OK);
-        assert_int_equal(routes.receives.single_count, 1023);
-        assert_int_equal(rs_family_finish(&routes.receives, &moves), RESHARD_OK);
+        rs_family_init(&of_rank.receives, NULL, &arena);
+        rs_family_init(&of_rank.sends, NULL, &arena);
+        rs_family_init(&of_rank.keeps, NULL, &arena);
+        assert_int_equal(rs_grid_rank(&given.link, rank, &of_rank), RESHARD_OK);
+        assert_int_equal(of_rank.receives.single_count, 1023);
+        assert_int_equal(rs_family_finish(&of_rank.receives, &moves), RESHARD_OK);
         assert_true(moves.count <= 2); /* those before this rank and those after it */
-        assert_int_equal(rs_family_finish(&routes.keeps, &moves), RESHARD_OK);
+        assert_int_equal(rs_family_finish(&of_rank.keeps, &moves), RESHARD_OK);
         assert_int_equal(moves.count, 1);
-        rs_family_release(&routes.receives);
-        rs_family_release(&routes.sends);
-        rs_family_release(&routes.keeps);
+        rs_family_release(&of_rank.receives);
+        rs_family_release(&of_rank.sends);
+        rs_family_release(&of_rank.keeps);
         rs_arena_release(&arena);
     }
     linked_free(&given);

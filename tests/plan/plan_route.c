@@ -182,10 +182,10 @@ static void test_route__division_dim(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         linked given;
-        rs_flow flow;
+        rs_routing routing;
         linked_init(&given, rows[i].source, rows[i].target, 2, rows[i].shape);
-        rs_flow_init(&flow, &given.link);
-        assert_int_equal(flow.division_dim, rows[i].dim);
+        rs_routing_init(&routing, &given.link);
+        assert_int_equal(routing.division_dim, rows[i].dim);
         linked_free(&given);
     }
 }

@@ -20,6 +20,8 @@ struct rs_pickle {
     const rs_pickle_node *root;
     const rs_pickle_node **globals;
     size_t global_count;
+    const rs_pickle_node **persistents;
+    size_t persistent_count;
 };
 
 /* What follows an opcode. Numbers have their lowest byte first. */
@@ -257,6 +259,14 @@ static reshard_status keep_globals(rs_pickle *pickle, rs_pickle_reader *reader)
     return pickle->globals != NULL ? RESHARD_OK : rs_allocation_status();
 }
 
+static reshard_status keep_persistents(rs_pickle *pickle, const rs_pickle_reader *reader)
+{
+    pickle->persistent_count = (size_t)reader->persistent_count;
+    pickle->persistents = rs_arena_copy(&pickle->arena, reader->persistents,
+                                        pickle->persistent_count, sizeof *reader->persistents);
+    return pickle->persistents != NULL ? RESHARD_OK : rs_allocation_status();
+}
+
 static void release_reader(rs_pickle_reader *reader)
 {
     reshard_context *context = reader->context;
@@ -264,6 +274,8 @@ static void release_reader(rs_pickle_reader *reader)
     rs_release(context, reader->marks, (size_t)reader->mark_capacity * sizeof *reader->marks);
     rs_release(context, reader->memo, (size_t)reader->memo_capacity * sizeof *reader->memo);
     rs_release(context, reader->globals, (size_t)reader->global_capacity * sizeof *reader->globals);
+    rs_release(context, reader->persistents,
+               (size_t)reader->persistent_capacity * sizeof *reader->persistents);
 }
 
 reshard_status rs_pickle_read(reshard_context *context, const char *what, const char *bytes,
@@ -284,6 +296,8 @@ reshard_status rs_pickle_read(reshard_context *context, const char *what, const 
         status = step(&reader);
     if (status == RESHARD_OK)
         status = keep_globals(pickle, &reader);
+    if (status == RESHARD_OK)
+        status = keep_persistents(pickle, &reader);
     if (status == RESHARD_OK) {
         assert(reader.stack_count == 1 && reader.mark_count == 0);
         pickle->root = reader.stack[0];
@@ -313,4 +327,10 @@ const rs_pickle_node *const *rs_pickle_globals(const rs_pickle *pickle, size_t *
 {
     *out_count = pickle->global_count;
     return pickle->globals;
+}
+
+const rs_pickle_node *const *rs_pickle_persistents(const rs_pickle *pickle, size_t *out_count)
+{
+    *out_count = pickle->persistent_count;
+    return pickle->persistents;
 }

@@ -95,6 +95,8 @@ void rs_pickle_destroy(rs_pickle *pickle);
 const rs_pickle_node *rs_pickle_root(const rs_pickle *pickle);
 /* All globals that the pickle names, each once, sorted by module and name. */
 const rs_pickle_node *const *rs_pickle_globals(const rs_pickle *pickle, size_t *out_count);
+/* All PERSISTENT nodes, in the order of the file. */
+const rs_pickle_node *const *rs_pickle_persistents(const rs_pickle *pickle, size_t *out_count);
 
 /* ---- nodes: NULL is allowed and is of no kind ------------------------------------------------ */
 

@@ -430,10 +430,16 @@ reshard_status rs_pickle_do_persistent(reader *r, const argument *a)
     reshard_status status = need(r, 1);
     if (status != RESHARD_OK)
         return status;
+    status = rs_grow(r->context, (void **)&r->persistents, &r->persistent_capacity,
+                     r->persistent_count + 1, sizeof *r->persistents);
+    if (status != RESHARD_OK)
+        return status;
     const node *id = pop(r);
     node *made = rs_pickle_make(r, RS_PICKLE_PERSISTENT);
-    if (made != NULL)
+    if (made != NULL) {
         made->id = id;
+        r->persistents[r->persistent_count++] = made;
+    }
     return rs_pickle_push(r, made);
 }
 

@@ -31,6 +31,8 @@ typedef struct rs_pickle_reader {
     int64_t memo_count; /* of those that are not NULL */
     const rs_pickle_node **globals;
     int64_t global_count, global_capacity;
+    const rs_pickle_node **persistents;
+    int64_t persistent_count, persistent_capacity;
 } rs_pickle_reader;
 
 /* What follows an opcode. */

@@ -47,6 +47,8 @@ static reshard_status plan_routes(reshard_conversion *conversion)
             status = rs_fail(RESHARD_ERR_CANCELLED, "cancelled");
         if (status != RESHARD_OK)
             return status;
+        /* What is summed has to pass through memory. */
+        route->direct = route->direct && !target->format->has_crcs;
         conversion->bytes += rs_route_target_bytes(route);
         conversion->route_count++;
         rs_context_progress(conversion->context, "planning", (uint64_t)i + 1,

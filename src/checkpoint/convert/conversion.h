@@ -46,7 +46,8 @@ typedef struct rs_conversion_run {
     rs_blocks blocks;
     rs_ledger ledger;
     rs_engine engine;
-    uint64_t bytes_recorded; /* bytes done when the journal was last written */
+    rs_entry_sums *entry_sums; /* NULL: the format has no CRCs */
+    uint64_t bytes_recorded;   /* bytes done when the journal was last written */
 } rs_conversion_run;
 
 /* How many of `threads` threads fit into memory with blocks of that size. Errors: MEMORY_LIMIT. */

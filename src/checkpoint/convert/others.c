@@ -181,7 +181,8 @@ reshard_status rs_run_copy_others(rs_conversion_run *run)
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; status == RESHARD_OK && i < conversion->other_count; i++)
         status = copy_other(run, conversion->others[i]);
-    rs_finishing finishing = {run->target_files, add_file, run};
+    rs_finishing finishing = {run->target_files, add_file, run,
+                              run->entry_sums != NULL ? run->entry_sums->items : NULL};
     return status == RESHARD_OK ? rs_target_finish(&conversion->target, &finishing) : status;
 }
 

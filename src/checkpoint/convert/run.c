@@ -192,14 +192,45 @@ static reshard_status with_sums(rs_conversion_run *run, reshard_conversion_repor
     return status;
 }
 
+/* ---- CRCs ------------------------------------------------------------------------------------ */
+
+static reshard_status make_entry_sums(rs_conversion_run *run)
+{
+    const rs_target *target = &run->conversion->target;
+    size_t count = (size_t)target->entry_count;
+    if (!target->format->has_crcs)
+        return RESHARD_OK;
+    rs_entry_range *ranges = rs_arena_allocate_array(&run->arena, count, sizeof *ranges);
+    if (ranges == NULL)
+        return rs_allocation_status();
+    for (size_t i = 0; i < count; i++) {
+        const rs_target_entry *entry = &target->entries[i];
+        ranges[i] = (rs_entry_range){
+            entry->file, target->files[entry->file].data_begin + entry->begin, entry->bytes};
+    }
+    return rs_entry_sums_create(run->context, target->entry_count, ranges, &run->entry_sums);
+}
+
+/* What all ranks summed, and what none did. Collective. */
+static reshard_status finish_entry_sums(rs_conversion_run *run)
+{
+    if (run->entry_sums == NULL)
+        return RESHARD_OK;
+    reshard_status status = rs_entry_sums_merge(run->entry_sums, run->team);
+    if (status == RESHARD_OK && rs_team_leads(run->team))
+        status = rs_entry_sums_complete(run->entry_sums, run->target_files);
+    return rs_team_agree(run->team, status);
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 static reshard_status run_blocks(rs_conversion_run *run, rs_sums *sums)
 {
     run->engine.sums = sums;
+    run->engine.entry_sums = run->entry_sums;
     reshard_status status = rs_run_blocks(run);
     run->engine.sums = NULL;
-    return status;
+    return status == RESHARD_OK ? finish_entry_sums(run) : status;
 }
 
 /* Adds up what all ranks did. Collective. */
@@ -316,13 +347,14 @@ static reshard_status init_run(rs_conversion_run *run)
                               .sources = conversion->source_files,
                               .targets = run->target_files,
                               .ledger = &run->ledger};
-    return RESHARD_OK;
+    return make_entry_sums(run);
 }
 
 static void release_run(rs_conversion_run *run)
 {
     for (int32_t i = 0; run->target_files != NULL && i < run->conversion->target.file_count; i++)
         rs_file_close(run->target_files[i]);
+    rs_entry_sums_destroy(run->entry_sums);
     rs_ledger_release(&run->ledger);
     rs_output_release(&run->output);
     rs_arena_release(&run->arena);

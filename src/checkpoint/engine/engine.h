@@ -10,6 +10,7 @@
 #define RS_CHECKPOINT_ENGINE_ENGINE_H
 
 #include "checkpoint/engine/blocks.h"
+#include "checkpoint/engine/entry_sums.h"
 #include "checkpoint/engine/sums.h"
 
 #include <stdatomic.h>
@@ -37,6 +38,9 @@ typedef struct rs_engine {
     int32_t threads;         /* 1 or more */
     rs_ledger *ledger; /* blocks that are done are passed over; NULL: nobody asks. Not owned */
     rs_sums *sums;     /* by route; NULL: nobody asks. Not owned */
+    /* Of what the file sink writes; needs blocks that are not direct. NULL: nobody asks. Not
+     * owned. */
+    rs_entry_sums *entry_sums;
     /* Called now and then by the calling thread, with the bytes done so far; may be NULL. */
     reshard_status (*pause)(void *user, uint64_t bytes_done);
     void *user;

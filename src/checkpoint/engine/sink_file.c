@@ -11,6 +11,8 @@ static reshard_status write_range(rs_worker *worker, const rs_route *route, int3
 {
     rs_engine *engine = worker->engine;
     (void)route;
+    if (engine->entry_sums != NULL)
+        rs_entry_sums_add(engine->entry_sums, file, bytes, count, at);
     atomic_fetch_add(&engine->bytes_done, count);
     atomic_fetch_add(&engine->bytes_written, count);
     return rs_file_write(engine->targets[file], bytes, count, at);

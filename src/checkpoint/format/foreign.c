@@ -14,13 +14,7 @@ static const struct {
     const char *ending, *what;
 } rows[] = {
     {".distcp", "PyTorch .distcp (distributed checkpoint)"},
-    {".bin", "PyTorch .bin"},
-    {".pt", "PyTorch .pt"},
-    {".pth", "PyTorch .pth"},
-    {".ckpt", "PyTorch or TensorFlow .ckpt"},
     {".gguf", "GGUF (llama.cpp)"},
-    {".npz", "NumPy .npz"},
-    {".npy", "NumPy .npy"},
     {".h5", "Keras .h5"},
     {".msgpack", "Flax .msgpack"},
     {".onnx", "model graph (.onnx)"},
@@ -35,7 +29,8 @@ static bool ends_with(const char *text, const char *end)
 
 bool rs_name_holds_weights(const char *name)
 {
-    static const char *const own[] = {".safetensors", ".index.json", ".partial", ".rules"};
+    static const char *const own[] = {".safetensors", ".index.json", ".partial", ".rules", ".npy",
+                                      ".npz",         ".bin",        ".pt",      ".pth",   ".ckpt"};
     bool holds = strstr(name, ".safetensors.index.") != NULL;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         holds = holds || ends_with(name, own[i]);
@@ -59,7 +54,7 @@ static const char *find_foreign(const rs_opening *opening)
 
 reshard_status rs_foreign_fail(const reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
-    char looked_for[256];
+    char looked_for[512];
     rs_text text;
     const rs_format *format;
     const char *foreign = find_foreign(opening);

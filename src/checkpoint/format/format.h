@@ -12,6 +12,7 @@
 #define RS_CHECKPOINT_FORMAT_FORMAT_H
 
 #include "base/json_writer.h"
+#include "checkpoint/archive/zip_write.h"
 #include "checkpoint/store/store.h"
 
 typedef struct rs_target rs_target; /* target.h */
@@ -40,6 +41,7 @@ typedef struct rs_finishing {
     /* Puts one more file into the target's folder. */
     reshard_status (*add)(void *user, const char *name, const char *bytes, size_t count);
     void *user;
+    const rs_zip_sum *sums; /* of the data of each entry of the target; NULL unless has_crcs */
 } rs_finishing;
 
 #define RS_FILE_NAME_BYTES 96
@@ -66,6 +68,7 @@ typedef struct rs_format {
 
     bool is_split;    /* over a mesh, which has to be given; else tensors are whole */
     bool skips_empty; /* files that would hold nothing are not written */
+    bool has_crcs;    /* finish needs the CRCs of entries */
     /* Decides which pieces of which tensor go into which file: fills in the target's tensors and
      * entries, and, unless the format is split, its file_count. */
     reshard_status (*lay_out)(rs_laying *laying);
@@ -80,7 +83,7 @@ typedef struct rs_format {
 } rs_format;
 
 extern const rs_format rs_format_hf, rs_format_dcp_safetensors, rs_format_rank_files,
-    rs_format_safetensors;
+    rs_format_safetensors, rs_format_npy, rs_format_torch, rs_format_torch_ranks;
 
 /* In the order they are probed; NULL beyond the last. */
 const rs_format *rs_format_at(int32_t index);

@@ -9,22 +9,6 @@
 #include "checkpoint/format/file_names.h"
 #include "checkpoint/format/safetensors.h"
 
-/* Files do not say which part they hold, so every name may occur once only. */
-static reshard_status check_single(const reshard_checkpoint *checkpoint, const rs_occurrences *list)
-{
-    for (int64_t i = 1; i < list->count; i++) {
-        const rs_occurrence *a = &list->items[i - 1], *b = &list->items[i];
-        if (rs_slice_compare(a->name, b->name) == 0)
-            return rs_fail(
-                RESHARD_ERR_OVERLAP,
-                "tensor \"%.*s\" is in %s and in %s, and neither says which part of it "
-                "it holds; for files of ranks the mesh they were split over has to be given",
-                rs_slice_shown(a->name), a->name.bytes, checkpoint->files[a->file].name,
-                checkpoint->files[b->file].name);
-    }
-    return RESHARD_OK;
-}
-
 /* Without an index only the names tell that a file is missing. Who names one file of several wants
  * that one. */
 static reshard_status check_complete(reshard_checkpoint *checkpoint, const rs_opening *opening)
@@ -62,11 +46,9 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
         }
     }
     if (status == RESHARD_OK)
-        status = rs_store_join(checkpoint, &list);
-    /* A name that occurs twice deserves a better error text than joining its pieces gives. */
-    if (list.count != checkpoint->tensor_count &&
-        (status == RESHARD_OK || status == RESHARD_ERR_OVERLAP || status == RESHARD_ERR_CORRUPT))
-        status = check_single(checkpoint, &list);
+        status = rs_store_join_whole(
+            checkpoint, &list,
+            "; for files of ranks the mesh they were split over has to be given");
     if (status == RESHARD_OK)
         status = rs_safetensors_keep_metadata(checkpoint);
     rs_occurrences_release(checkpoint->context, &list);

@@ -308,7 +308,7 @@ reshard_status rs_header_parse(reshard_context *context, const char *what, char 
     return RESHARD_OK;
 }
 
-static reshard_status read_length(const rs_file *file, uint64_t *out_header_bytes,
+static reshard_status read_length(const rs_file *file, uint64_t at, uint64_t *out_header_bytes,
                                   uint64_t *out_data_bytes)
 {
     unsigned char bytes[8];
@@ -317,10 +317,11 @@ static reshard_status read_length(const rs_file *file, uint64_t *out_header_byte
     reshard_status status = rs_file_size(file, &file_bytes);
     if (status != RESHARD_OK)
         return status;
+    file_bytes -= at < file_bytes ? at : file_bytes;
     if (file_bytes < 8)
         return rs_fail(RESHARD_ERR_CORRUPT, "%s: %llu bytes are too few for a safetensors file",
                        path, (unsigned long long)file_bytes);
-    status = rs_file_read(file, bytes, 8, 0);
+    status = rs_file_read(file, bytes, 8, at);
     if (status != RESHARD_OK)
         return status;
     for (int i = 7; i >= 0; i--)
@@ -340,15 +341,21 @@ static reshard_status read_length(const rs_file *file, uint64_t *out_header_byte
 
 reshard_status rs_header_read(reshard_context *context, const rs_file *file, rs_header **out_header)
 {
+    return rs_header_read_at(context, file, 0, out_header);
+}
+
+reshard_status rs_header_read_at(reshard_context *context, const rs_file *file, uint64_t at,
+                                 rs_header **out_header)
+{
     uint64_t header_bytes = 0, data_bytes = 0;
     rs_header *header = NULL;
-    reshard_status status = read_length(file, &header_bytes, &data_bytes);
+    reshard_status status = read_length(file, at, &header_bytes, &data_bytes);
     if (status != RESHARD_OK)
         return status;
     char *text = rs_allocate(context, (size_t)header_bytes);
     if (text == NULL)
         return rs_allocation_status();
-    status = rs_file_read(file, text, (size_t)header_bytes, 8);
+    status = rs_file_read(file, text, (size_t)header_bytes, at + 8);
     if (status == RESHARD_OK)
         status = rs_header_parse(context, rs_file_path(file), text, (size_t)header_bytes,
                                  data_bytes, &header);

@@ -47,6 +47,10 @@ reshard_status rs_header_parse(reshard_context *context, const char *what, char 
 /* The header of an open file. Errors name its path. */
 reshard_status rs_header_read(reshard_context *context, const rs_file *file,
                               rs_header **out_header);
+/* The same of a safetensors file that goes from byte `at` of the file to its end; its data_begin
+ * counts from there. */
+reshard_status rs_header_read_at(reshard_context *context, const rs_file *file, uint64_t at,
+                                 rs_header **out_header);
 void rs_header_destroy(rs_header *header);
 
 /* The index among entries by name; -1 when there is none. */
@@ -84,6 +88,9 @@ typedef reshard_status rs_member_fn(rs_arena *arena, rs_json *json, const rs_jso
 
 /* A metadatum may be a JSON object about entries of its file. Calls `read` for each member; without
  * the metadatum does nothing. Errors: SYNTAX, also for a key that is no entry. */
+reshard_status rs_header_document(rs_arena *arena, const rs_header *header, const char *key,
+                                  rs_member_fn *read, void *user);
+/* The same for a file of a checkpoint, which errors name. */
 reshard_status rs_safetensors_document(reshard_checkpoint *checkpoint, int32_t file,
                                        const char *key, rs_member_fn *read, void *user);
 /* A list of exactly `count` numbers, in the arena. */

@@ -272,19 +272,26 @@ static reshard_status read_members(rs_arena *arena, const rs_header *header, rs_
     return status == RESHARD_OK ? rs_json_next(json, &token) : status;
 }
 
-reshard_status rs_safetensors_document(reshard_checkpoint *checkpoint, int32_t file,
-                                       const char *key, rs_member_fn *read, void *user)
+reshard_status rs_header_document(rs_arena *arena, const rs_header *header, const char *key,
+                                  rs_member_fn *read, void *user)
 {
-    const rs_header *header = rs_safetensors_header(checkpoint, file);
     const rs_metadatum *item = rs_header_metadata(header, key);
     rs_json json;
     if (item == NULL)
         return RESHARD_OK;
-    char *scratch = rs_allocate(checkpoint->context, item->value.count);
+    char *scratch = rs_allocate(arena->context, item->value.count);
     if (scratch == NULL)
         return rs_allocation_status();
     rs_json_init(&json, key, item->value.bytes, item->value.count);
-    reshard_status status = read_members(&checkpoint->arena, header, &json, scratch, read, user);
-    rs_release(checkpoint->context, scratch, item->value.count);
+    reshard_status status = read_members(arena, header, &json, scratch, read, user);
+    rs_release(arena->context, scratch, item->value.count);
+    return status;
+}
+
+reshard_status rs_safetensors_document(reshard_checkpoint *checkpoint, int32_t file,
+                                       const char *key, rs_member_fn *read, void *user)
+{
+    reshard_status status = rs_header_document(
+        &checkpoint->arena, rs_safetensors_header(checkpoint, file), key, read, user);
     return rs_fail_within(status, "%s", checkpoint->files[file].name);
 }

@@ -64,6 +64,7 @@ reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count
         rs_arena_allocate_array(&checkpoint->arena, (size_t)count, sizeof(rs_stored_file));
     if (checkpoint->files == NULL)
         return rs_allocation_status();
+    checkpoint->file_capacity = (int32_t)count;
     for (int64_t i = 0; i < count; i++) {
         rs_stored_file *file = &checkpoint->files[i];
         *file = (rs_stored_file){
@@ -80,17 +81,63 @@ reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count
     return RESHARD_OK;
 }
 
+/* Room for one more file; arrays that were outgrown stay in the arena. */
+static reshard_status make_room(reshard_checkpoint *checkpoint)
+{
+    if (checkpoint->file_count < checkpoint->file_capacity)
+        return RESHARD_OK;
+    if (checkpoint->file_count > INT32_MAX / 4)
+        return rs_fail(RESHARD_ERR_RANGE, "%s: too many files", checkpoint->path);
+    int32_t capacity = 2 * checkpoint->file_count + 16;
+    rs_stored_file *files =
+        rs_arena_allocate_array(&checkpoint->arena, (size_t)capacity, sizeof *files);
+    if (files == NULL)
+        return rs_allocation_status();
+    if (checkpoint->file_count != 0)
+        memcpy(files, checkpoint->files, (size_t)checkpoint->file_count * sizeof *files);
+    checkpoint->files = files;
+    checkpoint->file_capacity = capacity;
+    return RESHARD_OK;
+}
+
+reshard_status rs_store_add_file(reshard_checkpoint *checkpoint, rs_slice name, rs_file *file,
+                                 int32_t *out_index)
+{
+    rs_stored_file added = {.file = file};
+    char *copy = NULL;
+    reshard_status status = make_room(checkpoint);
+    if (status == RESHARD_OK)
+        status = rs_file_stamp(file, &added.bytes, &added.changed);
+    if (status == RESHARD_OK &&
+        (copy = rs_arena_allocate(&checkpoint->arena, name.count + 1)) == NULL)
+        status = rs_allocation_status();
+    if (status != RESHARD_OK) {
+        rs_file_close(file);
+        return status;
+    }
+    memcpy(copy, name.bytes, name.count);
+    copy[name.count] = '\0';
+    added.name = copy;
+    *out_index = checkpoint->file_count;
+    checkpoint->files[checkpoint->file_count++] = added;
+    return RESHARD_OK;
+}
+
 void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint)
 {
     if (checkpoint == NULL)
         return;
-    for (int32_t i = 0; i < checkpoint->file_count; i++) {
+    /* From the end: a file may be made from an earlier one. */
+    for (int32_t i = checkpoint->file_count; i-- > 0;) {
         rs_stored_file *file = &checkpoint->files[i];
         assert(file->body == NULL || file->body_destroy != NULL);
         if (file->body != NULL)
             file->body_destroy(file->body);
         rs_file_close(file->file);
     }
+    if (checkpoint->values != NULL)
+        rs_release(checkpoint->context, checkpoint->values,
+                   (size_t)checkpoint->value_capacity * sizeof(rs_stored_value));
     rs_arena_release(&checkpoint->arena);
     rs_release(checkpoint->context, checkpoint, sizeof *checkpoint);
 }

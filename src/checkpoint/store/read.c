@@ -31,10 +31,14 @@ static int64_t span_without(const rs_file_region *region, int32_t left_out)
 static reshard_status read_parts(const rs_file *file, uint64_t at, const rs_file_region *region,
                                  bool sparse, char *memory, void *scratch, size_t scratch_bytes)
 {
-    int32_t d = 0;
-    while (region->size[d] == 1)
-        d++;
-    assert(d < region->ndim); /* one element alone is dense, and was read directly */
+    /* Along the longest stride, so that what lies close together is read together. */
+    int32_t d = -1;
+    for (int32_t i = 0; i < region->ndim; i++) {
+        if (region->size[i] > 1 && (d < 0 || region->file_strides[i] > region->file_strides[d]))
+            d = i;
+    }
+    /* One element alone is dense, and was read directly; one that repeats is no long span. */
+    assert(d >= 0 && region->file_strides[d] > 0);
     int64_t row = span_without(region, d), step = region->file_strides[d] * region->element_bytes;
     int64_t rows = 1;
     if (!sparse && (int64_t)scratch_bytes >= row)

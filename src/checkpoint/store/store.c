@@ -46,6 +46,17 @@ reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format,
     return status;
 }
 
+reshard_status rs_store_add_value(reshard_checkpoint *checkpoint, const rs_stored_value *value)
+{
+    void *items = checkpoint->values;
+    reshard_status status = rs_grow(checkpoint->context, &items, &checkpoint->value_capacity,
+                                    checkpoint->value_count + 1, sizeof(rs_stored_value));
+    checkpoint->values = items;
+    if (status == RESHARD_OK)
+        checkpoint->values[checkpoint->value_count++] = *value;
+    return status;
+}
+
 /* ---- tensors --------------------------------------------------------------------------------- */
 
 reshard_status rs_stored_bytes(rs_slice name, reshard_dtype dtype, int32_t ndim,
@@ -376,6 +387,59 @@ static reshard_status add_pieces(reshard_checkpoint *checkpoint, const rs_occurr
     return RESHARD_OK;
 }
 
+typedef struct boxed {
+    int32_t ndim;
+    rs_stored_piece piece;
+} boxed;
+
+static int compare_boxes(const boxed *a, const boxed *b)
+{
+    for (int32_t d = 0; d < a->ndim; d++) {
+        int64_t x = a->piece.offset != NULL ? a->piece.offset[d] : 0;
+        int64_t y = b->piece.offset != NULL ? b->piece.offset[d] : 0;
+        if (x != y)
+            return x < y ? -1 : 1;
+        if (a->piece.size[d] != b->piece.size[d])
+            return a->piece.size[d] < b->piece.size[d] ? -1 : 1;
+    }
+    return 0;
+}
+
+static int compare_boxed(const void *a, const void *b)
+{
+    const boxed *x = a, *y = b;
+    int order = compare_boxes(x, y);
+    return order != 0 ? order : compare_pieces(&x->piece, &y->piece);
+}
+
+/* Of the pieces that are the same box, the one of the first file stays a piece. */
+static reshard_status separate_copies(reshard_checkpoint *checkpoint, rs_stored_tensor *tensor)
+{
+    size_t count = (size_t)tensor->piece_count;
+    if (count < 2 || tensor->bytes == 0)
+        return RESHARD_OK;
+    boxed *items = rs_allocate_array(checkpoint->context, count, sizeof *items);
+    rs_stored_piece *copies =
+        rs_arena_allocate_array(&checkpoint->arena, count - 1, sizeof *copies);
+    if (items != NULL && copies != NULL) {
+        for (size_t i = 0; i < count; i++)
+            items[i] = (boxed){tensor->carried_ndim, tensor->pieces[i]};
+        rs_sort(items, count, sizeof *items, compare_boxed);
+        tensor->copies = copies;
+        tensor->piece_count = 0;
+        for (size_t i = 0; i < count; i++) {
+            if (i > 0 && compare_boxes(&items[i - 1], &items[i]) == 0)
+                copies[tensor->copy_count++] = items[i].piece;
+            else
+                tensor->pieces[tensor->piece_count++] = items[i].piece;
+        }
+        rs_sort(copies, (size_t)tensor->copy_count, sizeof *copies, compare_pieces);
+    }
+    if (items != NULL)
+        rs_release(checkpoint->context, items, count * sizeof *items);
+    return items != NULL && copies != NULL ? RESHARD_OK : rs_allocation_status();
+}
+
 /* Whether a tensor that cannot be cut is all in one dense array. */
 static reshard_status check_opaque(const reshard_checkpoint *checkpoint, const rs_occurrence *items,
                                    int64_t count, const rs_stored_tensor *tensor)
@@ -393,7 +457,7 @@ static reshard_status check_opaque(const reshard_checkpoint *checkpoint, const r
 }
 
 static reshard_status join_one(reshard_checkpoint *checkpoint, const rs_occurrence *items,
-                               int64_t count)
+                               int64_t count, bool has_copies)
 {
     const int64_t *shape = NULL;
     rs_stored_tensor *tensor = &checkpoint->tensors[checkpoint->tensor_count];
@@ -401,10 +465,13 @@ static reshard_status join_one(reshard_checkpoint *checkpoint, const rs_occurren
     if (status == RESHARD_OK)
         status = rs_store_describe(tensor, &checkpoint->arena, items[0].name, items[0].dtype,
                                    items[0].ndim, shape);
-    if (status == RESHARD_OK && tensor->opaque)
-        status = check_opaque(checkpoint, items, count, tensor);
+    tensor->place = items[0].place;
+    for (int64_t i = 0; status == RESHARD_OK && tensor->opaque && i < (has_copies ? count : 1); i++)
+        status = check_opaque(checkpoint, items + i, has_copies ? 1 : count, tensor);
     if (status == RESHARD_OK)
         status = add_pieces(checkpoint, items, count, tensor);
+    if (status == RESHARD_OK && has_copies)
+        status = separate_copies(checkpoint, tensor);
     if (status == RESHARD_OK && tensor->piece_count == 0)
         status = rs_fail(RESHARD_ERR_GAP, "tensor \"%.*s\" (in %s): all its pieces are empty",
                          rs_slice_shown(items[0].name), items[0].name.bytes,
@@ -435,8 +502,35 @@ reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *lis
             if (rs_slice_compare(list->items[first].name, list->items[next].name) != 0)
                 break;
         }
-        status = join_one(checkpoint, list->items + first, next - first);
+        status = join_one(checkpoint, list->items + first, next - first, list->has_copies);
     }
+    return status;
+}
+
+/* Files do not say which part they hold, so every name may occur once only. */
+static reshard_status check_single(const reshard_checkpoint *checkpoint, const rs_occurrences *list,
+                                   const char *advice)
+{
+    for (int64_t i = 1; i < list->count; i++) {
+        const rs_occurrence *a = &list->items[i - 1], *b = &list->items[i];
+        if (rs_slice_compare(a->name, b->name) == 0)
+            return rs_fail(RESHARD_ERR_OVERLAP,
+                           "tensor \"%.*s\" is in %s and in %s, and neither says which part of it "
+                           "it holds%s",
+                           rs_slice_shown(a->name), a->name.bytes, checkpoint->files[a->file].name,
+                           checkpoint->files[b->file].name, advice);
+    }
+    return RESHARD_OK;
+}
+
+reshard_status rs_store_join_whole(reshard_checkpoint *checkpoint, rs_occurrences *list,
+                                   const char *advice)
+{
+    reshard_status status = rs_store_join(checkpoint, list);
+    /* A name that occurs twice deserves a better error text than joining its pieces gives. */
+    if (list->count != checkpoint->tensor_count &&
+        (status == RESHARD_OK || status == RESHARD_ERR_OVERLAP || status == RESHARD_ERR_CORRUPT))
+        status = check_single(checkpoint, list, advice);
     return status;
 }
 

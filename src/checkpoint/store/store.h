@@ -36,6 +36,28 @@ typedef struct rs_stored_file {
     void (*body_destroy)(void *body);
 } rs_stored_file;
 
+/* One step into nested values: the key of a dict, or the place in a list or tuple. */
+typedef struct rs_value_step {
+    const struct rs_value_step *parent; /* NULL: this is the first step */
+    rs_slice key;                       /* bytes NULL: a number */
+    int64_t number;
+    bool in_list;
+} rs_value_step;
+
+/* What formats that nest values tell about one. Its name is its steps, joined by dots. */
+typedef struct rs_value_place {
+    const rs_value_step *step; /* the last one; NULL: the format does not nest */
+    int64_t order;             /* among all tensors and values, as the file has them */
+} rs_value_place;
+
+/* Something that is no tensor, such as a hyper-parameter. */
+typedef struct rs_stored_value {
+    rs_slice name;
+    rs_value_place place;
+    int32_t file;
+    const struct rs_pickle_node *node; /* belongs to the file's body */
+} rs_stored_value;
+
 typedef struct rs_stored_piece {
     int32_t file;
     uint64_t at;            /* byte of the file where the first element lies */
@@ -59,6 +81,7 @@ typedef struct rs_stored_tensor {
     rs_stored_piece *pieces;
     int64_t copy_count;
     rs_stored_piece *copies;
+    rs_value_place place;
 } rs_stored_tensor;
 
 /* A line of metadata that files carry beside their tensors. */
@@ -75,11 +98,13 @@ struct reshard_checkpoint {
     /* Rank files: name() of rules has not been applied; the next to use the rules does that. */
     bool keeps_names;
     const char *format;
-    int32_t file_count;
+    int32_t file_count, file_capacity;
     rs_stored_file *files;
     int64_t tensor_count;
     rs_stored_tensor *tensors;
     uint64_t bytes; /* of all tensors, without copies */
+    int64_t value_count, value_capacity;
+    rs_stored_value *values; /* in the order of the files */
     /* What files say beside their tensors and what formats write themselves, sorted by key: it goes
      * along into files that can hold it. */
     int64_t metadata_count;
@@ -98,6 +123,10 @@ reshard_status rs_store_create(reshard_context *context, const char *path,
  * UNSUPPORTED when a file is a git-LFS pointer. */
 reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count,
                                    char *const *names);
+/* Adds a file that is made from one of these, such as the content of a compressed member. It is
+ * closed before those that came earlier, and here when the call fails. */
+reshard_status rs_store_add_file(reshard_checkpoint *checkpoint, rs_slice name, rs_file *file,
+                                 int32_t *out_index);
 
 /* One stored array, which is (a box of) a tensor. Numbers are one for each of its ndim dims. */
 typedef struct rs_occurrence {
@@ -111,11 +140,14 @@ typedef struct rs_occurrence {
     const int64_t *offset;  /* in the tensor; NULL: zeros */
     const int64_t *full;    /* the whole tensor's shape; NULL: the file does not say */
     int32_t full_ndim;      /* rank files: how many numbers `full` has; 0 elsewhere */
+    rs_value_place place;   /* formats that nest */
 } rs_occurrence;
 
 typedef struct rs_occurrences {
     int64_t count, capacity;
     rs_occurrence *items;
+    /* A box that occurs again is a copy of the first; else it is an overlap, and an error. */
+    bool has_copies;
 } rs_occurrences;
 
 reshard_status rs_occurrences_add(reshard_context *context, rs_occurrences *list,
@@ -125,6 +157,9 @@ void rs_occurrences_release(reshard_context *context, rs_occurrences *list);
 /* Adds a line for inspect. Fails only for lack of memory. */
 reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format, ...)
     RS_PRINTF(2, 3);
+
+/* Keeps something that is no tensor; its name must outlive the checkpoint. */
+reshard_status rs_store_add_value(reshard_checkpoint *checkpoint, const rs_stored_value *value);
 
 /* Bytes of a tensor. Errors: RANGE when shape or size go beyond 64 bits (extents multiplied from
  * left to right, as the reference reader of safetensors does), INVALID when the elements do not end
@@ -140,6 +175,10 @@ reshard_status rs_store_describe(rs_stored_tensor *tensor, rs_arena *arena, rs_s
 /* Sorts occurrences by name and makes one tensor for each name; its pieces are the occurrences.
  * Errors: GAP, OVERLAP, CORRUPT, ..., naming tensor and files. */
 reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *list);
+/* The same for files that hold whole tensors only, each name once. advice: what the error about a
+ * second one ends with. */
+reshard_status rs_store_join_whole(reshard_checkpoint *checkpoint, rs_occurrences *list,
+                                   const char *advice);
 
 /* Sorts pieces and checks invariant 2. */
 reshard_status rs_store_check(const reshard_checkpoint *checkpoint, rs_stored_tensor *tensor);

@@ -179,7 +179,7 @@ void format_case_carry_out(const rs_target *target, const reshard_checkpoint *so
             write_piece(files[tensor->pieces[j].file], source, target->origins[i], tensor,
                         &tensor->pieces[j]);
     }
-    const rs_finishing finishing = {files, add_file, (char *)(uintptr_t)folder};
+    const rs_finishing finishing = {files, add_file, (char *)(uintptr_t)folder, NULL};
     assert_int_equal(rs_target_finish(target, &finishing), RESHARD_OK);
     for (int32_t i = 0; i < target->file_count; i++)
         rs_file_close(files[i]);

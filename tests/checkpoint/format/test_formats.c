@@ -10,10 +10,10 @@ static void test_formats__list(void **state)
     static const struct {
         const char *name;
         int writes, is_split, needs_mesh;
-    } rows[] = {{"hf", 1, 0, 0},
-                {"dcp-safetensors", 1, 1, 0},
-                {"rank-files", 1, 1, 1},
-                {"safetensors", 0, 0, 0}};
+    } rows[] = {{"hf", 1, 0, 0},         {"dcp-safetensors", 1, 1, 0},
+                {"rank-files", 1, 1, 1}, {"safetensors", 0, 0, 0},
+                {"npy", 0, 0, 0},        {"torch-ranks", 0, 0, 0},
+                {"torch", 0, 0, 0}};
     const int32_t count = sizeof rows / sizeof rows[0];
     reshard_format format = {.size = sizeof format};
     (void)state;
@@ -65,22 +65,17 @@ static void test_formats__writers(void **state)
 /* ---- probing --------------------------------------------------------------------------------- */
 
 #define POINTER "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\nsize 4370\n"
-#define LOOKED_FOR                                                                           \
-    "it looked for model.safetensors.index.json (hf), *.safetensors with DCP_SHARDING_INFO " \
-    "(dcp-safetensors), *.safetensors (safetensors)"
+/* How the list of all formats begins. */
+#define LOOKED_FOR "it looked for model.safetensors.index.json (hf), *.safetensors with DCP_"
 
 static void test_probing__folders(void **state)
 {
     static const struct {
         const char *file, *words;
     } rows[] = {
-        {"pytorch_model-00001-of-00002.bin", "a folder of PyTorch .bin files, which reshard does "
-                                             "not read yet; " LOOKED_FOR},
-        {"consolidated.00.pth", "a folder of PyTorch .pth files"},
-        {"mp_rank_00_model_states.pt", "a folder of PyTorch .pt files"},
-        {"model-q4.gguf", "a folder of GGUF (llama.cpp) files"},
+        {"model-q4.gguf", "a folder of GGUF (llama.cpp) files, which reshard does not read "
+                          "yet; " LOOKED_FOR},
         {"__0_0.distcp", "a folder of PyTorch .distcp (distributed checkpoint) files"},
-        {"weights.npz", "a folder of NumPy .npz files"},
         {"model.onnx", "a folder of model graph (.onnx) files"},
     };
     (void)state;

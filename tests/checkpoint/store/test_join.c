@@ -96,6 +96,26 @@ static void test_join__wrong(void **state)
     check_data(0, "ab");
 }
 
+/* The same box twice: an overlap, or, where copies may be, a copy. */
+static void test_join__copies(void **state)
+{
+    const rs_occurrence items[] = {ARRAY("w", 4, two_one, .offset = at_two),
+                                   ARRAY("w", 0, two_two, .offset = NULL),
+                                   ARRAY("w", 6, two_one, .offset = at_two)};
+    rs_occurrences list = {.has_copies = true};
+    (void)state;
+    open_text("adbecfcf");
+    assert_int_equal(join(3, items), RESHARD_ERR_OVERLAP);
+    for (int64_t i = 0; i < 3; i++)
+        assert_int_equal(rs_occurrences_add(NULL, &list, &items[i]), RESHARD_OK);
+    assert_int_equal(rs_store_join(checkpoint, &list), RESHARD_OK);
+    rs_occurrences_release(NULL, &list);
+    assert_int_equal(checkpoint->tensors[0].piece_count, 2);
+    assert_int_equal(checkpoint->tensors[0].copy_count, 1);
+    assert_int_equal(checkpoint->tensors[0].copies[0].at, 6);
+    check_data(0, "adcbef");
+}
+
 static void destroy_body(void *body)
 {
     ++*(int *)body;
@@ -119,6 +139,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_join__any_place_and_strides, close_text),
         cmocka_unit_test_teardown(test_join__wrong, close_text),
+        cmocka_unit_test_teardown(test_join__copies, close_text),
         cmocka_unit_test_teardown(test_files__body_is_destroyed, close_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

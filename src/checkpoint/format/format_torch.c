@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * format_torch.c - what torch.save writes: one file, or a folder of such files. Names are the way
+ * through nested dicts and lists; in a folder of several files the name of the file, without its
+ * ending, comes first.
+ */
+#include "checkpoint/format/torch_files.h"
+
+#include "base/context.h"
+
+#include <string.h>
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+typedef struct reading {
+    reshard_checkpoint *checkpoint;
+    int32_t file;
+    rs_occurrences list;
+} reading;
+
+static reshard_status take(void *user, const rs_torch_leaf *leaf)
+{
+    reading *r = user;
+    rs_occurrence found;
+    if (leaf->kind == RS_TORCH_VALUE)
+        return rs_torch_keep_value(r->checkpoint, r->file, leaf);
+    if (leaf->kind != RS_TORCH_TENSOR)
+        return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                       "%s: tensor \"%.*s\" is one rank's part of a %s; give the folder with the "
+                       "files of all ranks",
+                       r->checkpoint->files[r->file].name, rs_slice_shown(leaf->name),
+                       leaf->name.bytes,
+                       leaf->kind == RS_TORCH_DTENSOR ? "DTensor" : "ShardedTensor");
+    reshard_status status = rs_torch_occurrence(r->checkpoint, r->file, leaf, &found);
+    return status == RESHARD_OK ? rs_occurrences_add(r->checkpoint->context, &r->list, &found)
+                                : status;
+}
+
+static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)
+{
+    reshard_status status = RESHARD_OK;
+    bool is = false;
+    if (checkpoint->file_count != 0)
+        return RESHARD_OK; /* somebody has found files of his own */
+    for (int64_t i = 0; status == RESHARD_OK && !is && i < opening->name_count; i++) {
+        if (!opening->is_folder || rs_torch_name_is(opening->names[i]))
+            status = rs_torch_probe_file(checkpoint, opening->names[i], &is);
+    }
+    *out_is = is;
+    return status;
+}
+
+/* Files whose names end like torch.save's and that are not its own stay out, and are noted. */
+static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
+{
+    int64_t count = 0;
+    reshard_status status = RESHARD_OK;
+    size_t bytes = (size_t)opening->name_count * sizeof(char *);
+    char **names = rs_allocate(checkpoint->context, bytes);
+    if (names == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; status == RESHARD_OK && i < opening->name_count; i++) {
+        bool is = false;
+        if (opening->is_folder && !rs_torch_name_is(opening->names[i]))
+            continue;
+        status = rs_torch_probe_file(checkpoint, opening->names[i], &is);
+        if (is)
+            names[count++] = opening->names[i];
+        else if (status == RESHARD_OK)
+            status = rs_store_note(checkpoint, "%s: is not what torch.save writes: left out",
+                                   opening->names[i]);
+    }
+    if (status == RESHARD_OK)
+        status = rs_torch_open_named(checkpoint, count, names);
+    rs_release(checkpoint->context, names, bytes);
+    return status;
+}
+
+static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
+{
+    reading r = {.checkpoint = checkpoint};
+    reshard_status status = open_files(checkpoint, opening);
+    for (; status == RESHARD_OK && r.file < checkpoint->file_count; r.file++) {
+        size_t bytes = 0;
+        const rs_pickle *pickle = rs_torch_file_pickle(rs_torch_opened(checkpoint, r.file), &bytes);
+        rs_slice prefix = {0};
+        /* A tensor by itself needs a name, too. */
+        if (checkpoint->file_count > 1 ||
+            rs_torch_kind_of(rs_pickle_root(pickle)) != RS_TORCH_VALUE)
+            prefix = rs_torch_name_stem(checkpoint->files[r.file].name);
+        status = rs_torch_walk_file(checkpoint, r.file, prefix, take, &r);
+    }
+    if (status == RESHARD_OK)
+        status = rs_torch_check_names(checkpoint, &r.list);
+    if (status == RESHARD_OK)
+        status = rs_store_join(checkpoint, &r.list);
+    if (status == RESHARD_OK)
+        status = rs_torch_note_globals(checkpoint);
+    rs_occurrences_release(checkpoint->context, &r.list);
+    return status;
+}
+
+const rs_format rs_format_torch = {
+    .name = "torch",
+    .description = "what torch.save writes: a file of nested dicts and lists, or a folder of them",
+    .looks_for = "*.pt, *.pth, *.bin, *.ckpt",
+    .probe = probe,
+    .read = read_files,
+};

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * format_torch_ranks.c - one torch.save file for each rank, as FSDP jobs leave them:
+ * model_world_size_8_rank_3.pt, rank3.pt, checkpoint-shard3.pt. What the files of all ranks have in
+ * their names before that is a group (model, optim, extra_state); where there are several, it is
+ * the first step of all names.
+ *
+ * DTensors and ShardedTensors say which box of which tensor they are. Plain tensors beside them are
+ * replicas. A group without such tensors (extra_state) is kept by rank: group.rank.name.
+ */
+#include "base/context.h"
+#include "base/text.h"
+#include "checkpoint/format/torch_placed.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RANKS_MAX (1 << 20)
+
+/* What a file's name says. */
+typedef struct rank_name {
+    rs_slice group;
+    int32_t rank;
+    int32_t world; /* 0: it does not say */
+} rank_name;
+
+typedef struct rank_group {
+    rs_slice name;
+    bool is_cut; /* some of its tensors are */
+    int32_t world;
+    int32_t file_count;
+} rank_group;
+
+typedef struct reading {
+    reshard_checkpoint *checkpoint;
+    rs_torch_rank owner;
+    rank_name *names;  /* of each file */
+    int32_t *group_of; /* likewise */
+    int32_t group_count;
+    rank_group *groups;
+    int64_t differing; /* values that are not the same on all ranks */
+    rs_occurrences list;
+} reading;
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* The number that a name ends with, which is cut off; -1 when there is none. */
+static int32_t take_number(rs_slice *name)
+{
+    size_t from = name->count;
+    int64_t number = 0;
+    while (from > 0 && rs_is_digit(name->bytes[from - 1]))
+        from--;
+    if (from == name->count || name->count - from > 7)
+        return -1;
+    for (size_t i = from; i < name->count; i++)
+        number = number * 10 + (name->bytes[i] - '0');
+    name->count = from;
+    return number < RANKS_MAX ? (int32_t)number : -1;
+}
+
+static void take_separators(rs_slice *name)
+{
+    while (name->count > 0 && strchr("_-.", name->bytes[name->count - 1]) != NULL)
+        name->count--;
+}
+
+static bool take_word(rs_slice *name, const char *word)
+{
+    size_t length = strlen(word);
+    if (name->count < length || memcmp(name->bytes + name->count - length, word, length) != 0)
+        return false;
+    name->count -= length;
+    return true;
+}
+
+/* GROUP_world_size_W_rank_R, GROUP.rankR, GROUP-shardR, .. */
+static bool parse_name(const char *file, rank_name *out_name)
+{
+    rs_slice name = rs_torch_name_stem(file);
+    rank_name made = {.rank = take_number(&name)};
+    if (made.rank < 0 || !rs_torch_name_is(file))
+        return false;
+    take_separators(&name);
+    if (!take_word(&name, "rank") && !take_word(&name, "shard"))
+        return false;
+    take_separators(&name);
+    rs_slice rest = name;
+    int32_t world = take_number(&rest);
+    if (world > 0) {
+        take_separators(&rest);
+        if (take_word(&rest, "world_size") || take_word(&rest, "world")) {
+            made.world = world;
+            take_separators(&rest);
+            name = rest;
+        }
+    }
+    made.group = name;
+    *out_name = made;
+    return true;
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)
+{
+    int64_t count = 0;
+    bool is_torch = false;
+    reshard_status status = RESHARD_OK;
+    if (checkpoint->file_count != 0 || !opening->is_folder)
+        return RESHARD_OK;
+    for (int64_t i = 0; status == RESHARD_OK && i < opening->name_count; i++) {
+        rank_name name;
+        if (!parse_name(opening->names[i], &name))
+            continue;
+        if (count++ == 0)
+            status = rs_torch_probe_file(checkpoint, opening->names[i], &is_torch);
+    }
+    *out_is = is_torch;
+    return status;
+}
+
+static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
+{
+    int64_t count = 0;
+    size_t bytes = (size_t)opening->name_count * sizeof(char *);
+    char **names = rs_allocate(checkpoint->context, bytes);
+    if (names == NULL)
+        return rs_allocation_status();
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; status == RESHARD_OK && i < opening->name_count; i++) {
+        rank_name name;
+        if (parse_name(opening->names[i], &name))
+            names[count++] = opening->names[i];
+        else if (rs_torch_name_is(opening->names[i]))
+            status = rs_store_note(checkpoint, "%s: is no file of one rank: left out",
+                                   opening->names[i]);
+    }
+    if (status == RESHARD_OK)
+        status = rs_torch_open_named(checkpoint, count, names);
+    rs_release(checkpoint->context, names, bytes);
+    return status;
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+/* Whether a pickle names a class of tensors that are cut. */
+static bool names_cut(const rs_pickle *pickle)
+{
+    size_t count = 0;
+    const rs_pickle_node *const *globals = rs_pickle_globals(pickle, &count);
+    for (size_t i = 0; i < count; i++) {
+        rs_slice name = globals[i]->global->name;
+        if (rs_slice_equals(name, "DTensor") || rs_slice_equals(name, "ShardedTensor"))
+            return true;
+    }
+    return false;
+}
+
+static int32_t find_group(const reading *r, rs_slice name)
+{
+    int32_t i = 0;
+    while (i < r->group_count && rs_slice_compare(r->groups[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+static reshard_status sort_into_groups(reading *r)
+{
+    reshard_checkpoint *checkpoint = r->checkpoint;
+    size_t count = (size_t)checkpoint->file_count;
+    r->names = rs_arena_allocate_array(&checkpoint->arena, count, sizeof *r->names);
+    r->group_of = rs_arena_allocate_array(&checkpoint->arena, count, sizeof *r->group_of);
+    r->groups = rs_arena_allocate_array(&checkpoint->arena, count, sizeof *r->groups);
+    if (r->names == NULL || r->group_of == NULL || r->groups == NULL)
+        return rs_allocation_status();
+    for (int32_t i = 0; i < checkpoint->file_count; i++) {
+        size_t bytes = 0;
+        if (!parse_name(checkpoint->files[i].name, &r->names[i]))
+            return rs_fail(RESHARD_ERR_INVALID, "%s: no rank in its name",
+                           checkpoint->files[i].name);
+        int32_t found = find_group(r, r->names[i].group);
+        if (found == r->group_count)
+            r->groups[r->group_count++] =
+                (rank_group){.name = r->names[i].group, .world = r->names[i].world};
+        rank_group *group = &r->groups[found];
+        if (group->world != r->names[i].world)
+            return rs_fail(RESHARD_ERR_CORRUPT,
+                           "%s: is of %d ranks, but others of its kind are of %d; are these two "
+                           "checkpoints in one folder?",
+                           checkpoint->files[i].name, (int)r->names[i].world, (int)group->world);
+        r->group_of[i] = found;
+        group->file_count++;
+        group->is_cut = group->is_cut ||
+                        names_cut(rs_torch_file_pickle(rs_torch_opened(checkpoint, i), &bytes));
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status check_cut(const reading *r)
+{
+    for (int32_t i = 0; i < r->group_count; i++) {
+        if (r->groups[i].is_cut)
+            return RESHARD_OK;
+    }
+    return rs_fail(RESHARD_ERR_INVALID,
+                   "%s: the files of ranks hold plain tensors, and nothing in them says how they "
+                   "were split; a mesh has to be given",
+                   r->checkpoint->path);
+}
+
+/* ---- missing ranks --------------------------------------------------------------------------- */
+
+static bool has_rank(const reading *r, int32_t group, int32_t rank)
+{
+    for (int32_t i = 0; i < r->checkpoint->file_count; i++) {
+        if (r->group_of[i] == group && r->names[i].rank == rank)
+            return true;
+    }
+    return false;
+}
+
+/* "3, 5": ranks that a group's files do not have, out of as many as they say there are, or as the
+ * highest number tells. */
+static void list_missing(const reading *r, int32_t group, char *out_text, size_t room)
+{
+    rs_text text;
+    int32_t world = r->groups[group].world, missing = 0;
+    rs_text_init(&text, out_text, room);
+    for (int32_t i = 0; i < r->checkpoint->file_count; i++) {
+        if (r->group_of[i] == group && r->names[i].rank >= world)
+            world = r->names[i].rank + 1;
+    }
+    if (world == r->groups[group].file_count)
+        return;
+    for (int32_t rank = 0; rank < world && missing < 9; rank++) {
+        if (has_rank(r, group, rank))
+            continue;
+        missing++;
+        if (missing < 9)
+            rs_text_add(&text, "%s%d", missing == 1 ? "" : ", ", (int)rank);
+        else
+            rs_text_add(&text, ", ..");
+    }
+}
+
+/* Says which files are missing: an error if tensors have holes, else worth a note. */
+static reshard_status tell_missing(const reading *r, reshard_status status)
+{
+    for (int32_t i = 0; i < r->group_count; i++) {
+        char missing[128], group[64];
+        list_missing(r, i, missing, sizeof missing);
+        if (missing[0] == '\0')
+            continue;
+        rs_slice name = r->groups[i].name;
+        (void)snprintf(group, sizeof group, "%.*s%s", rs_slice_shown(name), name.bytes,
+                       name.count != 0 ? " " : "");
+        if (status == RESHARD_ERR_GAP)
+            return rs_fail_within(status, "%sfiles of ranks %s are missing", group, missing);
+        if (status == RESHARD_OK)
+            status = rs_store_note(r->checkpoint,
+                                   "%sfiles of ranks %s are missing; the others hold all of every "
+                                   "tensor",
+                                   group, missing);
+    }
+    return status;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static bool is_flat(rs_slice name)
+{
+    static const char word[] = "flat_param";
+    for (size_t i = 0; i + sizeof word - 1 <= name.count; i++) {
+        if (memcmp(name.bytes + i, word, sizeof word - 1) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Values are kept once; where ranks do not agree, that is counted. */
+static reshard_status take_value(reading *r, const rs_torch_leaf *leaf)
+{
+    reshard_checkpoint *checkpoint = r->checkpoint;
+    int32_t group = r->group_of[r->owner.file];
+    bool is_first = true;
+    for (int32_t i = 0; is_first && i < r->owner.file; i++)
+        is_first = r->group_of[i] != group;
+    if (is_first || !r->groups[group].is_cut)
+        return rs_torch_keep_value(checkpoint, r->owner.file, leaf);
+    for (int64_t i = 0; i < checkpoint->value_count; i++) {
+        const rs_stored_value *value = &checkpoint->values[i];
+        char kept[1024], found[1024];
+        if (r->group_of[value->file] != group || rs_slice_compare(value->name, leaf->name) != 0)
+            continue;
+        rs_pickle_show(value->node, kept, sizeof kept);
+        rs_pickle_show(leaf->node, found, sizeof found);
+        r->differing += strcmp(kept, found) != 0;
+        return RESHARD_OK;
+    }
+    r->differing++;
+    return rs_torch_keep_value(checkpoint, r->owner.file, leaf);
+}
+
+static reshard_status take(void *user, const rs_torch_leaf *leaf)
+{
+    reading *r = user;
+    rs_occurrence found;
+    if (leaf->kind == RS_TORCH_VALUE)
+        return take_value(r, leaf);
+    if (leaf->kind != RS_TORCH_TENSOR)
+        return rs_torch_placed_add(r->checkpoint, &r->owner, leaf, &r->list);
+    if (is_flat(leaf->name))
+        return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                       "%s: tensor \"%.*s\" is a flat parameter of FSDP1, in which the shapes of "
+                       "the tensors are lost; save with SHARDED_STATE_DICT or FULL_STATE_DICT",
+                       r->checkpoint->files[r->owner.file].name, rs_slice_shown(leaf->name),
+                       leaf->name.bytes);
+    reshard_status status = rs_torch_occurrence(r->checkpoint, r->owner.file, leaf, &found);
+    return status == RESHARD_OK ? rs_occurrences_add(r->checkpoint->context, &r->list, &found)
+                                : status;
+}
+
+/* The group, and for groups that are kept by rank the rank: "extra_state.3". Steps of their own, so
+ * that what is nested can be put together again. */
+static reshard_status make_prefix(const reading *r, int32_t file, rs_slice *out_prefix)
+{
+    const rank_group *group = &r->groups[r->group_of[file]];
+    *out_prefix = (rs_slice){0};
+    if (group->is_cut) {
+        if (r->group_count > 1)
+            *out_prefix = group->name;
+        return RESHARD_OK;
+    }
+    size_t room = group->name.count + 16;
+    char *bytes = rs_arena_allocate(&r->checkpoint->arena, room);
+    if (bytes == NULL)
+        return rs_allocation_status();
+    int length = snprintf(bytes, room, "%.*s.%d", (int)group->name.count, group->name.bytes,
+                          (int)r->names[file].rank);
+    *out_prefix = (rs_slice){bytes, (size_t)length};
+    return RESHARD_OK;
+}
+
+static reshard_status read_all(reading *r)
+{
+    reshard_checkpoint *checkpoint = r->checkpoint;
+    reshard_status status = sort_into_groups(r);
+    if (status == RESHARD_OK)
+        status = check_cut(r);
+    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++) {
+        rs_slice prefix;
+        r->owner = (rs_torch_rank){.file = i, .rank = r->names[i].rank};
+        status = make_prefix(r, i, &prefix);
+        if (status == RESHARD_OK)
+            status = rs_torch_walk_file(checkpoint, i, prefix, take, r);
+        if (status == RESHARD_OK && rs_context_cancelled(checkpoint->context))
+            status = rs_fail(RESHARD_ERR_CANCELLED, "%s: cancelled", checkpoint->path);
+    }
+    if (status == RESHARD_OK)
+        status = rs_store_join(checkpoint, &r->list);
+    status = tell_missing(r, status);
+    if (status == RESHARD_OK && r->differing != 0)
+        status = rs_store_note(checkpoint,
+                               "%lld values are not the same on all ranks; the first is kept",
+                               (long long)r->differing);
+    return status == RESHARD_OK ? rs_torch_note_globals(checkpoint) : status;
+}
+
+static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
+{
+    reading r = {.checkpoint = checkpoint, .list.has_copies = true};
+    reshard_status status = open_files(checkpoint, opening);
+    if (status == RESHARD_OK)
+        status = read_all(&r);
+    rs_occurrences_release(checkpoint->context, &r.list);
+    return status;
+}
+
+const rs_format rs_format_torch_ranks = {
+    .name = "torch-ranks",
+    .description = "one torch.save file for each rank, with DTensors or ShardedTensors (FSDP)",
+    .looks_for = "*_rank_R.pt",
+    .probe = probe,
+    .read = read_files,
+};

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.save files and FSDP's rank files, made byte by byte (torch_files.py), read by the command and compared with the
+tensors they were made of. Files that PyTorch itself made are in tests/oracle/pytorch."""
+import itertools
+import os
+import random
+import struct
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "cli"))
+import files
+import support
+import torch_files
+from torch_files import Call, Global, Storage, View
+from test_convert import SEED, ConvertTest, tensor
+
+SCALE = float(os.environ.get("RESHARD_TEST_SCALE", "1"))
+PLAIN = ["F32", "F64", "F16", "BF16", "I64", "I32", "I16", "I8", "U8", "BOOL", "C64", "F8_E4M3", "F8_E5M2", "F8_E8M0", "U16", "U32",
+         "U64"]
+
+
+def pick(view):
+    """The bytes of a view, element by element."""
+    width, data = view.storage.width, b""
+    for index in itertools.product(*(range(n) for n in view.size)):
+        at = view.offset + sum(i * s for i, s in zip(index, view.strides))
+        data += view.storage.data[at * width:(at + 1) * width]
+    return (view.dtype, view.size, data)
+
+
+class TorchTest(ConvertTest):
+    def compare(self, source, model, *options):
+        """All tensors of the source, as converted to safetensors."""
+        target = source.replace("/", "-") + "-hf"
+        self.convert(source, target, *options)
+        found = files.read_hf(self.at(target))
+        self.assertEqual(sorted(found), sorted(model))
+        for name, (dtype, shape, values) in model.items():
+            self.assertEqual(found[name], (dtype, tuple(shape), values), name)
+        return found
+
+
+class Files(TorchTest):
+    def draw_view(self, rnd):
+        dtype = rnd.choice(PLAIN)
+        count = rnd.randint(1, 60)
+        storage = Storage(dtype, rnd.randbytes(count * torch_files.DTYPES[dtype][2]))
+        while True:
+            size = [rnd.randint(0 if rnd.random() < 0.1 else 1, 4) for _ in range(rnd.randint(0, 4))]
+            strides = [rnd.randint(0, 12) for _ in size]
+            offset = rnd.randint(0, count - 1)
+            if 0 in size or offset + sum((n - 1) * s for n, s in zip(size, strides)) < count:
+                return View(storage, offset, size, strides)
+
+    def test_views(self):
+        """Any offsets and strides, 0 among them, of any dtype; both containers give the same bytes."""
+        rnd = random.Random(SEED)
+        for case in range(max(2, int(12 * SCALE))):
+            views = {f"v{i}": self.draw_view(rnd) for i in range(25)}
+            model = {name: pick(view) for name, view in views.items()}
+            torch_files.write(self.at(f"zip{case}.pt"), views)
+            torch_files.write(self.at(f"old{case}.pt"), views, legacy=True)
+            self.compare(f"zip{case}.pt", model)
+            self.compare(f"old{case}.pt", model)
+
+    def test_large_views(self):
+        """Transposed and repeated rows that are larger than what is read at once."""
+        rnd = random.Random(SEED)
+        storage = Storage("F32", rnd.randbytes(4 * 700 * 900))
+        rows = [storage.data[4 * 900 * i:4 * 900 * (i + 1)] for i in range(700)]
+        flipped = b"".join(b"".join(row[4 * j:4 * j + 4] for row in rows) for j in range(900))
+        torch_files.write(self.at("large.pt"), {"t": View(storage, 0, (900, 700), (1, 900)),
+                                                "r": View(storage, 900, (500, 900), (0, 1))})
+        self.compare("large.pt", {"t": ("F32", (900, 700), flipped), "r": ("F32", (500, 900), rows[1] * 500)},
+                     "--max-memory", "1M", "--threads", "1")
+
+    def test_nested(self):
+        rnd = random.Random(SEED)
+        w, v, u = (tensor(rnd, "F32", 3, 2) for _ in range(3))
+        shared, inner = torch_files.tensor(w), {"x": torch_files.tensor(v)}
+        value = {"model": torch_files.ordered({"a.b": shared, "tied": shared}), "list": [inner, (inner, 3)],
+                 5: {"y": torch_files.tensor(u)}, "args": Call(Global("some.module", "Args"), new=True, state={"t": shared, "n": 1}),
+                 "step": 7, "hyper": {"lr": 0.5, "betas": (0.9, 0.999)}}
+        value["self"] = value
+        model = {"model.a.b": w, "model.tied": w, "list.0.x": v, "list.1.0.x": v, "5.y": u, "args.t": w}
+        for name, legacy in (("new.pt", False), ("old.pth", True)):
+            torch_files.write(self.at(name), value, legacy=legacy)
+            self.compare(name, model)
+        notes = self.read_json("inspect", self.at("new.pt"))["notes"]
+        self.assertTrue(any("some.module.Args" in note for note in notes), notes)
+        torch_files.write(self.at("one.bin"), torch_files.tensor(w))
+        self.compare("one.bin", {"one": w})
+
+    def test_folder(self):
+        """Several files: the first step is the file."""
+        rnd = random.Random(SEED)
+        w, v = tensor(rnd, "BF16", 4), tensor(rnd, "U8", 2, 2)
+        torch_files.write(self.at("f/model.pt"), {"w": torch_files.tensor(w)})
+        self.compare("f", {"w": w})
+        torch_files.write(self.at("f/optimizer.pt"), {"state": {0: torch_files.tensor(v)}})
+        with open(self.at("f/other.bin"), "wb") as file:
+            file.write(b"something else")
+        os.rename(self.at("f"), self.at("g"))
+        self.compare("g", {"model.w": w, "optimizer.state.0": v})
+        notes = self.read_json("inspect", self.at("g"))["notes"]
+        self.assertEqual(notes, ["other.bin: is not what torch.save writes: left out"])
+
+    def test_refused(self):
+        storage = Storage("F32", bytes(48))
+        def rebuild(name, *arguments):
+            return Call(Global("torch._utils", name), arguments)
+        rows = [
+            (View(storage, 0, (13,), (1,)), "beyond its storage"),
+            (View(storage, 11, (2,), (1,)), "beyond its storage"),
+            (View(storage, 0, (2, 2), (2**62, 1)), "beyond its storage"),
+            (View(storage, 0, (2**62, 4), (0, 0)), "beyond 63 bits"),
+            (View(storage, -1, (2,), (1,)), "does not begin at a place"),
+            (View(storage, 0, (2,), (-1,)), "not a size"),
+            (View(storage, 0, (2,), (1, 1)), "1 sizes, but 2 strides"),
+            (View(storage, 0, (2,), (1,), metadata={"conj": True}), "conjugated"),
+            (View(Storage("C128", bytes(16)), 0, (1,), (1,)), "ComplexDoubleStorage"),
+            (rebuild("_rebuild_sparse_tensor", 1, 2), "torch._utils._rebuild_sparse_tensor"),
+            (rebuild("_rebuild_qtensor", 1, 2), "torch._utils._rebuild_qtensor"),
+            (rebuild("_rebuild_tensor_v2"), "where a storage should be"),
+            (rebuild("_rebuild_parameter", 3), "where a tensor should be"),
+            (torch_files.dtensor(("F32", (1,), bytes(4)), (2,), torch_files.mesh([0, 1]), ["S0"]), "the files of all ranks"),
+        ]
+        for i, (value, words) in enumerate(rows):
+            torch_files.write(self.at(f"{i}.pt"), {"x": {"bad": value}})
+            self.check_fails(["inspect", self.at(f"{i}.pt")], 1, words)
+            self.check_fails(["inspect", self.at(f"{i}.pt")], 1, 'tensor "x.bad"')
+        torch_files.write(self.at("same.pt"), {"a.b": torch_files.tensor(("U8", (1,), b"1")), "a": {"b": torch_files.tensor(("U8", (1,), b"2"))}})
+        self.check_fails(["inspect", self.at("same.pt")], 1, 'two tensors end up with the name "a.b"')
+        torch_files.write(self.at("big.pt"), {}, byteorder="big")
+        self.check_fails(["inspect", self.at("big.pt")], 1, "big-endian")
+        whole = torch_files.pack({"w": torch_files.tensor(("U8", (4,), b"abcd"))})
+        for cut in range(0, len(whole) - 1, 7):
+            with open(self.at("cut.pt"), "wb") as file:
+                file.write(whole[:cut])
+            self.check_fails(["inspect", self.at("cut.pt")], 1)
+        whole = torch_files.pack_legacy({"w": torch_files.tensor(("U8", (4,), b"abcd"))})
+        for cut in range(14, len(whole) - 1, 5):
+            with open(self.at("cut.pt"), "wb") as file:
+                file.write(whole[:cut])
+            self.check_fails(["inspect", self.at("cut.pt")], 1)
+
+    def test_hostile(self):
+        """Names of functions stay names; graphs that explode are refused, or cost their size only."""
+        torch_files.write(self.at("call.pt"), {"w": torch_files.tensor(("U8", (1,), b"x")),
+                                               "x": Call(Global("os", "system"), (f"touch {self.at('ran')}",))})
+        notes = self.read_json("inspect", self.at("call.pt"))["notes"]
+        self.assertTrue(any("os.system" in note and "not looked up or run" in note for note in notes), notes)
+        self.assertFalse(os.path.exists(self.at("ran")))
+        for leaf, words in ((1, None), (torch_files.tensor(("U8", (1,), b"x")), "shared so often")):
+            value = {"w": torch_files.tensor(("U8", (1,), b"x")), "x": leaf}
+            for _ in range(64):
+                value = {"a": value, "b": value, "n": 1} if words else {"w": value["w"], "x": [value["x"], value["x"]]}
+            torch_files.write(self.at("dag.pt"), value)
+            if words:
+                self.check_fails(["inspect", self.at("dag.pt")], 1, words)
+            else:
+                self.compare("dag.pt", {"w": ("U8", (1,), b"x")})
+        deep = [torch_files.tensor(("U8", (1,), b"x"))]
+        for _ in range(300):
+            deep = [deep]
+        torch_files.write(self.at("deep.pt"), deep)
+        self.check_fails(["inspect", self.at("deep.pt")], 1, "levels deep")
+
+
+class Ranks(TorchTest):
+    def box_of(self, shape, sizes, coordinate, cuts):
+        """cuts: (axis, dim) in the order in which they are made."""
+        begin, end = [0] * len(shape), list(shape)
+        for axis, d in cuts:
+            a, b = torch_files.chunk(end[d] - begin[d], sizes[axis], coordinate[axis])
+            begin[d], end[d] = begin[d] + a, begin[d] + b
+        return begin, [b - a for a, b in zip(begin, end)]
+
+    def write_ranks(self, folder, model, sizes, cuts_of, text_of, how="array", name="model_world_size_{w}_rank_{r}.pt", order_of=None):
+        """One file a rank; cuts_of(name): the cuts in order; text_of(name): the placements as PyTorch writes them."""
+        world = 1
+        for n in sizes:
+            world *= n
+        ranks = list(range(world))
+        strides = torch_files.dense(sizes)
+        for rank in ranks:
+            the_mesh = (torch_files.mesh(ranks, tuple(sizes)) if how == "array" else
+                        torch_files.mesh_layout(ranks, tuple(sizes), strides))
+            coordinate = [rank // s % n for s, n in zip(strides, sizes)]
+            state = {}
+            for key, (dtype, shape, values) in model.items():
+                offset, size = self.box_of(shape, sizes, coordinate, cuts_of(key))
+                local = (dtype, tuple(size), files.cut((dtype, shape, values), offset, size))
+                state[key] = torch_files.dtensor(local, shape, the_mesh, text_of(key), order=order_of(key) if order_of else None)
+            state["buffer"] = torch_files.tensor(("U8", (3,), b"abc"))
+            torch_files.write(f"{self.at(folder)}/{name.format(w=world, r=rank)}", state)
+        return {**model, "buffer": ("U8", (3,), b"abc")}
+
+    def draw_model(self, rnd):
+        return {f"layer.{i}.weight": tensor(rnd, rnd.choice(["F32", "BF16", "U8"]), rnd.randint(1, 13), rnd.randint(1, 9))
+                for i in range(6)}
+
+    def test_meshes(self):
+        """One to three axes, both spellings of meshes, uneven cuts, replicas."""
+        rnd = random.Random(SEED)
+        for case, sizes in enumerate([(4,), (2, 2), (2, 3), (2, 2, 2), (1, 3)]):
+            for how in ("array", "layout"):
+                model = self.draw_model(rnd)
+                texts = {name: [rnd.choice(["S0", "S1", "R"]) for _ in sizes] for name in model}
+                cuts = {name: [(axis, int(text[1])) for axis, text in enumerate(texts[name]) if text != "R"] for name in model}
+                whole = self.write_ranks(f"{how}{case}", model, sizes, cuts.get, texts.get, how)
+                self.compare(f"{how}{case}", whole)
+
+    def test_strided(self):
+        """FSDP over what tensor parallelism has cut: _StridedShard, and the order as PyTorch 2.9 writes it."""
+        rnd = random.Random(SEED)
+        model = self.draw_model(rnd)
+        tp_first = lambda name: [(1, 0), (0, 0)]
+        whole = self.write_ranks("strided", model, (2, 3), tp_first, lambda name: ["S0*3", "S0"])
+        self.compare("strided", whole)
+        whole = self.write_ranks("order", model, (2, 3), tp_first, lambda name: ["S0", "S0"], order_of=lambda name: [(0, (1, 0))])
+        self.compare("order", whole)
+        whole = self.write_ranks("three", model, (2, 2, 2), lambda name: [(2, 0), (1, 0), (0, 0)], lambda name: ["S0*4", "S0*2", "S0"])
+        self.compare("three", whole)
+        self.write_ranks("odd", model, (2, 3), tp_first, lambda name: ["S0*2", "S0"])
+        self.check_fails(["inspect", self.at("odd")], 1, "a split factor of 2, but the axes behind that one cut into 3")
+
+    def test_sub_mesh(self):
+        """A part of a larger mesh: each row of the root has its own ranks, and they hold replicas."""
+        rnd = random.Random(SEED)
+        w = tensor(rnd, "F32", 7, 3)
+        for rank in range(6):
+            begin, end = torch_files.chunk(7, 3, rank % 3)
+            local = ("F32", (end - begin, 3), files.cut(w, [begin, 0], [end - begin, 3]))
+            sub = torch_files.mesh_layout(list(range(6)), (3,), (1,))
+            torch_files.write(self.at(f"sub/rank{rank}.pt"), {"w": torch_files.dtensor(local, (7, 3), sub, ["S0"])})
+        self.compare("sub", {"w": w})
+
+    def test_sharded_tensors(self):
+        rnd = random.Random(SEED)
+        w, v = tensor(rnd, "F32", 10, 4), tensor(rnd, "I64", 3)
+        for new in (False, True):
+            for rank in range(4):
+                shards = []
+                begin, end = torch_files.chunk(10, 4, rank)
+                if begin != end:
+                    shards.append(((begin, 0), ("F32", (end - begin, 4), files.cut(w, [begin, 0], [end - begin, 4]))))
+                two = [((0,), ("I64", (1,), v[2][:8])), ((2,), ("I64", (1,), v[2][16:]))] if rank == 0 else []
+                two = [((1,), ("I64", (1,), v[2][8:16]))] if rank == 3 else two
+                torch_files.write(self.at(f"s{new}/model.rank_{rank}.pth"),
+                                  {"w": torch_files.sharded(shards, (10, 4), "F32", rank, 4, new),
+                                   "v": torch_files.sharded(two, (3,), "I64", rank, 4, new)})
+            self.compare(f"s{new}", {"w": w, "v": v})
+        os.unlink(self.at("sFalse/model.rank_0.pth"))
+        self.check_fails(["inspect", self.at("sFalse")], 1, "model files of ranks 0 are missing")
+
+    def test_groups(self):
+        """verl's folder: the model, its optimizer, and what each rank keeps for itself."""
+        rnd = random.Random(SEED)
+        w, m = tensor(rnd, "BF16", 5, 2), tensor(rnd, "F32", 5, 2)
+        for rank in range(2):
+            the_mesh = torch_files.mesh([0, 1])
+            begin, end = torch_files.chunk(5, 2, rank)
+            def part(whole):
+                return torch_files.dtensor((whole[0], (end - begin, 2), files.cut(whole, [begin, 0], [end - begin, 2])), (5, 2), the_mesh, ["S0"])
+            end_of = f"_world_size_2_rank_{rank}.pt"
+            torch_files.write(self.at("verl/model" + end_of), {"w": part(w)})
+            torch_files.write(self.at("verl/optim" + end_of), {"state": {"w": {"exp_avg": part(m), "step": torch_files.tensor(("F32", (), bytes(4)))}},
+                                                               "param_groups": [{"lr": 0.1}]})
+            torch_files.write(self.at("verl/extra_state" + end_of), {"rng": torch_files.tensor(("U8", (2,), bytes([rank, 7]))), "epoch": rank})
+        self.compare("verl", {"model.w": w, "optim.state.w.exp_avg": m, "optim.state.w.step": ("F32", (), bytes(4)),
+                              "extra_state.0.rng": ("U8", (2,), b"\0\7"), "extra_state.1.rng": ("U8", (2,), b"\1\7")})
+
+    def test_refused(self):
+        rnd = random.Random(SEED)
+        model = self.draw_model(rnd)
+        whole = self.write_ranks("w", model, (4,), lambda name: [(0, 0)], lambda name: ["S0"])
+        os.rename(self.at("w/model_world_size_4_rank_2.pt"), self.at("hidden"))
+        self.check_fails(["inspect", self.at("w")], 1, "model files of ranks 2 are missing")
+        os.rename(self.at("hidden"), self.at("w/model_world_size_4_rank_2.pt"))
+        self.compare("w", whole)
+        os.rename(self.at("w/model_world_size_4_rank_2.pt"), self.at("w/model_world_size_4_rank_7.pt"))
+        self.check_fails(["inspect", self.at("w")], 1, "its mesh does not hold rank 7")
+        self.write_ranks("replicas", model, (2, 2), lambda name: [(1, 0)], lambda name: ["R", "S0"])
+        os.unlink(self.at("replicas/model_world_size_4_rank_3.pt"))
+        notes = self.read_json("inspect", self.at("replicas"))["notes"]
+        self.assertEqual(notes, ["model files of ranks 3 are missing; the others hold all of every tensor"])
+        for rank, byte in ((0, b"a"), (1, b"b")):
+            torch_files.write(self.at(f"differ/rank{rank}.pt"), {"w": torch_files.dtensor(("U8", (1,), byte), (1,), torch_files.mesh([0, 1]), ["R"])})
+            torch_files.write(self.at(f"partial/rank{rank}.pt"), {"w": torch_files.dtensor(("U8", (1,), byte), (1,), torch_files.mesh([0, 1]), ["P"])})
+            torch_files.write(self.at(f"flat/rank{rank}.pt"), {"_flat_param": torch_files.tensor(("U8", (1,), byte)),
+                                                               "w": torch_files.dtensor(("U8", (1,), byte), (1,), torch_files.mesh([0, 1]), ["R"])})
+            torch_files.write(self.at(f"plain/rank{rank}.pt"), {"w": torch_files.tensor(("U8", (1,), byte))})
+            torch_files.write(self.at(f"shape/rank{rank}.pt"), {"w": torch_files.dtensor(("U8", (2,), byte * 2), (3,), torch_files.mesh([0, 1]), ["S0"])})
+        self.check_fails(["convert", self.at("differ"), self.at("out")], 1, 'tensor "w"')
+        self.check_fails(["inspect", self.at("partial")], 1, "it is Partial")
+        self.check_fails(["inspect", self.at("flat")], 1, "a flat parameter of FSDP1")
+        self.check_fails(["inspect", self.at("plain")], 1, "nothing in them says how they were split")
+        self.check_fails(["inspect", self.at("shape")], 1, "its placements give this rank 1 of it, but the file holds 2")
+
+
+if __name__ == "__main__":
+    support.main()
