@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * checkpoint_input.h - a checkpoint that the user names, its digests, and the names of its tensors
- * in a form that is safe to print.
+ * checkpoint_input.h - a checkpoint that the user names, and its digests.
  */
 #ifndef CLI_CHECKPOINT_INPUT_H
 #define CLI_CHECKPOINT_INPUT_H
@@ -15,32 +14,31 @@
 typedef struct cli_checkpoint_source {
     const char *path, *from, *rules;
     const cli_texts *sets; /* may be NULL */
+    int keep_names;        /* see reshard_checkpoint_options */
 } cli_checkpoint_source;
 
-typedef struct cli_digested {
-    reshard_checkpoint *checkpoint;
-    reshard_digests *digests;
-} cli_digested;
+/* Opens it, with as many open files as the system allows. */
+reshard_status cli_checkpoint_open(reshard_context *context, const cli_checkpoint_source *source,
+                                   reshard_checkpoint **out_checkpoint);
+/* Lets this process open as many files as the system allows. */
+void cli_raise_file_limit(void);
 
-/* One checkpoint or two, to be opened and digested. */
+/* A checkpoint to be opened and digested. */
 typedef struct cli_digesting {
     cli_work *work;
-    int count;
-    cli_checkpoint_source sources[2];
+    cli_checkpoint_source source;
     int32_t threads; /* 0: as many as there are processors, up to 8; ranks divide them */
     int check_copies;
-    const char *path; /* of the source that is being read */
-    cli_digested digested[2];
+    int hashes_wanted; /* else digests */
+    reshard_checkpoint *checkpoint;
+    reshard_digests *digests;
+    reshard_hashes *hashes;
 } cli_digesting;
 
-/* Opens and digests all; under mpirun ranks share the reading, and only the first one prints
- * afterwards. Settles the work. Returns CLI_DONE, or another code after a message. Release what is
- * digested in any case. */
-int cli_digest_read(cli_digesting *d);
-void cli_digested_release(cli_digested *digested);
-
-/* A name with control characters replaced: names come from strangers, and must not control the
- * terminal. To be freed. */
-char *cli_tensor_name(const reshard_stored_tensor *tensor);
+/* Opens and digests it; under mpirun ranks share the reading, and only the first one prints
+ * afterwards. Settles the work. Returns CLI_DONE, or another code after a message. Release in any
+ * case. */
+int cli_digesting_run(cli_digesting *d);
+void cli_digesting_release(cli_digesting *d);
 
 #endif

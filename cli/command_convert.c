@@ -2,6 +2,7 @@
 /*
  * command_convert.c - `reshard convert`: a checkpoint in another split, format or dtype.
  */
+#include "cli/checkpoint_input.h"
 #include "cli/commands.h"
 #include "cli/common/failure.h"
 #include "cli/common/ranks.h"
@@ -102,7 +103,7 @@ static int run(const cli_command *command, int argc, char **argv)
     c.work.in_lines = speaks && !values.quiet;
     if (values.quiet || !speaks)
         c.work.watched = 0;
-    cli_converting_raise_limits();
+    cli_raise_file_limit();
     /* A file that grows beyond its limit is an error to report, not a reason to die. */
     (void)signal(SIGXFSZ, SIG_IGN);
     cli_converting_fill(&values, &c.options);

@@ -14,13 +14,12 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 typedef struct digest_values {
     const char *from, *rules;
     cli_texts sets;
     int32_t threads;
-    int json;
+    int sha256, json;
 } digest_values;
 
 static const cli_option options[] = {
@@ -32,45 +31,61 @@ static const cli_option options[] = {
      "a number for rules, before config.json's"},
     {"threads", CLI_RANK, offsetof(digest_values, threads), "N", 0,
      "threads that read; default: the processors, up to 8"},
+    {"sha256", CLI_FLAG, offsetof(digest_values, sha256), NULL, 0,
+     "SHA-256 of each tensor's bytes, and of all lines"},
     {"json", CLI_FLAG, offsetof(digest_values, json), NULL, 0, "one JSON object on one line"},
 };
 
-static reshard_status print_json(const cli_digested *digested)
+static reshard_status print_json(const cli_digesting *d)
 {
     cli_json json = {.stream = stdout};
     reshard_status status = RESHARD_OK;
     cli_json_begin_object(&json, NULL);
     cli_json_begin_object(&json, "tensors");
-    for (int64_t i = 0; status == RESHARD_OK && i < digested->digests->count; i++) {
+    for (int64_t i = 0; i < reshard_checkpoint_tensor_count(d->checkpoint); i++) {
         reshard_stored_tensor tensor = {.size = sizeof tensor};
-        status = reshard_checkpoint_tensor(digested->checkpoint, i, &tensor);
-        if (status == RESHARD_OK)
-            cli_json_named_text(&json, tensor.name, tensor.name_bytes,
-                                digested->digests->tensors[i]);
+        status = reshard_checkpoint_tensor(d->checkpoint, i, &tensor);
+        if (status != RESHARD_OK)
+            break;
+        cli_json_named_text(&json, tensor.name, tensor.name_bytes,
+                            d->hashes != NULL ? d->hashes->tensors[i] : d->digests->tensors[i]);
     }
     cli_json_end_object(&json);
-    cli_json_text(&json, "checkpoint", digested->digests->checkpoint);
+    cli_json_text(&json, "checkpoint",
+                  d->hashes != NULL ? d->hashes->checkpoint : d->digests->checkpoint);
     cli_json_end_object(&json);
     putchar('\n');
     return status;
 }
 
-static reshard_status print_lines(const cli_digested *digested)
+static reshard_status print_digests(const cli_digesting *d)
 {
-    char size[CLI_SIZE_TEXT];
-    for (int64_t i = 0; i < digested->digests->count; i++) {
+    for (int64_t i = 0; i < d->digests->count; i++) {
         reshard_stored_tensor tensor = {.size = sizeof tensor};
-        reshard_status status = reshard_checkpoint_tensor(digested->checkpoint, i, &tensor);
+        reshard_status status = reshard_checkpoint_tensor(d->checkpoint, i, &tensor);
         if (status != RESHARD_OK)
             return status;
-        char *name = cli_tensor_name(&tensor);
-        printf("%s  %s\n", digested->digests->tensors[i], name);
-        free(name);
+        printf("%s  ", d->digests->tensors[i]);
+        cli_print_shown_part(tensor.name, tensor.name_bytes);
+        putchar('\n');
     }
-    printf("%s%s%s  all %" PRId64 " tensors, %s\n", cli_style_begin(CLI_BOLD),
-           digested->digests->checkpoint, cli_style_end(CLI_BOLD), digested->digests->count,
-           cli_size_text(reshard_checkpoint_bytes(digested->checkpoint), size));
     return RESHARD_OK;
+}
+
+static reshard_status print_lines(const cli_digesting *d)
+{
+    char size[CLI_SIZE_TEXT];
+    reshard_status status = RESHARD_OK;
+    if (d->hashes != NULL) /* the lines are ASCII */
+        (void)fwrite(d->hashes->lines, 1, d->hashes->lines_bytes, stdout);
+    else
+        status = print_digests(d);
+    if (status == RESHARD_OK)
+        printf("%s%s%s  all %" PRId64 " tensors, %s\n", cli_style_begin(CLI_BOLD),
+               d->hashes != NULL ? d->hashes->checkpoint : d->digests->checkpoint,
+               cli_style_end(CLI_BOLD), reshard_checkpoint_tensor_count(d->checkpoint),
+               cli_size_text(reshard_checkpoint_bytes(d->checkpoint), size));
+    return status;
 }
 
 static int run(const cli_command *command, int argc, char **argv)
@@ -86,17 +101,16 @@ static int run(const cli_command *command, int argc, char **argv)
     if (code != CLI_DONE)
         return code;
     cli_digesting d = {.work = &work,
-                       .count = 1,
-                       .sources = {{path, values.from, values.rules, &values.sets}},
-                       .threads = values.threads};
-    code = cli_digest_read(&d);
+                       .source = {path, values.from, values.rules, &values.sets, 0},
+                       .threads = values.threads,
+                       .hashes_wanted = values.sha256};
+    code = cli_digesting_run(&d);
     if (code == CLI_DONE && cli_ranks_are_first()) {
-        reshard_status status =
-            values.json ? print_json(&d.digested[0]) : print_lines(&d.digested[0]);
+        reshard_status status = values.json ? print_json(&d) : print_lines(&d);
         if (status != RESHARD_OK)
             code = cli_fail_status(status);
     }
-    cli_digested_release(&d.digested[0]);
+    cli_digesting_release(&d);
     cli_work_end(&work);
     return code;
 }
@@ -104,18 +118,21 @@ static int run(const cli_command *command, int argc, char **argv)
 const cli_command cli_command_digest = {
     .name = "digest",
     .summary = "a fingerprint of each tensor, however it is split",
-    .synopsis = "CKPT [--from MESH [--rules R] [--set KEY=N]] [--threads N] [--json]",
+    .synopsis = "CKPT [--from MESH [--rules R] [--set KEY=N]] [--threads N] [--sha256]\n"
+                "  [--json]",
     .description =
         "Reads a checkpoint and prints 128 bits for each tensor, which depend on its dtype, its\n"
         "shape and its bytes, and not on how it is split or in which format it is stored; and 128\n"
         "bits for all of them and their names. docs/digest.md tells how they are computed. Where\n"
-        "files hold copies of the same box, one is read; reshard verify compares them. Under\n"
-        "mpirun the ranks share the reading.\n",
+        "files hold copies of the same box, one is read; reshard verify compares them. --sha256\n"
+        "prints hashes instead, for those who sign what they publish. Under mpirun the ranks\n"
+        "share the reading.\n",
     .operand = "CKPT",
     .shares_work = 1,
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .examples = "  reshard digest model/\n"
-                "  reshard digest model.safetensors --json\n",
+                "  reshard digest model.safetensors --json\n"
+                "  reshard digest model/ --sha256\n",
     .run = run,
 };

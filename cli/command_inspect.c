@@ -2,6 +2,7 @@
 /*
  * command_inspect.c - `reshard inspect`: what a checkpoint holds and how each tensor is split.
  */
+#include "cli/checkpoint_input.h"
 #include "cli/commands.h"
 #include "cli/common/failure.h"
 #include "cli/common/input.h"
@@ -170,18 +171,6 @@ static reshard_status add_split(cli_table *table, const reshard_checkpoint *chec
 
 enum { NAME_SHOWN = 120 };
 
-/* Names come from strangers, so that nothing in them may speak to the terminal. */
-static const char *name_text(const reshard_stored_tensor *tensor, char buffer[NAME_SHOWN + 1])
-{
-    size_t length = tensor->name_bytes < NAME_SHOWN ? tensor->name_bytes : NAME_SHOWN;
-    for (size_t i = 0; i < length; i++) {
-        unsigned char c = (unsigned char)tensor->name[i];
-        buffer[i] = c < 0x20 || c == 0x7f ? '?' : (char)c;
-    }
-    buffer[length] = '\0';
-    return buffer;
-}
-
 static reshard_status add_tensor(cli_table *table, const reshard_checkpoint *checkpoint,
                                  int64_t index)
 {
@@ -192,7 +181,8 @@ static reshard_status add_tensor(cli_table *table, const reshard_checkpoint *che
     if (status != RESHARD_OK)
         return status;
     long_shape_text(&tensor, shape);
-    cli_table_add(table, CLI_PLAIN, "%s", name_text(&tensor, name));
+    (void)reshard_text_escape(tensor.name, tensor.name_bytes, name, sizeof name);
+    cli_table_add(table, CLI_PLAIN, "%s", name);
     cli_table_add(table, CLI_PLAIN, "%s", dtype_text(tensor.dtype, dtype));
     cli_table_add(table, CLI_PLAIN, "%s", shape);
     cli_table_add(table, CLI_PLAIN, "%s", cli_size_text(tensor.bytes, size));
@@ -230,11 +220,12 @@ static reshard_status print_table(const reshard_checkpoint *checkpoint, const ch
     int32_t files = reshard_checkpoint_file_count(checkpoint);
     reshard_status status = add_tensors(table, checkpoint, all);
     if (status == RESHARD_OK) {
-        printf("%s%s%s  %s, %" PRId64 " tensor%s, %s in %" PRId32 " file%s\n\n",
-               cli_style_begin(CLI_BOLD), path, cli_style_end(CLI_BOLD),
-               reshard_checkpoint_format(checkpoint), count, count == 1 ? "" : "s",
-               cli_size_text(reshard_checkpoint_bytes(checkpoint), size), files,
-               files == 1 ? "" : "s");
+        fputs(cli_style_begin(CLI_BOLD), stdout);
+        cli_print_shown(path);
+        printf("%s  %s, %" PRId64 " tensor%s, %s in %" PRId32 " file%s\n\n",
+               cli_style_end(CLI_BOLD), reshard_checkpoint_format(checkpoint), count,
+               count == 1 ? "" : "s", cli_size_text(reshard_checkpoint_bytes(checkpoint), size),
+               files, files == 1 ? "" : "s");
         cli_table_print(table);
         for (int64_t i = 0; (note = reshard_checkpoint_note(checkpoint, i)) != NULL; i++)
             printf("%snote: %s\n", i == 0 ? "\n" : "", note);
@@ -258,12 +249,8 @@ static int run(const cli_command *command, int argc, char **argv)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)
         return code;
-    reshard_checkpoint_options opening = {.size = sizeof opening,
-                                          .from = values.from,
-                                          .rules = values.rules,
-                                          .set_count = values.sets.count,
-                                          .sets = values.sets.items};
-    reshard_status status = reshard_checkpoint_open(work.context, path, &opening, &checkpoint);
+    const cli_checkpoint_source source = {path, values.from, values.rules, &values.sets, 0};
+    reshard_status status = cli_checkpoint_open(work.context, &source, &checkpoint);
     cli_work_settle(&work);
     if (status == RESHARD_OK)
         status = values.json ? print_json(checkpoint) : print_table(checkpoint, path, values.all);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * command_verify.c - `reshard verify`: is a checkpoint whole, do two hold the same tensors?
- *
- * Both list their tensors in the order of names, so one walk over both finds everything that is in
- * only one of them, or differs.
+ * command_verify.c - `reshard verify`: is a checkpoint whole, do two hold the same tensors, is one
+ * what a conversion made of the other? The library compares; here it is asked and printed.
  */
 #include "cli/checkpoint_input.h"
 #include "cli/commands.h"
@@ -15,240 +13,372 @@
 #include "cli/common/style.h"
 #include "cli/common/table.h"
 
+#include <reshard/comparison.h>
+
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-enum { ROWS_MAX = 64, SHAPE_SHOWN = 200 };
+enum { ROWS_MAX = 64, TEXT_SHOWN = 200 };
 
 typedef struct verify_values {
-    const char *from, *from_b, *rules;
-    cli_texts sets;
+    const char *from, *from_b, *rules, *from_rules, *rules_b;
+    cli_texts sets, dtypes, includes, excludes, renames;
     int32_t threads;
-    int all, json;
+    int ignore_dropped, digest, all, json;
 } verify_values;
 
+#define FIELD(name) offsetof(verify_values, name)
 static const cli_option options[] = {
-    {"from", CLI_TEXT, offsetof(verify_values, from), "MESH", 0,
-     "the mesh of A, when A is plain rank files: tp=4"},
-    {"from-b", CLI_TEXT, offsetof(verify_values, from_b), "MESH", 0, "the mesh of B, likewise"},
-    {"rules", CLI_TEXT, offsetof(verify_values, rules), "R", 0,
-     "how rank files are split: llama, .. or a file"},
-    {"set", CLI_TEXTS, offsetof(verify_values, sets), "KEY=N", 0,
-     "a number for rules, before config.json's"},
-    {"threads", CLI_RANK, offsetof(verify_values, threads), "N", 0,
+    {"from", CLI_TEXT, FIELD(from), "MESH", 0, "the mesh of A, when A is plain rank files: tp=4"},
+    {"from-b", CLI_TEXT, FIELD(from_b), "MESH", 0, "the mesh of B, likewise"},
+    {"rules", CLI_TEXT, FIELD(rules), "R", 0,
+     "the rules of the conversion, by which rank files are split too"},
+    {"from-rules", CLI_TEXT, FIELD(from_rules), "R", 0,
+     "how the rank files of A are split (--rules)"},
+    {"rules-b", CLI_TEXT, FIELD(rules_b), "R", 0, "how the rank files of B are split (--rules)"},
+    {"set", CLI_TEXTS, FIELD(sets), "KEY=N", 0, "a number for rules, before config.json's"},
+    {"dtype", CLI_TEXTS, FIELD(dtypes), "[GLOB=]D", 0, "B was cast: bf16, or *.norm.*=f32"},
+    {"rename", CLI_TEXTS, FIELD(renames), "GLOB=NAME", 0, "B has other names: model.*={1}"},
+    {"include", CLI_TEXTS, FIELD(includes), "GLOB", 0, "only these tensors of A"},
+    {"exclude", CLI_TEXTS, FIELD(excludes), "GLOB", 0, "not these tensors of A"},
+    {"ignore-dropped", CLI_FLAG, FIELD(ignore_dropped), NULL, 0,
+     "tensors that only A has are no difference"},
+    {"digest", CLI_FLAG, FIELD(digest), NULL, 0, "compare digests, not bytes"},
+    {"threads", CLI_RANK, FIELD(threads), "N", 0,
      "threads that read; default: the processors, up to 8"},
-    {"all", CLI_FLAG, offsetof(verify_values, all), NULL, 0, "every difference, however many"},
-    {"json", CLI_FLAG, offsetof(verify_values, json), NULL, 0, "one JSON object on one line"},
+    {"all", CLI_FLAG, FIELD(all), NULL, 0, "every difference, however many"},
+    {"json", CLI_FLAG, FIELD(json), NULL, 0, "one JSON object on one line"},
 };
+#undef FIELD
 
-/* ---- differences ----------------------------------------------------------------------------- */
+/* ---- one checkpoint -------------------------------------------------------------------------- */
 
-typedef enum difference_kind { SAME, ONLY_IN_A, ONLY_IN_B, DTYPES, SHAPES, BYTES } difference_kind;
-
-static const char *const kind_names[] = {"same",  "only in A", "only in B",
-                                         "dtype", "shape",     "bytes"};
-
-typedef struct difference {
-    difference_kind kind;
-    reshard_stored_tensor a, b; /* where present */
-} difference;
-
-/* A walk over both checkpoints. */
-typedef struct comparison {
-    const cli_digested *sides[2];
-    int64_t next[2];
-} comparison;
-
-static int compare_names(const reshard_stored_tensor *a, const reshard_stored_tensor *b)
-{
-    size_t shared = a->name_bytes < b->name_bytes ? a->name_bytes : b->name_bytes;
-    int order = memcmp(a->name, b->name, shared);
-    return order != 0 ? order : (a->name_bytes > b->name_bytes) - (a->name_bytes < b->name_bytes);
-}
-
-static int same_shape(const reshard_stored_tensor *a, const reshard_stored_tensor *b)
-{
-    return a->ndim == b->ndim &&
-           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
-}
-
-/* Goes to the next name of either side; 0 after the last. */
-static int step(comparison *walk, difference *out)
-{
-    reshard_stored_tensor tensors[2] = {{.size = sizeof tensors[0]}, {.size = sizeof tensors[0]}};
-    int there[2];
-    for (int i = 0; i < 2; i++)
-        there[i] = walk->next[i] < walk->sides[i]->digests->count &&
-                   reshard_checkpoint_tensor(walk->sides[i]->checkpoint, walk->next[i],
-                                             &tensors[i]) == RESHARD_OK;
-    if (!there[0] && !there[1])
-        return 0;
-    int order = !there[0] ? 1 : !there[1] ? -1 : compare_names(&tensors[0], &tensors[1]);
-    *out =
-        (difference){.kind = order < 0 ? ONLY_IN_A : ONLY_IN_B, .a = tensors[0], .b = tensors[1]};
-    if (order == 0) {
-        const char *a = walk->sides[0]->digests->tensors[walk->next[0]];
-        const char *b = walk->sides[1]->digests->tensors[walk->next[1]];
-        out->kind = tensors[0].dtype != tensors[1].dtype    ? DTYPES
-                    : !same_shape(&tensors[0], &tensors[1]) ? SHAPES
-                    : strcmp(a, b) != 0                     ? BYTES
-                                                            : SAME;
-    }
-    walk->next[0] += order <= 0;
-    walk->next[1] += order >= 0;
-    return 1;
-}
-
-static const reshard_stored_tensor *named(const difference *found)
-{
-    return found->kind == ONLY_IN_B ? &found->b : &found->a;
-}
-
-static int64_t count_differences(const cli_digested *a, const cli_digested *b)
-{
-    comparison walk = {{a, b}, {0, 0}};
-    difference found;
-    int64_t count = 0;
-    while (step(&walk, &found))
-        count += found.kind != SAME;
-    return count;
-}
-
-/* ---- printing -------------------------------------------------------------------------------- */
-
-static void describe(const reshard_stored_tensor *tensor, char buffer[SHAPE_SHOWN])
-{
-    int length = snprintf(buffer, SHAPE_SHOWN, "%s %s", reshard_dtype_name(tensor->dtype),
-                          tensor->ndim == 0 ? "scalar" : "");
-    for (int32_t d = 0; d < tensor->ndim && length < SHAPE_SHOWN - 32; d++)
-        length += snprintf(buffer + length, SHAPE_SHOWN - (size_t)length, "%s%" PRId64,
-                           d == 0 ? "" : "x", tensor->shape[d]);
-}
-
-static void add_row(cli_table *table, const difference *found)
-{
-    char text[SHAPE_SHOWN];
-    char *name = cli_tensor_name(named(found));
-    cli_table_add(table, CLI_PLAIN, "%s", name);
-    cli_table_add(table, CLI_PLAIN, "%s", kind_names[found->kind]);
-    for (int i = 0; i < 2; i++) {
-        int there = found->kind != (i == 0 ? ONLY_IN_B : ONLY_IN_A);
-        describe(i == 0 ? &found->a : &found->b, text);
-        cli_table_add(table, CLI_PLAIN, "%s", there ? text : "");
-    }
-    free(name);
-}
-
-static void print_differences(const cli_digested *a, const cli_digested *b, int64_t count, int all)
-{
-    static const char *const titles[] = {"tensor", "differs", "A", "B"};
-    comparison walk = {{a, b}, {0, 0}};
-    difference found;
-    cli_table *table = cli_table_create(4);
-    int64_t shown = 0;
-    for (int i = 0; i < 4; i++) {
-        cli_table_add(table, CLI_BOLD, "%s", titles[i]);
-        cli_table_align(table, i, CLI_LEFT);
-    }
-    while ((all || shown < ROWS_MAX) && step(&walk, &found)) {
-        if (found.kind == SAME)
-            continue;
-        add_row(table, &found);
-        shown++;
-    }
-    if (shown < count)
-        cli_table_add_line(table, CLI_DIM, "  ... %" PRId64 " more; --all prints them",
-                           count - shown);
-    cli_table_print(table);
-    cli_table_destroy(table);
-}
-
-static void write_names(cli_json *json, const cli_digested *a, const cli_digested *b,
-                        const char *key, difference_kind kind)
-{
-    comparison walk = {{a, b}, {0, 0}};
-    difference found;
-    cli_json_begin_list(json, key);
-    while (step(&walk, &found)) {
-        if (found.kind == kind)
-            cli_json_text_part(json, NULL, named(&found)->name, named(&found)->name_bytes);
-    }
-    cli_json_end_list(json);
-}
-
-static void print_json(const cli_digested *a, const cli_digested *b, int64_t differences)
-{
-    cli_json json = {.stream = stdout};
-    cli_json_begin_object(&json, NULL);
-    cli_json_bool(&json, b != NULL ? "same" : "whole", differences == 0);
-    cli_json_integer(&json, "tensors", a->digests->count);
-    cli_json_unsigned(&json, "bytes", reshard_checkpoint_bytes(a->checkpoint));
-    cli_json_text(&json, "checkpoint", a->digests->checkpoint);
-    if (b != NULL) {
-        cli_json_text(&json, "checkpoint_b", b->digests->checkpoint);
-        write_names(&json, a, b, "only_in_a", ONLY_IN_A);
-        write_names(&json, a, b, "only_in_b", ONLY_IN_B);
-        write_names(&json, a, b, "dtype", DTYPES);
-        write_names(&json, a, b, "shape", SHAPES);
-        write_names(&json, a, b, "bytes_differ", BYTES);
-    }
-    cli_json_end_object(&json);
-    putchar('\n');
-}
-
-static int64_t count_copies(const cli_digested *side)
+static int64_t count_copies(const reshard_checkpoint *checkpoint)
 {
     int64_t count = 0;
-    for (int64_t i = 0; i < side->digests->count; i++) {
+    for (int64_t i = 0; i < reshard_checkpoint_tensor_count(checkpoint); i++) {
         reshard_stored_tensor tensor = {.size = sizeof tensor};
-        if (reshard_checkpoint_tensor(side->checkpoint, i, &tensor) == RESHARD_OK)
+        if (reshard_checkpoint_tensor(checkpoint, i, &tensor) == RESHARD_OK)
             count += tensor.copy_count;
     }
     return count;
 }
 
-static void print_whole(const char *path, const cli_digested *side)
+/* digest: "" if it is not known. */
+static void print_whole(const char *path, const reshard_checkpoint *checkpoint, const char *digest)
 {
     char size[CLI_SIZE_TEXT];
-    int64_t copies = count_copies(side);
-    int32_t files = reshard_checkpoint_file_count(side->checkpoint);
-    printf("%s%s%s  whole: %" PRId64 " tensor%s, %s in %" PRId32 " file%s",
-           cli_style_begin(CLI_BOLD), path, cli_style_end(CLI_BOLD), side->digests->count,
-           side->digests->count == 1 ? "" : "s",
-           cli_size_text(reshard_checkpoint_bytes(side->checkpoint), size), files,
-           files == 1 ? "" : "s");
+    int64_t copies = count_copies(checkpoint), count = reshard_checkpoint_tensor_count(checkpoint);
+    int32_t files = reshard_checkpoint_file_count(checkpoint);
+    fputs(cli_style_begin(CLI_BOLD), stdout);
+    cli_print_shown(path);
+    printf("%s  whole: %" PRId64 " tensor%s, %s in %" PRId32 " file%s", cli_style_end(CLI_BOLD),
+           count, count == 1 ? "" : "s", cli_size_text(reshard_checkpoint_bytes(checkpoint), size),
+           files, files == 1 ? "" : "s");
     if (copies != 0)
         printf(", %" PRId64 " cop%s agree%s", copies, copies == 1 ? "y" : "ies",
                copies == 1 ? "s" : "");
-    printf("\n  digest %s\n", side->digests->checkpoint);
+    putchar('\n');
+    if (digest[0] != '\0')
+        printf("  digest %s\n", digest);
+}
+
+static void print_whole_json(const cli_digesting *d)
+{
+    cli_json json = {.stream = stdout};
+    cli_json_begin_object(&json, NULL);
+    cli_json_bool(&json, "whole", 1);
+    cli_json_integer(&json, "tensors", d->digests->count);
+    cli_json_unsigned(&json, "bytes", reshard_checkpoint_bytes(d->checkpoint));
+    cli_json_text(&json, "checkpoint", d->digests->checkpoint);
+    cli_json_end_object(&json);
+    putchar('\n');
+}
+
+static int verify_one(const verify_values *values, const char *path, cli_work *work)
+{
+    cli_digesting d = {.work = work,
+                       .source = {path, values->from,
+                                  values->from_rules != NULL ? values->from_rules : values->rules,
+                                  &values->sets, 0},
+                       .threads = values->threads,
+                       .check_copies = 1};
+    int code = cli_digesting_run(&d);
+    if (code == CLI_DONE && cli_ranks_are_first()) {
+        if (values->json)
+            print_whole_json(&d);
+        else
+            print_whole(path, d.checkpoint, d.digests->checkpoint);
+    }
+    cli_digesting_release(&d);
+    return code;
+}
+
+/* ---- two: comparing -------------------------------------------------------------------------- */
+
+typedef struct verifying {
+    const verify_values *values;
+    cli_work *work;
+    cli_checkpoint_source sources[2];
+    const char *path; /* of the checkpoint that is being opened */
+    reshard_checkpoint *checkpoints[2];
+    reshard_comparison *comparison;
+    reshard_comparison_stats stats;
+} verifying;
+
+static reshard_status compare_rank(void *user, reshard_group *group)
+{
+    verifying *v = user;
+    const verify_values *values = v->values;
+    reshard_status status = RESHARD_OK;
+    for (int i = 0; status == RESHARD_OK && i < 2; i++) {
+        v->path = v->sources[i].path;
+        status = cli_checkpoint_open(v->work->context, &v->sources[i], &v->checkpoints[i]);
+        if (group != NULL)
+            status = reshard_group_agree(group, status);
+    }
+    if (status != RESHARD_OK)
+        return status;
+    v->path = NULL;
+    const reshard_conversion_options conversion = {.size = sizeof conversion,
+                                                   .rules = values->rules,
+                                                   .set_count = values->sets.count,
+                                                   .sets = values->sets.items,
+                                                   .dtype_count = values->dtypes.count,
+                                                   .dtypes = values->dtypes.items,
+                                                   .include_count = values->includes.count,
+                                                   .includes = values->includes.items,
+                                                   .exclude_count = values->excludes.count,
+                                                   .excludes = values->excludes.items,
+                                                   .rename_count = values->renames.count,
+                                                   .renames = values->renames.items};
+    const reshard_comparison_options comparing = {.size = sizeof comparing,
+                                                  .conversion = &conversion,
+                                                  .ignore_dropped = values->ignore_dropped,
+                                                  .by_digest = values->digest,
+                                                  .threads = values->threads,
+                                                  .group = group};
+    status = reshard_checkpoint_compare(v->checkpoints[0], v->checkpoints[1], &comparing,
+                                        &v->comparison);
+    v->stats.size = sizeof v->stats;
+    return status == RESHARD_OK ? reshard_comparison_get_stats(v->comparison, &v->stats) : status;
+}
+
+/* ---- two: printing --------------------------------------------------------------------------- */
+
+static const char *const kind_names[] = {"", "only in A", "only in B", "dtype", "shape", "bytes"};
+
+static void describe(const reshard_checkpoint *checkpoint, int64_t index, reshard_dtype dtype,
+                     char buffer[TEXT_SHOWN])
+{
+    reshard_stored_tensor tensor = {.size = sizeof tensor};
+    buffer[0] = '\0';
+    if (index < 0 || reshard_checkpoint_tensor(checkpoint, index, &tensor) != RESHARD_OK)
+        return;
+    int length = snprintf(buffer, TEXT_SHOWN, "%s %s",
+                          reshard_dtype_name(dtype != RESHARD_DTYPE_NONE ? dtype : tensor.dtype),
+                          tensor.ndim == 0 ? "scalar" : "");
+    for (int32_t d = 0; d < tensor.ndim && length < TEXT_SHOWN - 32; d++)
+        length += snprintf(buffer + length, TEXT_SHOWN - (size_t)length, "%s%" PRId64,
+                           d == 0 ? "" : "x", tensor.shape[d]);
+}
+
+/* "[2, 7]: 0.5 and 0.25" */
+static void describe_element(const reshard_difference *found, char buffer[TEXT_SHOWN + 160])
+{
+    int length = snprintf(buffer, TEXT_SHOWN + 160, "[");
+    for (int32_t d = 0; d < found->ndim; d++)
+        length += snprintf(buffer + length, (size_t)(TEXT_SHOWN + 160 - length), "%s%" PRId64,
+                           d == 0 ? "" : ", ", found->element[d]);
+    (void)snprintf(buffer + length, (size_t)(TEXT_SHOWN + 160 - length), "]: %s and %s",
+                   found->value_a, found->value_b);
+}
+
+static void add_row(cli_table *table, const verifying *v, const reshard_difference *found)
+{
+    char text[TEXT_SHOWN], element[TEXT_SHOWN + 160] = "", name[TEXT_SHOWN];
+    (void)reshard_text_escape(found->name, found->name_bytes, name, sizeof name);
+    cli_table_add(table, CLI_PLAIN, "%s", name);
+    cli_table_add(table, CLI_PLAIN, "%s", kind_names[found->kind]);
+    describe(v->checkpoints[0], found->a, found->dtype, text);
+    cli_table_add(table, CLI_PLAIN, "%s", text);
+    describe(v->checkpoints[1], found->b, RESHARD_DTYPE_NONE, text);
+    cli_table_add(table, CLI_PLAIN, "%s", text);
+    if (found->ndim >= 0)
+        describe_element(found, element);
+    cli_table_add(table, CLI_PLAIN, "%s", element);
+}
+
+static reshard_status print_differences(const verifying *v)
+{
+    static const char *const titles[] = {"tensor", "differs", "A", "B", "first element"};
+    int64_t count = v->stats.difference_count;
+    int64_t shown = v->values->all || count < ROWS_MAX ? count : ROWS_MAX;
+    reshard_status status = RESHARD_OK;
+    cli_table *table = cli_table_create(5);
+    for (int i = 0; i < 5; i++) {
+        cli_table_add(table, CLI_BOLD, "%s", i < 4 || !v->values->digest ? titles[i] : "");
+        cli_table_align(table, i, CLI_LEFT);
+    }
+    for (int64_t i = 0; status == RESHARD_OK && i < shown; i++) {
+        reshard_difference found = {.size = sizeof found};
+        status = reshard_comparison_get_difference(v->comparison, i, &found);
+        if (status == RESHARD_OK)
+            add_row(table, v, &found);
+    }
+    if (shown < count)
+        cli_table_add_line(table, CLI_DIM, "  ... %" PRId64 " more; --all prints them",
+                           count - shown);
+    if (status == RESHARD_OK)
+        cli_table_print(table);
+    cli_table_destroy(table);
+    return status;
+}
+
+static reshard_status print_text(const verifying *v)
+{
+    const reshard_comparison_stats *stats = &v->stats;
+    char size[CLI_SIZE_TEXT];
+    print_whole(v->sources[0].path, v->checkpoints[0], stats->digest_a);
+    print_whole(v->sources[1].path, v->checkpoints[1], stats->digest_b);
+    if (stats->tensors_left_out != 0)
+        printf("%" PRId64 " of A left out, as the options say\n", stats->tensors_left_out);
+    if (stats->tensors_dropped != 0)
+        printf("%" PRId64 " only in A, ignored\n", stats->tensors_dropped);
+    printf("compared %s: %" PRId64 " tensor%s, %s of B\n",
+           v->values->digest ? "by digest" : "byte for byte", stats->tensors_compared,
+           stats->tensors_compared == 1 ? "" : "s", cli_size_text(stats->bytes_compared, size));
+    if (stats->difference_count == 0) {
+        puts("the same tensors");
+        return RESHARD_OK;
+    }
+    putchar('\n');
+    return print_differences(v);
+}
+
+static reshard_status write_names(cli_json *json, const verifying *v, const char *key,
+                                  reshard_difference_kind kind)
+{
+    reshard_status status = RESHARD_OK;
+    cli_json_begin_list(json, key);
+    for (int64_t i = 0; status == RESHARD_OK && i < v->stats.difference_count; i++) {
+        reshard_difference found = {.size = sizeof found};
+        status = reshard_comparison_get_difference(v->comparison, i, &found);
+        if (status == RESHARD_OK && found.kind == kind)
+            cli_json_text_part(json, NULL, found.name, found.name_bytes);
+    }
+    cli_json_end_list(json);
+    return status;
+}
+
+/* The first element of each tensor whose bytes differ. */
+static reshard_status write_elements(cli_json *json, const verifying *v)
+{
+    reshard_status status = RESHARD_OK;
+    cli_json_begin_list(json, "elements");
+    for (int64_t i = 0; status == RESHARD_OK && i < v->stats.difference_count; i++) {
+        reshard_difference found = {.size = sizeof found};
+        status = reshard_comparison_get_difference(v->comparison, i, &found);
+        if (status != RESHARD_OK || found.kind != RESHARD_DIFFERENCE_BYTES || found.ndim < 0)
+            continue;
+        cli_json_begin_object(json, NULL);
+        cli_json_text_part(json, "tensor", found.name, found.name_bytes);
+        cli_json_integers(json, "element", found.ndim, found.element);
+        cli_json_text(json, "a", found.value_a);
+        cli_json_text(json, "b", found.value_b);
+        cli_json_end_object(json);
+    }
+    cli_json_end_list(json);
+    return status;
+}
+
+static reshard_status print_json(const verifying *v)
+{
+    static const char *const keys[] = {"",      "only_in_a", "only_in_b",
+                                       "dtype", "shape",     "bytes_differ"};
+    const reshard_comparison_stats *stats = &v->stats;
+    reshard_status status = RESHARD_OK;
+    cli_json json = {.stream = stdout};
+    cli_json_begin_object(&json, NULL);
+    cli_json_bool(&json, "same", stats->difference_count == 0);
+    cli_json_text(&json, "compared", v->values->digest ? "digests" : "bytes");
+    cli_json_integer(&json, "tensors", reshard_checkpoint_tensor_count(v->checkpoints[0]));
+    cli_json_unsigned(&json, "bytes", reshard_checkpoint_bytes(v->checkpoints[0]));
+    cli_json_integer(&json, "tensors_compared", stats->tensors_compared);
+    cli_json_unsigned(&json, "bytes_compared", stats->bytes_compared);
+    cli_json_integer(&json, "left_out", stats->tensors_left_out);
+    cli_json_integer(&json, "dropped", stats->tensors_dropped);
+    if (v->values->digest) {
+        cli_json_text(&json, "checkpoint", stats->digest_a);
+        cli_json_text(&json, "checkpoint_b", stats->digest_b);
+    }
+    for (int kind = RESHARD_DIFFERENCE_ONLY_IN_A; kind <= RESHARD_DIFFERENCE_BYTES; kind++) {
+        reshard_status now = write_names(&json, v, keys[kind], (reshard_difference_kind)kind);
+        status = status == RESHARD_OK ? now : status;
+    }
+    if (status == RESHARD_OK)
+        status = write_elements(&json, v);
+    cli_json_end_object(&json);
+    putchar('\n');
+    return status;
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */
 
-static int report(const char *const paths[2], const cli_digested *a, const cli_digested *b,
-                  const verify_values *values)
+static int report(const verifying *v)
 {
-    int64_t differences = b != NULL ? count_differences(a, b) : 0;
-    if (values->json) {
-        print_json(a, b, differences);
-    } else {
-        print_whole(paths[0], a);
-        if (b != NULL)
-            print_whole(paths[1], b);
-        if (differences != 0) {
-            putchar('\n');
-            print_differences(a, b, differences, values->all);
-        } else if (b != NULL) {
-            puts("the same tensors");
-        }
-    }
-    if (differences == 0)
-        return CLI_DONE;
+    reshard_status status = v->values->json ? print_json(v) : print_text(v);
     fflush(stdout);
+    if (status != RESHARD_OK)
+        return cli_fail_status(status);
+    if (v->stats.difference_count == 0)
+        return CLI_DONE;
     return cli_fail(CLI_FAILED, "%s and %s do not hold the same tensors: %" PRId64 " differ",
-                    paths[0], paths[1], differences);
+                    v->sources[0].path, v->sources[1].path, v->stats.difference_count);
+}
+
+static int verify_two(const verify_values *values, const char *const paths[2], cli_work *work)
+{
+    const char *rules_a = values->from_rules != NULL ? values->from_rules : values->rules;
+    const char *rules_b = values->rules_b != NULL ? values->rules_b : values->rules;
+    /* As in a conversion: the same rules for reading A and for what became of it give a tensor its
+     * new name once. */
+    int keep_names = values->from_rules == NULL && values->rules != NULL;
+    verifying v = {.values = values,
+                   .work = work,
+                   .sources = {{paths[0], values->from, rules_a, &values->sets, keep_names},
+                               {paths[1], values->from_b, rules_b, &values->sets, 0}}};
+    if (!cli_ranks_are_first())
+        work->watched = 0;
+    work->in_bytes = 1;
+    int code = cli_ranks_share(compare_rank, &v, &v.path, NULL);
+    cli_work_settle(work);
+    if (code == CLI_DONE && cli_ranks_are_first())
+        code = report(&v);
+    reshard_comparison_destroy(v.comparison);
+    reshard_checkpoint_destroy(v.checkpoints[1]);
+    reshard_checkpoint_destroy(v.checkpoints[0]);
+    return code;
+}
+
+/* Options that say something about B are a mistake without one. */
+static int check_values(const verify_values *values, const char *path_b)
+{
+    const struct {
+        const char *name;
+        int given;
+    } rows[] = {
+        {"from-b", values->from_b != NULL},         {"rules-b", values->rules_b != NULL},
+        {"dtype", values->dtypes.count != 0},       {"rename", values->renames.count != 0},
+        {"include", values->includes.count != 0},   {"exclude", values->excludes.count != 0},
+        {"ignore-dropped", values->ignore_dropped}, {"digest", values->digest}};
+    for (size_t i = 0; path_b == NULL && i < sizeof rows / sizeof rows[0]; i++) {
+        if (rows[i].given)
+            return cli_fail(CLI_USAGE, "--%s is for a second checkpoint, but there is only one",
+                            rows[i].name);
+    }
+    int code = cli_mesh_check(values->from);
+    return code == CLI_DONE ? cli_mesh_check(values->from_b) : code;
 }
 
 static int run(const cli_command *command, int argc, char **argv)
@@ -257,27 +387,14 @@ static int run(const cli_command *command, int argc, char **argv)
     const char *paths[2] = {NULL, NULL};
     cli_work work = {0};
     int code = cli_options_parse(command, argc, argv, &values, paths);
-    if (code == CLI_DONE && values.from_b != NULL && paths[1] == NULL)
-        code = cli_fail(CLI_USAGE, "--from-b is for a second checkpoint, but there is only one");
     if (code == CLI_DONE)
-        code = cli_mesh_check(values.from);
-    if (code == CLI_DONE)
-        code = cli_mesh_check(values.from_b);
+        code = check_values(&values, paths[1]);
     if (code == CLI_DONE)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)
         return code;
-    cli_digesting d = {.work = &work,
-                       .count = paths[1] != NULL ? 2 : 1,
-                       .sources = {{paths[0], values.from, values.rules, &values.sets},
-                                   {paths[1], values.from_b, values.rules, &values.sets}},
-                       .threads = values.threads,
-                       .check_copies = 1};
-    code = cli_digest_read(&d);
-    if (code == CLI_DONE && cli_ranks_are_first())
-        code = report(paths, &d.digested[0], d.count == 2 ? &d.digested[1] : NULL, &values);
-    cli_digested_release(&d.digested[0]);
-    cli_digested_release(&d.digested[1]);
+    code =
+        paths[1] != NULL ? verify_two(&values, paths, &work) : verify_one(&values, paths[0], &work);
     cli_work_end(&work);
     return code;
 }
@@ -285,14 +402,16 @@ static int run(const cli_command *command, int argc, char **argv)
 const cli_command cli_command_verify = {
     .name = "verify",
     .summary = "a checkpoint is whole, or two hold the same tensors",
-    .synopsis = "A [B] [--from MESH] [--from-b MESH] [--rules R] [--set KEY=N]\n"
-                "  [--threads N] [--all] [--json]",
+    .synopsis = "A [B] [--from MESH] [--from-b MESH] [--rules R] [--dtype D]\n"
+                "  [--rename GLOB=NAME] [--ignore-dropped] [--digest] [OPTIONS]",
     .description =
         "Reads all of A: every tensor is there once, without holes and overlaps, and where files\n"
         "hold copies of the same box, the copies are equal. With B, reads all of B likewise, and\n"
         "compares names, dtypes, shapes and bytes of the tensors, whatever their splits and\n"
-        "formats. Exits with 1 when something is missing, damaged or different. Under mpirun the\n"
-        "ranks share the reading.\n",
+        "formats, naming the first element of each tensor that differs. With the options of a\n"
+        "conversion A is taken as that would leave it, so every conversion can be verified.\n"
+        "Exits with 1 when something is missing, damaged or different. Under mpirun the ranks\n"
+        "share the reading.\n",
     .operand = "A",
     .second_operand = "B",
     .second_is_optional = 1,
@@ -301,6 +420,7 @@ const cli_command cli_command_verify = {
     .option_count = sizeof options / sizeof options[0],
     .examples = "  reshard verify model/\n"
                 "  reshard verify model/ model-tp4/\n"
-                "  reshard verify model/ ranks/ --from-b tp=4 --rules llama\n",
+                "  reshard verify model/ ranks/ --from-b tp=4 --rules llama\n"
+                "  reshard verify model/ half/ --dtype bf16 --rename 'model.*={1}'\n",
     .run = run,
 };

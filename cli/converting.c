@@ -5,11 +5,11 @@
 #include "cli/common/failure.h"
 #include "cli/common/input.h"
 #include "cli/common/sizes.h"
+#include "cli/common/style.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #define FIELD(name) offsetof(cli_converting, name)
 
@@ -132,15 +132,6 @@ void cli_conversion_release(cli_conversion *made)
     *made = (cli_conversion){0};
 }
 
-void cli_converting_raise_limits(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return;
-    limit.rlim_cur = limit.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 /* Those of the checkpoint, then those of the conversion. */
 static const char *find_note(const cli_conversion *made, int64_t index)
 {
@@ -188,13 +179,19 @@ void cli_conversion_print(const cli_conversion *made, const char *target)
     const reshard_conversion_report *report = &made->report;
     char read[CLI_SIZE_TEXT], written[CLI_SIZE_TEXT], memory[CLI_SIZE_TEXT];
     char shared[CLI_SIZE_TEXT];
-    if (stats->rules[0] != '\0')
-        printf("%s\n", stats->rules);
+    if (stats->rules[0] != '\0') {
+        cli_print_shown(stats->rules);
+        putchar('\n');
+    }
     for (int64_t i = 0; find_note(made, i) != NULL; i++)
         printf("note: %s\n", find_note(made, i));
-    printf("%s%s%" PRId64 " tensor%s in %" PRId32 " file%s, %s\n", target != NULL ? target : "",
-           target != NULL ? ": " : "", stats->tensor_count, stats->tensor_count == 1 ? "" : "s",
-           stats->written_file_count, stats->written_file_count == 1 ? "" : "s", stats->format);
+    if (target != NULL) {
+        cli_print_shown(target);
+        fputs(": ", stdout);
+    }
+    printf("%" PRId64 " tensor%s in %" PRId32 " file%s, %s\n", stats->tensor_count,
+           stats->tensor_count == 1 ? "" : "s", stats->written_file_count,
+           stats->written_file_count == 1 ? "" : "s", stats->format);
     printf("reads %s, writes %s (%s by the kernel), %s for %" PRId32 " thread%s\n",
            cli_size_text(report->bytes_read, read), cli_size_text(report->bytes_written, written),
            cli_size_text(report->bytes_shared, shared), cli_size_text(stats->memory_bytes, memory),

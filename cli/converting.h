@@ -52,9 +52,6 @@ reshard_status cli_conversion_plan(reshard_context *context, const char *path,
                                    const cli_conversion_options *options, cli_conversion *out_made);
 void cli_conversion_release(cli_conversion *made);
 
-/* Lets this process open as many files as the system allows. */
-void cli_converting_raise_limits(void);
-
 /* Prints which rules, what is left out, what is read and written, and in how much memory. target:
  * NULL when there is none. */
 void cli_conversion_print(const cli_conversion *made, const char *target);

@@ -3,6 +3,7 @@
  * plan_checkpoint.c - `reshard plan CKPT`: what a conversion of a checkpoint would read, write and
  * move, file by file.
  */
+#include "cli/checkpoint_input.h"
 #include "cli/commands.h"
 #include "cli/common/failure.h"
 #include "cli/common/memory.h"
@@ -107,7 +108,7 @@ static int run(const cli_command *command, int argc, char **argv)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)
         return code;
-    cli_converting_raise_limits();
+    cli_raise_file_limit();
     cli_converting_fill(&values, &options);
     reshard_status status = cli_conversion_plan(work.context, path, &options, &made);
     cli_work_settle(&work);

@@ -18,16 +18,12 @@ enum { MESSAGE_BYTES = 1024 };
  * colours. */
 static void print_line(const char *message)
 {
-    /* In one write: other processes may print lines too. */
-    char line[sizeof "reshard: \n" + 4 * MESSAGE_BYTES];
-    size_t length = (size_t)snprintf(line, sizeof line, "reshard: ");
-    for (const char *byte = message; *byte != '\0'; byte++) {
-        unsigned char value = (unsigned char)*byte;
-        if (value < 0x20 || value == 0x7f)
-            length += (size_t)snprintf(line + length, sizeof line - length, "\\x%02x", value);
-        else
-            line[length++] = (char)value;
-    }
+    /* In one write: other processes may print lines too. A byte becomes four at most. */
+    static const char program[] = "reshard: ";
+    char line[sizeof program + 4 * MESSAGE_BYTES + 1];
+    size_t length = sizeof program - 1;
+    memcpy(line, program, length);
+    length += reshard_text_escape(message, strlen(message), line + length, sizeof line - length);
     line[length++] = '\n';
     cli_work_hide_bar();
     (void)fwrite(line, 1, length, stderr);

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * style.c - decides whether standard output is styled. The environment is read once.
+ * style.c - decides whether standard output is styled, for which the environment is read once, and
+ * prints what strangers have named.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/common/style.h"
 
+#include "cli/common/memory.h"
 #include "cli/common/ranks.h"
 
+#include <reshard/base.h>
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -35,4 +40,18 @@ const char *cli_style_begin(cli_style style)
 const char *cli_style_end(cli_style style)
 {
     return style == CLI_PLAIN || !output_is_styled() ? "" : "\033[0m";
+}
+
+void cli_print_shown_part(const char *bytes, size_t count)
+{
+    size_t length = reshard_text_escape(bytes, count, NULL, 0);
+    char *shown = cli_allocate(length + 1, 1);
+    (void)reshard_text_escape(bytes, count, shown, length + 1);
+    (void)fwrite(shown, 1, length, stdout);
+    free(shown);
+}
+
+void cli_print_shown(const char *text)
+{
+    cli_print_shown_part(text, strlen(text));
 }

@@ -6,10 +6,17 @@
 #ifndef CLI_STYLE_H
 #define CLI_STYLE_H
 
+#include <stddef.h>
+
 typedef enum cli_style { CLI_PLAIN, CLI_BOLD, CLI_DIM } cli_style;
 
 /* The bytes that begin and end a style; "" when output is not styled. Static. */
 const char *cli_style_begin(cli_style style);
 const char *cli_style_end(cli_style style);
+
+/* Prints a text from strangers, such as a path or the name of a tensor, escaped
+ * (reshard_text_escape), so that it stays on its line and cannot control the terminal. */
+void cli_print_shown(const char *text);
+void cli_print_shown_part(const char *bytes, size_t count);
 
 #endif

@@ -10,6 +10,8 @@
 
 #include "cli/common/memory.h"
 
+#include <reshard/base.h>
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +36,8 @@ struct cli_table {
     size_t cell_count, cell_capacity;
     char *text;
     size_t text_length, text_capacity;
+    char *raw; /* the cell that is being added, before it is escaped */
+    size_t raw_capacity;
 };
 
 cli_table *cli_table_create(int column_count)
@@ -53,6 +57,7 @@ void cli_table_destroy(cli_table *table)
     free(table->columns);
     free(table->cells);
     free(table->text);
+    free(table->raw);
     free(table);
 }
 
@@ -65,17 +70,19 @@ static cell *add_cell(cli_table *table, cli_style style, const char *format, va_
 {
     va_list again;
     va_copy(again, arguments);
-    int width = vsnprintf(NULL, 0, format, arguments);
-    if (width < 0)
-        width = 0;
-    size_t bytes = (size_t)width + 1;
-    table->text = cli_grow(table->text, &table->text_capacity, table->text_length + bytes, 1);
-    vsnprintf(table->text + table->text_length, bytes, format, again);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    size_t raw_bytes = (length > 0 ? (size_t)length : 0) + 1;
+    table->raw = cli_grow(table->raw, &table->raw_capacity, raw_bytes, 1);
+    vsnprintf(table->raw, raw_bytes, format, again);
     va_end(again);
+    /* Names in cells come from strangers. */
+    size_t width = reshard_text_escape(table->raw, raw_bytes - 1, NULL, 0), bytes = width + 1;
+    table->text = cli_grow(table->text, &table->text_capacity, table->text_length + bytes, 1);
+    (void)reshard_text_escape(table->raw, raw_bytes - 1, table->text + table->text_length, bytes);
     table->cells =
         cli_grow(table->cells, &table->cell_capacity, table->cell_count + 1, sizeof *table->cells);
     cell *added = &table->cells[table->cell_count++];
-    *added = (cell){.offset = table->text_length, .width = width, .style = style};
+    *added = (cell){.offset = table->text_length, .width = (int)width, .style = style};
     table->text_length += bytes;
     return added;
 }

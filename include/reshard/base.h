@@ -86,6 +86,14 @@ RESHARD_API const char *reshard_status_text(reshard_status status);
  * until this thread's next failed call. */
 RESHARD_API const char *reshard_error_text(void);
 
+/* Bytes from strangers, such as names of tensors, as part of one line that is safe to show: control
+ * characters, marks that change the direction of writing or cannot be seen, and bytes that are not
+ * UTF-8 become \x1b, \u202e and the like. Error texts and notes have been through this already.
+ * Writes at most `capacity` bytes, NUL included, and returns the length of the whole text without
+ * NUL; buffer may be NULL when capacity is 0. */
+RESHARD_API size_t reshard_text_escape(const char *bytes, size_t count, char *buffer,
+                                       size_t capacity);
+
 /* ---- context --------------------------------------------------------------------------------- */
 
 /*

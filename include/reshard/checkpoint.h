@@ -166,6 +166,29 @@ RESHARD_API reshard_status reshard_checkpoint_digest(const reshard_checkpoint *c
                                                      reshard_digests **out_digests);
 RESHARD_API void reshard_digests_destroy(reshard_digests *digests);
 
+/* ---- hashes ---------------------------------------------------------------------------------- */
+
+#define RESHARD_HASH_TEXT 65 /* 64 hexadecimal digits and NUL */
+
+/* SHA-256, for those who sign what they publish: of each tensor's bytes, by its index, and of all
+ * lines. docs/digest.md defines them. */
+typedef struct reshard_hashes {
+    int64_t count;
+    const char (*tensors)[RESHARD_HASH_TEXT];
+    /* A line for each tensor, sorted as bytes: its name as a string of JSON in ASCII, its dtype as
+     * safetensors writes it, its shape ("4096x1024", "scalar"), its hash. A NUL follows. */
+    const char *lines;
+    size_t lines_bytes;
+    char checkpoint[RESHARD_HASH_TEXT]; /* of the lines */
+} reshard_hashes;
+
+/* As reshard_checkpoint_digest. A tensor is hashed by one thread, from its first byte to its last,
+ * so threads and ranks share tensors, not parts of them. */
+RESHARD_API reshard_status reshard_checkpoint_hash(const reshard_checkpoint *checkpoint,
+                                                   const reshard_digest_options *options,
+                                                   reshard_hashes **out_hashes);
+RESHARD_API void reshard_hashes_destroy(reshard_hashes *hashes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -12,6 +12,7 @@
  *   collective.h  all_gather, all_reduce, all_to_all and their kin, as plans
  *   checkpoint.h  models on disk: tensors in files, however they are split
  *   conversion.h  a checkpoint in another split, format or dtype
+ *   comparison.h  do two checkpoints hold the same, byte for byte
  *   device_mesh.h  named axes over live ranks, with a sub-group along each
  *   group.h   ranks that can talk: threads of this process
  *
@@ -42,6 +43,7 @@
 #include <reshard/checkpoint.h>
 #include <reshard/checkpoint_live.h>
 #include <reshard/collective.h>
+#include <reshard/comparison.h>
 #include <reshard/conversion.h>
 #include <reshard/device_mesh.h>
 #include <reshard/exec.h>

@@ -8,6 +8,9 @@
 #include <assert.h>
 #include <stdbool.h>
 
+/* As safetensors writes it: "BF16". Static. */
+const char *rs_dtype_safetensors_name(reshard_dtype dtype);
+
 /* Only for dtypes of whole bytes. */
 static inline size_t rs_element_bytes(reshard_dtype dtype)
 {

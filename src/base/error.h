@@ -16,8 +16,8 @@
 #define RS_PRINTF(format_index, first)
 #endif
 
-/* Sets this thread's error text and returns `status`. Control characters in the text become '?', so
- * that it is always one line. */
+/* Sets this thread's error text and returns `status`. The text is escaped (reshard_text_escape), so
+ * that it is always one line and safe to show, whatever names are in it. */
 RS_EXPORT reshard_status rs_fail(reshard_status status, const char *format, ...) RS_PRINTF(2, 3);
 
 /* Puts "prefix: " in front of this thread's error text and returns `status`; does nothing for

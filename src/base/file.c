@@ -217,6 +217,15 @@ bool rs_file_has_links(const rs_file *file)
     return fstat(file->descriptor, &information) == 0 && information.st_nlink > 1;
 }
 
+reshard_status rs_file_copy_mode(const rs_file *from, rs_file *to)
+{
+    struct stat information;
+    if (fstat(from->descriptor, &information) == 0 &&
+        fchmod(to->descriptor, (information.st_mode & 0777) | 0600) == 0)
+        return RESHARD_OK;
+    return fail(to->path, "its permissions cannot be set");
+}
+
 static reshard_status fail_short(const rs_file *file, uint64_t at, size_t count)
 {
     return rs_fail(RESHARD_ERR_CORRUPT, "%s: ends at byte %llu, %zu bytes before it should",

@@ -57,6 +57,8 @@ RS_EXPORT reshard_status rs_file_size(const rs_file *file, uint64_t *out_bytes);
 reshard_status rs_file_stamp(const rs_file *file, uint64_t *out_bytes, int64_t *out_nanoseconds);
 /* Whether the file has other names (hard links): writing it would change those too. */
 bool rs_file_has_links(const rs_file *file);
+/* Gives a file the permissions of another; its owner may read and write it in any case. */
+reshard_status rs_file_copy_mode(const rs_file *from, rs_file *to);
 /* Errors: CORRUPT when the file ends before that; IO. */
 reshard_status rs_file_read(const rs_file *file, void *bytes, size_t count, uint64_t at);
 reshard_status rs_file_write(rs_file *file, const void *bytes, size_t count, uint64_t at);
@@ -119,6 +121,10 @@ typedef enum rs_path_kind {
 reshard_status rs_path_kind_of(const char *path, rs_path_kind *out_kind);
 /* Whether both paths lead to the same file or folder. False when one leads nowhere. */
 bool rs_path_same(const char *a, const char *b);
+/* Whether the path itself is a symbolic link. */
+bool rs_path_is_link(const char *path);
+/* The absolute path without links; to be freed by rs_text_free. Errors: NOT_FOUND, IO. */
+reshard_status rs_path_resolve(reshard_context *context, const char *path, char **out_path);
 /* folder/name; to be released with strlen + 1. NULL as rs_allocate. */
 char *rs_path_join(reshard_context *context, const char *folder, const char *name);
 /* Mode 0700. Errors: IO, also when it exists. */

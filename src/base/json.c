@@ -6,6 +6,7 @@
 #include "base/json.h"
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 #include <string.h>
 
@@ -69,29 +70,10 @@ static int32_t read_hex(const char *bytes, const char *end)
     return value;
 }
 
-/* The length of the well-formed UTF-8 sequence that begins here (Unicode, table 3-7), or 0. */
-static size_t measure_utf8(const unsigned char *bytes, size_t room)
-{
-    unsigned char first = bytes[0];
-    size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-    if (first >= 0x80 && (first < 0xc2 || first > 0xf4))
-        return 0;
-    if (length > room)
-        return 0;
-    for (size_t i = 1; i < length; i++) {
-        if ((bytes[i] & 0xc0) != 0x80)
-            return 0;
-    }
-    if ((first == 0xe0 && bytes[1] < 0xa0) || (first == 0xed && bytes[1] > 0x9f) ||
-        (first == 0xf0 && bytes[1] < 0x90) || (first == 0xf4 && bytes[1] > 0x8f))
-        return 0;
-    return length;
-}
-
 bool rs_json_is_text(const char *bytes, size_t count)
 {
     for (size_t at = 0, length; at < count; at += length) {
-        length = measure_utf8((const unsigned char *)bytes + at, count - at);
+        length = rs_utf8_measure(bytes + at, count - at);
         if (length == 0)
             return false;
     }
@@ -150,7 +132,7 @@ static reshard_status scan_string(rs_json *json, rs_json_kind kind, rs_json_toke
             continue;
         }
         size_t length =
-            measure_utf8((const unsigned char *)json->bytes + json->at, json->count - json->at);
+            c < 0x80 ? 1 : rs_utf8_measure(json->bytes + json->at, json->count - json->at);
         if (length == 0)
             return fail_at(json, json->at, "bytes that are not UTF-8");
         json->at += length;

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/sort.h"
+#include "base/text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -46,6 +47,22 @@ bool rs_path_same(const char *a, const char *b)
     struct stat of_a, of_b;
     return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
            of_a.st_ino == of_b.st_ino;
+}
+
+bool rs_path_is_link(const char *path)
+{
+    struct stat information;
+    return lstat(path, &information) == 0 && S_ISLNK(information.st_mode);
+}
+
+reshard_status rs_path_resolve(reshard_context *context, const char *path, char **out_path)
+{
+    char *found = realpath(path, NULL);
+    if (found == NULL)
+        return fail(path, "leads nowhere");
+    *out_path = rs_text_copy(context, found);
+    free(found);
+    return *out_path != NULL ? RESHARD_OK : rs_allocation_status();
 }
 
 char *rs_path_join(reshard_context *context, const char *folder, const char *name)

@@ -3,6 +3,7 @@
  * status.c - names and texts of statuses, dtypes and reductions, and the one per-thread state of
  * the library: the text of the last error.
  */
+#include "base/dtype.h"
 #include "base/error.h"
 
 #include <stdarg.h>
@@ -13,13 +14,10 @@
 
 static _Thread_local char error_text[TEXT_BYTES];
 
-static void make_one_line(char *text)
+/* Escaping what is escaped already changes nothing. */
+static void keep_escaped(const char *text)
 {
-    for (; *text != '\0'; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c < 0x20 || c == 0x7f)
-            *text = '?';
-    }
+    (void)reshard_text_escape(text, strlen(text), error_text, sizeof error_text);
 }
 
 reshard_status rs_fail(reshard_status status, const char *format, ...)
@@ -30,8 +28,7 @@ reshard_status rs_fail(reshard_status status, const char *format, ...)
     va_start(arguments, format);
     (void)vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    make_one_line(text);
-    memcpy(error_text, text, sizeof text);
+    keep_escaped(text);
     return status;
 }
 
@@ -52,8 +49,7 @@ reshard_status rs_fail_within(reshard_status status, const char *format, ...)
         length = room;
     memcpy(text + used, error_text, length);
     text[(size_t)used + length] = '\0';
-    make_one_line(text);
-    memcpy(error_text, text, sizeof text);
+    keep_escaped(text);
     return status;
 }
 
@@ -121,6 +117,11 @@ static int is_dtype(reshard_dtype dtype)
 const char *reshard_dtype_name(reshard_dtype dtype)
 {
     return is_dtype(dtype) ? dtypes[dtype].name : "?";
+}
+
+const char *rs_dtype_safetensors_name(reshard_dtype dtype)
+{
+    return is_dtype(dtype) ? dtypes[dtype].safetensors_name : "?";
 }
 
 int32_t reshard_dtype_bits(reshard_dtype dtype)

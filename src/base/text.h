@@ -38,6 +38,11 @@ void rs_text_add_box(rs_text *text, int32_t ndim, const int64_t *offset, const i
 
 /* Orders texts as people do: numbers in them as numbers, "rank-2" before "rank-10". */
 int rs_compare_naturally(const char *a, const char *b);
+/* Bytes from strangers as part of a line (reshard_text_escape). No escape is cut at the end. */
+void rs_text_add_escaped(rs_text *text, const char *bytes, size_t count);
+/* A string of JSON in ASCII alone, as Python's json.dumps writes it. What is not UTF-8 becomes
+ * U+FFFD. */
+void rs_text_add_quoted(rs_text *text, const char *bytes, size_t count);
 
 /* A copy of a text; NULL with the error text set on failure. To be freed by rs_text_free. */
 RS_EXPORT char *rs_text_copy(reshard_context *context, const char *text);

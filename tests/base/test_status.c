@@ -69,9 +69,10 @@ static void test_error__is_one_line(void **state)
 {
     (void)state;
     (void)rs_fail(RESHARD_ERR_SYNTAX, "a\nb\rc\td\x1b[31me\x7f");
-    assert_string_equal(reshard_error_text(), "a?b?c?d?[31me?");
+    assert_string_equal(reshard_error_text(), "a\\x0ab\\x0dc\\x09d\\x1b[31me\\x7f");
     (void)rs_fail_within(RESHARD_ERR_SYNTAX, "file\n%s", "x\v");
-    assert_string_equal(reshard_error_text(), "file?x?: a?b?c?d?[31me?");
+    assert_string_equal(reshard_error_text(),
+                        "file\\x0ax\\x0b: a\\x0ab\\x0dc\\x09d\\x1b[31me\\x7f");
     (void)rs_fail(RESHARD_ERR_SYNTAX, "gr\xc3\xbc\xc3\x9f");
     assert_string_equal(reshard_error_text(), "gr\xc3\xbc\xc3\x9f");
 }

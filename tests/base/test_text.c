@@ -100,6 +100,65 @@ static void test_text__digits_and_letters(void **state)
     }
 }
 
+static void check_escaped(const char *bytes, size_t count, const char *expected)
+{
+    char buffer[128];
+    assert_int_equal(reshard_text_escape(bytes, count, buffer, sizeof buffer), strlen(expected));
+    assert_string_equal(buffer, expected);
+    /* Escaping twice changes nothing. */
+    char again[128];
+    (void)reshard_text_escape(buffer, strlen(buffer), again, sizeof again);
+    assert_string_equal(again, expected);
+}
+
+static void test_escape__what_would_not_show_or_stay_on_its_line(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes, *expected;
+    } rows[] = {
+        {"model.layers.0.weight", "model.layers.0.weight"},
+        {"gr\xc3\xbc\xc3\x9f \xe6\xa8\xa1\xe5\x9e\x8b \xf0\x9f\x98\x80",
+         "gr\xc3\xbc\xc3\x9f \xe6\xa8\xa1\xe5\x9e\x8b \xf0\x9f\x98\x80"},
+        {"a\nb\rc\td\x1b[31me\x7f", "a\\x0ab\\x0dc\\x09d\\x1b[31me\\x7f"},
+        {"\xc2\x9b"
+         "31m \xc2\x85",
+         "\\u009b31m \\u0085"},
+        {"\xe2\x80\xae \xe2\x81\xa6 \xd8\x9c \xe2\x80\x8f", "\\u202e \\u2066 \\u061c \\u200f"},
+        {"\xe2\x80\xa8\xe2\x80\xa9\xef\xbb\xbf\xe2\x80\x8b", "\\u2028\\u2029\\ufeff\\u200b"},
+        {"\xf3\xa0\x81\x81", "\\U000e0041"},
+        {"\x9b\xff\xc3(\xed\xa0\x80\xe2\x80", "\\x9b\\xff\\xc3(\\xed\\xa0\\x80\\xe2\\x80"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        check_escaped(rows[i].bytes, strlen(rows[i].bytes), rows[i].expected);
+    check_escaped("a\0b", 3, "a\\x00b");
+}
+
+static void test_escape__no_escape_is_cut(void **state)
+{
+    (void)state;
+    static const char bytes[] = "ab\x1b\xe2\x80\xae\xc3\xbcz";
+    static const char *const whole[] = {"",
+                                        "a",
+                                        "ab",
+                                        "ab\\x1b",
+                                        "ab\\x1b\\u202e",
+                                        "ab\\x1b\\u202e\xc3\xbc",
+                                        "ab\\x1b\\u202e\xc3\xbcz"};
+    for (size_t capacity = 1; capacity <= 20; capacity++) {
+        char buffer[20];
+        memset(buffer, '#', sizeof buffer);
+        assert_int_equal(reshard_text_escape(bytes, sizeof bytes - 1, buffer, capacity), 15);
+        size_t best = 0;
+        for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)
+            best = strlen(whole[i]) < capacity ? i : best;
+        assert_string_equal(buffer, whole[best]);
+        for (size_t i = capacity; i < sizeof buffer; i++)
+            assert_int_equal(buffer[i], '#');
+    }
+    assert_int_equal(reshard_text_escape(bytes, sizeof bytes - 1, NULL, 0), 15);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -109,6 +168,8 @@ int main(void)
         cmocka_unit_test(test_text__shapes),
         cmocka_unit_test(test_text__boxes),
         cmocka_unit_test(test_text__digits_and_letters),
+        cmocka_unit_test(test_escape__what_would_not_show_or_stay_on_its_line),
+        cmocka_unit_test(test_escape__no_escape_is_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

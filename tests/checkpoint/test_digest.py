@@ -108,7 +108,7 @@ class DigestTest(CommandTest):
         files.write(self.path("m.safetensors"), model)
         wanted = expected_digests(model)
         text = self.read_text("digest", self.path("m.safetensors"))
-        self.assertEqual(text.splitlines()[:2], [f"{wanted[chr(97) + chr(27) + '[1m']}  a?[1m", f"{wanted['b']}  b"])
+        self.assertEqual(text.splitlines()[:2], [f"{wanted[chr(97) + chr(27) + '[1m']}  a\\x1b[1m", f"{wanted['b']}  b"])
         self.assertRegex(text.splitlines()[2], r"\A[0-9a-f]{32}  all 2 tensors, 27 B\Z")
 
     def test_splits_do_not_matter(self):
@@ -124,7 +124,8 @@ class DigestTest(CommandTest):
             self.assertEqual(self.check_digests(model, folder, "--threads", "3"), total)
             text = self.read_text("verify", self.path("one.safetensors"), folder)
             self.assertTrue(text.endswith("the same tensors\n"), text)
-            found = self.read_json("verify", folder, self.path("one.safetensors"))
+            self.assertTrue(self.read_json("verify", folder, self.path("one.safetensors"))["same"])
+            found = self.read_json("verify", folder, self.path("one.safetensors"), "--digest")
             self.assertTrue(found["same"])
             self.assertEqual((found["checkpoint"], found["checkpoint_b"]), (total, total))
 
@@ -233,9 +234,10 @@ class DigestTest(CommandTest):
                 ("bytes_differ", ["a", "b"], {**model, "a": model["b"], "b": model["a"]})]:
             files.write(self.path("b.safetensors"), changed)
             self.check_differs(self.path("a.safetensors"), self.path("b.safetensors"), key, names)
+            self.check_differs(self.path("a.safetensors"), self.path("b.safetensors"), key, names, "--digest")
         done = run("verify", self.path("a.safetensors"), self.path("b.safetensors"))
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stdout, r"\na +bytes +f32 40x30 +f32 40x30\n")
+        self.assertRegex(done.stdout, r"\na +bytes +f32 40x30 +f32 40x30 +\[0, 0\]: \S+ and \S+\n")
 
     def test_many_differences(self):
         one = random_model(self.numbers, {f"t{i:03}": ("U8", (4,)) for i in range(100)})

@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifndef PREFIXES_MAX
 #define PREFIXES_MAX 512
+#endif
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -61,62 +61,32 @@ reshard_status rs_run_check_paths(const rs_conversion_run *run)
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-/* Compares what routes lead to. Collective. */
-static reshard_status compare(rs_conversion_run *run, const char *what, int64_t route_count,
-                              const rs_route *routes, rs_file *const *targets, rs_sums *sums)
-{
-    const reshard_conversion *conversion = run->conversion;
-    rs_blocks blocks;
-    reshard_status status =
-        rs_blocks_cut(&blocks, &run->arena, route_count, routes, conversion->thread_bytes, false);
-    status = rs_team_agree(run->team, status);
-    if (status != RESHARD_OK)
-        return status;
-    rs_engine engine = {.context = run->context,
-                        .sink = &rs_sink_compare,
-                        .what = rs_team_leads(run->team) ? what : NULL,
-                        .blocks = &blocks,
-                        .sources = conversion->source_files,
-                        .targets = targets,
-                        .threads = conversion->threads,
-                        .sums = sums};
-    return rs_engine_run_shared(&engine, run->team);
-}
-
-/* Routes to all copies. */
-static reshard_status list_copies(rs_conversion_run *run, rs_route **out_routes, int64_t *out_count)
-{
-    const reshard_checkpoint *source = run->conversion->source;
-    reshard_status status = RESHARD_OK;
-    int64_t count = 0;
-    for (int64_t i = 0; i < source->tensor_count; i++)
-        count += source->tensors[i].copy_count != 0 && source->tensors[i].bytes != 0;
-    rs_route *routes = rs_arena_allocate_array(&run->arena, (size_t)count, sizeof *routes);
-    if (routes == NULL)
-        return rs_allocation_status();
-    *out_count = count;
-    *out_routes = routes;
-    for (int64_t i = 0; status == RESHARD_OK && i < source->tensor_count; i++) {
-        if (source->tensors[i].copy_count != 0 && source->tensors[i].bytes != 0)
-            status = rs_route_copies(&run->arena, &source->tensors[i], routes++);
-    }
-    return status;
-}
-
 reshard_status rs_run_check_copies(rs_conversion_run *run)
 {
-    rs_route *routes = NULL;
-    int64_t count = 0;
-    reshard_status status = rs_team_agree(run->team, list_copies(run, &routes, &count));
-    if (status == RESHARD_OK && count != 0)
-        status = compare(run, "comparing", count, routes, run->conversion->source_files, NULL);
+    const reshard_conversion *conversion = run->conversion;
+    reshard_status status = rs_engine_check_copies(conversion->source, run->team, "comparing",
+                                                   conversion->threads, conversion->thread_bytes);
     return status == RESHARD_ERR_CHECK ? rs_fail_within(status, "replicas differ") : status;
 }
 
 reshard_status rs_run_verify(rs_conversion_run *run, rs_sums *sums)
 {
-    reshard_status status = compare(run, "verifying", run->conversion->route_count,
-                                    run->conversion->routes, run->target_files, sums);
+    const reshard_conversion *conversion = run->conversion;
+    rs_blocks blocks;
+    reshard_status status = rs_blocks_cut(&blocks, &run->arena, conversion->route_count,
+                                          conversion->routes, conversion->thread_bytes, false);
+    status = rs_team_agree(run->team, status);
+    if (status != RESHARD_OK)
+        return status;
+    rs_engine engine = {.context = run->context,
+                        .sink = &rs_sink_compare,
+                        .what = rs_team_leads(run->team) ? "verifying" : NULL,
+                        .blocks = &blocks,
+                        .sources = conversion->source_files,
+                        .targets = run->target_files,
+                        .threads = conversion->threads,
+                        .sums = sums};
+    status = rs_engine_run_shared(&engine, run->team);
     return status == RESHARD_ERR_CHECK ? rs_fail_within(status, "the output is wrong") : status;
 }
 

@@ -76,7 +76,8 @@ reshard_status rs_run_check_source(const rs_conversion_run *run);
 
 /* ---- what is written beside tensors (others.c) ----------------------------------------------- */
 
-/* Lists the files that are copied along, and notes them and those that are not. */
+/* Lists the files that are copied along, and notes them and those that are not. Errors: INVALID for
+ * a link that leaves the source; NOT_FOUND, IO. */
 reshard_status rs_conversion_list_others(reshard_conversion *conversion);
 /* Copies them, and writes the index. */
 reshard_status rs_run_copy_others(rs_conversion_run *run);

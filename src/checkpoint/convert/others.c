@@ -4,6 +4,7 @@
  * that hold no weights (config.json, tokenizers), and links to files that do not change.
  */
 #include "base/context.h"
+#include "base/text.h"
 #include "checkpoint/convert/conversion.h"
 #include "checkpoint/format/foreign.h"
 
@@ -38,17 +39,47 @@ static bool is_source_file(const reshard_checkpoint *source, const char *name)
     return false;
 }
 
+/* Can it be copied, and should it? A link to a file elsewhere would bring that file into the
+ * output. */
+static reshard_status check_other(const reshard_conversion *conversion, const char *path,
+                                  rs_path_kind *out_kind)
+{
+    rs_file *file = NULL;
+    char *outside = NULL;
+    reshard_status status =
+        rs_store_follow_link(conversion->context, conversion->source->folder, path, &outside);
+    if (outside != NULL)
+        status = rs_fail(RESHARD_ERR_INVALID,
+                         "%s: a link that leaves the checkpoint, to %.300s; put the file in its "
+                         "place, or remove it",
+                         path, outside);
+    rs_text_free(conversion->context, outside);
+    if (status == RESHARD_OK)
+        status = rs_path_kind_of(path, out_kind);
+    if (status == RESHARD_OK && *out_kind == RS_PATH_FILE)
+        status = rs_file_open(conversion->context, path, &file);
+    rs_file_close(file);
+    return status;
+}
+
+static reshard_status find_kind(const reshard_conversion *conversion, const char *name,
+                                rs_path_kind *out_kind)
+{
+    char *path = rs_path_join(conversion->context, conversion->source->folder, name);
+    if (path == NULL)
+        return rs_allocation_status();
+    reshard_status status = rs_name_holds_weights(name) ? rs_path_kind_of(path, out_kind)
+                                                        : check_other(conversion, path, out_kind);
+    rs_release(conversion->context, path, strlen(path) + 1);
+    return status;
+}
+
 static reshard_status consider_other(reshard_conversion *conversion, char *name, others *seen)
 {
     rs_path_kind kind = RS_PATH_NONE;
-    const reshard_checkpoint *source = conversion->source;
-    if (is_source_file(source, name))
+    if (is_source_file(conversion->source, name))
         return RESHARD_OK;
-    char *path = rs_path_join(conversion->context, source->folder, name);
-    if (path == NULL)
-        return rs_allocation_status();
-    reshard_status status = rs_path_kind_of(path, &kind);
-    rs_release(conversion->context, path, strlen(path) + 1);
+    reshard_status status = find_kind(conversion, name, &kind);
     if (status != RESHARD_OK)
         return status;
     if (kind == RS_PATH_FOLDER) {
@@ -89,9 +120,9 @@ static reshard_status note_others(reshard_conversion *conversion, const others *
     if (status == RESHARD_OK)
         status = note_kin(conversion, &seen->folders, "left out:", "folder", "folders");
     if (status == RESHARD_OK)
-        status = note_kin(conversion, &seen->odd,
-                          "left out:", "link that leads nowhere, or other thing that is no file",
-                          "links that lead nowhere, or other things that are no files");
+        status =
+            note_kin(conversion, &seen->odd, "left out:", "thing that is neither file nor folder",
+                     "things that are neither files nor folders");
     return status;
 }
 
@@ -154,6 +185,8 @@ static reshard_status copy_other(rs_conversion_run *run, const char *name)
         status = rs_output_file(&run->output, name, bytes, false, NULL, &to);
     if (status == RESHARD_OK)
         status = copy_bytes(run->context, from, to, bytes);
+    if (status == RESHARD_OK)
+        status = rs_file_copy_mode(from, to);
     if (status == RESHARD_OK && !run->options.no_sync)
         status = rs_file_sync(to);
     rs_file_close(to);

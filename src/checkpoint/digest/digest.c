@@ -7,7 +7,6 @@
 #include "base/digest.h"
 #include "base/context.h"
 #include "base/options.h"
-#include "base/pool.h"
 #include "checkpoint/digest/tensor_sums.h"
 #include "checkpoint/engine/engine.h"
 
@@ -72,22 +71,11 @@ static reshard_status prepare(digest_work *work)
 /* Do all ranks see the same tensors at the same places? */
 static reshard_status compare_ranks(const digest_work *work, reshard_status status)
 {
-    const reshard_checkpoint *checkpoint = work->checkpoint;
     uint64_t words[2];
     rs_digest digest;
     rs_digest_init(&digest);
     rs_digest_u64(&digest, work->check_copies);
-    for (int64_t i = 0; i < checkpoint->tensor_count; i++) {
-        const rs_stored_tensor *tensor = &checkpoint->tensors[i];
-        rs_digest_bytes(&digest, tensor->name.bytes, tensor->name.count);
-        rs_digest_u64(&digest, (uint64_t)tensor->dtype);
-        rs_digest_i64s(&digest, tensor->shape, tensor->ndim);
-        rs_digest_u64(&digest, (uint64_t)tensor->copy_count);
-        for (int64_t k = 0; k < tensor->piece_count; k++) {
-            rs_digest_u64(&digest, (uint64_t)tensor->pieces[k].file);
-            rs_digest_u64(&digest, tensor->pieces[k].at);
-        }
-    }
+    rs_store_digest(work->checkpoint, &digest);
     rs_digest_finish(&digest, words);
     return rs_team_compare(&work->team, status, "digest: the checkpoint", words);
 }
@@ -181,10 +169,7 @@ reshard_status reshard_checkpoint_digest(const reshard_checkpoint *checkpoint,
                         .check_copies = chosen.check_copies != 0,
                         .team = rs_team_of(checkpoint->context, chosen.group)};
     rs_arena_init(&work.arena, work.context);
-    if (chosen.threads < 0 || chosen.threads > RS_POOL_THREADS_MAX)
-        status = rs_fail(RESHARD_ERR_RANGE, "%d threads; %d are the most", (int)chosen.threads,
-                         RS_POOL_THREADS_MAX);
-    work.threads = rs_team_thread_count(&work.team, chosen.threads);
+    status = rs_team_choose_threads(&work.team, chosen.threads, &work.threads);
     if (status == RESHARD_OK)
         status = prepare(&work);
     if (status == RESHARD_OK)

@@ -63,6 +63,10 @@ void rs_engine_share_memory(size_t memory_bytes, bool adapts, int32_t *threads,
 reshard_status rs_engine_run(rs_engine *engine);
 /* Runs all blocks, shared by the ranks of a team. Collective. */
 reshard_status rs_engine_run_shared(rs_engine *engine, const rs_team *team);
+/* Compares all boxes that the checkpoint stores more than once. `what`: as in rs_engine. Errors:
+ * CHECK, naming tensor, files and element. Collective. */
+reshard_status rs_engine_check_copies(const reshard_checkpoint *checkpoint, const rs_team *team,
+                                      const char *what, int32_t threads, size_t thread_bytes);
 /* From now on the progress bar counts the other ranks too. */
 void rs_engine_show_together(rs_engine *engine, const rs_team *team);
 

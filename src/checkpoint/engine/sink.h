@@ -37,6 +37,9 @@ typedef struct rs_worker {
     rs_block_sums sums;
 } rs_worker;
 
+/* What the compare sink reads of a target's file at once, behind the thread's memory. */
+#define RS_COMPARE_BYTES ((size_t)256 << 10)
+
 struct rs_sink {
     /* Does one block. */
     reshard_status (*run)(rs_worker *worker, const rs_route *route, const rs_block_box *box);

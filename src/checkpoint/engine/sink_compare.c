@@ -6,8 +6,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define COMPARE_BYTES ((size_t)256 << 10)
-
 /* ---- words about a difference ---------------------------------------------------------------- */
 
 /* The element of a piece that a byte of its file belongs to; false when it belongs to none. */
@@ -82,7 +80,7 @@ static reshard_status compare_range(rs_worker *worker, const rs_route *route, in
     char *found = worker->buffer + worker->buffer_bytes;
     atomic_fetch_add(&engine->bytes_done, count);
     for (size_t done = 0, part; done < count; done += part) {
-        part = count - done < COMPARE_BYTES ? count - done : COMPARE_BYTES;
+        part = count - done < RS_COMPARE_BYTES ? count - done : RS_COMPARE_BYTES;
         reshard_status status = rs_file_read(engine->targets[file], found, part, at + done);
         if (status != RESHARD_OK)
             return status;
@@ -104,4 +102,4 @@ static reshard_status compare(rs_worker *worker, const rs_route *route, const rs
     return status == RESHARD_OK ? rs_block_emit(worker, route, box, compare_range) : status;
 }
 
-const rs_sink rs_sink_compare = {.run = compare, .extra_bytes = COMPARE_BYTES};
+const rs_sink rs_sink_compare = {.run = compare, .extra_bytes = RS_COMPARE_BYTES};

@@ -35,6 +35,15 @@ int32_t rs_team_thread_count(const rs_team *team, int32_t asked)
     return rs_pool_thread_count((int32_t)rs_max(1, rs_min(share, rs_pool_thread_count(0))));
 }
 
+reshard_status rs_team_choose_threads(const rs_team *team, int32_t asked, int32_t *out_threads)
+{
+    if (asked < 0 || asked > RS_POOL_THREADS_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "%d threads; %d are the most", (int)asked,
+                       RS_POOL_THREADS_MAX);
+    *out_threads = rs_team_thread_count(team, asked);
+    return RESHARD_OK;
+}
+
 reshard_status rs_team_agree(const rs_team *team, reshard_status status)
 {
     return team->group != NULL ? reshard_group_agree(team->group, status) : status;

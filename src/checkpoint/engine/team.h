@@ -23,6 +23,8 @@ bool rs_team_leads(const rs_team *team);
 /* How many threads a rank uses when its user asks for `asked`: 0 means the processors, up to 8,
  * divided by the ranks. Local. */
 int32_t rs_team_thread_count(const rs_team *team, int32_t asked);
+/* The same for a number that may be anything. Errors: RANGE. Local. */
+reshard_status rs_team_choose_threads(const rs_team *team, int32_t asked, int32_t *out_threads);
 
 /* As reshard_group_agree. */
 reshard_status rs_team_agree(const rs_team *team, reshard_status status);

@@ -4,31 +4,20 @@
  * spaces so that the data begins on a page.
  */
 #include "base/context.h"
+#include "base/dtype.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/target.h"
 
 #include <assert.h>
-#include <ctype.h>
 #include <string.h>
-
-static void write_dtype(rs_json_writer *writer, reshard_dtype dtype)
-{
-    const char *name = reshard_dtype_name(dtype);
-    rs_json_writer_add(writer, "\"", 1);
-    for (; *name != '\0'; name++) {
-        char letter = (char)toupper((unsigned char)*name);
-        rs_json_writer_add(writer, &letter, 1);
-    }
-    rs_json_writer_add(writer, "\"", 1);
-}
 
 static void write_entry(rs_json_writer *writer, const rs_target *target,
                         const rs_target_entry *entry)
 {
     rs_json_writer_string(writer, entry->key);
-    rs_json_writer_text(writer, ":{\"dtype\":");
-    write_dtype(writer, target->tensors[entry->tensor].dtype);
-    rs_json_writer_text(writer, ",\"shape\":");
+    rs_json_writer_text(writer, ":{\"dtype\":\"");
+    rs_json_writer_text(writer, rs_dtype_safetensors_name(target->tensors[entry->tensor].dtype));
+    rs_json_writer_text(writer, "\",\"shape\":");
     rs_json_writer_integers(writer, entry->ndim, entry->shape);
     rs_json_writer_text(writer, ",\"data_offsets\":[");
     rs_json_writer_unsigned(writer, entry->begin);

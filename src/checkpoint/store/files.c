@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* files.c - a checkpoint's beginning, its open files, and its end. */
 #include "base/context.h"
+#include "base/text.h"
 #include "checkpoint/store/store.h"
 
 #include <assert.h>
@@ -54,6 +55,39 @@ static reshard_status open_file(reshard_checkpoint *checkpoint, rs_stored_file *
     return status == RESHARD_OK ? check_pointer(file) : status;
 }
 
+/* Weights that lie elsewhere are read, as the user asked for, but told of. */
+static reshard_status note_links(reshard_checkpoint *checkpoint)
+{
+    reshard_context *context = checkpoint->context;
+    reshard_status status = RESHARD_OK;
+    char *first = NULL;
+    int32_t first_file = 0, count = 0;
+    /* A single file was named by the user. */
+    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count &&
+                        checkpoint->folder == checkpoint->path;
+         i++) {
+        char *outside = NULL;
+        status = rs_store_follow_link(context, checkpoint->folder,
+                                      rs_file_path(checkpoint->files[i].file), &outside);
+        if (outside == NULL)
+            continue;
+        if (count++ == 0) {
+            first = outside;
+            first_file = i;
+        } else {
+            rs_text_free(context, outside);
+        }
+    }
+    if (status == RESHARD_OK && count != 0)
+        status = rs_store_note(checkpoint,
+                               "%d of %d files are links that leave the folder; %.100s leads to "
+                               "%.200s",
+                               (int)count, (int)checkpoint->file_count,
+                               checkpoint->files[first_file].name, first);
+    rs_text_free(context, first);
+    return status;
+}
+
 reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count,
                                    char *const *names)
 {
@@ -78,7 +112,7 @@ reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count
         if (rs_context_cancelled(checkpoint->context))
             return rs_fail(RESHARD_ERR_CANCELLED, "%s: cancelled", checkpoint->path);
     }
-    return RESHARD_OK;
+    return note_links(checkpoint);
 }
 
 /* Room for one more file; arrays that were outgrown stay in the arena. */

@@ -13,14 +13,11 @@ typedef struct rs_note {
 
 reshard_status rs_notes_add(rs_notes *notes, rs_arena *arena, const char *format, va_list arguments)
 {
-    char line[1024];
+    char line[1024], shown[2048];
     (void)vsnprintf(line, sizeof line, format, arguments);
-    for (char *c = line; *c != '\0'; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?';
-    }
+    (void)reshard_text_escape(line, strlen(line), shown, sizeof shown);
     rs_note *note = rs_arena_allocate(arena, sizeof *note);
-    char *copy = rs_arena_copy(arena, line, strlen(line) + 1, 1);
+    char *copy = rs_arena_copy(arena, shown, strlen(shown) + 1, 1);
     if (note == NULL || copy == NULL)
         return rs_allocation_status();
     *note = (rs_note){.line = copy};

@@ -13,7 +13,7 @@ typedef struct rs_notes {
     struct rs_note *first, *last;
 } rs_notes;
 
-/* Names in it may come from strangers: what could control a terminal becomes "?". Fails only for
+/* Names in it may come from strangers: it is kept as reshard_text_escape shows it. Fails only for
  * lack of memory. */
 reshard_status rs_notes_add(rs_notes *notes, rs_arena *arena, const char *format,
                             va_list arguments);

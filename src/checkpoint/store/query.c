@@ -108,3 +108,18 @@ reshard_status reshard_checkpoint_layout(const reshard_checkpoint *checkpoint, i
     return rs_store_layout(checkpoint->context, stored, stored->pieces, stored->piece_count, false,
                            0, out_layout);
 }
+
+void rs_store_digest(const reshard_checkpoint *checkpoint, rs_digest *digest)
+{
+    for (int64_t i = 0; i < checkpoint->tensor_count; i++) {
+        const rs_stored_tensor *tensor = &checkpoint->tensors[i];
+        rs_digest_bytes(digest, tensor->name.bytes, tensor->name.count);
+        rs_digest_u64(digest, (uint64_t)tensor->dtype);
+        rs_digest_i64s(digest, tensor->shape, tensor->ndim);
+        rs_digest_u64(digest, (uint64_t)tensor->copy_count);
+        for (int64_t k = 0; k < tensor->piece_count; k++) {
+            rs_digest_u64(digest, (uint64_t)tensor->pieces[k].file);
+            rs_digest_u64(digest, tensor->pieces[k].at);
+        }
+    }
+}

@@ -18,6 +18,7 @@
 #define RS_CHECKPOINT_STORE_STORE_H
 
 #include "base/arena.h"
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/slice.h"
@@ -128,6 +129,12 @@ reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count
 reshard_status rs_store_add_file(reshard_checkpoint *checkpoint, rs_slice name, rs_file *file,
                                  int32_t *out_index);
 
+/* If the path is a symbolic link that leaves the folder and, for a snapshot in the hub's cache, its
+ * model: where it leads, to be freed by rs_text_free. Else NULL. Errors: NOT_FOUND when it leads
+ * nowhere; IO. */
+reshard_status rs_store_follow_link(reshard_context *context, const char *folder, const char *path,
+                                    char **out_outside);
+
 /* One stored array, which is (a box of) a tensor. Numbers are one for each of its ndim dims. */
 typedef struct rs_occurrence {
     rs_slice name; /* of the tensor */
@@ -193,6 +200,9 @@ bool rs_piece_is_whole(const rs_stored_tensor *tensor, const rs_stored_piece *pi
 /* Strides in elements, whether given or dense. */
 void rs_piece_strides(const rs_stored_tensor *tensor, const rs_stored_piece *piece,
                       int64_t out_strides[RESHARD_NDIM_MAX]);
+/* Adds all that the headers tell of the tensors, by which ranks see that they have opened the same
+ * checkpoint. */
+void rs_store_digest(const reshard_checkpoint *checkpoint, rs_digest *digest);
 /* Pieces, or copies, as one layout over files: rank = file + first_rank, one shard for each. */
 reshard_status rs_store_layout(reshard_context *context, const rs_stored_tensor *tensor,
                                const rs_stored_piece *pieces, int64_t piece_count, bool cover,

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * links.c - where symbolic links of a checkpoint's folder lead. A folder from a stranger may link
+ * to any file of this machine. Links inside the folder are fine, and so are those of the hub's
+ * cache, where a checkpoint is MODEL/snapshots/REVISION and its files link to MODEL/blobs.
+ */
+#include "base/text.h"
+#include "checkpoint/store/store.h"
+
+#include <string.h>
+
+/* How much of a folder's resolved path links may not leave: all of it, or of a snapshot in the
+ * hub's cache that of its model. */
+static size_t measure_root(const char *folder)
+{
+    const char *model = strstr(folder, "/models--");
+    const char *snapshots = model != NULL ? strstr(model, "/snapshots/") : NULL;
+    bool is_snapshot = snapshots != NULL && strchr(model + 1, '/') == snapshots;
+    return is_snapshot ? (size_t)(snapshots - folder) : strlen(folder);
+}
+
+static bool lies_inside(const char *folder, const char *path)
+{
+    size_t length = measure_root(folder);
+    return strncmp(folder, path, length) == 0 && path[length] == '/';
+}
+
+reshard_status rs_store_follow_link(reshard_context *context, const char *folder, const char *path,
+                                    char **out_outside)
+{
+    char *root = NULL, *target = NULL;
+    *out_outside = NULL;
+    if (!rs_path_is_link(path))
+        return RESHARD_OK;
+    reshard_status status = rs_path_resolve(context, folder, &root);
+    if (status == RESHARD_OK)
+        status = rs_path_resolve(context, path, &target);
+    if (status == RESHARD_OK && !lies_inside(root, target)) {
+        *out_outside = target;
+        target = NULL;
+    }
+    rs_text_free(context, target);
+    rs_text_free(context, root);
+    return status;
+}
