@@ -7,6 +7,8 @@
 #include "cli/common/failure.h"
 #include "cli/common/input.h"
 #include "cli/common/json.h"
+#include "cli/common/memory.h"
+#include "cli/common/names.h"
 #include "cli/common/sizes.h"
 #include "cli/common/table.h"
 #include "cli/common/work.h"
@@ -16,6 +18,7 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { ROWS_MAX = 64, ROWS_FIRST = 48, ROWS_LAST = 8, DTYPE_TEXT = 24, LONG_SHAPE_TEXT = 512 };
@@ -189,11 +192,28 @@ static reshard_status add_tensor(cli_table *table, const reshard_checkpoint *che
     return add_split(table, checkpoint, index, &tensor);
 }
 
+static reshard_status sort_tensors(const reshard_checkpoint *checkpoint, int64_t count,
+                                   cli_name **out_names)
+{
+    reshard_status status = RESHARD_OK;
+    cli_name *names = cli_allocate((size_t)count, sizeof *names);
+    for (int64_t i = 0; status == RESHARD_OK && i < count; i++) {
+        reshard_stored_tensor tensor = {.size = sizeof tensor};
+        status = reshard_checkpoint_tensor(checkpoint, i, &tensor);
+        names[i] = (cli_name){tensor.name, tensor.name_bytes, i};
+    }
+    if (status == RESHARD_OK)
+        cli_names_sort(names, (size_t)count);
+    *out_names = names;
+    return status;
+}
+
 static reshard_status add_tensors(cli_table *table, const reshard_checkpoint *checkpoint, int all)
 {
     static const char *const titles[] = {"tensor", "dtype", "shape", "bytes", "split over files"};
     int64_t count = reshard_checkpoint_tensor_count(checkpoint);
-    reshard_status status = RESHARD_OK;
+    cli_name *names = NULL;
+    reshard_status status = sort_tensors(checkpoint, count, &names);
     for (int i = 0; i < 5; i++) {
         cli_table_add(table, CLI_BOLD, "%s", titles[i]);
         if (i != 3)
@@ -206,8 +226,9 @@ static reshard_status add_tensors(cli_table *table, const reshard_checkpoint *ch
                                "  ... %" PRId64 " tensors left out; --all prints them",
                                count - ROWS_FIRST - ROWS_LAST);
         }
-        status = add_tensor(table, checkpoint, i);
+        status = add_tensor(table, checkpoint, names[i].index);
     }
+    free(names);
     return status;
 }
 

@@ -213,7 +213,7 @@ static int names_checkpoint(const cli_command *command, int argc, char **argv)
             return 0;
         if (strncmp(text, "--", 2) != 0)
             named = 1;
-        else if (strchr(text, '=') == NULL &&
+        else if (strchr(text, '=') == NULL && strcmp(text, "--tensors") != 0 &&
                  !is_flag(text, command->options, command->option_count) &&
                  !is_flag(text, cli_converting_options, CLI_CONVERTING_OPTIONS))
             i++; /* its value */
@@ -260,7 +260,8 @@ const cli_command cli_command_plan = {
         "and the bytes that go from each file to each: --to, --rules, --set, --from, "
         "--from-rules,\n"
         "--format, --max-shard-size, --dtype, --include, --exclude, --rename, --max-memory,\n"
-        "--threads and --json are as there.\n",
+        "--threads and --json are as there. --tensors adds each tensor: its shape, its cut, the\n"
+        "shape on one rank, and the rule and line that say so.\n",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .examples =
@@ -270,6 +271,6 @@ const cli_command cli_command_plan = {
         "  reshard plan --shape 1024 --dtype bf16 --from '4: P(sum)' --to '4: R' --check --json\n"
         "  reshard plan --shape 64x64 --dtype f32 --from '4: S(0)' --to '2: S(1)' --moves --rank "
         "1\n"
-        "  reshard plan model/ --to tp=4\n",
+        "  reshard plan model/ --to tp=4 --tensors\n",
     .run = run,
 };

@@ -13,10 +13,12 @@
 #include "cli/common/work.h"
 #include "cli/converting.h"
 #include "cli/plan_report.h"
+#include "cli/plan_tensors.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { FILES_SHOWN_MAX = 16 };
 
@@ -32,8 +34,14 @@ static uint64_t *read_matrix(const cli_conversion *made)
     return matrix;
 }
 
-static void print_json(const cli_conversion *made, const uint64_t *matrix)
+typedef struct checkpoint_values {
+    cli_converting converting; /* first: its options have offsets in it */
+    int tensors;
+} checkpoint_values;
+
+static reshard_status print_json(const cli_conversion *made, const uint64_t *matrix, int tensors)
 {
+    reshard_status status = RESHARD_OK;
     cli_json json = {.stream = stdout};
     cli_json_begin_object(&json, NULL);
     cli_json_unsigned(&json, "bytes_total", made->stats.bytes_written);
@@ -53,8 +61,11 @@ static void print_json(const cli_conversion *made, const uint64_t *matrix)
         }
         cli_json_end_list(&json);
     }
+    if (tensors)
+        status = cli_plan_tensors_write(made, &json);
     cli_json_end_object(&json);
     putchar('\n');
+    return status;
 }
 
 static void print_matrix(const cli_conversion *made, const uint64_t *matrix)
@@ -85,42 +96,43 @@ static void print_matrix(const cli_conversion *made, const uint64_t *matrix)
     cli_table_destroy(table);
 }
 
-static void print_text(const cli_conversion *made, const uint64_t *matrix)
+static reshard_status print_text(const cli_conversion *made, const uint64_t *matrix, int tensors)
 {
     const reshard_conversion_stats *stats = &made->stats;
     cli_conversion_print(made, NULL);
     printf("%" PRId64 " move%s between %" PRId32 " and %" PRId32 " files\n", stats->move_count,
            stats->move_count == 1 ? "" : "s", stats->source_file_count, stats->target_file_count);
     print_matrix(made, matrix);
+    return tensors ? cli_plan_tensors_print(made) : RESHARD_OK;
 }
 
 static int run(const cli_command *command, int argc, char **argv)
 {
-    cli_converting values = {0};
+    checkpoint_values values = {0};
     const char *path = NULL;
     cli_work work = {0};
     cli_conversion_options options;
     cli_conversion made = {0};
     int code = cli_options_parse(command, argc, argv, &values, &path);
     if (code == CLI_DONE)
-        code = cli_converting_check(&values);
+        code = cli_converting_check(&values.converting);
     if (code == CLI_DONE)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)
         return code;
     cli_raise_file_limit();
-    cli_converting_fill(&values, &options);
+    cli_converting_fill(&values.converting, &options);
     reshard_status status = cli_conversion_plan(work.context, path, &options, &made);
     cli_work_settle(&work);
     if (status != RESHARD_OK) {
         code = cli_fail(CLI_FAILED, "%s", reshard_error_text());
     } else {
         uint64_t *matrix = read_matrix(&made);
-        if (values.json)
-            print_json(&made, matrix);
-        else
-            print_text(&made, matrix);
+        status = values.converting.json ? print_json(&made, matrix, values.tensors)
+                                        : print_text(&made, matrix, values.tensors);
         free(matrix);
+        if (status != RESHARD_OK)
+            code = cli_fail(CLI_FAILED, "%s", reshard_error_text());
     }
     cli_conversion_release(&made);
     cli_work_end(&work);
@@ -129,10 +141,14 @@ static int run(const cli_command *command, int argc, char **argv)
 
 int cli_plan_checkpoint(int argc, char **argv)
 {
-    static const cli_command command = {.name = "plan",
-                                        .operand = "CKPT",
-                                        .options = cli_converting_options,
-                                        .option_count = CLI_PLANNING_OPTIONS,
-                                        .run = run};
+    cli_option options[CLI_PLANNING_OPTIONS + 1] = {
+        {"tensors", CLI_FLAG, offsetof(checkpoint_values, tensors), NULL, 0,
+         "each tensor, its cut, and the rule that says so"}};
+    memcpy(options + 1, cli_converting_options, CLI_PLANNING_OPTIONS * sizeof *options);
+    cli_command command = {.name = "plan",
+                           .operand = "CKPT",
+                           .options = options,
+                           .option_count = CLI_PLANNING_OPTIONS + 1,
+                           .run = run};
     return run(&command, argc, argv);
 }

@@ -3,6 +3,8 @@
 #
 #   reshard_add_test(NAME name SOURCES a.c ... [LABELS fast|full ...] [TIMEOUT seconds])
 #       A cmocka program, linked with tests/support and the static library (which hides nothing).
+#   reshard_tells_cases(name ...)
+#       Tests that restate PyTorch's write down what they run (tests/support/ran.h, tests/upstream).
 #   reshard_add_command_test(NAME name COMMAND program argument ... [LABELS ...] [TIMEOUT seconds])
 #       Any program or script.
 #
@@ -64,4 +66,13 @@ function(reshard_add_command_test)
     cmake_parse_arguments(PARSE_ARGV 0 ARG "" "NAME;TIMEOUT" "COMMAND;LABELS")
     add_test(NAME ${ARG_NAME} COMMAND ${ARG_COMMAND})
     reshard_set_test_properties(${ARG_NAME} "${ARG_LABELS}" "${ARG_TIMEOUT}")
+endfunction()
+
+function(reshard_tells_cases)
+    foreach(name IN LISTS ARGN)
+        set(file "${PROJECT_BINARY_DIR}/ran_${name}.txt")
+        set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "RESHARD_TEST_RAN=${file}")
+        set_property(TEST ${name} PROPERTY FIXTURES_SETUP upstream)
+        set_property(GLOBAL APPEND PROPERTY RESHARD_RAN_FILES "${file}")
+    endforeach()
 endfunction()

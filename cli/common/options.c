@@ -182,7 +182,7 @@ static int take_operand(parser *state, const char *operands[2])
 static int check_required(const parser *state, const char *const operands[2])
 {
     const cli_command *command = state->command;
-    if (command->operand != NULL && operands[0] == NULL)
+    if (command->operand != NULL && operands[0] == NULL && !command->operand_is_optional)
         return cli_fail(CLI_USAGE, "%s: %s is missing", command->name, command->operand);
     if (command->second_operand != NULL && operands[1] == NULL && !command->second_is_optional)
         return cli_fail(CLI_USAGE, "%s: %s is missing", command->name, command->second_operand);

@@ -51,7 +51,8 @@ struct cli_command {
     const char *summary;  /* "who owns which box" */
     const char *synopsis; /* what follows the name, on one or more lines */
     const char *description;
-    const char *operand; /* name of the first operand, which must be given; NULL: there is none */
+    const char *operand; /* name of the first operand; NULL: there is none */
+    int operand_is_optional;
     const char *second_operand; /* the same for the second operand */
     int second_is_optional;
     int shares_work; /* under mpirun all ranks run it; other commands run on the first rank only */

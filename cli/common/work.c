@@ -25,6 +25,10 @@ static const double first_shown_seconds = 1.0;
 static const double redraw_seconds = 0.1;
 static const double line_seconds = 10.0;
 
+/* What asks a program to end: an interrupt, a scheduler or `kill`, a terminal that goes away. */
+static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP};
+enum { STOP_SIGNALS = sizeof stop_signals / sizeof stop_signals[0] };
+
 static volatile sig_atomic_t stop_wanted;
 static int bar_is_shown;
 
@@ -57,27 +61,27 @@ static void report(void *user, const char *what, uint64_t done, uint64_t total)
     cli_work_report(user, what, done, total);
 }
 
-/* Our parent may have chosen to ignore interrupts, as shells do for background jobs. */
-static void catch_interrupt(void)
+/* Our parent may have chosen to ignore a signal, as shells do for background jobs, and nohup. */
+static void catch_signal(int number)
 {
     struct sigaction action;
-    sigaction(SIGINT, NULL, &action);
+    sigaction(number, NULL, &action);
     if (action.sa_handler == SIG_IGN)
         return;
     memset(&action, 0, sizeof action);
     action.sa_handler = want_stop;
     sigemptyset(&action.sa_mask);
-    /* One-shot: if the work does not stop, a second interrupt ends the process. */
+    /* One-shot: if the work does not stop, a second one ends the process. */
     action.sa_flags = SA_RESTART | (int)SA_RESETHAND;
-    sigaction(SIGINT, &action, NULL);
+    sigaction(number, &action, NULL);
 }
 
-static void release_interrupt(void)
+static void release_signal(int number)
 {
     struct sigaction action;
-    sigaction(SIGINT, NULL, &action);
+    sigaction(number, NULL, &action);
     if (action.sa_handler == want_stop)
-        signal(SIGINT, SIG_DFL);
+        signal(number, SIG_DFL);
 }
 
 int cli_work_begin(cli_work *work)
@@ -92,7 +96,8 @@ int cli_work_begin(cli_work *work)
     reshard_status status = reshard_context_create(&options, &work->context);
     if (status != RESHARD_OK)
         return cli_fail_status(status);
-    catch_interrupt();
+    for (int i = 0; i < STOP_SIGNALS; i++)
+        catch_signal(stop_signals[i]);
     return CLI_DONE;
 }
 
@@ -108,8 +113,8 @@ void cli_work_hide_bar(void)
 void cli_work_settle(cli_work *work)
 {
     cli_work_hide_bar();
-    if (work->context != NULL)
-        release_interrupt();
+    for (int i = 0; work->context != NULL && i < STOP_SIGNALS; i++)
+        release_signal(stop_signals[i]);
 }
 
 void cli_work_end(cli_work *work)

@@ -2,8 +2,8 @@
 /*
  * work.h - long work that a person may watch or stop. A work owns the context that library calls
  * use. When standard error is a terminal and the work takes over a second, a bar shows its
- * progress. An interrupt (SIGINT) makes library calls return RESHARD_ERR_CANCELLED, and a second
- * one ends the process.
+ * progress. SIGINT, SIGTERM and SIGHUP make library calls return RESHARD_ERR_CANCELLED, and a
+ * second one of these ends the process.
  */
 #ifndef CLI_WORK_H
 #define CLI_WORK_H
@@ -21,7 +21,7 @@ typedef struct cli_work {
 
 /* Returns CLI_DONE, or prints a message and returns another code. At most one work at a time. */
 int cli_work_begin(cli_work *work);
-/* Erases the bar and lets SIGINT end the process again. Call it before printing results. */
+/* Erases the bar and lets signals end the process again. Call it before printing results. */
 void cli_work_settle(cli_work *work);
 /* Settles, and destroys the context; objects made with it must be gone. A zeroed work is fine. */
 void cli_work_end(cli_work *work);

@@ -62,9 +62,10 @@ typedef struct reshard_checkpoint_save_options {
  * whichever of them has the least in its file. All or nothing: the folder gets its name only when
  * all files are complete and on disk; until then it is called path.partial, and a save that fails
  * removes it. All ranks must see the same file system. Errors, agreed by all ranks: INVALID (the
- * path already exists, two tensors have the same name), MISMATCH (ranks pass different tensors),
- * UNSUPPORTED (a partial layout: redistribute first), RANGE (a rank that the group lacks), GAP (a
- * layout that does not hold all of its tensor), IO, NO_MEMORY.
+ * path already exists, two tensors have the same name), MISMATCH (ranks pass different tensors,
+ * paths or options, or see different folders), UNSUPPORTED (a partial layout: redistribute first),
+ * RANGE (a rank that the group lacks), GAP (a layout that does not hold all of its tensor), IO,
+ * NO_MEMORY.
  */
 RESHARD_API reshard_status reshard_checkpoint_save(reshard_context *context, reshard_group *group,
                                                    const char *path, int64_t count,

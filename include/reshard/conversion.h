@@ -110,6 +110,7 @@ typedef struct reshard_conversion_tensor {
      * it is not cut, or has too many dimensions to be cut. */
     int32_t local_ndim;
     const int64_t *local_shape;
+    const int64_t *padded_shape; /* what `cut` cuts: shape with its padding; NULL as local_shape */
 } reshard_conversion_tensor;
 /* Tensors are sorted by name, as bytes: 0 <= index < tensor_count. Errors: RANGE. */
 RESHARD_API reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversion,
@@ -153,13 +154,14 @@ typedef struct reshard_conversion_report {
 /*
  * Carries out a conversion. All or nothing: target does not exist until it is complete and on disk.
  * Output goes to target.partial, with a journal; if the call fails or the process dies, that is
- * what remains, and `resume` continues from it. The source is only read. Replicas in rank files are
- * compared first. Files in the source's folder that hold no weights (config.json, tokenizers) are
- * copied along. What passes through memory is digested as it is read and as it is written. options
- * NULL: all zero. out_report may be NULL. May be called again for another target. Errors: INVALID
- * (something is in the way), UNFINISHED (an interrupted conversion is there, and resume is zero);
- * IO; CHECK (replicas that differ, or with verify output that does; a source that changed
- * meanwhile; faulty memory); CANCELLED; MEMORY_LIMIT.
+ * what remains, and `resume` continues from it if the source's files are the same ones (size,
+ * times, inode). The source is only read. Replicas in rank files are compared first. Files in the
+ * source's folder that hold no weights (config.json, tokenizers) are copied along. What passes
+ * through memory is digested as it is read and as it is written. options NULL: all zero. out_report
+ * may be NULL. May be called again for another target. Errors: INVALID (something is in the way),
+ * UNFINISHED (an interrupted conversion is there, and resume is zero); IO; CHECK (replicas that
+ * differ, or with verify output that does; a source that changed meanwhile; faulty memory);
+ * CANCELLED; MEMORY_LIMIT.
  *
  * Local, or Collective when the conversion has a group: all ranks see the same files and pass the
  * same target and options. Each byte of a tensor is read by one rank; several ranks may write to

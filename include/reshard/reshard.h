@@ -13,6 +13,7 @@
  *   checkpoint.h  models on disk: tensors in files, however they are split
  *   conversion.h  a checkpoint in another split, format or dtype
  *   comparison.h  do two checkpoints hold the same, byte for byte
+ *   model_rules.h  the built-in rules that say how models are cut
  *   device_mesh.h  named axes over live ranks, with a sub-group along each
  *   group.h   ranks that can talk: threads of this process
  *
@@ -49,6 +50,7 @@
 #include <reshard/exec.h>
 #include <reshard/group.h>
 #include <reshard/layout.h>
+#include <reshard/model_rules.h>
 #include <reshard/plan.h>
 #include <reshard/spec.h>
 

@@ -71,8 +71,8 @@ static int system_sync(void *user, int descriptor)
     return fsync(descriptor);
 }
 
-static const rs_file_calls system_calls = {system_read, system_write, system_copy,
-                                           system_sync, NULL,         NULL};
+static const rs_file_calls system_calls = {system_read, system_write, system_copy, system_sync,
+                                           NULL,        NULL,         NULL};
 
 const rs_file_calls *rs_file_calls_system(void)
 {
@@ -88,6 +88,14 @@ bool rs_file_may(reshard_context *context, const char *what, const char *path)
 {
     const rs_file_calls *calls = rs_context_calls(context);
     return calls == NULL || calls->may == NULL || calls->may(calls->user, what, path) == 0;
+}
+
+void rs_file_did(reshard_context *context, const char *what, const char *path, const char *other,
+                 uint64_t bytes)
+{
+    const rs_file_calls *calls = rs_context_calls(context);
+    if (calls != NULL && calls->did != NULL)
+        calls->did(calls->user, what, path, other, bytes);
 }
 
 static reshard_status fail(const char *path, const char *what)
@@ -137,6 +145,8 @@ static reshard_status open_file(reshard_context *context, const char *path, int 
         rs_file_close(file);
         return status;
     }
+    if ((flags & O_CREAT) != 0)
+        rs_file_did(context, "create", path, NULL, 0);
     *out_file = file;
     return RESHARD_OK;
 }
@@ -189,26 +199,36 @@ const char *rs_file_path(const rs_file *file)
     return file->path;
 }
 
-reshard_status rs_file_stamp(const rs_file *file, uint64_t *out_bytes, int64_t *out_nanoseconds)
+static int64_t nanoseconds_of(const struct timespec *time)
+{
+    return (int64_t)time->tv_sec * 1000000000 + (int64_t)time->tv_nsec;
+}
+
+reshard_status rs_file_read_stamp(const rs_file *file, rs_file_stamp *out_stamp)
 {
     struct stat information;
     if (file->maker != NULL) {
-        reshard_status status = rs_file_stamp(file->origin, out_bytes, out_nanoseconds);
-        *out_bytes = file->bytes;
+        reshard_status status = rs_file_read_stamp(file->origin, out_stamp);
+        out_stamp->bytes = file->bytes;
         return status;
     }
     if (fstat(file->descriptor, &information) != 0)
         return fail(file->path, "cannot be examined");
-    *out_bytes = (uint64_t)information.st_size;
-    *out_nanoseconds =
-        (int64_t)information.st_mtim.tv_sec * 1000000000 + (int64_t)information.st_mtim.tv_nsec;
+    *out_stamp = (rs_file_stamp){.bytes = (uint64_t)information.st_size,
+                                 .modified = nanoseconds_of(&information.st_mtim),
+                                 .changed = nanoseconds_of(&information.st_ctim),
+                                 .inode = (uint64_t)information.st_ino,
+                                 .mode = (uint32_t)information.st_mode & 0777};
     return RESHARD_OK;
 }
 
 reshard_status rs_file_size(const rs_file *file, uint64_t *out_bytes)
 {
-    int64_t nanoseconds;
-    return rs_file_stamp(file, out_bytes, &nanoseconds);
+    rs_file_stamp stamp = {.bytes = 0};
+    reshard_status status = rs_file_read_stamp(file, &stamp);
+    if (status == RESHARD_OK)
+        *out_bytes = stamp.bytes;
+    return status;
 }
 
 bool rs_file_has_links(const rs_file *file)
@@ -285,24 +305,44 @@ reshard_status rs_file_resize(rs_file *file, uint64_t bytes, bool reserve)
     if (bytes > INT64_MAX)
         return rs_fail(RESHARD_ERR_RANGE, "%s: no file can have %llu bytes", file->path,
                        (unsigned long long)bytes);
+    uint64_t before = 0;
+    reshard_status status = rs_file_size(file, &before);
+    if (status != RESHARD_OK)
+        return status;
     if (!rs_file_may(file->context, "resize", file->path) ||
         ftruncate(file->descriptor, (off_t)bytes) != 0)
         return fail(file->path, "cannot be given its size");
+    rs_file_did(file->context, "resize", file->path, NULL, bytes);
 #ifdef __linux__
     /* Not posix_fallocate, which writes zeros where the file system has no such call. */
     if (reserve && bytes != 0 && fallocate(file->descriptor, 0, 0, (off_t)bytes) != 0 &&
-        (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
-        return fail(file->path, "cannot be given its room on the disk");
+        (errno == ENOSPC || errno == EFBIG || errno == EDQUOT)) {
+        status = fail(file->path, "cannot be given its room on the disk");
+        /* What it did get would stay taken. */
+        if (ftruncate(file->descriptor, (off_t)before) == 0)
+            rs_file_did(file->context, "resize", file->path, NULL, before);
+    }
+#else
+    (void)reserve;
 #endif
-    return RESHARD_OK;
+    return status;
+}
+
+void rs_file_give_back(rs_file *file)
+{
+    if (rs_file_may(file->context, "resize", file->path) && ftruncate(file->descriptor, 0) == 0)
+        rs_file_did(file->context, "resize", file->path, NULL, 0);
 }
 
 bool rs_file_try_share(const rs_file *source, rs_file *target)
 {
 #ifdef FICLONERANGE
     struct file_clone_range range = {.src_fd = source->descriptor, .src_length = SHARED_BYTES};
-    return rs_file_may(target->context, "share", target->path) &&
-           ioctl(target->descriptor, FICLONERANGE, &range) == 0;
+    if (!rs_file_may(target->context, "share", target->path) ||
+        ioctl(target->descriptor, FICLONERANGE, &range) != 0)
+        return false;
+    rs_file_did(target->context, "share", target->path, NULL, SHARED_BYTES);
+    return true;
 #else
     (void)source, (void)target;
     return false;

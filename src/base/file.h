@@ -28,6 +28,10 @@ typedef struct rs_file_calls {
      * "map", "sync" of a folder, "rename", "link", "share", "remove", "publish"): 0, or -1 and
      * errno. NULL: all may. */
     int (*may)(void *user, const char *what, const char *path);
+    /* Told of each of those calls that changes something, once it is done. For "rename" and "link",
+     * `other` is the name it had before; for "resize", `bytes` is the new size. NULL: nobody
+     * listens. */
+    void (*did)(void *user, const char *what, const char *path, const char *other, uint64_t bytes);
 } rs_file_calls;
 
 /* The system's own calls, for tests that change only some of them. */
@@ -37,6 +41,9 @@ void rs_file_calls_set(reshard_context *context, const rs_file_calls *calls);
 
 /* Asks `may`; when it refuses, returns false with errno set. */
 bool rs_file_may(reshard_context *context, const char *what, const char *path);
+/* Tells `did`. */
+void rs_file_did(reshard_context *context, const char *what, const char *path, const char *other,
+                 uint64_t bytes);
 
 typedef struct rs_file rs_file;
 
@@ -52,9 +59,16 @@ RS_EXPORT void rs_file_close(rs_file *file);
 const char *rs_file_path(const rs_file *file);
 
 RS_EXPORT reshard_status rs_file_size(const rs_file *file, uint64_t *out_bytes);
-/* Size, and when it was last changed in nanoseconds: together they tell one version of a file from
- * another. */
-reshard_status rs_file_stamp(const rs_file *file, uint64_t *out_bytes, int64_t *out_nanoseconds);
+/* What the system knows of a file, to tell one version of it from another. Times are in
+ * nanoseconds. */
+typedef struct rs_file_stamp {
+    uint64_t bytes;
+    int64_t modified; /* when its bytes were; a program can set this back */
+    int64_t changed;  /* when its bytes, mode, owner or links were; nobody can set this back */
+    uint64_t inode;
+    uint32_t mode; /* who may do what with it: 0644 */
+} rs_file_stamp;
+reshard_status rs_file_read_stamp(const rs_file *file, rs_file_stamp *out_stamp);
 /* Whether the file has other names (hard links): writing it would change those too. */
 bool rs_file_has_links(const rs_file *file);
 /* Gives a file the permissions of another; its owner may read and write it in any case. */
@@ -63,8 +77,11 @@ reshard_status rs_file_copy_mode(const rs_file *from, rs_file *to);
 reshard_status rs_file_read(const rs_file *file, void *bytes, size_t count, uint64_t at);
 reshard_status rs_file_write(rs_file *file, const void *bytes, size_t count, uint64_t at);
 /* Makes the file exactly this long; new bytes are zero. reserve: asks for its room on the disk, so
- * that a full disk shows now. */
+ * that a full disk shows now; if there is not enough, the file keeps the size it had. */
 reshard_status rs_file_resize(rs_file *file, uint64_t bytes, bool reserve);
+/* Empties a file that nobody needs any more, so that others can have its room on the disk. Keeps
+ * silent if that fails: it is called after an error that has its own words. */
+void rs_file_give_back(rs_file *file);
 /* Can the file system share blocks between the two (reflink)? Tries it: the target then begins with
  * 4096 bytes of the source. */
 bool rs_file_try_share(const rs_file *source, rs_file *target);
@@ -141,16 +158,26 @@ reshard_status rs_path_link(reshard_context *context, const char *from, const ch
 reshard_status rs_path_remove(reshard_context *context, const char *path);
 /* Removes a folder and the files in it, but no folders in it. */
 reshard_status rs_folder_remove(reshard_context *context, const char *path);
-/* Makes a private folder (0700) as readable as the user's umask lets new folders be. */
-reshard_status rs_folder_publish(reshard_context *context, const char *path);
+/* Makes a private folder (0700) as open to others as a file that this program created is: what the
+ * user's umask left of that file's mode, and whoever may read may enter. (To ask for the umask is
+ * to change it, for all threads.) */
+reshard_status rs_folder_publish(reshard_context *context, const char *path, const rs_file *like);
 
-/* The names in a folder, without those that begin with a dot, in byte order. */
+/* Names, in byte order. Released in any case. */
 typedef struct rs_names {
     reshard_context *context;
     int64_t count, capacity;
     char **items;
 } rs_names;
+/* The names in a folder, without those that begin with a dot. */
 reshard_status rs_folder_list(reshard_context *context, const char *path, rs_names *out_names);
+/* All names in a folder but . and .. */
+reshard_status rs_folder_list_all(reshard_context *context, const char *path, rs_names *out_names);
+/* Adds one at the end, out of order. */
+reshard_status rs_names_add(rs_names *names, const char *name);
+void rs_names_sort(rs_names *names);
+/* In names that are in order. */
+bool rs_names_contain(const rs_names *names, const char *name);
 void rs_names_release(rs_names *names);
 
 #endif

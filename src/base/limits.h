@@ -16,8 +16,10 @@
 /* Intervals, regions and matches that one rank's part of a plan goes through, some seconds. */
 #define RS_PART_STEPS_MAX ((int64_t)1 << 26)
 
-/* Records of one link in one rank's part, about 1 GB. */
+/* Records of one link in one rank's part, about 1 GB: a test lowers it. */
+#ifndef RS_RECORDS_MAX
 #define RS_RECORDS_MAX ((int64_t)1 << 22)
+#endif
 
 /* Single moves in one list: a stream, or what a check compares with each other. */
 #define RS_MOVES_LISTED_MAX ((int64_t)1 << 24)

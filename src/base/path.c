@@ -79,9 +79,10 @@ char *rs_path_join(reshard_context *context, const char *folder, const char *nam
 
 reshard_status rs_folder_create(reshard_context *context, const char *path)
 {
-    return rs_file_may(context, "create", path) && mkdir(path, 0700) == 0
-               ? RESHARD_OK
-               : fail(path, "the folder cannot be made");
+    if (!rs_file_may(context, "create", path) || mkdir(path, 0700) != 0)
+        return fail(path, "the folder cannot be made");
+    rs_file_did(context, "create", path, NULL, 0);
+    return RESHARD_OK;
 }
 
 bool rs_folder_is_private(const char *path)
@@ -103,6 +104,8 @@ reshard_status rs_folder_sync(reshard_context *context, const char *path)
     reshard_status status =
         done == 0 ? RESHARD_OK : fail(path, "the folder cannot be brought to the disk");
     (void)close(descriptor);
+    if (done == 0)
+        rs_file_did(context, "sync", path, NULL, 0);
     return status;
 }
 
@@ -127,35 +130,46 @@ char *rs_path_parent(reshard_context *context, const char *path)
     return parent;
 }
 
-reshard_status rs_path_rename(reshard_context *context, const char *from, const char *to)
+/* rename, but nothing is replaced. */
+static int rename_to_new(const char *from, const char *to)
 {
-    if (!rs_file_may(context, "rename", to))
-        return fail(to, "cannot be given its name");
 #if defined(__linux__) && defined(RENAME_NOREPLACE)
     if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
-        return RESHARD_OK;
+        return 0;
     if (errno != EINVAL && errno != ENOSYS)
-        return fail(to, "cannot be given its name");
+        return -1;
 #endif
-    if (access(to, F_OK) == 0)
-        return rs_fail(RESHARD_ERR_IO, "%s: exists already", to);
-    return rename(from, to) == 0 ? RESHARD_OK : fail(to, "cannot be given its name");
+    if (access(to, F_OK) == 0) {
+        errno = EEXIST;
+        return -1;
+    }
+    return rename(from, to);
+}
+
+reshard_status rs_path_rename(reshard_context *context, const char *from, const char *to)
+{
+    if (!rs_file_may(context, "rename", to) || rename_to_new(from, to) != 0)
+        return fail(to, "cannot be given its name");
+    rs_file_did(context, "rename", to, from, 0);
+    return RESHARD_OK;
 }
 
 reshard_status rs_path_link(reshard_context *context, const char *from, const char *to)
 {
     /* Of a link (the hub's cache is made of them) the file is wanted that it leads to. */
-    return rs_file_may(context, "link", to) &&
-                   linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW) == 0
-               ? RESHARD_OK
-               : fail(to, "cannot be made a hard link");
+    if (!rs_file_may(context, "link", to) ||
+        linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW) != 0)
+        return fail(to, "cannot be made a hard link");
+    rs_file_did(context, "link", to, from, 0);
+    return RESHARD_OK;
 }
 
 reshard_status rs_path_remove(reshard_context *context, const char *path)
 {
-    return rs_file_may(context, "remove", path) && unlink(path) == 0
-               ? RESHARD_OK
-               : fail(path, "cannot be removed");
+    if (!rs_file_may(context, "remove", path) || unlink(path) != 0)
+        return fail(path, "cannot be removed");
+    rs_file_did(context, "remove", path, NULL, 0);
+    return RESHARD_OK;
 }
 
 reshard_status rs_folder_remove(reshard_context *context, const char *path)
@@ -176,18 +190,25 @@ reshard_status rs_folder_remove(reshard_context *context, const char *path)
         rs_release(context, name, strlen(name) + 1);
     }
     (void)closedir(folder);
-    if (status == RESHARD_OK && rmdir(path) != 0)
-        status = fail(path, "the folder cannot be removed");
-    return status;
+    if (status != RESHARD_OK)
+        return status;
+    if (rmdir(path) != 0)
+        return fail(path, "the folder cannot be removed");
+    rs_file_did(context, "remove", path, NULL, 0);
+    return RESHARD_OK;
 }
 
-reshard_status rs_folder_publish(reshard_context *context, const char *path)
+reshard_status rs_folder_publish(reshard_context *context, const char *path, const rs_file *like)
 {
-    mode_t mask = umask(077);
-    (void)umask(mask);
-    return rs_file_may(context, "publish", path) && chmod(path, 0777 & ~mask) == 0
-               ? RESHARD_OK
-               : fail(path, "cannot be made readable");
+    rs_file_stamp stamp = {.bytes = 0};
+    reshard_status status = rs_file_read_stamp(like, &stamp);
+    if (status != RESHARD_OK)
+        return status;
+    uint32_t mode = stamp.mode | (stamp.mode & 0444) >> 2;
+    if (!rs_file_may(context, "publish", path) || chmod(path, (mode_t)mode) != 0)
+        return fail(path, "cannot be made readable");
+    rs_file_did(context, "publish", path, NULL, 0);
+    return RESHARD_OK;
 }
 
 static int compare_names(const void *a, const void *b)
@@ -195,7 +216,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static reshard_status add_name(rs_names *names, const char *name)
+reshard_status rs_names_add(rs_names *names, const char *name)
 {
     size_t bytes = strlen(name) + 1;
     void *items = names->items;
@@ -212,7 +233,25 @@ static reshard_status add_name(rs_names *names, const char *name)
     return RESHARD_OK;
 }
 
-reshard_status rs_folder_list(reshard_context *context, const char *path, rs_names *out_names)
+void rs_names_sort(rs_names *names)
+{
+    if (names->count != 0)
+        rs_sort(names->items, (size_t)names->count, sizeof(char *), compare_names);
+}
+
+bool rs_names_contain(const rs_names *names, const char *name)
+{
+    return names->count != 0 && bsearch(&name, names->items, (size_t)names->count, sizeof(char *),
+                                        compare_names) != NULL;
+}
+
+static bool is_listed(const char *name, bool hidden)
+{
+    return hidden ? strcmp(name, ".") != 0 && strcmp(name, "..") != 0 : name[0] != '.';
+}
+
+static reshard_status list(reshard_context *context, const char *path, bool hidden,
+                           rs_names *out_names)
 {
     rs_names names = {.context = context};
     reshard_status status = RESHARD_OK;
@@ -227,8 +266,8 @@ reshard_status rs_folder_list(reshard_context *context, const char *path, rs_nam
                 status = fail(path, "the folder cannot be read");
             break;
         }
-        if (entry->d_name[0] != '.')
-            status = add_name(&names, entry->d_name);
+        if (is_listed(entry->d_name, hidden))
+            status = rs_names_add(&names, entry->d_name);
         if (status != RESHARD_OK)
             break;
     }
@@ -237,9 +276,19 @@ reshard_status rs_folder_list(reshard_context *context, const char *path, rs_nam
         rs_names_release(&names);
         return status;
     }
-    rs_sort(names.items, (size_t)names.count, sizeof(char *), compare_names);
+    rs_names_sort(&names);
     *out_names = names;
     return RESHARD_OK;
+}
+
+reshard_status rs_folder_list(reshard_context *context, const char *path, rs_names *out_names)
+{
+    return list(context, path, false, out_names);
+}
+
+reshard_status rs_folder_list_all(reshard_context *context, const char *path, rs_names *out_names)
+{
+    return list(context, path, true, out_names);
 }
 
 void rs_names_release(rs_names *names)

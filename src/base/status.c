@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TEXT_BYTES 1024
+#define TEXT_BYTES 4096
 
 static _Thread_local char error_text[TEXT_BYTES];
 

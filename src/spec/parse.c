@@ -349,6 +349,15 @@ static reshard_status parse_cuts(cuts_parser *parser, reshard_spec **out_spec)
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
+static void release_parser(cuts_parser *parser)
+{
+    reshard_context *context = parser->context;
+    reshard_mesh_release(parser->mesh);
+    rs_release(context, parser->values, (size_t)parser->value_capacity * sizeof *parser->values);
+    rs_release(context, parser->limits, (size_t)parser->limit_capacity * sizeof *parser->limits);
+    rs_arena_release(&parser->scratch);
+}
+
 reshard_status reshard_spec_parse(reshard_context *context, const char *text,
                                   reshard_spec **out_spec)
 {
@@ -366,9 +375,20 @@ reshard_status reshard_spec_parse(reshard_context *context, const char *text,
     status = rs_parse_mesh(context, &parser.scan, &parser.scratch, false, &parser.mesh);
     if (status == RESHARD_OK)
         status = parse_cuts(&parser, out_spec);
-    reshard_mesh_release(parser.mesh);
-    rs_release(context, parser.values, (size_t)parser.value_capacity * sizeof *parser.values);
-    rs_release(context, parser.limits, (size_t)parser.limit_capacity * sizeof *parser.limits);
-    rs_arena_release(&parser.scratch);
+    release_parser(&parser);
+    return status;
+}
+
+reshard_status rs_cut_parse(reshard_context *context, reshard_mesh *mesh, const char *text,
+                            reshard_spec **out_spec)
+{
+    cuts_parser parser = {.context = context};
+    reshard_status status = rs_scan_init(&parser.scan, "cut", text);
+    if (status != RESHARD_OK)
+        return status;
+    parser.mesh = reshard_mesh_retain(mesh);
+    rs_arena_init(&parser.scratch, context);
+    status = parse_cuts(&parser, out_spec);
+    release_parser(&parser);
     return status;
 }

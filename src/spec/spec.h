@@ -33,6 +33,10 @@ reshard_status rs_mesh_with_ranks(const reshard_mesh *mesh, const int32_t *ranks
 /* "dp=2,tp=4[0..3,8..11]": ranks only where they are not 0..size-1. */
 void rs_mesh_text(const reshard_mesh *mesh, rs_text *text);
 
+/* The cuts of a spec alone, without the mesh: "S(0, unit=8)". Errors name no mesh. */
+reshard_status rs_cut_parse(reshard_context *context, reshard_mesh *mesh, const char *text,
+                            reshard_spec **out_spec);
+
 struct reshard_spec {
     reshard_context *context;
     rs_references references;

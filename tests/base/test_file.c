@@ -83,7 +83,8 @@ static void test_file__short_calls_are_gone_on_with(void **state)
 {
     (void)state;
     int calls_made = 0;
-    const rs_file_calls calls = {read_one, write_one, copy_refuses, sync_fails, &calls_made, NULL};
+    const rs_file_calls calls = {read_one,    write_one, copy_refuses, sync_fails,
+                                 &calls_made, NULL,      NULL};
     reshard_context *context = NULL;
     rs_file *file = NULL;
     char bytes[100], seen[100];
@@ -115,7 +116,8 @@ static void test_file__short_calls_are_gone_on_with(void **state)
 static void test_file__errors_name_the_path_and_the_cause(void **state)
 {
     (void)state;
-    const rs_file_calls calls = {read_fails, write_fails, copy_refuses, sync_fails, NULL, NULL};
+    const rs_file_calls calls = {read_fails, write_fails, copy_refuses, sync_fails,
+                                 NULL,       NULL,        NULL};
     reshard_context *context = NULL;
     rs_file *file = NULL;
     char bytes[8] = {0};

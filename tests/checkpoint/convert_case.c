@@ -223,5 +223,5 @@ static int may_call(void *user, const char *what, const char *path)
 
 rs_file_calls convert_faults_calls(convert_faults *faults)
 {
-    return (rs_file_calls){read_call, write_call, copy_call, sync_call, faults, may_call};
+    return (rs_file_calls){read_call, write_call, copy_call, sync_call, faults, may_call, NULL};
 }

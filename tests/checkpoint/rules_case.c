@@ -22,6 +22,22 @@ bool rules_case_find(void *user, const char *key, int64_t *out_value)
     return false;
 }
 
+const char *rules_case_find_text(void *user, const char *key)
+{
+    static char text[64];
+    const rules_case *given = user;
+    size_t length = strlen(key);
+    for (const char *at = given->keys; at != NULL; at = strchr(at, ' ')) {
+        at += *at == ' ';
+        if (strncmp(at, key, length) == 0 && at[length] == '=') {
+            (void)snprintf(text, sizeof text, "%.*s", (int)strcspn(at + length + 1, " "),
+                           at + length + 1);
+            return text;
+        }
+    }
+    return NULL;
+}
+
 reshard_mesh *rules_case_mesh(const char *text)
 {
     char buffer[256];
@@ -61,7 +77,7 @@ static void write_result(const rs_rule_result *result, char *buffer, size_t capa
 
 void rules_case_text(const rs_rules *rules, const rules_case *given, char *buffer, size_t capacity)
 {
-    rs_rules_keys keys = {rules_case_find, (void *)(uintptr_t)given};
+    rs_rules_keys keys = {rules_case_find, (void *)(uintptr_t)given, rules_case_find_text};
     int64_t shape[RESHARD_NDIM_MAX];
     int32_t ndim = 0;
     rs_rule_result result;

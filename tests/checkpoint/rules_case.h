@@ -19,6 +19,7 @@ typedef struct rules_case {
 
 /* keys->user must be a rules_case. */
 bool rules_case_find(void *user, const char *key, int64_t *out_value);
+const char *rules_case_find_text(void *user, const char *key);
 /* NULL, with words on stderr, for a text that is no mesh. */
 reshard_mesh *rules_case_mesh(const char *text);
 /* What a result says: "tp=2: S(0)", " padded 10x7" and " name NEW" behind it where they are,

@@ -452,6 +452,40 @@ class Options(ConvertTest):
         self.fails("ranks", "x", "--from", "tp=4", words='replicas differ: tensor "model.layers.0.self_attn.k_proj.weight"')
 
 
+class Padding(ConvertTest):
+    OPTIONS = ["--to", "tp=4", "--format", "rank-files"]
+
+    def test_padding_is_verified(self):
+        """Rows and columns that rules add are zero, and read by --verify."""
+        rnd = random.Random(SEED)
+        self.write_hf("source", {"rows": tensor(rnd, "I16", 13, 5), "columns": tensor(rnd, "F32", 6, 13), "plain": tensor(rnd, "U8", 8)})
+        rules = self.write_text("r", "rows S(0)@tp pad(0,16)\ncolumns S(1)@tp pad(1,16)\n* S(0)@tp\n")
+        options = [*self.OPTIONS, "--rules", rules, "--verify", "--resume"]
+        stopped = support.run("convert", self.at("source"), self.at("out"), *options,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)))
+        self.assertEqual(stopped.returncode, 1)
+        with open(self.at("out.partial/.reshard-journal"), "rb") as file:
+            journal = file.read()
+        self.convert("source", "out", *options)
+        path = self.at("out/rank-00003-of-00004.safetensors")
+        found, _, begin = files.read(path)
+        self.assertEqual(found["rows"][2][10:], bytes(30))
+        self.assertEqual([found["columns"][2][16 * i + 4:16 * i + 16] for i in range(6)], [bytes(12)] * 6)
+        # A journal that says "finished" makes the next run verify what is there.
+        with open(path, "rb") as file:
+            data = file.read()
+        for tensor_bytes, place in [(found["columns"][2], 16 * 2 + 7), (found["columns"][2], 16 * 5 + 15), (found["rows"][2], 10)]:
+            byte = data.index(tensor_bytes, begin) + place
+            with open(self.at("out/.reshard-journal"), "wb") as file:
+                file.write(journal + b"finished\n")
+            with open(path, "wb") as file:
+                file.write(data[:byte] + b"\1" + data[byte + 1:])
+            self.fails("source", "out", *options, words=f"byte {byte}, which is padding, is not zero")
+        with open(path, "wb") as file:
+            file.write(data)
+        self.convert("source", "out", *options)
+
+
 class Interruptions(ConvertTest):
     PLACE = support.pick_memory(200 << 20)
     OPTIONS = ["--to", "tp=4", "--rules", "", "--journal-bytes", "512K", "--max-memory", "2M", "--threads", "2"]
@@ -526,11 +560,17 @@ class Interruptions(ConvertTest):
         self.assertEqual(self.read_source(), before)
 
     def test_interrupt_leaves_a_partial_and_words(self):
+        for number in [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]:
+            with self.subTest(number=number):
+                self.interrupt(number)
+                shutil.rmtree(self.at("out"))
+
+    def interrupt(self, number):
         for _ in range(20):
             running = self.start()
             while not os.path.exists(self.at("out.partial/.reshard-journal")) and running.poll() is None:
                 time.sleep(0.0005)
-            running.send_signal(signal.SIGINT)
+            running.send_signal(number)
             _, errors = running.communicate(timeout=50)
             if running.returncode == 1:
                 self.assertIn(b"out.partial holds what was done; --resume goes on with it", errors)
@@ -555,6 +595,73 @@ class Interruptions(ConvertTest):
         os.symlink(self.at("source"), self.at("out.partial"))
         self.fails("source", "out", "--resume", *self.OPTIONS, words="remove it")
         self.assertEqual(os.listdir(self.at("source")), ["model.safetensors"])
+
+    def test_journal_of_somebody_else(self):
+        """An empty journal is none, neither in the partial folder nor in one that has the target's name already."""
+        for name, words in [("out", "exists already"), ("out.partial", "journal")]:
+            os.mkdir(self.at(name), 0o700)
+            for text in ["", "\n", "theirs\n", "reshard conversion 2\n", "\0" * 100]:
+                self.write_text(f"{name}/.reshard-journal", text)
+                self.fails("source", "out", "--resume", "--verify", *self.OPTIONS, words=words)
+            self.assertEqual(os.listdir(self.at(name)), [".reshard-journal"])
+            shutil.rmtree(self.at(name))
+
+    def test_file_of_somebody_else(self):
+        self.kill_with_done_blocks()
+        self.write_text("out.partial/theirs", "")
+        self.fails("source", "out", "--resume", *self.OPTIONS, words="out.partial/theirs: does not belong there; remove it")
+        os.unlink(self.at("out.partial/theirs"))
+        self.assertGreater(self.finish(), 0)
+
+    def test_name_does_not_finish(self):
+        """Whoever renames the partial folder does not finish the conversion."""
+        self.kill_with_done_blocks()
+        os.rename(self.at("out.partial"), self.at("out"))
+        for options in [[], ["--resume"], ["--resume", "--verify"]]:
+            self.fails("source", "out", *options, *self.OPTIONS, words="says that it is not finished")
+        os.rename(self.at("out"), self.at("out.partial"))
+        self.finish()
+
+    def interrupt_at_last_step(self):
+        """Leaves a target as a crash does when only the journal is left to remove."""
+        self.kill_with_done_blocks()
+        with open(self.at("out.partial/.reshard-journal"), "rb") as file:
+            journal = file.read().rpartition(b"\n")[0] + b"\nfinished\n"
+        self.finish()
+        with open(self.at("out/.reshard-journal"), "wb") as file:
+            file.write(journal)
+
+    def test_last_step_is_verified(self):
+        """With --verify a target that is only to be finished is read as any other."""
+        self.interrupt_at_last_step()
+        path = self.at("out/" + sorted(os.listdir(self.at("out")))[1])
+        with open(path, "r+b") as file:
+            file.seek(-5, os.SEEK_END)
+            byte = file.read(1)
+            file.seek(-5, os.SEEK_END)
+            file.write(bytes([byte[0] ^ 1]))
+        self.fails("source", "out", "--resume", "--verify", *self.OPTIONS, words="the output is wrong")
+        os.truncate(path, os.path.getsize(path) - 1)
+        self.fails("source", "out", "--resume", *self.OPTIONS, words="bytes, not")
+        shutil.copyfile(path.replace("/out/", "/expected/"), path)
+        self.convert("source", "out", "--resume", "--verify", *self.OPTIONS)
+        self.check_same("expected", "out")
+
+    def test_source_that_was_replaced(self):
+        """Of the same size and with the same time of change, but another file."""
+        path = self.at("source/model.safetensors")
+        for replace in [True, False]:
+            self.kill_with_done_blocks()
+            before = os.stat(path)
+            with open(path, "rb") as file:
+                data = file.read()
+            if replace:
+                os.unlink(path)
+            with open(path, "wb" if replace else "r+b") as file:
+                file.write(data[:-1] + b"x")
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+            self.fails("source", "out", "--resume", *self.OPTIONS, words="have changed")
+            shutil.rmtree(self.at("out.partial"))
 
     def test_source_that_changed(self):
         done = self.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (3 << 20, 3 << 20)))

@@ -227,6 +227,57 @@ static void test_faults__every_allocation_fails_once(void **state)
         fail_msg("%s", said.text);
 }
 
+/* ---- a full disk ----------------------------------------------------------------------------- */
+
+/* There is room for the first file only. */
+static int refuse_second(void *user, const char *what, const char *path)
+{
+    int *resized = user;
+    (void)path;
+    if (strcmp(what, "resize") != 0 || ++*resized != 2)
+        return 0;
+    errno = ENOSPC;
+    return -1;
+}
+
+/* The bytes on disk of all files in the partial folder. */
+static int64_t count_taken(void)
+{
+    int64_t bytes = 0;
+    rs_names names = {.context = NULL};
+    assert_int_equal(rs_folder_list(NULL, files.partial, &names), RESHARD_OK);
+    for (int64_t i = 0; i < names.count; i++) {
+        char path[256];
+        struct stat found;
+        (void)snprintf(path, sizeof path, "%s/%s", files.partial, names.items[i]);
+        assert_int_equal(stat(path, &found), 0);
+        bytes += (int64_t)found.st_blocks * 512;
+    }
+    assert_int_equal(names.count, 2);
+    rs_names_release(&names);
+    return bytes;
+}
+
+static void test_faults__full_disk_is_given_back(void **state)
+{
+    (void)state;
+    int resized = 0;
+    rs_file_calls calls = *rs_file_calls_system();
+    reshard_context *context = NULL;
+    convert_faults none = {.countdown = 0};
+    calls.may = refuse_second;
+    calls.user = &resized;
+    assert_int_equal(reshard_context_create(NULL, &context), RESHARD_OK);
+    rs_file_calls_set(context, &calls);
+    assert_int_equal(convert(context, files.source, files.target, &options), RESHARD_ERR_IO);
+    assert_non_null(strstr(reshard_error_text(), strerror(ENOSPC)));
+    reshard_context_destroy(context);
+    assert_int_equal(count_taken(), 0);
+    assert_int_equal(convert_with(&none, 1), RESHARD_OK);
+    check_output();
+    convert_case_remove(&files);
+}
+
 /* ---- bytes that change on their way ---------------------------------------------------------- */
 
 typedef struct meddler {
@@ -274,7 +325,8 @@ static reshard_status convert_meddled(meddler *m, const char *source, const char
                                       const way *chosen)
 {
     const rs_file_calls *usual = rs_file_calls_system();
-    rs_file_calls calls = {read_and_meddle, write_and_meddle, copy_nothing, usual->sync, m, NULL};
+    rs_file_calls calls = {
+        read_and_meddle, write_and_meddle, copy_nothing, usual->sync, m, NULL, NULL};
     reshard_context *context = NULL;
     assert_int_equal(reshard_context_create(NULL, &context), RESHARD_OK);
     rs_file_calls_set(context, &calls);
@@ -405,6 +457,7 @@ int main(void)
         cmocka_unit_test(test_faults__short_calls),
         cmocka_unit_test(test_faults__a_copy_that_stops_is_gone_on_with),
         cmocka_unit_test(test_faults__every_allocation_fails_once),
+        cmocka_unit_test(test_faults__full_disk_is_given_back),
         cmocka_unit_test(test_faults__memory_that_changes),
         cmocka_unit_test(test_faults__source_that_changes),
         cmocka_unit_test(test_faults__killed_at_every_call),

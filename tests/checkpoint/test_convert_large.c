@@ -150,7 +150,8 @@ static bool has_room(void)
 
 static reshard_conversion_report convert(const char *source, const char *target, const char *to)
 {
-    const rs_file_calls calls = {read_sparse, write_sparse, copy_sparse, sync_nothing, NULL, NULL};
+    const rs_file_calls calls = {read_sparse, write_sparse, copy_sparse, sync_nothing,
+                                 NULL,        NULL,         NULL};
     reshard_conversion_options options = {
         .size = sizeof options, .to = to, .rules = to != NULL ? at("rules") : NULL, .threads = 2};
     reshard_context *context = NULL;

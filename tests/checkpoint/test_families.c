@@ -111,6 +111,15 @@ static void split_tensor(const char *tensor, char *name, char *shape)
     (void)snprintf(shape, 64, "%s", space + 1);
 }
 
+static const char *tell_name(void *user, int64_t index, size_t *out_bytes)
+{
+    const char *const *names = user;
+    if (names[index] == NULL)
+        return NULL;
+    *out_bytes = (size_t)(strrchr(names[index], ' ') - names[index]);
+    return names[index];
+}
+
 /* ---- what tensor-parallel programs expect ---------------------------------------------------- */
 
 static const struct {
@@ -138,12 +147,12 @@ static const struct {
     {0, "dp=2,pp=3,tp=2", "model.layers.2.mlp.up_proj.weight 96x64",
      "dp=2,pp=3,tp=2: S(0)@tp, A(2)@pp"},
     {0, "tp=3", "model.layers.0.self_attn.q_proj.weight 64x64",
-     "tensor \"model.layers.0.self_attn.q_proj.weight\" (64x64): llama:13: dimension 0: 8 units of "
-     "8 do not divide by tp=3"},
+     "tensor \"model.layers.0.self_attn.q_proj.weight\" (64x64): llama:19: S(0, "
+     "unit=$head_rows)@tp: dimension 0: 8 units of 8 do not divide by tp=3"},
     {0, "tp=2", "model.vision.patch.weight 3x3",
      "tensor \"model.vision.patch.weight\" (3x3): no rule of llama matches its name"},
     {0, "pp=2", "model.layers.3.mlp.up_proj.weight 96x64",
-     "tensor \"model.layers.3.mlp.up_proj.weight\" (96x64): llama:4: A({2} of "
+     "tensor \"model.layers.3.mlp.up_proj.weight\" (96x64): llama:9: A({2} of "
      "$num_hidden_layers)@pp: number 3 of 3 (they count from 0)"},
     {0, "ep=2", "model.norm.weight 64",
      "no rule of llama says what axis ep=2 does (they name pp, fsdp, tp)"},
@@ -151,11 +160,14 @@ static const struct {
      "tp=4: S(0;64,16|2,16|2, unit=8)"},
     {1, "tp=4", "model.layers.0.mlp.gate_up_proj.weight 192x64", "tp=4: S(0*2)"},
     {2, "tp=2", "model.layers.0.self_attn.q_proj.weight 64x64", "tp=2: S(0, unit=8)"},
-    {2, "tp=2", "model.layers.0.self_attn.q_proj.weight_scale_inv 16x16", "tp=2: S(0, unit=2)"},
+    {2, "tp=2", "model.layers.0.self_attn.q_proj.weight_scale_inv 16x16", "tp=2: S(0)"},
+    {2, "tp=5", "model.layers.0.mlp.down_proj.weight_scale_inv 16x24",
+     "tensor \"model.layers.0.mlp.down_proj.weight_scale_inv\" (16x24): llama:35: S(1, "
+     "unit=$weight_block_columns)@tp: dimension 1: 24 blocks or groups do not divide by tp=5"},
     {2, "tp=2", "model.layers.0.mlp.down_proj.weight 64x96", "tp=2: S(1, unit=4)"},
     {2, "tp=5", "model.layers.0.mlp.down_proj.weight 64x96",
-     "tensor \"model.layers.0.mlp.down_proj.weight\" (64x96): llama:29: dimension 1: 24 units of 4 "
-     "do not divide by tp=5"},
+     "tensor \"model.layers.0.mlp.down_proj.weight\" (64x96): llama:35: S(1, "
+     "unit=$weight_block_columns)@tp: dimension 1: 24 units of 4 do not divide by tp=5"},
     {3, "tp=2", "h.0.attn.c_attn.weight 48x144", "tp=2: S(1;48,48,48, unit=12)"},
     {3, "tp=2", "transformer.h.0.attn.c_attn.bias 144", "tp=2: S(0;48,48,48, unit=12)"},
     {3, "tp=2", "h.0.attn.c_proj.weight 48x48", "tp=2: S(0, unit=12)"},
@@ -187,6 +199,8 @@ static void test_families__cuts(void **state)
         split_tensor(rows[i].tensor, name, shape);
         rules_case given = {rows[i].mesh, one->keys, name, shape};
         assert_int_equal(rs_rules_builtin(NULL, one->family, &rules), RESHARD_OK);
+        assert_int_equal(rs_rules_bind(rules, tell_name, (void *)(uintptr_t)one->tensors),
+                         RESHARD_OK);
         rules_case_text(rules, &given, text, sizeof text);
         rs_rules_destroy(rules);
         assert_string_equal(text, rows[i].expected);
@@ -259,7 +273,7 @@ static void check_tensor(const model *one, const rs_rules *rules, reshard_mesh *
     rs_rule_result result;
     split_tensor(tensor, name, text);
     rules_case given = {.keys = one->keys};
-    rs_rules_keys keys = {rules_case_find, &given};
+    rs_rules_keys keys = {rules_case_find, &given, rules_case_find_text};
     assert_int_equal(reshard_shape_parse(text, &ndim, shape), RESHARD_OK);
     if (rs_rules_apply(rules, mesh, &keys, name, strlen(name), ndim, shape, &result) != RESHARD_OK)
         fail_msg("%s", reshard_error_text());
@@ -294,15 +308,6 @@ static void test_families__every_tensor(void **state)
 
 /* ---- finding the family ---------------------------------------------------------------------- */
 
-static const char *tell_name(void *user, int64_t index, size_t *out_bytes)
-{
-    const char *const *names = user;
-    if (names[index] == NULL)
-        return NULL;
-    *out_bytes = (size_t)(strrchr(names[index], ' ') - names[index]);
-    return names[index];
-}
-
 static void test_families__detected(void **state)
 {
     (void)state;
@@ -334,7 +339,8 @@ static void test_families__detected(void **state)
     mesh = rules_case_mesh("fsdp=2,tp=2");
     assert_int_equal(rs_rules_detect(mesh, "qwen2", NULL, NULL, &choice), RESHARD_OK);
     assert_string_equal(choice.reason, "model_type is \"qwen2\"");
-    assert_int_equal(rs_rules_detect(mesh, "bert", NULL, NULL, &choice), RESHARD_ERR_NOT_FOUND);
+    assert_int_equal(rs_rules_detect(mesh, "unheard_of", NULL, NULL, &choice),
+                     RESHARD_ERR_NOT_FOUND);
     reshard_mesh_release(mesh);
 }
 
@@ -346,10 +352,11 @@ static void test_families__text(void **state)
     for (; rs_rules_family_name(count) != NULL; count++) {
         const char *text = rs_rules_family_text(count);
         rs_rules *rules = NULL;
-        assert_int_equal(rs_rules_parse(NULL, text, strlen(text), "t", &rules), RESHARD_OK);
+        if (rs_rules_parse(NULL, text, strlen(text), "t", &rules) != RESHARD_OK)
+            fail_msg("%s: %s", rs_rules_family_name(count), reshard_error_text());
         rs_rules_destroy(rules);
     }
-    assert_int_equal(count, 6);
+    assert_int_equal(count, 27);
     assert_null(rs_rules_family_text(count));
     assert_null(rs_rules_family_name(-1));
 }

@@ -238,10 +238,11 @@ static void test_live__casts(void **state)
 typedef struct refusal {
     const char *name, *spec;
     int64_t rows;
-    int32_t odd_rank; /* passes another name; -1: none */
+    int32_t odd_rank; /* passes something else; -1: none */
     bool saves;
     reshard_status status;
     const char *says;
+    enum { ODD_NAME, ODD_DTYPE, ODD_SHAPE } odd;
 } refusal;
 
 static reshard_status be_refused(void *user, reshard_group *group)
@@ -249,9 +250,16 @@ static reshard_status be_refused(void *user, reshard_group *group)
     const refusal *f = user;
     static double memory[4][ROWS * COLUMNS];
     int32_t rank = reshard_group_rank(group);
-    reshard_layout *layout = make_layout(f->spec, f->rows);
+    bool odd = rank == f->odd_rank;
+    reshard_layout *layout = NULL;
+    const int64_t turned[] = {COLUMNS, f->rows};
+    if (!odd || f->odd != ODD_SHAPE)
+        layout = make_layout(f->spec, f->rows);
+    else if (reshard_layout_parse(NULL, f->spec, 2, turned, &layout) != RESHARD_OK)
+        abort();
     void *shard = memory[rank];
-    reshard_live_tensor tensor = {rank == f->odd_rank ? "odd" : f->name, RESHARD_F32, layout,
+    reshard_live_tensor tensor = {odd && f->odd == ODD_NAME ? "odd" : f->name,
+                                  odd && f->odd == ODD_DTYPE ? RESHARD_I32 : RESHARD_F32, layout,
                                   &shard};
     reshard_checkpoint *checkpoint = NULL;
     reshard_status status = RESHARD_OK;
@@ -273,16 +281,21 @@ static void test_live__refusals(void **state)
 {
     (void)state;
     static const refusal refusals[] = {
-        {"w", "3: S(0)", ROWS, -1, true, RESHARD_ERR_INVALID, "exists already"},
-        {"v", "3: S(0)", ROWS, -1, false, RESHARD_ERR_NOT_FOUND, "\"v\""},
-        {"w", "3: S(0)", 8, -1, false, RESHARD_ERR_MISMATCH, "8x700 here and 9x700 on disk"},
-        {"w", "3: P", ROWS, -1, false, RESHARD_ERR_UNSUPPORTED, "partial"},
-        {"w", "5: S(0)", ROWS, -1, false, RESHARD_ERR_RANGE, "has rank 3"},
+        {"w", "3: S(0)", ROWS, -1, true, RESHARD_ERR_INVALID, "exists already", ODD_NAME},
+        {"v", "3: S(0)", ROWS, -1, false, RESHARD_ERR_NOT_FOUND, "\"v\"", ODD_NAME},
+        {"w", "3: S(0)", 8, -1, false, RESHARD_ERR_MISMATCH, "8x700 here and 9x700 on disk",
+         ODD_NAME},
+        {"w", "3: P", ROWS, -1, false, RESHARD_ERR_UNSUPPORTED, "partial", ODD_NAME},
+        {"w", "5: S(0)", ROWS, -1, false, RESHARD_ERR_RANGE, "has rank 3", ODD_NAME},
     };
     static const refusal new_ones[] = {
         {"w", "3: S(0)", ROWS, 2, true, RESHARD_ERR_MISMATCH,
-         "rank 2: save: the list of tensors differs"},
-        {"w", "3: P", ROWS, -1, true, RESHARD_ERR_UNSUPPORTED, "partial"},
+         "rank 2: save: the list of tensors differs", ODD_NAME},
+        {"w", "3: S(0)", ROWS, 1, true, RESHARD_ERR_MISMATCH,
+         "rank 1: save: the list of tensors differs", ODD_DTYPE},
+        {"w", "1: R", ROWS, 2, true, RESHARD_ERR_MISMATCH,
+         "rank 2: save: the list of tensors differs", ODD_SHAPE},
+        {"w", "3: P", ROWS, -1, true, RESHARD_ERR_UNSUPPORTED, "partial", ODD_NAME},
     };
     for (size_t i = 0; i < sizeof new_ones / sizeof *new_ones; i++) {
         if (reshard_group_run(NULL, 3, be_refused, (void *)(uintptr_t)&new_ones[i]) != RESHARD_OK)

@@ -46,7 +46,7 @@ class PlanCheckpoint(ConvertTest):
         self.write_hf("source", {"w": tensor(random.Random(SEED), "U8", 4)})
         source = self.at("source")
         self.check_fails(["plan", self.at("none")], 1, "no such file")
-        self.check_fails(["plan", source, "--to", "tp=2", "--rules", "llama"], 1, 'tensor "w" (4): no rule of llama')
+        self.check_fails(["plan", source, "--to", "tp=2", "--rules", "llama"], 1, 'no rule of llama matches 1 of 1 tensors: w 4')
         self.check_fails(["plan", source, "--resume"], 2, "unknown option --resume")
         self.check_fails(["plan", "--jsn", source], 2, "unknown option --jsn; did you mean --json?")
         self.check_fails(["plan", source, source], 2, "unexpected argument")

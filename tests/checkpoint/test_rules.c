@@ -71,6 +71,86 @@ static const apply_row apply_rows[] = {
     {"* S(0, unit=$head_dim)@tp",
      {"tp=2", "head_dim=4 n_embd=8 n_head=4", "a", "8"},
      "tp=2: S(0, unit=4)"},
+    {"* S(0, unit=$a+$b*2)@tp", {"tp=2", "a=3 b=2", "a", "14"}, "tp=2: S(0, unit=7)"},
+    {"* S(0, unit=($a+$b)*2-$b)@tp", {"tp=2", "a=3 b=2", "a", "16"}, "tp=2: S(0, unit=8)"},
+    {"* S(0, unit=min($a,$b)*max($a,2))@tp", {"tp=2", "a=3 b=2", "a", "12"}, "tp=2: S(0, unit=6)"},
+    {"* S(0, unit=$a, max=$b)@tp", {"tp=4", "a=3 b=2", "a", "12"}, "tp=4: S(0, unit=3, max=2)"},
+    {"* S(0, unit=$b-$a)@tp", {"tp=2", "a=3 b=2", "a", "8"}, "...2 - 3 is negative"},
+    {"* S(0, unit=$g?4)@tp", {"tp=2", "g=-1", "a", "8"}, "tp=2: S(0, unit=4)"},
+    {"default u 4\n* S(0, unit=$u)@tp", {"tp=2", "", "a", "8"}, "tp=2: S(0, unit=4)"},
+    {"default u 4\n* S(0, unit=$u)@tp", {"tp=2", "u=2", "a", "8"}, "tp=2: S(0, unit=2)"},
+    /* shapes: the first line that fits decides, and what fits none is not handed on */
+    {"a [4, *] S(0)@tp\na [*, 4] S(1)@tp\n* R", {"tp=2", "", "a", "4x6"}, "tp=2: S(0)"},
+    {"a [4, *] S(0)@tp\na [*, 4] S(1)@tp\n* R", {"tp=2", "", "a", "6x4"}, "tp=2: S(1)"},
+    {"a [$n+1] S(0)@tp\n* R", {"tp=2", "n=3", "a", "4"}, "tp=2: S(0)"},
+    {"a [] R\na [*] S(0)@tp", {"tp=2", "", "a", "scalar"}, "tp=2: R"},
+    {"a [1] R\na [*] S(0)@tp", {"tp=2", "", "a", "1"}, "tp=2: R"},
+    {"a [4, *] S(0)@tp\na [*, 4] S(1)@tp\n* R",
+     {"tp=2", "", "a", "6x6"},
+     "tensor \"a\" (6x6): its shape fits no rule of its name: t.rules:1: a is for [4, *]"},
+    {"a [4, *] S(0)@tp\na R", {"tp=2", "", "a", "6x6"}, "...its name: t.rules:1: a is for [4, *]"},
+    {"a [4, *] S(0)@tp\na [*, *] R", {"tp=2", "", "a", "6x6"}, "tp=2: R"},
+    {"a [4, *] S(0)@tp\na [*, 4] S(1)@tp\n* R",
+     {"tp=2", "", "a", "4x4"},
+     "tensor \"a\" (4x4): its shape fits t.rules:1 and t.rules:2 alike, and config.json's "
+     "model_type does not tell which way it is stored; rules of your own can"},
+    {"a [*, 4] S(1)@tp when($model_type=x|y)\na [4, *] S(0)@tp\na [*, 4] S(1)@tp\n* R",
+     {"tp=2", "model_type=y", "a", "4x4"},
+     "tp=2: S(1)"},
+    {"a [*, 4] S(1)@tp when($model_type=x|y)\na [4, *] S(0)@tp\n* R",
+     {"tp=2", "model_type=z", "a", "4x4"},
+     "tp=2: S(0)"},
+    {"a [$none] R",
+     {"dp=2", "", "a", "4"},
+     "...t.rules:1: shape: $none has no value in the model's "
+     "configuration"},
+    /* what follows another tensor */
+    {"*.w S(0, unit=4)@tp\n*.s like({1}.w, 0)", {"tp=2", "", "a.s", "8"}, "tp=2: S(0, unit=4)"},
+    {"*.w S(0, unit=4)@tp\n*.s like({1}.w, 1, 0)",
+     {"tp=2", "", "a.s", "3x8"},
+     "tp=2: S(1, unit=4)"},
+    {"*.w S(0, unit=4)@tp\n*.s like({1}.w, 1/n, 0/n)", {"tp=2", "", "a.s", "3x2"}, "tp=2: S(1)"},
+    {"*.w S(0, unit=4, max=2)@tp\n*.s like({1}.w, 0/n)",
+     {"tp=4", "", "a.s", "2"},
+     "tp=4: S(0, max=2)"},
+    {"*.w S(0, unit=4)@tp\n*.s like({1}.w, 1, 0/n)",
+     {"tp=2", "", "a.s", "8x3"},
+     "tensor \"a.s\" (8x3): t.rules:1: S(0, unit=4)@tp: dimension 1: 3 blocks or groups do not "
+     "divide by tp=2"},
+    {"*.w S(1)@tp\n*.s like({1}.w, 0, -)", {"tp=2", "", "a.s", "8x1"}, "tp=2: R"},
+    {"*.w S(0;8,4|1)@tp\n*.s like({1}.w, 0/n)", {"tp=2", "", "a.s", "3"}, "tp=2: S(0;2,1|1)"},
+    {"*.w S(0;8,4|1)@tp\n*.s like({1}.w, 0/n)",
+     {"tp=2", "", "a.s", "4"},
+     "...part 0 of 8 is not whole in 4 of 12"},
+    {"*.w S(0)@tp pad(0,8,$v)\n*.s like({1}.w, 0)",
+     {"tp=2", "v=6", "a.s", "6"},
+     "tp=2: S(0) padded 8"},
+    {"*.w S(0)@tp pad(0,8,$v)\n*.s like({1}.w, 0/n)",
+     {"tp=2", "v=6", "a.s", "6"},
+     "...pad to a multiple of 8, of which packed or grouped rows cannot have a part"},
+    {"*.w S(0)@tp pad(0,8,$v)\n*.s like({1}.w, 0/n)", {"tp=2", "v=16", "a.s", "6"}, "tp=2: S(0)"},
+    {"*.w drop\n*.s like({1}.w, 0)",
+     {"dp=2", "", "a.s", "6"},
+     "...t.rules:2: like() cannot follow t.rules:1, which has like(), name(), drop or a shape "
+     "itself"},
+    {"*.s like({1}.w, 0)",
+     {"tp=2", "", "a.s", "6"},
+     "no rule of t.rules says what axis tp=2 does (they name none)"},
+    {"*.s like({1}.w, 0)\nx S(0)@tp",
+     {"tp=2", "", "a.s", "6"},
+     "...t.rules:1: like \"a.w\": no rule of t.rules matches its name"},
+    {"*.w S(0)@tp\n*.s like({1}.w, 0)",
+     {"tp=2", "", "a.s", "6x2"},
+     "...t.rules:2: like() is of 1 dimensions, and it has 2"},
+    {"*.w S(-1)@tp\n*.s like({1}.w, 0)",
+     {"tp=2", "", "a.s", "6"},
+     "...like() cannot follow S(-1)@tp of t.rules:1, which counts from the end"},
+    /* what must not be cut, and what may be uneven */
+    {"* R refuse(because of x)@tp",
+     {"tp=2", "", "a", "6"},
+     "tensor \"a\" (6): t.rules:1: tp=2: because of x"},
+    {"* R refuse(A word)@tp", {"tp=1", "", "a", "6"}, "tp=1: R"},
+    {"* S(0, unit=2)@tp uneven", {"tp=2", "", "a", "6"}, "tp=2: S(0, unit=2)"},
     /* stages and experts: dealt out, larger shares first */
     {"*.{0..}.* A({2} of $n)@pp", {"pp=2", "n=5", "l.0.w", "4"}, "pp=2: A(0)"},
     {"*.{0..}.* A({2} of $n)@pp", {"pp=2", "n=5", "l.2.w", "4"}, "pp=2: A(0)"},
@@ -120,7 +200,8 @@ static const apply_row apply_rows[] = {
     {"* S(0, unit=$a*$a)@tp", {"tp=2", "a=4000000000", "a", "8"}, "...a product beyond 2^63-1"},
     {"* S(0, unit=128)@tp",
      {"tp=3", "", "q", "4096x8"},
-     "tensor \"q\" (4096x8): t.rules:1: dimension 0: 32 units of 128 do not divide by tp=3"},
+     "tensor \"q\" (4096x8): t.rules:1: S(0, unit=128)@tp: dimension 0: 32 units of 128 do not "
+     "divide by tp=3"},
     {"* S(0, unit=128)@tp",
      {"tp=2", "", "q", "200x8"},
      "...dimension 0: 200 is no multiple of unit=128"},
@@ -174,6 +255,29 @@ static void test_rules__apply(void **state)
     }
 }
 
+static const char *only_head(void *user, int64_t index, size_t *out_bytes)
+{
+    (void)user;
+    *out_bytes = strlen("lm_head.weight");
+    return index == 0 ? "lm_head.weight" : NULL;
+}
+
+/* without() asks what the model has besides. */
+static void test_rules__without(void **state)
+{
+    static const char text[] = "every a: A(0,last)@pp without(*head.*)\nevery a: A(0)@pp\na R";
+    rules_case given = {"pp=3", "", "a", "4"};
+    char found[256];
+    (void)state;
+    rs_rules *rules = parse(text);
+    rules_case_text(rules, &given, found, sizeof found);
+    assert_string_equal(found, "pp=3: A(0,2)");
+    assert_int_equal(rs_rules_bind(rules, only_head, NULL), RESHARD_OK);
+    rules_case_text(rules, &given, found, sizeof found);
+    assert_string_equal(found, "pp=3: A(0)");
+    rs_rules_destroy(rules);
+}
+
 /* ---- mistakes -------------------------------------------------------------------------------- */
 
 static const struct {
@@ -197,11 +301,11 @@ static const struct {
     {"* S(0)@2", "t.rules:1: \"* S(0)@2\": expected the name of an axis behind @"},
     {"* S(0@tp", "t.rules:1: \"* S(0@tp\": ( without )"},
     {"* S(0)@tp S(1)@tp", "t.rules:1: \"* S(0)@tp S(1)@tp\": axis tp cuts twice"},
-    {"* S(0, unit=x)@tp", "t.rules:1: \"* S(0, unit=x)@tp\": spec \"tp=1000000: S(0, unit=x)\": at "
-                          "byte 23: expected a number, found \"x\""},
-    {"* S(0;1 2)@tp", "t.rules:1: \"* S(0;1 2)@tp\": spec \"tp=1000000: S(0;1 2)\": at byte 19: "
+    {"* S(0, unit=x)@tp", "t.rules:1: \"* S(0, unit=x)@tp\": cut \"S(0, unit=x)\": at byte 11: "
+                          "expected a number, found \"x\""},
+    {"* S(0;1 2)@tp", "t.rules:1: \"* S(0;1 2)@tp\": cut \"S(0;1 2)\": at byte 7: "
                       "expected \",\" or \")\", found \"2\""},
-    {"* S(9)@tp", "t.rules:1: \"* S(9)@tp\": spec \"tp=1000000: S(9)\": at byte 15: dimension 9 is "
+    {"* S(9)@tp", "t.rules:1: \"* S(9)@tp\": cut \"S(9)\": at byte 3: dimension 9 is "
                   "not between -8 and 7"},
     {"* S(0, unit=$)@tp", "t.rules:1: \"* S(0, unit=$)@tp\": a $key without a name"},
     {"* S(0, unit=$a*)@tp", "t.rules:1: \"* S(0, unit=$a*)@tp\": expected a number or a $key"},
@@ -224,13 +328,35 @@ static const struct {
     {"* R when(1 2)",
      "t.rules:1: \"* R when(1 2)\": when() takes one number, which is not 0 when it holds"},
     {"* R keep",
-     "t.rules:1: \"* R keep\": expected a cut, pad(), name(), when() or drop, found \"keep\""},
-    {"* R !", "t.rules:1: \"* R !\": expected a cut, pad, name, when or drop, found \"!\""},
+     "t.rules:1: \"* R keep\": expected a cut, pad(), name(), like(), when(), without(), "
+     "uneven or drop, found \"keep\""},
+    {"* R !", "t.rules:1: \"* R !\": expected a cut, pad(), name(), like(), when(), without(), "
+              "uneven or drop, found \"!\""},
     {"every R\n* R", "t.rules:1: \"every R\": expected every: or every pattern:"},
     {"every: R\n* R", "t.rules:1: \"every: R\": every: without a cut"},
-    {"every: drop", "t.rules:1: \"every: drop\": every: takes cuts and when(), not \"drop\""},
-    {"use bert", "t.rules:1: \"use bert\": there are no built-in rules \"bert\" (there are fsdp, "
-                 "llama, gpt2, neox, mixtral, replicate)"},
+    {"every: drop",
+     "t.rules:1: \"every: drop\": every: takes cuts, when() and without(), not \"drop\""},
+    {"use lama", "t.rules:1: \"use lama\": there are no built-in rules \"lama\"; did you mean "
+                 "llama?"},
+    {"a{0.15}b R", "t.rules:1: \"a{0.15}b R\": {0.15} is a text; did you mean the range {0..15}?"},
+    {"a{0-15,x} R",
+     "t.rules:1: \"a{0-15,x} R\": {0-15} is a text; did you mean the range {0..15}?"},
+    {"a{0...15} R",
+     "t.rules:1: \"a{0...15} R\": {0...15} is a text; did you mean the range {0..15}?"},
+    {"* s(0)@tp", "t.rules:1: \"* s(0)@tp\": \"s(0)\": cuts are written in capitals, S"},
+    {"* R dropp", "t.rules:1: \"* R dropp\": expected a cut, pad(), name(), like(), when(), "
+                  "without(), uneven or drop, found \"dropp\"; did you mean drop?"},
+    {"* ???", "t.rules:1: \"* ???\": this line still has to be filled in"},
+    {"* [1,2 R", "t.rules:1: \"* [1,2 R\": expected , or ] in a shape"},
+    {"* [x] R", "t.rules:1: \"* [x] R\": shape: expected a number or a $key"},
+    {"* like(a)", "t.rules:1: \"* like(a)\": expected like(name, dimension, ..)"},
+    {"* like(a, 9)", "t.rules:1: \"* like(a, 9)\": like(name, ..): \"9\" is no dimension: 0, 1, "
+                     ".., 0/n, or - for none"},
+    {"* like(a, 0) R", "t.rules:1: \"* like(a, 0) R\": like(), and a cut or pad() besides"},
+    {"* R without()", "t.rules:1: \"* R without()\": without() without a pattern"},
+    {"* R when($a=)", "t.rules:1: \"* R when($a=)\": expected when($key=text) or "
+                      "when($key=text|text)"},
+    {"default $a 1", "t.rules:1: \"default $a 1\": expected default KEY NUMBER, the key without $"},
     {"use llama R", "t.rules:1: \"use llama R\": more than the name of a family behind use"},
 };
 
@@ -248,7 +374,7 @@ static void test_rules__mistakes(void **state)
     }
     rs_rules *rules = NULL;
     assert_int_equal(rs_rules_parse(NULL, "a\0 R", 4, "t.rules", &rules), RESHARD_ERR_SYNTAX);
-    assert_int_equal(rs_rules_builtin(NULL, "bert", &rules), RESHARD_ERR_NOT_FOUND);
+    assert_int_equal(rs_rules_builtin(NULL, "unheard_of", &rules), RESHARD_ERR_NOT_FOUND);
     rs_rules_destroy(NULL);
 }
 
@@ -314,7 +440,7 @@ static reshard_status parse_and_apply(reshard_context *context, void *user)
                                "{a,b,0..9}*.{0..} S(0;$a,2|1,unit=2)@tp pad(0,10) name(x.{3})\n"
                                "use mixtral";
     rules_case given = {.keys = "a=8"};
-    rs_rules_keys keys = {rules_case_find, &given};
+    rs_rules_keys keys = {rules_case_find, &given, rules_case_find_text};
     rs_rules *rules = NULL;
     rs_rule_result result = {.drop = false};
     const int64_t shape[] = {9};
@@ -343,9 +469,9 @@ static void test_rules__memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rules__apply),  cmocka_unit_test(test_rules__mistakes),
-        cmocka_unit_test(test_rules__limits), cmocka_unit_test(test_rules__more_dimensions),
-        cmocka_unit_test(test_rules__memory),
+        cmocka_unit_test(test_rules__apply),           cmocka_unit_test(test_rules__without),
+        cmocka_unit_test(test_rules__mistakes),        cmocka_unit_test(test_rules__limits),
+        cmocka_unit_test(test_rules__more_dimensions), cmocka_unit_test(test_rules__memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include "tests/support/check.h"
 #include "tests/support/context.h"
 #include "tests/support/live.h"
+#include "tests/support/ranks.h"
 #include "tests/support/values.h"
 #include "tests/support/ways.h"
 
@@ -349,6 +350,54 @@ static void test_verify__no_memory(void **state)
     reshard_plan_release(f.plan);
 }
 
+/* Two tensors of one shape that arrive in each other's place. */
+static void exchange_tensors(void *user, int32_t rank, void *const *targets)
+{
+    double *a = targets[0], *b = targets[1], kept[4];
+    (void)user;
+    if (rank != 1)
+        return;
+    memcpy(kept, a, sizeof kept);
+    memcpy(a, b, sizeof kept);
+    memcpy(b, kept, sizeof kept);
+}
+
+static reshard_status run_two_links(void *user, reshard_group *group)
+{
+    reshard_plan *plan = user;
+    double from[2][4], to[2][4];
+    for (int i = 0; i < 8; i++)
+        from[i / 4][i % 4] = 10 * reshard_group_rank(group) + i;
+    const void *sources[] = {from[0], from[1]};
+    void *targets[] = {to[0], to[1]};
+    reshard_status status =
+        run_verified(NULL, plan, group, false, sources, targets, exchange_tensors, NULL);
+    CHECK(status == RESHARD_ERR_CHECK && strstr(reshard_error_text(), "do not hold") != NULL);
+    return RESHARD_OK;
+}
+
+static void test_verify__links_exchanged(void **state)
+{
+    (void)state;
+    reshard_plan *plan = NULL;
+    reshard_plan_tensor sources[2], targets[2];
+    reshard_link links[] = {reshard_link_whole(0, 0), reshard_link_whole(1, 1)};
+    for (int i = 0; i < 2; i++) {
+        sources[i] =
+            (reshard_plan_tensor){.layout = make_layout("2: S(0)", 4, 2), .dtype = RESHARD_F64};
+        targets[i] =
+            (reshard_plan_tensor){.layout = make_layout("2: S(1)", 4, 2), .dtype = RESHARD_F64};
+    }
+    assert_int_equal(reshard_plan_create(NULL, 2, sources, 2, targets, 2, links, NULL, &plan),
+                     RESHARD_OK);
+    run_ranks(2, run_two_links, plan);
+    reshard_plan_release(plan);
+    for (int i = 0; i < 2; i++) {
+        reshard_layout_release(sources[i].layout);
+        reshard_layout_release(targets[i].layout);
+    }
+}
+
 /* ---- a transport that moves nothing ---------------------------------------------------------- */
 
 enum { SWALLOWED_MAX = 1 << 16 };
@@ -455,8 +504,11 @@ static void test_verify__nothing_moves(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verify__random_pairs),  cmocka_unit_test(test_verify__meddling),
-        cmocka_unit_test(test_verify__source_copies), cmocka_unit_test(test_verify__no_memory),
+        cmocka_unit_test(test_verify__random_pairs),
+        cmocka_unit_test(test_verify__meddling),
+        cmocka_unit_test(test_verify__source_copies),
+        cmocka_unit_test(test_verify__no_memory),
+        cmocka_unit_test(test_verify__links_exchanged),
         cmocka_unit_test(test_verify__nothing_moves),
     };
     return cmocka_run_group_tests_name("verify", tests, NULL, NULL);

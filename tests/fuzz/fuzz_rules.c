@@ -37,7 +37,7 @@ static void apply(const rs_rules *rules, const char *name, size_t name_bytes)
     static const char *const names[] = {"dp", "pp", "fsdp", "tp", "ep"};
     static const int32_t sizes[] = {2, 3, 2, 4, 1};
     static const int64_t shape[] = {24, 36};
-    rs_rules_keys keys = {find_key, NULL};
+    rs_rules_keys keys = {find_key, NULL, NULL};
     reshard_mesh *mesh = NULL;
     rs_rule_result result;
     if (reshard_mesh_create(NULL, 5, names, sizes, NULL, &mesh) != RESHARD_OK)

@@ -3,10 +3,13 @@
  * layout_fixed.c - the cases that PyTorch's own tests have, restated, and those that they lack:
  * sizes and offsets of chunks, tilings, overlaps, gaps, bounds, strided shards, errors.
  */
+#include "tests/support/ran.h"
+
 #include <reshard/layout.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -33,6 +36,8 @@ static void test_split_size__values(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         assert_int_equal(reshard_split_size(rows[i][0], rows[i][1], &size), RESHARD_OK);
         assert_true(size == rows[i][2]);
+        ran("test_get_split_size", "%lld, %lld: %lld", (long long)rows[i][0], (long long)rows[i][1],
+            (long long)size);
     }
     size = 77;
     assert_int_equal(reshard_split_size(5, 0, &size), RESHARD_ERR_RANGE);
@@ -45,13 +50,16 @@ static void test_chunk_size__values(void **state)
 {
     (void)state;
     static const int64_t rows[][4] = {
-        {11, 3, 0, 3},        {11, 3, 3, 2}, {13, 4, 3, 1}, {5, 2, 3, 0},
-        {5, 2, 2, 1},         {0, 0, 0, 0},  {0, 0, 5, 0},  {INT64_MAX, INT64_MAX, 0, INT64_MAX},
+        {11, 3, 0, 3},        {11, 3, 3, 2}, {13, 4, 0, 4},
+        {13, 4, 3, 1},        {5, 2, 3, 0},  {5, 2, 2, 1},
+        {0, 0, 0, 0},         {0, 0, 5, 0},  {INT64_MAX, INT64_MAX, 0, INT64_MAX},
         {10, INT64_MAX, 7, 0}};
     int64_t size = -1;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         assert_int_equal(reshard_chunk_size(rows[i][0], rows[i][1], rows[i][2], &size), RESHARD_OK);
         assert_true(size == rows[i][3]);
+        ran("test_get_chunked_dim_size", "%lld, %lld, %lld: %lld", (long long)rows[i][0],
+            (long long)rows[i][1], (long long)rows[i][2], (long long)size);
     }
     assert_int_equal(reshard_chunk_size(-1, 3, 0, &size), RESHARD_ERR_RANGE);
     assert_int_equal(reshard_chunk_size(11, 3, -1, &size), RESHARD_ERR_RANGE);
@@ -186,6 +194,12 @@ static void test_layout__rows(void **state)
         {"boxes 6x6: 0[0:2,0:4] 1[0:4,4:6] 2[2:6,0:4] 3[4:6,4:6]", "6x6",
          "0:0,0+2x4 1:0,4+4x2 2:2,0+4x4 3:4,4+2x2", 0},
         {"boxes 10x5: 0[0:5,0:5] 1[5:10,0:5]", "10x5", "0:0,0+5x5 1:5,0+5x5", 0},
+        {"boxes 6x6: 0[0:3,0:3] 1[0:3,3:6] 2[3:6,0:3] 3[3:6,3:6]", "6x6",
+         "0:0,0+3x3 1:0,3+3x3 2:3,0+3x3 3:3,3+3x3", 0},
+        {"boxes 5x3: 0[0:3,0:3] 1[2:5,0:3]", "5x3", NULL, RESHARD_ERR_OVERLAP},
+        {"boxes 10x5: 0[0:5,0:5] 1[5:10,0:5]", "10x10x10", NULL, RESHARD_ERR_INVALID},
+        {"boxes 10x5: 0[0:5,0:5] 1[5:10,0:5]", "10x3", NULL, RESHARD_ERR_INVALID},
+        {"boxes 10x10: 0[0:5,0:5] 1[5:10,5:10]", "10x10", NULL, RESHARD_ERR_GAP},
         {"boxes 10x10: 0[0:5,0:5] 1[0:5,5:10] 0[5:10,0:5] 3[5:10,5:10]", "10x10",
          "0:0,0+5x5 0:5,0+5x5 1:0,5+5x5 3:5,5+5x5", 0},
         {"boxes 10x5: 0[0:5,0:5] 1[4:10,0:5]", "10x5", NULL, RESHARD_ERR_OVERLAP},
@@ -198,8 +212,12 @@ static void test_layout__rows(void **state)
         {"boxes 4: 0[0:3] 1[1:4]", "4", NULL, RESHARD_ERR_OVERLAP},
         {"boxes 4: 0[0:4] 1[2:2]", "4", "0:0+4 1:2+0", 0},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         check_row(&rows[i]);
+        bool boxes = strncmp(rows[i].spec, "boxes", 5) == 0;
+        ran(boxes ? "test_enumerable_sharding_spec" : "test_get_chunk_sharding_params", "%s %s",
+            rows[i].shape, rows[i].spec);
+    }
 }
 
 /* Writes the elements of each rank's first buffer in the order of memory, of a tensor of one
@@ -289,30 +307,42 @@ static void make_shards(int32_t ndim, int64_t count, const int64_t *numbers, res
     }
 }
 
+/* Two boxes, and whether they overlap. */
 static void test_shards__overlap(void **state)
 {
     (void)state;
+    static const struct {
+        int32_t ndim;
+        int64_t numbers[12]; /* offset and size of each */
+        bool over;
+    } rows[] = {{2, {0, 0, 5, 5, 5, 0, 5, 5}, false},
+                {2, {0, 0, 5, 5, 4, 0, 5, 5}, true},
+                {2, {0, 0, 5, 5, 0, 4, 5, 5}, true},
+                {2, {0, 0, 5, 5, 4, 4, 5, 5}, true},
+                {2, {0, 0, 5, 5, 5, 5, 5, 5}, false},
+                {3, {5, 0, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5}, false},
+                {3, {5, 0, 5, 5, 5, 5, 5, 4, 5, 5, 5, 5}, true},
+                {3, {5, 0, 5, 5, 5, 5, 5, 4, 9, 5, 5, 5}, true},
+                {3, {0, 0, 0, 5, 5, 5, 5, 5, 5, 5, 5, 5}, false},
+                {3, {0, 0, 0, 5, 5, 5, 4, 4, 4, 5, 5, 5}, true}};
     reshard_piece pieces[4];
     reshard_shard shards[4];
-    static const int64_t beside[] = {0, 0, 5, 5, 5, 0, 5, 5};
-    static const int64_t over[] = {0, 0, 5, 5, 4, 0, 5, 5};
-    static const int64_t corner[] = {0, 0, 5, 5, 4, 4, 5, 5};
-    static const int64_t diagonal[] = {0, 0, 5, 5, 5, 5, 5, 5};
-    static const int64_t solid[] = {0, 0, 0, 5, 5, 5, 5, 5, 5, 5, 5, 5};
-    static const int64_t solid_over[] = {0, 0, 0, 5, 5, 5, 4, 4, 4, 5, 5, 5};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        make_shards(rows[i].ndim, 2, rows[i].numbers, pieces, shards);
+        assert_int_equal(reshard_shards_check_overlap(NULL, 2, shards),
+                         rows[i].over ? RESHARD_ERR_OVERLAP : RESHARD_OK);
+        char text[2][80];
+        for (int k = 0; k < 2; k++) {
+            const reshard_box *box = &pieces[k].box;
+            size_t used = 0;
+            for (int32_t d = 0; d < box->ndim; d++)
+                used += (size_t)snprintf(text[k] + used, sizeof text[k] - used, "%s%lld:%lld",
+                                         d > 0 ? "," : "", (long long)box->offset[d],
+                                         (long long)(box->offset[d] + box->size[d]));
+        }
+        ran("test_check_overlapping", "[%s] [%s]", text[0], text[1]);
+    }
     static const int64_t inside[] = {0, 0, 5, 5, 2, 2, 0, 3, 0, 5, 5, 5};
-    make_shards(2, 2, beside, pieces, shards);
-    assert_int_equal(reshard_shards_check_overlap(NULL, 2, shards), RESHARD_OK);
-    make_shards(2, 2, over, pieces, shards);
-    assert_int_equal(reshard_shards_check_overlap(NULL, 2, shards), RESHARD_ERR_OVERLAP);
-    make_shards(2, 2, corner, pieces, shards);
-    assert_int_equal(reshard_shards_check_overlap(NULL, 2, shards), RESHARD_ERR_OVERLAP);
-    make_shards(2, 2, diagonal, pieces, shards);
-    assert_int_equal(reshard_shards_check_overlap(NULL, 2, shards), RESHARD_OK);
-    make_shards(3, 2, solid, pieces, shards);
-    assert_int_equal(reshard_shards_check_overlap(NULL, 2, shards), RESHARD_OK);
-    make_shards(3, 2, solid_over, pieces, shards);
-    assert_int_equal(reshard_shards_check_overlap(NULL, 2, shards), RESHARD_ERR_OVERLAP);
     make_shards(2, 3, inside, pieces, shards);
     assert_int_equal(reshard_shards_check_overlap(NULL, 3, shards), RESHARD_OK);
     assert_int_equal(reshard_shards_check_overlap(NULL, 1, shards), RESHARD_OK);

@@ -5,6 +5,7 @@
  */
 #include "tests/support/compare.h"
 #include "tests/support/harness.h"
+#include "tests/support/ran.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -142,9 +143,9 @@ static void test_infer__chunks(void **state)
     harness_run("chunk spec inferred", 1500, generate_chunks, check_chunk);
 }
 
-static void check_pytorch_case(int32_t ndim, const int64_t *shape, int32_t dim)
+static void check_pytorch_case(const int32_t *ranks, int32_t ndim, const int64_t *shape,
+                               int32_t dim)
 {
-    static const int32_t ranks[] = {1, 3, 0, 2};
     static harness_case given;
     memset(&given, 0, sizeof given);
     given.spec_count = 1;
@@ -153,23 +154,29 @@ static void check_pytorch_case(int32_t ndim, const int64_t *shape, int32_t dim)
     oracle_spec *spec = &given.specs[0];
     spec->axis_count = 1;
     spec->sizes[0] = 4;
-    memcpy(spec->ranks, ranks, sizeof ranks);
+    memcpy(spec->ranks, ranks, 4 * sizeof *ranks);
     spec->cut_count = 1;
     spec->cuts[0].kind = RESHARD_SHARD;
     spec->cuts[0].dim = dim;
     harness_check("chunk spec inferred", &given, check_chunk);
+    ran("test_infer_sharding_spec_from_shards_metadata", "%s 4[%d,%d,%d,%d]: S(%d)",
+        ran_shape(RESHARD_F32, ndim, shape).text + 4, (int)ranks[0], (int)ranks[1], (int)ranks[2],
+        (int)ranks[3], (int)dim);
 }
 
 static void test_infer__pytorch_sizes(void **state)
 {
     (void)state;
-    check_pytorch_case(2, (const int64_t[]){4, 16}, 0);
-    check_pytorch_case(2, (const int64_t[]){4, 16}, 1);
-    check_pytorch_case(3, (const int64_t[]){5, 15, 16}, 1);
-    check_pytorch_case(2, (const int64_t[]){12, 16}, 1);
-    check_pytorch_case(3, (const int64_t[]){4, 18, 15}, 2);
-    check_pytorch_case(4, (const int64_t[]){7, 12, 16, 37}, 3);
-    check_pytorch_case(5, (const int64_t[]){50, 4, 18, 15, 77}, 4);
+    static const int32_t orders[][4] = {{2, 3, 1, 0}, {3, 1, 0, 2}, {2, 3, 0, 1}, {3, 2, 1, 0}};
+    for (int i = 0; i < 4; i++) {
+        check_pytorch_case(orders[i], 2, (const int64_t[]){4, 16}, 0);
+        check_pytorch_case(orders[i], 2, (const int64_t[]){4, 16}, 1);
+        check_pytorch_case(orders[i], 3, (const int64_t[]){5, 15, 16}, 0);
+        check_pytorch_case(orders[i], 2, (const int64_t[]){12, 16}, 1);
+        check_pytorch_case(orders[i], 3, (const int64_t[]){4, 18, 15}, 2);
+        check_pytorch_case(orders[i], 4, (const int64_t[]){7, 12, 16, 37}, 3);
+        check_pytorch_case(orders[i], 5, (const int64_t[]){50, 4, 18, 15, 77}, 4);
+    }
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -188,6 +195,7 @@ static void check_row(const char *text, int32_t ndim, const int64_t *shape, cons
                                        sizeof inferred_text, &length),
                      RESHARD_OK);
     assert_string_equal(inferred_text, expected);
+    ran("test_infer_sharding_spec_from_shards_metadata", "%s", text);
     reshard_layout_release(layout);
     reshard_layout_release(inferred);
 }
@@ -204,13 +212,64 @@ static void test_infer__rows(void **state)
               "boxes 6x6: 0[0:2,0:4] 1[0:4,4:6] 2[2:6,0:4] 3[4:6,4:6]");
     check_row("boxes 15x10: 0[0:8,0:10] 1[8:15,0:10]", 2, matrix, "2: S(0)");
     check_row("boxes 15x10: 1[0:8,0:10] 0[8:15,0:10]", 2, matrix, "2[1,0]: S(0)");
-    /* What upstream calls enumerable: uneven in another way than chunks, and a grid. */
+    /* What upstream calls enumerable: uneven in another way than chunks, two shards on one rank,
+     * and a grid. */
+    check_row("boxes 15x5: 0[0:5,0:5] 1[5:15,0:5]", 2, (const int64_t[]){15, 5}, "2: S(0=5,10)");
+    check_row("boxes 25: 0[0:16] 0[16:25]", 1, (const int64_t[]){25}, "boxes 25: 0[0:16] 0[16:25]");
+    check_row("boxes 10x10: 0[0:5,0:5] 1[5:10,0:5] 2[0:5,5:10] 3[5:10,5:10]", 2, grid,
+              "2,2[0,2,1,3]: S(0), S(1)");
     check_row("boxes 15x10: 0[0:5,0:10] 1[5:15,0:10]", 2, matrix, "2: S(0=5,10)");
     check_row("boxes 4x25: 0[0:4,0:16] 1[0:4,16:25]", 2, wide, "2: S(1=16,9)");
     check_row("boxes 10x10: 0[0:5,0:5] 1[0:5,5:10] 2[5:10,0:5] 3[5:10,5:10]", 2, grid,
               "2,2: S(0), S(1)");
     /* The short chunk comes first: not the chunk rule. */
     check_row("boxes 15x10: 0[0:7,0:10] 1[7:15,0:10]", 2, matrix, "2: S(0=7,8)");
+}
+
+/* The boxes of a strided and of a flat cut, but in other places of the shards' memory. */
+static void test_infer__elsewhere_in_memory(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t ndim;
+        int64_t shape[2];
+        const char *near; /* what it is but for the memory */
+        bool turned;      /* pieces are column-major; else the two of a shard have changed places */
+    } rows[] = {{1, {8, 0}, "2: S(0*2)", false}, {2, {4, 3}, "2: S(flat)", true}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        reshard_layout *layout = NULL, *inferred = NULL;
+        reshard_shards *shards = NULL;
+        reshard_spec *spec = NULL;
+        reshard_piece pieces[2][2];
+        reshard_shard given[2];
+        char text[256];
+        size_t length;
+        assert_int_equal(
+            reshard_layout_parse(NULL, rows[i].near, rows[i].ndim, rows[i].shape, &layout), 0);
+        assert_int_equal(reshard_layout_all_shards(layout, &shards), RESHARD_OK);
+        for (int r = 0; r < 2; r++) {
+            given[r] = shards->items[r];
+            int64_t count = given[r].piece_count;
+            memcpy(pieces[r], given[r].pieces, (size_t)count * sizeof *pieces[r]);
+            given[r].pieces = pieces[r];
+            if (rows[i].turned) {
+                pieces[r][0].strides[0] = 1;
+                pieces[r][0].strides[1] = pieces[r][0].box.size[0];
+            } else {
+                pieces[r][0].at = 2;
+                pieces[r][1].at = 0;
+            }
+        }
+        if (reshard_spec_infer(NULL, rows[i].ndim, rows[i].shape, 2, given, &spec) != RESHARD_OK)
+            fail_msg("%s: %s", rows[i].near, reshard_error_text());
+        assert_int_equal(reshard_spec_text(spec, text, sizeof text, &length), RESHARD_OK);
+        if (strcmp(text, rows[i].near) == 0)
+            fail_msg("shards that lie otherwise in memory are taken for \"%s\"", text);
+        reshard_spec_release(spec);
+        reshard_shards_destroy(shards);
+        reshard_layout_release(layout);
+        reshard_layout_release(inferred);
+    }
 }
 
 static void test_infer__errors(void **state)
@@ -243,11 +302,9 @@ static void test_infer__errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_infer__rows),
-        cmocka_unit_test(test_infer__pytorch_sizes),
-        cmocka_unit_test(test_infer__chunks),
-        cmocka_unit_test(test_infer__errors),
-        cmocka_unit_test(test_infer__gives_back_shards),
+        cmocka_unit_test(test_infer__rows),   cmocka_unit_test(test_infer__pytorch_sizes),
+        cmocka_unit_test(test_infer__chunks), cmocka_unit_test(test_infer__elsewhere_in_memory),
+        cmocka_unit_test(test_infer__errors), cmocka_unit_test(test_infer__gives_back_shards),
     };
     return cmocka_run_group_tests_name("layout_infer", tests, NULL, NULL);
 }

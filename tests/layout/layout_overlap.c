@@ -308,6 +308,48 @@ static void test_cover__nested(void **state)
     free(pieces);
 }
 
+/* n rows that cross n columns have n * n cells: 316 of each have few enough, 317 have not. */
+static reshard_status cover_grid(int64_t n)
+{
+    reshard_shard *shards = calloc((size_t)(2 * n), sizeof *shards);
+    reshard_piece *pieces = calloc((size_t)(2 * n), sizeof *pieces);
+    int64_t shape[2] = {n, n};
+    assert_non_null(shards);
+    assert_non_null(pieces);
+    for (int64_t i = 0; i < 2 * n; i++) {
+        int dim = i < n ? 0 : 1;
+        pieces[i].box = (reshard_box){.ndim = 2, .size = {n, n}};
+        pieces[i].box.offset[dim] = i % n;
+        pieces[i].box.size[dim] = 1;
+        pieces[i].strides[0] = pieces[i].box.size[1];
+        pieces[i].strides[1] = 1;
+        shards[i] = (reshard_shard){.rank = (int32_t)i,
+                                    .ndim = 2,
+                                    .shape = {pieces[i].box.size[0], pieces[i].box.size[1]},
+                                    .contributor_count = 1,
+                                    .divisor = 1,
+                                    .piece_count = 1,
+                                    .pieces = &pieces[i]};
+    }
+    reshard_spec *spec = NULL;
+    reshard_layout *layout = NULL;
+    assert_int_equal(reshard_spec_boxes(NULL, 1, 2, shape, 2 * n, shards, &spec), RESHARD_OK);
+    reshard_status status = reshard_layout_create(NULL, spec, 2, shape, &layout);
+    reshard_layout_release(layout);
+    reshard_spec_release(spec);
+    free(shards);
+    free(pieces);
+    return status;
+}
+
+static void test_cover__cells(void **state)
+{
+    (void)state;
+    assert_int_equal(cover_grid(316), RESHARD_OK);
+    assert_int_equal(cover_grid(317), RESHARD_ERR_RANGE);
+    assert_non_null(strstr(reshard_error_text(), "100000 different ways"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -315,6 +357,7 @@ int main(void)
         cmocka_unit_test(test_scaling__orders),
         cmocka_unit_test(test_scaling__crossing),
         cmocka_unit_test(test_cover__nested),
+        cmocka_unit_test(test_cover__cells),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

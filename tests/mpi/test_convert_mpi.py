@@ -186,6 +186,25 @@ class MpiTest(support.CommandTest):
                 break
         self.assertGreater(kills, 0)
 
+    def test_ranks_that_see_other_folders(self):
+        """Each rank in a folder of its own, as on machines with local disks. What an earlier run left on one of them is not taken
+        for the folder that the others write into."""
+        for rank in range(2):
+            os.mkdir(self.at(str(rank)))
+        launch = f'cd {self.folder}/${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} && exec "$@"'
+        command = [*LAUNCHER, "2", "sh", "-c", launch, "sh", support.COMMAND, "convert", self.at("source"), "out", *self.options]
+        for left in [False, True]:
+            if left:
+                self.read_json("convert", self.at("source"), self.at("1/out"), *self.options)
+                os.rename(self.at("1/out"), self.at("1/out.partial"))
+                os.chmod(self.at("1/out.partial"), 0o700)
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=50)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertEqual(self.find_ours(done.stderr.decode()), "reshard: rank 1: out.partial: is not the folder that rank 0 writes into; "
+                             "all ranks have to see the same files\n")
+            self.assertFalse(os.path.exists(self.at("0/out")) or os.path.exists(self.at("1/out")))
+            shutil.rmtree(self.at("0/out.partial"))
+
     def wait_for_lock(self):
         """Until no process of the killed run has the journal open."""
         with open(self.at("out.partial/.reshard-journal"), "rb") as journal:

@@ -5,8 +5,10 @@
  *
  * A rank's body returns a status and leaves words; the main thread asserts.
  */
-#include "tests/nn/meshes.h"
+#include "tests/nn/modules.h"
 #include "tests/support/harness.h"
+
+#include <math.h>
 
 static reshard_module *make_mlp(int64_t width)
 {
@@ -184,6 +186,80 @@ static void test_varying__is_kept_or_found_out(void **state)
 {
     (void)state;
     run_ranks(4, body_varying, NULL);
+}
+
+/* What ranks hold of a tensor that is cut, and what is made of it by hand, differs between them,
+ * whatever it goes through. */
+typedef struct varying_case {
+    const char *input; /* a spec; NULL: a local tensor that is the same on all ranks */
+    reshard_value (*forward)(reshard_module *, void *, reshard_value);
+} varying_case;
+
+static reshard_value forward_shard(reshard_module *module, void *user, reshard_value input)
+{
+    (void)module;
+    (void)user;
+    return reshard_value_of(
+        reshard_gelu(reshard_tensor_to_local(reshard_value_tensor(input), NULL)));
+}
+
+static reshard_value forward_detached(reshard_module *module, void *user, reshard_value input)
+{
+    reshard_tensor *local = reshard_tensor_to_local(reshard_value_tensor(input), NULL);
+    (void)module;
+    (void)user;
+    return reshard_value_of(reshard_mul(local, reshard_tensor_detach(local)));
+}
+
+/* The second of two inputs is the one that varies. */
+static reshard_value forward_shifted(reshard_module *module, void *user, reshard_value input)
+{
+    reshard_tensor *local = reshard_tensor_to_local(reshard_value_tensor(input), NULL),
+                   *same = NULL;
+    (void)user;
+    MUST(reshard_module_find_buffer(module, "same", &same));
+    return reshard_value_of(reshard_gelu(reshard_add(same, local)));
+}
+
+static reshard_value forward_scattered(reshard_module *module, void *user, reshard_value input)
+{
+    (void)module;
+    return reshard_value_of(reshard_gelu(
+        reshard_tensor_reduce_scatter(reshard_value_tensor(input), user, RESHARD_SUM)));
+}
+
+static reshard_status body_varying_made(void *user, reshard_group *group)
+{
+    const varying_case *c = user;
+    reshard_device_mesh *mesh = make_line(group);
+    reshard_module_kind kind = {.name = "varying", .forward = c->forward, .user = group};
+    reshard_module *module = NULL;
+    reshard_tensor *local = make_leaf(SHAPE(8, 4)), *same = make_zeros(RESHARD_F64, SHAPE(2, 4));
+    reshard_tensor *x = c->input != NULL ? distribute(group, c->input, local) : local;
+    reshard_saved_counts counts = {.size = sizeof counts};
+    MUST(reshard_tensor_fill(same, 0.25));
+    MUST(reshard_module_create(NULL, &kind, &module));
+    MUST(reshard_module_add_buffer(module, "same", same, 0));
+    reshard_status status = compare(module, x, mesh, 0, NULL, &counts);
+    CHECK(status != RESHARD_OK || counts.packed == 0);
+    if (x != local)
+        reshard_tensor_release(x);
+    reshard_tensor_release(local);
+    reshard_tensor_release(same);
+    reshard_module_release(module);
+    reshard_device_mesh_release(mesh);
+    return status;
+}
+
+static void test_varying__what_is_made_of_shards(void **state)
+{
+    (void)state;
+    static varying_case cases[] = {{"4: S(0)", forward_shard},
+                                   {"4: S(0)", forward_detached},
+                                   {"4: S(0)", forward_shifted},
+                                   {NULL, forward_scattered}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        run_ranks(4, body_varying_made, &cases[i]);
 }
 
 /* ---- distributed tensors --------------------------------------------------------------------- */
@@ -432,7 +508,122 @@ static void test_hook__nested_modules(void **state)
     run_ranks(3, body_nested, NULL);
 }
 
+/* A module with a hook over one axis inside one with a hook over all: when the inner one is left,
+ * what is the same over its axis alone is not replicated any more. */
+static reshard_value forward_around(reshard_module *module, void *user, reshard_value input)
+{
+    reshard_tensor *x = reshard_value_tensor(input);
+    (void)user;
+    reshard_tensor *y = reshard_module_forward(reshard_module_child(module, 0), x);
+    return reshard_value_of(reshard_add(y, reshard_gelu(x)));
+}
+
+static reshard_value forward_gelu(reshard_module *module, void *user, reshard_value input)
+{
+    (void)module;
+    (void)user;
+    return reshard_value_of(reshard_gelu(reshard_value_tensor(input)));
+}
+
+static reshard_status body_nested_axes(void *user, reshard_group *group)
+{
+    static const char *const names[] = {"dp", "tp"};
+    const int32_t sizes[] = {2, 2};
+    reshard_mesh *mesh = NULL;
+    reshard_device_mesh *world = NULL, *slice = NULL;
+    reshard_hook *hook = NULL;
+    reshard_saved_counts inner_counts = {.size = sizeof inner_counts}, counts = inner_counts;
+    (void)user;
+    MUST(reshard_mesh_create(NULL, 2, names, sizes, NULL, &mesh));
+    MUST(reshard_device_mesh_create(NULL, group, mesh, &world));
+    MUST(reshard_device_mesh_slice(world, 1, names + 1, &slice));
+    reshard_module *outer = make_module("around", forward_around);
+    reshard_module *inner = make_module("gelu", forward_gelu);
+    MUST(reshard_module_add_child(outer, "inner", inner));
+    reshard_tensor *local = make_leaf(SHAPE(6, 4));
+    reshard_tensor *x = distribute(group, "dp=2,tp=2: S(0), R", local);
+    TRY(reshard_module_input_reshard(inner, slice, 0, NULL, &hook));
+    reshard_status status = compare(outer, x, world, 0, NULL, &counts);
+    MUST(reshard_input_reshard_counts(hook, &inner_counts));
+    CHECK(status != RESHARD_OK || (counts.packed == 0 && inner_counts.packed > 0));
+    reshard_hook_remove(hook);
+    reshard_tensor_release(x);
+    reshard_tensor_release(local);
+    reshard_module_release(inner);
+    reshard_module_release(outer);
+    reshard_device_mesh_release(slice);
+    reshard_device_mesh_release(world);
+    reshard_mesh_release(mesh);
+    return status;
+}
+
+static void test_hook__nested_over_one_axis(void **state)
+{
+    (void)state;
+    run_ranks(4, body_nested_axes, NULL);
+}
+
 /* ---- selecting, sharing, memory -------------------------------------------------------------- */
+
+/* A buffer that is filled anew for every batch, while the graph of the last one is still there. */
+static reshard_status body_rewritten(void *user, reshard_group *group)
+{
+    reshard_device_mesh *mesh = make_line(group);
+    reshard_module *module = make_module("gelu", forward_gelu);
+    reshard_tensor *x = make_leaf(SHAPE(8, 4));
+    reshard_hook *hook = NULL;
+    reshard_scope *scope = NULL;
+    reshard_saved_counts counts = {.size = sizeof counts};
+    (void)user;
+    TRY(reshard_module_input_reshard(module, mesh, 0, NULL, &hook));
+    MUST(reshard_scope_open(NULL, &scope));
+    CHECK(reshard_module_forward(module, x) != NULL);
+    MUST(reshard_tensor_fill(x, 0.5));
+    TRY(reshard_backward(reshard_sum(reshard_module_forward(module, x)), NULL, NULL));
+    TRY(reshard_scope_close(scope));
+    double slope = 0.5 * erfc(-0.5 / sqrt(2)) + 0.5 * exp(-0.125) / sqrt(2 * acos(-1));
+    for (int64_t i = 0; i < 32; i++)
+        CHECK(fabs(element(reshard_tensor_gradient(x), i) - slope) < 1e-12);
+    MUST(reshard_input_reshard_counts(hook, &counts));
+    CHECK(counts.packed == 2 && counts.shared == 0);
+    reshard_hook_remove(hook);
+    reshard_module_release(module);
+    reshard_tensor_release(x);
+    reshard_device_mesh_release(mesh);
+    return RESHARD_OK;
+}
+
+/* The same memory of the same shape, read in another order. */
+static reshard_value forward_turned(reshard_module *module, void *user, reshard_value input)
+{
+    reshard_tensor *x = reshard_value_tensor(input);
+    (void)module;
+    (void)user;
+    reshard_tensor *turned = reshard_gelu(reshard_tensor_transpose(x, 0, 1));
+    return reshard_value_of(reshard_mul(reshard_gelu(x), turned));
+}
+
+static reshard_status body_turned(void *user, reshard_group *group)
+{
+    reshard_device_mesh *mesh = make_line(group);
+    reshard_module *module = make_module("turned", forward_turned);
+    reshard_tensor *x = make_leaf(SHAPE(4, 4));
+    reshard_saved_counts counts = {.size = sizeof counts};
+    (void)user;
+    reshard_status status = compare(module, x, mesh, 0, NULL, &counts);
+    CHECK(status != RESHARD_OK || counts.packed >= 2);
+    reshard_module_release(module);
+    reshard_tensor_release(x);
+    reshard_device_mesh_release(mesh);
+    return status;
+}
+
+static void test_shared__only_the_same_elements(void **state)
+{
+    (void)state;
+    run_ranks(4, body_rewritten, NULL);
+    run_ranks(4, body_turned, NULL);
+}
 
 static int select_wide(void *user, const reshard_tensor *tensor)
 {
@@ -525,12 +716,15 @@ int main(void)
         cmocka_unit_test(test_gradients__all_shapes_and_dims),
         cmocka_unit_test(test_gradients__dim_that_is_not_there),
         cmocka_unit_test(test_varying__is_kept_or_found_out),
+        cmocka_unit_test(test_varying__what_is_made_of_shards),
         cmocka_unit_test(test_distributed__by_layout),
         cmocka_unit_test(test_distributed__over_one_axis),
         cmocka_unit_test(test_hook__again_failing_and_off),
         cmocka_unit_test(test_hook__after_a_failure),
         cmocka_unit_test(test_hook__nested_modules),
+        cmocka_unit_test(test_hook__nested_over_one_axis),
         cmocka_unit_test(test_select__some),
+        cmocka_unit_test(test_shared__only_the_same_elements),
         cmocka_unit_test(test_memory__is_really_less),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

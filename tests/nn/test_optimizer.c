@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_optimizer.c - SGD, AdamW and clipping on one rank, against the formulas written out here in
- * double. On several ranks they are tested with a GPT (test_train.c).
+ * test_optimizer.c - SGD, AdamW and clipping, against the formulas written out here in double.
+ * Steps on several ranks are tested with a GPT (test_train.c).
  */
 #include "tests/support/check.h"
-#include "tests/tensor/values.h"
+#include "tests/tensor/cuts.h"
 
 #include <math.h>
 #include <string.h>
@@ -160,6 +160,61 @@ static void test_clip__norm(void **state)
     reshard_module_release(module);
 }
 
+/* The norm is that of the whole, however often ranks hold it, and nothing that others hold is
+ * scaled: neither a gradient nor a shard of one. */
+static reshard_status body_clip(void *user, reshard_group *group)
+{
+    reshard_sgd_options sgd = {.size = sizeof sgd, .learning_rate = 1};
+    reshard_module_kind kind = {.name = "none", .forward = forward_none};
+    reshard_tensor *whole = make_zeros(RESHARD_F64, SHAPE(6, 4)), *x = NULL;
+    reshard_module *module = NULL;
+    reshard_optimizer *optimizer = NULL;
+    reshard_scope *scope = NULL;
+    double square = 0, norm = 0;
+    for (int64_t i = 0; i < 24; i++) {
+        set_element(whole, i, (double)i - 7);
+        square += ((double)i - 7) * ((double)i - 7);
+    }
+    TRY(reshard_tensor_set_requires_grad(whole, 1));
+    TRY(cut_directly(group, user, whole, &x));
+    MUST(reshard_module_create(NULL, &kind, &module));
+    MUST(reshard_module_add_parameter(module, "x", x));
+    MUST(reshard_sgd_create(NULL, module, &sgd, &optimizer));
+    MUST(reshard_scope_open(NULL, &scope));
+    TRY(reshard_backward(reshard_tensor_full(x), reshard_tensor_detach(whole), NULL));
+    TRY(reshard_scope_close(scope));
+    TRY(same_shards(reshard_tensor_gradient(x), x, 1));
+    for (int held = 0; held < 2; held++) {
+        reshard_tensor *gradient = reshard_tensor_gradient(x);
+        double factor = held == 0 ? 1 : 1 / (sqrt(square) + 1e-6);
+        reshard_tensor *kept = held == 0 ? gradient : reshard_tensor_local_shard(gradient, 0);
+        (void)reshard_tensor_retain(kept);
+        TRY(reshard_optimizer_clip(optimizer, group, held == 0 ? 1 : 0.5, &norm));
+        CHECK(fabs(norm - factor * sqrt(square)) < 1e-12);
+        if (held == 0)
+            TRY(same_shards(kept, x, 1));
+        else if (kept != NULL && reshard_tensor_volume(kept) > 0)
+            CHECK(fabs(element(kept, 0) - factor * element(reshard_tensor_local_shard(x, 0), 0)) <
+                  1e-14);
+        reshard_tensor_release(kept);
+    }
+    reshard_optimizer_destroy(optimizer);
+    reshard_module_release(module);
+    reshard_tensor_release(x);
+    reshard_tensor_release(whole);
+    return RESHARD_OK;
+}
+
+static void test_clip__ranks(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {
+        "4: S(0)",         "4: R",         "2,2: R, S(0)", "2,2: S(1), R",
+        "2,2: S(0), S(1)", "2[1,3]: S(0)", "2[3,1]: R",    "boxes 6x4: 0[0:6,0:1] 2[0:6,1:4]"};
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        run_ranks(4, body_clip, (void *)(uintptr_t)specs[i]);
+}
+
 /* ---- state ----------------------------------------------------------------------------------- */
 
 static void check_names(const reshard_optimizer *optimizer, const char *expected)
@@ -305,9 +360,13 @@ static void test_create__refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steps__formulas), cmocka_unit_test(test_clip__norm),
-        cmocka_unit_test(test_state__names),    cmocka_unit_test(test_state__counts_by_parameter),
-        cmocka_unit_test(test_create__refused), cmocka_unit_test(test_create__names_the_field),
+        cmocka_unit_test(test_steps__formulas),
+        cmocka_unit_test(test_clip__norm),
+        cmocka_unit_test(test_clip__ranks),
+        cmocka_unit_test(test_state__names),
+        cmocka_unit_test(test_state__counts_by_parameter),
+        cmocka_unit_test(test_create__refused),
+        cmocka_unit_test(test_create__names_the_field),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

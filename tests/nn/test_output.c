@@ -4,6 +4,7 @@
  * for each defect of theirs.
  */
 #include "tests/nn/meshes.h"
+#include "tests/tensor/ran_tensor.h"
 
 /* Gives a stored tensor, or a list with it, a local tensor and nothing. */
 typedef struct stored {
@@ -30,10 +31,10 @@ static reshard_status body_output(void *user, reshard_group *group)
     draw_seed(&draw, 5);
     int32_t rank = reshard_group_rank(group);
     reshard_tensor *whole = make_random(RESHARD_F32, &draw, SHAPE(24, 12));
-    stored s = {distribute(group, "4[2,0,3,1]: S(0)", whole), whole, false};
+    stored s = {distribute(group, "4[0,1,3,2]: S(0)", whole), whole, false};
     reshard_module_kind kind = {.name = "stored", .forward = forward_stored, .user = &s};
     reshard_module *module = NULL;
-    reshard_spec *columns = make_spec("4[1,3,0,2]: S(1)");
+    reshard_spec *columns = make_spec("4[2,3,1,0]: S(1)");
     reshard_hook *hook = NULL;
     reshard_scope *scope = NULL;
     (void)user;
@@ -49,9 +50,10 @@ static reshard_status body_output(void *user, reshard_group *group)
             CHECK(reshard_value_item(y, 2).kind == RESHARD_VALUE_NOTHING);
             y = reshard_value_item(reshard_value_item(y, 0), 0);
         }
+        ran_move("test_reshard_output", s.tensor, reshard_value_tensor(y));
         reshard_tensor *shard = reshard_tensor_local_shard(reshard_value_tensor(y), 0);
         CHECK(reshard_tensor_shape(shard)[0] == 24 && reshard_tensor_shape(shard)[1] == 3);
-        static const int64_t first[] = {6, 0, 9, 3};
+        static const int64_t first[] = {9, 6, 0, 3};
         for (int64_t i = 0; i < 72; i++)
             CHECK(element(shard, i) == element(whole, i / 3 * 12 + first[rank] + i % 3));
         /* the stored one is as it was */
@@ -128,11 +130,47 @@ static void test_collect__dims_by_spec(void **state)
     run_ranks(4, body_collect, NULL);
 }
 
+/* test_collect_local_shard: the shard itself, with its numbers. */
+static reshard_status body_collect_shard(void *user, reshard_group *group)
+{
+    draw_state draw;
+    draw_seed(&draw, 6);
+    reshard_tensor *whole = make_random(RESHARD_F32, &draw, SHAPE(23, 15));
+    stored s = {distribute(group, "4[0,1,3,2]: S(0)", whole), whole, false};
+    reshard_module_kind kind = {.name = "stored", .forward = forward_stored, .user = &s};
+    reshard_module *module = NULL;
+    reshard_scope *scope = NULL;
+    static const int64_t rows[] = {6, 6, 5, 6}, first[] = {0, 6, 18, 12};
+    int32_t rank = reshard_group_rank(group);
+    (void)user;
+    MUST(reshard_module_create(NULL, &kind, &module));
+    MUST(reshard_module_collect_local_shard(module, NULL, NULL));
+    MUST(reshard_scope_open(NULL, &scope));
+    reshard_tensor *y = reshard_value_tensor(reshard_module_call(module, reshard_value_nothing()));
+    CHECK(y != NULL && !reshard_tensor_is_distributed(y) && reshard_tensor_ndim(y) == 2);
+    CHECK(reshard_tensor_shape(y)[0] == rows[rank] && reshard_tensor_shape(y)[1] == 15);
+    for (int64_t i = 0; i < rows[rank] * 15; i++)
+        CHECK(element(y, i) == element(whole, first[rank] * 15 + i));
+    ran_here(group, "test_collect_local_shard", "%s", ran_tensor(s.tensor).text);
+    MUST(reshard_scope_close(scope));
+    reshard_module_release(module);
+    reshard_tensor_release(s.tensor);
+    reshard_tensor_release(whole);
+    return RESHARD_OK;
+}
+
+static void test_collect__the_shard(void **state)
+{
+    (void)state;
+    run_ranks(4, body_collect_shard, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reshard_output__lists_and_stored_tensors),
         cmocka_unit_test(test_collect__dims_by_spec),
+        cmocka_unit_test(test_collect__the_shard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

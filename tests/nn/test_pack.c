@@ -92,6 +92,30 @@ static void test_pack__layouts_come_back(void **state)
         run_ranks(4, body_pack_layouts, &cases[i]);
 }
 
+/* The same bytes in another shape, or of another type, are not the same tensor. */
+static reshard_status body_verify(void *user, reshard_group *group)
+{
+    const bool *by_shape = user;
+    int32_t rank = reshard_group_rank(group);
+    reshard_device_mesh *mesh = make_line(group);
+    int64_t shape[] = {*by_shape && rank == 1 ? 2 : 3, *by_shape && rank == 1 ? 6 : 4};
+    reshard_tensor *x = make_zeros(!*by_shape && rank == 1 ? RESHARD_I32 : RESHARD_F32, 2, shape);
+    reshard_packed *packed = NULL;
+    CHECK(reshard_pack_replicated(x, mesh, 0, 1, &packed) == RESHARD_ERR_MISMATCH);
+    CHECK(strstr(reshard_error_text(), "is not replicated") != NULL && packed == NULL);
+    reshard_tensor_release(x);
+    reshard_device_mesh_release(mesh);
+    return RESHARD_OK;
+}
+
+static void test_pack__verified_by_shape_and_dtype(void **state)
+{
+    (void)state;
+    bool by_shape[] = {false, true};
+    for (int i = 0; i < 2; i++)
+        run_ranks(3, body_verify, &by_shape[i]);
+}
+
 static void test_pack__one_tensor(void **state)
 {
     (void)state;
@@ -104,6 +128,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pack__one_tensor),
         cmocka_unit_test(test_pack__layouts_come_back),
+        cmocka_unit_test(test_pack__verified_by_shape_and_dtype),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

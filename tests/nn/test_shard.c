@@ -4,6 +4,7 @@
  * restated; and a test for each defect of theirs.
  */
 #include "tests/nn/meshes.h"
+#include "tests/tensor/ran_tensor.h"
 
 /* ---- small modules --------------------------------------------------------------------------- */
 
@@ -83,6 +84,7 @@ static reshard_status body_parameter(void *user, reshard_group *group)
     CHECK(reshard_tensor_shape(shard)[0] == 3 && reshard_tensor_shape(shard)[1] == 12);
     CHECK(rows_equal(shard, parameter_of(source, "weight"), rank * 3));
     CHECK(is_local(linear, "bias"));
+    ran_here(group, "test_shard_parameter", "%s", ran_tensor(weight).text);
 
     /* twice; a name that is not there; another source on one rank; another spec on one rank */
     CHECK(reshard_module_shard_parameter(linear, "weight", spec, 2, group) == RESHARD_ERR_INVALID);
@@ -116,6 +118,17 @@ static reshard_status body_parameter(void *user, reshard_group *group)
     CHECK(reshard_module_shard_parameter(without, "bias", spec, 0, group) == RESHARD_ERR_INVALID);
     CHECK(strstr(reshard_error_text(), "\"bias\" stands for nothing") != NULL);
     reshard_module_release(without);
+    /* upstream's: every rank names itself as the source; boxes of another shape */
+    CHECK(reshard_module_shard_parameter(source, "weight", spec, rank, group) ==
+          RESHARD_ERR_MISMATCH);
+    ran_here(group, "test_shard_parameter_errors", "%s %s, from each rank itself",
+             ran_tensor(parameter_of(source, "weight")).text, ran_spec(spec).text);
+    reshard_spec *few = make_spec("boxes 10x5: 0[0:5,0:5] 1[5:10,0:5]");
+    CHECK(reshard_module_shard_parameter(source, "weight", few, 0, group) != RESHARD_OK);
+    CHECK(strstr(reshard_error_text(), "10x5") != NULL && is_local(source, "weight"));
+    ran_here(group, "test_shard_parameter_errors", "%s %s",
+             ran_tensor(parameter_of(source, "weight")).text, ran_spec(few).text);
+    reshard_spec_release(few);
     /* boxes of any kind are fine here */
     reshard_spec *boxes = make_spec("boxes 12x12: 0[0:5,0:12] 1[5:12,0:3] 3[5:12,3:12]");
     TRY(reshard_module_shard_parameter(source, "weight", boxes, 0, group));
@@ -150,6 +163,14 @@ static reshard_status body_side_effects(void *user, reshard_group *group)
     MUST(reshard_tensor_set_requires_grad(weight, 0));
     CHECK(reshard_module_shard_parameter(parent, "tied.mean", spec, 0, group) ==
           RESHARD_ERR_NOT_FOUND);
+    reshard_sharding_plan *twice = NULL;
+    MUST(reshard_sharding_plan_create(NULL, &twice));
+    MUST(reshard_sharding_plan_add(twice, "fc1.weight", spec));
+    MUST(reshard_sharding_plan_add(twice, "tied.again", spec));
+    CHECK(reshard_module_shard(parent, twice, 0, group, NULL) == RESHARD_ERR_INVALID);
+    CHECK(strstr(reshard_error_text(), "\"fc1.weight\" and \"tied.again\" are one") != NULL);
+    CHECK(is_local(parent, "fc1.weight") && is_local(parent, "tied.again"));
+    reshard_sharding_plan_destroy(twice);
     TRY(reshard_module_shard_parameter(parent, "fc1.weight", spec, 0, group));
     reshard_tensor *made = parameter_of(parent, "fc1.weight");
     CHECK(reshard_tensor_is_distributed(made) && !reshard_tensor_requires_grad(made));
@@ -167,6 +188,8 @@ static reshard_status body_side_effects(void *user, reshard_group *group)
     TRY(reshard_module_shard_parameter(parent, "fc2.weight", spec, 0, group));
     reshard_tensor *shard = reshard_tensor_local_shard(parameter_of(parent, "fc2.weight"), 0);
     CHECK(rows_equal(shard, turned, 3 * reshard_group_rank(group)));
+    ran_here(group, "test_shard_parameter_errors", "%s %s, transposed", ran_tensor(turned).text,
+             ran_spec(spec).text);
     reshard_tensor_release(turned);
     reshard_spec_release(spec);
     reshard_module_release(tied);
@@ -206,7 +229,7 @@ static reshard_status body_wrong_plan(void *user, reshard_group *group)
     int calls = 0;
     reshard_module *module = make_megatron();
     reshard_sharding_plan *plan = NULL;
-    reshard_spec *rows = make_spec("4: S(0)");
+    reshard_spec *rows = make_spec("4: S(1)");
     reshard_sharder sharder = {make_nothing, &calls};
     reshard_hook *hook = NULL;
     MUST(reshard_module_add_buffer(reshard_module_child(module, 2), "mean",
@@ -225,6 +248,11 @@ static reshard_status body_wrong_plan(void *user, reshard_group *group)
         MUST(reshard_sharding_plan_add_sharder(plan, wrong->sharder, &sharder));
     CHECK(reshard_module_shard(module, plan, 0, group, &hook) == wrong->status);
     CHECK(strstr(reshard_error_text(), wrong->words) != NULL);
+    if (wrong->parameter != NULL)
+        ran_here(group, "test_sharding_plan_errors", "%s, %s, %s %s",
+                 ran_tensor(parameter_of(module, "fc1.weight")).text,
+                 ran_tensor(parameter_of(module, "fc2.weight")).text, wrong->parameter,
+                 ran_spec(rows).text);
     CHECK(hook == NULL && calls == 0 && is_local(module, "fc1.weight"));
     CHECK(strcmp(reshard_module_kind_name(reshard_module_child(module, 1)), "linear") == 0);
     reshard_sharding_plan_destroy(plan);
@@ -240,6 +268,7 @@ static void test_plan__all_or_nothing(void **state)
         {"no module", "fc3.weight", NULL, NULL, NULL, RESHARD_ERR_NOT_FOUND, "fc3"},
         {"a buffer", "fc10.mean", NULL, NULL, NULL, RESHARD_ERR_NOT_FOUND, "mean"},
         {"no parameter", "fc10.foo", NULL, NULL, NULL, RESHARD_ERR_NOT_FOUND, "foo"},
+        {"upstream's", "fc1.biass", NULL, NULL, NULL, RESHARD_ERR_NOT_FOUND, "biass"},
         {"a module", "fc10", NULL, NULL, NULL, RESHARD_ERR_NOT_FOUND, "a module"},
         {"twice", "fc1.weight", NULL, NULL, NULL, RESHARD_ERR_INVALID, "sharded once"},
         {"empty", "", NULL, NULL, NULL, RESHARD_ERR_INVALID, "empty"},
@@ -379,8 +408,11 @@ static reshard_status body_planner(void *user, reshard_group *group)
                                      NULL));
     MUST(reshard_module_parameters(same, &list));
     CHECK(list->count == 6);
-    for (int64_t i = 0; i < list->count; i++)
+    for (int64_t i = 0; i < list->count; i++) {
         CHECK(reshard_tensor_is_distributed(list->items[i].tensor));
+        ran_here(group, "test_custom_sharding_planner", "%s %s", list->items[i].name,
+                 ran_tensor(list->items[i].tensor).text);
+    }
     reshard_named_tensors_destroy(list);
     reshard_spec_release(rows);
     reshard_module_release(module);
@@ -389,10 +421,54 @@ static reshard_status body_planner(void *user, reshard_group *group)
     return RESHARD_OK;
 }
 
+/* test_shard_module_sub_process_group: weights alone, rows of the one and columns of the other. */
+static reshard_status body_pair(void *user, reshard_group *group)
+{
+    static const int32_t ranks[] = {2, 3};
+    static const char *const names[] = {"fc1.weight", "fc2.weight"};
+    static const char *const specs[] = {"2: S(0)", "2: S(1)"};
+    reshard_group *pair = NULL;
+    reshard_module *module = make_megatron(), *same = make_megatron();
+    reshard_sharding_plan *plan = NULL;
+    (void)user;
+    TRY(reshard_group_subset(group, 2, ranks, &pair));
+    MUST(reshard_sharding_plan_create(NULL, &plan));
+    for (int i = 0; i < 2; i++) {
+        reshard_spec *spec = make_spec(specs[i]);
+        MUST(reshard_sharding_plan_add(plan, names[i], spec));
+        reshard_spec_release(spec);
+    }
+    if (pair != NULL) {
+        int32_t rank = reshard_group_rank(pair);
+        TRY(reshard_module_shard(module, plan, 0, pair, NULL));
+        for (int i = 0; i < 2; i++) {
+            const reshard_tensor *weight = parameter_of(module, names[i]);
+            const reshard_tensor *whole = parameter_of(same, names[i]);
+            const reshard_tensor *shard = reshard_tensor_local_shard(weight, 0);
+            int64_t rows = reshard_tensor_shape(shard)[0], columns = reshard_tensor_shape(shard)[1];
+            CHECK(rows == (i == 0 ? 6 : 29) && columns == (i == 0 ? 17 : 6));
+            for (int64_t k = 0; k < rows * columns; k++) {
+                int64_t row = k / columns + (i == 0 ? 6 * rank : 0);
+                int64_t column = k % columns + (i == 0 ? 0 : 6 * rank);
+                CHECK(element(shard, k) ==
+                      element(whole, row * reshard_tensor_shape(whole)[1] + column));
+            }
+            ran_here(pair, "test_shard_module_sub_process_group", "%s %s of 2,3", names[i],
+                     ran_tensor(weight).text);
+        }
+    }
+    reshard_sharding_plan_destroy(plan);
+    reshard_module_release(module);
+    reshard_module_release(same);
+    reshard_group_release(pair);
+    return reshard_group_barrier(group);
+}
+
 static void test_planner__sub_group_and_current_group(void **state)
 {
     (void)state;
     run_ranks(4, body_planner, NULL);
+    run_ranks(4, body_pair, NULL);
 }
 
 /* ---- a plan that is used: forward as on one rank; state dicts across layouts ----------------- */

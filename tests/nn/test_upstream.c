@@ -1,13 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_upstream.c - PyTorch's tests of modules with its sizes: a custom sharder of embedding bags,
- * a plan of two linears, the training of an MLP and of a model over two axes with input_reshard.
+ * test_upstream.c - PyTorch's tests of modules with its sizes and dtypes: a custom sharder of
+ * embedding bags, a plan of two linears, the training of an MLP and of a model over two axes with
+ * input_reshard. In f32 as there, and in f64, where differences cannot hide in the rounding.
  */
 #include "tests/nn/modules.h"
+#include "tests/tensor/ran_tensor.h"
 
 #include <math.h>
 
 /* ---- a custom sharder ------------------------------------------------------------------------ */
+
+/* Equal but for the order of sums. */
+static bool is_alike(reshard_dtype dtype, double a, double b)
+{
+    return fabs(a - b) <= (dtype == RESHARD_F32 ? 1e-5 : 1e-12) * (1 + fabs(a));
+}
 
 enum { BAGS = 10 };
 
@@ -39,12 +47,12 @@ static reshard_value forward_only_child(reshard_module *module, void *user, resh
     return reshard_module_call(reshard_module_child(module, 0), input);
 }
 
-static reshard_module *make_collection(void)
+static reshard_module *make_collection(reshard_dtype dtype)
 {
     reshard_module *collection = make_module("collection", forward_bags);
     for (int32_t i = 0; i < BAGS; i++) {
         reshard_layer_options options = {
-            .size = sizeof options, .dtype = RESHARD_F64, .seed = (uint64_t)i};
+            .size = sizeof options, .dtype = dtype, .seed = (uint64_t)i};
         reshard_module *bag = make_module("bag", forward_bag), *embedding = NULL;
         char name[16];
         MUST(reshard_embedding_create(NULL, 10, 8, &options, &embedding));
@@ -86,6 +94,8 @@ static reshard_status check_cut(reshard_module *model, const char *path, int32_t
     reshard_tensor *weight = NULL;
     MUST(reshard_module_find_parameter(model, path, &weight));
     CHECK(reshard_tensor_is_distributed(weight));
+    ran_here(reshard_tensor_group(weight), "test_custom_sharder", "%s %s", path,
+             ran_tensor(weight).text);
     const int64_t *shape = reshard_tensor_shape(reshard_tensor_local_shard(weight, 0));
     /* 10 rows over 4 are 3, 3, 3, 1; 8 columns 2 each */
     CHECK(shape[0] == (cut[0] == 'r' ? (rank < 3 ? 3 : 1) : 10));
@@ -93,12 +103,18 @@ static reshard_status check_cut(reshard_module *model, const char *path, int32_t
     return RESHARD_OK;
 }
 
+typedef struct bags_case {
+    int32_t first_count;
+    reshard_dtype dtype;
+} bags_case;
+
 static reshard_status body_bags(void *user, reshard_group *group)
 {
-    int32_t first_count = *(const int32_t *)user, rank = reshard_group_rank(group);
-    bag_sharder bags = {first_count, make_spec("4: S(0)"), make_spec("4: S(1)")};
+    const bags_case *c = user;
+    int32_t rank = reshard_group_rank(group);
+    bag_sharder bags = {c->first_count, make_spec("4: S(0)"), make_spec("4: S(1)")};
     reshard_sharder sharder = {shard_bags, &bags};
-    reshard_module *local = make_collection(), *model = make_collection();
+    reshard_module *local = make_collection(c->dtype), *model = make_collection(c->dtype);
     reshard_sharding_plan *plan = NULL;
     reshard_tensor *x = make_zeros(RESHARD_I64, SHAPE(2, 4));
     for (int64_t i = 0; i < 8; i++)
@@ -118,13 +134,18 @@ static reshard_status body_bags(void *user, reshard_group *group)
     CHECK(a != NULL && b != NULL && !reshard_tensor_is_distributed(b));
     CHECK(reshard_tensor_shape(b)[0] == 20 && reshard_tensor_shape(b)[1] == 8);
     for (int64_t i = 0; i < 160; i++)
-        CHECK(fabs(element(a, i) - element(b, i)) <= 1e-14 * fabs(element(a, i)) + 1e-14);
+        CHECK(is_alike(c->dtype, element(a, i), element(b, i)));
+    ran_here(group, "test_custom_sharder", "input %s", ran_tensor(x).text);
     MUST(reshard_scope_close(scope));
 
-    /* a parameter below the sharder's module */
+    /* a parameter below the sharder's module; upstream's is cut over two ranks */
     reshard_sharding_plan *wrong = NULL;
+    reshard_spec *two = make_spec("2: S(0)");
     MUST(reshard_sharding_plan_create(NULL, &wrong));
-    MUST(reshard_sharding_plan_add(wrong, "ebc.bag_0.table.weight", bags.rows));
+    MUST(reshard_sharding_plan_add(wrong, "ebc.bag_0.table.weight", two));
+    ran_here(group, "test_custom_sharder_errors", "below the sharder's module %s",
+             ran_spec(two).text);
+    reshard_spec_release(two);
     MUST(reshard_sharding_plan_add_sharder(wrong, "ebc", &sharder));
     CHECK(reshard_module_shard(local, wrong, 0, group, NULL) == RESHARD_ERR_INVALID);
     CHECK(strstr(reshard_error_text(), "lies below \"ebc\"") != NULL);
@@ -141,9 +162,9 @@ static reshard_status body_bags(void *user, reshard_group *group)
 static void test_custom_sharder__embedding_bags(void **state)
 {
     (void)state;
-    static int32_t first_counts[] = {2, 5};
-    for (int i = 0; i < 2; i++)
-        run_ranks(4, body_bags, &first_counts[i]);
+    bags_case cases[] = {{2, RESHARD_F32}, {5, RESHARD_F32}, {2, RESHARD_F64}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        run_ranks(4, body_bags, &cases[i]);
 }
 
 /* ---- a plan of two linears ------------------------------------------------------------------- */
@@ -225,7 +246,7 @@ static reshard_status compare_parameters(reshard_module *a, reshard_module *b, b
                 x[k] = reshard_tensor_full(x[k]);
         }
         for (int64_t k = 0; k < reshard_tensor_volume(x[0]); k++)
-            CHECK(fabs(element(x[0], k) - element(x[1], k)) <= 1e-12);
+            CHECK(is_alike(reshard_tensor_dtype(x[0]), element(x[0], k), element(x[1], k)));
         MUST(reshard_scope_close(scope));
     }
     reshard_named_tensors_destroy(lists[0]);
@@ -233,9 +254,10 @@ static reshard_status compare_parameters(reshard_module *a, reshard_module *b, b
     return RESHARD_OK;
 }
 
-static reshard_tensor *make_input(uint64_t seed, int32_t ndim, const int64_t *shape)
+static reshard_tensor *make_input(reshard_dtype dtype, uint64_t seed, int32_t ndim,
+                                  const int64_t *shape)
 {
-    reshard_tensor *x = make_zeros(RESHARD_F64, ndim, shape);
+    reshard_tensor *x = make_zeros(dtype, ndim, shape);
     MUST(reshard_tensor_fill_uniform(x, seed));
     return x;
 }
@@ -245,7 +267,7 @@ static reshard_status body_megatron(void *user, reshard_group *group)
     double expected[22 * 29], found[22 * 29];
     reshard_module *local = make_megatron();
     reshard_module *spread = shard_two(make_megatron(), group, "4", "");
-    reshard_tensor *x = make_input(5, SHAPE(22, 17));
+    reshard_tensor *x = make_input(RESHARD_F64, 5, SHAPE(22, 17));
     (void)user;
     TRY(run_model(local, x, expected));
     TRY(run_model(spread, x, found));
@@ -267,39 +289,86 @@ static void test_sharding_plan__megatron(void **state)
 /* ---- training with input_reshard ------------------------------------------------------------- */
 
 /* An MLP 10 -> 16 -> 10, input 8x10, SGD with a rate of 0.25: outputs, gradients and weights are
- * the local model's. */
+ * the local model's. Sequence parallel: every rank has its own input, and its own output. */
+typedef struct mlp_case {
+    reshard_dtype dtype;
+    bool sequence_parallel;
+} mlp_case;
+
+static reshard_module *shard_mlp(reshard_module *mlp, reshard_group *group, bool rows_out)
+{
+    static const char *const names[] = {"fc1.weight", "fc1.bias", "fc2.weight", "fc2"};
+    const char *const cuts[] = {"S(0)", "S(0)", "S(1)", rows_out ? "S(0)" : "R"};
+    reshard_sharding_plan *plan = NULL;
+    MUST(reshard_sharding_plan_create(NULL, &plan));
+    for (int i = 0; i < 4; i++) {
+        char text[64];
+        (void)snprintf(text, sizeof text, "%d: %s", (int)reshard_group_size(group), cuts[i]);
+        reshard_spec *spec = make_spec(text);
+        MUST(i < 3 ? reshard_sharding_plan_add(plan, names[i], spec)
+                   : reshard_sharding_plan_add_output(plan, names[i], spec));
+        reshard_spec_release(spec);
+    }
+    MUST(reshard_module_shard(mlp, plan, 0, group, NULL));
+    reshard_sharding_plan_destroy(plan);
+    return mlp;
+}
+
+/* All ranks' inputs: the local model has them at once, the other one each rank's own. */
+static reshard_status step_mlp(const mlp_case *c, reshard_group *group, uint64_t step,
+                               reshard_module *const *models)
+{
+    int32_t size = reshard_group_size(group);
+    int64_t rows = c->sequence_parallel ? 8 * size : 8;
+    double outputs[2][8 * 4 * 10];
+    char text[32];
+    reshard_tensor *x = make_input(c->dtype, step, SHAPE(rows, 10)), *own = NULL, *all = NULL;
+    TRY(run_model(models[0], x, outputs[0]));
+    reshard_scope *scope = NULL;
+    MUST(reshard_scope_open(NULL, &scope));
+    if (c->sequence_parallel) {
+        (void)snprintf(text, sizeof text, "%d: S(0)", (int)size);
+        own = distribute(group, text, x);
+        CHECK(reshard_tensor_shape(reshard_tensor_local_shard(own, 0))[0] == 8);
+        (void)snprintf(text, sizeof text, "%d: R", (int)size);
+        reshard_spec *everywhere = make_spec(text);
+        all = reshard_tensor_redistribute(own, everywhere, NULL);
+        reshard_spec_release(everywhere);
+    }
+    TRY(run_model(models[1], all != NULL ? all : x, outputs[1]));
+    MUST(reshard_scope_close(scope));
+    ran_here(group, "test_mlp_training", "input %s, on %d ranks",
+             ran_tensor(own != NULL ? own : x).text, (int)size);
+    for (int64_t i = 0; i < rows * 10; i++)
+        CHECK(is_alike(c->dtype, outputs[0][i], outputs[1][i]));
+    reshard_tensor_release(own);
+    reshard_tensor_release(x);
+    return compare_parameters(models[0], models[1], true);
+}
+
 static reshard_status body_mlp(void *user, reshard_group *group)
 {
-    reshard_layer_options options = {.size = sizeof options, .dtype = RESHARD_F64, .seed = 5};
+    const mlp_case *c = user;
+    reshard_layer_options options = {.size = sizeof options, .dtype = c->dtype, .seed = 5};
     reshard_sgd_options sgd = {.size = sizeof sgd, .learning_rate = 0.25};
     reshard_module *models[2] = {NULL, NULL};
     reshard_optimizer *optimizers[2] = {NULL, NULL};
     reshard_device_mesh *mesh = make_line(group);
     reshard_hook *hook = NULL;
     reshard_saved_counts counts = {.size = sizeof counts};
-    char text[16];
-    (void)user;
-    (void)snprintf(text, sizeof text, "%d", (int)reshard_group_size(group));
     for (int k = 0; k < 2; k++)
         MUST(reshard_mlp_create(NULL, 10, 16, RESHARD_ACTIVATION_RELU, &options, &models[k]));
-    (void)shard_two(models[1], group, text, "");
+    (void)shard_mlp(models[1], group, c->sequence_parallel);
     TRY(reshard_module_input_reshard(models[1], mesh, 0, NULL, &hook));
     for (int k = 0; k < 2; k++)
         MUST(reshard_sgd_create(NULL, models[k], &sgd, &optimizers[k]));
     for (uint64_t step = 0; step < 3; step++) {
-        double outputs[2][80];
-        reshard_tensor *x = make_input(step, SHAPE(8, 10));
-        for (int k = 0; k < 2; k++)
-            TRY(run_model(models[k], x, outputs[k]));
-        for (int i = 0; i < 80; i++)
-            CHECK(fabs(outputs[0][i] - outputs[1][i]) <= 1e-12);
-        TRY(compare_parameters(models[0], models[1], true));
+        TRY(step_mlp(c, group, step, models));
         for (int k = 0; k < 2; k++) {
             TRY(reshard_optimizer_step(optimizers[k]));
             reshard_optimizer_clear_gradients(optimizers[k]);
         }
         TRY(compare_parameters(models[0], models[1], false));
-        reshard_tensor_release(x);
     }
     MUST(reshard_input_reshard_counts(hook, &counts));
     CHECK(counts.packed == (reshard_group_size(group) > 1 ? 3 : 0)); /* the input of each step */
@@ -315,28 +384,33 @@ static reshard_status body_mlp(void *user, reshard_group *group)
 static void test_mlp_training(void **state)
 {
     (void)state;
-    for (int32_t size = 1; size <= 4; size++)
-        run_ranks(size, body_mlp, NULL);
+    mlp_case cases[] = {
+        {RESHARD_F32, false}, {RESHARD_F32, true}, {RESHARD_F64, false}, {RESHARD_F64, true}};
+    for (int32_t size = 1; size <= 4; size++) {
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+            run_ranks(size, body_mlp, &cases[i]);
+    }
 }
 
-/* 5 -> 8 -> 4 -> 12 with relu between, over dp=2,tp=2. */
+/* 5 -> 8 -> 4 -> 12 with a relu after each, over dp=2,tp=2. */
 static reshard_value forward_simple(reshard_module *module, void *user, reshard_value input)
 {
     reshard_tensor *x = reshard_value_tensor(input);
     (void)user;
     x = reshard_relu(reshard_module_forward(reshard_module_child(module, 0), x));
     x = reshard_relu(reshard_module_forward(reshard_module_child(module, 1), x));
-    return reshard_value_of(reshard_module_forward(reshard_module_child(module, 2), x));
+    return reshard_value_of(
+        reshard_relu(reshard_module_forward(reshard_module_child(module, 2), x)));
 }
 
-static reshard_module *make_simple(void)
+static reshard_module *make_simple(reshard_dtype dtype)
 {
     static const int64_t sizes[] = {5, 8, 4, 12};
     static const char *const names[] = {"fc1", "fc2", "fc3"};
     reshard_module *module = make_module("simple", forward_simple);
     for (int i = 0; i < 3; i++) {
         reshard_layer_options options = {
-            .size = sizeof options, .dtype = RESHARD_F64, .seed = (uint64_t)i};
+            .size = sizeof options, .dtype = dtype, .seed = (uint64_t)i};
         reshard_module *linear = NULL;
         MUST(reshard_linear_create(NULL, sizes[i], sizes[i + 1], &options, &linear));
         add_child(module, names[i], linear);
@@ -345,12 +419,12 @@ static reshard_module *make_simple(void)
 }
 
 /* Rows of the input over dp, 4x5 for each rank; cuts over tp. Outputs of fc2 stay cut over dp. */
-static reshard_module *shard_simple(reshard_group *group)
+static reshard_module *shard_simple(reshard_group *group, reshard_dtype dtype)
 {
     static const char *const names[] = {"fc1.weight", "fc1.bias", "fc2.weight"};
     static const char *const specs[] = {"dp=2,tp=2: R, S(0)", "dp=2,tp=2: R, S(0)",
                                         "dp=2,tp=2: R, S(1)"};
-    reshard_module *module = make_simple();
+    reshard_module *module = make_simple(dtype);
     reshard_sharding_plan *plan = NULL;
     MUST(reshard_sharding_plan_create(NULL, &plan));
     for (int i = 0; i < 3; i++) {
@@ -373,11 +447,11 @@ static reshard_status body_two_axes(void *user, reshard_group *group)
     reshard_mesh *mesh = NULL;
     reshard_device_mesh *world = NULL, *slice = NULL;
     reshard_adamw_options adamw = {.size = sizeof adamw, .learning_rate = 0.01};
-    reshard_module *models[2] = {make_simple(), shard_simple(group)};
+    reshard_dtype dtype = *(const reshard_dtype *)user;
+    reshard_module *models[2] = {make_simple(dtype), shard_simple(group, dtype)};
     reshard_optimizer *optimizers[2] = {NULL, NULL};
     reshard_hook *hook = NULL;
     reshard_saved_counts counts = {.size = sizeof counts};
-    (void)user;
     MUST(reshard_mesh_create(NULL, 2, names, sizes, NULL, &mesh));
     MUST(reshard_device_mesh_create(NULL, group, mesh, &world));
     MUST(reshard_device_mesh_slice(world, 1, names + 1, &slice));
@@ -386,13 +460,14 @@ static reshard_status body_two_axes(void *user, reshard_group *group)
         MUST(reshard_adamw_create(NULL, models[k], &adamw, &optimizers[k]));
     for (uint64_t step = 0; step < 5; step++) {
         double outputs[2][8 * 12];
-        reshard_tensor *x = make_input(step, SHAPE(8, 5));
+        reshard_tensor *x = make_input(dtype, step, SHAPE(8, 5));
         reshard_tensor *rows = distribute(group, "dp=2,tp=2: S(0), R", x);
+        ran_here(group, "test_2d_e2e_training", "input %s", ran_tensor(rows).text);
         CHECK(reshard_tensor_shape(reshard_tensor_local_shard(rows, 0))[0] == 4);
         TRY(run_model(models[0], x, outputs[0]));
         TRY(run_model(models[1], rows, outputs[1]));
         for (int i = 0; i < 8 * 12; i++)
-            CHECK(fabs(outputs[0][i] - outputs[1][i]) <= 1e-12);
+            CHECK(is_alike(dtype, outputs[0][i], outputs[1][i]));
         TRY(compare_parameters(models[0], models[1], true));
         for (int k = 0; k < 2; k++) {
             TRY(reshard_optimizer_step(optimizers[k]));
@@ -418,7 +493,9 @@ static reshard_status body_two_axes(void *user, reshard_group *group)
 static void test_2d_e2e_training(void **state)
 {
     (void)state;
-    run_ranks(4, body_two_axes, NULL);
+    reshard_dtype dtypes[] = {RESHARD_F32, RESHARD_F64};
+    for (int i = 0; i < 2; i++)
+        run_ranks(4, body_two_axes, &dtypes[i]);
 }
 
 int main(void)

@@ -5,6 +5,7 @@
  */
 #include "tests/nn/folder.h"
 #include "tests/nn/modules.h"
+#include "tests/tensor/ran_tensor.h"
 
 static reshard_value pass_on(reshard_module *module, void *user, reshard_value input)
 {
@@ -13,8 +14,8 @@ static reshard_value pass_on(reshard_module *module, void *user, reshard_value i
     return input;
 }
 
-/* Two tensors of 10x20, one in a submodule, and a local one of 2x2; spec NULL: all local. With
- * numbers, or zeros. */
+/* Two tensors of 10x20, one in a submodule, and beside each a local one of 2x2; spec NULL: all
+ * local. With numbers, or zeros. */
 static reshard_module *make_model(reshard_group *group, const char *spec, bool numbers)
 {
     reshard_module *model = make_module("model", pass_on), *sub = make_module("sub", pass_on);
@@ -31,11 +32,14 @@ static reshard_module *make_model(reshard_group *group, const char *spec, bool n
                                           i == 0 ? "sharded_tensor1" : "sharded_tensor2", tensor));
         reshard_tensor_release(tensor);
     }
-    reshard_tensor *plain = make_zeros(RESHARD_F32, SHAPE(2, 2));
-    if (numbers)
-        MUST(reshard_tensor_fill_uniform(plain, 3));
-    MUST(reshard_module_add_parameter(model, "random_tensor1", plain));
-    reshard_tensor_release(plain);
+    for (uint64_t i = 0; i < 2; i++) {
+        reshard_tensor *plain = make_zeros(RESHARD_F32, SHAPE(2, 2));
+        if (numbers)
+            MUST(reshard_tensor_fill_uniform(plain, i + 3));
+        MUST(reshard_module_add_parameter(i == 0 ? model : sub,
+                                          i == 0 ? "random_tensor1" : "random_tensor2", plain));
+        reshard_tensor_release(plain);
+    }
     add_child(model, "submodule", sub);
     return model;
 }
@@ -61,12 +65,12 @@ static bool has_numbers(reshard_tensor *found, uint64_t seed)
 static bool is_model(reshard_module *model)
 {
     static const char *const names[] = {"sharded_tensor1", "random_tensor1",
-                                        "submodule.sharded_tensor2"};
-    static const uint64_t seeds[] = {1, 3, 2};
+                                        "submodule.sharded_tensor2", "submodule.random_tensor2"};
+    static const uint64_t seeds[] = {1, 3, 2, 4};
     reshard_named_tensors *list = NULL;
     MUST(reshard_module_state_dict(model, &list));
-    bool same = list->count == 3;
-    for (int64_t i = 0; i < 3 && list->count == 3; i++) {
+    bool same = list->count == 4;
+    for (int64_t i = 0; i < 4 && list->count == 4; i++) {
         same = has_numbers(list->items[i].tensor, seeds[i]) && same;
         same = strcmp(list->items[i].name, names[i]) == 0 && same;
     }
@@ -101,12 +105,27 @@ static reshard_status load(reshard_module *model, reshard_group *group, const ch
 /* Saved by these ranks, loaded by these; the ranks of a group are named by a list of the world's.
  * What upstream refuses, or cannot do, is in the last rows. */
 typedef struct state_case {
-    const char *name;
+    const char *name, *upstream;
     int32_t saver_count, savers[4];
     const char *saved;
     int32_t loader_count, loaders[4];
     const char *loaded; /* NULL: local tensors */
 } state_case;
+
+/* "f32 10x20 4: S(0), f32 2x2, ..": the tensors of a model. */
+static void tell(const state_case *c, reshard_group *group, reshard_module *model, const char *does)
+{
+    reshard_named_tensors *list = NULL;
+    char text[RAN_MAX] = "";
+    MUST(reshard_module_state_dict(model, &list));
+    for (int64_t i = 0; i < list->count; i++) {
+        size_t used = strlen(text);
+        (void)snprintf(text + used, sizeof text - used, "%s%.90s", i > 0 ? ", " : "",
+                       ran_tensor(list->items[i].tensor).text);
+    }
+    ran_here(group, c->upstream, "%s %s by %d ranks", does, text, (int)reshard_group_size(group));
+    reshard_named_tensors_destroy(list);
+}
 
 static reshard_status body_state(void *user, reshard_group *group)
 {
@@ -120,6 +139,7 @@ static reshard_status body_state(void *user, reshard_group *group)
         reshard_module *model = make_model(savers, c->saved, true);
         CHECK(is_model(model));
         TRY(save(model, savers, path));
+        tell(c, savers, model, "saved");
         reshard_module_release(model);
     }
     TRY(reshard_group_barrier(group));
@@ -127,6 +147,7 @@ static reshard_status body_state(void *user, reshard_group *group)
         reshard_module *model = make_model(loaders, c->loaded, false);
         CHECK(!is_model(model));
         TRY(load(model, loaders, path));
+        tell(c, loaders, model, "loaded");
         CHECK(is_model(model));
         reshard_module_release(model);
     }
@@ -139,14 +160,21 @@ static void test_state_dict__saved_and_loaded(void **state)
 {
     (void)state;
     static state_case rows[] = {
-        {"state_dict", 4, {0, 1, 2, 3}, "4: S(0)", 4, {0, 1, 2, 3}, "4: S(0)"},
-        {"new_group", 2, {2, 3}, "2: S(0)", 2, {2, 3}, "2: S(0)"},
+        {"state_dict", "test_state_dict", 4, {0, 1, 2, 3}, "4: S(0)", 4, {0, 1, 2, 3}, "4: S(0)"},
+        {"new_group", "test_state_dict_new_group", 2, {2, 3}, "2: S(0)", 2, {2, 3}, "2: S(0)"},
         /* other group ranks and sizes, other cuts */
-        {"group_ranks", 4, {0, 1, 2, 3}, "4: S(0)", 3, {0, 2, 3}, "3: S(0)"},
-        {"group_size", 2, {2, 3}, "2: S(0)", 4, {0, 1, 2, 3}, "4[3,1,0,2]: S(1)"},
-        {"empty_shards", 3, {0, 2, 3}, "3: S(1)", 2, {1, 3}, "2: S(0=0,10)"},
+        {"group_ranks",
+         "test_load_state_dict_errors",
+         4,
+         {0, 1, 2, 3},
+         "4: S(0)",
+         3,
+         {0, 2, 3},
+         "3: S(0)"},
+        {"group_size", NULL, 2, {2, 3}, "2: S(0)", 4, {0, 1, 2, 3}, "4[3,1,0,2]: S(1)"},
+        {"empty_shards", NULL, 3, {0, 2, 3}, "3: S(1)", 2, {1, 3}, "2: S(0=0,10)"},
         /* no group but itself, and tensors that are no shards */
-        {"alone", 4, {0, 1, 2, 3}, "4: S(0)", 1, {2}, NULL},
+        {"alone", NULL, 4, {0, 1, 2, 3}, "4: S(0)", 1, {2}, NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         run_ranks(4, body_state, &rows[i]);
@@ -163,12 +191,12 @@ static reshard_status body_state_errors(void *user, reshard_group *group)
     reshard_spec *spec = make_spec("3: S(0)");
     (void)user;
     MUST(reshard_module_state_dict(model, &list));
-    TRY(reshard_module_load_state_dict(columns, 3, list->items, NULL));
+    TRY(reshard_module_load_state_dict(columns, 4, list->items, NULL));
     CHECK(is_model(columns));
     TRY(reshard_group_subset(group, 3, ranks, &three));
     if (three != NULL) {
         reshard_module *other = make_model(three, "3: S(0)", true);
-        CHECK(reshard_module_load_state_dict(other, 3, list->items, NULL) == RESHARD_ERR_INVALID);
+        CHECK(reshard_module_load_state_dict(other, 4, list->items, NULL) == RESHARD_ERR_INVALID);
         CHECK(strstr(reshard_error_text(), "\"sharded_tensor1\" is distributed over another") !=
               NULL);
         CHECK(is_model(other));
@@ -216,6 +244,8 @@ static void test_state_dict__no_sharded_tensors(void **state)
     MUST(reshard_module_find_parameter(target, "weight", &weight));
     assert_memory_equal(reshard_tensor_data(weight), reshard_tensor_data(list->items[0].tensor),
                         100 * sizeof(float));
+    ran("test_state_dict_no_sharded_tensors", "%s, %s", ran_tensor(list->items[0].tensor).text,
+        ran_tensor(list->items[1].tensor).text);
     reshard_named_tensors_destroy(list);
     reshard_module_release(source);
     reshard_module_release(target);

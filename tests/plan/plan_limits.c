@@ -136,13 +136,36 @@ static void test_limits__singles(void **state)
     reshard_plan_release(plan);
 }
 
+/* Few enough single moves, but each is looked for among many pieces. */
+static void test_limits__check_steps(void **state)
+{
+    (void)state;
+    reshard_plan *plan = make("2: S(0/1)", "3: S(0/1)", 1, 20000);
+    assert_int_equal(reshard_plan_check(plan), RESHARD_OK);
+    reshard_plan_release(plan);
+    plan = make("2: S(0/1)", "3: S(0/1)", 1, 200000);
+    assert_int_equal(reshard_plan_check(plan), RESHARD_ERR_RANGE);
+    expect_words("steps (at most 4294967296) is too long");
+    reshard_plan_release(plan);
+}
+
+static void test_limits__balance(void **state)
+{
+    (void)state;
+    reshard_plan_options exact = {.size = sizeof exact, .balance = RESHARD_BALANCE_EXACT};
+    reshard_plan *plan = NULL;
+    assert_int_equal(create("3: R", "2[5..6]: S(0/1)", 1, RS_BALANCED_MAX + 2, &exact, &plan),
+                     RESHARD_ERR_RANGE);
+    expect_words("an exact balance of more than 524288 moves; leave it to the rule");
+    assert_null(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_limits__parts),
-        cmocka_unit_test(test_limits__regular),
-        cmocka_unit_test(test_limits__whole),
-        cmocka_unit_test(test_limits__singles),
+        cmocka_unit_test(test_limits__parts),       cmocka_unit_test(test_limits__regular),
+        cmocka_unit_test(test_limits__whole),       cmocka_unit_test(test_limits__singles),
+        cmocka_unit_test(test_limits__check_steps), cmocka_unit_test(test_limits__balance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,6 +69,11 @@ static void test_route__senders(void **state)
         /* rule 3 where the source is flat: its halves take turns by the needer's rank */
         {"2,2: R, S(flat)", "1[8]: R", 8, {0, 0, 0, 0, 1, 1, 1, 1}},
         {"2,2: R, S(flat)", "1[9]: R", 9, {2, 2, 2, 2, 3, 3, 3, 3}},
+        /* and each needer only with its own holders: four, two needers */
+        {"4,2: R, S(flat)", "2[8,9]: R", 8, {0, 0, 0, 0, 1, 1, 1, 1}},
+        {"4,2: R, S(flat)", "2[8,9]: R", 9, {6, 6, 6, 6, 7, 7, 7, 7}},
+        {"4,2: R, S(flat)", "2[9,8]: R", 9, {4, 4, 4, 4, 5, 5, 5, 5}},
+        {"4,2: R, S(flat)", "2[9,8]: R", 8, {2, 2, 2, 2, 3, 3, 3, 3}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         check_row(&rows[i]);
@@ -113,6 +118,9 @@ static void test_route__combinations(void **state)
         /* a whole value becomes one contribution of a sum; the others get its identity */
         {"1: R", "2: P", 0, {ELEMENT_KEPT, -1}, RESHARD_MOVE_COPY, 1, RESHARD_SUM, 1},
         {"1: R", "2: P", 1, {ELEMENT_KEPT, -1}, RESHARD_MOVE_FILL, 1, RESHARD_SUM, 1},
+        /* of several that hold it, the first */
+        {"2: R", "2: P", 0, {ELEMENT_KEPT, -1}, RESHARD_MOVE_COPY, 1, RESHARD_SUM, 1},
+        {"2: R", "2: P", 1, {ELEMENT_KEPT, -1}, RESHARD_MOVE_FILL, 1, RESHARD_SUM, 1},
         {"1[1]: R", "2: P(prod)", 0, {ELEMENT_KEPT, -1}, RESHARD_MOVE_FILL, 1, RESHARD_PROD, 1},
         {"1[1]: R", "2: P(prod)", 1, {ELEMENT_KEPT, -1}, RESHARD_MOVE_COPY, 1, RESHARD_SUM, 1},
         /* for max every contribution may be the value itself */
@@ -127,6 +135,16 @@ static void test_route__combinations(void **state)
          RESHARD_SUM,
          1},
         {"2: P", "4: P", 3, {ELEMENT_KEPT, -1}, RESHARD_MOVE_FILL, 1, RESHARD_SUM, 1},
+        /* as many contributions of another average: every one becomes the value */
+        {"2,2: P, P(avg)",
+         "4: P(avg)",
+         0,
+         {ELEMENT_KEPT, ELEMENT_RECEIVED},
+         RESHARD_MOVE_COMBINE,
+         4,
+         RESHARD_AVG,
+         2},
+        {"4: P(avg)", "4: P(avg)", 2, {ELEMENT_KEPT, -1}, RESHARD_MOVE_COPY, 1, RESHARD_SUM, 1},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         linked given;

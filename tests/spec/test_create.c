@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Specs by constructors: equal to their text forms, checked alike, shared by references. */
 #include "spec_case.h"
+#include "tests/support/ran.h"
 
 static reshard_mesh *make_mesh(const char *first, int32_t first_size, const char *second,
                                int32_t second_size)
@@ -207,6 +208,12 @@ static void test_create__chunk(void **state)
     const int32_t ranks[] = {3, 1, 0, 2};
     const int32_t twice[] = {3, 1, 3, 2};
     reshard_spec *spec = NULL;
+    static const int32_t dims[] = {0, -1};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(reshard_spec_chunk(NULL, dims[i], 2, NULL, &spec), RESHARD_OK);
+        ran("test_chunked_sharding_spec", "%s", ran_spec(spec).text);
+        spec_case_expect_text(spec, i == 0 ? "2: S(0)" : "2: S(-1)");
+    }
     assert_int_equal(reshard_spec_chunk(NULL, 0, 4, NULL, &spec), RESHARD_OK);
     spec_case_expect_text(spec, "4: S(0)");
     assert_int_equal(reshard_spec_chunk(NULL, -2, 4, ranks, &spec), RESHARD_OK);

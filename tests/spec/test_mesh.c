@@ -154,6 +154,20 @@ static void expect_positions(const reshard_mesh *mesh, const int32_t *ranks)
     assert_int_equal(reshard_mesh_rank_at(mesh, -1), -1);
 }
 
+/* Ranks that are not one range are listed, up to 2^24 of them. */
+static void test_mesh__listed_ranks(void **state)
+{
+    (void)state;
+    reshard_mesh *mesh = NULL;
+    assert_int_equal(reshard_mesh_parse(NULL, "1000000[0,2..1000000]", &mesh), RESHARD_OK);
+    reshard_mesh_release(mesh);
+    mesh = NULL;
+    assert_int_equal(reshard_mesh_parse(NULL, "16777217[0,2..16777217]", &mesh), RESHARD_ERR_RANGE);
+    assert_non_null(strstr(reshard_error_text(),
+                           "16777217 ranks that are not one range; at most 16777216 are possible"));
+    assert_null(mesh);
+}
+
 static void test_mesh__positions(void **state)
 {
     (void)state;
@@ -217,13 +231,10 @@ static void test_mesh__with_other_ranks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mesh__axes),
-        cmocka_unit_test(test_mesh__wrong_axes),
-        cmocka_unit_test(test_mesh__wrong_ranks),
-        cmocka_unit_test(test_mesh__ranks_by_text),
-        cmocka_unit_test(test_mesh__positions),
-        cmocka_unit_test(test_mesh__largest),
-        cmocka_unit_test(test_mesh__with_other_ranks),
+        cmocka_unit_test(test_mesh__axes),         cmocka_unit_test(test_mesh__wrong_axes),
+        cmocka_unit_test(test_mesh__wrong_ranks),  cmocka_unit_test(test_mesh__ranks_by_text),
+        cmocka_unit_test(test_mesh__listed_ranks), cmocka_unit_test(test_mesh__positions),
+        cmocka_unit_test(test_mesh__largest),      cmocka_unit_test(test_mesh__with_other_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Remote devices: the strings that PyTorch takes and prints, and those it refuses. */
 #include "spec_case.h"
+#include "tests/support/ran.h"
 
 static void test_remote_device__legal(void **state)
 {
@@ -14,6 +15,8 @@ static void test_remote_device__legal(void **state)
         const char *printed;
     } rows[] = {
         {"rank:0/cpu", 0, "", "cpu", -1, "rank:0/cpu"},
+        {"rank:0/cuda:0", 0, "", "cuda", 0, "rank:0/cuda:0"},
+        {"cuda:0", -1, "", "cuda", 0, "cuda:0"},
         {"rank:0", 0, "", "cpu", -1, "rank:0/cpu"},
         {"rank:0012", 12, "", "cpu", -1, "rank:12/cpu"},
         {"rank:2147483647/cuda:1", 2147483647, "", "cuda", 1, "rank:2147483647/cuda:1"},
@@ -46,6 +49,7 @@ static void test_remote_device__legal(void **state)
         assert_string_equal(text, rows[i].printed);
         assert_int_equal(reshard_remote_device_parse(text, &again), RESHARD_OK);
         assert_true(reshard_remote_device_equals(&device, &again));
+        ran("test_device_placement", "%s", rows[i].text);
     }
 }
 
@@ -83,6 +87,8 @@ static void test_remote_device__errors(void **state)
         {"rank:0/cpu/1", RESHARD_ERR_INVALID, "more than one \"/\""},
         {"//", RESHARD_ERR_INVALID, "more than one \"/\""},
         {"foo:0", RESHARD_ERR_INVALID, "neither rank:N nor a worker name"},
+        {"random:0", RESHARD_ERR_INVALID, "neither rank:N"},
+        {"rank:foo", RESHARD_ERR_INVALID, "neither rank:N"},
         {"RANK:0", RESHARD_ERR_INVALID, "neither rank:N"},
         {"rank:-1", RESHARD_ERR_INVALID, "neither rank:N"},
         {"rank:+1", RESHARD_ERR_INVALID, "neither rank:N"},
@@ -98,6 +104,9 @@ static void test_remote_device__errors(void **state)
         {"rank:\xc2\xb2", RESHARD_ERR_INVALID, "neither rank:N"}, /* a superscript */
         /* PyTorch: RuntimeError of its device parser. */
         {"rank:0/cpu2", RESHARD_ERR_SYNTAX, "\"cpu2\" is no device"},
+        {"rank:0/cuda:foo", RESHARD_ERR_SYNTAX, "\"cuda:foo\" is no device"},
+        {"rank:0/foo", RESHARD_ERR_SYNTAX, "\"foo\" is no device"},
+        {"rank:0/random:0", RESHARD_ERR_SYNTAX, "\"random:0\" is no device"},
         {"rank:0/", RESHARD_ERR_SYNTAX, "\"\" is no device"},
         {"w/0", RESHARD_ERR_SYNTAX, "\"0\" is no device"},
         {"w/cuda:", RESHARD_ERR_SYNTAX, "is no device"},
@@ -118,6 +127,8 @@ static void test_remote_device__errors(void **state)
         spec_case_expect_failure(rows[i].text != NULL ? rows[i].text : "NULL", status,
                                  rows[i].status, rows[i].words);
         assert_int_equal(device.rank, 77);
+        ran("test_device_placement", "%s, refused", rows[i].text);
+        ran("test_chunked_sharding_spec", "%s, refused", rows[i].text);
     }
 }
 

@@ -5,6 +5,7 @@
  */
 #include "tests/support/check.h"
 #include "tests/tensor/collectives.h"
+#include "tests/tensor/ran_tensor.h"
 
 static reshard_status run_all(void *user, reshard_group *group)
 {
@@ -126,6 +127,48 @@ static reshard_status wrap_on_some_ranks(void *user, reshard_group *group)
     return RESHARD_OK;
 }
 
+/* test_init_from_local_shards, with global metadata: the grid of 5x5; and shards that are all
+ * empty. */
+static reshard_status join_grid(void *user, reshard_group *group)
+{
+    int32_t rank = reshard_group_rank(group);
+    (void)user;
+    for (int empty = 0; empty < 2; empty++) {
+        int64_t side = empty ? 0 : 5;
+        reshard_tensor *local = make_zeros(RESHARD_F32, SHAPE(side, side)), *x = NULL;
+        reshard_local_shard shard = {.tensor = local, .offset = {rank / 2 * side, rank % 2 * side}};
+        reshard_shards *all = NULL;
+        MUST(reshard_tensor_fill(local, rank));
+        TRY(reshard_tensor_from_shards(NULL, group, SHAPE(2 * side, 2 * side), 1, &shard, &x));
+        static const char *const upstream[] = {
+            "test_local_shards", "test_init_from_local_shards",
+            "test_init_from_local_shards_and_global_metadata",
+            "test_init_from_local_shards_and_global_metadata_with_all_zeros"};
+        for (int i = empty ? 3 : 0; i < (empty ? 4 : 3); i++)
+            ran_here(group, upstream[i], "%s in %dx%d",
+                     ran_shape(reshard_tensor_dtype(x), 2, reshard_tensor_shape(x)).text, (int)side,
+                     (int)side);
+        CHECK(reshard_tensor_local_shard_count(x) == 1);
+        CHECK(reshard_tensor_data(reshard_tensor_local_shard(x, 0)) == reshard_tensor_data(local));
+        TRY(reshard_layout_all_shards(reshard_tensor_layout(x), &all));
+        CHECK(all->count == 4);
+        for (int32_t r = 0; r < 4; r++) {
+            CHECK(all->items[r].rank == r && all->items[r].shape[0] == side);
+            CHECK(all->items[r].offset[0] == r / 2 * side);
+            CHECK(all->items[r].offset[1] == r % 2 * side);
+        }
+        reshard_tensor *whole = whole_of(x);
+        CHECK(whole != NULL && reshard_tensor_volume(whole) == 4 * side * side);
+        for (int64_t i = 0; i < 4 * side * side; i++)
+            CHECK(element(whole, i) == (double)(i / 50 * 2 + i % 10 / 5));
+        reshard_tensor_release(whole);
+        reshard_shards_destroy(all);
+        reshard_tensor_release(x);
+        reshard_tensor_release(local);
+    }
+    return RESHARD_OK;
+}
+
 static reshard_status join_shards(void *user, reshard_group *group)
 {
     (void)user;
@@ -201,7 +244,10 @@ static void test_from_local__uneven_and_partly(void **state)
     static const struct {
         reshard_rank_fn body;
         const char *name;
-    } bodies[] = {{wrap_uneven, "uneven"}, {wrap_on_some_ranks, "some"}, {join_shards, "shards"}};
+    } bodies[] = {{wrap_uneven, "uneven"},
+                  {wrap_on_some_ranks, "some"},
+                  {join_shards, "shards"},
+                  {join_grid, "grid"}};
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
         if (reshard_group_run(NULL, 4, bodies[i].body, NULL) != RESHARD_OK)
             fail_msg("%s: %s", bodies[i].name, reshard_error_text());

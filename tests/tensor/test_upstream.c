@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_upstream.c - PyTorch's own tests of reshard and redistribute, restated by their sizes and
- * specs. docs/pytorch.md tells which row covers which test. Meshes of several axes are in
- * test_upstream_meshes.c.
+ * test_upstream.c - PyTorch's own tests of reshard and redistribute, restated by their sizes,
+ * dtypes and specs, which tests/upstream holds against PyTorch's. docs/pytorch.md tells which row
+ * covers which test. Meshes of several axes are in test_upstream_meshes.c.
  */
 #include "tests/tensor/moves.h"
 
@@ -22,8 +22,7 @@ static void test_sharded_tensor_reshard(void **state)
                 char from[80], to[80];
                 (void)snprintf(from, sizeof from, "4[%s]: S(%d)", orders[o][0], dims / 2);
                 (void)snprintf(to, sizeof to, "4[%s]: S(%d)", orders[o][1], dims % 2);
-                move m = make_move(4, 2, shapes[s], from, to);
-                check_move(&m);
+                check_move_of("test_sharded_tensor_reshard", make_move(4, 2, shapes[s], from, to));
             }
         }
     }
@@ -54,12 +53,35 @@ static void test_reshard__every_permutation(void **state)
     }
 }
 
+/* Upstream's enumerable target is none of a tensor of this size. */
+static reshard_status refuse_boxes(void *user, reshard_group *group)
+{
+    (void)user;
+    reshard_tensor *x = spread_random(group, "4[3,2,1,0]: S(0)", RESHARD_F32, SHAPE(24, 12), 1);
+    reshard_spec *boxes = spec_of("boxes 10x5: 0[0:5,0:5] 1[5:10,0:5]");
+    reshard_scope *scope = NULL;
+    CHECK(x != NULL);
+    TRY(reshard_scope_open(NULL, &scope));
+    ran_here(group, "test_sharded_tensor_reshard_errors", "%s -> %s", ran_tensor(x).text,
+             ran_spec(boxes).text);
+    CHECK(reshard_tensor_redistribute(x, boxes, NULL) == NULL);
+    CHECK(reshard_scope_close(scope) != RESHARD_OK);
+    CHECK(strstr(reshard_error_text(), "10x5") != NULL);
+    reshard_spec_release(boxes);
+    reshard_tensor_release(x);
+    return reshard_group_barrier(group);
+}
+
 /* What upstream refuses or hangs on: enumerable targets, several local shards, fewer ranks. */
 static void test_sharded_tensor_reshard_errors(void **state)
 {
     (void)state;
     static const char *const specs[] = {
-        "4[2,0,3,1]: S(0)",
+        "4[3,2,1,0]: S(0)",
+        "4[0,2,3,1]: S(1)",
+        /* two shards on each rank */
+        "boxes 24x12: 0[0:3,0:12] 0[3:6,0:12] 1[6:9,0:12] 1[9:12,0:12] 2[12:15,0:12] "
+        "2[15:18,0:12] 3[18:21,0:12] 3[21:24,0:12]",
         "boxes 24x12: 0[0:12,0:6] 1[0:12,6:12] 2[12:24,0:6] 3[12:24,6:12]",
         "boxes 24x12: 0[0:6,0:12] 1[6:12,0:12] 0[12:18,0:12] 2[18:24,0:12]",
         "2[3,1]: S(1)",
@@ -69,12 +91,11 @@ static void test_sharded_tensor_reshard_errors(void **state)
     };
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
         for (size_t k = 0; k < sizeof specs / sizeof *specs; k++) {
-            move m = {.ranks = 4, .ndim = 2, .shape = {24, 12}};
-            (void)snprintf(m.from, sizeof m.from, "%.79s", specs[i]);
-            (void)snprintf(m.to, sizeof m.to, "%.79s", specs[k]);
-            check_move(&m);
+            check_move_of("test_sharded_tensor_reshard_errors",
+                          make_move(4, 2, (int64_t[]){24, 12}, specs[i], specs[k]));
         }
     }
+    run_ranks(4, refuse_boxes, NULL);
 }
 
 /* Every length by every number of ranks: empty chunks at the end, at offsets inside the tensor. */
@@ -148,73 +169,143 @@ static void test_redistribute__one_axis(void **state)
         struct {
             const char *from, *to;
             int64_t elements;
-        } rows[] = {{cut, "4: R", 3 * volume},
-                    {"4: R", cut, 0},
-                    {"4: P(sum)", "4: R", 6 * volume},
-                    {"4: P(sum)", cut, 3 * volume},
-                    {"4: R", "4: P(sum)", 0},
-                    {"4: R", "4: R", 0},
-                    {cut, cut, 0},
-                    {"4: P(sum)", "4: P(sum)", 0},
-                    {cut, "4: P(sum)", 0}};
+            const char *upstream;
+        } rows[] = {{cut, "4: R", 3 * volume, "test_shard_to_replicate_forward_backward"},
+                    {"4: R", cut, 0, "test_replicate_to_shard_forward_backward"},
+                    {"4: P(sum)", "4: R", 6 * volume, "test_partial_to_replicate_forward_backward"},
+                    {"4: P(sum)", cut, 3 * volume, "test_partial_to_shard"},
+                    {"4: R", "4: P(sum)", 0, "test_replicate_to_partial"},
+                    {"2,2: R, R", "2,2: P, P", 0, "test_replicate_to_partial"},
+                    {"4: R", "4: R", 0, "test_replicate_to_replicate_forward_backward"},
+                    {cut, cut, 0, NULL},
+                    {"4: P(sum)", "4: P(sum)", 0, "test_partial_to_partial_forward_backward"},
+                    {cut, "4: P(sum)", 0, NULL}};
         for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
             move m = make_move(4, 2, sizes[i].shape, rows[k].from, rows[k].to);
-            check_move(&m);
+            check_moves_of(rows[k].upstream, m);
             assert_int_equal(find_bytes_moved(&m, RESHARD_F32), 4 * rows[k].elements);
         }
     }
 }
 
-/* The same with complex numbers: x -> to, from a tensor that is cut, whole, or a sum of four. */
-static reshard_status move_complex(void *user, reshard_group *group)
+/* Moves of x's group that needed a plan so far. */
+static int64_t count_moves(const reshard_tensor *x)
 {
-    const move *m = user;
-    reshard_tensor *whole = make_zeros(RESHARD_C64, m->ndim, m->shape), *cut = NULL, *direct = NULL;
-    float *parts = reshard_tensor_write(whole);
-    for (int64_t i = 0; i < 2 * reshard_tensor_volume(whole); i++)
-        parts[i] = (float)(draw_hash(9, (uint64_t)i) % 4096) - 2000;
-    bool sum = strchr(m->from, 'P') != NULL;
-    TRY(cut_directly(group, sum ? "4: R" : m->from, whole, &cut));
-    TRY(cut_directly(group, m->to, whole, &direct));
+    reshard_plan_cache_counts counts = {.size = sizeof counts};
+    MUST(reshard_tensor_plan_cache(x, &counts));
+    return counts.hits + counts.misses;
+}
+
+/* test_partial_to_partial_forward_backward: a gradient that is partial in the same way stays so,
+ * without communication. Two of them are added up before they meet a tensor that is replicated. */
+static reshard_status keep_partial_gradient(void *user, reshard_group *group)
+{
+    (void)user;
+    reshard_tensor *local = make_zeros(RESHARD_F32, SHAPE(12, 3));
+    reshard_tensor *ones = make_zeros(RESHARD_F32, SHAPE(12, 3));
+    MUST(reshard_tensor_fill(local, 1));
+    MUST(reshard_tensor_fill(ones, 1));
+    TRY(reshard_tensor_set_requires_grad(local, 1));
     reshard_scope *scope = NULL;
     TRY(reshard_scope_open(NULL, &scope));
-    reshard_tensor *x = cut;
-    if (sum)
-        x = local_as(reshard_tensor_to_local(cut, NULL), group, m->from);
-    reshard_tensor *y = move_to(x, m->to);
-    CHECK(y != NULL && reshard_tensor_dtype(y) == RESHARD_C64);
-    const reshard_tensor *a = reshard_tensor_local_shard(y, 0);
-    const reshard_tensor *b = reshard_tensor_local_shard(direct, 0);
-    CHECK(reshard_tensor_volume(a) == reshard_tensor_volume(b));
-    const float *found = reshard_tensor_data(a), *expected = reshard_tensor_data(b);
-    for (int64_t i = 0; i < 2 * reshard_tensor_volume(a); i++)
-        CHECK(found[i] == (sum ? 4 : 1) * expected[i]);
+    reshard_tensor *x = local_as(local, group, "4: P(sum)");
+    reshard_tensor *y = reshard_add(move_to(x, "4: P(sum)"), move_to(x, "4: P(sum)"));
+    reshard_tensor *gradient = local_as(ones, group, "4: P(sum)");
+    CHECK(y != NULL && gradient != NULL);
+    ran_move("test_partial_to_partial_forward_backward", x, gradient);
+    int64_t before = count_moves(x);
+    CHECK(before == 0);
+    TRY(reshard_backward(y, gradient, NULL));
+    CHECK(count_moves(x) == before + 1); /* that of from_local */
+    for (int64_t i = 0; i < 36; i++)
+        CHECK(element(reshard_tensor_gradient(local), i) == 2 * 4);
     TRY(reshard_scope_close(scope));
-    reshard_tensor_release(cut);
-    reshard_tensor_release(direct);
-    reshard_tensor_release(whole);
+    reshard_tensor_release(local);
+    reshard_tensor_release(ones);
     return RESHARD_OK;
 }
 
-static void test_redistribute__one_axis_complex(void **state)
+/* One axis is partial by the same reduction as the gradient's, the other by another one. */
+static reshard_status keep_one_axis_partial(void *user, reshard_group *group)
+{
+    (void)user;
+    reshard_tensor *local = make_zeros(RESHARD_F64, SHAPE(5, 3));
+    reshard_tensor *ones = make_zeros(RESHARD_F64, SHAPE(5, 3));
+    MUST(reshard_tensor_fill(local, 3));
+    MUST(reshard_tensor_fill(ones, 1));
+    TRY(reshard_tensor_set_requires_grad(local, 1));
+    reshard_scope *scope = NULL;
+    TRY(reshard_scope_open(NULL, &scope));
+    reshard_tensor *x = local_as(local, group, "2,2: P(sum), P(avg)");
+    reshard_tensor *y = move_to(x, "2,2: P(sum), P(sum)");
+    reshard_tensor *gradient = local_as(ones, group, "2,2: P(sum), P(sum)");
+    CHECK(y != NULL && gradient != NULL);
+    TRY(reshard_backward(y, gradient, NULL));
+    for (int64_t i = 0; i < 15; i++) /* the sum of four ones, halved by the average */
+        CHECK(element(reshard_tensor_gradient(local), i) == 2);
+    TRY(reshard_scope_close(scope));
+    reshard_tensor_release(local);
+    reshard_tensor_release(ones);
+    return RESHARD_OK;
+}
+
+static void test_redistribute__gradients_that_stay_partial(void **state)
 {
     (void)state;
-    for (int i = 0; i < SIZES; i++) {
-        char cut[32];
-        (void)snprintf(cut, sizeof cut, "4: S(%d)", sizes[i].dim);
-        const char *const pairs[][2] = {
-            {cut, "4: R"}, {"4: R", cut}, {"4: P(sum)", "4: R"}, {"4: P(sum)", cut}};
-        for (int k = 0; k < 4; k++) {
-            move m = make_move(4, 2, sizes[i].shape, pairs[k][0], pairs[k][1]);
-            if (reshard_group_run(NULL, 4, move_complex, &m) != RESHARD_OK)
-                fail_msg("%s to %s: %s", m.from, m.to, reshard_error_text());
+    run_ranks(4, keep_partial_gradient, NULL);
+    run_ranks(4, keep_one_axis_partial, NULL);
+}
+
+/* test_shard_dim_alltoall: over one axis of a 2x2 mesh, whose ranks are not those of the world.
+ * Each rank has 12x4 of 24x4. */
+static reshard_status exchange_dims(void *user, reshard_group *group)
+{
+    (void)user;
+    static const int32_t members[][2] = {{0, 2}, {1, 3}};
+    int32_t rank = reshard_group_rank(group);
+    reshard_group *subs[2] = {NULL, NULL};
+    for (int i = 0; i < 2; i++)
+        TRY(reshard_group_subset(group, 2, members[i], &subs[i]));
+    reshard_group *sub = subs[rank % 2];
+    static const reshard_dtype dtypes[] = {RESHARD_F32, RESHARD_C64};
+    for (int i = 0; i < 2; i++) {
+        int64_t parts = i + 1; /* of a number */
+        reshard_tensor *local = make_zeros(dtypes[i], SHAPE(12, 4));
+        float *values = reshard_tensor_write(local);
+        for (int64_t k = 0; k < 48 * parts; k++)
+            values[k] = (float)(1000 * (rank % 2) + 100 * (rank / 2) + k);
+        reshard_scope *scope = NULL;
+        TRY(reshard_scope_open(NULL, &scope));
+        reshard_tensor *x = local_as(local, sub, "2: S(0)"), *y = move_to(x, "2: S(1)");
+        CHECK(y != NULL);
+        if (rank == 0)
+            ran_move("test_shard_dim_alltoall", x, y);
+        const reshard_tensor *shard = reshard_tensor_local_shard(y, 0);
+        CHECK(reshard_tensor_shape(shard)[0] == 24 && reshard_tensor_shape(shard)[1] == 2);
+        const float *found = reshard_tensor_data(shard);
+        for (int64_t k = 0; k < 48 * parts; k++) {
+            int64_t row = k / (2 * parts), column = k % (2 * parts) + rank / 2 * 2 * parts;
+            CHECK(found[k] ==
+                  (float)(1000 * (rank % 2) + 100 * (row / 12) + row % 12 * 4 * parts + column));
         }
+        TRY(reshard_scope_close(scope));
+        reshard_tensor_release(local);
     }
+    for (int i = 0; i < 2; i++)
+        reshard_group_release(subs[i]);
+    return reshard_group_barrier(group);
+}
+
+static void test_shard_dim_alltoall(void **state)
+{
+    (void)state;
+    run_ranks(4, exchange_dims, NULL);
 }
 
 /* ---- casts on the way ------------------------------------------------------------------------ */
 
 typedef struct conversion {
+    const char *upstream;
     move m;
     int forward, backward; /* 0: none, 1: bf16, 2: f32 */
 } conversion;
@@ -247,6 +338,9 @@ static reshard_status convert(void *user, reshard_group *group)
     reshard_tensor *y = reshard_tensor_redistribute(x, to, &options);
     reshard_dtype given = c->forward == 1 ? RESHARD_BF16 : RESHARD_F32;
     CHECK(y != NULL && reshard_tensor_dtype(y) == given);
+    ran_here(group, c->upstream, "%s -> %s, forward %s, backward %s", ran_tensor(x).text,
+             ran_spec(to).text, c->forward == 0 ? "none" : reshard_dtype_name(options.dtype),
+             c->backward == 0 ? "none" : reshard_dtype_name(options.gradient_dtype));
     reshard_tensor *found = whole_of(y);
     for (int64_t i = 0; i < reshard_tensor_volume(whole); i++)
         CHECK(element(found, i) == round_to(c->forward, element(whole, i)));
@@ -272,9 +366,13 @@ static void test_redistribute__datatype_conversion(void **state)
     for (int i = 0; i < SIZES; i++) {
         char cut[32];
         (void)snprintf(cut, sizeof cut, "4: S(%d)", sizes[i].dim);
-        for (int k = 0; k < 18; k++) {
-            const char *from = k < 9 ? cut : "4: R", *to = k < 9 ? "4: R" : cut;
-            conversion c = {make_move(4, 2, sizes[i].shape, from, to), k % 9 / 3, k % 3};
+        for (int k = 0; k < 27; k++) {
+            static const char *const names[] = {
+                "test_shard_to_replicate_forward_backward_datatype_conversion", NULL,
+                "test_replicate_to_replicate_forward_backward_datatype_conversion"};
+            const char *from = k < 9 ? cut : "4: R", *to = k >= 9 && k < 18 ? cut : "4: R";
+            conversion c = {names[k / 9], make_move(4, 2, sizes[i].shape, from, to), k % 9 / 3,
+                            k % 3};
             if (reshard_group_run(NULL, 4, convert, &c) != RESHARD_OK)
                 fail_msg("%s to %s, casts %d and %d: %s", from, to, c.forward, c.backward,
                          reshard_error_text());
@@ -291,7 +389,8 @@ int main(void)
         cmocka_unit_test(test_reshard__every_small_length),
         cmocka_unit_test(test_reshard__negative_dims),
         cmocka_unit_test(test_redistribute__one_axis),
-        cmocka_unit_test(test_redistribute__one_axis_complex),
+        cmocka_unit_test(test_redistribute__gradients_that_stay_partial),
+        cmocka_unit_test(test_shard_dim_alltoall),
         cmocka_unit_test(test_redistribute__datatype_conversion),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

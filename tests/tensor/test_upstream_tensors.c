@@ -1,193 +1,65 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_upstream_tensors.c - PyTorch's own tests of making and gathering sharded tensors and of
- * partial tensors, restated by their sizes and specs. docs/pytorch.md tells which covers which.
+ * test_upstream_tensors.c - PyTorch's own tests of gathering sharded tensors, of local shards and
+ * of partial tensors, restated by their sizes, dtypes and specs. docs/pytorch.md tells which covers
+ * which.
  */
 #include "tests/support/check.h"
 #include "tests/tensor/cuts.h"
+#include "tests/tensor/ran_tensor.h"
 
-#include <math.h>
 #include <string.h>
 
-/* ---- creating, metadata, gathering ----------------------------------------------------------- */
-
-typedef struct creation {
-    const char *spec;
-    int64_t shape[2];
-    int64_t rows[4], columns[4], offset[4]; /* by rank; rows -1: no shard */
-    int32_t dim;
-} creation;
-
-static const creation creations[] = {
-    {"4: S(0)", {10, 20}, {3, 3, 3, 1}, {20, 20, 20, 20}, {0, 3, 6, 9}, 0},
-    {"4: S(-2)", {10, 20}, {3, 3, 3, 1}, {20, 20, 20, 20}, {0, 3, 6, 9}, 0},
-    {"4: S(1)", {10, 32}, {10, 10, 10, 10}, {8, 8, 8, 8}, {0, 8, 16, 24}, 1},
-    {"4: S(-1)", {10, 32}, {10, 10, 10, 10}, {8, 8, 8, 8}, {0, 8, 16, 24}, 1},
-    {"4: S(0)", {12, 12}, {3, 3, 3, 3}, {12, 12, 12, 12}, {0, 3, 6, 9}, 0},
-    {"4: S(0)", {9, 12}, {3, 3, 3, 0}, {12, 12, 12, 12}, {0, 3, 6, 9}, 0},
-    {"4: S(0)", {2, 20}, {1, 1, 0, 0}, {20, 20, 20, 20}, {0, 1, 2, 2}, 0},
-    {"4: S(0)", {5, 2}, {2, 2, 1, 0}, {2, 2, 2, 2}, {0, 2, 4, 5}, 0},
-    {"2[2,3]: S(0)", {10, 20}, {-1, -1, 5, 5}, {0, 0, 20, 20}, {0, 0, 0, 5}, 0},
-    {"4[2,3,0,1]: S(0)", {24, 12}, {6, 6, 6, 6}, {12, 12, 12, 12}, {12, 18, 0, 6}, 0},
-    {"4: S(0)", {8, 2}, {2, 2, 2, 2}, {2, 2, 2, 2}, {0, 2, 4, 6}, 0},
-    {"4: S(0)", {8, 8}, {2, 2, 2, 2}, {8, 8, 8, 8}, {0, 2, 4, 6}, 0},
-};
-
-/* A tensor of rank 2, cut by the same spec: each rank has the rows and columns of its offset. */
-static reshard_status check_cut(const creation *c, reshard_group *group,
-                                const reshard_shards *shards, reshard_spec *spec)
-{
-    int32_t rank = reshard_group_rank(group);
-    reshard_tensor *given = NULL, *cut = NULL;
-    if (rank == 2) {
-        given = make_zeros(RESHARD_F64, 2, c->shape);
-        for (int64_t i = 0; i < reshard_tensor_volume(given); i++)
-            set_element(given, i, (double)i);
-        TRY(reshard_tensor_set_requires_grad(given, 1));
-    }
-    TRY(reshard_tensor_shard(NULL, group, spec, 2, given, &cut));
-    CHECK(reshard_tensor_requires_grad(cut));
-    for (int64_t i = 0; c->rows[rank] > 0 && i < c->rows[rank] * c->columns[rank]; i++) {
-        int64_t row = shards->items[0].offset[0] + i / c->columns[rank];
-        int64_t column = shards->items[0].offset[1] + i % c->columns[rank];
-        CHECK(element(reshard_tensor_local_shard(cut, 0), i) ==
-              (double)(row * c->shape[1] + column));
-    }
-    reshard_tensor_release(given);
-    reshard_tensor_release(cut);
-    return RESHARD_OK;
-}
-
-static reshard_status create_one(void *user, reshard_group *group)
-{
-    const creation *c = user;
-    int32_t rank = reshard_group_rank(group);
-    reshard_spec *spec = spec_of(c->spec);
-    reshard_tensor *x = NULL, *whole = NULL;
-    reshard_shards *shards = NULL;
-    TRY(reshard_tensor_create_distributed(NULL, group, spec, RESHARD_I32, 2, c->shape, &x));
-    CHECK(reshard_tensor_dtype(x) == RESHARD_I32 && reshard_tensor_shape(x)[0] == c->shape[0]);
-    CHECK(reshard_tensor_group(x) == group && !reshard_tensor_requires_grad(x));
-    TRY(reshard_layout_shards(reshard_tensor_layout(x), rank, &shards));
-    CHECK(reshard_tensor_local_shard_count(x) == (c->rows[rank] >= 0));
-    if (c->rows[rank] >= 0) {
-        const reshard_tensor *shard = reshard_tensor_local_shard(x, 0);
-        CHECK(reshard_tensor_shape(shard)[0] == c->rows[rank]);
-        CHECK(reshard_tensor_shape(shard)[1] == c->columns[rank]);
-        CHECK(shards->items[0].offset[c->dim] == c->offset[rank]);
-        for (int64_t i = 0; i < reshard_tensor_volume(shard); i++)
-            CHECK(element(shard, i) == 0);
-    }
-    TRY(reshard_tensor_fill(x, 1234));
-    whole = whole_of(x);
-    CHECK(whole != NULL);
-    for (int64_t i = 0; i < reshard_tensor_volume(whole); i++)
-        CHECK(element(whole, i) == 1234);
-    /* *_like: another tensor of the same layout, of its own. */
-    reshard_tensor *like = NULL;
-    reshard_spec *same = reshard_spec_retain(reshard_layout_spec(reshard_tensor_layout(x)));
-    TRY(reshard_tensor_create_distributed(NULL, group, same, RESHARD_F64, 2, c->shape, &like));
-    CHECK(reshard_layout_equals(reshard_tensor_layout(x), reshard_tensor_layout(like)));
-    TRY(reshard_tensor_fill(like, 1));
-    TRY(check_cut(c, group, shards, spec));
-    reshard_spec_release(same);
-    reshard_tensor_release(like);
-    reshard_shards_destroy(shards);
-    reshard_tensor_release(whole);
-    reshard_tensor_release(x);
-    reshard_spec_release(spec);
-    return RESHARD_OK;
-}
-
-static void test_create__metadata_and_full(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < sizeof creations / sizeof *creations; i++) {
-        creation c = creations[i];
-        if (reshard_group_run(NULL, 4, create_one, &c) != RESHARD_OK)
-            fail_msg("%s: %s", c.spec, reshard_error_text());
-    }
-}
-
-/* Numbers by global index, the same for any layout and number of ranks. */
-static reshard_status create_random(void *user, reshard_group *group)
-{
-    (void)user;
-    static const char *const specs[] = {"%d: S(0)", "%d: S(1)", "%d: R", "%d: S(flat)"};
-    reshard_tensor *alone = make_zeros(RESHARD_F32, SHAPE(10, 20));
-    for (int normal = 0; normal < 2; normal++) {
-        MUST(normal ? reshard_tensor_fill_normal(alone, 5) : reshard_tensor_fill_uniform(alone, 5));
-        double mean = 0, square = 0;
-        for (int64_t i = 0; i < 200; i++) {
-            mean += element(alone, i) / 200;
-            square += element(alone, i) * element(alone, i) / 200;
-            CHECK(normal || (element(alone, i) >= 0 && element(alone, i) < 1));
-            for (int64_t k = 0; k < i; k++)
-                CHECK(element(alone, i) != element(alone, k));
-        }
-        CHECK(fabs(mean - (normal ? 0 : 0.5)) < 0.2);
-        CHECK(fabs(square - mean * mean - (normal ? 1 : 1.0 / 12)) < 0.3);
-        for (int i = 0; i < 4; i++) {
-            char text[32];
-            (void)snprintf(text, sizeof text, specs[i], (int)reshard_group_size(group));
-            reshard_tensor *x = spread_random(group, text, RESHARD_F32, SHAPE(10, 20), 5);
-            CHECK(x != NULL);
-            if (normal)
-                MUST(reshard_tensor_fill_normal(x, 5));
-            reshard_tensor *whole = whole_of(x);
-            CHECK(is_close(whole, alone, 0));
-            reshard_tensor_release(whole);
-            reshard_tensor_release(x);
-        }
-    }
-    reshard_tensor_release(alone);
-    return RESHARD_OK;
-}
-
-static void test_create__random(void **state)
-{
-    (void)state;
-    for (int32_t ranks = 1; ranks <= 5; ranks++) {
-        run_ranks(ranks, create_random, NULL);
-    }
-}
+/* ---- gathering ------------------------------------------------------------------------------- */
 
 typedef struct gathering {
     const char *spec;
     int64_t shape[2];
     int32_t root;
+    const char *upstream;
 } gathering;
 
 static const gathering gatherings[] = {
-    {"boxes 10x20: 0[0:2,0:20] 0[2:4,0:20] 1[4:6,0:20] 1[6:8,0:20] 2[8:10,0:20]", {10, 20}, 1},
-    {"boxes 10x10: 0[0:5,0:5] 1[0:5,5:10] 0[5:10,0:5] 3[5:10,5:10]", {10, 10}, 0},
-    {"boxes 6x6: 0[0:2,0:4] 1[0:4,4:6] 2[2:6,0:4] 3[4:6,4:6]", {6, 6}, 3},
+    {"boxes 10x20: 0[0:2,0:20] 0[2:4,0:20] 1[4:6,0:20] 1[6:8,0:20] 2[8:10,0:20]",
+     {10, 20},
+     1,
+     NULL},
+    {"boxes 10x10: 0[0:5,0:5] 1[0:5,5:10] 0[5:10,0:5] 3[5:10,5:10]",
+     {10, 10},
+     0,
+     "test_gather_uneven"},
+    {"boxes 6x6: 0[0:2,0:4] 1[0:4,4:6] 2[2:6,0:4] 3[4:6,4:6]", {6, 6}, 3, NULL},
     {"boxes 16x20: 0[0:2,0:20] 1[2:4,0:20] 2[4:6,0:20] 3[6:8,0:20] 0[8:10,0:20] 1[10:12,0:20] "
      "2[12:14,0:20] 3[14:16,0:20]",
      {16, 20},
-     2},
+     2,
+     NULL},
     /* the grid on all ranks, and on some */
-    {"boxes 10x10: 0[0:5,0:5] 1[0:5,5:10] 2[5:10,0:5] 3[5:10,5:10]", {10, 10}, 0},
-    {"boxes 10x10: 0[0:5,0:5] 1[0:5,5:10] 0[5:10,0:5] 1[5:10,5:10]", {10, 10}, 3},
+    {"boxes 10x10: 0[0:5,0:5] 1[0:5,5:10] 2[5:10,0:5] 3[5:10,5:10]",
+     {10, 10},
+     0,
+     "test_gather_even"},
+    {"boxes 10x10: 0[0:5,0:5] 1[0:5,5:10] 0[5:10,0:5] 1[5:10,5:10]", {10, 10}, 3, NULL},
     /* ten placements on four ranks, the last two without rows */
     {"boxes 24x12: 0[0:3,0:12] 1[3:6,0:12] 2[6:9,0:12] 3[9:12,0:12] 0[12:15,0:12] 1[15:18,0:12] "
      "2[18:21,0:12] 3[21:24,0:12] 0[24:24,0:12] 1[24:24,0:12]",
      {24, 12},
-     0},
-    {"4: S(0)", {10, 20}, 1},
-    {"4: S(0)", {2, 20}, 3}, /* ranks without rows take part */
-    {"4: S(0)", {0, 20}, 0},
+     0,
+     NULL},
+    {"4: S(0)", {10, 20}, 1, "test_gather_even"},
+    {"4: S(0)", {2, 20}, 3, NULL}, /* ranks without rows take part */
+    {"4: S(0)", {0, 20}, 0, NULL},
 };
 
-static reshard_status gather_one(void *user, reshard_group *group)
+static reshard_status gather_as(const gathering *g, reshard_group *group, reshard_dtype dtype)
 {
-    const gathering *g = user;
     int32_t rank = reshard_group_rank(group);
-    reshard_tensor *whole = make_zeros(RESHARD_F64, 2, g->shape), *x = NULL, *all = NULL;
+    reshard_tensor *whole = make_zeros(dtype, 2, g->shape), *x = NULL, *all = NULL;
     for (int64_t i = 0; i < reshard_tensor_volume(whole); i++)
         set_element(whole, i, (double)i + 1.0 / 3); /* needs all of a double */
     TRY(cut_directly(group, g->spec, whole, &x));
     TRY(reshard_tensor_gather(x, g->root, &all));
+    ran_here(group, g->upstream, "%s, to %d", ran_tensor(x).text, (int)g->root);
     CHECK((all != NULL) == (rank == g->root));
     CHECK(all == NULL || is_close(all, whole, 0));
     if (reshard_tensor_local_shard_count(x) > 1) { /* test_local_tensor_error */
@@ -200,6 +72,12 @@ static reshard_status gather_one(void *user, reshard_group *group)
     reshard_tensor_release(x);
     reshard_tensor_release(whole);
     return RESHARD_OK;
+}
+
+static reshard_status gather_one(void *user, reshard_group *group)
+{
+    TRY(gather_as(user, group, RESHARD_F32));
+    return gather_as(user, group, RESHARD_F64);
 }
 
 static void test_gather__even_uneven_several_shards(void **state)
@@ -309,6 +187,8 @@ static reshard_status use_sub_group(void *user, reshard_group *group)
     shard.tensor = make_zeros(RESHARD_F32, SHAPE(5, 5));
     shard.offset[0] = 5 * reshard_group_rank(sub);
     TRY(reshard_tensor_from_shards(NULL, sub, SHAPE(15, 5), 1, &shard, &x));
+    ran_here(sub, "test_init_from_local_shards_new_group", "%s of %d,%d,%d", ran_tensor(x).text,
+             (int)members[0], (int)members[1], (int)members[2]);
     reshard_scope *scope = NULL;
     TRY(reshard_scope_open(NULL, &scope));
     CHECK(move_to(x, "3[1,2,0]: S(1)") != NULL);
@@ -343,7 +223,7 @@ static reshard_status tell_grid(void *user, int32_t ndim, const int64_t *shape,
                                        .offset = {i / columns * side, i % columns * side},
                                        .size = {side, side}},
                                .strides = {side, 1}};
-        reshard_shard shard = {.rank = (int32_t)i,
+        reshard_shard shard = {.rank = (int32_t)(i % 4),
                                .ndim = 2,
                                .shape = {side, side},
                                .piece_count = 1,
@@ -355,25 +235,38 @@ static reshard_status tell_grid(void *user, int32_t ndim, const int64_t *shape,
     return RESHARD_OK;
 }
 
+typedef struct grid {
+    const char *upstream;
+    int64_t side, length;
+} grid;
+
 static reshard_status use_grid(void *user, reshard_group *group)
 {
-    int64_t side = *(const int64_t *)user;
-    int64_t shape[] = {2 * side, 2 * side};
+    grid *g = user;
+    int64_t shape[] = {g->length, g->length}, columns = g->length / g->side;
     int32_t rank = reshard_group_rank(group);
     reshard_spec *spec = NULL;
-    reshard_tensor *x = NULL, *whole = make_zeros(RESHARD_F64, 2, shape), *cut = NULL;
-    TRY(reshard_spec_callback(NULL, 0, tell_grid, &side, NULL, &spec));
-    TRY(reshard_tensor_create_distributed(NULL, group, spec, RESHARD_F64, 2, shape, &x));
+    reshard_tensor *x = NULL, *whole = make_zeros(RESHARD_F32, 2, shape), *cut = NULL;
+    TRY(reshard_spec_callback(NULL, 0, tell_grid, &g->side, NULL, &spec));
+    TRY(reshard_tensor_create_distributed(NULL, group, spec, RESHARD_F32, 2, shape, &x));
     TRY(reshard_tensor_fill(x, 1));
-    CHECK(reshard_tensor_shape(reshard_tensor_local_shard(x, 0))[0] == side);
-    for (int64_t i = 0; i < side * side; i++)
-        CHECK(element(reshard_tensor_local_shard(x, 0), i) == 1);
+    ran_here(group, g->upstream, "%s, squares of %d",
+             ran_shape(reshard_tensor_dtype(x), 2, reshard_tensor_shape(x)).text, (int)g->side);
     /* Upstream's class refuses to shard a tensor. */
     for (int64_t i = 0; i < reshard_tensor_volume(whole); i++)
         set_element(whole, i, (double)i);
     TRY(reshard_tensor_shard(NULL, group, spec, 0, whole, &cut));
-    double corner = (double)(rank / 2 * side * 2 * side + rank % 2 * side);
-    CHECK(element(reshard_tensor_local_shard(cut, 0), 0) == corner);
+    CHECK(reshard_tensor_local_shard_count(x) == columns * columns / 4);
+    for (int64_t k = 0; k < columns * columns / 4; k++) {
+        const reshard_tensor *shard = reshard_tensor_local_shard(x, k);
+        int64_t square = 4 * k + rank;
+        double corner =
+            (double)(square / columns * g->side * g->length + square % columns * g->side);
+        CHECK(reshard_tensor_shape(shard)[0] == g->side);
+        for (int64_t i = 0; i < g->side * g->side; i++)
+            CHECK(element(shard, i) == 1);
+        CHECK(element(reshard_tensor_local_shard(cut, k), 0) == corner);
+    }
     reshard_tensor *again = whole_of(cut);
     CHECK(is_close(again, whole, 0));
     reshard_tensor_release(again);
@@ -387,9 +280,12 @@ static reshard_status use_grid(void *user, reshard_group *group)
 static void test_custom_sharding_spec(void **state)
 {
     (void)state;
-    for (int64_t side = 2; side <= 4; side += 2) {
-        if (reshard_group_run(NULL, 4, use_grid, &side) != RESHARD_OK)
-            fail_msg("side %d: %s", (int)side, reshard_error_text());
+    grid grids[] = {{"test_custom_sharding_spec", 4, 8},
+                    {"test_custom_sharding_spec_tensor_ctor", 2, 4},
+                    {"test_custom_sharding_spec_shard_tensor", 2, 8}};
+    for (size_t i = 0; i < sizeof grids / sizeof *grids; i++) {
+        if (reshard_group_run(NULL, 4, use_grid, &grids[i]) != RESHARD_OK)
+            fail_msg("side %d: %s", (int)grids[i].side, reshard_error_text());
     }
 }
 
@@ -399,13 +295,15 @@ static void test_custom_sharding_spec(void **state)
 static reshard_status wrap_local(void *user, reshard_group *group)
 {
     static const struct {
-        int32_t ndim, dim;
+        int32_t ndim;
         int64_t shape[3];
-    } rows[] = {{2, 0, {20, 10}}, {2, 1, {21, 11}}, {2, 1, {23, 16}}, {3, 0, {44, 16, 8}}};
+    } rows[] = {{2, {20, 10}}, {2, {21, 11}}, {2, {23, 16}}, {3, {44, 16, 8}}};
+    static const char *const specs[] = {"4[2,3,1,0]: S(0)", "4[3,1,0,2]: S(1)", "4[2,3,0,1]: S(1)",
+                                        "4[3,2,1,0]: S(0)"};
     (void)user;
-    for (int i = 0; i < 4; i++) {
-        char text[40];
-        (void)snprintf(text, sizeof text, "4[2,0,3,1]: S(%d)", (int)rows[i].dim);
+    for (int k = 0; k < 16; k++) {
+        int i = k / 4;
+        const char *text = specs[k % 4];
         reshard_tensor *whole = make_zeros(RESHARD_F32, rows[i].ndim, rows[i].shape), *cut = NULL;
         MUST(reshard_tensor_fill_uniform(whole, 3));
         TRY(cut_directly(group, text, whole, &cut));
@@ -415,6 +313,7 @@ static reshard_status wrap_local(void *user, reshard_group *group)
         CHECK(x != NULL);
         CHECK(reshard_layout_equals(reshard_tensor_layout(x), reshard_tensor_layout(cut)));
         CHECK(is_close(reshard_tensor_full(x), whole, 0));
+        ran_here(group, "test_init_from_local_tensor", "%s", ran_tensor(x).text);
         TRY(reshard_scope_close(scope));
         reshard_tensor_release(cut);
         reshard_tensor_release(whole);
@@ -441,8 +340,8 @@ static reshard_status reduce_one(void *user, reshard_group *group)
     int32_t rank = reshard_group_rank(group);
     char text[32];
     (void)snprintf(text, sizeof text, "4: P(%s)", r->op);
-    reshard_tensor *local = make_zeros(RESHARD_F64, 2, r->shape), *whole = NULL, *direct = NULL;
-    whole = make_zeros(RESHARD_F64, 2, r->shape);
+    reshard_tensor *local = make_zeros(RESHARD_F32, 2, r->shape), *whole = NULL, *direct = NULL;
+    whole = make_zeros(RESHARD_F32, 2, r->shape);
     for (int64_t i = 0; i < reshard_tensor_volume(whole); i++) {
         double values[4], sum = 0, most = -1;
         for (int s = 0; s < 4; s++) {
@@ -459,14 +358,8 @@ static reshard_status reduce_one(void *user, reshard_group *group)
     reshard_tensor *x = local_as(local, group, text), *y = move_to(x, r->to);
     CHECK(y != NULL);
     TRY(same_shards(y, direct, 1));
-    /* test_transpose, test_cat */
-    reshard_tensor *turned = reshard_tensor_full(reshard_tensor_transpose(x, 0, 1));
-    CHECK(turned != NULL && is_close(reshard_tensor_transpose(turned, 0, 1), whole, 0));
-    reshard_tensor *twice = reshard_tensor_full(reshard_cat(2, (reshard_tensor *[]){x, x}, 0));
-    CHECK(twice != NULL && reshard_tensor_shape(twice)[0] == 2 * r->shape[0]);
-    CHECK(is_close(reshard_tensor_narrow(twice, 0, r->shape[0], r->shape[0]), whole, 0));
-    CHECK(reshard_cat(2, (reshard_tensor *[]){x, y}, 0) == NULL);
-    CHECK(reshard_scope_close(scope) == RESHARD_ERR_INVALID);
+    ran_move("test_partial_tensor_reshard", x, y);
+    TRY(reshard_scope_close(scope));
     reshard_tensor_release(direct);
     reshard_tensor_release(whole);
     reshard_tensor_release(local);
@@ -491,6 +384,117 @@ static void test_partial_tensor_reshard(void **state)
         if (reshard_group_run(NULL, 4, reduce_one, &r) != RESHARD_OK)
             fail_msg("%s to %s: %s", r.op, r.to, reshard_error_text());
     }
+}
+
+/* test_partial_tensor_reshard_errors: boxes of another shape; complex numbers, which have a sum and
+ * no maximum. */
+static reshard_status reduce_wrongly(void *user, reshard_group *group)
+{
+    static const char *const upstream = "test_partial_tensor_reshard_errors";
+    static const int64_t shapes[][2] = {{52, 21}, {48, 22}};
+    static const char *const ops[] = {"4: P(sum)", "4: P(max)"};
+    (void)user;
+    for (int i = 0; i < 4; i++) {
+        reshard_dtype dtype = i < 2 ? RESHARD_F32 : RESHARD_C64;
+        const char *to = i < 2 ? "boxes 10x5: 0[0:5,0:5] 1[5:10,0:5]" : "4[3,1,0,2]: S(0)";
+        reshard_tensor *local = make_zeros(dtype, 2, shapes[i % 2]), *y = NULL;
+        reshard_spec *spec = spec_of(to);
+        float *parts = reshard_tensor_write(local);
+        for (int64_t k = 0; k < reshard_tensor_volume(local) * (i < 2 ? 1 : 2); k++)
+            parts[k] = (float)(k * (reshard_group_rank(group) + 1));
+        reshard_scope *scope = NULL;
+        TRY(reshard_scope_open(NULL, &scope));
+        reshard_tensor *x = local_as(local, group, ops[i % 2]);
+        ran_here(group, upstream, "%s %s -> %s",
+                 ran_shape(dtype, 2, reshard_tensor_shape(local)).text, ops[i % 2],
+                 ran_spec(spec).text);
+        if (x != NULL)
+            y = reshard_tensor_redistribute(x, spec, NULL);
+        CHECK((y != NULL) == (i == 2));
+        if (y != NULL) { /* rows of the chunk that this rank has */
+            static const int64_t first[] = {26, 13, 39, 0};
+            const float *sums = reshard_tensor_data(reshard_tensor_local_shard(y, 0));
+            for (int64_t k = 0; k < 13 * 21 * 2; k++)
+                CHECK(sums[k] == (float)(10 * (first[reshard_group_rank(group)] * 21 * 2 + k)));
+        }
+        CHECK((reshard_scope_close(scope) == RESHARD_OK) == (i == 2));
+        reshard_spec_release(spec);
+        reshard_tensor_release(local);
+        TRY(reshard_group_barrier(group));
+    }
+    return RESHARD_OK;
+}
+
+static void test_partial_tensor_reshard_errors(void **state)
+{
+    (void)state;
+    run_ranks(4, reduce_wrongly, NULL);
+}
+
+/* Each rank contributes its number plus one, times the element's index. */
+static reshard_tensor *make_contribution(reshard_group *group, int64_t rows, int64_t columns)
+{
+    reshard_tensor *local = make_zeros(RESHARD_F32, SHAPE(rows, columns));
+    for (int64_t i = 0; i < rows * columns; i++)
+        set_element(local, i, (double)(i * (reshard_group_rank(group) + 1)));
+    return local;
+}
+
+/* test_transpose, test_cat, test_cat_errors */
+static reshard_status join_partials(void *user, reshard_group *group)
+{
+    static const int64_t sizes[][3][2] = {{{5, 10}, {3, 10}, {4, 10}}, {{5, 10}, {5, 12}, {5, 11}}};
+    (void)user;
+    for (int32_t dim = 0; dim < 2; dim++) {
+        reshard_tensor *locals[3], *parts[3];
+        reshard_scope *scope = NULL;
+        TRY(reshard_scope_open(NULL, &scope));
+        for (int i = 0; i < 3; i++) {
+            locals[i] = make_contribution(group, sizes[dim][i][0], sizes[dim][i][1]);
+            parts[i] = local_as(locals[i], group, "4: P(sum)");
+            CHECK(parts[i] != NULL);
+        }
+        reshard_tensor *all = reshard_cat(3, parts, dim), *whole = reshard_tensor_full(all);
+        CHECK(whole != NULL);
+        ran_here(group, "test_cat", "%s, %s, %s, dim %d", ran_tensor(parts[0]).text,
+                 ran_tensor(parts[1]).text, ran_tensor(parts[2]).text, (int)dim);
+        int64_t at = 0;
+        for (int i = 0; i < 3; i++) {
+            const reshard_tensor *part = reshard_tensor_narrow(whole, dim, at, sizes[dim][i][dim]);
+            CHECK(part != NULL);
+            for (int64_t k = 0; k < reshard_tensor_volume(part); k++)
+                CHECK(element(part, k) == (double)(10 * k));
+            at += sizes[dim][i][dim];
+        }
+        CHECK(reshard_tensor_shape(whole)[dim] == at);
+        reshard_tensor *turned = reshard_tensor_transpose(parts[0], 0, 1);
+        ran_here(group, "test_transpose", "%s", ran_tensor(parts[0]).text);
+        CHECK(reshard_tensor_shape(turned)[0] == 10 && reshard_tensor_shape(turned)[1] == 5);
+        CHECK(element(reshard_tensor_full(turned), 1) == 100); /* row 1, column 0 of what it was */
+        TRY(reshard_scope_close(scope));
+        for (int i = 0; i < 3; i++)
+            reshard_tensor_release(locals[i]);
+    }
+    for (int i = 0; i < 2; i++) { /* a partial tensor and a local one; two reductions */
+        reshard_tensor *local = make_zeros(RESHARD_F32, SHAPE(10));
+        reshard_scope *scope = NULL;
+        TRY(reshard_scope_open(NULL, &scope));
+        reshard_tensor *x = local_as(local, group, "4: P(sum)");
+        reshard_tensor *other = i == 0 ? local : local_as(local, group, "4: P(max)");
+        CHECK(x != NULL && other != NULL);
+        ran_here(group, "test_cat_errors", "%s, %s", ran_tensor(x).text, ran_tensor(other).text);
+        CHECK(reshard_cat(2, (reshard_tensor *[]){x, other}, 0) == NULL);
+        CHECK(reshard_scope_close(scope) == RESHARD_ERR_INVALID);
+        reshard_tensor_release(local);
+        TRY(reshard_group_barrier(group));
+    }
+    return RESHARD_OK;
+}
+
+static void test_partial__transpose_and_cat(void **state)
+{
+    (void)state;
+    run_ranks(4, join_partials, NULL);
 }
 
 /* A whole tensor becomes contributions of any reduction, and is bit for bit itself again. */
@@ -539,13 +543,15 @@ static void test_replicate_to_partial__exact(void **state)
 static reshard_status declare_gradient(void *user, reshard_group *group)
 {
     (void)user;
-    reshard_tensor *x = spread_random(group, "4: R", RESHARD_F64, SHAPE(12, 3), 1);
+    reshard_tensor *x = spread_random(group, "4: R", RESHARD_F32, SHAPE(12, 3), 1);
     reshard_spec *partial = spec_of("4: P(sum)"), *rows = spec_of("4: S(0)");
     CHECK(x != NULL);
     TRY(reshard_tensor_set_requires_grad(x, 1));
     reshard_scope *scope = NULL;
     TRY(reshard_scope_open(NULL, &scope));
     reshard_tensor *local = reshard_tensor_to_local(x, partial);
+    ran_here(group, "test_replicate_to_local_partial_grad", "%s, gradient %s", ran_tensor(x).text,
+             ran_spec(partial).text);
     (void)reshard_backward(reshard_sum(reshard_scale(local, 1 + reshard_group_rank(group))), NULL,
                            NULL);
     TRY(reshard_scope_close(scope));
@@ -577,14 +583,14 @@ static void test_replicate_to_local_partial_grad(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_create__metadata_and_full),
-        cmocka_unit_test(test_create__random),
         cmocka_unit_test(test_gather__even_uneven_several_shards),
         cmocka_unit_test(test_gather__scalar_and_memory),
         cmocka_unit_test(test_new_group),
         cmocka_unit_test(test_custom_sharding_spec),
         cmocka_unit_test(test_init_from_local_tensor),
         cmocka_unit_test(test_partial_tensor_reshard),
+        cmocka_unit_test(test_partial_tensor_reshard_errors),
+        cmocka_unit_test(test_partial__transpose_and_cat),
         cmocka_unit_test(test_replicate_to_partial__exact),
         cmocka_unit_test(test_replicate_to_local_partial_grad),
     };

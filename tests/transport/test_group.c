@@ -123,6 +123,60 @@ static void test_group__subsets(void **state)
     }
 }
 
+/* Two sub-groups of the same ranks, with a message under way on every channel of both, of which the
+ * last are received first. */
+static reshard_status cross(void *user, reshard_group *group)
+{
+    (void)user;
+    enum { GROUPS = 2, MESSAGES = GROUPS * RS_CHANNEL_COUNT };
+    static const int32_t ranks[] = {1, 2};
+    reshard_group *subs[GROUPS] = {NULL, NULL};
+    reshard_request requests[MESSAGES];
+    int32_t numbers[MESSAGES];
+    reshard_status status = RESHARD_OK;
+    for (int i = 0; i < GROUPS; i++)
+        TRY(reshard_group_subset(group, 2, ranks, &subs[i]));
+    bool sends = reshard_group_rank(group) == 1;
+    for (int i = 0; i < MESSAGES && subs[0] != NULL && status == RESHARD_OK; i++) {
+        int k = sends ? i : MESSAGES - 1 - i;
+        reshard_group *sub = subs[k / RS_CHANNEL_COUNT];
+        numbers[k] = sends ? 100 + k : -1;
+        status = sends ? rs_group_send(sub, 1, k % RS_CHANNEL_COUNT, &numbers[k], sizeof numbers[k],
+                                       &requests[k])
+                       : rs_group_receive(sub, 0, k % RS_CHANNEL_COUNT, &numbers[k],
+                                          sizeof numbers[k], &requests[k]);
+    }
+    for (int k = 0; k < MESSAGES && subs[0] != NULL && status == RESHARD_OK; k++)
+        status = rs_group_wait(subs[k / RS_CHANNEL_COUNT], &requests[k]);
+    TRY(status);
+    for (int k = 0; k < MESSAGES && subs[0] != NULL; k++)
+        CHECK(numbers[k] == 100 + k);
+    TRY(reshard_group_barrier(group));
+    for (int i = 0; i < GROUPS; i++)
+        reshard_group_release(subs[i]);
+    return RESHARD_OK;
+}
+
+static reshard_status name_twice(void *user, reshard_group *group)
+{
+    (void)user;
+    static const int32_t twice[] = {2, 0, 2};
+    reshard_group *sub = NULL;
+    CHECK(reshard_group_subset(group, 3, twice, &sub) == RESHARD_ERR_INVALID && sub == NULL);
+    CHECK(strstr(reshard_error_text(), "rank 2 is named twice") != NULL);
+    return reshard_group_barrier(group);
+}
+
+static void test_group__subsets_apart(void **state)
+{
+    (void)state;
+    for (int w = 0; w < WAYS; w++) {
+        if (run_way(&ways[w], 3, cross, NULL) != RESHARD_OK ||
+            run_way(&ways[w], 3, name_twice, NULL) != RESHARD_OK)
+            fail_msg("%s: %s", ways[w].name, reshard_error_text());
+    }
+}
+
 /* ---- failure --------------------------------------------------------------------------------- */
 
 typedef struct failing {
@@ -317,11 +371,11 @@ static void test_group__bad_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_group__together),        cmocka_unit_test(test_group__subsets),
-        cmocka_unit_test(test_group__failing_rank),    cmocka_unit_test(test_group__early_leaver),
-        cmocka_unit_test(test_group__injected_faults), cmocka_unit_test(test_group__late_messages),
-        cmocka_unit_test(test_group__deadlock_in_sim), cmocka_unit_test(test_group__self),
-        cmocka_unit_test(test_group__bad_sizes),
+        cmocka_unit_test(test_group__together),      cmocka_unit_test(test_group__subsets),
+        cmocka_unit_test(test_group__subsets_apart), cmocka_unit_test(test_group__failing_rank),
+        cmocka_unit_test(test_group__early_leaver),  cmocka_unit_test(test_group__injected_faults),
+        cmocka_unit_test(test_group__late_messages), cmocka_unit_test(test_group__deadlock_in_sim),
+        cmocka_unit_test(test_group__self),          cmocka_unit_test(test_group__bad_sizes),
     };
     return cmocka_run_group_tests_name("group", tests, NULL, NULL);
 }

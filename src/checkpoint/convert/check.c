@@ -37,7 +37,7 @@ reshard_status rs_run_check_paths(const rs_conversion_run *run)
 {
     const char *source = run->conversion->source->path, *target = run->target;
     rs_path_kind kind = RS_PATH_NONE;
-    bool complete = false;
+    rs_output_kind found = RS_OUTPUT_OTHER;
     if (strspn(target, "/.") == strlen(target))
         return rs_fail(RESHARD_ERR_INVALID, "\"%s\": not a name for a new folder", target);
     reshard_status status = rs_path_kind_of(target, &kind);
@@ -46,15 +46,20 @@ reshard_status rs_run_check_paths(const rs_conversion_run *run)
     if (kind != RS_PATH_NONE && rs_path_same(source, target))
         return rs_fail(RESHARD_ERR_INVALID, "%s: cannot be converted onto itself", target);
     if (kind == RS_PATH_FOLDER)
-        status = rs_output_is_complete(run->context, target, &complete);
+        status = rs_output_look(run->context, target, &found);
     if (status != RESHARD_OK)
-        return status;
-    if (complete && !run->options.resume)
+        return rs_fail_within(status, "%s: exists already", target);
+    if (found == RS_OUTPUT_UNFINISHED)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "%s: exists already, and its journal says that it is not finished: rename "
+                       "it to what it was, %s.partial, and resume that, or remove it",
+                       target, target);
+    if (found == RS_OUTPUT_FINISHED && !run->options.resume)
         return rs_fail(RESHARD_ERR_UNFINISHED,
                        "%s: exists already, by a conversion that was interrupted at its last step; "
                        "resume it",
                        target);
-    if (kind != RS_PATH_NONE && !complete)
+    if (kind != RS_PATH_NONE && found == RS_OUTPUT_OTHER)
         return rs_fail(RESHARD_ERR_INVALID, "%s: exists already", target);
     return check_outside(run->context, source, target);
 }
@@ -67,6 +72,19 @@ reshard_status rs_run_check_copies(rs_conversion_run *run)
     reshard_status status = rs_engine_check_copies(conversion->source, run->team, "comparing",
                                                    conversion->threads, conversion->thread_bytes);
     return status == RESHARD_ERR_CHECK ? rs_fail_within(status, "replicas differ") : status;
+}
+
+/* Files are dealt out to ranks. Collective. */
+static reshard_status check_padding(const rs_conversion_run *run)
+{
+    const rs_target *target = &run->conversion->target;
+    reshard_status status = RESHARD_OK;
+    for (int32_t i = run->team->rank; status == RESHARD_OK && i < target->file_count;
+         i += run->team->rank_count) {
+        if (run->target_files[i] != NULL)
+            status = rs_padding_check(target, i, run->target_files[i]);
+    }
+    return rs_team_agree(run->team, status);
 }
 
 reshard_status rs_run_verify(rs_conversion_run *run, rs_sums *sums)
@@ -87,6 +105,8 @@ reshard_status rs_run_verify(rs_conversion_run *run, rs_sums *sums)
                         .threads = conversion->threads,
                         .sums = sums};
     status = rs_engine_run_shared(&engine, run->team);
+    if (status == RESHARD_OK)
+        status = check_padding(run);
     return status == RESHARD_ERR_CHECK ? rs_fail_within(status, "the output is wrong") : status;
 }
 
@@ -95,10 +115,10 @@ reshard_status rs_run_check_source(const rs_conversion_run *run)
     const reshard_checkpoint *source = run->conversion->source;
     for (int32_t i = 0; i < source->file_count; i++) {
         const rs_stored_file *file = &source->files[i];
-        uint64_t bytes = 0;
-        int64_t changed = 0;
-        reshard_status status = rs_file_stamp(file->file, &bytes, &changed);
-        if (status == RESHARD_OK && (bytes != file->bytes || changed != file->changed))
+        rs_file_stamp now = {.bytes = 0};
+        reshard_status status = rs_file_read_stamp(file->file, &now);
+        if (status == RESHARD_OK &&
+            (now.bytes != file->bytes || now.modified != file->stamp.modified))
             status = rs_fail(RESHARD_ERR_CHECK, "%s: changed while it was converted",
                              rs_file_path(file->file));
         if (status != RESHARD_OK)

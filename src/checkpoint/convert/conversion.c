@@ -88,11 +88,9 @@ static void digest_conversion(reshard_conversion *conversion)
     for (int32_t i = 0; i < source->file_count; i++) {
         rs_digest_bytes(&digest, source->files[i].name, strlen(source->files[i].name));
         rs_digest_u64(&digest, source->files[i].bytes);
-        rs_digest_u64(&digest, (uint64_t)source->files[i].changed);
+        rs_digest_u64(&digest, (uint64_t)source->files[i].stamp.modified);
     }
-    rs_digest_bytes(&digest, target->format->name, strlen(target->format->name));
-    for (int32_t i = 0; i < target->file_count; i++)
-        rs_digest_u64(&digest, target->files[i].bytes);
+    rs_target_digest(target, &digest);
     for (int64_t i = 0; i < target->tensor_count; i++) {
         digest_tensor(&digest, target->stored[i]);
         digest_tensor(&digest, &target->tensors[i]);
@@ -261,7 +259,8 @@ reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversio
                                              .rule_file = row->rule_file,
                                              .rule_line = row->rule_line,
                                              .local_ndim = row->local_ndim,
-                                             .local_shape = row->local_shape};
+                                             .local_shape = row->local_shape,
+                                             .padded_shape = row->padded_shape};
     return rs_report_write("conversion tensor", &found, sizeof found, out_tensor);
 }
 

@@ -58,6 +58,8 @@ reshard_status rs_conversion_fit(const reshard_conversion *conversion, size_t th
 
 /* Runs the blocks that are not done yet, with the journal. Collective. */
 reshard_status rs_run_blocks(rs_conversion_run *run);
+/* Makes all blocks durable, and has the journal say so. Collective. */
+reshard_status rs_run_end_blocks(rs_conversion_run *run);
 /* Tells all ranks which blocks the leader knows to be done. Collective. */
 reshard_status rs_run_share_ledger(rs_conversion_run *run);
 /* Makes the target's files durable, unless the user does not want to wait for that. */
@@ -73,6 +75,13 @@ reshard_status rs_run_check_copies(rs_conversion_run *run);
 reshard_status rs_run_verify(rs_conversion_run *run, rs_sums *sums);
 /* Are the files of the source those that were opened? Errors: CHECK. */
 reshard_status rs_run_check_source(const rs_conversion_run *run);
+
+/* ---- padding (padding.c) --------------------------------------------------------------------- */
+
+/* Writes zeros to those bytes of a file's arrays that no tensor fills. */
+reshard_status rs_padding_write(const rs_target *target, int32_t index, rs_file *file);
+/* Are they zero? Errors: CHECK. */
+reshard_status rs_padding_check(const rs_target *target, int32_t index, rs_file *file);
 
 /* ---- what is written beside tensors (others.c) ----------------------------------------------- */
 

@@ -2,32 +2,95 @@
 #include "checkpoint/convert/journal.h"
 
 #include "base/context.h"
+#include "base/digest.h"
 #include "base/error.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
-#define JOURNAL_HEAD "reshard conversion 1\n"
+#define JOURNAL_VERSION "reshard conversion 2\n"
+#define BLOCKS_DONE "blocks done\n"
+#define FINISHED "finished\n"
 #define JOURNAL_BYTES_MAX ((size_t)1 << 30)
 
-reshard_status rs_journal_create(rs_journal *journal, reshard_context *context, const char *path)
+enum { LINE_BYTES = 128 };
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+static int print_head(char text[LINE_BYTES], const rs_journal_head *head)
 {
-    *journal = (rs_journal){.context = context};
-    reshard_status status = rs_file_create(context, path, &journal->file);
-    return status == RESHARD_OK ? rs_file_lock(journal->file) : status;
+    return snprintf(text, LINE_BYTES, JOURNAL_VERSION "%016" PRIx64 "%016" PRIx64 " %" PRIu64 "\n",
+                    head->digest[0], head->digest[1], head->thread_bytes);
 }
 
-void rs_journal_close(rs_journal *journal)
+static int print_run(char line[LINE_BYTES], uint64_t nonce)
 {
-    rs_file_close(journal->file);
-    rs_release(journal->context, journal->text, journal->text_bytes);
-    *journal = (rs_journal){.context = journal->context};
+    return snprintf(line, LINE_BYTES, "run %016" PRIx64 "\n", nonce);
+}
+
+static int print_done(char line[LINE_BYTES], int64_t first, int64_t count)
+{
+    return snprintf(line, LINE_BYTES, "done %" PRId64 " %" PRId64 "\n", first, count);
+}
+
+/* What was scanned counts only if it is written exactly as we write it. */
+static bool begins_with(const char *text, const char *printed)
+{
+    return strncmp(text, printed, strlen(printed)) == 0;
+}
+
+/* The bytes of the head; 0 when there is none. */
+static size_t scan_head(const char *text, rs_journal_head *head)
+{
+    char printed[LINE_BYTES];
+    if (!begins_with(text, JOURNAL_VERSION) ||
+        sscanf(text + strlen(JOURNAL_VERSION), "%16" SCNx64 "%16" SCNx64 " %19" SCNu64,
+               &head->digest[0], &head->digest[1], &head->thread_bytes) != 3)
+        return 0;
+    int length = print_head(printed, head);
+    return begins_with(text, printed) && head->thread_bytes != 0 ? (size_t)length : 0;
+}
+
+static bool scan_done(const char *line, int64_t *first, int64_t *count)
+{
+    char printed[LINE_BYTES];
+    if (sscanf(line, "done %18" SCNd64 " %18" SCNd64, first, count) != 2)
+        return false;
+    (void)print_done(printed, *first, *count);
+    return begins_with(line, printed);
+}
+
+static bool scan_run(const char *line, uint64_t *nonce)
+{
+    char printed[LINE_BYTES];
+    if (sscanf(line, "run %16" SCNx64, nonce) != 1)
+        return false;
+    (void)print_run(printed, *nonce);
+    return begins_with(line, printed);
+}
+
+/* Whole lines behind the head. False when one of them is none of ours. */
+static bool scan_lines(const char *line, rs_journal_state *state)
+{
+    int64_t first, count;
+    for (; *line != '\0'; line = strchr(line, '\n') + 1) {
+        if (begins_with(line, FINISHED))
+            state->finished = true;
+        else if (begins_with(line, BLOCKS_DONE))
+            state->blocks_done = true;
+        else if (!scan_run(line, &state->nonce) && !scan_done(line, &first, &count))
+            return false;
+    }
+    return true;
 }
 
 /* ---- what an earlier run left ---------------------------------------------------------------- */
 
+/* Reads it all; what a crash cut off, which may be zeros, does not count. */
 static reshard_status read_text(rs_journal *journal, const char *folder)
 {
     uint64_t size = 0;
@@ -41,60 +104,55 @@ static reshard_status read_text(rs_journal *journal, const char *folder)
     if (journal->text == NULL)
         return rs_allocation_status();
     status = rs_file_read(journal->file, journal->text, (size_t)size, 0);
+    if (status != RESHARD_OK)
+        return status;
     journal->text[size] = '\0';
-    /* What a crash cut off does not count, and is written over. */
-    char *end = status == RESHARD_OK ? strrchr(journal->text, '\n') : NULL;
+    char *end = strrchr(journal->text, '\n');
     *(end != NULL ? end + 1 : journal->text) = '\0';
-    /* That goes for a head without its second line, too. */
-    if (strcmp(journal->text, JOURNAL_HEAD) == 0)
-        journal->text[0] = '\0';
     journal->bytes = strlen(journal->text);
-    return status;
-}
-
-/* Does the journal belong to this conversion? An empty one does: that run never began. */
-static reshard_status check_head(rs_journal *journal, const char *folder, const uint64_t digest[2])
-{
-    uint64_t found[2], thread_bytes = 0;
-    size_t head = strlen(JOURNAL_HEAD);
-    if (journal->bytes == 0)
-        return RESHARD_OK;
-    if (strncmp(journal->text, JOURNAL_HEAD, head) != 0 ||
-        sscanf(journal->text + head, "%16" SCNx64 "%16" SCNx64 " %" SCNu64 "\n", &found[0],
-               &found[1], &thread_bytes) != 3)
-        return rs_fail(RESHARD_ERR_INVALID, "%s: has a journal that is not ours; remove the folder",
-                       folder);
-    if (found[0] != digest[0] || found[1] != digest[1])
+    size_t head = scan_head(journal->text, &journal->head);
+    if (head == 0 || !scan_lines(journal->text + head, &journal->state))
         return rs_fail(RESHARD_ERR_INVALID,
-                       "%s: is of another conversion, or the source or the options have changed "
-                       "since; remove it",
+                       "%s: has a journal that this release of reshard did not write; remove the "
+                       "folder",
                        folder);
-    journal->thread_bytes = thread_bytes;
     return RESHARD_OK;
 }
 
-reshard_status rs_journal_open(rs_journal *journal, reshard_context *context, const char *path,
-                               const char *folder, const uint64_t digest[2])
+static reshard_status open_text(rs_journal *journal, reshard_context *context, const char *folder,
+                                bool for_writing)
 {
     *journal = (rs_journal){.context = context};
-    reshard_status status = rs_file_open_write(context, path, &journal->file);
-    if (status == RESHARD_OK)
+    char *path = rs_path_join(context, folder, RS_JOURNAL_NAME);
+    if (path == NULL)
+        return rs_allocation_status();
+    reshard_status status = for_writing ? rs_file_open_write(context, path, &journal->file)
+                                        : rs_file_open(context, path, &journal->file);
+    rs_release(context, path, strlen(path) + 1);
+    if (status == RESHARD_OK && for_writing)
         status = rs_file_lock(journal->file);
+    return status == RESHARD_OK ? read_text(journal, folder) : status;
+}
+
+reshard_status rs_journal_peek(reshard_context *context, const char *folder,
+                               rs_journal_state *out_state)
+{
+    rs_journal journal;
+    reshard_status status = open_text(&journal, context, folder, false);
     if (status == RESHARD_OK)
-        status = read_text(journal, folder);
-    return status == RESHARD_OK ? check_head(journal, folder, digest) : status;
+        *out_state = journal.state;
+    rs_journal_close(&journal);
+    return status;
 }
 
 void rs_journal_recall(const rs_journal *journal, rs_ledger *ledger)
 {
-    const char *line = journal->text;
-    while (line != NULL && *line != '\0') {
-        int64_t first = 0, count = 0;
-        if (sscanf(line, "done %" SCNd64 " %" SCNd64 "\n", &first, &count) == 2 && first >= 0 &&
-            count >= 0 && first <= ledger->count && count <= ledger->count - first)
+    int64_t first, count;
+    for (const char *line = journal->text; line != NULL && *line != '\0';
+         line = strchr(line, '\n') + 1) {
+        if (scan_done(line, &first, &count) && first >= 0 && count >= 0 && first <= ledger->count &&
+            count <= ledger->count - first)
             rs_ledger_recall(ledger, first, count);
-        line = strchr(line, '\n');
-        line = line != NULL ? line + 1 : NULL;
     }
 }
 
@@ -108,16 +166,86 @@ static reshard_status append(rs_journal *journal, const char *line, size_t lengt
     return status;
 }
 
-reshard_status rs_journal_begin(rs_journal *journal, const uint64_t digest[2],
-                                uint64_t thread_bytes)
+/* No two runs have the same, so whoever reads it knows whether this is the folder that the run is
+ * about, or one of the same name elsewhere. Time and process are enough for that. */
+static uint64_t make_nonce(void)
 {
-    char head[160];
-    if (journal->bytes != 0)
-        return RESHARD_OK;
-    int length = snprintf(head, sizeof head, "%s%016" PRIx64 "%016" PRIx64 " %" PRIu64 "\n",
-                          JOURNAL_HEAD, digest[0], digest[1], thread_bytes);
-    journal->thread_bytes = thread_bytes;
-    return append(journal, head, (size_t)length);
+    struct timespec now;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return rs_mix(rs_mix((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec) ^
+                  (uint64_t)getpid());
+}
+
+static reshard_status append_run(rs_journal *journal)
+{
+    char line[LINE_BYTES];
+    uint64_t nonce = make_nonce();
+    reshard_status status = append(journal, line, (size_t)print_run(line, nonce));
+    /* In any case: other ranks, maybe on other machines, are about to read it. */
+    if (status == RESHARD_OK)
+        status = rs_file_sync(journal->file);
+    if (status == RESHARD_OK)
+        journal->state.nonce = nonce;
+    return status;
+}
+
+reshard_status rs_journal_create(rs_journal *journal, reshard_context *context, const char *folder,
+                                 const rs_journal_head *head)
+{
+    assert(head->thread_bytes != 0);
+    char text[LINE_BYTES];
+    *journal = (rs_journal){.context = context, .head = *head};
+    char *path = rs_path_join(context, folder, RS_JOURNAL_NAME);
+    char *new_path = path != NULL ? rs_path_join(context, folder, RS_JOURNAL_NEW_NAME) : NULL;
+    reshard_status status = new_path != NULL ? rs_file_create(context, new_path, &journal->file)
+                                             : rs_allocation_status();
+    if (status == RESHARD_OK)
+        status = rs_file_lock(journal->file);
+    if (status == RESHARD_OK)
+        status = append(journal, text, (size_t)print_head(text, head));
+    if (status == RESHARD_OK)
+        status = append_run(journal);
+    if (status == RESHARD_OK)
+        status = rs_path_rename(context, new_path, path);
+    if (new_path != NULL)
+        rs_release(context, new_path, strlen(new_path) + 1);
+    if (path != NULL)
+        rs_release(context, path, strlen(path) + 1);
+    return status;
+}
+
+/* Takes away what a crash cut off, before anything is written where it was. */
+static reshard_status cut_off(rs_journal *journal)
+{
+    uint64_t size = 0;
+    reshard_status status = rs_file_size(journal->file, &size);
+    if (status != RESHARD_OK || size == journal->bytes)
+        return status;
+    status = rs_file_resize(journal->file, journal->bytes, false);
+    return status == RESHARD_OK ? rs_file_sync(journal->file) : status;
+}
+
+reshard_status rs_journal_open(rs_journal *journal, reshard_context *context, const char *folder,
+                               const rs_journal_head *head)
+{
+    reshard_status status = open_text(journal, context, folder, true);
+    if (status != RESHARD_OK)
+        return status;
+    const uint64_t *found = journal->head.digest;
+    if (found[0] != head->digest[0] || found[1] != head->digest[1])
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "%s: is of another conversion, or the source or the options have changed "
+                       "since; remove it",
+                       folder);
+    status = cut_off(journal);
+    return status == RESHARD_OK ? append_run(journal) : status;
+}
+
+void rs_journal_close(rs_journal *journal)
+{
+    rs_file_close(journal->file);
+    rs_release(journal->context, journal->text, journal->text_bytes);
+    *journal = (rs_journal){.context = journal->context};
 }
 
 reshard_status rs_journal_record(rs_journal *journal, rs_ledger *ledger, bool sync)
@@ -127,10 +255,30 @@ reshard_status rs_journal_record(rs_journal *journal, rs_ledger *ledger, bool sy
     bool any = false;
     for (int64_t first = 0, count = 0;
          status == RESHARD_OK && rs_ledger_record(ledger, &first, &count); first += count) {
-        char line[64];
-        int length = snprintf(line, sizeof line, "done %" PRId64 " %" PRId64 "\n", first, count);
-        status = append(journal, line, (size_t)length);
+        char line[LINE_BYTES];
+        status = append(journal, line, (size_t)print_done(line, first, count));
         any = true;
     }
     return status == RESHARD_OK && any && sync ? rs_file_sync(journal->file) : status;
+}
+
+static reshard_status append_mark(rs_journal *journal, const char *line, bool *mark, bool sync)
+{
+    if (*mark)
+        return RESHARD_OK;
+    reshard_status status = append(journal, line, strlen(line));
+    if (status == RESHARD_OK && sync)
+        status = rs_file_sync(journal->file);
+    *mark = status == RESHARD_OK;
+    return status;
+}
+
+reshard_status rs_journal_end_blocks(rs_journal *journal, bool sync)
+{
+    return append_mark(journal, BLOCKS_DONE, &journal->state.blocks_done, sync);
+}
+
+reshard_status rs_journal_finish(rs_journal *journal, bool sync)
+{
+    return append_mark(journal, FINISHED, &journal->state.finished, sync);
 }

@@ -197,7 +197,7 @@ static reshard_status copy_other(rs_conversion_run *run, const char *name)
 /* The `add` of rs_finishing. */
 static reshard_status add_file(void *user, const char *name, const char *bytes, size_t count)
 {
-    const rs_conversion_run *run = user;
+    rs_conversion_run *run = user;
     rs_file *file = NULL;
     reshard_status status = rs_output_file(&run->output, name, (uint64_t)count, false, NULL, &file);
     if (status == RESHARD_OK)

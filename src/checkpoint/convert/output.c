@@ -5,6 +5,7 @@
 #include "base/error.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <string.h>
 
 static void release_path(reshard_context *context, char *path)
@@ -13,168 +14,215 @@ static void release_path(reshard_context *context, char *path)
         rs_release(context, path, strlen(path) + 1);
 }
 
-static reshard_status make_paths(rs_output *output, const char *target)
+/* ---- the folder ------------------------------------------------------------------------------ */
+
+static reshard_status enter(rs_output *output, reshard_context *context, const char *target,
+                            bool named)
 {
-    size_t length = strlen(target);
+    const char *ending = named ? "" : ".partial";
+    size_t length = strlen(target), ending_bytes = strlen(ending) + 1;
+    *output = (rs_output){
+        .context = context, .journal.context = context, .names.context = context, .named = named};
     while (length > 1 && target[length - 1] == '/')
         length--;
-    output->target = rs_allocate_zeroed(output->context, length + 1);
-    output->path = rs_allocate(output->context, length + sizeof ".partial");
+    output->target = rs_allocate_zeroed(context, length + 1);
+    output->path = rs_allocate(context, length + ending_bytes);
     if (output->target != NULL)
         memcpy(output->target, target, length);
     if (output->path != NULL) {
         memcpy(output->path, target, length);
-        memcpy(output->path + length, ".partial", sizeof ".partial");
+        memcpy(output->path + length, ending, ending_bytes);
     }
     return output->target != NULL && output->path != NULL ? RESHARD_OK : rs_allocation_status();
 }
 
-reshard_status rs_output_is_complete(reshard_context *context, const char *target, bool *out_is)
+reshard_status rs_output_look(reshard_context *context, const char *target,
+                              rs_output_kind *out_kind)
 {
-    rs_path_kind kind = RS_PATH_NONE;
-    char *path = rs_path_join(context, target, RS_JOURNAL_NAME);
-    if (path == NULL)
+    rs_journal_state state = {.finished = false};
+    reshard_status status = rs_journal_peek(context, target, &state);
+    if (status == RESHARD_OK)
+        *out_kind = state.finished ? RS_OUTPUT_FINISHED : RS_OUTPUT_UNFINISHED;
+    else if (status == RESHARD_ERR_NOT_FOUND)
+        *out_kind = RS_OUTPUT_OTHER;
+    return status == RESHARD_ERR_NOT_FOUND ? RESHARD_OK : status;
+}
+
+/* Makes the journal, and its name, durable before any other file is made. The folder's own name
+ * follows so that a later run finds what this one did. */
+static reshard_status make_journal(rs_output *output, const rs_journal_head *head, bool sync)
+{
+    reshard_context *context = output->context;
+    reshard_status status = rs_journal_create(&output->journal, context, output->path, head);
+    if (status != RESHARD_OK || !sync)
+        return status;
+    char *parent = rs_path_parent(context, output->path);
+    if (parent == NULL)
         return rs_allocation_status();
-    reshard_status status = rs_path_kind_of(path, &kind);
-    release_path(context, path);
-    *out_is = status == RESHARD_OK && kind == RS_PATH_FILE;
+    status = rs_folder_sync(context, output->path);
+    if (status == RESHARD_OK)
+        status = rs_folder_sync(context, parent);
+    release_path(context, parent);
     return status;
 }
 
-/* ---- the folder ------------------------------------------------------------------------------ */
-
-/* A folder without a journal is ours if there is nothing in it: a conversion that was interrupted
- * between the two left it so. */
-static reshard_status check_empty(const rs_output *output)
+/* A folder without a journal is ours if there is nothing in it but the beginning of one: a
+ * conversion left it so if it was interrupted there. */
+static reshard_status clear_beginning(const rs_output *output)
 {
     rs_names names = {.context = output->context};
-    reshard_status status = rs_folder_list(output->context, output->path, &names);
-    if (status == RESHARD_OK && names.count != 0)
+    reshard_status status = rs_folder_list_all(output->context, output->path, &names);
+    bool begins = names.count == 1 && strcmp(names.items[0], RS_JOURNAL_NEW_NAME) == 0;
+    if (status == RESHARD_OK && names.count != 0 && !begins)
         status = rs_fail(RESHARD_ERR_INVALID,
                          "%s: is not a folder that a conversion left (it has no journal); remove "
                          "it",
                          output->path);
     rs_names_release(&names);
+    if (status != RESHARD_OK || !begins)
+        return status;
+    char *path = rs_path_join(output->context, output->path, RS_JOURNAL_NEW_NAME);
+    status = path != NULL ? rs_path_remove(output->context, path) : rs_allocation_status();
+    release_path(output->context, path);
     return status;
 }
 
-static reshard_status take_over(rs_output *output, const char *journal, const uint64_t digest[2])
+static reshard_status take_over(rs_output *output, const rs_journal_head *head, bool sync)
 {
-    if (!output->complete && !rs_folder_is_private(output->path))
+    if (!output->named && !rs_folder_is_private(output->path))
         return rs_fail(RESHARD_ERR_INVALID,
                        "%s: is not a folder that a conversion of this user left; remove it",
                        output->path);
-    reshard_status status =
-        rs_journal_open(&output->journal, output->context, journal, output->path, digest);
+    reshard_status status = rs_journal_open(&output->journal, output->context, output->path, head);
     output->resumed = status == RESHARD_OK;
     if (status != RESHARD_ERR_NOT_FOUND)
         return status;
-    status = check_empty(output);
-    return status == RESHARD_OK ? rs_journal_create(&output->journal, output->context, journal)
-                                : status;
-}
-
-static reshard_status make_folder(rs_output *output, const char *journal)
-{
-    reshard_status status = rs_folder_create(output->context, output->path);
-    return status == RESHARD_OK ? rs_journal_create(&output->journal, output->context, journal)
-                                : status;
+    status = clear_beginning(output);
+    return status == RESHARD_OK ? make_journal(output, head, sync) : status;
 }
 
 reshard_status rs_output_create(rs_output *output, reshard_context *context, const char *target,
-                                const uint64_t digest[2], bool resume)
+                                const rs_journal_head *head, bool resume, bool sync)
 {
     rs_path_kind kind = RS_PATH_NONE;
-    reshard_status status = rs_output_enter(output, context, target);
-    if (status == RESHARD_OK && resume)
-        status = rs_output_is_complete(context, output->target, &output->complete);
+    rs_output_kind found = RS_OUTPUT_OTHER;
+    *output = (rs_output){.context = context};
+    reshard_status status = resume ? rs_output_look(context, target, &found) : RESHARD_OK;
+    if (status == RESHARD_OK)
+        status = enter(output, context, target, found == RS_OUTPUT_FINISHED);
     if (status == RESHARD_OK)
         status = rs_path_kind_of(output->path, &kind);
     if (status != RESHARD_OK)
         return status;
-    if (!output->complete && kind != RS_PATH_NONE && !resume)
+    if (kind != RS_PATH_NONE && !resume)
         return rs_fail(RESHARD_ERR_UNFINISHED,
                        "%s: exists, left by a conversion that was interrupted; resume it, or "
                        "remove it",
                        output->path);
-    char *journal =
-        rs_path_join(context, output->complete ? output->target : output->path, RS_JOURNAL_NAME);
-    if (journal == NULL)
-        return rs_allocation_status();
-    if (output->complete)
-        status = rs_fail_within(take_over(output, journal, digest), "%s: exists already", target);
-    else
-        status = kind != RS_PATH_NONE ? take_over(output, journal, digest)
-                                      : make_folder(output, journal);
-    release_path(context, journal);
+    if (kind != RS_PATH_NONE)
+        return take_over(output, head, sync);
+    status = rs_folder_create(context, output->path);
+    if (status != RESHARD_OK)
+        return status;
+    status = make_journal(output, head, sync);
+    if (status != RESHARD_OK)
+        rs_output_discard(output); /* there is nothing in it to go on with */
     return status;
 }
 
-reshard_status rs_output_enter(rs_output *output, reshard_context *context, const char *target)
+reshard_status rs_output_join(rs_output *output, reshard_context *context, const char *target,
+                              bool named, uint64_t nonce)
 {
-    *output = (rs_output){.context = context, .journal.context = context};
-    return make_paths(output, target);
+    rs_journal_state state = {.nonce = 0};
+    reshard_status status = enter(output, context, target, named);
+    if (status == RESHARD_OK)
+        status = rs_journal_peek(context, output->path, &state);
+    if (status == RESHARD_ERR_NOT_FOUND || (status == RESHARD_OK && state.nonce != nonce))
+        status = rs_fail(RESHARD_ERR_MISMATCH,
+                         "%s: is not the folder that rank 0 writes into; all ranks have to see the "
+                         "same files",
+                         output->path);
+    return status;
 }
 
 void rs_output_discard(rs_output *output)
 {
-    char *journal =
-        output->path != NULL ? rs_path_join(output->context, output->path, RS_JOURNAL_NAME) : NULL;
-    if (journal == NULL)
-        return;
     rs_journal_close(&output->journal);
-    (void)rs_path_remove(output->context, journal);
-    (void)rs_folder_remove(output->context, output->path);
-    release_path(output->context, journal);
+    if (output->path != NULL)
+        (void)rs_folder_remove(output->context, output->path);
 }
 
 void rs_output_release(rs_output *output)
 {
     rs_journal_close(&output->journal);
+    rs_names_release(&output->names);
     release_path(output->context, output->target);
     release_path(output->context, output->path);
     *output = (rs_output){0};
 }
 
-/* ---- files ----------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
-/* What an earlier run left of a file. NOT_FOUND: nothing. */
-static reshard_status take_file(const rs_output *output, const char *path, rs_file **out_file)
+reshard_status rs_output_expect(rs_output *output, const char *name)
 {
-    rs_file *file = NULL;
-    if (!output->resumed)
-        return RESHARD_ERR_NOT_FOUND;
-    reshard_status status = rs_file_open_write(output->context, path, &file);
-    if (status == RESHARD_OK && rs_file_has_links(file)) {
-        /* A link to the source, which must not be written. */
-        rs_file_close(file);
-        status = rs_path_remove(output->context, path);
-        return status == RESHARD_OK ? RESHARD_ERR_NOT_FOUND : status;
+    return rs_names_add(&output->names, name);
+}
+
+reshard_status rs_output_check_names(rs_output *output, bool all)
+{
+    rs_names found = {.context = output->context};
+    reshard_status status = rs_folder_list_all(output->context, output->path, &found);
+    rs_names_sort(&output->names);
+    for (int64_t i = 0; status == RESHARD_OK && i < found.count; i++) {
+        if (strcmp(found.items[i], RS_JOURNAL_NAME) != 0 &&
+            !rs_names_contain(&output->names, found.items[i]))
+            status = rs_fail(RESHARD_ERR_INVALID, "%s/%s: does not belong there; remove it",
+                             output->path, found.items[i]);
     }
-    if (status == RESHARD_OK)
-        *out_file = file;
+    for (int64_t i = 0; all && status == RESHARD_OK && i < output->names.count; i++) {
+        if (!rs_names_contain(&found, output->names.items[i]))
+            status = rs_fail(RESHARD_ERR_INVALID, "%s/%s: has been taken away", output->path,
+                             output->names.items[i]);
+    }
+    rs_names_release(&found);
     return status;
 }
 
-reshard_status rs_output_file(const rs_output *output, const char *name, uint64_t bytes, bool begun,
-                              const rs_file *like, rs_file **out_file)
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* A file that an earlier run has written to, as that run left it. */
+static reshard_status take_file(const rs_output *output, const char *path, uint64_t bytes,
+                                rs_file **out_file)
 {
     rs_file *file = NULL;
     uint64_t size = 0;
-    char *path = rs_path_join(output->context, output->path, name);
-    if (path == NULL)
-        return rs_allocation_status();
-    reshard_status status = take_file(output, path, &file);
+    reshard_status status = rs_file_open_write(output->context, path, &file);
     if (status == RESHARD_OK)
         status = rs_file_size(file, &size);
-    if (begun && (status == RESHARD_ERR_NOT_FOUND || (status == RESHARD_OK && size != bytes)))
+    /* A file with links may be the source's, which must not be written. */
+    if (status == RESHARD_ERR_NOT_FOUND ||
+        (status == RESHARD_OK && (size != bytes || rs_file_has_links(file))))
         status = rs_fail(RESHARD_ERR_INVALID,
                          "%s: is not as the interrupted conversion left it; remove %s", path,
                          output->path);
-    else if (status == RESHARD_ERR_NOT_FOUND)
+    if (status == RESHARD_OK)
+        *out_file = file;
+    else
+        rs_file_close(file);
+    return status;
+}
+
+/* What an earlier run may have left of a file goes, so that nothing of it shows through. */
+static reshard_status make_file(const rs_output *output, const char *path, uint64_t bytes,
+                                const rs_file *like, rs_file **out_file)
+{
+    rs_file *file = NULL;
+    reshard_status status = RESHARD_OK;
+    if (output->resumed)
+        status = rs_path_remove(output->context, path);
+    if (status == RESHARD_OK || status == RESHARD_ERR_NOT_FOUND)
         status = rs_file_create(output->context, path, &file);
-    release_path(output->context, path);
-    if (status == RESHARD_OK && size != bytes)
+    if (status == RESHARD_OK)
         status = rs_file_resize(file, bytes, like == NULL || !rs_file_try_share(like, file));
     if (status == RESHARD_OK)
         *out_file = file;
@@ -183,31 +231,58 @@ reshard_status rs_output_file(const rs_output *output, const char *name, uint64_
     return status;
 }
 
-reshard_status rs_output_open_file(const rs_output *output, const char *name, rs_file **out_file)
+reshard_status rs_output_file(rs_output *output, const char *name, uint64_t bytes, bool begun,
+                              const rs_file *like, rs_file **out_file)
+{
+    reshard_status status = rs_output_expect(output, name);
+    if (status != RESHARD_OK)
+        return status;
+    char *path = rs_path_join(output->context, output->path, name);
+    if (path == NULL)
+        return rs_allocation_status();
+    status = begun ? take_file(output, path, bytes, out_file)
+                   : make_file(output, path, bytes, like, out_file);
+    release_path(output->context, path);
+    return status;
+}
+
+reshard_status rs_output_open_file(const rs_output *output, const char *name, uint64_t bytes,
+                                   rs_file **out_file)
 {
     reshard_context *context = output->context;
     rs_file *file = NULL;
+    uint64_t size = 0;
     char *path = rs_path_join(context, output->path, name);
     if (path == NULL)
         return rs_allocation_status();
-    reshard_status status = rs_file_open_write(context, path, &file);
+    reshard_status status = output->named ? rs_file_open(context, path, &file)
+                                          : rs_file_open_write(context, path, &file);
     if (status == RESHARD_OK && rs_file_has_links(file)) {
         /* What the source shares is not written. */
         rs_file_close(file);
         file = NULL;
         status = rs_file_open(context, path, &file);
     }
+    if (status == RESHARD_OK)
+        status = rs_file_size(file, &size);
+    if (status == RESHARD_OK && size != bytes)
+        status = rs_fail(RESHARD_ERR_INVALID, "%s: has %" PRIu64 " bytes, not %" PRIu64, path, size,
+                         bytes);
     release_path(context, path);
     if (status == RESHARD_OK)
         *out_file = file;
+    else
+        rs_file_close(file);
     return status;
 }
 
-reshard_status rs_output_link(const rs_output *output, const char *name, const rs_file *source,
+reshard_status rs_output_link(rs_output *output, const char *name, const rs_file *source,
                               rs_file **out_file)
 {
     reshard_context *context = output->context;
-    reshard_status status = RESHARD_OK;
+    reshard_status status = rs_output_expect(output, name);
+    if (status != RESHARD_OK)
+        return status;
     char *path = rs_path_join(context, output->path, name);
     if (path == NULL)
         return rs_allocation_status();
@@ -221,21 +296,32 @@ reshard_status rs_output_link(const rs_output *output, const char *name, const r
 
 /* ---- the name -------------------------------------------------------------------------------- */
 
+/* Says that everything is there, once all names are durable. */
+static reshard_status finish(rs_output *output, bool sync)
+{
+    if (output->journal.state.finished)
+        return RESHARD_OK;
+    reshard_status status = rs_output_check_names(output, true);
+    if (status == RESHARD_OK && sync)
+        status = rs_folder_sync(output->context, output->path);
+    return status == RESHARD_OK ? rs_journal_finish(&output->journal, sync) : status;
+}
+
 /* The journal goes last: until then a later run can go on, whatever name the folder has. A removal
- * that a crash takes back leaves a whole target, so there is no need to wait for it. */
-static reshard_status give_name(const rs_output *output, const char *parent, const char *journal,
+ * that a crash takes back leaves a whole target, so it is no error if it cannot be waited for. */
+static reshard_status give_name(rs_output *output, const char *parent, const char *journal,
                                 bool sync)
 {
     reshard_context *context = output->context;
-    reshard_status status = RESHARD_OK;
-    if (sync && !output->complete)
-        status = rs_folder_sync(context, output->path);
-    if (status == RESHARD_OK && !output->complete)
+    reshard_status status = finish(output, sync);
+    if (status == RESHARD_OK && !output->named)
         status = rs_path_rename(context, output->path, output->target);
     if (status == RESHARD_OK && sync)
         status = rs_folder_sync(context, parent);
     if (status == RESHARD_OK)
-        status = rs_folder_publish(context, output->target);
+        status = rs_folder_publish(context, output->target, output->journal.file);
+    if (status == RESHARD_OK && sync)
+        status = rs_folder_sync(context, output->target);
     if (status == RESHARD_OK)
         status = rs_path_remove(context, journal);
     if (status == RESHARD_OK && sync)
@@ -245,7 +331,7 @@ static reshard_status give_name(const rs_output *output, const char *parent, con
 
 reshard_status rs_output_publish(rs_output *output, bool sync)
 {
-    assert(output->path != NULL && output->target != NULL);
+    assert(output->path != NULL && output->target != NULL && output->journal.file != NULL);
     /* All memory first, so that nothing can be missing once the name is given. */
     char *parent = rs_path_parent(output->context, output->target);
     char *journal =

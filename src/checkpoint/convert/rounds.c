@@ -39,6 +39,20 @@ static reshard_status record(rs_conversion_run *run)
     return rs_journal_record(&run->output.journal, &run->ledger, !run->options.no_sync);
 }
 
+reshard_status rs_run_end_blocks(rs_conversion_run *run)
+{
+    reshard_status status = rs_team_agree(run->team, rs_run_sync(run));
+    if (status != RESHARD_OK)
+        return status;
+    if (rs_team_leads(run->team)) {
+        rs_ledger_note(&run->ledger);
+        status = record(run);
+        if (status == RESHARD_OK)
+            status = rs_journal_end_blocks(&run->output.journal, !run->options.no_sync);
+    }
+    return rs_team_agree(run->team, status);
+}
+
 /* ---- alone ----------------------------------------------------------------------------------- */
 
 /* Makes finished blocks durable, then records them. */

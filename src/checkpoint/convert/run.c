@@ -39,39 +39,61 @@ static const rs_file *find_shared(const reshard_conversion *conversion)
     return NULL;
 }
 
+/* A file with all that is not of tensors: its head, and zeros where they are padded. */
+static reshard_status make_file(rs_conversion_run *run, int32_t index, bool begun,
+                                const rs_file *shared)
+{
+    const rs_target *target = &run->conversion->target;
+    const rs_target_file *file = &target->files[index];
+    reshard_status status = rs_output_file(&run->output, file->name, file->bytes, begun, shared,
+                                           &run->target_files[index]);
+    if (status == RESHARD_OK)
+        status = rs_target_write_head(target, index, run->target_files[index]);
+    /* A file that was begun has its zeros: they were on disk before the first block was. */
+    return status == RESHARD_OK && !begun
+               ? rs_padding_write(target, index, run->target_files[index])
+               : status;
+}
+
 static reshard_status make_files(rs_conversion_run *run)
 {
     const rs_target *target = &run->conversion->target;
     const rs_file *shared = find_shared(run->conversion);
     reshard_status status = RESHARD_OK;
-    bool *begun = rs_arena_allocate_array(&run->arena, (size_t)target->file_count, 1);
-    if (begun == NULL)
+    size_t count = (size_t)target->file_count;
+    bool *begun = rs_arena_allocate_array(&run->arena, count, 1);
+    bool *made = rs_arena_allocate_array(&run->arena, count, 1);
+    if (begun == NULL || made == NULL)
         return rs_allocation_status();
-    memset(begun, 0, (size_t)target->file_count);
+    memset(begun, 0, count);
+    memset(made, 0, count);
     find_begun(run, begun);
     for (int32_t i = 0; status == RESHARD_OK && i < target->file_count; i++) {
-        const rs_target_file *file = &target->files[i];
-        if (file->name == NULL || run->target_files[i] != NULL)
+        if (target->files[i].name == NULL || run->target_files[i] != NULL)
             continue;
-        status = rs_output_file(&run->output, file->name, file->bytes, begun[i], shared,
-                                &run->target_files[i]);
-        if (status == RESHARD_OK)
-            status = rs_target_write_head(target, i, run->target_files[i]);
+        made[i] = !begun[i];
+        status = make_file(run, i, begun[i], shared);
     }
     if (status == RESHARD_OK && !run->options.no_sync)
         status = rs_folder_sync(run->context, run->output.path);
+    /* A disk that was too full for all of them is not left full by some. */
+    for (size_t i = 0; status != RESHARD_OK && i < count; i++) {
+        if (made[i] && run->target_files[i] != NULL)
+            rs_file_give_back(run->target_files[i]);
+    }
     return status;
 }
 
-/* These files were created by another rank. */
+/* These files were created by another rank, or by an earlier run. */
 static reshard_status open_files(rs_conversion_run *run)
 {
     const rs_target *target = &run->conversion->target;
     reshard_status status = RESHARD_OK;
     for (int32_t i = 0; status == RESHARD_OK && i < target->file_count; i++) {
-        if (target->files[i].name != NULL)
+        const rs_target_file *file = &target->files[i];
+        if (file->name != NULL)
             status =
-                rs_output_open_file(&run->output, target->files[i].name, &run->target_files[i]);
+                rs_output_open_file(&run->output, file->name, file->bytes, &run->target_files[i]);
     }
     return status;
 }
@@ -101,8 +123,6 @@ static reshard_status cut_blocks(rs_conversion_run *run, uint64_t thread_bytes)
     if (status == RESHARD_OK)
         status = rs_blocks_cut(&run->blocks, &run->arena, conversion->route_count,
                                conversion->routes, (size_t)thread_bytes, true);
-    if (status == RESHARD_OK && rs_team_leads(run->team))
-        status = rs_journal_begin(&run->output.journal, conversion->digest, thread_bytes);
     if (status == RESHARD_OK)
         status = rs_ledger_init(&run->ledger, run->context, run->blocks.count);
     if (status == RESHARD_OK)
@@ -114,9 +134,7 @@ static reshard_status cut_blocks(rs_conversion_run *run, uint64_t thread_bytes)
 static reshard_status prepare_files(rs_conversion_run *run)
 {
     bool leads = rs_team_leads(run->team);
-    uint64_t thread_bytes = run->output.journal.thread_bytes;
-    if (thread_bytes == 0)
-        thread_bytes = run->conversion->thread_bytes;
+    uint64_t thread_bytes = run->output.journal.head.thread_bytes;
     reshard_status status = rs_team_tell(run->team, RESHARD_OK, &thread_bytes);
     if (status != RESHARD_OK)
         return status;
@@ -259,20 +277,31 @@ static reshard_status publish(rs_conversion_run *run)
     return rs_team_agree(run->team, status);
 }
 
-/* What comes after the last block. */
-static reshard_status finish(rs_conversion_run *run, reshard_conversion_report *report)
+/* All files are written. */
+static reshard_status conclude(rs_conversion_run *run, reshard_conversion_report *report)
 {
-    reshard_status status = rs_team_leads(run->team) ? rs_run_copy_others(run) : RESHARD_OK;
-    if (status == RESHARD_OK)
-        status = rs_run_sync(run);
-    status = rs_team_agree(run->team, status);
-    if (status == RESHARD_OK && run->options.verify)
+    reshard_status status = RESHARD_OK;
+    if (run->options.verify)
         status = with_sums(run, report, rs_run_verify);
     if (status == RESHARD_OK && run->options.verify)
         report->bytes_verified = run->conversion->bytes;
     if (status == RESHARD_OK)
         status = rs_team_agree(run->team, rs_run_check_source(run));
     return status == RESHARD_OK ? publish(run) : status;
+}
+
+/* All blocks are written. */
+static reshard_status finish(rs_conversion_run *run, reshard_conversion_report *report)
+{
+    reshard_status status = rs_run_end_blocks(run);
+    if (status != RESHARD_OK)
+        return status;
+    if (rs_team_leads(run->team))
+        status = rs_run_copy_others(run);
+    if (status == RESHARD_OK)
+        status = rs_run_sync(run);
+    status = rs_team_agree(run->team, status);
+    return status == RESHARD_OK ? conclude(run, report) : status;
 }
 
 static reshard_status write_all(rs_conversion_run *run, reshard_conversion_report *report)
@@ -284,9 +313,6 @@ static reshard_status write_all(rs_conversion_run *run, reshard_conversion_repor
     atomic_store(&run->engine.bytes_done, report->bytes_resumed);
     run->bytes_recorded = report->bytes_resumed;
     status = with_sums(run, report, run_blocks);
-    if (status == RESHARD_ERR_CANCELLED)
-        return rs_fail(RESHARD_ERR_CANCELLED, "cancelled; %s holds what was done",
-                       run->output.path);
     if (status == RESHARD_OK)
         status = add_up(run, report);
     return status == RESHARD_OK ? finish(run, report) : status;
@@ -308,27 +334,83 @@ static reshard_status compare_runs(const rs_conversion_run *run, reshard_status 
     return rs_team_compare(run->team, status, "convert: the run", words);
 }
 
+/* Of the conversion, and of the very files that it reads: whoever goes on must find these. Ranks
+ * compare without the latter, since they may have copies of their own. */
+static void digest_source(const rs_conversion_run *run, uint64_t out_digest[2])
+{
+    const reshard_checkpoint *source = run->conversion->source;
+    rs_digest digest;
+    rs_digest_init(&digest);
+    rs_digest_u64(&digest, run->conversion->digest[0]);
+    rs_digest_u64(&digest, run->conversion->digest[1]);
+    for (int32_t i = 0; i < source->file_count; i++) {
+        rs_digest_u64(&digest, source->files[i].stamp.inode);
+        /* A link that is made to a file is a change of that file. */
+        rs_digest_u64(&digest, run->options.link ? 0 : (uint64_t)source->files[i].stamp.changed);
+    }
+    rs_digest_finish(&digest, out_digest);
+}
+
+static reshard_status create_output(rs_conversion_run *run)
+{
+    const rs_target *target = &run->conversion->target;
+    rs_journal_head head = {.thread_bytes = run->conversion->thread_bytes};
+    digest_source(run, head.digest);
+    reshard_status status = rs_output_create(&run->output, run->context, run->target, &head,
+                                             run->options.resume, !run->options.no_sync);
+    for (int32_t i = 0; status == RESHARD_OK && i < target->file_count; i++) {
+        if (target->files[i].name != NULL)
+            status = rs_output_expect(&run->output, target->files[i].name);
+    }
+    /* Once other files may be there, they are checked with the rest, when they are known. */
+    return status == RESHARD_OK && !run->output.journal.state.blocks_done
+               ? rs_output_check_names(&run->output, false)
+               : status;
+}
+
+/* The leader has the folder, and all others look whether they see the same one. Tells all whether
+ * everything is in it already. Collective. */
+static reshard_status open_output(rs_conversion_run *run, bool *out_finished)
+{
+    bool leads = rs_team_leads(run->team);
+    const rs_output *output = &run->output;
+    reshard_status status = leads ? create_output(run) : RESHARD_OK;
+    uint64_t nonce = output->journal.state.nonce;
+    uint64_t bits = (output->named ? 1 : 0) | (output->journal.state.finished ? 2 : 0);
+    status = rs_team_tell(run->team, status, &nonce);
+    if (status == RESHARD_OK)
+        status = rs_team_tell(run->team, status, &bits);
+    if (status != RESHARD_OK)
+        return status;
+    if (!leads)
+        status = rs_output_join(&run->output, run->context, run->target, (bits & 1) != 0, nonce);
+    *out_finished = (bits & 2) != 0;
+    return rs_team_agree(run->team, status);
+}
+
+/* An earlier run has written all files. Collective. */
+static reshard_status conclude_finished(rs_conversion_run *run, reshard_conversion_report *report)
+{
+    report->bytes_resumed = run->conversion->bytes;
+    reshard_status status = rs_team_agree(run->team, open_files(run));
+    return status == RESHARD_OK ? conclude(run, report) : status;
+}
+
 static reshard_status carry_out(rs_conversion_run *run, reshard_conversion_report *report)
 {
-    const reshard_conversion *conversion = run->conversion;
+    bool finished = false;
     reshard_status status = compare_runs(run, rs_run_check_paths(run));
     if (status == RESHARD_OK)
         status = rs_run_check_copies(run);
+    if (status == RESHARD_OK)
+        status = open_output(run, &finished);
     if (status != RESHARD_OK)
         return status;
-    if (rs_team_leads(run->team))
-        status = rs_output_create(&run->output, run->context, run->target, conversion->digest,
-                                  run->options.resume);
-    else
-        status = rs_output_enter(&run->output, run->context, run->target);
-    uint64_t complete = run->output.complete;
-    status = rs_team_tell(run->team, status, &complete);
-    if (status != RESHARD_OK)
-        return status;
-    if (complete == 0)
-        return write_all(run, report);
-    report->bytes_resumed = conversion->bytes;
-    return publish(run);
+    status = finished ? conclude_finished(run, report) : write_all(run, report);
+    if (status == RESHARD_ERR_CANCELLED)
+        return rs_fail(RESHARD_ERR_CANCELLED, "cancelled; %s holds what was done",
+                       run->output.path);
+    return status;
 }
 
 static reshard_status init_run(rs_conversion_run *run)

@@ -263,9 +263,15 @@ static reshard_status find_by_rules(rank_reading *reading, const rs_occurrence *
                                     rs_rule_result *out_result)
 {
     const rs_rulebook *book = reading->book;
-    if (opaque)
-        return rs_rules_name(book->rules, book->mesh, &book->keys, first->name.bytes,
-                             first->name.count, first->ndim, first->shape, out_result);
+    if (opaque) {
+        reshard_status status =
+            rs_rules_name(book->rules, book->mesh, &book->keys, first->name.bytes,
+                          first->name.count, first->ndim, first->shape, out_result);
+        if (status == RESHARD_OK && out_result->unmatched)
+            status = rs_fail(RESHARD_ERR_NOT_FOUND, "tensor \"%.*s\": no rule matches its name",
+                             rs_slice_shown(first->name), first->name.bytes);
+        return status;
+    }
     return rs_rules_recover(book->rules, book->mesh, &book->keys, first->name.bytes,
                             first->name.count, locals, out_result);
 }

@@ -402,7 +402,7 @@ static void identify(const rs_laying *laying, char out_text[33])
     for (int32_t i = 0; i < source->file_count; i++) {
         rs_digest_bytes(&digest, source->files[i].name, strlen(source->files[i].name));
         rs_digest_u64(&digest, source->files[i].bytes);
-        rs_digest_u64(&digest, (uint64_t)source->files[i].changed);
+        rs_digest_u64(&digest, (uint64_t)source->files[i].stamp.modified);
     }
     for (int64_t i = 0; i < target->tensor_count; i++) {
         const rs_stored_tensor *tensor = &target->tensors[i];
@@ -424,7 +424,8 @@ static void write_tensor(rs_json_writer *writer, const rs_stored_tensor *tensor,
     rs_json_writer_integers(writer, tensor->ndim, tensor->shape);
     rs_json_writer_text(writer, ",\"cuts\":");
     rs_json_writer_string(writer, rs_slice_of(find_cuts(row->cut)));
-    if (row->padded_shape != NULL) {
+    size_t bytes = (size_t)tensor->ndim * sizeof(int64_t);
+    if (row->padded_shape != NULL && memcmp(row->padded_shape, tensor->shape, bytes) != 0) {
         rs_json_writer_text(writer, ",\"padded\":");
         rs_json_writer_integers(writer, tensor->ndim, row->padded_shape);
     }

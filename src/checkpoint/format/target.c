@@ -328,6 +328,26 @@ void rs_target_release(rs_target *target)
     rs_arena_release(&target->arena);
 }
 
+void rs_target_digest(const rs_target *target, rs_digest *digest)
+{
+    rs_digest_bytes(digest, target->format->name, strlen(target->format->name));
+    for (int32_t i = 0; i < target->file_count; i++) {
+        const char *name = target->files[i].name != NULL ? target->files[i].name : "";
+        rs_digest_bytes(digest, name, strlen(name));
+        rs_digest_u64(digest, target->files[i].bytes);
+    }
+    rs_digest_u64(digest, (uint64_t)target->entry_count);
+    for (int64_t i = 0; i < target->entry_count; i++) {
+        const rs_target_entry *entry = &target->entries[i];
+        rs_digest_bytes(digest, entry->key.bytes, entry->key.count);
+        rs_digest_u64(digest, (uint64_t)target->tensors[entry->tensor].dtype);
+        rs_digest_u64(digest, (uint64_t)entry->file);
+        rs_digest_u64(digest, (uint64_t)entry->ndim);
+        rs_digest_i64s(digest, entry->shape, entry->ndim);
+        rs_digest_u64(digest, entry->begin);
+    }
+}
+
 /* ---- writing --------------------------------------------------------------------------------- */
 
 reshard_status rs_target_write_head(const rs_target *target, int32_t index, rs_file *file)

@@ -15,6 +15,7 @@
 
 #include <reshard/checkpoint_live.h>
 
+#include "base/digest.h"
 #include "checkpoint/format/format.h"
 #include "checkpoint/rules/select.h"
 
@@ -43,9 +44,9 @@ typedef struct rs_target_row {
     const char *cut; /* as a spec; NULL: the format does not cut */
     int32_t local_ndim;
     const int64_t *local_shape; /* on the first rank that holds some of it */
+    const int64_t *padded_shape;
     const char *rule_file;
     int32_t rule_line;
-    const int64_t *padded_shape; /* what is cut, where that is more than the tensor; else NULL */
 } rs_target_row;
 
 struct rs_target {
@@ -82,6 +83,9 @@ reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *sourc
 reshard_status rs_target_init_live(rs_target *target, reshard_context *context, int32_t file_count,
                                    int64_t count, const reshard_live_tensor *tensors);
 void rs_target_release(rs_target *target);
+
+/* Of what files hold where, and under which names. */
+void rs_target_digest(const rs_target *target, rs_digest *digest);
 
 /* Writes the bytes in front of the data into a file. */
 reshard_status rs_target_write_head(const rs_target *target, int32_t index, rs_file *file);

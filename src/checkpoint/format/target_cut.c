@@ -246,14 +246,13 @@ static reshard_status keep_row(rs_arena *arena, const rs_rule_result *result, in
     if (status != RESHARD_OK)
         return status;
     *row = (rs_target_row){.cut = cut, .rule_file = file, .rule_line = result->line};
-    if (result->padded) {
-        row->padded_shape =
-            rs_arena_copy(arena, result->padded_shape, (size_t)result->ndim, sizeof(int64_t));
-        if (row->padded_shape == NULL)
-            return rs_allocation_status();
-    }
     /* Rules give tensors of too many dimensions a layout without any. */
-    return result->ndim == ndim ? keep_local_shape(arena, result->layout, row) : RESHARD_OK;
+    if (result->ndim != ndim)
+        return RESHARD_OK;
+    row->padded_shape = rs_arena_copy(arena, result->padded_shape, (size_t)ndim, sizeof(int64_t));
+    if (row->padded_shape == NULL)
+        return rs_allocation_status();
+    return keep_local_shape(arena, result->layout, row);
 }
 
 static reshard_status add_tensor(const rs_laying *laying, rs_place_fn *place,

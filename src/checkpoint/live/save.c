@@ -28,8 +28,8 @@ typedef struct saving {
     const reshard_live_tensor *tensors;
     bool sync;
     rs_target target;
-    rs_output output; /* rank 0 only */
-    rs_file *file;    /* this rank's; NULL: it has nothing to store */
+    rs_output output;
+    rs_file *file; /* this rank's; NULL: it has nothing to store */
     char *buffer;
 } saving;
 
@@ -39,18 +39,20 @@ static void digest_target(const rs_target *target, uint64_t out_digest[2])
 {
     rs_digest digest;
     rs_digest_init(&digest);
-    rs_digest_u64(&digest, (uint64_t)target->entry_count);
-    for (int64_t i = 0; i < target->entry_count; i++) {
-        const rs_target_entry *entry = &target->entries[i];
-        rs_digest_u64(&digest, (uint64_t)entry->key.count);
-        rs_digest_bytes(&digest, entry->key.bytes, entry->key.count);
-        rs_digest_u64(&digest, (uint64_t)target->tensors[entry->tensor].dtype);
-        rs_digest_u64(&digest, (uint64_t)entry->file);
-        for (int32_t d = 0; d < entry->ndim; d++)
-            rs_digest_u64(&digest, (uint64_t)entry->shape[d]);
-        rs_digest_u64(&digest, entry->begin);
-    }
+    rs_target_digest(target, &digest);
     rs_digest_finish(&digest, out_digest);
+}
+
+/* Do all ranks mean the same folder and the same way of writing it? Collective. */
+static reshard_status compare_options(const saving *s)
+{
+    rs_claim claim = {.what = "save: the path or the options"};
+    rs_digest digest;
+    rs_digest_init(&digest);
+    rs_digest_bytes(&digest, s->path, strlen(s->path));
+    rs_digest_u64(&digest, s->sync);
+    rs_digest_finish(&digest, claim.digest);
+    return rs_group_agree_on(s->group, RESHARD_OK, &claim, NULL);
 }
 
 static reshard_status make_target(saving *s, int64_t count)
@@ -135,11 +137,8 @@ static reshard_status write_file(saving *s)
     const rs_target_file *file = &s->target.files[rank];
     if (file->name == NULL)
         return RESHARD_OK;
-    rs_output folder;
-    reshard_status status = rs_output_enter(&folder, s->context, s->path);
-    if (status == RESHARD_OK)
-        status = rs_output_file(&folder, file->name, file->bytes, false, NULL, &s->file);
-    rs_output_release(&folder);
+    reshard_status status =
+        rs_output_file(&s->output, file->name, file->bytes, false, NULL, &s->file);
     if (status == RESHARD_OK)
         status = rs_target_write_head(&s->target, rank, s->file);
     for (int64_t i = 0; status == RESHARD_OK && i < file->entry_count; i++)
@@ -151,16 +150,37 @@ static reshard_status write_file(saving *s)
 
 static reshard_status make_folder(saving *s)
 {
-    uint64_t digest[2];
+    rs_journal_head head = {.thread_bytes = BUFFER_BYTES};
     rs_path_kind kind = RS_PATH_NONE;
-    if (reshard_group_rank(s->group) != 0)
-        return RESHARD_OK;
     reshard_status status = rs_path_kind_of(s->path, &kind);
     if (status == RESHARD_OK && kind != RS_PATH_NONE)
         status = rs_fail(RESHARD_ERR_INVALID, "%.300s: exists already", s->path);
-    digest_target(&s->target, digest);
-    return status == RESHARD_OK ? rs_output_create(&s->output, s->context, s->path, digest, false)
-                                : status;
+    digest_target(&s->target, head.digest);
+    if (status == RESHARD_OK)
+        status = rs_output_create(&s->output, s->context, s->path, &head, false, s->sync);
+    for (int32_t i = 0; status == RESHARD_OK && i < s->target.file_count; i++) {
+        if (s->target.files[i].name != NULL)
+            status = rs_output_expect(&s->output, s->target.files[i].name);
+    }
+    return status;
+}
+
+/* Rank 0 makes the folder, and all others look whether they see the same one. Collective. */
+static reshard_status open_folder(saving *s)
+{
+    bool first = reshard_group_rank(s->group) == 0;
+    reshard_status status = first ? make_folder(s) : RESHARD_OK;
+    /* All get the largest: that of rank 0. */
+    uint64_t numbers[RS_AGREE_NUMBERS] = {first ? s->output.journal.state.nonce : 0};
+    status = rs_group_agree_on(s->group, status, NULL, numbers);
+    if (status != RESHARD_OK)
+        return status;
+    if (!first)
+        status = rs_output_join(&s->output, s->context, s->path, false, numbers[0]);
+    status = reshard_group_agree(s->group, status);
+    if (first && status != RESHARD_OK)
+        rs_output_discard(&s->output);
+    return status;
 }
 
 /* Collective. Rank 0 has made the folder. */
@@ -193,7 +213,9 @@ reshard_status reshard_checkpoint_save(reshard_context *context, reshard_group *
         digest_target(&s.target, claim.digest);
     status = rs_group_agree_on(group, status, &claim, NULL);
     if (status == RESHARD_OK)
-        status = reshard_group_agree(group, make_folder(&s));
+        status = compare_options(&s);
+    if (status == RESHARD_OK)
+        status = open_folder(&s);
     if (status == RESHARD_OK)
         status = fill_folder(&s);
     rs_file_close(s.file);

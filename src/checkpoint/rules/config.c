@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.c - config.json, flattened into names and whole numbers. What is not a whole number (or
- * true or false) has no place in rules and is skipped.
+ * config.c - config.json, flattened into names with whole numbers (true is 1) and short texts. What
+ * is neither has no place in rules and is skipped.
  */
 #include "checkpoint/rules/config.h"
 
@@ -16,13 +16,16 @@
 
 #define CONFIG_BYTES_MAX ((size_t)16 << 20)
 #define NAME_BYTES 512
+#define TEXT_BYTES_MAX 200 /* of a text that rules may compare */
 
 typedef struct rs_config_item {
     const char *name;
     int64_t value;
+    const char *text; /* NULL: a number */
 } rs_config_item;
 
-static reshard_status add_item(rs_config *config, const char *name, size_t length, int64_t value)
+static reshard_status add_item(rs_config *config, const char *name, size_t length, int64_t value,
+                               const char *text)
 {
     void *items = config->items;
     reshard_status status = rs_grow(config->arena.context, &items, &config->capacity,
@@ -35,7 +38,7 @@ static reshard_status add_item(rs_config *config, const char *name, size_t lengt
         return rs_allocation_status();
     memcpy(copy, name, length);
     copy[length] = '\0';
-    config->items[config->count++] = (rs_config_item){copy, value};
+    config->items[config->count++] = (rs_config_item){copy, value, text};
     return RESHARD_OK;
 }
 
@@ -65,7 +68,7 @@ static reshard_status add_sets(rs_config *config, int32_t count, const char *con
         if (equals == NULL || equals == sets[i] ||
             !read_number(equals + 1, strlen(equals + 1), &value))
             return rs_fail(RESHARD_ERR_SYNTAX, "set \"%.100s\": expected key=number", sets[i]);
-        reshard_status status = add_item(config, sets[i], (size_t)(equals - sets[i]), value);
+        reshard_status status = add_item(config, sets[i], (size_t)(equals - sets[i]), value, NULL);
         if (status != RESHARD_OK)
             return status;
     }
@@ -100,15 +103,16 @@ static reshard_status keep_value(rs_config *config, const rs_json_token *token, 
         token->kind == RS_JSON_TRUE || token->kind == RS_JSON_FALSE ||
         (token->kind == RS_JSON_NUMBER && read_number(token->bytes, token->count, &value));
     if (is_number && length != 0)
-        return add_item(config, name, length, value);
-    if (token->kind == RS_JSON_STRING && strcmp(name, "model_type") == 0 && length != 0) {
-        char *text = rs_arena_allocate(&config->arena, token->count + 1);
-        if (text == NULL)
-            return rs_allocation_status();
-        text[rs_json_decode(token, text)] = '\0';
+        return add_item(config, name, length, value, NULL);
+    if (token->kind != RS_JSON_STRING || length == 0 || token->count > TEXT_BYTES_MAX)
+        return RESHARD_OK;
+    char *text = rs_arena_allocate(&config->arena, token->count + 1);
+    if (text == NULL)
+        return rs_allocation_status();
+    text[rs_json_decode(token, text)] = '\0';
+    if (strcmp(name, "model_type") == 0)
         config->model_type = text;
-    }
-    return RESHARD_OK;
+    return add_item(config, name, length, 0, text);
 }
 
 static reshard_status flatten(rs_config *config, rs_json *json, flattening *flat)
@@ -198,10 +202,20 @@ bool rs_config_find(void *user, const char *key, int64_t *out_value)
 {
     const rs_config *config = user;
     for (int64_t i = 0; i < config->count; i++) {
-        if (strcmp(config->items[i].name, key) == 0) {
+        if (config->items[i].text == NULL && strcmp(config->items[i].name, key) == 0) {
             *out_value = config->items[i].value;
             return true;
         }
     }
     return false;
+}
+
+const char *rs_config_find_text(void *user, const char *key)
+{
+    const rs_config *config = user;
+    for (int64_t i = 0; i < config->count; i++) {
+        if (config->items[i].text != NULL && strcmp(config->items[i].name, key) == 0)
+            return config->items[i].text;
+    }
+    return NULL;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.h - the numbers that rules ask for by name: those the user set, then those of config.json.
- * Members and items are joined by dots: "text_config.head_dim".
+ * config.h - the numbers and texts that rules ask for by name: those the user set, then those of
+ * config.json. Members and items are joined by dots: "text_config.head_dim".
  */
 #ifndef RS_CHECKPOINT_RULES_CONFIG_H
 #define RS_CHECKPOINT_RULES_CONFIG_H
@@ -23,5 +23,6 @@ reshard_status rs_config_init(rs_config *config, reshard_context *context, const
 void rs_config_release(rs_config *config);
 /* For rs_rules_keys; user is the config. */
 bool rs_config_find(void *user, const char *key, int64_t *out_value);
+const char *rs_config_find_text(void *user, const char *key);
 
 #endif

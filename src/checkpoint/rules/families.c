@@ -2,39 +2,26 @@
 /*
  * families.c - the built-in sets of rules, and which of them a model wants.
  *
- * config.json's model_type decides when it is known. Otherwise the names of the tensors tell the
- * families apart. A model with experts also has the names of a model without them, so all names are
- * looked at before one is trusted.
+ * config.json's model_type decides when some family names it (a line `types`). Otherwise the names
+ * of the tensors tell the families apart: the first family of the list with a `sign` that any name
+ * matches. A model with experts also has the names of one without, so its family comes earlier.
  */
 #include "checkpoint/rules/families.h"
+#include "base/arena.h"
 #include "base/error.h"
+#include "base/nearest.h"
+#include "base/slice.h"
 #include "base/text.h"
+#include "checkpoint/rules/model.h"
 #include "checkpoint/rules/rules.h"
 #include "spec/scan.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
-    const char *model_type, *family;
-} model_types[] = {
-    {"llama", "llama"},       {"mistral", "llama"},   {"qwen2", "llama"},
-    {"qwen3", "llama"},       {"gemma", "llama"},     {"gemma2", "llama"},
-    {"gemma3_text", "llama"}, {"phi3", "llama"},      {"gpt2", "gpt2"},
-    {"gpt_neox", "neox"},     {"mixtral", "mixtral"}, {"qwen2_moe", "mixtral"},
-    {"qwen3_moe", "mixtral"},
-};
-
-/* The first row that any name matches decides. */
-static const struct {
-    const char *glob, *family;
-} signs[] = {
-    {"*.{block_sparse_moe,mlp}.experts.*", "mixtral"},
-    {"*.self_attn.{q,qkv}_proj.weight", "llama"},
-    {"*h.{0..}.attn.c_attn.weight", "gpt2"},
-    {"*.attention.query_key_value.weight", "neox"},
-};
-#define SIGN_COUNT (sizeof signs / sizeof *signs)
+#define FAMILIES_MAX 64
+#define SIGN_NAME_MAX 1000 /* bytes of a name that may be a sign */
 
 const char *rs_rules_family_name(int32_t index)
 {
@@ -51,16 +38,25 @@ const char *rs_rules_family_text(int32_t index)
 
 const rs_rule_family *rs_rule_family_find(const char *name, size_t length)
 {
-    char known[128];
+    const char *known[FAMILIES_MAX];
+    char buffer[512];
     rs_text text;
-    rs_text_init(&text, known, sizeof known);
+    size_t count = 0;
+    rs_text_init(&text, buffer, sizeof buffer);
     for (const rs_rule_family *family = rs_rule_families; family->name != NULL; family++) {
         if (strlen(family->name) == length && memcmp(family->name, name, length) == 0)
             return family;
-        rs_text_add(&text, family == rs_rule_families ? "%s" : ", %s", family->name);
+        rs_text_add(&text, count == 0 ? "%s" : ", %s", family->name);
+        assert(count < FAMILIES_MAX);
+        known[count++] = family->name;
     }
-    (void)rs_fail(RESHARD_ERR_NOT_FOUND, "there are no built-in rules \"%s\" (there are %s)",
-                  rs_excerpt_of(name, length).text, known);
+    const char *nearest = rs_nearest(name, length, known, count);
+    if (nearest != NULL)
+        (void)rs_fail(RESHARD_ERR_NOT_FOUND, "there are no built-in rules \"%s\"; did you mean %s?",
+                      rs_excerpt_of(name, length).text, nearest);
+    else
+        (void)rs_fail(RESHARD_ERR_NOT_FOUND, "there are no built-in rules \"%s\" (there are %s)",
+                      rs_excerpt_of(name, length).text, buffer);
     return NULL;
 }
 
@@ -69,7 +65,11 @@ reshard_status rs_rules_builtin(reshard_context *context, const char *family, rs
     const rs_rule_family *found = rs_rule_family_find(family, strlen(family));
     if (found == NULL)
         return RESHARD_ERR_NOT_FOUND;
-    return rs_rules_parse(context, found->text, strlen(found->text), found->name, out_rules);
+    reshard_status status =
+        rs_rules_parse(context, found->text, strlen(found->text), found->name, out_rules);
+    if (status == RESHARD_OK)
+        (*out_rules)->is_builtin = true;
+    return status;
 }
 
 /* ---- which one ------------------------------------------------------------------------------- */
@@ -94,40 +94,90 @@ static bool detect_by_mesh(const reshard_mesh *mesh, bool lenient, rs_rules_choi
     return true;
 }
 
-static bool detect_by_type(const char *model_type, rs_rules_choice *choice)
+/* Steps to the next line of a family that begins with the word and a space; the rest of that line,
+ * or nothing behind the last one. */
+static rs_slice next_line(const char **at, const char *word)
 {
-    for (size_t i = 0; i < sizeof model_types / sizeof *model_types; i++) {
-        if (strcmp(model_types[i].model_type, model_type) != 0)
-            continue;
-        choice->family = model_types[i].family;
-        (void)snprintf(choice->reason, sizeof choice->reason, "model_type is \"%s\"", model_type);
-        return true;
+    size_t length = strlen(word);
+    for (const char *line = *at; *line != '\0';) {
+        const char *end = strchr(line, '\n');
+        end = end != NULL ? end : line + strlen(line);
+        *at = *end != '\0' ? end + 1 : end;
+        if (strncmp(line, word, length) == 0 && line[length] == ' ')
+            return (rs_slice){line + length + 1, (size_t)(end - line) - length - 1};
+        line = *at;
+    }
+    return (rs_slice){NULL, 0};
+}
+
+static bool has_word(rs_slice line, const char *word)
+{
+    size_t length = strlen(word);
+    const char *end = line.bytes + line.count;
+    for (const char *at = line.bytes; at < end;) {
+        const char *space = memchr(at, ' ', (size_t)(end - at));
+        const char *stop = space != NULL ? space : end;
+        if ((size_t)(stop - at) == length && memcmp(at, word, length) == 0)
+            return true;
+        at = stop + 1;
     }
     return false;
 }
 
-static reshard_status detect_by_names(rs_tensor_name_fn names, void *user, rs_rules_choice *choice)
+static bool detect_by_type(const char *model_type, rs_rules_choice *choice)
 {
-    size_t best = SIGN_COUNT, bytes = 0;
-    const char *name;
-    for (int64_t i = 0; best > 0 && (name = names(user, i, &bytes)) != NULL; i++) {
-        for (size_t k = 0; k < best; k++) {
-            bool matches = false;
-            reshard_status status =
-                bytes < 1000
-                    ? rs_glob_match(signs[k].glob, strlen(signs[k].glob), name, bytes, &matches)
-                    : RESHARD_OK;
-            if (status != RESHARD_OK)
-                return status;
-            if (!matches)
+    for (const rs_rule_family *family = rs_rule_families; family->name != NULL; family++) {
+        const char *at = family->text;
+        for (rs_slice line; (line = next_line(&at, "types")).count != 0;) {
+            if (!has_word(line, model_type))
                 continue;
-            best = k;
-            choice->family = signs[k].family;
+            choice->family = family->name;
+            (void)snprintf(choice->reason, sizeof choice->reason, "model_type is \"%s\"",
+                           model_type);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Looks for a name that matches a sign of the family. */
+static reshard_status find_sign(const rs_rule_family *family, rs_tensor_name_fn names, void *user,
+                                rs_rules_choice *choice)
+{
+    const char *at = family->text;
+    for (rs_slice sign; (sign = next_line(&at, "sign")).count != 0;) {
+        rs_arena arena;
+        rs_glob glob;
+        bool matches = false;
+        const char *name = NULL;
+        size_t bytes = 0;
+        rs_arena_init(&arena, NULL);
+        reshard_status status = rs_glob_compile(&arena, sign.bytes, sign.count, &glob);
+        for (int64_t i = 0;
+             status == RESHARD_OK && !matches && (name = names(user, i, &bytes)) != NULL; i++) {
+            if (bytes < SIGN_NAME_MAX)
+                status = rs_glob_try(NULL, &glob, name, bytes, NULL, &matches);
+        }
+        rs_arena_release(&arena);
+        if (status != RESHARD_OK)
+            return status;
+        if (matches) {
+            choice->family = family->name;
             (void)snprintf(choice->reason, sizeof choice->reason, "a tensor is called \"%.*s\"",
                            (int)(bytes < 100 ? bytes : 100), name);
+            return RESHARD_OK;
         }
     }
     return RESHARD_OK;
+}
+
+static reshard_status detect_by_names(rs_tensor_name_fn names, void *user, rs_rules_choice *choice)
+{
+    reshard_status status = RESHARD_OK;
+    for (const rs_rule_family *family = rs_rule_families;
+         status == RESHARD_OK && choice->family == NULL && family->name != NULL; family++)
+        status = find_sign(family, names, user, choice);
+    return status;
 }
 
 reshard_status rs_rules_detect(const reshard_mesh *mesh, const char *model_type,

@@ -117,6 +117,26 @@ static reshard_status find_range(rs_glob_item *item)
     return RESHARD_OK;
 }
 
+/* {0.15}, {0-15}, {0:15} and {0...15} are texts, but a range is what people mean by them. Single
+ * dots are let through among other texts. */
+static reshard_status check_near_range(const rs_glob_item *item, bool is_alone)
+{
+    size_t first = 0, last = item->length;
+    while (first < last && rs_is_digit(item->text[first]))
+        first++;
+    while (last > first && rs_is_digit(item->text[last - 1]))
+        last--;
+    size_t between = last - first;
+    const char *sign = item->text + first;
+    bool near = (between == 1 && (*sign == '-' || *sign == ':' || (*sign == '.' && is_alone))) ||
+                (between == 3 && memcmp(sign, "...", 3) == 0);
+    if (item->is_range || first == 0 || last == item->length || !near)
+        return RESHARD_OK;
+    return rs_fail(RESHARD_ERR_SYNTAX, "{%.*s} is a text; did you mean the range {%.*s..%.*s}?",
+                   (int)rs_min((int64_t)item->length, 60), item->text, (int)first, item->text,
+                   (int)(item->length - last), item->text + last);
+}
+
 static reshard_status compile_choice(compiler *made)
 {
     rs_glob_item items[RS_GLOB_ELEMENTS_MAX];
@@ -142,6 +162,11 @@ static reshard_status compile_choice(compiler *made)
             return status;
         items[count++] = item;
         more = made->text[made->at++] == ',';
+    }
+    for (int32_t i = 0; i < count; i++) {
+        reshard_status status = check_near_range(&items[i], count == 1);
+        if (status != RESHARD_OK)
+            return status;
     }
     return add_element(made, RS_GLOB_CHOICE, count, items);
 }

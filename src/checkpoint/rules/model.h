@@ -11,8 +11,9 @@
 #include "checkpoint/rules/number.h"
 
 typedef struct rs_rule_cut {
-    rs_slice placement; /* "S(0, unit=$head_dim)"; "A(..)" or "S.." */
+    rs_slice placement; /* "S(0, unit=$head_dim)"; "A(..)", "S..", "R" or "refuse(words)" */
     const char *axis;
+    bool refuses;
 } rs_rule_cut;
 
 typedef struct rs_rule_pad {
@@ -21,15 +22,33 @@ typedef struct rs_rule_pad {
     rs_slice true_size; /* empty: none */
 } rs_rule_pad;
 
+/* Which dimension of the followed tensor a dimension is: -1 for none. shares: several elements of
+ * that one share one of this, as rows of a block share a scale. */
+typedef struct rs_rule_follow {
+    int32_t dim;
+    bool shares;
+} rs_rule_follow;
+
 typedef struct rs_rule {
     const char *file_name;
     int32_t line;
     bool is_every; /* a default: adds cuts to what another rule matched */
     bool is_drop;
+    bool is_uneven; /* units need not divide evenly */
+    bool is_void;   /* without(): the model has such a tensor */
     rs_glob glob;
     rs_slice glob_text;
-    rs_slice when;     /* the rule applies only if this is not 0; empty: always */
+    bool has_shape; /* "[$heads, *]" behind the pattern */
+    int32_t shape_ndim;
+    rs_slice shape[RESHARD_NDIM_MAX]; /* numbers, or "*" */
+    rs_slice when;                    /* applies only if this is not 0; empty: always */
+    rs_slice when_key, when_words;    /* applies only if the key's text is one of "a|b" */
+    rs_slice without_text;            /* applies only if no name matches; empty: always */
+    rs_glob without;
     rs_slice new_name; /* empty: the name stays */
+    rs_slice like;     /* the name of the tensor whose rule this one follows; empty: none */
+    int32_t follow_count;
+    rs_rule_follow follows[RESHARD_NDIM_MAX];
     int32_t cut_count;
     rs_rule_cut cuts[RESHARD_AXES_MAX];
     int32_t pad_count;
@@ -40,8 +59,11 @@ struct rs_rules {
     reshard_context *context;
     rs_arena arena;        /* owns the texts and what globs point to */
     const char *file_name; /* as given; rules brought in by `use` have another */
+    bool is_builtin;
     int64_t rule_count, rule_capacity;
     rs_rule *rules;
+    int64_t default_count, default_capacity;
+    rs_number_default *defaults;
     int64_t axis_count, axis_capacity;
     const char **axes; /* all that any rule names, each once */
 };

@@ -16,17 +16,16 @@
 #include <string.h>
 
 #define DEPTH_MAX 32
-#define KEY_BYTES 128
 
 static const struct {
     const char *key, *number;
 } substitutes[] = {
-    {"hidden_size", "$n_embd"},
-    {"num_attention_heads", "$n_head"},
-    {"num_hidden_layers", "$n_layer"},
+    {"hidden_size", "$n_embd?$d_model?$n_embed"},
+    {"num_attention_heads", "$n_head?$n_heads?$num_heads"},
+    {"num_hidden_layers", "$n_layer?$n_layers?$num_layers"},
     {"num_key_value_heads", "$num_attention_heads"},
     {"head_dim", "$hidden_size/$num_attention_heads"},
-    {"num_local_experts", "$num_experts"},
+    {"num_local_experts", "$num_experts?$n_routed_experts"},
     /* Blocks of such a size share a scale; 1 x 1 where the model is not quantised in blocks. */
     {"weight_block_rows", "$quantization_config.weight_block_size.0?1"},
     {"weight_block_columns", "$quantization_config.weight_block_size.1?1"},
@@ -76,23 +75,48 @@ bool rs_cursor_accept_word(rs_cursor *cursor, const char *word)
     return true;
 }
 
+typedef enum function_kind { LEAST_MULTIPLE, LESSER, GREATER } function_kind;
+
+typedef struct number_function {
+    const char *name;
+    function_kind kind;
+} number_function;
+
+static const number_function functions[] = {
+    {"lcm", LEAST_MULTIPLE}, {"min", LESSER}, {"max", GREATER}};
+
+/* Takes the name of a function and the parenthesis behind it; NULL when there is none. max=2, an
+ * option of cuts, is no function. */
+static const number_function *accept_function(rs_cursor *cursor)
+{
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        rs_cursor behind = *cursor;
+        if (rs_cursor_accept_word(&behind, functions[i].name) && rs_cursor_accept(&behind, '(')) {
+            *cursor = behind;
+            return &functions[i];
+        }
+    }
+    return NULL;
+}
+
 bool rs_cursor_at_variable(rs_cursor *cursor)
 {
     rs_cursor_skip_spaces(cursor);
-    size_t length = (size_t)(find_word_end(cursor, false) - cursor->at);
-    return cursor->at < cursor->end && (strchr("$@{", *cursor->at) != NULL ||
-                                        (length == 3 && memcmp(cursor->at, "lcm", 3) == 0));
+    if (cursor->at == cursor->end)
+        return false;
+    rs_cursor behind = *cursor;
+    return strchr("$@{", *cursor->at) != NULL || accept_function(&behind) != NULL;
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-static reshard_status read_product(const rs_number_scope *scope, rs_cursor *cursor, int depth,
-                                   int64_t *out_number);
+static reshard_status read_sum(const rs_number_scope *scope, rs_cursor *cursor, int depth,
+                               int64_t *out_number);
 
 /* Finds the key's value. Models with an image tower keep the keys of their text model apart. */
 static bool find_plain(const rs_number_scope *scope, const char *key, int64_t *out_value)
 {
-    char nested[KEY_BYTES + 16];
+    char nested[RS_KEY_BYTES + 16];
     if (scope->keys == NULL || scope->keys->find == NULL)
         return false;
     if (scope->keys->find(scope->keys->user, key, out_value))
@@ -101,26 +125,55 @@ static bool find_plain(const rs_number_scope *scope, const char *key, int64_t *o
     return scope->keys->find(scope->keys->user, nested, out_value);
 }
 
+const char *rs_key_text(const rs_rules_keys *keys, const char *key)
+{
+    char nested[RS_KEY_BYTES + 16];
+    if (keys == NULL || keys->find_text == NULL)
+        return NULL;
+    const char *text = keys->find_text(keys->user, key);
+    if (text != NULL)
+        return text;
+    (void)snprintf(nested, sizeof nested, "text_config.%s", key);
+    return keys->find_text(keys->user, nested);
+}
+
+/* What stands in for a key that the configuration does not have; empty: nothing. */
+static rs_slice find_other(const rs_number_scope *scope, const char *key)
+{
+    for (int64_t i = 0; i < scope->default_count; i++) {
+        if (rs_slice_equals(scope->defaults[i].key, key))
+            return scope->defaults[i].number;
+    }
+    for (size_t i = 0; i < sizeof substitutes / sizeof *substitutes; i++) {
+        if (strcmp(substitutes[i].key, key) == 0)
+            return rs_slice_of(substitutes[i].number);
+    }
+    return (rs_slice){NULL, 0};
+}
+
 /* has_other: there is a fallback, so a missing value needs no error text. */
 static reshard_status find_key(const rs_number_scope *scope, const char *key, int depth,
                                bool has_other, int64_t *out_value)
 {
     if (find_plain(scope, key, out_value)) {
+        if (*out_value < 0 && has_other) /* -1 stands for none, as in group_size */
+            return RESHARD_ERR_NOT_FOUND;
         if (*out_value < 0)
             return rs_fail(RESHARD_ERR_RANGE, "$%s is %" PRId64 ", which is negative", key,
                            *out_value);
         return RESHARD_OK;
     }
-    for (size_t i = 0; i < sizeof substitutes / sizeof *substitutes; i++) {
-        const char *text = substitutes[i].number;
-        rs_cursor cursor = {text, text + strlen(text)};
-        if (strcmp(substitutes[i].key, key) != 0)
-            continue;
-        reshard_status status = read_product(scope, &cursor, depth + 1, out_value);
+    rs_slice other = find_other(scope, key);
+    if (other.count != 0) {
+        rs_cursor cursor = {other.bytes, other.bytes + other.count};
+        rs_number_scope plain = *scope;
+        plain.default_count = 0; /* chains of defaults could take forever */
+        reshard_status status = read_sum(&plain, &cursor, depth + 1, out_value);
         if (status != RESHARD_ERR_NOT_FOUND)
             return status;
         return rs_fail(RESHARD_ERR_NOT_FOUND,
-                       "$%s has no value in the model's configuration, nor has %s", key, text);
+                       "$%s has no value in the model's configuration, nor has %.*s", key,
+                       rs_slice_shown(other), other.bytes);
     }
     if (has_other)
         return RESHARD_ERR_NOT_FOUND;
@@ -128,13 +181,13 @@ static reshard_status find_key(const rs_number_scope *scope, const char *key, in
 }
 
 static reshard_status read_word(rs_cursor *cursor, bool dotted, const char *what,
-                                char out_word[KEY_BYTES])
+                                char out_word[RS_KEY_BYTES])
 {
     size_t length = (size_t)(find_word_end(cursor, dotted) - cursor->at);
     if (length == 0)
         return rs_fail(RESHARD_ERR_SYNTAX, "%s without a name", what);
-    if (length >= KEY_BYTES)
-        return rs_fail(RESHARD_ERR_RANGE, "%s of more than %d bytes", what, KEY_BYTES - 1);
+    if (length >= RS_KEY_BYTES)
+        return rs_fail(RESHARD_ERR_RANGE, "%s of more than %d bytes", what, RS_KEY_BYTES - 1);
     memcpy(out_word, cursor->at, length);
     out_word[length] = '\0';
     cursor->at += length;
@@ -160,7 +213,7 @@ static reshard_status read_factor(const rs_number_scope *scope, rs_cursor *curso
 static reshard_status read_key(const rs_number_scope *scope, rs_cursor *cursor, int depth,
                                int64_t *out_number)
 {
-    char key[KEY_BYTES];
+    char key[RS_KEY_BYTES];
     int64_t skipped;
     reshard_status status = read_word(cursor, true, "a $key", key);
     if (status != RESHARD_OK)
@@ -181,7 +234,7 @@ static reshard_status read_key(const rs_number_scope *scope, rs_cursor *cursor, 
 static reshard_status read_axis(const rs_number_scope *scope, rs_cursor *cursor,
                                 int64_t *out_number)
 {
-    char name[KEY_BYTES];
+    char name[RS_KEY_BYTES];
     reshard_status status = read_word(cursor, false, "an @axis", name);
     if (status != RESHARD_OK)
         return status;
@@ -214,21 +267,25 @@ static reshard_status read_wildcard(const rs_number_scope *scope, rs_cursor *cur
     return status;
 }
 
-static reshard_status read_common_multiple(const rs_number_scope *scope, rs_cursor *cursor,
-                                           int depth, int64_t *out_number)
+/* The two numbers of a function, behind its parenthesis. */
+static reshard_status read_function(const rs_number_scope *scope, const number_function *function,
+                                    rs_cursor *cursor, int depth, int64_t *out_number)
 {
+    const char *name = function->name;
     int64_t a = 0, b = 0;
-    if (!rs_cursor_accept(cursor, '('))
-        return rs_fail(RESHARD_ERR_SYNTAX, "expected ( behind lcm");
-    reshard_status status = read_product(scope, cursor, depth + 1, &a);
+    reshard_status status = read_sum(scope, cursor, depth + 1, &a);
     if (status == RESHARD_OK && !rs_cursor_accept(cursor, ','))
-        status = rs_fail(RESHARD_ERR_SYNTAX, "lcm is of two numbers: lcm(a, b)");
+        status = rs_fail(RESHARD_ERR_SYNTAX, "%s is of two numbers: %s(a, b)", name, name);
     if (status == RESHARD_OK)
-        status = read_product(scope, cursor, depth + 1, &b);
+        status = read_sum(scope, cursor, depth + 1, &b);
     if (status == RESHARD_OK && !rs_cursor_accept(cursor, ')'))
-        status = rs_fail(RESHARD_ERR_SYNTAX, "expected ) behind the second number of lcm");
+        status = rs_fail(RESHARD_ERR_SYNTAX, "expected ) behind the second number of %s", name);
     if (status != RESHARD_OK)
         return status;
+    if (function->kind != LEAST_MULTIPLE) {
+        *out_number = function->kind == LESSER ? rs_min(a, b) : rs_max(a, b);
+        return RESHARD_OK;
+    }
     if (a == 0 || b == 0)
         return rs_fail(RESHARD_ERR_RANGE, "lcm(%" PRId64 ", %" PRId64 ")", a, b);
     if (!rs_multiply(a / rs_greatest_common_divisor(a, b), b, out_number))
@@ -247,10 +304,11 @@ static reshard_status read_factor(const rs_number_scope *scope, rs_cursor *curso
         return read_axis(scope, cursor, out_number);
     if (rs_cursor_accept(cursor, '{'))
         return read_wildcard(scope, cursor, out_number);
-    if (rs_cursor_accept_word(cursor, "lcm"))
-        return read_common_multiple(scope, cursor, depth, out_number);
+    const number_function *function = accept_function(cursor);
+    if (function != NULL)
+        return read_function(scope, function, cursor, depth, out_number);
     if (rs_cursor_accept(cursor, '(')) {
-        reshard_status status = read_product(scope, cursor, depth + 1, out_number);
+        reshard_status status = read_sum(scope, cursor, depth + 1, out_number);
         if (status == RESHARD_OK && !rs_cursor_accept(cursor, ')'))
             status = rs_fail(RESHARD_ERR_SYNTAX, "expected ) behind a number");
         return status;
@@ -260,7 +318,7 @@ static reshard_status read_factor(const rs_number_scope *scope, rs_cursor *curso
     return rs_fail(RESHARD_ERR_SYNTAX, "expected a number or a $key");
 }
 
-/* ---- products -------------------------------------------------------------------------------- */
+/* ---- products and sums ----------------------------------------------------------------------- */
 
 static reshard_status read_product(const rs_number_scope *scope, rs_cursor *cursor, int depth,
                                    int64_t *out_number)
@@ -291,7 +349,35 @@ static reshard_status read_product(const rs_number_scope *scope, rs_cursor *curs
     return status;
 }
 
+static reshard_status read_sum(const rs_number_scope *scope, rs_cursor *cursor, int depth,
+                               int64_t *out_number)
+{
+    int64_t sum = 0, term = 0;
+    reshard_status status = read_product(scope, cursor, depth, &sum);
+    while (status == RESHARD_OK) {
+        bool plus = rs_cursor_accept(cursor, '+');
+        if (!plus && !rs_cursor_accept(cursor, '-')) {
+            *out_number = sum;
+            return RESHARD_OK;
+        }
+        status = read_product(scope, cursor, depth, &term);
+        if (status != RESHARD_OK)
+            return status;
+        if (plus) {
+            if (!rs_add(sum, term, &sum))
+                return rs_fail(RESHARD_ERR_RANGE, "a sum beyond 2^63-1");
+        } else if (scope->form_only) {
+            sum = 1; /* as everything is in form_only */
+        } else if (term > sum) {
+            return rs_fail(RESHARD_ERR_RANGE, "%" PRId64 " - %" PRId64 " is negative", sum, term);
+        } else {
+            sum -= term;
+        }
+    }
+    return status;
+}
+
 reshard_status rs_number_read(const rs_number_scope *scope, rs_cursor *cursor, int64_t *out_number)
 {
-    return read_product(scope, cursor, 0, out_number);
+    return read_sum(scope, cursor, 0, out_number);
 }

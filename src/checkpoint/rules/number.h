@@ -1,17 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * number.h - numbers in rules: products and exact quotients of digits, $keys of the model's
- * configuration, @axes of the mesh and {n}, what a wildcard of the pattern stands for.
+ * number.h - numbers in rules: sums, differences, products and exact quotients of digits, $keys of
+ * the model's configuration, @axes of the mesh and {n}, what a wildcard of the pattern stands for.
  *
- *   number := factor { ("*" | "/") factor }
+ *   number := term { ("+" | "-") term }
+ *   term   := factor { ("*" | "/") factor }
  *   factor := digits | "$" key [ "?" factor ] | "@" axis | "{" n "}" | "(" number ")"
- *           | "lcm(" number "," number ")"
+ *           | ( "lcm" | "min" | "max" ) "(" number "," number ")"
  */
 #ifndef RS_CHECKPOINT_RULES_NUMBER_H
 #define RS_CHECKPOINT_RULES_NUMBER_H
 
+#include "base/slice.h"
 #include "checkpoint/rules/glob.h"
 #include "checkpoint/rules/rules.h"
+
+#define RS_KEY_BYTES 128 /* of a $key, its NUL included */
+
+/* What a key is where the configuration does not say: a line `default key number` of rules. */
+typedef struct rs_number_default {
+    rs_slice key, number;
+} rs_number_default;
 
 /* What the parts of a number refer to. */
 typedef struct rs_number_scope {
@@ -22,6 +31,8 @@ typedef struct rs_number_scope {
     const char *name; /* of the tensor */
     int32_t span_count;
     const rs_glob_span *spans;
+    int64_t default_count;
+    const rs_number_default *defaults;
 } rs_number_scope;
 
 /* A place in a text that ends at `end`. */
@@ -36,6 +47,9 @@ bool rs_cursor_accept(rs_cursor *cursor, char c);
 bool rs_cursor_accept_word(rs_cursor *cursor, const char *word);
 /* Skips spaces; true when a number follows that the grammar of specs does not have. */
 bool rs_cursor_at_variable(rs_cursor *cursor);
+
+/* The text of a key, here or in text_config; NULL when it has none. */
+const char *rs_key_text(const rs_rules_keys *keys, const char *key);
 
 /* Reads a number and stops behind it. Errors: SYNTAX, NOT_FOUND (a key without value), INVALID (a
  * quotient that is not whole, a wildcard that stands for no number), RANGE. */

@@ -2,12 +2,15 @@
 /*
  * parse.c - reads a set of rules, line by line:
  *
- *   line  := [ glob words | "every:" words | "every" glob ":" words | "use" family ] [ "#" comment
- *         ]
+ *   line  := [ rule ] [ "#" comment ]
+ *   rule  := glob [ shape ] words | "every:" words | "every" glob ":" words | "use" family
+ *          | "default" key number | "types" { model_type } | "sign" glob
+ *   shape := "[" [ ( number | "*" ) { "," ( number | "*" ) } ] "]"
  *   words := word { [","] word }
- *   word  := "R" | ( "R" | "S.." | "A(..)" ) "@" axis
- *          | "pad(" dim "," number [ "," number ] ")" | "name(" text ")" | "when(" number ")"
- *          | "drop"
+ *   word  := "R" | ( "R" | "S.." | "A(..)" | "refuse(" text ")" ) "@" axis
+ *          | "pad(" dim "," number [ "," number ] ")" | "name(" text ")" | "drop" | "uneven"
+ *          | "like(" name { "," ( dim [ "/n" ] | "-" ) } ")"
+ *          | "when(" ( number | "$" key "=" text { "|" text } ) ")" | "without(" glob ")"
  *
  * The form of everything is checked here. A set that has been read can fail later only because of
  * the mesh, the configuration or a tensor.
@@ -15,6 +18,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "base/nearest.h"
 #include "base/text.h"
 #include "checkpoint/rules/families.h"
 #include "checkpoint/rules/model.h"
@@ -120,6 +124,28 @@ static reshard_status parse_axis(rules_parser *parser, const char **out_axis)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
+/* No word of the language; perhaps a near one is meant. */
+static reshard_status fail_word(rs_slice found)
+{
+    static const char *const words[] = {"pad",  "name",    "when",   "drop",
+                                        "like", "without", "uneven", "refuse"};
+    size_t letters = 0;
+    if (found.count >= 3 && memcmp(found.bytes, "???", 3) == 0)
+        return rs_fail(RESHARD_ERR_SYNTAX, "this line still has to be filled in");
+    while (letters < found.count && rs_is_letter(found.bytes[letters]))
+        letters++;
+    const char *nearest = rs_nearest(found.bytes, letters, words, sizeof words / sizeof *words);
+    if (letters == 1 && strchr("sra", found.bytes[0]) != NULL)
+        return rs_fail(RESHARD_ERR_SYNTAX, "\"%s\": cuts are written in capitals, %c",
+                       rs_excerpt_of(found.bytes, found.count).text, found.bytes[0] - 'a' + 'A');
+    return rs_fail(
+        RESHARD_ERR_SYNTAX,
+        "expected a cut, pad(), name(), like(), when(), without(), uneven or drop, found "
+        "\"%s\"%s%s%s",
+        rs_excerpt_of(found.bytes, found.count).text, nearest != NULL ? "; did you mean " : "",
+        nearest != NULL ? nearest : "", nearest != NULL ? "?" : "");
+}
+
 /* Takes letters, then digits as in S0 and S-1, or parentheses and everything inside them. */
 static reshard_status parse_word(rules_parser *parser, rule_word *out_word)
 {
@@ -130,8 +156,7 @@ static reshard_status parse_word(rules_parser *parser, rule_word *out_word)
         cursor->at++;
     word.letters = (rs_slice){start, (size_t)(cursor->at - start)};
     if (word.letters.count == 0)
-        return rs_fail(RESHARD_ERR_SYNTAX, "expected a cut, pad, name, when or drop, found \"%s\"",
-                       rs_excerpt_of(start, (size_t)(cursor->end - start)).text);
+        return fail_word((rs_slice){start, (size_t)(cursor->end - start)});
     while (cursor->at < cursor->end && (rs_is_digit(*cursor->at) || *cursor->at == '-'))
         cursor->at++;
     if (cursor->at < cursor->end && *cursor->at == '(') {
@@ -165,7 +190,7 @@ static reshard_status check_placement(rules_parser *parser, const rs_rule_cut *c
 static reshard_status add_cut(rules_parser *parser, const rule_word *word)
 {
     rs_rule *rule = &parser->rule;
-    rs_rule_cut cut = {.placement = word->whole};
+    rs_rule_cut cut = {.placement = word->whole, .refuses = text_equals(word->letters, "refuse")};
     bool replicates = text_equals(word->whole, "R");
     if (parser->cursor.at == parser->cursor.end || *parser->cursor.at != '@') {
         if (!replicates)
@@ -184,7 +209,10 @@ static reshard_status add_cut(rules_parser *parser, const rule_word *word)
     }
     if (rule->cut_count == RESHARD_AXES_MAX)
         return rs_fail(RESHARD_ERR_RANGE, "more than %d cuts", RESHARD_AXES_MAX);
-    status = check_placement(parser, &cut);
+    if (cut.refuses)
+        cut.placement = word->inside;
+    else
+        status = check_placement(parser, &cut);
     if (status == RESHARD_OK)
         rule->cuts[rule->cut_count++] = cut;
     return status;
@@ -243,30 +271,103 @@ static reshard_status set_name(rules_parser *parser, const rule_word *word)
     return rs_rule_new_name(&scope, word->inside, NULL, 0, &length);
 }
 
+/* "$key=text|text", or false when it is a number. */
+static bool split_comparison(rs_slice inside, rs_slice *out_key, rs_slice *out_words)
+{
+    const char *equals = inside.count != 0 ? memchr(inside.bytes, '=', inside.count) : NULL;
+    if (equals == NULL || inside.bytes[0] != '$')
+        return false;
+    *out_key = between(inside.bytes + 1, equals);
+    *out_words = between(equals + 1, inside.bytes + inside.count);
+    return true;
+}
+
 static reshard_status set_when(rules_parser *parser, const rule_word *word)
 {
     rs_cursor cursor = {word->inside.bytes, word->inside.bytes + word->inside.count};
-    if (parser->rule.when.count != 0)
+    rs_rule *rule = &parser->rule;
+    if (rule->when.count != 0 || rule->when_key.count != 0)
         return rs_fail(RESHARD_ERR_INVALID, "two conditions");
-    reshard_status status = take_number(parser, &cursor, &parser->rule.when);
+    if (split_comparison(word->inside, &rule->when_key, &rule->when_words)) {
+        if (rule->when_key.count == 0 || rule->when_key.count >= RS_KEY_BYTES ||
+            rule->when_words.count == 0)
+            return rs_fail(RESHARD_ERR_SYNTAX, "expected when($key=text) or when($key=text|text)");
+        return RESHARD_OK;
+    }
+    reshard_status status = take_number(parser, &cursor, &rule->when);
     if (status == RESHARD_OK && cursor.at != cursor.end)
         status =
             rs_fail(RESHARD_ERR_SYNTAX, "when() takes one number, which is not 0 when it holds");
     return status;
 }
 
+static reshard_status set_without(rules_parser *parser, const rule_word *word)
+{
+    rs_rule *rule = &parser->rule;
+    if (word->inside.count == 0)
+        return rs_fail(RESHARD_ERR_SYNTAX, "without() without a pattern");
+    if (rule->without_text.count != 0)
+        return rs_fail(RESHARD_ERR_INVALID, "two without()");
+    rule->without_text = word->inside;
+    return rs_glob_compile(&parser->rules->arena, word->inside.bytes, word->inside.count,
+                           &rule->without);
+}
+
+/* "1", "1/n" or "-" */
+static bool read_follow(rs_slice text, rs_rule_follow *out_follow)
+{
+    if (text_equals(text, "-")) {
+        *out_follow = (rs_rule_follow){.dim = -1};
+        return true;
+    }
+    if (text.count == 0 || text.bytes[0] < '0' || text.bytes[0] >= '0' + RESHARD_NDIM_MAX)
+        return false;
+    out_follow->dim = text.bytes[0] - '0';
+    rs_slice rest = between(text.bytes + 1, text.bytes + text.count);
+    out_follow->shares = text_equals(rest, "/n");
+    return out_follow->shares || rest.count == 0;
+}
+
+static reshard_status set_like(rules_parser *parser, const rule_word *word)
+{
+    rs_rule *rule = &parser->rule;
+    rs_number_scope scope = form_scope(parser);
+    const char *at = word->inside.bytes, *end = at + word->inside.count;
+    size_t length = 0;
+    if (rule->like.count != 0)
+        return rs_fail(RESHARD_ERR_INVALID, "two like()");
+    for (bool is_name = true; at <= end; is_name = false) {
+        const char *comma = at < end ? memchr(at, ',', (size_t)(end - at)) : NULL;
+        rs_slice item = between(at, comma != NULL ? comma : end);
+        at = comma != NULL ? comma + 1 : end + 1;
+        if (is_name)
+            rule->like = item;
+        else if (rule->follow_count == RESHARD_NDIM_MAX ||
+                 !read_follow(item, &rule->follows[rule->follow_count++]))
+            return rs_fail(RESHARD_ERR_SYNTAX,
+                           "like(name, ..): \"%s\" is no dimension: 0, 1, .., 0/n, or - for none",
+                           rs_excerpt_of(item.bytes, item.count).text);
+    }
+    if (rule->like.count == 0 || rule->follow_count == 0)
+        return rs_fail(RESHARD_ERR_SYNTAX, "expected like(name, dimension, ..)");
+    return rs_rule_new_name(&scope, rule->like, NULL, 0, &length);
+}
+
 static reshard_status add_word(rules_parser *parser, const rule_word *word)
 {
     bool bare = !word->has_parentheses && word->whole.count == word->letters.count;
     if (text_equals(word->letters, "S") || text_equals(word->letters, "A") ||
+        (text_equals(word->letters, "refuse") && word->has_parentheses) ||
         (text_equals(word->letters, "R") && bare))
         return add_cut(parser, word);
     if (text_equals(word->letters, "P"))
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "P: files hold values, not contributions to them");
     if (text_equals(word->letters, "when") && word->has_parentheses)
         return set_when(parser, word);
+    if (text_equals(word->letters, "without") && word->has_parentheses)
+        return set_without(parser, word);
     if (parser->rule.is_every)
-        return rs_fail(RESHARD_ERR_SYNTAX, "every: takes cuts and when(), not \"%s\"",
+        return rs_fail(RESHARD_ERR_SYNTAX, "every: takes cuts, when() and without(), not \"%s\"",
                        rs_excerpt_of(word->whole.bytes, word->whole.count).text);
     if (text_equals(word->letters, "pad") && word->has_parentheses)
         return add_pad(parser, word);
@@ -276,9 +377,13 @@ static reshard_status add_word(rules_parser *parser, const rule_word *word)
         parser->rule.is_drop = true;
         return RESHARD_OK;
     }
-    return rs_fail(RESHARD_ERR_SYNTAX,
-                   "expected a cut, pad(), name(), when() or drop, found \"%s\"",
-                   rs_excerpt_of(word->whole.bytes, word->whole.count).text);
+    if (text_equals(word->letters, "like") && word->has_parentheses)
+        return set_like(parser, word);
+    if (text_equals(word->letters, "uneven") && bare) {
+        parser->rule.is_uneven = true;
+        return RESHARD_OK;
+    }
+    return fail_word(word->whole);
 }
 
 /* ---- lines ----------------------------------------------------------------------------------- */
@@ -312,10 +417,43 @@ static reshard_status parse_subject(rules_parser *parser)
     return rs_glob_compile(&parser->rules->arena, token.bytes, token.count, &rule->glob);
 }
 
+/* "[a, *, b]" behind the pattern, if it is there. */
+static reshard_status parse_shape(rules_parser *parser)
+{
+    rs_rule *rule = &parser->rule;
+    rs_cursor *cursor = &parser->cursor;
+    if (at_end(parser) || *cursor->at != '[')
+        return RESHARD_OK;
+    if (rule->is_every)
+        return rs_fail(RESHARD_ERR_SYNTAX, "every: takes no shape");
+    cursor->at++;
+    rule->has_shape = true;
+    if (rs_cursor_accept(cursor, ']'))
+        return RESHARD_OK;
+    do {
+        rs_slice item = {"*", 1};
+        if (rule->shape_ndim == RESHARD_NDIM_MAX)
+            return rs_fail(RESHARD_ERR_RANGE, "a shape of more than %d dimensions",
+                           RESHARD_NDIM_MAX);
+        reshard_status status =
+            rs_cursor_accept(cursor, '*') ? RESHARD_OK : take_number(parser, cursor, &item);
+        if (status != RESHARD_OK)
+            return rs_fail_within(status, "shape");
+        rule->shape[rule->shape_ndim++] = item;
+    } while (rs_cursor_accept(cursor, ','));
+    if (!rs_cursor_accept(cursor, ']'))
+        return rs_fail(RESHARD_ERR_SYNTAX, "expected , or ] in a shape");
+    return RESHARD_OK;
+}
+
 static reshard_status check_whole(const rules_parser *parser)
 {
     const rs_rule *rule = &parser->rule;
-    bool says = rule->cut_count != 0 || rule->pad_count != 0 || rule->new_name.count != 0;
+    bool follows = rule->like.count != 0;
+    bool cuts = rule->cut_count != 0 || rule->pad_count != 0;
+    bool says = cuts || rule->new_name.count != 0 || follows;
+    if (follows && (cuts || parser->says_R))
+        return rs_fail(RESHARD_ERR_INVALID, "like(), and a cut or pad() besides");
     if (rule->is_drop && (says || parser->says_R))
         return rs_fail(RESHARD_ERR_INVALID, "drop, and something else besides");
     if (!says && !rule->is_drop && !parser->says_R)
@@ -357,10 +495,32 @@ static reshard_status parse_use(rules_parser *parser)
                        strlen(family->text));
 }
 
-static bool accept_use(rules_parser *parser)
+/* default key number */
+static reshard_status parse_default(rules_parser *parser)
+{
+    rs_rules *rules = parser->rules;
+    rs_number_default made = {.key = {NULL, 0}};
+    (void)at_end(parser);
+    made.key = take_token(parser);
+    if (made.key.count == 0 || made.key.bytes[0] == '$')
+        return rs_fail(RESHARD_ERR_SYNTAX, "expected default KEY NUMBER, the key without $");
+    reshard_status status = take_number(parser, &parser->cursor, &made.number);
+    if (status == RESHARD_OK && !at_end(parser))
+        status = rs_fail(RESHARD_ERR_SYNTAX, "more than default KEY NUMBER");
+    void *defaults = rules->defaults;
+    if (status == RESHARD_OK)
+        status = rs_grow(rules->context, &defaults, &rules->default_capacity,
+                         rules->default_count + 1, sizeof made);
+    rules->defaults = defaults;
+    if (status == RESHARD_OK)
+        rules->defaults[rules->default_count++] = made;
+    return status;
+}
+
+static bool accept_word(rules_parser *parser, const char *word)
 {
     rs_cursor start = parser->cursor;
-    if (text_equals(take_token(parser), "use"))
+    if (text_equals(take_token(parser), word))
         return true;
     parser->cursor = start;
     return false;
@@ -370,9 +530,15 @@ static reshard_status parse_line(rules_parser *parser)
 {
     if (at_end(parser))
         return RESHARD_OK;
-    if (accept_use(parser))
+    if (accept_word(parser, "use"))
         return parse_use(parser);
+    if (accept_word(parser, "default"))
+        return parse_default(parser);
+    if (accept_word(parser, "types") || accept_word(parser, "sign"))
+        return RESHARD_OK; /* which models the rules are for: families.c */
     reshard_status status = parse_subject(parser);
+    if (status == RESHARD_OK)
+        status = parse_shape(parser);
     while (status == RESHARD_OK && !at_end(parser)) {
         rule_word word = {.has_parentheses = false};
         status = parse_word(parser, &word);
@@ -447,6 +613,8 @@ void rs_rules_destroy(rs_rules *rules)
     if (rules == NULL)
         return;
     rs_release(rules->context, rules->rules, (size_t)rules->rule_capacity * sizeof *rules->rules);
+    rs_release(rules->context, rules->defaults,
+               (size_t)rules->default_capacity * sizeof *rules->defaults);
     rs_release(rules->context, (void *)rules->axes,
                (size_t)rules->axis_capacity * sizeof *rules->axes);
     rs_arena_release(&rules->arena);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "checkpoint/rules/model.h"
+#include "spec/spec.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -78,14 +79,25 @@ static reshard_status write_coordinates(const rs_number_scope *scope, rs_cursor 
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-/* Copies the text and replaces everything that begins with $, @, { or lcm by its number. */
+/* The value of an option, behind "unit=", may be any number; elsewhere in a cut a number begins
+ * with a variable, because digits, * and / have meanings of their own there. */
+static bool at_number(const rs_cursor *start, rs_cursor *cursor)
+{
+    bool is_value = cursor->at > start->at && cursor->at[-1] == '=';
+    if (rs_cursor_at_variable(cursor))
+        return true;
+    return is_value && cursor->at < cursor->end && (*cursor->at == '(' || rs_is_digit(*cursor->at));
+}
+
+/* Copies the text and replaces all numbers that have variables by their values. */
 static reshard_status replace_variables(const rs_number_scope *scope, rs_cursor *cursor,
                                         rs_text *text)
 {
+    const rs_cursor start = *cursor;
     const char *copied = cursor->at;
     while (cursor->at < cursor->end) {
         int64_t number = 0;
-        if (!rs_cursor_at_variable(cursor)) {
+        if (!at_number(&start, cursor)) {
             cursor->at += cursor->at < cursor->end;
             continue;
         }
@@ -122,12 +134,15 @@ reshard_status rs_rule_placement_parse(reshard_context *context, const rs_number
                                        reshard_spec **out_spec)
 {
     char placement[RS_PLACEMENT_BYTES];
-    char spec[RS_PLACEMENT_BYTES + 160];
+    int32_t size = (int32_t)axis_size;
+    reshard_mesh *axis = NULL;
     reshard_status status = rs_rule_placement_text(scope, cut->placement, axis_size, placement);
-    if (status != RESHARD_OK)
-        return status;
-    (void)snprintf(spec, sizeof spec, "%.100s=%" PRId64 ": %s", cut->axis, axis_size, placement);
-    return reshard_spec_parse(context, spec, out_spec);
+    if (status == RESHARD_OK)
+        status = reshard_mesh_create(context, 1, &cut->axis, &size, NULL, &axis);
+    if (status == RESHARD_OK)
+        status = rs_cut_parse(context, axis, placement, out_spec);
+    reshard_mesh_release(axis);
+    return status;
 }
 
 reshard_status rs_rule_new_name(const rs_number_scope *scope, rs_slice new_name, char *buffer,

@@ -205,32 +205,71 @@ static reshard_status sum_locals(const rs_rule_finding *found, const rs_local_sh
     return rs_rule_unpad_shape(found, found->ndim, shape, out_unknown);
 }
 
+static reshard_status recover_by_rule(rs_rule_finding *found, const rs_local_shapes *locals,
+                                      rs_rule_result *out_result)
+{
+    int64_t padded[RESHARD_NDIM_MAX] = {0}, shape[RESHARD_NDIM_MAX] = {0};
+    bool is_flat = locals->full != NULL || find_flat(found) >= 0, unknown = false;
+    reshard_status status = is_flat ? take_full(found, locals, shape, padded)
+                                    : sum_locals(found, locals, shape, padded, &unknown);
+    if (status == RESHARD_OK)
+        status = rs_rule_finish(found, found->ndim, shape, padded, out_result);
+    if (status == RESHARD_OK) {
+        out_result->padding_unknown = unknown;
+        status = rs_rules_check_locals(found->mesh, locals, out_result->layout);
+        if (status != RESHARD_OK)
+            rs_rule_result_release(out_result);
+    }
+    return status;
+}
+
+/* Does the shape lead back to the rule by which it was found, and to no other? */
+static reshard_status confirm(const rs_rule_finding *found, const rs_rule_result *result)
+{
+    rs_rule_finding again = {.rules = found->rules,
+                             .mesh = found->mesh,
+                             .keys = found->keys,
+                             .name = found->name,
+                             .name_bytes = found->name_bytes,
+                             .ndim = found->ndim,
+                             .shape = result->shape};
+    reshard_status status = found->rule->has_shape ? rs_rule_match(&again) : RESHARD_OK;
+    if (status == RESHARD_OK && found->rule->has_shape && again.rule != found->rule)
+        status = rs_fail(RESHARD_ERR_INVALID, RS_RULE_PLACE " would be the rule of what it gives",
+                         RS_RULE_PLACE_OF(again.rule));
+    return status;
+}
+
+/* Rules that ask for a shape are tried one after the other: each gives another full shape, which
+ * has to be the one that it asks for. */
 static reshard_status recover(rs_rule_finding *found, const rs_local_shapes *locals,
                               rs_rule_result *out_result)
 {
-    int64_t padded[RESHARD_NDIM_MAX] = {0}, shape[RESHARD_NDIM_MAX] = {0};
-    rs_rule_result result = {.drop = false};
-    bool unknown = false;
-    reshard_status status = rs_rule_find(found);
-    if (status != RESHARD_OK)
-        return status;
-    if (found->rule->is_drop) {
-        *out_result = (rs_rule_result){.drop = true, .line = found->rule->line};
-        return RESHARD_OK;
+    for (;;) {
+        rs_rule_result result = {.drop = false};
+        reshard_status status = rs_rule_find(found);
+        if (status != RESHARD_OK)
+            return status;
+        if (found->is_drop) {
+            *out_result = (rs_rule_result){.drop = true, .line = found->rule->line};
+            return RESHARD_OK;
+        }
+        status = recover_by_rule(found, locals, &result);
+        if (status == RESHARD_OK) {
+            status = confirm(found, &result);
+            if (status == RESHARD_OK) {
+                *out_result = result;
+                return RESHARD_OK;
+            }
+            rs_rule_result_release(&result);
+        }
+        if (!found->rule->has_shape || status != RESHARD_ERR_INVALID)
+            return status;
+        rs_rule_finding_release(found);
+        found->misfit = found->misfit != NULL ? found->misfit : found->rule;
+        found->first = found->rule - found->rules->rules + 1;
+        found->pad_count = 0;
     }
-    bool is_flat = locals->full != NULL || find_flat(found) >= 0;
-    status = is_flat ? take_full(found, locals, shape, padded)
-                     : sum_locals(found, locals, shape, padded, &unknown);
-    if (status == RESHARD_OK)
-        status = rs_rule_finish(found, found->ndim, shape, padded, &result);
-    if (status == RESHARD_OK)
-        status = rs_rules_check_locals(found->mesh, locals, result.layout);
-    result.padding_unknown = unknown;
-    if (status == RESHARD_OK)
-        *out_result = result;
-    else
-        rs_rule_result_release(&result);
-    return status;
 }
 
 reshard_status rs_rules_recover(const rs_rules *rules, reshard_mesh *mesh,

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/sort.h"
+#include "checkpoint/rules/families.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -35,13 +36,21 @@ static bool is_family(const char *rules)
     return false;
 }
 
+static reshard_status fail_unknown(const char *path)
+{
+    const rs_rule_family *none = rs_rule_family_find(path, strlen(path));
+    assert(none == NULL);
+    (void)none;
+    return rs_fail_within(RESHARD_ERR_NOT_FOUND, "rules \"%.200s\": no such file", path);
+}
+
 static reshard_status read_rules(rs_rulebook *book, reshard_context *context, const char *path)
 {
     char *text = NULL;
     size_t text_bytes = 0;
     reshard_status status = rs_file_read_all(context, path, RULES_BYTES_MAX, &text, &text_bytes);
     if (status == RESHARD_ERR_NOT_FOUND)
-        return rs_fail(status, "rules \"%.200s\": neither a built-in family nor a file", path);
+        return fail_unknown(path);
     if (status == RESHARD_OK)
         status = rs_rules_parse(context, text, text_bytes, path, &book->rules);
     if (text != NULL)
@@ -71,7 +80,7 @@ reshard_status rs_rulebook_init(rs_rulebook *book, reshard_context *context, res
     assert(mesh != NULL && folder != NULL);
     *book = (rs_rulebook){.mesh = reshard_mesh_retain(mesh)};
     reshard_status status = rs_config_init(&book->config, context, folder, set_count, sets);
-    book->keys = (rs_rules_keys){rs_config_find, &book->config};
+    book->keys = (rs_rules_keys){rs_config_find, &book->config, rs_config_find_text};
     if (status != RESHARD_OK)
         return status;
     if (rules == NULL) {
@@ -88,6 +97,8 @@ reshard_status rs_rulebook_init(rs_rulebook *book, reshard_context *context, res
     }
     if (status == RESHARD_OK)
         status = rs_rules_check_mesh(book->rules, book->mesh);
+    if (status == RESHARD_OK)
+        status = rs_rules_bind(book->rules, names, user);
     return status;
 }
 

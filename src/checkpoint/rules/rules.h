@@ -35,6 +35,8 @@ const char *rs_rules_family_text(int32_t index);
 typedef struct rs_rules_keys {
     bool (*find)(void *user, const char *key, int64_t *out_value);
     void *user;
+    /* The same for keys whose value is a text; NULL, or a result of NULL: there is none. */
+    const char *(*find_text)(void *user, const char *key);
 } rs_rules_keys;
 
 /* Checks that every axis of the mesh longer than 1 is named by some rule of the set, or is called
@@ -43,8 +45,9 @@ reshard_status rs_rules_check_mesh(const rs_rules *rules, const reshard_mesh *me
 
 /* What the first matching rule says about a tensor. Owned by the caller: rs_rule_result_release. */
 typedef struct rs_rule_result {
-    bool drop;             /* the tensor is to be left out; nothing below is set */
-    char *new_name;        /* NUL behind new_name_bytes bytes; NULL: the name stays */
+    bool unmatched; /* rs_rules_name: no rule matches, and nothing else is set */
+    bool drop;      /* the tensor is to be left out; rule, line and file_name alone are set */
+    char *new_name; /* NUL behind new_name_bytes bytes; NULL: the name stays */
     size_t new_name_bytes; /* names may hold NUL */
     /* 0 for a tensor of more than RESHARD_NDIM_MAX dimensions, which no rule may cut or pad. */
     int32_t ndim;
@@ -55,6 +58,7 @@ typedef struct rs_rule_result {
     bool padding_unknown;   /* recover: there may be padding, and the true size is not known */
     reshard_spec *spec;     /* over the mesh; one reference */
     reshard_layout *layout; /* of padded_shape, so that it need not be made again; one reference */
+    int64_t rule;           /* its number among all of the set */
     int32_t line;           /* of the rule, for messages */
     const char *file_name;  /* that the line is in; lives as long as the rules */
     reshard_context *context;
@@ -67,8 +71,8 @@ reshard_status rs_rules_apply(const rs_rules *rules, reshard_mesh *mesh, const r
                               const char *name, size_t name_bytes, int32_t ndim,
                               const int64_t *shape, rs_rule_result *out_result);
 
-/* Only drop, new_name and line of that result. ndim and shape are for messages. Errors: NOT_FOUND
- * when no rule matches. */
+/* Only drop, unmatched, new_name, rule, line and file_name of that result. That no rule matches is
+ * no error here, so that a caller can tell of all such tensors at once. */
 reshard_status rs_rules_name(const rs_rules *rules, reshard_mesh *mesh, const rs_rules_keys *keys,
                              const char *name, size_t name_bytes, int32_t ndim,
                              const int64_t *shape, rs_rule_result *out_result);
@@ -102,6 +106,10 @@ reshard_status rs_rules_check_locals(const reshard_mesh *mesh, const rs_local_sh
 
 /* The name at an index, or NULL beyond the last; its length in *out_bytes. */
 typedef const char *(*rs_tensor_name_fn)(void *user, int64_t index, size_t *out_bytes);
+
+/* Puts without() in force: rules whose condition these names do not meet no longer apply. Once,
+ * before the rules are shared. */
+reshard_status rs_rules_bind(rs_rules *rules, rs_tensor_name_fn names, void *user);
 
 typedef struct rs_rules_choice {
     const char *family; /* static */

@@ -10,11 +10,14 @@
 #include "base/json.h"
 #include "base/sort.h"
 #include "checkpoint/rules/model.h"
+#include "checkpoint/rules/name_groups.h"
 #include "kernel/cast.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define UNMATCHED_BYTES 3600 /* of a list of names in an error */
 
 /* One pattern of an option, and what comes after its "=". */
 typedef struct pattern {
@@ -242,9 +245,38 @@ static void count_dropped(rs_selection *selection, rs_slice name, int32_t line)
     selection->dropped_line = line;
 }
 
+/* Tells of all tensors without a rule, whose places in the selection the list has. */
+static reshard_status fail_unmatched(const rs_selection *selection, rs_arena *arena,
+                                     const rs_rulebook *book, int64_t count,
+                                     const int64_t *unmatched)
+{
+    char buffer[UNMATCHED_BYTES];
+    rs_text text;
+    rs_name_group *groups = NULL;
+    int64_t group_count = 0;
+    rs_named_shape *items = rs_arena_allocate_array(arena, (size_t)count, sizeof *items);
+    if (items == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; i < count; i++) {
+        const rs_selected *item = &selection->items[unmatched[i]];
+        const rs_stored_tensor *stored = item->stored;
+        items[i] = (rs_named_shape){item->matched, stored->ndim, stored->shape};
+    }
+    reshard_status status = rs_name_groups_make(arena, count, items, &groups, &group_count);
+    if (status != RESHARD_OK)
+        return status;
+    rs_text_init(&text, buffer, sizeof buffer);
+    rs_name_groups_text(groups, group_count, sizeof buffer, &text);
+    return rs_fail(RESHARD_ERR_NOT_FOUND, "no rule of %s matches %lld of %lld tensors: %s",
+                   book->rules->file_name, (long long)count, (long long)selection->count, buffer);
+}
+
 reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena, const rs_rulebook *book)
 {
-    int64_t kept = 0;
+    int64_t kept = 0, unmatched_count = 0;
+    int64_t *unmatched = rs_arena_allocate_array(arena, (size_t)selection->count, sizeof(int64_t));
+    if (unmatched == NULL)
+        return rs_allocation_status();
     assert(book->rules != NULL);
     for (int64_t i = 0; i < selection->count; i++) {
         rs_selected item = selection->items[i];
@@ -260,14 +292,18 @@ reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena, cons
             if (item.name.bytes == NULL)
                 status = rs_allocation_status();
         }
-        if (status == RESHARD_OK && result.drop)
+        if (status == RESHARD_OK && result.unmatched)
+            unmatched[unmatched_count++] = i;
+        else if (status == RESHARD_OK && result.drop)
             count_dropped(selection, item.matched, result.line);
-        else if (status == RESHARD_OK)
+        else if (status == RESHARD_OK && unmatched_count == 0)
             selection->items[kept++] = item;
         rs_rule_result_release(&result);
         if (status != RESHARD_OK)
             return status;
     }
+    if (unmatched_count != 0)
+        return fail_unmatched(selection, arena, book, unmatched_count, unmatched);
     selection->count = kept;
     return RESHARD_OK;
 }

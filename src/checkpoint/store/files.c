@@ -51,7 +51,9 @@ static reshard_status open_file(reshard_checkpoint *checkpoint, rs_stored_file *
     reshard_status status = rs_file_open(context, path, &file->file);
     rs_release(context, path, strlen(path) + 1);
     if (status == RESHARD_OK)
-        status = rs_file_stamp(file->file, &file->bytes, &file->changed);
+        status = rs_file_read_stamp(file->file, &file->stamp);
+    if (status == RESHARD_OK)
+        file->bytes = file->stamp.bytes;
     return status == RESHARD_OK ? check_pointer(file) : status;
 }
 
@@ -141,7 +143,8 @@ reshard_status rs_store_add_file(reshard_checkpoint *checkpoint, rs_slice name, 
     char *copy = NULL;
     reshard_status status = make_room(checkpoint);
     if (status == RESHARD_OK)
-        status = rs_file_stamp(file, &added.bytes, &added.changed);
+        status = rs_file_read_stamp(file, &added.stamp);
+    added.bytes = added.stamp.bytes;
     if (status == RESHARD_OK &&
         (copy = rs_arena_allocate(&checkpoint->arena, name.count + 1)) == NULL)
         status = rs_allocation_status();

@@ -30,7 +30,7 @@ typedef struct rs_stored_file {
     const char *name; /* within the checkpoint's folder */
     rs_file *file;
     uint64_t bytes;
-    int64_t changed; /* when it last was, in nanoseconds */
+    rs_file_stamp stamp; /* when it was opened */
     /* What the format keeps about the file while it is open, such as its header; names and shapes
      * may point into it. The store only destroys it. NULL: nothing. */
     void *body;

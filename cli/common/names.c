@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* names.c - sorts names of tensors. */
+#include "cli/common/names.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* The digits at the beginning of a text, without leading zeros. */
+static size_t skip_number(const char *bytes, size_t count, const char **out_digits)
+{
+    size_t end = 0, zeros = 0;
+    while (end < count && is_digit(bytes[end]))
+        end++;
+    while (zeros + 1 < end && bytes[zeros] == '0')
+        zeros++;
+    *out_digits = bytes + zeros;
+    return end;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    const cli_name *x = a, *y = b;
+    size_t i = 0, j = 0;
+    while (i < x->count && j < y->count) {
+        const char *m, *n;
+        size_t m_length = skip_number(x->bytes + i, x->count - i, &m);
+        size_t n_length = skip_number(y->bytes + j, y->count - j, &n);
+        if (m_length == 0 || n_length == 0) {
+            if (x->bytes[i] != y->bytes[j])
+                return (unsigned char)x->bytes[i] < (unsigned char)y->bytes[j] ? -1 : 1;
+            i++;
+            j++;
+            continue;
+        }
+        i += m_length;
+        j += n_length;
+        size_t m_digits = (size_t)(x->bytes + i - m), n_digits = (size_t)(y->bytes + j - n);
+        if (m_digits != n_digits)
+            return m_digits < n_digits ? -1 : 1;
+        int order = memcmp(m, n, m_digits);
+        if (order != 0)
+            return order;
+    }
+    if (i < x->count || j < y->count)
+        return i < x->count ? 1 : -1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+void cli_names_sort(cli_name *names, size_t count)
+{
+    if (count != 0)
+        qsort(names, count, sizeof *names, compare_names);
+}

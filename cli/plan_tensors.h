@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan_tensors.h - `reshard plan CKPT --tensors`: each tensor, how it is cut, and which rule says
+ * so. */
+#ifndef CLI_PLAN_TENSORS_H
+#define CLI_PLAN_TENSORS_H
+
+#include "cli/converting.h"
+
+/* Errors are the library's, with its text set. */
+reshard_status cli_plan_tensors_print(const cli_conversion *made);
+/* The same as a list in an object. Meshes of up to CLI_PLAN_SHARDS_MAX ranks also get the shards of
+ * each rank. */
+enum { CLI_PLAN_SHARDS_MAX = 16 };
+reshard_status cli_plan_tensors_write(const cli_conversion *made, cli_json *json);
+
+#endif

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bounds of docs/limits.md that files and options can reach: what is at one passes, one beyond is refused in one line,
+at once."""
+import os
+import struct
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "cli")]
+import files  # noqa: E402
+from support import CommandTest, main  # noqa: E402
+
+MODEL = {"model.w": ("U8", (6, 4), bytes(24))}
+SECONDS = 20 * float(os.environ.get("RESHARD_TEST_PATIENCE", "1"))
+
+
+class LimitsTest(CommandTest):
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory(prefix="reshard-test-")
+        self.addCleanup(holder.cleanup)
+        self.folder = holder.name
+        files.write(self.at("source/model.safetensors"), MODEL)
+        self.count = 0
+
+    def at(self, name):
+        return os.path.join(self.folder, name)
+
+    def refuse(self, words, *arguments, code=1):
+        began = time.monotonic()
+        self.check_fails(arguments, code, words)
+        self.assertLess(time.monotonic() - began, SECONDS)
+
+    def sparse(self, name, size, head=b""):
+        """A file that is long and takes no room."""
+        os.makedirs(os.path.dirname(self.at(name)), exist_ok=True)
+        with open(self.at(name), "wb") as file:
+            file.write(head)
+            file.truncate(size)
+
+    def plan(self, rules, mesh="tp=2"):
+        """The arguments that apply some rules."""
+        self.count += 1
+        path = self.at(f"{self.count}.rules")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(rules)
+        return ["plan", self.at("source"), "--to", mesh, "--rules", path]
+
+    # ---- headers and texts of files ------------------------------------------------------------
+
+    def test_header_bytes(self):
+        self.sparse("long/model.safetensors", 200_000_000, struct.pack("<Q", 100_000_001))
+        self.refuse("100000001", "inspect", self.at("long"))
+
+    def test_json_depth(self):
+        """127 levels in all, of which the index itself is one."""
+        for depth, passes in [(126, True), (127, False)]:
+            folder = self.at(f"deep{depth}")
+            files.write(f"{folder}/a.safetensors", MODEL)
+            with open(f"{folder}/model.safetensors.index.json", "w", encoding="utf-8") as file:
+                file.write('{"x":' + "[" * depth + "]" * depth + ',"weight_map":{"model.w":"a.safetensors"}}')
+            if passes:
+                self.read_json("inspect", folder)
+            else:
+                self.refuse("127", "inspect", folder)
+
+    def test_index_bytes(self):
+        files.write(self.at("index/a.safetensors"), MODEL)
+        self.sparse("index/model.safetensors.index.json", (256 << 20) + 1)
+        self.refuse("268435457", "inspect", self.at("index"))
+
+    def test_config_bytes(self):
+        self.sparse("source/config.json", (16 << 20) + 1)
+        self.refuse("16777217", *self.plan("model.w S(0, unit=$n)@tp\n"))
+
+    def test_rules_bytes(self):
+        self.sparse("huge.rules", (16 << 20) + 1)
+        self.refuse("16777217", "plan", self.at("source"), "--to", "tp=2", "--rules", self.at("huge.rules"))
+
+    def test_dims_and_elements(self):
+        """More than 8 dims cannot be cut, and are carried whole; sizes beyond 64 bits are refused."""
+        files.write(self.at("nine/model.safetensors"), {"t": ("U8", (1,) * 9, b"x")})
+        self.read_text("convert", self.at("nine"), self.at("out"), "--quiet")
+        self.refuse('"t"', "convert", self.at("nine"), self.at("out2"), "--to", "tp=2", "--rules",
+                    self.plan("t S(0)@tp\n")[-1])
+        for extent in (2**63, 2**64):
+            with open(self.at("big.safetensors"), "wb") as file:
+                file.write(files.frame({"t": {"dtype": "U8", "shape": [extent], "data_offsets": [0, 1]}}, b"x"))
+            self.refuse('"t"', "inspect", self.at("big.safetensors"))
+
+    # ---- rules ---------------------------------------------------------------------------------
+
+    def test_rules_of_a_set(self):
+        line = "x S(0)@tp\n"
+        self.read_text(*self.plan("model.w S(0)@tp\n" + line * 9999))
+        self.refuse("10000 rules", *self.plan("model.w S(0)@tp\n" + line * 10000))
+
+    def test_axes_of_a_set(self):
+        many = [f"x{i} S(0)@axis{i}\n" for i in range(64)]
+        self.read_text(*self.plan("model.w S(0)@axis0\n" + "".join(many), "axis0=2"))
+        self.refuse("64", *self.plan("model.w S(0)@axis0\n" + "".join(many) + "y S(0)@axis64\n", "axis0=2"))
+
+    def test_patterns(self):
+        self.read_text(*self.plan(f"model.w S(0)@tp\n{'a' * 4096} R\n"))
+        self.refuse("4096", *self.plan(f"model.w S(0)@tp\n{'a' * 4097} R\n"))
+        texts = [f"t{i}" for i in range(65)]
+        self.read_text(*self.plan("model.w S(0)@tp\n{" + ",".join(texts[:64]) + "} R\n"))
+        self.refuse("64 texts", *self.plan("model.w S(0)@tp\n{" + ",".join(texts) + "} R\n"))
+
+    def test_names_that_patterns_match(self):
+        for count, passes in [(65535, True), (65536, False)]:
+            files.write(self.at("source/model.safetensors"), {"n" * count: ("U8", (2,), b"ab")})
+            self.read_text("inspect", self.at("source"))
+            if passes:
+                self.read_text(*self.plan("* S(0)@tp\n"))
+            else:
+                self.refuse("65535", *self.plan("* S(0)@tp\n"))
+
+    def test_numbers(self):
+        for depth, passes in [(32, True), (33, False)]:
+            arguments = self.plan("model.w S(0)@tp pad(0, " + "(" * depth + "2" + ")" * depth + ")\n")
+            if passes:
+                self.read_text(*arguments)
+            else:
+                self.refuse("32 levels", *arguments)
+
+    # ---- options -------------------------------------------------------------------------------
+
+    def test_threads(self):
+        self.read_text("digest", self.at("source"), "--threads", "256")
+        self.refuse("257 threads", "digest", self.at("source"), "--threads", "257")
+
+    def test_memory(self):
+        self.read_text("convert", self.at("source"), self.at("out"), "--max-memory", "1M", "--quiet")
+        self.refuse("1048575", "convert", self.at("source"), self.at("out2"), "--max-memory", "1048575")
+
+    def test_journal_bytes(self):
+        os.mkdir(self.at("out.partial"), 0o700)
+        self.sparse("out.partial/.reshard-journal", (1 << 30) + 1)
+        self.refuse("out.partial", "convert", self.at("source"), self.at("out"), "--resume")
+        self.assertFalse(os.path.exists(self.at("out")))
+
+
+if __name__ == "__main__":
+    main()
