@@ -266,7 +266,7 @@ reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversio
 
 const char *reshard_conversion_note(const reshard_conversion *conversion, int64_t index)
 {
-    return rs_notes_at(&conversion->target.notes, index);
+    return rs_notes_at(&conversion->target.user_notes, index);
 }
 
 void reshard_conversion_get_matrix(const reshard_conversion *conversion, uint64_t *out_bytes)

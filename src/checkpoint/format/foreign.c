@@ -13,7 +13,6 @@
 static const struct {
     const char *ending, *what;
 } rows[] = {
-    {".distcp", "PyTorch .distcp (distributed checkpoint)"},
     {".gguf", "GGUF (llama.cpp)"},
     {".h5", "Keras .h5"},
     {".msgpack", "Flax .msgpack"},
@@ -29,8 +28,9 @@ static bool ends_with(const char *text, const char *end)
 
 bool rs_name_holds_weights(const char *name)
 {
-    static const char *const own[] = {".safetensors", ".index.json", ".partial", ".rules", ".npy",
-                                      ".npz",         ".bin",        ".pt",      ".pth",   ".ckpt"};
+    static const char *const own[] = {".safetensors", ".index.json", ".partial", ".rules",
+                                      ".npy",         ".npz",        ".distcp",  ".metadata",
+                                      ".bin",         ".pt",         ".pth",     ".ckpt"};
     bool holds = strstr(name, ".safetensors.index.") != NULL;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         holds = holds || ends_with(name, own[i]);

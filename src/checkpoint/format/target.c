@@ -18,7 +18,7 @@ reshard_status rs_target_note(rs_target *target, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    reshard_status status = rs_notes_add(&target->notes, &target->arena, format, arguments);
+    reshard_status status = rs_notes_add(&target->user_notes, &target->arena, format, arguments);
     va_end(arguments);
     return status;
 }

@@ -67,13 +67,14 @@ struct rs_target {
     rs_target_file *files;
     uint64_t bytes; /* of all files */
     char rules[256];
+    void *notes; /* what the format keeps from lay_out to finish, in the arena */
     /* Of the source, which must outlive the target. */
     int64_t metadata_count;
     const rs_metadatum *metadata;
     const char *stem;     /* what whole tensors' files are called */
     const int32_t *ranks; /* of each file of a mesh; NULL for others */
     rs_slice document;    /* what the format says in every file; it alone knows what that is */
-    rs_notes notes;       /* what is left out, or is not as one may expect */
+    rs_notes user_notes;  /* what is left out, or is not as one may expect */
 };
 
 reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *source,
@@ -135,6 +136,14 @@ typedef reshard_status rs_place_fn(const rs_laying *laying, const rs_cut_tensor 
 
 /* Cuts all tensors and has each one placed. Errors: as rs_rules_apply; OVERLAP. */
 reshard_status rs_target_cut(rs_laying *laying, rs_place_fn *place);
+
+/* What the next box of a tensor is called in its file. several: the file holds more of them; *next
+ * counts them, from 0 in each file. */
+typedef reshard_status rs_box_name_fn(const rs_laying *laying, rs_slice tensor, bool several,
+                                      int64_t *next, rs_slice *out_key);
+/* Stores each box once (target_boxes.c), as an entry of its own. name NULL: the tensor's. */
+reshard_status rs_target_place_boxes(const rs_laying *laying, const rs_cut_tensor *cut,
+                                     rs_box_name_fn *name);
 
 /* The file of a rank. */
 int32_t rs_laying_file(const rs_laying *laying, int32_t rank);

@@ -57,7 +57,11 @@ typedef struct rs_stored_value {
     rs_value_place place;
     int32_t file;
     const struct rs_pickle_node *node; /* belongs to the file's body */
+    /* in the file, where the value is a torch.save of its own; else bytes is 0 */
+    uint64_t at, bytes;
 } rs_stored_value;
+
+#define RS_VALUE_STEPS_MAX 1024
 
 typedef struct rs_stored_piece {
     int32_t file;

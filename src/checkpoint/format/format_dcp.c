@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * format_dcp.c - PyTorch's distributed checkpoints: a pickle `.metadata`, and files `__R_N.distcp`
+ * with entries at the places that it names. Without `.metadata` each rank may have left its own,
+ * `__R.metadata`; their union is read, and what several of them hold are copies.
+ *
+ * Accelerate keeps model and optimizer in two folders of this kind, beside each other in one that
+ * is read as a whole: pytorch_model_fsdp_I and optimizer_I.
+ */
+#include "base/context.h"
+#include "base/sort.h"
+#include "base/text.h"
+#include "checkpoint/format/dcp_entry.h"
+#include "checkpoint/format/dcp_write.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#define METADATA_NAME ".metadata"
+
+/* ---- metadata -------------------------------------------------------------------------------- */
+
+/* One pickle of metadata; its files are in `folder` of the checkpoint's, "" or with a slash. */
+typedef struct part {
+    const char *folder;
+    const char *name; /* of the pickle, with the folder */
+    rs_dcp_metadata metadata;
+} part;
+
+typedef struct reading {
+    reshard_checkpoint *checkpoint;
+    int64_t part_count, part_capacity;
+    part *parts;
+    bool has_ranks; /* each rank has metadata of its own */
+    int64_t file_count;
+    char **files; /* of all parts, each once, by the numbers in their names */
+    rs_dcp_entries entries;
+    rs_occurrences list;
+} reading;
+
+static bool begins_with(const char *text, const char *beginning)
+{
+    return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
+/* __R.metadata */
+static bool is_rank_metadata(const char *name)
+{
+    size_t digits = begins_with(name, "__") ? strspn(name + 2, "0123456789") : 0;
+    return digits != 0 && strcmp(name + 2 + digits, METADATA_NAME) == 0;
+}
+
+static bool is_data(const char *name)
+{
+    static const char ending[] = ".distcp";
+    size_t length = strlen(name), count = sizeof ending - 1;
+    return length > count && strcmp(name + length - count, ending) == 0;
+}
+
+/* pytorch_model_fsdp_I or optimizer_I */
+static bool is_accelerate(const char *name)
+{
+    static const char *const beginnings[] = {"pytorch_model_fsdp_", "optimizer_"};
+    for (int i = 0; i < 2; i++) {
+        const char *rest = name + strlen(beginnings[i]);
+        if (begins_with(name, beginnings[i]) && *rest != '\0' &&
+            rest[strspn(rest, "0123456789")] == '\0')
+            return true;
+    }
+    return false;
+}
+
+/* folder + name, in the arena. */
+static reshard_status join_names(const reading *r, const char *folder, const char *name,
+                                 char **out_path)
+{
+    size_t first = strlen(folder), second = strlen(name) + 1;
+    char *path = rs_arena_allocate(&r->checkpoint->arena, first + second);
+    if (path == NULL)
+        return rs_allocation_status();
+    memcpy(path, folder, first);
+    memcpy(path + first, name, second);
+    *out_path = path;
+    return RESHARD_OK;
+}
+
+/* Whether the checkpoint's folder has such a file; names that begin with a dot are not listed. */
+static reshard_status has_file(const reshard_checkpoint *checkpoint, const char *folder,
+                               const char *name, bool *out_has)
+{
+    char inner[600];
+    rs_path_kind kind = RS_PATH_NONE;
+    (void)snprintf(inner, sizeof inner, "%.500s%.90s", folder, name);
+    char *path = rs_path_join(checkpoint->context, checkpoint->folder, inner);
+    if (path == NULL)
+        return rs_allocation_status();
+    reshard_status status = rs_path_kind_of(path, &kind);
+    rs_release(checkpoint->context, path, strlen(path) + 1);
+    *out_has = status == RESHARD_OK && kind == RS_PATH_FILE;
+    return status;
+}
+
+static reshard_status add_part(reading *r, const char *folder, const char *name)
+{
+    void *items = r->parts;
+    char *path = NULL;
+    reshard_status status =
+        rs_grow(r->checkpoint->context, &items, &r->part_capacity, r->part_count + 1, sizeof(part));
+    r->parts = items;
+    if (status == RESHARD_OK)
+        status = join_names(r, folder, name, &path);
+    if (status == RESHARD_OK)
+        r->parts[r->part_count++] = (part){.folder = folder, .name = path};
+    return status;
+}
+
+/* The pickles of one folder: `.metadata`, or else those of ranks. */
+static reshard_status find_parts(reading *r, const char *folder, int64_t count, char *const *names)
+{
+    bool has = false;
+    int64_t ranks = 0;
+    reshard_status status = has_file(r->checkpoint, folder, METADATA_NAME, &has);
+    if (status == RESHARD_OK && has)
+        status = add_part(r, folder, METADATA_NAME);
+    for (int64_t i = 0; status == RESHARD_OK && i < count; i++) {
+        if (!is_rank_metadata(names[i]))
+            continue;
+        ranks++;
+        if (!has)
+            status = add_part(r, folder, names[i]);
+    }
+    r->has_ranks = r->has_ranks || (!has && ranks != 0);
+    if (status == RESHARD_OK && has && ranks != 0)
+        status = rs_store_note(r->checkpoint,
+                               "%s.metadata was read; %lld files __R.metadata beside it were not",
+                               folder, (long long)ranks);
+    return status;
+}
+
+static reshard_status find_accelerate(reading *r, const char *name)
+{
+    rs_names names = {.context = r->checkpoint->context};
+    char *folder = NULL;
+    reshard_status status = join_names(r, name, "/", &folder);
+    char *path = status == RESHARD_OK
+                     ? rs_path_join(r->checkpoint->context, r->checkpoint->folder, name)
+                     : NULL;
+    if (path == NULL)
+        return status != RESHARD_OK ? status : rs_allocation_status();
+    status = rs_folder_list(r->checkpoint->context, path, &names);
+    rs_release(r->checkpoint->context, path, strlen(path) + 1);
+    if (status == RESHARD_OK)
+        status = find_parts(r, folder, names.count, names.items);
+    rs_names_release(&names);
+    return status;
+}
+
+static reshard_status find_all_parts(reading *r, const rs_opening *opening)
+{
+    reshard_status status = find_parts(r, "", opening->name_count, opening->names);
+    if (!opening->is_folder || r->part_count != 0)
+        return status;
+    for (int64_t i = 0; status == RESHARD_OK && i < opening->name_count; i++) {
+        bool has = false;
+        char inner[300];
+        if (!is_accelerate(opening->names[i]))
+            continue;
+        (void)snprintf(inner, sizeof inner, "%.250s/", opening->names[i]);
+        status = has_file(r->checkpoint, inner, METADATA_NAME, &has);
+        if (status == RESHARD_OK && has)
+            status = find_accelerate(r, opening->names[i]);
+    }
+    return status;
+}
+
+static reshard_status read_part(const reading *r, part *made)
+{
+    reshard_context *context = r->checkpoint->context;
+    rs_pickle *pickle = NULL;
+    char *bytes = NULL;
+    size_t count = 0, used = 0;
+    char *path = rs_path_join(context, r->checkpoint->folder, made->name);
+    if (path == NULL)
+        return rs_allocation_status();
+    reshard_status status = rs_file_read_all(context, path, RS_PICKLE_BYTES_MAX, &bytes, &count);
+    if (status == RESHARD_OK)
+        status = rs_pickle_read(context, path, bytes, count, &pickle, &used);
+    if (status == RESHARD_OK)
+        status = rs_dcp_metadata_read(&r->checkpoint->arena, path, pickle, &made->metadata);
+    rs_pickle_destroy(pickle);
+    if (bytes != NULL)
+        rs_release(context, bytes, count + 1);
+    rs_release(context, path, strlen(path) + 1);
+    return status;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static int compare_names(const void *a, const void *b)
+{
+    return rs_dcp_file_compare(*(const char *const *)a, *(const char *const *)b);
+}
+
+static reshard_status open_files(reading *r)
+{
+    int64_t count = 0;
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < r->part_count; i++)
+        count += r->parts[i].metadata.file_count;
+    r->files = rs_arena_allocate_array(&r->checkpoint->arena, (size_t)count, sizeof(const char *));
+    if (r->files == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0, at = 0; status == RESHARD_OK && i < r->part_count; i++) {
+        const part *from = &r->parts[i];
+        for (int64_t k = 0; status == RESHARD_OK && k < from->metadata.file_count; k++)
+            status = join_names(r, from->folder, from->metadata.files[k], &r->files[at++]);
+    }
+    if (status != RESHARD_OK)
+        return status;
+    rs_sort(r->files, (size_t)count, sizeof *r->files, compare_names);
+    for (int64_t i = 0; i < count; i++) {
+        if (i == 0 || strcmp(r->files[i], r->files[r->file_count - 1]) != 0)
+            r->files[r->file_count++] = r->files[i];
+    }
+    return rs_fail_within(rs_store_open_files(r->checkpoint, r->file_count, r->files),
+                          "named in %s", r->parts[0].name);
+}
+
+/* The number of a part's file among those of the checkpoint. */
+static int32_t find_file(const reading *r, const part *from, const char *name)
+{
+    char path[1024];
+    int64_t low = 0, high = r->file_count;
+    (void)snprintf(path, sizeof path, "%s%s", from->folder, name);
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        if (rs_dcp_file_compare(r->files[middle], path) <= 0)
+            low = middle;
+        else
+            high = middle;
+    }
+    return (int32_t)low;
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+static bool is_empty(const rs_dcp_tensor *tensor, const int64_t *size)
+{
+    for (int32_t d = 0; d < tensor->ndim; d++) {
+        if (size[d] == 0)
+            return true;
+    }
+    return false;
+}
+
+static reshard_status fail_missing(const part *from, const rs_dcp_tensor *tensor,
+                                   const rs_dcp_chunk *chunk)
+{
+    char box[256];
+    rs_text text;
+    rs_text_init(&text, box, sizeof box);
+    rs_text_add_box(&text, tensor->ndim, chunk->offset, chunk->size);
+    return rs_fail(RESHARD_ERR_GAP, "%s: tensor \"%.*s\": no file is named for its chunk %s",
+                   from->name, rs_slice_shown(tensor->name), tensor->name.bytes, box);
+}
+
+static reshard_status add_chunk(reading *r, const part *from, const rs_dcp_tensor *tensor,
+                                const rs_dcp_chunk *chunk)
+{
+    rs_occurrence item;
+    const rs_dcp_entry *entry =
+        rs_dcp_metadata_find(&from->metadata, tensor->name, tensor->ndim, chunk->offset);
+    if (entry == NULL)
+        return fail_missing(from, tensor, chunk);
+    reshard_status status = rs_dcp_entry_read(&r->entries, entry, find_file(r, from, entry->file),
+                                              tensor, chunk, &item);
+    return status == RESHARD_OK ? rs_occurrences_add(r->checkpoint->context, &r->list, &item)
+                                : status;
+}
+
+/* A tensor without elements needs no entry, but belongs to a file. */
+static reshard_status add_empty(reading *r, const part *from, const rs_dcp_tensor *tensor)
+{
+    rs_occurrence item = {.name = tensor->name,
+                          .dtype = tensor->dtype,
+                          .ndim = tensor->ndim,
+                          .shape = tensor->shape,
+                          .full = tensor->shape,
+                          .place = tensor->place};
+    if (r->file_count == 0)
+        return rs_fail(RESHARD_ERR_GAP, "%s: names no file", from->name);
+    return rs_occurrences_add(r->checkpoint->context, &r->list, &item);
+}
+
+static reshard_status add_tensor(reading *r, const part *from, const rs_dcp_tensor *tensor)
+{
+    reshard_status status = RESHARD_OK;
+    int64_t count = r->list.count;
+    if (is_empty(tensor, tensor->shape))
+        return add_empty(r, from, tensor);
+    for (int64_t i = 0; status == RESHARD_OK && i < tensor->chunk_count; i++) {
+        /* Where a rank has nothing of a DTensor, its chunk is empty. */
+        if (!is_empty(tensor, tensor->chunks[i].size))
+            status = add_chunk(r, from, tensor, &tensor->chunks[i]);
+    }
+    if (status == RESHARD_OK && r->list.count == count && !r->has_ranks)
+        status = rs_fail(RESHARD_ERR_GAP, "%s: tensor \"%.*s\" has no chunks", from->name,
+                         rs_slice_shown(tensor->name), tensor->name.bytes);
+    return status;
+}
+
+static reshard_status add_value(reading *r, const part *from, const rs_dcp_tensor *value)
+{
+    const rs_dcp_entry *entry = rs_dcp_metadata_find(&from->metadata, value->name, -1, NULL);
+    if (entry == NULL)
+        return rs_fail(RESHARD_ERR_GAP, "%s: no file is named for the bytes \"%.*s\"", from->name,
+                       rs_slice_shown(value->name), value->name.bytes);
+    /* Each rank has its own copy; the first one's is taken, as PyTorch does. */
+    for (int64_t i = 0; r->has_ranks && i < r->checkpoint->value_count; i++) {
+        if (rs_slice_compare(r->checkpoint->values[i].name, value->name) == 0)
+            return RESHARD_OK;
+    }
+    return rs_dcp_entry_keep(&r->entries, entry, find_file(r, from, entry->file), value);
+}
+
+static reshard_status add_all(reading *r)
+{
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < r->part_count; i++) {
+        const rs_dcp_metadata *metadata = &r->parts[i].metadata;
+        for (int64_t k = 0; status == RESHARD_OK && k < metadata->tensor_count; k++) {
+            const rs_dcp_tensor *tensor = &metadata->tensors[k];
+            status = tensor->dtype != RESHARD_DTYPE_NONE ? add_tensor(r, &r->parts[i], tensor)
+                                                         : add_value(r, &r->parts[i], tensor);
+            if (status == RESHARD_OK && rs_context_cancelled(r->checkpoint->context))
+                status = rs_fail(RESHARD_ERR_CANCELLED, "%s: cancelled", r->checkpoint->path);
+        }
+    }
+    return status;
+}
+
+/* ---- the format ------------------------------------------------------------------------------ */
+
+static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)
+{
+    bool is = false;
+    reshard_status status = has_file(checkpoint, "", METADATA_NAME, &is);
+    *out_is = opening->is_folder ? is : strcmp(opening->names[0], METADATA_NAME) == 0;
+    for (int64_t i = 0; status == RESHARD_OK && opening->is_folder && i < opening->name_count;
+         i++) {
+        const char *name = opening->names[i];
+        char inner[300];
+        is = is_rank_metadata(name) || is_data(name);
+        if (is_accelerate(name)) {
+            (void)snprintf(inner, sizeof inner, "%.250s/", name);
+            status = has_file(checkpoint, inner, METADATA_NAME, &is);
+        }
+        *out_is = *out_is || is;
+    }
+    return status;
+}
+
+static reshard_status read_all(reading *r, const rs_opening *opening)
+{
+    reshard_checkpoint *checkpoint = r->checkpoint;
+    reshard_status status = find_all_parts(r, opening);
+    if (status == RESHARD_OK && r->part_count == 0)
+        status = rs_fail(RESHARD_ERR_GAP,
+                         "%s: files *.distcp without .metadata, which PyTorch writes last: the "
+                         "checkpoint was not finished",
+                         checkpoint->path);
+    for (int64_t i = 0; status == RESHARD_OK && i < r->part_count; i++)
+        status = read_part(r, &r->parts[i]);
+    if (status == RESHARD_OK)
+        status = open_files(r);
+    if (status == RESHARD_OK)
+        status = rs_unpacking_create(checkpoint->context, &r->entries.unpacking);
+    if (status == RESHARD_OK)
+        status = add_all(r);
+    r->list.has_copies = r->has_ranks;
+    return status == RESHARD_OK ? rs_store_join(checkpoint, &r->list) : status;
+}
+
+static reshard_status read_folder(reshard_checkpoint *checkpoint, const rs_opening *opening)
+{
+    reading r = {.checkpoint = checkpoint, .entries.checkpoint = checkpoint};
+    reshard_status status = read_all(&r, opening);
+    rs_unpacking_release(r.entries.unpacking);
+    rs_occurrences_release(checkpoint->context, &r.list);
+    if (r.parts != NULL)
+        rs_release(checkpoint->context, r.parts, (size_t)r.part_capacity * sizeof(part));
+    return status;
+}
+
+const rs_format rs_format_dcp = {
+    .name = "dcp",
+    .description = "PyTorch's distributed checkpoint: .metadata and __R_N.distcp",
+    .looks_for = ".metadata",
+    .probe = probe,
+    .read = read_folder,
+    .is_split = true,
+    .skips_empty = true,
+    .has_crcs = true,
+    .lay_out = rs_dcp_lay_out,
+    .name_file = rs_dcp_name_file,
+    .place = rs_dcp_place,
+    .write_head = rs_dcp_write_head,
+    .finish = rs_dcp_finish,
+};

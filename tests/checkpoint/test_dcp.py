@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's distributed checkpoints, made by dcp_files.py as PyTorch 1.13 to 2.x write them, and what we write, read by it again."""
+import ctypes
+import ctypes.util
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "cli"))
+import dcp_files
+import files
+import support
+import torch_files
+
+SHAPES = {"model.norm.weight": ("F32", (7,)), "model.w": ("BF16", (5, 6)), "step": ("I64", ()), "none": ("F32", (0, 3)),
+          "mask": ("BOOL", (3, 2, 2)), "fp8": ("F8_E4M3", (8, 8)), "z": ("C64", (2, 3)), "ids": ("U16", (9,)), "big": ("F32", (64, 48))}
+
+
+def find_zstd():
+    """Compresses into one frame, by the system's libzstd; None without it."""
+    name = ctypes.util.find_library("zstd")
+    if name is None:
+        return None
+    library = ctypes.CDLL(name)
+    library.ZSTD_compress.restype = ctypes.c_size_t
+    library.ZSTD_compressBound.restype = ctypes.c_size_t
+
+    def compress(data):
+        room = library.ZSTD_compressBound(ctypes.c_size_t(len(data)))
+        out = ctypes.create_string_buffer(room)
+        count = library.ZSTD_compress(out, ctypes.c_size_t(room), data, ctypes.c_size_t(len(data)), 3)
+        return out.raw[:count]
+    return compress
+
+
+class DcpTest(support.CommandTest):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="reshard-test-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.rnd = random.Random(1)
+        self.model = {name: (dtype, shape, self.rnd.randbytes(files.size_of(dtype, shape))) for name, (dtype, shape) in SHAPES.items()}
+
+    def at(self, name):
+        return f"{self.folder}/{name}"
+
+    def writer(self, name="in", release="2.6", protocol=4):
+        return dcp_files.Writer(dcp_files.Torch(release), self.at(name), protocol)
+
+    def convert(self, source, target, *more):
+        shutil.rmtree(self.at(target), ignore_errors=True)
+        return self.read_text("convert", self.at(source), self.at(target), "--verify", *more)
+
+    def check_hf(self, source, model, *more):
+        self.convert(source, "hf", "--format", "hf", *more)
+        found = files.read(self.at("hf/model.safetensors"))[0]
+        self.assertEqual({name: tuple(value) for name, value in found.items()}, model)
+
+
+class ReadTest(DcpTest):
+    def test_all_versions(self):
+        for release, protocol in (("1.13", 4), ("1.13", 2), ("2.0", 4), ("2.6", 2), ("2.6", 4), ("2.6", 5)):
+            for world in (1, 4) if release == "2.6" else (2,):
+                dcp_files.write(self.at("in"), self.model, world, release, protocol)
+                self.check_hf("in", self.model)
+                shutil.rmtree(self.at("in"))
+
+    def test_inspect(self):
+        dcp_files.write(self.at("in"), self.model, 12)
+        found = self.read_json("inspect", self.at("in"))
+        self.assertEqual(found["format"], "dcp")
+        shards = {entry["name"]: entry["shards"] for entry in found["tensors"]}
+        self.assertEqual([shard["file"] for shard in shards["big"]], [f"__{rank}_0.distcp" for rank in range(11)])
+        self.assertEqual(shards["big"][10], {"file": "__10_0.distcp", "offset": [60, 0], "size": [4, 48]})
+        self.assertEqual(len(shards["model.w"]), 5)
+
+    def test_strides_and_views(self):
+        def transposed(local):
+            dtype, size, data = local
+            if len(size) != 2:
+                return torch_files.tensor(local)
+            turned = dcp_files.take((dtype, (size[0], size[1]), data), (0, 0), size)
+            width = files.BITS[dtype] // 8
+            columns = b"".join(turned[(i * size[1] + j) * width:(i * size[1] + j + 1) * width] for j in range(size[1]) for i in range(size[0]))
+            return torch_files.View(torch_files.Storage(dtype, b"\xee" * 3 * width + columns + b"\xee" * width), 3, size, (1, size[0]))
+        writer = self.writer()
+        for name in ("model.w", "big", "model.norm.weight"):
+            writer.add(name, self.model[name], 3, transposed)
+        writer.close()
+        self.check_hf("in", {name: self.model[name] for name in ("model.w", "big", "model.norm.weight")})
+        self.check_hf("in", {name: self.model[name] for name in ("model.w", "big", "model.norm.weight")}, "--max-memory", "1M")
+
+    def test_values_are_kept(self):
+        writer = self.writer()
+        saved = writer.add_bytes("train_state", {"step": 7, "losses": [1.5, None]})
+        writer.paths["train_state"] = ("train_state",)
+        for name in ("big", "step"):
+            writer.add(name, self.model[name], 2)
+        writer.paths["big"] = ("optimizer", "state", 0, "big")
+        writer.close()
+        self.convert("in", "out", "--format", "dcp", "--to", "fsdp=3", "--rules", "fsdp")
+        model, values, paths = dcp_files.read(self.at("out"))
+        self.assertEqual(model, {name: self.model[name] for name in ("big", "step")})
+        self.assertEqual(values, {"train_state": saved})
+        self.assertEqual(paths, {"big": ("optimizer", "state", 0, "big"), "step": ("step",), "train_state": ("train_state",)})
+
+    def test_zstd(self):
+        compress = find_zstd()
+        if compress is None:
+            self.skipTest("no libzstd")
+        cut = lambda data: b"".join(compress(data[i:i + 100]) for i in range(0, len(data), 100))
+        for descriptor in ("stream.zstd/1", "stream.zstd@pytorch.org/1.2", "stream.zstd"):
+            for how in (compress, cut):
+                writer = self.writer()
+                for name in ("big", "model.w", "step"):
+                    writer.add(name, self.model[name], 2, transform=([descriptor], how))
+                writer.close()
+                self.check_hf("in", {name: self.model[name] for name in ("big", "model.w", "step")})
+                shutil.rmtree(self.at("in"))
+        for broken, words in ((lambda data: compress(data)[:-9], "cut off"), (lambda data: b"x" + compress(data), "damaged"),
+                              (lambda data: compress(data + bytes(1 << 21)), "holds more than")):
+            writer = self.writer()
+            writer.add("big", self.model["big"], 1, transform=(["stream.zstd/1"], broken))
+            writer.close()
+            self.check_fails(("inspect", self.at("in")), 1, words)
+        for descriptors in (["stream.rot13/1"], ["stream.zstd/2"], ["stream.zstd/1", "stream.zstd/1"]):
+            writer = self.writer()
+            writer.add("big", self.model["big"], 1, transform=(descriptors, bytes))
+            writer.close()
+            self.check_fails(("inspect", self.at("in")), 1, f'is stored through "{descriptors[0]}"')
+
+    def write_safetensors_body(self, both):
+        """Two chunks of big in one file; its writer keeps one of them. Else one in each of two files."""
+        writer, array = self.writer(), self.model["big"]
+        writer.describe("big", *array[:2])
+        writer.add_bytes("lr", 0.5)
+        for rank, (offset, size) in enumerate(dcp_files.chunks(array[1], 2)):
+            file = "__0_0.distcp" if both else f"__{rank}_0.distcp"
+            data = dcp_files.take(array, offset, size)
+            info = '{"big": {"saved_offsets": [%d, 0]}}' % offset[0]
+            body = files.pack({"big": (array[0], size, data)}, {"DCP_SHARDING_INFO": info, "DCP_VERSION": "1.0", "format": "pt"})
+            at = len(writer.files.get(file, b"")) if rank == 0 or not both else writer.at
+            writer.at = at
+            if rank == 0 or not both:
+                writer.put(file, body)
+            writer.store("big", offset, size, file, b"", length=len(data), at=at)
+        writer.close()
+
+    def test_safetensors_bodies(self):
+        self.write_safetensors_body(False)
+        self.check_hf("in", {"big": self.model["big"]})
+        self.write_safetensors_body(True)
+        self.check_fails(("inspect", self.at("in")), 1, "this chunk was lost when it was saved")
+
+    def write_ranks(self, change=None, left_out=None):
+        """Each rank has its own metadata, the replicated tensor too."""
+        for rank in range(3):
+            writer, array = self.writer(), self.model["big"]
+            writer.describe("big", *array[:2])
+            offset, size = dcp_files.chunks(array[1], 3)[rank]
+            writer.store("big", offset, size, f"__{rank}_0.distcp", torch_files.pack(torch_files.tensor((array[0], size, dcp_files.take(array, offset, size)))))
+            dtype, shape, data = self.model["model.w"]
+            data = data if rank != change else data[:-1] + bytes([data[-1] ^ 1])
+            writer.describe("model.w", dtype, shape)
+            writer.store("model.w", (0, 0), shape, f"__{rank}_0.distcp", torch_files.pack(torch_files.tensor((dtype, shape, data))))
+            writer.add_bytes("seed", 3, f"__{rank}_0.distcp")
+            if rank != left_out:
+                writer.close(f"__{rank}.metadata")
+
+    def test_metadata_of_ranks(self):
+        self.write_ranks()
+        found = self.read_json("inspect", self.at("in"))
+        copies = {entry["name"]: sum(shard.get("copy", False) for shard in entry["shards"]) for entry in found["tensors"]}
+        self.assertEqual(copies, {"big": 0, "model.w": 2})
+        self.check_hf("in", {name: self.model[name] for name in ("big", "model.w")})
+        self.write_ranks(change=2)
+        self.check_fails(("convert", self.at("in"), self.at("hf2")), 1, "replicas differ")
+        shutil.rmtree(self.at("in"))
+        self.write_ranks(left_out=1)
+        self.check_fails(("inspect", self.at("in")), 1, "is a file missing?")
+
+    def test_accelerate(self):
+        for folder, names in (("pytorch_model_fsdp_0", ("model.w",)), ("optimizer_0", ("big",))):
+            writer = self.writer("in/" + folder)
+            for name in names:
+                writer.add(name, self.model[name], 2)
+            writer.close()
+        os.mkdir(self.at("in/random"))
+        self.check_hf("in", {name: self.model[name] for name in ("big", "model.w")})
+        self.check_hf("in/optimizer_0", {"big": self.model["big"]})
+        self.check_hf("in/optimizer_0/.metadata", {"big": self.model["big"]})
+
+
+class WrongTest(DcpTest):
+    def setUp(self):
+        super().setUp()
+        self.made = self.writer()
+        self.made.add("big", self.model["big"], 2)
+        self.info = next(info for index, info in self.made.stored.items() if index.offset[0] == 0)
+        self.entry = self.made.tensors["big"]
+
+    def fails(self, words, **more):
+        self.made.close(**more)
+        self.check_fails(("inspect", self.at("in")), 1, words)
+
+    def test_missing_file(self):
+        self.made.close()
+        os.unlink(self.at("in/__1_0.distcp"))
+        self.check_fails(("inspect", self.at("in")), 1, "__1_0.distcp")
+
+    def test_truncated_file(self):
+        del self.made.files["__1_0.distcp"][-1:]
+        self.fails("is it truncated?")
+
+    def test_unfinished(self):
+        self.made.close()
+        os.unlink(self.at("in/.metadata"))
+        self.check_fails(("inspect", self.at("in")), 1, "files *.distcp without .metadata, which PyTorch writes last")
+
+    def test_chunk_without_entry(self):
+        self.made.stored.popitem()
+        self.fails('tensor "big": no file is named for its chunk [32:64,0:48]')
+
+    def test_missing_chunk(self):
+        self.entry.chunks.pop()
+        self.fails("hold 1536 of the 3072 elements")
+
+    def test_chunk_outside(self):
+        self.entry.size = self.made.torch.Size((40, 48))
+        self.fails("its pieces reach beyond its full shape")
+
+    def test_overlap(self):
+        torch = self.made.torch
+        self.entry.chunks[1] = torch.ChunkStorageMetadata(offsets=torch.Size((31, 0)), sizes=torch.Size((33, 48)))
+        self.fails("no file is named for its chunk [31:64,0:48]")
+
+    def test_another_shape(self):
+        torch = self.made.torch
+        self.entry.chunks[0].sizes = torch.Size((31, 48))
+        self.fails("the entry is f32 of 32x48, and the metadata says f32 of 31x48")
+
+    def test_another_dtype(self):
+        self.made.describe("x", "F16", (1,))
+        self.entry.properties = self.made.tensors.pop("x").properties
+        self.fails("the entry is f32 of 32x48, and the metadata says f16 of 32x48")
+
+    def test_outside_of_the_folder(self):
+        for path in ("../secret", "/etc/passwd", "a/../../b", ""):
+            self.info.relative_path = path
+            self.fails("its file \"" + path + '"')
+
+    def test_places(self):
+        self.info.offset = 1 << 62
+        self.fails("in a file of")
+        self.info.offset = -1
+        self.fails("is not said by two numbers")
+        self.info.offset = 1
+        self.fails("__0_0.distcp: the entry at byte 1")
+        self.info.offset, self.info.length = 0, 100
+        self.fails("zip file")
+
+    def test_other_classes(self):
+        key = next(iter(self.made.stored))
+        self.made.stored[key] = self.made.torch.other(relative_path="x", length=1)
+        self.fails("an object of class _RdmaObjectInfo where _StorageInfo should be")
+
+    def test_not_metadata(self):
+        self.made.close()
+        for data in (b"", b"\x80\x04N.", b"\x80\x02cos\nsystem\n(X\x04\x00\x00\x00truetR.", b"\x80\x04}."):
+            with open(self.at("in/.metadata"), "wb") as file:
+                file.write(data)
+            self.check_fails(("inspect", self.at("in")), 1, ".metadata")
+
+    def test_damage(self):
+        """No flipped bit of the metadata ends in anything but an error or the right tensors."""
+        self.made.close()
+        with open(self.at("in/.metadata"), "rb") as file:
+            good = file.read()
+        for _ in range(int(60 * float(os.environ.get("RESHARD_TEST_SCALE", "1")))):
+            data = bytearray(good)
+            data[self.rnd.randrange(len(data))] ^= 1 << self.rnd.randrange(8)
+            with open(self.at("in/.metadata"), "wb") as file:
+                file.write(data)
+            done = support.run("inspect", self.at("in"))
+            self.assertIn(done.returncode, (0, 1), done)
+
+
+class WriteTest(DcpTest):
+    def write_hf(self, model=None):
+        files.write(self.at("hf/model.safetensors"), self.model if model is None else model, {"format": "pt"})
+
+    def test_any_number_of_ranks(self):
+        self.write_hf()
+        for mesh in ("1", "fsdp=2", "fsdp=5"):
+            self.convert("hf", "out", "--format", "dcp", "--to", mesh, "--rules", "fsdp")
+            model, values, paths = dcp_files.read(self.at("out"))
+            self.assertEqual((model, values), (self.model, {}))
+            self.assertEqual(paths, {name: (name,) for name in self.model})
+            dcp_files.read(self.at("out"), "2.0")
+            self.assertEqual(self.read_json("digest", self.at("out"))["tensors"], self.read_json("digest", self.at("hf"))["tensors"])
+            self.check_hf("out", self.model)
+            self.write_hf()
+
+    def test_refused_dtypes(self):
+        self.write_hf({"w": ("F6_E2M3", (4, 4), bytes(12))})
+        self.check_fails(("convert", self.at("hf"), self.at("out"), "--format", "dcp", "--to", "1", "--rules", "fsdp"), 1,
+                         'tensor "w": PyTorch\'s files cannot hold elements of f6_e2m3')
+
+    def test_crcs_after_interruptions(self):
+        """Killed and resumed at any point, with blocks out of order: the CRCs are those of the data."""
+        model = {f"w{i}": ("U8", (256, 8192), self.rnd.randbytes(1 << 21)) for i in range(6)}
+        self.write_hf(model)
+        options = ("convert", self.at("hf"), self.at("out"), "--format", "dcp", "--to", "fsdp=3", "--rules", "fsdp", "--max-memory", "2M",
+                   "--threads", "2", "--resume", "--json")
+        kills = resumed = 0
+        for attempt in range(30):
+            running = subprocess.Popen([support.COMMAND, *options, "--journal-bytes", "1M"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            time.sleep(0.004 * (attempt % 12))
+            running.send_signal(signal.SIGINT)
+            output = running.communicate()[0]
+            kills += running.returncode != 0
+            if running.returncode == 0:
+                resumed += b'"bytes_resumed":0' not in output
+                self.assertEqual(dcp_files.read(self.at("out"))[0], model)
+                shutil.rmtree(self.at("out"))
+        if kills == 0 or resumed == 0:
+            print(f"interrupted {kills} times, resumed {resumed} times")
+
+
+if __name__ == "__main__":
+    support.main()
