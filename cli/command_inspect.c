@@ -21,6 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A spec of more boxes than this nobody reads, and to find a shorter one takes time. */
+enum { PIECES_INFERRED_MAX = 16384 };
 enum { ROWS_MAX = 64, ROWS_FIRST = 48, ROWS_LAST = 8, DTYPE_TEXT = 24, LONG_SHAPE_TEXT = 512 };
 
 typedef struct inspect_values {
@@ -151,6 +153,23 @@ static reshard_status infer_split(const reshard_checkpoint *checkpoint, int64_t 
     return status;
 }
 
+/* How many files hold pieces of a tensor. Pieces are in the order of files. */
+static reshard_status count_files(const reshard_checkpoint *checkpoint, int64_t index,
+                                  int64_t piece_count, int64_t *out_count)
+{
+    reshard_stored_piece piece = {.size = sizeof piece};
+    int32_t last = -1;
+    *out_count = 0;
+    for (int64_t i = 0; i < piece_count; i++) {
+        reshard_status status = reshard_checkpoint_piece(checkpoint, index, i, &piece);
+        if (status != RESHARD_OK)
+            return status;
+        *out_count += piece.file != last;
+        last = piece.file;
+    }
+    return RESHARD_OK;
+}
+
 static reshard_status add_split(cli_table *table, const reshard_checkpoint *checkpoint,
                                 int64_t index, const reshard_stored_tensor *tensor)
 {
@@ -165,6 +184,13 @@ static reshard_status add_split(cli_table *table, const reshard_checkpoint *chec
         cli_table_add(table, CLI_PLAIN, "whole in %s%s",
                       reshard_checkpoint_file_name(checkpoint, piece.file), copies);
         return RESHARD_OK;
+    }
+    if (tensor->piece_count > PIECES_INFERRED_MAX) {
+        int64_t files = 0;
+        status = count_files(checkpoint, index, tensor->piece_count, &files);
+        cli_table_add(table, CLI_PLAIN, "%" PRId64 " boxes in %" PRId64 " file%s%s",
+                      tensor->piece_count, files, files == 1 ? "" : "s", copies);
+        return status;
     }
     status = infer_split(checkpoint, index, shown);
     if (status == RESHARD_OK)

@@ -1,13 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * 05_tensor.c - a tensor that rank 0 has is cut over four ranks by rows, moved to columns on three
- * of them, and gathered again. Five rows over four ranks: the last rank has none.
+ * of them, and gathered again. Five rows over four ranks: the last rank has none. The columns are
+ * then written over with ones, in the memory that they have.
  */
 #include <reshard/reshard_nn.h>
 
 #include <stdio.h>
 
 enum { RANKS = 4, ROWS = 5, COLUMNS = 6 };
+
+/* The same move again without new memory. */
+static reshard_status overwrite(reshard_tensor *rows, reshard_tensor *columns)
+{
+    reshard_tensor *ones = NULL, *sums = NULL;
+    double value = 0;
+    reshard_status status = reshard_tensor_full_like(rows, RESHARD_DTYPE_NONE, 1, &ones);
+    if (status == RESHARD_OK)
+        status = reshard_tensor_redistribute_into(ones, columns);
+    if (status == RESHARD_OK)
+        status = reshard_tensor_zeros_like(columns, RESHARD_F64, &sums); /* of another dtype */
+    if (status == RESHARD_OK && reshard_tensor_local_shard_count(columns) > 0)
+        status =
+            reshard_tensor_get(reshard_tensor_local_shard(columns, 0), (int64_t[]){0, 0}, &value);
+    if (status == RESHARD_OK && reshard_tensor_local_shard_count(columns) > 0 && value != 1)
+        status = reshard_error_set(RESHARD_ERR_CHECK, "an element was not overwritten");
+    reshard_tensor_release(ones);
+    reshard_tensor_release(sums);
+    return status;
+}
 
 /* What all ranks do; `numbers` is there on rank 0 only. */
 static reshard_status travel(reshard_group *group, reshard_spec *rows, reshard_spec *columns,
@@ -22,6 +43,8 @@ static reshard_status travel(reshard_group *group, reshard_spec *rows, reshard_s
         reshard_tensor *y = reshard_tensor_redistribute(x, columns, NULL);
         if (y != NULL)
             status = reshard_tensor_gather(y, 3, &whole);
+        if (y != NULL && status == RESHARD_OK)
+            status = overwrite(x, y);
         reshard_status closed = reshard_scope_close(scope);
         status = status != RESHARD_OK ? status : closed;
     }

@@ -74,6 +74,26 @@ static reshard_status run(reshard_module *block, reshard_tensor *x, float *out_v
     return reshard_scope_close(scope);
 }
 
+/* A weight gets other values; the block gives x itself where attention and MLP give nothing. */
+static reshard_status set_weights(reshard_module *block, reshard_tensor *x)
+{
+    static const char *const paths[] = {"attn.o.weight", "mlp.fc2.weight"};
+    float values[LENGTH * WIDTH], given[LENGTH * WIDTH];
+    for (int i = 0; i < 2; i++) {
+        reshard_tensor *weight = NULL, *noise = NULL, *zero = NULL;
+        TRY(reshard_module_find_parameter(block, paths[i], &weight));
+        TRY(reshard_tensor_normal_like(weight, RESHARD_DTYPE_NONE, 1, &noise));
+        TRY(reshard_tensor_zeros_like(noise, RESHARD_DTYPE_NONE, &zero));
+        TRY(reshard_module_set_parameter(block, paths[i], noise));
+        TRY(reshard_module_set_parameter(block, paths[i], zero));
+        reshard_tensor_release(noise);
+        reshard_tensor_release(zero);
+    }
+    TRY(run(block, x, values));
+    TRY(reshard_tensor_copy_to(x, given, sizeof given));
+    return check(memcmp(values, given, sizeof given) == 0, "weights of zero give something");
+}
+
 static reshard_status change_block(reshard_module *block, reshard_tensor *x)
 {
     float gpt[LENGTH * WIDTH], llama[LENGTH * WIDTH], dropped[LENGTH * WIDTH], last[LENGTH * WIDTH];
@@ -93,7 +113,8 @@ static reshard_status change_block(reshard_module *block, reshard_tensor *x)
     reshard_hook_remove(hook);
     TRY(check(memcmp(llama, dropped, sizeof llama) != 0 && calls == 1, "nothing was dropped"));
     TRY(run(block, x, last));
-    return check(memcmp(llama, last, sizeof llama) == 0 && calls == 1, "the hook is still there");
+    TRY(check(memcmp(llama, last, sizeof llama) == 0 && calls == 1, "the hook is still there"));
+    return set_weights(block, x);
 }
 
 int main(void)

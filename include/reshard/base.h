@@ -133,10 +133,14 @@ RESHARD_API size_t reshard_context_bytes(const reshard_context *context);
 RESHARD_API size_t reshard_context_bytes_peak(const reshard_context *context);
 RESHARD_API void reshard_context_reset_peak(reshard_context *context);
 
+/* A pointer to options of a type, with their size set and the rest zero, for use in one call:
+ *     reshard_linear_create(NULL, 8, 8, RESHARD_OPTIONS(reshard_layer_options, .seed = 1), &m) */
+#define RESHARD_OPTIONS(type, ...) (&(type){.size = sizeof(type), __VA_ARGS__})
+
 /* ---- element types --------------------------------------------------------------------------- */
 
-/* The dtypes of safetensors, in its order: name there, our short name, bits of one element. Numbers
- * begin at 1. */
+/* The dtypes of safetensors, in its order: name there, our short name, bits of one element; then
+ * those that it does not have. Numbers begin at 1. */
 #define RESHARD_DTYPE_LIST(X)        \
     X(BOOL, "bool", 8)               \
     X(F4, "f4", 4)                   \
@@ -159,7 +163,8 @@ RESHARD_API void reshard_context_reset_peak(reshard_context *context);
     X(C64, "c64", 64)                \
     X(F64, "f64", 64)                \
     X(I64, "i64", 64)                \
-    X(U64, "u64", 64)
+    X(U64, "u64", 64)                \
+    X(C128, "c128", 128)
 
 typedef enum reshard_dtype {
     RESHARD_DTYPE_NONE = 0, /* no dtype: in options, the default */

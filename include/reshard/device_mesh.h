@@ -34,6 +34,10 @@ typedef struct reshard_device_mesh reshard_device_mesh;
 RESHARD_API reshard_status reshard_device_mesh_create(reshard_context *context,
                                                       reshard_group *group, reshard_mesh *mesh,
                                                       reshard_device_mesh **out_device_mesh);
+/* The same with the mesh as text: "4", "dp=2,tp=2". group NULL: the current one. */
+RESHARD_API reshard_status reshard_device_mesh_parse(reshard_context *context, reshard_group *group,
+                                                     const char *text,
+                                                     reshard_device_mesh **out_device_mesh);
 RESHARD_API reshard_device_mesh *reshard_device_mesh_retain(reshard_device_mesh *device_mesh);
 RESHARD_API void reshard_device_mesh_release(reshard_device_mesh *device_mesh);
 

@@ -8,7 +8,8 @@
  * its gradient is a distributed tensor of the same global shape. Tensors are never changed in
  * place: redistribute makes another one.
  *
- * Ranks are ranks of the group. A layout may name fewer ranks than the group has; the others take
+ * Where a call takes a group, NULL is the current one (reshard_group_set_default). Ranks are ranks
+ * of the group. A layout may name fewer ranks than the group has; the others take
  * part in all calls and hold nothing. Calls are Collective where it says so: they agree on success,
  * and errors name a rank. Operations return tensors of the innermost scope, as in ops.h. If the
  * scope of one rank has failed, collective operations tell the other ranks, whose scopes then fail
@@ -42,6 +43,21 @@ RESHARD_API reshard_status reshard_tensor_create_distributed(
  * well. */
 RESHARD_API reshard_status reshard_tensor_fill_uniform(reshard_tensor *tensor, uint64_t seed);
 RESHARD_API reshard_status reshard_tensor_fill_normal(reshard_tensor *tensor, uint64_t seed);
+
+/* Local. New tensors with the shape, layout and group of another one, which may be local. dtype
+ * NONE: its dtype too. They do not require gradients. Random numbers are those of fill_uniform and
+ * fill_normal. Errors: NO_MEMORY, MEMORY_LIMIT, those of reshard_tensor_fill and of the others. */
+RESHARD_API reshard_status reshard_tensor_zeros_like(const reshard_tensor *like,
+                                                     reshard_dtype dtype,
+                                                     reshard_tensor **out_tensor);
+RESHARD_API reshard_status reshard_tensor_full_like(const reshard_tensor *like, reshard_dtype dtype,
+                                                    double value, reshard_tensor **out_tensor);
+RESHARD_API reshard_status reshard_tensor_uniform_like(const reshard_tensor *like,
+                                                       reshard_dtype dtype, uint64_t seed,
+                                                       reshard_tensor **out_tensor);
+RESHARD_API reshard_status reshard_tensor_normal_like(const reshard_tensor *like,
+                                                      reshard_dtype dtype, uint64_t seed,
+                                                      reshard_tensor **out_tensor);
 
 /* Collective. Cuts one rank's tensor and hands out the parts. Other ranks may pass NULL, or a
  * tensor of the same shape and dtype. Makes a new leaf, which requires gradients if the source's
@@ -118,6 +134,14 @@ typedef struct reshard_redistribute_options {
 RESHARD_API reshard_tensor *
 reshard_tensor_redistribute(reshard_tensor *tensor, reshard_spec *spec,
                             const reshard_redistribute_options *options);
+
+/* Collective. Writes the value into the memory of a tensor with another layout (or the same), over
+ * the same group and of the same shape: nothing is allocated for the result. Casts if the dtypes
+ * are other ones of f16 to f64. No gradients; what was saved of the target for a backward pass
+ * counts as overwritten. Errors, agreed by all ranks: INVALID (shape, group, memory that both
+ * share, a target that an operation computed), UNSUPPORTED (dtypes). */
+RESHARD_API reshard_status reshard_tensor_redistribute_into(reshard_tensor *tensor,
+                                                            reshard_tensor *target);
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 

@@ -53,6 +53,16 @@ RESHARD_API int32_t reshard_group_parent_rank(const reshard_group *group, int32_
 /* "threads", "self", ... Static. */
 RESHARD_API const char *reshard_group_transport_name(const reshard_group *group);
 
+/* ---- the default group ----------------------------------------------------------------------- */
+
+/* Sets this thread's default group, as PyTorch's init_process_group does for a process: calls that
+ * may be given a NULL group take it, unless reshard_load_with_group (shard.h) has set another one.
+ * It is retained until it is replaced; NULL: none. A rank of reshard_group_run begins without one,
+ * and what it sets ends with it. Local. */
+RESHARD_API void reshard_group_set_default(reshard_group *group);
+/* NULL if there is none; not retained. Local. */
+RESHARD_API reshard_group *reshard_group_default(void);
+
 /* ---- together -------------------------------------------------------------------------------- */
 
 /* Collective over the parent. ranks: the members, all different, in the order of their new numbers.

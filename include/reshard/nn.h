@@ -8,9 +8,9 @@
  *     reshard_module_add_child(parent, "scaled", m);
  *
  * Parameters are tensors, local or distributed, that may collect gradients or be frozen
- * (reshard_tensor_set_requires_grad). One tensor under two names is tied: whoever replaces it under
- * one name replaces it under both. Names of children, parameters and buffers are paths with dots:
- * "h.0.mlp.weight"; "" is the module itself.
+ * (reshard_tensor_set_requires_grad); reshard_module_set_parameter sets their values. One tensor
+ * under two names is tied: whoever replaces it under one name replaces it under both. Names of
+ * children, parameters and buffers are paths with dots: "h.0.mlp.weight"; "" is the module itself.
  *
  * A module belongs to one rank and is used by one thread at a time. Calls are Local unless it says
  * otherwise; calling a module is Collective where its tensors are distributed.
@@ -112,6 +112,13 @@ RESHARD_API reshard_status reshard_module_replace_child(reshard_module *module, 
 RESHARD_API reshard_status reshard_module_replace_parameter(reshard_module *module,
                                                             const char *path,
                                                             reshard_tensor *tensor);
+
+/* Sets the values of a parameter, which keeps its layout and stays trainable or frozen. tensor: of
+ * its shape and dtype; a local one counts as the whole, the same on all ranks, and a distributed
+ * one is moved. Collective if one is distributed. Errors: NOT_FOUND; INVALID (shape, dtype, another
+ * group, a parameter that stands for nothing). */
+RESHARD_API reshard_status reshard_module_set_parameter(reshard_module *module, const char *path,
+                                                        reshard_tensor *tensor);
 
 /* ---- lists of tensors ------------------------------------------------------------------------ */
 

@@ -4,9 +4,13 @@
  * collect gradients. Their first values depend on the seed and on the element's index alone, so
  * that they are the same however the module is spread over ranks later.
  *
- * All of them work on local tensors, and on distributed ones by the rules of ops.h. Where some of a
- * module's tensors are distributed and others are local, local ones count as replicated over the
- * mesh of the others: a plan (shard.h) need not name everything.
+ * All of them work on local tensors, and on distributed ones. Where some of a module's tensors are
+ * distributed and others are local, local ones count as replicated over the mesh of the others: a
+ * plan (shard.h) need not name everything. Weights stay where the plan put them, and the rest
+ * follows: what is replicated is used by its slices, which moves nothing (a bias beside a weight
+ * cut by rows; an input beside one cut by columns); inputs that are cut otherwise or partial, and
+ * weights in layouts that ops.h does not have, are redistributed. Gradients have the layout of
+ * their tensor.
  *
  * All calls are Local. Errors: RANGE for sizes, UNSUPPORTED for dtypes other than f16, bf16, f32,
  * f64.
@@ -73,8 +77,8 @@ RESHARD_API reshard_status reshard_mlp_create(reshard_context *context, int64_t 
                                               const reshard_layer_options *options,
                                               reshard_module **out_module);
 /* q, k, v and o are linear from width to width; takes and gives [batch, length, width]. Heads are
- * consecutive parts of the rows of q, k and v, and cuts must keep them whole (S(0,
- * unit=width/heads)). Errors: INVALID if heads do not divide width. */
+ * consecutive parts of the rows of q, k and v. Cuts that keep them whole (S(0, unit=width/heads))
+ * move nothing; others are put together first. Errors: INVALID if heads do not divide width. */
 RESHARD_API reshard_status reshard_attention_create(reshard_context *context, int64_t width,
                                                     int64_t heads,
                                                     const reshard_layer_options *options,
@@ -83,6 +87,11 @@ RESHARD_API reshard_status reshard_attention_create(reshard_context *context, in
 RESHARD_API reshard_status reshard_block_create(reshard_context *context, int64_t width,
                                                 int64_t heads, const reshard_layer_options *options,
                                                 reshard_module **out_module);
+
+/* The mean of (output - target)^2, as a tensor without dims in the innermost scope. If one of the
+ * two is distributed, the other may be local, and counts as replicated; where their layouts differ,
+ * or are partial, they are brought together, which is Collective. reshard_tensor_value reads it. */
+RESHARD_API reshard_tensor *reshard_mse_loss(reshard_tensor *output, reshard_tensor *target);
 
 typedef struct reshard_gpt_options {
     size_t size;        /* sizeof(reshard_gpt_options) */

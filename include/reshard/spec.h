@@ -30,14 +30,15 @@ extern "C" {
 
 /* ---- mesh ------------------------------------------------------------------------------------ */
 
-/* Named axes over distinct ranks, row-major: in `dp=2,tp=4` the position of (dp, tp) is dp*4 + tp,
- * and the rank there equals the position unless other ranks were given. */
+/* Named axes over ranks, row-major: in `dp=2,tp=4` the position of (dp, tp) is dp*4 + tp, and the
+ * rank there equals the position unless other ranks were given. Ranks are distinct; in a mesh of
+ * one axis a rank may have several positions, and then owns several chunks: `4[0,0,1,1]: S(0)`. */
 typedef struct reshard_mesh reshard_mesh;
 
 /* names: axis_count texts, or NULL; a single NULL or "" among them is an axis without a name.
- * sizes: at least 1 each, product at most 2^31-1. ranks: one rank for each position, all different,
- * or NULL for 0, 1, 2, ... The arrays are copied. Errors: INVALID (bad or repeated name, repeated
- * rank), RANGE. */
+ * sizes: at least 1 each, product at most 2^31-1. ranks: one rank for each position, all different
+ * if there are several axes, or NULL for 0, 1, 2, ... The arrays are copied. Errors: INVALID (bad
+ * or repeated name, repeated rank), RANGE. */
 RESHARD_API reshard_status reshard_mesh_create(reshard_context *context, int32_t axis_count,
                                                const char *const *names, const int32_t *sizes,
                                                const int32_t *ranks, reshard_mesh **out_mesh);
@@ -55,8 +56,8 @@ RESHARD_API int32_t reshard_mesh_axis_size(const reshard_mesh *mesh, int32_t axi
 RESHARD_API const char *reshard_mesh_axis_name(const reshard_mesh *mesh, int32_t axis);
 /* The axis of that name, or -1. */
 RESHARD_API int32_t reshard_mesh_find_axis(const reshard_mesh *mesh, const char *name);
-/* The rank at a position 0..size-1, or -1; the position of a rank, or -1 when it is not in the
- * mesh. */
+/* The rank at a position 0..size-1, or -1; the (first) position of a rank, or -1 when it is not in
+ * the mesh. */
 RESHARD_API int32_t reshard_mesh_rank_at(const reshard_mesh *mesh, int32_t position);
 RESHARD_API int32_t reshard_mesh_position_of(const reshard_mesh *mesh, int32_t rank);
 
@@ -155,7 +156,8 @@ RESHARD_API reshard_status reshard_spec_parse(reshard_context *context, const ch
 RESHARD_API reshard_status reshard_spec_create(reshard_context *context, reshard_mesh *mesh,
                                                int32_t cut_count, const reshard_cut *cuts,
                                                reshard_spec **out_spec);
-/* PyTorch's ChunkShardingSpec: chunk i of dim on ranks[i] (NULL: on rank i). */
+/* PyTorch's ChunkShardingSpec: chunk i of dim on ranks[i] (NULL: on rank i), which may have several
+ * of them. */
 RESHARD_API reshard_status reshard_spec_chunk(reshard_context *context, int32_t dim, int32_t count,
                                               const int32_t *ranks, reshard_spec **out_spec);
 /* PyTorch's EnumerableShardingSpec, and more: any number of shards, each of one or more pieces.

@@ -17,7 +17,8 @@
  *     reshard_backward(loss, NULL, NULL);
  *     status = reshard_scope_close(scope);
  *
- * A tensor and what was computed from it are used by one thread at a time. All calls are Local.
+ * A tensor and what was computed from it are used by one thread at a time. All calls are Local
+ * unless it says otherwise.
  */
 #ifndef RESHARD_TENSOR_H
 #define RESHARD_TENSOR_H
@@ -50,6 +51,23 @@ RESHARD_API reshard_status reshard_scope_open(reshard_context *context, reshard_
 RESHARD_API reshard_status reshard_scope_close(reshard_scope *scope);
 /* Returns what close would return now, and sets the error text accordingly. */
 RESHARD_API reshard_status reshard_scope_status(const reshard_scope *scope);
+/*
+ * Set-up calls, which return statuses, in the same manner: the call is made only if the innermost
+ * scope has not failed, and its error becomes the scope's. A program can so call through and look
+ * at reshard_scope_close alone:
+ *
+ *     RESHARD_DO(reshard_mlp_create(NULL, 64, 256, RESHARD_ACTIVATION_RELU, NULL, &mlp));
+ *     RESHARD_DO(reshard_module_set_parameter(mlp, "fc1.weight", weight));
+ *
+ * A rank that has failed skips collective calls; the others wait until its body has returned the
+ * error, and then fail as well.
+ */
+#define RESHARD_DO(call) ((void)(reshard_scope_failed() ? 0 : reshard_scope_note(call)))
+/* Non-zero if the innermost scope has failed, or there is none. */
+RESHARD_API int reshard_scope_failed(void);
+/* Notes an error of this thread's last call in the innermost scope, unless it has failed already.
+ * RESHARD_OK changes nothing. Returns the status. */
+RESHARD_API reshard_status reshard_scope_note(reshard_status status);
 /* Hands a tensor of the innermost scope to the one around it, so that it outlives the inner one.
  * Returns the tensor. If there is no outer scope, the innermost one keeps it. */
 RESHARD_API reshard_tensor *reshard_scope_keep(reshard_tensor *tensor);
@@ -117,6 +135,9 @@ RESHARD_API reshard_status reshard_tensor_set(reshard_tensor *tensor, const int6
 /* The value of a tensor with one element. */
 RESHARD_API reshard_status reshard_tensor_item(const reshard_tensor *tensor, double *out_value);
 RESHARD_API reshard_status reshard_tensor_fill(reshard_tensor *tensor, double value);
+/* The value of a tensor with one element, local or distributed in any way (a loss). Collective if
+ * it is distributed, and the same on all ranks. Errors: INVALID, UNSUPPORTED. */
+RESHARD_API reshard_status reshard_tensor_value(reshard_tensor *tensor, double *out_value);
 /* Copies all elements, row-major, to or from dense memory of `bytes` bytes. Errors: INVALID if that
  * is not the size. */
 RESHARD_API reshard_status reshard_tensor_copy_to(const reshard_tensor *tensor, void *memory,

@@ -18,11 +18,29 @@ static inline size_t rs_element_bytes(reshard_dtype dtype)
     return (size_t)reshard_dtype_bits(dtype) / 8;
 }
 
-/* f16, bf16, f32 and f64: what casts and gradients work on. */
+/* f16, bf16, f32 and f64: what casts and most operations work on. */
 static inline bool rs_dtype_is_float(reshard_dtype dtype)
 {
     return dtype == RESHARD_F16 || dtype == RESHARD_BF16 || dtype == RESHARD_F32 ||
            dtype == RESHARD_F64;
+}
+
+/* c64 and c128: pairs of reals, the real part first. */
+static inline bool rs_dtype_is_complex(reshard_dtype dtype)
+{
+    return dtype == RESHARD_C64 || dtype == RESHARD_C128;
+}
+
+/* The dtype of the parts of a complex number; any other dtype itself. */
+static inline reshard_dtype rs_dtype_part(reshard_dtype dtype)
+{
+    return dtype == RESHARD_C64 ? RESHARD_F32 : dtype == RESHARD_C128 ? RESHARD_F64 : dtype;
+}
+
+/* How many numbers of that dtype an element is. */
+static inline int64_t rs_dtype_parts(reshard_dtype dtype)
+{
+    return rs_dtype_is_complex(dtype) ? 2 : 1;
 }
 
 #endif

@@ -7,6 +7,7 @@
 #include "base/error.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,6 +33,20 @@ reshard_status rs_fail(reshard_status status, const char *format, ...)
     return status;
 }
 
+/* Whether the text begins with this prefix, perhaps after the rank that it is from. */
+static bool has_prefix(const char *prefix)
+{
+    const char *text = error_text;
+    size_t length = strlen(prefix);
+    while (strncmp(text, "rank ", 5) == 0) {
+        const char *end = text + 5 + strspn(text + 5, "0123456789");
+        if (end == text + 5 || strncmp(end, ": ", 2) != 0)
+            break;
+        text = end + 2;
+    }
+    return strncmp(text, prefix, length) == 0 && strncmp(text + length, ": ", 2) == 0;
+}
+
 reshard_status rs_fail_within(reshard_status status, const char *format, ...)
 {
     if (status == RESHARD_OK)
@@ -42,6 +57,8 @@ reshard_status rs_fail_within(reshard_status status, const char *format, ...)
     va_start(arguments, format);
     (void)vsnprintf(prefix, sizeof prefix, format, arguments);
     va_end(arguments);
+    if (has_prefix(prefix))
+        return status;
     int used = snprintf(text, sizeof text, "%s: ", prefix);
     size_t room = sizeof text - (size_t)used - 1;
     size_t length = strlen(error_text);

@@ -18,7 +18,8 @@ typedef struct rs_thread_state {
     bool gradients_off;             /* nothing is recorded */
     uint64_t node_count;            /* nodes recorded so far: their order */
     struct reshard_group *replicas; /* among whose ranks tensors may be the same; tensor */
-    struct reshard_group *group;    /* the current one; nn */
+    struct reshard_group *group;    /* that of load_with_group; nn */
+    struct reshard_group *fallback; /* the default one, retained; transport */
 } rs_thread_state;
 
 RS_EXPORT rs_thread_state *rs_thread_state_get(void);

@@ -12,6 +12,8 @@
 #include "base/error.h"
 #include "base/thread.h"
 #include "collective/collective.h"
+#include "spec/spec.h"
+#include "transport/group.h"
 
 #include <string.h>
 
@@ -86,7 +88,7 @@ static reshard_status check_ranks(const reshard_mesh *mesh, const reshard_group 
                            "device mesh: the mesh has rank %d, the group only %d ranks",
                            reshard_mesh_rank_at(mesh, p), size);
     }
-    return RESHARD_OK;
+    return rs_fail_within(rs_mesh_check_distinct(mesh), "device mesh");
 }
 
 /* ---- sub-groups ------------------------------------------------------------------------------ */
@@ -228,6 +230,20 @@ reshard_status reshard_device_mesh_create(reshard_context *context, reshard_grou
 out:
     rs_release(context, scratch, bytes);
     reshard_device_mesh_release(made);
+    return status;
+}
+
+reshard_status reshard_device_mesh_parse(reshard_context *context, reshard_group *group,
+                                         const char *text, reshard_device_mesh **out_device_mesh)
+{
+    reshard_mesh *mesh = NULL;
+    reshard_status status = rs_group_choose(&group);
+    if (status != RESHARD_OK)
+        return status;
+    status = reshard_group_agree(group, reshard_mesh_parse(context, text, &mesh));
+    if (status == RESHARD_OK)
+        status = reshard_device_mesh_create(context, group, mesh, out_device_mesh);
+    reshard_mesh_release(mesh);
     return status;
 }
 

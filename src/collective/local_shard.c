@@ -34,6 +34,8 @@ static reshard_status make_layout(reshard_context *context, int32_t ndim, const 
     reshard_status status = normalize_dim(ndim, chunks->dim, &dim);
     if (status == RESHARD_OK)
         status = reshard_spec_chunk(context, dim, chunks->count, chunks->ranks, &spec);
+    if (status == RESHARD_OK) /* each rank passes one buffer */
+        status = rs_mesh_check_distinct(reshard_spec_mesh(spec));
     if (status == RESHARD_OK)
         status = reshard_layout_create(context, spec, ndim, shape, out_layout);
     reshard_spec_release(spec);

@@ -48,9 +48,8 @@ static void set_identity(reshard_reduction reduction, reshard_dtype dtype, unsig
                                               : -(double)INFINITY;
     if (rs_dtype_is_float(dtype)) {
         rs_cast_reference(RESHARD_F64, dtype, &value, out);
-    } else if (dtype == RESHARD_C64) {
-        float one = 1;
-        memcpy(out, &one, sizeof one);
+    } else if (rs_dtype_is_complex(dtype)) {
+        rs_cast_reference(RESHARD_F64, rs_dtype_part(dtype), &value, out);
     } else if (dtype == RESHARD_BOOL) {
         out[0] = reduction != RESHARD_MAX;
     } else if (reduction == RESHARD_BAND) {

@@ -78,26 +78,28 @@ DEFINE_ALL(f32, FLOAT, float, float, float)
 DEFINE_ALL(f64, FLOAT, double, double, double)
 
 /* A complex sum is a sum of twice as many reals. */
-static void c64_sum(unsigned char *target, const unsigned char *source, int64_t count)
-{
-    f32_sum(target, source, 2 * count);
-}
-
-static void c64_scale(unsigned char *target, int64_t count, int32_t divisor)
-{
-    f32_scale(target, 2 * count, divisor);
-}
-
-static void c64_prod(unsigned char *target, const unsigned char *source, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++) {
-        float a[2], b[2];
-        memcpy(a, target + i * (int64_t)sizeof a, sizeof a);
-        memcpy(b, source + i * (int64_t)sizeof b, sizeof b);
-        float product[2] = {a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]};
-        memcpy(target + i * (int64_t)sizeof a, product, sizeof product);
+#define DEFINE_COMPLEX(name, real, part)                                                       \
+    static void name##_sum(unsigned char *target, const unsigned char *source, int64_t count)  \
+    {                                                                                          \
+        part##_sum(target, source, 2 * count);                                                 \
+    }                                                                                          \
+    static void name##_scale(unsigned char *target, int64_t count, int32_t divisor)            \
+    {                                                                                          \
+        part##_scale(target, 2 * count, divisor);                                              \
+    }                                                                                          \
+    static void name##_prod(unsigned char *target, const unsigned char *source, int64_t count) \
+    {                                                                                          \
+        for (int64_t i = 0; i < count; i++) {                                                  \
+            real a[2], b[2];                                                                   \
+            memcpy(a, target + i * (int64_t)sizeof a, sizeof a);                               \
+            memcpy(b, source + i * (int64_t)sizeof b, sizeof b);                               \
+            real product[2] = {a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]};          \
+            memcpy(target + i * (int64_t)sizeof a, product, sizeof product);                   \
+        }                                                                                      \
     }
-}
+
+DEFINE_COMPLEX(c64, float, f32)
+DEFINE_COMPLEX(c128, double, f64)
 
 /* The 16-bit types by way of f32, in pieces. */
 #define STAGE_COUNT 512
@@ -175,6 +177,15 @@ typedef struct combine_row {
         .scale = name##_scale                                                    \
     }
 
+/* Complex numbers have no order. */
+#define COMPLEX_ROW(name)                          \
+    {                                              \
+        .combine = {[RESHARD_SUM] = name##_sum,    \
+                    [RESHARD_AVG] = name##_sum,    \
+                    [RESHARD_PROD] = name##_prod}, \
+        .scale = name##_scale                      \
+    }
+
 static const combine_row rows[RESHARD_DTYPE_COUNT] = {
     [RESHARD_BOOL] = {.combine = {[RESHARD_SUM] = bool_or,
                                   [RESHARD_PROD] = bool_and,
@@ -195,9 +206,8 @@ static const combine_row rows[RESHARD_DTYPE_COUNT] = {
     [RESHARD_BF16] = ROW(bf16),
     [RESHARD_F32] = ROW(f32),
     [RESHARD_F64] = ROW(f64),
-    [RESHARD_C64] =
-        {.combine = {[RESHARD_SUM] = c64_sum, [RESHARD_AVG] = c64_sum, [RESHARD_PROD] = c64_prod},
-         .scale = c64_scale},
+    [RESHARD_C64] = COMPLEX_ROW(c64),
+    [RESHARD_C128] = COMPLEX_ROW(c128),
 };
 
 rs_combine_fn *rs_combine_find(reshard_reduction reduction, reshard_dtype dtype)

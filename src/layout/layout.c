@@ -148,9 +148,71 @@ static reshard_status count_ranks(reshard_layout *layout)
     return RESHARD_OK;
 }
 
+/* Whether each element of a block is in the shard of just one coordinate of the axes that cut
+ * it. */
+static bool cuts_share_nothing(const reshard_layout *layout)
+{
+    for (int32_t d = 0; d <= layout->ndim; d++) {
+        const rs_chain *chain = d < layout->ndim ? &layout->dims[d] : &layout->flat;
+        for (int32_t i = 0; i < chain->count; i++) {
+            if (chain->cuts[i].piece_count != chain->cuts[i].coordinate_count ||
+                chain->cuts[i].part_max != NULL)
+                return false;
+        }
+    }
+    return true;
+}
+
+static int compare_shard_ranks(const void *a, const void *b)
+{
+    const reshard_shard *x = a, *y = b;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Every shard is the whole tensor, of which a rank has one copy. */
+static int64_t drop_copies(reshard_shard *shards, int64_t count)
+{
+    int64_t kept = 0;
+    rs_sort(shards, (size_t)count, sizeof *shards, compare_shard_ranks);
+    for (int64_t i = 0; i < count; i++) {
+        if (kept == 0 || shards[kept - 1].rank != shards[i].rank)
+            shards[kept++] = shards[i];
+    }
+    return kept;
+}
+
+/* A rank has several positions of the mesh. Their shards are found as those of so many ranks, then
+ * get the ranks they belong to, and are listed. */
+static reshard_status init_repeated(reshard_layout *layout)
+{
+    reshard_mesh *line = NULL;
+    const reshard_mesh *mesh = layout->mesh;
+    reshard_shard *shards = NULL;
+    int64_t count = 0;
+    reshard_status status = reshard_mesh_create(layout->context, 1, NULL, mesh->sizes, NULL, &line);
+    if (status != RESHARD_OK)
+        return status;
+    layout->mesh = line;
+    status = count_ranks(layout);
+    if (status == RESHARD_OK)
+        status = list_shards(layout, &layout->arena, &shards, &count);
+    layout->mesh = mesh;
+    reshard_mesh_release(line);
+    if (status != RESHARD_OK)
+        return status;
+    for (int64_t i = 0; i < count; i++)
+        shards[i].rank = reshard_mesh_rank_at(mesh, shards[i].rank);
+    bool whole = layout->axes[0].role != RS_AXIS_CUT;
+    if (whole)
+        count = drop_copies(shards, count);
+    return rs_listed_init(layout, count, shards, whole || !cuts_share_nothing(layout));
+}
+
 static reshard_status init_cuts(reshard_layout *layout)
 {
     reshard_status status = rs_regular_init(layout);
+    if (status == RESHARD_OK && layout->mesh->repeated)
+        return init_repeated(layout);
     if (status == RESHARD_OK)
         status = count_ranks(layout);
     if (status != RESHARD_OK || !rs_regular_is_tangled(layout))
@@ -416,21 +478,6 @@ int64_t rs_layout_shard_volume(const reshard_layout *layout, int32_t rank)
     for (int32_t i = 0; i < count; i++)
         sum += rs_layout_one_shard_volume(layout, rank, i);
     return sum;
-}
-
-/* Whether each element of a block is in the shard of just one coordinate of the axes that cut
- * it. */
-static bool cuts_share_nothing(const reshard_layout *layout)
-{
-    for (int32_t d = 0; d <= layout->ndim; d++) {
-        const rs_chain *chain = d < layout->ndim ? &layout->dims[d] : &layout->flat;
-        for (int32_t i = 0; i < chain->count; i++) {
-            if (chain->cuts[i].piece_count != chain->cuts[i].coordinate_count ||
-                chain->cuts[i].part_max != NULL)
-                return false;
-        }
-    }
-    return true;
 }
 
 int64_t rs_layout_shard_volume_sum(const reshard_layout *layout)

@@ -54,6 +54,8 @@ reshard_status reshard_build_metadata(reshard_context *context, int32_t ndim, co
     reshard_layout *layout = NULL;
     reshard_shards *shards = NULL;
     reshard_status status = reshard_spec_chunk(context, dim, count, ranks, &spec);
+    if (status == RESHARD_OK) /* one entry for each rank */
+        status = rs_mesh_check_distinct(reshard_spec_mesh(spec));
     if (status == RESHARD_OK)
         status = reshard_layout_create(context, spec, ndim, shape, &layout);
     if (status == RESHARD_OK)

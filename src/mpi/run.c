@@ -33,8 +33,15 @@ reshard_status reshard_mpi_run(reshard_context *context, reshard_rank_fn body, v
     rs_mpi *endpoint = NULL;
     reshard_group *group = NULL;
     status = rs_mpi_open(context, MPI_COMM_WORLD, NULL, &endpoint, &group);
-    if (status == RESHARD_OK)
-        status = rs_mpi_leave(endpoint, body(user, group));
+    reshard_group *before = reshard_group_retain(reshard_group_default());
+    reshard_group_set_default(NULL);
+    if (status == RESHARD_OK) {
+        status = body(user, group);
+        reshard_group_set_default(NULL); /* the body's holds the endpoint */
+        status = rs_mpi_leave(endpoint, status);
+    }
+    reshard_group_set_default(before);
+    reshard_group_release(before);
     reshard_group_release(group);
     if (started)
         (void)MPI_Finalize();

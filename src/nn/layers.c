@@ -5,6 +5,7 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "nn/follow.h"
 #include "nn/module.h"
 #include "tensor/core/random.h"
 
@@ -149,7 +150,7 @@ static reshard_value forward_linear(reshard_module *module, void *user, reshard_
     (void)user;
     reshard_tensor *t[] = {reshard_value_tensor(input), reshard_module_parameter(module, "weight"),
                            reshard_module_parameter(module, "bias")};
-    if (t[0] == NULL || !rs_lift(3, t))
+    if (t[0] == NULL || !rs_follow_linear(t))
         return reshard_value_of(NULL);
     return reshard_value_of(reshard_linear(t[0], t[1], t[2]));
 }
@@ -185,7 +186,7 @@ static reshard_value forward_embedding(reshard_module *module, void *user, resha
 {
     (void)user;
     reshard_tensor *t[] = {reshard_module_parameter(module, "weight"), reshard_value_tensor(input)};
-    if (t[1] == NULL || !rs_lift(2, t))
+    if (t[1] == NULL || !rs_follow_embedding(t))
         return reshard_value_of(NULL);
     return reshard_value_of(reshard_embedding(t[0], t[1]));
 }
@@ -218,7 +219,7 @@ static reshard_value forward_layernorm(reshard_module *module, void *user, resha
     const norm *n = user;
     reshard_tensor *t[] = {reshard_value_tensor(input), reshard_module_parameter(module, "weight"),
                            reshard_module_parameter(module, "bias")};
-    if (t[0] == NULL || !rs_lift(3, t))
+    if (t[0] == NULL || !rs_follow_norm(t))
         return reshard_value_of(NULL);
     return reshard_value_of(reshard_layernorm(t[0], t[1], t[2], n->epsilon));
 }
@@ -226,8 +227,9 @@ static reshard_value forward_layernorm(reshard_module *module, void *user, resha
 static reshard_value forward_rmsnorm(reshard_module *module, void *user, reshard_value input)
 {
     const norm *n = user;
-    reshard_tensor *t[] = {reshard_value_tensor(input), reshard_module_parameter(module, "weight")};
-    if (t[0] == NULL || !rs_lift(2, t))
+    reshard_tensor *t[] = {reshard_value_tensor(input), reshard_module_parameter(module, "weight"),
+                           NULL};
+    if (t[0] == NULL || !rs_follow_norm(t))
         return reshard_value_of(NULL);
     return reshard_value_of(reshard_rmsnorm(t[0], t[1], n->epsilon));
 }
@@ -278,6 +280,11 @@ reshard_status reshard_rmsnorm_create(reshard_context *context, int64_t width, d
     return create_norm(context, kind, false, width, epsilon, options, out_module);
 }
 
+bool rs_layer_is_joint(const reshard_module *module)
+{
+    return module->kind.forward == forward_linear || module->kind.forward == forward_layernorm;
+}
+
 /* ---- activations ----------------------------------------------------------------------------- */
 
 static reshard_value forward_relu(reshard_module *module, void *user, reshard_value input)
@@ -285,7 +292,7 @@ static reshard_value forward_relu(reshard_module *module, void *user, reshard_va
     (void)module;
     (void)user;
     reshard_tensor *x = reshard_value_tensor(input);
-    return reshard_value_of(x != NULL ? reshard_relu(x) : NULL);
+    return reshard_value_of(x != NULL && rs_follow_activation(&x) ? reshard_relu(x) : NULL);
 }
 
 static reshard_value forward_gelu(reshard_module *module, void *user, reshard_value input)
@@ -293,7 +300,7 @@ static reshard_value forward_gelu(reshard_module *module, void *user, reshard_va
     (void)module;
     (void)user;
     reshard_tensor *x = reshard_value_tensor(input);
-    return reshard_value_of(x != NULL ? reshard_gelu(x) : NULL);
+    return reshard_value_of(x != NULL && rs_follow_activation(&x) ? reshard_gelu(x) : NULL);
 }
 
 static reshard_value forward_silu(reshard_module *module, void *user, reshard_value input)
@@ -301,7 +308,7 @@ static reshard_value forward_silu(reshard_module *module, void *user, reshard_va
     (void)module;
     (void)user;
     reshard_tensor *x = reshard_value_tensor(input);
-    return reshard_value_of(x != NULL ? reshard_silu(x) : NULL);
+    return reshard_value_of(x != NULL && rs_follow_activation(&x) ? reshard_silu(x) : NULL);
 }
 
 reshard_status reshard_activation_create(reshard_context *context, reshard_activation activation,

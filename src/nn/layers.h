@@ -5,7 +5,7 @@
 
 #include <reshard/nn_layers.h>
 
-#include "tensor/dist/lift.h"
+#include <stdbool.h>
 
 /* Reads options and fills in defaults. Errors: INVALID, UNSUPPORTED. */
 reshard_status rs_layer_options(const reshard_layer_options *given, reshard_layer_options *out);
@@ -19,6 +19,8 @@ reshard_status rs_adopt(reshard_module *parent, const char *name, reshard_status
 /* Hands out a finished module, or releases an unfinished one. */
 reshard_status rs_module_finish(reshard_status status, reshard_module *module,
                                 reshard_module **out_module);
+/* Whether the module computes with several parameters at once, which have to be of one group. */
+bool rs_layer_is_joint(const reshard_module *module);
 /* The elements of one head of an attention module. */
 int64_t rs_attention_head(const reshard_module *module);
 /* A block of memory for the `user` of a module, and how to free it. */

@@ -26,9 +26,17 @@ typedef struct rs_holding {
     char *name;
     rs_holding_kind kind;
     bool transient;         /* buffers */
+    bool planned;           /* a sharding plan put the parameter or child there */
     reshard_module *child;  /* children */
     reshard_tensor *tensor; /* parameters and buffers; may be NULL */
 } rs_holding;
+
+/* What in a sharding plan asked for a hook. */
+typedef enum rs_hook_origin {
+    RS_HOOK_OWN,
+    RS_HOOK_PLANNED_OUTPUT,
+    RS_HOOK_PLANNED_LOCAL
+} rs_hook_origin;
 
 typedef enum rs_hook_kind { RS_HOOK_PRE, RS_HOOK_POST, RS_HOOK_AROUND, RS_HOOK_KINDS } rs_hook_kind;
 
@@ -50,6 +58,7 @@ typedef struct rs_hook_entry {
     reshard_context *context;
     reshard_module *module; /* NULL after the module is gone */
     rs_hook_kind kind;
+    rs_hook_origin origin;
     uint64_t serial; /* when it was added */
     bool always, removed;
     reshard_forward_pre_hook_fn pre;
@@ -76,7 +85,6 @@ struct reshard_module {
     rs_hook_entry *hooks[RS_HOOK_KINDS]; /* in the order they run */
     uint64_t hook_serial;
     int64_t running; /* calls in progress */
-    bool sharded;    /* by reshard_module_shard */
 };
 
 /* The holding of this name in this module, or NULL. */

@@ -33,7 +33,8 @@ reshard_status reshard_load_with_group(reshard_group *group, reshard_status (*bo
 
 reshard_group *reshard_current_group(void)
 {
-    return rs_thread_state_get()->group;
+    reshard_group *group = rs_thread_state_get()->group;
+    return group != NULL ? group : reshard_group_default();
 }
 
 /* ---- going through values -------------------------------------------------------------------- */
@@ -68,8 +69,21 @@ static reshard_status change_output(reshard_value *output, change_fn fn, const v
 
 /* ---- resharding ------------------------------------------------------------------------------ */
 
+/* Whether the spec needs dims, or a shape, that a tensor without dims does not have. */
+static bool needs_dims(const reshard_spec *spec)
+{
+    bool needs = reshard_spec_get_kind(spec) != RESHARD_SPEC_CUTS;
+    for (int32_t i = 0; i < reshard_spec_cut_count(spec); i++) {
+        const reshard_placement *p = &reshard_spec_cut(spec, i)->placement;
+        needs = needs || (p->kind == RESHARD_SHARD && p->dim != RESHARD_DIM_FLAT);
+    }
+    return needs;
+}
+
 static reshard_tensor *redistribute(reshard_tensor *tensor, const void *user)
 {
+    if (tensor->ndim == 0 && needs_dims(user))
+        return tensor; /* a scalar beside what is resharded, such as a loss */
     return reshard_tensor_redistribute(tensor, (reshard_spec *)user, NULL);
 }
 
@@ -120,16 +134,30 @@ static int32_t find_cut_dim(const reshard_tensor *tensor)
     return found;
 }
 
-/* Whether every rank's shard has length 1 along the dim. */
+/* Whether every shard has length 1 along the dim, and ranks without one can give something empty
+ * with one dim less. */
 static reshard_status is_single(const reshard_tensor *tensor, int32_t dim, bool *out_single)
 {
+    const reshard_layout *layout = tensor->distribution->layout;
+    int32_t size = reshard_group_size(rs_distributed_group(tensor));
     reshard_shards *shards = NULL;
-    reshard_status status = reshard_layout_all_shards(tensor->distribution->layout, &shards);
-    *out_single = true;
+    reshard_status status = reshard_layout_all_shards(layout, &shards);
+    *out_single = tensor->ndim > 1 || reshard_layout_rank_count(layout) == size;
     for (int64_t i = 0; status == RESHARD_OK && i < shards->count; i++)
         *out_single = *out_single && shards->items[i].shape[dim] == 1;
     reshard_shards_destroy(shards);
     return status;
+}
+
+/* A rank that the layout leaves out gives as many dims as the others: an empty tensor. */
+static reshard_tensor *drop_dim(reshard_tensor *local, int32_t dim)
+{
+    if (local->shape[dim] == 1)
+        return reshard_tensor_squeeze(local, dim);
+    int64_t shape[RESHARD_NDIM_MAX] = {0};
+    for (int32_t d = 1; d < local->ndim - 1; d++)
+        shape[d] = local->shape[d < dim ? d : d + 1];
+    return reshard_tensor_reshape(local, local->ndim - 1, shape);
 }
 
 static reshard_tensor *collect_shard(reshard_tensor *tensor, bool by_local_length)
@@ -141,12 +169,12 @@ static reshard_tensor *collect_shard(reshard_tensor *tensor, bool by_local_lengt
         return local;
     reshard_status status = RESHARD_OK;
     if (by_local_length)
-        single = local->shape[dim] == 1;
+        single = local->shape[dim] == 1 && tensor->distribution->shard_count > 0;
     else
         status = is_single(tensor, dim, &single);
     if (status != RESHARD_OK)
         return rs_scope_fail(status);
-    return single && local->shape[dim] == 1 ? reshard_tensor_squeeze(local, dim) : local;
+    return single ? drop_dim(local, dim) : local;
 }
 
 static reshard_tensor *collect(reshard_tensor *tensor, const void *user)

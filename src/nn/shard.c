@@ -11,17 +11,20 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "nn/layers.h"
 #include "nn/module.h"
 #include "nn/sharding.h"
-#include "tensor/core/tensor.h"
+#include "tensor/core/distribution.h"
 #include "transport/agree.h"
+#include "transport/group.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 /* What is made for one entry. */
 typedef struct product {
-    reshard_module *module; /* the one that the entry names; for a parameter, the root */
+    reshard_module *module; /* the one that the entry names; for a parameter, the one that has it */
     rs_holding *holding;    /* of the parameter or child */
     reshard_tensor *old, *tensor;
     reshard_module *replacement;
@@ -58,24 +61,73 @@ static reshard_status check_against_sharders(const reshard_sharding_plan *plan, 
     return RESHARD_OK;
 }
 
+/* Goes down a path that exists to the module that has its last name. A plan before this one may
+ * have replaced one on the way. */
+static reshard_status check_above(const work *w, const char *name, reshard_module **out_module)
+{
+    reshard_module *module = w->root;
+    const char *from = name, *dot;
+    for (; (dot = strchr(from, '.')) != NULL; from = dot + 1) {
+        const rs_holding *holding = rs_module_holding(module, from, (size_t)(dot - from));
+        assert(holding != NULL && holding->child != NULL);
+        if (holding->planned)
+            return rs_fail(RESHARD_ERR_INVALID,
+                           "\"%s\" lies below \"%.*s\", which the sharder of an earlier plan "
+                           "replaced",
+                           name, (int)(dot - name), name);
+        module = holding->child;
+    }
+    *out_module = module;
+    return RESHARD_OK;
+}
+
+/* Some layers compute with all of their tensors at once, so these have to be of one group. */
+static reshard_status check_siblings(const work *w, const char *name, const reshard_module *module)
+{
+    for (int64_t i = 0; rs_layer_is_joint(module) && i < module->holding_count; i++) {
+        const rs_holding *other = &module->holdings[i];
+        if (other->tensor != NULL && other->tensor->distribution != NULL &&
+            rs_distributed_group(other->tensor) != w->group)
+            return rs_fail(RESHARD_ERR_INVALID,
+                           "\"%s\": the %s of this %s is distributed over another group", name,
+                           other->name, module->kind_name);
+    }
+    return RESHARD_OK;
+}
+
+/* Looks for the parameter of the entry. Errors: NOT_FOUND; INVALID for a buffer. */
+static reshard_status find_parameter(work *w, const char *name, product *p)
+{
+    rs_holding *holding = NULL;
+    if (rs_module_find_holding(w->root, name, &holding) == RESHARD_OK &&
+        holding->kind == RS_HOLDING_BUFFER)
+        return rs_fail(RESHARD_ERR_INVALID, "\"%s\" is a buffer, not a parameter", name);
+    reshard_status status = reshard_module_find_parameter(w->root, name, &p->old);
+    if (status != RESHARD_OK)
+        return status;
+    p->holding = holding;
+    if (p->old == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "the parameter \"%s\" stands for nothing", name);
+    if (p->old->distribution != NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "the parameter \"%s\" is distributed already", name);
+    return RESHARD_OK;
+}
+
 static reshard_status check_parameter(work *w, int64_t index)
 {
     const rs_sharding_entry *entry = &w->plan->entries[index];
     product *p = &w->products[index];
     if (entry->name[0] == 0)
         return rs_fail(RESHARD_ERR_INVALID, "the name of a parameter is empty");
-    reshard_status status = reshard_module_find_parameter(w->root, entry->name, &p->old);
-    if (status == RESHARD_OK)
-        status = rs_module_find_holding(w->root, entry->name, &p->holding);
+    reshard_status status = find_parameter(w, entry->name, p);
     if (status == RESHARD_OK)
         status = check_against_sharders(w->plan, index);
+    if (status == RESHARD_OK)
+        status = check_above(w, entry->name, &p->module);
+    if (status == RESHARD_OK)
+        status = check_siblings(w, entry->name, p->module);
     if (status != RESHARD_OK)
         return status;
-    if (p->old == NULL)
-        return rs_fail(RESHARD_ERR_INVALID, "the parameter \"%s\" stands for nothing", entry->name);
-    if (p->old->distribution != NULL)
-        return rs_fail(RESHARD_ERR_INVALID, "the parameter \"%s\" is distributed already",
-                       entry->name);
     for (int64_t i = 0; i < index; i++) {
         if (w->plan->entries[i].kind == RS_SHARDING_PARAMETER && w->products[i].old == p->old)
             return rs_fail(RESHARD_ERR_INVALID,
@@ -92,17 +144,70 @@ static reshard_status check_parameter(work *w, int64_t index)
     return rs_fail_within(status, "parameter \"%s\"", entry->name);
 }
 
+enum { WORDS = 240 };
+
+/* Finds what an earlier plan has changed in a module or below it. path: the module's, perhaps
+ * shortened. */
+static reshard_status check_untouched(const reshard_module *module, const char *path)
+{
+    for (const rs_hook_entry *hook = module->hooks[RS_HOOK_POST]; hook != NULL; hook = hook->next) {
+        if (hook->origin != RS_HOOK_OWN && !hook->removed)
+            return rs_fail(RESHARD_ERR_INVALID,
+                           "an earlier plan has a hook on the output of \"%s\"", path);
+    }
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < module->holding_count && status == RESHARD_OK; i++) {
+        const rs_holding *holding = &module->holdings[i];
+        char name[WORDS];
+        (void)snprintf(name, sizeof name, "%.*s.%s", WORDS / 2, path, holding->name);
+        if (holding->planned)
+            status = rs_fail(RESHARD_ERR_INVALID, "an earlier plan sharded \"%s\"", name);
+        else if (holding->child != NULL)
+            status = check_untouched(holding->child, name);
+    }
+    return status;
+}
+
 static reshard_status check_sharder(work *w, int64_t index)
 {
     const rs_sharding_entry *entry = &w->plan->entries[index];
     product *p = &w->products[index];
+    reshard_module *parent = NULL;
     if (entry->name[0] == 0)
         return rs_fail(RESHARD_ERR_INVALID,
                        "the name of a sharder's module is empty: the root cannot be replaced");
     reshard_status status = reshard_module_find(w->root, entry->name, &p->module);
     if (status == RESHARD_OK)
         status = rs_module_find_holding(w->root, entry->name, &p->holding);
-    return status == RESHARD_OK ? check_against_sharders(w->plan, index) : status;
+    if (status == RESHARD_OK)
+        status = check_against_sharders(w->plan, index);
+    if (status == RESHARD_OK)
+        status = check_above(w, entry->name, &parent);
+    if (status == RESHARD_OK && p->holding->planned)
+        status = rs_fail(RESHARD_ERR_INVALID,
+                         "\"%s\" was replaced by the sharder of an earlier plan", entry->name);
+    if (status == RESHARD_OK)
+        status = check_untouched(p->module, entry->name);
+    return status;
+}
+
+/* Of each kind a module has one hook: a second one would change what the first has made. Of a local
+ * output nothing is left to reshard. */
+static reshard_status check_hooks(const work *w, int64_t index)
+{
+    const rs_sharding_entry *entry = &w->plan->entries[index];
+    const reshard_module *module = w->products[index].module;
+    for (int64_t i = 0; i < index; i++) {
+        if (w->plan->entries[i].kind == entry->kind && w->products[i].module == module)
+            return rs_fail(RESHARD_ERR_INVALID, "the output of \"%s\" is named twice", entry->name);
+    }
+    for (const rs_hook_entry *hook = module->hooks[RS_HOOK_POST]; hook != NULL; hook = hook->next) {
+        bool other = entry->kind == RS_SHARDING_LOCAL && hook->origin == RS_HOOK_PLANNED_OUTPUT;
+        if (hook->origin != RS_HOOK_OWN && !hook->removed && !other)
+            return rs_fail(RESHARD_ERR_INVALID,
+                           "an earlier plan has a hook on the output of \"%s\"", entry->name);
+    }
+    return RESHARD_OK;
 }
 
 static reshard_status check_entry(work *w, int64_t index)
@@ -121,14 +226,11 @@ static reshard_status check_entry(work *w, int64_t index)
             status = rs_fail(RESHARD_ERR_INVALID, "\"%s\" lies below \"%s\", which has a sharder",
                              entry->name, other->name);
     }
-    return status;
+    return status == RESHARD_OK ? check_hooks(w, index) : status;
 }
 
-static reshard_status check_plan(work *w, bool whole)
+static reshard_status check_plan(work *w)
 {
-    if (whole && w->root->sharded)
-        return rs_fail(RESHARD_ERR_INVALID, "the module of kind %s was sharded before",
-                       w->root->kind_name);
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < w->plan->count && status == RESHARD_OK; i++)
         status = check_entry(w, i);
@@ -136,8 +238,6 @@ static reshard_status check_plan(work *w, bool whole)
 }
 
 /* ---- what ranks pass ------------------------------------------------------------------------- */
-
-enum { WORDS = 240 };
 
 /* An entry as text, shortened if it is long, for messages and for finding out which entries
  * differ. */
@@ -268,9 +368,11 @@ static reshard_status make_hook(work *w, int64_t index)
         if (w->plan->entries[i].kind == RS_SHARDING_SHARDER && w->products[i].module == module)
             module = w->products[i].replacement;
     }
-    reshard_status status = entry->kind == RS_SHARDING_OUTPUT
-                                ? reshard_module_reshard_output(module, entry->spec, &p->hook)
-                                : reshard_module_collect_local_shard(module, NULL, &p->hook);
+    bool output = entry->kind == RS_SHARDING_OUTPUT;
+    reshard_status status = output ? reshard_module_reshard_output(module, entry->spec, &p->hook)
+                                   : reshard_module_collect_local_shard(module, NULL, &p->hook);
+    if (status == RESHARD_OK)
+        p->hook->entry->origin = output ? RS_HOOK_PLANNED_OUTPUT : RS_HOOK_PLANNED_LOCAL;
     return rs_fail_within(status, "output of \"%s\"", entry->name);
 }
 
@@ -305,8 +407,10 @@ static void put_in_place(work *w, reshard_hook **out_hook)
             (void)reshard_tensor_retain(p->old); /* addresses are compared until all is done */
             rs_module_swap_tensor(w->root, p->old, p->tensor);
             reshard_tensor_release(p->old);
+            p->holding->planned = true;
         }
         if (p->replacement != NULL) {
+            p->holding->planned = true;
             reshard_module_release(p->holding->child);
             p->holding->child = reshard_module_retain(p->replacement);
         }
@@ -333,24 +437,23 @@ static void clear(work *w)
 
 /* status: that of what this rank did before. */
 static reshard_status carry_out(reshard_module *module, const reshard_sharding_plan *plan,
-                                int32_t source_rank, reshard_group *group, bool whole,
-                                reshard_status status, reshard_hook **out_hook)
+                                int32_t source_rank, reshard_group *group, reshard_status status,
+                                reshard_hook **out_hook)
 {
-    work w = {module, plan, source_rank, group != NULL ? group : reshard_current_group(), NULL};
-    if (w.group == NULL)
-        return rs_fail(RESHARD_ERR_INVALID, "there is no group, and no current one");
+    work w = {module, plan, source_rank, group, NULL};
+    reshard_status chosen = rs_group_choose(&w.group);
+    if (chosen != RESHARD_OK)
+        return chosen;
     w.products = rs_allocate_zeroed(plan->context, (size_t)plan->count * sizeof *w.products);
     if (w.products == NULL && status == RESHARD_OK)
         status = rs_allocation_status();
     if (status == RESHARD_OK)
-        status = check_plan(&w, whole);
+        status = check_plan(&w);
     status = compare_ranks(&w, status);
     if (status == RESHARD_OK)
         status = make_all(&w);
-    if (status == RESHARD_OK) {
+    if (status == RESHARD_OK)
         put_in_place(&w, out_hook);
-        module->sharded = module->sharded || whole;
-    }
     clear(&w);
     return status;
 }
@@ -359,7 +462,7 @@ reshard_status reshard_module_shard(reshard_module *module, const reshard_shardi
                                     int32_t source_rank, reshard_group *group,
                                     reshard_hook **out_hook)
 {
-    reshard_status status = carry_out(module, plan, source_rank, group, true, RESHARD_OK, out_hook);
+    reshard_status status = carry_out(module, plan, source_rank, group, RESHARD_OK, out_hook);
     return rs_fail_within(status, "shard_module");
 }
 
@@ -373,10 +476,10 @@ reshard_status reshard_module_shard_parameter(reshard_module *module, const char
         plan.count = 0;
         reshard_status status =
             rs_fail(RESHARD_ERR_INVALID, "the %s is NULL", path == NULL ? "path" : "spec");
-        return rs_fail_within(carry_out(module, &plan, source_rank, group, false, status, NULL),
+        return rs_fail_within(carry_out(module, &plan, source_rank, group, status, NULL),
                               "shard_parameter");
     }
-    reshard_status status = carry_out(module, &plan, source_rank, group, false, RESHARD_OK, NULL);
+    reshard_status status = carry_out(module, &plan, source_rank, group, RESHARD_OK, NULL);
     return rs_fail_within(status, "shard_parameter");
 }
 
@@ -390,8 +493,8 @@ reshard_status reshard_module_shard_planned(reshard_module *module,
     if (status == RESHARD_OK)
         status = planner->build(planner->user, module, copy);
     /* A rank without a plan tells the others. */
-    status = carry_out(module, status == RESHARD_OK ? copy : &plan, source_rank, group, true,
-                       status, out_hook);
+    status = carry_out(module, status == RESHARD_OK ? copy : &plan, source_rank, group, status,
+                       out_hook);
     reshard_sharding_plan_destroy(copy);
     return rs_fail_within(status, "shard_module");
 }

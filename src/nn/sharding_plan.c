@@ -72,6 +72,17 @@ reshard_status reshard_sharding_plan_add(reshard_sharding_plan *plan, const char
     return status == RESHARD_OK ? add(plan, &entry, parameter) : status;
 }
 
+reshard_status reshard_sharding_plan_add_text(reshard_sharding_plan *plan, const char *parameter,
+                                              const char *spec_text)
+{
+    reshard_spec *spec = NULL;
+    reshard_status status = reshard_spec_parse(plan->context, spec_text, &spec);
+    if (status == RESHARD_OK)
+        status = reshard_sharding_plan_add(plan, parameter, spec);
+    reshard_spec_release(spec);
+    return status;
+}
+
 reshard_status reshard_sharding_plan_add_sharder(reshard_sharding_plan *plan, const char *module,
                                                  const reshard_sharder *sharder)
 {

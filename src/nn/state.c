@@ -306,3 +306,16 @@ reshard_status reshard_module_load_state_dict(reshard_module *module, int64_t co
     reshard_named_tensors_destroy(mine);
     return status;
 }
+
+reshard_status reshard_module_set_parameter(reshard_module *module, const char *path,
+                                            reshard_tensor *tensor)
+{
+    reshard_named_tensor own = {.name = path}, given = {path, tensor};
+    reshard_named_tensors mine = {1, &own};
+    reshard_status status = path != NULL ? reshard_module_find_parameter(module, path, &own.tensor)
+                                         : rs_fail(RESHARD_ERR_INVALID, "the path is NULL");
+    if (status == RESHARD_OK && own.tensor == NULL)
+        status = rs_fail(RESHARD_ERR_INVALID, "the parameter \"%s\" stands for nothing", path);
+    return rs_named_load(module->context, status, find_module_group(module), &mine, 1, &given,
+                         NULL);
+}

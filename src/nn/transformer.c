@@ -3,15 +3,17 @@
  * transformer.c - the ready modules of a GPT: MLP, causal self-attention, block, and the whole.
  *
  * Attention on distributed tensors is a local operation on every shard: q, k and v have the same
- * layout, and each shard has all positions of some heads of some sequences.
+ * layout, and each shard has all positions of some heads of some sequences (follow.h).
  */
 #include "base/context.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "nn/follow.h"
 #include "nn/layers.h"
 #include "nn/module.h"
 #include "tensor/core/dense.h"
 #include "tensor/core/scope.h"
+#include "tensor/dist/spread.h"
 
 #include <reshard/ops.h>
 
@@ -35,7 +37,7 @@ static reshard_tensor *through(const reshard_module *module, const char *name, r
 static reshard_tensor *add(reshard_tensor *a, reshard_tensor *b)
 {
     reshard_tensor *t[] = {a, b};
-    if (a == NULL || b == NULL || !rs_lift(2, t))
+    if (a == NULL || b == NULL || !rs_follow_add(t))
         return NULL;
     return reshard_add(t[0], t[1]);
 }
@@ -113,27 +115,6 @@ static reshard_tensor *attend(reshard_tensor *const *inputs, const void *user)
     return reshard_tensor_reshape(reshard_tensor_transpose(y, 1, 2), 3, inputs[0]->shape);
 }
 
-/* Every rank checks the shards of all ranks, so all come to the same verdict. */
-static reshard_status check_heads(const reshard_tensor *q, int64_t head)
-{
-    reshard_shards *shards = NULL;
-    reshard_status status = reshard_layout_all_shards(q->distribution->layout, &shards);
-    for (int64_t i = 0; status == RESHARD_OK && i < shards->count; i++) {
-        for (int64_t k = 0; k < shards->items[i].piece_count && status == RESHARD_OK; k++) {
-            const reshard_box *box = &shards->items[i].pieces[k].box;
-            if (box->size[1] != q->shape[1] || box->offset[2] % head != 0 ||
-                box->size[2] % head != 0)
-                status = rs_fail(RESHARD_ERR_INVALID,
-                                 "the layout \"%s\" of %s cuts positions, or heads of %" PRId64
-                                 " elements: use unit=%" PRId64,
-                                 rs_tensor_describe_layout(q).text, rs_tensor_describe(q).text,
-                                 head, head);
-        }
-    }
-    reshard_shards_destroy(shards);
-    return status;
-}
-
 static reshard_value forward_attention(reshard_module *module, void *user, reshard_value input)
 {
     const attention *a = user;
@@ -142,16 +123,14 @@ static reshard_value forward_attention(reshard_module *module, void *user, resha
     t[0] = through(module, "q", x); /* in this order on all ranks: hooks may communicate */
     t[1] = through(module, "k", x);
     t[2] = through(module, "v", x);
-    if (t[0] == NULL || t[1] == NULL || t[2] == NULL || !rs_lift(3, t))
+    if (t[0] == NULL || t[1] == NULL || t[2] == NULL)
         return reshard_value_of(NULL);
-    reshard_status status = RESHARD_OK;
     if (t[0]->ndim != 3)
-        status = rs_fail(RESHARD_ERR_INVALID, "x is %s, not [batch, length, width]",
-                         rs_tensor_describe(x).text);
-    if (status == RESHARD_OK && t[0]->distribution != NULL)
-        status = check_heads(t[0], a->head);
-    if (status != RESHARD_OK)
-        return reshard_value_of(rs_scope_fail(rs_fail_within(status, "attention")));
+        return reshard_value_of(rs_scope_fail(
+            rs_fail(RESHARD_ERR_INVALID, "attention: x is %s, not [batch, length, width]",
+                    rs_tensor_describe(x).text)));
+    if (!rs_follow_attention(t, a->head))
+        return reshard_value_of(NULL);
     if (t[0]->distribution != NULL)
         y = rs_spread_alike("attention", RS_SPREAD_ANY, 3, t, attend, a, sizeof *a);
     else

@@ -101,9 +101,11 @@ static reshard_status take_links(reshard_plan *plan, int32_t count, const reshar
         reshard_status status = rs_link_resolve(&given[i], source->layout, target->layout, &link);
         if (status == RESHARD_OK)
             status = rs_route_check(source->layout, target->layout);
-        if (status != RESHARD_OK)
+        if (status != RESHARD_OK && (source->name[0] != '\0' || target->name[0] != '\0'))
             return rs_fail_within(status, "link %d from \"%.100s\" to \"%.100s\"", i, source->name,
                                   target->name);
+        if (status != RESHARD_OK)
+            return count > 1 ? rs_fail_within(status, "link %d", i) : status;
     }
     return RESHARD_OK;
 }

@@ -4,8 +4,8 @@
  *
  * Ranks in one increasing arithmetic progression, however they were told, are kept as first and
  * step, so that a mesh of two billion ranks takes no more memory than one of two. All others are
- * listed, beside an index sorted by rank. Invariant: ranks are distinct and not negative, and step
- * >= 1.
+ * listed, beside an index sorted by rank. Invariants: ranks are not negative, those of several axes
+ * are distinct, and step >= 1.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -82,11 +82,20 @@ static bool is_progression(const int32_t *ranks, int32_t count)
     return true;
 }
 
+reshard_status rs_mesh_check_distinct(const reshard_mesh *mesh)
+{
+    for (int32_t i = 1; mesh->repeated && i < mesh->size; i++) {
+        int32_t rank = mesh->listed[mesh->by_rank[i]];
+        if (rank == mesh->listed[mesh->by_rank[i - 1]])
+            return rs_fail(RESHARD_ERR_INVALID, "rank %" PRId32 " occurs twice in the mesh", rank);
+    }
+    return RESHARD_OK;
+}
+
 /* Fills by_rank, and finds ranks that occur twice. */
 static reshard_status index_by_rank(reshard_mesh *mesh)
 {
     size_t count = (size_t)mesh->size;
-    reshard_status status = RESHARD_OK;
     mesh->by_rank = rs_arena_allocate_array(&mesh->arena, count, sizeof *mesh->by_rank);
     if (mesh->by_rank == NULL)
         return rs_allocation_status();
@@ -98,14 +107,10 @@ static reshard_status index_by_rank(reshard_mesh *mesh)
     rs_sort(keys, count, sizeof *keys, rs_compare_u64);
     for (size_t i = 0; i < count; i++) {
         mesh->by_rank[i] = (int32_t)(keys[i] & UINT32_MAX);
-        if (i > 0 && keys[i] >> 32 == keys[i - 1] >> 32) {
-            status = rs_fail(RESHARD_ERR_INVALID, "rank %" PRIu64 " occurs twice in the mesh",
-                             keys[i] >> 32);
-            break;
-        }
+        mesh->repeated = mesh->repeated || (i > 0 && keys[i] >> 32 == keys[i - 1] >> 32);
     }
     rs_release(mesh->context, keys, count * sizeof *keys);
-    return status;
+    return mesh->axis_count > 1 ? rs_mesh_check_distinct(mesh) : RESHARD_OK;
 }
 
 static reshard_status set_ranks(reshard_mesh *mesh, const rs_ranks *ranks)

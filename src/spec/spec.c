@@ -65,6 +65,16 @@ static reshard_status check_reduction(const reshard_spec *spec, int32_t cut_inde
     return RESHARD_OK;
 }
 
+/* A rank that is named twice has two chunks. It has one copy of what is whole, but it would have to
+ * give two contributions to a reduction. */
+static reshard_status check_repeated(const reshard_spec *spec, const reshard_cut *cut)
+{
+    if (cut->placement.kind != RESHARD_PARTIAL || !spec->mesh->repeated)
+        return RESHARD_OK;
+    return rs_fail_within(rs_mesh_check_distinct(spec->mesh), "P(%s)",
+                          reshard_reduction_name(cut->placement.reduction));
+}
+
 static reshard_status add_cut(reshard_spec *spec, const reshard_cut *cut)
 {
     int32_t index = spec->cut_count;
@@ -73,6 +83,8 @@ static reshard_status add_cut(reshard_spec *spec, const reshard_cut *cut)
         status = rs_cut_copy_checked(&spec->arena, spec->mesh, cut, &spec->cuts[index]);
     if (status == RESHARD_OK)
         status = check_reduction(spec, index);
+    if (status == RESHARD_OK)
+        status = check_repeated(spec, cut);
     if (status == RESHARD_OK)
         spec->cut_count++;
     return status;

@@ -8,8 +8,11 @@
 #include <reshard/spec.h>
 
 #include "base/arena.h"
+#include "base/export.h"
 #include "base/text.h"
 #include "base/thread.h"
+
+#include <stdbool.h>
 
 struct reshard_mesh {
     reshard_context *context;
@@ -23,13 +26,16 @@ struct reshard_mesh {
      * listed[p]. */
     int32_t first, step;
     int32_t *listed;
-    int32_t *by_rank; /* positions sorted by their rank; NULL when listed is */
+    int32_t *by_rank; /* positions sorted by their rank, then by number; NULL when listed is */
+    bool repeated;    /* a rank has several positions; one axis only */
     rs_arena arena;
 };
 
 /* The mesh with other ranks: ranks[p] at position p. Used by relabelling. */
 reshard_status rs_mesh_with_ranks(const reshard_mesh *mesh, const int32_t *ranks,
                                   reshard_mesh **out_mesh);
+/* Errors: INVALID if a rank has several positions. */
+RS_EXPORT reshard_status rs_mesh_check_distinct(const reshard_mesh *mesh);
 /* "dp=2,tp=4[0..3,8..11]": ranks only where they are not 0..size-1. */
 void rs_mesh_text(const reshard_mesh *mesh, rs_text *text);
 

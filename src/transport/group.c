@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/sort.h"
+#include "base/thread_state.h"
 #include "transport/agree.h"
 #include "transport/group_memory.h"
 
@@ -76,6 +77,33 @@ reshard_status reshard_error_set(reshard_status status, const char *text)
 {
     return rs_fail(status, "%s", text);
 }
+
+/* ---- the default group ----------------------------------------------------------------------- */
+
+void reshard_group_set_default(reshard_group *group)
+{
+    rs_thread_state *state = rs_thread_state_get();
+    reshard_group *before = state->fallback;
+    state->fallback = reshard_group_retain(group);
+    reshard_group_release(before);
+}
+
+reshard_group *reshard_group_default(void)
+{
+    return rs_thread_state_get()->fallback;
+}
+
+reshard_status rs_group_choose(reshard_group **group)
+{
+    const rs_thread_state *state = rs_thread_state_get();
+    if (*group == NULL)
+        *group = state->group != NULL ? state->group : state->fallback;
+    return *group != NULL ? RESHARD_OK
+                          : rs_fail(RESHARD_ERR_INVALID,
+                                    "there is no group: none is given, and none is the default");
+}
+
+/* ---- sharing --------------------------------------------------------------------------------- */
 
 reshard_group *reshard_group_retain(reshard_group *group)
 {

@@ -5,6 +5,7 @@
 
 #include <reshard/transport.h>
 
+#include "base/export.h"
 #include "base/thread.h"
 
 #include <stdbool.h>
@@ -38,6 +39,10 @@ struct reshard_group {
     int32_t channel;       /* its first one */
     void *attachment;      /* belongs to a layer above, which removes it in time; not owned */
 };
+
+/* Replaces NULL by this thread's current group: that of load_with_group, or the default one.
+ * Errors: INVALID if there is none. */
+RS_EXPORT reshard_status rs_group_choose(reshard_group **group);
 
 /* Messages to and from members, by their rank in the group. `channel` is relative to the
  * group's. */

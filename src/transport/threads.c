@@ -21,8 +21,12 @@ static void run_rank(void *argument)
     rs_hub_endpoint(r->hub, r->rank, &endpoint);
     reshard_group *group = NULL;
     reshard_status status = reshard_group_create(r->context, &endpoint, &group);
+    reshard_group *before = reshard_group_retain(reshard_group_default());
+    reshard_group_set_default(NULL);
     if (status == RESHARD_OK)
         status = r->body(r->user, group);
+    reshard_group_set_default(before);
+    reshard_group_release(before);
     /* Leave before releasing the group: others may use what the body held until they know that it
      * failed. */
     rs_hub_leave(r->hub, r->rank, status);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The bounds of docs/limits.md that files and options can reach: what is at one passes, one beyond is refused in one line,
 at once."""
+import json
 import os
 import struct
 import sys
@@ -88,6 +89,25 @@ class LimitsTest(CommandTest):
             with open(self.at("big.safetensors"), "wb") as file:
                 file.write(files.frame({"t": {"dtype": "U8", "shape": [extent], "data_offsets": [0, 1]}}, b"x"))
             self.refuse('"t"', "inspect", self.at("big.safetensors"))
+
+    def test_many_pieces(self):
+        """A tensor in one-element boxes, dealt out to two files; inspect's time for 100,000 is measured by processor time."""
+        for count in (16384, 100_000):
+            for rank in range(2):
+                keys = range(rank, count, 2)
+                header = {f"t.{i}": {"dtype": "U8", "shape": [1], "data_offsets": [n, n + 1]} for n, i in enumerate(keys)}
+                info = {f"t.{i}": {"saved_offsets": [i], "logical_fqn": "t"} for i in keys}
+                header["__metadata__"] = {"DCP_SHARDING_INFO": json.dumps(info), "DCP_VERSION": "1.0",
+                                          "RESHARD_SHAPES": json.dumps({f"t.{i}": [count] for i in keys})}
+                path = self.at(f"boxes{count}/shard-{rank + 1:05d}-model-00001-of-00001.safetensors")
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "wb") as file:
+                    file.write(files.frame(header, bytes(len(keys))))
+            before = os.times().children_user + os.times().children_system
+            text = self.read_text("inspect", self.at(f"boxes{count}"))
+            seconds = os.times().children_user + os.times().children_system - before
+            self.assertIn(f"boxes {count}: 0[0:1] 0[2:3]" if count == 16384 else "100000 boxes in 2 files\n", text)
+            self.assertLess(seconds, SECONDS / 4)  # it took 21, and grew with the square
 
     # ---- rules ---------------------------------------------------------------------------------
 

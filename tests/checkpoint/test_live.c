@@ -221,13 +221,39 @@ static reshard_status load_columns(void *user, reshard_group *group)
     return status;
 }
 
+/* Wider than on disk. */
+static reshard_status load_wide(void *user, reshard_group *group)
+{
+    reshard_checkpoint_load_options options = {.size = sizeof options,
+                                               .read_once = *(const int *)user};
+    static double rows[2][(ROWS + 1) / 2 * COLUMNS];
+    int32_t rank = reshard_group_rank(group);
+    reshard_layout *layout = make_layout("2: S(0)", ROWS);
+    void *shard = rows[rank];
+    reshard_live_tensor tensor = {"w", RESHARD_F64, layout, &shard};
+    reshard_checkpoint *checkpoint = NULL;
+    reshard_status status = reshard_checkpoint_open(NULL, path, NULL, &checkpoint);
+    memset(shard, 0xff, sizeof rows[rank]);
+    if (status == RESHARD_OK)
+        status = reshard_checkpoint_load(checkpoint, group, 1, &tensor, &options);
+    int64_t count = (rank == 0 ? 5 : 4) * COLUMNS;
+    for (int64_t i = 0; i < count && status == RESHARD_OK; i++) {
+        if (rows[rank][i] != (double)value_at(rank * 5 * COLUMNS + i))
+            status = reshard_error_set(RESHARD_ERR_INVALID, "a wrong value");
+    }
+    reshard_checkpoint_destroy(checkpoint);
+    reshard_layout_release(layout);
+    return status;
+}
+
 static void test_live__casts(void **state)
 {
     (void)state;
     assert_int_equal(reshard_group_run(NULL, 3, save_rows, NULL), RESHARD_OK);
     assert_int_equal(access(partial, F_OK), -1);
     for (int once = 0; once < 2; once++) {
-        if (reshard_group_run(NULL, 2, load_columns, &once) != RESHARD_OK)
+        if (reshard_group_run(NULL, 2, load_columns, &once) != RESHARD_OK ||
+            reshard_group_run(NULL, 2, load_wide, &once) != RESHARD_OK)
             fail_msg("%s", reshard_error_text());
     }
     remove_checkpoint();

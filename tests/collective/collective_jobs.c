@@ -29,7 +29,7 @@ static bool is_signed(reshard_dtype dtype)
 static bool is_float(reshard_dtype dtype)
 {
     return dtype == RESHARD_F16 || dtype == RESHARD_BF16 || dtype == RESHARD_F32 ||
-           dtype == RESHARD_F64 || dtype == RESHARD_C64;
+           dtype == RESHARD_F64 || dtype == RESHARD_C64 || dtype == RESHARD_C128;
 }
 
 /* Bits of a 16-bit floating type: cut off, so exact for the small numbers of these tests, and close
@@ -61,9 +61,10 @@ static void put(void *buffer, reshard_dtype dtype, int64_t i, double value)
     size_t bytes = (size_t)reshard_dtype_bits(dtype) / 8;
     char *at = (char *)buffer + (size_t)i * bytes;
     float narrow[2] = {(float)value, 0};
+    double wide[2] = {value, 0};
     uint16_t half = to_half(dtype, value);
     int64_t whole = (int64_t)value; /* its low bytes: machines here are little-endian */
-    const void *from = dtype == RESHARD_F64                            ? (const void *)&value
+    const void *from = dtype == RESHARD_F64 || dtype == RESHARD_C128   ? (const void *)wide
                        : dtype == RESHARD_F32 || dtype == RESHARD_C64  ? (const void *)narrow
                        : dtype == RESHARD_F16 || dtype == RESHARD_BF16 ? (const void *)&half
                                                                        : (const void *)&whole;
@@ -74,7 +75,7 @@ static double get(const void *buffer, reshard_dtype dtype, int64_t i)
 {
     size_t bytes = (size_t)reshard_dtype_bits(dtype) / 8;
     const char *at = (const char *)buffer + (size_t)i * bytes;
-    if (dtype == RESHARD_F64) {
+    if (dtype == RESHARD_F64 || dtype == RESHARD_C128) {
         double value;
         memcpy(&value, at, sizeof value);
         return value;

@@ -81,7 +81,7 @@ static bool is_reduced(reshard_dtype dtype, reshard_reduction reduction)
         return false;
     if (dtype == RESHARD_BOOL)
         return reduction != RESHARD_AVG;
-    if (dtype == RESHARD_C64)
+    if (dtype == RESHARD_C64 || dtype == RESHARD_C128)
         return reduction <= RESHARD_PROD;
     if (dtype == RESHARD_F16 || dtype == RESHARD_BF16 || dtype == RESHARD_F32 ||
         dtype == RESHARD_F64)
@@ -124,9 +124,9 @@ static reshard_status refuse_alone(void *user, reshard_group *group)
     int *wrong = user;
     for (int d = 1; d < (int)RESHARD_DTYPE_COUNT; d++) {
         for (int r = 0; r < (int)RESHARD_REDUCTION_COUNT; r++) {
-            double source = 0, target = 0;
+            double source[2] = {0}, target[2] = {0};
             reshard_status status = reshard_all_reduce(NULL, group, (reshard_dtype)d,
-                                                       (reshard_reduction)r, 1, &source, &target);
+                                                       (reshard_reduction)r, 1, source, target);
             bool fine = is_reduced((reshard_dtype)d, (reshard_reduction)r);
             *wrong += status != (fine ? RESHARD_OK : RESHARD_ERR_UNSUPPORTED);
         }

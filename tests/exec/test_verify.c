@@ -201,6 +201,7 @@ typedef enum meddling {
     NOTHING,
     ONE_BIT,       /* of one element */
     TWO_EXCHANGED, /* elements of one rank */
+    IN_A_COLUMN,   /* two elements of other rows exchanged */
     ONE_COPY,      /* of several */
     A_GAP,
     MEDDLINGS
@@ -265,6 +266,11 @@ static void meddle_halves(void *user, int32_t rank, void *const *targets)
         halves[2] = halves[PADDED + 5];
         halves[PADDED + 5] = kept;
         break;
+    case IN_A_COLUMN:
+        kept = halves[2];
+        halves[2] = halves[PADDED + 2];
+        halves[PADDED + 2] = kept;
+        break;
     case ONE_COPY:
         halves[PADDED + 6] = 0x7c00;
         break;
@@ -308,8 +314,12 @@ static void check_all(const way *w, const fixture *f, reshard_status status, con
 static void test_verify__meddling(void **state)
 {
     (void)state;
-    static const char *const words_of[MEDDLINGS] = {
-        "", "do not hold", "do not hold", "copies of a target differ", "1 elements that no link"};
+    static const char *const words_of[MEDDLINGS] = {"",
+                                                    "do not hold",
+                                                    "do not hold",
+                                                    "do not hold",
+                                                    "copies of a target differ",
+                                                    "1 elements that no link"};
     for (int w = 0; w < WAYS; w++) {
         for (int m = 0; m < MEDDLINGS; m++) {
             /* Copy 0 is what the digest compares with the source: rank 2 has it, or not. */

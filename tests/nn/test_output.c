@@ -124,6 +124,111 @@ static reshard_status body_collect(void *user, reshard_group *group)
     return RESHARD_OK;
 }
 
+/* A rank without a shard gives something empty with as many dims as the others'. */
+static reshard_status body_collect_left_out(void *user, reshard_group *group)
+{
+    static const struct {
+        const char *spec;
+        int32_t ndim, out_ndim;
+        int64_t shape[3], holders[2], left_out[2];
+    } cases[] = {
+        {"3: S(0)", 2, 1, {3, 5}, {5}, {0}},
+        {"3: S(1)", 2, 1, {5, 3}, {5}, {0}},
+        {"3: S(1)", 3, 2, {4, 3, 2}, {4, 2}, {0, 2}},
+        {"3: S(0)", 2, 2, {6, 5}, {2, 5}, {0, 5}},
+        {"3: S(0)", 1, 1, {3}, {1}, {0}}, /* no empty tensor has no dims: all keep theirs */
+    };
+    bool here = reshard_group_rank(group) < 3;
+    (void)user;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        reshard_tensor *whole = make_zeros(RESHARD_F32, cases[i].ndim, cases[i].shape);
+        stored s = {distribute(group, cases[i].spec, whole), whole, false};
+        reshard_module_kind kind = {.name = "stored", .forward = forward_stored, .user = &s};
+        reshard_module *module = NULL;
+        reshard_scope *scope = NULL;
+        MUST(reshard_module_create(NULL, &kind, &module));
+        MUST(reshard_module_collect_local_shard(module, NULL, NULL));
+        MUST(reshard_scope_open(NULL, &scope));
+        reshard_tensor *y =
+            reshard_value_tensor(reshard_module_call(module, reshard_value_nothing()));
+        CHECK(y != NULL && reshard_tensor_ndim(y) == cases[i].out_ndim);
+        const int64_t *expected = here ? cases[i].holders : cases[i].left_out;
+        for (int32_t d = 0; d < cases[i].out_ndim; d++)
+            CHECK(reshard_tensor_shape(y)[d] == expected[d]);
+        TRY(reshard_scope_close(scope));
+        reshard_module_release(module);
+        reshard_tensor_release(s.tensor);
+        reshard_tensor_release(whole);
+    }
+    return RESHARD_OK;
+}
+
+static void test_collect__ranks_without_a_shard(void **state)
+{
+    (void)state;
+    run_ranks(4, body_collect_left_out, NULL);
+}
+
+/* A matrix, a scalar, nothing and a local tensor: only the matrix has dims to cut. */
+typedef struct mixture {
+    reshard_tensor *matrix, *scalar, *local;
+} mixture;
+
+static reshard_value forward_mixture(reshard_module *module, void *user, reshard_value input)
+{
+    const mixture *m = user;
+    (void)module;
+    (void)input;
+    reshard_value items[] = {reshard_value_of(m->matrix), reshard_value_of(m->scalar),
+                             reshard_value_nothing(), reshard_value_of(m->local)};
+    return reshard_value_list(4, items);
+}
+
+static reshard_status body_mixture(void *user, reshard_group *group)
+{
+    (void)user;
+    reshard_tensor *whole = make_zeros(RESHARD_F32, SHAPE(4, 8)), *one = NULL;
+    MUST(reshard_tensor_create(NULL, RESHARD_F32, 0, NULL, &one));
+    MUST(reshard_tensor_fill(one, 3));
+    mixture m = {distribute(group, "4: S(0)", whole), distribute(group, "4: A(1)", one), whole};
+    reshard_module_kind kind = {.name = "mixture", .forward = forward_mixture, .user = &m};
+    reshard_module *module = NULL;
+    reshard_scope *scope = NULL;
+    reshard_hook *hook = NULL;
+    reshard_spec *columns = make_spec("4: S(1)"), *everywhere = make_spec("4: R");
+    double value = 0;
+    MUST(reshard_module_create(NULL, &kind, &module));
+    MUST(reshard_module_reshard_output(module, columns, &hook));
+    MUST(reshard_scope_open(NULL, &scope));
+    reshard_value y = reshard_module_call(module, reshard_value_nothing());
+    TRY(reshard_scope_status(scope));
+    CHECK(y.count == 4 && y.items[1].tensor == m.scalar && y.items[3].tensor == whole);
+    CHECK(y.items[2].kind == RESHARD_VALUE_NOTHING);
+    CHECK(reshard_tensor_shape(reshard_tensor_local_shard(y.items[0].tensor, 0))[1] == 2);
+    /* Where the spec says something about scalars, it is done. */
+    reshard_hook_remove(hook);
+    MUST(reshard_module_reshard_output(module, everywhere, NULL));
+    y = reshard_module_call(module, reshard_value_nothing());
+    TRY(reshard_scope_status(scope));
+    TRY(reshard_tensor_item(reshard_tensor_local_shard(y.items[1].tensor, 0), &value));
+    CHECK(value == 3);
+    TRY(reshard_scope_close(scope));
+    reshard_spec_release(columns);
+    reshard_spec_release(everywhere);
+    reshard_module_release(module);
+    reshard_tensor_release(m.matrix);
+    reshard_tensor_release(m.scalar);
+    reshard_tensor_release(one);
+    reshard_tensor_release(whole);
+    return RESHARD_OK;
+}
+
+static void test_reshard_output__scalars_and_others_pass(void **state)
+{
+    (void)state;
+    run_ranks(4, body_mixture, NULL);
+}
+
 static void test_collect__dims_by_spec(void **state)
 {
     (void)state;
@@ -169,7 +274,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reshard_output__lists_and_stored_tensors),
+        cmocka_unit_test(test_reshard_output__scalars_and_others_pass),
         cmocka_unit_test(test_collect__dims_by_spec),
+        cmocka_unit_test(test_collect__ranks_without_a_shard),
         cmocka_unit_test(test_collect__the_shard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -162,7 +162,8 @@ static reshard_status body_side_effects(void *user, reshard_group *group)
     MUST(reshard_module_add_child(parent, "tied", tied));
     MUST(reshard_tensor_set_requires_grad(weight, 0));
     CHECK(reshard_module_shard_parameter(parent, "tied.mean", spec, 0, group) ==
-          RESHARD_ERR_NOT_FOUND);
+          RESHARD_ERR_INVALID);
+    CHECK(strstr(reshard_error_text(), "\"tied.mean\" is a buffer, not a parameter") != NULL);
     reshard_sharding_plan *twice = NULL;
     MUST(reshard_sharding_plan_create(NULL, &twice));
     MUST(reshard_sharding_plan_add(twice, "fc1.weight", spec));
@@ -266,7 +267,7 @@ static void test_plan__all_or_nothing(void **state)
     (void)state;
     static wrong_plan rows[] = {
         {"no module", "fc3.weight", NULL, NULL, NULL, RESHARD_ERR_NOT_FOUND, "fc3"},
-        {"a buffer", "fc10.mean", NULL, NULL, NULL, RESHARD_ERR_NOT_FOUND, "mean"},
+        {"a buffer", "fc10.mean", NULL, NULL, NULL, RESHARD_ERR_INVALID, "mean"},
         {"no parameter", "fc10.foo", NULL, NULL, NULL, RESHARD_ERR_NOT_FOUND, "foo"},
         {"upstream's", "fc1.biass", NULL, NULL, NULL, RESHARD_ERR_NOT_FOUND, "biass"},
         {"a module", "fc10", NULL, NULL, NULL, RESHARD_ERR_NOT_FOUND, "a module"},
@@ -275,6 +276,7 @@ static void test_plan__all_or_nothing(void **state)
         {"below", "fc2.weight", NULL, NULL, NULL, RESHARD_ERR_INVALID, "lies below \"fc2\""},
         {"no output", NULL, "fc3", NULL, NULL, RESHARD_ERR_NOT_FOUND, "fc3"},
         {"output of a tensor", NULL, "fc1.weight", NULL, NULL, RESHARD_ERR_NOT_FOUND, "tensor"},
+        {"output twice", NULL, "fc1", NULL, NULL, RESHARD_ERR_INVALID, "\"fc1\" is named twice"},
         {"no local", NULL, NULL, "fc3", NULL, RESHARD_ERR_NOT_FOUND, "fc3"},
         {"root sharder", NULL, NULL, NULL, "", RESHARD_ERR_INVALID, "empty"},
         {"sharder of none", NULL, NULL, NULL, "fc3", RESHARD_ERR_NOT_FOUND, "fc3"},
@@ -298,7 +300,7 @@ static void test_plan__wrong_kinds_of_entries(void **state)
 }
 
 /* fc1 has a sharder, and fc10 a parameter entry; fc1's replacement really takes its place; nested
- * sharders are found; a second call is an error. */
+ * sharders are found; the same plan again is an error. */
 static reshard_status body_sharder(void *user, reshard_group *group)
 {
     int calls = 0;
@@ -324,7 +326,7 @@ static reshard_status body_sharder(void *user, reshard_group *group)
     CHECK(!is_local(module, "fc10.weight"));
     reshard_module_release(old);
     CHECK(reshard_module_shard(module, plan, 0, group, &hook) != RESHARD_OK && calls == 2);
-    CHECK(strstr(reshard_error_text(), "sharded before") != NULL);
+    CHECK(strstr(reshard_error_text(), "\"fc10.weight\" is distributed already") != NULL);
 
     reshard_module *outer = make_parent(), *inner = make_megatron();
     MUST(reshard_module_add_child(outer, "a", inner));
@@ -347,6 +349,117 @@ static void test_sharder__replaces_by_path(void **state)
     (void)state;
     for (int32_t size = 1; size <= 4; size++)
         run_ranks(size, body_sharder, NULL);
+}
+
+/* ---- several plans --------------------------------------------------------------------------- */
+
+/* A plan of one entry: p(arameter), o(utput), l(ocal) or s(harder). */
+static reshard_status shard_one(reshard_module *module, char kind, const char *name,
+                                reshard_group *group, reshard_hook **out_hook)
+{
+    int calls = 0;
+    reshard_sharder sharder = {make_nothing, &calls};
+    reshard_sharding_plan *plan = NULL;
+    reshard_spec *rows = make_spec("2: S(0)");
+    MUST(reshard_sharding_plan_create(NULL, &plan));
+    if (kind == 'p')
+        MUST(reshard_sharding_plan_add(plan, name, rows));
+    else if (kind == 'o')
+        MUST(reshard_sharding_plan_add_output(plan, name, rows));
+    else if (kind == 'l')
+        MUST(reshard_sharding_plan_add_local(plan, name));
+    else
+        MUST(reshard_sharding_plan_add_sharder(plan, name, &sharder));
+    reshard_status status = reshard_module_shard(module, plan, 0, group, out_hook);
+    reshard_sharding_plan_destroy(plan);
+    reshard_spec_release(rows);
+    return status;
+}
+
+/* One plan after the other on one module; the words of the one that is refused, if one is. */
+typedef struct sequence {
+    const char *first, *second; /* the kind, then the name */
+    const char *words;
+} sequence;
+
+static reshard_status body_sequence(void *user, reshard_group *group)
+{
+    const sequence *s = user;
+    reshard_module *module = make_parent(), *inner = make_megatron();
+    reshard_hook *hook = NULL;
+    MUST(reshard_module_add_child(module, "a", inner));
+    TRY(shard_one(module, s->first[0], s->first + 1, group, &hook));
+    reshard_status status = shard_one(module, s->second[0], s->second + 1, group, NULL);
+    CHECK(status == (s->words != NULL ? RESHARD_ERR_INVALID : RESHARD_OK));
+    CHECK(s->words == NULL || strstr(reshard_error_text(), s->words) != NULL);
+    /* A hook that is gone overlaps with nothing. */
+    bool hooked = s->first[0] == 'o' || s->first[0] == 'l';
+    CHECK((hook != NULL) == hooked);
+    reshard_hook_remove(hook);
+    if (hooked && s->words != NULL)
+        TRY(shard_one(module, s->second[0], s->second + 1, group, NULL));
+    reshard_module_release(inner);
+    reshard_module_release(module);
+    return RESHARD_OK;
+}
+
+static void test_plan__several_compose_unless_they_overlap(void **state)
+{
+    (void)state;
+    static sequence rows[] = {
+        {"pa.fc1.weight", "pa.fc1.bias", NULL},
+        {"pa.fc1.weight", "oa.fc1", NULL},
+        {"oa.fc1", "oa.fc2", NULL},
+        {"oa.fc1", "la.fc1", NULL},
+        {"sa.fc1", "pa.fc10.weight", NULL},
+        {"sa.fc1", "sa.fc10", NULL},
+        {"pa.fc1.weight", "sa.fc10", NULL},
+        {"pa.fc1.weight", "pa.fc1.weight", "\"a.fc1.weight\" is distributed already"},
+        {"oa.fc1", "oa.fc1", "an earlier plan has a hook on the output of \"a.fc1\""},
+        {"la.fc1", "oa.fc1", "an earlier plan has a hook on the output of \"a.fc1\""},
+        {"la.fc1", "la.fc1", "an earlier plan has a hook on the output of \"a.fc1\""},
+        {"sa.fc1", "sa.fc1", "\"a.fc1\" was replaced by the sharder of an earlier plan"},
+        {"pa.fc1.weight", "sa.fc1", "an earlier plan sharded \"a.fc1.weight\""},
+        {"pa.fc1.weight", "sa", "an earlier plan sharded \"a.fc1.weight\""},
+        {"sa.fc1", "sa", "an earlier plan sharded \"a.fc1\""},
+        {"oa.fc1", "sa", "an earlier plan has a hook on the output of \"a.fc1\""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        run_ranks(2, body_sequence, &rows[i]);
+}
+
+/* What an earlier sharder put in place is its own affair. */
+static reshard_status give_megatron(void *user, reshard_module *module, reshard_group *group,
+                                    reshard_module **out_module)
+{
+    (void)user;
+    (void)module;
+    (void)group;
+    *out_module = make_megatron();
+    return RESHARD_OK;
+}
+
+static reshard_status body_below_replaced(void *user, reshard_group *group)
+{
+    reshard_module *module = make_megatron();
+    reshard_sharder sharder = {give_megatron, NULL};
+    reshard_sharding_plan *plan = NULL;
+    (void)user;
+    MUST(reshard_sharding_plan_create(NULL, &plan));
+    MUST(reshard_sharding_plan_add_sharder(plan, "fc2", &sharder));
+    TRY(reshard_module_shard(module, plan, 0, group, NULL));
+    CHECK(shard_one(module, 'p', "fc2.fc1.weight", group, NULL) == RESHARD_ERR_INVALID);
+    CHECK(strstr(reshard_error_text(),
+                 "\"fc2.fc1.weight\" lies below \"fc2\", which the sharder") != NULL);
+    reshard_sharding_plan_destroy(plan);
+    reshard_module_release(module);
+    return RESHARD_OK;
+}
+
+static void test_plan__below_a_replaced_module(void **state)
+{
+    (void)state;
+    run_ranks(2, body_below_replaced, NULL);
 }
 
 /* A planner that cuts all parameters along dim 0, on a sub-group that is the current one. */
@@ -549,6 +662,8 @@ int main(void)
         cmocka_unit_test(test_plan__all_or_nothing),
         cmocka_unit_test(test_plan__wrong_kinds_of_entries),
         cmocka_unit_test(test_sharder__replaces_by_path),
+        cmocka_unit_test(test_plan__several_compose_unless_they_overlap),
+        cmocka_unit_test(test_plan__below_a_replaced_module),
         cmocka_unit_test(test_planner__sub_group_and_current_group),
         cmocka_unit_test(test_plan__forward_and_state_dict),
     };

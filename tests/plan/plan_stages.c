@@ -180,12 +180,61 @@ static void test_stages__are_logged(void **state)
     }
 }
 
+/* Bytes and stages of a plan between layouts of 16x16; two: for both targets at once. */
+static uint64_t find_bytes(const char *from, const char *const *to, int count, reshard_dtype dtype,
+                           reshard_dtype target_dtype, int32_t *out_stages)
+{
+    static const int64_t shape[] = {16, 16};
+    reshard_plan_tensor sources[2], targets[2];
+    reshard_link links[] = {reshard_link_whole(0, 0), reshard_link_whole(1, 1)};
+    reshard_plan *plan = NULL;
+    reshard_plan_stats stats = {.size = sizeof stats};
+    for (int i = 0; i < count; i++) {
+        sources[i] = (reshard_plan_tensor){.dtype = dtype};
+        targets[i] = (reshard_plan_tensor){.dtype = target_dtype};
+        assert_int_equal(reshard_layout_parse(NULL, from, 2, shape, &sources[i].layout), 0);
+        assert_int_equal(reshard_layout_parse(NULL, to[i], 2, shape, &targets[i].layout), 0);
+    }
+    assert_int_equal(
+        reshard_plan_create(NULL, count, sources, count, targets, count, links, NULL, &plan), 0);
+    assert_int_equal(reshard_plan_get_stats(plan, &stats, NULL), RESHARD_OK);
+    *out_stages = reshard_plan_stage_count(plan);
+    reshard_plan_release(plan);
+    for (int i = 0; i < count; i++) {
+        reshard_layout_release(sources[i].layout);
+        reshard_layout_release(targets[i].layout);
+    }
+    return stats.bytes_moved;
+}
+
+/* A second stage where it pays, and not where a rank sends no less by it. Every link is decided for
+ * itself. What is summed travels in the source's type, narrow as that may be. */
+static void test_stages__where_they_pay(void **state)
+{
+    (void)state;
+    static const char *const all[] = {"2: R", "3: R", "4: R", "2[0,1]: R"};
+    static const char *const both[] = {"4: R", "2[0,1]: R"};
+    int32_t stages = 0;
+    (void)find_bytes("2: P", &all[0], 1, RESHARD_F32, RESHARD_F32, &stages);
+    assert_int_equal(stages, 1);
+    (void)find_bytes("3: P", &all[1], 1, RESHARD_F32, RESHARD_F32, &stages);
+    assert_int_equal(stages, 2);
+    uint64_t four = find_bytes("4: P", &all[2], 1, RESHARD_F32, RESHARD_F32, &stages);
+    uint64_t two = find_bytes("4: P", &all[3], 1, RESHARD_F32, RESHARD_F32, &stages);
+    assert_int_equal(find_bytes("4: P", both, 2, RESHARD_F32, RESHARD_F32, &stages), four + two);
+    uint64_t half = find_bytes("4: P", &all[2], 1, RESHARD_F16, RESHARD_F16, &stages);
+    assert_int_equal(find_bytes("4: P", &all[2], 1, RESHARD_F16, RESHARD_F32, &stages), half);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stages__are_logged),     cmocka_unit_test(test_stages__all_reduce),
-        cmocka_unit_test(test_stages__reduce_scatter), cmocka_unit_test(test_stages__broadcast),
+        cmocka_unit_test(test_stages__are_logged),
+        cmocka_unit_test(test_stages__all_reduce),
+        cmocka_unit_test(test_stages__reduce_scatter),
+        cmocka_unit_test(test_stages__broadcast),
         cmocka_unit_test(test_stages__holders_share),
+        cmocka_unit_test(test_stages__where_they_pay),
     };
     return cmocka_run_group_tests_name("plan_stages", tests, NULL, NULL);
 }

@@ -224,7 +224,8 @@ static void test_create__chunk(void **state)
     assert_memory_equal(own, ranks, sizeof own);
     own[0] = own[1] = 7;
     spec_case_expect_text(spec, "4[3,1,0,2]: S(0)");
-    assert_int_equal(reshard_spec_chunk(NULL, 0, 4, twice, &spec), RESHARD_ERR_INVALID);
+    assert_int_equal(reshard_spec_chunk(NULL, 0, 4, twice, &spec), RESHARD_OK);
+    spec_case_expect_text(spec, "4[3,1,3,2]: S(0)"); /* rank 3 has two chunks */
     assert_int_equal(reshard_spec_chunk(NULL, 0, 0, ranks, &spec), RESHARD_ERR_RANGE);
     assert_int_equal(reshard_spec_chunk(NULL, 8, 4, ranks, &spec), RESHARD_ERR_RANGE);
 }

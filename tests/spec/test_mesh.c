@@ -81,13 +81,28 @@ static void test_mesh__wrong_axes(void **state)
 static void test_mesh__wrong_ranks(void **state)
 {
     (void)state;
-    const int32_t four = 4;
+    const int32_t four = 4, pairs[] = {2, 2};
     const int32_t twice[] = {7, 3, 5, 3};
     const int32_t equal[] = {3, 3, 3, 3};
     const int32_t negative[] = {0, 1, -2, 3};
-    expect_create_error(1, NULL, &four, twice, RESHARD_ERR_INVALID, "rank 3 occurs twice");
-    expect_create_error(1, NULL, &four, equal, RESHARD_ERR_INVALID, "rank 3 occurs twice");
+    expect_create_error(2, NULL, pairs, twice, RESHARD_ERR_INVALID, "rank 3 occurs twice");
+    expect_create_error(2, NULL, pairs, equal, RESHARD_ERR_INVALID, "rank 3 occurs twice");
     expect_create_error(1, NULL, &four, negative, RESHARD_ERR_RANGE, "rank -2 is negative");
+}
+
+/* On one axis a rank may have several positions, of which position_of tells the first. */
+static void test_mesh__repeated_ranks(void **state)
+{
+    (void)state;
+    const int32_t five = 5, ranks[] = {3, 0, 3, 3, 0};
+    reshard_mesh *mesh = NULL;
+    assert_int_equal(reshard_mesh_create(NULL, 1, NULL, &five, ranks, &mesh), RESHARD_OK);
+    for (int32_t i = 0; i < five; i++)
+        assert_int_equal(reshard_mesh_rank_at(mesh, i), ranks[i]);
+    assert_int_equal(reshard_mesh_position_of(mesh, 3), 0);
+    assert_int_equal(reshard_mesh_position_of(mesh, 0), 1);
+    assert_int_equal(reshard_mesh_position_of(mesh, 1), -1);
+    reshard_mesh_release(mesh);
 }
 
 /* Text, canonical text, and whether the ranks are kept without a list. */
@@ -114,6 +129,9 @@ static void test_mesh__ranks_by_text(void **state)
         {"1[5]", "1[5]", false},
         {"1[5..6/99999999999]", "1[5]", false},
         {"4[3,2,1,0]", "4[3,2,1,0]", true},
+        {"4[0,0,1,1]", "4[0,0,1,1]", true},
+        {"3[5,5,5]", "3[5,5,5]", true},
+        {"8[0..3,0..3]", "8[0..3,0..3]", true},
         {"4[3,1,0,2]", "4[3,1,0,2]", true},
         {"8[0..3,8..11]", "8[0..3,8..11]", true},
         {"6[0,1,2,4,6,8]", "6[0..2,4..8/2]", true},
@@ -231,10 +249,11 @@ static void test_mesh__with_other_ranks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mesh__axes),         cmocka_unit_test(test_mesh__wrong_axes),
-        cmocka_unit_test(test_mesh__wrong_ranks),  cmocka_unit_test(test_mesh__ranks_by_text),
-        cmocka_unit_test(test_mesh__listed_ranks), cmocka_unit_test(test_mesh__positions),
-        cmocka_unit_test(test_mesh__largest),      cmocka_unit_test(test_mesh__with_other_ranks),
+        cmocka_unit_test(test_mesh__axes),          cmocka_unit_test(test_mesh__wrong_axes),
+        cmocka_unit_test(test_mesh__wrong_ranks),   cmocka_unit_test(test_mesh__repeated_ranks),
+        cmocka_unit_test(test_mesh__ranks_by_text), cmocka_unit_test(test_mesh__positions),
+        cmocka_unit_test(test_mesh__largest),       cmocka_unit_test(test_mesh__with_other_ranks),
+        cmocka_unit_test(test_mesh__listed_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

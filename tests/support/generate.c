@@ -205,6 +205,17 @@ static void confine_mesh(draw_state *draw, int32_t ranks_max, oracle_spec *spec)
     memcpy(spec->ranks, ranks, (size_t)size * sizeof *ranks);
 }
 
+/* On a mesh of one axis a rank may have several chunks. */
+static void repeat_ranks(draw_state *draw, oracle_spec *spec)
+{
+    int32_t size = oracle_mesh_size(spec);
+    for (int32_t i = 0; i < size; i++) {
+        int32_t like = (int32_t)draw_below(draw, size);
+        spec->ranks[i] = spec->ranks[draw_chance(draw, 50) ? like : i];
+    }
+    spec->default_ranks = false;
+}
+
 void generate_spec_within(draw_state *draw, int flags, int32_t ranks_max, int32_t ndim,
                           const int64_t *shape, oracle_spec *spec)
 {
@@ -222,6 +233,10 @@ void generate_spec_within(draw_state *draw, int flags, int32_t ranks_max, int32_
     generate_mesh(draw, size_max, spec);
     if (ranks_max > 0)
         confine_mesh(draw, ranks_max, spec);
+    bool legal = spec->axis_count == 1;
+    if ((flags & GENERATE_LISTED) && (legal || (flags & GENERATE_INVALID)) &&
+        draw_chance(draw, legal ? 40 : 3))
+        repeat_ranks(draw, spec);
     do {
         generate_cuts(draw, flags, ndim, shape, spec);
     } while (!(flags & GENERATE_INVALID) && !suits(spec, ndim, shape));

@@ -11,7 +11,7 @@
 
 enum {
     GENERATE_PARTIAL = 1, /* P may occur */
-    GENERATE_LISTED = 2,  /* boxes and cover may occur */
+    GENERATE_LISTED = 2,  /* boxes and cover may occur, and ranks with several chunks */
     GENERATE_INVALID = 4, /* specs that do not suit the shape may occur now and then */
     GENERATE_TILING = 8,  /* every element exactly once: no R, P or cover over more than one rank */
     GENERATE_FEW_RANKS = 16 /* at most 5 */

@@ -251,12 +251,29 @@ static bool commute(reshard_reduction a, reshard_reduction b)
            (a == RESHARD_AVG && b == RESHARD_SUM);
 }
 
+static bool names_a_rank_twice(const oracle_spec *spec)
+{
+    int32_t size = oracle_mesh_size(spec);
+    for (int32_t i = 0; i < size && !spec->default_ranks; i++) {
+        for (int32_t k = 0; k < i; k++) {
+            if (spec->ranks[k] == spec->ranks[i])
+                return true;
+        }
+    }
+    return false;
+}
+
 static const char *why_not_spec(const oracle_spec *spec)
 {
     const oracle_cut *partial = NULL;
+    bool repeated = names_a_rank_twice(spec);
+    if (repeated && spec->axis_count > 1)
+        return "a rank has several positions of several axes";
     for (int32_t i = 0; i < spec->cut_count; i++) {
         const oracle_cut *cut = &spec->cuts[i];
         if (cut->kind == RESHARD_PARTIAL) {
+            if (repeated)
+                return "a rank has several contributions";
             if (partial != NULL && !commute(partial->reduction, cut->reduction))
                 return "reductions do not commute";
             partial = cut;
@@ -284,6 +301,17 @@ bool oracle_may_be_refused(const oracle_spec *spec)
             limited = limited || (cut->kind == RESHARD_SHARD && cut->part_max[j] > 0);
     }
     return partial && limited && shards > 1;
+}
+
+/* Whether a rank that is named twice has the whole tensor already, from an earlier position. */
+static bool has_it(const oracle_spec *spec, const oracle_layout *layout, int32_t position)
+{
+    bool cut = false, found = false;
+    for (int32_t i = 0; i < spec->cut_count; i++)
+        cut = cut || spec->cuts[i].kind == RESHARD_SHARD;
+    for (int64_t i = 0; i < layout->shard_count && !spec->default_ranks; i++)
+        found = found || layout->shards[i].rank == spec->ranks[position];
+    return found && !cut && spec->axis_count == 1;
 }
 
 static bool takes_part(const oracle_spec *spec, int32_t position)
@@ -385,7 +413,7 @@ static const char *add_positions(const oracle_spec *spec, oracle_layout *layout)
         holding mine;
         holding_init(&mine, layout->ndim, layout->shape);
         why = hold_position(spec, position, layout->ndim, layout->shape, &mine);
-        if (why == NULL && takes_part(spec, position)) {
+        if (why == NULL && takes_part(spec, position) && !has_it(spec, layout, position)) {
             oracle_shard *shard = &layout->shards[layout->shard_count++];
             shard->rank = spec->default_ranks ? position : spec->ranks[position];
             number_contributors(spec, position, shard);

@@ -8,6 +8,8 @@
 #include "tests/support/context.h"
 #include "tests/tensor/distributed.h"
 
+#include <reshard/sim.h>
+
 #include <string.h>
 
 typedef struct attempt {
@@ -78,10 +80,75 @@ static void test_memory__of_one_rank(void **state)
     }
 }
 
+/* ---- steps over other groups ----------------------------------------------------------------- */
+
+static reshard_status pack_as_it_is(void *user, reshard_tensor *tensor, void **out_packed)
+{
+    (void)user;
+    *out_packed = reshard_tensor_retain(tensor);
+    return RESHARD_OK;
+}
+
+static reshard_status unpack_or_fail(void *user, void *packed, reshard_tensor **out_tensor)
+{
+    if (*(const bool *)user)
+        return reshard_error_set(RESHARD_ERR_IO, "it is gone");
+    *out_tensor = reshard_tensor_retain(packed);
+    return RESHARD_OK;
+}
+
+static void forget(void *user, void *packed)
+{
+    (void)user;
+    reshard_tensor_release(packed);
+}
+
+/* Backward: over all ranks, then a step that rank 0 fails at, then over pairs of ranks, where its
+ * partner would wait for it. */
+static reshard_status fail_between_groups(void *user, reshard_group *group)
+{
+    (void)user;
+    static const int32_t members[][2] = {{0, 1}, {2, 3}};
+    int32_t rank = reshard_group_rank(group);
+    bool fails = rank == 0;
+    reshard_group *pairs[2] = {NULL, NULL};
+    for (int i = 0; i < 2; i++)
+        TRY(reshard_group_subset(group, 2, members[i], &pairs[i]));
+    reshard_tensor *x = make_zeros(RESHARD_F64, SHAPE(3));
+    TRY(reshard_tensor_set_requires_grad(x, 1));
+    reshard_saved_tensor_hooks hooks = {pack_as_it_is, unpack_or_fail, forget, &fails};
+    reshard_scope *scope = NULL;
+    TRY(reshard_scope_open(NULL, &scope));
+    reshard_tensor *y = reshard_tensor_all_reduce(x, pairs[rank / 2], RESHARD_SUM);
+    TRY(reshard_saved_tensor_hooks_push(NULL, &hooks));
+    y = reshard_gelu(y);
+    TRY(reshard_saved_tensor_hooks_pop());
+    y = reshard_sum(reshard_tensor_all_reduce(y, group, RESHARD_SUM));
+    CHECK(y != NULL);
+    reshard_status status = reshard_backward(y, NULL, NULL);
+    CHECK(status == RESHARD_ERR_IO && strstr(reshard_error_text(), "it is gone") != NULL);
+    (void)reshard_scope_close(scope);
+    reshard_tensor_release(x);
+    for (int i = 0; i < 2; i++)
+        reshard_group_release(pairs[i]);
+    return reshard_group_barrier(group); /* the group goes on */
+}
+
+static void test_backward__failure_between_groups(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        reshard_sim_options options = {.size = sizeof options, .seed = seed};
+        if (reshard_sim_run(NULL, 4, &options, fail_between_groups, NULL) != RESHARD_OK)
+            fail_msg("%s", reshard_error_text());
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory__of_one_rank),
+        cmocka_unit_test(test_backward__failure_between_groups),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

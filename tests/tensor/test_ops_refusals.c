@@ -76,7 +76,7 @@ static void test_ops__refusals_have_words(void **state)
         refused_fn fn;
         const char *words;
     } rows[] = {
-        {bad_add, "add: input 1 is i64, not f16, bf16, f32 or f64"},
+        {bad_add, "add: input 1 is i64, not f16, bf16, f32, f64, c64 or c128"},
         {bad_shapes, "add: f32 2x3 and f32 3x2 cannot be broadcast"},
         {bad_linear, "linear: x f32 2x3 by weight f32 3x2"},
         {bad_matmul, "matmul: f32 2x3 by f32 2x3"},

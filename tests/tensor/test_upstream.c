@@ -225,6 +225,56 @@ static reshard_status keep_partial_gradient(void *user, reshard_group *group)
     return RESHARD_OK;
 }
 
+/* Gradients that arrive in different layouts, one partial and one whole, are one sum. */
+static reshard_status add_partial_and_whole(void *user, reshard_group *group)
+{
+    (void)user;
+    reshard_tensor *local = make_zeros(RESHARD_F64, SHAPE(5, 3));
+    reshard_tensor *ones = make_zeros(RESHARD_F64, SHAPE(5, 3));
+    MUST(reshard_tensor_fill(ones, 1));
+    TRY(reshard_tensor_set_requires_grad(local, 1));
+    for (int turn = 0; turn < 2; turn++) { /* either may come first */
+        reshard_scope *scope = NULL;
+        TRY(reshard_scope_open(NULL, &scope));
+        reshard_tensor *x = local_as(local, group, "4: P(sum)"), *parts[2] = {NULL, NULL};
+        for (int i = 0; i < 2; i++)
+            parts[i] =
+                i == turn ? move_to(x, "4: P(sum)") : move_to(move_to(x, "4: R"), "4: P(sum)");
+        reshard_tensor *gradient = local_as(ones, group, "4: P(sum)");
+        TRY(reshard_backward(reshard_add(parts[0], parts[1]), gradient, NULL));
+        for (int64_t i = 0; i < 15; i++)
+            CHECK(element(reshard_tensor_gradient(local), i) == 2 * 4);
+        TRY(reshard_scope_close(scope));
+        reshard_tensor_clear_gradient(local);
+    }
+    reshard_tensor_release(local);
+    reshard_tensor_release(ones);
+    return RESHARD_OK;
+}
+
+/* A leaf that is partial keeps a gradient that is whole. */
+static reshard_status keep_whole_gradient(void *user, reshard_group *group)
+{
+    (void)user;
+    reshard_spec *partial = spec_of("4: P(sum)");
+    reshard_tensor *x = NULL, *ones = make_zeros(RESHARD_F64, SHAPE(5, 3));
+    MUST(reshard_tensor_fill(ones, 1));
+    TRY(reshard_tensor_create_distributed(NULL, group, partial, RESHARD_F64, SHAPE(5, 3), &x));
+    TRY(reshard_tensor_set_requires_grad(x, 1));
+    reshard_scope *scope = NULL;
+    TRY(reshard_scope_open(NULL, &scope));
+    TRY(reshard_backward(move_to(x, "4: P(sum)"), local_as(ones, group, "4: P(sum)"), NULL));
+    TRY(reshard_scope_close(scope));
+    const reshard_tensor *gradient = reshard_tensor_gradient(x);
+    CHECK(strcmp(ran_spec(reshard_layout_spec(reshard_tensor_layout(gradient))).text, "4: R") == 0);
+    for (int64_t i = 0; i < 15; i++)
+        CHECK(element(reshard_tensor_local_shard(gradient, 0), i) == 4);
+    reshard_tensor_release(x);
+    reshard_tensor_release(ones);
+    reshard_spec_release(partial);
+    return RESHARD_OK;
+}
+
 /* One axis is partial by the same reduction as the gradient's, the other by another one. */
 static reshard_status keep_one_axis_partial(void *user, reshard_group *group)
 {
@@ -254,6 +304,8 @@ static void test_redistribute__gradients_that_stay_partial(void **state)
     (void)state;
     run_ranks(4, keep_partial_gradient, NULL);
     run_ranks(4, keep_one_axis_partial, NULL);
+    run_ranks(4, add_partial_and_whole, NULL);
+    run_ranks(4, keep_whole_gradient, NULL);
 }
 
 /* test_shard_dim_alltoall: over one axis of a 2x2 mesh, whose ranks are not those of the world.

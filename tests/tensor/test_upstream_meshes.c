@@ -408,6 +408,8 @@ static void test_redistribute__other_meshes(void **state)
         {6, 2, {7, 4}, "2,2[0..3]: S(0), S(1)", "6: S(0)"},
         {6, 2, {7, 4}, "3: S(0)", "2,3: R, S(1)"},
         {5, 2, {7, 4}, "2[0,1]: P", "3[4,2,3]: S(1)"},
+        /* halves of one contribution come from ranks 0 and 1, of the other one from 3 and 2 */
+        {5, 2, {8, 4}, "2,2[0,1,3,2]: P, R", "1[4]: R"},
         {5, 2, {7, 4}, "2[0,1]: S(0)", "3[4,2,3]: P"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

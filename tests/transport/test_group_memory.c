@@ -74,6 +74,31 @@ static void test_memory__blocks(void **state)
     reshard_group_release(self);
 }
 
+/* Blocks side by side that were given back are one block again. */
+static reshard_status take_both(void *user, reshard_group *group)
+{
+    (void)user;
+    void *small[2] = {NULL, NULL}, *large = NULL;
+    for (int i = 0; i < 2; i++)
+        TRY(reshard_group_alloc(group, 5000, &small[i]));
+    void *first = small[0] < small[1] ? small[0] : small[1];
+    CHECK(rs_group_is_shared(group, first));
+    for (int i = 0; i < 2; i++)
+        reshard_group_free(group, small[i]);
+    TRY(reshard_group_alloc(group, 10000, &large));
+    CHECK(large == first);
+    reshard_group_free(group, large);
+    return RESHARD_OK;
+}
+
+static void test_memory__neighbours_are_joined(void **state)
+{
+    (void)state;
+    reshard_sim_options options = {.size = sizeof options, .seed = 6, .node_size = NODE};
+    if (reshard_sim_run(NULL, RANKS, &options, take_both, NULL) != RESHARD_OK)
+        fail_msg("%s", reshard_error_text());
+}
+
 /* ---- what peers see -------------------------------------------------------------------------- */
 
 static reshard_status look(void *user, reshard_group *group)
@@ -167,9 +192,8 @@ static void test_memory__faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory__blocks),
-        cmocka_unit_test(test_memory__nodes),
-        cmocka_unit_test(test_memory__subset),
+        cmocka_unit_test(test_memory__blocks), cmocka_unit_test(test_memory__neighbours_are_joined),
+        cmocka_unit_test(test_memory__nodes),  cmocka_unit_test(test_memory__subset),
         cmocka_unit_test(test_memory__faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

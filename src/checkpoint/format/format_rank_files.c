@@ -74,7 +74,9 @@ static reshard_status place_tensor(const rs_laying *laying, const rs_cut_tensor 
 
 static reshard_status lay_out(rs_laying *laying)
 {
-    reshard_status status = rs_target_cut(laying, place_tensor);
+    reshard_status status = rs_rank_files_check_mesh(laying->book->mesh);
+    if (status == RESHARD_OK)
+        status = rs_target_cut(laying, place_tensor);
     return status == RESHARD_OK ? rs_rank_layout_prepare(laying) : status;
 }
 

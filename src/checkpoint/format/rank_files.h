@@ -5,6 +5,8 @@
 
 #include "checkpoint/format/format.h"
 
+/* Can there be one file for each rank? Errors: INVALID. */
+reshard_status rs_rank_files_check_mesh(const reshard_mesh *mesh);
 /* As rs_format's read. */
 reshard_status rs_rank_files_read(reshard_checkpoint *checkpoint, const rs_opening *opening);
 

@@ -18,6 +18,7 @@
 #include "checkpoint/format/rank_padding.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/rules/rulebook.h"
+#include "spec/spec.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -509,6 +510,11 @@ static const char *occurrence_name(void *user, int64_t index, size_t *out_bytes)
     return list->items[index].name.bytes;
 }
 
+reshard_status rs_rank_files_check_mesh(const reshard_mesh *mesh)
+{
+    return rs_fail_within(rs_mesh_check_distinct(mesh), "files of ranks hold one part of a tensor");
+}
+
 /* Finds rules for a mesh. */
 static reshard_status read_rules(const rank_reading *reading, const rs_opening *opening,
                                  rs_occurrences *list, rs_rulebook *book)
@@ -529,6 +535,8 @@ static reshard_status prepare_by_rules(rank_reading *reading, const rs_opening *
     reshard_status status =
         reshard_mesh_parse(checkpoint->context, opening->options->from, &reading->mesh);
     if (status == RESHARD_OK)
+        status = rs_rank_files_check_mesh(reading->mesh);
+    if (status == RESHARD_OK)
         status = read_rules(reading, opening, list, book);
     if (status != RESHARD_OK)
         return status;
@@ -542,7 +550,7 @@ static reshard_status prepare_by_rules(rank_reading *reading, const rs_opening *
     int32_t *file_of = rs_arena_allocate_array(arena, (size_t)count, sizeof(int32_t));
     if (ranks == NULL || file_of == NULL)
         return rs_allocation_status();
-    rs_mesh_order_files(reading->mesh, ranks, file_of);
+    (void)rs_mesh_order_files(reading->mesh, ranks, file_of);
     reading->file_of = file_of;
     return rs_store_note(checkpoint, "split by %s", book->said);
 }
@@ -553,6 +561,8 @@ static reshard_status prepare_as_told(rank_reading *reading, const rs_opening *o
 {
     const reshard_checkpoint_options *options = opening->options;
     reshard_status status = rs_rank_layout_read(reading->checkpoint, options->from, told);
+    if (status == RESHARD_OK)
+        status = rs_rank_files_check_mesh(told->mesh);
     if (status != RESHARD_OK)
         return status;
     reading->told = told;

@@ -38,7 +38,7 @@ static reshard_status read_dtype(rs_json *json, reshard_dtype *out_dtype)
     reshard_status status = rs_json_expect(json, RS_JSON_STRING, "dtype is not a string", &token);
     if (status != RESHARD_OK)
         return status;
-    for (int i = 1; i < (int)RESHARD_DTYPE_COUNT; i++) {
+    for (int i = 1; i <= (int)RESHARD_U64; i++) {
         if (rs_json_token_is(&token, names[i])) {
             *out_dtype = (reshard_dtype)i;
             return RESHARD_OK;

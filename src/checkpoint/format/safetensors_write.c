@@ -5,6 +5,7 @@
  */
 #include "base/context.h"
 #include "base/dtype.h"
+#include "base/error.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/target.h"
 
@@ -14,9 +15,14 @@
 static void write_entry(rs_json_writer *writer, const rs_target *target,
                         const rs_target_entry *entry)
 {
+    reshard_dtype dtype = target->tensors[entry->tensor].dtype;
+    if (dtype > RESHARD_U64 && writer->status == RESHARD_OK)
+        writer->status = rs_fail(
+            RESHARD_ERR_UNSUPPORTED, "tensor \"%.*s\" is %s, which safetensors does not have",
+            rs_slice_shown(entry->key), entry->key.bytes, reshard_dtype_name(dtype));
     rs_json_writer_string(writer, entry->key);
     rs_json_writer_text(writer, ":{\"dtype\":\"");
-    rs_json_writer_text(writer, rs_dtype_safetensors_name(target->tensors[entry->tensor].dtype));
+    rs_json_writer_text(writer, rs_dtype_safetensors_name(dtype));
     rs_json_writer_text(writer, "\",\"shape\":");
     rs_json_writer_integers(writer, entry->ndim, entry->shape);
     rs_json_writer_text(writer, ",\"data_offsets\":[");

@@ -204,8 +204,7 @@ static reshard_status order_files(rs_laying *laying, const reshard_mesh *mesh)
     int32_t *file_of = rs_arena_allocate_array(&target->arena, count, sizeof(int32_t));
     if (ranks == NULL || file_of == NULL)
         return rs_allocation_status();
-    rs_mesh_order_files(mesh, ranks, file_of);
-    target->file_count = (int32_t)count;
+    target->file_count = rs_mesh_order_files(mesh, ranks, file_of);
     laying->file_of = file_of;
     target->ranks = ranks;
     return RESHARD_OK;

@@ -15,15 +15,26 @@
 
 #define RULES_BYTES_MAX ((size_t)16 << 20)
 
-void rs_mesh_order_files(const reshard_mesh *mesh, int32_t *out_ranks, int32_t *out_files)
+int32_t rs_mesh_order_files(const reshard_mesh *mesh, int32_t *out_ranks, int32_t *out_files)
 {
     int32_t count = reshard_mesh_size(mesh);
     assert(count > 0);
     for (int32_t i = 0; i < count; i++)
         out_ranks[i] = reshard_mesh_rank_at(mesh, i);
     rs_sort(out_ranks, (size_t)count, sizeof(int32_t), rs_compare_i32);
-    for (int32_t i = 0; i < count; i++)
-        out_files[reshard_mesh_position_of(mesh, out_ranks[i])] = i;
+    int32_t files = 0;
+    for (int32_t i = 0; i < count; i++) {
+        if (i == 0 || out_ranks[i] != out_ranks[files - 1])
+            out_ranks[files++] = out_ranks[i];
+    }
+    for (int32_t i = 0; i < count; i++) {
+        int32_t rank = reshard_mesh_rank_at(mesh, i);
+        const int32_t *found =
+            bsearch(&rank, out_ranks, (size_t)files, sizeof rank, rs_compare_i32);
+        assert(found != NULL);
+        out_files[i] = (int32_t)(found - out_ranks);
+    }
+    return files;
 }
 
 static bool is_family(const char *rules)

@@ -20,8 +20,8 @@ typedef struct rs_rulebook {
 } rs_rulebook;
 
 /* Files are numbered by rank, in increasing order: the rank of each file, and the file of the rank
- * at each position of the mesh. Both have room for all ranks. */
-void rs_mesh_order_files(const reshard_mesh *mesh, int32_t *out_ranks, int32_t *out_files);
+ * at each position of the mesh. Both have room for all positions. Returns the number of files. */
+int32_t rs_mesh_order_files(const reshard_mesh *mesh, int32_t *out_ranks, int32_t *out_files);
 
 /* Keeps a reference to the mesh. rules: a family's name, a path, or NULL to pick a family from
  * config.json in the checkpoint's folder or the names of the tensors. Release in any case. */

@@ -9,7 +9,6 @@
 #include "base/shape.h"
 #include "base/sort.h"
 #include "base/text.h"
-#include "layout/tiling.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -115,185 +114,6 @@ reshard_status rs_store_describe(rs_stored_tensor *tensor, rs_arena *arena, rs_s
     return tensor->carried_shape != NULL ? RESHARD_OK : rs_allocation_status();
 }
 
-bool rs_piece_is_whole(const rs_stored_tensor *tensor, const rs_stored_piece *piece)
-{
-    for (int32_t d = 0; d < tensor->carried_ndim; d++) {
-        if (piece->size[d] != tensor->carried_shape[d])
-            return false;
-    }
-    return true;
-}
-
-void rs_piece_strides(const rs_stored_tensor *tensor, const rs_stored_piece *piece,
-                      int64_t out_strides[RESHARD_NDIM_MAX])
-{
-    if (piece->strides != NULL)
-        memcpy(out_strides, piece->strides, (size_t)tensor->carried_ndim * sizeof(int64_t));
-    else
-        rs_dense_strides(tensor->carried_ndim, piece->size, out_strides);
-}
-
-static bool is_empty(const rs_stored_tensor *tensor, const rs_stored_piece *piece)
-{
-    return rs_volume(tensor->carried_ndim, piece->size) == 0;
-}
-
-/* ---- layouts --------------------------------------------------------------------------------- */
-
-/* Pieces as dense shards, for the calls of layout.h: one block of *out_bytes, which the caller
- * releases. NULL when there is no memory. */
-static reshard_shard *describe_shards(reshard_context *context, const rs_stored_tensor *tensor,
-                                      const rs_stored_piece *pieces, int64_t count,
-                                      int32_t first_rank, size_t *out_bytes)
-{
-    int32_t ndim = tensor->carried_ndim;
-    const size_t each = sizeof(reshard_shard) + sizeof(reshard_piece);
-    reshard_shard *shards = rs_allocate_array(context, (size_t)count, each);
-    if (shards == NULL)
-        return NULL;
-    reshard_piece *places = (void *)(shards + count);
-    *out_bytes = (size_t)count * each;
-    for (int64_t i = 0; i < count; i++) {
-        reshard_piece *place = &places[i];
-        *place = (reshard_piece){.box.ndim = ndim};
-        shards[i] = (reshard_shard){.rank = pieces[i].file + first_rank,
-                                    .ndim = ndim,
-                                    .contributor_count = 1,
-                                    .divisor = 1,
-                                    .pieces = place,
-                                    .piece_count = !is_empty(tensor, &pieces[i])};
-        rs_dense_strides(ndim, pieces[i].size, place->strides);
-        for (int32_t d = 0; d < ndim; d++) {
-            place->box.offset[d] = pieces[i].offset != NULL ? pieces[i].offset[d] : 0;
-            place->box.size[d] = pieces[i].size[d];
-            shards[i].shape[d] = pieces[i].size[d];
-            shards[i].offset[d] = place->box.offset[d];
-        }
-    }
-    return shards;
-}
-
-static reshard_status make_whole_layout(reshard_context *context, const rs_stored_tensor *tensor,
-                                        int32_t rank, reshard_layout **out_layout)
-{
-    reshard_mesh *mesh = NULL;
-    reshard_spec *spec = NULL;
-    reshard_status status = reshard_mesh_create(context, 1, NULL, &(int32_t){1}, &rank, &mesh);
-    if (status == RESHARD_OK)
-        status = reshard_spec_create(context, mesh, 0, NULL, &spec);
-    if (status == RESHARD_OK)
-        status = reshard_layout_create(context, spec, tensor->carried_ndim, tensor->carried_shape,
-                                       out_layout);
-    reshard_spec_release(spec);
-    reshard_mesh_release(mesh);
-    return status;
-}
-
-reshard_status rs_store_layout(reshard_context *context, const rs_stored_tensor *tensor,
-                               const rs_stored_piece *pieces, int64_t piece_count, bool cover,
-                               int32_t first_rank, reshard_layout **out_layout)
-{
-    assert(piece_count > 0 && first_rank >= 0);
-    if (piece_count == 1 && rs_piece_is_whole(tensor, &pieces[0]))
-        return make_whole_layout(context, tensor, pieces[0].file + first_rank, out_layout);
-    size_t bytes = 0;
-    reshard_spec *spec = NULL;
-    reshard_shard *shards =
-        describe_shards(context, tensor, pieces, piece_count, first_rank, &bytes);
-    if (shards == NULL)
-        return rs_allocation_status();
-    reshard_status status = reshard_spec_boxes(context, cover, tensor->carried_ndim,
-                                               tensor->carried_shape, piece_count, shards, &spec);
-    if (status == RESHARD_OK)
-        status = reshard_layout_create(context, spec, tensor->carried_ndim, tensor->carried_shape,
-                                       out_layout);
-    reshard_spec_release(spec);
-    rs_release(context, shards, bytes);
-    return status;
-}
-
-/* ---- tiling ---------------------------------------------------------------------------------- */
-
-static int compare_pieces(const void *a, const void *b)
-{
-    const rs_stored_piece *x = a, *y = b;
-    if (x->file != y->file)
-        return x->file < y->file ? -1 : 1;
-    return (x->at > y->at) - (x->at < y->at);
-}
-
-static const char *file_of(const reshard_checkpoint *checkpoint, const rs_stored_piece *piece)
-{
-    return checkpoint->files[piece->file].name;
-}
-
-/* Names the files of two pieces that overlap. */
-static reshard_status fail_overlap(const reshard_checkpoint *checkpoint,
-                                   const rs_stored_tensor *tensor, const reshard_shard *shards)
-{
-    bool found = false;
-    rs_cell_holder pair[2];
-    reshard_status status = rs_tiling_find_overlap(checkpoint->context, tensor->carried_ndim,
-                                                   tensor->piece_count, shards, &found, pair);
-    if (status != RESHARD_OK || !found)
-        return status != RESHARD_OK ? status : RESHARD_ERR_OVERLAP;
-    return rs_fail(RESHARD_ERR_OVERLAP,
-                   "tensor \"%.*s\": what %s holds of it overlaps with what %s holds",
-                   rs_slice_shown(tensor->name), tensor->name.bytes,
-                   file_of(checkpoint, &tensor->pieces[pair[1].shard]),
-                   file_of(checkpoint, &tensor->pieces[pair[0].shard]));
-}
-
-static reshard_status fail_gap(const reshard_checkpoint *checkpoint, const rs_stored_tensor *tensor)
-{
-    char shape[256];
-    rs_text text;
-    int64_t held = 0;
-    rs_text_init(&text, shape, sizeof shape);
-    rs_text_add_shape(&text, tensor->carried_ndim, tensor->carried_shape);
-    for (int64_t i = 0; i < tensor->piece_count; i++)
-        held += rs_volume(tensor->carried_ndim, tensor->pieces[i].size);
-    return rs_fail(RESHARD_ERR_GAP,
-                   "tensor \"%.*s\": its files (from %s to %s) hold %lld of the %llu elements of "
-                   "shape %s; is a file missing?",
-                   rs_slice_shown(tensor->name), tensor->name.bytes,
-                   file_of(checkpoint, &tensor->pieces[0]),
-                   file_of(checkpoint, &tensor->pieces[tensor->piece_count - 1]), (long long)held,
-                   (unsigned long long)(tensor->bytes / (uint64_t)tensor->element_bytes), shape);
-}
-
-static reshard_status check_tiling(const reshard_checkpoint *checkpoint,
-                                   const rs_stored_tensor *tensor)
-{
-    size_t bytes = 0;
-    reshard_shard *shards = describe_shards(checkpoint->context, tensor, tensor->pieces,
-                                            tensor->piece_count, 0, &bytes);
-    if (shards == NULL)
-        return rs_allocation_status();
-    reshard_status status =
-        reshard_shards_check_tiling(checkpoint->context, tensor->carried_ndim,
-                                    tensor->carried_shape, tensor->piece_count, shards);
-    if (status == RESHARD_ERR_OVERLAP)
-        status = fail_overlap(checkpoint, tensor, shards);
-    rs_release(checkpoint->context, shards, bytes);
-    if (status == RESHARD_ERR_OVERLAP)
-        return status;
-    if (status == RESHARD_ERR_GAP)
-        return fail_gap(checkpoint, tensor);
-    return rs_fail_within(status, "tensor \"%.*s\" (in %s and others)",
-                          rs_slice_shown(tensor->name), tensor->name.bytes,
-                          file_of(checkpoint, &tensor->pieces[0]));
-}
-
-reshard_status rs_store_check(const reshard_checkpoint *checkpoint, rs_stored_tensor *tensor)
-{
-    assert(tensor->piece_count > 0 && tensor->bytes != 0);
-    if (tensor->piece_count == 1 && rs_piece_is_whole(tensor, &tensor->pieces[0]))
-        return RESHARD_OK;
-    rs_sort(tensor->pieces, (size_t)tensor->piece_count, sizeof(rs_stored_piece), compare_pieces);
-    return check_tiling(checkpoint, tensor);
-}
-
 /* ---- joining --------------------------------------------------------------------------------- */
 
 static int compare_occurrences(const void *a, const void *b)
@@ -378,7 +198,7 @@ static reshard_status add_pieces(reshard_checkpoint *checkpoint, const rs_occurr
             piece.offset = piece.strides = NULL;
         }
         /* DTensor stores an empty piece where a rank has nothing. */
-        if (tensor->bytes == 0 ? tensor->piece_count == 0 : !is_empty(tensor, &piece))
+        if (tensor->bytes == 0 ? tensor->piece_count == 0 : !rs_piece_is_empty(tensor, &piece))
             tensor->pieces[tensor->piece_count++] = piece;
     }
     if (tensor->bytes == 0) /* there is nothing to tile, but it belongs to a file */
@@ -409,7 +229,7 @@ static int compare_boxed(const void *a, const void *b)
 {
     const boxed *x = a, *y = b;
     int order = compare_boxes(x, y);
-    return order != 0 ? order : compare_pieces(&x->piece, &y->piece);
+    return order != 0 ? order : rs_piece_compare(&x->piece, &y->piece);
 }
 
 /* Of the pieces that are the same box, the one of the first file stays a piece. */
@@ -433,7 +253,7 @@ static reshard_status separate_copies(reshard_checkpoint *checkpoint, rs_stored_
             else
                 tensor->pieces[tensor->piece_count++] = items[i].piece;
         }
-        rs_sort(copies, (size_t)tensor->copy_count, sizeof *copies, compare_pieces);
+        rs_sort(copies, (size_t)tensor->copy_count, sizeof *copies, rs_piece_compare);
     }
     if (items != NULL)
         rs_release(checkpoint->context, items, count * sizeof *items);

@@ -201,6 +201,9 @@ int rs_stored_tensor_compare(const void *a, const void *b);
 /* -1 when there is none. */
 int64_t rs_store_find(const reshard_checkpoint *checkpoint, rs_slice name);
 bool rs_piece_is_whole(const rs_stored_tensor *tensor, const rs_stored_piece *piece);
+bool rs_piece_is_empty(const rs_stored_tensor *tensor, const rs_stored_piece *piece);
+/* By file, then by place; for rs_sort. */
+int rs_piece_compare(const void *a, const void *b);
 /* Strides in elements, whether given or dense. */
 void rs_piece_strides(const rs_stored_tensor *tensor, const rs_stored_piece *piece,
                       int64_t out_strides[RESHARD_NDIM_MAX]);

@@ -86,6 +86,11 @@ static bool fits_dtype(reshard_dtype dtype, double value)
 static reshard_status store(reshard_dtype dtype, double value, unsigned char *at)
 {
     uint16_t half;
+    if (rs_dtype_is_complex(dtype)) {
+        size_t part = rs_element_bytes(dtype) / 2;
+        memset(at + part, 0, part);
+        return store(rs_dtype_part(dtype), value, at);
+    }
     if (!fits_dtype(dtype, value))
         return rs_fail(RESHARD_ERR_RANGE, "%g is no value of %s", value, reshard_dtype_name(dtype));
     switch (dtype) {

@@ -86,6 +86,35 @@ static void release_ends(ends *e)
     rs_release(e->context, e->targets, (size_t)e->target_count * sizeof *e->targets);
 }
 
+/* Collective. Agrees, unless this rank has failed, and moves; `still` tells that nothing has to. */
+static reshard_status move(reshard_context *context, reshard_status status,
+                           const reshard_tensor *source, const rs_exec_key *key, bool still,
+                           const reshard_tensor *target)
+{
+    rs_exec_cache *cache = source->distribution->cache;
+    uint64_t digest[2];
+    bool all_hit = false;
+    ends e = {0};
+    reshard_exec *exec = NULL;
+    rs_exec_key_digest(key, digest);
+    if (status == RESHARD_OK && !still)
+        status = list_ends(context, source, target, &e);
+    if (status == RESHARD_OK && !still)
+        exec = rs_exec_cache_find(cache, digest);
+    status = rs_agree(rs_exec_cache_group(cache), status, digest, "redistribute", exec != NULL,
+                      &all_hit);
+    if (status == RESHARD_OK && !still && !all_hit)
+        status = rs_exec_cache_make(cache, status, key, digest, &exec);
+    if (status == RESHARD_OK && !still)
+        status = reshard_exec_start(exec, (const void *const *)e.sources, e.targets);
+    if (status == RESHARD_OK && !still)
+        status = reshard_exec_wait(exec);
+    release_ends(&e);
+    if (status != RESHARD_OK)
+        note_agreed(); /* after the agreement, a failure is one of all ranks */
+    return status;
+}
+
 reshard_status rs_redistribute_keyed(reshard_context *context, const reshard_tensor *source,
                                      const rs_exec_key *key, reshard_tensor **out_tensor)
 {
@@ -94,35 +123,43 @@ reshard_status rs_redistribute_keyed(reshard_context *context, const reshard_ten
     reshard_dtype dtype = key->adjoint ? key->source_dtype : key->target_dtype;
     bool same = !key->adjoint && source->dtype == dtype &&
                 rs_layouts_lie_alike(source->distribution->layout, layout);
-    uint64_t digest[2];
-    bool all_hit = false;
-    ends e = {0};
     reshard_tensor *target = NULL;
-    reshard_exec *exec = NULL;
-    rs_exec_key_digest(key, digest);
     reshard_status status = same ? rs_distributed_wrap(context, cache, layout, dtype,
                                                        source->distribution->shards, &target)
                                  : rs_distributed_make(context, cache, layout, dtype, &target);
-    if (status == RESHARD_OK && !same)
-        status = list_ends(context, source, target, &e);
-    if (status == RESHARD_OK && !same)
-        exec = rs_exec_cache_find(cache, digest);
-    status = rs_agree(rs_exec_cache_group(cache), status, digest, "redistribute", exec != NULL,
-                      &all_hit);
-    if (status == RESHARD_OK && !same && !all_hit)
-        status = rs_exec_cache_make(cache, status, key, digest, &exec);
-    if (status == RESHARD_OK && !same)
-        status = reshard_exec_start(exec, (const void *const *)e.sources, e.targets);
-    if (status == RESHARD_OK && !same)
-        status = reshard_exec_wait(exec);
-    release_ends(&e);
-    if (status == RESHARD_OK) {
+    status = move(context, status, source, key, same, target);
+    if (status == RESHARD_OK)
         *out_tensor = target;
-    } else {
+    else
         reshard_tensor_release(target);
-        note_agreed(); /* after the agreement, a failure is one of all ranks */
-    }
     return status;
+}
+
+/* Whether a shard of one lies in the memory of the other's. */
+static bool share_memory(const rs_distribution *a, const rs_distribution *b)
+{
+    for (int64_t i = 0; i < a->shard_count; i++) {
+        for (int64_t k = 0; k < b->shard_count; k++) {
+            if (a->shards[i]->storage == b->shards[k]->storage)
+                return true;
+        }
+    }
+    return false;
+}
+
+reshard_status rs_redistribute_into(reshard_status status, const reshard_tensor *source,
+                                    reshard_tensor *target)
+{
+    if (status != RESHARD_OK)
+        return rs_agree(rs_distributed_group(source), status, NULL, "redistribute_into", false,
+                        NULL);
+    rs_distribution *from = source->distribution, *to = target->distribution;
+    rs_exec_key key = {from->layout, to->layout, source->dtype, target->dtype, false};
+    if (share_memory(from, to))
+        status = rs_fail(RESHARD_ERR_INVALID, "the target shares memory with the source");
+    for (int64_t i = 0; i < to->shard_count && status == RESHARD_OK; i++)
+        (void)reshard_tensor_write(to->shards[i]);
+    return move(source->context, status, source, &key, false, target);
 }
 
 reshard_status rs_redistribute(reshard_context *context, const reshard_tensor *source,

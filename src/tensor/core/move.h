@@ -24,5 +24,9 @@ reshard_status rs_redistribute(reshard_context *context, const reshard_tensor *s
  * layout. */
 reshard_status rs_redistribute_keyed(reshard_context *context, const reshard_tensor *source,
                                      const rs_exec_key *key, reshard_tensor **out_tensor);
+/* Collective. Writes the values into a tensor of the same group and shape. status: that of what
+ * this rank checked before. Errors: also INVALID if the two share memory. Not recorded. */
+reshard_status rs_redistribute_into(reshard_status status, const reshard_tensor *source,
+                                    reshard_tensor *target);
 
 #endif

@@ -60,11 +60,24 @@ static void put(reshard_dtype dtype, unsigned char *data, int64_t at, double val
         memcpy(data + at * 2, &half, sizeof half);
 }
 
+/* The parts of a complex number are two numbers in a row. Those of a normal one have half of its
+ * variance each. */
+static void put_next(reshard_dtype dtype, unsigned char *data, int64_t at, const rs_random *fill,
+                     uint64_t index)
+{
+    reshard_dtype part = rs_dtype_part(dtype);
+    int64_t parts = rs_dtype_parts(dtype);
+    double scale = parts == 2 && fill->kind == RS_RANDOM_NORMAL ? sqrt(0.5) : 1;
+    for (int64_t i = 0; i < parts; i++)
+        put(part, data, at * parts + i,
+            scale * draw(fill, part, index * (uint64_t)parts + (uint64_t)i));
+}
+
 static void fill_dense(reshard_tensor *tensor, const rs_random *fill)
 {
     unsigned char *data = reshard_tensor_write(tensor);
     for (int64_t i = 0; i < tensor->volume; i++)
-        put(tensor->dtype, data, i, draw(fill, tensor->dtype, (uint64_t)i));
+        put_next(tensor->dtype, data, i, fill, (uint64_t)i);
 }
 
 /* Fills all elements of a piece by their global index. */
@@ -80,7 +93,7 @@ static void fill_piece(reshard_tensor *shard, const reshard_piece *piece,
             number += (piece->box.offset[i] + index[i]) * global_strides[i];
             at += index[i] * piece->strides[i];
         }
-        put(shard->dtype, data, at, draw(fill, shard->dtype, (uint64_t)number));
+        put_next(shard->dtype, data, at, fill, (uint64_t)number);
         for (d = piece->box.ndim - 1; d >= 0 && ++index[d] == piece->box.size[d]; d--)
             index[d] = 0;
     }
@@ -90,7 +103,8 @@ reshard_status rs_fill_random(reshard_tensor *tensor, const rs_random *fill)
 {
     assert(tensor->distribution != NULL || reshard_tensor_is_contiguous(tensor));
     assert(fill->p >= 0 && fill->p < 1);
-    if (!rs_dtype_is_float(tensor->dtype))
+    bool complex = rs_dtype_is_complex(tensor->dtype) && fill->kind != RS_RANDOM_KEEP;
+    if (!rs_dtype_is_float(tensor->dtype) && !complex)
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "random numbers of %s",
                        reshard_dtype_name(tensor->dtype));
     if (tensor->distribution == NULL) {

@@ -146,6 +146,19 @@ reshard_status reshard_scope_close(reshard_scope *scope)
     return RESHARD_OK;
 }
 
+int reshard_scope_failed(void)
+{
+    const reshard_scope *scope = rs_thread_state_get()->scope;
+    return scope == NULL || scope->status != RESHARD_OK;
+}
+
+reshard_status reshard_scope_note(reshard_status status)
+{
+    if (status != RESHARD_OK)
+        (void)rs_scope_fail(status);
+    return status;
+}
+
 reshard_tensor *rs_scope_fail(reshard_status status)
 {
     assert(status != RESHARD_OK);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "tensor/core/tensor.h"
+#include "transport/group.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -110,7 +111,10 @@ reshard_status reshard_tensor_create_shared(reshard_context *context, reshard_gr
     size_t bytes = 0;
     shared *s = NULL;
     reshard_tensor *tensor = NULL;
-    reshard_status status = measure(dtype, ndim, shape, &bytes);
+    reshard_status status = rs_group_choose(&group);
+    if (status != RESHARD_OK)
+        return rs_fail_within(status, "create_shared");
+    status = measure(dtype, ndim, shape, &bytes);
     if (status == RESHARD_OK) {
         s = rs_allocate_zeroed(context, sizeof *s);
         status = s != NULL ? RESHARD_OK : rs_allocation_status();

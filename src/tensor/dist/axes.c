@@ -3,6 +3,7 @@
 #include "tensor/dist/axes.h"
 
 #include "base/error.h"
+#include "spec/spec.h"
 #include "tensor/core/scope.h"
 
 #include <assert.h>
@@ -20,7 +21,8 @@ reshard_status rs_axes_of(const reshard_tensor *tensor, rs_axes *out_axes)
 {
     assert(tensor->distribution != NULL);
     const reshard_spec *spec = reshard_layout_spec(tensor->distribution->layout);
-    bool fits = reshard_spec_get_kind(spec) == RESHARD_SPEC_CUTS;
+    bool fits =
+        reshard_spec_get_kind(spec) == RESHARD_SPEC_CUTS && !reshard_spec_mesh(spec)->repeated;
     out_axes->mesh = reshard_spec_mesh(spec);
     out_axes->count = 0;
     for (int32_t i = 0; fits && i < reshard_spec_cut_count(spec); i++) {
@@ -69,12 +71,36 @@ reshard_status rs_check_linear(const reshard_tensor *tensor, const reshard_place
     return RESHARD_OK;
 }
 
-bool rs_axes_equal(const rs_axes *a, const rs_axes *b)
+/* Whether two cuts must keep their order: they cut the same dim, or one cuts all (flat). */
+static bool depend(const reshard_placement *a, const reshard_placement *b)
 {
-    bool same = a->count == b->count;
-    for (int32_t i = 0; same && i < a->count; i++) {
-        const reshard_placement *p = &a->cuts[i].placement, *q = &b->cuts[i].placement;
-        same = a->cuts[i].axis == b->cuts[i].axis && p->kind == q->kind &&
+    return a->kind == RESHARD_SHARD && b->kind == RESHARD_SHARD &&
+           (a->dim == b->dim || a->dim == RESHARD_DIM_FLAT || b->dim == RESHARD_DIM_FLAT);
+}
+
+/* Sorts by axis as far as that changes nothing, so that equal layouts get equal specs. */
+static void sort_cuts(rs_axes *axes)
+{
+    for (int32_t i = 1; i < axes->count; i++) {
+        for (int32_t k = i; k > 0 && axes->cuts[k].axis < axes->cuts[k - 1].axis &&
+                            !depend(&axes->cuts[k].placement, &axes->cuts[k - 1].placement);
+             k--) {
+            reshard_cut cut = axes->cuts[k];
+            axes->cuts[k] = axes->cuts[k - 1];
+            axes->cuts[k - 1] = cut;
+        }
+    }
+}
+
+bool rs_axes_equal(const rs_axes *first, const rs_axes *second)
+{
+    rs_axes a = *first, b = *second;
+    sort_cuts(&a);
+    sort_cuts(&b);
+    bool same = a.count == b.count;
+    for (int32_t i = 0; same && i < a.count; i++) {
+        const reshard_placement *p = &a.cuts[i].placement, *q = &b.cuts[i].placement;
+        same = a.cuts[i].axis == b.cuts[i].axis && p->kind == q->kind &&
                (p->kind != RESHARD_PARTIAL || p->reduction == q->reduction) &&
                (p->kind != RESHARD_SHARD || (p->dim == q->dim && rs_axes_same_cut(p, q)));
     }
@@ -124,27 +150,6 @@ void rs_axes_set(rs_axes *axes, int32_t axis, reshard_placement placement)
 reshard_placement rs_placement_partial(void)
 {
     return (reshard_placement){.kind = RESHARD_PARTIAL, .reduction = RESHARD_SUM};
-}
-
-/* Whether two cuts must keep their order: they cut the same dim, or one cuts all (flat). */
-static bool depend(const reshard_placement *a, const reshard_placement *b)
-{
-    return a->kind == RESHARD_SHARD && b->kind == RESHARD_SHARD &&
-           (a->dim == b->dim || a->dim == RESHARD_DIM_FLAT || b->dim == RESHARD_DIM_FLAT);
-}
-
-/* Sorts by axis as far as that changes nothing, so that equal layouts get equal specs. */
-static void sort_cuts(rs_axes *axes)
-{
-    for (int32_t i = 1; i < axes->count; i++) {
-        for (int32_t k = i; k > 0 && axes->cuts[k].axis < axes->cuts[k - 1].axis &&
-                            !depend(&axes->cuts[k].placement, &axes->cuts[k - 1].placement);
-             k--) {
-            reshard_cut cut = axes->cuts[k];
-            axes->cuts[k] = axes->cuts[k - 1];
-            axes->cuts[k - 1] = cut;
-        }
-    }
 }
 
 reshard_status rs_axes_layout(const rs_axes *axes, int32_t ndim, const int64_t *shape,

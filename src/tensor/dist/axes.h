@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * axes.h - layouts by mesh axis, for rules that tell what an operation makes of each axis. It
- * covers regular layouts that are cut along dims: no boxes, no flat cuts, no A, and no pieces that
- * several ranks hold, which sums would count twice.
+ * covers regular layouts that are cut along dims: no boxes, no flat cuts, no A, no rank with
+ * several chunks, and no pieces that several ranks hold, which sums would count twice.
  */
 #ifndef RS_TENSOR_DIST_AXES_H
 #define RS_TENSOR_DIST_AXES_H
@@ -28,8 +28,8 @@ reshard_placement rs_axes_at(const rs_axes *axes, int32_t axis);
 bool rs_axes_is_cut(const reshard_placement *placement, int32_t dim);
 /* Whether two cuts are the same except for the dim. */
 bool rs_axes_same_cut(const reshard_placement *a, const reshard_placement *b);
-/* Whether all cuts are the same, in the same order. */
-bool rs_axes_equal(const rs_axes *a, const rs_axes *b);
+/* Whether all cuts are the same, in the same order where that matters. */
+bool rs_axes_equal(const rs_axes *first, const rs_axes *second);
 /* Refuses partial placements other than sums and averages. */
 reshard_status rs_check_linear(const reshard_tensor *tensor, const reshard_placement *placement);
 

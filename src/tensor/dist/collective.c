@@ -16,6 +16,7 @@
 #include "tensor/dist/outline.h"
 #include "tensor/dist/partial.h"
 #include "tensor/grad/node.h"
+#include "transport/group.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -333,8 +334,10 @@ static void backward_collective(rs_node *node, reshard_tensor *const *gradients,
     out_gradients[0] = rs_scope_finish(status, local);
 }
 
-static reshard_tensor *carry_out(const exchange *x, reshard_tensor *tensor)
+static reshard_tensor *carry_out(exchange *x, reshard_tensor *tensor)
 {
+    if (rs_group_choose(&x->group) != RESHARD_OK)
+        return rs_scope_fail(rs_fail_within(RESHARD_ERR_INVALID, "%s", x->name));
     if (rs_thread_state_get()->scope != NULL)
         rs_scope_use_group(x->group);
     if (!rs_op_begin(x->name, 1, &tensor)) {

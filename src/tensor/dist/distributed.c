@@ -17,6 +17,7 @@
 #include "tensor/core/random.h"
 #include "tensor/dist/outline.h"
 #include "tensor/dist/spread.h"
+#include "transport/group.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -31,6 +32,14 @@ static reshard_status check_ranks(const reshard_layout *layout, reshard_group *g
     return RESHARD_OK;
 }
 
+static void clear_shards(reshard_tensor *tensor)
+{
+    for (int64_t i = 0; i < tensor->distribution->shard_count; i++) {
+        reshard_tensor *shard = tensor->distribution->shards[i];
+        memset(shard->data, 0, shard->storage->byte_count);
+    }
+}
+
 reshard_status reshard_tensor_create_distributed(reshard_context *context, reshard_group *group,
                                                  reshard_spec *spec, reshard_dtype dtype,
                                                  int32_t ndim, const int64_t *shape,
@@ -40,18 +49,18 @@ reshard_status reshard_tensor_create_distributed(reshard_context *context, resha
     reshard_layout *layout = NULL;
     reshard_tensor *tensor = NULL;
     uint64_t digest[2] = {0, 0};
-    reshard_status status = rs_exec_cache_of(group, &cache);
+    reshard_status status = rs_group_choose(&group);
+    if (status != RESHARD_OK)
+        return status;
+    status = rs_exec_cache_of(group, &cache);
     if (status == RESHARD_OK)
         status = reshard_layout_create(context, spec, ndim, shape, &layout);
     if (status == RESHARD_OK)
         status = check_ranks(layout, group);
     if (status == RESHARD_OK)
         status = rs_distributed_make(context, cache, layout, dtype, &tensor);
-    for (int64_t i = 0; status == RESHARD_OK && i < tensor->distribution->shard_count; i++) {
-        reshard_tensor *shard = tensor->distribution->shards[i];
-        memset(shard->data, 0, shard->storage->byte_count);
-    }
     if (status == RESHARD_OK) {
+        clear_shards(tensor);
         rs_exec_key key = {layout, layout, dtype, dtype, false};
         rs_exec_key_digest(&key, digest);
     }
@@ -98,6 +107,66 @@ reshard_status rs_distributed_fill(reshard_tensor *tensor, double value)
     for (int64_t i = 0; status == RESHARD_OK && i < tensor->distribution->shard_count; i++)
         status = reshard_tensor_fill(tensor->distribution->shards[i], value);
     return status;
+}
+
+/* ---- like another ---------------------------------------------------------------------------- */
+
+reshard_status reshard_tensor_zeros_like(const reshard_tensor *like, reshard_dtype dtype,
+                                         reshard_tensor **out_tensor)
+{
+    const rs_distribution *d = like->distribution;
+    reshard_tensor *made = NULL;
+    if (dtype == RESHARD_DTYPE_NONE)
+        dtype = like->dtype;
+    if (d == NULL)
+        return reshard_tensor_create(like->context, dtype, like->ndim, like->shape, out_tensor);
+    reshard_status status = rs_distributed_make(like->context, d->cache, d->layout, dtype, &made);
+    if (status != RESHARD_OK)
+        return status;
+    clear_shards(made);
+    *out_tensor = made;
+    return RESHARD_OK;
+}
+
+/* Hands out a tensor that has been filled, or releases it. */
+static reshard_status finish_like(reshard_status status, reshard_tensor *made,
+                                  reshard_tensor **out_tensor)
+{
+    if (status == RESHARD_OK)
+        *out_tensor = made;
+    else
+        reshard_tensor_release(made);
+    return status;
+}
+
+reshard_status reshard_tensor_full_like(const reshard_tensor *like, reshard_dtype dtype,
+                                        double value, reshard_tensor **out_tensor)
+{
+    reshard_tensor *made = NULL;
+    reshard_status status = reshard_tensor_zeros_like(like, dtype, &made);
+    if (status == RESHARD_OK)
+        status = reshard_tensor_fill(made, value);
+    return finish_like(status, made, out_tensor);
+}
+
+reshard_status reshard_tensor_uniform_like(const reshard_tensor *like, reshard_dtype dtype,
+                                           uint64_t seed, reshard_tensor **out_tensor)
+{
+    reshard_tensor *made = NULL;
+    reshard_status status = reshard_tensor_zeros_like(like, dtype, &made);
+    if (status == RESHARD_OK)
+        status = reshard_tensor_fill_uniform(made, seed);
+    return finish_like(status, made, out_tensor);
+}
+
+reshard_status reshard_tensor_normal_like(const reshard_tensor *like, reshard_dtype dtype,
+                                          uint64_t seed, reshard_tensor **out_tensor)
+{
+    reshard_tensor *made = NULL;
+    reshard_status status = reshard_tensor_zeros_like(like, dtype, &made);
+    if (status == RESHARD_OK)
+        status = reshard_tensor_fill_normal(made, seed);
+    return finish_like(status, made, out_tensor);
 }
 
 /* ---- one rank's tensor ----------------------------------------------------------------------- */
@@ -156,7 +225,9 @@ reshard_status reshard_tensor_shard(reshard_context *context, reshard_group *gro
     reshard_layout *layout = NULL;
     reshard_tensor *whole = NULL, *made = NULL;
     mine.number = source_rank;
-    reshard_status status = RESHARD_OK;
+    reshard_status status = rs_group_choose(&group);
+    if (status != RESHARD_OK)
+        return rs_fail_within(status, "shard");
     if (tensor != NULL && tensor->distribution != NULL)
         status = rs_fail(RESHARD_ERR_INVALID, "the tensor is distributed already");
     status = rs_outlines_gather(group, rs_fail_within(status, "shard"), "shard", &mine, &all);
@@ -359,7 +430,10 @@ reshard_status reshard_tensor_from_shards(reshard_context *context, reshard_grou
     reshard_tensor *made = NULL;
     place *places = NULL;
     int64_t volume, most = 0;
-    reshard_status status = rs_extents_check(ndim, shape, &volume);
+    reshard_status status = rs_group_choose(&group);
+    if (status != RESHARD_OK)
+        return rs_fail_within(status, "from_shards");
+    status = rs_extents_check(ndim, shape, &volume);
     if (status == RESHARD_OK)
         status = check_own(ndim, count, shards);
     memset(mine.shape, 0, sizeof mine.shape);

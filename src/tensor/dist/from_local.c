@@ -15,6 +15,7 @@
 #include "tensor/dist/partial.h"
 #include "tensor/grad/gradient.h"
 #include "tensor/grad/node.h"
+#include "transport/group.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -71,6 +72,9 @@ static bool counts(const puzzle *p, int32_t position, int32_t dim)
 static reshard_status check_members(puzzle *p)
 {
     const rs_outline *first = NULL;
+    reshard_status status = rs_mesh_check_distinct(p->mesh); /* one tensor from each */
+    if (status != RESHARD_OK)
+        return status;
     for (int32_t i = 0; i < reshard_mesh_size(p->mesh); i++) {
         int32_t rank = reshard_mesh_rank_at(p->mesh, i);
         if (rank >= reshard_group_size(p->group))
@@ -94,7 +98,7 @@ static reshard_status check_members(puzzle *p)
             continue;
         if (placement->dim == RESHARD_DIM_FLAT)
             return rs_fail(RESHARD_ERR_UNSUPPORTED, "a flat cut does not tell the global shape");
-        reshard_status status = rs_dim_normalize(p->ndim, placement->dim, &dim);
+        status = rs_dim_normalize(p->ndim, placement->dim, &dim);
         if (status != RESHARD_OK)
             return status;
     }
@@ -291,6 +295,8 @@ static void backward_from_local(rs_node *node, reshard_tensor *const *gradients,
 reshard_tensor *reshard_tensor_from_local(reshard_tensor *local, reshard_group *group,
                                           reshard_spec *spec)
 {
+    if (rs_group_choose(&group) != RESHARD_OK)
+        return rs_scope_fail(rs_fail_within(RESHARD_ERR_INVALID, "from_local"));
     if (rs_thread_state_get()->scope != NULL)
         rs_scope_use_group(group);
     if (!rs_op_begin("from_local", 1, &local)) {

@@ -3,6 +3,7 @@
 #include "tensor/dist/lift.h"
 
 #include "layout/derive.h"
+#include "spec/spec.h"
 #include "tensor/core/dense.h"
 #include "tensor/core/move.h"
 #include "tensor/grad/node.h"
@@ -15,7 +16,7 @@ reshard_status rs_layout_replicated(reshard_context *context, const reshard_tens
     const rs_distribution *d = like->distribution;
     const reshard_mesh *mesh = reshard_spec_mesh(reshard_layout_spec(d->layout));
     reshard_spec *spec = NULL;
-    if (mesh == NULL)
+    if (mesh == NULL || mesh->repeated)
         return rs_layout_simple(context, reshard_group_size(rs_exec_cache_group(d->cache)), -1,
                                 NULL, ndim, shape, out_layout);
     reshard_status status = reshard_spec_create(context, (reshard_mesh *)mesh, 0, NULL, &spec);
@@ -32,20 +33,30 @@ static void forget_layout(void *extra)
     reshard_layout_release(extra);
 }
 
-/* Every rank's local tensor gets the whole gradient of the replicated one. */
+/* Every rank's local tensor gets the whole gradient of the replicated one, also on ranks that the
+ * mesh leaves out: they are copies of one tensor, and stay equal. */
 static void backward_lift(rs_node *node, reshard_tensor *const *gradients,
                           reshard_tensor **out_gradients)
 {
     reshard_tensor *whole = NULL, *local = NULL;
-    reshard_layout *layout = node->extra;
-    reshard_status status =
-        rs_redistribute(rs_scope_context(), gradients[0], layout, gradients[0]->dtype, &whole);
-    if (status == RESHARD_OK && whole->distribution->shard_count > 0)
-        status = rs_tensor_alias(rs_scope_context(), whole->distribution->shards[0], &local);
-    else if (status == RESHARD_OK) /* the mesh leaves this rank out */
+    reshard_layout *layout = reshard_layout_retain(node->extra);
+    reshard_group *group = rs_distributed_group(gradients[0]);
+    reshard_status status = RESHARD_OK;
+    if (reshard_layout_rank_count(layout) < reshard_group_size(group)) {
+        reshard_layout_release(layout);
+        layout = NULL;
+        status = rs_layout_simple(rs_scope_context(), reshard_group_size(group), -1, NULL,
+                                  gradients[0]->ndim, gradients[0]->shape, &layout);
+    }
+    if (status == RESHARD_OK)
         status =
-            rs_result_zeros(gradients[0]->dtype, gradients[0]->ndim, gradients[0]->shape, &local);
+            rs_redistribute(rs_scope_context(), gradients[0], layout, gradients[0]->dtype, &whole);
+    else
+        status = rs_agree(group, status, NULL, "lift", false, NULL);
+    if (status == RESHARD_OK)
+        status = rs_tensor_alias(rs_scope_context(), whole->distribution->shards[0], &local);
     reshard_tensor_release(whole);
+    reshard_layout_release(layout);
     out_gradients[0] = rs_scope_finish(status, local);
 }
 

@@ -10,7 +10,7 @@
 #include "tensor/dist/spread.h"
 
 /* The layout that puts all of `shape` on every rank of the mesh of `like`, or of its group if it
- * has no mesh. */
+ * has no mesh, or one that names a rank twice. */
 reshard_status rs_layout_replicated(reshard_context *context, const reshard_tensor *like,
                                     int32_t ndim, const int64_t *shape,
                                     reshard_layout **out_layout);

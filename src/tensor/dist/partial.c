@@ -6,7 +6,9 @@
  *   min, max   to the first contributor that has the value: the least of their numbers is found by
  *              one more reduction
  *   prod  times the product of the others: with the product p of all that are not zero and the
- *         number z of zeros, that is p/x for z = 0, p at the zero for z = 1, and 0 else
+ *         number z of zeros, that is p/x for z = 0, p at the zero for z = 1, and 0 else; of complex
+ *         numbers, by the conjugate of that, as PyTorch has it
+ * Complex numbers have no min and max.
  */
 #ifndef REAL
 #include "tensor/dist/partial.h"
@@ -105,16 +107,28 @@ static reshard_status multiply_others(const reshard_tensor *x, const reshard_ten
     if (status == RESHARD_OK)
         status = make_like(x, RESHARD_SUM, RESHARD_I32, &zeros);
     for (int64_t i = 0; i < count && status == RESHARD_OK; i++)
-        RS_CALL(x->dtype, part_zeros, x->distribution->shards[i]->data,
-                x->distribution->shards[i]->volume, rest->distribution->shards[i]->data,
-                (void *)zeros->distribution->shards[i]->data);
+        if (rs_dtype_is_complex(x->dtype))
+            RS_CALL(rs_dtype_part(x->dtype), part_zero_pairs, x->distribution->shards[i]->data,
+                    x->distribution->shards[i]->volume, rest->distribution->shards[i]->data,
+                    (void *)zeros->distribution->shards[i]->data);
+        else
+            RS_CALL(x->dtype, part_zeros, x->distribution->shards[i]->data,
+                    x->distribution->shards[i]->volume, rest->distribution->shards[i]->data,
+                    (void *)zeros->distribution->shards[i]->data);
     status = reduce(rest, status, &product);
     status = reduce(zeros, status, &zero_count);
     for (int64_t i = 0; i < count && status == RESHARD_OK; i++)
-        RS_CALL(x->dtype, times_others, gradient->distribution->shards[i]->data,
-                x->distribution->shards[i]->data, product->distribution->shards[i]->data,
-                (const void *)zero_count->distribution->shards[i]->data,
-                x->distribution->shards[i]->volume, output->distribution->shards[i]->data);
+        if (rs_dtype_is_complex(x->dtype))
+            RS_CALL(rs_dtype_part(x->dtype), times_other_pairs,
+                    gradient->distribution->shards[i]->data, x->distribution->shards[i]->data,
+                    product->distribution->shards[i]->data,
+                    (const void *)zero_count->distribution->shards[i]->data,
+                    x->distribution->shards[i]->volume, output->distribution->shards[i]->data);
+        else
+            RS_CALL(x->dtype, times_others, gradient->distribution->shards[i]->data,
+                    x->distribution->shards[i]->data, product->distribution->shards[i]->data,
+                    (const void *)zero_count->distribution->shards[i]->data,
+                    x->distribution->shards[i]->volume, output->distribution->shards[i]->data);
     reshard_tensor_release(rest);
     reshard_tensor_release(zeros);
     reshard_tensor_release(product);
@@ -133,8 +147,8 @@ static reshard_status find_gradient(const reshard_tensor *x, const reshard_tenso
     if (reduction == RESHARD_PROD)
         return multiply_others(x, gradient, output);
     for (int64_t i = 0; i < x->distribution->shard_count; i++)
-        RS_CALL(x->dtype, divide, gradient->distribution->shards[i]->data,
-                x->distribution->shards[i]->volume, (double)divisor,
+        RS_CALL(rs_dtype_part(x->dtype), divide, gradient->distribution->shards[i]->data,
+                x->distribution->shards[i]->volume * rs_dtype_parts(x->dtype), (double)divisor,
                 output->distribution->shards[i]->data);
     return RESHARD_OK;
 }
@@ -164,6 +178,8 @@ static reshard_status widen(reshard_tensor *tensor, reshard_tensor **out_tensor)
 
 static reshard_status narrow(reshard_tensor *wide, reshard_dtype dtype)
 {
+    if (wide->dtype == dtype)
+        return RESHARD_OK;
     rs_distribution *d = wide->distribution;
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < d->shard_count && status == RESHARD_OK; i++) {
@@ -236,6 +252,36 @@ static void OF(times_others)(const void *gradient, const void *x, const void *pr
             to[i] = g[i] * (p[i] / a[i]);
         else
             to[i] = zeros[i] == 1 && a[i] == 0 ? g[i] * p[i] : 0;
+    }
+}
+
+static void OF(part_zero_pairs)(const void *x, int64_t n, void *rest, int32_t *zeros)
+{
+    const REAL *a = x;
+    REAL *b = rest;
+    for (int64_t i = 0; i < n; i++) {
+        zeros[i] = a[2 * i] == 0 && a[2 * i + 1] == 0;
+        b[2 * i] = zeros[i] ? 1 : a[2 * i];
+        b[2 * i + 1] = a[2 * i + 1];
+    }
+}
+
+/* g times the conjugate of p/a. */
+static void OF(times_other_pairs)(const void *gradient, const void *x, const void *product,
+                                  const int32_t *zeros, int64_t n, void *out)
+{
+    const REAL *g = gradient, *a = x, *p = product;
+    REAL *to = out;
+    for (int64_t i = 0; i < n; i++, g += 2, a += 2, p += 2, to += 2) {
+        bool zero = a[0] == 0 && a[1] == 0;
+        REAL square = a[0] * a[0] + a[1] * a[1], others[2] = {p[0], p[1]};
+        if (zeros[i] == 0) {
+            others[0] = (p[0] * a[0] + p[1] * a[1]) / square;
+            others[1] = (p[1] * a[0] - p[0] * a[1]) / square;
+        }
+        bool none = zeros[i] > 1 || (zeros[i] == 1 && !zero);
+        to[0] = none ? 0 : g[0] * others[0] + g[1] * others[1];
+        to[1] = none ? 0 : g[1] * others[0] - g[0] * others[1];
     }
 }
 

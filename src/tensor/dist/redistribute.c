@@ -151,8 +151,7 @@ reshard_tensor *reshard_tensor_redistribute(reshard_tensor *tensor, reshard_spec
             rs_redistribute(context, tensor, layout,
                             read.dtype != RESHARD_DTYPE_NONE ? read.dtype : tensor->dtype, &made);
     else if (group != NULL)
-        status = rs_agree(group, rs_fail_within(status, "redistribute"), NULL, "redistribute",
-                          false, NULL);
+        status = rs_agree(group, status, NULL, "redistribute", false, NULL);
     redistribute_facts facts = {tensor->dtype, read.gradient_dtype, read.gradient_spec != NULL};
     rs_recipe recipe = {.name = "redistribute",
                         .backward = backward_redistribute,
@@ -165,6 +164,40 @@ reshard_tensor *reshard_tensor_redistribute(reshard_tensor *tensor, reshard_spec
                         .forget_extra = forget_layout};
     reshard_layout_release(layout);
     return rs_op_end(&recipe, status, made);
+}
+
+/* ---- into memory that is there --------------------------------------------------------------- */
+
+static reshard_status check_target(const reshard_tensor *tensor, const reshard_tensor *target)
+{
+    if (target == NULL || target->distribution == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "the target is %s",
+                       target == NULL ? "NULL" : "a local tensor");
+    if (target->distribution->cache != tensor->distribution->cache)
+        return rs_fail(RESHARD_ERR_INVALID, "the target is distributed over another group");
+    if (!rs_shape_equals(tensor, target))
+        return rs_fail(RESHARD_ERR_INVALID, "%s into %s", rs_tensor_describe(tensor).text,
+                       rs_tensor_describe(target).text);
+    if (target->node != NULL)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "the target was computed by %s: its gradient is that of "
+                       "its own value",
+                       target->node->name);
+    if (tensor->dtype != target->dtype &&
+        (!rs_dtype_is_float(tensor->dtype) || !rs_dtype_is_float(target->dtype)))
+        return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                       "from %s to %s: casts are between f16, bf16, f32 and f64",
+                       reshard_dtype_name(tensor->dtype), reshard_dtype_name(target->dtype));
+    return RESHARD_OK;
+}
+
+reshard_status reshard_tensor_redistribute_into(reshard_tensor *tensor, reshard_tensor *target)
+{
+    if (tensor == NULL || tensor->distribution == NULL)
+        return rs_fail(RESHARD_ERR_INVALID, "redistribute_into: the tensor is %s",
+                       tensor == NULL ? "NULL" : "local");
+    reshard_status status = rs_redistribute_into(check_target(tensor, target), tensor, target);
+    return rs_fail_within(status, "redistribute_into");
 }
 
 /* ---- to_local -------------------------------------------------------------------------------- */
@@ -280,6 +313,29 @@ reshard_tensor *reshard_tensor_full(reshard_tensor *tensor)
     reshard_tensor *whole = reshard_tensor_redistribute(tensor, reshard_layout_spec(layout), NULL);
     reshard_layout_release(layout);
     return whole != NULL ? reshard_tensor_to_local(whole, NULL) : NULL;
+}
+
+reshard_status reshard_tensor_value(reshard_tensor *tensor, double *out_value)
+{
+    if (tensor == NULL)
+        return reshard_scope_failed() && rs_thread_state_get()->scope != NULL
+                   ? rs_scope_failed()
+                   : rs_fail(RESHARD_ERR_INVALID, "value: the tensor is NULL");
+    if (tensor->distribution == NULL)
+        return rs_fail_within(reshard_tensor_item(tensor, out_value), "value");
+    reshard_layout *layout = NULL;
+    reshard_tensor *whole = NULL;
+    reshard_group *group = rs_distributed_group(tensor);
+    reshard_status status = rs_layout_simple(tensor->context, reshard_group_size(group), -1, NULL,
+                                             tensor->ndim, tensor->shape, &layout);
+    status = status == RESHARD_OK
+                 ? rs_redistribute(tensor->context, tensor, layout, tensor->dtype, &whole)
+                 : rs_agree(group, status, NULL, "value", false, NULL);
+    if (status == RESHARD_OK)
+        status = reshard_tensor_item(whole->distribution->shards[0], out_value);
+    reshard_tensor_release(whole);
+    reshard_layout_release(layout);
+    return rs_fail_within(status, "value");
 }
 
 reshard_status reshard_tensor_gather(reshard_tensor *tensor, int32_t root,

@@ -4,8 +4,9 @@
  * creation, which is a valid order and the same on all ranks that ran the same program. Each step
  * has a scope of its own, so that its temporaries are freed at once.
  *
- * A rank that fails between two collective steps goes on to the next one and tells the others
- * there, so that nobody waits for it.
+ * A rank that fails between two collective steps goes on to the next one of each group and tells
+ * its ranks there, so that nobody waits for it. Those fail then, and tell the ranks of their own
+ * groups.
  */
 #include "tensor/grad/backward.h"
 #include "base/context.h"
@@ -199,7 +200,8 @@ static bool is_reached(const rs_node *node)
     return reached;
 }
 
-static reshard_status step(const pass *p, rs_node *node, bool *out_agreed)
+/* out_told: the group whose ranks have agreed on the failure, if any. */
+static reshard_status step(const pass *p, rs_node *node, const reshard_group **out_told)
 {
     assert(node->output_count > 0 && !node->spent);
     reshard_scope scope;
@@ -218,7 +220,7 @@ static reshard_status step(const pass *p, rs_node *node, bool *out_agreed)
                 (void)rs_scope_fail(status);
         }
     }
-    *out_agreed = scope.agreed;
+    *out_told = scope.agreed ? scope.group : NULL;
     reshard_status status = rs_scope_leave(&scope);
     rs_release(p->context, gradients, (size_t)node->input_count * sizeof *gradients);
     drop_gradients(node);
@@ -229,23 +231,36 @@ static reshard_status step(const pass *p, rs_node *node, bool *out_agreed)
     return rs_fail_within(status, "backward of %s", node->name);
 }
 
-static reshard_status run(const pass *p, bool *out_agreed)
+/* How far a pass came on this rank. */
+typedef struct progress {
+    reshard_status status;
+    int64_t failed;            /* the step; -1: before the first one */
+    const reshard_group *told; /* the group that knows of it from that step, or NULL */
+} progress;
+
+/* Whether the ranks of a group know of the failure when this step comes: all that has a step of
+ * theirs since then was told. */
+static bool is_told(const pass *p, const progress *at, int64_t now, const reshard_group *group)
 {
-    reshard_status status = RESHARD_OK;
-    bool agreed = false;
+    bool told = at->told == group;
+    for (int64_t i = at->failed + 1; i < now && !told; i++)
+        told = p->nodes[i]->group == group;
+    return told;
+}
+
+static void run(const pass *p, progress *at)
+{
     for (int64_t i = 0; i < p->count; i++) {
         rs_node *node = p->nodes[i];
-        if (status == RESHARD_OK) {
-            status = step(p, node, &agreed);
-        } else if (!agreed && node->group != NULL) {
-            status = rs_agree(node->group, status, NULL, "backward", false, NULL);
-            agreed = true;
+        if (at->status == RESHARD_OK) {
+            at->status = step(p, node, &at->told);
+            at->failed = i;
+        } else if (node->group != NULL && !is_told(p, at, i, node->group)) {
+            at->status = rs_agree(node->group, at->status, NULL, "backward", false, NULL);
         }
-        if (status != RESHARD_OK)
+        if (at->status != RESHARD_OK)
             drop_gradients(node);
     }
-    *out_agreed = agreed;
-    return status;
 }
 
 static reshard_status check(reshard_tensor *tensor, const reshard_tensor *gradient)
@@ -257,7 +272,7 @@ static reshard_status check(reshard_tensor *tensor, const reshard_tensor *gradie
         return rs_fail(RESHARD_ERR_INVALID, "backward: the tensor is NULL");
     if (!reshard_tensor_requires_grad(tensor))
         return rs_fail(RESHARD_ERR_INVALID, "backward: nothing is recorded of this tensor");
-    if (gradient == NULL && tensor->volume != 1)
+    if (gradient == NULL && (tensor->volume != 1 || rs_dtype_is_complex(tensor->dtype)))
         return rs_fail(RESHARD_ERR_INVALID,
                        "backward: a tensor of %s needs a gradient to begin with",
                        rs_tensor_describe(tensor).text);
@@ -331,19 +346,17 @@ static reshard_status go(const pass *p, reshard_tensor *tensor, reshard_tensor *
     reshard_tensor_retain(tensor);
     rs_scope_enter(&scope, p->context);
     (void)reshard_set_gradients_enabled(0);
-    reshard_status status = begin(tensor, gradient);
-    bool agreed = scope.agreed;
-    if (status == RESHARD_OK)
-        status = run(p, &agreed);
-    if (group != NULL && !agreed) { /* a rank may have failed after the last collective step */
-        status = rs_agree(group, status, NULL, "backward", false, NULL);
-        agreed = status != RESHARD_OK;
-    }
+    progress at = {.status = begin(tensor, gradient), .failed = -1};
+    at.told = scope.agreed ? scope.group : NULL;
+    run(p, &at);
+    /* A rank may have failed after the last collective step. */
+    if (group != NULL && (at.status == RESHARD_OK || !is_told(p, &at, p->count, group)))
+        at.status = rs_agree(group, at.status, NULL, "backward", false, NULL);
     (void)rs_scope_leave(&scope);
-    if (agreed && scope.outer != NULL)
+    if (at.status != RESHARD_OK && (group != NULL || at.told != NULL) && scope.outer != NULL)
         scope.outer->agreed = true;
     reshard_tensor_release(tensor);
-    return status;
+    return at.status;
 }
 
 static void release_pass(pass *p)

@@ -262,7 +262,7 @@ reshard_status reshard_tensor_set_requires_grad(reshard_tensor *tensor, int requ
         return rs_fail(RESHARD_ERR_INVALID,
                        "requires_grad of a tensor that %s computed: it is no leaf",
                        tensor->node->name);
-    if (requires && !rs_dtype_is_float(tensor->dtype))
+    if (requires && !rs_dtype_is_float(rs_dtype_part(tensor->dtype)))
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "gradients of %s",
                        reshard_dtype_name(tensor->dtype));
     tensor->requires_grad = requires != 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* elementwise.c - add, mul (with broadcasting) and scale. */
+/* elementwise.c - add, mul (with broadcasting) and scale, of real and complex numbers. The gradient
+ * of a complex factor is by the conjugate of the other one. */
 #ifndef REAL
 #include "base/error.h"
 #include "tensor/dist/spread.h"
@@ -67,7 +68,10 @@ static void run_walk(const walk *w, bool multiplies, reshard_tensor *const *inpu
     for (int64_t done = 0; done < output->volume; done += row) {
         const void *x = inputs[0]->data + a * bytes, *y = inputs[1]->data + b * bytes;
         void *z = output->data + done * bytes;
-        if (multiplies)
+        if (rs_dtype_is_complex(output->dtype))
+            RS_CALL(rs_dtype_part(output->dtype), combine_pairs, multiplies, x, step_a, y, step_b,
+                    z, row);
+        else if (multiplies)
             RS_CALL(output->dtype, multiply_row, x, step_a, y, step_b, z, row);
         else
             RS_CALL(output->dtype, add_row, x, step_a, y, step_b, z, row);
@@ -88,7 +92,7 @@ static reshard_status combine(bool multiplies, reshard_tensor *const *inputs,
 {
     walk w;
     reshard_tensor *output = NULL;
-    reshard_status status = rs_check_floats(2, inputs);
+    reshard_status status = rs_check_numbers(2, inputs);
     if (status == RESHARD_OK)
         status = plan_walk(inputs, &w);
     if (status == RESHARD_OK)
@@ -106,6 +110,20 @@ typedef struct binary_facts {
     rs_extents inputs[2]; /* before they were broadcast */
 } binary_facts;
 
+/* Not recorded. A real tensor is its own. */
+static reshard_tensor *conjugate(reshard_tensor *x)
+{
+    if (x == NULL || !rs_dtype_is_complex(x->dtype))
+        return x;
+    reshard_tensor *output = NULL;
+    reshard_status status = rs_result(x->dtype, x->ndim, x->shape, &output);
+    if (status == RESHARD_OK) {
+        rs_tensor_copy(x, output);
+        RS_CALL(rs_dtype_part(x->dtype), turn_pairs, output->data, output->volume);
+    }
+    return rs_scope_finish(status, output);
+}
+
 static void backward_binary(rs_node *node, reshard_tensor *const *gradients,
                             reshard_tensor **out_gradients)
 {
@@ -113,9 +131,9 @@ static void backward_binary(rs_node *node, reshard_tensor *const *gradients,
     for (int32_t i = 0; i < 2; i++) {
         if (!rs_node_wants(node, i))
             continue;
-        reshard_tensor *gradient = facts->multiplies
-                                       ? reshard_mul(gradients[0], rs_node_saved(node, 1 - i))
-                                       : gradients[0];
+        reshard_tensor *gradient =
+            facts->multiplies ? reshard_mul(gradients[0], conjugate(rs_node_saved(node, 1 - i)))
+                              : gradients[0];
         out_gradients[i] = rs_sum_to(gradient, facts->inputs[i].ndim, facts->inputs[i].shape);
     }
 }
@@ -204,6 +222,25 @@ static void OF(multiply_row)(const void *x, int64_t step_x, const void *y, int64
         for (int64_t i = 0; i < n; i++)
             c[i] = a[i * step_x] * b[i * step_y];
     }
+}
+
+/* The same for pairs of reals, which are complex numbers; steps count pairs. */
+static void OF(combine_pairs)(bool multiplies, const void *x, int64_t step_x, const void *y,
+                              int64_t step_y, void *z, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const REAL *a = (const REAL *)x + 2 * i * step_x, *b = (const REAL *)y + 2 * i * step_y;
+        REAL *c = (REAL *)z + 2 * i;
+        c[0] = multiplies ? a[0] * b[0] - a[1] * b[1] : a[0] + b[0];
+        c[1] = multiplies ? a[0] * b[1] + a[1] * b[0] : a[1] + b[1];
+    }
+}
+
+static void OF(turn_pairs)(void *x, int64_t n)
+{
+    REAL *a = x;
+    for (int64_t i = 0; i < n; i++)
+        a[2 * i + 1] = -a[2 * i + 1];
 }
 
 static void OF(scale)(const rs_unary_rows *rows, const void *x, void *y)

@@ -7,20 +7,31 @@
 #include <assert.h>
 #include <inttypes.h>
 
-reshard_status rs_check_floats(int32_t count, reshard_tensor *const *inputs)
+static reshard_status check_dtypes(int32_t count, reshard_tensor *const *inputs, bool complex)
 {
     for (int32_t i = 0; i < count; i++) {
         if (inputs[i] == NULL)
             continue;
-        if (!rs_dtype_is_float(inputs[i]->dtype))
-            return rs_fail(RESHARD_ERR_UNSUPPORTED, "input %d is %s, not f16, bf16, f32 or f64", i,
-                           reshard_dtype_name(inputs[i]->dtype));
-        if (inputs[i]->dtype != inputs[0]->dtype)
+        reshard_dtype dtype = inputs[i]->dtype;
+        if (!rs_dtype_is_float(complex ? rs_dtype_part(dtype) : dtype))
+            return rs_fail(RESHARD_ERR_UNSUPPORTED, "input %d is %s, not f16, bf16, f32%s f64%s", i,
+                           reshard_dtype_name(dtype), complex ? "," : " or",
+                           complex ? ", c64 or c128" : "");
+        if (dtype != inputs[0]->dtype)
             return rs_fail(RESHARD_ERR_INVALID, "input 0 is %s and input %d is %s",
-                           reshard_dtype_name(inputs[0]->dtype), i,
-                           reshard_dtype_name(inputs[i]->dtype));
+                           reshard_dtype_name(inputs[0]->dtype), i, reshard_dtype_name(dtype));
     }
     return RESHARD_OK;
+}
+
+reshard_status rs_check_floats(int32_t count, reshard_tensor *const *inputs)
+{
+    return check_dtypes(count, inputs, false);
+}
+
+reshard_status rs_check_numbers(int32_t count, reshard_tensor *const *inputs)
+{
+    return check_dtypes(count, inputs, true);
 }
 
 reshard_status rs_check_indices(const reshard_tensor *indices)

@@ -10,6 +10,8 @@
 
 /* Checks that all inputs have one floating dtype. Errors: UNSUPPORTED, INVALID. */
 reshard_status rs_check_floats(int32_t count, reshard_tensor *const *inputs);
+/* The same, and they may be complex. */
+reshard_status rs_check_numbers(int32_t count, reshard_tensor *const *inputs);
 reshard_status rs_check_indices(const reshard_tensor *indices);
 /* Checks that every index is in 0 .. limit-1. The indices are dense. Errors: RANGE. */
 reshard_status rs_check_index_range(const reshard_tensor *indices, int64_t limit);

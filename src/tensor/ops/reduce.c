@@ -12,7 +12,7 @@ enum { COLUMNS = 64 };
 #define RS_REAL_FILE "tensor/ops/reduce.c"
 #include "tensor/core/real.h"
 
-/* A sum over the middle of [outer, n, inner]. */
+/* A sum over the middle of [outer, n, inner]; the parts of complex numbers are inner ones. */
 typedef struct sum_facts {
     rs_extents input;
     int64_t outer, n, inner;
@@ -28,8 +28,8 @@ static void backward_sum(rs_node *node, reshard_tensor *const *gradients,
     if (status == RESHARD_OK)
         status = rs_result(gradients[0]->dtype, facts->input.ndim, facts->input.shape, &output);
     if (status == RESHARD_OK)
-        RS_CALL(output->dtype, repeat, dense->data, facts->outer, facts->n, facts->inner,
-                output->data);
+        RS_CALL(rs_dtype_part(output->dtype), repeat, dense->data, facts->outer, facts->n,
+                facts->inner, output->data);
     reshard_tensor_release(dense);
     out_gradients[0] = rs_scope_finish(status, output);
 }
@@ -39,13 +39,14 @@ static reshard_tensor *sum_over(const char *name, reshard_tensor *x, int64_t out
                                 int64_t inner, int32_t ndim, const int64_t *shape)
 {
     reshard_tensor *dense = NULL, *output = NULL;
-    reshard_status status = rs_check_floats(1, &x);
+    reshard_status status = rs_check_numbers(1, &x);
+    inner *= rs_dtype_parts(x->dtype);
     if (status == RESHARD_OK)
         status = rs_real(x, &dense);
     if (status == RESHARD_OK)
         status = rs_result(x->dtype, ndim, shape, &output);
     if (status == RESHARD_OK)
-        RS_CALL(x->dtype, add_up, dense->data, outer, n, inner, output->data);
+        RS_CALL(rs_dtype_part(x->dtype), add_up, dense->data, outer, n, inner, output->data);
     reshard_tensor_release(dense);
     sum_facts facts = {rs_extents_of(x), outer, n, inner};
     rs_recipe recipe = {name, backward_sum, 1, &x, .facts = &facts, .facts_bytes = sizeof facts};

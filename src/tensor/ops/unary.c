@@ -13,7 +13,7 @@ typedef struct unary_facts {
 
 static rs_unary_rows rows_of(const reshard_tensor *x, double parameter)
 {
-    return (rs_unary_rows){rs_row_count(x), rs_row_size(x), parameter};
+    return (rs_unary_rows){rs_row_count(x), rs_row_size(x) * rs_dtype_parts(x->dtype), parameter};
 }
 
 static void backward_unary(rs_node *node, reshard_tensor *const *gradients,
@@ -32,7 +32,7 @@ static void backward_unary(rs_node *node, reshard_tensor *const *gradients,
         status = rs_result(gradient->dtype, gradient->ndim, gradient->shape, &output);
     if (status == RESHARD_OK) {
         rs_unary_rows rows = rows_of(gradient, facts->parameter);
-        facts->unary->backward[gradient->dtype == RESHARD_F64](
+        facts->unary->backward[rs_dtype_part(gradient->dtype) == RESHARD_F64](
             &rows, kept != NULL ? kept->data : NULL, dense->data, output->data);
     }
     reshard_tensor_release(kept);
@@ -58,14 +58,15 @@ reshard_tensor *rs_unary_run(const rs_unary *unary, reshard_tensor *x, double pa
         return reshard_tensor_cast(
             rs_unary_run(unary, reshard_tensor_cast(x, RESHARD_F32), parameter), x->dtype);
     reshard_tensor *dense = NULL, *output = NULL;
-    reshard_status status = rs_check_floats(1, &x);
+    reshard_status status =
+        unary->spread == RS_SPREAD_LINEAR ? rs_check_numbers(1, &x) : rs_check_floats(1, &x);
     if (status == RESHARD_OK)
         status = rs_real(x, &dense);
     if (status == RESHARD_OK)
         status = rs_result(x->dtype, x->ndim, x->shape, &output);
     if (status == RESHARD_OK) {
         rs_unary_rows rows = rows_of(x, parameter);
-        unary->forward[x->dtype == RESHARD_F64](&rows, dense->data, output->data);
+        unary->forward[rs_dtype_part(x->dtype) == RESHARD_F64](&rows, dense->data, output->data);
     }
     reshard_tensor_release(dense);
     rs_recipe recipe = {.name = unary->name,

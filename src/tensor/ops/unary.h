@@ -22,7 +22,9 @@ typedef void (*rs_unary_back_fn)(const rs_unary_rows *rows, const void *kept, co
 
 typedef struct rs_unary {
     const char *name;
-    rs_spread_kind spread; /* which layouts a distributed input may have */
+    /* which layouts a distributed input may have; what is linear takes complex numbers, part by
+     * part */
+    rs_spread_kind spread;
     enum { RS_KEEPS_NOTHING, RS_KEEPS_INPUT, RS_KEEPS_OUTPUT } keeps; /* for the backward step */
     rs_unary_fn forward[2];       /* f32, f64: RS_BOTH(kernel) of real.h */
     rs_unary_back_fn backward[2]; /* likewise */

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * follow.c - see follow.h. A layout that cannot be told by axes (boxes, flat cuts, copies of
+ * pieces), or that is over another mesh than the layer's leading tensor, counts as one to be
+ * replicated.
+ */
+#include "nn/follow.h"
+
+#include "base/error.h"
+#include "layout/layout.h"
+#include "tensor/core/scope.h"
+#include "tensor/dist/axes.h"
+#include "tensor/dist/lift.h"
+
+#include <reshard/distributed.h>
+
+#include <assert.h>
+
+enum { TENSORS = 3 };
+
+/* One layer's tensors, the layouts they have, and those they should have. */
+typedef struct joint {
+    int32_t count;
+    reshard_tensor **tensors;
+    bool told[TENSORS]; /* `now` is the layout, over the mesh of all */
+    rs_axes now[TENSORS], wanted[TENSORS];
+} joint;
+
+/* NULL if there is none that axes can be told of. */
+static const reshard_mesh *mesh_of(const reshard_tensor *tensor)
+{
+    const reshard_mesh *mesh = reshard_spec_mesh(reshard_layout_spec(tensor->distribution->layout));
+    return mesh != NULL && !mesh->repeated ? mesh : NULL;
+}
+
+static reshard_tensor *bring(reshard_tensor *tensor, const rs_axes *axes)
+{
+    reshard_layout *layout = NULL;
+    reshard_status status = rs_axes_layout(axes, tensor->ndim, tensor->shape, &layout);
+    if (status != RESHARD_OK)
+        return rs_scope_fail(status);
+    reshard_tensor *made = reshard_tensor_redistribute(tensor, reshard_layout_spec(layout), NULL);
+    reshard_layout_release(layout);
+    return made;
+}
+
+/* Over its mesh, or over its group if it has none. */
+static reshard_tensor *replicate(reshard_tensor *tensor)
+{
+    reshard_layout *layout = NULL;
+    reshard_status status =
+        rs_layout_replicated(rs_scope_context(), tensor, tensor->ndim, tensor->shape, &layout);
+    if (status != RESHARD_OK)
+        return rs_scope_fail(status);
+    reshard_tensor *made = reshard_tensor_redistribute(tensor, reshard_layout_spec(layout), NULL);
+    reshard_layout_release(layout);
+    return made;
+}
+
+/* Lifts what is local and reads the layouts, over the mesh of the leading tensor. */
+static bool join(joint *j, int32_t leading)
+{
+    reshard_tensor **t = j->tensors;
+    if (!rs_lift(j->count, t))
+        return false;
+    if (t[leading] == NULL || t[leading]->distribution == NULL)
+        return true;
+    if (mesh_of(t[leading]) == NULL && (t[leading] = replicate(t[leading])) == NULL)
+        return false;
+    const reshard_mesh *mesh = mesh_of(t[leading]);
+    for (int32_t i = 0; i < j->count; i++) {
+        j->wanted[i] = (rs_axes){.mesh = mesh};
+        if (t[i] == NULL)
+            continue;
+        j->told[i] =
+            rs_axes_of(t[i], &j->now[i]) == RESHARD_OK && rs_mesh_same(mesh, mesh_of(t[i]));
+        if (!j->told[i])
+            j->now[i] = (rs_axes){.mesh = mesh};
+    }
+    return true;
+}
+
+/* Brings the tensors into the layouts that are wanted. */
+static bool settle(joint *j)
+{
+    for (int32_t i = 0; i < j->count; i++) {
+        reshard_tensor **t = &j->tensors[i];
+        if (*t == NULL || (j->told[i] && rs_axes_equal(&j->now[i], &j->wanted[i])))
+            continue;
+        *t = bring(*t, &j->wanted[i]);
+        if (*t == NULL)
+            return false;
+    }
+    return true;
+}
+
+static bool is_cut(const rs_axes *axes, int32_t axis)
+{
+    return rs_axes_at(axes, axis).kind == RESHARD_SHARD;
+}
+
+/* Appends those cuts of `from` along `dim` whose axes `unless` does not cut (NULL: all of them), as
+ * cuts along `as`. */
+static void append_cuts(rs_axes *axes, const rs_axes *from, int32_t dim, int32_t as,
+                        const rs_axes *unless)
+{
+    for (int32_t i = 0; i < from->count; i++) {
+        reshard_cut cut = from->cuts[i];
+        if (!rs_axes_is_cut(&cut.placement, dim) || (unless != NULL && is_cut(unless, cut.axis)))
+            continue;
+        cut.placement.dim = as;
+        rs_axes_set(axes, cut.axis, cut.placement);
+    }
+}
+
+/* ---- linear ---------------------------------------------------------------------------------- */
+
+/* The rows of ops.h: where the weight is cut, x and bias follow it; where it is whole, it is used
+ * by the slices that fit an x whose last dim is cut. */
+static void want_linear(joint *j, int32_t last)
+{
+    const rs_axes *x = &j->now[0], *weight = &j->now[1];
+    for (int32_t i = 0; i < x->count; i++) {
+        const reshard_placement *p = &x->cuts[i].placement;
+        bool sum = p->kind == RESHARD_PARTIAL && p->reduction == RESHARD_SUM;
+        bool rows = p->kind == RESHARD_SHARD && p->dim < last;
+        if ((sum || rows) && !is_cut(weight, x->cuts[i].axis))
+            rs_axes_set(&j->wanted[0], x->cuts[i].axis, *p);
+    }
+    append_cuts(&j->wanted[0], weight, 1, last, NULL);
+    append_cuts(&j->wanted[0], x, last, last, weight);
+    append_cuts(&j->wanted[1], weight, 0, 0, NULL);
+    append_cuts(&j->wanted[1], weight, 1, 1, NULL);
+    append_cuts(&j->wanted[1], x, last, 1, weight);
+    append_cuts(&j->wanted[2], weight, 0, 0, NULL);
+}
+
+bool rs_follow_linear(reshard_tensor **tensors)
+{
+    joint j = {.count = 3, .tensors = tensors};
+    if (!join(&j, 1))
+        return false;
+    if (tensors[1]->distribution == NULL || tensors[0]->ndim < 1 || tensors[1]->ndim != 2)
+        return true; /* the operation tells what is wrong with shapes */
+    want_linear(&j, tensors[0]->ndim - 1);
+    return settle(&j);
+}
+
+/* ---- embedding ------------------------------------------------------------------------------- */
+
+bool rs_follow_embedding(reshard_tensor **tensors)
+{
+    joint j = {.count = 2, .tensors = tensors};
+    if (!join(&j, 0))
+        return false;
+    if (tensors[0]->distribution == NULL)
+        return true;
+    for (int32_t d = 0; d < tensors[0]->ndim; d++)
+        append_cuts(&j.wanted[0], &j.now[0], d, d, NULL);
+    for (int32_t d = 0; d < tensors[1]->ndim; d++)
+        append_cuts(&j.wanted[1], &j.now[1], d, d, &j.now[0]);
+    return settle(&j);
+}
+
+/* ---- norms and activations ------------------------------------------------------------------- */
+
+bool rs_follow_norm(reshard_tensor **tensors)
+{
+    joint j = {.count = 3, .tensors = tensors};
+    if (!join(&j, 0))
+        return false;
+    if (tensors[0]->distribution == NULL)
+        return true;
+    for (int32_t d = 0; d < tensors[0]->ndim - 1; d++)
+        append_cuts(&j.wanted[0], &j.now[0], d, d, NULL);
+    return settle(&j);
+}
+
+bool rs_follow_activation(reshard_tensor **tensor)
+{
+    if ((*tensor)->distribution == NULL || !(*tensor)->distribution->layout->partial)
+        return true;
+    joint j = {.count = 1, .tensors = tensor};
+    if (!join(&j, 0))
+        return false;
+    for (int32_t d = 0; d < (*tensor)->ndim; d++)
+        append_cuts(&j.wanted[0], &j.now[0], d, d, NULL);
+    return settle(&j);
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+/* Both get the layout of the first that is not partial, or lose what is partial if both are. */
+bool rs_follow_add(reshard_tensor **tensors)
+{
+    joint j = {.count = 2, .tensors = tensors};
+    if (!rs_lift(2, tensors))
+        return false;
+    if (tensors[0]->distribution == NULL || rs_distributed_same(tensors[0], tensors[1]))
+        return true;
+    int32_t leading =
+        tensors[0]->distribution->layout->partial && !tensors[1]->distribution->layout->partial;
+    if (!join(&j, leading))
+        return false;
+    for (int32_t i = 0; i < 2; i++) {
+        for (int32_t d = 0; d < tensors[leading]->ndim && d < tensors[i]->ndim; d++)
+            append_cuts(&j.wanted[i], &j.now[leading], d, d, NULL);
+    }
+    return settle(&j);
+}
+
+/* ---- attention ------------------------------------------------------------------------------- */
+
+/* Every rank looks at the shards of all ranks, so all come to the same verdict. */
+static reshard_status find_whole_heads(const reshard_tensor *q, int64_t head, bool *out_whole)
+{
+    reshard_shards *shards = NULL;
+    bool whole = !q->distribution->layout->partial;
+    reshard_status status = reshard_layout_all_shards(q->distribution->layout, &shards);
+    for (int64_t i = 0; status == RESHARD_OK && i < shards->count; i++) {
+        for (int64_t k = 0; k < shards->items[i].piece_count && whole; k++) {
+            const reshard_box *box = &shards->items[i].pieces[k].box;
+            whole = box->size[1] == q->shape[1] && box->offset[2] % head == 0 &&
+                    box->size[2] % head == 0;
+        }
+    }
+    reshard_shards_destroy(shards);
+    *out_whole = whole;
+    return status;
+}
+
+bool rs_follow_attention(reshard_tensor **tensors, int64_t head)
+{
+    joint j = {.count = 3, .tensors = tensors};
+    if (!join(&j, 0))
+        return false;
+    if (tensors[0]->distribution == NULL)
+        return true;
+    assert(tensors[0]->ndim == 3 && tensors[0]->shape[2] % head == 0);
+    bool whole = false;
+    for (int32_t i = 0; i < 3 && !whole; i++) {
+        reshard_status status = j.told[i] ? find_whole_heads(tensors[i], head, &whole) : RESHARD_OK;
+        if (status != RESHARD_OK)
+            return rs_scope_fail(rs_fail_within(status, "attention")) != NULL;
+        for (int32_t k = 0; k < 3 && whole; k++)
+            j.wanted[k] = j.now[i];
+    }
+    for (int32_t k = 0; k < 3 && !whole; k++) /* whole sequences at least */
+        append_cuts(&j.wanted[k], &j.now[0], 0, 0, NULL);
+    return settle(&j);
+}
