@@ -151,7 +151,8 @@ bool convert_case_is_whole(const convert_case *c)
             return false;
         for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
             /* The journal is there until the very last step. */
-            if (entry->d_name[0] == '.')
+            if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+                strcmp(entry->d_name, ".reshard-journal") == 0)
                 continue;
             counts[i]++;
             same = same && (i == 1 || same_file(c->expected, c->target, entry->d_name));

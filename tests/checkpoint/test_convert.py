@@ -96,6 +96,25 @@ class RoundTrips(ConvertTest):
         self.convert("ranks", "fsdp-again", "--from", "pp=2,tp=2", "--from-rules", "llama", "--to", "fsdp=3")
         self.check_same("fsdp", "fsdp-again")
 
+    def test_ranks_with_several_chunks(self):
+        """Files 0 and 1 hold two chunks each; what is replicated is there once."""
+        model = {"w": tensor(random.Random(SEED), "F32", 10, 6), "v": tensor(random.Random(SEED), "U8", 7)}
+        self.write_hf("source", model)
+        rules = self.write_text("r.rules", "w S(0)@x\nv R\n")
+        self.convert("source", "twice", "--to", "x=4[0,0,1,1]", "--rules", rules, "--verify")
+        self.assertEqual(files.read_dcp(self.at("twice")), model)
+        self.assertEqual(len([name for name in os.listdir(self.at("twice")) if name.endswith(".safetensors")]), 2)
+        boxes = [(s["file"], s["offset"], s["size"]) for t in self.read_json("inspect", self.at("twice"))["tensors"]
+                 if t["name"] == "w" for s in t["shards"]]
+        self.assertEqual([(b[1], b[2]) for b in sorted(boxes, key=lambda b: b[1])],
+                         [([0, 0], [3, 6]), ([3, 0], [3, 6]), ([6, 0], [3, 6]), ([9, 0], [1, 6])])
+        self.assertEqual(sorted(boxes, key=lambda b: b[1])[0][0], sorted(boxes, key=lambda b: b[1])[1][0])
+        self.convert("twice", "back", "--verify")
+        self.assertEqual(files.read_hf(self.at("back")), model)
+        self.fails("source", "ranks", "--to", "x=4[0,0,1,1]", "--rules", rules, "--format", "rank-files",
+                   words="files of ranks hold one part of a tensor: rank 0 occurs twice in the mesh")
+        self.fails("source", "grid", "--to", "x=2,y=2[0,0,1,1]", "--rules", rules, words="rank 0 occurs twice in the mesh", code=2)
+
     def test_rank_files_hold_what_ranks_have(self):
         model = llama(random.Random(SEED + 1), "BF16")
         self.write_hf("source", model, CONFIG)

@@ -5,6 +5,7 @@ import ctypes.util
 import os
 import random
 import shutil
+import struct
 import signal
 import subprocess
 import sys
@@ -194,6 +195,92 @@ class ReadTest(DcpTest):
         self.check_hf("in", {name: self.model[name] for name in ("big", "model.w")})
         self.check_hf("in/optimizer_0", {"big": self.model["big"]})
         self.check_hf("in/optimizer_0/.metadata", {"big": self.model["big"]})
+
+
+class TorchFilesTest(DcpTest):
+    """Folders that processes of PyTorch 1.13 saved (tests/oracle/pytorch/dcp.py tells what is in them)."""
+    def test_saved_by_torch(self):
+        def count(code, *shape):
+            return struct.pack("<%d%s" % (files.volume(shape), code), *range(files.volume(shape)))
+        bias = b"".join(struct.pack("<f", i)[2:] for i in range(5))
+        turned = struct.pack("<12f", *(3 * column + row for row in range(3) for column in range(4)))
+        model = {"model.weight": ("F32", (7, 3), count("f", 7, 3)), "model.bias": ("BF16", (5,), bias), "model.big": ("I64", (16, 2, 2), count("q", 16, 2, 2)),
+                 "plain": ("F64", (2, 3), count("d", 2, 3)), "turned": ("F32", (3, 4), turned), "scalar": ("F32", (), struct.pack("<f", 2.5)),
+                 "flags": ("BOOL", (6,), bytes([1, 0] * 3))}
+        for world in (1, 2, 4):
+            source = os.path.join(os.path.dirname(__file__), "..", "oracle", "pytorch", f"dcp-{world}")
+            shutil.copytree(source, self.at("in"))
+            self.check_hf("in", model)
+            self.convert("in", "out", "--format", "dcp", "--to", "fsdp=3", "--rules", "fsdp")
+            found, values, _ = dcp_files.read(self.at("out"))
+            self.assertEqual((found, list(values)), (model, ["step"]))
+            shutil.rmtree(self.at("in"))
+
+
+RULES = """
+*.q_proj.weight    S(0)@tp
+*.o_proj.weight    S(1)@tp name({1}.out.weight)
+*.gone.weight      drop
+*norm.weight       R
+"""
+
+
+class OptimizerTest(DcpTest):
+    """The state of an optimizer is cut, renamed and dropped with its parameters, in every spelling of their names."""
+    PARAMETERS = {"layers.0.q_proj.weight": (8, 6), "layers.0.o_proj.weight": (6, 8), "layers.0.gone.weight": (4, 4), "norm.weight": (6,)}
+
+    def make(self, home, front):
+        shapes = {home + name: ("F32", shape) for name, shape in self.PARAMETERS.items()}
+        for name, shape in self.PARAMETERS.items():
+            for state in ("exp_avg", "momentum_buffer"):
+                shapes[f"{front}{name}.{state}"] = ("F32", shape)
+            shapes[f"{front}{name}.step"] = ("F32", ())
+        return {name: (dtype, shape, self.rnd.randbytes(files.size_of(dtype, shape))) for name, (dtype, shape) in shapes.items()}
+
+    def test_follows_its_parameters(self):
+        with open(self.at("r.rules"), "w", encoding="utf-8") as file:
+            file.write(RULES)
+        # torchtitan, accelerate, and a trainer of one's own
+        for home, front in (("", "optimizer.state."), ("model.", "optimizer.state."), ("model.", "optimizer.state.model."), ("module.", "optim_0.")):
+            model = self.make(home, front)
+            dcp_files.write(self.at("in"), model, 3)
+            for target in ("dcp", "dcp-safetensors"):
+                self.convert("in", "out", "--format", target, "--to", "tp=2", "--rules", self.at("r.rules"))
+                found = {entry["name"]: entry["shards"] for entry in self.read_json("inspect", self.at("out"))["tensors"]}
+                left = {name.replace("o_proj", "out"): name for name in model if ".gone." not in name}
+                self.assertEqual(set(found), set(left))
+                for name, shards in found.items():
+                    boxes = sorted((shard["offset"], shard["size"]) for shard in shards)
+                    if name.endswith(".step"):
+                        self.assertEqual(boxes, [([], [])], name)
+                    elif "q_proj" in name:
+                        self.assertEqual(boxes, [([0, 0], [4, 6]), ([4, 0], [4, 6])], name)
+                    elif "out." in name:
+                        self.assertEqual(boxes, [([0, 0], [6, 4]), ([0, 4], [6, 4])], name)
+                    else:
+                        self.assertEqual(boxes, [([0], [6])], name)
+            self.convert("out", "whole", "--format", "hf")
+            whole = {name: tuple(value) for name, value in files.read(self.at("whole/model.safetensors"))[0].items()}
+            self.assertEqual(whole, {name: model[source] for name, source in left.items()})
+            shutil.rmtree(self.at("in"))
+
+    def test_options_rename_both(self):
+        model = self.make("model.", "optimizer.state.")
+        dcp_files.write(self.at("in"), model, 2)
+        self.convert("in", "out", "--format", "dcp", "--to", "fsdp=2", "--rules", "fsdp", "--rename", "model.layers.*.q_proj.weight=model.layers.{1}.query")
+        found, _, paths = dcp_files.read(self.at("out"))
+        renamed = {name.replace("q_proj.weight", "query"): array for name, array in model.items()}
+        self.assertEqual(found, renamed)
+        self.assertEqual(paths["optimizer.state.layers.0.query.exp_avg"], ("optimizer.state.layers.0.query.exp_avg",))
+
+    def test_other_shapes_need_rules(self):
+        model = self.make("", "optimizer.state.")
+        model["optimizer.state.layers.0.q_proj.weight.row"] = ("F32", (8,), bytes(32))
+        dcp_files.write(self.at("in"), model, 2)
+        with open(self.at("r.rules"), "w", encoding="utf-8") as file:
+            file.write(RULES)
+        self.check_fails(("convert", self.at("in"), self.at("out"), "--format", "dcp", "--to", "tp=2", "--rules", self.at("r.rules")), 1,
+                         "no rule of")
 
 
 class WrongTest(DcpTest):

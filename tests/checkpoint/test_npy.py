@@ -18,7 +18,8 @@ try:
 except ImportError:
     numpy = None
 
-DESCRIPTIONS = {"F32": "<f4", "F16": "<f2", "F64": "<f8", "I64": "<i8", "U8": "|u1", "BOOL": "|b1", "C64": "<c8", "U16": "<u2"}
+DESCRIPTIONS = {"F32": "<f4", "F16": "<f2", "F64": "<f8", "I64": "<i8", "U8": "|u1", "BOOL": "|b1", "C64": "<c8", "U16": "<u2",
+                "C128": "<c16"}
 
 
 def by_columns(dtype, shape, data):
@@ -74,6 +75,14 @@ class NpyTest(support.CommandTest):
                 self.write_npz("a.npz", model, method, fortran)
                 self.check("a.npz", model)
                 self.check("a.npz", model, "--threads", "3", "--max-memory", "3M")
+
+    def test_complex128(self):
+        """Read, but safetensors does not have it."""
+        with open(self.at("z.npy"), "wb") as file:
+            file.write(npy("C128", (2, 3), self.rnd.randbytes(96)))
+        found = self.read_json("inspect", self.at("z.npy"))["tensors"]
+        self.assertEqual([(t["dtype"], t["shape"]) for t in found], [("C128", [2, 3])])
+        self.check_fails(["convert", self.at("z.npy"), self.at("out")], 1, "c128, which safetensors does not have")
 
     def test_folder_of_both(self):
         model = self.make_model()

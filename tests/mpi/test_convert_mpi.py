@@ -125,11 +125,31 @@ class MpiTest(support.CommandTest):
         reading = ["--rules", self.at("r.rules")]
         for command, *arguments in [["digest", self.at("source")], ["digest", self.at("ranks"), "--from", "tp=3", *reading, "--json"],
                                     ["verify", self.at("ranks"), self.at("source"), "--from", "tp=3", *reading],
+                                    ["verify", self.at("ranks"), self.at("source"), "--from", "tp=3", *reading, "--digest"],
+                                    ["digest", self.at("source"), "--sha256"],
                                     ["inspect", self.at("source")], ["digest", "--help"]]:
             with self.subTest(command=command, arguments=arguments):
                 code, output, errors = self.mpirun(3, *arguments, command=command)
                 self.assertEqual((code, errors), (0, ""))
                 self.assertEqual(output, self.read_text(command, *arguments))
+
+    def test_verify_finds_the_same_differences(self):
+        """The first element of each tensor, whichever rank has found it."""
+        shutil.copytree(self.at("source"), self.at("changed"))
+        name = next(name for name in sorted(os.listdir(self.at("changed"))) if name.endswith(".safetensors"))
+        with open(self.at(f"changed/{name}"), "r+b") as file:
+            size = file.seek(0, os.SEEK_END)
+            for place in (size - 1, size - 2000, size - 2001):
+                file.seek(place)
+                byte = file.read(1)[0]
+                file.seek(place)
+                file.write(bytes([byte ^ 0x10]))
+        arguments = [self.at("source"), self.at("changed"), "--json"]
+        alone = support.run("verify", *arguments)
+        self.assertEqual(alone.returncode, 1)
+        self.assertGreaterEqual(len(json.loads(alone.stdout)["elements"]), 1)
+        code, output, errors = self.mpirun(3, *arguments, command="verify")
+        self.assertEqual((code, output, errors), (1, alone.stdout, alone.stderr))
 
     def test_mistakes_are_said_once(self):
         """Before ranks are connected and behind that: one line, and the exit status of one process."""

@@ -123,6 +123,15 @@ static reshard_status body_parameter(void *user, reshard_group *group)
           RESHARD_ERR_MISMATCH);
     ran_here(group, "test_shard_parameter_errors", "%s %s, from each rank itself",
              ran_tensor(parameter_of(source, "weight")).text, ran_spec(spec).text);
+    char texts[4][32];
+    for (int r = 0; r < 4; r++)
+        (void)snprintf(texts[r], sizeof texts[r], "4[%d,1,2,3]: S(0)", r);
+    reshard_spec *own = make_spec(texts[rank]);
+    CHECK(reshard_module_shard_parameter(source, "weight", own, 0, group) == RESHARD_ERR_MISMATCH);
+    ran_here(group, "test_shard_parameter_errors", "%s %s, %s, %s, %s",
+             ran_tensor(parameter_of(source, "weight")).text, texts[0], texts[1], texts[2],
+             texts[3]);
+    reshard_spec_release(own);
     reshard_spec *few = make_spec("boxes 10x5: 0[0:5,0:5] 1[5:10,0:5]");
     CHECK(reshard_module_shard_parameter(source, "weight", few, 0, group) != RESHARD_OK);
     CHECK(strstr(reshard_error_text(), "10x5") != NULL && is_local(source, "weight"));

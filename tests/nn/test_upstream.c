@@ -169,7 +169,7 @@ static void test_custom_sharder__embedding_bags(void **state)
 
 /* ---- a plan of two linears ------------------------------------------------------------------- */
 
-/* fc1 17 -> 12 by rows, gelu, fc2 12 -> 29 by columns: values and gradients of the local one. */
+/* fc1, gelu, fc2. */
 static reshard_value forward_megatron(reshard_module *module, void *user, reshard_value input)
 {
     (void)user;
@@ -179,35 +179,42 @@ static reshard_value forward_megatron(reshard_module *module, void *user, reshar
                                reshard_value_of(reshard_gelu(hidden)));
 }
 
-static reshard_module *make_megatron(void)
+typedef struct megatron_case {
+    reshard_dtype dtype;
+    const char *order; /* of the ranks that have the chunks of the weights */
+    int64_t rows, sizes[3];
+} megatron_case;
+
+static reshard_module *make_megatron(const megatron_case *c)
 {
-    static const int64_t sizes[] = {17, 12, 29};
     reshard_module *module = make_module("megatron", forward_megatron);
     for (int i = 0; i < 2; i++) {
         reshard_layer_options options = {
-            .size = sizeof options, .dtype = RESHARD_F64, .seed = (uint64_t)i};
+            .size = sizeof options, .dtype = c->dtype, .seed = (uint64_t)i};
         reshard_module *linear = NULL;
-        MUST(reshard_linear_create(NULL, sizes[i], sizes[i + 1], &options, &linear));
+        MUST(reshard_linear_create(NULL, c->sizes[i], c->sizes[i + 1], &options, &linear));
         add_child(module, i == 0 ? "fc1" : "fc2", linear);
     }
     return module;
 }
 
-static reshard_module *shard_two(reshard_module *module, reshard_group *group, const char *mesh,
-                                 const char *before)
+/* Weights alone are cut, fc1's by rows and fc2's by columns; each rank gets its rows of the
+ * output. */
+static reshard_module *shard_megatron(const megatron_case *c, reshard_group *group)
 {
-    static const char *const names[] = {"fc1.weight", "fc1.bias", "fc2.weight", "fc2"};
-    static const char *const cuts[] = {"S(0)", "S(0)", "S(1)", "R"};
+    static const char *const names[] = {"fc1.weight", "fc2.weight", ""};
+    reshard_module *module = make_megatron(c);
     reshard_sharding_plan *plan = NULL;
     MUST(reshard_sharding_plan_create(NULL, &plan));
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 3; i++) {
         char text[64];
-        (void)snprintf(text, sizeof text, "%s: %s%s", mesh, before, cuts[i]);
+        (void)snprintf(text, sizeof text, "4[%s]: S(%d)", i < 2 ? c->order : "0..3", i % 2);
         reshard_spec *spec = make_spec(text);
-        MUST(i < 3 ? reshard_sharding_plan_add(plan, names[i], spec)
+        MUST(i < 2 ? reshard_sharding_plan_add(plan, names[i], spec)
                    : reshard_sharding_plan_add_output(plan, names[i], spec));
         reshard_spec_release(spec);
     }
+    MUST(reshard_sharding_plan_add_local(plan, ""));
     MUST(reshard_module_shard(module, plan, 0, group, NULL));
     reshard_sharding_plan_destroy(plan);
     return module;
@@ -262,28 +269,60 @@ static reshard_tensor *make_input(reshard_dtype dtype, uint64_t seed, int32_t nd
     return x;
 }
 
+/* Every rank has an input of its own; the layers see those of all ranks. */
 static reshard_status body_megatron(void *user, reshard_group *group)
 {
-    double expected[22 * 29], found[22 * 29];
-    reshard_module *local = make_megatron();
-    reshard_module *spread = shard_two(make_megatron(), group, "4", "");
-    reshard_tensor *x = make_input(RESHARD_F64, 5, SHAPE(22, 17));
-    (void)user;
-    TRY(run_model(local, x, expected));
-    TRY(run_model(spread, x, found));
-    for (int i = 0; i < 22 * 29; i++)
-        CHECK(fabs(found[i] - expected[i]) <= 1e-12);
-    TRY(compare_parameters(local, spread, true));
+    const megatron_case *c = user;
+    int32_t rank = reshard_group_rank(group);
+    reshard_sgd_options sgd = {.size = sizeof sgd, .learning_rate = 0.1};
+    reshard_module *models[2] = {make_megatron(c), shard_megatron(c, group)};
+    reshard_tensor *x = make_input(c->dtype, (uint64_t)rank, SHAPE(c->rows, c->sizes[0]));
+    reshard_tensor *weights[2] = {NULL, NULL};
+    static _Thread_local double outputs[4 * 37 * 29];
+    reshard_scope *scope = NULL;
+    MUST(reshard_module_find_parameter(models[1], "fc1.weight", &weights[0]));
+    MUST(reshard_module_find_parameter(models[1], "fc2.weight", &weights[1]));
+    MUST(reshard_scope_open(NULL, &scope));
+    reshard_tensor *all = reshard_tensor_all_gather(x, group);
+    reshard_tensor *mine = reshard_module_forward(models[0], x);
+    reshard_tensor *y = reshard_module_forward(models[1], all);
+    CHECK(mine != NULL && y != NULL && !reshard_tensor_is_distributed(y));
+    CHECK(reshard_tensor_shape(y)[0] == c->rows && reshard_tensor_shape(y)[1] == c->sizes[2]);
+    for (int64_t i = 0; i < reshard_tensor_volume(mine); i++)
+        CHECK(is_alike(c->dtype, element(mine, i), element(y, i)));
+    ran_here(group, "test_megatron_two_layer_prototype",
+             "input %s on each rank, fc1.weight %s, fc2.weight %s", ran_tensor(x).text,
+             ran_tensor(weights[0]).text + 4, ran_tensor(weights[1]).text + 4);
+    /* Gradients are those of all ranks' losses together. */
+    TRY(reshard_backward(reshard_sum(y), NULL, NULL));
+    TRY(run_model(models[0], all, outputs));
+    TRY(reshard_scope_close(scope));
+    TRY(compare_parameters(models[0], models[1], true));
+    for (int k = 0; k < 2; k++) {
+        reshard_optimizer *optimizer = NULL;
+        MUST(reshard_sgd_create(NULL, models[k], &sgd, &optimizer));
+        TRY(reshard_optimizer_step(optimizer));
+        reshard_optimizer_destroy(optimizer);
+    }
+    TRY(compare_parameters(models[0], models[1], false));
     reshard_tensor_release(x);
-    reshard_module_release(local);
-    reshard_module_release(spread);
+    for (int k = 0; k < 2; k++)
+        reshard_module_release(models[k]);
     return RESHARD_OK;
 }
 
-static void test_sharding_plan__megatron(void **state)
+static void test_megatron_two_layer_prototype(void **state)
 {
     (void)state;
-    run_ranks(4, body_megatron, NULL);
+    static const char *const orders[] = {"0,1,2,3", "2,3,0,1", "3,0,1,2"};
+    static const int64_t sizes[][4] = {
+        {22, 17, 12, 29}, {28, 21, 11, 29}, {37, 23, 13, 24}, {24, 15, 14, 20}};
+    for (int i = 0; i < 24; i++) {
+        const int64_t *n = sizes[i % 4];
+        megatron_case c = {
+            i < 12 ? RESHARD_F32 : RESHARD_F64, orders[i / 4 % 3], n[0], {n[1], n[2], n[3]}};
+        run_ranks(4, body_megatron, &c);
+    }
 }
 
 /* ---- training with input_reshard ------------------------------------------------------------- */
@@ -502,7 +541,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_custom_sharder__embedding_bags),
-        cmocka_unit_test(test_sharding_plan__megatron),
+        cmocka_unit_test(test_megatron_two_layer_prototype),
         cmocka_unit_test(test_mlp_training),
         cmocka_unit_test(test_2d_e2e_training),
     };

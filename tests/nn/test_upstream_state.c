@@ -161,7 +161,14 @@ static void test_state_dict__saved_and_loaded(void **state)
     (void)state;
     static state_case rows[] = {
         {"state_dict", "test_state_dict", 4, {0, 1, 2, 3}, "4: S(0)", 4, {0, 1, 2, 3}, "4: S(0)"},
-        {"new_group", "test_state_dict_new_group", 2, {2, 3}, "2: S(0)", 2, {2, 3}, "2: S(0)"},
+        {"new_group",
+         "test_state_dict_new_group",
+         2,
+         {2, 3},
+         "4[0,1,0,1]: S(0)",
+         2,
+         {2, 3},
+         "4[0,1,0,1]: S(0)"},
         /* other group ranks and sizes, other cuts */
         {"group_ranks",
          "test_load_state_dict_errors",

@@ -199,9 +199,14 @@ static inline reshard_status run_complex_move(void *user, reshard_group *group)
     TRY(cut_directly(group, from, whole, &cut));
     reshard_scope *scope = NULL;
     TRY(reshard_scope_open(NULL, &scope));
-    reshard_tensor *x = cut;
-    if (strchr(m->from, 'P') != NULL)
-        x = local_as(reshard_tensor_to_local(cut, NULL), group, m->from);
+    reshard_tensor *x = cut, *local = NULL;
+    if (strchr(m->from, 'P') != NULL) {
+        local = reshard_tensor_detach(reshard_tensor_to_local(cut, NULL));
+        TRY(reshard_tensor_set_requires_grad(local, 1));
+        x = local_as(local, group, m->from);
+    } else {
+        TRY(reshard_tensor_set_requires_grad(cut, 1));
+    }
     reshard_tensor *y = move_to(x, m->to);
     CHECK(y != NULL && reshard_tensor_dtype(y) == RESHARD_C64);
     ran_move(m->upstream, x, y);
@@ -211,6 +216,14 @@ static inline reshard_status run_complex_move(void *user, reshard_group *group)
     TRY(cut_directly(group, to, combined, &direct));
     CHECK(again != NULL);
     TRY(same_bits(again, direct));
+    /* A sum hands its gradient on as it is, to each of its parts; here it is the value itself. */
+    TRY(reshard_backward(reshard_tensor_full(y), whole, NULL));
+    if (local == NULL)
+        TRY(same_bits(reshard_tensor_gradient(cut), cut));
+    else
+        CHECK(memcmp(reshard_tensor_data(reshard_tensor_gradient(local)),
+                     reshard_tensor_data(local),
+                     (size_t)reshard_tensor_volume(local) * 2 * sizeof(float)) == 0);
     TRY(reshard_scope_close(scope));
     reshard_tensor_release(cut);
     reshard_tensor_release(direct);

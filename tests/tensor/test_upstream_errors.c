@@ -179,6 +179,16 @@ static reshard_status shard_wrongly(void *user, reshard_group *group)
     TRY(expect_refusal(group, status, made, "rank"));
     ran_here(group, upstream, "%s %s, from each rank itself", ran_tensor(whole).text,
              ran_spec(rows).text);
+    /* Upstream: every rank has a spec of its own, whose first chunk is on itself. */
+    char texts[4][32];
+    for (int r = 0; r < 4; r++)
+        (void)snprintf(texts[r], sizeof texts[r], "4[%d,1,2,3]: S(0)", r);
+    reshard_spec *own = spec_of(texts[rank]);
+    status = reshard_tensor_shard(NULL, group, own, 0, whole, &made);
+    TRY(expect_refusal(group, status, made, "rank"));
+    ran_here(group, upstream, "%s %s, %s, %s, %s", ran_tensor(whole).text, texts[0], texts[1],
+             texts[2], texts[3]);
+    reshard_spec_release(own);
     status = reshard_tensor_shard(NULL, group, few, 0, whole, &made);
     TRY(expect_refusal(group, status, made, "10x5"));
     ran_here(group, upstream, "%s %s", ran_tensor(whole).text, ran_spec(few).text);

@@ -20,10 +20,8 @@ typedef struct gathering {
 } gathering;
 
 static const gathering gatherings[] = {
-    {"boxes 10x20: 0[0:2,0:20] 0[2:4,0:20] 1[4:6,0:20] 1[6:8,0:20] 2[8:10,0:20]",
-     {10, 20},
-     1,
-     NULL},
+    {"5[0,0,1,1,2]: S(0)", {10, 20}, 1, "test_gather_uneven"},
+    {"10[0,0,1,1,1,2,2,2,3,3]: S(0)", {24, 12}, 0, NULL},
     {"boxes 10x10: 0[0:5,0:5] 1[0:5,5:10] 0[5:10,0:5] 3[5:10,5:10]",
      {10, 10},
      0,
@@ -40,12 +38,6 @@ static const gathering gatherings[] = {
      0,
      "test_gather_even"},
     {"boxes 10x10: 0[0:5,0:5] 1[0:5,5:10] 0[5:10,0:5] 1[5:10,5:10]", {10, 10}, 3, NULL},
-    /* ten placements on four ranks, the last two without rows */
-    {"boxes 24x12: 0[0:3,0:12] 1[3:6,0:12] 2[6:9,0:12] 3[9:12,0:12] 0[12:15,0:12] 1[15:18,0:12] "
-     "2[18:21,0:12] 3[21:24,0:12] 0[24:24,0:12] 1[24:24,0:12]",
-     {24, 12},
-     0,
-     NULL},
     {"4: S(0)", {10, 20}, 1, "test_gather_even"},
     {"4: S(0)", {2, 20}, 3, NULL}, /* ranks without rows take part */
     {"4: S(0)", {0, 20}, 0, NULL},
@@ -574,10 +566,39 @@ static reshard_status declare_gradient(void *user, reshard_group *group)
     return RESHARD_OK;
 }
 
+static reshard_status declare_complex_gradient(void *user, reshard_group *group)
+{
+    (void)user;
+    reshard_spec *everywhere = spec_of("4: R"), *partial = spec_of("4: P(sum)");
+    reshard_tensor *x = NULL, *mine = make_zeros(RESHARD_C64, SHAPE(12, 3));
+    float *parts = reshard_tensor_write(mine);
+    for (int i = 0; i < 72; i++)
+        parts[i] = (float)((reshard_group_rank(group) + 1) * (i % 2 == 0 ? 1 : -3));
+    TRY(reshard_tensor_create_distributed(NULL, group, everywhere, RESHARD_C64, SHAPE(12, 3), &x));
+    TRY(reshard_tensor_set_requires_grad(x, 1));
+    reshard_scope *scope = NULL;
+    TRY(reshard_scope_open(NULL, &scope));
+    reshard_tensor *local = reshard_tensor_to_local(x, partial);
+    ran_here(group, "test_replicate_to_local_partial_grad", "%s, gradient %s", ran_tensor(x).text,
+             ran_spec(partial).text);
+    TRY(reshard_backward(local, mine, NULL));
+    TRY(reshard_scope_close(scope));
+    const float *sums =
+        reshard_tensor_data(reshard_tensor_local_shard(reshard_tensor_gradient(x), 0));
+    for (int i = 0; i < 72; i++)
+        CHECK(sums[i] == (float)(i % 2 == 0 ? 10 : -30));
+    reshard_tensor_release(mine);
+    reshard_tensor_release(x);
+    reshard_spec_release(everywhere);
+    reshard_spec_release(partial);
+    return RESHARD_OK;
+}
+
 static void test_replicate_to_local_partial_grad(void **state)
 {
     (void)state;
     run_ranks(4, declare_gradient, NULL);
+    run_ranks(4, declare_complex_gradient, NULL);
 }
 
 int main(void)

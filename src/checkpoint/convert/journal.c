@@ -181,12 +181,9 @@ static reshard_status append_run(rs_journal *journal)
     char line[LINE_BYTES];
     uint64_t nonce = make_nonce();
     reshard_status status = append(journal, line, (size_t)print_run(line, nonce));
+    journal->state.nonce = nonce;
     /* In any case: other ranks, maybe on other machines, are about to read it. */
-    if (status == RESHARD_OK)
-        status = rs_file_sync(journal->file);
-    if (status == RESHARD_OK)
-        journal->state.nonce = nonce;
-    return status;
+    return status == RESHARD_OK ? rs_file_sync(journal->file) : status;
 }
 
 reshard_status rs_journal_create(rs_journal *journal, reshard_context *context, const char *folder,
@@ -222,7 +219,7 @@ static reshard_status cut_off(rs_journal *journal)
     if (status != RESHARD_OK || size == journal->bytes)
         return status;
     status = rs_file_resize(journal->file, journal->bytes, false);
-    return status == RESHARD_OK ? rs_file_sync(journal->file) : status;
+    return status != RESHARD_OK ? status : rs_file_sync(journal->file);
 }
 
 reshard_status rs_journal_open(rs_journal *journal, reshard_context *context, const char *folder,

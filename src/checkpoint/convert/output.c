@@ -56,13 +56,13 @@ static reshard_status make_journal(rs_output *output, const rs_journal_head *hea
     reshard_status status = rs_journal_create(&output->journal, context, output->path, head);
     if (status != RESHARD_OK || !sync)
         return status;
-    char *parent = rs_path_parent(context, output->path);
-    if (parent == NULL)
+    char *above = rs_path_parent(context, output->path);
+    if (above == NULL)
         return rs_allocation_status();
     status = rs_folder_sync(context, output->path);
     if (status == RESHARD_OK)
-        status = rs_folder_sync(context, parent);
-    release_path(context, parent);
+        status = rs_folder_sync(context, above);
+    release_path(context, above);
     return status;
 }
 

@@ -16,7 +16,21 @@ typedef struct reading {
     rs_arena *arena;
     rs_dcp_metadata made;
     rs_pickle_index paths; /* planner_data, by name */
+    uint64_t left;         /* bytes of texts, and numbers, that may still be copied */
 } reading;
+
+/* A node that is shared is copied each time: a small pickle could stand for a huge list. */
+#define COPIED_PER_BYTE 16
+#define COPIED_FREE 4096
+
+static reshard_status spend(reading *r, uint64_t amount)
+{
+    if (amount > r->left)
+        return rs_fail(RESHARD_ERR_RANGE, "its values are shared so often that they would take "
+                                          "much more room than the file");
+    r->left -= amount;
+    return RESHARD_OK;
+}
 
 /* ---- objects --------------------------------------------------------------------------------- */
 
@@ -63,22 +77,33 @@ static reshard_status fail_kind(const rs_pickle_node *node, const char *wanted)
     return rs_fail(RESHARD_ERR_CORRUPT, "%s where %s should be", rs_pickle_kind_text(node), wanted);
 }
 
-static reshard_status copy_text(const reading *r, rs_slice text, rs_slice *out_copy)
+static reshard_status copy_text(reading *r, rs_slice text, rs_slice *out_copy)
 {
-    char *bytes = rs_arena_allocate(r->arena, text.count + 1);
+    reshard_status status = spend(r, text.count);
+    char *bytes = status == RESHARD_OK ? rs_arena_allocate(r->arena, text.count + 1) : NULL;
     if (bytes == NULL)
-        return rs_allocation_status();
+        return status != RESHARD_OK ? status : rs_allocation_status();
     memcpy(bytes, text.bytes, text.count);
     bytes[text.count] = '\0';
     *out_copy = (rs_slice){bytes, text.count};
     return RESHARD_OK;
 }
 
-static reshard_status read_numbers(const reading *r, const rs_pickle_node *node, int32_t ndim,
+/* As rs_torch_numbers. */
+static reshard_status copy_numbers(reading *r, const rs_pickle_node *node, int32_t *out_count,
+                                   const int64_t **out_numbers)
+{
+    const rs_pickle_node *row =
+        rs_pickle_is_call(node, "torch", "Size") ? rs_pickle_item(node->call->arguments, 0) : node;
+    reshard_status status = spend(r, rs_pickle_count(row) + 1);
+    return status == RESHARD_OK ? rs_torch_numbers(r->arena, node, out_count, out_numbers) : status;
+}
+
+static reshard_status read_numbers(reading *r, const rs_pickle_node *node, int32_t ndim,
                                    const int64_t **out_numbers)
 {
     int32_t count = 0;
-    reshard_status status = rs_torch_numbers(r->arena, node, &count, out_numbers);
+    reshard_status status = copy_numbers(r, node, &count, out_numbers);
     if (status == RESHARD_OK && count != ndim)
         status =
             rs_fail(RESHARD_ERR_CORRUPT, "%d numbers for %d dimensions", (int)count, (int)ndim);
@@ -119,12 +144,14 @@ static reshard_status read_properties(const rs_pickle_node *node, reshard_dtype 
                                out_dtype);
 }
 
-static reshard_status read_chunks(const reading *r, const rs_pickle_node *node,
-                                  rs_dcp_tensor *tensor)
+static reshard_status read_chunks(reading *r, const rs_pickle_node *node, rs_dcp_tensor *tensor)
 {
     size_t count = rs_pickle_count(node);
     if (!rs_pickle_is(node, RS_PICKLE_LIST))
         return fail_kind(node, "a list of chunks");
+    reshard_status status = spend(r, count);
+    if (status != RESHARD_OK)
+        return status;
     rs_dcp_chunk *chunks = rs_arena_allocate_array(r->arena, count, sizeof *chunks);
     if (chunks == NULL)
         return rs_allocation_status();
@@ -132,8 +159,7 @@ static reshard_status read_chunks(const reading *r, const rs_pickle_node *node,
         const rs_pickle_node *item = rs_pickle_item(node, i);
         if (!is_of(item, "ChunkStorageMetadata"))
             return fail_kind(item, "ChunkStorageMetadata");
-        reshard_status status =
-            read_numbers(r, field(item, "offsets"), tensor->ndim, &chunks[i].offset);
+        status = read_numbers(r, field(item, "offsets"), tensor->ndim, &chunks[i].offset);
         if (status == RESHARD_OK)
             status = read_numbers(r, field(item, "sizes"), tensor->ndim, &chunks[i].size);
         if (status != RESHARD_OK)
@@ -145,7 +171,7 @@ static reshard_status read_chunks(const reading *r, const rs_pickle_node *node,
 }
 
 /* The keys on the way to a tensor, of which its name was made. */
-static reshard_status read_path(const reading *r, const rs_pickle_node *path, rs_value_place *place)
+static reshard_status read_path(reading *r, const rs_pickle_node *path, rs_value_place *place)
 {
     size_t count = rs_pickle_count(path);
     if (path == NULL)
@@ -159,7 +185,9 @@ static reshard_status read_path(const reading *r, const rs_pickle_node *path, rs
         step.in_list = rs_pickle_int(key, &step.number);
         if (!step.in_list && !rs_pickle_text(key, &text))
             return fail_kind(key, "a key");
-        reshard_status status = step.in_list ? RESHARD_OK : copy_text(r, text, &step.key);
+        reshard_status status = spend(r, 4);
+        if (status == RESHARD_OK && !step.in_list)
+            status = copy_text(r, text, &step.key);
         place->step = status == RESHARD_OK ? rs_arena_copy(r->arena, &step, 1, sizeof step) : NULL;
         if (place->step == NULL)
             return status != RESHARD_OK ? status : rs_allocation_status();
@@ -167,7 +195,7 @@ static reshard_status read_path(const reading *r, const rs_pickle_node *path, rs
     return RESHARD_OK;
 }
 
-static reshard_status read_tensor(const reading *r, rs_slice name, const rs_pickle_node *node,
+static reshard_status read_tensor(reading *r, rs_slice name, const rs_pickle_node *node,
                                   rs_dcp_tensor *tensor)
 {
     reshard_status status = copy_text(r, name, &tensor->name);
@@ -179,7 +207,7 @@ static reshard_status read_tensor(const reading *r, rs_slice name, const rs_pick
         return fail_kind(node, "TensorStorageMetadata or BytesStorageMetadata");
     status = read_properties(field(node, "properties"), &tensor->dtype);
     if (status == RESHARD_OK)
-        status = rs_torch_numbers(r->arena, field(node, "size"), &tensor->ndim, &tensor->shape);
+        status = copy_numbers(r, field(node, "size"), &tensor->ndim, &tensor->shape);
     return status == RESHARD_OK ? read_chunks(r, field(node, "chunks"), tensor) : status;
 }
 
@@ -249,8 +277,7 @@ static reshard_status read_transforms(const rs_pickle_node *list, rs_dcp_entry *
                    rs_slice_shown(first), first.bytes, count > 1 ? " and others" : "");
 }
 
-static reshard_status read_file_name(const reading *r, const rs_pickle_node *node,
-                                     const char **out_name)
+static reshard_status read_file_name(reading *r, const rs_pickle_node *node, const char **out_name)
 {
     rs_slice text, copy = {NULL, 0};
     if (!rs_pickle_text(node, &text))
@@ -264,7 +291,7 @@ static reshard_status read_file_name(const reading *r, const rs_pickle_node *nod
     return status;
 }
 
-static reshard_status read_info(const reading *r, const rs_pickle_node *info, rs_dcp_entry *entry)
+static reshard_status read_info(reading *r, const rs_pickle_node *info, rs_dcp_entry *entry)
 {
     int64_t at = -1, bytes = -1;
     if (!is_of(info, "_StorageInfo"))
@@ -279,8 +306,8 @@ static reshard_status read_info(const reading *r, const rs_pickle_node *info, rs
                                 : status;
 }
 
-static reshard_status read_entry(const reading *r, const rs_pickle_node *key,
-                                 const rs_pickle_node *info, rs_dcp_entry *entry)
+static reshard_status read_entry(reading *r, const rs_pickle_node *key, const rs_pickle_node *info,
+                                 rs_dcp_entry *entry)
 {
     *entry = (rs_dcp_entry){.ndim = -1};
     if (!is_of(key, "MetadataIndex"))
@@ -290,7 +317,7 @@ static reshard_status read_entry(const reading *r, const rs_pickle_node *key,
     const rs_pickle_node *offset = field(key, "offset");
     reshard_status status = RESHARD_OK;
     if (offset != NULL && !rs_pickle_is(offset, RS_PICKLE_NONE))
-        status = rs_torch_numbers(r->arena, offset, &entry->ndim, &entry->offset);
+        status = copy_numbers(r, offset, &entry->ndim, &entry->offset);
     if (status == RESHARD_OK)
         status = read_info(r, info, entry);
     if (status != RESHARD_OK)
@@ -425,9 +452,9 @@ static reshard_status read_version(reading *r, const rs_pickle_node *node)
 }
 
 reshard_status rs_dcp_metadata_read(rs_arena *arena, const char *what, const rs_pickle *pickle,
-                                    rs_dcp_metadata *out_metadata)
+                                    size_t bytes, rs_dcp_metadata *out_metadata)
 {
-    reading r = {.arena = arena};
+    reading r = {.arena = arena, .left = COPIED_FREE + COPIED_PER_BYTE * (uint64_t)bytes};
     const rs_pickle_node *root = rs_pickle_root(pickle);
     if (!is_of(root, "Metadata") && !is_of(root, "MCoreMetadata"))
         return rs_fail_within(fail_kind(root, "Metadata of torch.distributed.checkpoint"), "%s",

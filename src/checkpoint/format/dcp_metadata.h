@@ -49,11 +49,12 @@ typedef struct rs_dcp_metadata {
     const char **files; /* by the numbers in their names */
 } rs_dcp_metadata;
 
-/* Everything it points to is in the arena. `what` names the pickle in errors. Errors: CORRUPT, also
- * for files outside of the folder; UNSUPPORTED for classes, layouts, dtypes and transforms that are
- * not read, by name. */
+/* Everything it points to is in the arena. `what` names the pickle, of `bytes` bytes, in errors.
+ * Errors: CORRUPT, also for files outside of the folder; UNSUPPORTED for classes, layouts, dtypes
+ * and transforms that are not read, by name; RANGE when values are shared so often that they would
+ * take much more room than the pickle. */
 reshard_status rs_dcp_metadata_read(rs_arena *arena, const char *what, const rs_pickle *pickle,
-                                    rs_dcp_metadata *out_metadata);
+                                    size_t bytes, rs_dcp_metadata *out_metadata);
 /* The entry of a chunk (ndim -1: of bytes), or NULL. */
 const rs_dcp_entry *rs_dcp_metadata_find(const rs_dcp_metadata *metadata, rs_slice name,
                                          int32_t ndim, const int64_t *offset);

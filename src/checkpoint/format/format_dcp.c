@@ -187,7 +187,7 @@ static reshard_status read_part(const reading *r, part *made)
     if (status == RESHARD_OK)
         status = rs_pickle_read(context, path, bytes, count, &pickle, &used);
     if (status == RESHARD_OK)
-        status = rs_dcp_metadata_read(&r->checkpoint->arena, path, pickle, &made->metadata);
+        status = rs_dcp_metadata_read(&r->checkpoint->arena, path, pickle, count, &made->metadata);
     rs_pickle_destroy(pickle);
     if (bytes != NULL)
         rs_release(context, bytes, count + 1);

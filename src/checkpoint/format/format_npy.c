@@ -133,15 +133,19 @@ static reshard_status find_dtype(const scanner *from, rs_slice text, reshard_dty
         const char *text; /* without the byte order */
         reshard_dtype dtype;
     } rows[] = {
-        {"b1", RESHARD_BOOL}, {"i1", RESHARD_I8},  {"u1", RESHARD_U8},  {"i2", RESHARD_I16},
-        {"u2", RESHARD_U16},  {"i4", RESHARD_I32}, {"u4", RESHARD_U32}, {"i8", RESHARD_I64},
-        {"u8", RESHARD_U64},  {"f2", RESHARD_F16}, {"f4", RESHARD_F32}, {"f8", RESHARD_F64},
-        {"c8", RESHARD_C64},
+        {"b1", RESHARD_BOOL}, {"i1", RESHARD_I8},    {"u1", RESHARD_U8},  {"i2", RESHARD_I16},
+        {"u2", RESHARD_U16},  {"i4", RESHARD_I32},   {"u4", RESHARD_U32}, {"i8", RESHARD_I64},
+        {"u8", RESHARD_U64},  {"f2", RESHARD_F16},   {"f4", RESHARD_F32}, {"f8", RESHARD_F64},
+        {"c8", RESHARD_C64},  {"c16", RESHARD_C128},
     };
+    if (rs_slice_equals(text, "<c16")) {
+        *out_dtype = RESHARD_C128;
+        return RESHARD_OK;
+    }
     bool is_single = text.count == 3 && text.bytes[2] == '1';
-    if (text.count == 3 && (text.bytes[0] == '<' || (text.bytes[0] == '|' && is_single))) {
+    if (text.count >= 3 && (text.bytes[0] == '<' || (text.bytes[0] == '|' && is_single))) {
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-            if (memcmp(rows[i].text, text.bytes + 1, 2) == 0) {
+            if (rs_slice_equals((rs_slice){text.bytes + 1, text.count - 1}, rows[i].text)) {
                 *out_dtype = rows[i].dtype;
                 return RESHARD_OK;
             }
@@ -278,9 +282,11 @@ static reshard_status add_array(reshard_checkpoint *checkpoint, int32_t file, ui
         return rs_fail_within(status, "%s", what);
     size_t ndim = (size_t)made.ndim;
     int64_t *numbers = rs_arena_allocate_array(&checkpoint->arena, 2 * ndim, sizeof(int64_t));
-    char *copy = rs_arena_copy(&checkpoint->arena, name.bytes, name.count, 1);
+    char *copy = rs_arena_allocate(&checkpoint->arena, name.count + 1);
     if (numbers == NULL || copy == NULL)
         return rs_allocation_status();
+    memcpy(copy, name.bytes, name.count);
+    copy[name.count] = '\0';
     memcpy(numbers, made.shape, ndim * sizeof(int64_t));
     bool by_columns = made.fortran_order && made.ndim > 1 && data_bytes != 0;
     if (by_columns)

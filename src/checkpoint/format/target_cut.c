@@ -235,14 +235,17 @@ static reshard_status keep_local_shape(rs_arena *arena, const reshard_layout *la
 static reshard_status keep_row(rs_arena *arena, const rs_rule_result *result, int32_t ndim,
                                rs_target_row *row)
 {
+    char usual[256];
     size_t length = 0;
-    reshard_status status = reshard_spec_text(result->spec, NULL, 0, &length);
+    reshard_status status = reshard_spec_text(result->spec, usual, sizeof usual, &length);
     char *cut = status == RESHARD_OK ? rs_arena_allocate(arena, length + 1) : NULL;
     char *file = rs_arena_copy(arena, result->file_name, strlen(result->file_name) + 1, 1);
     if (status == RESHARD_OK && (cut == NULL || file == NULL))
         status = rs_allocation_status();
-    if (status == RESHARD_OK)
+    if (status == RESHARD_OK && length >= sizeof usual)
         status = reshard_spec_text(result->spec, cut, length + 1, &length);
+    else if (status == RESHARD_OK)
+        memcpy(cut, usual, length + 1);
     if (status != RESHARD_OK)
         return status;
     *row = (rs_target_row){.cut = cut, .rule_file = file, .rule_line = result->line};
@@ -264,8 +267,11 @@ static reshard_status add_tensor(const rs_laying *laying, rs_place_fn *place,
     rs_stored_tensor *tensor = &target->tensors[target->tensor_count];
     rs_rule_result result = {0};
     reshard_status status =
-        rs_rules_apply(book->rules, book->mesh, &book->keys, selected->matched.bytes,
-                       selected->matched.count, stored->ndim, stored->shape, &result);
+        selected->needs_no_rule
+            ? rs_rules_scalar(book->rules, book->mesh, &result)
+            : rs_rules_apply_found(book->rules, book->mesh, &book->keys, selected->rule,
+                                   selected->matched.bytes, selected->matched.count, stored->ndim,
+                                   stored->shape, &result);
     if (status == RESHARD_OK)
         status = describe(laying, selected, &result, tensor);
     if (status == RESHARD_OK)

@@ -30,7 +30,7 @@ static const dtype_row rows[] = {
     {RESHARD_U8, "uint8", "ByteStorage"},
     {RESHARD_BOOL, "bool", "BoolStorage"},
     {RESHARD_C64, "complex64", "ComplexFloatStorage"},
-    {RESHARD_DTYPE_NONE, "complex128", "ComplexDoubleStorage"},
+    {RESHARD_C128, "complex128", "ComplexDoubleStorage"},
     {RESHARD_F8_E4M3, "float8_e4m3fn", NULL},
     {RESHARD_F8_E5M2, "float8_e5m2", NULL},
     {RESHARD_F8_E8M0, "float8_e8m0fnu", NULL},

@@ -256,6 +256,14 @@ reshard_status rs_rules_apply(const rs_rules *rules, reshard_mesh *mesh, const r
                               const char *name, size_t name_bytes, int32_t ndim,
                               const int64_t *shape, rs_rule_result *out_result)
 {
+    return rs_rules_apply_found(rules, mesh, keys, 0, name, name_bytes, ndim, shape, out_result);
+}
+
+reshard_status rs_rules_apply_found(const rs_rules *rules, reshard_mesh *mesh,
+                                    const rs_rules_keys *keys, int64_t rule, const char *name,
+                                    size_t name_bytes, int32_t ndim, const int64_t *shape,
+                                    rs_rule_result *out_result)
+{
     bool is_large = ndim > RESHARD_NDIM_MAX;
     rs_rule_finding found = {.rules = rules,
                              .mesh = mesh,
@@ -264,12 +272,28 @@ reshard_status rs_rules_apply(const rs_rules *rules, reshard_mesh *mesh, const r
                              .name_bytes = name_bytes,
                              .is_large = is_large,
                              .ndim = is_large ? 0 : ndim,
-                             .shape = is_large ? NULL : shape};
+                             .shape = is_large ? NULL : shape,
+                             .first = rule};
     reshard_status status = apply(&found, shape, out_result);
     rs_rule_finding_release(&found);
     return status == RESHARD_OK
                ? RESHARD_OK
                : rs_rule_fail_for_tensor(status, name, name_bytes, ndim, is_large ? NULL : shape);
+}
+
+reshard_status rs_rules_scalar(const rs_rules *rules, reshard_mesh *mesh,
+                               rs_rule_result *out_result)
+{
+    rs_rule_result result = {.file_name = rules->file_name, .context = rules->context};
+    reshard_status status = reshard_spec_create(result.context, mesh, 0, NULL, &result.spec);
+    if (status == RESHARD_OK)
+        status =
+            reshard_layout_create(result.context, result.spec, 0, result.shape, &result.layout);
+    if (status == RESHARD_OK)
+        *out_result = result;
+    else
+        rs_rule_result_release(&result);
+    return status;
 }
 
 /* A refusal says why the whole model cannot be cut, so it comes before what is wrong with single

@@ -232,6 +232,28 @@ static bool ends_agree(const rs_glob *glob, const char *name, size_t bytes)
                                                    last->items->text, last->items->length) == 0);
 }
 
+/* Whether the texts of the pattern are in the name, one after the other. Those between wildcards
+ * tell names of different modules apart long before a table does. */
+static bool has_texts(const rs_glob *glob, const char *name, size_t bytes)
+{
+    for (int32_t i = 0; i < glob->element_count; i++) {
+        const rs_glob_item *item = glob->elements[i].items;
+        if (glob->elements[i].kind != RS_GLOB_TEXT)
+            continue;
+        const char *end = name + bytes;
+        const char *at = bytes >= item->length ? name : NULL;
+        while (at != NULL && (size_t)(end - at) >= item->length &&
+               memcmp(at, item->text, item->length) != 0) {
+            at = memchr(at + 1, item->text[0], (size_t)(end - at) - 1);
+        }
+        if (at == NULL || (size_t)(end - at) < item->length)
+            return false;
+        name = at + item->length;
+        bytes = (size_t)(end - name);
+    }
+    return true;
+}
+
 /* Finds the shortest length, from *length on, at which the item matches the beginning of `name`;
  * false when there is none. */
 static bool item_fits(const rs_glob_item *item, const char *name, size_t bytes, size_t *length)
@@ -363,6 +385,10 @@ reshard_status rs_glob_try(reshard_context *context, const rs_glob *glob, const 
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "a name of %zu bytes; rules take up to %d",
                        name_bytes, RS_GLOB_NAME_MAX);
     assert(glob->element_count >= 0 && glob->element_count <= RS_GLOB_ELEMENTS_MAX);
+    if (!has_texts(glob, name, name_bytes)) {
+        *out_matches = false;
+        return RESHARD_OK;
+    }
     size_t row = name_bytes + 1;
     size_t table_bytes = (size_t)(glob->element_count + 1) * row;
     if (table_bytes > sizeof small)

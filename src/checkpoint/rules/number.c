@@ -137,12 +137,15 @@ const char *rs_key_text(const rs_rules_keys *keys, const char *key)
     return keys->find_text(keys->user, nested);
 }
 
-/* What stands in for a key that the configuration does not have; empty: nothing. */
-static rs_slice find_other(const rs_number_scope *scope, const char *key)
+/* What stands in for a key that the configuration does not have; empty: nothing. Takes the defaults
+ * out of the scope when it is one of them: chains of defaults could take forever. */
+static rs_slice find_other(rs_number_scope *scope, const char *key)
 {
     for (int64_t i = 0; i < scope->default_count; i++) {
-        if (rs_slice_equals(scope->defaults[i].key, key))
-            return scope->defaults[i].number;
+        if (!rs_slice_equals(scope->defaults[i].key, key))
+            continue;
+        scope->default_count = 0;
+        return scope->defaults[i].number;
     }
     for (size_t i = 0; i < sizeof substitutes / sizeof *substitutes; i++) {
         if (strcmp(substitutes[i].key, key) == 0)
@@ -163,12 +166,11 @@ static reshard_status find_key(const rs_number_scope *scope, const char *key, in
                            *out_value);
         return RESHARD_OK;
     }
-    rs_slice other = find_other(scope, key);
+    rs_number_scope other_scope = *scope;
+    rs_slice other = find_other(&other_scope, key);
     if (other.count != 0) {
         rs_cursor cursor = {other.bytes, other.bytes + other.count};
-        rs_number_scope plain = *scope;
-        plain.default_count = 0; /* chains of defaults could take forever */
-        reshard_status status = read_sum(&plain, &cursor, depth + 1, out_value);
+        reshard_status status = read_sum(&other_scope, &cursor, depth + 1, out_value);
         if (status != RESHARD_ERR_NOT_FOUND)
             return status;
         return rs_fail(RESHARD_ERR_NOT_FOUND,

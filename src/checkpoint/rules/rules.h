@@ -70,6 +70,16 @@ void rs_rule_result_release(rs_rule_result *result);
 reshard_status rs_rules_apply(const rs_rules *rules, reshard_mesh *mesh, const rs_rules_keys *keys,
                               const char *name, size_t name_bytes, int32_t ndim,
                               const int64_t *shape, rs_rule_result *out_result);
+/* The same, given the number of the rule that rs_rules_name found, which need not be searched for
+ * again. */
+reshard_status rs_rules_apply_found(const rs_rules *rules, reshard_mesh *mesh,
+                                    const rs_rules_keys *keys, int64_t rule, const char *name,
+                                    size_t name_bytes, int32_t ndim, const int64_t *shape,
+                                    rs_rule_result *out_result);
+
+/* The result for a number, which is whole on all ranks without any rule. */
+reshard_status rs_rules_scalar(const rs_rules *rules, reshard_mesh *mesh,
+                               rs_rule_result *out_result);
 
 /* Only drop, unmatched, new_name, rule, line and file_name of that result. That no rule matches is
  * no error here, so that a caller can tell of all such tensors at once. */

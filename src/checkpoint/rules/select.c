@@ -11,6 +11,7 @@
 #include "base/sort.h"
 #include "checkpoint/rules/model.h"
 #include "checkpoint/rules/name_groups.h"
+#include "checkpoint/rules/parameter.h"
 #include "kernel/cast.h"
 
 #include <assert.h>
@@ -217,6 +218,49 @@ static reshard_status select_tensor(const selector *made, rs_selection *selectio
     return status;
 }
 
+/* Names a state after its parameter, which has got this name. */
+static reshard_status follow_name(rs_arena *arena, rs_selected *item, rs_slice parameter)
+{
+    rs_slice skipped = item->skipped;
+    if (parameter.count > skipped.count &&
+        memcmp(parameter.bytes, skipped.bytes, skipped.count) == 0)
+        parameter = (rs_slice){parameter.bytes + skipped.count, parameter.count - skipped.count};
+    size_t count = item->front.count + parameter.count + item->back.count;
+    char *name = rs_arena_allocate(arena, count + 1);
+    if (name == NULL)
+        return rs_allocation_status();
+    memcpy(name, item->front.bytes, item->front.count);
+    memcpy(name + item->front.count, parameter.bytes, parameter.count);
+    memcpy(name + item->front.count + parameter.count, item->back.bytes, item->back.count);
+    name[count] = '\0';
+    item->name = (rs_slice){name, count};
+    return RESHARD_OK;
+}
+
+/* Finds the parameter of a state, if it is one. A state that an option renames is called that. */
+static reshard_status follow_parameter(const selector *made, const reshard_checkpoint *source,
+                                       rs_selected *item)
+{
+    const rs_stored_tensor *tensor = &source->tensors[item->origin];
+    rs_parameter parameter = rs_parameter_find(source, tensor);
+    rs_slice name = {NULL, 0};
+    if (parameter.tensor < 0)
+        return RESHARD_OK;
+    item->parameter = &source->tensors[parameter.tensor];
+    rs_slice owner = item->parameter->name;
+    reshard_status status = choose_name(made, owner, &name);
+    item->parameter_name = name;
+    item->follows = item->name.bytes == tensor->name.bytes;
+    item->front = parameter.front;
+    item->back = parameter.back;
+    item->skipped = (rs_slice){owner.bytes, parameter.skipped};
+    if (status == RESHARD_OK && parameter.same_shape)
+        item->matched = name;
+    if (status == RESHARD_OK && item->follows && rs_slice_compare(name, owner) != 0)
+        status = follow_name(made->arena, item, name);
+    return status;
+}
+
 reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
                                  const reshard_checkpoint *source,
                                  const reshard_conversion_options *options)
@@ -230,6 +274,8 @@ reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
     reshard_status status = compile_all(&made, options);
     for (int64_t i = 0; status == RESHARD_OK && i < source->tensor_count; i++)
         status = select_tensor(&made, selection, i, &source->tensors[i]);
+    for (int64_t i = 0; status == RESHARD_OK && i < selection->count; i++)
+        status = follow_parameter(&made, source, &selection->items[i]);
     if (status == RESHARD_OK)
         status = check_used(&made.includes);
     if (status == RESHARD_OK)
@@ -271,6 +317,49 @@ static reshard_status fail_unmatched(const rs_selection *selection, rs_arena *ar
                    book->rules->file_name, (long long)count, (long long)selection->count, buffer);
 }
 
+static reshard_status take_new_name(rs_arena *arena, const rs_rule_result *result,
+                                    rs_selected *item)
+{
+    rs_slice name = {rs_arena_copy(arena, result->new_name, result->new_name_bytes + 1, 1),
+                     result->new_name_bytes};
+    if (name.bytes == NULL)
+        return rs_allocation_status();
+    if (item->follows)
+        return follow_name(arena, item, name);
+    item->name = name;
+    return RESHARD_OK;
+}
+
+/* Whether a rule matches a tensor, and what the rules call it. */
+static reshard_status ask_rules(rs_arena *arena, const rs_stored_tensor *stored,
+                                const rs_rulebook *book, rs_selected *item, bool *out_unmatched,
+                                bool *out_drops)
+{
+    const rs_stored_tensor *named = item->parameter != NULL ? item->parameter : stored;
+    rs_slice name = item->parameter != NULL ? item->parameter_name : item->matched;
+    rs_rule_result result = {0}, own = {0};
+    reshard_status status = rs_rules_name(book->rules, book->mesh, &book->keys, name.bytes,
+                                          name.count, named->ndim, named->shape, &result);
+    if (status == RESHARD_OK && result.new_name != NULL)
+        status = take_new_name(arena, &result, item);
+    *out_unmatched = result.unmatched;
+    *out_drops = result.drop;
+    item->rule = result.rule;
+    /* What has another shape than its parameter is cut by a rule of its own. */
+    if (status == RESHARD_OK && !result.drop && name.bytes != item->matched.bytes) {
+        status = rs_rules_name(book->rules, book->mesh, &book->keys, item->matched.bytes,
+                               item->matched.count, stored->ndim, stored->shape, &own);
+        *out_unmatched = own.unmatched;
+        *out_drops = own.drop;
+        item->rule = own.rule;
+    }
+    item->needs_no_rule = *out_unmatched && stored->ndim == 0;
+    *out_unmatched = *out_unmatched && !item->needs_no_rule;
+    rs_rule_result_release(&own);
+    rs_rule_result_release(&result);
+    return status;
+}
+
 reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena, const rs_rulebook *book)
 {
     int64_t kept = 0, unmatched_count = 0;
@@ -280,27 +369,16 @@ reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena, cons
     assert(book->rules != NULL);
     for (int64_t i = 0; i < selection->count; i++) {
         rs_selected item = selection->items[i];
-        const rs_stored_tensor *stored = item.stored;
-        rs_rule_result result = {0};
-        reshard_status status =
-            rs_rules_name(book->rules, book->mesh, &book->keys, item.matched.bytes,
-                          item.matched.count, stored->ndim, stored->shape, &result);
-        if (status == RESHARD_OK && result.new_name != NULL) {
-            item.name =
-                (rs_slice){rs_arena_copy(arena, result.new_name, result.new_name_bytes + 1, 1),
-                           result.new_name_bytes};
-            if (item.name.bytes == NULL)
-                status = rs_allocation_status();
-        }
-        if (status == RESHARD_OK && result.unmatched)
-            unmatched[unmatched_count++] = i;
-        else if (status == RESHARD_OK && result.drop)
-            count_dropped(selection, item.matched, result.line);
-        else if (status == RESHARD_OK && unmatched_count == 0)
-            selection->items[kept++] = item;
-        rs_rule_result_release(&result);
+        bool is_unmatched = false, drops = false;
+        reshard_status status = ask_rules(arena, item.stored, book, &item, &is_unmatched, &drops);
         if (status != RESHARD_OK)
             return status;
+        if (is_unmatched)
+            unmatched[unmatched_count++] = i;
+        else if (drops)
+            count_dropped(selection, item.matched, book->rules->rules[item.rule].line);
+        else if (unmatched_count == 0)
+            selection->items[kept++] = item;
     }
     if (unmatched_count != 0)
         return fail_unmatched(selection, arena, book, unmatched_count, unmatched);

@@ -4,6 +4,9 @@
  * first include, exclude, dtype and rename of the options, then name() and drop of rules.
  *
  * Patterns of options match names in the source; rules see the names after rename.
+ *
+ * The state of an optimizer follows its parameters (parameter.h): what has the parameter's shape is
+ * cut by its rule, and everything is renamed and dropped with it.
  */
 #ifndef RS_CHECKPOINT_RULES_SELECT_H
 #define RS_CHECKPOINT_RULES_SELECT_H
@@ -16,8 +19,17 @@ typedef struct rs_selected {
     int64_t origin;                 /* the source's tensor */
     const rs_stored_tensor *stored; /* as it is read: that one, or what is made of it */
     reshard_dtype dtype;
-    rs_slice matched; /* what rules match */
+    rs_slice matched; /* what rules match: of an optimizer's state, the name of its parameter */
+    int64_t rule;     /* the number of the rule that does, once rules are applied */
     rs_slice name;    /* what it shall be called */
+    /* Of an optimizer's state: its parameter, and what that is called now; parameter NULL: it is
+     * none. Its own name is the parameter's with front and back around it, unless an option gives
+     * it one; skipped is what the parameter's name begins with and this one does not. */
+    const rs_stored_tensor *parameter;
+    rs_slice parameter_name;
+    bool follows;
+    rs_slice front, back, skipped;
+    bool needs_no_rule; /* a number, which nothing could cut */
 } rs_selected;
 
 typedef struct rs_selection {

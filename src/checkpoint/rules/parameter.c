@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "checkpoint/rules/parameter.h"
+
+#include <string.h>
+
+#define NAME_BYTES_MAX 1024
+
+/* Keys that a model is kept below, beside its optimizer. */
+static const char *const homes[] = {"", "model.", "module.", "state_dict."};
+
+static bool has_same_shape(const rs_stored_tensor *a, const rs_stored_tensor *b)
+{
+    return a->ndim == b->ndim &&
+           (a->ndim == 0 || memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(int64_t)) == 0);
+}
+
+/* Whether the way to a tensor leads through an optimizer: a step "state", or one with "optim" in
+ * it. Names of models have neither. */
+static bool is_of_optimizer(rs_slice front)
+{
+    static const char part[] = "optim", state[] = "state.";
+    for (size_t i = 0; i < front.count; i++) {
+        size_t left = front.count - i;
+        if ((left >= sizeof part - 1 && memcmp(front.bytes + i, part, sizeof part - 1) == 0) ||
+            ((i == 0 || front.bytes[i - 1] == '.') && left >= sizeof state - 1 &&
+             memcmp(front.bytes + i, state, sizeof state - 1) == 0))
+            return true;
+    }
+    return false;
+}
+
+/* The parameter of that name, or of that name in one of the homes. */
+static int64_t find_parameter(const reshard_checkpoint *source, rs_slice name, size_t *out_skipped)
+{
+    char buffer[NAME_BYTES_MAX];
+    for (size_t i = 0; i < sizeof homes / sizeof *homes; i++) {
+        size_t home = strlen(homes[i]);
+        if (home + name.count > sizeof buffer)
+            continue;
+        memcpy(buffer, homes[i], home);
+        memcpy(buffer + home, name.bytes, name.count);
+        int64_t found = rs_store_find(source, (rs_slice){buffer, home + name.count});
+        if (found >= 0) {
+            *out_skipped = home;
+            return found;
+        }
+    }
+    return -1;
+}
+
+rs_parameter rs_parameter_find(const reshard_checkpoint *source, const rs_stored_tensor *tensor)
+{
+    rs_slice name = tensor->name;
+    size_t end = name.count;
+    while (end > 0 && name.bytes[end - 1] != '.')
+        end--;
+    for (size_t begin = 1; end > 1 && begin + 1 < end; begin++) {
+        size_t skipped = 0;
+        if (name.bytes[begin - 1] != '.' || !is_of_optimizer((rs_slice){name.bytes, begin}))
+            continue;
+        rs_slice inner = {name.bytes + begin, end - 1 - begin};
+        int64_t found = find_parameter(source, inner, &skipped);
+        if (found >= 0 && &source->tensors[found] != tensor)
+            return (rs_parameter){.tensor = found,
+                                  .front = {name.bytes, begin},
+                                  .back = {name.bytes + end - 1, name.count - end + 1},
+                                  .skipped = skipped,
+                                  .same_shape = has_same_shape(tensor, &source->tensors[found])};
+    }
+    return (rs_parameter){.tensor = -1};
+}

@@ -1,0 +1,480 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The built-in families on published models at their full size: every shard of every rank is what families.py, which is written by
+hand, says it has to be; what cannot be cut is refused; quantised forms follow; a small model of each kind comes back byte for byte.
+
+The table in docs/families.md is made here: RESHARD_WRITE_DOCS=1 writes it, otherwise it is compared."""
+import functools
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "cli"))
+import families as f
+import files
+import support
+
+SCALE = float(os.environ.get("RESHARD_TEST_SCALE", "1"))
+PAGE = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "families.md")
+
+
+def config(model_type, hidden, heads, groups, inner, layers, vocab, **more):
+    return {"model_type": model_type, "hidden_size": hidden, "num_attention_heads": heads, "num_key_value_heads": groups,
+            "intermediate_size": inner, "num_hidden_layers": layers, "vocab_size": vocab, **more}
+
+
+def text(outer, inner, **more):
+    return {"model_type": outer, "text_config": inner, **more}
+
+
+def small(given):
+    """The same configuration with small numbers, for models that are really written."""
+    numbers = {"hidden_size": 64, "n_embd": 64, "n_embed": 64, "d_model": 64, "num_attention_heads": 4, "n_head": 4, "n_heads": 4,
+               "num_heads": 4, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "num_key_value_heads": 2,
+               "num_kv_heads": 2, "multi_query_group_num": 2, "head_dim": 16, "kv_channels": 16, "d_kv": 16,
+               "intermediate_size": 64, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32,
+               "ffn_hidden_size": 64, "ffn_dim": 64, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "d_ff": 64,
+               "num_local_experts": 4, "num_experts": 4, "n_routed_experts": 4, "vocab_size": 100, "padded_vocab_size": 100,
+               "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16,
+               "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8,
+               "state_size": 8, "n_groups": 2, "time_step_rank": 4, "mamba_d_state": 8, "mamba_dt_rank": 4}
+    made = {}
+    for key, value in given.items():
+        made[key] = small(value) if isinstance(value, dict) else numbers.get(key, value) if value else value
+    made.pop("quantization_config", None)
+    return made
+
+
+class Row:
+    """A published model: its family, its configuration, which of its layers are looked at closely."""
+
+    def __init__(self, name, family, make, given, sample=None, axes="tp pp", mtp=(), forms=True, tensors=None):
+        self.name, self.family, self.make, self.given, self.mtp, self.axes = name, family, make, given, mtp, axes.split()
+        flat = f.text_of(given)
+        self.layers = flat.get("num_hidden_layers") or flat.get("n_layer") or flat.get("n_layers") or flat.get("num_layers") or 32
+        self.sample = sample or (0, self.layers - 1)
+        self.forms = forms
+
+    def build(self, layers, given=None):
+        options = {"mtp": self.mtp} if self.mtp else {}
+        return self.make(given or self.given, layers, **options)
+
+    def sampled(self):
+        """The layers of the sample, with a few of the experts."""
+        m = self.build(self.sample)
+        experts = max([int(e) for name in m.linears for e in re.findall(r"\.experts\.(\d+)\.", name)] or [0]) + 1
+        wanted = {0, 1, experts // 2, experts - 1}
+        keep = lambda name: all(int(e) in wanted for e in re.findall(r"\.experts\.(\d+)\.", name))
+        m.tensors = [tensor for tensor in m.tensors if keep(tensor[0])]
+        m.linears = {name: value for name, value in m.linears.items() if keep(name)}
+        return m, experts
+
+
+FP8 = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+P = functools.partial
+MLA = {"q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+V3 = config("deepseek_v3", 7168, 128, 128, 18432, 61, 129280, moe_intermediate_size=2048, n_routed_experts=256, n_shared_experts=1,
+            first_k_dense_replace=3, num_nextn_predict_layers=1, **MLA)
+K2 = config("kimi_k2", 7168, 64, 64, 18432, 61, 163840, moe_intermediate_size=2048, n_routed_experts=384, n_shared_experts=1,
+            first_k_dense_replace=1, num_nextn_predict_layers=0, **MLA)
+
+ROWS = [
+    Row("Llama-2-7B", "llama", f.llama, config("llama", 4096, 32, 32, 11008, 32, 32000)),
+    Row("Llama-3.1-70B", "llama", f.llama, config("llama", 8192, 64, 8, 28672, 80, 128256)),
+    Row("Llama-3.2-1B", "llama", P(f.llama, head=False), config("llama", 2048, 32, 8, 8192, 16, 128256, head_dim=64, tie_word_embeddings=True)),
+    Row("Llama-4-Scout", "mixtral", f.llama4, text("llama4", config("llama4_text", 5120, 40, 8, 8192, 48, 202048, head_dim=128, num_local_experts=16)),
+        axes="tp pp ep"),
+    Row("Mistral-7B-v0.3", "llama", f.llama, config("mistral", 4096, 32, 8, 14336, 32, 32768)),
+    Row("Ministral-8B", "llama", f.llama, config("mistral", 4096, 32, 8, 12288, 36, 131072, head_dim=128)),
+    Row("Qwen2.5-7B", "llama", P(f.llama, bias=True), config("qwen2", 3584, 28, 4, 18944, 28, 152064)),
+    Row("Qwen3-8B", "llama", P(f.llama, qk_norm="shared"), config("qwen3", 4096, 32, 8, 12288, 36, 151936, head_dim=128)),
+    Row("Qwen2.5-VL-7B", "llama", f.qwen_vl, config("qwen2_5_vl", 3584, 28, 4, 18944, 28, 152064)),
+    Row("Qwen2-57B-A14B", "mixtral", P(f.moe, bias=True, shared=("shared_expert", 20480)),
+        config("qwen2_moe", 3584, 28, 4, 18944, 28, 151936, moe_intermediate_size=2560, num_experts=64), axes="tp pp ep"),
+    Row("Qwen3-235B-A22B", "mixtral", P(f.moe, qk_norm="shared"),
+        config("qwen3_moe", 4096, 64, 4, 12288, 94, 151936, head_dim=128, moe_intermediate_size=1536, num_experts=128), axes="tp pp ep"),
+    Row("Qwen3-VL-30B-A3B", "mixtral", f.qwen3_vl_moe,
+        text("qwen3_vl_moe", config("qwen3_vl_moe_text", 2048, 32, 4, 6144, 48, 151936, head_dim=128, moe_intermediate_size=768, num_experts=128)),
+        axes="tp pp ep"),
+    Row("Qwen3-Next-80B-A3B", "qwen3_next", f.qwen3_next,
+        config("qwen3_next", 2048, 16, 2, 5120, 48, 151936, head_dim=256, moe_intermediate_size=512, shared_expert_intermediate_size=512,
+               num_experts=512, linear_num_key_heads=16, linear_num_value_heads=32, linear_key_head_dim=128, linear_value_head_dim=128),
+        sample=(0, 3, 47), axes="tp pp ep"),
+    Row("Gemma-7B", "llama", P(f.llama, head=False), config("gemma", 3072, 16, 16, 24576, 28, 256000, head_dim=256)),
+    Row("Gemma-2-9B", "llama", P(f.llama, head=False, norms=f.GEMMA_NORMS), config("gemma2", 3584, 16, 8, 14336, 42, 256000, head_dim=256)),
+    Row("Gemma-3-4B", "gemma3", f.gemma3, text("gemma3", {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34})),
+    Row("Gemma-3-27B", "gemma3", f.gemma3, text("gemma3", config("gemma3_text", 5376, 32, 16, 21504, 62, 262208, head_dim=128))),
+    Row("Phi-2", "llama", f.phi2, config("phi", 2560, 32, 32, 10240, 32, 51200)),
+    Row("Phi-3-mini", "llama", P(f.llama, fused=True), config("phi3", 3072, 32, 32, 8192, 32, 32064)),
+    Row("Phi-4", "llama", P(f.llama, fused=True), config("phi3", 5120, 40, 10, 17920, 40, 100352)),
+    Row("DeepSeek-V2-Lite", "deepseek", f.deepseek,
+        config("deepseek_v2", 2048, 16, 16, 10944, 27, 102400, moe_intermediate_size=1408, n_routed_experts=64, n_shared_experts=2,
+               first_k_dense_replace=1, **{**MLA, "q_lora_rank": None}), axes="tp pp ep"),
+    Row("DeepSeek-V3", "deepseek", P(f.deepseek, router_bias="mlp.gate.e_score_correction_bias"), V3, sample=(0, 3, 60), mtp=(61,), axes="tp pp ep"),
+    Row("Kimi-K2", "deepseek", P(f.deepseek, router_bias="mlp.gate.e_score_correction_bias"), K2, axes="tp pp ep"),
+    Row("GLM-4-9B-0414", "llama", f.glm4, config("glm4", 4096, 32, 2, 13696, 40, 151552, head_dim=128)),
+    Row("GLM-4-9B", "chatglm", f.chatglm, {"model_type": "chatglm", "hidden_size": 4096, "num_attention_heads": 32, "multi_query_group_num": 2,
+        "kv_channels": 128, "ffn_hidden_size": 13696, "num_layers": 40, "padded_vocab_size": 151552}),
+    Row("GLM-4.5", "mixtral", P(f.moe, bias=True, qk_norm="shared", dense=3, shared=("shared_experts", 1536), router_bias="mlp.gate.e_score_correction_bias"),
+        config("glm4_moe", 5120, 96, 8, 12288, 92, 151552, head_dim=128, moe_intermediate_size=1536, n_routed_experts=160, num_nextn_predict_layers=1),
+        sample=(0, 3, 91), mtp=(92,), axes="tp pp ep"),
+    Row("GPT-OSS-120B", "gpt_oss", f.gpt_oss, config("gpt_oss", 2880, 64, 8, 2880, 36, 201088, head_dim=64, num_local_experts=128,
+        quantization_config={"quant_method": "mxfp4"}), axes="tp pp ep", forms=False),
+    Row("GPT-OSS-20B in bf16", "gpt_oss", P(f.gpt_oss, packed=False), config("gpt_oss", 2880, 64, 8, 2880, 24, 201088, head_dim=64, num_local_experts=32),
+        axes="tp pp ep", forms=False),
+    Row("Mixtral-8x7B", "mixtral", P(f.moe, block="block_sparse_moe", names=("w1", "w3", "w2")),
+        config("mixtral", 4096, 32, 8, 14336, 32, 32000, num_local_experts=8), axes="tp pp ep"),
+    Row("MiniMax-M2", "mixtral", P(f.moe, block="block_sparse_moe", names=("w1", "w3", "w2"), qk_norm="of all heads",
+        router_bias="block_sparse_moe.e_score_correction_bias"),
+        config("minimax_m2", 3072, 48, 8, 1536, 62, 200064, head_dim=128, num_local_experts=256), axes="tp pp ep"),
+    Row("MiniMax-Text-01", "minimax", f.minimax, config("minimax", 6144, 64, 8, 9216, 80, 200064, head_dim=128, num_local_experts=32),
+        sample=(0, 7, 79), axes="tp pp ep"),
+    Row("OLMo-2-7B", "llama", P(f.llama, qk_norm="all", norms=("post_attention_layernorm", "post_feedforward_layernorm")),
+        config("olmo2", 4096, 32, 32, 11008, 32, 100352)),
+    Row("OLMoE-1B-7B", "mixtral", P(f.moe, qk_norm="all"), config("olmoe", 2048, 16, 16, 1024, 16, 50304, num_experts=64), axes="tp pp ep"),
+    Row("Command-R+", "llama", P(f.llama, head=False, qk_norm="each", norms=("input_layernorm",)), config("cohere", 12288, 96, 8, 33792, 64, 256000)),
+    Row("StarCoder2-15B", "llama", f.starcoder2, config("starcoder2", 6144, 48, 4, 24576, 40, 49152)),
+    Row("Falcon-7B", "falcon", f.falcon, {"model_type": "falcon", "hidden_size": 4544, "num_attention_heads": 71, "num_hidden_layers": 32,
+        "vocab_size": 65024, "multi_query": True, "new_decoder_architecture": False}),
+    Row("Falcon-40B", "falcon", f.falcon, {"model_type": "falcon", "hidden_size": 8192, "num_attention_heads": 128, "num_kv_heads": 8, "num_hidden_layers": 60,
+        "vocab_size": 65024, "multi_query": True, "new_decoder_architecture": True}),
+    Row("Falcon3-7B", "llama", f.llama, config("llama", 3072, 12, 4, 23040, 28, 131072, head_dim=256)),
+    Row("BLOOM-176B", "bloom", f.bloom, {"model_type": "bloom", "n_embed": 14336, "n_head": 112, "n_layer": 70, "vocab_size": 250880}),
+    Row("OPT-66B", "opt", f.opt, {"model_type": "opt", "hidden_size": 9216, "num_attention_heads": 72, "ffn_dim": 36864, "num_hidden_layers": 64, "vocab_size": 50272}),
+    Row("GPT-2 large", "gpt2", f.gpt2, {"model_type": "gpt2", "n_embd": 1280, "n_head": 20, "n_layer": 36, "vocab_size": 50257}, forms=False),
+    Row("GPT-J-6B", "gptj", f.gptj, {"model_type": "gptj", "n_embd": 4096, "n_head": 16, "n_layer": 28, "vocab_size": 50400}),
+    Row("GPT-NeoX-20B", "neox", f.neox, config("gpt_neox", 6144, 64, 64, 24576, 44, 50432)),
+    Row("MPT-30B", "mpt", f.mpt, {"model_type": "mpt", "d_model": 7168, "n_heads": 64, "n_layers": 48, "vocab_size": 50432}),
+    Row("Mamba-2.8B", "mamba", f.mamba, {"model_type": "mamba", "hidden_size": 2560, "intermediate_size": 5120, "state_size": 16, "time_step_rank": 160,
+        "num_hidden_layers": 64, "vocab_size": 50280}, forms=False),
+    Row("Codestral-Mamba-7B", "mamba2", f.mamba2, {"model_type": "mamba2", "hidden_size": 4096, "num_heads": 128, "head_dim": 64, "n_groups": 8,
+        "state_size": 128, "num_hidden_layers": 64, "vocab_size": 32768}, forms=False),
+    Row("Jamba-v0.1", "jamba", f.jamba, config("jamba", 4096, 32, 8, 14336, 32, 65536, num_experts=16, mamba_d_state=16, mamba_dt_rank=256),
+        sample=(0, 1, 4, 31), axes="tp pp ep"),
+    Row("Flan-T5-XXL", "t5", f.t5, {"model_type": "t5", "d_model": 4096, "d_kv": 64, "num_heads": 64, "d_ff": 10240, "num_layers": 24, "vocab_size": 32128}, axes="tp"),
+    Row("BERT-large", "bert", f.bert, config("bert", 1024, 16, 16, 4096, 24, 30522), forms=False),
+    Row("RoBERTa-large", "bert", P(f.bert, at="roberta"), config("roberta", 1024, 16, 16, 4096, 24, 50265), forms=False),
+    Row("ViT-large", "bert", P(f.bert, at="vit", inside="attention", ends=False), config("vit", 1024, 16, 16, 4096, 24, 0), forms=False),
+    Row("CLIP ViT-L/14", "clip", f.clip, {"model_type": "clip", "text_config": {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072, "vocab_size": 49408},
+        "vision_config": {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096}, "num_hidden_layers": 12}, axes="tp", forms=False),
+    Row("Whisper-large-v3", "whisper", f.whisper, {"model_type": "whisper", "d_model": 1280, "encoder_attention_heads": 20, "decoder_attention_heads": 20,
+        "encoder_ffn_dim": 5120, "decoder_ffn_dim": 5120, "num_hidden_layers": 32, "vocab_size": 51866}, axes="tp", forms=False),
+    Row("Llava-1.5-7B", "llava", f.llava, text("llava", {"model_type": "llama", "vocab_size": 32064})),
+]
+BY_NAME = {row.name: row for row in ROWS}
+
+
+# ---- quantised forms ------------------------------------------------------------------------------
+
+
+def follow(how, *dims):
+    """The cut of a tensor that belongs to a weight: for each dimension, which one of the weight it goes with, and how many of
+    that one share one of this."""
+    for own, (dim, share) in enumerate(dims):
+        if how.kind != "whole" and dim == how.dim:
+            lengths = tuple((length / share, heads) for length, heads in how.lengths)
+            made = f.Cut(how.kind, own, how.unit if share == 1 else 1, how.heads, lengths)
+            made.even = share != 1
+            return made
+    return f.whole()
+
+
+def fp8_block(name, out, inputs, how):
+    yield f"{name}.weight", "F8_E4M3", (out, inputs), how
+    yield f"{name}.weight_scale_inv", "F32", (-(-out // 128), -(-inputs // 128)), follow(how, (0, 128), (1, 128))
+
+
+def fp8_channel(name, out, inputs, how):
+    yield f"{name}.weight", "F8_E4M3", (out, inputs), how
+    yield f"{name}.weight_scale", "F32", (out, 1), follow(how, (0, 1), (None, 1))
+
+
+def fp8_tensor(name, out, inputs, how):
+    yield f"{name}.weight", "F8_E4M3", (out, inputs), how
+    yield f"{name}.weight_scale", "F32", (), f.whole()
+    yield f"{name}.input_scale", "F32", (1,), f.whole()
+
+
+def gptq(name, out, inputs, how):
+    yield f"{name}.qweight", "I32", (inputs // 8, out), follow(how, (1, 8), (0, 1))
+    yield f"{name}.qzeros", "I32", (inputs // 128, out // 8), follow(how, (1, 128), (0, 8))
+    yield f"{name}.scales", "F16", (inputs // 128, out), follow(how, (1, 128), (0, 1))
+    yield f"{name}.g_idx", "I32", (inputs,), follow(how, (1, 1))
+
+
+def awq(name, out, inputs, how):
+    yield f"{name}.qweight", "I32", (inputs, out // 8), follow(how, (1, 1), (0, 8))
+    yield f"{name}.qzeros", "I32", (inputs // 128, out // 8), follow(how, (1, 128), (0, 8))
+    yield f"{name}.scales", "F16", (inputs // 128, out), follow(how, (1, 128), (0, 1))
+
+
+def compressed(name, out, inputs, how):
+    yield f"{name}.weight_packed", "I32", (out, inputs // 8), follow(how, (0, 1), (1, 8))
+    yield f"{name}.weight_scale", "BF16", (out, inputs // 128), follow(how, (0, 1), (1, 128))
+    yield f"{name}.weight_zero_point", "I32", (out // 8, inputs // 128), follow(how, (0, 8), (1, 128))
+    yield f"{name}.weight_shape", "I64", (2,), f.whole()
+
+
+def nvfp4(name, out, inputs, how):
+    yield f"{name}.weight_packed", "U8", (out, inputs // 2), follow(how, (0, 1), (1, 2))
+    yield f"{name}.weight_scale", "F8_E4M3", (out, inputs // 16), follow(how, (0, 1), (1, 16))
+    yield f"{name}.weight_global_scale", "F32", (1,), f.whole()
+    yield f"{name}.input_global_scale", "F32", (1,), f.whole()
+
+
+def adapter(name, out, inputs, how):
+    yield f"{name}.lora_A.weight", "F32", (16, inputs), follow(how, (None, 1), (1, 1))
+    yield f"{name}.lora_B.weight", "F32", (out, 16), follow(how, (0, 1), (None, 1))
+
+
+FORMS = [
+    ("fp8 blocks", fp8_block, FP8),
+    ("fp8 channels", fp8_channel, {"quantization_config": {"quant_method": "compressed-tensors"}}),
+    ("fp8 tensors", fp8_tensor, {"quantization_config": {"quant_method": "fp8"}}),
+    ("GPTQ", gptq, {"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128}}),
+    ("AWQ", awq, {"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}}),
+    ("compressed-tensors", compressed, {"quantization_config": {"quant_method": "compressed-tensors"}}),
+    ("nvfp4", nvfp4, {"quantization_config": {"quant_method": "compressed-tensors"}}),
+    ("LoRA", adapter, {}),
+]
+
+
+def form_fits(how, shape, tp, block=None):
+    """The same question for a tensor of a quantised form: what is shared must divide evenly."""
+    if getattr(how, "even", False):
+        n = shape[how.dim]
+        if how.kind == "parts":
+            return all(length == int(length) and int(length) % (min(heads, tp) if heads else tp) == 0 for length, heads in how.lengths)
+        if how.kind == "halves":
+            return n % 2 == 0 and n // 2 % tp == 0
+        pieces = min(how.heads, tp) if how.heads else tp
+        return n % pieces == 0 and tp % pieces == 0
+    return f.fits(how, shape, tp)
+
+
+def block_fits(how, shape, tp):
+    """A weight whose blocks of 128 x 128 share a scale: shares end where blocks do."""
+    pieces = min(how.heads, tp) if how.heads else tp
+    if how.kind == "halves" and how.experts:
+        pieces *= 2
+    elif how.kind not in ("cut", "kv"):
+        return True
+    return shape[how.dim] % pieces == 0 and shape[how.dim] // pieces % 128 == 0
+
+
+# ---- the tests ------------------------------------------------------------------------------------
+
+
+class Models(support.CommandTest):
+    def setUp(self):
+        kept = tempfile.TemporaryDirectory(prefix="reshard-models-")
+        self.addCleanup(kept.cleanup)
+        self.folder = kept.name
+
+    def plan(self, folder, mesh, *options):
+        done = support.run("plan", folder, "--to", mesh, "--format", "dcp-safetensors", "--tensors", "--json", *options)
+        return done, json.loads(done.stdout) if done.returncode == 0 else None
+
+    def check_plan(self, row, tensors, folder, mesh, can, experts=0):
+        """Compares every shard with what it has to be, or the refusal if it cannot be. Whether it could."""
+        sizes = {axis: int(n) for axis, n in (part.split("=") for part in mesh.split(","))}
+        tp, pp, ep = (sizes.get(axis, 1) for axis in ("tp", "pp", "ep"))
+        done, plan = self.plan(folder, mesh)
+        if not can:
+            self.assertEqual((done.returncode, done.stdout), (1, ""), f"{row.name} {mesh} had to be refused")
+            self.assertRegex(done.stderr, r"divide|multiple|evenly|not whole|add up", f"{row.name} {mesh}")
+            return False
+        self.assertEqual((done.returncode, done.stderr), (0, ""), f"{row.name} {mesh}")
+        self.assertIn(f"family {row.family}", plan["rules"])
+        found = {tensor["name"]: tensor for tensor in plan["tensor_list"]}
+        self.assertEqual(set(found), {name for name, _, _, _ in tensors})
+        tied = not any("lm_head" in name or "embed_out" in name or "output_layer" in name for name in found)
+        for name, _, shape, how in tensors:
+            want = {}
+            for rank in range(tp * pp * ep):
+                place = dict(zip(sizes, self.coordinates(sizes, rank)))
+                if place.get("pp", 0) not in self.stages(row, name, pp, tied):
+                    continue
+                expert = re.search(r"\.experts\.(\d+)\.", name)
+                if expert and ep > 1 and f.dealt_to(int(expert[1]), experts, ep) != place["ep"]:
+                    continue
+                want[rank] = f.pieces(how, shape, tp, place.get("tp", 0), ep, place.get("ep", 0))
+            has = {shard["rank"]: [(piece["offset"], piece["size"]) for piece in shard["pieces"]] for shard in found[name]["shards"]}
+            self.assertEqual(has, want, f"{row.name} {mesh}: {name} {shape} {found[name]['cut']}")
+        return True
+
+    @staticmethod
+    def coordinates(sizes, rank):
+        found = []
+        for n in reversed(list(sizes.values())):
+            found.insert(0, rank % n)
+            rank //= n
+        return found
+
+    @staticmethod
+    def stages(row, name, pp, tied):
+        """The stages of the pipeline that have the tensor."""
+        if re.match(r"(model\.)?(visual|vision_|multi_modal)", name):
+            return {0}
+        layer = re.search(r"(?:layers|layer|h|blocks|block)\.(\d+)\.", name)
+        if layer:
+            return {f.dealt_to(min(int(layer[1]), row.layers - 1), row.layers, pp)}
+        if "rotary" in name:
+            return {0}
+        if "embed_out" in name:
+            return {pp - 1}
+        if re.search(r"embed|wte|wpe", name) and "mtp" not in name:
+            is_words = re.search(r"embed_tokens|word_embeddings\.|wte|embed_in|backbone\.embeddings", name) and row.family != "bert"
+            return {0, pp - 1} if tied and is_words else {0}
+        return {pp - 1}
+
+    @functools.lru_cache(maxsize=None)
+    def examine(self, name):
+        row = BY_NAME[name]
+        m, experts = row.sampled()
+        stacked = [shape[0] for _, _, shape, how in m.tensors if how.experts]
+        experts = stacked[0] if stacked else experts
+        folder = f"{self.folder}/{row.name.replace('/', ' ')}"
+        f.write_sparse(folder, m.tensors, row.given)
+        fits = lambda tp: all(f.fits(how, shape, tp) for _, _, shape, how in m.tensors)
+        done = {tp: self.check_plan(row, m.tensors, folder, f"tp={tp}", fits(tp)) for tp in (1, 2, 4, 8)}
+        usable = max(tp for tp in (1, 2) if fits(tp))
+        if "pp" in row.axes:
+            self.check_plan(row, m.tensors, folder, f"pp=2,tp={usable}", True)
+        else:
+            self.assertRegex(self.plan(folder, "pp=2")[0].stderr, "no rule of .* says what axis pp=2 does")
+        if "ep" in row.axes:
+            self.check_plan(row, m.tensors, folder, f"ep=2,tp={usable}", True, experts)
+        return done, self.examine_forms(row, m) if row.forms else [], self.round_trip(row)
+
+    def examine_forms(self, row, m):
+        """Every form, as far as its groups divide the weights at all."""
+        found = []
+        plain = {f"{name}.weight" for name in m.linears}
+        for form, write, extra in FORMS:
+            tensors = [] if form == "LoRA" else [tensor for tensor in m.tensors if tensor[0] not in plain]
+            grouped = form not in ("fp8 channels", "fp8 tensors", "LoRA", "fp8 blocks")
+            if grouped and any(out % 8 or inputs % 128 for out, inputs, _ in m.linears.values()):
+                continue
+            for name, (out, inputs, how) in m.linears.items():
+                tensors += list(write(f"base_model.model.{name}" if form == "LoRA" else name, out, inputs, how))
+            folder = f"{self.folder}/{row.name} {form}".replace("/", " ") if "/" in row.name else f"{self.folder}/{row.name} {form}"
+            f.write_sparse(folder, tensors, {**row.given, **extra})
+            can = {}
+            for tp in (2, 8) if SCALE > 1 else (2,):
+                can[tp] = all(form_fits(how, shape, tp) for _, _, shape, how in tensors)
+                if form == "fp8 blocks":
+                    can[tp] = can[tp] and all(block_fits(how, shape, tp) for _, dtype, shape, how in tensors
+                                              if dtype == "F8_E4M3" or how.experts)
+                self.check_plan(row, tensors, folder, f"tp={tp}", can[tp])
+            if any(can.values()):
+                found.append(form)
+        return found
+
+    def round_trip(self, row):
+        """A small model of the same kind, cut into files of ranks and put together again."""
+        given = small(row.given)
+        layers = range(4 if row.family not in ("jamba", "minimax") else 8)
+        flat = given.get("text_config", given)
+        for key in ("num_hidden_layers", "n_layer", "n_layers", "num_layers"):
+            if key in flat:
+                flat[key] = len(layers)
+        if row.family == "llava":
+            flat.update(hidden_size=64, num_attention_heads=4, intermediate_size=64)
+        m = row.make(given, layers)
+        source, cut, back = (f"{self.folder}/small {row.name} {step}".replace("/", " ") if "/" in row.name else
+                             f"{self.folder}/small {row.name} {step}" for step in ("source", "cut", "back"))
+        os.makedirs(source)
+        f.write_small(source, m.tensors, given, random.Random(row.name))
+        self.read_text("convert", source, cut, "--to", "tp=2", "--format", "rank-files", "--quiet", "--no-sync")
+        self.read_text("convert", cut, back, "--from", "tp=2", "--quiet", "--no-sync")
+        self.assertEqual(files.read_hf(back), files.read(f"{source}/model.safetensors")[0])
+        return True
+
+    def test_bitsandbytes_is_refused_with_the_reason(self):
+        row = BY_NAME["Llama-3.1-70B"]
+        m, _ = row.sampled()
+        m.add("model.layers.0.mlp.down_proj.weight.absmax", (3670016,), f.whole(), "U8")
+        folder = f"{self.folder}/bnb"
+        f.write_sparse(folder, m.tensors, row.given)
+        self.check_fails(["plan", folder, "--to", "tp=2"], 1, "bitsandbytes stores a weight as blocks")
+        self.read_text("plan", folder, "--to", "pp=2")
+
+    def test_square_experts_need_a_model_type(self):
+        """[expert, 2 x inner, hidden] and [expert, hidden, 2 x inner] are the same shape when they are equal."""
+        given = config("none", 64, 4, 4, 32, 1, 100, num_local_experts=4)
+        name = "model.layers.0.mlp.experts.gate_up_proj"
+        for number, (model_type, dim) in enumerate([(None, None), ("qwen3_moe", 1), ("qwen3_vl_moe", 2)]):
+            folder = f"{self.folder}/square{number}"
+            f.write_sparse(folder, [(name, "BF16", (4, 64, 64), None)], {**given, "model_type": model_type})
+            done, plan = self.plan(folder, "tp=2")
+            if dim is None:
+                self.assertIn("alike, and config.json's model_type does not tell", done.stderr)
+            else:
+                self.assertEqual(plan["tensor_list"][0]["cut"], f"tp=2: S({dim}*2)")
+
+    def test_groups_of_names_that_no_rule_knows(self):
+        tensors = [(f"model.decoder.layers.{i}.fc{k}.weight", "BF16", (2048, 512), None) for i in range(12) for k in (1, 2)]
+        folder = f"{self.folder}/unknown"
+        f.write_sparse(folder, tensors + [("odd", "BF16", (3,), None)], {})
+        self.check_fails(["plan", folder, "--to", "tp=2", "--rules", "llama"], 1,
+                         "no rule of llama matches 25 of 25 tensors: model.decoder.layers.{0..11}.fc1.weight x12 2048x512; "
+                         "model.decoder.layers.{0..11}.fc2.weight x12 2048x512; odd 3")
+        draft = self.read_text("rules", "--for", folder)
+        self.assertIn("model.decoder.layers.{0..11}.fc1.weight  ???  # x12  2048x512\n", draft)
+        path = self.write_file(draft.encode())
+        self.check_fails(["plan", folder, "--to", "tp=2", "--rules", path], 1, "this line still has to be filled in")
+        path = self.write_file(draft.replace("???", "S(0)@tp").replace("odd", "odd R #").encode())
+        plan = self.read_json("plan", folder, "--to", "tp=2", "--tensors", "--rules", path)
+        self.assertEqual([tensor["name"] for tensor in plan["tensor_list"]][2:6],
+                         [f"model.decoder.layers.{i}.fc{k}.weight" for i in (1, 2) for k in (1, 2)])
+
+    def test_the_largest_are_planned(self):
+        """671B and 1T parameters, every tensor of them, in fp8 with its scales."""
+        for name in ("DeepSeek-V3", "Kimi-K2"):
+            row = BY_NAME[name]
+            m = row.build(range(row.layers))
+            plain = {f"{linear}.weight" for linear in m.linears}
+            tensors = [tensor for tensor in m.tensors if tensor[0] not in plain]
+            for linear, value in m.linears.items():
+                tensors += list(fp8_block(linear, *value))
+            folder = f"{self.folder}/full {name}"
+            f.write_sparse(folder, tensors, {**row.given, **FP8})
+            plan, seconds, memory = self.measure("convert", folder, f"{self.folder}/none", "--to", "ep=8,tp=4,pp=4", "--dry-run", "--json")
+            print(f"{name}: {len(tensors)} tensors over ep=8,tp=4,pp=4: {seconds:.2f} s of processor time, {memory >> 10} MiB")
+            self.assertEqual(plan["tensors"], len(tensors))
+
+    @staticmethod
+    def measure(*arguments):
+        """What the command says, its processor time in seconds and its memory in KiB. A small process starts it, as a child
+        counts the memory of its parent as its own."""
+        code = ("import json, resource, subprocess, sys\n"
+                "out = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, check=True).stdout\n"
+                "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
+                "print(json.dumps([json.loads(out), used.ru_utime + used.ru_stime, used.ru_maxrss]))")
+        return json.loads(subprocess.run([sys.executable, "-c", code, support.COMMAND, *arguments], stdout=subprocess.PIPE, check=True).stdout)
+
+    def test_table(self):
+        lines = ["| model | family | tp | refused | pp | ep | quantised forms | round trip |", "|---|---|---|---|---|---|---|---|"]
+        for row in ROWS:
+            done, forms, back = self.examine(row.name)
+            lines.append("| " + " | ".join([
+                row.name, f"`{row.family}`", ", ".join(str(tp) for tp in done if done[tp] and tp > 1) or "none",
+                ", ".join(str(tp) for tp in done if not done[tp]) or "-",
+                "yes" if "pp" in row.axes else "no", "yes" if "ep" in row.axes else "-",
+                "mxfp4" if row.name == "GPT-OSS-120B" else ", ".join(forms) or "-", "yes" if back else "no"]) + " |")
+        with open(PAGE, encoding="utf-8") as file:
+            page = file.read()
+        table = "\n".join(lines)
+        made = re.sub(r"(<!-- table -->\n).*?(\n<!-- end -->)", lambda match: match[1] + table + match[2], page, flags=re.S)
+        if os.environ.get("RESHARD_WRITE_DOCS"):
+            with open(PAGE, "w", encoding="utf-8") as file:
+                file.write(made)
+        self.assertEqual(page if not os.environ.get("RESHARD_WRITE_DOCS") else made, made)
+
+
+if __name__ == "__main__":
+    support.main()
