@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUNS_DEFAULT = 5, RUNS_MAX = 101, CASE_COUNT = 4, LIMIT_COUNT = 3 };
+enum { RUNS_DEFAULT = 5, RUNS_MAX = 101, CASE_COUNT = 6, LIMIT_COUNT = 3 };
 enum { CROWD_TENSORS_DEFAULT = 100000, CROWD_TENSORS_MAX = 1000000, CROWD_FILES = 64 };
 
 #define BYTES_DEFAULT ((size_t)2000000000)
@@ -37,14 +37,17 @@ typedef struct convert_case {
     reshard_dtype dtype;
     const char *from; /* mesh of the source; NULL: whole tensors */
     const char *to, *cast;
-    double aimed; /* at least this times the speed of cp */
+    double aimed;                     /* at least this times the speed of cp */
+    const char *from_format, *format; /* NULL: as for reshard convert */
 } convert_case;
 
 static const convert_case cases[CASE_COUNT] = {
-    {"fsdp-hf", "fsdp=8 -> hf", RESHARD_BF16, "fsdp=8", NULL, NULL, 0.9},
-    {"hf-tp", "hf -> tp=4", RESHARD_BF16, NULL, "tp=4", NULL, 0.8},
-    {"tp-tp", "tp=8 -> tp=2", RESHARD_BF16, "tp=8", "tp=2", NULL, 0.8},
-    {"cast", "fsdp=8 f32 -> tp=4 bf16", RESHARD_F32, "fsdp=8", "tp=4", "bf16", 0.6},
+    {"fsdp-hf", "fsdp=8 -> hf", RESHARD_BF16, "fsdp=8", NULL, NULL, 0.9, NULL, NULL},
+    {"hf-tp", "hf -> tp=4", RESHARD_BF16, NULL, "tp=4", NULL, 0.8, NULL, NULL},
+    {"tp-tp", "tp=8 -> tp=2", RESHARD_BF16, "tp=8", "tp=2", NULL, 0.8, NULL, NULL},
+    {"cast", "fsdp=8 f32 -> tp=4 bf16", RESHARD_F32, "fsdp=8", "tp=4", "bf16", 0.6, NULL, NULL},
+    {"dcp-hf", "dcp of fsdp=8 -> hf", RESHARD_BF16, "fsdp=8", NULL, NULL, 0.9, "dcp", NULL},
+    {"hf-dcp", "hf -> dcp of fsdp=8", RESHARD_BF16, NULL, "fsdp=8", NULL, 0.8, NULL, "dcp"},
 };
 
 static const size_t limits[LIMIT_COUNT] = {(size_t)16 << 20, (size_t)64 << 20, (size_t)512 << 20};
@@ -60,8 +63,8 @@ typedef struct bench_values {
 
 static const cli_option options[] = {
     {"bytes", CLI_SIZE, offsetof(bench_values, bytes), "SIZE", 0, "of the source, about (2GB)"},
-    {"case", CLI_CHOICE, offsetof(bench_values, chosen), "all|fsdp-hf|hf-tp|tp-tp|cast|tensors", 0,
-     "one of the measurements only"},
+    {"case", CLI_CHOICE, offsetof(bench_values, chosen),
+     "all|fsdp-hf|hf-tp|tp-tp|cast|dcp-hf|hf-dcp|tensors", 0, "one of the measurements only"},
     {"runs", CLI_RANK, offsetof(bench_values, runs), "N", 0, "medians of so many (5)"},
     {"max-memory", CLI_SIZE, offsetof(bench_values, memory_bytes), "SIZE", 0,
      "of the conversions that are timed (512M)"},
@@ -109,6 +112,7 @@ static reshard_conversion_options describe(const bench *shared, const convert_ca
     return (reshard_conversion_options){
         .size = sizeof(reshard_conversion_options),
         .to = measured->to,
+        .format = measured->format,
         .dtype_count = measured->cast != NULL ? 1 : 0,
         .dtypes = &measured->cast,
         .memory_bytes_max = memory_bytes,
@@ -123,7 +127,8 @@ static int make_source(bench *shared, const convert_case *measured)
     bench_sample_choose(shared->values->bytes, measured->dtype, &model);
     if (measured->from == NULL)
         return bench_sample_write(shared->work, shared->source, &model);
-    const reshard_conversion_options planning = {.size = sizeof planning, .to = measured->from};
+    const reshard_conversion_options planning = {
+        .size = sizeof planning, .to = measured->from, .format = measured->from_format};
     const reshard_conversion_run_options running = {.size = sizeof running, .no_sync = 1};
     bench_child_report report;
     int code = bench_sample_write(shared->work, shared->whole, &model);

@@ -53,6 +53,12 @@ typedef struct reshard_conversion_options {
     int32_t threads;         /* 0: as many as there are processors, up to 8; ranks divide them */
     /* Ranks that share the work; NULL: this one alone. Memory and threads are per rank. */
     reshard_group *group;
+    /* Only what is under this name: tensors "only.*", without that beginning. NULL: see all. */
+    const char *only;
+    /* Checkpoints of PyTorch nest: "hf" takes the part "model", "module" or "state_dict" alone, if
+     * there is one and no `include` is given, and a note of the conversion tells what stays behind.
+     * Non-zero: everything is taken, under its whole name. */
+    int all;
 } reshard_conversion_options;
 
 /*

@@ -106,15 +106,18 @@ reshard_exec *rs_exec_cache_find(rs_exec_cache *cache, const uint64_t digest[2])
 
 static entry *find_room(rs_exec_cache *cache, const uint64_t digest[2])
 {
-    entry *oldest = find_entry(cache, digest);
-    if (oldest == NULL && cache->count < RS_EXEC_CACHE_MAX)
+    entry *room = find_entry(cache, digest);
+    if (room == NULL && cache->count < RS_EXEC_CACHE_MAX)
         return &cache->entries[cache->count++];
-    for (int32_t i = 0; oldest == NULL && i < cache->count; i++) {
-        if (i == 0 || cache->entries[i].used < oldest->used)
-            oldest = &cache->entries[i];
+    if (room == NULL) { /* the one that was not used for longest */
+        room = &cache->entries[0];
+        for (int32_t i = 1; i < cache->count; i++) {
+            if (cache->entries[i].used < room->used)
+                room = &cache->entries[i];
+        }
     }
-    reshard_exec_destroy(oldest->exec);
-    return oldest;
+    reshard_exec_destroy(room->exec);
+    return room;
 }
 
 /* ---- layouts of the group's own -------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 """torch.save files and FSDP's rank files, made byte by byte (torch_files.py), read by the command and compared with the
 tensors they were made of. Files that PyTorch itself made are in tests/oracle/pytorch."""
 import itertools
+import json
 import os
 import random
 import struct
@@ -32,7 +33,7 @@ class TorchTest(ConvertTest):
     def compare(self, source, model, *options):
         """All tensors of the source, as converted to safetensors."""
         target = source.replace("/", "-") + "-hf"
-        self.convert(source, target, *options)
+        self.convert(source, target, "--all", *options)
         found = files.read_hf(self.at(target))
         self.assertEqual(sorted(found), sorted(model))
         for name, (dtype, shape, values) in model.items():
@@ -104,6 +105,31 @@ class Files(TorchTest):
         self.compare("g", {"model.w": w, "optimizer.state.0": v})
         notes = self.read_json("inspect", self.at("g"))["notes"]
         self.assertEqual(notes, ["other.bin: is not what torch.save writes: left out"])
+
+    def test_bin(self):
+        """A folder of transformers: the index decides, and what is not the model's is said."""
+        rnd = random.Random(SEED)
+        w, v, u = tensor(rnd, "F16", 4, 2), tensor(rnd, "F16", 3), tensor(rnd, "F16", 1)
+        first, second = ("pytorch_model-0000%d-of-00002.bin" % i for i in (1, 2))
+        torch_files.write(self.at("b/" + first), torch_files.ordered({"a.w": torch_files.tensor(w), "old": torch_files.tensor(u)}))
+        torch_files.write(self.at("b/" + second), torch_files.ordered({"a.v": torch_files.tensor(v)}), legacy=True)
+        torch_files.write(self.at("b/optimizer.pt"), {"x": torch_files.tensor(u)})
+        index = "b/pytorch_model.bin.index.json"
+        self.write_text(index, json.dumps({"metadata": {}, "weight_map": {"a.w": first, "a.v": second}}))
+        self.write_text("b/config.json", "{}")
+        self.compare("b", {"a.w": w, "a.v": v})
+        self.assertEqual(sorted(os.listdir(self.at("b-hf"))), ["config.json", "model.safetensors"])
+        shown = self.read_json("inspect", self.at("b"))
+        self.assertEqual(shown["format"], "torch-bin")
+        self.assertEqual(shown["notes"], ["1 tensors in the files are not in the index: left out",
+                                          "optimizer.pt: is not part of the model: left out"])
+        self.write_text(index, json.dumps({"weight_map": {"a.w": second}}))
+        self.check_fails(["inspect", self.at("b")], 1, 'holds tensor "a.w", but it does not')
+        os.unlink(self.at("b/" + second))
+        self.check_fails(["inspect", self.at("b")], 1, second)
+        torch_files.write(self.at("s/pytorch_model.bin"), {"a.w": torch_files.tensor(w)})
+        torch_files.write(self.at("s/training_args.bin"), Call(Global("transformers.training_args", "TrainingArguments"), new=True, state={"lr": 1}))
+        self.compare("s", {"a.w": w})
 
     def test_complex128(self):
         """It is read and digested; safetensors has no such dtype, which is said of the tensor before anything is written."""

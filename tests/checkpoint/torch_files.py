@@ -7,6 +7,7 @@ A tensor is (dtype, shape, bytes) as in files.py, or a View of a storage; what P
 """
 import io
 import os
+import pickle
 import struct
 import zipfile
 
@@ -283,3 +284,60 @@ def chunk(n, k, i):
     """PyTorch's chunk i of k: where it begins and ends."""
     step = -(-n // k)
     return min(i * step, n), min((i + 1) * step, n)
+
+
+# ---- reading, by Python's own unpickler ------------------------------------------------------------------------------
+
+class Loaded:
+    """A tensor of a file: dtype, shape, bytes, and the key of its storage."""
+    def __init__(self, dtype, shape, data, key):
+        self.dtype, self.shape, self.data, self.key = dtype, tuple(shape), data, key
+
+    def whole(self):
+        return (self.dtype, self.shape, self.data)
+
+
+class Unpickler(pickle.Unpickler):
+    """Knows a few names, those that torch.load(weights_only=True) takes, and refuses all others."""
+    def __init__(self, data, read):
+        super().__init__(io.BytesIO(data))
+        self.read = read
+
+    def persistent_load(self, saved_id):
+        return saved_id
+
+    def find_class(self, module, name):
+        if (module, name) == ("collections", "OrderedDict"):
+            return dict
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+            return lambda storage, *rest: self.rebuild(storage, storage[1], *rest)
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v3"):
+            return lambda storage, offset, size, strides, grad, hooks, dtype: self.rebuild(storage, dtype, offset, size, strides, grad, hooks)
+        if (module, name) == ("torch", "Size"):
+            return tuple
+        if module in ("torch", "torch.storage"):
+            return name
+        raise pickle.UnpicklingError(f"{module}.{name}")
+
+    def rebuild(self, storage, kind, offset, size, strides, grad, hooks):
+        dtype = next(key for key, row in DTYPES.items() if kind in row[:2])
+        width = DTYPES[dtype][2]
+        assert storage[0] == "storage" and storage[3] == "cpu" and grad is False and hooks == {}, storage
+        data = self.read(storage[2])
+        assert len(data) == storage[4] * (1 if storage[1] == "UntypedStorage" else width), (storage, len(data))
+        assert offset == 0 and tuple(strides) == dense(size), (size, strides)
+        return Loaded(dtype, size, data, storage[2])
+
+
+def load(path):
+    """What a file of ours holds; its zip file is checked as Python does, CRCs included."""
+    with zipfile.ZipFile(path) as file:
+        assert file.testzip() is None, path
+        assert all(info.CRC != 0 or info.file_size == 0 for info in file.infolist()), path
+        assert file.read("archive/version") == b"3\n" and file.read("archive/byteorder") == b"little"
+        for info in file.infolist():
+            with open(path, "rb") as whole:
+                whole.seek(info.header_offset + 26)
+                name, extra = struct.unpack("<HH", whole.read(4))
+            assert (info.header_offset + 30 + name + extra) % 64 == 0, (path, info.filename)
+        return Unpickler(file.read("archive/data.pkl"), lambda key: file.read("archive/data/" + key)).load()

@@ -17,7 +17,7 @@ static reshard_status select_tensors(reshard_comparison *comparison,
     const reshard_checkpoint *a = comparison->a;
     rs_rulebook book = {0};
     reshard_mesh *mesh = NULL;
-    reshard_status status = rs_selection_init(selection, &comparison->arena, a, options);
+    reshard_status status = rs_selection_init(selection, &comparison->arena, a, options, false);
     if (status == RESHARD_OK && options->rules != NULL) {
         status = reshard_mesh_parse(comparison->context, "1", &mesh);
         if (status == RESHARD_OK)

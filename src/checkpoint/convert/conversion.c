@@ -38,7 +38,8 @@ static reshard_status plan_routes(reshard_conversion *conversion)
         return rs_allocation_status();
     memset(cache, 0, sizeof *cache);
     for (int64_t i = 0; i < target->tensor_count; i++) {
-        if (target->tensors[i].bytes == 0)
+        bool is_tied = target->owners != NULL && target->owners[i] >= 0;
+        if (target->tensors[i].bytes == 0 || is_tied)
             continue;
         rs_route *route = &conversion->routes[conversion->route_count];
         reshard_status status =
@@ -266,7 +267,7 @@ reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversio
 
 const char *reshard_conversion_note(const reshard_conversion *conversion, int64_t index)
 {
-    return rs_notes_at(&conversion->target.user_notes, index);
+    return rs_notes_at(&conversion->target.lines, index);
 }
 
 void reshard_conversion_get_matrix(const reshard_conversion *conversion, uint64_t *out_bytes)

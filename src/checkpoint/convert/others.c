@@ -105,9 +105,9 @@ static reshard_status note_kin(reshard_conversion *conversion, const kin *group,
 {
     if (group->count == 0)
         return RESHARD_OK;
-    return rs_target_note(&conversion->target, "%s %lld %s (\"%.100s\"%s)", fate,
-                          (long long)group->count, group->count == 1 ? one : several, group->first,
-                          group->count == 1 ? "" : " and others");
+    return rs_target_say(&conversion->target, "%s %lld %s (\"%.100s\"%s)", fate,
+                         (long long)group->count, group->count == 1 ? one : several, group->first,
+                         group->count == 1 ? "" : " and others");
 }
 
 static reshard_status note_others(reshard_conversion *conversion, const others *seen)
@@ -285,7 +285,9 @@ static reshard_status link_file(rs_conversion_run *run, int32_t file, int32_t sa
 reshard_status rs_run_link(rs_conversion_run *run)
 {
     reshard_status status = RESHARD_OK;
-    if (run->conversion->target.format->is_split)
+    const rs_format *format = run->conversion->target.format;
+    /* The heads of archives come last, so that they cannot be compared now. */
+    if (format->is_split || format->has_crcs)
         return RESHARD_OK;
     for (int32_t i = 0; status == RESHARD_OK && i < run->conversion->target.file_count; i++) {
         int32_t same = find_same(run, &run->conversion->target.files[i]);

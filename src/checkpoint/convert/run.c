@@ -177,6 +177,12 @@ static reshard_status finish_sums(const rs_conversion_run *run, const rs_sums *s
         to[tensor].sum = sums->items[i].target;
         report->bytes_digested += sums->items[i].source.bytes;
     }
+    for (int64_t i = 0; target->owners != NULL && i < count; i++) {
+        if (target->owners[i] >= 0) {
+            from[i].sum = from[target->owners[i]].sum;
+            to[i].sum = to[target->owners[i]].sum;
+        }
+    }
     reshard_status status =
         rs_tensor_sums_finish(sums->code, count, to, &report->tensors_digested, report->digest);
     report->source_digest[0] = '\0';

@@ -66,9 +66,14 @@ typedef struct rs_format {
 
     /* ---- writing; all NULL when the format is only read -------------------------------------- */
 
-    bool is_split;    /* over a mesh, which has to be given; else tensors are whole */
+    bool is_split; /* over a mesh, which has to be given; else tensors are whole */
+    /* Writes it over a mesh of several ranks, under the same name; NULL: nobody does. */
+    const struct rs_format *split;
     bool skips_empty; /* files that would hold nothing are not written */
     bool has_crcs;    /* finish needs the CRCs of entries */
+    bool takes_model; /* of a checkpoint that nests, only the model, unless all is asked for */
+    /* Whether it can hold something that is no tensor; NULL: nothing of that kind. */
+    bool (*holds_value)(const rs_stored_value *value);
     /* Decides which pieces of which tensor go into which file: fills in the target's tensors and
      * entries, and, unless the format is split, its file_count. */
     reshard_status (*lay_out)(rs_laying *laying);
@@ -83,7 +88,8 @@ typedef struct rs_format {
 } rs_format;
 
 extern const rs_format rs_format_hf, rs_format_dcp_safetensors, rs_format_rank_files,
-    rs_format_safetensors, rs_format_npy, rs_format_torch, rs_format_torch_ranks, rs_format_dcp;
+    rs_format_safetensors, rs_format_npy, rs_format_torch, rs_format_torch_bin,
+    rs_format_torch_ranks, rs_format_dcp;
 
 /* In the order they are probed; NULL beyond the last. */
 const rs_format *rs_format_at(int32_t index);

@@ -9,126 +9,37 @@
  * so it is ignored. Files lie beside the index: a name with a slash is refused.
  */
 #include "base/context.h"
-#include "base/json.h"
 #include "base/sort.h"
 #include "checkpoint/format/file_names.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/target.h"
+#include "checkpoint/format/weight_map.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define INDEX_NAME "model.safetensors.index.json"
-#define INDEX_BYTES_MAX ((size_t)256 << 20)
+#define INDEX_MIDDLE ".safetensors.index."
 #define SHARD_BYTES_DEFAULT ((uint64_t)5000000000)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-typedef struct mapping {
-    rs_slice tensor;
-    const char *file;
-    int32_t file_index;
-} mapping;
-
-typedef struct mappings {
-    int64_t count, capacity;
-    mapping *items;
-} mappings;
-
-/* Decodes a string into the checkpoint's arena, with a NUL after it. */
-static reshard_status keep_string(reshard_checkpoint *checkpoint, const rs_json_token *token,
-                                  rs_slice *out_string)
-{
-    char *bytes = rs_arena_allocate(&checkpoint->arena, token->count + 1);
-    if (bytes == NULL)
-        return rs_allocation_status();
-    out_string->bytes = bytes;
-    out_string->count = rs_json_decode(token, bytes);
-    bytes[out_string->count] = '\0';
-    return RESHARD_OK;
-}
-
-static reshard_status read_mapping(reshard_checkpoint *checkpoint, rs_json *json,
-                                   const rs_json_token *key, mappings *list)
-{
-    mapping item = {.file_index = -1};
-    rs_slice file = {0};
-    rs_json_token token;
-    void *items = list->items;
-    reshard_status status = keep_string(checkpoint, key, &item.tensor);
-    if (status == RESHARD_OK)
-        status =
-            rs_json_expect(json, RS_JSON_STRING, "weight_map holds names of files only", &token);
-    if (status == RESHARD_OK)
-        status = keep_string(checkpoint, &token, &file);
-    if (status != RESHARD_OK)
-        return status;
-    if (file.count == 0 || strlen(file.bytes) != file.count || strchr(file.bytes, '/') != NULL ||
-        file.bytes[0] == '.')
-        return rs_json_fail(json, &token, "not the name of a file beside the index");
-    item.file = file.bytes;
-    status = rs_grow(checkpoint->context, &items, &list->capacity, list->count + 1, sizeof item);
-    list->items = items;
-    if (status == RESHARD_OK)
-        list->items[list->count++] = item;
-    return status;
-}
-
-static reshard_status read_weight_map(reshard_checkpoint *checkpoint, rs_json *json, mappings *list)
-{
-    rs_json_token token;
-    reshard_status status =
-        rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "weight_map is not an object", &token);
-    while (status == RESHARD_OK) {
-        status = rs_json_next(json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
-            return status;
-        status = read_mapping(checkpoint, json, &token, list);
-    }
-    return status;
-}
-
-static reshard_status read_text(reshard_checkpoint *checkpoint, const char *name, const char *text,
-                                size_t text_bytes, mappings *list)
-{
-    rs_json json;
-    rs_json_token token;
-    bool seen = false;
-    rs_json_init(&json, name, text, text_bytes);
-    reshard_status status =
-        rs_json_expect(&json, RS_JSON_OBJECT_BEGIN, "the index is not an object", &token);
-    while (status == RESHARD_OK) {
-        status = rs_json_next(&json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
-            break;
-        bool is_map = rs_json_token_is(&token, "weight_map");
-        if (is_map && seen)
-            return rs_json_fail(&json, &token, "weight_map occurs twice");
-        seen = seen || is_map;
-        status = is_map ? read_weight_map(checkpoint, &json, list) : rs_json_skip(&json);
-    }
-    if (status == RESHARD_OK)
-        status = rs_json_next(&json, &token);
-    if (status == RESHARD_OK && !seen)
-        status = rs_fail(RESHARD_ERR_SYNTAX, "%s: has no weight_map", name);
-    return status;
-}
-
 static int compare_files(const void *a, const void *b)
 {
-    return strcmp(((const mapping *)a)->file, ((const mapping *)b)->file);
+    return strcmp(((const rs_weight_mapping *)a)->file, ((const rs_weight_mapping *)b)->file);
 }
 
 static int compare_tensors(const void *a, const void *b)
 {
-    return rs_slice_compare(((const mapping *)a)->tensor, ((const mapping *)b)->tensor);
+    return rs_slice_compare(((const rs_weight_mapping *)a)->tensor,
+                            ((const rs_weight_mapping *)b)->tensor);
 }
 
 /* Adds files beside the index that it does not list: to the names, if they are to be taken and are
  * called like a listed one. The others are left out. */
 static reshard_status consider_files(reshard_checkpoint *checkpoint, const rs_opening *opening,
-                                     const mappings *list, char **names, int32_t *count)
+                                     const rs_weight_map *list, char **names, int32_t *count)
 {
     rs_file_name name, listed = {.stem = {NULL, 0}};
     rs_slice first = {NULL, 0};
@@ -136,7 +47,7 @@ static reshard_status consider_files(reshard_checkpoint *checkpoint, const rs_op
     if (*count != 0)
         (void)rs_file_name_read(names[0], &listed);
     for (int64_t i = 0; i < opening->name_count; i++) {
-        mapping key = {.file = opening->names[i]};
+        rs_weight_mapping key = {.file = opening->names[i]};
         if (!rs_file_name_read(opening->names[i], &name) ||
             (list->count != 0 &&
              bsearch(&key, list->items, (size_t)list->count, sizeof key, compare_files) != NULL))
@@ -152,20 +63,17 @@ static reshard_status consider_files(reshard_checkpoint *checkpoint, const rs_op
                                     first);
 }
 
-/* Opens the files that the mappings name; these are sorted by file. */
+/* Opens the files of the index, and then those that are taken beside it. */
 static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_opening *opening,
-                                 mappings *list)
+                                 const rs_weight_map *list)
 {
-    int32_t count = 0;
+    int32_t count = list->file_count;
     size_t most = (size_t)list->count + (size_t)opening->name_count;
     char **names = rs_allocate_array(checkpoint->context, most, sizeof(char *));
     if (names == NULL)
         return rs_allocation_status();
-    for (int64_t i = 0; i < list->count; i++) {
-        if (count == 0 || strcmp(names[count - 1], list->items[i].file) != 0)
-            names[count++] = (char *)(uintptr_t)list->items[i].file;
-        list->items[i].file_index = count - 1;
-    }
+    for (int64_t i = 0; i < list->count; i++)
+        names[list->items[i].file_index] = (char *)(uintptr_t)list->items[i].file;
     reshard_status status = consider_files(checkpoint, opening, list, names, &count);
     if (status == RESHARD_OK)
         status = rs_safetensors_open_named(checkpoint, count, names);
@@ -174,10 +82,10 @@ static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_openin
 }
 
 static reshard_status find_entries(reshard_checkpoint *checkpoint, const char *name,
-                                   const mappings *list, rs_occurrences *found)
+                                   const rs_weight_map *map, rs_occurrences *found)
 {
-    for (int64_t i = 0; i < list->count; i++) {
-        const mapping *item = &list->items[i];
+    for (int64_t i = 0; i < map->count; i++) {
+        const rs_weight_mapping *item = &map->items[i];
         const rs_header *header = rs_safetensors_header(checkpoint, item->file_index);
         int64_t index = rs_header_find(header, item->tensor);
         if (index < 0)
@@ -202,14 +110,14 @@ typedef struct unnamed {
 
 /* The mappings are sorted by tensor. */
 static reshard_status consider_file(reshard_checkpoint *checkpoint, const rs_opening *opening,
-                                    const mappings *list, int32_t file, unnamed *seen,
+                                    const rs_weight_map *list, int32_t file, unnamed *seen,
                                     rs_occurrences *found)
 {
     const rs_header *header = rs_safetensors_header(checkpoint, file);
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; status == RESHARD_OK && i < header->entry_count; i++) {
-        mapping key = {.tensor = header->by_name[i]->name};
-        const mapping *item = NULL;
+        rs_weight_mapping key = {.tensor = header->by_name[i]->name};
+        const rs_weight_mapping *item = NULL;
         if (list->count != 0)
             item = bsearch(&key, list->items, (size_t)list->count, sizeof key, compare_tensors);
         if (item != NULL && item->file_index == file)
@@ -228,11 +136,11 @@ static reshard_status consider_file(reshard_checkpoint *checkpoint, const rs_ope
 
 /* Takes, leaves out or refuses the tensors that the index does not name. */
 static reshard_status consider_tensors(reshard_checkpoint *checkpoint, const rs_opening *opening,
-                                       mappings *list, rs_occurrences *found)
+                                       rs_weight_map *list, rs_occurrences *found)
 {
     unnamed seen = {0};
     reshard_status status = RESHARD_OK;
-    rs_sort(list->items, (size_t)list->count, sizeof(mapping), compare_tensors);
+    rs_sort(list->items, (size_t)list->count, sizeof(rs_weight_mapping), compare_tensors);
     for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++)
         status = consider_file(checkpoint, opening, list, i, &seen, found);
     if (status == RESHARD_OK)
@@ -249,120 +157,53 @@ static reshard_status consider_tensors(reshard_checkpoint *checkpoint, const rs_
     return status;
 }
 
+/* Tensors that were taken may be in two files. */
 static reshard_status check_double(const reshard_checkpoint *checkpoint, const rs_opening *opening,
                                    const char *name, const rs_occurrences *found)
 {
-    for (int64_t i = 1; i < found->count; i++) {
+    for (int64_t i = 1; opening->unlisted == RS_UNLISTED_TAKE && i < found->count; i++) {
         const rs_occurrence *a = &found->items[i - 1], *b = &found->items[i];
-        if (rs_slice_compare(a->name, b->name) != 0)
-            continue;
-        if (opening->unlisted != RS_UNLISTED_TAKE || a->file == b->file)
-            return rs_fail(RESHARD_ERR_SYNTAX, "%s: maps tensor \"%.*s\" twice", name,
-                           rs_slice_shown(a->name), a->name.bytes);
-        return rs_fail(RESHARD_ERR_SYNTAX, "%s: tensor \"%.*s\" is in %s and in %s", name,
-                       rs_slice_shown(a->name), a->name.bytes, checkpoint->files[a->file].name,
-                       checkpoint->files[b->file].name);
+        if (rs_slice_compare(a->name, b->name) == 0 && a->file != b->file)
+            return rs_fail(RESHARD_ERR_SYNTAX, "%s: tensor \"%.*s\" is in %s and in %s", name,
+                           rs_slice_shown(a->name), a->name.bytes, checkpoint->files[a->file].name,
+                           checkpoint->files[b->file].name);
     }
-    return RESHARD_OK;
-}
-
-static reshard_status read_index(reshard_checkpoint *checkpoint, const rs_opening *opening,
-                                 const char *index_name, const char *text, size_t text_bytes)
-{
-    mappings list = {0};
-    rs_occurrences found = {0};
-    reshard_status status = read_text(checkpoint, index_name, text, text_bytes, &list);
-    rs_sort(list.items, (size_t)list.count, sizeof(mapping), compare_files);
-    if (status == RESHARD_OK)
-        status = open_files(checkpoint, opening, &list);
-    if (status == RESHARD_OK)
-        status = find_entries(checkpoint, index_name, &list, &found);
-    if (status == RESHARD_OK)
-        status = consider_tensors(checkpoint, opening, &list, &found);
-    if (status == RESHARD_OK)
-        status = rs_store_join(checkpoint, &found);
-    if (found.count != checkpoint->tensor_count) {
-        reshard_status doubled = check_double(checkpoint, opening, index_name, &found);
-        status = doubled != RESHARD_OK ? doubled : status;
-    }
-    if (status == RESHARD_OK)
-        status = rs_safetensors_keep_metadata(checkpoint);
-    if (list.items != NULL)
-        rs_release(checkpoint->context, list.items, (size_t)list.capacity * sizeof(mapping));
-    rs_occurrences_release(checkpoint->context, &found);
-    return status;
-}
-
-/* The name of the index. model.safetensors.index.json comes before those of variants, such as
- * model.safetensors.index.fp16.json. NULL when there is none. */
-static const char *find_index(const rs_opening *opening)
-{
-    const char *found = NULL;
-    if (opening->index != NULL)
-        return opening->index;
-    for (int64_t i = 0; i < opening->name_count; i++) {
-        const char *name = opening->names[i], *middle = strstr(name, ".safetensors.index.");
-        size_t length = strlen(name);
-        if (middle != NULL && length > 5 && strcmp(name + length - 5, ".json") == 0 &&
-            (found == NULL || strcmp(name, INDEX_NAME) == 0))
-            found = name;
-    }
-    return found;
+    return rs_weight_map_check(name, found);
 }
 
 static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)
 {
     (void)checkpoint;
-    *out_is = find_index(opening) != NULL;
+    *out_is = rs_weight_map_find(opening, INDEX_MIDDLE, INDEX_NAME) != NULL;
     return RESHARD_OK;
 }
 
 static reshard_status read_folder(reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
-    char *text = NULL;
-    size_t text_bytes = 0;
-    const char *name = find_index(opening);
-    char *path = rs_path_join(checkpoint->context, checkpoint->folder, name);
-    if (path == NULL)
-        return rs_allocation_status();
-    reshard_status status =
-        rs_file_read_all(checkpoint->context, path, INDEX_BYTES_MAX, &text, &text_bytes);
-    rs_release(checkpoint->context, path, strlen(path) + 1);
+    const char *name = rs_weight_map_find(opening, INDEX_MIDDLE, INDEX_NAME);
+    rs_weight_map map = {0};
+    rs_occurrences found = {0};
+    reshard_status status = rs_weight_map_read(checkpoint, name, &map);
     if (status == RESHARD_OK)
-        status = read_index(checkpoint, opening, name, text, text_bytes);
-    if (text != NULL)
-        rs_release(checkpoint->context, text, text_bytes + 1);
+        status = open_files(checkpoint, opening, &map);
+    if (status == RESHARD_OK)
+        status = find_entries(checkpoint, name, &map, &found);
+    if (status == RESHARD_OK)
+        status = consider_tensors(checkpoint, opening, &map, &found);
+    if (status == RESHARD_OK)
+        status = rs_store_join(checkpoint, &found);
+    if (found.count != checkpoint->tensor_count) {
+        reshard_status doubled = check_double(checkpoint, opening, name, &found);
+        status = doubled != RESHARD_OK ? doubled : status;
+    }
+    if (status == RESHARD_OK)
+        status = rs_safetensors_keep_metadata(checkpoint);
+    rs_weight_map_release(checkpoint->context, &map);
+    rs_occurrences_release(checkpoint->context, &found);
     return status;
 }
 
 /* ---- laying out ------------------------------------------------------------------------------ */
-
-/* Adds a whole tensor, as one piece, to the given file. */
-static reshard_status add_whole(rs_target *target, const rs_stored_tensor *stored,
-                                const rs_selected *selected, int32_t file)
-{
-    int64_t index = target->tensor_count;
-    rs_stored_tensor *tensor = &target->tensors[index];
-    reshard_status status = rs_store_describe(tensor, &target->arena, selected->name,
-                                              selected->dtype, stored->ndim, stored->shape);
-    if (status != RESHARD_OK)
-        return status;
-    rs_stored_piece piece = {.file = file, .size = tensor->carried_shape};
-    tensor->pieces = rs_arena_copy(&target->arena, &piece, 1, sizeof piece);
-    if (tensor->pieces == NULL)
-        return rs_allocation_status();
-    tensor->piece_count = 1;
-    target->origins[index] = selected->origin;
-    target->tensor_count++;
-    rs_target_entry entry = {.key = tensor->name,
-                             .tensor = index,
-                             .file = file,
-                             .ndim = tensor->ndim,
-                             .shape = tensor->shape,
-                             .piece_count = 1,
-                             .bytes = tensor->bytes};
-    return rs_target_add_entry(target, &entry);
-}
 
 /* Deals out tensors in the order of names; one that does not fit begins another file. */
 static reshard_status lay_out(rs_laying *laying)
@@ -382,7 +223,7 @@ static reshard_status lay_out(rs_laying *laying)
             used = 0;
         }
         used += bytes;
-        reshard_status status = add_whole(target, stored, selected, target->file_count - 1);
+        reshard_status status = rs_target_add_whole(laying, selected, target->file_count - 1);
         if (status != RESHARD_OK)
             return status;
     }
@@ -475,6 +316,7 @@ const rs_format rs_format_hf = {
     .looks_for = INDEX_NAME,
     .probe = probe,
     .read = read_folder,
+    .takes_model = true,
     .lay_out = lay_out,
     .name_file = name_file,
     .place = rs_safetensors_place,

@@ -4,11 +4,12 @@
  * through nested dicts and lists; in a folder of several files the name of the file, without its
  * ending, comes first.
  */
-#include "checkpoint/format/torch_files.h"
-
 #include "base/context.h"
+#include "checkpoint/format/torch_files.h"
+#include "checkpoint/format/torch_save.h"
+#include "checkpoint/format/torch_write.h"
 
-#include <string.h>
+#include <stdio.h>
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -100,10 +101,54 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
     return status;
 }
 
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static reshard_status lay_out(rs_laying *laying)
+{
+    const rs_selection *selection = laying->selection;
+    reshard_status status = rs_target_find_tied(laying);
+    laying->target->file_count = 1;
+    for (int64_t i = 0; status == RESHARD_OK && i < selection->count; i++) {
+        const rs_selected *selected = &selection->items[i];
+        status = rs_torch_check_dtype(selected->name, selected->dtype);
+        if (status == RESHARD_OK)
+            status = laying->target->owners[i] >= 0 ? rs_target_add_tied(laying, selected)
+                                                    : rs_target_add_whole(laying, selected, 0);
+    }
+    return status;
+}
+
+static void name_file(const rs_target *target, int32_t file, int32_t rank,
+                      char out_name[RS_FILE_NAME_BYTES])
+{
+    (void)target;
+    (void)file;
+    (void)rank;
+    (void)snprintf(out_name, RS_FILE_NAME_BYTES, "model.pt");
+}
+
+static reshard_status place(rs_target *target, int32_t file)
+{
+    return rs_torch_save_place(target, file, rs_torch_save_plain);
+}
+
+static reshard_status finish(const rs_target *target, const rs_finishing *finishing)
+{
+    return rs_torch_save_finish(target, finishing, rs_torch_save_plain);
+}
+
 const rs_format rs_format_torch = {
     .name = "torch",
     .description = "what torch.save writes: a file of nested dicts and lists, or a folder of them",
     .looks_for = "*.pt, *.pth, *.bin, *.ckpt",
     .probe = probe,
     .read = read_files,
+    .split = &rs_format_torch_ranks,
+    .has_crcs = true,
+    .holds_value = rs_torch_nest_holds,
+    .lay_out = lay_out,
+    .name_file = name_file,
+    .place = place,
+    .write_head = rs_torch_save_head,
+    .finish = finish,
 };

@@ -11,6 +11,9 @@
 #include "base/context.h"
 #include "base/text.h"
 #include "checkpoint/format/torch_placed.h"
+#include "checkpoint/format/torch_save.h"
+#include "checkpoint/format/torch_write.h"
+#include "spec/spec.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -378,10 +381,51 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
     return status;
 }
 
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static reshard_status place_tensor(const rs_laying *laying, const rs_cut_tensor *cut)
+{
+    reshard_status status = rs_torch_check_dtype(cut->tensor->name, cut->tensor->dtype);
+    return status == RESHARD_OK ? rs_target_place_local(laying, cut) : status;
+}
+
+static reshard_status lay_out(rs_laying *laying)
+{
+    reshard_status status = rs_fail_within(rs_mesh_check_distinct(laying->book->mesh),
+                                           "files of ranks hold one part of a tensor");
+    return status == RESHARD_OK ? rs_target_cut(laying, place_tensor) : status;
+}
+
+static void name_file(const rs_target *target, int32_t file, int32_t rank,
+                      char out_name[RS_FILE_NAME_BYTES])
+{
+    (void)file;
+    (void)snprintf(out_name, RS_FILE_NAME_BYTES, "model_world_size_%d_rank_%d.pt",
+                   (int)target->file_count, (int)rank);
+}
+
+static reshard_status place(rs_target *target, int32_t file)
+{
+    return rs_torch_save_place(target, file, rs_torch_save_plain);
+}
+
+static reshard_status finish(const rs_target *target, const rs_finishing *finishing)
+{
+    return rs_torch_save_finish(target, finishing, rs_torch_save_plain);
+}
+
 const rs_format rs_format_torch_ranks = {
     .name = "torch-ranks",
     .description = "one torch.save file for each rank, with DTensors or ShardedTensors (FSDP)",
     .looks_for = "*_rank_R.pt",
     .probe = probe,
     .read = read_files,
+    .is_split = true,
+    .has_crcs = true,
+    .holds_value = rs_torch_nest_holds,
+    .lay_out = lay_out,
+    .name_file = name_file,
+    .place = place,
+    .write_head = rs_torch_save_head,
+    .finish = finish,
 };

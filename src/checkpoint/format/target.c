@@ -7,21 +7,17 @@
 
 #include "base/context.h"
 #include "base/sort.h"
+#include "base/text.h"
 #include "checkpoint/format/safetensors.h"
 
+/* How many of the values that stay behind are named. */
+#define VALUES_SHOWN 4
+
 #include <assert.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-reshard_status rs_target_note(rs_target *target, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    reshard_status status = rs_notes_add(&target->user_notes, &target->arena, format, arguments);
-    va_end(arguments);
-    return status;
-}
 
 reshard_status rs_target_add_entry(rs_target *target, const rs_target_entry *entry)
 {
@@ -34,6 +30,54 @@ reshard_status rs_target_add_entry(rs_target *target, const rs_target_entry *ent
     if (status == RESHARD_OK)
         target->entries[target->entry_count++] = *entry;
     return status;
+}
+
+reshard_status rs_target_add_whole(const rs_laying *laying, const rs_selected *selected,
+                                   int32_t file)
+{
+    rs_target *target = laying->target;
+    const rs_stored_tensor *stored = selected->stored;
+    int64_t index = target->tensor_count;
+    rs_stored_tensor *tensor = &target->tensors[index];
+    reshard_status status = rs_store_describe(tensor, &target->arena, selected->name,
+                                              selected->dtype, stored->ndim, stored->shape);
+    if (status != RESHARD_OK)
+        return status;
+    rs_stored_piece piece = {.file = file, .size = tensor->carried_shape};
+    tensor->pieces = rs_arena_copy(&target->arena, &piece, 1, sizeof piece);
+    if (tensor->pieces == NULL)
+        return rs_allocation_status();
+    tensor->piece_count = 1;
+    target->origins[index] = selected->origin;
+    target->tensor_count++;
+    rs_target_entry entry = {.key = tensor->name,
+                             .tensor = index,
+                             .file = file,
+                             .ndim = tensor->ndim,
+                             .shape = tensor->shape,
+                             .piece_count = 1,
+                             .bytes = tensor->bytes};
+    return rs_target_add_entry(target, &entry);
+}
+
+reshard_status rs_target_say(rs_target *target, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    reshard_status status = rs_notes_add(&target->lines, &target->arena, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+bool rs_target_keeps(const rs_target *target, rs_slice *name)
+{
+    rs_slice prefix = target->prefix;
+    if (prefix.count == 0)
+        return true;
+    if (name->count <= prefix.count || memcmp(name->bytes, prefix.bytes, prefix.count) != 0)
+        return false;
+    *name = (rs_slice){name->bytes + prefix.count, name->count - prefix.count};
+    return true;
 }
 
 /* ---- places ---------------------------------------------------------------------------------- */
@@ -156,6 +200,8 @@ static reshard_status choose_format(rs_target *target, const reshard_mesh *mesh,
         if (status != RESHARD_OK)
             return status;
     }
+    if (!target->format->is_split && is_split && target->format->split != NULL)
+        target->format = target->format->split;
     if (!target->format->is_split && is_split)
         return rs_fail(RESHARD_ERR_INVALID,
                        "the format %s holds whole tensors, so it cannot be split over %.100s",
@@ -182,7 +228,7 @@ static reshard_status read_rules(rs_target *target, const reshard_checkpoint *so
         (void)snprintf(target->rules, sizeof target->rules, "%s", book->said);
     }
     if (status == RESHARD_OK && selection->dropped_count != 0)
-        status = rs_target_note(
+        status = rs_target_say(
             target, "%s leave out %lld tensor%s (line %d: \"%.*s\"%s)", book->said,
             (long long)selection->dropped_count, selection->dropped_count == 1 ? "" : "s",
             (int)selection->dropped_line, rs_slice_shown(selection->dropped),
@@ -210,6 +256,52 @@ static reshard_status order_files(rs_laying *laying, const reshard_mesh *mesh)
     return RESHARD_OK;
 }
 
+/* Says which values the format cannot hold. */
+static reshard_status tell_values(rs_target *target)
+{
+    const reshard_checkpoint *source = target->source;
+    const rs_format *format = target->format;
+    char shown[300];
+    rs_text text;
+    int64_t count = 0;
+    rs_text_init(&text, shown, sizeof shown);
+    for (int64_t i = 0; i < source->value_count; i++) {
+        const rs_stored_value *value = &source->values[i];
+        rs_slice name = value->name;
+        if (!rs_target_keeps(target, &name) ||
+            (format->holds_value != NULL && format->holds_value(value)))
+            continue;
+        if (count++ < VALUES_SHOWN)
+            rs_text_add(&text, "%s%.*s", count == 1 ? "" : ", ", rs_slice_shown(name), name.bytes);
+    }
+    if (count == 0)
+        return RESHARD_OK;
+    return rs_target_say(target,
+                         "the format %s cannot hold %lld value%s, which stay%s behind: %s%s",
+                         format->name, (long long)count, count == 1 ? "" : "s",
+                         count == 1 ? "s" : "", shown, count > VALUES_SHOWN ? ", .." : "");
+}
+
+/* Says what the selection, and the format, leave behind. */
+static reshard_status tell_behind(rs_target *target, const rs_selection *selection)
+{
+    const reshard_checkpoint *source = target->source;
+    int64_t outside = 0;
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < source->value_count; i++) {
+        rs_slice name = source->values[i].name;
+        outside += !rs_target_keeps(target, &name);
+    }
+    if (selection->prefix.count != 0 && selection->outside_count + outside != 0)
+        status = rs_target_say(target,
+                               "only \"%.*s\" is taken: %lld tensors (%llu bytes) and %lld other "
+                               "values stay behind",
+                               (int)selection->prefix.count - 1, selection->prefix.bytes,
+                               (long long)selection->outside_count,
+                               (unsigned long long)selection->outside_bytes, (long long)outside);
+    return status == RESHARD_OK ? tell_values(target) : status;
+}
+
 static reshard_status lay_out(rs_target *target, const reshard_checkpoint *source,
                               reshard_mesh *mesh, const reshard_conversion_options *options)
 {
@@ -220,7 +312,12 @@ static reshard_status lay_out(rs_target *target, const reshard_checkpoint *sourc
                         .selection = &selection,
                         .book = &book,
                         .file_bytes_max = options->shard_bytes_max};
-    reshard_status status = rs_selection_init(&selection, &target->arena, source, options);
+    reshard_status status =
+        rs_selection_init(&selection, &target->arena, source, options, target->format->takes_model);
+    if (status != RESHARD_OK)
+        return status;
+    target->prefix = selection.prefix;
+    status = tell_behind(target, &selection);
     if (status != RESHARD_OK)
         return status;
     size_t count = (size_t)selection.count;
@@ -251,6 +348,7 @@ reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *sourc
 {
     reshard_mesh *mesh = NULL;
     *target = (rs_target){.context = source->context,
+                          .source = source,
                           .metadata_count = source->metadata_count,
                           .metadata = source->metadata,
                           .stem = source->stem != NULL ? source->stem : "model"};

@@ -51,6 +51,7 @@ typedef struct rs_target_row {
 
 struct rs_target {
     reshard_context *context;
+    const reshard_checkpoint *source; /* NULL: tensors in memory */
     rs_arena arena;
     const rs_format *format;
     int64_t tensor_count;
@@ -58,7 +59,10 @@ struct rs_target {
     int64_t *origins;          /* which tensor of the source, or which live one, each comes from */
     const rs_stored_tensor **stored; /* as it is read; NULL for live ones */
     rs_target_row *rows;             /* of each; NULL for live ones */
-    int64_t name_count;              /* live tensors: how many; else 0 */
+    /* Tied tensors: the one whose entry and pieces a tensor shares, by index, or -1. NULL: the
+     * format stores each on its own. */
+    int64_t *owners;
+    int64_t name_count; /* live tensors: how many; else 0 */
     rs_slice *names;
     int64_t entry_count, entry_capacity;
     rs_target_entry *entries; /* by file, then by place */
@@ -67,14 +71,15 @@ struct rs_target {
     rs_target_file *files;
     uint64_t bytes; /* of all files */
     char rules[256];
-    void *notes; /* what the format keeps from lay_out to finish, in the arena */
+    rs_notes lines;  /* what stays behind, or is not as one may expect, for the user */
+    rs_slice prefix; /* what names of the source lost on their way */
+    void *notes;     /* what the format keeps from lay_out to finish, in the arena */
     /* Of the source, which must outlive the target. */
     int64_t metadata_count;
     const rs_metadatum *metadata;
     const char *stem;     /* what whole tensors' files are called */
     const int32_t *ranks; /* of each file of a mesh; NULL for others */
     rs_slice document;    /* what the format says in every file; it alone knows what that is */
-    rs_notes user_notes;  /* what is left out, or is not as one may expect */
 };
 
 reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *source,
@@ -90,6 +95,8 @@ void rs_target_digest(const rs_target *target, rs_digest *digest);
 
 /* Writes the bytes in front of the data into a file. */
 reshard_status rs_target_write_head(const rs_target *target, int32_t index, rs_file *file);
+/* Adds a line for the user about something that the target will not hold. */
+reshard_status rs_target_say(rs_target *target, const char *format, ...) RS_PRINTF(2, 3);
 /* What the format does after all data, if anything. */
 reshard_status rs_target_finish(const rs_target *target, const rs_finishing *finishing);
 
@@ -107,9 +114,17 @@ struct rs_laying {
     uint64_t *loads;                  /* while cutting: bytes of each file so far */
 };
 
-/* Adds a line for the user. Fails only for lack of memory. */
-reshard_status rs_target_note(rs_target *target, const char *format, ...) RS_PRINTF(2, 3);
 reshard_status rs_target_add_entry(rs_target *target, const rs_target_entry *entry);
+/* A whole tensor of the source as the target's next one, as one piece in the given file. */
+reshard_status rs_target_add_whole(const rs_laying *laying, const rs_selected *selected,
+                                   int32_t file);
+/* Fills in owners for all tensors of the selection: a tensor whose bytes in the source are those of
+ * an earlier one, of the same dtype and shape, is tied to that. */
+reshard_status rs_target_find_tied(const rs_laying *laying);
+/* The selected tensor as the target's next one, sharing the entry of its owner. */
+reshard_status rs_target_add_tied(const rs_laying *laying, const rs_selected *selected);
+/* Whether a value of the source with this name is carried along; the name becomes the target's. */
+bool rs_target_keeps(const rs_target *target, rs_slice *name);
 
 /* ---- cutting (target_cut.c; formats that are split) ------------------------------------------ */
 
@@ -137,6 +152,8 @@ typedef reshard_status rs_place_fn(const rs_laying *laying, const rs_cut_tensor 
 /* Cuts all tensors and has each one placed. Errors: as rs_rules_apply; OVERLAP. */
 reshard_status rs_target_cut(rs_laying *laying, rs_place_fn *place);
 
+/* An rs_place_fn: each rank's file has its own buffer of the tensor (target_local.c). */
+reshard_status rs_target_place_local(const rs_laying *laying, const rs_cut_tensor *cut);
 /* What the next box of a tensor is called in its file. several: the file holds more of them; *next
  * counts them, from 0 in each file. */
 typedef reshard_status rs_box_name_fn(const rs_laying *laying, rs_slice tensor, bool several,

@@ -199,11 +199,22 @@ static reshard_status choose_name(const selector *made, rs_slice name, rs_slice 
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
+static bool begins_with(rs_slice name, rs_slice prefix)
+{
+    return name.count > prefix.count && memcmp(name.bytes, prefix.bytes, prefix.count) == 0;
+}
+
 static reshard_status select_tensor(const selector *made, rs_selection *selection, int64_t origin,
                                     const rs_stored_tensor *tensor)
 {
     const pattern *included = NULL, *excluded = NULL;
     rs_selected item = {.origin = origin, .stored = tensor};
+    size_t cut = selection->prefix.count;
+    if (!begins_with(tensor->name, selection->prefix) && cut != 0) {
+        selection->outside_count++;
+        selection->outside_bytes += tensor->bytes;
+        return RESHARD_OK;
+    }
     reshard_status status = match(&made->includes, tensor->name, NULL, &included);
     if (status == RESHARD_OK)
         status = match(&made->excludes, tensor->name, NULL, &excluded);
@@ -212,10 +223,55 @@ static reshard_status select_tensor(const selector *made, rs_selection *selectio
     status = choose_dtype(made, tensor, &item.dtype);
     if (status == RESHARD_OK)
         status = choose_name(made, tensor->name, &item.matched);
+    if (status == RESHARD_OK && item.matched.bytes == tensor->name.bytes)
+        item.matched = (rs_slice){tensor->name.bytes + cut, tensor->name.count - cut};
     item.name = item.matched;
     if (status == RESHARD_OK)
         selection->items[selection->count++] = item;
     return status;
+}
+
+/* The first step to a tensor; empty when its format does not nest, or a number. */
+static rs_slice first_step(const rs_stored_tensor *tensor)
+{
+    const rs_value_step *step = tensor->place.step;
+    while (step != NULL && step->parent != NULL)
+        step = step->parent;
+    bool is_inside = step != NULL && step != tensor->place.step && step->key.bytes != NULL;
+    return is_inside ? step->key : (rs_slice){"", 0};
+}
+
+/* The part of a nested checkpoint that is the model, or NULL. */
+static const char *find_model(const reshard_checkpoint *source)
+{
+    static const char *const names[] = {"model", "module", "state_dict"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        for (int64_t j = 0; j < source->tensor_count; j++) {
+            if (rs_slice_equals(first_step(&source->tensors[j]), names[i]))
+                return names[i];
+        }
+    }
+    return NULL;
+}
+
+static reshard_status choose_prefix(rs_selection *selection, rs_arena *arena,
+                                    const reshard_checkpoint *source,
+                                    const reshard_conversion_options *options, bool takes_model)
+{
+    const char *part = options->only;
+    selection->prefix = (rs_slice){"", 0};
+    if (part == NULL && takes_model && options->all == 0 && options->include_count == 0)
+        part = find_model(source);
+    if (part == NULL)
+        return RESHARD_OK;
+    size_t length = strlen(part);
+    char *bytes = rs_arena_allocate(arena, length + 2);
+    if (bytes == NULL)
+        return rs_allocation_status();
+    memcpy(bytes, part, length);
+    memcpy(bytes + length, ".", 2);
+    selection->prefix = (rs_slice){bytes, length + 1};
+    return RESHARD_OK;
 }
 
 /* Names a state after its parameter, which has got this name. */
@@ -239,7 +295,7 @@ static reshard_status follow_name(rs_arena *arena, rs_selected *item, rs_slice p
 
 /* Finds the parameter of a state, if it is one. A state that an option renames is called that. */
 static reshard_status follow_parameter(const selector *made, const reshard_checkpoint *source,
-                                       rs_selected *item)
+                                       size_t cut, rs_selected *item)
 {
     const rs_stored_tensor *tensor = &source->tensors[item->origin];
     rs_parameter parameter = rs_parameter_find(source, tensor);
@@ -250,8 +306,11 @@ static reshard_status follow_parameter(const selector *made, const reshard_check
     rs_slice owner = item->parameter->name;
     reshard_status status = choose_name(made, owner, &name);
     item->parameter_name = name;
-    item->follows = item->name.bytes == tensor->name.bytes;
+    /* What names lose at their beginning, a state's loses with what stands before its parameter. */
+    item->follows = item->name.bytes == tensor->name.bytes + cut && parameter.front.count >= cut;
     item->front = parameter.front;
+    if (item->follows)
+        item->front = (rs_slice){parameter.front.bytes + cut, parameter.front.count - cut};
     item->back = parameter.back;
     item->skipped = (rs_slice){owner.bytes, parameter.skipped};
     if (status == RESHARD_OK && parameter.same_shape)
@@ -263,19 +322,25 @@ static reshard_status follow_parameter(const selector *made, const reshard_check
 
 reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
                                  const reshard_checkpoint *source,
-                                 const reshard_conversion_options *options)
+                                 const reshard_conversion_options *options, bool takes_model)
 {
     selector made = {.arena = arena};
-    *selection = (rs_selection){.count = 0};
+    *selection = (rs_selection){0};
     selection->items =
         rs_arena_allocate_array(arena, (size_t)source->tensor_count, sizeof(rs_selected));
     if (selection->items == NULL)
         return rs_allocation_status();
     reshard_status status = compile_all(&made, options);
+    if (status == RESHARD_OK)
+        status = choose_prefix(selection, arena, source, options, takes_model);
     for (int64_t i = 0; status == RESHARD_OK && i < source->tensor_count; i++)
         status = select_tensor(&made, selection, i, &source->tensors[i]);
+    if (status == RESHARD_OK && options->only != NULL &&
+        selection->outside_count == source->tensor_count)
+        status = rs_fail(RESHARD_ERR_INVALID, "only \"%.200s\": no tensor is under that name",
+                         options->only);
     for (int64_t i = 0; status == RESHARD_OK && i < selection->count; i++)
-        status = follow_parameter(&made, source, &selection->items[i]);
+        status = follow_parameter(&made, source, selection->prefix.count, &selection->items[i]);
     if (status == RESHARD_OK)
         status = check_used(&made.includes);
     if (status == RESHARD_OK)

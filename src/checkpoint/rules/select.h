@@ -35,17 +35,22 @@ typedef struct rs_selected {
 typedef struct rs_selection {
     int64_t count;
     rs_selected *items; /* by name, once finished */
+    /* Only names that begin like this were taken, and lost it; "model.", say. Empty: all. */
+    rs_slice prefix;
+    int64_t outside_count; /* tensors that do not begin like this */
+    uint64_t outside_bytes;
     /* What rules left out: how many, and the first one's name and rule. */
     int64_t dropped_count;
     rs_slice dropped;
     int32_t dropped_line;
 } rs_selection;
 
-/* Everything the selection points to is in the arena or belongs to the source. Errors: SYNTAX,
+/* Everything the selection points to is in the arena or belongs to the source. takes_model: unless
+ * the options say otherwise, only the part that is the model is taken. Errors: SYNTAX,
  * INVALID (a pattern of include, dtype or rename that matches no tensor), UNSUPPORTED (a cast). */
 reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
                                  const reshard_checkpoint *source,
-                                 const reshard_conversion_options *options);
+                                 const reshard_conversion_options *options, bool takes_model);
 /* Adds what rules say about names. Errors: NOT_FOUND when no rule matches one. */
 reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena,
                                   const rs_rulebook *book);

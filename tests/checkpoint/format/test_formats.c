@@ -10,10 +10,9 @@ static void test_formats__list(void **state)
     static const struct {
         const char *name;
         int writes, is_split, needs_mesh;
-    } rows[] = {{"hf", 1, 0, 0},          {"dcp-safetensors", 1, 1, 0},
-                {"dcp", 1, 1, 0},         {"rank-files", 1, 1, 1},
-                {"safetensors", 0, 0, 0}, {"npy", 0, 0, 0},
-                {"torch-ranks", 0, 0, 0}, {"torch", 0, 0, 0}};
+    } rows[] = {{"hf", 1, 0, 0},         {"dcp-safetensors", 1, 1, 0}, {"dcp", 1, 1, 0},
+                {"rank-files", 1, 1, 1}, {"safetensors", 0, 0, 0},     {"npy", 0, 0, 0},
+                {"torch-bin", 0, 0, 0},  {"torch-ranks", 1, 1, 0},     {"torch", 1, 0, 0}};
     const int32_t count = sizeof rows / sizeof rows[0];
     reshard_format format = {.size = sizeof format};
     (void)state;
@@ -56,8 +55,9 @@ static void test_formats__writers(void **state)
     assert_int_equal(rs_format_find_writer("rank-files", &format), RESHARD_OK);
     assert_string_equal(format->name, "rank-files");
     assert_int_equal(rs_format_find_writer("safetensors", &format), RESHARD_ERR_NOT_FOUND);
-    assert_string_equal(reshard_error_text(), "format \"safetensors\" cannot be written (there are "
-                                              "hf, dcp-safetensors, dcp, rank-files)");
+    assert_string_equal(reshard_error_text(),
+                        "format \"safetensors\" cannot be written (there are "
+                        "hf, dcp-safetensors, dcp, rank-files, torch-ranks, torch)");
     assert_string_equal(rs_format_default_writer(false)->name, "hf");
     assert_string_equal(rs_format_default_writer(true)->name, "dcp-safetensors");
 }
