@@ -145,6 +145,25 @@ class LimitsTest(CommandTest):
             else:
                 self.refuse("32 levels", *arguments)
 
+    def test_tiny_blocks(self):
+        """Rules that cut into more pieces than can be listed are refused at once, also of files that are there; those that
+        cut into many are carried out, both ways, in time that grows with their number."""
+        size = 1 << 36
+        header = {"t": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}
+        self.sparse("source/model.safetensors", len(files.frame(header)) + size, files.frame(header))
+        for rules in ("* S(0/1)@tp\n", "* S(0*1000000000)@tp\n", "* S(flat/1)@tp\n"):
+            self.refuse("pieces; at most 4194304 can be listed", *self.plan(rules))
+        count = 60000
+        files.write(self.at("source/model.safetensors"), {"t": ("U8", (count,), bytes(i % 251 for i in range(count)))})
+        rules = ["--rules", self.plan("* S(0/1)@tp\n")[-1]]
+        for extra in (["--format", "rank-files"], []):
+            began = time.monotonic()
+            out = self.at("out" + "-".join(extra))
+            self.read_text("convert", self.at("source"), out, "--to", "tp=3", *rules, "--quiet", "--no-sync", *extra)
+            reading = ["--from-b", "tp=3", *rules] if extra else []
+            self.read_text("verify", self.at("source"), out, *reading)
+            self.assertLess(time.monotonic() - began, 2 * SECONDS)
+
     # ---- options -------------------------------------------------------------------------------
 
     def test_threads(self):

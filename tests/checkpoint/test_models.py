@@ -447,6 +447,15 @@ class Models(support.CommandTest):
             print(f"{name}: {len(tensors)} tensors over ep=8,tp=4,pp=4: {seconds:.2f} s of processor time, {memory >> 10} MiB")
             self.assertEqual(plan["tensors"], len(tensors))
 
+    def test_a_line_that_matches_nothing_is_said(self):
+        folder = f"{self.folder}/typing"
+        f.write_sparse(folder, [("a.q_proj.weight", "BF16", (8, 8), None)], {})
+        path = self.write_file(b"*.q_porj.weight S(0)@tp\n*.q_proj.weight S(1)@tp\nevery b.*: S(0)@tp\n")
+        plan = self.read_json("plan", folder, "--to", "tp=2", "--rules", path)
+        self.assertEqual(plan["rules"], f"rules of {path}; line 1 (*.q_porj.weight) matches no tensor, nor do others")
+        path = self.write_file(b"*.q_proj.weight S(1)@tp\nuse llama\n")
+        self.assertEqual(self.read_json("plan", folder, "--to", "tp=2", "--rules", path)["rules"], f"rules of {path}")
+
     @staticmethod
     def measure(*arguments):
         """What the command says, its processor time in seconds and its memory in KiB. A small process starts it, as a child

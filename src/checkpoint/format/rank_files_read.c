@@ -100,24 +100,6 @@ static reshard_status keep_box(rs_arena *arena, const rs_stored_tensor *tensor,
     return RESHARD_OK;
 }
 
-static bool same_box(int32_t ndim, const rs_stored_piece *a, const rs_stored_piece *b)
-{
-    size_t bytes = (size_t)ndim * sizeof(int64_t);
-    return memcmp(a->offset, b->offset, bytes) == 0 && memcmp(a->size, b->size, bytes) == 0;
-}
-
-/* Adds a piece, or a copy if another piece already holds that box. */
-static void add_piece(rs_stored_tensor *tensor, const rs_stored_piece *piece)
-{
-    for (int64_t i = 0; i < tensor->piece_count; i++) {
-        if (same_box(tensor->carried_ndim, &tensor->pieces[i], piece)) {
-            tensor->copies[tensor->copy_count++] = *piece;
-            return;
-        }
-    }
-    tensor->pieces[tensor->piece_count++] = *piece;
-}
-
 static reshard_status add_shards(rank_reading *reading, const local_entries *entries,
                                  const reshard_shards *shards, rs_stored_tensor *tensor)
 {
@@ -127,8 +109,7 @@ static reshard_status add_shards(rank_reading *reading, const local_entries *ent
         most += shards->items[i].piece_count;
     size_t room = (size_t)rs_max(most, 1);
     tensor->pieces = rs_arena_allocate_array(&checkpoint->arena, room, sizeof(rs_stored_piece));
-    tensor->copies = rs_arena_allocate_array(&checkpoint->arena, room, sizeof(rs_stored_piece));
-    if (tensor->pieces == NULL || tensor->copies == NULL)
+    if (tensor->pieces == NULL)
         return rs_allocation_status();
     for (int64_t i = 0; i < shards->count; i++) {
         const reshard_shard *shard = &shards->items[i];
@@ -147,10 +128,10 @@ static reshard_status add_shards(rank_reading *reading, const local_entries *ent
             if (status != RESHARD_OK)
                 return status;
             if (kept)
-                add_piece(tensor, &piece);
+                tensor->pieces[tensor->piece_count++] = piece;
         }
     }
-    return RESHARD_OK;
+    return rs_store_separate_copies(checkpoint, tensor);
 }
 
 static reshard_status take_new_name(reshard_checkpoint *checkpoint, const rs_rule_result *result,

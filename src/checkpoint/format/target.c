@@ -229,7 +229,7 @@ static reshard_status read_rules(rs_target *target, const reshard_checkpoint *so
     }
     if (status == RESHARD_OK && selection->dropped_count != 0)
         status = rs_target_say(
-            target, "%s leave out %lld tensor%s (line %d: \"%.*s\"%s)", book->said,
+            target, "rules (%s) leave out %lld tensor%s (line %d: \"%.*s\"%s)", book->name,
             (long long)selection->dropped_count, selection->dropped_count == 1 ? "" : "s",
             (int)selection->dropped_line, rs_slice_shown(selection->dropped),
             selection->dropped.bytes, selection->dropped_count == 1 ? "" : " and others");

@@ -70,7 +70,7 @@ struct rs_target {
     int32_t written_count; /* how many of these are written */
     rs_target_file *files;
     uint64_t bytes; /* of all files */
-    char rules[256];
+    char rules[RS_RULES_SAID_BYTES];
     rs_notes lines;  /* what stays behind, or is not as one may expect, for the user */
     rs_slice prefix; /* what names of the source lost on their way */
     void *notes;     /* what the format keeps from lay_out to finish, in the arena */

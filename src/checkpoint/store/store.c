@@ -207,59 +207,6 @@ static reshard_status add_pieces(reshard_checkpoint *checkpoint, const rs_occurr
     return RESHARD_OK;
 }
 
-typedef struct boxed {
-    int32_t ndim;
-    rs_stored_piece piece;
-} boxed;
-
-static int compare_boxes(const boxed *a, const boxed *b)
-{
-    for (int32_t d = 0; d < a->ndim; d++) {
-        int64_t x = a->piece.offset != NULL ? a->piece.offset[d] : 0;
-        int64_t y = b->piece.offset != NULL ? b->piece.offset[d] : 0;
-        if (x != y)
-            return x < y ? -1 : 1;
-        if (a->piece.size[d] != b->piece.size[d])
-            return a->piece.size[d] < b->piece.size[d] ? -1 : 1;
-    }
-    return 0;
-}
-
-static int compare_boxed(const void *a, const void *b)
-{
-    const boxed *x = a, *y = b;
-    int order = compare_boxes(x, y);
-    return order != 0 ? order : rs_piece_compare(&x->piece, &y->piece);
-}
-
-/* Of the pieces that are the same box, the one of the first file stays a piece. */
-static reshard_status separate_copies(reshard_checkpoint *checkpoint, rs_stored_tensor *tensor)
-{
-    size_t count = (size_t)tensor->piece_count;
-    if (count < 2 || tensor->bytes == 0)
-        return RESHARD_OK;
-    boxed *items = rs_allocate_array(checkpoint->context, count, sizeof *items);
-    rs_stored_piece *copies =
-        rs_arena_allocate_array(&checkpoint->arena, count - 1, sizeof *copies);
-    if (items != NULL && copies != NULL) {
-        for (size_t i = 0; i < count; i++)
-            items[i] = (boxed){tensor->carried_ndim, tensor->pieces[i]};
-        rs_sort(items, count, sizeof *items, compare_boxed);
-        tensor->copies = copies;
-        tensor->piece_count = 0;
-        for (size_t i = 0; i < count; i++) {
-            if (i > 0 && compare_boxes(&items[i - 1], &items[i]) == 0)
-                copies[tensor->copy_count++] = items[i].piece;
-            else
-                tensor->pieces[tensor->piece_count++] = items[i].piece;
-        }
-        rs_sort(copies, (size_t)tensor->copy_count, sizeof *copies, rs_piece_compare);
-    }
-    if (items != NULL)
-        rs_release(checkpoint->context, items, count * sizeof *items);
-    return items != NULL && copies != NULL ? RESHARD_OK : rs_allocation_status();
-}
-
 /* Whether a tensor that cannot be cut is all in one dense array. */
 static reshard_status check_opaque(const reshard_checkpoint *checkpoint, const rs_occurrence *items,
                                    int64_t count, const rs_stored_tensor *tensor)
@@ -291,7 +238,7 @@ static reshard_status join_one(reshard_checkpoint *checkpoint, const rs_occurren
     if (status == RESHARD_OK)
         status = add_pieces(checkpoint, items, count, tensor);
     if (status == RESHARD_OK && has_copies)
-        status = separate_copies(checkpoint, tensor);
+        status = rs_store_separate_copies(checkpoint, tensor);
     if (status == RESHARD_OK && tensor->piece_count == 0)
         status = rs_fail(RESHARD_ERR_GAP, "tensor \"%.*s\" (in %s): all its pieces are empty",
                          rs_slice_shown(items[0].name), items[0].name.bytes,

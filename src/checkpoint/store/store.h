@@ -191,6 +191,8 @@ reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *lis
 reshard_status rs_store_join_whole(reshard_checkpoint *checkpoint, rs_occurrences *list,
                                    const char *advice);
 
+/* Makes copies of pieces that are the same box; the one of the first file stays a piece. */
+reshard_status rs_store_separate_copies(reshard_checkpoint *checkpoint, rs_stored_tensor *tensor);
 /* Sorts pieces and checks invariant 2. */
 reshard_status rs_store_check(const reshard_checkpoint *checkpoint, rs_stored_tensor *tensor);
 
