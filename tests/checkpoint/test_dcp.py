@@ -58,7 +58,7 @@ class DcpTest(support.CommandTest):
         return self.read_text("convert", self.at(source), self.at(target), "--verify", *more)
 
     def check_hf(self, source, model, *more):
-        self.convert(source, "hf", "--format", "hf", *more)
+        self.convert(source, "hf", "--format", "hf", "--all", *more)
         found = files.read(self.at("hf/model.safetensors"))[0]
         self.assertEqual({name: tuple(value) for name, value in found.items()}, model)
 
@@ -259,7 +259,7 @@ class OptimizerTest(DcpTest):
                         self.assertEqual(boxes, [([0, 0], [6, 4]), ([0, 4], [6, 4])], name)
                     else:
                         self.assertEqual(boxes, [([0], [6])], name)
-            self.convert("out", "whole", "--format", "hf")
+            self.convert("out", "whole", "--format", "hf", "--all")
             whole = {name: tuple(value) for name, value in files.read(self.at("whole/model.safetensors"))[0].items()}
             self.assertEqual(whole, {name: model[source] for name, source in left.items()})
             shutil.rmtree(self.at("in"))
