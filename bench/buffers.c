@@ -106,7 +106,7 @@ static void encode(reshard_dtype dtype, size_t bytes, int64_t index, unsigned ch
     } else {
         uint64_t value = (uint64_t)index;
         for (size_t i = 0; i < bytes; i++)
-            out[i] = i < sizeof value ? (unsigned char)(value >> (8 * i)) : 0;
+            out[i] = (unsigned char)(i < sizeof value ? value >> (8 * i) : 0);
     }
 }
 

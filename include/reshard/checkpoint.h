@@ -84,6 +84,18 @@ RESHARD_API const char *reshard_checkpoint_file_name(const reshard_checkpoint *c
 RESHARD_API const char *reshard_checkpoint_note(const reshard_checkpoint *checkpoint,
                                                 int64_t index);
 
+/* Something that is no tensor: a step count, hyper-parameters. Pointers live as long as the
+ * checkpoint. */
+typedef struct reshard_stored_value {
+    size_t size;      /* sizeof(reshard_stored_value), set by the caller */
+    const char *name; /* as of tensors */
+    size_t name_bytes;
+    const char *text; /* the value in short, on one line; NULL: not known */
+} reshard_stored_value;
+/* Values in the order of the files, from index 0 up. Errors: RANGE beyond the last. */
+RESHARD_API reshard_status reshard_checkpoint_value(const reshard_checkpoint *checkpoint,
+                                                    int64_t index, reshard_stored_value *out_value);
+
 /* Pointers live as long as the checkpoint. */
 typedef struct reshard_stored_tensor {
     size_t size;      /* sizeof(reshard_stored_tensor), set by the caller */

@@ -196,7 +196,7 @@ class CorpusTest(FolderTest):
         path = f"{self.folder}/f"
         os.mkdir(path)
         self.check_fails(["inspect", path], 1, "no checkpoint that reshard knows; it looked for model.safetensors.index.json (hf), "
-                         "*.safetensors with DCP_SHARDING_INFO (dcp-safetensors), *.safetensors (safetensors)")
+                         "*.safetensors with DCP_SHARDING_INFO (dcp-safetensors), .metadata (dcp), *.safetensors (safetensors)")
         self.check_fails(["inspect", f"{self.folder}/none"], 1, "no such file")
         files.write(f"{path}/x.safetensors", {"a": ("U8", (4,), b"abcd")})
         files.write(f"{path}/y.safetensors", {"b": ("U8", (4,), b"abcd")})

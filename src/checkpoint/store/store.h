@@ -57,6 +57,7 @@ typedef struct rs_stored_value {
     rs_value_place place;
     int32_t file;
     const struct rs_pickle_node *node; /* belongs to the file's body */
+    const char *text;                  /* the value in short, for people; NULL: not known */
     /* in the file, where the value is a torch.save of its own; else bytes is 0 */
     uint64_t at, bytes;
 } rs_stored_value;
