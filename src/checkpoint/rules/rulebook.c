@@ -83,6 +83,7 @@ static reshard_status pick_family(rs_rulebook *book, reshard_context *context,
         return status;
     (void)snprintf(book->said, sizeof book->said, "rules of the family %s: %s", choice.family,
                    choice.reason);
+    (void)snprintf(book->name, sizeof book->name, "%.60s", choice.family);
     return rs_rules_builtin(context, choice.family, &book->rules);
 }
 
@@ -147,6 +148,10 @@ reshard_status rs_rulebook_init(rs_rulebook *book, reshard_context *context, res
         status = rs_rules_builtin(context, rules, &book->rules);
     } else {
         status = read_rules(book, context, rules);
+    }
+    if (rules != NULL) {
+        const char *slash = strrchr(rules, '/');
+        (void)snprintf(book->name, sizeof book->name, "%.60s", slash != NULL ? slash + 1 : rules);
     }
     if (status == RESHARD_OK)
         status = rs_rules_check_mesh(book->rules, book->mesh);

@@ -19,6 +19,7 @@ typedef struct rs_rulebook {
     rs_rules_keys keys;
     /* Which rules, why they were chosen, and which of their lines match no tensor. */
     char said[RS_RULES_SAID_BYTES];
+    char name[64]; /* of the family, or of the file without its folder */
 } rs_rulebook;
 
 /* Files are numbered by rank, in increasing order: the rank of each file, and the file of the rank

@@ -28,7 +28,7 @@ const char *reshard_checkpoint_file_name(const reshard_checkpoint *checkpoint, i
 
 const char *reshard_checkpoint_note(const reshard_checkpoint *checkpoint, int64_t index)
 {
-    return index >= 0 && index < checkpoint->note_count ? checkpoint->notes[index] : NULL;
+    return rs_notes_at(&checkpoint->notes, index);
 }
 
 int64_t reshard_checkpoint_tensor_count(const reshard_checkpoint *checkpoint)
