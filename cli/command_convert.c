@@ -18,7 +18,7 @@ typedef struct conversion {
     cli_work work;
     const char *source, *target;
     cli_conversion_options options;
-    int dry_run;
+    int dry_run, prints; /* prints: text, and on this rank */
     cli_conversion made;
     double seconds; /* that it took, or may take */
 } conversion;
@@ -37,10 +37,7 @@ static void print_text(const conversion *c)
 {
     char rate[CLI_SIZE_TEXT];
     double written = (double)c->made.report.bytes_written;
-    const char *note;
-    cli_conversion_print(&c->made, c->target);
-    for (int64_t i = 0; (note = reshard_checkpoint_note(c->made.checkpoint, i)) != NULL; i++)
-        printf("note: %s\n", note);
+    cli_conversion_print_report(&c->made);
     if (c->dry_run)
         printf("about %.1f s; nothing was written\n", c->seconds);
     else
@@ -66,6 +63,12 @@ static reshard_status convert_rank(void *user, reshard_group *group)
     double started = cli_seconds();
     c->options.planning.group = group;
     reshard_status status = cli_conversion_plan(c->work.context, c->source, &c->options, &c->made);
+    /* Before the bar, so that what is wrong can be stopped. */
+    if (status == RESHARD_OK && c->prints) {
+        cli_work_hide_bar();
+        cli_conversion_print(&c->made, c->target);
+        fflush(stdout);
+    }
     if (status == RESHARD_OK && c->dry_run) {
         status = estimate(c, group);
     } else if (status == RESHARD_OK) {
@@ -107,6 +110,7 @@ static int run(const cli_command *command, int argc, char **argv)
     c.source = paths[0];
     c.target = paths[1];
     c.dry_run = values.dry_run;
+    c.prints = speaks && !values.json && !values.quiet;
     code = cli_ranks_share(convert_rank, &c, NULL, find_hint);
     cli_work_settle(&c.work);
     speaks = speaks && code == CLI_DONE;
@@ -138,6 +142,6 @@ const cli_command cli_command_convert = {
                 "  reshard convert model-tp4/ whole/ --max-shard-size 5GB\n"
                 "  reshard convert model/ ranks/ --to tp=4 --format rank-files --dtype bf16\n"
                 "  mpirun -n 8 reshard convert model/ model-tp4/ --to tp=4\n"
-                "  reshard convert ranks/ whole/ --from tp=4 --rules llama --verify\n",
+                "  reshard convert ranks/ whole/ --verify\n",
     .run = run,
 };

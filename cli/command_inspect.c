@@ -23,7 +23,14 @@
 
 /* A spec of more boxes than this nobody reads, and to find a shorter one takes time. */
 enum { PIECES_INFERRED_MAX = 16384 };
-enum { ROWS_MAX = 64, ROWS_FIRST = 48, ROWS_LAST = 8, DTYPE_TEXT = 24, LONG_SHAPE_TEXT = 512 };
+enum {
+    VALUES_MAX = 24,
+    ROWS_MAX = 64,
+    ROWS_FIRST = 48,
+    ROWS_LAST = 8,
+    DTYPE_TEXT = 24,
+    LONG_SHAPE_TEXT = 512
+};
 
 typedef struct inspect_values {
     const char *from, *rules;
@@ -101,6 +108,21 @@ static reshard_status write_tensor(cli_json *json, const reshard_checkpoint *che
     return status;
 }
 
+/* What is no tensor. */
+static void write_values(cli_json *json, const reshard_checkpoint *checkpoint)
+{
+    reshard_stored_value value = {.size = sizeof value};
+    cli_json_begin_list(json, "values");
+    for (int64_t i = 0; reshard_checkpoint_value(checkpoint, i, &value) == RESHARD_OK; i++) {
+        cli_json_begin_object(json, NULL);
+        cli_json_text_part(json, "name", value.name, value.name_bytes);
+        if (value.text != NULL)
+            cli_json_text(json, "value", value.text);
+        cli_json_end_object(json);
+    }
+    cli_json_end_list(json);
+}
+
 static reshard_status print_json(const reshard_checkpoint *checkpoint)
 {
     cli_json json = {.stream = stdout};
@@ -115,6 +137,7 @@ static reshard_status print_json(const reshard_checkpoint *checkpoint)
     cli_json_end_list(&json);
     cli_json_unsigned(&json, "bytes", reshard_checkpoint_bytes(checkpoint));
     cli_json_integer(&json, "files", reshard_checkpoint_file_count(checkpoint));
+    write_values(&json, checkpoint);
     cli_json_begin_list(&json, "notes");
     for (int64_t i = 0; (note = reshard_checkpoint_note(checkpoint, i)) != NULL; i++)
         cli_json_text(&json, NULL, note);
@@ -258,6 +281,24 @@ static reshard_status add_tensors(cli_table *table, const reshard_checkpoint *ch
     return status;
 }
 
+/* What is no tensor, one to a line. */
+static void print_values(const reshard_checkpoint *checkpoint, int all)
+{
+    reshard_stored_value value = {.size = sizeof value};
+    int64_t count = 0;
+    for (; reshard_checkpoint_value(checkpoint, count, &value) == RESHARD_OK; count++) {
+        if (!all && count >= VALUES_MAX)
+            continue;
+        fputs(count == 0 ? "\nvalues that are no tensors\n  " : "  ", stdout);
+        cli_print_shown_part(value.name, value.name_bytes);
+        fputs(value.text != NULL ? " = " : "", stdout);
+        cli_print_shown(value.text != NULL ? value.text : "");
+        putchar('\n');
+    }
+    if (!all && count > VALUES_MAX)
+        printf("  ... %" PRId64 " values left out; --all prints them\n", count - VALUES_MAX);
+}
+
 static reshard_status print_table(const reshard_checkpoint *checkpoint, const char *path, int all)
 {
     char size[CLI_SIZE_TEXT];
@@ -274,6 +315,7 @@ static reshard_status print_table(const reshard_checkpoint *checkpoint, const ch
                count == 1 ? "" : "s", cli_size_text(reshard_checkpoint_bytes(checkpoint), size),
                files, files == 1 ? "" : "s");
         cli_table_print(table);
+        print_values(checkpoint, all);
         for (int64_t i = 0; (note = reshard_checkpoint_note(checkpoint, i)) != NULL; i++)
             printf("%snote: %s\n", i == 0 ? "\n" : "", note);
     }

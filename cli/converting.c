@@ -20,6 +20,10 @@ const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS] = {
     {"set", CLI_TEXTS, FIELD(sets), "KEY=N", 0, "a number for rules, before config.json's"},
     {"from", CLI_TEXT, FIELD(from), "MESH", 0, "the mesh of a source of plain rank files"},
     {"from-rules", CLI_TEXT, FIELD(from_rules), "R", 0, "how those are split, if not by --rules"},
+    {"unlisted", CLI_TEXT, FIELD(unlisted), "WORD", 0,
+     "what the model's index or name does not cover: skip, take or refuse (skip)"},
+    {"padding", CLI_TEXT, FIELD(padding), "WORD", 0,
+     "rows that rank files of a padded tensor end with: zero or any (zero)"},
     {"format", CLI_FORMAT, FIELD(format), NULL, 0,
      "what to write; whole tensors are hf, split ones dcp-safetensors"},
     {"max-shard-size", CLI_SIZE, FIELD(shard_bytes_max), "SIZE", 0,
@@ -71,7 +75,9 @@ void cli_converting_fill(const cli_converting *values, cli_conversion_options *o
                     .set_count = values->sets.count,
                     .sets = values->sets.items,
                     /* The same rules for both sides give a tensor its new name once. */
-                    .keep_names = values->from_rules == NULL && values->rules != NULL},
+                    .keep_names = values->from_rules == NULL && values->rules != NULL,
+                    .unlisted = values->unlisted,
+                    .padding = values->padding},
         .planning = {.size = sizeof out_options->planning,
                      .to = values->to,
                      .rules = values->rules,
@@ -131,11 +137,22 @@ void cli_conversion_release(cli_conversion *made)
     *made = (cli_conversion){0};
 }
 
+/* Those of the checkpoint, then those of the conversion. */
+static const char *find_note(const cli_conversion *made, int64_t index)
+{
+    const char *note;
+    int64_t count = 0;
+    while ((note = reshard_checkpoint_note(made->checkpoint, count)) != NULL) {
+        if (count++ == index)
+            return note;
+    }
+    return reshard_conversion_note(made->conversion, index - count);
+}
+
 void cli_conversion_write(const cli_conversion *made, cli_json *json)
 {
     const reshard_conversion_stats *stats = &made->stats;
     const reshard_conversion_report *report = &made->report;
-    const char *note;
     cli_json_text(json, "format", stats->format);
     cli_json_integer(json, "tensors", stats->tensor_count);
     cli_json_integer(json, "files", stats->written_file_count);
@@ -149,13 +166,15 @@ void cli_conversion_write(const cli_conversion *made, cli_json *json)
         cli_json_text(json, "source_digest", report->source_digest);
     if (report->digest[0] != '\0')
         cli_json_text(json, "digest", report->digest);
+    cli_json_unsigned(json, "bytes_verified", report->bytes_verified);
+    cli_json_unsigned(json, "values_overflowed", report->values_overflowed);
     cli_json_unsigned(json, "memory_bytes", stats->memory_bytes);
     cli_json_integer(json, "threads", stats->threads);
     cli_json_integer(json, "ranks", stats->ranks);
     cli_json_text(json, "rules", stats->rules);
     cli_json_begin_list(json, "notes");
-    for (int64_t i = 0; (note = reshard_conversion_note(made->conversion, i)) != NULL; i++)
-        cli_json_text(json, NULL, note);
+    for (int64_t i = 0; find_note(made, i) != NULL; i++)
+        cli_json_text(json, NULL, find_note(made, i));
     cli_json_end_list(json);
 }
 
@@ -165,11 +184,12 @@ void cli_conversion_print(const cli_conversion *made, const char *target)
     const reshard_conversion_report *report = &made->report;
     char read[CLI_SIZE_TEXT], written[CLI_SIZE_TEXT], memory[CLI_SIZE_TEXT];
     char shared[CLI_SIZE_TEXT];
-    const char *note;
     if (stats->rules[0] != '\0') {
         cli_print_shown(stats->rules);
         putchar('\n');
     }
+    for (int64_t i = 0; find_note(made, i) != NULL; i++)
+        printf("note: %s\n", find_note(made, i));
     if (target != NULL) {
         cli_print_shown(target);
         fputs(": ", stdout);
@@ -181,13 +201,20 @@ void cli_conversion_print(const cli_conversion *made, const char *target)
            cli_size_text(report->bytes_read, read), cli_size_text(report->bytes_written, written),
            cli_size_text(report->bytes_shared, shared), cli_size_text(stats->memory_bytes, memory),
            stats->threads, stats->threads == 1 ? "" : "s");
+}
+
+void cli_conversion_print_report(const cli_conversion *made)
+{
+    const reshard_conversion_report *report = &made->report;
+    char size[CLI_SIZE_TEXT];
     if (report->bytes_resumed != 0)
-        printf("%s were done already\n", cli_size_text(report->bytes_resumed, read));
+        printf("%s were done already\n", cli_size_text(report->bytes_resumed, size));
+    if (report->values_overflowed != 0)
+        printf("%" PRIu64 " value%s overflowed: finite in the source, infinite or NaN now\n",
+               report->values_overflowed, report->values_overflowed == 1 ? "" : "s");
     if (report->digest[0] != '\0')
         printf("digest %s\n", report->digest);
-    for (int64_t i = 0; (note = reshard_conversion_note(made->conversion, i)) != NULL; i++) {
-        fputs("note: ", stdout);
-        cli_print_shown(note);
-        putchar('\n');
-    }
+    if (report->bytes_verified != 0)
+        printf("verified: %s read back, and equal to what the source gives\n",
+               cli_size_text(report->bytes_verified, size));
 }

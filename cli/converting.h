@@ -12,7 +12,7 @@
 #include <reshard/conversion.h>
 
 typedef struct cli_converting {
-    const char *to, *rules, *from, *from_rules, *format, *only;
+    const char *to, *rules, *from, *from_rules, *format, *only, *unlisted, *padding;
     cli_texts sets, dtypes, includes, excludes, renames;
     size_t shard_bytes_max, memory_bytes_max, journal_bytes;
     int32_t threads;
@@ -21,7 +21,7 @@ typedef struct cli_converting {
 
 /* They fill a cli_converting. The first ones are about the plan, the others about carrying it
  * out. */
-enum { CLI_PLANNING_OPTIONS = 16, CLI_CONVERTING_OPTIONS = 23 };
+enum { CLI_PLANNING_OPTIONS = 18, CLI_CONVERTING_OPTIONS = 25 };
 extern const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS];
 
 /* Refuses meshes and dtypes that do not parse, before any checkpoint is opened. Returns CLI_DONE,
@@ -52,10 +52,12 @@ reshard_status cli_conversion_plan(reshard_context *context, const char *path,
                                    const cli_conversion_options *options, cli_conversion *out_made);
 void cli_conversion_release(cli_conversion *made);
 
-/* Prints which rules, what is read and written, and in how much memory. target: NULL when there is
- * none. */
+/* Prints which rules, what is left out, what is read and written, and in how much memory. target:
+ * NULL when there is none. */
 void cli_conversion_print(const cli_conversion *made, const char *target);
-/* The same as fields of an object. */
+/* Prints what a run has done beyond that. */
+void cli_conversion_print_report(const cli_conversion *made);
+/* All of it as fields of an object. */
 void cli_conversion_write(const cli_conversion *made, cli_json *json);
 
 /* `reshard plan` of a checkpoint, with the arguments after the command's name. */

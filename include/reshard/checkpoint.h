@@ -52,6 +52,14 @@ typedef struct reshard_checkpoint_options {
     /* Non-zero: tensors of rank files keep the names that the files give them, and name() in the
      * rules is left to the conversion that applies rules next. */
     int keep_names;
+    /* What becomes of tensors and files that lie beside those of the model: tensors that the index
+     * of a Hugging Face folder does not name, files that it does not list, and in a folder without
+     * index files with another name than the model's. "skip" (NULL too): left out, with a note.
+     * "take": they belong to the model if their file's name does. "refuse": an error. */
+    const char *unlisted;
+    /* Rows that rules add to a tensor (pad) are cut off again when rank files are read. "zero"
+     * (NULL too): they must be zero, or it is an error. "any": whatever they hold, with a note. */
+    const char *padding;
 } reshard_checkpoint_options;
 
 /* path: a folder or one file. options NULL: all zero. The files stay open until destroy. Errors:
@@ -75,6 +83,18 @@ RESHARD_API const char *reshard_checkpoint_file_name(const reshard_checkpoint *c
 /* One line about something that could not be determined or was left out; NULL beyond the last. */
 RESHARD_API const char *reshard_checkpoint_note(const reshard_checkpoint *checkpoint,
                                                 int64_t index);
+
+/* Something that is no tensor: a step count, hyper-parameters. Pointers live as long as the
+ * checkpoint. */
+typedef struct reshard_stored_value {
+    size_t size;      /* sizeof(reshard_stored_value), set by the caller */
+    const char *name; /* as of tensors */
+    size_t name_bytes;
+    const char *text; /* the value in short, on one line; NULL: not known */
+} reshard_stored_value;
+/* Values in the order of the files, from index 0 up. Errors: RANGE beyond the last. */
+RESHARD_API reshard_status reshard_checkpoint_value(const reshard_checkpoint *checkpoint,
+                                                    int64_t index, reshard_stored_value *out_value);
 
 /* Pointers live as long as the checkpoint. */
 typedef struct reshard_stored_tensor {

@@ -122,7 +122,8 @@ typedef struct reshard_conversion_tensor {
 RESHARD_API reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversion,
                                                          int64_t index,
                                                          reshard_conversion_tensor *out_tensor);
-/* One line about something of the source that the target will not hold; NULL beyond the last. */
+/* One line about something that is left out, or is not as one may expect: tensors that rules drop,
+ * files that are copied along or not; NULL beyond the last. The checkpoint has notes of its own. */
 RESHARD_API const char *reshard_conversion_note(const reshard_conversion *conversion,
                                                 int64_t index);
 /* The bytes, as written, that go from each source file to each target file: source_file_count rows
@@ -152,6 +153,8 @@ typedef struct reshard_conversion_report {
      * if some bytes were copied by the kernel or by an earlier run and verify did not ask to read
      * them all; the source's also if some of its tensors were left out. */
     char source_digest[RESHARD_DIGEST_TEXT], digest[RESHARD_DIGEST_TEXT];
+    uint64_t bytes_verified;    /* of the output, read back and compared */
+    uint64_t values_overflowed; /* by casts: finite before, infinite or NaN in the output */
 } reshard_conversion_report;
 
 /*

@@ -25,6 +25,7 @@ void rs_json_init(rs_json *json, const char *what, const char *bytes, size_t cou
     json->count = count;
     json->at = 0;
     json->what = what;
+    json->is_python = false;
     json->state = WANT_VALUE;
     json->depth = 0;
 }
@@ -188,6 +189,22 @@ static reshard_status scan_word(rs_json *json, const char *word, rs_json_kind ki
     return RESHARD_OK;
 }
 
+/* The numbers that Python has and JSON has not. */
+static bool scan_python(rs_json *json, rs_json_token *token)
+{
+    static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        size_t length = strlen(words[i]);
+        if (json->count - json->at < length ||
+            memcmp(json->bytes + json->at, words[i], length) != 0)
+            continue;
+        *token = (rs_json_token){RS_JSON_NUMBER, json->bytes + json->at, length, false};
+        json->at += length;
+        return true;
+    }
+    return false;
+}
+
 static void settle_value(rs_json *json)
 {
     json->state = json->depth == 0 ? WANT_TEXT_END : WANT_COMMA_OR_END;
@@ -236,6 +253,10 @@ static reshard_status scan_value(rs_json *json, rs_json_token *token)
         status = scan_word(json, "null", RS_JSON_NULL, token);
         break;
     default:
+        if (json->is_python && scan_python(json, token)) {
+            status = RESHARD_OK;
+            break;
+        }
         if (c != '-' && (c < '0' || c > '9'))
             return fail_at(json, json->at, "no JSON value begins like this");
         status = scan_number(json, token);

@@ -42,6 +42,7 @@ typedef struct rs_json {
     const char *bytes;
     size_t count, at;
     const char *what; /* what errors call the text */
+    bool is_python;   /* NaN, Infinity and -Infinity are numbers, as Python's json writes them */
     int state;
     int depth;
     unsigned char is_object[RS_JSON_DEPTH_MAX + 1]; /* of the containers that are open */

@@ -156,7 +156,9 @@ reshard_status rs_path_rename(reshard_context *context, const char *from, const 
 
 reshard_status rs_path_link(reshard_context *context, const char *from, const char *to)
 {
-    if (!rs_file_may(context, "link", to) || link(from, to) != 0)
+    /* Of a link (the hub's cache is made of them) the file is wanted that it leads to. */
+    if (!rs_file_may(context, "link", to) ||
+        linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW) != 0)
         return fail(to, "cannot be made a hard link");
     rs_file_did(context, "link", to, from, 0);
     return RESHARD_OK;

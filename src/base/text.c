@@ -60,3 +60,29 @@ void rs_text_free(reshard_context *context, char *text)
     if (text != NULL)
         rs_release(context, text, strlen(text) + 1);
 }
+
+int rs_compare_naturally(const char *a, const char *b)
+{
+    while (*a != '\0' && *b != '\0') {
+        if (rs_is_digit(*a) && rs_is_digit(*b)) {
+            while (*a == '0')
+                a++;
+            while (*b == '0')
+                b++;
+            size_t a_length = strspn(a, "0123456789"), b_length = strspn(b, "0123456789");
+            if (a_length != b_length)
+                return a_length < b_length ? -1 : 1;
+            int order = memcmp(a, b, a_length);
+            if (order != 0)
+                return order;
+            a += a_length;
+            b += b_length;
+        } else if (*a != *b) {
+            return (unsigned char)*a < (unsigned char)*b ? -1 : 1;
+        } else {
+            a++;
+            b++;
+        }
+    }
+    return (*a != '\0') - (*b != '\0');
+}

@@ -36,6 +36,8 @@ RS_EXPORT void rs_text_add_shape(rs_text *text, int32_t ndim, const int64_t *sha
 /* "[0:2,4:8]": where the box begins and ends in each dimension. */
 void rs_text_add_box(rs_text *text, int32_t ndim, const int64_t *offset, const int64_t *size);
 
+/* Orders texts as people do: numbers in them as numbers, "rank-2" before "rank-10". */
+int rs_compare_naturally(const char *a, const char *b);
 /* Bytes from strangers as part of a line (reshard_text_escape). No escape is cut at the end. */
 void rs_text_add_escaped(rs_text *text, const char *bytes, size_t count);
 /* A string of JSON in ASCII alone, as Python's json.dumps writes it. What is not UTF-8 becomes

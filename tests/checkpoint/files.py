@@ -71,6 +71,23 @@ def read(path):
     return tensors, metadata, 8 + length
 
 
+def read_rank(path):
+    """(tensors, what the file says of the split, but for the id of the conversion)"""
+    tensors, metadata, _ = read(path)
+    layout = json.loads(metadata["RESHARD_LAYOUT"])
+    del layout["conversion"]
+    return tensors, layout
+
+
+def strip_rank_files(folder, target):
+    """Rank files as strangers write them: without a word on how they are split, but for RESHARD_SHAPES of flat shards."""
+    for name in os.listdir(folder):
+        if name.endswith(".safetensors"):
+            tensors, layout = read_rank(f"{folder}/{name}")
+            told = {key: layout["tensors"][key]["shape"] for key in tensors if "flat" in layout["tensors"][key]["cuts"]}
+            write(f"{target}/{name}", tensors, {"format": "pt", **({"RESHARD_SHAPES": json.dumps(told)} if told else {})})
+
+
 def strides(shape):
     steps = [1] * len(shape)
     for d in range(len(shape) - 2, -1, -1):

@@ -196,7 +196,7 @@ class CorpusTest(FolderTest):
         path = f"{self.folder}/f"
         os.mkdir(path)
         self.check_fails(["inspect", path], 1, "no checkpoint that reshard knows; it looked for model.safetensors.index.json (hf), "
-                         "*.safetensors with DCP_SHARDING_INFO (dcp-safetensors), *.safetensors (safetensors)")
+                         "*.safetensors with DCP_SHARDING_INFO (dcp-safetensors), .metadata (dcp), *.safetensors (safetensors)")
         self.check_fails(["inspect", f"{self.folder}/none"], 1, "no such file")
         files.write(f"{path}/x.safetensors", {"a": ("U8", (4,), b"abcd")})
         files.write(f"{path}/y.safetensors", {"b": ("U8", (4,), b"abcd")})
@@ -221,7 +221,8 @@ class IndexTest(FolderTest):
         self.assertEqual(found["format"], "hf")
         self.assertEqual([(t["name"], t["shards"][0]["file"]) for t in found["tensors"]],
                          [("a", "odd-name.safetensors"), ("b", "other")])
-        self.assertIn("1 tensors in the files are not in the index", found["notes"][0])
+        self.assertEqual(found["notes"], ['left out: 1 file that the index does not list ("stale.safetensors")',
+                                          'left out: 1 tensor that the index does not name ("extra")'])
 
     def test_wrong_indices(self):
         good = {"a": "odd-name.safetensors"}

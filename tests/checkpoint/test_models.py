@@ -51,8 +51,9 @@ def small(given):
 class Row:
     """A published model: its family, its configuration, which of its layers are looked at closely."""
 
-    def __init__(self, name, family, make, given, sample=None, axes="tp pp", mtp=(), forms=True, tensors=None):
+    def __init__(self, name, family, make, given, sample=None, axes="tp pp", mtp=(), forms=True):
         self.name, self.family, self.make, self.given, self.mtp, self.axes = name, family, make, given, mtp, axes.split()
+        self.plain_name = name.replace("/", " ")
         flat = f.text_of(given)
         self.layers = flat.get("num_hidden_layers") or flat.get("n_layer") or flat.get("n_layers") or flat.get("num_layers") or 32
         self.sample = sample or (0, self.layers - 1)
@@ -337,7 +338,7 @@ class Models(support.CommandTest):
         m, experts = row.sampled()
         stacked = [shape[0] for _, _, shape, how in m.tensors if how.experts]
         experts = stacked[0] if stacked else experts
-        folder = f"{self.folder}/{row.name.replace('/', ' ')}"
+        folder = f"{self.folder}/{row.plain_name}"
         f.write_sparse(folder, m.tensors, row.given)
         fits = lambda tp: all(f.fits(how, shape, tp) for _, _, shape, how in m.tensors)
         done = {tp: self.check_plan(row, m.tensors, folder, f"tp={tp}", fits(tp)) for tp in (1, 2, 4, 8)}
@@ -361,7 +362,7 @@ class Models(support.CommandTest):
                 continue
             for name, (out, inputs, how) in m.linears.items():
                 tensors += list(write(f"base_model.model.{name}" if form == "LoRA" else name, out, inputs, how))
-            folder = f"{self.folder}/{row.name} {form}".replace("/", " ") if "/" in row.name else f"{self.folder}/{row.name} {form}"
+            folder = f"{self.folder}/{row.plain_name} {form}"
             f.write_sparse(folder, tensors, {**row.given, **extra})
             can = {}
             for tp in (2, 8) if SCALE > 1 else (2,):
@@ -385,8 +386,7 @@ class Models(support.CommandTest):
         if row.family == "llava":
             flat.update(hidden_size=64, num_attention_heads=4, intermediate_size=64)
         m = row.make(given, layers)
-        source, cut, back = (f"{self.folder}/small {row.name} {step}".replace("/", " ") if "/" in row.name else
-                             f"{self.folder}/small {row.name} {step}" for step in ("source", "cut", "back"))
+        source, cut, back = (f"{self.folder}/small {row.plain_name} {step}" for step in ("source", "cut", "back"))
         os.makedirs(source)
         f.write_small(source, m.tensors, given, random.Random(row.name))
         self.read_text("convert", source, cut, "--to", "tp=2", "--format", "rank-files", "--quiet", "--no-sync")
@@ -446,6 +446,15 @@ class Models(support.CommandTest):
             plan, seconds, memory = self.measure("convert", folder, f"{self.folder}/none", "--to", "ep=8,tp=4,pp=4", "--dry-run", "--json")
             print(f"{name}: {len(tensors)} tensors over ep=8,tp=4,pp=4: {seconds:.2f} s of processor time, {memory >> 10} MiB")
             self.assertEqual(plan["tensors"], len(tensors))
+
+    def test_a_line_that_matches_nothing_is_said(self):
+        folder = f"{self.folder}/typing"
+        f.write_sparse(folder, [("a.q_proj.weight", "BF16", (8, 8), None)], {})
+        path = self.write_file(b"*.q_porj.weight S(0)@tp\n*.q_proj.weight S(1)@tp\nevery b.*: S(0)@tp\n")
+        plan = self.read_json("plan", folder, "--to", "tp=2", "--rules", path)
+        self.assertEqual(plan["rules"], f"rules of {path}; line 1 (*.q_porj.weight) matches no tensor, nor do others")
+        path = self.write_file(b"*.q_proj.weight S(1)@tp\nuse llama\n")
+        self.assertEqual(self.read_json("plan", folder, "--to", "tp=2", "--rules", path)["rules"], f"rules of {path}")
 
     @staticmethod
     def measure(*arguments):

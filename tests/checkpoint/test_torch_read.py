@@ -89,6 +89,10 @@ class Files(TorchTest):
             self.compare(name, model)
         notes = self.read_json("inspect", self.at("new.pt"))["notes"]
         self.assertTrue(any("some.module.Args" in note for note in notes), notes)
+        shown = {value["name"]: value["value"] for value in self.read_json("inspect", self.at("new.pt"))["values"]}
+        self.assertEqual(shown, {"list.1.1": "3", "args.n": "1", "step": "7", "hyper": "{'lr': 0.5, 'betas': (0.9, 0.999)}",
+                                 "self": shown.get("self")})
+        self.assertIn("\n  hyper = {'lr': 0.5, 'betas': (0.9, 0.999)}\n", self.read_text("inspect", self.at("new.pt")))
         torch_files.write(self.at("one.bin"), torch_files.tensor(w))
         self.compare("one.bin", {"one": w})
 

@@ -53,8 +53,9 @@ class CommandTest(unittest.TestCase):
         return json.loads(text)
 
     def check_fails(self, arguments, code=2, words="", **options):
-        """Exit code, one line on standard error that holds `words`, nothing on standard output."""
-        done = run(*arguments, **options)
+        """Exit code, one line on standard error that holds `words`, nothing on standard output (convert is told not to print
+        its plan)."""
+        done = run(*arguments, *(["--quiet"] if arguments and arguments[0] == "convert" else []), **options)
         shown = f"{[argument[:80] for argument in arguments]}: {done.stderr[:400]}"
         self.assertEqual(done.returncode, code, shown)
         self.assertEqual(done.stdout, "", shown)

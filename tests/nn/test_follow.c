@@ -5,6 +5,7 @@
  * rank; and the plan of PyTorch's Megatron prototype, which names weights and no biases.
  */
 #include "tests/nn/modules.h"
+#include "tests/support/harness.h"
 
 #include <math.h>
 
@@ -183,8 +184,9 @@ static reshard_status body_follow(void *user, reshard_group *group)
 static void test_follow__any_layer_any_plan(void **state)
 {
     (void)state;
+    uint64_t seeds = harness_scale() < 1 ? 4 : (uint64_t)(25 * harness_scale());
     for (int64_t which = 0; which < LAYERS; which++) {
-        for (uint64_t seed = 0; seed < 25; seed++) {
+        for (uint64_t seed = 0; seed < seeds; seed++) {
             one_case c = {which, 1000 * (uint64_t)which + seed};
             print_message("layer %d, seed %d\n", (int)which, (int)c.seed);
             run_ranks(4, body_follow, &c);
@@ -236,6 +238,44 @@ static void test_follow__weights_only(void **state)
     run_ranks(4, body_weights_only, NULL);
 }
 
+/* Heads that no rank has whole are put together, and sequences that are cut stay so. */
+static reshard_status body_heads(void *user, reshard_group *group)
+{
+    static const char *const names[] = {"q.weight", "k.weight", "v.weight"};
+    (void)user;
+    reshard_module *plain = make_layer(4), *spread = make_layer(4);
+    reshard_sharding_plan *plan = NULL;
+    MUST(reshard_sharding_plan_create(NULL, &plan));
+    for (int i = 0; i < 3; i++)
+        MUST(reshard_sharding_plan_add_text(plan, names[i], "2,2: R, S(0/1)"));
+    TRY(reshard_module_shard(spread, plan, 0, group, NULL));
+    reshard_tensor *x = make_input(4), *rows = distribute(group, "2,2: S(0), R", x);
+    reshard_scope *scope = NULL;
+    MUST(reshard_scope_open(NULL, &scope));
+    reshard_tensor *y = reshard_module_forward(plain, x), *z = NULL;
+    TRY(run_backward(y));
+    z = reshard_module_forward(spread, rows);
+    TRY(reshard_scope_status(scope));
+    TRY(compare(y, z));
+    CHECK(reshard_tensor_shape(reshard_tensor_local_shard(z, 0))[0] == 1);
+    TRY(run_backward(z));
+    TRY(compare(reshard_tensor_gradient(x), reshard_tensor_gradient(rows)));
+    TRY(compare_modules(plain, spread));
+    TRY(reshard_scope_close(scope));
+    reshard_sharding_plan_destroy(plan);
+    reshard_tensor_release(rows);
+    reshard_tensor_release(x);
+    reshard_module_release(plain);
+    reshard_module_release(spread);
+    return RESHARD_OK;
+}
+
+static void test_follow__heads_that_nobody_has_whole(void **state)
+{
+    (void)state;
+    run_ranks(4, body_heads, NULL);
+}
+
 /* A layer cannot compute with tensors of two groups, which the plan says before anything moves. */
 static reshard_status body_two_groups(void *user, reshard_group *group)
 {
@@ -273,6 +313,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_follow__weights_only),
         cmocka_unit_test(test_follow__any_layer_any_plan),
+        cmocka_unit_test(test_follow__heads_that_nobody_has_whole),
         cmocka_unit_test(test_follow__two_groups_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,6 +6,7 @@
  */
 #include "base/context.h"
 #include "base/error.h"
+#include "checkpoint/archive/crc.h"
 #include "checkpoint/archive/zip_archive.h"
 
 #include <assert.h>
@@ -189,7 +190,7 @@ reshard_status rs_zip_reader_read(rs_zip_reader *reader, void *bytes, size_t cou
         return status;
     reader->given += asked;
     if (member->crc != 0 && asked != 0)
-        reader->crc = (uint32_t)crc32_z(reader->crc, bytes, asked);
+        reader->crc = rs_crc32(reader->crc, bytes, asked);
     if (reader->given == member->bytes && !reader->ended)
         status = finish(reader);
     if (status == RESHARD_OK)

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/sort.h"
+#include "checkpoint/archive/crc.h"
 #include "checkpoint/archive/zip.h"
 #include "checkpoint/archive/zip_records.h"
 
@@ -187,7 +188,7 @@ void rs_zip_sum_add(rs_zip_sum *sum, uint64_t member_bytes, uint64_t offset, con
     if (count == 0)
         return; /* block may be NULL here, which zlib would take as a request to start over */
     uint64_t behind = member_bytes - offset - count;
-    uLong crc = crc32_z(0, block, count);
+    uLong crc = rs_crc32(0, block, count);
     sum->crc ^= (uint32_t)crc32_combine(crc, 0, (z_off_t)behind);
     sum->bytes += count;
 }

@@ -25,7 +25,7 @@ static reshard_status select_tensors(reshard_comparison *comparison,
                 rs_rulebook_init(&book, comparison->context, mesh, options->rules, a->folder,
                                  options->set_count, options->sets, rs_selection_name, selection);
         if (status == RESHARD_OK)
-            status = rs_selection_apply(selection, &comparison->arena, a, &book);
+            status = rs_selection_apply(selection, &comparison->arena, &book);
         rs_rulebook_release(&book);
         reshard_mesh_release(mesh);
     }

@@ -43,8 +43,7 @@ static reshard_status plan_routes(reshard_conversion *conversion)
             continue;
         rs_route *route = &conversion->routes[conversion->route_count];
         reshard_status status =
-            rs_route_plan(arena, cache, &conversion->source->tensors[target->origins[i]],
-                          &target->tensors[i], route);
+            rs_route_plan(arena, cache, target->stored[i], &target->tensors[i], route);
         if (status == RESHARD_OK && rs_context_cancelled(conversion->context))
             status = rs_fail(RESHARD_ERR_CANCELLED, "cancelled");
         if (status != RESHARD_OK)
@@ -94,7 +93,7 @@ static void digest_conversion(reshard_conversion *conversion)
     }
     rs_target_digest(target, &digest);
     for (int64_t i = 0; i < target->tensor_count; i++) {
-        digest_tensor(&digest, &source->tensors[target->origins[i]]);
+        digest_tensor(&digest, target->stored[i]);
         digest_tensor(&digest, &target->tensors[i]);
     }
     rs_digest_finish(&digest, conversion->digest);
@@ -164,6 +163,8 @@ static reshard_status plan(reshard_conversion *conversion,
         status = rs_target_init(&conversion->target, conversion->source, options);
     if (status == RESHARD_OK)
         status = list_files(conversion);
+    if (status == RESHARD_OK)
+        status = rs_conversion_list_others(conversion);
     if (status == RESHARD_OK)
         status = plan_routes(conversion);
     if (status == RESHARD_OK)
@@ -264,6 +265,11 @@ reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversio
     return rs_report_write("conversion tensor", &found, sizeof found, out_tensor);
 }
 
+const char *reshard_conversion_note(const reshard_conversion *conversion, int64_t index)
+{
+    return rs_notes_at(&conversion->target.lines, index);
+}
+
 void reshard_conversion_get_matrix(const reshard_conversion *conversion, uint64_t *out_bytes)
 {
     size_t columns = (size_t)conversion->target.file_count;
@@ -279,10 +285,4 @@ void reshard_conversion_get_matrix(const reshard_conversion *conversion, uint64_
                            route->target->element_bytes);
         }
     }
-}
-
-const char *reshard_conversion_note(const reshard_conversion *conversion, int64_t index)
-{
-    const rs_target *target = &conversion->target;
-    return index >= 0 && index < target->line_count ? target->lines[index] : NULL;
 }

@@ -27,8 +27,10 @@ struct reshard_conversion {
     int64_t route_count;
     rs_route *routes;       /* of tensors that have bytes, in the order of the source */
     rs_file **source_files; /* by number, as the engine wants them */
-    uint64_t bytes;         /* to be written */
-    uint64_t digest[2];     /* of all that decides what is written */
+    int64_t other_count;    /* files of the source's folder that are copied along, by name */
+    const char **others;
+    uint64_t bytes;     /* to be written */
+    uint64_t digest[2]; /* of all that decides what is written */
 };
 
 /* One run of a conversion. */
@@ -83,10 +85,10 @@ reshard_status rs_padding_check(const rs_target *target, int32_t index, rs_file 
 
 /* ---- what is written beside tensors (others.c) ----------------------------------------------- */
 
-/* Can all files that hold no weights be copied, and should they? Errors: INVALID for a link that
- * leaves the source; NOT_FOUND, IO. */
-reshard_status rs_run_check_others(rs_conversion_run *run);
-/* Copies the files that hold no weights, and writes the index. */
+/* Lists the files that are copied along, and notes them and those that are not. Errors: INVALID for
+ * a link that leaves the source; NOT_FOUND, IO. */
+reshard_status rs_conversion_list_others(reshard_conversion *conversion);
+/* Copies them, and writes the index. */
 reshard_status rs_run_copy_others(rs_conversion_run *run);
 /* Makes files that do not change links to the source's, and their blocks done. */
 reshard_status rs_run_link(rs_conversion_run *run);

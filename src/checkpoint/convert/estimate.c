@@ -74,8 +74,6 @@ reshard_status reshard_conversion_estimate(const reshard_conversion *conversion,
         rs_options_read("conversion run options", options, &run.options, sizeof run.options);
     if (status == RESHARD_OK)
         status = rs_run_check_paths(&run);
-    if (status == RESHARD_OK)
-        status = rs_run_check_others(&run);
     if (status != RESHARD_OK)
         return status;
     void *memory = rs_allocate_zeroed(run.context, PROBE_BYTES);

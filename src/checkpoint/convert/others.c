@@ -12,6 +12,24 @@
 
 #define COPY_BYTES ((size_t)1 << 20)
 
+/* ---- which ----------------------------------------------------------------------------------- */
+
+/* Files and folders beside the source's files that share a fate. */
+typedef struct kin {
+    int64_t count;
+    const char *first;
+} kin;
+
+typedef struct others {
+    kin copied, weights, folders, odd;
+} others;
+
+static void add_kin(kin *group, const char *name)
+{
+    if (group->count++ == 0)
+        group->first = name;
+}
+
 static bool is_source_file(const reshard_checkpoint *source, const char *name)
 {
     for (int32_t i = 0; i < source->file_count; i++) {
@@ -20,6 +38,117 @@ static bool is_source_file(const reshard_checkpoint *source, const char *name)
     }
     return false;
 }
+
+/* Can it be copied, and should it? A link to a file elsewhere would bring that file into the
+ * output. */
+static reshard_status check_other(const reshard_conversion *conversion, const char *path,
+                                  rs_path_kind *out_kind)
+{
+    rs_file *file = NULL;
+    char *outside = NULL;
+    reshard_status status =
+        rs_store_follow_link(conversion->context, conversion->source->folder, path, &outside);
+    if (outside != NULL)
+        status = rs_fail(RESHARD_ERR_INVALID,
+                         "%s: a link that leaves the checkpoint, to %.300s; put the file in its "
+                         "place, or remove it",
+                         path, outside);
+    rs_text_free(conversion->context, outside);
+    if (status == RESHARD_OK)
+        status = rs_path_kind_of(path, out_kind);
+    if (status == RESHARD_OK && *out_kind == RS_PATH_FILE)
+        status = rs_file_open(conversion->context, path, &file);
+    rs_file_close(file);
+    return status;
+}
+
+static reshard_status find_kind(const reshard_conversion *conversion, const char *name,
+                                rs_path_kind *out_kind)
+{
+    char *path = rs_path_join(conversion->context, conversion->source->folder, name);
+    if (path == NULL)
+        return rs_allocation_status();
+    reshard_status status = rs_name_holds_weights(name) ? rs_path_kind_of(path, out_kind)
+                                                        : check_other(conversion, path, out_kind);
+    rs_release(conversion->context, path, strlen(path) + 1);
+    return status;
+}
+
+static reshard_status consider_other(reshard_conversion *conversion, char *name, others *seen)
+{
+    rs_path_kind kind = RS_PATH_NONE;
+    if (is_source_file(conversion->source, name))
+        return RESHARD_OK;
+    reshard_status status = find_kind(conversion, name, &kind);
+    if (status != RESHARD_OK)
+        return status;
+    if (kind == RS_PATH_FOLDER) {
+        add_kin(&seen->folders, name);
+    } else if (kind != RS_PATH_FILE) {
+        add_kin(&seen->odd, name);
+    } else if (rs_name_holds_weights(name)) {
+        /* What is left out of safetensors, the reader has said. */
+        if (strstr(name, ".safetensors") == NULL)
+            add_kin(&seen->weights, name);
+    } else {
+        const char *kept = rs_arena_copy(&conversion->arena, name, strlen(name) + 1, 1);
+        if (kept == NULL)
+            return rs_allocation_status();
+        conversion->others[conversion->other_count++] = kept;
+        add_kin(&seen->copied, kept);
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status note_kin(reshard_conversion *conversion, const kin *group, const char *fate,
+                               const char *one, const char *several)
+{
+    if (group->count == 0)
+        return RESHARD_OK;
+    return rs_target_say(&conversion->target, "%s %lld %s (\"%.100s\"%s)", fate,
+                         (long long)group->count, group->count == 1 ? one : several, group->first,
+                         group->count == 1 ? "" : " and others");
+}
+
+static reshard_status note_others(reshard_conversion *conversion, const others *seen)
+{
+    reshard_status status = note_kin(conversion, &seen->copied, "copied along:", "file", "files");
+    if (status == RESHARD_OK)
+        status =
+            note_kin(conversion, &seen->weights, "left out:", "file of weights that is not read",
+                     "files of weights that are not read");
+    if (status == RESHARD_OK)
+        status = note_kin(conversion, &seen->folders, "left out:", "folder", "folders");
+    if (status == RESHARD_OK)
+        status =
+            note_kin(conversion, &seen->odd, "left out:", "thing that is neither file nor folder",
+                     "things that are neither files nor folders");
+    return status;
+}
+
+reshard_status rs_conversion_list_others(reshard_conversion *conversion)
+{
+    const reshard_checkpoint *source = conversion->source;
+    rs_names names = {.context = conversion->context};
+    others seen = {.copied = {0, NULL}};
+    if (!source->owns_folder)
+        return RESHARD_OK;
+    reshard_status status = rs_folder_list(conversion->context, source->folder, &names);
+    if (status != RESHARD_OK)
+        return status;
+    conversion->others = rs_arena_allocate_array(&conversion->arena, (size_t)names.count,
+                                                 sizeof *conversion->others);
+    if (conversion->others == NULL)
+        status = rs_allocation_status();
+    for (int64_t i = 0; status == RESHARD_OK && i < names.count; i++)
+        status = consider_other(conversion, names.items[i], &seen);
+    if (status == RESHARD_OK)
+        status = note_others(conversion, &seen);
+    rs_names_release(&names);
+    return status;
+}
+
+/* ---- copying --------------------------------------------------------------------------------- */
 
 static reshard_status copy_bytes(reshard_context *context, const rs_file *from, rs_file *to,
                                  uint64_t bytes)
@@ -41,11 +170,15 @@ static reshard_status copy_bytes(reshard_context *context, const rs_file *from, 
     return status;
 }
 
-static reshard_status copy_other(rs_conversion_run *run, const char *name, const char *path)
+static reshard_status copy_other(rs_conversion_run *run, const char *name)
 {
     rs_file *from = NULL, *to = NULL;
     uint64_t bytes = 0;
+    char *path = rs_path_join(run->context, run->conversion->source->folder, name);
+    if (path == NULL)
+        return rs_allocation_status();
     reshard_status status = rs_file_open(run->context, path, &from);
+    rs_release(run->context, path, strlen(path) + 1);
     if (status == RESHARD_OK)
         status = rs_file_size(from, &bytes);
     if (status == RESHARD_OK)
@@ -59,70 +192,6 @@ static reshard_status copy_other(rs_conversion_run *run, const char *name, const
     rs_file_close(to);
     rs_file_close(from);
     return status;
-}
-
-/* A file, or a link, of the source's folder. */
-typedef reshard_status other_fn(rs_conversion_run *run, const char *name, const char *path);
-
-static reshard_status consider_other(rs_conversion_run *run, const char *name, other_fn *visit)
-{
-    if (rs_name_holds_weights(name) || is_source_file(run->conversion->source, name))
-        return RESHARD_OK;
-    char *path = rs_path_join(run->context, run->conversion->source->folder, name);
-    if (path == NULL)
-        return rs_allocation_status();
-    reshard_status status = visit(run, name, path);
-    rs_release(run->context, path, strlen(path) + 1);
-    return status;
-}
-
-static reshard_status visit_others(rs_conversion_run *run, other_fn *visit)
-{
-    const reshard_checkpoint *source = run->conversion->source;
-    rs_names names = {.context = run->context};
-    reshard_status status = RESHARD_OK;
-    /* The folder of a single file may hold anything. */
-    if (source->folder == source->path)
-        status = rs_folder_list(run->context, source->folder, &names);
-    for (int64_t i = 0; status == RESHARD_OK && i < names.count; i++)
-        status = consider_other(run, names.items[i], visit);
-    rs_names_release(&names);
-    return status;
-}
-
-/* A link to a file elsewhere would bring that file into the output. */
-static reshard_status check_other(rs_conversion_run *run, const char *name, const char *path)
-{
-    rs_path_kind kind = RS_PATH_NONE;
-    rs_file *file = NULL;
-    char *outside = NULL;
-    (void)name;
-    reshard_status status =
-        rs_store_follow_link(run->context, run->conversion->source->folder, path, &outside);
-    if (outside != NULL)
-        status = rs_fail(RESHARD_ERR_INVALID,
-                         "%s: a link that leaves the checkpoint, to %.300s; put the file in its "
-                         "place, or remove it",
-                         path, outside);
-    rs_text_free(run->context, outside);
-    if (status == RESHARD_OK)
-        status = rs_path_kind_of(path, &kind);
-    if (status == RESHARD_OK && kind == RS_PATH_FILE)
-        status = rs_file_open(run->context, path, &file);
-    rs_file_close(file);
-    return status;
-}
-
-reshard_status rs_run_check_others(rs_conversion_run *run)
-{
-    return visit_others(run, check_other);
-}
-
-static reshard_status copy_if_file(rs_conversion_run *run, const char *name, const char *path)
-{
-    rs_path_kind kind = RS_PATH_NONE;
-    reshard_status status = rs_path_kind_of(path, &kind);
-    return status == RESHARD_OK && kind == RS_PATH_FILE ? copy_other(run, name, path) : status;
 }
 
 /* The `add` of rs_finishing. */
@@ -141,10 +210,13 @@ static reshard_status add_file(void *user, const char *name, const char *bytes, 
 
 reshard_status rs_run_copy_others(rs_conversion_run *run)
 {
-    reshard_status status = visit_others(run, copy_if_file);
+    const reshard_conversion *conversion = run->conversion;
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; status == RESHARD_OK && i < conversion->other_count; i++)
+        status = copy_other(run, conversion->others[i]);
     rs_finishing finishing = {run->target_files, add_file, run,
                               run->entry_sums != NULL ? run->entry_sums->items : NULL};
-    return status == RESHARD_OK ? rs_target_finish(&run->conversion->target, &finishing) : status;
+    return status == RESHARD_OK ? rs_target_finish(&conversion->target, &finishing) : status;
 }
 
 /* ---- links ----------------------------------------------------------------------------------- */
@@ -158,7 +230,7 @@ static int32_t find_same(const rs_conversion_run *run, const rs_target_file *fil
     int32_t same = -1;
     for (int64_t i = file->entry_first; i < file->entry_first + file->entry_count; i++) {
         const rs_stored_tensor *to = &target->tensors[target->entries[i].tensor];
-        const rs_stored_tensor *from = &source->tensors[target->origins[target->entries[i].tensor]];
+        const rs_stored_tensor *from = target->stored[target->entries[i].tensor];
         if (to->piece_count != 1 || from->piece_count != 1 || to->dtype != from->dtype ||
             to->pieces[0].at != from->pieces[0].at || from->pieces[0].strides != NULL ||
             (same >= 0 && same != from->pieces[0].file))

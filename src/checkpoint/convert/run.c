@@ -166,7 +166,7 @@ static reshard_status finish_sums(const rs_conversion_run *run, const rs_sums *s
         return rs_allocation_status();
     rs_tensor_sum *to = from + count;
     for (int64_t i = 0; i < count; i++) {
-        from[i].tensor = &source->tensors[target->origins[i]];
+        from[i].tensor = target->stored[i];
         to[i].tensor = &target->tensors[i];
     }
     report->bytes_digested = 0;
@@ -289,6 +289,8 @@ static reshard_status conclude(rs_conversion_run *run, reshard_conversion_report
     reshard_status status = RESHARD_OK;
     if (run->options.verify)
         status = with_sums(run, report, rs_run_verify);
+    if (status == RESHARD_OK && run->options.verify)
+        report->bytes_verified = run->conversion->bytes;
     if (status == RESHARD_OK)
         status = rs_team_agree(run->team, rs_run_check_source(run));
     return status == RESHARD_OK ? publish(run) : status;
@@ -403,10 +405,7 @@ static reshard_status conclude_finished(rs_conversion_run *run, reshard_conversi
 static reshard_status carry_out(rs_conversion_run *run, reshard_conversion_report *report)
 {
     bool finished = false;
-    reshard_status status = rs_run_check_paths(run);
-    if (status == RESHARD_OK && rs_team_leads(run->team))
-        status = rs_run_check_others(run);
-    status = compare_runs(run, status);
+    reshard_status status = compare_runs(run, rs_run_check_paths(run));
     if (status == RESHARD_OK)
         status = rs_run_check_copies(run);
     if (status == RESHARD_OK)

@@ -17,6 +17,7 @@
 /* A value that is carried along as the source has it. */
 typedef struct carried {
     const rs_stored_value *value;
+    rs_slice name;
     uint64_t at; /* in the first file */
 } carried;
 
@@ -33,6 +34,11 @@ static reshard_status place_tensor(const rs_laying *laying, const rs_cut_tensor 
     return status == RESHARD_OK ? rs_target_place_boxes(laying, cut, NULL) : status;
 }
 
+bool rs_dcp_holds_value(const rs_stored_value *value)
+{
+    return value->bytes != 0;
+}
+
 reshard_status rs_dcp_lay_out(rs_laying *laying)
 {
     rs_target *target = laying->target;
@@ -44,8 +50,10 @@ reshard_status rs_dcp_lay_out(rs_laying *laying)
         return rs_allocation_status();
     *notes = (dcp_notes){.source = source, .values = values, .value_file = -1};
     for (size_t i = 0; i < count; i++) {
-        if (source->values[i].bytes != 0)
-            values[notes->value_count++] = (carried){.value = &source->values[i]};
+        const rs_stored_value *value = &source->values[i];
+        rs_slice name = value->name;
+        if (rs_dcp_holds_value(value) && rs_target_keeps(target, &name))
+            values[notes->value_count++] = (carried){.value = value, .name = name};
     }
     target->notes = notes;
     return rs_target_cut(laying, place_tensor);
@@ -457,7 +465,7 @@ static void write_planner(metadata_writer *w)
     }
     for (int64_t i = 0; i < notes->value_count; i++) {
         const rs_stored_value *value = notes->values[i].value;
-        write_path(w, value->name, value->name, value->place.step);
+        write_path(w, notes->values[i].name, value->name, value->place.step);
     }
     rs_pickle_write_dict_end(&w->pickle);
 }
@@ -466,7 +474,7 @@ static void write_values(metadata_writer *w)
 {
     const dcp_notes *notes = w->target->notes;
     for (int64_t i = 0; i < notes->value_count; i++) {
-        rs_pickle_write_text(&w->pickle, notes->values[i].value->name);
+        rs_pickle_write_text(&w->pickle, notes->values[i].name);
         begin_object(w, CLASS_BYTES);
     }
 }
@@ -479,7 +487,7 @@ static void write_stored_values(metadata_writer *w)
         begin_object(w, CLASS_INDEX);
         rs_pickle_write_dict_begin(&w->pickle);
         write_word(w, KEY_FQN);
-        rs_pickle_write_text(&w->pickle, item->value->name);
+        rs_pickle_write_text(&w->pickle, item->name);
         write_word(w, KEY_OFFSET);
         rs_pickle_write_none(&w->pickle);
         write_word(w, KEY_INDEX);

@@ -18,6 +18,9 @@
 typedef struct rs_target rs_target; /* target.h */
 typedef struct rs_laying rs_laying;
 
+/* What becomes of what lies beside the model (reshard_checkpoint_options). */
+typedef enum rs_unlisted { RS_UNLISTED_SKIP, RS_UNLISTED_TAKE, RS_UNLISTED_REFUSE } rs_unlisted;
+
 /* What is being opened: a folder, or one file. */
 typedef struct rs_opening {
     bool is_folder;
@@ -25,6 +28,10 @@ typedef struct rs_opening {
      * file's. */
     int64_t name_count;
     char *const *names;
+    const char *index; /* the user named this one of them; NULL: none */
+    bool is_snapshot;  /* the folder was found in the hub's cache */
+    rs_unlisted unlisted;
+    bool any_padding;                          /* rows of padding may hold anything */
     const reshard_checkpoint_options *options; /* of full size */
 } rs_opening;
 
@@ -46,8 +53,8 @@ typedef struct rs_format {
 
     /* ---- reading ----------------------------------------------------------------------------- */
 
-    /* Files do not say how they are split: the caller gives a mesh. Formats that need a mesh are
-     * probed when one is given, the others when none is. */
+    /* Files need not say how they are split: the caller may give a mesh, and then only formats like
+     * this are probed. Without one it knows only files that do say it. */
     bool needs_mesh;
     /* Is it one? May open files, and leaves them open for the formats with the same body, which are
      * asked next. Errors are those of files that have to be read to know. */

@@ -393,12 +393,6 @@ static reshard_status read_folder(reshard_checkpoint *checkpoint, const rs_openi
     return status;
 }
 
-/* Those that are entries of their own, which are copied as they are. */
-static bool holds_value(const rs_stored_value *value)
-{
-    return value->bytes != 0;
-}
-
 const rs_format rs_format_dcp = {
     .name = "dcp",
     .description = "PyTorch's distributed checkpoint: .metadata and __R_N.distcp",
@@ -408,7 +402,7 @@ const rs_format rs_format_dcp = {
     .is_split = true,
     .skips_empty = true,
     .has_crcs = true,
-    .holds_value = holds_value,
+    .holds_value = rs_dcp_holds_value,
     .lay_out = rs_dcp_lay_out,
     .name_file = rs_dcp_name_file,
     .place = rs_dcp_place,

@@ -182,6 +182,8 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
         status = rs_store_join(checkpoint, &list);
     if (status == RESHARD_OK)
         status = note_unknown(checkpoint, &list);
+    if (status == RESHARD_OK)
+        status = rs_safetensors_keep_metadata(checkpoint);
     rs_occurrences_release(checkpoint->context, &list);
     return status;
 }

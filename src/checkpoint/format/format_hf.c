@@ -4,11 +4,13 @@
  * are several, {"metadata": .., "weight_map": {"tensor": "file"}}.
  *
  * The index decides: its files are read and no others, and a tensor is the one in the file that the
- * index names, whatever other files hold. total_size is informational and written wrongly by old
- * tools, so it is ignored. Files lie beside the index: a name with a slash is refused.
+ * index names, whatever other files hold. What it does not name is left out with a note, or taken,
+ * or refused, as the caller wishes. total_size is informational and written wrongly by old tools,
+ * so it is ignored. Files lie beside the index: a name with a slash is refused.
  */
 #include "base/context.h"
 #include "base/sort.h"
+#include "checkpoint/format/file_names.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/target.h"
 #include "checkpoint/format/weight_map.h"
@@ -22,6 +24,62 @@
 #define SHARD_BYTES_DEFAULT ((uint64_t)5000000000)
 
 /* ---- reading --------------------------------------------------------------------------------- */
+
+static int compare_files(const void *a, const void *b)
+{
+    return strcmp(((const rs_weight_mapping *)a)->file, ((const rs_weight_mapping *)b)->file);
+}
+
+static int compare_tensors(const void *a, const void *b)
+{
+    return rs_slice_compare(((const rs_weight_mapping *)a)->tensor,
+                            ((const rs_weight_mapping *)b)->tensor);
+}
+
+/* Adds files beside the index that it does not list: to the names, if they are to be taken and are
+ * called like a listed one. The others are left out. */
+static reshard_status consider_files(reshard_checkpoint *checkpoint, const rs_opening *opening,
+                                     const rs_weight_map *list, char **names, int32_t *count)
+{
+    rs_file_name name, listed = {.stem = {NULL, 0}};
+    rs_slice first = {NULL, 0};
+    int64_t left_out = 0;
+    if (*count != 0)
+        (void)rs_file_name_read(names[0], &listed);
+    for (int64_t i = 0; i < opening->name_count; i++) {
+        rs_weight_mapping key = {.file = opening->names[i]};
+        if (!rs_file_name_read(opening->names[i], &name) ||
+            (list->count != 0 &&
+             bsearch(&key, list->items, (size_t)list->count, sizeof key, compare_files) != NULL))
+            continue;
+        if (opening->unlisted == RS_UNLISTED_TAKE && rs_slice_compare(name.stem, listed.stem) == 0)
+            names[(*count)++] = opening->names[i];
+        else if (left_out++ == 0)
+            first = rs_slice_of(opening->names[i]);
+    }
+    return rs_safetensors_leave_out(checkpoint, opening, left_out,
+                                    left_out == 1 ? "file that the index does not list"
+                                                  : "files that the index does not list",
+                                    first);
+}
+
+/* Opens the files of the index, and then those that are taken beside it. */
+static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_opening *opening,
+                                 const rs_weight_map *list)
+{
+    int32_t count = list->file_count;
+    size_t most = (size_t)list->count + (size_t)opening->name_count;
+    char **names = rs_allocate_array(checkpoint->context, most, sizeof(char *));
+    if (names == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; i < list->count; i++)
+        names[list->items[i].file_index] = (char *)(uintptr_t)list->items[i].file;
+    reshard_status status = consider_files(checkpoint, opening, list, names, &count);
+    if (status == RESHARD_OK)
+        status = rs_safetensors_open_named(checkpoint, count, names);
+    rs_release(checkpoint->context, names, most * sizeof(char *));
+    return status;
+}
 
 static reshard_status find_entries(reshard_checkpoint *checkpoint, const char *name,
                                    const rs_weight_map *map, rs_occurrences *found)
@@ -44,15 +102,73 @@ static reshard_status find_entries(reshard_checkpoint *checkpoint, const char *n
     return RESHARD_OK;
 }
 
-static reshard_status note_left_out(reshard_checkpoint *checkpoint, int64_t mapped)
+/* What the index does not say of the tensors in one file. */
+typedef struct unnamed {
+    int64_t count, moved; /* tensors that it does not name, or places in another file */
+    rs_slice first, first_moved;
+} unnamed;
+
+/* The mappings are sorted by tensor. */
+static reshard_status consider_file(reshard_checkpoint *checkpoint, const rs_opening *opening,
+                                    const rs_weight_map *list, int32_t file, unnamed *seen,
+                                    rs_occurrences *found)
 {
-    int64_t held = 0;
-    for (int32_t i = 0; i < checkpoint->file_count; i++)
-        held += rs_safetensors_header(checkpoint, i)->entry_count;
-    if (held == mapped)
-        return RESHARD_OK;
-    return rs_store_note(checkpoint, "%lld tensors in the files are not in the index: left out",
-                         (long long)(held - mapped));
+    const rs_header *header = rs_safetensors_header(checkpoint, file);
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; status == RESHARD_OK && i < header->entry_count; i++) {
+        rs_weight_mapping key = {.tensor = header->by_name[i]->name};
+        const rs_weight_mapping *item = NULL;
+        if (list->count != 0)
+            item = bsearch(&key, list->items, (size_t)list->count, sizeof key, compare_tensors);
+        if (item != NULL && item->file_index == file)
+            continue;
+        if (item != NULL) {
+            seen->first_moved = seen->moved++ == 0 ? key.tensor : seen->first_moved;
+        } else if (opening->unlisted == RS_UNLISTED_TAKE) {
+            rs_occurrence taken = rs_safetensors_occurrence(checkpoint, file, header->by_name[i]);
+            status = rs_occurrences_add(checkpoint->context, found, &taken);
+        } else {
+            seen->first = seen->count++ == 0 ? key.tensor : seen->first;
+        }
+    }
+    return status;
+}
+
+/* Takes, leaves out or refuses the tensors that the index does not name. */
+static reshard_status consider_tensors(reshard_checkpoint *checkpoint, const rs_opening *opening,
+                                       rs_weight_map *list, rs_occurrences *found)
+{
+    unnamed seen = {0};
+    reshard_status status = RESHARD_OK;
+    rs_sort(list->items, (size_t)list->count, sizeof(rs_weight_mapping), compare_tensors);
+    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++)
+        status = consider_file(checkpoint, opening, list, i, &seen, found);
+    if (status == RESHARD_OK)
+        status = rs_safetensors_leave_out(checkpoint, opening, seen.count,
+                                          seen.count == 1 ? "tensor that the index does not name"
+                                                          : "tensors that the index does not name",
+                                          seen.first);
+    if (status == RESHARD_OK)
+        status = rs_safetensors_leave_out(checkpoint, opening, seen.moved,
+                                          seen.moved == 1
+                                              ? "tensor that the index places in another file"
+                                              : "tensors that the index places in other files",
+                                          seen.first_moved);
+    return status;
+}
+
+/* Tensors that were taken may be in two files. */
+static reshard_status check_double(const reshard_checkpoint *checkpoint, const rs_opening *opening,
+                                   const char *name, const rs_occurrences *found)
+{
+    for (int64_t i = 1; opening->unlisted == RS_UNLISTED_TAKE && i < found->count; i++) {
+        const rs_occurrence *a = &found->items[i - 1], *b = &found->items[i];
+        if (rs_slice_compare(a->name, b->name) == 0 && a->file != b->file)
+            return rs_fail(RESHARD_ERR_SYNTAX, "%s: tensor \"%.*s\" is in %s and in %s", name,
+                           rs_slice_shown(a->name), a->name.bytes, checkpoint->files[a->file].name,
+                           checkpoint->files[b->file].name);
+    }
+    return rs_weight_map_check(name, found);
 }
 
 static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)
@@ -69,17 +185,19 @@ static reshard_status read_folder(reshard_checkpoint *checkpoint, const rs_openi
     rs_occurrences found = {0};
     reshard_status status = rs_weight_map_read(checkpoint, name, &map);
     if (status == RESHARD_OK)
-        status = rs_weight_map_open(checkpoint, &map, rs_safetensors_open_named);
+        status = open_files(checkpoint, opening, &map);
     if (status == RESHARD_OK)
         status = find_entries(checkpoint, name, &map, &found);
     if (status == RESHARD_OK)
+        status = consider_tensors(checkpoint, opening, &map, &found);
+    if (status == RESHARD_OK)
         status = rs_store_join(checkpoint, &found);
     if (found.count != checkpoint->tensor_count) {
-        reshard_status doubled = rs_weight_map_check(name, &found);
+        reshard_status doubled = check_double(checkpoint, opening, name, &found);
         status = doubled != RESHARD_OK ? doubled : status;
     }
     if (status == RESHARD_OK)
-        status = note_left_out(checkpoint, map.count);
+        status = rs_safetensors_keep_metadata(checkpoint);
     rs_weight_map_release(checkpoint->context, &map);
     rs_occurrences_release(checkpoint->context, &found);
     return status;
@@ -97,7 +215,7 @@ static reshard_status lay_out(rs_laying *laying)
     target->file_count = 1;
     for (int64_t i = 0; i < selection->count; i++) {
         const rs_selected *selected = &selection->items[i];
-        const rs_stored_tensor *stored = &laying->source->tensors[selected->origin];
+        const rs_stored_tensor *stored = selected->stored;
         uint64_t bytes = stored->bytes / (uint64_t)stored->element_bytes *
                          (stored->opaque ? 1 : (uint64_t)reshard_dtype_bits(selected->dtype) / 8);
         if (used != 0 && (bytes > limit || used > limit - bytes)) {
@@ -117,9 +235,9 @@ static void name_file(const rs_target *target, int32_t file, int32_t rank,
 {
     (void)rank;
     if (target->file_count == 1)
-        (void)snprintf(out_name, RS_FILE_NAME_BYTES, "model.safetensors");
+        (void)snprintf(out_name, RS_FILE_NAME_BYTES, "%s.safetensors", target->stem);
     else
-        (void)snprintf(out_name, RS_FILE_NAME_BYTES, "model-%05d-of-%05d.safetensors",
+        (void)snprintf(out_name, RS_FILE_NAME_BYTES, "%s-%05d-of-%05d.safetensors", target->stem,
                        (int)file + 1, (int)target->file_count);
 }
 
@@ -168,15 +286,26 @@ static reshard_status write_index(const rs_target *target, rs_json_writer *write
     return writer->status;
 }
 
+/* model.safetensors.index.json; the variant of the stem "model.fp16" comes behind "index". */
+static void name_index(const char *stem, char out_name[RS_FILE_NAME_BYTES])
+{
+    const char *variant = strchr(stem, '.');
+    int base = variant != NULL ? (int)(variant - stem) : (int)strlen(stem);
+    (void)snprintf(out_name, RS_FILE_NAME_BYTES, "%.*s.safetensors.index%s.json", base, stem,
+                   variant != NULL ? variant : "");
+}
+
 static reshard_status finish(const rs_target *target, const rs_finishing *finishing)
 {
+    char name[RS_FILE_NAME_BYTES];
     rs_json_writer writer;
     if (target->file_count == 1)
         return RESHARD_OK;
+    name_index(target->stem, name);
     rs_json_writer_init(&writer, target->context);
     reshard_status status = write_index(target, &writer);
     if (status == RESHARD_OK)
-        status = finishing->add(finishing->user, INDEX_NAME, writer.bytes, (size_t)writer.count);
+        status = finishing->add(finishing->user, name, writer.bytes, (size_t)writer.count);
     rs_json_writer_release(&writer);
     return status;
 }

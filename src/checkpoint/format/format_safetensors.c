@@ -1,15 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * format_safetensors.c - one safetensors file, or a folder of them without an index: whole tensors,
- * each name once. It is only read; whole tensors are written as a Hugging Face folder.
+ * each name once. Files whose names count them (model-00001-of-00004) must all be there. It is only
+ * read; whole tensors are written as a Hugging Face folder.
  */
+#include "base/context.h"
+#include "base/error.h"
+#include "checkpoint/format/file_names.h"
 #include "checkpoint/format/safetensors.h"
+
+/* Without an index only the names tell that a file is missing. Who names one file of several wants
+ * that one. */
+static reshard_status check_complete(reshard_checkpoint *checkpoint, const rs_opening *opening)
+{
+    const char *missing = NULL;
+    uint64_t found = 0, count = 0;
+    size_t files = (size_t)checkpoint->file_count;
+    char **names = rs_arena_allocate_array(&checkpoint->arena, files, sizeof *names);
+    if (names == NULL)
+        return rs_allocation_status();
+    for (size_t i = 0; i < files; i++)
+        names[i] = (char *)(uintptr_t)checkpoint->files[i].name;
+    reshard_status status = rs_file_names_find_missing(&checkpoint->arena, (int64_t)files, names,
+                                                       &missing, &found, &count);
+    if (status != RESHARD_OK || missing == NULL)
+        return status;
+    if (!opening->is_folder)
+        return rs_store_note(checkpoint,
+                             "%s is one of %llu files, by its name: the others are not read",
+                             names[0], (unsigned long long)count);
+    return rs_fail(RESHARD_ERR_GAP,
+                   "%s: %s is missing: of the %llu files that the names count, %llu are here",
+                   checkpoint->path, missing, (unsigned long long)count, (unsigned long long)found);
+}
 
 static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
     rs_occurrences list = {0};
-    reshard_status status = RESHARD_OK;
-    (void)opening;
+    reshard_status status = check_complete(checkpoint, opening);
     for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++) {
         const rs_header *header = rs_safetensors_header(checkpoint, i);
         for (int64_t j = 0; status == RESHARD_OK && j < header->entry_count; j++) {
@@ -21,6 +49,8 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
         status = rs_store_join_whole(
             checkpoint, &list,
             "; for files of ranks the mesh they were split over has to be given");
+    if (status == RESHARD_OK)
+        status = rs_safetensors_keep_metadata(checkpoint);
     rs_occurrences_release(checkpoint->context, &list);
     return status;
 }

@@ -7,6 +7,7 @@
 #include "base/options.h"
 #include "checkpoint/format/foreign.h"
 #include "checkpoint/format/format.h"
+#include "checkpoint/format/hub_cache.h"
 
 #include <assert.h>
 #include <string.h>
@@ -17,7 +18,7 @@ static reshard_status read_by_format(reshard_checkpoint *checkpoint, const rs_op
     bool has_mesh = opening->options->from != NULL;
     for (int32_t i = 0; (format = rs_format_at(i)) != NULL; i++) {
         bool is = false;
-        if (format->needs_mesh != has_mesh)
+        if (has_mesh && !format->needs_mesh)
             continue;
         reshard_status status = format->probe(checkpoint, opening, &is);
         if (status != RESHARD_OK)
@@ -31,22 +32,66 @@ static reshard_status read_by_format(reshard_checkpoint *checkpoint, const rs_op
     return rs_foreign_fail(checkpoint, opening);
 }
 
+/* ---- folders --------------------------------------------------------------------------------- */
+
+static reshard_status open_folder(reshard_checkpoint *checkpoint, rs_opening *opening);
+
+/* The folder that the hub keeps a model in: what was asked for is one of its snapshots. */
+static reshard_status open_snapshot(reshard_checkpoint *checkpoint, rs_opening *opening)
+{
+    char *path = NULL;
+    reshard_status status = rs_hub_find_snapshot(checkpoint->context, checkpoint->path, &path);
+    if (status != RESHARD_OK)
+        return status;
+    checkpoint->path = rs_arena_copy(&checkpoint->arena, path, strlen(path) + 1, 1);
+    rs_release(checkpoint->context, path, strlen(path) + 1);
+    if (checkpoint->path == NULL)
+        return rs_allocation_status();
+    checkpoint->folder = checkpoint->path;
+    opening->is_snapshot = true;
+    status = rs_store_note(checkpoint, "reads the snapshot %s", checkpoint->path);
+    return status == RESHARD_OK ? open_folder(checkpoint, opening) : status;
+}
+
+/* The checkpoint's folder is known. */
 static reshard_status open_folder(reshard_checkpoint *checkpoint, rs_opening *opening)
 {
     rs_names names;
-    checkpoint->folder = checkpoint->path;
     reshard_status status = rs_folder_list(checkpoint->context, checkpoint->folder, &names);
     if (status != RESHARD_OK)
         return status;
+    bool is_root =
+        !opening->is_snapshot && opening->index == NULL && rs_hub_is_root(checkpoint->path, &names);
+    checkpoint->owns_folder = true;
     opening->is_folder = true;
     opening->name_count = names.count;
     opening->names = names.items;
-    status = read_by_format(checkpoint, opening);
+    status = is_root ? open_snapshot(checkpoint, opening) : read_by_format(checkpoint, opening);
     rs_names_release(&names);
     return status;
 }
 
-/* Splits folder/name into the checkpoint's folder and the name, which stays inside the path. */
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* Is the folder of the one file a model's, so that what else is in there belongs to it? */
+static reshard_status find_config(reshard_checkpoint *checkpoint)
+{
+    static const char *const names[] = {"config.json", "adapter_config.json"};
+    reshard_status status = RESHARD_OK;
+    for (size_t i = 0; status == RESHARD_OK && i < sizeof names / sizeof *names; i++) {
+        rs_path_kind kind = RS_PATH_NONE;
+        char *path = rs_path_join(checkpoint->context, checkpoint->folder, names[i]);
+        if (path == NULL)
+            return rs_allocation_status();
+        status = rs_path_kind_of(path, &kind);
+        rs_release(checkpoint->context, path, strlen(path) + 1);
+        checkpoint->owns_folder = checkpoint->owns_folder || kind == RS_PATH_FILE;
+    }
+    return status;
+}
+
+/* Splits folder/name into the checkpoint's folder and the name, which stays inside the path. An
+ * index stands for its folder. */
 static reshard_status open_file(reshard_checkpoint *checkpoint, rs_opening *opening)
 {
     char *slash = strrchr(checkpoint->path, '/');
@@ -60,9 +105,35 @@ static reshard_status open_file(reshard_checkpoint *checkpoint, rs_opening *open
         return rs_allocation_status();
     memcpy(checkpoint->folder, folder, length);
     checkpoint->folder[length] = '\0';
+    if (strstr(name, ".safetensors.index.") != NULL) {
+        opening->index = name;
+        return open_folder(checkpoint, opening);
+    }
     opening->name_count = 1;
     opening->names = &name;
-    return read_by_format(checkpoint, opening);
+    reshard_status status = find_config(checkpoint);
+    return status == RESHARD_OK ? read_by_format(checkpoint, opening) : status;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+/* The options that are words. */
+static reshard_status read_words(const reshard_checkpoint_options *options, rs_opening *opening)
+{
+    static const char *const words[] = {
+        [RS_UNLISTED_SKIP] = "skip", [RS_UNLISTED_TAKE] = "take", [RS_UNLISTED_REFUSE] = "refuse"};
+    int choice = options->unlisted == NULL ? RS_UNLISTED_SKIP : 0;
+    while (options->unlisted != NULL && choice < 3 && strcmp(options->unlisted, words[choice]) != 0)
+        choice++;
+    if (choice == 3)
+        return rs_fail(RESHARD_ERR_INVALID, "unlisted \"%.40s\": it is skip, take or refuse",
+                       options->unlisted);
+    opening->unlisted = (rs_unlisted)choice;
+    opening->any_padding = options->padding != NULL && strcmp(options->padding, "any") == 0;
+    if (options->padding != NULL && !opening->any_padding && strcmp(options->padding, "zero") != 0)
+        return rs_fail(RESHARD_ERR_INVALID, "padding \"%.40s\": it is zero or any",
+                       options->padding);
+    return RESHARD_OK;
 }
 
 static reshard_status open_path(reshard_checkpoint *checkpoint,
@@ -70,14 +141,18 @@ static reshard_status open_path(reshard_checkpoint *checkpoint,
 {
     rs_path_kind kind = RS_PATH_NONE;
     rs_opening opening = {.options = options};
-    reshard_status status = rs_path_kind_of(checkpoint->path, &kind);
+    reshard_status status = read_words(options, &opening);
+    if (status == RESHARD_OK)
+        status = rs_path_kind_of(checkpoint->path, &kind);
     if (status != RESHARD_OK)
         return status;
     if (kind == RS_PATH_NONE)
         return rs_fail(RESHARD_ERR_NOT_FOUND, "%s: there is no such file or folder",
                        checkpoint->path[0] != '\0' ? checkpoint->path : "\"\"");
-    return kind == RS_PATH_FOLDER ? open_folder(checkpoint, &opening)
-                                  : open_file(checkpoint, &opening);
+    if (kind != RS_PATH_FOLDER)
+        return open_file(checkpoint, &opening);
+    checkpoint->folder = checkpoint->path;
+    return open_folder(checkpoint, &opening);
 }
 
 reshard_status reshard_checkpoint_open(reshard_context *context, const char *path,

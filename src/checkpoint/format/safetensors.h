@@ -26,10 +26,6 @@ typedef struct rs_header_entry {
     uint64_t begin, end; /* bytes of the data section */
 } rs_header_entry;
 
-typedef struct rs_metadatum {
-    rs_slice key, value;
-} rs_metadatum;
-
 typedef struct rs_header {
     rs_arena arena;
     char *text; /* names point into it; NULL when the caller owns it */
@@ -65,13 +61,20 @@ const rs_metadatum *rs_header_metadata(const rs_header *header, const char *key)
 /* ---- files of a checkpoint (safetensors_files.c) --------------------------------------------- */
 
 /* Opens the safetensors files among those of the opening and reads their headers; does nothing when
- * the checkpoint has files already. A file whose name does not end in .safetensors counts when it
- * is opened by its own name and looks like one. */
+ * the checkpoint has files already. Where a folder has a model under a name that loaders know,
+ * files with other names are left out. A file whose name does not end in .safetensors counts when
+ * it is opened by its own name and looks like one. */
 reshard_status rs_safetensors_open(reshard_checkpoint *checkpoint, const rs_opening *opening,
                                    bool *out_any);
 /* The same for files that are known by name. */
 reshard_status rs_safetensors_open_named(reshard_checkpoint *checkpoint, int64_t count,
                                          char *const *names);
+/* Files or tensors beside the model that are left out: adds a note, or fails if the caller wants it
+ * refused. what: "tensors that the index does not name"; first: one of them, for the words. */
+reshard_status rs_safetensors_leave_out(reshard_checkpoint *checkpoint, const rs_opening *opening,
+                                        int64_t count, const char *what, rs_slice first);
+/* Keeps what the files say beside their tensors, and what they are called. */
+reshard_status rs_safetensors_keep_metadata(reshard_checkpoint *checkpoint);
 const rs_header *rs_safetensors_header(const reshard_checkpoint *checkpoint, int32_t file);
 /* An entry as an array of its file: whole, until the caller says which box it is. */
 rs_occurrence rs_safetensors_occurrence(const reshard_checkpoint *checkpoint, int32_t file,
@@ -107,6 +110,10 @@ reshard_status rs_safetensors_place(rs_target *target, int32_t file);
 /* A JSON document that `write` makes, as a string under a key. */
 void rs_safetensors_write_document(rs_json_writer *writer, const char *key, rs_metadata_fn *write,
                                    const rs_target *target, int32_t file);
+
+/* What the files of the source were called, when loaders go by that; only files with names of their
+ * own say so. */
+#define RS_NAME_KEY "RESHARD_NAME"
 
 /* Under this key our own files give the whole shapes of the tensors whose entries hide them, as a
  * document: {"key": [shape]}. The call writes that document. */

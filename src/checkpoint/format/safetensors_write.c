@@ -10,6 +10,7 @@
 #include "checkpoint/format/target.h"
 
 #include <assert.h>
+#include <string.h>
 
 static void write_entry(rs_json_writer *writer, const rs_target *target,
                         const rs_target_entry *entry)
@@ -66,6 +67,28 @@ void rs_safetensors_write_shapes(rs_json_writer *writer, const rs_target *target
     rs_json_writer_add(writer, "}", 1);
 }
 
+/* What the source's files say, then the name of the model where files do not have it. */
+static void write_carried(rs_json_writer *writer, const rs_target *target)
+{
+    bool has_format = false;
+    for (int64_t i = 0; i < target->metadata_count; i++) {
+        const rs_metadatum *item = &target->metadata[i];
+        has_format = has_format || rs_slice_equals(item->key, "format");
+        if (i != 0)
+            rs_json_writer_add(writer, ",", 1);
+        rs_json_writer_string(writer, item->key);
+        rs_json_writer_add(writer, ":", 1);
+        rs_json_writer_string(writer, item->value);
+    }
+    if (!has_format)
+        rs_json_writer_text(writer, target->metadata_count != 0 ? ",\"format\":\"pt\""
+                                                                : "\"format\":\"pt\"");
+    if (target->format->is_split && strcmp(target->stem, "model") != 0) {
+        rs_json_writer_text(writer, ",\"" RS_NAME_KEY "\":");
+        rs_json_writer_string(writer, rs_slice_of(target->stem));
+    }
+}
+
 reshard_status rs_safetensors_write_head(const rs_target *target, int32_t index,
                                          rs_metadata_fn *metadata, rs_json_writer *writer)
 {
@@ -74,7 +97,8 @@ reshard_status rs_safetensors_write_head(const rs_target *target, int32_t index,
     rs_json_writer_text(writer, "        {\"__metadata__\":{"); /* eight bytes for the length */
     if (metadata != NULL)
         metadata(writer, target, index);
-    rs_json_writer_text(writer, "\"format\":\"pt\"}");
+    write_carried(writer, target);
+    rs_json_writer_add(writer, "}", 1);
     for (int64_t i = 0; i < file->entry_count; i++) {
         rs_json_writer_add(writer, ",", 1);
         write_entry(writer, target, &target->entries[file->entry_first + i]);

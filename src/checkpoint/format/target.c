@@ -36,7 +36,7 @@ reshard_status rs_target_add_whole(const rs_laying *laying, const rs_selected *s
                                    int32_t file)
 {
     rs_target *target = laying->target;
-    const rs_stored_tensor *stored = &laying->source->tensors[selected->origin];
+    const rs_stored_tensor *stored = selected->stored;
     int64_t index = target->tensor_count;
     rs_stored_tensor *tensor = &target->tensors[index];
     reshard_status status = rs_store_describe(tensor, &target->arena, selected->name,
@@ -62,22 +62,11 @@ reshard_status rs_target_add_whole(const rs_laying *laying, const rs_selected *s
 
 reshard_status rs_target_say(rs_target *target, const char *format, ...)
 {
-    char line[512];
-    void *items = target->lines;
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(line, sizeof line, format, arguments);
+    reshard_status status = rs_notes_add(&target->lines, &target->arena, format, arguments);
     va_end(arguments);
-    reshard_status status = rs_grow(target->context, &items, &target->line_capacity,
-                                    target->line_count + 1, sizeof(char *));
-    target->lines = items;
-    if (status != RESHARD_OK)
-        return status;
-    char *copy = rs_arena_copy(&target->arena, line, strlen(line) + 1, 1);
-    if (copy == NULL)
-        return rs_allocation_status();
-    target->lines[target->line_count++] = copy;
-    return RESHARD_OK;
+    return status;
 }
 
 bool rs_target_keeps(const rs_target *target, rs_slice *name)
@@ -141,7 +130,7 @@ out:
     return status;
 }
 
-static reshard_status add_files(rs_target *target, const int32_t *ranks)
+static reshard_status add_files(rs_target *target)
 {
     char name[RS_FILE_NAME_BYTES];
     size_t bytes = (size_t)target->file_count * sizeof(rs_target_file);
@@ -160,7 +149,7 @@ static reshard_status add_files(rs_target *target, const int32_t *ranks)
             !(i == 0 && target->entry_count == 0))
             continue;
         target->written_count++;
-        target->format->name_file(target, i, ranks != NULL ? ranks[i] : i, name);
+        target->format->name_file(target, i, target->ranks != NULL ? target->ranks[i] : i, name);
         file->name = rs_arena_copy(&target->arena, name, strlen(name) + 1, 1);
         if (file->name == NULL)
             return rs_allocation_status();
@@ -185,14 +174,13 @@ static reshard_status place_file(rs_target *target, int32_t index)
     return RESHARD_OK;
 }
 
-/* ranks: of the files, in increasing order; NULL: 0, 1, .. */
-static reshard_status place_all(rs_target *target, const int32_t *ranks)
+static reshard_status place_all(rs_target *target)
 {
     reshard_status status = RESHARD_OK;
     if (target->entry_count != 0)
         status = sort_entries(target);
     if (status == RESHARD_OK)
-        status = add_files(target, ranks);
+        status = add_files(target);
     for (int32_t i = 0; status == RESHARD_OK && i < target->file_count; i++) {
         if (target->files[i].name != NULL)
             status = place_file(target, i);
@@ -236,9 +224,15 @@ static reshard_status read_rules(rs_target *target, const reshard_checkpoint *so
         status = rs_rulebook_init(book, target->context, mesh, options->rules, source->folder,
                                   options->set_count, options->sets, rs_selection_name, selection);
         if (status == RESHARD_OK)
-            status = rs_selection_apply(selection, &target->arena, source, book);
+            status = rs_selection_apply(selection, &target->arena, book);
         (void)snprintf(target->rules, sizeof target->rules, "%s", book->said);
     }
+    if (status == RESHARD_OK && selection->dropped_count != 0)
+        status = rs_target_say(
+            target, "rules (%s) leave out %lld tensor%s (line %d: \"%.*s\"%s)", book->name,
+            (long long)selection->dropped_count, selection->dropped_count == 1 ? "" : "s",
+            (int)selection->dropped_line, rs_slice_shown(selection->dropped),
+            selection->dropped.bytes, selection->dropped_count == 1 ? "" : " and others");
     if (status == RESHARD_OK)
         status = rs_selection_finish(selection);
     if (status == RESHARD_OK && selection->count == 0 && source->tensor_count != 0)
@@ -248,7 +242,7 @@ static reshard_status read_rules(rs_target *target, const reshard_checkpoint *so
 }
 
 /* One file for each rank of the mesh, in increasing order. */
-static reshard_status order_files(rs_laying *laying, const reshard_mesh *mesh, int32_t **out_ranks)
+static reshard_status order_files(rs_laying *laying, const reshard_mesh *mesh)
 {
     rs_target *target = laying->target;
     size_t count = (size_t)reshard_mesh_size(mesh);
@@ -258,7 +252,7 @@ static reshard_status order_files(rs_laying *laying, const reshard_mesh *mesh, i
         return rs_allocation_status();
     target->file_count = rs_mesh_order_files(mesh, ranks, file_of);
     laying->file_of = file_of;
-    *out_ranks = ranks;
+    target->ranks = ranks;
     return RESHARD_OK;
 }
 
@@ -311,7 +305,6 @@ static reshard_status tell_behind(rs_target *target, const rs_selection *selecti
 static reshard_status lay_out(rs_target *target, const reshard_checkpoint *source,
                               reshard_mesh *mesh, const reshard_conversion_options *options)
 {
-    int32_t *ranks = NULL;
     rs_selection selection;
     rs_rulebook book = {0};
     rs_laying laying = {.target = target,
@@ -330,25 +323,35 @@ static reshard_status lay_out(rs_target *target, const reshard_checkpoint *sourc
     size_t count = (size_t)selection.count;
     target->tensors = rs_arena_allocate_array(&target->arena, count, sizeof(rs_stored_tensor));
     target->origins = rs_arena_allocate_array(&target->arena, count, sizeof(int64_t));
+    target->stored = rs_arena_allocate_array(&target->arena, count, sizeof *target->stored);
     target->rows = rs_arena_allocate_array(&target->arena, count, sizeof(rs_target_row));
-    if (target->tensors == NULL || target->origins == NULL || target->rows == NULL)
+    if (target->tensors == NULL || target->origins == NULL || target->stored == NULL ||
+        target->rows == NULL)
         return rs_allocation_status();
     memset(target->rows, 0, count * sizeof(rs_target_row));
     status = read_rules(target, source, mesh, options, &selection, &book);
     if (status == RESHARD_OK && target->format->is_split)
-        status = order_files(&laying, mesh, &ranks);
+        status = order_files(&laying, mesh);
     if (status == RESHARD_OK)
         status = target->format->lay_out(&laying);
     assert(status != RESHARD_OK || target->tensor_count == selection.count);
+    for (int64_t i = 0; status == RESHARD_OK && i < selection.count; i++) {
+        assert(target->origins[i] == selection.items[i].origin);
+        target->stored[i] = selection.items[i].stored;
+    }
     rs_rulebook_release(&book);
-    return status == RESHARD_OK ? place_all(target, ranks) : status;
+    return status == RESHARD_OK ? place_all(target) : status;
 }
 
 reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *source,
                               const reshard_conversion_options *options)
 {
     reshard_mesh *mesh = NULL;
-    *target = (rs_target){.context = source->context, .source = source};
+    *target = (rs_target){.context = source->context,
+                          .source = source,
+                          .metadata_count = source->metadata_count,
+                          .metadata = source->metadata,
+                          .stem = source->stem != NULL ? source->stem : "model"};
     rs_arena_init(&target->arena, source->context);
     reshard_status status =
         reshard_mesh_parse(target->context, options->to != NULL ? options->to : "1", &mesh);
@@ -399,8 +402,10 @@ static reshard_status check_names(const rs_target *target)
 reshard_status rs_target_init_live(rs_target *target, reshard_context *context, int32_t file_count,
                                    int64_t count, const reshard_live_tensor *tensors)
 {
-    *target = (rs_target){
-        .context = context, .format = rs_format_default_writer(true), .file_count = file_count};
+    *target = (rs_target){.context = context,
+                          .format = rs_format_default_writer(true),
+                          .file_count = file_count,
+                          .stem = "model"};
     rs_laying laying = {.target = target, .live = tensors};
     rs_arena_init(&target->arena, context);
     reshard_status status = take_names(target, count, tensors);
@@ -408,7 +413,7 @@ reshard_status rs_target_init_live(rs_target *target, reshard_context *context, 
         status = target->format->lay_out(&laying);
     if (status == RESHARD_OK)
         status = check_names(target);
-    return status == RESHARD_OK ? place_all(target, NULL) : status;
+    return status == RESHARD_OK ? place_all(target) : status;
 }
 
 void rs_target_release(rs_target *target)
@@ -417,9 +422,6 @@ void rs_target_release(rs_target *target)
         rs_release(target->context, target->entries,
                    (size_t)target->entry_capacity * sizeof(rs_target_entry));
     target->entries = NULL;
-    if (target->lines != NULL)
-        rs_release(target->context, target->lines, (size_t)target->line_capacity * sizeof(char *));
-    target->lines = NULL;
     rs_arena_release(&target->arena);
 }
 

@@ -57,7 +57,8 @@ struct rs_target {
     int64_t tensor_count;
     rs_stored_tensor *tensors; /* pieces with places in the target's files */
     int64_t *origins;          /* which tensor of the source, or which live one, each comes from */
-    rs_target_row *rows;       /* of each; NULL for live ones */
+    const rs_stored_tensor **stored; /* as it is read; NULL for live ones */
+    rs_target_row *rows;             /* of each; NULL for live ones */
     /* Tied tensors: the one whose entry and pieces a tensor shares, by index, or -1. NULL: the
      * format stores each on its own. */
     int64_t *owners;
@@ -69,11 +70,16 @@ struct rs_target {
     int32_t written_count; /* how many of these are written */
     rs_target_file *files;
     uint64_t bytes; /* of all files */
-    char rules[256];
-    int64_t line_count, line_capacity;
-    char **lines;    /* what stays behind, for the user */
+    char rules[RS_RULES_SAID_BYTES];
+    rs_notes lines;  /* what stays behind, or is not as one may expect, for the user */
     rs_slice prefix; /* what names of the source lost on their way */
     void *notes;     /* what the format keeps from lay_out to finish, in the arena */
+    /* Of the source, which must outlive the target. */
+    int64_t metadata_count;
+    const rs_metadatum *metadata;
+    const char *stem;     /* what whole tensors' files are called */
+    const int32_t *ranks; /* of each file of a mesh; NULL for others */
+    rs_slice document;    /* what the format says in every file; it alone knows what that is */
 };
 
 reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *source,

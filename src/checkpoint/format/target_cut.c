@@ -203,7 +203,7 @@ bool rs_spec_cuts(const reshard_spec *spec, bool flat_only)
 static reshard_status describe(const rs_laying *laying, const rs_selected *selected,
                                const rs_rule_result *result, rs_stored_tensor *tensor)
 {
-    const rs_stored_tensor *stored = &laying->source->tensors[selected->origin];
+    const rs_stored_tensor *stored = selected->stored;
     reshard_status status = rs_store_describe(tensor, &laying->target->arena, selected->name,
                                               selected->dtype, stored->ndim, stored->shape);
     if (status == RESHARD_OK && tensor->opaque && rs_spec_cuts(result->spec, false))
@@ -261,7 +261,7 @@ static reshard_status keep_row(rs_arena *arena, const rs_rule_result *result, in
 static reshard_status add_tensor(const rs_laying *laying, rs_place_fn *place,
                                  const rs_selected *selected)
 {
-    const rs_stored_tensor *stored = &laying->source->tensors[selected->origin];
+    const rs_stored_tensor *stored = selected->stored;
     const rs_rulebook *book = laying->book;
     rs_target *target = laying->target;
     rs_stored_tensor *tensor = &target->tensors[target->tensor_count];

@@ -66,7 +66,7 @@ reshard_status rs_target_find_tied(const rs_laying *laying)
     }
     for (int64_t i = 0; i < selection->count; i++) {
         const rs_selected *selected = &selection->items[i];
-        const rs_stored_tensor *stored = &laying->source->tensors[selected->origin];
+        const rs_stored_tensor *stored = selected->stored;
         target->owners[i] = -1;
         if (stored->piece_count == 1 && stored->bytes != 0 &&
             rs_piece_is_whole(stored, &stored->pieces[0]))
@@ -87,7 +87,7 @@ reshard_status rs_target_add_tied(const rs_laying *laying, const rs_selected *se
 {
     rs_target *target = laying->target;
     int64_t index = target->tensor_count, owner = target->owners[index];
-    const rs_stored_tensor *stored = &laying->source->tensors[selected->origin];
+    const rs_stored_tensor *stored = selected->stored;
     rs_stored_tensor *tensor = &target->tensors[index];
     assert(owner >= 0 && owner < index);
     reshard_status status = rs_store_describe(tensor, &target->arena, selected->name,

@@ -13,6 +13,8 @@ static const char *const endings[] = {".pt", ".pth", ".bin", ".ckpt"};
 
 /* How many globals inspect lists for a file. */
 #define GLOBALS_SHOWN 12
+/* Bytes of a value's text for inspect. */
+#define VALUE_SHOWN 160
 
 /* The ending of torch.save that a name has, or NULL. */
 static const char *find_ending(const char *name)
@@ -115,9 +117,15 @@ reshard_status rs_torch_occurrence(reshard_checkpoint *checkpoint, int32_t file,
 reshard_status rs_torch_keep_value(reshard_checkpoint *checkpoint, int32_t file,
                                    const rs_torch_leaf *leaf)
 {
+    char shown[VALUE_SHOWN];
+    rs_pickle_show(leaf->node, shown, sizeof shown);
     const rs_stored_value value = {
-        .name = leaf->name, .place = leaf->place, .file = file, .node = leaf->node};
-    return rs_store_add_value(checkpoint, &value);
+        .name = leaf->name,
+        .place = leaf->place,
+        .file = file,
+        .node = leaf->node,
+        .text = rs_arena_copy(&checkpoint->arena, shown, strlen(shown) + 1, 1)};
+    return value.text != NULL ? rs_store_add_value(checkpoint, &value) : rs_allocation_status();
 }
 
 static int compare_names(const void *a, const void *b)

@@ -24,15 +24,6 @@ void rs_torch_write_numbers(rs_pickle_writer *writer, int32_t count, const int64
     rs_pickle_write_tuple_end(writer);
 }
 
-void rs_torch_write_size(rs_pickle_writer *writer, int32_t ndim, const int64_t *numbers)
-{
-    rs_pickle_write_global(writer, "torch", "Size");
-    rs_pickle_write_tuple_begin(writer);
-    rs_torch_write_numbers(writer, ndim, numbers);
-    rs_pickle_write_tuple_end(writer);
-    rs_pickle_write_reduce(writer);
-}
-
 /* Dtypes newer than typed storages have a storage of bytes, counted in bytes. */
 static void write_storage(rs_pickle_writer *writer, rs_slice key, reshard_dtype dtype,
                           int64_t elements)

@@ -12,8 +12,6 @@
  * rs_torch_dtype_name tells. */
 void rs_torch_write_tensor(rs_pickle_writer *writer, rs_slice key, reshard_dtype dtype,
                            int32_t ndim, const int64_t *shape);
-/* torch.Size(..) */
-void rs_torch_write_size(rs_pickle_writer *writer, int32_t ndim, const int64_t *numbers);
 /* A plain tuple of numbers. */
 void rs_torch_write_numbers(rs_pickle_writer *writer, int32_t count, const int64_t *numbers);
 /* Errors: UNSUPPORTED, naming tensor and dtype, when torch has none like it. */

@@ -126,6 +126,8 @@ reshard_status rs_weight_map_open(reshard_checkpoint *checkpoint, const rs_weigh
 const char *rs_weight_map_find(const rs_opening *opening, const char *middle, const char *first)
 {
     const char *found = NULL;
+    if (opening->index != NULL)
+        return strstr(opening->index, middle) != NULL ? opening->index : NULL;
     for (int64_t i = 0; i < opening->name_count; i++) {
         const char *name = opening->names[i];
         size_t length = strlen(name);

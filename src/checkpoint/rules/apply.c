@@ -37,7 +37,8 @@ reshard_status rs_rule_pad_shape(const rs_rule_finding *found, int32_t ndim, int
     return RESHARD_OK;
 }
 
-reshard_status rs_rule_unpad_shape(const rs_rule_finding *found, int32_t ndim, int64_t *shape)
+reshard_status rs_rule_unpad_shape(const rs_rule_finding *found, int32_t ndim, int64_t *shape,
+                                   bool *out_unknown)
 {
     int64_t padded[RESHARD_NDIM_MAX] = {0};
     for (int32_t i = 0; i < found->pad_count; i++)
@@ -45,8 +46,10 @@ reshard_status rs_rule_unpad_shape(const rs_rule_finding *found, int32_t ndim, i
     reshard_status status = rs_rule_pad_shape(found, ndim, padded);
     for (int32_t i = 0; status == RESHARD_OK && i < found->pad_count; i++) {
         const rs_found_pad *pad = &found->pads[i];
-        if (pad->true_size < 0)
+        if (pad->true_size < 0) {
+            *out_unknown = true;
             continue;
+        }
         if (shape[pad->dim] != pad->true_size && shape[pad->dim] != padded[pad->dim])
             return rs_fail(RESHARD_ERR_INVALID,
                            RS_RULE_PLACE ": pad: the files hold %" PRId64 " in dimension %" PRId32

@@ -167,6 +167,7 @@ static reshard_status read_config(rs_config *config, const char *folder)
     if (status == RESHARD_OK) {
         rs_json json;
         rs_json_init(&json, "config.json", text, text_bytes);
+        json.is_python = true;
         status = flatten(config, &json, flat);
     }
 out:

@@ -78,7 +78,8 @@ rs_excerpt rs_rule_cut_words(const rs_rule_cut *cut);
 
 /* Adds or takes off the padding of pad(). It is taken off only where the true size is known. */
 reshard_status rs_rule_pad_shape(const rs_rule_finding *found, int32_t ndim, int64_t *shape);
-reshard_status rs_rule_unpad_shape(const rs_rule_finding *found, int32_t ndim, int64_t *shape);
+reshard_status rs_rule_unpad_shape(const rs_rule_finding *found, int32_t ndim, int64_t *shape,
+                                   bool *out_unknown);
 
 /* Checks that the cuts fit the shape, and makes the result. */
 reshard_status rs_rule_finish(const rs_rule_finding *found, int32_t ndim, const int64_t *shape,

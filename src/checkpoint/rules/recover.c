@@ -128,13 +128,13 @@ static reshard_status fail_local(int32_t position, int32_t ndim, const int64_t *
                    found_text, wanted_text);
 }
 
-static reshard_status check_rank(const rs_rule_finding *found, const rs_local_shapes *locals,
+static reshard_status check_rank(const reshard_mesh *mesh, const rs_local_shapes *locals,
                                  const reshard_layout *layout, int32_t position)
 {
     reshard_shards *shards = NULL;
     int64_t local[RESHARD_NDIM_MAX] = {0};
     reshard_status status =
-        reshard_layout_shards(layout, reshard_mesh_rank_at(found->mesh, position), &shards);
+        reshard_layout_shards(layout, reshard_mesh_rank_at(mesh, position), &shards);
     if (status != RESHARD_OK)
         return status;
     const reshard_shard *shard = shards->count != 0 ? &shards->items[0] : NULL;
@@ -151,12 +151,12 @@ static reshard_status check_rank(const rs_rule_finding *found, const rs_local_sh
     return status;
 }
 
-static reshard_status check_ranks(const rs_rule_finding *found, const rs_local_shapes *locals,
-                                  const rs_rule_result *result)
+reshard_status rs_rules_check_locals(const reshard_mesh *mesh, const rs_local_shapes *locals,
+                                     const reshard_layout *layout)
 {
     reshard_status status = RESHARD_OK;
-    for (int32_t i = 0; status == RESHARD_OK && i < reshard_mesh_size(found->mesh); i++)
-        status = check_rank(found, locals, result->layout, i);
+    for (int32_t i = 0; status == RESHARD_OK && i < reshard_mesh_size(mesh); i++)
+        status = check_rank(mesh, locals, layout, i);
     return status;
 }
 
@@ -194,7 +194,7 @@ static reshard_status take_full(const rs_rule_finding *found, const rs_local_sha
 
 /* Sums the local lengths and takes off padding. */
 static reshard_status sum_locals(const rs_rule_finding *found, const rs_local_shapes *locals,
-                                 int64_t *shape, int64_t *padded)
+                                 int64_t *shape, int64_t *padded, bool *out_unknown)
 {
     for (int32_t d = 0; d < found->ndim; d++) {
         reshard_status status = sum_dim(found, locals, d, &padded[d]);
@@ -202,20 +202,21 @@ static reshard_status sum_locals(const rs_rule_finding *found, const rs_local_sh
             return status;
     }
     memcpy(shape, padded, (size_t)found->ndim * sizeof *shape);
-    return rs_rule_unpad_shape(found, found->ndim, shape);
+    return rs_rule_unpad_shape(found, found->ndim, shape, out_unknown);
 }
 
 static reshard_status recover_by_rule(rs_rule_finding *found, const rs_local_shapes *locals,
                                       rs_rule_result *out_result)
 {
     int64_t padded[RESHARD_NDIM_MAX] = {0}, shape[RESHARD_NDIM_MAX] = {0};
-    bool is_flat = locals->full != NULL || find_flat(found) >= 0;
+    bool is_flat = locals->full != NULL || find_flat(found) >= 0, unknown = false;
     reshard_status status = is_flat ? take_full(found, locals, shape, padded)
-                                    : sum_locals(found, locals, shape, padded);
+                                    : sum_locals(found, locals, shape, padded, &unknown);
     if (status == RESHARD_OK)
         status = rs_rule_finish(found, found->ndim, shape, padded, out_result);
     if (status == RESHARD_OK) {
-        status = check_ranks(found, locals, out_result);
+        out_result->padding_unknown = unknown;
+        status = rs_rules_check_locals(found->mesh, locals, out_result->layout);
         if (status != RESHARD_OK)
             rs_rule_result_release(out_result);
     }

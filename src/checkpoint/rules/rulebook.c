@@ -7,8 +7,11 @@
 #include "base/file.h"
 #include "base/sort.h"
 #include "checkpoint/rules/families.h"
+#include "checkpoint/rules/model.h"
+#include "spec/scan.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +83,52 @@ static reshard_status pick_family(rs_rulebook *book, reshard_context *context,
         return status;
     (void)snprintf(book->said, sizeof book->said, "rules of the family %s: %s", choice.family,
                    choice.reason);
+    (void)snprintf(book->name, sizeof book->name, "%.60s", choice.family);
     return rs_rules_builtin(context, choice.family, &book->rules);
+}
+
+static reshard_status matches_any(const rs_rules *rules, const rs_rule *rule,
+                                  rs_tensor_name_fn names, void *user, bool *out_matches)
+{
+    reshard_status status = RESHARD_OK;
+    const char *name;
+    size_t bytes = 0;
+    *out_matches = false;
+    for (int64_t i = 0;
+         status == RESHARD_OK && !*out_matches && (name = names(user, i, &bytes)) != NULL; i++) {
+        if (bytes <= RS_GLOB_NAME_MAX)
+            status = rs_glob_try(rules->context, &rule->glob, name, bytes, NULL, out_matches);
+    }
+    return status;
+}
+
+/* A line of the user's own that matches no tensor was meant for some, so it is said. Families are
+ * for many models, and have lines for others. */
+static reshard_status say_unused(rs_rulebook *book, rs_tensor_name_fn names, void *user)
+{
+    const rs_rules *rules = book->rules;
+    const rs_rule *first = NULL;
+    int64_t count = 0;
+    for (int64_t i = 0; names != NULL && !rules->is_builtin && i < rules->rule_count; i++) {
+        const rs_rule *rule = &rules->rules[i];
+        bool matches = true;
+        reshard_status status = RESHARD_OK;
+        if (rule->file_name == rules->file_name)
+            status = matches_any(rules, rule, names, user, &matches);
+        if (status != RESHARD_OK)
+            return status;
+        if (matches)
+            continue;
+        first = first != NULL ? first : rule;
+        count++;
+    }
+    size_t used = strlen(book->said);
+    if (count != 0)
+        (void)snprintf(book->said + used, sizeof book->said - used,
+                       "; line %" PRId32 " (%s) matches no tensor%s", first->line,
+                       rs_excerpt_of(first->glob_text.bytes, first->glob_text.count).text,
+                       count > 1 ? ", nor do others" : "");
+    return RESHARD_OK;
 }
 
 reshard_status rs_rulebook_init(rs_rulebook *book, reshard_context *context, reshard_mesh *mesh,
@@ -101,11 +149,15 @@ reshard_status rs_rulebook_init(rs_rulebook *book, reshard_context *context, res
     } else {
         status = read_rules(book, context, rules);
     }
+    if (rules != NULL) {
+        const char *slash = strrchr(rules, '/');
+        (void)snprintf(book->name, sizeof book->name, "%.60s", slash != NULL ? slash + 1 : rules);
+    }
     if (status == RESHARD_OK)
         status = rs_rules_check_mesh(book->rules, book->mesh);
     if (status == RESHARD_OK)
         status = rs_rules_bind(book->rules, names, user);
-    return status;
+    return status == RESHARD_OK ? say_unused(book, names, user) : status;
 }
 
 void rs_rulebook_release(rs_rulebook *book)

@@ -10,12 +10,16 @@
 #include "checkpoint/rules/rules.h"
 #include "checkpoint/store/store.h"
 
+#define RS_RULES_SAID_BYTES 512
+
 typedef struct rs_rulebook {
     reshard_mesh *mesh;
     rs_rules *rules;
     rs_config config;
     rs_rules_keys keys;
-    char said[256]; /* which rules, and why they were chosen */
+    /* Which rules, why they were chosen, and which of their lines match no tensor. */
+    char said[RS_RULES_SAID_BYTES];
+    char name[64]; /* of the family, or of the file without its folder */
 } rs_rulebook;
 
 /* Files are numbered by rank, in increasing order: the rank of each file, and the file of the rank

@@ -55,6 +55,7 @@ typedef struct rs_rule_result {
     /* What spec cuts: shape, with zero rows added at the end of the dimensions that pad() names. */
     int64_t padded_shape[RESHARD_NDIM_MAX];
     bool padded;            /* padded_shape is not shape */
+    bool padding_unknown;   /* recover: there may be padding, and the true size is not known */
     reshard_spec *spec;     /* over the mesh; one reference */
     reshard_layout *layout; /* of padded_shape, so that it need not be made again; one reference */
     int64_t rule;           /* its number among all of the set */
@@ -107,6 +108,11 @@ typedef struct rs_local_shapes {
 reshard_status rs_rules_recover(const rs_rules *rules, reshard_mesh *mesh,
                                 const rs_rules_keys *keys, const char *name, size_t name_bytes,
                                 const rs_local_shapes *locals, rs_rule_result *out_result);
+
+/* Does a layout give every rank of the mesh the local shape that it has? Errors: INVALID, naming a
+ * position and both shapes. */
+reshard_status rs_rules_check_locals(const reshard_mesh *mesh, const rs_local_shapes *locals,
+                                     const reshard_layout *layout);
 
 /* The name at an index, or NULL beyond the last; its length in *out_bytes. */
 typedef const char *(*rs_tensor_name_fn)(void *user, int64_t index, size_t *out_bytes);

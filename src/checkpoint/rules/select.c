@@ -208,7 +208,7 @@ static reshard_status select_tensor(const selector *made, rs_selection *selectio
                                     const rs_stored_tensor *tensor)
 {
     const pattern *included = NULL, *excluded = NULL;
-    rs_selected item = {.origin = origin};
+    rs_selected item = {.origin = origin, .stored = tensor};
     size_t cut = selection->prefix.count;
     if (!begins_with(tensor->name, selection->prefix) && cut != 0) {
         selection->outside_count++;
@@ -348,10 +348,18 @@ reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
     return status == RESHARD_OK ? check_used(&made.renames) : status;
 }
 
+static void count_dropped(rs_selection *selection, rs_slice name, int32_t line)
+{
+    if (selection->dropped_count++ != 0)
+        return;
+    selection->dropped = name;
+    selection->dropped_line = line;
+}
+
 /* Tells of all tensors without a rule, whose places in the selection the list has. */
 static reshard_status fail_unmatched(const rs_selection *selection, rs_arena *arena,
-                                     const reshard_checkpoint *source, const rs_rulebook *book,
-                                     int64_t count, const int64_t *unmatched)
+                                     const rs_rulebook *book, int64_t count,
+                                     const int64_t *unmatched)
 {
     char buffer[UNMATCHED_BYTES];
     rs_text text;
@@ -362,7 +370,7 @@ static reshard_status fail_unmatched(const rs_selection *selection, rs_arena *ar
         return rs_allocation_status();
     for (int64_t i = 0; i < count; i++) {
         const rs_selected *item = &selection->items[unmatched[i]];
-        const rs_stored_tensor *stored = &source->tensors[item->origin];
+        const rs_stored_tensor *stored = item->stored;
         items[i] = (rs_named_shape){item->matched, stored->ndim, stored->shape};
     }
     reshard_status status = rs_name_groups_make(arena, count, items, &groups, &group_count);
@@ -417,8 +425,7 @@ static reshard_status ask_rules(rs_arena *arena, const rs_stored_tensor *stored,
     return status;
 }
 
-reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena,
-                                  const reshard_checkpoint *source, const rs_rulebook *book)
+reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena, const rs_rulebook *book)
 {
     int64_t kept = 0, unmatched_count = 0;
     int64_t *unmatched = rs_arena_allocate_array(arena, (size_t)selection->count, sizeof(int64_t));
@@ -428,17 +435,18 @@ reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena,
     for (int64_t i = 0; i < selection->count; i++) {
         rs_selected item = selection->items[i];
         bool is_unmatched = false, drops = false;
-        reshard_status status =
-            ask_rules(arena, &source->tensors[item.origin], book, &item, &is_unmatched, &drops);
+        reshard_status status = ask_rules(arena, item.stored, book, &item, &is_unmatched, &drops);
         if (status != RESHARD_OK)
             return status;
         if (is_unmatched)
             unmatched[unmatched_count++] = i;
-        else if (!drops && unmatched_count == 0)
+        else if (drops)
+            count_dropped(selection, item.matched, book->rules->rules[item.rule].line);
+        else if (unmatched_count == 0)
             selection->items[kept++] = item;
     }
     if (unmatched_count != 0)
-        return fail_unmatched(selection, arena, source, book, unmatched_count, unmatched);
+        return fail_unmatched(selection, arena, book, unmatched_count, unmatched);
     selection->count = kept;
     return RESHARD_OK;
 }

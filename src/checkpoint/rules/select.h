@@ -16,7 +16,8 @@
 #include <reshard/conversion.h>
 
 typedef struct rs_selected {
-    int64_t origin; /* the source's tensor */
+    int64_t origin;                 /* the source's tensor */
+    const rs_stored_tensor *stored; /* as it is read: that one, or what is made of it */
     reshard_dtype dtype;
     rs_slice matched; /* what rules match: of an optimizer's state, the name of its parameter */
     int64_t rule;     /* the number of the rule that does, once rules are applied */
@@ -38,6 +39,10 @@ typedef struct rs_selection {
     rs_slice prefix;
     int64_t outside_count; /* tensors that do not begin like this */
     uint64_t outside_bytes;
+    /* What rules left out: how many, and the first one's name and rule. */
+    int64_t dropped_count;
+    rs_slice dropped;
+    int32_t dropped_line;
 } rs_selection;
 
 /* Everything the selection points to is in the arena or belongs to the source. takes_model: unless
@@ -48,7 +53,7 @@ reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
                                  const reshard_conversion_options *options, bool takes_model);
 /* Adds what rules say about names. Errors: NOT_FOUND when no rule matches one. */
 reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena,
-                                  const reshard_checkpoint *source, const rs_rulebook *book);
+                                  const rs_rulebook *book);
 /* Sorts by name. Errors: INVALID when two have the same name, or when a name cannot be written. */
 reshard_status rs_selection_finish(rs_selection *selection);
 

@@ -172,9 +172,6 @@ void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint)
             file->body_destroy(file->body);
         rs_file_close(file->file);
     }
-    if (checkpoint->notes != NULL)
-        rs_release(checkpoint->context, checkpoint->notes,
-                   (size_t)checkpoint->note_capacity * sizeof(char *));
     if (checkpoint->values != NULL)
         rs_release(checkpoint->context, checkpoint->values,
                    (size_t)checkpoint->value_capacity * sizeof(rs_stored_value));

@@ -28,7 +28,7 @@ const char *reshard_checkpoint_file_name(const reshard_checkpoint *checkpoint, i
 
 const char *reshard_checkpoint_note(const reshard_checkpoint *checkpoint, int64_t index)
 {
-    return index >= 0 && index < checkpoint->note_count ? checkpoint->notes[index] : NULL;
+    return rs_notes_at(&checkpoint->notes, index);
 }
 
 int64_t reshard_checkpoint_tensor_count(const reshard_checkpoint *checkpoint)
@@ -122,4 +122,16 @@ void rs_store_digest(const reshard_checkpoint *checkpoint, rs_digest *digest)
             rs_digest_u64(digest, tensor->pieces[k].at);
         }
     }
+}
+
+reshard_status reshard_checkpoint_value(const reshard_checkpoint *checkpoint, int64_t index,
+                                        reshard_stored_value *out_value)
+{
+    if (index < 0 || index >= checkpoint->value_count)
+        return rs_fail(RESHARD_ERR_RANGE, "value %lld of %lld", (long long)index,
+                       (long long)checkpoint->value_count);
+    const rs_stored_value *stored = &checkpoint->values[index];
+    reshard_stored_value made = {
+        .name = stored->name.bytes, .name_bytes = stored->name.count, .text = stored->text};
+    return rs_report_write("stored value", &made, sizeof made, out_value);
 }

@@ -38,23 +38,11 @@ void rs_occurrences_release(reshard_context *context, rs_occurrences *list)
 
 reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format, ...)
 {
-    char line[512], shown[1024];
-    void *items = checkpoint->notes;
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(line, sizeof line, format, arguments);
+    reshard_status status = rs_notes_add(&checkpoint->notes, &checkpoint->arena, format, arguments);
     va_end(arguments);
-    reshard_status status = rs_grow(checkpoint->context, &items, &checkpoint->note_capacity,
-                                    checkpoint->note_count + 1, sizeof(char *));
-    checkpoint->notes = items;
-    if (status != RESHARD_OK)
-        return status;
-    (void)reshard_text_escape(line, strlen(line), shown, sizeof shown);
-    char *copy = rs_arena_copy(&checkpoint->arena, shown, strlen(shown) + 1, 1);
-    if (copy == NULL)
-        return rs_allocation_status();
-    checkpoint->notes[checkpoint->note_count++] = copy;
-    return RESHARD_OK;
+    return status;
 }
 
 reshard_status rs_store_add_value(reshard_checkpoint *checkpoint, const rs_stored_value *value)

@@ -22,6 +22,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/slice.h"
+#include "checkpoint/store/notes.h"
 
 #include <reshard/checkpoint.h>
 
@@ -56,6 +57,7 @@ typedef struct rs_stored_value {
     rs_value_place place;
     int32_t file;
     const struct rs_pickle_node *node; /* belongs to the file's body */
+    const char *text;                  /* the value in short, for people; NULL: not known */
     /* in the file, where the value is a torch.save of its own; else bytes is 0 */
     uint64_t at, bytes;
 } rs_stored_value;
@@ -88,11 +90,17 @@ typedef struct rs_stored_tensor {
     rs_value_place place;
 } rs_stored_tensor;
 
+/* A line of metadata that files carry beside their tensors. */
+typedef struct rs_metadatum {
+    rs_slice key, value;
+} rs_metadatum;
+
 struct reshard_checkpoint {
     reshard_context *context;
-    rs_arena arena; /* owns all arrays of tensors and pieces */
-    char *path;     /* as given */
-    char *folder;   /* where the files are */
+    rs_arena arena;   /* owns all arrays of tensors and pieces */
+    char *path;       /* as given */
+    char *folder;     /* where the files are */
+    bool owns_folder; /* what else is in there belongs to the model: config.json, tokenizers */
     /* Rank files: name() of rules has not been applied; the next to use the rules does that. */
     bool keeps_names;
     const char *format;
@@ -103,8 +111,13 @@ struct reshard_checkpoint {
     uint64_t bytes; /* of all tensors, without copies */
     int64_t value_count, value_capacity;
     rs_stored_value *values; /* in the order of the files */
-    int64_t note_count, note_capacity;
-    char **notes; /* what cannot be known, and what was left out */
+    /* What files say beside their tensors and what formats write themselves, sorted by key: it goes
+     * along into files that can hold it. */
+    int64_t metadata_count;
+    rs_metadatum *metadata;
+    /* what its files are called, when loaders go by that ("adapter_model"); NULL */
+    const char *stem;
+    rs_notes notes; /* what cannot be known, and what was left out */
 };
 
 /* ---- making (the readers of formats) --------------------------------------------------------- */

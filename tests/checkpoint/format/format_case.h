@@ -9,6 +9,10 @@
 #include "checkpoint/format/target.h"
 #include "tests/support/check.h"
 
+/* An entry of a header, all in text: U8("w", "[2,3]", "0", "6"). */
+#define U8(name, shape, begin, end) \
+    "\"" name "\":{\"dtype\":\"U8\",\"shape\":" shape ",\"data_offsets\":[" begin "," end "]}"
+
 /* Set-up and tear-down of a test: an empty folder, and its end. */
 int format_case_begin(void **state);
 int format_case_end(void **state);

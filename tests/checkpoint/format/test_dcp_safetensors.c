@@ -5,9 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define U8(name, shape, begin, end) \
-    "\"" name "\":{\"dtype\":\"U8\",\"shape\":" shape ",\"data_offsets\":[" begin "," end "]}"
-
 /* A file of one entry; info and shapes are documents, with ' for ". */
 static void write_part(const char *name, const char *info, const char *more, const char *entry,
                        const char *data)

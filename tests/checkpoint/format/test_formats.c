@@ -122,25 +122,25 @@ static void test_probing__pointers(void **state)
 
 static void test_probing__hub_root(void **state)
 {
-    char words[600];
     (void)state;
     format_case_folder("models--org--name");
     format_case_folder("models--org--name/snapshots");
-    format_case_fails("models--org--name", NULL, RESHARD_ERR_NOT_FOUND, "which holds none");
+    format_case_fails("models--org--name", NULL, RESHARD_ERR_NOT_FOUND, "without any snapshot");
     format_case_folder("models--org--name/snapshots/0123abc");
-    (void)snprintf(words, sizeof words,
-                   "a model's folder in the cache of the Hugging Face hub, which holds snapshots; "
-                   "give one of them: %s",
-                   format_case_path("models--org--name/snapshots/0123abc"));
-    format_case_fails("models--org--name/", NULL, RESHARD_ERR_NOT_FOUND, words);
-    /* refs/main says which one is current. */
+    format_case_safetensors("models--org--name/snapshots/0123abc/model.safetensors",
+                            "{" U8("w", "[1]", "0", "1") "}", "!");
+    /* The only one. */
+    reshard_checkpoint_destroy(format_case_check("models--org--name", NULL, "safetensors", "w"));
     format_case_folder("models--org--name/snapshots/fedcba9");
+    format_case_fails("models--org--name/", NULL, RESHARD_ERR_INVALID,
+                      "with 2 snapshots and no refs/main");
+    /* refs/main says which one is current. */
     format_case_folder("models--org--name/refs");
     format_case_text("models--org--name/refs/main", "0123abc\n");
-    format_case_fails("models--org--name", NULL, RESHARD_ERR_NOT_FOUND, words);
-    format_case_safetensors("models--org--name/snapshots/0123abc/model.safetensors", "{}", "");
-    reshard_checkpoint_destroy(
-        format_case_check("models--org--name/snapshots/0123abc", NULL, "safetensors", ""));
+    reshard_checkpoint_destroy(format_case_check("models--org--name/", NULL, "safetensors", "w"));
+    format_case_text("models--org--name/refs/main", "9999999");
+    format_case_fails("models--org--name", NULL, RESHARD_ERR_NOT_FOUND,
+                      "9999999: the snapshot that refs/main names is not there");
 }
 
 /* Weights of any format beside those that are read do not keep a folder from being opened. */

@@ -2,8 +2,6 @@
 /* Hugging Face folders: what the index says, and the index that is written. */
 #include "tests/checkpoint/format/format_case.h"
 
-#define U8(name, shape, begin, end) \
-    "\"" name "\":{\"dtype\":\"U8\",\"shape\":" shape ",\"data_offsets\":[" begin "," end "]}"
 #define INDEX "model.safetensors.index.json"
 
 static void write_parts(void)
@@ -25,7 +23,9 @@ static void test_hf__index(void **state)
     format_case_data(checkpoint, "w", "abcdef", 1, 0);
     format_case_data(checkpoint, "v", "yz", 1, 0);
     assert_string_equal(reshard_checkpoint_note(checkpoint, 0),
-                        "1 tensors in the files are not in the index: left out");
+                        "left out: 1 file that the index does not list (\"stale.safetensors\")");
+    assert_string_equal(reshard_checkpoint_note(checkpoint, 1),
+                        "left out: 1 tensor that the index does not name (\"extra\")");
     reshard_checkpoint_destroy(checkpoint);
     /* By its own name, and that of a variant. */
     reshard_checkpoint_destroy(format_case_check(INDEX, NULL, "hf", "v,w"));

@@ -5,9 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define U8(name, shape, begin, end) \
-    "\"" name "\":{\"dtype\":\"U8\",\"shape\":" shape ",\"data_offsets\":[" begin "," end "]}"
-
 static reshard_checkpoint_options opening(const char *from)
 {
     static char rules[256];
@@ -95,20 +92,11 @@ static void test_rank_files__written(void **state)
     reshard_checkpoint *source = format_case_open("source.safetensors", NULL);
     reshard_checkpoint *made = write_and_open(source, "w S(1)@tp\n* R\n", "out", &files);
     assert_int_equal(files, 2);
-    format_case_is_safetensors("out/rank-00001-of-00002.safetensors",
-                               "{\"__metadata__\":{\"format\":\"pt\"}," U8(
-                                   "v", "[3]", "0", "3") "," U8("w", "[2,1]", "3", "5") "}",
-                               "xyzcf");
     format_case_data(made, "w", "abcdef", 2, 0);
     format_case_data(made, "v", "xyz", 1, 1);
     reshard_checkpoint_destroy(made);
     /* Cut flat, a local shape does not tell the whole one: the file does. */
     made = write_and_open(source, "w S(flat)@tp\n* R\n", "flat", &files);
-    format_case_is_safetensors(
-        "flat/rank-00000-of-00002.safetensors",
-        "{\"__metadata__\":{\"RESHARD_SHAPES\":\"{\\\"w\\\":[2,3]}\",\"format\":\"pt\"}," U8(
-            "v", "[3]", "0", "3") "," U8("w", "[3]", "3", "6") "}",
-        "xyzabc");
     format_case_data(made, "w", "abcdef", 2, 0);
     reshard_checkpoint_destroy(made);
     reshard_checkpoint_destroy(source);

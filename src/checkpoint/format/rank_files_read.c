@@ -1,0 +1,601 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rank_files_read.c - reads files of ranks. Our own say how tensors are split. For those of others
+ * the caller gives a mesh and rules, and the full shape is found from the local ones; for tensors
+ * that are cut flat older files of ours give it (RESHARD_SHAPES).
+ *
+ * Files of others are ordered by name, with numbers in names compared as numbers, and belong to the
+ * ranks in increasing order. A box that several ranks hold becomes one piece, in the first of their
+ * files, and copies in the others. Padding is cut off after it was looked at (rank_padding.c).
+ */
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/json.h"
+#include "base/sort.h"
+#include "base/text.h"
+#include "checkpoint/format/rank_files.h"
+#include "checkpoint/format/rank_layout.h"
+#include "checkpoint/format/rank_padding.h"
+#include "checkpoint/format/safetensors.h"
+#include "checkpoint/rules/rulebook.h"
+#include "spec/spec.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is read, and what tells how it is split. */
+typedef struct rank_reading {
+    reshard_checkpoint *checkpoint;
+    reshard_mesh *mesh;
+    const rs_rulebook *book;    /* NULL: files say all, and tensors keep their names */
+    const rs_rank_layout *told; /* NULL: files say nothing */
+    const int32_t *file_of;     /* the file of the rank at each position of the mesh */
+    rs_rank_padding padding;
+    int64_t dropped_count; /* tensors that rules leave out */
+    rs_slice dropped;
+} rank_reading;
+
+/* ---- order of files -------------------------------------------------------------------------- */
+
+static int compare_files(const void *a, const void *b)
+{
+    const rs_stored_file *x = a, *y = b;
+    int order = rs_compare_naturally(x->name, y->name);
+    return order != 0 ? order : strcmp(x->name, y->name);
+}
+
+/* ---- one tensor ------------------------------------------------------------------------------ */
+
+/* The entries with one name, sorted by file. */
+typedef struct local_entries {
+    const rs_occurrence *items;
+    int64_t count;
+    const int32_t *file_of; /* the file of the rank at each position of the mesh */
+} local_entries;
+
+static int compare_by_file(const void *a, const void *b)
+{
+    const rs_occurrence *x = a, *y = b;
+    return (x->file > y->file) - (x->file < y->file);
+}
+
+static const rs_occurrence *entry_in(const local_entries *entries, int32_t file)
+{
+    const rs_occurrence key = {.file = file};
+    return bsearch(&key, entries->items, (size_t)entries->count, sizeof key, compare_by_file);
+}
+
+static bool local_shape(void *user, int32_t position, int64_t *out_shape)
+{
+    const local_entries *entries = user;
+    const rs_occurrence *entry = entry_in(entries, entries->file_of[position]);
+    if (entry == NULL)
+        return false;
+    memcpy(out_shape, entry->shape, (size_t)entry->ndim * sizeof(int64_t));
+    return true;
+}
+
+/* Keeps a box, clipped to the tensor's own shape (padding lies outside of it). *out_kept is false
+ * when nothing is left. */
+static reshard_status keep_box(rs_arena *arena, const rs_stored_tensor *tensor,
+                               const reshard_piece *found, rs_stored_piece *piece, bool *out_kept)
+{
+    int32_t ndim = tensor->carried_ndim;
+    int64_t *numbers = rs_arena_allocate_array(arena, 3 * (size_t)ndim, sizeof(int64_t));
+    if (numbers == NULL)
+        return rs_allocation_status();
+    *out_kept = true;
+    for (int32_t d = 0; d < ndim; d++) {
+        int64_t from = found->box.offset[d];
+        int64_t to = rs_min(from + found->box.size[d], tensor->carried_shape[d]);
+        *out_kept = *out_kept && to > from;
+        numbers[d] = from;
+        numbers[ndim + d] = to - from;
+        numbers[2 * ndim + d] = found->strides[d];
+    }
+    piece->offset = numbers;
+    piece->size = numbers + ndim;
+    piece->strides = numbers + 2 * ndim;
+    return RESHARD_OK;
+}
+
+static reshard_status add_shards(rank_reading *reading, const local_entries *entries,
+                                 const reshard_shards *shards, rs_stored_tensor *tensor)
+{
+    reshard_checkpoint *checkpoint = reading->checkpoint;
+    int64_t most = 0;
+    for (int64_t i = 0; i < shards->count; i++)
+        most += shards->items[i].piece_count;
+    size_t room = (size_t)rs_max(most, 1);
+    tensor->pieces = rs_arena_allocate_array(&checkpoint->arena, room, sizeof(rs_stored_piece));
+    if (tensor->pieces == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; i < shards->count; i++) {
+        const reshard_shard *shard = &shards->items[i];
+        int32_t file = entries->file_of[reshard_mesh_position_of(reading->mesh, shard->rank)];
+        const rs_occurrence *entry = entry_in(entries, file);
+        assert(entry != NULL || shard->piece_count == 0); /* recovering the shape has proved it */
+        for (int64_t j = 0; j < shard->piece_count; j++) {
+            rs_stored_piece piece = {.file = file};
+            bool kept = false;
+            piece.at = entry->at + (uint64_t)(shard->pieces[j].at * tensor->element_bytes);
+            reshard_status status =
+                keep_box(&checkpoint->arena, tensor, &shard->pieces[j], &piece, &kept);
+            if (status == RESHARD_OK)
+                status = rs_rank_padding_look(&reading->padding, checkpoint, tensor,
+                                              &shard->pieces[j], file, piece.at);
+            if (status != RESHARD_OK)
+                return status;
+            if (kept)
+                tensor->pieces[tensor->piece_count++] = piece;
+        }
+    }
+    return rs_store_separate_copies(checkpoint, tensor);
+}
+
+static reshard_status take_new_name(reshard_checkpoint *checkpoint, const rs_rule_result *result,
+                                    rs_slice *name)
+{
+    if (result->new_name == NULL || checkpoint->keeps_names)
+        return RESHARD_OK;
+    name->bytes =
+        rs_arena_copy(&checkpoint->arena, result->new_name, result->new_name_bytes + 1, 1);
+    name->count = result->new_name_bytes;
+    return name->bytes != NULL ? RESHARD_OK : rs_allocation_status();
+}
+
+/* A tensor that cannot be cut is whole in every file that has it. */
+static reshard_status add_opaque(reshard_checkpoint *checkpoint, const local_entries *entries,
+                                 const rs_rule_result *result, rs_stored_tensor *tensor)
+{
+    const rs_occurrence *first = &entries->items[0];
+    rs_slice name = first->name;
+    reshard_status status = take_new_name(checkpoint, result, &name);
+    if (status == RESHARD_OK)
+        status = rs_store_describe(tensor, &checkpoint->arena, name, first->dtype, first->ndim,
+                                   first->shape);
+    if (status != RESHARD_OK)
+        return status;
+    size_t room = (size_t)entries->count;
+    tensor->pieces = rs_arena_allocate_array(&checkpoint->arena, room, sizeof(rs_stored_piece));
+    tensor->copies = rs_arena_allocate_array(&checkpoint->arena, room, sizeof(rs_stored_piece));
+    if (tensor->pieces == NULL || tensor->copies == NULL)
+        return rs_allocation_status();
+    for (int64_t i = 0; i < entries->count; i++) {
+        const rs_occurrence *item = &entries->items[i];
+        if (item->ndim != first->ndim ||
+            memcmp(item->shape, first->shape, (size_t)first->ndim * sizeof(int64_t)) != 0)
+            return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                           "tensor \"%.*s\": is cut in %s and %s, but tensors of less than a byte "
+                           "an element or more than 8 dimensions are carried whole only",
+                           rs_slice_shown(item->name), item->name.bytes,
+                           checkpoint->files[entries->items[0].file].name,
+                           checkpoint->files[item->file].name);
+        rs_stored_piece piece = {.file = item->file, .at = item->at, .size = tensor->carried_shape};
+        if (i == 0)
+            tensor->pieces[tensor->piece_count++] = piece;
+        else
+            tensor->copies[tensor->copy_count++] = piece;
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status add_cut(rank_reading *reading, const local_entries *entries,
+                              const rs_rule_result *result, rs_stored_tensor *tensor)
+{
+    reshard_checkpoint *checkpoint = reading->checkpoint;
+    rs_arena *arena = &checkpoint->arena;
+    const rs_occurrence *first = &entries->items[0];
+    reshard_shards *shards = NULL;
+    rs_slice name = first->name;
+    const int64_t *shape =
+        rs_arena_copy(arena, result->shape, (size_t)result->ndim, sizeof(int64_t));
+    if (shape == NULL)
+        return rs_allocation_status();
+    reshard_status status = take_new_name(checkpoint, result, &name);
+    if (status == RESHARD_OK)
+        status = rs_store_describe(tensor, arena, name, first->dtype, result->ndim, shape);
+    if (status == RESHARD_OK)
+        status = reshard_layout_all_shards(result->layout, &shards);
+    if (status == RESHARD_OK)
+        status = add_shards(reading, entries, shards, tensor);
+    if (status == RESHARD_OK && tensor->bytes == 0) {
+        tensor->pieces[0] =
+            (rs_stored_piece){.file = first->file, .at = first->at, .size = tensor->carried_shape};
+        tensor->piece_count = 1;
+    } else if (status == RESHARD_OK) {
+        status = rs_store_check(checkpoint, tensor);
+    }
+    reshard_shards_destroy(shards);
+    return status;
+}
+
+static bool tells_alike(const rs_occurrence *a, const rs_occurrence *b)
+{
+    return (a->full == NULL) == (b->full == NULL) && a->full_ndim == b->full_ndim &&
+           (a->full == NULL ||
+            memcmp(a->full, b->full, (size_t)a->full_ndim * sizeof(int64_t)) == 0);
+}
+
+static reshard_status check_alike(const reshard_checkpoint *checkpoint,
+                                  const local_entries *entries)
+{
+    const rs_occurrence *first = &entries->items[0];
+    assert(entries->count > 0);
+    for (int64_t i = 1; i < entries->count; i++) {
+        const rs_occurrence *item = &entries->items[i];
+        bool same_dtype = item->dtype == first->dtype;
+        if (!same_dtype || item->ndim != first->ndim)
+            return rs_fail(RESHARD_ERR_CORRUPT, "tensor \"%.*s\": %s and %s do not agree on its %s",
+                           rs_slice_shown(item->name), item->name.bytes,
+                           checkpoint->files[first->file].name, checkpoint->files[item->file].name,
+                           same_dtype ? "number of dimensions" : "dtype");
+        if (!tells_alike(first, item))
+            return rs_fail(RESHARD_ERR_CORRUPT,
+                           "tensor \"%.*s\": %s and %s do not agree on its full shape",
+                           rs_slice_shown(item->name), item->name.bytes,
+                           checkpoint->files[first->file].name, checkpoint->files[item->file].name);
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status find_by_rules(rank_reading *reading, const rs_occurrence *first,
+                                    const rs_local_shapes *locals, bool opaque,
+                                    rs_rule_result *out_result)
+{
+    const rs_rulebook *book = reading->book;
+    if (opaque) {
+        reshard_status status =
+            rs_rules_name(book->rules, book->mesh, &book->keys, first->name.bytes,
+                          first->name.count, first->ndim, first->shape, out_result);
+        if (status == RESHARD_OK && out_result->unmatched)
+            status = rs_fail(RESHARD_ERR_NOT_FOUND, "tensor \"%.*s\": no rule matches its name",
+                             rs_slice_shown(first->name), first->name.bytes);
+        return status;
+    }
+    return rs_rules_recover(book->rules, book->mesh, &book->keys, first->name.bytes,
+                            first->name.count, locals, out_result);
+}
+
+/* What the files say of a tensor, proved against the shapes that they hold. */
+static reshard_status find_as_told(const rank_reading *reading, const rs_rank_tensor *tensor,
+                                   const rs_local_shapes *locals, rs_rule_result *out_result)
+{
+    reshard_context *context = reading->checkpoint->context;
+    size_t bytes = (size_t)tensor->ndim * sizeof(int64_t);
+    rs_rule_result result = {.ndim = tensor->ndim, .context = context};
+    reshard_status status = rs_rank_layout_spec(reading->told, context, tensor, &result.spec);
+    const int64_t *padded = tensor->padded != NULL ? tensor->padded : tensor->shape;
+    if (status == RESHARD_OK)
+        status = reshard_layout_create(context, result.spec, tensor->ndim, padded, &result.layout);
+    if (status == RESHARD_OK)
+        status = rs_rules_check_locals(reading->mesh, locals, result.layout);
+    if (status != RESHARD_OK) {
+        rs_rule_result_release(&result);
+        return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(tensor->name),
+                              tensor->name.bytes);
+    }
+    memcpy(result.shape, tensor->shape, bytes);
+    memcpy(result.padded_shape, padded, bytes);
+    result.padded = memcmp(tensor->shape, padded, bytes) != 0;
+    *out_result = result;
+    return RESHARD_OK;
+}
+
+/* Files say how the tensor is split; rules, if the caller gives some, may still rename it. */
+static reshard_status find_result(rank_reading *reading, local_entries *entries,
+                                  const rs_rank_tensor *told, bool opaque,
+                                  rs_rule_result *out_result)
+{
+    const rs_occurrence *first = &entries->items[0];
+    rs_local_shapes locals = {.ndim = first->ndim,
+                              .find = local_shape,
+                              .user = entries,
+                              .full_ndim = first->full_ndim,
+                              .full = first->full};
+    rs_rule_result named = {0};
+    reshard_status status = RESHARD_OK;
+    if (told == NULL)
+        return find_by_rules(reading, first, &locals, opaque, out_result);
+    if (reading->book != NULL)
+        status = find_by_rules(reading, first, NULL, true, &named);
+    if (status == RESHARD_OK && !opaque && !named.drop)
+        status = find_as_told(reading, told, &locals, out_result);
+    if (status != RESHARD_OK) {
+        rs_rule_result_release(&named);
+        return status;
+    }
+    out_result->context = reading->checkpoint->context;
+    out_result->drop = named.drop;
+    out_result->new_name = named.new_name;
+    out_result->new_name_bytes = named.new_name_bytes;
+    return RESHARD_OK;
+}
+
+static reshard_status add_tensor(rank_reading *reading, local_entries *entries,
+                                 const rs_rank_tensor *told)
+{
+    reshard_checkpoint *checkpoint = reading->checkpoint;
+    rs_stored_tensor *tensor = &checkpoint->tensors[checkpoint->tensor_count];
+    const rs_occurrence *first = &entries->items[0];
+    rs_rule_result result = {0};
+    reshard_status status = check_alike(checkpoint, entries);
+    if (status == RESHARD_OK)
+        status = rs_store_describe(tensor, &checkpoint->arena, first->name, first->dtype,
+                                   told != NULL ? told->ndim : first->ndim,
+                                   told != NULL ? told->shape : first->shape);
+    if (status != RESHARD_OK)
+        return status;
+    bool opaque = tensor->opaque;
+    status = find_result(reading, entries, told, opaque, &result);
+    if (status != RESHARD_OK)
+        return status;
+    if (result.drop && reading->dropped_count++ == 0)
+        reading->dropped = first->name;
+    if (!result.drop)
+        status = opaque ? add_opaque(checkpoint, entries, &result, tensor)
+                        : add_cut(reading, entries, &result, tensor);
+    if (status == RESHARD_OK && !result.drop) {
+        rs_rank_padding_count(&reading->padding, tensor->name, &result);
+        checkpoint->bytes += tensor->bytes;
+        checkpoint->tensor_count++;
+    }
+    rs_rule_result_release(&result);
+    return status;
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+static int compare_occurrences(const void *a, const void *b)
+{
+    const rs_occurrence *x = a, *y = b;
+    int order = rs_slice_compare(x->name, y->name);
+    return order != 0 ? order : compare_by_file(a, b);
+}
+
+/* What RESHARD_SHAPES of one file says, by index into its entries by name. */
+typedef struct told_shapes {
+    const int64_t **shapes; /* NULL: it does not say */
+    int32_t *ndims;
+} told_shapes;
+
+/* Reads a list of numbers of any length. */
+static reshard_status read_shape(rs_arena *arena, rs_json *json, const rs_json_token *key,
+                                 int64_t index, void *user)
+{
+    told_shapes *told = user;
+    rs_json ahead = *json;
+    rs_json_token token;
+    int32_t ndim = -1;
+    if (told->shapes[index] != NULL)
+        return rs_json_fail(json, key, "a tensor that occurs twice");
+    reshard_status status =
+        rs_json_expect(&ahead, RS_JSON_LIST_BEGIN, "a list of numbers is wanted here", &token);
+    do {
+        ndim++;
+        if (status == RESHARD_OK)
+            status = rs_json_next(&ahead, &token);
+    } while (status == RESHARD_OK && token.kind == RS_JSON_NUMBER && ndim < RESHARD_NDIM_MAX);
+    told->ndims[index] = ndim;
+    return status == RESHARD_OK ? rs_safetensors_numbers(arena, json, ndim, &told->shapes[index])
+                                : status;
+}
+
+static reshard_status gather_file(reshard_checkpoint *checkpoint, int32_t file,
+                                  rs_occurrences *list)
+{
+    const rs_header *header = rs_safetensors_header(checkpoint, file);
+    size_t count = (size_t)header->entry_count;
+    size_t bytes = count * (sizeof(int64_t *) + sizeof(int32_t));
+    char *memory = rs_allocate_zeroed(checkpoint->context, bytes);
+    if (memory == NULL)
+        return rs_allocation_status();
+    told_shapes told = {(void *)memory, (void *)(memory + count * sizeof(int64_t *))};
+    reshard_status status =
+        rs_safetensors_document(checkpoint, file, RS_SHAPES_KEY, read_shape, &told);
+    for (size_t i = 0; status == RESHARD_OK && i < count; i++) {
+        rs_occurrence item = rs_safetensors_occurrence(checkpoint, file, header->by_name[i]);
+        item.full = told.shapes[i];
+        item.full_ndim = told.ndims[i];
+        status = rs_occurrences_add(checkpoint->context, list, &item);
+    }
+    rs_release(checkpoint->context, memory, bytes);
+    return status;
+}
+
+static reshard_status gather(reshard_checkpoint *checkpoint, rs_occurrences *list)
+{
+    for (int32_t i = 0; i < checkpoint->file_count; i++) {
+        reshard_status status = gather_file(checkpoint, i, list);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    rs_sort(list->items, (size_t)list->count, sizeof(rs_occurrence), compare_occurrences);
+    return RESHARD_OK;
+}
+
+/* What the files say of the tensors with one name; NULL when they say nothing of any. */
+static reshard_status find_told(const rank_reading *reading, rs_slice name, int64_t *next,
+                                const rs_rank_tensor **out_told)
+{
+    const rs_rank_layout *told = reading->told;
+    *out_told = NULL;
+    if (told == NULL)
+        return RESHARD_OK;
+    const rs_rank_tensor *found = *next < told->tensor_count ? &told->tensors[*next] : NULL;
+    int order = found != NULL ? rs_slice_compare(found->name, name) : 1;
+    if (order < 0)
+        return rs_fail(RESHARD_ERR_GAP,
+                       "tensor \"%.*s\": the files say that it is there, but none "
+                       "of them holds it",
+                       rs_slice_shown(found->name), found->name.bytes);
+    if (order > 0)
+        return rs_fail(RESHARD_ERR_CORRUPT, "tensor \"%.*s\": the files do not say how it is split",
+                       rs_slice_shown(name), name.bytes);
+    (*next)++;
+    *out_told = found;
+    return RESHARD_OK;
+}
+
+static reshard_status add_all(rank_reading *reading, const rs_occurrences *list)
+{
+    reshard_checkpoint *checkpoint = reading->checkpoint;
+    const rs_rank_layout *told = reading->told;
+    reshard_status status = RESHARD_OK;
+    int64_t next_told = 0;
+    checkpoint->tensors =
+        rs_arena_allocate_array(&checkpoint->arena, (size_t)list->count, sizeof(rs_stored_tensor));
+    if (checkpoint->tensors == NULL)
+        return rs_allocation_status();
+    for (int64_t first = 0, next; status == RESHARD_OK && first < list->count; first = next) {
+        const rs_rank_tensor *tensor = NULL;
+        for (next = first + 1; next < list->count; next++) {
+            if (rs_slice_compare(list->items[first].name, list->items[next].name) != 0)
+                break;
+        }
+        local_entries entries = {list->items + first, next - first, reading->file_of};
+        status = find_told(reading, list->items[first].name, &next_told, &tensor);
+        if (status == RESHARD_OK)
+            status = add_tensor(reading, &entries, tensor);
+    }
+    if (status == RESHARD_OK && told != NULL && next_told < told->tensor_count)
+        return rs_fail(RESHARD_ERR_GAP,
+                       "tensor \"%.*s\": the files say that it is there, but none "
+                       "of them holds it",
+                       rs_slice_shown(told->tensors[next_told].name),
+                       told->tensors[next_told].name.bytes);
+    return status;
+}
+
+static reshard_status sort_tensors(const reshard_checkpoint *checkpoint)
+{
+    /* Rules may have changed the names. */
+    rs_sort(checkpoint->tensors, (size_t)checkpoint->tensor_count, sizeof(rs_stored_tensor),
+            rs_stored_tensor_compare);
+    for (int64_t i = 1; i < checkpoint->tensor_count; i++) {
+        rs_slice name = checkpoint->tensors[i].name;
+        if (rs_slice_compare(checkpoint->tensors[i - 1].name, name) == 0)
+            return rs_fail(RESHARD_ERR_INVALID, "rules give two tensors the name \"%.*s\"",
+                           rs_slice_shown(name), name.bytes);
+    }
+    return RESHARD_OK;
+}
+
+static const char *occurrence_name(void *user, int64_t index, size_t *out_bytes)
+{
+    const rs_occurrences *list = user;
+    if (index >= list->count)
+        return NULL;
+    *out_bytes = list->items[index].name.count;
+    return list->items[index].name.bytes;
+}
+
+reshard_status rs_rank_files_check_mesh(const reshard_mesh *mesh)
+{
+    return rs_fail_within(rs_mesh_check_distinct(mesh), "files of ranks hold one part of a tensor");
+}
+
+/* Finds rules for a mesh. */
+static reshard_status read_rules(const rank_reading *reading, const rs_opening *opening,
+                                 rs_occurrences *list, rs_rulebook *book)
+{
+    const reshard_checkpoint_options *options = opening->options;
+    const reshard_checkpoint *checkpoint = reading->checkpoint;
+    return rs_rulebook_init(book, checkpoint->context, reading->mesh, options->rules,
+                            checkpoint->folder, options->set_count, options->sets, occurrence_name,
+                            list);
+}
+
+/* The mesh that the caller gives, rules for it, and the file of each position. */
+static reshard_status prepare_by_rules(rank_reading *reading, const rs_opening *opening,
+                                       rs_occurrences *list, rs_rulebook *book)
+{
+    reshard_checkpoint *checkpoint = reading->checkpoint;
+    rs_arena *arena = &checkpoint->arena;
+    reshard_status status =
+        reshard_mesh_parse(checkpoint->context, opening->options->from, &reading->mesh);
+    if (status == RESHARD_OK)
+        status = rs_rank_files_check_mesh(reading->mesh);
+    if (status == RESHARD_OK)
+        status = read_rules(reading, opening, list, book);
+    if (status != RESHARD_OK)
+        return status;
+    reading->book = book;
+    int32_t count = reshard_mesh_size(reading->mesh);
+    if (count != checkpoint->file_count)
+        return rs_fail(
+            RESHARD_ERR_INVALID, "%s: holds %d safetensors files, but the mesh %.100s has %d ranks",
+            checkpoint->path, (int)checkpoint->file_count, opening->options->from, (int)count);
+    int32_t *ranks = rs_arena_allocate_array(arena, (size_t)count, sizeof(int32_t));
+    int32_t *file_of = rs_arena_allocate_array(arena, (size_t)count, sizeof(int32_t));
+    if (ranks == NULL || file_of == NULL)
+        return rs_allocation_status();
+    (void)rs_mesh_order_files(reading->mesh, ranks, file_of);
+    reading->file_of = file_of;
+    return rs_store_note(checkpoint, "split by %s", book->said);
+}
+
+/* Rules that are given together with a mesh are those of the source, and may rename tensors. */
+static reshard_status prepare_as_told(rank_reading *reading, const rs_opening *opening,
+                                      rs_occurrences *list, rs_rulebook *book, rs_rank_layout *told)
+{
+    const reshard_checkpoint_options *options = opening->options;
+    reshard_status status = rs_rank_layout_read(reading->checkpoint, options->from, told);
+    if (status == RESHARD_OK)
+        status = rs_rank_files_check_mesh(told->mesh);
+    if (status != RESHARD_OK)
+        return status;
+    reading->told = told;
+    reading->mesh = reshard_mesh_retain(told->mesh);
+    reading->file_of = told->file_of;
+    if (options->from != NULL && options->rules != NULL) {
+        status = read_rules(reading, opening, list, book);
+        reading->book = status == RESHARD_OK ? book : NULL;
+    }
+    if (status != RESHARD_OK)
+        return status;
+    return rs_store_note(reading->checkpoint, "split over %.*s, as its files say (rules: %.*s)",
+                         rs_slice_shown(told->mesh_text), told->mesh_text.bytes,
+                         rs_slice_shown(told->rules),
+                         told->rules.bytes != NULL ? told->rules.bytes : "");
+}
+
+static reshard_status add_notes(const rank_reading *reading)
+{
+    reshard_checkpoint *checkpoint = reading->checkpoint;
+    reshard_status status = rs_rank_padding_note(&reading->padding, checkpoint);
+    if (status != RESHARD_OK || reading->dropped_count == 0)
+        return status;
+    return rs_store_note(checkpoint, "rules leave out %lld tensors of the files (\"%.*s\"%s)",
+                         (long long)reading->dropped_count, rs_slice_shown(reading->dropped),
+                         reading->dropped.bytes, reading->dropped_count > 1 ? " and others" : "");
+}
+
+reshard_status rs_rank_files_read(reshard_checkpoint *checkpoint, const rs_opening *opening)
+{
+    rank_reading reading = {.checkpoint = checkpoint, .padding.may_be_any = opening->any_padding};
+    rs_occurrences list = {0};
+    rs_rulebook book = {0};
+    rs_rank_layout told = {.mesh = NULL};
+    rs_sort(checkpoint->files, (size_t)checkpoint->file_count, sizeof(rs_stored_file),
+            compare_files);
+    reshard_status status = gather(checkpoint, &list);
+    if (status == RESHARD_OK)
+        status = rs_rank_layout_is_told(checkpoint)
+                     ? prepare_as_told(&reading, opening, &list, &book, &told)
+                     : prepare_by_rules(&reading, opening, &list, &book);
+    if (status == RESHARD_OK)
+        status = add_all(&reading, &list);
+    if (status == RESHARD_OK)
+        status = sort_tensors(checkpoint);
+    if (status == RESHARD_OK)
+        status = add_notes(&reading);
+    if (status == RESHARD_OK)
+        status = rs_safetensors_keep_metadata(checkpoint);
+    reshard_mesh_release(reading.mesh);
+    rs_rank_layout_release(&told, checkpoint->context);
+    rs_rulebook_release(&book);
+    rs_occurrences_release(checkpoint->context, &list);
+    return status;
+}

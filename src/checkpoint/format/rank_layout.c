@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "checkpoint/format/rank_layout.h"
+
+#include "base/context.h"
+#include "base/digest.h"
+#include "base/json.h"
+#include "base/sort.h"
+#include "checkpoint/format/safetensors.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LAYOUT_KEY "RESHARD_LAYOUT"
+#define LAYOUT_VERSION 1
+
+/* ---- meshes as text -------------------------------------------------------------------------- */
+
+/* "tp=4: S(0)" is a mesh and cuts. */
+static rs_slice cut_mesh(const char *spec)
+{
+    return (rs_slice){spec, strcspn(spec, ":")};
+}
+
+static const char *find_cuts(const char *spec)
+{
+    const char *cuts = spec + strcspn(spec, ":");
+    return cuts + strspn(cuts, ": ");
+}
+
+/* The canonical text of a mesh, in the arena. */
+static reshard_status print_mesh(rs_arena *arena, reshard_mesh *mesh, rs_slice *out_text)
+{
+    reshard_spec *spec = NULL;
+    size_t length = 0;
+    char *text = NULL;
+    reshard_status status = reshard_spec_create(arena->context, mesh, 0, NULL, &spec);
+    if (status == RESHARD_OK)
+        status = reshard_spec_text(spec, NULL, 0, &length);
+    if (status == RESHARD_OK && (text = rs_arena_allocate(arena, length + 1)) == NULL)
+        status = rs_allocation_status();
+    if (status == RESHARD_OK)
+        status = reshard_spec_text(spec, text, length + 1, &length);
+    reshard_spec_release(spec);
+    if (status == RESHARD_OK)
+        *out_text = cut_mesh(text);
+    return status;
+}
+
+/* ---- one document ---------------------------------------------------------------------------- */
+
+/* What a file says, but for its tensors. */
+typedef struct document {
+    uint64_t version, rank;
+    bool has_version, has_rank;
+    rs_slice mesh, conversion, rules;
+    rs_slice tensors; /* the text of the object */
+} document;
+
+static reshard_status read_text(rs_arena *arena, rs_json *json, rs_slice *out_text)
+{
+    rs_json_token token;
+    reshard_status status = rs_json_expect(json, RS_JSON_STRING, "a text is wanted here", &token);
+    if (status != RESHARD_OK)
+        return status;
+    char *bytes = rs_arena_allocate(arena, token.count + 1);
+    if (bytes == NULL)
+        return rs_allocation_status();
+    *out_text = (rs_slice){bytes, rs_json_decode(&token, bytes)};
+    bytes[out_text->count] = '\0';
+    return RESHARD_OK;
+}
+
+static reshard_status read_number(rs_json *json, uint64_t *out_number, bool *out_has)
+{
+    rs_json_token token;
+    reshard_status status = rs_json_next(json, &token);
+    if (status == RESHARD_OK)
+        status = rs_json_unsigned(json, &token, out_number);
+    *out_has = status == RESHARD_OK;
+    return status;
+}
+
+static reshard_status read_span(rs_json *json, rs_slice *out_text)
+{
+    rs_json_token token;
+    reshard_status status =
+        rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "tensors is not an object", &token);
+    const char *begin = token.bytes;
+    if (status == RESHARD_OK)
+        status = rs_json_skip_rest(json, &token);
+    if (status == RESHARD_OK)
+        *out_text = (rs_slice){begin, (size_t)(json->bytes + json->at - begin)};
+    return status;
+}
+
+static reshard_status read_member(rs_arena *arena, rs_json *json, const rs_json_token *key,
+                                  document *found)
+{
+    if (rs_json_token_is(key, "version"))
+        return read_number(json, &found->version, &found->has_version);
+    if (rs_json_token_is(key, "rank"))
+        return read_number(json, &found->rank, &found->has_rank);
+    if (rs_json_token_is(key, "mesh"))
+        return read_text(arena, json, &found->mesh);
+    if (rs_json_token_is(key, "conversion"))
+        return read_text(arena, json, &found->conversion);
+    if (rs_json_token_is(key, "rules"))
+        return read_text(arena, json, &found->rules);
+    return rs_json_token_is(key, "tensors") ? read_span(json, &found->tensors) : rs_json_skip(json);
+}
+
+/* Another version may mean anything by the other members, so it is looked for first. */
+static reshard_status check_version(rs_json json)
+{
+    rs_json_token token;
+    uint64_t version = 0;
+    bool has = false;
+    reshard_status status =
+        rs_json_expect(&json, RS_JSON_OBJECT_BEGIN, "an object is wanted here", &token);
+    while (status == RESHARD_OK && !has) {
+        status = rs_json_next(&json, &token);
+        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
+            break;
+        status = rs_json_token_is(&token, "version") ? read_number(&json, &version, &has)
+                                                     : rs_json_skip(&json);
+    }
+    if (status == RESHARD_OK && !has)
+        return rs_fail(RESHARD_ERR_SYNTAX, LAYOUT_KEY ": has no version");
+    if (status == RESHARD_OK && version != LAYOUT_VERSION)
+        return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                       LAYOUT_KEY ": is of version %" PRIu64 ", and this release reads version %d",
+                       version, LAYOUT_VERSION);
+    return status;
+}
+
+static reshard_status read_document(reshard_checkpoint *checkpoint, int32_t file, document *found)
+{
+    const rs_metadatum *item =
+        rs_header_metadata(rs_safetensors_header(checkpoint, file), LAYOUT_KEY);
+    rs_json json;
+    rs_json_token token;
+    *found = (document){.rank = 0};
+    if (item == NULL)
+        return rs_fail(RESHARD_ERR_CORRUPT,
+                       "%s: does not say how it was split (" LAYOUT_KEY "), and other files do",
+                       checkpoint->files[file].name);
+    rs_json_init(&json, LAYOUT_KEY, item->value.bytes, item->value.count);
+    reshard_status status = check_version(json);
+    if (status == RESHARD_OK)
+        status = rs_json_expect(&json, RS_JSON_OBJECT_BEGIN, "an object is wanted here", &token);
+    while (status == RESHARD_OK) {
+        status = rs_json_next(&json, &token);
+        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
+            break;
+        status = read_member(&checkpoint->arena, &json, &token, found);
+    }
+    if (status == RESHARD_OK)
+        status = rs_json_next(&json, &token);
+    if (status == RESHARD_OK && (!found->has_rank || found->mesh.bytes == NULL ||
+                                 found->conversion.bytes == NULL || found->tensors.bytes == NULL))
+        status = rs_fail(RESHARD_ERR_SYNTAX,
+                         LAYOUT_KEY ": rank, mesh, conversion or tensors are missing");
+    return rs_fail_within(status, "%s", checkpoint->files[file].name);
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+/* A list of numbers of any length. */
+static reshard_status read_shape(rs_arena *arena, rs_json *json, int32_t *out_ndim,
+                                 const int64_t **out_shape)
+{
+    rs_json ahead = *json;
+    rs_json_token token;
+    int32_t ndim = 0;
+    reshard_status status =
+        rs_json_expect(&ahead, RS_JSON_LIST_BEGIN, "a list of numbers is wanted here", &token);
+    while (status == RESHARD_OK && (status = rs_json_next(&ahead, &token)) == RESHARD_OK &&
+           token.kind == RS_JSON_NUMBER && ndim < INT32_MAX)
+        ndim++;
+    *out_ndim = ndim;
+    return status == RESHARD_OK ? rs_safetensors_numbers(arena, json, ndim, out_shape) : status;
+}
+
+static reshard_status read_tensor(rs_arena *arena, rs_json *json, rs_rank_tensor *tensor)
+{
+    rs_json_token token;
+    int32_t padded_ndim = 0;
+    reshard_status status =
+        rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "an object is wanted here", &token);
+    while (status == RESHARD_OK) {
+        status = rs_json_next(json, &token);
+        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
+            break;
+        if (rs_json_token_is(&token, "shape"))
+            status = read_shape(arena, json, &tensor->ndim, &tensor->shape);
+        else if (rs_json_token_is(&token, "padded"))
+            status = read_shape(arena, json, &padded_ndim, &tensor->padded);
+        else if (rs_json_token_is(&token, "cuts"))
+            status = read_text(arena, json, &tensor->cuts);
+        else
+            status = rs_json_skip(json);
+    }
+    if (status != RESHARD_OK)
+        return status;
+    bool fits = tensor->padded == NULL || padded_ndim == tensor->ndim;
+    for (int32_t d = 0; fits && tensor->padded != NULL && d < tensor->ndim; d++)
+        fits = tensor->shape != NULL && tensor->padded[d] >= tensor->shape[d];
+    if (tensor->shape == NULL || tensor->cuts.bytes == NULL || !fits)
+        return rs_json_fail(json, &token,
+                            "a tensor without shape or cuts, or with a padded shape "
+                            "that does not fit");
+    return RESHARD_OK;
+}
+
+static int compare_tensors(const void *a, const void *b)
+{
+    return rs_slice_compare(((const rs_rank_tensor *)a)->name, ((const rs_rank_tensor *)b)->name);
+}
+
+static reshard_status read_tensors(rs_arena *arena, rs_slice text, rs_rank_layout *layout)
+{
+    rs_json json;
+    rs_json_token token;
+    rs_json_init(&json, LAYOUT_KEY, text.bytes, text.count);
+    reshard_status status = rs_json_next(&json, &token); /* its kind has been seen */
+    while (status == RESHARD_OK) {
+        rs_rank_tensor tensor = {.ndim = 0};
+        void *items = layout->tensors;
+        status = rs_json_next(&json, &token);
+        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
+            break;
+        char *name = rs_arena_allocate(arena, token.count + 1);
+        if (name == NULL)
+            return rs_allocation_status();
+        tensor.name = (rs_slice){name, rs_json_decode(&token, name)};
+        name[tensor.name.count] = '\0';
+        status = rs_fail_within(read_tensor(arena, &json, &tensor), "tensor \"%.*s\"",
+                                rs_slice_shown(tensor.name), tensor.name.bytes);
+        if (status == RESHARD_OK)
+            status = rs_grow(arena->context, &items, &layout->tensor_capacity,
+                             layout->tensor_count + 1, sizeof tensor);
+        layout->tensors = items;
+        if (status == RESHARD_OK)
+            layout->tensors[layout->tensor_count++] = tensor;
+    }
+    rs_sort(layout->tensors, (size_t)layout->tensor_count, sizeof(rs_rank_tensor), compare_tensors);
+    return status;
+}
+
+/* ---- all files ------------------------------------------------------------------------------- */
+
+bool rs_rank_layout_is_told(const reshard_checkpoint *checkpoint)
+{
+    for (int32_t i = 0; i < checkpoint->file_count; i++) {
+        if (rs_header_metadata(rs_safetensors_header(checkpoint, i), LAYOUT_KEY) != NULL)
+            return true;
+    }
+    return false;
+}
+
+static reshard_status check_alike(const reshard_checkpoint *checkpoint, const document *first,
+                                  const document *other, int32_t file)
+{
+    bool same_id = rs_slice_compare(first->conversion, other->conversion) == 0;
+    if (same_id && rs_slice_compare(first->mesh, other->mesh) == 0 &&
+        rs_slice_compare(first->tensors, other->tensors) == 0)
+        return RESHARD_OK;
+    return rs_fail(RESHARD_ERR_CORRUPT, "%s: %s and %s %s", checkpoint->path,
+                   checkpoint->files[0].name, checkpoint->files[file].name,
+                   same_id ? "do not agree on how tensors are split"
+                           : "were written by different conversions");
+}
+
+static reshard_status place_rank(const reshard_checkpoint *checkpoint, const rs_rank_layout *layout,
+                                 int32_t room, uint64_t rank, int32_t file)
+{
+    int32_t position =
+        rank <= INT32_MAX ? reshard_mesh_position_of(layout->mesh, (int32_t)rank) : -1;
+    if (position < 0)
+        return rs_fail(RESHARD_ERR_CORRUPT, "%s: is of rank %" PRIu64 ", which %.*s does not have",
+                       checkpoint->files[file].name, rank, rs_slice_shown(layout->mesh_text),
+                       layout->mesh_text.bytes);
+    if (position >= room)
+        return RESHARD_OK; /* files are missing, which is found below */
+    if (layout->file_of[position] >= 0)
+        return rs_fail(RESHARD_ERR_CORRUPT, "%s: %s and %s are both of rank %" PRIu64,
+                       checkpoint->path, checkpoint->files[layout->file_of[position]].name,
+                       checkpoint->files[file].name, rank);
+    layout->file_of[position] = file;
+    return RESHARD_OK;
+}
+
+/* One document after the other; what the first one says has been kept. */
+static reshard_status read_ranks(reshard_checkpoint *checkpoint, const document *first,
+                                 rs_rank_layout *layout)
+{
+    int32_t count = reshard_mesh_size(layout->mesh);
+    /* Whatever the mesh claims to be: one more than there are files shows that some are missing. */
+    int32_t room = count <= checkpoint->file_count ? count : checkpoint->file_count + 1;
+    layout->file_of = rs_arena_allocate_array(&checkpoint->arena, (size_t)room, sizeof(int32_t));
+    if (layout->file_of == NULL)
+        return rs_allocation_status();
+    for (int32_t i = 0; i < room; i++)
+        layout->file_of[i] = -1;
+    for (int32_t i = 0; i < checkpoint->file_count; i++) {
+        document found = *first;
+        reshard_status status = i != 0 ? read_document(checkpoint, i, &found) : RESHARD_OK;
+        if (status == RESHARD_OK)
+            status = check_alike(checkpoint, first, &found, i);
+        if (status == RESHARD_OK)
+            status = place_rank(checkpoint, layout, room, found.rank, i);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    for (int32_t i = 0; i < room; i++) {
+        if (layout->file_of[i] < 0)
+            return rs_fail(RESHARD_ERR_GAP,
+                           "%s: holds %d files of the %d ranks of %.*s; the file of rank %d is "
+                           "missing",
+                           checkpoint->path, (int)checkpoint->file_count, (int)count,
+                           rs_slice_shown(layout->mesh_text), layout->mesh_text.bytes,
+                           (int)reshard_mesh_rank_at(layout->mesh, i));
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status check_from(reshard_checkpoint *checkpoint, const char *from,
+                                 const rs_rank_layout *layout)
+{
+    reshard_mesh *mesh = NULL;
+    rs_slice text = {NULL, 0};
+    if (from == NULL)
+        return RESHARD_OK;
+    reshard_status status = reshard_mesh_parse(checkpoint->context, from, &mesh);
+    if (status == RESHARD_OK)
+        status = print_mesh(&checkpoint->arena, mesh, &text);
+    reshard_mesh_release(mesh);
+    if (status == RESHARD_OK && rs_slice_compare(text, layout->mesh_text) != 0)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "%s: its files say that they were split over %.*s, not over %.100s",
+                       checkpoint->path, rs_slice_shown(layout->mesh_text), layout->mesh_text.bytes,
+                       from);
+    return status;
+}
+
+reshard_status rs_rank_layout_read(reshard_checkpoint *checkpoint, const char *from,
+                                   rs_rank_layout *layout)
+{
+    document first;
+    *layout = (rs_rank_layout){.mesh = NULL};
+    reshard_status status = read_document(checkpoint, 0, &first);
+    if (status == RESHARD_OK)
+        status = reshard_mesh_parse(checkpoint->context, first.mesh.bytes, &layout->mesh);
+    if (status == RESHARD_OK)
+        status = print_mesh(&checkpoint->arena, layout->mesh, &layout->mesh_text);
+    layout->conversion = first.conversion;
+    layout->rules = first.rules;
+    if (status == RESHARD_OK)
+        status = check_from(checkpoint, from, layout);
+    if (status == RESHARD_OK)
+        status = read_ranks(checkpoint, &first, layout);
+    if (status == RESHARD_OK)
+        status = rs_fail_within(read_tensors(&checkpoint->arena, first.tensors, layout), "%s",
+                                checkpoint->files[0].name);
+    return status;
+}
+
+void rs_rank_layout_release(rs_rank_layout *layout, reshard_context *context)
+{
+    reshard_mesh_release(layout->mesh);
+    if (layout->tensors != NULL)
+        rs_release(context, layout->tensors,
+                   (size_t)layout->tensor_capacity * sizeof(rs_rank_tensor));
+    *layout = (rs_rank_layout){.mesh = NULL};
+}
+
+reshard_status rs_rank_layout_spec(const rs_rank_layout *layout, reshard_context *context,
+                                   const rs_rank_tensor *tensor, reshard_spec **out_spec)
+{
+    size_t bytes = layout->mesh_text.count + tensor->cuts.count + 3;
+    char *text = rs_allocate(context, bytes);
+    if (text == NULL)
+        return rs_allocation_status();
+    (void)snprintf(text, bytes, "%.*s: %s", (int)layout->mesh_text.count, layout->mesh_text.bytes,
+                   tensor->cuts.bytes);
+    reshard_status status = reshard_spec_parse(context, text, out_spec);
+    rs_release(context, text, bytes);
+    return status;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+/* Of the source's files and all that decides where its elements go. */
+static void identify(const rs_laying *laying, char out_text[33])
+{
+    const rs_target *target = laying->target;
+    const reshard_checkpoint *source = laying->source;
+    uint64_t words[2];
+    rs_digest digest;
+    rs_digest_init(&digest);
+    for (int32_t i = 0; i < source->file_count; i++) {
+        rs_digest_bytes(&digest, source->files[i].name, strlen(source->files[i].name));
+        rs_digest_u64(&digest, source->files[i].bytes);
+        rs_digest_u64(&digest, (uint64_t)source->files[i].stamp.modified);
+    }
+    for (int64_t i = 0; i < target->tensor_count; i++) {
+        const rs_stored_tensor *tensor = &target->tensors[i];
+        const char *cut = target->rows[i].cut;
+        rs_digest_bytes(&digest, tensor->name.bytes, tensor->name.count);
+        rs_digest_u64(&digest, (uint64_t)tensor->dtype);
+        rs_digest_i64s(&digest, tensor->shape, tensor->ndim);
+        rs_digest_bytes(&digest, cut, strlen(cut));
+    }
+    rs_digest_finish(&digest, words);
+    (void)snprintf(out_text, 33, "%016" PRIx64 "%016" PRIx64, words[0], words[1]);
+}
+
+static void write_tensor(rs_json_writer *writer, const rs_stored_tensor *tensor,
+                         const rs_target_row *row)
+{
+    rs_json_writer_string(writer, tensor->name);
+    rs_json_writer_text(writer, ":{\"shape\":");
+    rs_json_writer_integers(writer, tensor->ndim, tensor->shape);
+    rs_json_writer_text(writer, ",\"cuts\":");
+    rs_json_writer_string(writer, rs_slice_of(find_cuts(row->cut)));
+    size_t bytes = (size_t)tensor->ndim * sizeof(int64_t);
+    if (row->padded_shape != NULL && memcmp(row->padded_shape, tensor->shape, bytes) != 0) {
+        rs_json_writer_text(writer, ",\"padded\":");
+        rs_json_writer_integers(writer, tensor->ndim, row->padded_shape);
+    }
+    rs_json_writer_add(writer, "}", 1);
+}
+
+static reshard_status write_common(const rs_laying *laying, rs_slice mesh, rs_json_writer *writer)
+{
+    const rs_target *target = laying->target;
+    char id[33];
+    identify(laying, id);
+    rs_json_writer_text(writer, ",\"mesh\":");
+    rs_json_writer_string(writer, mesh);
+    rs_json_writer_text(writer, ",\"conversion\":");
+    rs_json_writer_string(writer, rs_slice_of(id));
+    rs_json_writer_text(writer, ",\"rules\":");
+    rs_slice rules = rs_slice_of(laying->book->name);
+    rs_json_writer_string(writer,
+                          rs_json_is_text(rules.bytes, rules.count) ? rules : (rs_slice){"", 0});
+    rs_json_writer_text(writer, ",\"tensors\":{");
+    for (int64_t i = 0; i < target->tensor_count; i++) {
+        if (i != 0)
+            rs_json_writer_add(writer, ",", 1);
+        write_tensor(writer, &target->tensors[i], &target->rows[i]);
+    }
+    rs_json_writer_text(writer, "}}");
+    return writer->status;
+}
+
+/* As the inside of a JSON string, so that every file can take it as it is. */
+reshard_status rs_rank_layout_prepare(rs_laying *laying)
+{
+    rs_target *target = laying->target;
+    rs_slice mesh = {NULL, 0};
+    rs_json_writer plain, quoted;
+    rs_json_writer_init(&plain, target->context);
+    rs_json_writer_init(&quoted, target->context);
+    reshard_status status = print_mesh(&target->arena, laying->book->mesh, &mesh);
+    if (status == RESHARD_OK)
+        status = write_common(laying, mesh, &plain);
+    if (status == RESHARD_OK) {
+        rs_json_writer_string(&quoted, (rs_slice){plain.bytes, (size_t)plain.count});
+        status = quoted.status;
+    }
+    if (status == RESHARD_OK) {
+        size_t count = (size_t)quoted.count - 1; /* the first quote goes, the last one stays */
+        target->document =
+            (rs_slice){rs_arena_copy(&target->arena, quoted.bytes + 1, count, 1), count};
+        status = target->document.bytes != NULL ? RESHARD_OK : rs_allocation_status();
+    }
+    rs_json_writer_release(&quoted);
+    rs_json_writer_release(&plain);
+    return status;
+}
+
+void rs_rank_layout_write(rs_json_writer *writer, const rs_target *target, int32_t file)
+{
+    rs_json_writer_text(writer, "\"" LAYOUT_KEY "\":\"{\\\"version\\\":1,\\\"rank\\\":");
+    rs_json_writer_unsigned(writer, (uint64_t)target->ranks[file]);
+    rs_json_writer_add(writer, target->document.bytes, target->document.count);
+    rs_json_writer_add(writer, ",", 1);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rank_layout.h - the document by which rank files describe themselves, RESHARD_LAYOUT in their
+ * metadata:
+ *
+ *   {"version": 1, "rank": 3, "mesh": "tp=4", "conversion": "0123..", "rules": "..",
+ *    "tensors": {"name": {"shape": [100, 32], "cuts": "S(0)", "padded": [128, 32]}}}
+ *
+ * It lists the tensors of all ranks, by the names that files give them: the full shape, the cuts in
+ * the language of specs over the mesh, and the shape with padding where that is another. rules is
+ * for people only. Files of one conversion have the same id, which depends on the source's files.
+ */
+#ifndef RS_CHECKPOINT_FORMAT_RANK_LAYOUT_H
+#define RS_CHECKPOINT_FORMAT_RANK_LAYOUT_H
+
+#include "checkpoint/format/target.h"
+
+typedef struct rs_rank_tensor {
+    rs_slice name;
+    int32_t ndim;
+    const int64_t *shape;
+    const int64_t *padded; /* NULL: as shape */
+    rs_slice cuts;
+} rs_rank_tensor;
+
+typedef struct rs_rank_layout {
+    rs_slice mesh_text, conversion, rules;
+    reshard_mesh *mesh;
+    int32_t *file_of; /* of the rank at each position of the mesh */
+    int64_t tensor_count, tensor_capacity;
+    rs_rank_tensor *tensors; /* sorted by name; those of one name come next to each other */
+} rs_rank_layout;
+
+/* Does any of the open files have the document? */
+bool rs_rank_layout_is_told(const reshard_checkpoint *checkpoint);
+/* Reads it from all files, which must agree and be one for each rank. Release in any case. Errors:
+ * SYNTAX; UNSUPPORTED for another version; CORRUPT when files do not agree, GAP when some are
+ * missing; INVALID when from (may be NULL) is another mesh. */
+reshard_status rs_rank_layout_read(reshard_checkpoint *checkpoint, const char *from,
+                                   rs_rank_layout *layout);
+void rs_rank_layout_release(rs_rank_layout *layout, reshard_context *context);
+/* The spec of a tensor. The caller releases it. */
+reshard_status rs_rank_layout_spec(const rs_rank_layout *layout, reshard_context *context,
+                                   const rs_rank_tensor *tensor, reshard_spec **out_spec);
+
+/* Makes what the documents of all files have in common, once the target's tensors are known. */
+reshard_status rs_rank_layout_prepare(rs_laying *laying);
+/* The document of a file, as a member of __metadata__ with a comma behind it. */
+void rs_rank_layout_write(rs_json_writer *writer, const rs_target *target, int32_t file);
+
+#endif

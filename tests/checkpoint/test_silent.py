@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nothing gets lost without a word: what is left out of a model, cut off it or copied along is said, or refused."""
+import json
+import os
+import random
+import struct
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "cli"))
+import files
+import support
+from test_convert import CONFIG, SEED, ConvertTest, llama, tensor
+
+INDEX = "model.safetensors.index.json"
+
+
+class SilentTest(ConvertTest):
+    def setUp(self):
+        super().setUp()
+        self.rnd = random.Random(SEED)
+
+    def parts(self, folder, *numbers, of=4):
+        """Files that count themselves, with a tensor each."""
+        model = {}
+        for i in numbers:
+            model[f"t{i}"] = tensor(self.rnd, "U8", 8)
+            files.write(self.at(f"{folder}/model-{i:05d}-of-{of:05d}.safetensors"), {f"t{i}": model[f"t{i}"]})
+        return model
+
+    def index(self, folder, weight_map):
+        with open(self.at(f"{folder}/{INDEX}"), "w", encoding="utf-8") as file:
+            json.dump({"metadata": {}, "weight_map": weight_map}, file)
+
+    def notes(self, source, target, *options):
+        return self.convert(source, target, *options)["notes"]
+
+
+class Files(SilentTest):
+    def test_numbered_files_are_complete(self):
+        self.parts("gap", 1, 2, 4)
+        self.fails("gap", "x", words="model-00003-of-00004.safetensors is missing: of the 4 files that the names count, 3 are here")
+        self.check_fails(["inspect", self.at("gap")], 1, "model-00003-of-00004.safetensors")
+        self.parts("last", 1, 2, 3)
+        self.fails("last", "x", words="model-00004-of-00004")
+        self.parts("zero", 0, 1, 3, of=4)
+        self.fails("zero", "x", words="model-00002-of-00004")
+        whole = self.parts("whole", 1, 2, 3, 4)
+        self.convert("whole", "out")
+        self.assertEqual(files.read_hf(self.at("out")), whole)
+        # Who names one file wants that one, and is told.
+        found = self.read_json("inspect", self.at("gap/model-00001-of-00004.safetensors"))
+        self.assertIn("one of 4 files, by its name: the others are not read", found["notes"][0])
+
+    def test_an_index_that_leaves_something_out(self):
+        model = self.parts("source", 1, 2)
+        extra = tensor(self.rnd, "U8", 5)
+        files.write(self.at("source/model-00001-of-00004.safetensors"), {"t1": model["t1"], "extra": extra})
+        self.index("source", {"t1": "model-00001-of-00004.safetensors"})
+        self.assertEqual(self.notes("source", "skip"), [
+            'left out: 1 file that the index does not list ("model-00002-of-00004.safetensors")',
+            'left out: 1 tensor that the index does not name ("extra")'])
+        self.assertEqual(files.read_hf(self.at("skip")), {"t1": model["t1"]})
+        self.assertIn("note: left out: 1 tensor", self.read_text("convert", self.at("source"), self.at("text")))
+        self.fails("source", "x", "--unlisted", "refuse", words='1 file that the index does not list: "model-00002-of-00004')
+        self.convert("source", "take", "--unlisted", "take")
+        self.assertEqual(files.read_hf(self.at("take")), {**model, "extra": extra})
+        self.fails("source", "x", "--unlisted", "all", words='unlisted "all": it is skip, take or refuse')
+        os.unlink(self.at("source/model-00002-of-00004.safetensors"))
+        self.fails("source", "x", "--unlisted", "refuse", words='1 tensor that the index does not name: "extra"')
+
+    def test_a_second_copy_that_the_index_does_not_mean(self):
+        one, two = tensor(self.rnd, "U8", 3), tensor(self.rnd, "U8", 3)
+        files.write(self.at("source/model-00001-of-00002.safetensors"), {"a": one})
+        files.write(self.at("source/model-00002-of-00002.safetensors"), {"a": two, "b": two})
+        self.index("source", {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"})
+        for name, options in [("skip", []), ("take", ["--unlisted", "take"])]:
+            self.assertEqual(self.notes("source", name, *options),
+                             ['left out: 1 tensor that the index places in another file ("a")'])
+            self.assertEqual(files.read_hf(self.at(name)), {"a": one, "b": two})
+
+    def test_two_models_in_a_folder(self):
+        """consolidated.safetensors is the same model under other names, model.fp16 the same in another dtype."""
+        model = {"model.norm.weight": tensor(self.rnd, "F32", 4)}
+        files.write(self.at("source/model.safetensors"), model)
+        files.write(self.at("source/consolidated.safetensors"), {"norm.weight": model["model.norm.weight"]})
+        files.write(self.at("source/model.fp16.safetensors"), model)
+        self.assertEqual(self.notes("source", "out"),
+                         ['left out: 2 files with other names than the model\'s ("consolidated.safetensors" and others)'])
+        self.assertEqual(files.read_hf(self.at("out")), model)
+        self.fails("source", "x", "--unlisted", "refuse", words='2 files with other names than the model\'s: "consolidated')
+        # Beside an index, too.
+        os.rename(self.at("source/model.safetensors"), self.at("source/model-00001-of-00001.safetensors"))
+        self.index("source", {"model.norm.weight": "model-00001-of-00001.safetensors"})
+        self.convert("source", "take", "--unlisted", "take")
+        self.assertEqual(files.read_hf(self.at("take")), model)
+        # Files whose names nobody knows are one model together, as before.
+        parts = {"a": tensor(self.rnd, "U8", 2), "b": tensor(self.rnd, "U8", 2)}
+        for name, value in parts.items():
+            files.write(self.at(f"parts/{name}.safetensors"), {name: value})
+        self.convert("parts", "parts-out")
+        self.assertEqual(files.read_hf(self.at("parts-out")), parts)
+
+    def test_side_files_are_mentioned(self):
+        self.write_hf("source", {"a": tensor(self.rnd, "U8", 2)}, CONFIG)
+        self.write_text("source/tokenizer.json", "{}")
+        self.write_text("source/pytorch_model.bin", "weights")
+        os.mkdir(self.at("source/original"))
+        os.mkfifo(self.at("source/pipe"))
+        self.assertEqual(self.notes("source", "out"), [
+            'copied along: 2 files ("config.json" and others)', 'left out: 1 file of weights that is not read ("pytorch_model.bin")',
+            'left out: 1 folder ("original")', 'left out: 1 thing that is neither file nor folder ("pipe")'])
+        self.assertEqual(sorted(os.listdir(self.at("out"))), ["config.json", "model.safetensors", "tokenizer.json"])
+
+    def test_names_cannot_control_a_terminal(self):
+        files.write(self.at("source/model-00001-of-00001.safetensors"), {"a": tensor(self.rnd, "U8", 2), "\x1b[2J\n": tensor(self.rnd, "U8", 2)})
+        self.index("source", {"a": "model-00001-of-00001.safetensors"})
+        self.assertNotIn("\x1b", self.notes("source", "out")[0])
+        self.assertNotIn("\x1b", self.read_text("convert", self.at("source"), self.at("text")))
+
+    def test_what_rules_drop_is_said(self):
+        config = {"model_type": "gpt2", "n_embd": 8, "n_head": 2, "n_layer": 1, "vocab_size": 4}
+        model = {"wte.weight": tensor(self.rnd, "F32", 4, 8), "h.0.attn.bias": tensor(self.rnd, "U8", 1, 1, 4, 4),
+                 "h.0.attn.masked_bias": tensor(self.rnd, "F32")}
+        self.write_hf("source", model, config)
+        found = [note for note in self.notes("source", "out", "--to", "tp=2") if "leave out" in note]
+        self.assertEqual(len(found), 1)
+        self.assertRegex(found[0], r'rules \(gpt2\) leave out 2 tensors \(line \d+: "h.0.attn.bias" and others\)')
+        self.assertEqual(set(files.read_dcp(self.at("out"))), {"wte.weight"})
+
+
+class Links(SilentTest):
+    def check_link(self, make):
+        self.write_hf("blob", {"a": tensor(self.rnd, "F32", 4096)})
+        self.convert("blob", "blobs")
+        os.makedirs(self.at("hub/snapshots/abc"))
+        blob = self.at("blobs/model.safetensors")
+        os.symlink(make(blob), self.at("hub/snapshots/abc/model.safetensors"))
+        self.convert("hub/snapshots/abc", "out", "--link", "--verify")
+        path = self.at("out/model.safetensors")
+        self.assertFalse(os.path.islink(path))
+        self.assertTrue(os.path.samefile(path, blob))
+        self.assertEqual(files.read_hf(self.at("out")), files.read_hf(self.at("blobs")))
+
+    def test_relative(self):
+        self.check_link(lambda blob: "../../../blobs/model.safetensors")
+
+    def test_absolute(self):
+        self.check_link(lambda blob: blob)
+
+
+class Habits(SilentTest):
+    def setUp(self):
+        super().setUp()
+        self.model = llama(self.rnd)
+        self.write_hf("flat", self.model, CONFIG)
+        self.convert("flat", "blobs", "--max-shard-size", "20K")
+
+    def test_hub_root_snapshot_index_and_file(self):
+        root = self.at("models--org--name")
+        os.makedirs(f"{root}/snapshots/0123")
+        os.makedirs(f"{root}/snapshots/9999")
+        os.makedirs(f"{root}/refs")
+        os.rename(self.at("blobs"), f"{root}/blobs")
+        for name in os.listdir(f"{root}/blobs"):
+            os.symlink(f"../../blobs/{name}", f"{root}/snapshots/0123/{name}")
+        with open(f"{root}/refs/main", "w", encoding="utf-8") as file:
+            file.write("0123")
+        for number, source in enumerate([root, f"{root}/", f"{root}/snapshots/0123", f"{root}/snapshots/0123/{INDEX}"]):
+            out = self.at(f"out{number}")
+            self.read_json("convert", source, out)
+            self.assertEqual(files.read_hf(out), self.model)
+            with open(f"{out}/config.json", encoding="utf-8") as file:
+                self.assertEqual(json.load(file), CONFIG)
+
+    def test_one_file_brings_what_belongs_to_it(self):
+        self.convert("flat/model.safetensors", "out")
+        self.assertEqual(sorted(os.listdir(self.at("out"))), ["config.json", "model.safetensors"])
+        self.write_hf("lone", self.model)
+        self.write_text("lone/diary.txt", "private")
+        self.convert("lone/model.safetensors", "out2")  # no config.json: not a model's folder
+        self.assertEqual(os.listdir(self.at("out2")), ["model.safetensors"])
+
+    def test_order_and_last_line(self):
+        text = self.read_text("convert", self.at("flat"), self.at("out"), "--to", "tp=2", "--verify").splitlines()
+        self.assertIn("rules of the family llama", text[0])
+        self.assertRegex(text[-2], r"^verified: [0-9.]+ [KM]?i?B read back, and equal to what the source gives$")
+        self.assertRegex(text[-1], r"^done in ")
+        report = self.convert("flat", "out2", "--verify")
+        self.assertEqual(report["bytes_verified"], sum(len(v) for _, _, v in self.model.values()))
+        self.assertEqual(self.convert("flat", "out3")["bytes_verified"], 0)
+
+    def test_numbers_that_python_writes(self):
+        with open(self.at("flat/config.json"), "w", encoding="utf-8") as file:
+            json.dump({**CONFIG, "a": float("inf"), "b": [float("nan"), -float("inf")], "c": {"d": float("nan")}}, file)
+        self.convert("flat", "out", "--to", "tp=2")
+        self.assertEqual(files.read_dcp(self.at("out")), self.model)
+        for text in ["Infinit", "nan", "+Infinity", "-NaN"]:
+            self.write_text("flat/config.json", f'{{"model_type": "llama", "x": {text}}}')
+            self.fails("flat", "x", "--to", "tp=2", words="config.json")
+
+    def test_names_and_metadata_stay(self):
+        metadata = {"format": "pt", "lora_rank": "8", "aliases": "{}"}
+        for stem in ["adapter_model", "diffusion_pytorch_model", "diffusion_pytorch_model.fp16", "model.bf16", "consolidated"]:
+            files.write(self.at(f"{stem}/{stem}.safetensors"), self.model, metadata)
+            self.convert(stem, f"{stem}-1")
+            found, said, _ = files.read(self.at(f"{stem}-1/{stem}.safetensors"))
+            self.assertEqual((found, said), (self.model, metadata))
+            self.convert(stem, f"{stem}-2", "--max-shard-size", "50K")
+            base, _, variant = stem.partition(".")
+            names = os.listdir(self.at(f"{stem}-2"))
+            self.assertIn(f"{base}.safetensors.index{'.' if variant else ''}{variant}.json", names)
+            self.assertEqual({name.split("-0")[0] for name in names if name.endswith(".safetensors")}, {stem})
+            self.convert(f"{stem}-2", f"{stem}-3", "--to", "fsdp=2")
+            self.convert(f"{stem}-3", f"{stem}-4", "--to", "fsdp=2", "--format", "rank-files")
+            self.convert(f"{stem}-4", f"{stem}-5")
+            self.check_same(f"{stem}-1", f"{stem}-5")
+        files.write(self.at("other/weights.safetensors"), self.model, {"x": "y"})
+        self.convert("other", "other-1")
+        self.assertEqual(files.read(self.at("other-1/model.safetensors"))[1], {"x": "y", "format": "pt"})
+
+    def test_metadata_that_differs_is_said(self):
+        files.write(self.at("two/model-00001-of-00002.safetensors"), {"a": tensor(self.rnd, "U8", 1)}, {"k": "1", "same": "s"})
+        files.write(self.at("two/model-00002-of-00002.safetensors"), {"b": tensor(self.rnd, "U8", 1)}, {"k": "2", "same": "s"})
+        self.assertEqual(self.notes("two", "out"), ["files differ in 1 values of their metadata: the first file's are kept"])
+        self.assertEqual(files.read(self.at("out/model.safetensors"))[1], {"k": "1", "same": "s", "format": "pt"})
+
+
+def rewrite_layout(path, change):
+    """Changes what a rank file says of its split."""
+    tensors, metadata, _ = files.read(path)
+    layout = json.loads(metadata["RESHARD_LAYOUT"])
+    change(layout)
+    files.write(path, tensors, {**metadata, "RESHARD_LAYOUT": json.dumps(layout, separators=(",", ":"))})
+
+
+class RankFiles(SilentTest):
+    def setUp(self):
+        super().setUp()
+        self.model = llama(self.rnd)
+        self.write_hf("source", self.model, CONFIG)
+        self.convert("source", "ranks", "--to", "tp=4", "--format", "rank-files")
+        self.paths = [self.at(f"ranks/rank-{rank:05d}-of-00004.safetensors") for rank in range(4)]
+
+    def test_they_describe_themselves(self):
+        os.unlink(self.at("ranks/config.json"))  # neither rules nor a config is needed
+        for rank, path in enumerate(self.paths):
+            _, metadata, _ = files.read(path)
+            layout = json.loads(metadata["RESHARD_LAYOUT"])
+            self.assertEqual((layout["version"], layout["rank"], layout["mesh"]), (1, rank, "tp=4"))
+            self.assertEqual(set(layout["tensors"]), set(self.model))
+            self.assertEqual(layout["tensors"]["lm_head.weight"], {"shape": [100, 32], "cuts": "S(0)", "padded": [128, 32]})
+            self.assertEqual(layout["tensors"]["model.layers.0.mlp.down_proj.weight"]["shape"], [32, 96])
+        self.convert("ranks", "hf", "--verify")
+        self.assertEqual(files.read_hf(self.at("hf")), self.model)
+        self.convert("ranks", "again", "--from", "tp=4", "--to", "fsdp=3")
+        self.assertEqual(files.read_dcp(self.at("again")), self.model)
+        for i, path in enumerate(self.paths):  # the name of a file tells nothing
+            os.rename(path, self.at(f"ranks/{'dcba'[i]}.safetensors"))
+        self.convert("ranks", "renamed")
+        self.check_same("hf", "renamed")
+
+    def test_also_what_a_rank_does_not_hold(self):
+        self.convert("source", "stages", "--to", "pp=2,tp=2", "--format", "rank-files")
+        tensors, layout = files.read_rank(self.at("stages/rank-00000-of-00004.safetensors"))
+        self.assertNotIn("lm_head.weight", tensors)
+        self.assertEqual(set(layout["tensors"]), set(self.model))
+        self.convert("stages", "hf")
+        self.assertEqual(files.read_hf(self.at("hf")), self.model)
+
+    def test_what_disagrees_is_refused(self):
+        self.fails("ranks", "x", "--from", "fsdp=4", words="split over tp=4, not over fsdp=4")
+        self.fails("ranks", "x", "--from", "tp=2", words="split over tp=4, not over tp=2")
+        self.convert("source", "other", "--to", "tp=4", "--format", "rank-files", "--exclude", "lm_head.weight")
+        with open(self.paths[2], "rb") as file:
+            third = file.read()
+        os.unlink(self.paths[2])
+        self.fails("ranks", "x", words="holds 3 files of the 4 ranks of tp=4; the file of rank 2 is missing")
+        os.link(self.at("other/rank-00002-of-00004.safetensors"), self.paths[2])
+        self.fails("ranks", "x", words="were written by different conversions")
+        os.unlink(self.paths[2])
+        for name, change, words in [
+                ("version", lambda layout: layout.update(version=2), "version 2, and this release reads version 1"),
+                ("version", lambda layout: layout.pop("version"), "has no version"),
+                ("rank", lambda layout: layout.update(rank=1), "are both of rank 1"),
+                ("rank", lambda layout: layout.update(rank=9), "is of rank 9, which tp=4 does not have"),
+                ("rank", lambda layout: layout.update(rank=2**63), "which tp=4 does not have"),
+                ("mesh", lambda layout: layout.update(mesh="tp=2000000000"), "do not agree on how tensors are split"),
+                ("tensors", lambda layout: layout["tensors"].pop("lm_head.weight"), "do not agree on how tensors are split")]:
+            with self.subTest(name=name, words=words):
+                with open(self.paths[2], "wb") as file:
+                    file.write(third)
+                rewrite_layout(self.paths[2], change)
+                self.fails("ranks", "x", words=words)
+        tensors, metadata, _ = files.read(self.paths[2])
+        files.write(self.paths[2], tensors, {"format": "pt"})
+        self.fails("ranks", "x", words="rank-00002-of-00004.safetensors: does not say how it was split")
+
+    def test_lies_in_all_files_are_found(self):
+        for name, change, words in [
+                ("shape", lambda t: t["model.norm.weight"].update(shape=[64]), "model.norm.weight"),
+                ("cuts", lambda t: t["lm_head.weight"].update(cuts="S(1)"), "lm_head.weight"),
+                ("cuts", lambda t: t["lm_head.weight"].update(cuts="S(7)"), "lm_head.weight"),
+                ("text", lambda t: t["lm_head.weight"].update(cuts="nonsense"), "lm_head.weight"),
+                ("padded", lambda t: t["lm_head.weight"].update(padded=[64, 32]), "padded shape"),
+                ("padded", lambda t: t["lm_head.weight"].update(padded=[128]), "padded shape"),
+                ("more", lambda t: t.update(none={"shape": [4], "cuts": "R"}), 'tensor "none": the files say that it is there'),
+                ("less", lambda t: t.pop("lm_head.weight"), 'tensor "lm_head.weight": the files do not say how it is split'),
+                ("huge", lambda t: t["lm_head.weight"].update(shape=[2**62, 2**62]), "lm_head.weight"),
+                ("deep", lambda t: t["lm_head.weight"].update(shape=[1] * 40, padded=[1] * 40), "lm_head.weight")]:
+            with self.subTest(name=name):
+                os.makedirs(self.at(name), exist_ok=True)
+                for path in self.paths:
+                    copy = self.at(f"{name}/{os.path.basename(path)}")
+                    with open(path, "rb") as old, open(copy, "wb") as new:
+                        new.write(old.read())
+                    rewrite_layout(copy, lambda layout: change(layout["tensors"]))
+                self.fails(name, "x", words=words)
+
+
+class Padding(SilentTest):
+    def setUp(self):
+        super().setUp()
+        self.model = {"model.embed_tokens.weight": tensor(self.rnd, "F32", 100, 4)}
+        self.rules = self.write_text("p.rules", "* S(0)@tp pad(0, 64, $vocab_size)\n")
+        self.write_hf("source", self.model)
+        self.convert("source", "told", "--to", "tp=2", "--format", "rank-files", "--rules", self.rules)
+        files.strip_rank_files(self.at("told"), self.at("ranks"))
+        self.options = ["--from", "tp=2", "--rules", self.rules]
+
+    def fill(self, row, value):
+        path = self.at("ranks/rank-00001-of-00002.safetensors")
+        tensors, _, _ = files.read(path)
+        dtype, shape, values = tensors["model.embed_tokens.weight"]
+        values = bytearray(values)
+        values[(row - 64) * 16 + 15] = value
+        files.write(path, {"model.embed_tokens.weight": (dtype, shape, bytes(values))})
+
+    def test_zero_padding_is_taken_off(self):
+        self.convert("ranks", "out", *self.options, "--set", "vocab_size=100")
+        self.assertEqual(files.read_hf(self.at("out")), self.model)
+
+    def test_rows_that_are_not_zero_are_not_cut_off(self):
+        self.fails("ranks", "x", *self.options, "--set", "vocab_size=70", words="beyond its size of 70 in dimension 0 is not zero")
+        self.fill(127, 1)  # the last byte of all
+        self.fails("ranks", "x", *self.options, "--set", "vocab_size=100", words="rank-00001-of-00002.safetensors holds beyond its size of 100")
+        self.check_fails(["digest", self.at("ranks"), *self.options, "--set", "vocab_size=100"], 1, "is not zero")
+        notes = self.convert("ranks", "out", *self.options, "--set", "vocab_size=100", "--padding", "any")["notes"]
+        self.assertIn('padding that is not zero is cut off: 28 rows of 1 tensor ("model.embed_tokens.weight")', notes)
+        self.assertEqual(files.read_hf(self.at("out")), self.model)
+        self.fails("ranks", "x", *self.options, "--padding", "some", words='padding "some": it is zero or any')
+
+    def test_a_size_that_is_not_known_is_said(self):
+        notes = self.convert("ranks", "out", *self.options)["notes"]
+        self.assertIn('the true size of 1 tensor is not known: padding stays, if there is some ("model.embed_tokens.weight")', notes)
+        self.assertEqual(files.read_hf(self.at("out"))["model.embed_tokens.weight"][1], (128, 4))
+
+    def test_files_that_say_it_need_no_size(self):
+        """A config.json whose vocab_size is not the number of rows does not cut any off."""
+        self.write_text("told/config.json", json.dumps({"vocab_size": 70}))
+        self.convert("told", "out")
+        self.assertEqual(files.read_hf(self.at("out")), self.model)
+        # Padding that was written to is refused here, too.
+        path = self.at("told/rank-00001-of-00002.safetensors")
+        with open(path, "r+b") as file:
+            begin = 8 + struct.unpack("<Q", file.read(8))[0]
+            file.seek(begin + 63 * 16)
+            file.write(b"x")
+        self.fails("told", "x", words="beyond its size of 100 in dimension 0 is not zero")
+
+
+if __name__ == "__main__":
+    support.main()
