@@ -9,7 +9,6 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/options.h"
 
 #include <assert.h>
@@ -26,7 +25,7 @@ struct reshard_context {
     void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
     int (*cancelled)(void *user);
     void *user;
-    const rs_file_calls *calls; /* NULL: the system's */
+    const struct rs_file_calls *calls; /* NULL: the system's */
 };
 
 static _Thread_local reshard_status allocation_status;
@@ -244,12 +243,12 @@ void rs_context_log(reshard_context *context, const char *line)
         context->log(context->user, line);
 }
 
-const rs_file_calls *rs_context_calls(const reshard_context *context)
+const struct rs_file_calls *rs_context_calls(const reshard_context *context)
 {
     return context != NULL ? context->calls : NULL;
 }
 
-void rs_context_set_calls(reshard_context *context, const rs_file_calls *calls)
+void rs_context_set_calls(reshard_context *context, const struct rs_file_calls *calls)
 {
     context->calls = calls;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* collective_agree.c - what a rank asks for, in words and as a digest; do all ask for the same? */
 #include "base/digest.h"
-#include "base/text.h"
 #include "collective/collective.h"
+#include "text/text.h"
 #include "transport/agree.h"
 
 #include <assert.h>

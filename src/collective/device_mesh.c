@@ -10,9 +10,9 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
-#include "base/thread.h"
 #include "collective/collective.h"
 #include "spec/spec.h"
+#include "system/thread.h"
 #include "transport/group.h"
 
 #include <string.h>

@@ -16,8 +16,8 @@
 #include "base/error.h"
 #include "base/limits.h"
 #include "base/sort.h"
-#include "base/text.h"
 #include "layout/layout.h"
+#include "text/text.h"
 
 #include <inttypes.h>
 #include <string.h>

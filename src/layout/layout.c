@@ -9,7 +9,7 @@
 #include "base/limits.h"
 #include "base/shape.h"
 #include "base/sort.h"
-#include "base/text.h"
+#include "text/text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

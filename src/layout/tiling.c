@@ -8,8 +8,8 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/shape.h"
-#include "base/text.h"
 #include "layout/overlap.h"
+#include "text/text.h"
 
 #include <inttypes.h>
 

@@ -4,7 +4,7 @@
 
 #include "base/context.h"
 #include "base/error.h"
-#include "base/text.h"
+#include "text/text.h"
 
 #include <string.h>
 

@@ -12,7 +12,7 @@
 
 #include <reshard/nn.h>
 
-#include "base/thread.h"
+#include "system/thread.h"
 
 #include <stdbool.h>
 

@@ -10,11 +10,11 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/error.h"
-#include "base/text.h"
 #include "nn/layers.h"
 #include "nn/module.h"
 #include "nn/sharding.h"
 #include "tensor/core/distribution.h"
+#include "text/text.h"
 #include "transport/agree.h"
 #include "transport/group.h"
 

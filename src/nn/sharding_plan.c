@@ -2,10 +2,10 @@
 /* sharding_plan.c - plans as lists of entries, and the one that makes a GPT tensor parallel. */
 #include "base/context.h"
 #include "base/error.h"
-#include "base/text.h"
 #include "nn/layers.h"
 #include "nn/module.h"
 #include "nn/sharding.h"
+#include "text/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -12,8 +12,8 @@
 #include <reshard/plan_inspect.h>
 
 #include "base/arena.h"
-#include "base/thread.h"
 #include "plan/route.h"
+#include "system/thread.h"
 
 /* Moves that were chosen by looking at the whole, see balance.h: by target rank, and the same by
  * source rank. */

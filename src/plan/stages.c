@@ -17,10 +17,10 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/sort.h"
-#include "base/text.h"
 #include "plan/grid.h"
 #include "plan/plan.h"
 #include "spec/build.h"
+#include "text/text.h"
 
 #include <string.h>
 

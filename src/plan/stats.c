@@ -7,9 +7,9 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/shape.h"
-#include "base/text.h"
 #include "plan/effort.h"
 #include "plan/part.h"
+#include "text/text.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * them a bounded number of times, and nothing of a long text but its beginning enters an error.
  */
 #include "spec/scan.h"
-#include "base/text.h"
+#include "text/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -9,8 +9,8 @@
 
 #include "base/arena.h"
 #include "base/export.h"
-#include "base/text.h"
-#include "base/thread.h"
+#include "system/thread.h"
+#include "text/text.h"
 
 #include <stdbool.h>
 

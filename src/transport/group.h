@@ -6,7 +6,7 @@
 #include <reshard/transport.h>
 
 #include "base/export.h"
-#include "base/thread.h"
+#include "system/thread.h"
 
 #include <stdbool.h>
 

@@ -17,7 +17,7 @@
 
 #include <reshard/transport.h>
 
-#include "base/thread.h"
+#include "system/thread.h"
 
 #include <stdbool.h>
 

@@ -2,7 +2,7 @@
 /* Contexts: counting, limits, user allocators, callbacks, growing arrays. */
 #include "base/context.h"
 #include "base/error.h"
-#include "base/thread.h"
+#include "system/thread.h"
 #include "tests/support/check.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names and texts of statuses, dtypes and reductions; the error text of a thread. */
 #include "base/error.h"
-#include "base/thread.h"
+#include "system/thread.h"
 #include "tests/support/check.h"
 
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #ifndef TESTS_CHECKPOINT_CONVERT_CASE_H
 #define TESTS_CHECKPOINT_CONVERT_CASE_H
 
-#include "base/file.h"
+#include "system/file.h"
 
 #include <reshard/conversion.h>
 

@@ -3,7 +3,7 @@
  * Reading boxes: a tensor whose elements are their own indices, stored in several splits, gives the
  * same elements for every box, whatever files they lie in.
  */
-#include "base/file.h"
+#include "system/file.h"
 #include "tests/support/check.h"
 #include "tests/support/harness.h"
 #include "tests/support/random.h"

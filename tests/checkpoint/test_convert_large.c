@@ -6,7 +6,7 @@
  */
 #define _GNU_SOURCE /* SEEK_DATA */
 
-#include "base/file.h"
+#include "system/file.h"
 #include "tests/support/check.h"
 
 #include <reshard/conversion.h>

@@ -3,7 +3,7 @@
  * fuzz_json.c - any bytes as JSON, for libFuzzer. Tokens stay inside the text and come in order,
  * depths match, strings decode to no more bytes than were written, errors have words.
  */
-#include "base/json.h"
+#include "text/json.h"
 
 #include <stdlib.h>
 #include <string.h>

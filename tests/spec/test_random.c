@@ -4,9 +4,9 @@
  * what prints alike. Their texts with bytes changed give a spec or an error, and nothing worse. A
  * failure prints text and seed.
  */
-#include "base/text.h"
 #include "spec_case.h"
 #include "tests/support/random.h"
+#include "text/text.h"
 
 #include <inttypes.h>
 

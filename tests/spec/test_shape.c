@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shapes: text, check and volume. */
 #include "base/shape.h"
-#include "base/text.h"
 #include "spec_case.h"
+#include "text/text.h"
 
 #include <reshard/layout.h>
 

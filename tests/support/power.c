@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "tests/support/power.h"
 
-#include "base/thread.h"
+#include "system/thread.h"
 
 #include <dirent.h>
 #include <fcntl.h>

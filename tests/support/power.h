@@ -15,7 +15,7 @@
 #ifndef TESTS_SUPPORT_POWER_H
 #define TESTS_SUPPORT_POWER_H
 
-#include "base/file.h"
+#include "system/file.h"
 #include "tests/support/random.h"
 
 enum { POWER_OWNERS_MAX = 8, POWER_NAME_MAX = 128 };

@@ -3,7 +3,7 @@
  * test_storage.c - tensors over mapped files and over memory of a group. tests/mpi uses shared
  * tensors between processes.
  */
-#include "base/file.h"
+#include "system/file.h"
 #include "tests/support/check.h"
 #include "tests/support/context.h"
 #include "tests/tensor/shared.h"

@@ -4,8 +4,8 @@
  * visit starts once the room is full, and depth is bounded. So it ends quickly even for graphs that
  * contain themselves or share a lot.
  */
-#include "base/text.h"
 #include "checkpoint/archive/pickle.h"
+#include "text/text.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 
 #include "base/context.h"
 #include "base/error.h"
-#include "base/thread.h"
 #include "checkpoint/archive/zstd_read.h"
+#include "system/thread.h"
 
 #include <assert.h>
 #include <stdio.h>

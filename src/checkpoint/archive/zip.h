@@ -14,8 +14,8 @@
 #ifndef RS_CHECKPOINT_ARCHIVE_ZIP_H
 #define RS_CHECKPOINT_ARCHIVE_ZIP_H
 
-#include "base/file.h"
 #include "base/slice.h"
+#include "system/file.h"
 
 #define RS_ZIP_DIRECTORY_BYTES_MAX ((size_t)1 << 28)
 /* No deflated stream holds more for each of its bytes. */

@@ -9,11 +9,11 @@
 #include "base/arena.h"
 #include "base/context.h"
 #include "base/error.h"
-#include "base/json.h"
 #include "base/sort.h"
 #include "checkpoint/archive/crc.h"
 #include "checkpoint/archive/zip.h"
 #include "checkpoint/archive/zip_records.h"
+#include "text/json.h"
 
 #include <assert.h>
 #include <string.h>

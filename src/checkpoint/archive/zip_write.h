@@ -11,8 +11,8 @@
 #ifndef RS_CHECKPOINT_ARCHIVE_ZIP_WRITE_H
 #define RS_CHECKPOINT_ARCHIVE_ZIP_WRITE_H
 
-#include "base/file.h"
 #include "base/slice.h"
+#include "system/file.h"
 
 #define RS_ZIP_ALIGNMENT 64 /* torch's */
 #define RS_ZIP_ALIGNMENT_MAX 4096

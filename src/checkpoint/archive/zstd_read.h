@@ -7,7 +7,7 @@
 #ifndef RS_CHECKPOINT_ARCHIVE_ZSTD_READ_H
 #define RS_CHECKPOINT_ARCHIVE_ZSTD_READ_H
 
-#include "base/file.h"
+#include "system/file.h"
 
 typedef struct rs_zstd_reader rs_zstd_reader;
 

@@ -4,9 +4,9 @@
  */
 #include "base/dtype.h"
 #include "base/options.h"
-#include "base/text.h"
 #include "checkpoint/compare/comparison.h"
 #include "kernel/cast.h"
+#include "text/text.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -18,8 +18,8 @@
 #ifndef RS_CHECKPOINT_CONVERT_JOURNAL_H
 #define RS_CHECKPOINT_CONVERT_JOURNAL_H
 
-#include "base/file.h"
 #include "checkpoint/engine/ledger.h"
+#include "system/file.h"
 
 #define RS_JOURNAL_NAME ".reshard-journal"
 #define RS_JOURNAL_NEW_NAME ".reshard-journal.new" /* while its head is written */

@@ -4,9 +4,9 @@
  * that hold no weights (config.json, tokenizers), and links to files that do not change.
  */
 #include "base/context.h"
-#include "base/text.h"
 #include "checkpoint/convert/conversion.h"
 #include "checkpoint/format/foreign.h"
+#include "text/text.h"
 
 #include <string.h>
 

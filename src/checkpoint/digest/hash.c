@@ -9,12 +9,12 @@
 #include "base/digest.h"
 #include "base/dtype.h"
 #include "base/options.h"
-#include "base/pool.h"
 #include "base/sha256.h"
 #include "base/shape.h"
 #include "base/sort.h"
-#include "base/text.h"
 #include "checkpoint/engine/engine.h"
+#include "system/pool.h"
+#include "text/text.h"
 
 #include <string.h>
 

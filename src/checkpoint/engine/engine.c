@@ -4,8 +4,8 @@
 
 #include "base/checked.h"
 #include "base/context.h"
-#include "base/pool.h"
 #include "checkpoint/engine/sink.h"
+#include "system/pool.h"
 
 #include <assert.h>
 #include <stdint.h>

@@ -7,9 +7,9 @@
 #ifndef RS_CHECKPOINT_ENGINE_ENTRY_SUMS_H
 #define RS_CHECKPOINT_ENGINE_ENTRY_SUMS_H
 
-#include "base/thread.h"
 #include "checkpoint/archive/zip_write.h"
 #include "checkpoint/engine/team.h"
+#include "system/thread.h"
 
 /* Where an entry lies. */
 typedef struct rs_entry_range {

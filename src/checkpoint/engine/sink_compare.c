@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sink_compare.c - blocks are compared with what the target's files hold. */
-#include "base/text.h"
 #include "checkpoint/engine/sink.h"
+#include "text/text.h"
 
 #include <inttypes.h>
 #include <string.h>

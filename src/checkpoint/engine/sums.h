@@ -14,10 +14,10 @@
 #ifndef RS_CHECKPOINT_ENGINE_SUMS_H
 #define RS_CHECKPOINT_ENGINE_SUMS_H
 
-#include "base/thread.h"
 #include "checkpoint/engine/file_route.h"
 #include "checkpoint/engine/team.h"
 #include "checkpoint/fingerprint/fingerprint.h"
+#include "system/thread.h"
 
 /* Of one route. A plain value, as rs_fingerprint is. Both are equal without a cast. */
 typedef struct rs_route_sum {

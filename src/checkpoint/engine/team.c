@@ -4,7 +4,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
-#include "base/pool.h"
+#include "system/pool.h"
 #include "transport/agree.h"
 
 #include <string.h>

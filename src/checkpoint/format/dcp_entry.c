@@ -4,9 +4,9 @@
 
 #include "base/context.h"
 #include "base/shape.h"
-#include "base/text.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/torch_file.h"
+#include "text/text.h"
 
 #include <assert.h>
 #include <string.h>

@@ -4,9 +4,9 @@
 
 #include "base/context.h"
 #include "base/sort.h"
-#include "base/text.h"
 #include "checkpoint/archive/zip.h"
 #include "checkpoint/format/torch_values.h"
+#include "text/text.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  */
 #include "checkpoint/format/foreign.h"
 
-#include "base/text.h"
+#include "text/text.h"
 
 #include <string.h>
 

@@ -11,9 +11,9 @@
 #ifndef RS_CHECKPOINT_FORMAT_FORMAT_H
 #define RS_CHECKPOINT_FORMAT_FORMAT_H
 
-#include "base/json_writer.h"
 #include "checkpoint/archive/zip_write.h"
 #include "checkpoint/store/store.h"
+#include "text/json_writer.h"
 
 typedef struct rs_target rs_target; /* target.h */
 typedef struct rs_laying rs_laying;

@@ -9,9 +9,9 @@
  */
 #include "base/context.h"
 #include "base/sort.h"
-#include "base/text.h"
 #include "checkpoint/format/dcp_entry.h"
 #include "checkpoint/format/dcp_write.h"
+#include "text/text.h"
 
 #include <assert.h>
 #include <stdio.h>

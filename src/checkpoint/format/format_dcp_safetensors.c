@@ -12,9 +12,9 @@
  * hold is stored once, by the one whose file has the least so far.
  */
 #include "base/context.h"
-#include "base/json.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/format/target.h"
+#include "text/json.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -10,9 +10,9 @@
  */
 #include "base/checked.h"
 #include "base/context.h"
-#include "base/text.h"
 #include "checkpoint/archive/unpack.h"
 #include "checkpoint/format/format.h"
+#include "text/text.h"
 
 #include <assert.h>
 #include <string.h>

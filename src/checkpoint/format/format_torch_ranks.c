@@ -9,11 +9,11 @@
  * replicas. A group without such tensors (extra_state) is kept by rank: group.rank.name.
  */
 #include "base/context.h"
-#include "base/text.h"
 #include "checkpoint/format/torch_placed.h"
 #include "checkpoint/format/torch_save.h"
 #include "checkpoint/format/torch_write.h"
 #include "spec/spec.h"
+#include "text/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

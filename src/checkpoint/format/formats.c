@@ -3,8 +3,8 @@
  * for, the earlier it comes. */
 #include "base/error.h"
 #include "base/options.h"
-#include "base/text.h"
 #include "checkpoint/format/format.h"
+#include "text/text.h"
 
 #include <assert.h>
 #include <string.h>

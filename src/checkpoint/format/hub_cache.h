@@ -4,7 +4,7 @@
 #ifndef RS_CHECKPOINT_FORMAT_HUB_CACHE_H
 #define RS_CHECKPOINT_FORMAT_HUB_CACHE_H
 
-#include "base/file.h"
+#include "system/file.h"
 
 /* Is a folder with these names the root of a model there? */
 bool rs_hub_is_root(const char *path, const rs_names *names);

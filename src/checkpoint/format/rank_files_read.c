@@ -10,15 +10,15 @@
  */
 #include "base/checked.h"
 #include "base/context.h"
-#include "base/json.h"
 #include "base/sort.h"
-#include "base/text.h"
 #include "checkpoint/format/rank_files.h"
 #include "checkpoint/format/rank_layout.h"
 #include "checkpoint/format/rank_padding.h"
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/rules/rulebook.h"
 #include "spec/spec.h"
+#include "text/json.h"
+#include "text/text.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -3,9 +3,9 @@
 
 #include "base/context.h"
 #include "base/digest.h"
-#include "base/json.h"
 #include "base/sort.h"
 #include "checkpoint/format/safetensors.h"
+#include "text/json.h"
 
 #include <inttypes.h>
 #include <stdio.h>

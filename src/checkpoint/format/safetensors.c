@@ -8,8 +8,8 @@
 
 #include "base/context.h"
 #include "base/error.h"
-#include "base/json.h"
 #include "base/sort.h"
+#include "text/json.h"
 
 #include <stdlib.h>
 #include <string.h>

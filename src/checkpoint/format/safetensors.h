@@ -11,8 +11,8 @@
 #ifndef RS_CHECKPOINT_FORMAT_SAFETENSORS_H
 #define RS_CHECKPOINT_FORMAT_SAFETENSORS_H
 
-#include "base/json.h"
 #include "checkpoint/format/format.h"
+#include "text/json.h"
 
 #define RS_HEADER_BYTES_MAX ((uint64_t)100000000)
 /* Our files begin their data on a page, so that the file system can share ranges. */

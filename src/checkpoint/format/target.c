@@ -7,8 +7,8 @@
 
 #include "base/context.h"
 #include "base/sort.h"
-#include "base/text.h"
 #include "checkpoint/format/safetensors.h"
+#include "text/text.h"
 
 /* How many of the values that stay behind are named. */
 #define VALUES_SHOWN 4

@@ -8,8 +8,8 @@
 #ifndef RS_CHECKPOINT_FORMAT_TORCH_FILE_H
 #define RS_CHECKPOINT_FORMAT_TORCH_FILE_H
 
-#include "base/file.h"
 #include "checkpoint/format/torch_values.h"
+#include "system/file.h"
 
 typedef struct rs_torch_file rs_torch_file;
 

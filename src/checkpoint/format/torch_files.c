@@ -4,7 +4,7 @@
 #include "base/context.h"
 #include "base/shape.h"
 #include "base/sort.h"
-#include "base/text.h"
+#include "text/text.h"
 
 #include <assert.h>
 #include <string.h>

@@ -2,10 +2,10 @@
 #include "checkpoint/format/torch_nest.h"
 
 #include "base/context.h"
-#include "base/json.h"
 #include "base/sort.h"
-#include "base/text.h"
 #include "checkpoint/format/torch_values.h"
+#include "text/json.h"
+#include "text/text.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/shape.h"
-#include "base/text.h"
+#include "text/text.h"
 
 #include <string.h>
 

@@ -6,8 +6,8 @@
 #include "checkpoint/format/weight_map.h"
 
 #include "base/context.h"
-#include "base/json.h"
 #include "base/sort.h"
+#include "text/json.h"
 
 #include <string.h>
 

@@ -13,10 +13,10 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "base/text.h"
 #include "checkpoint/engine/engine.h"
 #include "kernel/cast.h"
 #include "layout/layout.h"
+#include "text/text.h"
 
 #include <reshard/exec.h>
 

@@ -7,9 +7,9 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
-#include "base/text.h"
 #include "checkpoint/rules/find.h"
 #include "spec/scan.h"
+#include "text/text.h"
 
 #include <assert.h>
 #include <reshard/layout.h>

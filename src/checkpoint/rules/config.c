@@ -7,8 +7,8 @@
 
 #include "base/context.h"
 #include "base/error.h"
-#include "base/file.h"
-#include "base/json.h"
+#include "system/file.h"
+#include "text/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>

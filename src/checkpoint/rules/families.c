@@ -9,12 +9,12 @@
 #include "checkpoint/rules/families.h"
 #include "base/arena.h"
 #include "base/error.h"
-#include "base/nearest.h"
 #include "base/slice.h"
-#include "base/text.h"
 #include "checkpoint/rules/model.h"
 #include "checkpoint/rules/rules.h"
 #include "spec/scan.h"
+#include "text/nearest.h"
+#include "text/text.h"
 
 #include <assert.h>
 #include <stdio.h>

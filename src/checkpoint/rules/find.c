@@ -14,7 +14,7 @@
 #include "checkpoint/rules/find.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/text.h"
+#include "text/text.h"
 
 #include <assert.h>
 #include <inttypes.h>

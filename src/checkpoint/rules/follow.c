@@ -11,8 +11,8 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
-#include "base/text.h"
 #include "checkpoint/rules/find.h"
+#include "text/text.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -9,8 +9,8 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
-#include "base/text.h"
 #include "checkpoint/rules/rules.h"
+#include "text/text.h"
 
 #include <assert.h>
 #include <string.h>

@@ -5,8 +5,8 @@
  * mistake.
  */
 #include "base/error.h"
-#include "base/text.h"
 #include "checkpoint/rules/model.h"
+#include "text/text.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 
 #include "base/arena.h"
 #include "base/slice.h"
-#include "base/text.h"
+#include "text/text.h"
 
 typedef struct rs_named_shape {
     rs_slice name;

@@ -9,7 +9,7 @@
 #include "checkpoint/rules/number.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/text.h"
+#include "text/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -18,11 +18,11 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
-#include "base/nearest.h"
-#include "base/text.h"
 #include "checkpoint/rules/families.h"
 #include "checkpoint/rules/model.h"
 #include "spec/scan.h"
+#include "text/nearest.h"
+#include "text/text.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -6,9 +6,9 @@
  */
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/text.h"
 #include "checkpoint/rules/model.h"
 #include "spec/spec.h"
+#include "text/text.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -9,8 +9,8 @@
  */
 #include "base/checked.h"
 #include "base/error.h"
-#include "base/text.h"
 #include "checkpoint/rules/find.h"
+#include "text/text.h"
 
 #include <reshard/layout.h>
 

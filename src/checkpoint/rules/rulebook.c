@@ -4,11 +4,11 @@
 
 #include "base/context.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/sort.h"
 #include "checkpoint/rules/families.h"
 #include "checkpoint/rules/model.h"
 #include "spec/scan.h"
+#include "system/file.h"
 
 #include <assert.h>
 #include <inttypes.h>

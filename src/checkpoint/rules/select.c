@@ -7,12 +7,12 @@
 #include "checkpoint/rules/select.h"
 
 #include "base/context.h"
-#include "base/json.h"
 #include "base/sort.h"
 #include "checkpoint/rules/model.h"
 #include "checkpoint/rules/name_groups.h"
 #include "checkpoint/rules/parameter.h"
 #include "kernel/cast.h"
+#include "text/json.h"
 
 #include <assert.h>
 #include <stdlib.h>

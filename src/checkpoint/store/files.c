@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* files.c - a checkpoint's beginning, its open files, and its end. */
 #include "base/context.h"
-#include "base/text.h"
 #include "checkpoint/store/store.h"
+#include "text/text.h"
 
 #include <assert.h>
 #include <string.h>

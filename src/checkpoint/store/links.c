@@ -4,8 +4,8 @@
  * to any file of this machine. Links inside the folder are fine, and so are those of the hub's
  * cache, where a checkpoint is MODEL/snapshots/REVISION and its files link to MODEL/blobs.
  */
-#include "base/text.h"
 #include "checkpoint/store/store.h"
+#include "text/text.h"
 
 #include <string.h>
 

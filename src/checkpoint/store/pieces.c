@@ -9,8 +9,8 @@
 #include "base/context.h"
 #include "base/shape.h"
 #include "base/sort.h"
-#include "base/text.h"
 #include "layout/tiling.h"
+#include "text/text.h"
 
 #include <assert.h>
 #include <string.h>

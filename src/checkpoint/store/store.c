@@ -8,7 +8,7 @@
 #include "base/context.h"
 #include "base/shape.h"
 #include "base/sort.h"
-#include "base/text.h"
+#include "text/text.h"
 
 #include <assert.h>
 #include <stdarg.h>

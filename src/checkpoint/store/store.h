@@ -20,9 +20,9 @@
 #include "base/arena.h"
 #include "base/digest.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/slice.h"
 #include "checkpoint/store/notes.h"
+#include "system/file.h"
 
 #include <reshard/checkpoint.h>
 

@@ -7,7 +7,7 @@
 
 #include "base/context.h"
 #include "base/error.h"
-#include "base/file.h"
+#include "system/file.h"
 #include "tensor/core/tensor.h"
 #include "transport/group.h"
 

@@ -9,8 +9,8 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/shape.h"
-#include "base/text.h"
 #include "tensor/core/distribution.h"
+#include "text/text.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -13,7 +13,7 @@
 #include <reshard/tensor.h>
 
 #include "base/dtype.h"
-#include "base/thread.h"
+#include "system/thread.h"
 
 #include <stdbool.h>
 

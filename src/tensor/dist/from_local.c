@@ -7,7 +7,6 @@
 
 #include "base/context.h"
 #include "base/error.h"
-#include "base/text.h"
 #include "layout/layout.h"
 #include "tensor/core/dense.h"
 #include "tensor/core/move.h"
@@ -15,6 +14,7 @@
 #include "tensor/dist/partial.h"
 #include "tensor/grad/gradient.h"
 #include "tensor/grad/node.h"
+#include "text/text.h"
 #include "transport/group.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* nearest.c - edit distances, row by row. */
-#include "base/nearest.h"
+#include "text/nearest.h"
 
 #include <string.h>
 

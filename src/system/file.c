@@ -4,7 +4,7 @@
  */
 #define _GNU_SOURCE /* copy_file_range */
 
-#include "base/file.h"
+#include "system/file.h"
 
 #include "base/context.h"
 #include "base/error.h"

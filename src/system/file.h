@@ -6,8 +6,8 @@
  * A test can put its own calls under a context (rs_file_calls) to cut them short or let them fail.
  * A file may be read and written by several threads at once.
  */
-#ifndef RS_BASE_FILE_H
-#define RS_BASE_FILE_H
+#ifndef RS_SYSTEM_FILE_H
+#define RS_SYSTEM_FILE_H
 
 #include <reshard/base.h>
 

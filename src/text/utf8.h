@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* utf8.h - reads UTF-8 strictly, one code point at a time. */
-#ifndef RS_BASE_UTF8_H
-#define RS_BASE_UTF8_H
+#ifndef RS_TEXT_UTF8_H
+#define RS_TEXT_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>

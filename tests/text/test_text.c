@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text into buffers of fixed capacity: what fits, what is cut, what is counted. */
-#include "base/text.h"
 #include "tests/support/check.h"
+#include "text/text.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The scanner: each row is a text and the tokens it is made of, or the words of its error. */
-#include "base/json.h"
 #include "tests/support/check.h"
+#include "text/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/pool.h"
+#include "system/pool.h"
 
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
-#include "base/text.h"
-#include "base/thread.h"
+#include "system/thread.h"
+#include "text/text.h"
 
 #include <assert.h>
 #include <unistd.h>

@@ -3,8 +3,8 @@
  * thread.h - threads, locks and conditions. The only file that includes <pthread.h>; what the
  * standard promises cannot fail (locking an initialised mutex, ...) returns nothing here.
  */
-#ifndef RS_BASE_THREAD_H
-#define RS_BASE_THREAD_H
+#ifndef RS_SYSTEM_THREAD_H
+#define RS_SYSTEM_THREAD_H
 
 #include <reshard/base.h>
 

@@ -2,7 +2,7 @@
 /* Files: whole reads and writes over calls that do one byte at a time or fail; errors with
  * paths. */
 #include "base/context.h"
-#include "base/file.h"
+#include "system/file.h"
 #include "tests/support/check.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
  * through these wrappers (--wrap, in src/CMakeLists.txt), in the shared library only. Before 2.34
  * threads are in libpthread, which is linked by name therefore.
  */
-#include "base/thread.h"
+#include "system/thread.h"
 
 #include <sys/stat.h>
 

@@ -3,10 +3,10 @@
  * json.c - the scanner: one function for each kind of token, and between tokens a state that says
  * what the grammar allows next.
  */
-#include "base/json.h"
+#include "text/json.h"
 
 #include "base/error.h"
-#include "base/utf8.h"
+#include "text/utf8.h"
 
 #include <string.h>
 

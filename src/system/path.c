@@ -7,9 +7,9 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/sort.h"
-#include "base/text.h"
+#include "system/file.h"
+#include "text/text.h"
 
 #include <dirent.h>
 #include <errno.h>

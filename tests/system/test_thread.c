@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads, mutexes, conditions and reference counts; meant to run under ThreadSanitizer too. */
-#include "base/thread.h"
+#include "system/thread.h"
 #include "tests/support/check.h"
 
 enum { THREADS = 4, ROUNDS = 1000 };

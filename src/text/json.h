@@ -8,8 +8,8 @@
  * inside each other. Repeated keys are legal JSON, so the caller looks for them. Every error gives
  * the place, in bytes from the start.
  */
-#ifndef RS_BASE_JSON_H
-#define RS_BASE_JSON_H
+#ifndef RS_TEXT_JSON_H
+#define RS_TEXT_JSON_H
 
 #include <reshard/base.h>
 

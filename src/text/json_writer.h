@@ -3,8 +3,8 @@
  * json_writer.h - JSON into memory that grows. The first failure is kept and makes all later calls
  * do nothing, so that a caller looks once, at the end.
  */
-#ifndef RS_BASE_JSON_WRITER_H
-#define RS_BASE_JSON_WRITER_H
+#ifndef RS_TEXT_JSON_WRITER_H
+#define RS_TEXT_JSON_WRITER_H
 
 #include "base/error.h"
 #include "base/slice.h"

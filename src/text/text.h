@@ -3,8 +3,8 @@
  * text.h - building text into a buffer of fixed capacity, in the manner of snprintf: what does not
  * fit is dropped but counted, so that a caller can ask for the length first.
  */
-#ifndef RS_BASE_TEXT_H
-#define RS_BASE_TEXT_H
+#ifndef RS_TEXT_TEXT_H
+#define RS_TEXT_TEXT_H
 
 #include "base/error.h"
 #include "base/export.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* json_writer.c - appends to a growing array of bytes. */
-#include "base/json_writer.h"
+#include "text/json_writer.h"
 
 #include "base/context.h"
 

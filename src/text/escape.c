@@ -5,8 +5,8 @@
  * marks that turn the direction of writing or cannot be seen at all. Every message passes through
  * here.
  */
-#include "base/text.h"
-#include "base/utf8.h"
+#include "text/text.h"
+#include "text/utf8.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/thread.h"
+#include "system/thread.h"
 
 #include "base/error.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* nearest.h - "did you mean ..?": the candidate that a mistyped word comes nearest to. */
-#ifndef RS_BASE_NEAREST_H
-#define RS_BASE_NEAREST_H
+#ifndef RS_TEXT_NEAREST_H
+#define RS_TEXT_NEAREST_H
 
 #include <stddef.h>
 

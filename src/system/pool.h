@@ -3,8 +3,8 @@
  * pool.h - numbered items of work, done by several threads. The calling thread is one of them. The
  * threads take the items in increasing order and share nothing else.
  */
-#ifndef RS_BASE_POOL_H
-#define RS_BASE_POOL_H
+#ifndef RS_SYSTEM_POOL_H
+#define RS_SYSTEM_POOL_H
 
 #include <reshard/base.h>
 

@@ -2,7 +2,7 @@
 /* Pools: every item runs once, errors and cancellation stop them; meant to run under
  * ThreadSanitizer too. */
 #include "base/error.h"
-#include "base/pool.h"
+#include "system/pool.h"
 #include "tests/support/check.h"
 
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/utf8.h"
+#include "text/utf8.h"
 
 size_t rs_utf8_measure(const char *text, size_t room)
 {
