@@ -167,7 +167,6 @@ void cli_conversion_write(const cli_conversion *made, cli_json *json)
     if (report->digest[0] != '\0')
         cli_json_text(json, "digest", report->digest);
     cli_json_unsigned(json, "bytes_verified", report->bytes_verified);
-    cli_json_unsigned(json, "values_overflowed", report->values_overflowed);
     cli_json_unsigned(json, "memory_bytes", stats->memory_bytes);
     cli_json_integer(json, "threads", stats->threads);
     cli_json_integer(json, "ranks", stats->ranks);
@@ -209,9 +208,6 @@ void cli_conversion_print_report(const cli_conversion *made)
     char size[CLI_SIZE_TEXT];
     if (report->bytes_resumed != 0)
         printf("%s were done already\n", cli_size_text(report->bytes_resumed, size));
-    if (report->values_overflowed != 0)
-        printf("%" PRIu64 " value%s overflowed: finite in the source, infinite or NaN now\n",
-               report->values_overflowed, report->values_overflowed == 1 ? "" : "s");
     if (report->digest[0] != '\0')
         printf("digest %s\n", report->digest);
     if (report->bytes_verified != 0)

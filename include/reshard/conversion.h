@@ -153,8 +153,7 @@ typedef struct reshard_conversion_report {
      * if some bytes were copied by the kernel or by an earlier run and verify did not ask to read
      * them all; the source's also if some of its tensors were left out. */
     char source_digest[RESHARD_DIGEST_TEXT], digest[RESHARD_DIGEST_TEXT];
-    uint64_t bytes_verified;    /* of the output, read back and compared */
-    uint64_t values_overflowed; /* by casts: finite before, infinite or NaN in the output */
+    uint64_t bytes_verified; /* of the output, read back and compared */
 } reshard_conversion_report;
 
 /*
