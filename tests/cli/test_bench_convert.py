@@ -109,11 +109,14 @@ class BenchConvertTest(CommandTest):
     def test_convert(self):
         told = self.read_json("bench", "convert", "--bytes", "3M", "--runs", "2", "--tensors", "500",
                               "--folder", self.folder)
-        self.assertEqual([case["case"] for case in told["cases"]], ["fsdp-hf", "hf-tp", "tp-tp", "cast"])
+        self.assertEqual([case["case"] for case in told["cases"]],
+                         ["fsdp-hf", "hf-tp", "tp-tp", "cast", "dcp-hf", "hf-dcp"])
         for case in told["cases"]:
             self.assertAlmostEqual(case["ratio"], case["cp_seconds"] / case["seconds"], delta=0.01 * case["ratio"])
             share = case["bytes_target"] / case["bytes_source"]
-            self.assertLess(abs(share - (0.5 if case["case"] == "cast" else 1)), 0.15, case)
+            # Every box of a distributed checkpoint is an archive of its own, which small models feel.
+            room = 0.45 if "dcp" in case["case"] else 0.15
+            self.assertLess(abs(share - (0.5 if case["case"] == "cast" else 1)), room, case)
             self.assertEqual([entry["limit_bytes"] >> 20 for entry in case["memory"]], [16, 64, 512])
             for entry in case["memory"]:
                 self.assertGreater(entry["peak_bytes"], 1 << 20)
