@@ -9,9 +9,9 @@
 #ifndef RS_CHECKPOINT_CONVERT_CONVERSION_H
 #define RS_CHECKPOINT_CONVERT_CONVERSION_H
 
+#include "checkpoint/body/target.h"
 #include "checkpoint/convert/output.h"
 #include "checkpoint/engine/engine.h"
-#include "checkpoint/format/target.h"
 
 #include <reshard/conversion.h>
 

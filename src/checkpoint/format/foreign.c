@@ -4,6 +4,7 @@
  * them joins the list of formats, its row here goes.
  */
 #include "checkpoint/format/foreign.h"
+#include "checkpoint/format/formats.h"
 
 #include "text/text.h"
 

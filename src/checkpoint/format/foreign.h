@@ -4,7 +4,7 @@
 #ifndef RS_CHECKPOINT_FORMAT_FOREIGN_H
 #define RS_CHECKPOINT_FORMAT_FOREIGN_H
 
-#include "checkpoint/format/format.h"
+#include "checkpoint/body/format.h"
 
 /* Fails with words on what the path holds, and what was looked for. */
 reshard_status rs_foreign_fail(const reshard_checkpoint *checkpoint, const rs_opening *opening);

@@ -9,8 +9,9 @@
  */
 #include "base/context.h"
 #include "base/sort.h"
-#include "checkpoint/format/dcp_entry.h"
-#include "checkpoint/format/dcp_write.h"
+#include "checkpoint/format/formats.h"
+#include "checkpoint/torch/dcp_entry.h"
+#include "checkpoint/torch/dcp_write.h"
 #include "text/text.h"
 
 #include <assert.h>

@@ -12,8 +12,9 @@
  * hold is stored once, by the one whose file has the least so far.
  */
 #include "base/context.h"
-#include "checkpoint/format/safetensors.h"
-#include "checkpoint/format/target.h"
+#include "checkpoint/body/safetensors.h"
+#include "checkpoint/body/target.h"
+#include "checkpoint/format/formats.h"
 #include "text/json.h"
 
 #include <assert.h>

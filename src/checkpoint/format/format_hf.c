@@ -10,10 +10,11 @@
  */
 #include "base/context.h"
 #include "base/sort.h"
-#include "checkpoint/format/file_names.h"
-#include "checkpoint/format/safetensors.h"
-#include "checkpoint/format/target.h"
-#include "checkpoint/format/weight_map.h"
+#include "checkpoint/body/file_names.h"
+#include "checkpoint/body/safetensors.h"
+#include "checkpoint/body/target.h"
+#include "checkpoint/body/weight_map.h"
+#include "checkpoint/format/formats.h"
 
 #include <stdio.h>
 #include <stdlib.h>

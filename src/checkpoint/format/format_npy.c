@@ -11,7 +11,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "checkpoint/archive/unpack.h"
-#include "checkpoint/format/format.h"
+#include "checkpoint/format/formats.h"
 #include "text/text.h"
 
 #include <assert.h>

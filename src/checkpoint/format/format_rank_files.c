@@ -7,12 +7,13 @@
  * Written, an entry is a rank's whole local buffer, including padding, and its pieces lie in it
  * strided.
  */
+#include "checkpoint/format/formats.h"
 #include "checkpoint/format/rank_files.h"
 
 #include "base/context.h"
+#include "checkpoint/body/safetensors.h"
+#include "checkpoint/body/target.h"
 #include "checkpoint/format/rank_layout.h"
-#include "checkpoint/format/safetensors.h"
-#include "checkpoint/format/target.h"
 
 #include <stdio.h>
 

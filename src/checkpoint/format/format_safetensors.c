@@ -6,8 +6,9 @@
  */
 #include "base/context.h"
 #include "base/error.h"
-#include "checkpoint/format/file_names.h"
-#include "checkpoint/format/safetensors.h"
+#include "checkpoint/body/file_names.h"
+#include "checkpoint/body/safetensors.h"
+#include "checkpoint/format/formats.h"
 
 /* Without an index only the names tell that a file is missing. Who names one file of several wants
  * that one. */

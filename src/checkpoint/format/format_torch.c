@@ -5,9 +5,10 @@
  * ending, comes first.
  */
 #include "base/context.h"
-#include "checkpoint/format/torch_files.h"
-#include "checkpoint/format/torch_save.h"
-#include "checkpoint/format/torch_write.h"
+#include "checkpoint/format/formats.h"
+#include "checkpoint/torch/torch_files.h"
+#include "checkpoint/torch/torch_save.h"
+#include "checkpoint/torch/torch_write.h"
 
 #include <stdio.h>
 

@@ -5,8 +5,9 @@
  * them the tensors that it names. Other files of the folder (training_args.bin, optimizer.pt) are
  * not part of the model.
  */
-#include "checkpoint/format/torch_files.h"
-#include "checkpoint/format/weight_map.h"
+#include "checkpoint/body/weight_map.h"
+#include "checkpoint/format/formats.h"
+#include "checkpoint/torch/torch_files.h"
 
 #include "base/context.h"
 

@@ -9,9 +9,10 @@
  * replicas. A group without such tensors (extra_state) is kept by rank: group.rank.name.
  */
 #include "base/context.h"
-#include "checkpoint/format/torch_placed.h"
-#include "checkpoint/format/torch_save.h"
-#include "checkpoint/format/torch_write.h"
+#include "checkpoint/format/formats.h"
+#include "checkpoint/torch/torch_placed.h"
+#include "checkpoint/torch/torch_save.h"
+#include "checkpoint/torch/torch_write.h"
 #include "spec/spec.h"
 #include "text/text.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* formats.c - the list of formats, in the order in which they are probed: the more a format asks
  * for, the earlier it comes. */
+#include "checkpoint/format/formats.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "checkpoint/format/format.h"
 #include "text/text.h"
 
 #include <assert.h>

@@ -6,7 +6,7 @@
 #include "base/context.h"
 #include "base/options.h"
 #include "checkpoint/format/foreign.h"
-#include "checkpoint/format/format.h"
+#include "checkpoint/format/formats.h"
 #include "checkpoint/format/hub_cache.h"
 
 #include <assert.h>

@@ -3,7 +3,7 @@
 #ifndef RS_CHECKPOINT_FORMAT_RANK_FILES_H
 #define RS_CHECKPOINT_FORMAT_RANK_FILES_H
 
-#include "checkpoint/format/format.h"
+#include "checkpoint/body/format.h"
 
 /* Can there be one file for each rank? Errors: INVALID. */
 reshard_status rs_rank_files_check_mesh(const reshard_mesh *mesh);

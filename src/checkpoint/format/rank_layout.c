@@ -4,7 +4,7 @@
 #include "base/context.h"
 #include "base/digest.h"
 #include "base/sort.h"
-#include "checkpoint/format/safetensors.h"
+#include "checkpoint/body/safetensors.h"
 #include "text/json.h"
 
 #include <inttypes.h>

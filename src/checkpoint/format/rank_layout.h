@@ -13,7 +13,7 @@
 #ifndef RS_CHECKPOINT_FORMAT_RANK_LAYOUT_H
 #define RS_CHECKPOINT_FORMAT_RANK_LAYOUT_H
 
-#include "checkpoint/format/target.h"
+#include "checkpoint/body/target.h"
 
 typedef struct rs_rank_tensor {
     rs_slice name;

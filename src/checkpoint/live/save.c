@@ -12,8 +12,8 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "checkpoint/body/target.h"
 #include "checkpoint/convert/output.h"
-#include "checkpoint/format/target.h"
 #include "exec/segment.h"
 #include "transport/agree.h"
 

@@ -6,7 +6,7 @@
 #ifndef TESTS_CHECKPOINT_FORMAT_FORMAT_CASE_H
 #define TESTS_CHECKPOINT_FORMAT_FORMAT_CASE_H
 
-#include "checkpoint/format/target.h"
+#include "checkpoint/body/target.h"
 #include "tests/support/check.h"
 
 /* An entry of a header, all in text: U8("w", "[2,3]", "0", "6"). */

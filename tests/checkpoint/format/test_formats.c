@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The list of formats, and what is said of paths that hold none of them. */
+#include "checkpoint/format/formats.h"
 #include "tests/checkpoint/format/format_case.h"
 
 #include <stdio.h>

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * torch_file.h - what torch.save writes: a pickle, and storages that it names by keys. Two
+ * containers: a zip file (since PyTorch 1.6), and before that pickles in a row with the storages
+ * behind them. This is a body: formats keep it with their files and ask it for the pickle and for
+ * places of tensors.
+ */
+#ifndef RS_CHECKPOINT_FORMAT_TORCH_FILE_H
+#define RS_CHECKPOINT_FORMAT_TORCH_FILE_H
+
+#include "checkpoint/torch/torch_values.h"
+#include "system/file.h"
+
+typedef struct rs_torch_file rs_torch_file;
+
+/* Local. Whether the bytes look like what torch.save writes: reads the beginning of the file, and
+ * the directory of a zip file. Errors: IO. */
+reshard_status rs_torch_file_is(reshard_context *context, const rs_file *file, bool *out_is);
+
+/* Local. Opens what torch.save wrote into `count` bytes of the file from `begin` on. The file must
+ * outlive it. Errors: CORRUPT, SYNTAX, as of zip.h and pickle.h; UNSUPPORTED for TorchScript,
+ * big-endian files and tar files of the first releases. */
+reshard_status rs_torch_file_open(reshard_context *context, const rs_file *file, uint64_t begin,
+                                  uint64_t count, rs_torch_file **out_opened);
+/* Takes NULL. Its first parameter is void so that it can be a body's destroyer. */
+void rs_torch_file_destroy(void *opened);
+
+/* Lives as long as the file is open. *out_bytes: its size, or more. */
+const rs_pickle *rs_torch_file_pickle(const rs_torch_file *opened, size_t *out_bytes);
+
+/* The byte of the file where a tensor begins: all its elements have been checked to lie inside the
+ * file. Errors: CORRUPT when the storage is missing or too short; UNSUPPORTED when it is
+ * compressed. */
+reshard_status rs_torch_file_place(const rs_torch_file *opened, const rs_torch_tensor *tensor,
+                                   uint64_t *out_at);
+
+#endif

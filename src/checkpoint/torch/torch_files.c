@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "checkpoint/torch/torch_files.h"
+
+#include "base/context.h"
+#include "base/shape.h"
+#include "base/sort.h"
+#include "text/text.h"
+
+#include <assert.h>
+#include <string.h>
+
+static const char *const endings[] = {".pt", ".pth", ".bin", ".ckpt"};
+
+/* How many globals inspect lists for a file. */
+#define GLOBALS_SHOWN 12
+/* Bytes of a value's text for inspect. */
+#define VALUE_SHOWN 160
+
+/* The ending of torch.save that a name has, or NULL. */
+static const char *find_ending(const char *name)
+{
+    size_t length = strlen(name);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        size_t count = strlen(endings[i]);
+        if (length > count && strcmp(name + length - count, endings[i]) == 0)
+            return name + length - count;
+    }
+    return NULL;
+}
+
+bool rs_torch_name_is(const char *name)
+{
+    return find_ending(name) != NULL;
+}
+
+rs_slice rs_torch_name_stem(const char *name)
+{
+    const char *ending = find_ending(name);
+    return (rs_slice){name, ending != NULL ? (size_t)(ending - name) : strlen(name)};
+}
+
+reshard_status rs_torch_probe_file(const reshard_checkpoint *checkpoint, const char *name,
+                                   bool *out_is)
+{
+    rs_file *file = NULL;
+    rs_path_kind kind = RS_PATH_NONE;
+    char *path = rs_path_join(checkpoint->context, checkpoint->folder, name);
+    if (path == NULL)
+        return rs_allocation_status();
+    *out_is = false;
+    reshard_status status = rs_path_kind_of(path, &kind);
+    if (status == RESHARD_OK && kind == RS_PATH_FILE) {
+        status = rs_file_open(checkpoint->context, path, &file);
+        if (status == RESHARD_OK)
+            status = rs_torch_file_is(checkpoint->context, file, out_is);
+        rs_file_close(file);
+    }
+    rs_release(checkpoint->context, path, strlen(path) + 1);
+    return status;
+}
+
+reshard_status rs_torch_open_named(reshard_checkpoint *checkpoint, int64_t count,
+                                   char *const *names)
+{
+    reshard_status status = rs_store_open_files(checkpoint, count, names);
+    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++) {
+        rs_stored_file *file = &checkpoint->files[i];
+        rs_torch_file *opened = NULL;
+        status = rs_torch_file_open(checkpoint->context, file->file, 0, file->bytes, &opened);
+        file->body = opened;
+        file->body_destroy = rs_torch_file_destroy;
+        if (status == RESHARD_OK && rs_context_cancelled(checkpoint->context))
+            return rs_fail(RESHARD_ERR_CANCELLED, "%s: cancelled", checkpoint->path);
+    }
+    return status;
+}
+
+const rs_torch_file *rs_torch_opened(const reshard_checkpoint *checkpoint, int32_t file)
+{
+    assert(file >= 0 && file < checkpoint->file_count && checkpoint->files[file].body != NULL);
+    return checkpoint->files[file].body;
+}
+
+reshard_status rs_torch_walk_file(reshard_checkpoint *checkpoint, int32_t file, rs_slice prefix,
+                                  rs_torch_leaf_fn *take, void *user)
+{
+    size_t bytes = 0;
+    const rs_pickle *pickle = rs_torch_file_pickle(rs_torch_opened(checkpoint, file), &bytes);
+    return rs_torch_walk(&checkpoint->arena, checkpoint->files[file].name, pickle, bytes, prefix,
+                         take, user);
+}
+
+reshard_status rs_torch_occurrence(reshard_checkpoint *checkpoint, int32_t file,
+                                   const rs_torch_leaf *leaf, rs_occurrence *out_occurrence)
+{
+    rs_torch_tensor tensor;
+    uint64_t at = 0;
+    reshard_status status = rs_torch_tensor_read(&checkpoint->arena, leaf->node, &tensor);
+    if (status == RESHARD_OK && rs_volume(tensor.ndim, tensor.shape) == 0)
+        at = 0; /* it may have no storage at all */
+    else if (status == RESHARD_OK)
+        status = rs_torch_file_place(rs_torch_opened(checkpoint, file), &tensor, &at);
+    if (status != RESHARD_OK)
+        return rs_fail_within(status, "%s: tensor \"%.*s\"", checkpoint->files[file].name,
+                              rs_slice_shown(leaf->name), leaf->name.bytes);
+    *out_occurrence = (rs_occurrence){.name = leaf->name,
+                                      .file = file,
+                                      .dtype = tensor.dtype,
+                                      .ndim = tensor.ndim,
+                                      .shape = tensor.shape,
+                                      .at = at,
+                                      .strides = tensor.strides,
+                                      .place = leaf->place};
+    return RESHARD_OK;
+}
+
+reshard_status rs_torch_keep_value(reshard_checkpoint *checkpoint, int32_t file,
+                                   const rs_torch_leaf *leaf)
+{
+    char shown[VALUE_SHOWN];
+    rs_pickle_show(leaf->node, shown, sizeof shown);
+    const rs_stored_value value = {
+        .name = leaf->name,
+        .place = leaf->place,
+        .file = file,
+        .node = leaf->node,
+        .text = rs_arena_copy(&checkpoint->arena, shown, strlen(shown) + 1, 1)};
+    return value.text != NULL ? rs_store_add_value(checkpoint, &value) : rs_allocation_status();
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    const rs_occurrence *x = a, *y = b;
+    int order = rs_slice_compare(x->name, y->name);
+    return order != 0 ? order : (x->file > y->file) - (x->file < y->file);
+}
+
+reshard_status rs_torch_check_names(const reshard_checkpoint *checkpoint, rs_occurrences *list)
+{
+    rs_sort(list->items, (size_t)list->count, sizeof(rs_occurrence), compare_names);
+    for (int64_t i = 1; i < list->count; i++) {
+        const rs_occurrence *item = &list->items[i];
+        if (item->file == item[-1].file && rs_slice_compare(item->name, item[-1].name) == 0)
+            return rs_fail(RESHARD_ERR_INVALID, "%s: two tensors end up with the name \"%.*s\"",
+                           checkpoint->files[item->file].name, rs_slice_shown(item->name),
+                           item->name.bytes);
+    }
+    return RESHARD_OK;
+}
+
+reshard_status rs_torch_note_globals(reshard_checkpoint *checkpoint)
+{
+    reshard_status status = RESHARD_OK;
+    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++) {
+        char line[400];
+        rs_text text;
+        size_t bytes = 0, count = 0, unknown = 0;
+        const rs_pickle *pickle = rs_torch_file_pickle(rs_torch_opened(checkpoint, i), &bytes);
+        const rs_pickle_node *const *globals = rs_pickle_globals(pickle, &count);
+        rs_text_init(&text, line, sizeof line);
+        for (size_t j = 0; j < count; j++) {
+            char shown[160];
+            if (rs_torch_global_is_known(globals[j]->global))
+                continue;
+            rs_pickle_show(globals[j], shown, sizeof shown);
+            if (unknown++ < GLOBALS_SHOWN && text.length + strlen(shown) + 2 < sizeof line)
+                rs_text_add(&text, "%s%s", line[0] == '\0' ? "" : ", ", shown);
+        }
+        if (unknown != 0)
+            status = rs_store_note(checkpoint,
+                                   "%s: names %zu things that are not tensors' or containers', and "
+                                   "that were not looked up or run: %s%s",
+                                   checkpoint->files[i].name, unknown, line,
+                                   unknown > GLOBALS_SHOWN ? ", .." : "");
+    }
+    return status;
+}

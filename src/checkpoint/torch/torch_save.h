@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * torch_save.h - targets whose files are what torch.save writes: zip files with the pickle, the
+ * storages of all entries, and the records that torch looks for. Places are known beforehand, and
+ * the archive's headers come last, with the CRCs of all data.
+ */
+#ifndef RS_CHECKPOINT_FORMAT_TORCH_SAVE_H
+#define RS_CHECKPOINT_FORMAT_TORCH_SAVE_H
+
+#include "checkpoint/torch/torch_nest.h"
+
+/* What a format's place and finish do; `write` writes its tensors. */
+reshard_status rs_torch_save_place(rs_target *target, int32_t file, rs_torch_entry_fn *write);
+reshard_status rs_torch_save_finish(const rs_target *target, const rs_finishing *finishing,
+                                    rs_torch_entry_fn *write);
+/* A format's write_head: there is nothing in front of the data that could be written early. */
+reshard_status rs_torch_save_head(const rs_target *target, int32_t file, rs_json_writer *writer);
+
+/* The tensor of an entry as a plain, dense one. */
+void rs_torch_save_plain(rs_pickle_writer *writer, const rs_target *target,
+                         const rs_target_entry *entry, rs_slice key);
+
+#endif

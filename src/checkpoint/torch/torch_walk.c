@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * torch_walk.c - one pass over the graph of a pickle. Whether a value holds tensors is found out
+ * once for each, and kept in a byte for each byte of the pickle (values are told apart by the
+ * opcode that made them). So what holds none costs its own size only, however often it is shared;
+ * what holds some is visited once for each name, and names are counted.
+ */
+#include "checkpoint/torch/torch_walk.h"
+
+#include "base/context.h"
+#include "base/error.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DEPTH_MAX 256
+/* Bytes of names for each byte of the pickle, and in any case. */
+#define NAME_BYTES_RATIO 64
+#define NAME_BYTES_FREE ((size_t)1 << 20)
+#define NAME_BYTES_MAX 4096
+/* What a leaf counts besides its name. */
+#define LEAF_BYTES 32
+
+enum { UNSEEN, ENTERED, BARREN, FERTILE };
+
+typedef struct walk {
+    rs_arena *arena;
+    const char *what;
+    unsigned char *marks; /* by the byte of the opcode */
+    rs_torch_leaf_fn *take;
+    void *user;
+    size_t name_bytes_left;
+    int64_t order;
+    char name[NAME_BYTES_MAX + 64];
+} walk;
+
+static reshard_status fail_depth(const walk *w)
+{
+    return rs_fail(RESHARD_ERR_RANGE, "%s: its values are nested more than %d levels deep", w->what,
+                   DEPTH_MAX);
+}
+
+/* ---- what holds tensors ---------------------------------------------------------------------- */
+
+static reshard_status find_tensors(walk *w, const rs_pickle_node *node, int depth, bool *out_any);
+
+static reshard_status find_in_items(walk *w, const rs_pickle_node *node, int depth, bool *any)
+{
+    reshard_status status = RESHARD_OK;
+    for (size_t i = 0; status == RESHARD_OK && node != NULL && i < node->items.count; i++)
+        status = find_tensors(w, node->items.nodes[i], depth, any);
+    return status;
+}
+
+/* A call's arguments are looked at through the call: INST and OBJ make both by one opcode. */
+static reshard_status find_in_call(walk *w, const rs_pickle_call *call, int depth, bool *any)
+{
+    reshard_status status = find_in_items(w, call->arguments, depth, any);
+    if (status == RESHARD_OK && call->keywords != NULL)
+        status = find_tensors(w, call->keywords, depth, any);
+    if (status == RESHARD_OK && call->state != NULL)
+        status = find_tensors(w, call->state, depth, any);
+    if (status == RESHARD_OK)
+        status = find_in_items(w, call->list, depth, any);
+    return status == RESHARD_OK ? find_in_items(w, call->dict, depth, any) : status;
+}
+
+static reshard_status find_tensors(walk *w, const rs_pickle_node *node, int depth, bool *out_any)
+{
+    bool any = false;
+    reshard_status status = RESHARD_OK;
+    if (node->kind < RS_PICKLE_TUPLE || node->kind == RS_PICKLE_GLOBAL ||
+        node->kind == RS_PICKLE_PERSISTENT)
+        return RESHARD_OK;
+    unsigned char *mark = &w->marks[node->at];
+    if (*mark != UNSEEN) {
+        *out_any = *out_any || *mark == FERTILE;
+        return RESHARD_OK;
+    }
+    if (depth > DEPTH_MAX)
+        return fail_depth(w);
+    *mark = ENTERED;
+    if (rs_torch_kind_of(node) != RS_TORCH_VALUE)
+        any = true;
+    else if (node->kind == RS_PICKLE_REDUCE || node->kind == RS_PICKLE_OBJECT)
+        status = find_in_call(w, node->call, depth + 1, &any);
+    else
+        status = find_in_items(w, node, depth + 1, &any);
+    *mark = any ? FERTILE : BARREN;
+    *out_any = *out_any || any;
+    return status;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static reshard_status enter(walk *w, const rs_pickle_node *node, const rs_value_step *step,
+                            size_t name_bytes, int depth);
+
+static reshard_status hand_out(walk *w, const rs_pickle_node *node, const rs_value_step *step,
+                               size_t name_bytes)
+{
+    if (w->name_bytes_left < name_bytes + LEAF_BYTES)
+        return rs_fail(RESHARD_ERR_RANGE,
+                       "%s: the same values are shared so often that their names would take many "
+                       "times its size",
+                       w->what);
+    w->name_bytes_left -= name_bytes + LEAF_BYTES;
+    w->name[name_bytes] = '\0';
+    char *name = rs_arena_copy(w->arena, w->name, name_bytes + 1, 1);
+    if (name == NULL)
+        return rs_allocation_status();
+    const rs_torch_leaf leaf = {.name = {name, name_bytes},
+                                .place = {step, w->order++},
+                                .kind = rs_torch_kind_of(node),
+                                .node = node};
+    return w->take(w->user, &leaf);
+}
+
+static reshard_status fail_name(const walk *w)
+{
+    return rs_fail(RESHARD_ERR_RANGE, "%s: a name of more than %d bytes", w->what, NAME_BYTES_MAX);
+}
+
+/* Puts one more word behind the first bytes of the name; returns how many there are then. */
+static size_t add_word(walk *w, const rs_value_step *parent, rs_slice word, size_t name_bytes)
+{
+    if (parent != NULL)
+        w->name[name_bytes++] = '.';
+    memcpy(w->name + name_bytes, word.bytes, word.count);
+    return name_bytes + word.count;
+}
+
+/* Goes to a value below: its step, and its part of the name behind the first name_bytes. */
+static reshard_status step_down(walk *w, const rs_pickle_node *node, const rs_value_step *given,
+                                size_t name_bytes, int depth)
+{
+    char digits[24];
+    rs_slice word = given->key;
+    if (word.bytes == NULL) {
+        int length = snprintf(digits, sizeof digits, "%" PRId64, given->number);
+        word = (rs_slice){digits, (size_t)length};
+    }
+    if (name_bytes + 1 + word.count > NAME_BYTES_MAX)
+        return fail_name(w);
+    rs_value_step *step = rs_arena_copy(w->arena, given, 1, sizeof *given);
+    if (step == NULL)
+        return rs_allocation_status();
+    return enter(w, node, step, add_word(w, given->parent, word, name_bytes), depth + 1);
+}
+
+static reshard_status enter_list(walk *w, const rs_pickle_node *list, const rs_value_step *parent,
+                                 size_t name_bytes, int depth)
+{
+    reshard_status status = RESHARD_OK;
+    for (size_t i = 0; status == RESHARD_OK && i < rs_pickle_count(list); i++) {
+        const rs_value_step step = {.parent = parent, .number = (int64_t)i, .in_list = true};
+        status = step_down(w, list->items.nodes[i], &step, name_bytes, depth);
+    }
+    return status;
+}
+
+/* A key that is neither text nor a number goes by its looks. */
+static reshard_status read_key(walk *w, const rs_pickle_node *key, rs_value_step *step)
+{
+    char shown[256];
+    if (rs_pickle_text(key, &step->key) || rs_pickle_int(key, &step->number))
+        return RESHARD_OK;
+    rs_pickle_show(key, shown, sizeof shown);
+    step->key.count = strlen(shown);
+    step->key.bytes = rs_arena_copy(w->arena, shown, step->key.count + 1, 1);
+    return step->key.bytes != NULL ? RESHARD_OK : rs_allocation_status();
+}
+
+static reshard_status enter_pairs(walk *w, const rs_pickle_node *dict, const rs_pickle_index *index,
+                                  const rs_value_step *parent, size_t name_bytes, int depth)
+{
+    reshard_status status = RESHARD_OK;
+    for (size_t i = 0; status == RESHARD_OK && i < rs_pickle_count(dict); i++) {
+        const rs_pickle_node *key = dict->items.nodes[2 * i], *value = dict->items.nodes[2 * i + 1];
+        rs_value_step step = {.parent = parent};
+        rs_slice text;
+        /* Of equal keys the last counts. */
+        if (rs_pickle_text(key, &text) && rs_pickle_index_get(index, text) != value)
+            continue;
+        status = read_key(w, key, &step);
+        if (status == RESHARD_OK)
+            status = step_down(w, value, &step, name_bytes, depth);
+    }
+    return status;
+}
+
+static reshard_status enter_dict(walk *w, const rs_pickle_node *dict, const rs_value_step *parent,
+                                 size_t name_bytes, int depth)
+{
+    rs_pickle_index index = {0};
+    if (dict == NULL)
+        return RESHARD_OK;
+    reshard_status status = rs_pickle_index_init(&index, w->arena->context, dict);
+    if (status != RESHARD_OK)
+        return rs_fail_within(status, "%s", w->what);
+    status = enter_pairs(w, dict, &index, parent, name_bytes, depth);
+    rs_pickle_index_release(&index);
+    return status;
+}
+
+static reshard_status enter_arguments(walk *w, const rs_pickle_node *arguments,
+                                      const rs_value_step *parent, size_t name_bytes, int depth)
+{
+    const rs_value_step given = {.parent = parent, .key = rs_slice_of("arguments")};
+    if (name_bytes + 1 + given.key.count > NAME_BYTES_MAX)
+        return fail_name(w);
+    rs_value_step *step = rs_arena_copy(w->arena, &given, 1, sizeof given);
+    if (step == NULL)
+        return rs_allocation_status();
+    name_bytes = add_word(w, parent, given.key, name_bytes);
+    return enter_list(w, arguments, step, name_bytes, depth);
+}
+
+/* An object by its attributes, a list or dict of some class by its items. */
+static reshard_status enter_call(walk *w, const rs_pickle_node *node, const rs_value_step *parent,
+                                 size_t name_bytes, int depth)
+{
+    const rs_pickle_call *call = node->call;
+    bool in_arguments = false, in_keywords = false, in_state = false;
+    reshard_status status = find_in_items(w, call->arguments, depth, &in_arguments);
+    if (status == RESHARD_OK && call->keywords != NULL)
+        status = find_tensors(w, call->keywords, depth, &in_keywords);
+    if (status == RESHARD_OK && call->state != NULL)
+        status = find_tensors(w, call->state, depth, &in_state);
+    if (status == RESHARD_OK)
+        status = enter_dict(w, call->dict, parent, name_bytes, depth);
+    if (status == RESHARD_OK)
+        status = enter_list(w, call->list, parent, name_bytes, depth);
+    if (status == RESHARD_OK && in_state)
+        status = enter(w, call->state, parent, name_bytes, depth + 1);
+    if (status == RESHARD_OK && in_arguments)
+        status = enter_arguments(w, call->arguments, parent, name_bytes, depth);
+    if (status == RESHARD_OK && in_keywords)
+        status = enter(w, call->keywords, parent, name_bytes, depth + 1);
+    return status;
+}
+
+static reshard_status enter(walk *w, const rs_pickle_node *node, const rs_value_step *step,
+                            size_t name_bytes, int depth)
+{
+    bool fertile = false;
+    if (depth > DEPTH_MAX)
+        return fail_depth(w);
+    reshard_status status = find_tensors(w, node, depth, &fertile);
+    if (status != RESHARD_OK)
+        return status;
+    if (!fertile || rs_torch_kind_of(node) != RS_TORCH_VALUE)
+        return hand_out(w, node, step, name_bytes);
+    unsigned char *mark = &w->marks[node->at];
+    *mark = ENTERED; /* what contains itself is not entered again */
+    if (node->kind == RS_PICKLE_DICT)
+        status = enter_dict(w, node, step, name_bytes, depth);
+    else if (node->kind == RS_PICKLE_REDUCE || node->kind == RS_PICKLE_OBJECT)
+        status = enter_call(w, node, step, name_bytes, depth);
+    else
+        status = enter_list(w, node, step, name_bytes, depth);
+    *mark = FERTILE;
+    return status;
+}
+
+reshard_status rs_torch_walk(rs_arena *arena, const char *what, const rs_pickle *pickle,
+                             size_t bytes, rs_slice prefix, rs_torch_leaf_fn *take, void *user)
+{
+    const rs_pickle_node *root = rs_pickle_root(pickle);
+    walk w = {.arena = arena, .what = what, .take = take, .user = user};
+    w.name_bytes_left = NAME_BYTES_FREE + NAME_BYTES_RATIO * bytes;
+    w.marks = rs_allocate_zeroed(arena->context, bytes + 1);
+    if (w.marks == NULL)
+        return rs_allocation_status();
+    const rs_value_step first = {.key = prefix};
+    reshard_status status =
+        prefix.bytes != NULL ? step_down(&w, root, &first, 0, 0) : enter(&w, root, NULL, 0, 0);
+    rs_release(arena->context, w.marks, bytes + 1);
+    return status;
+}

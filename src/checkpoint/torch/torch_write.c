@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "checkpoint/torch/torch_write.h"
+
+#include "base/error.h"
+#include "base/shape.h"
+#include "checkpoint/torch/torch_values.h"
+
+#include <assert.h>
+
+reshard_status rs_torch_check_dtype(rs_slice tensor, reshard_dtype dtype)
+{
+    if (rs_torch_dtype_name(dtype) != NULL && reshard_dtype_bits(dtype) % 8 == 0)
+        return RESHARD_OK;
+    return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                   "tensor \"%.*s\": PyTorch's files cannot hold elements of %s",
+                   rs_slice_shown(tensor), tensor.bytes, reshard_dtype_name(dtype));
+}
+
+void rs_torch_write_numbers(rs_pickle_writer *writer, int32_t count, const int64_t *numbers)
+{
+    rs_pickle_write_tuple_begin(writer);
+    for (int32_t i = 0; i < count; i++)
+        rs_pickle_write_int(writer, numbers[i]);
+    rs_pickle_write_tuple_end(writer);
+}
+
+/* Dtypes newer than typed storages have a storage of bytes, counted in bytes. */
+static void write_storage(rs_pickle_writer *writer, rs_slice key, reshard_dtype dtype,
+                          int64_t elements)
+{
+    const char *class = rs_torch_storage_name(dtype);
+    rs_pickle_write_tuple_begin(writer);
+    rs_pickle_write_text(writer, rs_slice_of("storage"));
+    rs_pickle_write_global(writer, class != NULL ? "torch" : "torch.storage",
+                           class != NULL ? class : "UntypedStorage");
+    rs_pickle_write_text(writer, key);
+    rs_pickle_write_text(writer, rs_slice_of("cpu"));
+    rs_pickle_write_int(writer,
+                        class != NULL ? elements : elements * (reshard_dtype_bits(dtype) / 8));
+    rs_pickle_write_tuple_end(writer);
+    rs_pickle_write_persistent(writer);
+}
+
+/* As torch has them: where an extent is 0, the next one counts as 1. */
+static void write_strides(rs_pickle_writer *writer, int32_t ndim, const int64_t *shape)
+{
+    rs_pickle_write_tuple_begin(writer);
+    for (int32_t d = 0; d < ndim; d++) {
+        int64_t stride = 1;
+        for (int32_t e = d + 1; e < ndim; e++)
+            stride *= shape[e] != 0 ? shape[e] : 1;
+        rs_pickle_write_int(writer, stride);
+    }
+    rs_pickle_write_tuple_end(writer);
+}
+
+void rs_torch_write_tensor(rs_pickle_writer *writer, rs_slice key, reshard_dtype dtype,
+                           int32_t ndim, const int64_t *shape)
+{
+    bool is_typed = rs_torch_storage_name(dtype) != NULL;
+    int64_t elements = 1;
+    assert(rs_torch_dtype_name(dtype) != NULL);
+    for (int32_t d = 0; d < ndim; d++)
+        elements *= shape[d];
+    rs_pickle_write_global(writer, "torch._utils",
+                           is_typed ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
+    rs_pickle_write_tuple_begin(writer);
+    write_storage(writer, key, dtype, elements);
+    rs_pickle_write_int(writer, 0);
+    rs_torch_write_numbers(writer, ndim, shape);
+    write_strides(writer, ndim, shape);
+    rs_pickle_write_bool(writer, false);
+    rs_pickle_write_global(writer, "collections", "OrderedDict");
+    rs_pickle_write_tuple_begin(writer);
+    rs_pickle_write_tuple_end(writer);
+    rs_pickle_write_reduce(writer);
+    if (!is_typed)
+        rs_pickle_write_global(writer, "torch", rs_torch_dtype_name(dtype));
+    rs_pickle_write_tuple_end(writer);
+    rs_pickle_write_reduce(writer);
+}
