@@ -109,7 +109,7 @@ class MpiTest(support.CommandTest):
                 self.assertLessEqual(int(peak), (16 + 32 + 32) << 10)
 
     def check_fails(self, words, *arguments):
-        code, output, errors = self.mpirun(3, *arguments)
+        code, output, errors = self.mpirun(3, *arguments, "--quiet")
         self.assertEqual((code, output), (1, ""), errors)
         self.assertRegex(errors, r"\Areshard: rank \d: (?!rank).*\n\Z")
         self.assertIn(words, errors)
