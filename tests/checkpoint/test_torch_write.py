@@ -3,10 +3,7 @@
 value and tensor, and every CRC. PyTorch itself loads such files in tests/oracle/pytorch."""
 import os
 import random
-import signal
-import subprocess
 import sys
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "cli"))
 import files
@@ -116,19 +113,10 @@ class Written(TorchTest):
         rnd = random.Random(SEED)
         model = {f"w{i}": tensor(rnd, "F32", 512, 700) for i in range(16)}
         self.write_hf("m", model)
-        options = ["--format", "torch", "--max-memory", "1M", "--journal-bytes", "1M", "--threads", "2", "--quiet"]
-        resumed = 0
-        for wait in (0.02, 0.05, 0.08, 0.03):
-            run = subprocess.Popen([support.COMMAND, "convert", self.at("m"), self.at("out"), *options, *(["--resume"] if resumed else [])],
-                                   stderr=subprocess.DEVNULL)
-            time.sleep(wait)
-            run.send_signal(signal.SIGKILL)
-            run.wait()
-            if os.path.exists(self.at("out")):
-                break
-            resumed += os.path.exists(self.at("out.partial"))
-        if not os.path.exists(self.at("out")):
-            self.read_text("convert", self.at("m"), self.at("out"), *options, "--resume")
+        options = ["convert", self.at("m"), self.at("out"), "--format", "torch", "--max-memory", "1M", "--journal-bytes", "1M",
+                   "--threads", "2"]
+        self.kill_after_a_record(*options, target=self.at("out"))
+        self.assertGreater(self.read_json(*options, "--resume")["bytes_resumed"], 0)
         self.check(self.at("out/model.pt"), model)
 
 

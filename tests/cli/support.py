@@ -6,6 +6,7 @@
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,24 @@ def pick_memory(room):
 
 class CommandTest(unittest.TestCase):
     maxDiff = None
+
+    def kill_after_a_record(self, *arguments, target):
+        """Starts a conversion until one could be killed with some blocks on record and others still to come."""
+        for _ in range(50):
+            running = subprocess.Popen([COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            recorded = False
+            while not recorded and running.poll() is None:
+                try:
+                    with open(target + ".partial/.reshard-journal", "rb") as file:
+                        recorded = b"\ndone " in file.read()
+                except FileNotFoundError:
+                    pass
+            running.kill()
+            running.wait()
+            if os.path.exists(target + ".partial"):
+                return
+            shutil.rmtree(target, ignore_errors=True)
+        self.fail("no conversion could be killed between two records")
 
     def read_text(self, *arguments, **options):
         """What the command prints when all goes well."""
