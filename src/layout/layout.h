@@ -177,6 +177,9 @@ reshard_status rs_regular_visit_held(const reshard_layout *layout, int32_t rank,
  * or 1. */
 reshard_status rs_regular_shard(const reshard_layout *layout, int32_t rank, int64_t piece_max,
                                 rs_arena *arena, reshard_shard *out_shard, int64_t *out_count);
+/* The shards of all ranks, in the arena. Errors: RANGE when there are too many pieces to list. */
+reshard_status rs_regular_shards(const reshard_layout *layout, rs_arena *arena,
+                                 reshard_shard **out_shards, int64_t *out_count);
 /* Copies that do not share a box exactly (packed |m under another cut) cannot be kept as
  * arithmetic. */
 bool rs_regular_is_tangled(const reshard_layout *layout);
