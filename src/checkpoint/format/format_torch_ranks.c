@@ -33,6 +33,7 @@ typedef struct rank_group {
     rs_slice name;
     bool is_cut; /* some of its tensors are */
     int32_t world;
+    int32_t first_file;
     int32_t file_count;
 } rank_group;
 
@@ -43,7 +44,7 @@ typedef struct reading {
     int32_t *group_of; /* likewise */
     int32_t group_count;
     rank_group *groups;
-    int64_t differing; /* values that are not the same on all ranks */
+    rs_torch_common common;
     rs_occurrences list;
 } reading;
 
@@ -186,8 +187,8 @@ static reshard_status sort_into_groups(reading *r)
                            checkpoint->files[i].name);
         int32_t found = find_group(r, r->names[i].group);
         if (found == r->group_count)
-            r->groups[r->group_count++] =
-                (rank_group){.name = r->names[i].group, .world = r->names[i].world};
+            r->groups[r->group_count++] = (rank_group){
+                .name = r->names[i].group, .world = r->names[i].world, .first_file = i};
         rank_group *group = &r->groups[found];
         if (group->world != r->names[i].world)
             return rs_fail(RESHARD_ERR_CORRUPT,
@@ -283,28 +284,14 @@ static bool is_flat(rs_slice name)
     return false;
 }
 
-/* Values are kept once; where ranks do not agree, that is counted. */
+/* Values of groups that are cut are kept once, others by rank. */
 static reshard_status take_value(reading *r, const rs_torch_leaf *leaf)
 {
-    reshard_checkpoint *checkpoint = r->checkpoint;
-    int32_t group = r->group_of[r->owner.file];
-    bool is_first = true;
-    for (int32_t i = 0; is_first && i < r->owner.file; i++)
-        is_first = r->group_of[i] != group;
-    if (is_first || !r->groups[group].is_cut)
-        return rs_torch_keep_value(checkpoint, r->owner.file, leaf);
-    for (int64_t i = 0; i < checkpoint->value_count; i++) {
-        const rs_stored_value *value = &checkpoint->values[i];
-        char kept[1024], found[1024];
-        if (r->group_of[value->file] != group || rs_slice_compare(value->name, leaf->name) != 0)
-            continue;
-        rs_pickle_show(value->node, kept, sizeof kept);
-        rs_pickle_show(leaf->node, found, sizeof found);
-        r->differing += strcmp(kept, found) != 0;
-        return RESHARD_OK;
-    }
-    r->differing++;
-    return rs_torch_keep_value(checkpoint, r->owner.file, leaf);
+    int32_t file = r->owner.file;
+    const rank_group *group = &r->groups[r->group_of[file]];
+    if (!group->is_cut)
+        return rs_torch_keep_value(r->checkpoint, file, leaf);
+    return rs_torch_keep_common(r->checkpoint, &r->common, file, group->first_file == file, leaf);
 }
 
 static reshard_status take(void *user, const rs_torch_leaf *leaf)
@@ -365,10 +352,8 @@ static reshard_status read_all(reading *r)
     if (status == RESHARD_OK)
         status = rs_store_join(checkpoint, &r->list);
     status = tell_missing(r, status);
-    if (status == RESHARD_OK && r->differing != 0)
-        status = rs_store_note(checkpoint,
-                               "%lld values are not the same on all ranks; the first is kept",
-                               (long long)r->differing);
+    if (status == RESHARD_OK)
+        status = rs_torch_note_common(checkpoint, &r->common);
     return status == RESHARD_OK ? rs_torch_note_globals(checkpoint) : status;
 }
 

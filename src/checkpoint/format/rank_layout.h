@@ -15,6 +15,8 @@
 
 #include "checkpoint/body/target.h"
 
+#define RS_LAYOUT_KEY "RESHARD_LAYOUT"
+
 typedef struct rs_rank_tensor {
     rs_slice name;
     int32_t ndim;
@@ -31,13 +33,12 @@ typedef struct rs_rank_layout {
     rs_rank_tensor *tensors; /* sorted by name; those of one name come next to each other */
 } rs_rank_layout;
 
-/* Does any of the open files have the document? */
-bool rs_rank_layout_is_told(const reshard_checkpoint *checkpoint);
-/* Reads it from all files, which must agree and be one for each rank. Release in any case. Errors:
- * SYNTAX; UNSUPPORTED for another version; CORRUPT when files do not agree, GAP when some are
- * missing; INVALID when from (may be NULL) is another mesh. */
-reshard_status rs_rank_layout_read(reshard_checkpoint *checkpoint, const char *from,
-                                   rs_rank_layout *layout);
+/* Reads the documents of all files (bytes NULL: a file without one), which must agree and be one
+ * for each rank; they must outlive the layout. Release in any case. Errors: SYNTAX; UNSUPPORTED for
+ * another version; CORRUPT when files do not agree, GAP when some are missing; INVALID when from
+ * (may be NULL) is another mesh. */
+reshard_status rs_rank_layout_read(reshard_checkpoint *checkpoint, const rs_slice *documents,
+                                   const char *from, rs_rank_layout *layout);
 void rs_rank_layout_release(rs_rank_layout *layout, reshard_context *context);
 /* The spec of a tensor. The caller releases it. */
 reshard_status rs_rank_layout_spec(const rs_rank_layout *layout, reshard_context *context,

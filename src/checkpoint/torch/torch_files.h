@@ -33,6 +33,19 @@ reshard_status rs_torch_occurrence(reshard_checkpoint *checkpoint, int32_t file,
 reshard_status rs_torch_keep_value(reshard_checkpoint *checkpoint, int32_t file,
                                    const rs_torch_leaf *leaf);
 
+/* Values that files of several ranks hold, of which one is kept. Zero is a good start. */
+typedef struct rs_torch_common {
+    int64_t next; /* where among the checkpoint's values the next one is looked for first */
+    int64_t differing;
+} rs_torch_common;
+
+/* The same for a value that the files of other ranks hold as well: it is kept once. is_first: this
+ * is the first of these files. One that another rank has otherwise, or not at all, is counted. */
+reshard_status rs_torch_keep_common(reshard_checkpoint *checkpoint, rs_torch_common *common,
+                                    int32_t file, bool is_first, const rs_torch_leaf *leaf);
+/* Notes how many were counted, if any. */
+reshard_status rs_torch_note_common(reshard_checkpoint *checkpoint, const rs_torch_common *common);
+
 /* Sorts by name. Errors: INVALID when two tensors of one file have the same name. */
 reshard_status rs_torch_check_names(const reshard_checkpoint *checkpoint, rs_occurrences *list);
 /* Notes for inspect: names in the pickles that mean nothing here. */
