@@ -286,6 +286,7 @@ class reshard_stored_piece(Structure):
         ("file", c_int32),
         ("at", c_uint64),
         ("box", reshard_box),
+        ("strides", c_int64 * 8),
     ]
 
 
@@ -770,6 +771,9 @@ FUNCTIONS = {
     "reshard_checkpoint_piece": lambda: (STATUS, [c_void_p, c_int64, c_int64, POINTER(reshard_stored_piece)]),
     "reshard_checkpoint_layout": lambda: (STATUS, [c_void_p, c_int64, POINTER(c_void_p)]),
     "reshard_checkpoint_read": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_box), c_void_p, c_size_t]),
+    "reshard_checkpoint_read_shards": lambda: (STATUS, [c_void_p, c_int64, c_void_p, c_int32, c_int, POINTER(c_void_p)]),
+    "reshard_checkpoint_map_file": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_void_p), POINTER(c_size_t)]),
+    "reshard_checkpoint_unmap_file": lambda: (None, [c_void_p, c_size_t]),
     "reshard_checkpoint_digest": lambda: (STATUS, [c_void_p, POINTER(reshard_digest_options), POINTER(POINTER(reshard_digests))]),
     "reshard_digests_destroy": lambda: (None, [POINTER(reshard_digests)]),
     "reshard_checkpoint_hash": lambda: (STATUS, [c_void_p, POINTER(reshard_digest_options), POINTER(POINTER(reshard_hashes))]),
