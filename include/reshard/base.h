@@ -120,6 +120,9 @@ typedef struct reshard_context_options {
     void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
     int (*cancelled)(void *user); /* non-zero: long calls stop with RESHARD_ERR_CANCELLED */
     void *user;                   /* handed to log, progress and cancelled */
+    /* Long calls stop, too, once this is not zero; NULL: there is none. For signal handlers and
+     * other threads, which may set it at any time. Must outlive the context. */
+    const volatile int *cancel_flag;
 } reshard_context_options;
 
 /* Local. options NULL: like the default context, but counted separately. */

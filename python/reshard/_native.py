@@ -157,6 +157,7 @@ class reshard_context_options(Structure):
         ("progress", CFUNCTYPE(None, c_void_p, c_char_p, c_uint64, c_uint64)),
         ("cancelled", CFUNCTYPE(c_int, c_void_p)),
         ("user", c_void_p),
+        ("cancel_flag", POINTER(c_int)),
     ]
 
 
