@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cast.h - strided n-d copies between f16, bf16, f32 and f64. What is true of copies (copy.h) is
- * true of casts; float.h says what becomes of a value.
+ * cast.h - strided n-d copies between f16, bf16, f32, f64, f8_e4m3 and f8_e5m2. What is true of
+ * copies (copy.h) is true of casts; float.h says what becomes of a value.
  */
 #ifndef RS_KERNEL_CAST_H
 #define RS_KERNEL_CAST_H
