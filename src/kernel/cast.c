@@ -9,6 +9,7 @@
 #include "base/dtype.h"
 #include "kernel/cast_runs.h"
 #include "kernel/float.h"
+#include "kernel/infinite.h"
 #include "kernel/kernels.h"
 
 #include <assert.h>
@@ -77,6 +78,8 @@ void rs_cast_prepare_for(rs_cast *cast, rs_cpu cpu, reshard_dtype source, reshar
     memset(cast, 0, sizeof *cast);
     cast->source_bytes = reshard_dtype_bits(source) / 8;
     cast->target_bytes = reshard_dtype_bits(target) / 8;
+    cast->source = source;
+    cast->target = target;
     choose(cast, cpu, source, target);
     rs_nest_build(&cast->nest, cast->source_bytes, cast->target_bytes, ndim, size, source_strides,
                   target_strides);
@@ -90,6 +93,14 @@ void rs_cast_prepare(rs_cast *cast, reshard_dtype source, reshard_dtype target, 
 {
     rs_cast_prepare_for(cast, rs_cpu_detect(), source, target, ndim, size, source_strides,
                         target_strides);
+}
+
+static void count_overflows(const rs_cast *cast, const void *source, const void *target,
+                            int64_t count)
+{
+    int64_t after = rs_count_infinite(cast->target, target, count);
+    if (after != 0)
+        *cast->overflows += after - rs_count_infinite(cast->source, source, count);
 }
 
 /* At most STAGE_COUNT elements. */
@@ -109,6 +120,8 @@ static void cast_piece(const rs_cast *cast, const unsigned char *source, unsigne
     cast->read(dense_source, cast->write != NULL ? between : dense_target, count);
     if (cast->write != NULL)
         cast->write(between, dense_target, count);
+    if (cast->overflows != NULL)
+        count_overflows(cast, dense_source, dense_target, count);
     if (!target_is_dense)
         rs_units_copy(to, cast->target_bytes, target, cast->line.target_step, cast->target_bytes,
                       count);

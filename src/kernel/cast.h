@@ -17,6 +17,10 @@ typedef struct rs_cast {
     rs_loop line;
     int32_t source_bytes, target_bytes; /* of an element */
     rs_cast_run_fn *read, *write;       /* to f32, and from it; write NULL: read does all */
+    reshard_dtype source, target;
+    /* Where values that are finite before and not after are counted, as the caller sets it. NULL:
+     * nobody asks. */
+    int64_t *overflows;
 } rs_cast;
 
 /* Can elements of one type be cast to the other? Also true of a type and itself. */
