@@ -178,19 +178,6 @@ static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_openin
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* Whether a pickle names a class of tensors that are cut. */
-static bool names_cut(const rs_pickle *pickle)
-{
-    size_t count = 0;
-    const rs_pickle_node *const *globals = rs_pickle_globals(pickle, &count);
-    for (size_t i = 0; i < count; i++) {
-        rs_slice name = globals[i]->global->name;
-        if (rs_slice_equals(name, "DTensor") || rs_slice_equals(name, "ShardedTensor"))
-            return true;
-    }
-    return false;
-}
-
 static int32_t find_group(const reading *r, rs_slice name)
 {
     int32_t i = 0;
@@ -225,8 +212,9 @@ static reshard_status sort_into_groups(reading *r)
                            checkpoint->files[i].name, (int)r->names[i].world, (int)group->world);
         r->group_of[i] = found;
         group->file_count++;
-        group->is_cut = group->is_cut ||
-                        names_cut(rs_torch_file_pickle(rs_torch_opened(checkpoint, i), &bytes));
+        group->is_cut =
+            group->is_cut ||
+            rs_torch_names_placed(rs_torch_file_pickle(rs_torch_opened(checkpoint, i), &bytes));
     }
     return RESHARD_OK;
 }

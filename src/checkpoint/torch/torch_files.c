@@ -59,16 +59,23 @@ reshard_status rs_torch_probe_file(const reshard_checkpoint *checkpoint, const c
     return status;
 }
 
+reshard_status rs_torch_open_file(reshard_checkpoint *checkpoint, int32_t index)
+{
+    rs_stored_file *file = &checkpoint->files[index];
+    rs_torch_file *opened = NULL;
+    reshard_status status =
+        rs_torch_file_open(checkpoint->context, file->file, 0, file->bytes, &opened);
+    file->body = opened;
+    file->body_destroy = rs_torch_file_destroy;
+    return status;
+}
+
 reshard_status rs_torch_open_named(reshard_checkpoint *checkpoint, int64_t count,
                                    char *const *names)
 {
     reshard_status status = rs_store_open_files(checkpoint, count, names);
     for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++) {
-        rs_stored_file *file = &checkpoint->files[i];
-        rs_torch_file *opened = NULL;
-        status = rs_torch_file_open(checkpoint->context, file->file, 0, file->bytes, &opened);
-        file->body = opened;
-        file->body_destroy = rs_torch_file_destroy;
+        status = rs_torch_open_file(checkpoint, i);
         if (status == RESHARD_OK && rs_context_cancelled(checkpoint->context))
             return rs_fail(RESHARD_ERR_CANCELLED, "%s: cancelled", checkpoint->path);
     }
@@ -188,6 +195,8 @@ reshard_status rs_torch_note_globals(reshard_checkpoint *checkpoint)
         char line[400];
         rs_text text;
         size_t bytes = 0, count = 0, unknown = 0;
+        if (checkpoint->files[i].body_destroy != rs_torch_file_destroy)
+            continue; /* a format has files of other kinds beside these */
         const rs_pickle *pickle = rs_torch_file_pickle(rs_torch_opened(checkpoint, i), &bytes);
         const rs_pickle_node *const *globals = rs_pickle_globals(pickle, &count);
         rs_text_init(&text, line, sizeof line);

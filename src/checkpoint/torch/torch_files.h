@@ -19,6 +19,8 @@ reshard_status rs_torch_probe_file(const reshard_checkpoint *checkpoint, const c
 /* Opens files of the checkpoint's folder and reads their pickles. */
 reshard_status rs_torch_open_named(reshard_checkpoint *checkpoint, int64_t count,
                                    char *const *names);
+/* Reads the pickle of one file, which the store has opened. */
+reshard_status rs_torch_open_file(reshard_checkpoint *checkpoint, int32_t file);
 const rs_torch_file *rs_torch_opened(const reshard_checkpoint *checkpoint, int32_t file);
 
 /* Goes through all tensors and values of a file. Names begin with the prefix, where it has
