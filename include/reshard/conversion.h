@@ -135,11 +135,11 @@ RESHARD_API void reshard_conversion_get_matrix(const reshard_conversion *convers
 /* ---- running --------------------------------------------------------------------------------- */
 
 typedef struct reshard_conversion_run_options {
-    size_t size;            /* sizeof(reshard_conversion_run_options) */
-    int resume;             /* non-zero: continue what an interrupted run left */
-    int verify;             /* non-zero: read the output back and compare it with the source */
-    int link;               /* non-zero: files that would be copied whole are hard-linked */
-    int no_sync;            /* non-zero: do not wait for the disk; for measurements */
+    size_t size; /* sizeof(reshard_conversion_run_options) */
+    int resume;  /* non-zero: continue what an interrupted run left */
+    int verify;  /* non-zero: check the CRCs of the source, and compare the output with it */
+    int link;    /* non-zero: files that would be copied whole are hard-linked */
+    int no_sync; /* non-zero: do not wait for the disk; for measurements */
     uint64_t journal_bytes; /* make progress durable after this many bytes per rank; 0: 1 GiB */
 } reshard_conversion_run_options;
 

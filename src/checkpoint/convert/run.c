@@ -424,6 +424,8 @@ static reshard_status carry_out(rs_conversion_run *run, reshard_conversion_repor
     reshard_status status = compare_runs(run, rs_run_check_paths(run));
     if (status == RESHARD_OK)
         status = rs_run_check_copies(run);
+    if (status == RESHARD_OK && run->options.verify)
+        status = rs_engine_check_crcs(run->conversion->source, run->team);
     if (status == RESHARD_OK)
         status = open_output(run, &finished);
     if (status != RESHARD_OK)
