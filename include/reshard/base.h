@@ -180,7 +180,8 @@ typedef enum reshard_dtype {
 RESHARD_API const char *reshard_dtype_name(reshard_dtype dtype);
 /* Bits of one element; 0 for a number that is not a dtype. */
 RESHARD_API int32_t reshard_dtype_bits(reshard_dtype dtype);
-/* By short name ("f32") or safetensors' name ("F32"). Errors: RESHARD_ERR_NOT_FOUND. */
+/* By short name ("f32") or what safetensors, PyTorch and NumPy call it ("F32", "torch.float32",
+ * "half", "fp8_e4m3", "<f4"), in upper or lower case. Errors: RESHARD_ERR_NOT_FOUND. */
 RESHARD_API reshard_status reshard_dtype_parse(const char *name, reshard_dtype *out_dtype);
 
 /* How partial values are combined. The last three are bitwise, for integers and bool. */

@@ -434,6 +434,7 @@ class reshard_conversion_report(Structure):
         ("source_digest", c_char * 33),
         ("digest", c_char * 33),
         ("bytes_verified", c_uint64),
+        ("values_overflowed", c_uint64),
     ]
 
 

@@ -137,7 +137,7 @@ static reshard_status lay_out(rs_laying *laying)
     reshard_status status = rs_rank_mesh_check(laying->book->mesh);
     if (status == RESHARD_OK)
         status = rs_target_cut(laying, rs_target_place_local);
-    return status == RESHARD_OK ? rs_rank_layout_prepare(laying) : status;
+    return status == RESHARD_OK ? rs_rank_layout_prepare(laying, true) : status;
 }
 
 static void name_file(const rs_target *target, int32_t file, int32_t rank,
