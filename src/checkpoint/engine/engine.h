@@ -50,6 +50,7 @@ typedef struct rs_engine {
     uint64_t shown_from, shown_factor;
     /* What was done, in all runs. */
     atomic_uint_fast64_t bytes_done, bytes_read, bytes_written, bytes_shared;
+    atomic_uint_fast64_t values_overflowed; /* by casts: finite before, and not after */
 } rs_engine;
 
 #define RS_ENGINE_BYTES_MIN ((size_t)1 << 20) /* for one thread */
