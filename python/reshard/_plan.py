@@ -50,6 +50,11 @@ class StreamMove(NamedTuple):
     target_at: int
     target_strides: Tuple[int, ...]
     kind: int
+    source_rank: int
+    contributor: int
+    contributor_count: int
+    reduction: int
+    divisor: int
 
 
 def _layout(spec: Union[str, Spec, Layout], shape: Any) -> Layout:
@@ -222,7 +227,8 @@ def _read_move(move: Any, link: int, offset: int, count: int) -> StreamMove:
     has_source = move.kind != _native.RESHARD_MOVE_FILL
     return StreamMove(link, offset, count, tuple(move.size[:n]), move.source_shard, move.source_at,
                       tuple(move.source_strides[:n]) if has_source else (), move.target_shard, move.target_at,
-                      tuple(move.target_strides[:n]), move.kind)
+                      tuple(move.target_strides[:n]), move.kind, move.source_rank, move.contributor,
+                      move.contributor_count, move.reduction, move.divisor)
 
 
 def plan(shape: Shape, dtype: Any, source: Union[str, Spec, Layout], target: Union[str, Spec, Layout], *,
