@@ -103,6 +103,19 @@ class Plan(Handle):
         self._pointer = make(lib.reshard_plan_create, None, count, sources, count, targets, count, links, byref(options))
         self.tensors: Tuple[PlanTensor, ...] = tuple(tensors)
 
+    def adjoint(self) -> "Plan":
+        """The transposed plan, from the target's split to the source's: it adds up what this one copies."""
+        made = Plan.__new__(Plan)
+        Handle.__init__(made, None)
+        made._pointer = make(lib.reshard_plan_adjoint, self._pointer)
+        made.tensors = tuple(PlanTensor(tensor.name, tensor.target, tensor.source, tensor.target_dtype, tensor.source_dtype)
+                             for tensor in self.tensors)
+        return made
+
+    @property
+    def is_adjoint(self) -> bool:
+        return bool(lib.reshard_plan_is_adjoint(self._pointer))
+
     def __repr__(self) -> str:
         first = self.tensors[0]
         shape = "x".join(map(str, first.source.shape)) or "scalar"

@@ -79,8 +79,11 @@ class Redistribute:
         self._plan(lambda: self._make_plan([each[0][0] for each in everyone], source, target, dtype, shapes, balance))
         on_cpu = all(each[0][1] for each in everyone)
         one_machine = len({each[3] for each in everyone}) == 1 and everyone[0][3] is not None
-        self._open_wire({each[2] for each in everyone}, on_cpu and one_machine)
+        self._shm = {each[2] for each in everyone}
+        self._can_share = on_cpu and one_machine
+        self._open_wire()
         self._flag = _agree.Flag(group, backend_device(group, self.device))
+        self._transpose: Optional["Redistribute"] = None
 
     # ---- set-up ------------------------------------------------------------------------------------
 
@@ -141,16 +144,30 @@ class Redistribute:
             if any(shard.partial for layout in (tensor.source, tensor.target) for shard in layout.shards(self.rank)):
                 raise Unsupported("%s: partial sums cannot be verified" % tensor.name)
 
-    def _open_wire(self, asked: Any, possible: bool) -> None:
+    def _open_wire(self) -> None:
+        asked = self._shm
         if not asked <= {"auto", "on", "off"}:
             raise Invalid('shm is "auto", "on" or "off", not %r' % sorted(asked - {"auto", "on", "off"})[0])
         self._wire: Any = None
-        if possible and "off" not in asked:
+        if self._can_share and "off" not in asked:
             self._wire = _wire.share_memory(self.group, self.rank, self.stages, lambda value: _agree.gather(self.group, value))
         if self._wire is None and "on" in asked:
             raise Unsupported("shared memory needs all ranks on one machine, with tensors of the CPU and room for them")
         if self._wire is None:
             self._wire = _wire.Messages(self.group, self.rank, self.stages, self.device)
+
+    def transpose(self) -> "Redistribute":
+        """Collective when it is first called. The move of gradients: from the target split to the source split, adding up
+        what this one copies and copying what it adds up."""
+        if self._transpose is None:
+            made = Redistribute.__new__(Redistribute)
+            for name in ("group", "rank", "size", "device", "cap", "_shm", "_can_share", "_flag"):
+                setattr(made, name, getattr(self, name))
+            made.tensors, made.verify, made._transpose = {}, False, None
+            made._plan(self.plan.adjoint)
+            made._open_wire()
+            self._transpose = made
+        return self._transpose
 
     # ---- what it is ----------------------------------------------------------------------------------
 
@@ -201,6 +218,11 @@ class Redistribute:
             self._slots = {}
         return results
 
+    def differentiable(self, tensors: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
+        """Collective. As a call, with results through which gradients go back to `tensors`."""
+        from ._gradient import apply
+        return apply(self, self.tensors if tensors is None else tensors)
+
     def _flats(self, name: str, layout: Layout, dtype: str, tensors: Mapping[str, Any]) -> List[Any]:
         """The memory of this rank's shards, checked against the layout."""
         wanted = layout.shards(self.rank)
@@ -228,6 +250,9 @@ class Redistribute:
             else:
                 made = [torch.empty(shard.shape, dtype=torch_dtype(tensor.target_dtype), device=self.device) for shard in shards]
                 flats = [shard.view(-1) for shard in made]
+            if self.plan.is_adjoint:  # it only adds
+                for flat in flats:
+                    flat.zero_()
             self._slots["target", i] = flats
             if shards:
                 results[tensor.name] = made[0] if len(shards) == 1 and len(made) == 1 else made
@@ -243,7 +268,8 @@ class Redistribute:
         found = self._slots[key]
         if isinstance(found, Layout):  # between two stages: made when it is first written
             dtype = torch_dtype(link.source_dtype if source else link.target_dtype)
-            found = [torch.empty(each.shape, dtype=dtype, device=self.device).view(-1) for each in found.shards(self.rank)]
+            fresh = torch.zeros if self.plan.is_adjoint else torch.empty
+            found = [fresh(each.shape, dtype=dtype, device=self.device).view(-1) for each in found.shards(self.rank)]
             self._slots[key] = found
         return found[shard]
 
