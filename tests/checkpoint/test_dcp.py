@@ -197,6 +197,22 @@ class ReadTest(DcpTest):
             _, values, _ = dcp_files.read(self.at("out"))
             self.assertEqual(values, {"sched": kept})
 
+    def test_crcs(self):
+        """Of every entry, with --verify."""
+        writer = self.writer()
+        for name in ("big", "model.w"):
+            writer.add(name, self.model[name], 2)
+        writer.close()
+        self.convert("in", "hf")
+        with open(self.at("in/__1_0.distcp"), "rb") as file:
+            data = bytearray(file.read())
+        at = data.index(self.model["big"][2][-100:])
+        data[at] ^= 1
+        with open(self.at("in/__1_0.distcp"), "wb") as file:
+            file.write(data)
+        self.check_fails(("convert", self.at("in"), self.at("hf2"), "--verify"), 1, "__1_0.distcp: the CRC of 6144 bytes from byte ")
+        self.assertFalse(os.path.exists(self.at("hf2")))
+
     def test_entries_of_no_chunk(self):
         """Stored, but part of no tensor: an entry whose chunk the metadata has lost, and one whose tensor it has lost."""
         for lost, notes in (((), []), (("big",), ["1 stored entry is no chunk of any tensor (\"big\"): left out"]),
