@@ -343,13 +343,14 @@ class RoundTripTest(DcpTest):
         return arrays, state, groups, values
 
     def test_model(self):
-        """hf -> dcp -> rank files of torch -> rank files -> dcp -> hf."""
+        """hf -> dcp -> rank files with DTensors -> rank files -> rank files of torch -> dcp -> hf."""
         model = {name: self.model[name] for name in SHAPES if name != "z"}
         files.write(self.at("hf/model.safetensors"), model, {"format": "pt"})
-        steps = [("hf", "dcp", "fsdp=3"), ("dcp", "torch", "fsdp=4"), ("torch", "rank-files", "fsdp=2"), ("rank-files", "dcp", "fsdp=5")]
+        steps = [("hf", "dcp", "fsdp=3"), ("dcp", "torch", "fsdp=4", "--dtensor"), ("torch", "rank-files", "fsdp=2"), ("rank-files", "torch", "fsdp=3"),
+                 ("torch", "dcp", "fsdp=5")]
         wanted = self.digest("hf")
-        for source, target, mesh in steps:
-            self.convert(source, target + "-next", "--format", target, "--to", mesh, "--rules", "fsdp")
+        for source, target, mesh, *more in steps:
+            self.convert(source, target + "-next", "--format", target, "--to", mesh, "--rules", "fsdp", *more)
             shutil.rmtree(self.at(target), ignore_errors=True)
             os.rename(self.at(target + "-next"), self.at(target))
             self.assertEqual(self.digest(target), wanted, target)
