@@ -11,6 +11,11 @@ export function tickStep(length, room) {
     return 2 ** Math.max(0, Math.ceil(Math.log2(room / length)));
 }
 
+/** Where a bar begins: on a pixel, so that thin bars beside each other make no pattern. */
+export function barEdge(x) {
+    return CHART_LEFT + Math.round(2 * x) / 2;
+}
+
 const tip = element("div", { id: "tip", role: "presentation", hidden: true });
 
 function showTip(text, x, y) {
@@ -100,5 +105,7 @@ export function drawing(parts) {
 export function beginTips() {
     document.body.append(tip, element("p", { id: "keys", class: "unseen" },
         "Arrow keys move, Enter chooses, Escape lets go."));
-    window.addEventListener("scroll", hideTip, { passive: true });
+    // Keys may scroll to what they reach; what they tell has to stay.
+    window.addEventListener("wheel", hideTip, { passive: true });
+    window.addEventListener("touchmove", hideTip, { passive: true });
 }

@@ -7,27 +7,31 @@ const FIRST_HUES = [[212, 72], [28, 85], [160, 60], [330, 55], [48, 90], [265, 5
 const isDark = matchMedia("(prefers-color-scheme: dark)");
 const isPrint = matchMedia("print");
 
-export function darkNow() {
-    return isDark.matches && !isPrint.matches;
-}
+let dark = isDark.matches && !isPrint.matches;
 
 export function onTheme(listener) {
     isDark.addEventListener("change", listener);
     isPrint.addEventListener("change", listener);
 }
 
+onTheme(() => { dark = isDark.matches && !isPrint.matches; });
+
+export function darkNow() {
+    return dark;
+}
+
 export function rankColour(rank, alpha = 1) {
     const [hue, saturation] = FIRST_HUES[rank] ?? [(rank * 137.508) % 360, 50 + ((rank * 7) % 4) * 8];
-    const light = darkNow() ? 42 + ((rank * 5) % 3) * 3 : 72 + ((rank * 5) % 3) * 3;
-    return `hsl(${hue} ${saturation}% ${light}% / ${alpha})`;
+    const light = darkNow() ? 38 + ((rank * 5) % 3) * 3 : 76 + ((rank * 5) % 3) * 2;
+    return `hsl(${hue} ${darkNow() ? saturation * 0.7 : saturation}% ${light}% / ${alpha})`;
 }
 
 // From nothing to the most, darker by day and brighter by night.
 const HEAT = {
-    light: [[233, 240, 250], [150, 193, 233], [58, 123, 200], [22, 62, 130]],
-    dark: [[27, 36, 51], [35, 84, 140], [72, 150, 219], [196, 228, 255]],
-    keptLight: [[240, 240, 238], [205, 206, 203], [165, 167, 163], [122, 125, 120]],
-    keptDark: [[32, 34, 37], [62, 65, 69], [98, 102, 107], [146, 150, 156]],
+    light: [[232, 241, 251], [168, 205, 240], [93, 154, 217], [38, 97, 173]],
+    dark: [[26, 36, 52], [31, 72, 120], [51, 117, 186], [121, 184, 245]],
+    keptLight: [[241, 241, 239], [226, 227, 224], [211, 212, 209], [196, 198, 194]],
+    keptDark: [[32, 35, 40], [45, 49, 55], [59, 64, 71], [74, 80, 88]],
 };
 
 /** The colour of a share between 0 and 1, as [red, green, blue]; kept: of what stays, in grey. */
@@ -43,7 +47,11 @@ export function heatText(share) {
     return isBright ? "#10151d" : "#fff";
 }
 
+const inks = new Map(); // asking for a computed style thousands of times takes seconds
+onTheme(() => inks.clear());
+
 /** The value of a CSS variable, for what is drawn on canvases. */
 export function ink(name) {
-    return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+    if (!inks.has(name)) inks.set(name, getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim());
+    return inks.get(name);
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plan's data, as the command put it into the page, made ready to be asked.
+import { boxText } from "./format.js";
 
 export const DATA = JSON.parse(document.getElementById("data").textContent);
 export const REPORT = DATA.report;
 export const IS_PLAN = DATA.kind === "plan";
 
 /** A matrix of sums: `cell` entries by `cell` entries of the plan are one number. */
-export class Matrix {
+class Matrix {
     constructor(rows, columns, cell) {
         this.rows = rows; // in entries: ranks or files
         this.columns = columns;
@@ -104,10 +105,19 @@ export function meet(a, b) {
     return size.some((length) => length <= 0) ? null : { offset, size };
 }
 
+/** How much of each dimension is drawn: all of it, or the part that the first boxes reach if not all are on the page. */
+export function extentsOf(layout) {
+    const isWhole = layout.ranks_shown >= layout.ranks && !layout.pieces_cut;
+    layout.extents ??= isWhole ? layout.shape :
+        layout.shape.map((_, d) => boxesOf(layout).reduce((end, box) => Math.max(end, box.offset[d] + box.size[d]), 0));
+    return layout.extents;
+}
+
 /** What a layout's picture lacks, in words; "" if it is complete. */
 export function lackText(layout) {
-    if (layout.ranks_shown < layout.ranks) return `the first ${layout.ranks_shown} of ${layout.ranks} ranks`;
-    return layout.pieces_cut ? "the first boxes of each rank" : "";
+    if (layout.ranks_shown >= layout.ranks && !layout.pieces_cut) return "";
+    const what = layout.ranks_shown < layout.ranks ? `the first ${layout.ranks_shown} of ${layout.ranks} ranks` : "the first boxes of each rank";
+    return `${what}, in ${boxText(layout.shape.map(() => 0), extentsOf(layout))}`;
 }
 
 export const TENSORS = DATA.tensor_list ?? [];

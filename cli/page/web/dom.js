@@ -34,7 +34,7 @@ async function copyText(text) {
 }
 
 /** A button that copies a text and says so. */
-export function copyButton(text, what) {
+function copyButton(text, what) {
     const button = element("button", {
         type: "button", class: "copy", "aria-label": `Copy ${what}`,
         onclick: async () => {
@@ -46,9 +46,9 @@ export function copyButton(text, what) {
     return button;
 }
 
-/** A piece of code that can be copied. */
-export function codeLine(text, what) {
-    return element("span", { class: "code" }, element("code", { tabindex: "0" }, text), copyButton(text, what));
+/** A piece of code that can be copied, as it is or as another text. */
+export function codeLine(text, what, copied = text) {
+    return element("span", { class: "code" }, element("code", { tabindex: "0" }, text), copyButton(copied, what));
 }
 
 /** A labelled choice: options are [value, text]. */

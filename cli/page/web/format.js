@@ -20,6 +20,12 @@ export function exactText(number) {
     return Number.isSafeInteger(number) ? digits : `about ${number}`;
 }
 
+/** A name of any characters, of which those that cannot be seen, or turn others round, are spelt out. */
+export function nameText(name) {
+    const shown = name.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (one) => `\\u{${one.codePointAt(0).toString(16)}}`);
+    return shown === "" ? "(no name)" : shown;
+}
+
 export function countText(count, word) {
     return `${exactText(count)} ${word}${count === 1 ? "" : "s"}`;
 }

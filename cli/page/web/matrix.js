@@ -11,14 +11,23 @@ const NODE_SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const SIDE_MAX = 620;
 const FINE = 96; // beyond so many cells on a side they are drawn as an image
 
-/** What is shown now: the matrix of the chosen stage, in cells of the chosen size. */
+let current = { key: null };
+
+/**
+ * What is shown now: the matrix of the chosen stage in cells of the chosen size, and of it without what stays within
+ * ranks the values, and the most of them.
+ */
 function currentMatrix() {
-    const whole = state.stage !== null && STAGES[state.stage] ? STAGES[state.stage] : TOTAL;
-    return whole.joined(Math.max(whole.cell, Math.ceil((state.node ?? 1) / whole.cell) * whole.cell));
+    const key = `${state.stage} ${state.node}`;
+    if (current.key !== key) {
+        const whole = STAGES[state.stage] ?? TOTAL;
+        const matrix = whole.joined(Math.max(whole.cell, Math.ceil((state.node ?? 1) / whole.cell) * whole.cell));
+        current = { key, matrix, ...splitMatrix(matrix) };
+    }
+    return current;
 }
 
-/** Without what stays within ranks, which is no traffic: the numbers that are drawn, and the most of them. */
-function readShown(matrix) {
+function splitMatrix(matrix) {
     const values = Float64Array.from(matrix.values);
     const kept = new Float64Array(matrix.height);
     if (IS_PLAN && matrix.cell === 1) {
@@ -27,7 +36,9 @@ function readShown(matrix) {
         DATA.rank_list.kept.forEach((bytes, rank) => { kept[Math.floor(rank / matrix.cell)] += bytes; });
     }
     if (IS_PLAN) for (let i = 0; i < matrix.height; i++) values[i * matrix.width + i] -= kept[i];
-    return { values, kept, most: values.reduce((most, bytes) => Math.max(most, bytes), 0) };
+    let most = 0;
+    for (const bytes of values) if (bytes > most) most = bytes;
+    return { values, kept, most };
 }
 
 function cellName(matrix, index, isRow) {
@@ -90,8 +101,7 @@ function busiestPanel() {
 function nodeFigures() {
     const shown = element("p", { class: "hint", id: "nodes" });
     onState(() => {
-        const matrix = currentMatrix();
-        const { values } = readShown(matrix);
+        const { matrix, values } = currentMatrix();
         if (!IS_PLAN || (state.node ?? 1) === 1 || (matrix.cell > 1 && state.stage !== null)) {
             shown.textContent = "";
             return;
@@ -125,15 +135,24 @@ function shareOf(shown, bytes) {
     return shown.most > 0 ? bytes / shown.most : 0;
 }
 
+const SHADES = 255;
+
 /** All cells as an image of one pixel each, which the canvas then enlarges. */
-function cellsImage(matrix, shown) {
+function cellsImage({ matrix, values, kept, most }) {
     const image = new ImageData(matrix.width, matrix.height);
     const nothing = darkNow() ? [22, 25, 31] : [250, 250, 249];
-    for (let i = 0; i < matrix.values.length; i++) {
-        const isKept = IS_PLAN && matrix.cell === 1 && i % (matrix.width + 1) === 0;
-        const bytes = isKept ? matrix.values[i] : shown.values[i];
-        const colour = bytes === 0 ? nothing : heatColour(shareOf(shown, bytes), isKept);
-        image.data.set([...colour, 255], 4 * i);
+    const shades = Array.from({ length: SHADES + 1 }, (_, i) => heatColour(i / SHADES));
+    const put = (i, colour) => {
+        image.data[4 * i] = colour[0];
+        image.data[4 * i + 1] = colour[1];
+        image.data[4 * i + 2] = colour[2];
+        image.data[4 * i + 3] = 255;
+    };
+    for (let i = 0; i < values.length; i++)
+        put(i, values[i] === 0 ? nothing : shades[Math.max(1, Math.round((values[i] / most) * SHADES))]);
+    if (IS_PLAN && matrix.cell === 1) {
+        for (let i = 0; i < matrix.height; i++)
+            if (kept[i] > 0) put(i * matrix.width + i, heatColour(kept[i] / (most || 1), true));
     }
     const made = new OffscreenCanvas(matrix.width, matrix.height);
     made.getContext("2d").putImageData(image, 0, 0);
@@ -154,7 +173,7 @@ function heatMap() {
     let place = { left: 0, top: 0, side: 1, matrix: TOTAL };
 
     function measure(width) {
-        const matrix = currentMatrix();
+        const { matrix } = currentMatrix();
         const margin = matrix.width > 1 || matrix.height > 1 ? 34 : 20;
         const across = Math.min(width, SIDE_MAX) - margin;
         const cellWidth = Math.min(across / matrix.width, 96);
@@ -193,7 +212,7 @@ function heatMap() {
     }
     function drawImage(context, shown, { left, top, cellWidth, cellHeight, matrix }) {
         const key = `${state.node} ${state.stage} ${darkNow()}`;
-        if (image === null || key !== drawnFor) image = cellsImage(matrix, shown);
+        if (image === null || key !== drawnFor) image = cellsImage(shown);
         drawnFor = key;
         context.imageSmoothingEnabled = cellWidth < 1;
         context.drawImage(image, left, top, matrix.width * cellWidth, matrix.height * cellHeight);
@@ -221,7 +240,7 @@ function heatMap() {
         },
         draw: (context, width, height, cursor) => {
             place = measure(width);
-            const shown = readShown(place.matrix);
+            const shown = currentMatrix();
             drawAxes(context, place);
             if (Math.max(place.matrix.width, place.matrix.height) > FINE) drawImage(context, shown, place);
             else drawCells(context, shown, place);
@@ -257,7 +276,7 @@ function heatMap() {
 }
 
 function legend() {
-    const { most } = readShown(TOTAL);
+    const { most } = currentMatrix();
     const shades = element("span", { class: "shades", "aria-hidden": "true" });
     const fill = () => shades.replaceChildren(...Array.from({ length: 12 }, (_, i) =>
         element("i", { style: `background: rgb(${heatColour(i / 11).join()})` })));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One layout as a picture: two of its dimensions, and the boxes that lie there at the chosen place of the others.
 import { boxText, rangesText, rangesCount, sizeText } from "./format.js";
-import { boxesOf, holds } from "./data.js";
+import { boxesOf, extentsOf, holds } from "./data.js";
 import { rankColour, ink } from "./colour.js";
 import { drawing } from "./canvas.js";
 
@@ -32,7 +32,7 @@ function fillOf(context, box, alpha) {
 /** The longest of some texts that fits, in the middle of a rectangle. */
 function writeLabel(context, texts, [x, y, width, height]) {
     const size = Math.min(16, Math.max(10, height * 0.3));
-    if (height < 11) return;
+    if (height < 11 || width < 12) return;
     context.font = `600 ${size}px ${ink("font")}`;
     const text = texts.find((one) => context.measureText(one).width <= width - 6);
     if (text === undefined) return;
@@ -56,7 +56,7 @@ export function layoutPicture(label, view, pick) {
     function place(now, box, width, height) {
         const part = (dim, room) => {
             if (dim === null) return [0, room];
-            const length = Math.max(1, now.layout.shape[dim]);
+            const length = Math.max(1, extentsOf(now.layout)[dim]);
             return [(box.offset[dim] / length) * room, (box.size[dim] / length) * room];
         };
         const [x, across] = part(now.columnDim, width - 2);
@@ -70,8 +70,8 @@ export function layoutPicture(label, view, pick) {
     function height(width) {
         const now = view();
         if (now.rowDim === null) return STRIP_HEIGHT;
-        const across = now.columnDim === null ? 1 : now.layout.shape[now.columnDim];
-        const shape = Math.max(1, now.layout.shape[now.rowDim]) / Math.max(1, across);
+        const extents = extentsOf(now.layout);
+        const shape = Math.max(1, extents[now.rowDim]) / Math.max(1, extents[now.columnDim]);
         return width * Math.min(1, Math.max(0.35, shape));
     }
     function drawBox(context, now, box, rectangle, isHovered) {

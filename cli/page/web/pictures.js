@@ -2,7 +2,7 @@
 // Several layouts of one tensor side by side, with one choice of dimensions and one slider for each other dimension.
 import { element, choice, codeLine } from "./dom.js";
 import { countText, shapeText } from "./format.js";
-import { boxesOf, boxesOfRank, lackText } from "./data.js";
+import { boxesOf, boxesOfRank, extentsOf, lackText } from "./data.js";
 import { layoutPicture } from "./picture.js";
 import { state, onState } from "./state.js";
 
@@ -57,7 +57,7 @@ function chooser(shape, axes, onchange) {
  * one, and the other way round.
  */
 export function pictureRow(items, { ghosts = false } = {}) {
-    const shape = items.at(-1).layout.shape;
+    const shape = extentsOf(items.at(-1).layout);
     const alike = items.filter((item) => item.layout.shape.length === shape.length).map((item) => item.layout);
     const axes = pickDims(alike);
     const slice = shape.map(() => 0);

@@ -4,7 +4,7 @@ import { section, element } from "./dom.js";
 import { countText, exactText, sizeText } from "./format.js";
 import { DATA, IS_PLAN, TOTAL, columnName, rowName } from "./data.js";
 import { ink, onTheme } from "./colour.js";
-import { CHART_LEFT, drawing, tickStep } from "./canvas.js";
+import { CHART_LEFT, barEdge, drawing, tickStep } from "./canvas.js";
 import { state, onState, choose } from "./state.js";
 
 const HEIGHT = 190;
@@ -38,7 +38,7 @@ function barDrawing(label, series, { nameOf, isChosen, pick }) {
                     const bar = (one.values[i] / most) * room;
                     top -= bar;
                     context.fillStyle = ink(one.ink);
-                    context.fillRect(CHART_LEFT + i * step, top, Math.max(0.5, step - gap), bar);
+                    context.fillRect(barEdge(i * step), top, barEdge((i + 1) * step) - barEdge(i * step) - gap, bar);
                 }
                 context.globalAlpha = 1;
             }

@@ -2,7 +2,7 @@
 // What is chosen on the page. It lives in the URL's hash, so that a link shows what its sender saw.
 
 const NUMBERS = ["rank", "file", "stage", "node"];
-const TEXTS = ["tensor", "find", "sort"];
+const TEXTS = ["find", "sort"];
 
 /** rank: of the target; file: of the source (a conversion); link: [source, target]. */
 export const state = { rank: null, file: null, link: null, stage: null, node: null, tensor: null, find: "", sort: "" };
@@ -16,6 +16,7 @@ export function onState(listener) {
 function writeHash() {
     const words = new URLSearchParams();
     for (const name of NUMBERS) if (state[name] !== null) words.set(name, state[name]);
+    if (state.tensor !== null) words.set("tensor", state.tensor); // one may be called ""
     if (state.link) words.set("link", state.link.join("-"));
     for (const name of TEXTS) if (state[name]) words.set(name, state[name]);
     const hash = words.toString();
@@ -27,6 +28,7 @@ function readHash() {
     const words = new URLSearchParams(location.hash.slice(1));
     for (const name of NUMBERS) state[name] = /^\d{1,9}$/.test(words.get(name) ?? "") ? Number(words.get(name)) : null;
     const link = /^(\d{1,9})-(\d{1,9})$/.exec(words.get("link") ?? "");
+    state.tensor = words.get("tensor");
     state.link = link ? [Number(link[1]), Number(link[2])] : null;
     for (const name of TEXTS) state[name] = words.get(name) ?? "";
 }

@@ -29,7 +29,7 @@ function planTiles() {
         size("Kept", "bytes_kept", percentText(REPORT.bytes_kept, handled), share(REPORT.bytes_kept)),
         size("Busiest sender", "bytes_out_max", whoHas(DATA.rank_list?.out, REPORT.bytes_out_max)),
         size("Busiest receiver", "bytes_in_max", whoHas(DATA.rank_list?.in, REPORT.bytes_in_max)),
-        size("Memory for messages", "staging_bytes_peak", "on one rank"),
+        size("For messages", "staging_bytes_peak", "on one rank"),
         count("Moves", "moves", countText(REPORT.records, "record")),
         count("Stages", "stages", REPORT.checked ? "checked" : ""),
         "bytes_moved_without_relabel" in REPORT ? size("Moved otherwise", "bytes_moved_without_relabel", "without --relabel") : null];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tensors of a checkpoint: searched, sorted, and each with its own picture.
 import { section, element, codeLine } from "./dom.js";
-import { exactText, shapeText, sizeText } from "./format.js";
+import { exactText, nameText, shapeText, sizeText } from "./format.js";
 import { DATA, REPORT, TENSORS, boxesOf, holds, layoutOf, tensorBytes } from "./data.js";
 import { pictureRow } from "./pictures.js";
 import { state, onState, setState, choose } from "./state.js";
@@ -13,7 +13,7 @@ const ruleText = (tensor) => tensor.rules ? `${tensor.rules}:${tensor.line}` : "
 const compareText = (a, b) => a.localeCompare(b, undefined, { numeric: true });
 
 const COLUMNS = [
-    { key: "name", name: "tensor", show: (tensor) => tensor.name, compare: (a, b) => compareText(a.name, b.name) },
+    { key: "name", name: "tensor", show: (tensor) => nameText(tensor.name), compare: (a, b) => compareText(a.name, b.name) },
     { key: "dtype", name: "dtype", show: (tensor) => tensor.dtype, compare: (a, b) => compareText(a.dtype, b.dtype) },
     { key: "shape", name: "shape", show: (tensor) => shapeText(tensor.shape), compare: (a, b) => compareText(shapeText(a.shape), shapeText(b.shape)) },
     { key: "bytes", name: "bytes", show: (tensor) => sizeText(tensorBytes(tensor)), compare: (a, b) => tensorBytes(a) - tensorBytes(b) },
@@ -55,7 +55,7 @@ function tensorPicture(tensor) {
             chosen: () => state.rank, pick: (rank) => choose("rank", rank) });
     }
     return element("div", { class: "tensor-picture" },
-        element("p", {}, codeLine(tensor.name, "the tensor's name")),
+        element("p", {}, codeLine(nameText(tensor.name), "the tensor's name", tensor.name)),
         tensor.local_shape ? element("p", { class: "hint" }, `${shapeText(tensor.shape)} ${tensor.dtype}, on one rank ${shapeText(tensor.local_shape)}, ` +
             `by line ${tensor.line} of the rules ${tensor.rules}.`) :
             element("p", { class: "hint" }, `${shapeText(tensor.shape)} ${tensor.dtype}, written whole.`),
@@ -79,7 +79,7 @@ function tensorTable() {
 
     function rowOf(tensor) {
         const button = element("button", { type: "button", class: "link name", "aria-expanded": "false",
-            onclick: () => setState({ tensor: state.tensor === tensor.name ? "" : tensor.name }) }, tensor.name);
+            onclick: () => setState({ tensor: state.tensor === tensor.name ? null : tensor.name }) }, nameText(tensor.name));
         const row = element("tr", {}, COLUMNS.map((column, i) => i === 0 ? element("th", { scope: "row" }, button) :
             element("td", { class: column.key }, column.show(tensor))));
         row.tensor = tensor;
@@ -105,11 +105,11 @@ function tensorTable() {
         });
     }
     function showPicture() {
-        if (open && open.tensor?.name === state.tensor) return;
+        if (open && open.tensor.name === state.tensor) return;
         open?.previousSibling?.querySelector("button")?.setAttribute("aria-expanded", "false");
         open?.remove();
         open = null;
-        const row = state.tensor ? [...body.rows].find((one) => one.tensor?.name === state.tensor) : null;
+        const row = [...body.rows].find((one) => one.tensor.name === state.tensor);
         if (!row) return;
         open = element("tr", { class: "open" }, element("td", { colspan: `${COLUMNS.length}` }, tensorPicture(row.tensor)));
         open.tensor = row.tensor;

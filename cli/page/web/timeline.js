@@ -4,7 +4,7 @@ import { section, element } from "./dom.js";
 import { countText, exactText, sizeText } from "./format.js";
 import { DATA, REPORT, STAGES } from "./data.js";
 import { heatColour, ink } from "./colour.js";
-import { CHART_LEFT, drawing, tickStep } from "./canvas.js";
+import { CHART_LEFT, barEdge, drawing, tickStep } from "./canvas.js";
 import { state, onState, choose } from "./state.js";
 
 const LANE_HEIGHT = 92;
@@ -36,12 +36,12 @@ function timelineDrawing(lanes) {
             const isDim = sender !== null && (marked === null ? bytesOfRank(stage, i + 1, sender) === 0 : marked !== i + 1);
             context.globalAlpha = isDim ? 0.3 : 1;
             context.fillStyle = `rgb(${heatColour(0.25 + 0.6 * (round.most / most)).join()})`;
-            context.fillRect(CHART_LEFT + i * step, base - height, Math.max(0.5, step - gap), height);
+            context.fillRect(barEdge(i * step), base - height, barEdge((i + 1) * step) - barEdge(i * step) - gap, height);
             const own = sender === null || (marked !== null && marked !== i + 1) ? null : bytesOfRank(stage, i + 1, sender);
             if (own) {
                 context.globalAlpha = 1;
                 context.fillStyle = ink("accent");
-                context.fillRect(CHART_LEFT + i * step, base - (own / most) * (LANE_HEIGHT - 26), Math.max(1, step - gap), 3);
+                context.fillRect(barEdge(i * step), base - (own / most) * (LANE_HEIGHT - 26), Math.max(1, step - gap), 3);
             }
         });
         context.globalAlpha = 1;
@@ -50,7 +50,7 @@ function timelineDrawing(lanes) {
         label: `Timeline: ${countText(lanes.length, "stage")} of ${countText(count, "round")}`,
         height: () => lanes.length * LANE_HEIGHT + 18,
         draw: (context, width, height, cursor) => {
-            step = (width - CHART_LEFT - 4) / count;
+            step = Math.min(72, (width - CHART_LEFT - 4) / count);
             context.font = `12px ${ink("font")}`;
             context.textBaseline = "middle";
             lanes.forEach((rounds, stage) => {
