@@ -181,6 +181,36 @@ class ReadTest(DcpTest):
         self.write_ranks(left_out=1)
         self.check_fails(("inspect", self.at("in")), 1, "is a file missing?")
 
+    def test_values_of_ranks(self):
+        """Each rank keeps its own; the first counts, and where others differ, that is said."""
+        for last, notes in ((5, []), (6, ["1 values are not the same on all ranks; the first is kept"])):
+            shutil.rmtree(self.at("in"), ignore_errors=True)
+            for rank, number in enumerate((5, last)):
+                writer = self.writer()
+                writer.describe("w", "U8", (1,))
+                writer.store("w", (0,), (1,), f"__{rank}_0.distcp", torch_files.pack(torch_files.tensor(("U8", (1,), b"x"))))
+                data = writer.add_bytes("sched", {"epoch": number}, f"__{rank}_0.distcp")
+                kept = data if rank == 0 else kept
+                writer.close(f"__{rank}.metadata")
+            self.assertEqual(self.read_json("inspect", self.at("in"))["notes"], notes)
+            self.convert("in", "out", "--format", "dcp", "--to", "fsdp=1")
+            _, values, _ = dcp_files.read(self.at("out"))
+            self.assertEqual(values, {"sched": kept})
+
+    def test_entries_of_no_chunk(self):
+        """Stored, but part of no tensor: an entry whose chunk the metadata has lost, and one whose tensor it has lost."""
+        for lost, notes in (((), []), (("big",), ["1 stored entry is no chunk of any tensor (\"big\"): left out"]),
+                            (("big", "model.w"), ["2 stored entries are no chunk of any tensor (\"big\" and others): left out"])):
+            writer = self.writer()
+            for name in ("big", "model.w", "mask", "none"):
+                writer.add(name, self.model[name], 5 if name == "mask" else 1)
+            for name in lost:
+                del writer.tensors[name]
+            writer.close()
+            self.assertEqual(self.read_json("inspect", self.at("in"))["notes"], notes)
+            self.assertIn("".join(notes), self.convert("in", "hf"))
+            shutil.rmtree(self.at("in"))
+
     def test_accelerate(self):
         for folder, names in (("pytorch_model_fsdp_0", ("model.w",)), ("optimizer_0", ("big",))):
             writer = self.writer("in/" + folder)

@@ -312,6 +312,18 @@ class Ranks(TorchTest):
         self.compare("verl", {"model.w": w, "optim.state.w.exp_avg": m, "optim.state.w.step": ("F32", (), bytes(4)),
                               "extra_state.0.rng": ("U8", (2,), b"\0\7"), "extra_state.1.rng": ("U8", (2,), b"\1\7")})
 
+    def test_values_of_ranks(self):
+        """Values are compared all through: also what differs far behind, and what some ranks do not have."""
+        long = ["word"] * 3000
+        for i, (other, count) in enumerate([({"a": long, "b": 1.5}, 0), ({"a": long[:-1] + ["world"], "b": 1.5}, 1),
+                                            ({"a": long, "b": 2.5}, 1), ({"a": long, "b": 1.5, "c": 1}, 1), ({"b": 1.5, "a": long}, 0)]):
+            for rank in range(3):
+                values = {"a": long, "b": 1.5} if rank != 1 else other
+                w = torch_files.dtensor(("U8", (1,), b"x"), (3,), torch_files.mesh([0, 1, 2]), ["S0"])
+                torch_files.write(self.at(f"v{i}/rank{rank}.pt"), {"w": w, **values})
+            wanted = [f"{count} values are not the same on all ranks; the first is kept"] if count else []
+            self.assertEqual(self.read_json("inspect", self.at(f"v{i}"))["notes"], wanted)
+
     def test_refused(self):
         rnd = random.Random(SEED)
         model = self.draw_model(rnd)

@@ -128,14 +128,16 @@ static void name_file(const rs_target *target, int32_t file, int32_t rank,
     (void)snprintf(out_name, RS_FILE_NAME_BYTES, "model.pt");
 }
 
+static const rs_torch_style style = {.write = rs_torch_save_plain};
+
 static reshard_status place(rs_target *target, int32_t file)
 {
-    return rs_torch_save_place(target, file, rs_torch_save_plain);
+    return rs_torch_save_place(target, file, &style);
 }
 
 static reshard_status finish(const rs_target *target, const rs_finishing *finishing)
 {
-    return rs_torch_save_finish(target, finishing, rs_torch_save_plain);
+    return rs_torch_save_finish(target, finishing, &style);
 }
 
 const rs_format rs_format_torch = {

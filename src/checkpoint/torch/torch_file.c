@@ -428,3 +428,21 @@ reshard_status rs_torch_file_place(const rs_torch_file *opened, const rs_torch_t
     *out_at = at + tensor->at;
     return RESHARD_OK;
 }
+
+reshard_status rs_torch_file_record(const rs_torch_file *opened, rs_arena *arena, const char *name,
+                                    rs_slice *out_text)
+{
+    char *bytes = NULL;
+    size_t count = 0;
+    const rs_zip_member *member = opened->zip != NULL ? find_named(opened, name) : NULL;
+    *out_text = (rs_slice){NULL, 0};
+    if (member == NULL)
+        return RESHARD_OK;
+    reshard_status status =
+        rs_zip_read_all(opened->zip, member, RS_TORCH_RECORD_BYTES_MAX, &bytes, &count);
+    if (status != RESHARD_OK)
+        return status;
+    *out_text = (rs_slice){rs_arena_copy(arena, bytes, count + 1, 1), count};
+    rs_release(opened->context, bytes, count + 1);
+    return out_text->bytes != NULL ? RESHARD_OK : rs_allocation_status();
+}

@@ -11,6 +11,8 @@
 #include "checkpoint/torch/torch_values.h"
 #include "system/file.h"
 
+#define RS_TORCH_RECORD_BYTES_MAX ((size_t)100000000)
+
 typedef struct rs_torch_file rs_torch_file;
 
 /* Local. Whether the bytes look like what torch.save writes: reads the beginning of the file, and
@@ -33,5 +35,10 @@ const rs_pickle *rs_torch_file_pickle(const rs_torch_file *opened, size_t *out_b
  * compressed. */
 reshard_status rs_torch_file_place(const rs_torch_file *opened, const rs_torch_tensor *tensor,
                                    uint64_t *out_at);
+
+/* A record of a zip file that torch does not look at, in the arena. *out_text has bytes NULL when
+ * there is none. Errors: as of zip.h; RANGE beyond RS_TORCH_RECORD_BYTES_MAX. */
+reshard_status rs_torch_file_record(const rs_torch_file *opened, rs_arena *arena, const char *name,
+                                    rs_slice *out_text);
 
 #endif

@@ -59,16 +59,23 @@ reshard_status rs_torch_probe_file(const reshard_checkpoint *checkpoint, const c
     return status;
 }
 
+reshard_status rs_torch_open_file(reshard_checkpoint *checkpoint, int32_t index)
+{
+    rs_stored_file *file = &checkpoint->files[index];
+    rs_torch_file *opened = NULL;
+    reshard_status status =
+        rs_torch_file_open(checkpoint->context, file->file, 0, file->bytes, &opened);
+    file->body = opened;
+    file->body_destroy = rs_torch_file_destroy;
+    return status;
+}
+
 reshard_status rs_torch_open_named(reshard_checkpoint *checkpoint, int64_t count,
                                    char *const *names)
 {
     reshard_status status = rs_store_open_files(checkpoint, count, names);
     for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++) {
-        rs_stored_file *file = &checkpoint->files[i];
-        rs_torch_file *opened = NULL;
-        status = rs_torch_file_open(checkpoint->context, file->file, 0, file->bytes, &opened);
-        file->body = opened;
-        file->body_destroy = rs_torch_file_destroy;
+        status = rs_torch_open_file(checkpoint, i);
         if (status == RESHARD_OK && rs_context_cancelled(checkpoint->context))
             return rs_fail(RESHARD_ERR_CANCELLED, "%s: cancelled", checkpoint->path);
     }
@@ -128,6 +135,39 @@ reshard_status rs_torch_keep_value(reshard_checkpoint *checkpoint, int32_t file,
     return value.text != NULL ? rs_store_add_value(checkpoint, &value) : rs_allocation_status();
 }
 
+/* Files of ranks mostly hold the same values in the same order, so the search goes on where the
+ * last one ended. */
+static const rs_stored_value *find_common(const reshard_checkpoint *checkpoint,
+                                          rs_torch_common *common, rs_slice name)
+{
+    int64_t count = checkpoint->value_count;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at = (common->next + i) % count;
+        if (rs_slice_compare(checkpoint->values[at].name, name) != 0)
+            continue;
+        common->next = at + 1;
+        return &checkpoint->values[at];
+    }
+    return NULL;
+}
+
+reshard_status rs_torch_keep_common(reshard_checkpoint *checkpoint, rs_torch_common *common,
+                                    int32_t file, bool is_first, const rs_torch_leaf *leaf)
+{
+    const rs_stored_value *kept = is_first ? NULL : find_common(checkpoint, common, leaf->name);
+    bool is_same = kept != NULL ? rs_pickle_equal(kept->node, leaf->node) : is_first;
+    common->differing += !is_same;
+    return kept != NULL ? RESHARD_OK : rs_torch_keep_value(checkpoint, file, leaf);
+}
+
+reshard_status rs_torch_note_common(reshard_checkpoint *checkpoint, const rs_torch_common *common)
+{
+    if (common->differing == 0)
+        return RESHARD_OK;
+    return rs_store_note(checkpoint, "%lld values are not the same on all ranks; the first is kept",
+                         (long long)common->differing);
+}
+
 static int compare_names(const void *a, const void *b)
 {
     const rs_occurrence *x = a, *y = b;
@@ -155,6 +195,8 @@ reshard_status rs_torch_note_globals(reshard_checkpoint *checkpoint)
         char line[400];
         rs_text text;
         size_t bytes = 0, count = 0, unknown = 0;
+        if (checkpoint->files[i].body_destroy != rs_torch_file_destroy)
+            continue; /* a format has files of other kinds beside these */
         const rs_pickle *pickle = rs_torch_file_pickle(rs_torch_opened(checkpoint, i), &bytes);
         const rs_pickle_node *const *globals = rs_pickle_globals(pickle, &count);
         rs_text_init(&text, line, sizeof line);

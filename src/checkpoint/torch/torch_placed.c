@@ -343,6 +343,25 @@ static reshard_status check_local(const rs_occurrence *local, int32_t ndim, cons
                    "its placements give this rank %s of it, but the file holds %s", said, found);
 }
 
+reshard_status rs_torch_cuts_take(reshard_checkpoint *checkpoint, const rs_torch_mesh *mesh,
+                                  const rs_torch_cuts *cuts, int32_t ndim, const int64_t *full,
+                                  rs_occurrence *local)
+{
+    int64_t *box = rs_arena_allocate_array(&checkpoint->arena, 2 * (size_t)ndim, sizeof(int64_t));
+    if (box == NULL)
+        return rs_allocation_status();
+    rs_torch_cuts_box(mesh, cuts, ndim, full, box, box + ndim);
+    reshard_status status = check_local(local, ndim, box + ndim);
+    if (status != RESHARD_OK)
+        return rs_fail_within(status, "%s: tensor \"%.*s\"", checkpoint->files[local->file].name,
+                              rs_slice_shown(local->name), local->name.bytes);
+    local->ndim = ndim;
+    local->shape = box + ndim;
+    local->offset = box;
+    local->full = full;
+    return RESHARD_OK;
+}
+
 static reshard_status add_dtensor(reshard_checkpoint *checkpoint, rs_torch_rank *owner,
                                   const rs_torch_leaf *leaf, rs_occurrences *list)
 {
@@ -366,22 +385,10 @@ static reshard_status add_dtensor(reshard_checkpoint *checkpoint, rs_torch_rank 
     if (status != RESHARD_OK)
         return rs_fail_within(status, "%s: tensor \"%.*s\"", checkpoint->files[file].name,
                               rs_slice_shown(leaf->name), leaf->name.bytes);
-    int64_t *box = rs_arena_allocate_array(&checkpoint->arena, 2 * (size_t)ndim, sizeof(int64_t));
-    if (box == NULL)
-        return rs_allocation_status();
-    rs_torch_cuts_box(&owner->mesh, &cuts, ndim, full, box, box + ndim);
     status = rs_torch_occurrence(checkpoint, file, &local, &found);
-    if (status != RESHARD_OK)
-        return status;
-    status = check_local(&found, ndim, box + ndim);
-    if (status != RESHARD_OK)
-        return rs_fail_within(status, "%s: tensor \"%.*s\"", checkpoint->files[file].name,
-                              rs_slice_shown(leaf->name), leaf->name.bytes);
-    found.ndim = ndim;
-    found.shape = box + ndim;
-    found.offset = box;
-    found.full = full;
-    return rs_occurrences_add(checkpoint->context, list, &found);
+    if (status == RESHARD_OK)
+        status = rs_torch_cuts_take(checkpoint, &owner->mesh, &cuts, ndim, full, &found);
+    return status == RESHARD_OK ? rs_occurrences_add(checkpoint->context, list, &found) : status;
 }
 
 /* ---- ShardedTensor --------------------------------------------------------------------------- */
@@ -473,4 +480,16 @@ reshard_status rs_torch_placed_add(reshard_checkpoint *checkpoint, rs_torch_rank
 {
     return leaf->kind == RS_TORCH_DTENSOR ? add_dtensor(checkpoint, owner, leaf, list)
                                           : add_sharded(checkpoint, owner->file, leaf, list);
+}
+
+bool rs_torch_names_placed(const rs_pickle *pickle)
+{
+    size_t count = 0;
+    const rs_pickle_node *const *globals = rs_pickle_globals(pickle, &count);
+    for (size_t i = 0; i < count; i++) {
+        rs_slice name = globals[i]->global->name;
+        if (rs_slice_equals(name, "DTensor") || rs_slice_equals(name, "ShardedTensor"))
+            return true;
+    }
+    return false;
 }
