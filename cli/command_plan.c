@@ -278,8 +278,8 @@ const cli_command cli_command_plan = {
         "and the bytes that go from each file to each: --to, --rules, --set, --from, "
         "--from-rules,\n"
         "--format, --max-shard-size, --dtype, --include, --exclude, --rename, --max-memory,\n"
-        "--threads and --json are as there. --tensors adds each tensor: its shape, its cut, the\n"
-        "shape on one rank, and the rule and line that say so.\n",
+        "--threads, --json and --html are as there. --tensors adds each tensor: its shape, its\n"
+        "cut, the shape on one rank, and the rule and line that say so.\n",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .examples =
