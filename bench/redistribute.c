@@ -59,6 +59,7 @@ typedef struct measurement {
     double first;                /* seconds of the first redistribute */
     double *seconds[CONTENDERS]; /* of each run */
     uint64_t bytes;              /* of all targets */
+    uint64_t kept;               /* bytes that the context of rank 0 kept at the end */
     int64_t wrong;               /* elements */
 } measurement;
 
@@ -185,6 +186,8 @@ static reshard_status collect(rank_state *r)
         m->bytes += mine.bytes;
     }
     free(all);
+    if (is_first)
+        m->kept = reshard_context_bytes_kept(m->context);
     return status;
 }
 
@@ -225,6 +228,7 @@ static int report(const measurement *m)
         cli_json_seconds(&json, "gb_per_s", bytes / seconds / 1e9);
         cli_json_seconds(&json, "memcpy_gb_per_s", bytes / copying / 1e9);
         cli_json_seconds(&json, "ratio", ratio);
+        cli_json_unsigned(&json, "kept_bytes", m->kept);
         cli_json_integer(&json, "ranks", m->rank_count);
         cli_json_integer(&json, "runs", v->runs);
         cli_json_true(&json, "verified");

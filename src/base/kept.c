@@ -7,6 +7,7 @@
 #include "base/kept.h"
 
 #include <assert.h>
+#include <sched.h>
 #include <stdint.h>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -88,6 +89,8 @@ bool rs_kept_drop(rs_kept *kept, const reshard_allocator *allocator)
             oldest_bytes = bytes;
         }
     }
+    if (oldest == NULL && busy)
+        (void)sched_yield();
     if (oldest == NULL || !claim(oldest, oldest_bytes))
         return oldest != NULL || busy;
     /* The slot stays busy until the memory is gone: others who need the room wait for that. */

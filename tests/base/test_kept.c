@@ -259,7 +259,7 @@ static void test_kept__makes_way_when_malloc_fails(void **state)
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
-enum { THREADS = 4, TURNS = 4000 };
+enum { THREADS = 4, TURNS = 1000 };
 
 typedef struct worker {
     reshard_context *context;
@@ -287,7 +287,7 @@ static void churn(void *user)
                     memcmp(memory + bytes - sizeof mark, &mark, sizeof mark) != 0;
         w->over += reshard_context_bytes(w->context) > w->limit;
         rs_block_release(w->context, memory, bytes);
-        if (turn % 1000 == 999)
+        if (turn % 100 == 99)
             reshard_context_trim(w->context);
     }
 }
