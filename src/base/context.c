@@ -39,6 +39,7 @@ struct reshard_context {
     void (*log)(void *user, const char *line);
     void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
     int (*cancelled)(void *user);
+    const volatile int *cancel_flag;
     void *user;
     const struct rs_file_calls *calls; /* NULL: the system's */
 };
@@ -110,6 +111,7 @@ reshard_status reshard_context_create(const reshard_context_options *options,
     context->log = chosen.log;
     context->progress = chosen.progress;
     context->cancelled = chosen.cancelled;
+    context->cancel_flag = chosen.cancel_flag;
     context->user = chosen.user;
     *out_context = context;
     return RESHARD_OK;
@@ -346,7 +348,11 @@ reshard_status rs_allocation_status(void)
 
 bool rs_context_cancelled(reshard_context *context)
 {
-    return context != NULL && context->cancelled != NULL && context->cancelled(context->user) != 0;
+    if (context == NULL)
+        return false;
+    if (context->cancel_flag != NULL && *context->cancel_flag != 0)
+        return true;
+    return context->cancelled != NULL && context->cancelled(context->user) != 0;
 }
 
 void rs_context_progress(reshard_context *context, const char *what, uint64_t done, uint64_t total)
