@@ -44,6 +44,7 @@ typedef struct cli_conversion {
     reshard_conversion *conversion;
     reshard_conversion_stats stats;
     reshard_conversion_report report; /* of a run, or what is planned */
+    int casts;                        /* values may overflow */
 } cli_conversion;
 
 /* Opens the checkpoint and plans. Collective over planning.group, if there is one. Release in any

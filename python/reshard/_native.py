@@ -157,6 +157,7 @@ class reshard_context_options(Structure):
         ("progress", CFUNCTYPE(None, c_void_p, c_char_p, c_uint64, c_uint64)),
         ("cancelled", CFUNCTYPE(c_int, c_void_p)),
         ("user", c_void_p),
+        ("cancel_flag", POINTER(c_int)),
     ]
 
 
@@ -286,6 +287,7 @@ class reshard_stored_piece(Structure):
         ("file", c_int32),
         ("at", c_uint64),
         ("box", reshard_box),
+        ("strides", c_int64 * 8),
     ]
 
 
@@ -432,6 +434,7 @@ class reshard_conversion_report(Structure):
         ("source_digest", c_char * 33),
         ("digest", c_char * 33),
         ("bytes_verified", c_uint64),
+        ("values_overflowed", c_uint64),
     ]
 
 
@@ -770,6 +773,9 @@ FUNCTIONS = {
     "reshard_checkpoint_piece": lambda: (STATUS, [c_void_p, c_int64, c_int64, POINTER(reshard_stored_piece)]),
     "reshard_checkpoint_layout": lambda: (STATUS, [c_void_p, c_int64, POINTER(c_void_p)]),
     "reshard_checkpoint_read": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_box), c_void_p, c_size_t]),
+    "reshard_checkpoint_read_shards": lambda: (STATUS, [c_void_p, c_int64, c_void_p, c_int32, c_int, POINTER(c_void_p)]),
+    "reshard_checkpoint_map_file": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_void_p), POINTER(c_size_t)]),
+    "reshard_checkpoint_unmap_file": lambda: (None, [c_void_p, c_size_t]),
     "reshard_checkpoint_digest": lambda: (STATUS, [c_void_p, POINTER(reshard_digest_options), POINTER(POINTER(reshard_digests))]),
     "reshard_digests_destroy": lambda: (None, [POINTER(reshard_digests)]),
     "reshard_checkpoint_hash": lambda: (STATUS, [c_void_p, POINTER(reshard_digest_options), POINTER(POINTER(reshard_hashes))]),

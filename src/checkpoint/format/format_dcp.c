@@ -11,6 +11,7 @@
 #include "base/sort.h"
 #include "checkpoint/format/formats.h"
 #include "checkpoint/torch/dcp_entry.h"
+#include "checkpoint/torch/dcp_values.h"
 #include "checkpoint/torch/dcp_write.h"
 #include "text/text.h"
 

@@ -102,7 +102,7 @@ static reshard_status open_files(item_reading *r)
                          checkpoint->path);
     if (status == RESHARD_OK)
         status = rs_store_open_files(checkpoint, count, r->names);
-    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++) {
+    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->named_count; i++) {
         status = r->files[i]->body == RS_ITEM_SAFETENSORS ? rs_safetensors_open_file(checkpoint, i)
                                                           : rs_torch_open_file(checkpoint, i);
         if (status == RESHARD_OK && rs_context_cancelled(checkpoint->context))
@@ -119,7 +119,7 @@ static void find_item(const item_reading *r, int32_t file, int32_t *out_first, i
     int32_t first = file, end = file + 1;
     while (first > 0 && rs_slice_compare(r->files[first - 1]->item, r->files[file]->item) == 0)
         first--;
-    while (end < r->checkpoint->file_count &&
+    while (end < r->checkpoint->named_count &&
            rs_slice_compare(r->files[end]->item, r->files[file]->item) == 0)
         end++;
     *out_first = first;
@@ -316,7 +316,7 @@ static reshard_status read_all(item_reading *r)
     rs_release(checkpoint->context, path, strlen(path) + 1);
     if (status == RESHARD_OK)
         status = open_files(r);
-    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++) {
+    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->named_count; i++) {
         status = begin_file(r, i);
         if (status == RESHARD_OK)
             status = r->files[i]->body == RS_ITEM_SAFETENSORS

@@ -189,13 +189,13 @@ static int32_t find_group(const reading *r, rs_slice name)
 static reshard_status sort_into_groups(reading *r)
 {
     reshard_checkpoint *checkpoint = r->checkpoint;
-    size_t count = (size_t)checkpoint->file_count;
+    size_t count = (size_t)checkpoint->named_count;
     r->names = rs_arena_allocate_array(&checkpoint->arena, count, sizeof *r->names);
     r->group_of = rs_arena_allocate_array(&checkpoint->arena, count, sizeof *r->group_of);
     r->groups = rs_arena_allocate_array(&checkpoint->arena, count, sizeof *r->groups);
     if (r->names == NULL || r->group_of == NULL || r->groups == NULL)
         return rs_allocation_status();
-    for (int32_t i = 0; i < checkpoint->file_count; i++) {
+    for (int32_t i = 0; i < checkpoint->named_count; i++) {
         size_t bytes = 0;
         if (!parse_name(checkpoint->files[i].name, &r->names[i]))
             return rs_fail(RESHARD_ERR_INVALID, "%s: no rank in its name",
@@ -235,7 +235,7 @@ static reshard_status check_cut(const reading *r)
 
 static bool has_rank(const reading *r, int32_t group, int32_t rank)
 {
-    for (int32_t i = 0; i < r->checkpoint->file_count; i++) {
+    for (int32_t i = 0; i < r->checkpoint->named_count; i++) {
         if (r->group_of[i] == group && r->names[i].rank == rank)
             return true;
     }
@@ -249,7 +249,7 @@ static void list_missing(const reading *r, int32_t group, char *out_text, size_t
     rs_text text;
     int32_t world = r->groups[group].world, missing = 0;
     rs_text_init(&text, out_text, room);
-    for (int32_t i = 0; i < r->checkpoint->file_count; i++) {
+    for (int32_t i = 0; i < r->checkpoint->named_count; i++) {
         if (r->group_of[i] == group && r->names[i].rank >= world)
             world = r->names[i].rank + 1;
     }
@@ -356,7 +356,7 @@ static reshard_status read_all(reading *r)
     reshard_status status = sort_into_groups(r);
     if (status == RESHARD_OK)
         status = check_cut(r);
-    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++) {
+    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->named_count; i++) {
         rs_slice prefix;
         r->owner = (rs_torch_rank){.file = i, .rank = r->names[i].rank};
         status = make_prefix(r, i, &prefix);

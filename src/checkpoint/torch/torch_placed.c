@@ -53,7 +53,7 @@ static rs_slice class_of(const rs_pickle_node *node)
 /* ---- meshes ---------------------------------------------------------------------------------- */
 
 /* A tensor of ints that holds ranks: checked, and where it lies. */
-static reshard_status read_ranks(reshard_checkpoint *checkpoint, int32_t file,
+static reshard_status read_ranks(reshard_checkpoint *checkpoint, int32_t *file,
                                  const rs_pickle_node *node, rs_torch_tensor *out_tensor,
                                  uint64_t *out_at)
 {
@@ -64,7 +64,7 @@ static reshard_status read_ranks(reshard_checkpoint *checkpoint, int32_t file,
     if ((out_tensor->dtype != RESHARD_I64 && out_tensor->dtype != RESHARD_I32) ||
         out_tensor->strides != NULL || count > MESH_RANKS_MAX || count == 0)
         return rs_fail(RESHARD_ERR_CORRUPT, "its mesh is no array of ranks");
-    return rs_torch_file_place(rs_torch_opened(checkpoint, file), out_tensor, out_at);
+    return rs_torch_locate(checkpoint, *file, out_tensor, file, out_at);
 }
 
 /* Where a rank stands among the ranks of a mesh, all in a row. */
@@ -73,7 +73,8 @@ static reshard_status find_rank(reshard_checkpoint *checkpoint, const rs_torch_r
                                 int64_t *out_at)
 {
     uint64_t at = 0;
-    reshard_status status = read_ranks(checkpoint, owner->file, node, out_tensor, &at);
+    int32_t file = owner->file;
+    reshard_status status = read_ranks(checkpoint, &file, node, out_tensor, &at);
     if (status != RESHARD_OK)
         return status;
     int64_t count = rs_volume(out_tensor->ndim, out_tensor->shape), found = 0;
@@ -81,7 +82,7 @@ static reshard_status find_rank(reshard_checkpoint *checkpoint, const rs_torch_r
     char *memory = rs_allocate(checkpoint->context, bytes);
     if (memory == NULL)
         return rs_allocation_status();
-    status = rs_file_read(checkpoint->files[owner->file].file, memory, bytes, at);
+    status = rs_file_read(checkpoint->files[file].file, memory, bytes, at);
     for (; status == RESHARD_OK && found < count; found++) {
         int64_t wide = 0;
         int32_t narrow = 0;
