@@ -12,7 +12,7 @@
 #include <reshard/conversion.h>
 
 typedef struct cli_converting {
-    const char *to, *rules, *from, *from_rules, *format, *only, *unlisted, *padding;
+    const char *to, *rules, *from, *from_rules, *format, *only, *unlisted, *padding, *html;
     cli_texts sets, dtypes, includes, excludes, renames;
     size_t shard_bytes_max, memory_bytes_max, journal_bytes;
     int32_t threads;
@@ -60,6 +60,8 @@ void cli_conversion_print(const cli_conversion *made, const char *target);
 void cli_conversion_print_report(const cli_conversion *made);
 /* All of it as fields of an object. */
 void cli_conversion_write(const cli_conversion *made, cli_json *json);
+/* The same after the fields that all plans have. */
+void cli_conversion_plan_write(const cli_conversion *made, cli_json *json);
 
 /* `reshard plan` of a checkpoint, with the arguments after the command's name. */
 int cli_plan_checkpoint(int argc, char **argv);
