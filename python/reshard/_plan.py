@@ -51,6 +51,11 @@ class StreamMove(NamedTuple):
     target_at: int
     target_strides: Tuple[int, ...]
     kind: int
+    source_rank: int
+    contributor: int
+    contributor_count: int
+    reduction: int
+    divisor: int
 
 
 def _layout(spec: Union[str, Spec, Layout], shape: Any) -> Layout:
@@ -100,6 +105,19 @@ class Plan(Handle):
         self._pointer = self._context.run(lambda: make(lib.reshard_plan_create, self._context._pointer, count, sources, count,
                                                        targets, count, links, byref(options)))
         self.tensors: Tuple[PlanTensor, ...] = tuple(tensors)
+
+    def adjoint(self) -> "Plan":
+        """The transposed plan, from the target's split to the source's: it adds up what this one copies."""
+        made = Plan.__new__(Plan)
+        Handle.__init__(made, None)
+        made._pointer = make(lib.reshard_plan_adjoint, self._pointer)
+        made.tensors = tuple(PlanTensor(tensor.name, tensor.target, tensor.source, tensor.target_dtype, tensor.source_dtype)
+                             for tensor in self.tensors)
+        return made
+
+    @property
+    def is_adjoint(self) -> bool:
+        return bool(lib.reshard_plan_is_adjoint(self._pointer))
 
     def __repr__(self) -> str:
         first = self.tensors[0]
@@ -229,7 +247,8 @@ def _read_move(move: Any, link: int, offset: int, count: int) -> StreamMove:
     has_source = move.kind != _native.RESHARD_MOVE_FILL
     return StreamMove(link, offset, count, tuple(move.size[:n]), move.source_shard, move.source_at,
                       tuple(move.source_strides[:n]) if has_source else (), move.target_shard, move.target_at,
-                      tuple(move.target_strides[:n]), move.kind)
+                      tuple(move.target_strides[:n]), move.kind, move.source_rank, move.contributor,
+                      move.contributor_count, move.reduction, move.divisor)
 
 
 def plan(shape: Shape, dtype: Any, source: Union[str, Spec, Layout], target: Union[str, Spec, Layout], *,
