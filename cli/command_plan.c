@@ -18,7 +18,7 @@
 #include <string.h>
 
 typedef struct plan_values {
-    const char *shape, *dtype, *from, *to;
+    const char *shape, *dtype, *from, *to, *cluster;
     int relabel, balance, single_stage, check, moves, json;
     size_t max_memory;
     int32_t rank;
@@ -44,6 +44,8 @@ static const cli_option options[] = {
     {"moves", CLI_FLAG, offsetof(plan_values, moves), NULL, 0,
      "list each rank's moves (up to 64 ranks)"},
     {"rank", CLI_RANK, offsetof(plan_values, rank), "R", 0, "this rank's part only"},
+    {"cluster", CLI_TEXT, offsetof(plan_values, cluster), "C", 0,
+     "predict the time on nodes=128,per_node=8,nic=50GB/s,intra=400GB/s,latency=5us"},
     {"json", CLI_FLAG, offsetof(plan_values, json), NULL, 0, "one JSON object on one line"},
 };
 
@@ -164,8 +166,19 @@ static int read_inputs(reshard_context *context, const plan_values *values, cli_
     return code;
 }
 
+static int predict(const reshard_cluster *cluster, cli_plan_report *report)
+{
+    reshard_status status = reshard_plan_predict(report->plan, cluster, &report->prediction);
+    return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);
+}
+
 static int gather(reshard_context *context, const plan_values *values, cli_plan_report *report)
 {
+    reshard_cluster cluster = {.size = sizeof cluster};
+    reshard_status status =
+        values->cluster == NULL ? RESHARD_OK : reshard_cluster_parse(values->cluster, &cluster);
+    if (status != RESHARD_OK)
+        return cli_fail_status(status);
     int code = read_inputs(context, values, report);
     if (code == CLI_DONE)
         code = create_plan(context, values, values->relabel, report, &report->plan);
@@ -177,6 +190,8 @@ static int gather(reshard_context *context, const plan_values *values, cli_plan_
         code = gather_stats(context, values, report);
     if (code == CLI_DONE)
         code = gather_parts(context, values, report);
+    if (code == CLI_DONE && values->cluster != NULL)
+        code = predict(&cluster, report);
     return code;
 }
 
@@ -186,6 +201,7 @@ static void release_report(cli_plan_report *report)
         free(report->parts[i].text);
     free(report->parts);
     free(report->matrix);
+    reshard_prediction_destroy(report->prediction);
     reshard_plan_release(report->plan);
     reshard_layout_release(report->source);
     reshard_layout_release(report->target);
@@ -256,6 +272,11 @@ const cli_command cli_command_plan = {
         "over the same ranks, fewer, more or others. A SPEC may be @FILE to read it from a file.\n"
         "Sizes take K, M, G (1024) and KB, MB, GB (1000).\n"
         "\n"
+        "With --cluster, predicts how long that takes: the plan's own bytes over the speed of\n"
+        "each rank's link to other nodes (nic) and within its node (intra), of a node's memory\n"
+        "(memory), and the latency of a message to each peer; the busiest link counts. What has\n"
+        "no speed has no limit. docs/scale.md says what the model leaves out.\n"
+        "\n"
         "Of a checkpoint, prints what reshard convert would read and write with the same options,\n"
         "and the bytes that go from each file to each: --to, --rules, --set, --from, "
         "--from-rules,\n"
@@ -271,6 +292,8 @@ const cli_command cli_command_plan = {
         "  reshard plan --shape 1024 --dtype bf16 --from '4: P(sum)' --to '4: R' --check --json\n"
         "  reshard plan --shape 64x64 --dtype f32 --from '4: S(0)' --to '2: S(1)' --moves --rank "
         "1\n"
+        "  reshard plan --shape 8192x8192 --dtype f32 --from '16: S(0)' --to '16: S(1)' \\\n"
+        "      --cluster nodes=2,nic=50GB/s,intra=400GB/s,latency=5us\n"
         "  reshard plan model/ --to tp=4 --tensors\n",
     .run = run,
 };

@@ -118,6 +118,8 @@ int cli_plan_report_print_json(const cli_plan_report *report)
         cli_json_true(&json, "checked");
     if (report->note[0] != '\0')
         cli_json_text(&json, "note", report->note);
+    if (report->prediction != NULL)
+        cli_prediction_write_json(&json, report->prediction, report->plan);
     if (report->part_count > 0)
         cli_json_begin_list(&json, "parts");
     for (int32_t i = 0; i < report->part_count; i++)
