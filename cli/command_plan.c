@@ -11,6 +11,7 @@
 #include "cli/common/memory.h"
 #include "cli/common/work.h"
 #include "cli/converting.h"
+#include "cli/plan_page.h"
 #include "cli/plan_report.h"
 
 #include <stdio.h>
@@ -18,7 +19,7 @@
 #include <string.h>
 
 typedef struct plan_values {
-    const char *shape, *dtype, *from, *to, *cluster;
+    const char *shape, *dtype, *from, *to, *cluster, *html;
     int relabel, balance, single_stage, check, moves, json;
     size_t max_memory;
     int32_t rank;
@@ -47,6 +48,7 @@ static const cli_option options[] = {
     {"cluster", CLI_TEXT, offsetof(plan_values, cluster), "C", 0,
      "predict the time on nodes=128,per_node=8,nic=50GB/s,intra=400GB/s,latency=5us"},
     {"json", CLI_FLAG, offsetof(plan_values, json), NULL, 0, "one JSON object on one line"},
+    {"html", CLI_TEXT, offsetof(plan_values, html), "FILE", 0, "the plan as a page for browsers"},
 };
 
 static int create_plan(reshard_context *context, const plan_values *values, int relabel,
@@ -195,6 +197,18 @@ static int gather(reshard_context *context, const plan_values *values, cli_plan_
     return code;
 }
 
+static int write_page(reshard_context *context, const plan_values *values,
+                      const cli_plan_report *report, int argc, char **argv)
+{
+    cli_page page;
+    if (!report->has_stats)
+        return cli_fail(CLI_USAGE, "plan: --html shows all ranks: %s", report->note);
+    int code = cli_page_begin(&page, values->html, "plan", argc, argv);
+    if (code == CLI_DONE)
+        code = cli_plan_page_write(context, report, &page);
+    return cli_page_end(&page, code);
+}
+
 static void release_report(cli_plan_report *report)
 {
     for (int32_t i = 0; i < report->part_count; i++)
@@ -247,10 +261,14 @@ static int run(const cli_command *command, int argc, char **argv)
     int code = cli_options_parse(command, argc, argv, &values, NULL);
     report.relabel = values.relabel;
     report.checked = values.check;
+    if (code == CLI_DONE && values.html != NULL && values.rank >= 0)
+        code = cli_fail(CLI_USAGE, "plan: --html shows all ranks; leave --rank out");
     if (code == CLI_DONE)
         code = cli_work_begin(&work);
     if (code == CLI_DONE)
         code = gather(work.context, &values, &report);
+    if (code == CLI_DONE && values.html != NULL)
+        code = write_page(work.context, &values, &report, argc, argv);
     cli_work_settle(&work);
     if (code == CLI_DONE)
         code = values.json ? cli_plan_report_print_json(&report) : cli_plan_report_print(&report);
@@ -281,8 +299,8 @@ const cli_command cli_command_plan = {
         "and the bytes that go from each file to each: --to, --rules, --set, --from, "
         "--from-rules,\n"
         "--format, --max-shard-size, --dtype, --include, --exclude, --rename, --max-memory,\n"
-        "--threads and --json are as there. --tensors adds each tensor: its shape, its cut, the\n"
-        "shape on one rank, and the rule and line that say so.\n",
+        "--threads, --json and --html are as there. --tensors adds each tensor: its shape, its\n"
+        "cut, the shape on one rank, and the rule and line that say so.\n",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .examples =
