@@ -12,6 +12,7 @@
 #include "cli/common/work.h"
 #include "cli/converting.h"
 #include "cli/drawing.h"
+#include "cli/plan_page.h"
 #include "cli/plan_report.h"
 
 #include <stdio.h>
@@ -19,7 +20,7 @@
 #include <string.h>
 
 typedef struct plan_values {
-    const char *shape, *dtype, *from, *to;
+    const char *shape, *dtype, *from, *to, *html;
     int relabel, balance, single_stage, check, moves, json;
     size_t max_memory;
     int32_t rank;
@@ -47,6 +48,7 @@ static const cli_option options[] = {
      "list each rank's moves (up to 64 ranks)"},
     {"rank", CLI_RANK, offsetof(plan_values, rank), "R", 0, "this rank's part only"},
     {"json", CLI_FLAG, offsetof(plan_values, json), NULL, 0, "one JSON object on one line"},
+    {"html", CLI_TEXT, offsetof(plan_values, html), "FILE", 0, "the plan as a page for browsers"},
     CLI_DRAW_OPTION(plan_values),
     CLI_DRAWING_OPTIONS(plan_values),
 };
@@ -184,6 +186,18 @@ static int gather(reshard_context *context, const plan_values *values, cli_plan_
     return code;
 }
 
+static int write_page(reshard_context *context, const plan_values *values,
+                      const cli_plan_report *report, int argc, char **argv)
+{
+    cli_page page;
+    if (!report->has_stats)
+        return cli_fail(CLI_USAGE, "plan: --html shows all ranks: %s", report->note);
+    int code = cli_page_begin(&page, values->html, "plan", argc, argv);
+    if (code == CLI_DONE)
+        code = cli_plan_page_write(context, report, &page);
+    return cli_page_end(&page, code);
+}
+
 static void release_report(cli_plan_report *report)
 {
     for (int32_t i = 0; i < report->part_count; i++)
@@ -248,6 +262,8 @@ static int run(const cli_command *command, int argc, char **argv)
     int code = cli_options_parse(command, argc, argv, &values, NULL);
     report.relabel = values.relabel;
     report.checked = values.check;
+    if (code == CLI_DONE && values.html != NULL && values.rank >= 0)
+        code = cli_fail(CLI_USAGE, "plan: --html shows all ranks; leave --rank out");
     cli_picture picture = {0};
     if (code == CLI_DONE && values.drawing.draw && (values.json || values.moves))
         code = cli_fail(CLI_USAGE, "plan: --draw prints a picture; leave out --%s",
@@ -256,6 +272,8 @@ static int run(const cli_command *command, int argc, char **argv)
         code = cli_work_begin(&work);
     if (code == CLI_DONE)
         code = gather(work.context, &values, &report);
+    if (code == CLI_DONE && values.html != NULL)
+        code = write_page(work.context, &values, &report, argc, argv);
     picture.plan = report.plan;
     if (code == CLI_DONE)
         code = cli_picture_make(&picture, &values.drawing, command->name);
@@ -291,8 +309,8 @@ const cli_command cli_command_plan = {
         "and the bytes that go from each file to each: --to, --rules, --set, --from, "
         "--from-rules,\n"
         "--format, --max-shard-size, --dtype, --include, --exclude, --rename, --max-memory,\n"
-        "--threads and --json are as there. --tensors adds each tensor: its shape, its cut, the\n"
-        "shape on one rank, and the rule and line that say so.\n",
+        "--threads, --json and --html are as there. --tensors adds each tensor: its shape, its\n"
+        "cut, the shape on one rank, and the rule and line that say so.\n",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .examples =

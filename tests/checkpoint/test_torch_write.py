@@ -108,6 +108,67 @@ class Written(TorchTest):
                        {"model": {"w": ("F32", (end - begin, 2), files.cut(w, [begin, 0], [end - begin, 2])),
                                   "v": ("F32", (last - first,), v[2][4 * first:4 * last])}, "step": 4})
 
+    def test_ranks_are_read_back(self):
+        """Our rank files say how they were split: padded, packed, flat, replicated, empty, 0-d, of many dims, nested and beside values."""
+        rnd = random.Random(SEED)
+        model = {"a.weight": tensor(rnd, "F32", 7, 6), "b.qkv": tensor(rnd, "BF16", 12, 3), "c.flat": tensor(rnd, "F16", 5, 3),
+                 "d.vocab": tensor(rnd, "U8", 5, 2), "e.step": tensor(rnd, "I64"), "f.none": ("F32", (0, 3), b""),
+                 "g.deep": tensor(rnd, "U8", *[1] * 9, 2), "h.block": tensor(rnd, "C64", 9, 2)}
+        nested = {}
+        for name, array in model.items():
+            first, last = name.split(".")
+            nested.setdefault("model", {}).setdefault(first, {})[last] = torch_files.tensor(array)
+        torch_files.write(self.at("a.pt"), {**nested, "lr": 0.5})
+        self.write_text("r.rules", """*.weight S(1)@tp
+*.qkv S(0;4,4,4)@tp
+*.flat S(flat)@tp
+*.vocab S(0)@tp pad(0,4)
+*.block S(0/2)@tp
+* R
+""")
+        for name, mesh in (("one", "tp=4"), ("two", "dp=2,tp=2"), ("far", "tp=2[5,3]")):
+            self.convert("a.pt", name, "--format", "torch", "--to", mesh, "--rules", self.at("r.rules"), "--verify")
+            found = self.read_json("inspect", self.at(name))
+            self.assertEqual(found["format"], "torch-ranks")
+            self.convert(name, name + "-pt", "--format", "torch", "--verify")
+            loaded = self.check(self.at(name + "-pt/model.pt"), {"model": {key: {inner: model[f"{key}.{inner}"] for inner in part} for key, part in nested["model"].items()}, "lr": 0.5})
+            self.assertEqual(sorted(loaded), ["lr", "model"])
+        self.assertEqual(self.read_json("digest", self.at("one"))["checkpoint"], self.read_json("digest", self.at("a.pt"))["checkpoint"])
+        # They go together: a missing one, one of another conversion and another mesh are refused.
+        self.check_fails(["inspect", self.at("one"), "--from", "tp=2,dp=2"], 1, "its files say that they were split over tp=4, not over tp=2,dp=2")
+        self.read_json("inspect", self.at("one"), "--from", "tp=4")
+        os.rename(self.at("one/model_world_size_4_rank_2.pt"), self.at("hidden"))
+        self.check_fails(["inspect", self.at("one")], 1, "the file of rank 2 is missing")
+        self.convert("a.pt", "other", "--format", "torch", "--to", "tp=4", "--rules", self.at("r.rules"), "--exclude", "*.qkv")
+        os.rename(self.at("other/model_world_size_4_rank_2.pt"), self.at("one/model_world_size_4_rank_2.pt"))
+        self.check_fails(["inspect", self.at("one")], 1, "were written by different conversions")
+
+    def test_ranks_of_others(self):
+        """Plain tensors of each rank, and nothing that says how they were split: a mesh and rules do. Strides are followed."""
+        rnd = random.Random(SEED)
+        w, v, n = tensor(rnd, "F32", 6, 5), tensor(rnd, "F16", 4, 4), tensor(rnd, "F32", 3)
+        self.write_text("r.rules", "w S(0)@tp\nv S(1)@tp\nn R\n")
+        def turned(array):
+            """The same tensor, stored column by column."""
+            dtype, (rows, columns), data = array
+            width = len(data) // (rows * columns)
+            stored = b"".join(data[(i * columns + j) * width:(i * columns + j + 1) * width] for j in range(columns) for i in range(rows))
+            return torch_files.View(torch_files.Storage(dtype, stored), 0, (rows, columns), (1, rows))
+        for folder, name in (("llama", "consolidated.{:02d}.pth"), ("ranks", "rank_{}.pt")):
+            for rank in range(12):
+                begin, end = torch_files.chunk(6, 12, rank)
+                first, last = torch_files.chunk(4, 12, rank)
+                state = {"w": turned(("F32", (end - begin, 5), files.cut(w, [begin, 0], [end - begin, 5]))) if end > begin else torch_files.tensor(("F32", (0, 5), b"")),
+                         "v": torch_files.tensor(("F16", (4, last - first), files.cut(v, [0, first], [4, last - first]))),
+                         "n": torch_files.tensor(n), "step": 7 if rank else 8}
+                torch_files.write(self.at(f"{folder}/{name.format(rank)}"), state)
+            self.convert(folder, folder + "-hf", "--from", "tp=12", "--from-rules", self.at("r.rules"))
+            self.assertEqual(files.read_hf(self.at(folder + "-hf")), {"w": w, "v": v, "n": n})
+            self.assertIn("11 values are not the same on all ranks; the first is kept", self.read_json("inspect", self.at(folder), "--from", "tp=12", "--rules", self.at("r.rules"))["notes"])
+            self.check_fails(["inspect", self.at(folder), "--from", "tp=3", "--rules", self.at("r.rules")], 1, "holds 12 files, but the mesh tp=3 has 3 ranks")
+            torch_files.write(self.at(f"{folder}/{name.format(3)}"), {"w": torch_files.dtensor(("F32", (1,), bytes(4)), (2,), torch_files.mesh([0, 1]), ["S0"])})
+            self.check_fails(["inspect", self.at(folder), "--from", "tp=12", "--rules", self.at("r.rules")], 1, "is a DTensor, which says itself how it is split")
+
     def test_interrupted(self):
         """CRCs are right when some blocks were written by an earlier run, in small blocks by several threads."""
         rnd = random.Random(SEED)

@@ -341,3 +341,10 @@ def load(path):
                 name, extra = struct.unpack("<HH", whole.read(4))
             assert (info.header_offset + 30 + name + extra) % 64 == 0, (path, info.filename)
         return Unpickler(file.read("archive/data.pkl"), lambda key: file.read("archive/data/" + key)).load()
+
+
+def load_value(data):
+    """A value without tensors, from the bytes of a torch.save."""
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        assert file.testzip() is None
+        return Unpickler(file.read("archive/data.pkl"), None).load()

@@ -11,6 +11,7 @@
 #include "base/sort.h"
 #include "checkpoint/format/formats.h"
 #include "checkpoint/torch/dcp_entry.h"
+#include "checkpoint/torch/dcp_values.h"
 #include "checkpoint/torch/dcp_write.h"
 #include "text/text.h"
 
@@ -38,6 +39,7 @@ typedef struct reading {
     char **files; /* of all parts, each once, by the numbers in their names */
     rs_dcp_entries entries;
     rs_occurrences list;
+    int64_t differing; /* values that are not the same on all ranks */
 } reading;
 
 static bool begins_with(const char *text, const char *beginning)
@@ -271,7 +273,7 @@ static reshard_status add_chunk(reading *r, const part *from, const rs_dcp_tenso
 {
     rs_occurrence item;
     const rs_dcp_entry *entry =
-        rs_dcp_metadata_find(&from->metadata, tensor->name, tensor->ndim, chunk->offset);
+        rs_dcp_metadata_use(&from->metadata, tensor->name, tensor->ndim, chunk->offset);
     if (entry == NULL)
         return fail_missing(from, tensor, chunk);
     reshard_status status = rs_dcp_entry_read(&r->entries, entry, find_file(r, from, entry->file),
@@ -298,13 +300,16 @@ static reshard_status add_tensor(reading *r, const part *from, const rs_dcp_tens
 {
     reshard_status status = RESHARD_OK;
     int64_t count = r->list.count;
-    if (is_empty(tensor, tensor->shape))
-        return add_empty(r, from, tensor);
     for (int64_t i = 0; status == RESHARD_OK && i < tensor->chunk_count; i++) {
-        /* Where a rank has nothing of a DTensor, its chunk is empty. */
-        if (!is_empty(tensor, tensor->chunks[i].size))
-            status = add_chunk(r, from, tensor, &tensor->chunks[i]);
+        const rs_dcp_chunk *chunk = &tensor->chunks[i];
+        /* Where a rank has nothing of a DTensor, its chunk is empty, and needs no entry. */
+        if (is_empty(tensor, chunk->size))
+            (void)rs_dcp_metadata_use(&from->metadata, tensor->name, tensor->ndim, chunk->offset);
+        else
+            status = add_chunk(r, from, tensor, chunk);
     }
+    if (status == RESHARD_OK && is_empty(tensor, tensor->shape))
+        return add_empty(r, from, tensor);
     if (status == RESHARD_OK && r->list.count == count && !r->has_ranks)
         status = rs_fail(RESHARD_ERR_GAP, "%s: tensor \"%.*s\" has no chunks", from->name,
                          rs_slice_shown(tensor->name), tensor->name.bytes);
@@ -313,16 +318,42 @@ static reshard_status add_tensor(reading *r, const part *from, const rs_dcp_tens
 
 static reshard_status add_value(reading *r, const part *from, const rs_dcp_tensor *value)
 {
-    const rs_dcp_entry *entry = rs_dcp_metadata_find(&from->metadata, value->name, -1, NULL);
+    const rs_dcp_entry *entry = rs_dcp_metadata_use(&from->metadata, value->name, -1, NULL);
     if (entry == NULL)
         return rs_fail(RESHARD_ERR_GAP, "%s: no file is named for the bytes \"%.*s\"", from->name,
                        rs_slice_shown(value->name), value->name.bytes);
+    int32_t file = find_file(r, from, entry->file);
     /* Each rank has its own copy; the first one's is taken, as PyTorch does. */
     for (int64_t i = 0; r->has_ranks && i < r->checkpoint->value_count; i++) {
-        if (rs_slice_compare(r->checkpoint->values[i].name, value->name) == 0)
-            return RESHARD_OK;
+        bool is_same = false;
+        if (rs_slice_compare(r->checkpoint->values[i].name, value->name) != 0)
+            continue;
+        reshard_status status =
+            rs_dcp_entry_is(&r->entries, entry, file, &r->checkpoint->values[i], &is_same);
+        r->differing += status == RESHARD_OK && !is_same;
+        return status;
     }
-    return rs_dcp_entry_keep(&r->entries, entry, find_file(r, from, entry->file), value);
+    return rs_dcp_entry_keep(&r->entries, entry, file, value);
+}
+
+/* Entries that the metadata places in files, but that no tensor has as a chunk. */
+static reshard_status note_unused(const reading *r)
+{
+    int64_t count = 0;
+    rs_slice first = {NULL, 0};
+    for (int64_t i = 0; i < r->part_count; i++) {
+        const rs_dcp_metadata *metadata = &r->parts[i].metadata;
+        for (int64_t k = 0; k < metadata->entry_count; k++) {
+            if (!metadata->entries[k].is_used && count++ == 0)
+                first = metadata->entries[k].name;
+        }
+    }
+    if (count == 0)
+        return RESHARD_OK;
+    return rs_store_note(r->checkpoint,
+                         "%lld stored %s no chunk of any tensor (\"%.*s\"%s): left out",
+                         (long long)count, count == 1 ? "entry is" : "entries are",
+                         rs_slice_shown(first), first.bytes, count == 1 ? "" : " and others");
 }
 
 static reshard_status add_all(reading *r)
@@ -380,7 +411,15 @@ static reshard_status read_all(reading *r, const rs_opening *opening)
     if (status == RESHARD_OK)
         status = add_all(r);
     r->list.has_copies = r->has_ranks;
-    return status == RESHARD_OK ? rs_store_join(checkpoint, &r->list) : status;
+    if (status == RESHARD_OK)
+        status = rs_store_join(checkpoint, &r->list);
+    if (status == RESHARD_OK)
+        status = note_unused(r);
+    if (status == RESHARD_OK && r->differing != 0)
+        status = rs_store_note(checkpoint,
+                               "%lld values are not the same on all ranks; the first is kept",
+                               (long long)r->differing);
+    return status;
 }
 
 static reshard_status read_folder(reshard_checkpoint *checkpoint, const rs_opening *opening)

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LAYOUT_KEY "RESHARD_LAYOUT"
 #define LAYOUT_VERSION 1
 
 /* ---- meshes as text -------------------------------------------------------------------------- */
@@ -126,26 +125,26 @@ static reshard_status check_version(rs_json json)
                                                      : rs_json_skip(&json);
     }
     if (status == RESHARD_OK && !has)
-        return rs_fail(RESHARD_ERR_SYNTAX, LAYOUT_KEY ": has no version");
+        return rs_fail(RESHARD_ERR_SYNTAX, RS_LAYOUT_KEY ": has no version");
     if (status == RESHARD_OK && version != LAYOUT_VERSION)
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       LAYOUT_KEY ": is of version %" PRIu64 ", and this release reads version %d",
+                       RS_LAYOUT_KEY ": is of version %" PRIu64
+                                     ", and this release reads version %d",
                        version, LAYOUT_VERSION);
     return status;
 }
 
-static reshard_status read_document(reshard_checkpoint *checkpoint, int32_t file, document *found)
+static reshard_status read_document(reshard_checkpoint *checkpoint, int32_t file, rs_slice text,
+                                    document *found)
 {
-    const rs_metadatum *item =
-        rs_header_metadata(rs_safetensors_header(checkpoint, file), LAYOUT_KEY);
     rs_json json;
     rs_json_token token;
     *found = (document){.rank = 0};
-    if (item == NULL)
+    if (text.bytes == NULL)
         return rs_fail(RESHARD_ERR_CORRUPT,
-                       "%s: does not say how it was split (" LAYOUT_KEY "), and other files do",
+                       "%s: does not say how it was split (" RS_LAYOUT_KEY "), and other files do",
                        checkpoint->files[file].name);
-    rs_json_init(&json, LAYOUT_KEY, item->value.bytes, item->value.count);
+    rs_json_init(&json, RS_LAYOUT_KEY, text.bytes, text.count);
     reshard_status status = check_version(json);
     if (status == RESHARD_OK)
         status = rs_json_expect(&json, RS_JSON_OBJECT_BEGIN, "an object is wanted here", &token);
@@ -160,7 +159,7 @@ static reshard_status read_document(reshard_checkpoint *checkpoint, int32_t file
     if (status == RESHARD_OK && (!found->has_rank || found->mesh.bytes == NULL ||
                                  found->conversion.bytes == NULL || found->tensors.bytes == NULL))
         status = rs_fail(RESHARD_ERR_SYNTAX,
-                         LAYOUT_KEY ": rank, mesh, conversion or tensors are missing");
+                         RS_LAYOUT_KEY ": rank, mesh, conversion or tensors are missing");
     return rs_fail_within(status, "%s", checkpoint->files[file].name);
 }
 
@@ -222,7 +221,7 @@ static reshard_status read_tensors(rs_arena *arena, rs_slice text, rs_rank_layou
 {
     rs_json json;
     rs_json_token token;
-    rs_json_init(&json, LAYOUT_KEY, text.bytes, text.count);
+    rs_json_init(&json, RS_LAYOUT_KEY, text.bytes, text.count);
     reshard_status status = rs_json_next(&json, &token); /* its kind has been seen */
     while (status == RESHARD_OK) {
         rs_rank_tensor tensor = {.ndim = 0};
@@ -249,15 +248,6 @@ static reshard_status read_tensors(rs_arena *arena, rs_slice text, rs_rank_layou
 }
 
 /* ---- all files ------------------------------------------------------------------------------- */
-
-bool rs_rank_layout_is_told(const reshard_checkpoint *checkpoint)
-{
-    for (int32_t i = 0; i < checkpoint->file_count; i++) {
-        if (rs_header_metadata(rs_safetensors_header(checkpoint, i), LAYOUT_KEY) != NULL)
-            return true;
-    }
-    return false;
-}
 
 static reshard_status check_alike(const reshard_checkpoint *checkpoint, const document *first,
                                   const document *other, int32_t file)
@@ -292,20 +282,21 @@ static reshard_status place_rank(const reshard_checkpoint *checkpoint, const rs_
 }
 
 /* One document after the other; what the first one says has been kept. */
-static reshard_status read_ranks(reshard_checkpoint *checkpoint, const document *first,
-                                 rs_rank_layout *layout)
+static reshard_status read_ranks(reshard_checkpoint *checkpoint, const rs_slice *documents,
+                                 const document *first, rs_rank_layout *layout)
 {
     int32_t count = reshard_mesh_size(layout->mesh);
     /* Whatever the mesh claims to be: one more than there are files shows that some are missing. */
-    int32_t room = count <= checkpoint->file_count ? count : checkpoint->file_count + 1;
+    int32_t room = count <= checkpoint->named_count ? count : checkpoint->named_count + 1;
     layout->file_of = rs_arena_allocate_array(&checkpoint->arena, (size_t)room, sizeof(int32_t));
     if (layout->file_of == NULL)
         return rs_allocation_status();
     for (int32_t i = 0; i < room; i++)
         layout->file_of[i] = -1;
-    for (int32_t i = 0; i < checkpoint->file_count; i++) {
+    for (int32_t i = 0; i < checkpoint->named_count; i++) {
         document found = *first;
-        reshard_status status = i != 0 ? read_document(checkpoint, i, &found) : RESHARD_OK;
+        reshard_status status =
+            i != 0 ? read_document(checkpoint, i, documents[i], &found) : RESHARD_OK;
         if (status == RESHARD_OK)
             status = check_alike(checkpoint, first, &found, i);
         if (status == RESHARD_OK)
@@ -318,7 +309,7 @@ static reshard_status read_ranks(reshard_checkpoint *checkpoint, const document 
             return rs_fail(RESHARD_ERR_GAP,
                            "%s: holds %d files of the %d ranks of %.*s; the file of rank %d is "
                            "missing",
-                           checkpoint->path, (int)checkpoint->file_count, (int)count,
+                           checkpoint->path, (int)checkpoint->named_count, (int)count,
                            rs_slice_shown(layout->mesh_text), layout->mesh_text.bytes,
                            (int)reshard_mesh_rank_at(layout->mesh, i));
     }
@@ -344,12 +335,12 @@ static reshard_status check_from(reshard_checkpoint *checkpoint, const char *fro
     return status;
 }
 
-reshard_status rs_rank_layout_read(reshard_checkpoint *checkpoint, const char *from,
-                                   rs_rank_layout *layout)
+reshard_status rs_rank_layout_read(reshard_checkpoint *checkpoint, const rs_slice *documents,
+                                   const char *from, rs_rank_layout *layout)
 {
     document first;
     *layout = (rs_rank_layout){.mesh = NULL};
-    reshard_status status = read_document(checkpoint, 0, &first);
+    reshard_status status = read_document(checkpoint, 0, documents[0], &first);
     if (status == RESHARD_OK)
         status = reshard_mesh_parse(checkpoint->context, first.mesh.bytes, &layout->mesh);
     if (status == RESHARD_OK)
@@ -359,7 +350,7 @@ reshard_status rs_rank_layout_read(reshard_checkpoint *checkpoint, const char *f
     if (status == RESHARD_OK)
         status = check_from(checkpoint, from, layout);
     if (status == RESHARD_OK)
-        status = read_ranks(checkpoint, &first, layout);
+        status = read_ranks(checkpoint, documents, &first, layout);
     if (status == RESHARD_OK)
         status = rs_fail_within(read_tensors(&checkpoint->arena, first.tensors, layout), "%s",
                                 checkpoint->files[0].name);
@@ -455,25 +446,27 @@ static reshard_status write_common(const rs_laying *laying, rs_slice mesh, rs_js
     return writer->status;
 }
 
-/* As the inside of a JSON string, so that every file can take it as it is. */
-reshard_status rs_rank_layout_prepare(rs_laying *laying)
+reshard_status rs_rank_layout_prepare(rs_laying *laying, bool as_string)
 {
     rs_target *target = laying->target;
-    rs_slice mesh = {NULL, 0};
+    rs_slice mesh = {NULL, 0}, made = {NULL, 0};
     rs_json_writer plain, quoted;
     rs_json_writer_init(&plain, target->context);
     rs_json_writer_init(&quoted, target->context);
     reshard_status status = print_mesh(&target->arena, laying->book->mesh, &mesh);
     if (status == RESHARD_OK)
         status = write_common(laying, mesh, &plain);
-    if (status == RESHARD_OK) {
+    if (status == RESHARD_OK && as_string) {
         rs_json_writer_string(&quoted, (rs_slice){plain.bytes, (size_t)plain.count});
         status = quoted.status;
     }
+    if (status == RESHARD_OK && as_string) /* the first quote goes, the last one stays */
+        made = (rs_slice){quoted.bytes + 1, (size_t)quoted.count - 1};
+    else if (status == RESHARD_OK)
+        made = (rs_slice){plain.bytes, (size_t)plain.count};
     if (status == RESHARD_OK) {
-        size_t count = (size_t)quoted.count - 1; /* the first quote goes, the last one stays */
         target->document =
-            (rs_slice){rs_arena_copy(&target->arena, quoted.bytes + 1, count, 1), count};
+            (rs_slice){rs_arena_copy(&target->arena, made.bytes, made.count, 1), made.count};
         status = target->document.bytes != NULL ? RESHARD_OK : rs_allocation_status();
     }
     rs_json_writer_release(&quoted);
@@ -481,9 +474,16 @@ reshard_status rs_rank_layout_prepare(rs_laying *laying)
     return status;
 }
 
+void rs_rank_layout_write_record(rs_json_writer *writer, const rs_target *target, int32_t file)
+{
+    rs_json_writer_text(writer, "{\"version\":1,\"rank\":");
+    rs_json_writer_unsigned(writer, (uint64_t)target->ranks[file]);
+    rs_json_writer_add(writer, target->document.bytes, target->document.count);
+}
+
 void rs_rank_layout_write(rs_json_writer *writer, const rs_target *target, int32_t file)
 {
-    rs_json_writer_text(writer, "\"" LAYOUT_KEY "\":\"{\\\"version\\\":1,\\\"rank\\\":");
+    rs_json_writer_text(writer, "\"" RS_LAYOUT_KEY "\":\"{\\\"version\\\":1,\\\"rank\\\":");
     rs_json_writer_unsigned(writer, (uint64_t)target->ranks[file]);
     rs_json_writer_add(writer, target->document.bytes, target->document.count);
     rs_json_writer_add(writer, ",", 1);

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* torch_ranks.h - files of ranks that hold plain local tensors, for the row in
+ * format_torch_ranks.c. */
+#ifndef RS_CHECKPOINT_FORMAT_TORCH_RANKS_H
+#define RS_CHECKPOINT_FORMAT_TORCH_RANKS_H
+
+#include "checkpoint/body/format.h"
+
+/* What the open files say of the split (RS_LAYOUT_KEY), one text for each, in the arena; bytes NULL
+ * for those that say nothing. *out_any: some file says something. */
+reshard_status rs_torch_ranks_documents(reshard_checkpoint *checkpoint, rs_slice **out_documents,
+                                        bool *out_any);
+/* Joins their tensors, by the documents or by the mesh that the caller gives. Values are kept once.
+ * Errors: as rs_rank_join; INVALID for a DTensor or ShardedTensor, which need no mesh. */
+reshard_status rs_torch_ranks_read_plain(reshard_checkpoint *checkpoint, const rs_opening *opening,
+                                         const rs_slice *documents);
+
+#endif
