@@ -12,6 +12,7 @@ RESHARD_ABI_VERSION = 2
 RESHARD_DIGEST_TEXT = 33
 RESHARD_HASH_TEXT = 65
 RESHARD_VALUE_TEXT = 64
+RESHARD_DRAW_COLUMNS_MIN = 20
 RESHARD_FACTORS_MAX = 16
 RESHARD_STAGING_BYTES = 67108864
 RESHARD_STAGING_BYTES_MIN = 4096
@@ -93,6 +94,8 @@ RESHARD_DIFFERENCE_SHAPE = 4
 RESHARD_DIFFERENCE_BYTES = 5
 RESHARD_BALANCE_RULE = 0
 RESHARD_BALANCE_EXACT = 1
+RESHARD_DRAW_TEXT = 0
+RESHARD_DRAW_SVG = 1
 RESHARD_MOVE_COPY = 0
 RESHARD_MOVE_COMBINE = 1
 RESHARD_MOVE_FILL = 2
@@ -531,6 +534,25 @@ class reshard_plan_stats(Structure):
     ]
 
 
+class reshard_draw_slice(Structure):
+    _fields_ = [
+        ("dim", c_int32),
+        ("index", c_int64),
+    ]
+
+
+class reshard_draw_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("form", c_int),
+        ("columns", c_int32),
+        ("colours", c_int),
+        ("ascii", c_int),
+        ("slice_count", c_int32),
+        ("slices", POINTER(reshard_draw_slice)),
+    ]
+
+
 class reshard_exec_options(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -886,6 +908,8 @@ FUNCTIONS = {
     "reshard_plan_digest": lambda: (None, [c_void_p, POINTER(c_uint64)]),
     "reshard_plan_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_plan_stats), POINTER(c_uint64)]),
     "reshard_plan_check": lambda: (STATUS, [c_void_p]),
+    "reshard_layout_draw": lambda: (STATUS, [c_void_p, POINTER(reshard_draw_options), c_char_p, c_size_t, POINTER(c_size_t)]),
+    "reshard_plan_draw": lambda: (STATUS, [c_void_p, POINTER(reshard_draw_options), c_char_p, c_size_t, POINTER(c_size_t)]),
     "reshard_exec_create": lambda: (STATUS, [c_void_p, c_void_p, c_void_p, POINTER(reshard_exec_options), POINTER(c_void_p)]),
     "reshard_exec_destroy": lambda: (None, [c_void_p]),
     "reshard_exec_source_count": lambda: (c_int64, [c_void_p]),
