@@ -686,6 +686,8 @@ FUNCTIONS = {
     "reshard_context_bytes": lambda: (c_size_t, [c_void_p]),
     "reshard_context_bytes_peak": lambda: (c_size_t, [c_void_p]),
     "reshard_context_reset_peak": lambda: (None, [c_void_p]),
+    "reshard_context_bytes_kept": lambda: (c_size_t, [c_void_p]),
+    "reshard_context_trim": lambda: (None, [c_void_p]),
     "reshard_dtype_name": lambda: (c_char_p, [c_int]),
     "reshard_dtype_bits": lambda: (c_int32, [c_int]),
     "reshard_dtype_parse": lambda: (STATUS, [c_char_p, POINTER(c_int)]),
