@@ -5,11 +5,14 @@ Run as `test_torch.py BUILD_FOLDER`. It starts itself again once for each rank, 
 (Debian's torchrun does not start under Python 3.11). Each rank goes through all cases of its world; a case that fails
 prints what to paste.
 """
+import atexit
 import os
 import random
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import traceback
 
 import support
@@ -329,6 +332,63 @@ def case_gradient():
     fails(reshard.Unsupported, lambda: reshard.torch.redistribute(x, "4: P(max)", "4: R"), "")
 
 
+def folder():
+    """One new folder for all ranks, which goes away with the test."""
+    name = [tempfile.mkdtemp() if rank() == 0 else None]
+    dist.broadcast_object_list(name)
+    if rank() == 0:
+        atexit.register(shutil.rmtree, name[0])
+    return name[0]
+
+
+def case_files():
+    """Saved by four ranks in any split, loaded by any number in any other, and by torch where it can."""
+    from sharded_tensor import import_sharded_tensor
+    sharded_tensor, sharding_spec = import_sharded_tensor()
+    place = folder()
+    shapes = {"rows": (10, 6), "grid": (8, 6), "same": (5,), "some": (9, 2), "scalar": ()}
+    splits = {"rows": "4: S(0)", "grid": "2,2: S(1), S(0)", "same": "4: R", "some": "2[3,1]: S(0)", "scalar": "4: R"}
+    for dtype in [torch.float32, torch.bfloat16, torch.bool, torch.complex64, torch.int16]:
+        tensors = {name: whole(shape, dtype) for name, shape in shapes.items()}
+        mine = {name: given(parts) for name in shapes for parts in [local_parts(reshard.Layout(splits[name], shapes[name]), tensors[name], rank())]
+                if parts}
+        path = f"{place}/{dtype}"
+        reshard.torch.save(mine, path, splits, sync=False)
+        found = reshard.torch.load(path)
+        assert sorted(found) == sorted(shapes) and all(equal(found[name], [tensors[name]]) for name in shapes), (dtype, found)
+        other = {"rows": "4: S(1)", "grid": "4[3,2,1,0]: S(0)", "some": "4: R"}
+        found = reshard.torch.load(path, other)
+        assert sorted(found) == sorted(other)
+        for name in other:
+            assert equal(found[name], local_parts(reshard.Layout(other[name], shapes[name]), tensors[name], rank())), (dtype, name)
+        kept = {name: torch.zeros_like(each) for name, each in found.items()}
+        assert all(reshard.torch.load(path, other, out=kept)[name] is kept[name] and torch.equal(kept[name], found[name]) for name in other)
+        mapped = reshard.torch.load(path, mmap=True)
+        assert all(torch.equal(mapped[name], tensors[name]) for name in shapes)
+    # ShardedTensors say themselves how they are split.
+    spec = sharding_spec.ChunkShardingSpec(0, ["rank:2/cpu", "rank:0/cpu", "rank:3/cpu"])
+    st = sharded_tensor.empty(spec, 10, 4)
+    tensor = whole((10, 4), torch.float32)
+    for shard in st.local_shards():
+        shard.tensor.copy_(tensor[shard.metadata.shard_offsets[0]:][:shard.metadata.shard_sizes[0]])
+    reshard.torch.save({"st": st, "whole": torch.arange(3)}, f"{place}/st", sync=False)
+    assert torch.equal(reshard.torch.load(f"{place}/st")["st"], tensor)
+    spec = sharding_spec.ChunkShardingSpec(1, ["rank:1/cpu", "rank:0/cpu", "rank:3/cpu", "rank:2/cpu"])
+    st = sharded_tensor.zeros(spec, 10, 4)
+    reshard.torch.load(f"{place}/st", out={"st": st})
+    assert torch.equal(st.local_shards()[0].tensor, tensor.chunk(4, 1)[[1, 0, 3, 2].index(rank())])
+    # Casts on the way, and what cannot be.
+    assert torch.equal(reshard.torch.load(f"{place}/st", "4: S(0)", dtype={"st": "bf16"})["st"],
+                       local_parts(reshard.Layout("4: S(0)", (10, 4)), tensor.bfloat16(), rank())[0])
+    fails(reshard.Mismatch, lambda: reshard.torch.load(f"{place}/st", out={"st": torch.zeros(3)}), "st")
+    fails(reshard.NotFound, lambda: reshard.torch.load(f"{place}/st", out={"nowhere": torch.zeros(3)}), "nowhere")
+    fails(reshard.Invalid, lambda: reshard.torch.save({"x": torch.ones(2)}, f"{place}/st", sync=False), "exist")
+    fails(reshard.Mismatch, lambda: reshard.torch.save({"x": torch.ones(2 + (rank() == 3))}, f"{place}/odd", sync=False), "x")
+    fails(reshard.Mismatch, lambda: reshard.torch.save({"x": torch.ones(2)}, f"{place}/odd{rank()}", sync=False), "")
+    assert not os.path.exists(f"{place}/odd") and not os.path.exists(f"{place}/odd.partial")
+    dist.barrier()
+
+
 def case_dtensor():
     """The texts of meshes and placements. DTensor came with torch 2.x; stand-ins have its names and fields here."""
 
@@ -355,7 +415,7 @@ def case_dtensor():
             print(f"not tried with a real DTensor: torch {torch.__version__} has none")
 
 
-WORLDS = [(1, "dtensor"), (4, "sharded_tensor"), (4, "gradient"), (1, "random"), (2, "random"), (4, "random"), (4, "shapes"), (4, "partial"), (4, "casts"), (4, "strided_sources"), (4, "errors"),
+WORLDS = [(1, "dtensor"), (4, "sharded_tensor"), (4, "gradient"), (4, "files"), (1, "random"), (2, "random"), (4, "random"), (4, "shapes"), (4, "partial"), (4, "casts"), (4, "strided_sources"), (4, "errors"),
           (4, "verify"), (6, "disjoint")]
 
 

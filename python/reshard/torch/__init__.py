@@ -10,11 +10,13 @@ from typing import Any
 
 from .._layout import Spec
 from ._dtensor import is_dtensor, placements_of, spec_of_dtensor
+from ._files import load, save
 from ._gradient import redistribute
 from ._redistribute import CAP, Redistribute, torch_dtype
 from ._sharded import reshard, sharding_of, spec_of_sharded
 
-__all__ = ["CAP", "Redistribute", "placements_of", "redistribute", "reshard", "sharding_of", "spec_of", "torch_dtype"]
+__all__ = ["CAP", "Redistribute", "load", "placements_of", "redistribute", "reshard", "save", "sharding_of", "spec_of",
+           "torch_dtype"]
 
 
 def spec_of(tensor: Any) -> Spec:
