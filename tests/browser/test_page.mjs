@@ -162,6 +162,18 @@ const tests = {
         return page;
     },
 
+    async "why a link carries what it does"() {
+        let page = await open(SQUARE, { hash: "#link=2-4" });
+        assert.match(await page.locator("#busiest").innerText(), /rank 0 \u2192 rank 1 16 MiB\s+11 other links carry as much/);
+        assert.match(await page.locator("#chosen-link").innerText(),
+            /rank 2 \u2192 rank 4 16 MiB\s+Rank 2 holds \[4096:6144, 0:8192\], rank 4 wants \[4096:8192, 0:2048\]; they share \[4096:6144, 0:2048\]\.$/);
+        await page.context().close();
+        page = await open(MODEL, { hash: "#link=0-1" });
+        const told = json(MODEL, "--tensors");
+        assert.match(await page.locator("#chosen-link").innerText(), new RegExp(`Parts of ${told.tensor_list.length} tensors; the largest: lm_head.weight \\(64 KiB\\)`));
+        return page;
+    },
+
     async "nodes: bytes between and within them"() {
         const page = await open(SQUARE, { hash: "#node=4" });
         const told = json(SQUARE);
@@ -370,11 +382,12 @@ makeModels();
 let failed = 0;
 for (const [name, test] of Object.entries(tests)) {
     complaints.length = 0;
+    const began = performance.now();
     try {
         const page = await test();
         await page?.context().close();
         assert.deepEqual(complaints, [], "the page complains");
-        console.log(`ok   ${name}`);
+        console.log(`ok   ${((performance.now() - began) / 1000).toFixed(1).padStart(5)} s  ${name}`);
     } catch (error) {
         failed++;
         console.log(`FAIL ${name}\n${error.stack}`);
