@@ -11,6 +11,7 @@
 #include "cli/common/memory.h"
 #include "cli/common/work.h"
 #include "cli/converting.h"
+#include "cli/drawing.h"
 #include "cli/plan_page.h"
 #include "cli/plan_report.h"
 
@@ -23,6 +24,7 @@ typedef struct plan_values {
     int relabel, balance, single_stage, check, moves, json;
     size_t max_memory;
     int32_t rank;
+    cli_drawing drawing;
 } plan_values;
 
 static const cli_option options[] = {
@@ -47,6 +49,8 @@ static const cli_option options[] = {
     {"rank", CLI_RANK, offsetof(plan_values, rank), "R", 0, "this rank's part only"},
     {"json", CLI_FLAG, offsetof(plan_values, json), NULL, 0, "one JSON object on one line"},
     {"html", CLI_TEXT, offsetof(plan_values, html), "FILE", 0, "the plan as a page for browsers"},
+    CLI_DRAW_OPTION(plan_values),
+    CLI_DRAWING_OPTIONS(plan_values),
 };
 
 static int create_plan(reshard_context *context, const plan_values *values, int relabel,
@@ -235,6 +239,19 @@ static int names_checkpoint(const cli_command *command, int argc, char **argv)
     return named;
 }
 
+static int print(const plan_values *values, const cli_plan_report *report,
+                 const cli_picture *picture)
+{
+    if (picture->text == NULL)
+        return values->json ? cli_plan_report_print_json(report) : cli_plan_report_print(report);
+    int code = cli_plan_report_print_header(report);
+    if (code == CLI_DONE) {
+        cli_picture_print(picture);
+        cli_plan_report_print_summary(report);
+    }
+    return code;
+}
+
 static int run(const cli_command *command, int argc, char **argv)
 {
     if (names_checkpoint(command, argc, argv))
@@ -247,15 +264,25 @@ static int run(const cli_command *command, int argc, char **argv)
     report.checked = values.check;
     if (code == CLI_DONE && values.html != NULL && values.rank >= 0)
         code = cli_fail(CLI_USAGE, "plan: --html shows all ranks; leave --rank out");
+    cli_picture picture = {0};
+    if (code == CLI_DONE && values.drawing.draw && (values.json || values.moves))
+        code = cli_fail(CLI_USAGE, "plan: --draw prints a picture; leave out --%s",
+                        values.json ? "json" : "moves");
     if (code == CLI_DONE)
         code = cli_work_begin(&work);
     if (code == CLI_DONE)
         code = gather(work.context, &values, &report);
     if (code == CLI_DONE && values.html != NULL)
         code = write_page(work.context, &values, &report, argc, argv);
+    picture.plan = report.plan;
+    if (code == CLI_DONE)
+        code = cli_picture_make(&picture, &values.drawing, command->name);
     cli_work_settle(&work);
     if (code == CLI_DONE)
-        code = values.json ? cli_plan_report_print_json(&report) : cli_plan_report_print(&report);
+        code = cli_picture_save(&picture, values.drawing.svg);
+    if (code == CLI_DONE)
+        code = print(&values, &report, &picture);
+    cli_picture_release(&picture);
     release_report(&report);
     cli_work_end(&work);
     return code;
@@ -274,6 +301,10 @@ const cli_command cli_command_plan = {
         "over the same ranks, fewer, more or others. A SPEC may be @FILE to read it from a file.\n"
         "Sizes take K, M, G (1024) and KB, MB, GB (1000).\n"
         "\n"
+        "--draw prints a picture instead: the two layouts beside each other, shaded where ranks\n"
+        "hold already what they need, dotted where some of them do, and a map of the bytes that\n"
+        "go from rank to rank. --svg writes such a picture to a file.\n"
+        "\n"
         "Of a checkpoint, prints what reshard convert would read and write with the same options,\n"
         "and the bytes that go from each file to each: --to, --rules, --set, --from, "
         "--from-rules,\n"
@@ -289,6 +320,8 @@ const cli_command cli_command_plan = {
         "  reshard plan --shape 1024 --dtype bf16 --from '4: P(sum)' --to '4: R' --check --json\n"
         "  reshard plan --shape 64x64 --dtype f32 --from '4: S(0)' --to '2: S(1)' --moves --rank "
         "1\n"
+        "  reshard plan --shape 8192x8192 --dtype f32 --from '4: S(0)' --to '2,2: S(0), S(1)' "
+        "--draw\n"
         "  reshard plan model/ --to tp=4 --tensors\n",
     .run = run,
 };

@@ -16,12 +16,12 @@ typedef struct cli_converting {
     cli_texts sets, dtypes, includes, excludes, renames;
     size_t shard_bytes_max, memory_bytes_max, journal_bytes;
     int32_t threads;
-    int resume, verify, dry_run, link, no_sync, quiet, json, all;
+    int resume, verify, dry_run, link, no_sync, quiet, json, all, dtensor;
 } cli_converting;
 
 /* They fill a cli_converting. The first ones are about the plan, the others about carrying it
  * out. */
-enum { CLI_PLANNING_OPTIONS = 19, CLI_CONVERTING_OPTIONS = 26 };
+enum { CLI_PLANNING_OPTIONS = 20, CLI_CONVERTING_OPTIONS = 27 };
 extern const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS];
 
 /* Refuses meshes and dtypes that do not parse, before any checkpoint is opened. Returns CLI_DONE,

@@ -36,6 +36,10 @@ typedef struct cli_plan_report {
     int32_t part_count;
 } cli_plan_report;
 
+/* The first lines: from, to, shape. Returns CLI_DONE, or another code after a message. */
+int cli_plan_report_print_header(const cli_plan_report *report);
+/* One line about the bytes, and who plays which rank. */
+void cli_plan_report_print_summary(const cli_plan_report *report);
 /* All return CLI_DONE, or another code after a message. */
 int cli_plan_report_print(const cli_plan_report *report);
 int cli_plan_report_print_json(const cli_plan_report *report);

@@ -60,6 +60,10 @@ typedef struct reshard_conversion_options {
      * there is one and no `include` is given, and a note of the conversion tells what stays behind.
      * Non-zero: everything is taken, under its whole name. */
     int all;
+    /* Non-zero: the format "torch" over a mesh writes DTensors of that mesh (PyTorch 2.5 and later)
+     * in place of plain local tensors. Tensors that DTensors cannot describe, such as padded ones,
+     * are refused. */
+    int dtensors;
 } reshard_conversion_options;
 
 /*

@@ -371,6 +371,7 @@ class reshard_conversion_options(Structure):
         ("group", c_void_p),
         ("only", c_char_p),
         ("all", c_int),
+        ("dtensors", c_int),
     ]
 
 

@@ -227,6 +227,45 @@ class ReadTest(DcpTest):
             self.assertIn("".join(notes), self.convert("in", "hf"))
             shutil.rmtree(self.at("in"))
 
+    def test_lightning(self):
+        """Lightning keeps what is not model or optimizer in meta.pt; other files of PyTorch beside are told of."""
+        writer = self.writer()
+        writer.add("state_dict.w", self.model["model.w"], 2)
+        writer.paths["state_dict.w"] = ("state_dict", "w")
+        writer.close()
+        torch_files.write(self.at("in/meta.pt"), {"epoch": 3, "hyper_parameters": {"lr": 0.5}, "loops": {"fit": {"n": [1, 2]}}, "rng": torch_files.tensor(("U8", (3,), b"abc"))})
+        torch_files.write(self.at("in/scheduler.pt"), {"a": 1})
+        self.assertEqual(self.read_json("inspect", self.at("in"))["notes"], ["scheduler.pt: is not part of the distributed checkpoint: left out",
+                                                                             "meta.pt: Lightning's, is read as part of the checkpoint"])
+        self.check_hf("in", {"state_dict.w": self.model["model.w"], "rng": ("U8", (3,), b"abc")})
+        self.convert("in", "pt", "--format", "torch")
+        loaded = torch_files.load(self.at("pt/model.pt"))
+        self.assertEqual((loaded["epoch"], loaded["hyper_parameters"], loaded["loops"]), (3, {"lr": 0.5}, {"fit": {"n": [1, 2]}}))
+        self.assertEqual(loaded["state_dict"]["w"].whole(), self.model["model.w"])
+        self.convert("in", "dcp", "--format", "dcp", "--to", "fsdp=2", "--rules", "fsdp")
+        _, values, paths = dcp_files.read(self.at("dcp"))
+        self.assertEqual({name: torch_files.load_value(data) for name, data in values.items()}, {"epoch": 3, "hyper_parameters.lr": 0.5, "loops.fit.n": [1, 2]})
+        # A file of that name that the metadata has for entries is not Lightning's.
+        writer = self.writer("odd")
+        writer.describe("w", "U8", (1,))
+        writer.store("w", (0,), (1,), "meta.pt", torch_files.pack(torch_files.tensor(("U8", (1,), b"x"))))
+        writer.close()
+        self.check_hf("odd", {"w": ("U8", (1,), b"x")})
+
+    def test_torchtitan(self):
+        """The same key has one path or the other in planner_data, and keeps it; byte entries bound to a rank are carried."""
+        for path in (("optimizer", "state", "w", "exp_avg"), ("optimizer", "state.w.exp_avg")):
+            writer = self.writer()
+            writer.add("w", self.model["model.w"], 2)
+            writer.add("optimizer.state.w.exp_avg", self.model["model.w"], 2)
+            writer.paths["optimizer.state.w.exp_avg"] = path
+            kept = {"dataloader.dp_rank_0": writer.add_bytes("dataloader.dp_rank_0", {"at": 7}), "train_state": writer.add_bytes("train_state", [1, 2])}
+            writer.close()
+            self.convert("in", "out", "--format", "dcp", "--to", "fsdp=3", "--rules", "fsdp")
+            _, values, paths = dcp_files.read(self.at("out"))
+            self.assertEqual((values, paths["optimizer.state.w.exp_avg"]), (kept, path))
+            shutil.rmtree(self.at("in"))
+
     def test_accelerate(self):
         for folder, names in (("pytorch_model_fsdp_0", ("model.w",)), ("optimizer_0", ("big",))):
             writer = self.writer("in/" + folder)
@@ -343,13 +382,14 @@ class RoundTripTest(DcpTest):
         return arrays, state, groups, values
 
     def test_model(self):
-        """hf -> dcp -> rank files of torch -> rank files -> dcp -> hf."""
+        """hf -> dcp -> rank files with DTensors -> rank files -> rank files of torch -> dcp -> hf."""
         model = {name: self.model[name] for name in SHAPES if name != "z"}
         files.write(self.at("hf/model.safetensors"), model, {"format": "pt"})
-        steps = [("hf", "dcp", "fsdp=3"), ("dcp", "torch", "fsdp=4"), ("torch", "rank-files", "fsdp=2"), ("rank-files", "dcp", "fsdp=5")]
+        steps = [("hf", "dcp", "fsdp=3"), ("dcp", "torch", "fsdp=4", "--dtensor"), ("torch", "rank-files", "fsdp=2"), ("rank-files", "torch", "fsdp=3"),
+                 ("torch", "dcp", "fsdp=5")]
         wanted = self.digest("hf")
-        for source, target, mesh in steps:
-            self.convert(source, target + "-next", "--format", target, "--to", mesh, "--rules", "fsdp")
+        for source, target, mesh, *more in steps:
+            self.convert(source, target + "-next", "--format", target, "--to", mesh, "--rules", "fsdp", *more)
             shutil.rmtree(self.at(target), ignore_errors=True)
             os.rename(self.at(target + "-next"), self.at(target))
             self.assertEqual(self.digest(target), wanted, target)

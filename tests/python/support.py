@@ -13,6 +13,7 @@ SKIPPED = 77
 
 sys.path.insert(0, PACKAGE)
 os.environ["PYTHONPATH"] = PACKAGE
+os.environ.setdefault("RESHARD_LIBRARY", os.path.realpath(os.path.join(BUILD, "libreshard.so")))
 
 
 def need(*modules):
