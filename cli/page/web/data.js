@@ -141,19 +141,10 @@ export function columnName(column) {
     return IS_PLAN ? `rank ${column}` : DATA.target_files[column] || `file ${column}`;
 }
 
-/** How many elements the boxes of one rank and those of another have in common, and the first such box. */
+/** What the boxes of one rank and those of another have in common, as boxes and as a number of elements. */
 export function shareOfBoxes(has, wants) {
-    let volume = 0;
-    let first = null;
-    for (const a of has) {
-        for (const b of wants) {
-            const box = meet(a, b);
-            if (!box) continue;
-            volume += box.size.reduce((product, length) => product * length, 1);
-            first ??= box;
-        }
-    }
-    return { volume, first };
+    const boxes = has.flatMap((a) => wants.map((b) => meet(a, b))).filter((box) => box !== null);
+    return { boxes, volume: boxes.reduce((sum, box) => sum + box.size.reduce((product, length) => product * length, 1), 0) };
 }
 
 /** The tensors of which a stored file gives most to a file that is written: [{tensor, bytes}], falling. */

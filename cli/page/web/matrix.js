@@ -70,12 +70,11 @@ function planReason([s, t]) {
     if (DATA.layouts.length > 2)
         return "The plan goes through another layout, so that no rank has to send everything to everybody; the pictures show it.";
     const [has, wants] = [boxesOfRank(DATA.layouts[0], s), boxesOfRank(DATA.layouts.at(-1), t)];
-    const { volume, first } = shareOfBoxes(has, wants);
-    if (first === null) return "They have no box in common.";
+    const { boxes: shared, volume } = shareOfBoxes(has, wants);
+    if (shared.length === 0) return "They have no box in common.";
     const some = (boxes) => boxText(boxes[0].offset, boxes[0].size) + (boxes.length > 1 ? ` and ${boxes.length - 1} more` : "");
     const others = TOTAL.at(s, t) < volume * DATA.element_bytes ? " Other ranks hold the same, and send their share of it." : "";
-    return `Rank ${s} holds ${some(has)}, rank ${t} wants ${some(wants)}; they share ${boxText(first.offset, first.size)}` +
-        `${has.length * wants.length > 1 ? " .." : ""}.${others}`;
+    return `Rank ${s} holds ${some(has)}, rank ${t} wants ${some(wants)}; they share ${some(shared)}.${others}`;
 }
 
 /** The same between files: which tensors are the largest on this way. */
