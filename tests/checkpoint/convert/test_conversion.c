@@ -55,7 +55,8 @@ static void test_conversion__stats(void **state)
     assert_int_equal(stats.memory_bytes, 3 << 20);
     assert_int_equal(stats.threads, 2);
     assert_int_equal(stats.ranks, 1);
-    assert_string_equal(reshard_conversion_file_name(conversion, 2), "rank-00002-of-00003.safetensors");
+    assert_string_equal(reshard_conversion_file_name(conversion, 2),
+                        "rank-00002-of-00003.safetensors");
     assert_null(reshard_conversion_file_name(conversion, 3));
     assert_null(reshard_conversion_file_name(conversion, -1));
     uint64_t matrix[3];
