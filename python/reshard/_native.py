@@ -874,6 +874,7 @@ FUNCTIONS = {
     "reshard_conversion_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_conversion_stats)]),
     "reshard_conversion_get_tensor": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_conversion_tensor)]),
     "reshard_conversion_note": lambda: (c_char_p, [c_void_p, c_int64]),
+    "reshard_conversion_file_name": lambda: (c_char_p, [c_void_p, c_int32]),
     "reshard_conversion_get_matrix": lambda: (None, [c_void_p, POINTER(c_uint64)]),
     "reshard_conversion_run": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_conversion_run_options), POINTER(reshard_conversion_report)]),
     "reshard_conversion_estimate": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_conversion_run_options), POINTER(c_double)]),
