@@ -8,6 +8,7 @@
 
 #include "cli/common/input.h"
 #include "cli/common/json.h"
+#include "cli/plan_prediction.h"
 
 #include <reshard/plan_inspect.h>
 #include <reshard/reshard.h>
@@ -32,10 +33,15 @@ typedef struct cli_plan_report {
     uint64_t *matrix;                  /* NULL beyond CLI_MATRIX_RANKS_MAX ranks */
     uint64_t bytes_moved_unrelabelled; /* with relabel */
     int relabel, checked;
+    reshard_prediction *prediction; /* NULL when there was no cluster to predict for */
     cli_plan_part *parts;
     int32_t part_count;
 } cli_plan_report;
 
+/* The first lines: from, to, shape. Returns CLI_DONE, or another code after a message. */
+int cli_plan_report_print_header(const cli_plan_report *report);
+/* One line about the bytes, and who plays which rank. */
+void cli_plan_report_print_summary(const cli_plan_report *report);
 /* All return CLI_DONE, or another code after a message. */
 int cli_plan_report_print(const cli_plan_report *report);
 int cli_plan_report_print_json(const cli_plan_report *report);

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.save files as we write them, one or one for each rank: read by Python's own unpickler (torch_files.py), every name,
 value and tensor, and every CRC. PyTorch itself loads such files in tests/oracle/pytorch."""
+import json
 import os
 import random
 import struct
 import sys
+import zipfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "cli"))
 import files
@@ -144,6 +146,24 @@ class Written(TorchTest):
         self.convert("a.pt", "other", "--format", "torch", "--to", "tp=4", "--rules", self.at("r.rules"), "--exclude", "*.qkv")
         os.rename(self.at("other/model_world_size_4_rank_2.pt"), self.at("one/model_world_size_4_rank_2.pt"))
         self.check_fails(["inspect", self.at("one")], 1, "were written by different conversions")
+
+    def test_record(self):
+        """What a rank file says of the split comes from a stranger, like everything else in it."""
+        self.write_hf("m", {"w": tensor(random.Random(SEED), "F32", 4)})
+        self.convert("m", "r", "--format", "torch", "--to", "tp=2", "--rules", self.write_text("r.rules", "* S(0)@tp\n"))
+        path = self.at("r/model_world_size_2_rank_0.pt")
+        with zipfile.ZipFile(path) as file:
+            members = {info.filename: file.read(info) for info in file.infolist()}
+        record = members["archive/RESHARD_LAYOUT"]
+        self.assertEqual(json.loads(record)["tensors"], {"w": {"shape": [4], "cuts": "S(0)"}})
+        for changed, words in ((record[:-1], "RESHARD_LAYOUT"), (record.replace(b'"version":1', b'"version":2'), "is of version 2"),
+                               (record.replace(b'"rank":0', b'"rank":7'), "is of rank 7, which tp=2 does not have"), (record.replace(b"[4]", b"[5]"), "do not agree on how tensors are split"),
+                               (None, "does not say how it was split"), (b" " * 100000001, "larger than allowed")):
+            with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if changed and len(changed) > 10**6 else zipfile.ZIP_STORED) as file:
+                for name, content in {**members, "archive/RESHARD_LAYOUT": changed}.items():
+                    if content is not None:
+                        file.writestr(name, content)
+            self.check_fails(["inspect", self.at("r")], 1, words)
 
     def test_dtensors(self):
         """One file a rank with DTensors of the mesh: the graph as Python's unpickler sees it, and the same tensors when read back."""

@@ -129,9 +129,9 @@ class UsageTest(CommandTest):
 
     def test_pages_list_the_options(self):
         for command, options in [
-            ("layout", ["shape", "rank", "all", "json", "help"]),
+            ("layout", ["shape", "rank", "all", "json", "draw", "ascii", "slice", "svg", "help"]),
             ("plan", ["shape", "dtype", "from", "to", "relabel", "balance", "max-memory", "single-stage",
-                      "check", "moves", "rank", "json", "html", "help"]),
+                      "check", "moves", "rank", "cluster", "json", "html", "draw", "ascii", "slice", "svg", "help"]),
             ("bench plan", ["ranks", "rank", "worst", "json", "help"]),
         ]:
             page = self.read_text(*command.split(), "--help")
