@@ -79,7 +79,9 @@ struct rs_target {
     const rs_metadatum *metadata;
     const char *stem;     /* what whole tensors' files are called */
     const int32_t *ranks; /* of each file of a mesh; NULL for others */
-    rs_slice document;    /* what the format says in every file; it alone knows what that is */
+    /* What most of the weights were cast to, and config.json should say; NONE: they were not. */
+    reshard_dtype cast;
+    rs_slice document; /* what the format says in every file; it alone knows what that is */
 };
 
 reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *source,

@@ -178,19 +178,6 @@ static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_openin
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* Whether a pickle names a class of tensors that are cut. */
-static bool names_cut(const rs_pickle *pickle)
-{
-    size_t count = 0;
-    const rs_pickle_node *const *globals = rs_pickle_globals(pickle, &count);
-    for (size_t i = 0; i < count; i++) {
-        rs_slice name = globals[i]->global->name;
-        if (rs_slice_equals(name, "DTensor") || rs_slice_equals(name, "ShardedTensor"))
-            return true;
-    }
-    return false;
-}
-
 static int32_t find_group(const reading *r, rs_slice name)
 {
     int32_t i = 0;
@@ -202,13 +189,13 @@ static int32_t find_group(const reading *r, rs_slice name)
 static reshard_status sort_into_groups(reading *r)
 {
     reshard_checkpoint *checkpoint = r->checkpoint;
-    size_t count = (size_t)checkpoint->file_count;
+    size_t count = (size_t)checkpoint->named_count;
     r->names = rs_arena_allocate_array(&checkpoint->arena, count, sizeof *r->names);
     r->group_of = rs_arena_allocate_array(&checkpoint->arena, count, sizeof *r->group_of);
     r->groups = rs_arena_allocate_array(&checkpoint->arena, count, sizeof *r->groups);
     if (r->names == NULL || r->group_of == NULL || r->groups == NULL)
         return rs_allocation_status();
-    for (int32_t i = 0; i < checkpoint->file_count; i++) {
+    for (int32_t i = 0; i < checkpoint->named_count; i++) {
         size_t bytes = 0;
         if (!parse_name(checkpoint->files[i].name, &r->names[i]))
             return rs_fail(RESHARD_ERR_INVALID, "%s: no rank in its name",
@@ -225,8 +212,9 @@ static reshard_status sort_into_groups(reading *r)
                            checkpoint->files[i].name, (int)r->names[i].world, (int)group->world);
         r->group_of[i] = found;
         group->file_count++;
-        group->is_cut = group->is_cut ||
-                        names_cut(rs_torch_file_pickle(rs_torch_opened(checkpoint, i), &bytes));
+        group->is_cut =
+            group->is_cut ||
+            rs_torch_names_placed(rs_torch_file_pickle(rs_torch_opened(checkpoint, i), &bytes));
     }
     return RESHARD_OK;
 }
@@ -247,7 +235,7 @@ static reshard_status check_cut(const reading *r)
 
 static bool has_rank(const reading *r, int32_t group, int32_t rank)
 {
-    for (int32_t i = 0; i < r->checkpoint->file_count; i++) {
+    for (int32_t i = 0; i < r->checkpoint->named_count; i++) {
         if (r->group_of[i] == group && r->names[i].rank == rank)
             return true;
     }
@@ -261,7 +249,7 @@ static void list_missing(const reading *r, int32_t group, char *out_text, size_t
     rs_text text;
     int32_t world = r->groups[group].world, missing = 0;
     rs_text_init(&text, out_text, room);
-    for (int32_t i = 0; i < r->checkpoint->file_count; i++) {
+    for (int32_t i = 0; i < r->checkpoint->named_count; i++) {
         if (r->group_of[i] == group && r->names[i].rank >= world)
             world = r->names[i].rank + 1;
     }
@@ -368,7 +356,7 @@ static reshard_status read_all(reading *r)
     reshard_status status = sort_into_groups(r);
     if (status == RESHARD_OK)
         status = check_cut(r);
-    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++) {
+    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->named_count; i++) {
         rs_slice prefix;
         r->owner = (rs_torch_rank){.file = i, .rank = r->names[i].rank};
         status = make_prefix(r, i, &prefix);
@@ -417,8 +405,8 @@ static reshard_status lay_out(rs_laying *laying)
     return status == RESHARD_OK ? rs_rank_layout_prepare(laying, false) : status;
 }
 
-static void name_file(const rs_target *target, int32_t file, int32_t rank,
-                      char out_name[RS_FILE_NAME_BYTES])
+void rs_torch_ranks_name_file(const rs_target *target, int32_t file, int32_t rank,
+                              char out_name[RS_FILE_NAME_BYTES])
 {
     (void)file;
     (void)snprintf(out_name, RS_FILE_NAME_BYTES, "model_world_size_%d_rank_%d.pt",
@@ -448,10 +436,11 @@ const rs_format rs_format_torch_ranks = {
     .probe = probe,
     .read = read_files,
     .is_split = true,
+    .placed = &rs_format_torch_dtensors,
     .has_crcs = true,
     .holds_value = rs_torch_nest_holds,
     .lay_out = lay_out,
-    .name_file = name_file,
+    .name_file = rs_torch_ranks_name_file,
     .place = place,
     .write_head = rs_torch_save_head,
     .finish = finish,

@@ -479,9 +479,9 @@ static reshard_status prepare_by_rules(rank_reading *reading, const rs_opening *
         return status;
     reading->book = book;
     int32_t count = reshard_mesh_size(reading->mesh);
-    if (count != checkpoint->file_count)
+    if (count != checkpoint->named_count)
         return rs_fail(RESHARD_ERR_INVALID, "%s: holds %d files, but the mesh %.100s has %d ranks",
-                       checkpoint->path, (int)checkpoint->file_count, opening->options->from,
+                       checkpoint->path, (int)checkpoint->named_count, opening->options->from,
                        (int)count);
     int32_t *ranks = rs_arena_allocate_array(arena, (size_t)count, sizeof(int32_t));
     int32_t *file_of = rs_arena_allocate_array(arena, (size_t)count, sizeof(int32_t));
@@ -532,7 +532,7 @@ static reshard_status add_notes(const rank_reading *reading)
 static bool is_told(const reshard_checkpoint *checkpoint, const rs_slice *documents)
 {
     bool any = false;
-    for (int32_t i = 0; i < checkpoint->file_count; i++)
+    for (int32_t i = 0; i < checkpoint->named_count; i++)
         any = any || documents[i].bytes != NULL;
     return any;
 }

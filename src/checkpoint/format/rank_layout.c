@@ -287,13 +287,13 @@ static reshard_status read_ranks(reshard_checkpoint *checkpoint, const rs_slice 
 {
     int32_t count = reshard_mesh_size(layout->mesh);
     /* Whatever the mesh claims to be: one more than there are files shows that some are missing. */
-    int32_t room = count <= checkpoint->file_count ? count : checkpoint->file_count + 1;
+    int32_t room = count <= checkpoint->named_count ? count : checkpoint->named_count + 1;
     layout->file_of = rs_arena_allocate_array(&checkpoint->arena, (size_t)room, sizeof(int32_t));
     if (layout->file_of == NULL)
         return rs_allocation_status();
     for (int32_t i = 0; i < room; i++)
         layout->file_of[i] = -1;
-    for (int32_t i = 0; i < checkpoint->file_count; i++) {
+    for (int32_t i = 0; i < checkpoint->named_count; i++) {
         document found = *first;
         reshard_status status =
             i != 0 ? read_document(checkpoint, i, documents[i], &found) : RESHARD_OK;
@@ -309,7 +309,7 @@ static reshard_status read_ranks(reshard_checkpoint *checkpoint, const rs_slice 
             return rs_fail(RESHARD_ERR_GAP,
                            "%s: holds %d files of the %d ranks of %.*s; the file of rank %d is "
                            "missing",
-                           checkpoint->path, (int)checkpoint->file_count, (int)count,
+                           checkpoint->path, (int)checkpoint->named_count, (int)count,
                            rs_slice_shown(layout->mesh_text), layout->mesh_text.bytes,
                            (int)reshard_mesh_rank_at(layout->mesh, i));
     }

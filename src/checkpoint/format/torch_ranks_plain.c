@@ -24,10 +24,10 @@ reshard_status rs_torch_ranks_documents(reshard_checkpoint *checkpoint, rs_slice
     reshard_status status = RESHARD_OK;
     bool any = false;
     rs_slice *documents =
-        rs_arena_allocate_array(arena, (size_t)checkpoint->file_count, sizeof *documents);
+        rs_arena_allocate_array(arena, (size_t)checkpoint->named_count, sizeof *documents);
     if (documents == NULL)
         return rs_allocation_status();
-    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++) {
+    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->named_count; i++) {
         status = rs_torch_file_record(rs_torch_opened(checkpoint, i), arena, RS_LAYOUT_KEY,
                                       &documents[i]);
         any = any || (status == RESHARD_OK && documents[i].bytes != NULL);
@@ -51,6 +51,12 @@ static reshard_status take(void *user, const rs_torch_leaf *leaf)
                        leaf->name.bytes,
                        leaf->kind == RS_TORCH_DTENSOR ? "DTensor" : "ShardedTensor");
     reshard_status status = rs_torch_occurrence(r->checkpoint, r->file, leaf, &found);
+    if (status == RESHARD_OK && found.file != r->file)
+        status = rs_fail(RESHARD_ERR_UNSUPPORTED,
+                         "%s: tensor \"%.*s\": its storage is compressed, which is not read of "
+                         "files that do not say themselves how they are split",
+                         r->checkpoint->files[r->file].name, rs_slice_shown(leaf->name),
+                         leaf->name.bytes);
     return status == RESHARD_OK ? rs_occurrences_add(r->checkpoint->context, &r->list, &found)
                                 : status;
 }
@@ -60,7 +66,7 @@ static reshard_status read_all(plain_reading *r, const rs_opening *opening,
 {
     reshard_checkpoint *checkpoint = r->checkpoint;
     reshard_status status = RESHARD_OK;
-    for (; status == RESHARD_OK && r->file < checkpoint->file_count; r->file++) {
+    for (; status == RESHARD_OK && r->file < checkpoint->named_count; r->file++) {
         status = rs_torch_walk_file(checkpoint, r->file, (rs_slice){NULL, 0}, take, r);
         if (status == RESHARD_OK && rs_context_cancelled(checkpoint->context))
             status = rs_fail(RESHARD_ERR_CANCELLED, "%s: cancelled", checkpoint->path);

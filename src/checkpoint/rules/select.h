@@ -43,6 +43,9 @@ typedef struct rs_selection {
     int64_t dropped_count;
     rs_slice dropped;
     int32_t dropped_line;
+    /* What is quantised, and what belongs to it: a cast of everything leaves it alone. */
+    int64_t quantised_count;
+    rs_slice quantised;
 } rs_selection;
 
 /* Everything the selection points to is in the arena or belongs to the source. takes_model: unless

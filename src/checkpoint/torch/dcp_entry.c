@@ -5,7 +5,7 @@
 #include "base/context.h"
 #include "base/shape.h"
 #include "checkpoint/body/safetensors.h"
-#include "checkpoint/torch/torch_file.h"
+#include "checkpoint/torch/torch_files.h"
 #include "text/text.h"
 
 #include <assert.h>
@@ -80,6 +80,7 @@ static reshard_status read_saved(reshard_checkpoint *checkpoint, int32_t file, u
 {
     rs_torch_file *opened = NULL;
     rs_torch_tensor found;
+    const rs_zip_member *member = NULL;
     size_t pickle_bytes = 0;
     reshard_status status =
         rs_torch_file_open(checkpoint->context, checkpoint->files[file].file, at, bytes, &opened);
@@ -94,9 +95,13 @@ static reshard_status read_saved(reshard_checkpoint *checkpoint, int32_t file, u
     if (status == RESHARD_OK && !is_described(tensor, chunk, found.dtype, found.ndim, found.shape))
         status = fail_different(tensor, chunk, found.dtype, found.ndim, found.shape);
     if (status == RESHARD_OK)
-        status = rs_torch_file_place(opened, &found, &made->at);
+        status = rs_torch_file_place(opened, &found, &made->at, &member);
+    if (status == RESHARD_OK && member != NULL)
+        status = rs_fail(RESHARD_ERR_UNSUPPORTED, "the entry is an archive that is compressed");
     if (status == RESHARD_OK)
         made->strides = found.strides;
+    if (status == RESHARD_OK)
+        status = rs_torch_keep_crcs(checkpoint, file, opened);
     rs_torch_file_destroy(opened);
     return status;
 }
