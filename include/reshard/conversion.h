@@ -60,6 +60,11 @@ typedef struct reshard_conversion_options {
      * there is one and no `include` is given, and a note of the conversion tells what stays behind.
      * Non-zero: everything is taken, under its whole name. */
     int all;
+    /* f16, bf16 or f32: weights of fp8 (with scales of blocks, channels or tensors) and of mxfp4
+     * (as GPT-OSS has it) become values of this dtype, codes times scales. Scales, and what
+     * config.json says of them, are left out. Patterns see the names without "_blocks". NONE: they
+     * stay as they are. */
+    reshard_dtype dequantize;
 } reshard_conversion_options;
 
 /*

@@ -369,6 +369,7 @@ class reshard_conversion_options(Structure):
         ("group", c_void_p),
         ("only", c_char_p),
         ("all", c_int),
+        ("dequantize", c_int),
     ]
 
 
@@ -432,6 +433,7 @@ class reshard_conversion_report(Structure):
         ("source_digest", c_char * 33),
         ("digest", c_char * 33),
         ("bytes_verified", c_uint64),
+        ("values_overflowed", c_uint64),
     ]
 
 
