@@ -37,12 +37,15 @@ const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS] = {
     {"only", CLI_TEXT, FIELD(only), "NAME", 0, "what is under this name, without it: optimizer"},
     {"all", CLI_FLAG, FIELD(all), NULL, 0,
      "hf: everything of a nested source, not its model alone"},
+    {"dtensor", CLI_FLAG, FIELD(dtensor), NULL, 0,
+     "torch over a mesh: DTensors in place of plain local tensors"},
     {"rename", CLI_TEXTS, FIELD(renames), "GLOB=NAME", 0,
      "new names; {1}, {2} .. are what wildcards stand for"},
     {"max-memory", CLI_SIZE, FIELD(memory_bytes_max), "SIZE", 0,
      "for data on their way (512M; 1M at least)"},
     {"threads", CLI_RANK, FIELD(threads), "N", 0, "how many (one for each processor, up to 8)"},
     {"json", CLI_FLAG, FIELD(json), NULL, 0, "one JSON object on one line"},
+    {"html", CLI_TEXT, FIELD(html), "FILE", 0, "the plan as a page for browsers (with --dry-run)"},
     {"resume", CLI_FLAG, FIELD(resume), NULL, 0, "go on with what an interrupted run left"},
     {"verify", CLI_FLAG, FIELD(verify), NULL, 0, "read the output back and compare it"},
     {"dry-run", CLI_FLAG, FIELD(dry_run), NULL, 0, "say what would be done"},
@@ -106,7 +109,7 @@ void cli_converting_fill(const cli_converting *values, cli_conversion_options *o
                      .threads = values->threads,
                      .only = values->only,
                      .all = values->all,
-                     .dequantize = RESHARD_DTYPE_NONE},
+                     .dtensors = values->dtensor},
         .running = {.size = sizeof out_options->running,
                     .resume = values->resume,
                     .verify = values->verify,
@@ -191,6 +194,17 @@ void cli_conversion_write(const cli_conversion *made, cli_json *json)
     for (int64_t i = 0; find_note(made, i) != NULL; i++)
         cli_json_text(json, NULL, find_note(made, i));
     cli_json_end_list(json);
+}
+
+void cli_conversion_plan_write(const cli_conversion *made, cli_json *json)
+{
+    cli_json_unsigned(json, "bytes_total", made->stats.bytes_written);
+    cli_json_unsigned(json, "bytes_moved", made->stats.bytes_written);
+    cli_json_unsigned(json, "bytes_kept", 0);
+    cli_json_integer(json, "moves", made->stats.move_count);
+    cli_json_integer(json, "stages", 1);
+    cli_json_unsigned(json, "staging_bytes_peak", made->stats.memory_bytes);
+    cli_conversion_write(made, json);
 }
 
 void cli_conversion_print(const cli_conversion *made, const char *target)

@@ -12,17 +12,17 @@
 #include <reshard/conversion.h>
 
 typedef struct cli_converting {
-    const char *to, *rules, *from, *from_rules, *format, *only, *unlisted, *padding;
+    const char *to, *rules, *from, *from_rules, *format, *only, *unlisted, *padding, *html;
     const char *dequantize;
     cli_texts sets, dtypes, includes, excludes, renames;
     size_t shard_bytes_max, memory_bytes_max, journal_bytes;
     int32_t threads;
-    int resume, verify, dry_run, link, no_sync, quiet, json, all;
+    int resume, verify, dry_run, link, no_sync, quiet, json, all, dtensor;
 } cli_converting;
 
 /* They fill a cli_converting. The first ones are about the plan, the others about carrying it
  * out. */
-enum { CLI_PLANNING_OPTIONS = 19, CLI_CONVERTING_OPTIONS = 26 };
+enum { CLI_PLANNING_OPTIONS = 21, CLI_CONVERTING_OPTIONS = 28 };
 extern const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS];
 
 /* Refuses meshes and dtypes that do not parse, before any checkpoint is opened. Returns CLI_DONE,
@@ -61,6 +61,8 @@ void cli_conversion_print(const cli_conversion *made, const char *target);
 void cli_conversion_print_report(const cli_conversion *made);
 /* All of it as fields of an object. */
 void cli_conversion_write(const cli_conversion *made, cli_json *json);
+/* The same after the fields that all plans have. */
+void cli_conversion_plan_write(const cli_conversion *made, cli_json *json);
 
 /* `reshard plan` of a checkpoint, with the arguments after the command's name. */
 int cli_plan_checkpoint(int argc, char **argv);

@@ -60,6 +60,10 @@ typedef struct reshard_conversion_options {
      * there is one and no `include` is given, and a note of the conversion tells what stays behind.
      * Non-zero: everything is taken, under its whole name. */
     int all;
+    /* Non-zero: the format "torch" over a mesh writes DTensors of that mesh (PyTorch 2.5 and later)
+     * in place of plain local tensors. Tensors that DTensors cannot describe, such as padded ones,
+     * are refused. */
+    int dtensors;
     /* f16, bf16 or f32: weights of fp8 (with scales of blocks, channels or tensors) and of mxfp4
      * (as GPT-OSS has it) become values of this dtype, codes times scales. Scales, and what
      * config.json says of them, are left out. Patterns see the names without "_blocks". NONE: they
@@ -132,6 +136,10 @@ RESHARD_API reshard_status reshard_conversion_get_tensor(const reshard_conversio
  * files that are copied along or not; NULL beyond the last. The checkpoint has notes of its own. */
 RESHARD_API const char *reshard_conversion_note(const reshard_conversion *conversion,
                                                 int64_t index);
+/* The name of a target file, relative to the target; 0 <= file < target_file_count. NULL for a file
+ * that would hold nothing and is not written, and beyond the last. */
+RESHARD_API const char *reshard_conversion_file_name(const reshard_conversion *conversion,
+                                                     int32_t file);
 /* The bytes, as written, that go from each source file to each target file: source_file_count rows
  * of target_file_count numbers. */
 RESHARD_API void reshard_conversion_get_matrix(const reshard_conversion *conversion,

@@ -9,16 +9,25 @@
 
 The work is done by libreshard, which is loaded at the first call. docs/python.md is the tutorial.
 """
+from ._checkpoint import Checkpoint, Digests, StoredPiece, StoredTensor, open
+from ._conversion import (Comparison, Conversion, ConversionReport, ConversionTensor, Difference, Format, Shard, compare,
+                          convert, digest, families, formats, verify)
 from ._dtypes import dtype_name, numpy_dtype
 from ._errors import (Cancelled, Check, Corrupt, Error, Gap, GroupBroken, Invalid, Io, LibraryMissing, MemoryLimit,
                       Mismatch, NoMemory, NotFound, Overlap, Range, Syntax, Timeout, Unfinished, Unsupported)
+from ._group import Exec, Group, run
 from ._layout import Boxes, Layout, Piece, ShardInfo, Spec
 from ._library import library_path, version
 from ._plan import Part, Plan, PlanStats, PlanTensor, StageLink, StreamMove, plan, plan_tensors
+from ._native import RESHARD_VERSION_MAJOR, RESHARD_VERSION_MINOR, RESHARD_VERSION_PATCH
+
+__version__ = "%d.%d.%d" % (RESHARD_VERSION_MAJOR, RESHARD_VERSION_MINOR, RESHARD_VERSION_PATCH)
 
 __all__ = [
-    "Boxes", "Cancelled", "Check", "Corrupt", "Error", "Gap", "GroupBroken", "Invalid", "Io", "Layout", "LibraryMissing",
-    "MemoryLimit", "Mismatch", "NoMemory", "NotFound", "Overlap", "Part", "Piece", "Plan", "PlanStats", "PlanTensor",
-    "Range", "ShardInfo", "Spec", "StageLink", "StreamMove", "Syntax", "Timeout", "Unfinished", "Unsupported",
-    "dtype_name", "library_path", "numpy_dtype", "plan", "plan_tensors", "version",
+    "Boxes", "Cancelled", "Check", "Checkpoint", "Comparison", "Conversion", "ConversionReport", "ConversionTensor",
+    "Corrupt", "Difference", "Digests", "Error", "Exec", "Format", "Gap", "Group", "GroupBroken", "Invalid", "Io", "Layout",
+    "LibraryMissing", "MemoryLimit", "Mismatch", "NoMemory", "NotFound", "Overlap", "Part", "Piece", "Plan",
+    "PlanStats", "PlanTensor", "Range", "Shard", "ShardInfo", "Spec", "StageLink", "StoredPiece", "StoredTensor",
+    "StreamMove", "Syntax", "Timeout", "Unfinished", "Unsupported", "compare", "convert", "digest", "dtype_name",
+    "families", "formats", "library_path", "numpy_dtype", "open", "plan", "plan_tensors", "run", "verify", "version",
 ]

@@ -59,6 +59,9 @@ def numpy_dtype(name: str) -> Any:
 def dtype_name(dtype: Any) -> str:
     """The library's name of a dtype: of its own name, of a NumPy or torch dtype, or of a Python type.
 
+    Texts are the library's names first: "i8" has 8 bits, and "f4" has 4. NumPy's short codes count bytes; its dtypes and
+    long names ("int64") leave no doubt.
+
     >>> import reshard
     >>> reshard.dtype_name("float32"), reshard.dtype_name(int), reshard.dtype_name("bf16")
     ('f32', 'i64', 'bf16')

@@ -2,13 +2,14 @@
 """Plans: what has to move from one split to another, who sends it, and in which order."""
 import ctypes
 from ctypes import POINTER, byref
-from typing import Any, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, List, Mapping, NamedTuple, Tuple, Union
 
 from . import _native
 from ._dtypes import NAMES, dtype_name, dtype_number, numpy
 from ._errors import Invalid
 from ._layout import Layout, Shape, Spec
 from ._library import Handle, encode, lib, make, read_struct, read_text
+from ._work import Context
 
 
 class PlanTensor(NamedTuple):
@@ -50,6 +51,11 @@ class StreamMove(NamedTuple):
     target_at: int
     target_strides: Tuple[int, ...]
     kind: int
+    source_rank: int
+    contributor: int
+    contributor_count: int
+    reduction: int
+    divisor: int
 
 
 def _layout(spec: Union[str, Spec, Layout], shape: Any) -> Layout:
@@ -95,8 +101,23 @@ class Plan(Handle):
             targets[i] = (names[i], tensor.target._pointer, dtype_number(tensor.target_dtype))
             links[i] = lib.reshard_link_whole(i, i)
         options = _options(balance, relabel, single_stage, staging_bytes)
-        self._pointer = make(lib.reshard_plan_create, None, count, sources, count, targets, count, links, byref(options))
+        self._context = Context()
+        self._pointer = self._context.run(lambda: make(lib.reshard_plan_create, self._context._pointer, count, sources, count,
+                                                       targets, count, links, byref(options)))
         self.tensors: Tuple[PlanTensor, ...] = tuple(tensors)
+
+    def adjoint(self) -> "Plan":
+        """The transposed plan, from the target's split to the source's: it adds up what this one copies."""
+        made = Plan.__new__(Plan)
+        Handle.__init__(made, None)
+        made._pointer = make(lib.reshard_plan_adjoint, self._pointer)
+        made.tensors = tuple(PlanTensor(tensor.name, tensor.target, tensor.source, tensor.target_dtype, tensor.source_dtype)
+                             for tensor in self.tensors)
+        return made
+
+    @property
+    def is_adjoint(self) -> bool:
+        return bool(lib.reshard_plan_is_adjoint(self._pointer))
 
     def __repr__(self) -> str:
         first = self.tensors[0]
@@ -122,8 +143,8 @@ class Plan(Handle):
 
     @property
     def stats(self) -> PlanStats:
-        """Goes through all ranks, as `matrix` and `check` do."""
-        found = read_struct(_native.reshard_plan_stats, lambda out: lib.reshard_plan_get_stats(self._pointer, out, None))
+        """Goes through all ranks, as `matrix` and `check` do; Ctrl-C ends it."""
+        found = self._get_stats(None)
         return PlanStats(*[getattr(found, name) for name in PlanStats._fields])
 
     @property
@@ -131,13 +152,17 @@ class Plan(Handle):
         """Bytes from each rank (row) to each rank (column), over all stages; the diagonal is what stays."""
         np, count = numpy(), self.rank_count
         found = np.zeros((count, count), np.uint64)
-        stats = _native.reshard_plan_stats(size=ctypes.sizeof(_native.reshard_plan_stats))
-        lib.reshard_plan_get_stats(self._pointer, byref(stats), found.ctypes.data_as(POINTER(ctypes.c_uint64)))
+        self._get_stats(found.ctypes.data_as(POINTER(ctypes.c_uint64)))
         return found
+
+    def _get_stats(self, matrix: Any) -> Any:
+        stats = _native.reshard_plan_stats(size=ctypes.sizeof(_native.reshard_plan_stats))
+        self._context.run(lambda: lib.reshard_plan_get_stats(self._pointer, byref(stats), matrix))
+        return stats
 
     def check(self) -> bool:
         """Proves that every target element arrives exactly once; raises Check if not."""
-        lib.reshard_plan_check(self._pointer)
+        self._context.run(lambda: lib.reshard_plan_check(self._pointer))
         return True
 
     def target_layout(self, tensor: int = 0) -> Layout:
@@ -222,7 +247,8 @@ def _read_move(move: Any, link: int, offset: int, count: int) -> StreamMove:
     has_source = move.kind != _native.RESHARD_MOVE_FILL
     return StreamMove(link, offset, count, tuple(move.size[:n]), move.source_shard, move.source_at,
                       tuple(move.source_strides[:n]) if has_source else (), move.target_shard, move.target_at,
-                      tuple(move.target_strides[:n]), move.kind)
+                      tuple(move.target_strides[:n]), move.kind, move.source_rank, move.contributor,
+                      move.contributor_count, move.reduction, move.divisor)
 
 
 def plan(shape: Shape, dtype: Any, source: Union[str, Spec, Layout], target: Union[str, Spec, Layout], *,

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.save files as we write them, one or one for each rank: read by Python's own unpickler (torch_files.py), every name,
 value and tensor, and every CRC. PyTorch itself loads such files in tests/oracle/pytorch."""
+import json
 import os
 import random
+import struct
 import sys
+import zipfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "cli"))
 import files
+import item_files
 import support
 import torch_files
 from torch_files import Call, Global, Loaded
@@ -142,6 +146,61 @@ class Written(TorchTest):
         self.convert("a.pt", "other", "--format", "torch", "--to", "tp=4", "--rules", self.at("r.rules"), "--exclude", "*.qkv")
         os.rename(self.at("other/model_world_size_4_rank_2.pt"), self.at("one/model_world_size_4_rank_2.pt"))
         self.check_fails(["inspect", self.at("one")], 1, "were written by different conversions")
+
+    def test_record(self):
+        """What a rank file says of the split comes from a stranger, like everything else in it."""
+        self.write_hf("m", {"w": tensor(random.Random(SEED), "F32", 4)})
+        self.convert("m", "r", "--format", "torch", "--to", "tp=2", "--rules", self.write_text("r.rules", "* S(0)@tp\n"))
+        path = self.at("r/model_world_size_2_rank_0.pt")
+        with zipfile.ZipFile(path) as file:
+            members = {info.filename: file.read(info) for info in file.infolist()}
+        record = members["archive/RESHARD_LAYOUT"]
+        self.assertEqual(json.loads(record)["tensors"], {"w": {"shape": [4], "cuts": "S(0)"}})
+        for changed, words in ((record[:-1], "RESHARD_LAYOUT"), (record.replace(b'"version":1', b'"version":2'), "is of version 2"),
+                               (record.replace(b'"rank":0', b'"rank":7'), "is of rank 7, which tp=2 does not have"), (record.replace(b"[4]", b"[5]"), "do not agree on how tensors are split"),
+                               (None, "does not say how it was split"), (b" " * 100000001, "larger than allowed")):
+            with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if changed and len(changed) > 10**6 else zipfile.ZIP_STORED) as file:
+                for name, content in {**members, "archive/RESHARD_LAYOUT": changed}.items():
+                    if content is not None:
+                        file.writestr(name, content)
+            self.check_fails(["inspect", self.at("r")], 1, words)
+
+    def test_dtensors(self):
+        """One file a rank with DTensors of the mesh: the graph as Python's unpickler sees it, and the same tensors when read back."""
+        rnd = random.Random(SEED)
+        model = {"a.weight": tensor(rnd, "F32", 7, 6), "b.weight": tensor(rnd, "BF16", 12, 3), "c.bias": tensor(rnd, "F16", 5),
+                 "d.step": tensor(rnd, "I64"), "e.none": ("F32", (0, 3), b""), "f.fp8": tensor(rnd, "F8_E4M3", 4, 4), "g.deep": tensor(rnd, "U8", *[1] * 9, 2)}
+        torch_files.write(self.at("a.pt"), {"model": {name: torch_files.tensor(array) for name, array in model.items()}, "lr": 0.5})
+        self.write_text("r.rules", "every: S(0)@fsdp\n*.a.weight S(0)@tp\n*.b.weight S(1)@tp\n*.d.step R\n* R\n")
+        cases = [("fsdp=3", "fsdp", {"a.weight": ["S0"], "d.step": ["R"]}), ("fsdp=2,tp=3", self.at("r.rules"), {"a.weight": ["S0*3", "S0"], "b.weight": ["S0", "S1"], "c.bias": ["S0", "R"]}),
+                 ("dp=2,fsdp=2", "fsdp", {"a.weight": ["R", "S0"]}), ("dp=2,fsdp=3[5,4,3,2,1,0]", "fsdp", {"a.weight": ["R", "S0"], "f.fp8": ["R", "S0"]})]
+        for i, (mesh, rules, wanted) in enumerate(cases):
+            self.convert("a.pt", f"d{i}", "--format", "torch", "--to", mesh, "--rules", rules, "--dtensor", "--verify")
+            sizes = [int(part.split("=")[-1]) for part in mesh.split("[")[0].split(",")]
+            ranks = list(range(files.volume(sizes))) if "[" not in mesh else [5, 4, 3, 2, 1, 0]
+            names = tuple(part.split("=")[0] for part in mesh.split("[")[0].split(","))
+            for position, rank in enumerate(ranks):
+                loaded = torch_files.load_dtensors(self.at(f"d{i}/model_world_size_{len(ranks)}_rank_{rank}.pt"))
+                self.assertEqual(loaded["lr"], 0.5)
+                self.assertEqual(loaded["model"]["g.deep"].whole(), model["g.deep"])
+                coordinate = [position // step % n for step, n in zip(torch_files.dense(sizes), sizes)]
+                for name, texts in wanted.items():
+                    local, shape, seen, found = loaded["model"][name]
+                    self.assertEqual((shape, found), (model[name][1], texts), name)
+                    cuts = [(axis, int(text[1])) for axis, text in enumerate(texts) if text != "R"]
+                    cuts.sort(key=lambda cut: "*" in texts[cut[0]])
+                    self.assertEqual(local.whole(), item_files.local_part(model[name], sizes, position, cuts), name)
+                    self.assertEqual((seen["mesh"].shape, struct.unpack("<%di" % len(ranks), seen["mesh"].data)), (tuple(sizes), tuple(ranks)))
+                    self.assertEqual((seen["mesh_dim_names"], seen["_coordinate_on_dim"], seen["device_type"]), (names, coordinate, "cpu"))
+            self.convert(f"d{i}", f"d{i}-back", "--verify")
+            self.assertEqual(files.read_hf(self.at(f"d{i}-back")), model)
+        self.write_text("pad.rules", "*.a.weight S(0)@tp pad(0,4)\n* R\n")
+        self.write_text("flat.rules", "*.a.weight S(flat)@tp\n* R\n")
+        for rules, words in (("pad", "tp=2: S(0) cuts it, with padding"), ("flat", "tp=2: S(flat) cuts it\n")):
+            self.fails("a.pt", "out", "--format", "torch", "--to", "tp=2", "--rules", self.at(rules + ".rules"), "--dtensor",
+                       words='tensor "model.a.weight": no placements of a DTensor say how ' + words)
+        self.fails("a.pt", "out", "--format", "torch", "--dtensor", words="the format torch holds no DTensors; torch does, over a mesh of several ranks")
+        self.fails("a.pt", "out", "--format", "dcp", "--to", "fsdp=2", "--dtensor", words="the format dcp holds no DTensors")
 
     def test_ranks_of_others(self):
         """Plain tensors of each rank, and nothing that says how they were split: a mesh and rules do. Strides are followed."""

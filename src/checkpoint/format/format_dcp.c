@@ -11,7 +11,9 @@
 #include "base/sort.h"
 #include "checkpoint/format/formats.h"
 #include "checkpoint/torch/dcp_entry.h"
+#include "checkpoint/torch/dcp_values.h"
 #include "checkpoint/torch/dcp_write.h"
+#include "checkpoint/torch/torch_files.h"
 #include "text/text.h"
 
 #include <assert.h>
@@ -19,6 +21,8 @@
 #include <string.h>
 
 #define METADATA_NAME ".metadata"
+/* Lightning has what is not model or optimizer in a file of torch.save beside. */
+#define LIGHTNING_NAME "meta.pt"
 
 /* ---- metadata -------------------------------------------------------------------------------- */
 
@@ -39,6 +43,7 @@ typedef struct reading {
     rs_dcp_entries entries;
     rs_occurrences list;
     int64_t differing; /* values that are not the same on all ranks */
+    bool has_lightning;
 } reading;
 
 static bool begins_with(const char *text, const char *beginning)
@@ -210,7 +215,8 @@ static reshard_status open_files(reading *r)
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < r->part_count; i++)
         count += r->parts[i].metadata.file_count;
-    r->files = rs_arena_allocate_array(&r->checkpoint->arena, (size_t)count, sizeof(const char *));
+    r->files =
+        rs_arena_allocate_array(&r->checkpoint->arena, (size_t)count + 1, sizeof(const char *));
     if (r->files == NULL)
         return rs_allocation_status();
     for (int64_t i = 0, at = 0; status == RESHARD_OK && i < r->part_count; i++) {
@@ -225,8 +231,15 @@ static reshard_status open_files(reading *r)
         if (i == 0 || strcmp(r->files[i], r->files[r->file_count - 1]) != 0)
             r->files[r->file_count++] = r->files[i];
     }
-    return rs_fail_within(rs_store_open_files(r->checkpoint, r->file_count, r->files),
-                          "named in %s", r->parts[0].name);
+    for (int64_t i = 0; i < r->file_count; i++)
+        r->has_lightning = r->has_lightning && strcmp(r->files[i], LIGHTNING_NAME) != 0;
+    if (r->has_lightning)
+        status = join_names(r, "", LIGHTNING_NAME, &r->files[r->file_count]);
+    if (status != RESHARD_OK)
+        return status;
+    return rs_fail_within(
+        rs_store_open_files(r->checkpoint, r->file_count + (r->has_lightning ? 1 : 0), r->files),
+        "named in %s", r->parts[0].name);
 }
 
 /* The number of a part's file among those of the checkpoint. */
@@ -371,6 +384,59 @@ static reshard_status add_all(reading *r)
     return status;
 }
 
+/* ---- files beside ---------------------------------------------------------------------------- */
+
+static reshard_status take_beside(void *user, const rs_torch_leaf *leaf)
+{
+    reading *r = user;
+    rs_occurrence found;
+    int32_t file = (int32_t)r->file_count;
+    if (leaf->kind == RS_TORCH_VALUE)
+        return rs_torch_keep_value(r->checkpoint, file, leaf);
+    if (leaf->kind != RS_TORCH_TENSOR)
+        return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                       LIGHTNING_NAME
+                       ": tensor \"%.*s\" is one rank's part, which is not read here",
+                       rs_slice_shown(leaf->name), leaf->name.bytes);
+    reshard_status status = rs_torch_occurrence(r->checkpoint, file, leaf, &found);
+    return status == RESHARD_OK ? rs_occurrences_add(r->checkpoint->context, &r->list, &found)
+                                : status;
+}
+
+static reshard_status read_beside(reading *r)
+{
+    int32_t file = (int32_t)r->file_count;
+    if (!r->has_lightning)
+        return RESHARD_OK;
+    reshard_status status = rs_torch_open_file(r->checkpoint, file);
+    if (status == RESHARD_OK)
+        status = rs_torch_walk_file(r->checkpoint, file, (rs_slice){NULL, 0}, take_beside, r);
+    return status == RESHARD_OK ? rs_store_note(r->checkpoint, LIGHTNING_NAME
+                                                ": Lightning's, is read as part of the checkpoint")
+                                : status;
+}
+
+/* What else looks like PyTorch's in the folder is not read, which somebody may not expect. */
+static reshard_status look_beside(reading *r, const rs_opening *opening)
+{
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; opening->is_folder && status == RESHARD_OK && i < opening->name_count;
+         i++) {
+        bool is_torch = false;
+        const char *name = opening->names[i];
+        if (rs_torch_name_is(name))
+            status = rs_torch_probe_file(r->checkpoint, name, &is_torch);
+        if (status != RESHARD_OK || !is_torch)
+            continue;
+        if (strcmp(name, LIGHTNING_NAME) == 0)
+            r->has_lightning = true;
+        else
+            status = rs_store_note(r->checkpoint,
+                                   "%s: is not part of the distributed checkpoint: left out", name);
+    }
+    return status;
+}
+
 /* ---- the format ------------------------------------------------------------------------------ */
 
 static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)
@@ -404,11 +470,15 @@ static reshard_status read_all(reading *r, const rs_opening *opening)
     for (int64_t i = 0; status == RESHARD_OK && i < r->part_count; i++)
         status = read_part(r, &r->parts[i]);
     if (status == RESHARD_OK)
+        status = look_beside(r, opening);
+    if (status == RESHARD_OK)
         status = open_files(r);
     if (status == RESHARD_OK)
         status = rs_unpacking_create(checkpoint->context, &r->entries.unpacking);
     if (status == RESHARD_OK)
         status = add_all(r);
+    if (status == RESHARD_OK)
+        status = read_beside(r);
     r->list.has_copies = r->has_ranks;
     if (status == RESHARD_OK)
         status = rs_store_join(checkpoint, &r->list);

@@ -405,8 +405,8 @@ static reshard_status lay_out(rs_laying *laying)
     return status == RESHARD_OK ? rs_rank_layout_prepare(laying, false) : status;
 }
 
-static void name_file(const rs_target *target, int32_t file, int32_t rank,
-                      char out_name[RS_FILE_NAME_BYTES])
+void rs_torch_ranks_name_file(const rs_target *target, int32_t file, int32_t rank,
+                              char out_name[RS_FILE_NAME_BYTES])
 {
     (void)file;
     (void)snprintf(out_name, RS_FILE_NAME_BYTES, "model_world_size_%d_rank_%d.pt",
@@ -436,10 +436,11 @@ const rs_format rs_format_torch_ranks = {
     .probe = probe,
     .read = read_files,
     .is_split = true,
+    .placed = &rs_format_torch_dtensors,
     .has_crcs = true,
     .holds_value = rs_torch_nest_holds,
     .lay_out = lay_out,
-    .name_file = name_file,
+    .name_file = rs_torch_ranks_name_file,
     .place = place,
     .write_head = rs_torch_save_head,
     .finish = finish,

@@ -39,6 +39,12 @@ static reshard_status choose_format(rs_target *target, const reshard_mesh *mesh,
                        "the format %s needs a mesh to split over, and none is "
                        "given",
                        target->format->name);
+    if (options->dtensors && target->format->placed == NULL)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "the format %s holds no DTensors; torch does, over a mesh of several ranks",
+                       target->format->name);
+    if (options->dtensors)
+        target->format = target->format->placed;
     return RESHARD_OK;
 }
 

@@ -55,6 +55,10 @@ static void test_conversion__stats(void **state)
     assert_int_equal(stats.memory_bytes, 3 << 20);
     assert_int_equal(stats.threads, 2);
     assert_int_equal(stats.ranks, 1);
+    assert_string_equal(reshard_conversion_file_name(conversion, 2),
+                        "rank-00002-of-00003.safetensors");
+    assert_null(reshard_conversion_file_name(conversion, 3));
+    assert_null(reshard_conversion_file_name(conversion, -1));
     uint64_t matrix[3];
     reshard_conversion_get_matrix(conversion, matrix);
     /* A third of a and d; 67, 67 and 66 of 200 columns of b and e; all of c and f. */
