@@ -146,7 +146,7 @@ static reshard_dtype find_cast(const rs_selection *selection)
     for (int64_t i = 0; i < selection->count; i++) {
         const rs_selected *item = &selection->items[i];
         const rs_stored_tensor *stored = item->stored;
-        bool was_cast = item->dtype != stored->dtype || stored->recipe != NULL;
+        bool was_cast = item->dtype != stored->dtype || stored->formula != NULL;
         if (!was_cast && !rs_dtype_is_float(item->dtype))
             continue;
         is_cast[item->dtype] = is_cast[item->dtype] || was_cast;

@@ -9,7 +9,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/dtype.h"
-#include "kernel/dequantise.h"
+#include "kernel/scaling.h"
 #include "text/text.h"
 
 #include <inttypes.h>
@@ -118,14 +118,14 @@ static reshard_status refuse_shape(const rs_stored_tensor *codes, const rs_store
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-static reshard_status make(const dequantising *d, const rs_recipe *recipe, rs_slice name,
+static reshard_status make(const dequantising *d, const rs_formula *formula, rs_slice name,
                            int32_t ndim, const int64_t *shape, const rs_stored_tensor **out_made)
 {
-    const rs_stored_tensor *codes = recipe->codes;
+    const rs_stored_tensor *codes = formula->codes;
     rs_stored_tensor *made = rs_arena_allocate(d->arena, sizeof *made);
     rs_stored_piece *piece = rs_arena_allocate(d->arena, sizeof *piece);
     int64_t *kept = rs_arena_copy(d->arena, shape, (size_t)ndim, sizeof *shape);
-    rs_recipe *own = rs_arena_copy(d->arena, recipe, 1, sizeof *recipe);
+    rs_formula *own = rs_arena_copy(d->arena, formula, 1, sizeof *formula);
     if (made == NULL || piece == NULL || kept == NULL || own == NULL)
         return rs_allocation_status();
     *made = (rs_stored_tensor){.name = {NULL, 0}};
@@ -139,7 +139,7 @@ static reshard_status make(const dequantising *d, const rs_recipe *recipe, rs_sl
     }
     made->pieces = piece;
     made->piece_count = made->bytes != 0;
-    made->recipe = own;
+    made->formula = own;
     *out_made = made;
     return RESHARD_OK;
 }
@@ -172,7 +172,7 @@ static int64_t find_block(int64_t length, int64_t scales, int64_t declared)
 static reshard_status make_scaled(const dequantising *d, const rs_stored_tensor *codes,
                                   const rs_stored_tensor *scales, const rs_stored_tensor **out_made)
 {
-    rs_recipe recipe = {.checkpoint = d->source, .codes = codes, .scales = scales};
+    rs_formula formula = {.checkpoint = d->source, .codes = codes, .scales = scales};
     if (codes->opaque || scales->opaque || scales->ndim > codes->ndim)
         return refuse_shape(codes, scales, "they have more dimensions");
     if (scales->dtype != RESHARD_F8_E8M0 &&
@@ -180,14 +180,14 @@ static reshard_status make_scaled(const dequantising *d, const rs_stored_tensor 
         return refuse_shape(codes, scales, "scales are f32, f16, bf16 or f8_e8m0");
     for (int32_t k = 0; k < scales->ndim; k++) {
         int32_t from_end = codes->ndim - 1 - k; /* columns are 0, rows 1 */
-        recipe.blocks[k] = find_block(codes->shape[k], scales->shape[k],
-                                      from_end < 2 ? d->blocks[1 - from_end] : 0);
-        if (recipe.blocks[k] == 0)
+        formula.blocks[k] = find_block(codes->shape[k], scales->shape[k],
+                                       from_end < 2 ? d->blocks[1 - from_end] : 0);
+        if (formula.blocks[k] == 0)
             return refuse_shape(codes, scales,
                                 "how many elements share a scale is not clear; "
                                 "quantization_config.weight_block_size in config.json may say it");
     }
-    return make(d, &recipe, codes->name, codes->ndim, codes->shape, out_made);
+    return make(d, &formula, codes->name, codes->ndim, codes->shape, out_made);
 }
 
 /* ---- mxfp4 ----------------------------------------------------------------------------------- */
@@ -195,7 +195,7 @@ static reshard_status make_scaled(const dequantising *d, const rs_stored_tensor 
 static reshard_status make_mxfp4(dequantising *d, const rs_stored_tensor *codes,
                                  const rs_stored_tensor *scales, const rs_stored_tensor **out_made)
 {
-    rs_recipe recipe = {
+    rs_formula formula = {
         .checkpoint = d->source, .codes = codes, .scales = scales, .is_mxfp4 = true};
     if (codes->ndim != 4 || scales->ndim != 3 || codes->shape[3] != RS_MXFP4_CODES ||
         memcmp(codes->shape, scales->shape, 3 * sizeof(int64_t)) != 0 ||
@@ -210,12 +210,12 @@ static reshard_status make_mxfp4(dequantising *d, const rs_stored_tensor *codes,
         rs_mxfp4_table(d->dtype, table);
         d->table = table;
     }
-    recipe.table = d->table;
+    formula.table = d->table;
     rs_slice name = rename_end(d->arena, codes->name, strlen("_blocks"), "");
     if (name.bytes == NULL)
         return rs_allocation_status();
     const int64_t shape[3] = {codes->shape[0], codes->shape[2] * RS_MXFP4_GROUP, codes->shape[1]};
-    return make(d, &recipe, name, 3, shape, out_made);
+    return make(d, &formula, name, 3, shape, out_made);
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */

@@ -7,7 +7,7 @@
 #define RS_CHECKPOINT_RULES_DEQUANTISE_H
 
 #include "checkpoint/rules/quantised.h"
-#include "checkpoint/store/recipe.h"
+#include "checkpoint/store/formula.h"
 
 /* For each tensor that is codes, the tensor that is made of it, else NULL; in the arena. dtype:
  * f16, bf16 or f32. Errors: INVALID when nothing is quantised, or when scales do not fit, with the

@@ -170,12 +170,12 @@ static reshard_status choose_dtype(const selector *made, rs_selection *selection
     reshard_status status = match(&made->dtypes, tensor->name, NULL, &found);
     if (status != RESHARD_OK || found == NULL)
         return status;
-    if (tensor->recipe != NULL && found->has_glob && found->dtype != tensor->dtype)
+    if (tensor->formula != NULL && found->has_glob && found->dtype != tensor->dtype)
         return rs_fail(RESHARD_ERR_INVALID,
                        "dtype \"%.200s\": tensor \"%.*s\" is dequantised to %s, and not cast",
                        found->text, rs_slice_shown(tensor->name), tensor->name.bytes,
                        reshard_dtype_name(tensor->dtype));
-    if (tensor->recipe != NULL)
+    if (tensor->formula != NULL)
         return RESHARD_OK;
     if (!found->has_glob && made->quantised[origin] != RS_QUANTISED_NOT) {
         if (selection->quantised_count++ == 0)
@@ -279,7 +279,7 @@ static reshard_status select_tensor(const selector *made, rs_selection *selectio
         selection->scale_count++;
         return RESHARD_OK;
     }
-    selection->made_count += tensor->recipe != NULL;
+    selection->made_count += tensor->formula != NULL;
     status = choose_dtype(made, selection, origin, tensor, &item.dtype);
     if (status == RESHARD_OK)
         status = choose_name(made, tensor->name, &item.matched);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dequantise.h - codes times their scales, as the reference kernels have it: the product is an f32,
+ * scaling.h - codes times their scales, as the reference kernels have it: the product is an f32,
  * which is rounded once to the type that is wanted.
  */
-#ifndef RS_KERNEL_DEQUANTISE_H
-#define RS_KERNEL_DEQUANTISE_H
+#ifndef RS_KERNEL_SCALING_H
+#define RS_KERNEL_SCALING_H
 
 #include "kernel/cast.h"
 

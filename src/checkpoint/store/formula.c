@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * recipe.c - a box is made in tiles, so that codes, scales and what lies between fit into the
+ * formula.c - a box is made in tiles, so that codes, scales and what lies between fit into the
  * scratch memory, however small that is.
  */
-#include "checkpoint/store/recipe.h"
+#include "checkpoint/store/formula.h"
 
 #include "base/checked.h"
 #include "base/shape.h"
-#include "kernel/dequantise.h"
 #include "kernel/infinite.h"
+#include "kernel/scaling.h"
 
 #include <assert.h>
 #include <string.h>
@@ -37,10 +37,10 @@ typedef struct scaled_tile {
     size_t rest_bytes;
 } scaled_tile;
 
-static void place_scales(const rs_recipe *recipe, scaled_tile *tile)
+static void place_scales(const rs_formula *formula, scaled_tile *tile)
 {
-    for (int32_t d = 0; d < recipe->scales->carried_ndim; d++) {
-        int64_t block = recipe->blocks[d], last = tile->offset[d] + tile->size[d] - 1;
+    for (int32_t d = 0; d < formula->scales->carried_ndim; d++) {
+        int64_t block = formula->blocks[d], last = tile->offset[d] + tile->size[d] - 1;
         tile->scale_offset[d] = tile->offset[d] / block;
         tile->scale_size[d] = last / block - tile->scale_offset[d] + 1;
     }
@@ -59,16 +59,16 @@ static void widen_scales(reshard_dtype dtype, const char *raw, int64_t count, fl
         out_scales[i] = rs_f8_e8m0_to_f32((uint8_t)raw[i]);
 }
 
-static reshard_status read_scaled(const rs_recipe *recipe, scaled_tile *tile,
-                                  rs_recipe_tally *tally)
+static reshard_status read_scaled(const rs_formula *formula, scaled_tile *tile,
+                                  rs_formula_tally *tally)
 {
-    const rs_stored_tensor *codes = recipe->codes, *scales = recipe->scales;
+    const rs_stored_tensor *codes = formula->codes, *scales = formula->scales;
     int64_t count = rs_volume(scales->carried_ndim, tile->scale_size);
-    reshard_status status = rs_store_read_box(recipe->checkpoint, codes, tile->offset, tile->size,
+    reshard_status status = rs_store_read_box(formula->checkpoint, codes, tile->offset, tile->size,
                                               tile->codes, tile->rest, tile->rest_bytes);
     if (status == RESHARD_OK)
-        status = rs_store_read_box(recipe->checkpoint, scales, tile->scale_offset, tile->scale_size,
-                                   tile->raw, tile->rest, tile->rest_bytes);
+        status = rs_store_read_box(formula->checkpoint, scales, tile->scale_offset,
+                                   tile->scale_size, tile->raw, tile->rest, tile->rest_bytes);
     if (status != RESHARD_OK)
         return status;
     widen_scales(scales->dtype, tile->raw, count, tile->scales);
@@ -78,16 +78,17 @@ static reshard_status read_scaled(const rs_recipe *recipe, scaled_tile *tile,
 }
 
 /* The scales of the row that begins at these indices of the tile. */
-static rs_scale_row find_row(const rs_recipe *recipe, const scaled_tile *tile, const int64_t *index)
+static rs_scale_row find_row(const rs_formula *formula, const scaled_tile *tile,
+                             const int64_t *index)
 {
-    int32_t last = recipe->codes->carried_ndim - 1, ndim = recipe->scales->carried_ndim;
+    int32_t last = formula->codes->carried_ndim - 1, ndim = formula->scales->carried_ndim;
     int64_t strides[RESHARD_NDIM_MAX], at = 0;
     rs_dense_strides(ndim, tile->scale_size, strides);
     for (int32_t d = 0; d < ndim && d < last; d++)
-        at +=
-            ((tile->offset[d] + index[d]) / recipe->blocks[d] - tile->scale_offset[d]) * strides[d];
+        at += ((tile->offset[d] + index[d]) / formula->blocks[d] - tile->scale_offset[d]) *
+              strides[d];
     bool is_cut = last >= 0 && last < ndim;
-    int64_t block = is_cut ? recipe->blocks[last] : INT64_MAX;
+    int64_t block = is_cut ? formula->blocks[last] : INT64_MAX;
     return (rs_scale_row){.scales = tile->scales + at,
                           .first = is_cut ? tile->offset[last] % block : 0,
                           .block = block,
@@ -96,16 +97,16 @@ static rs_scale_row find_row(const rs_recipe *recipe, const scaled_tile *tile, c
 
 /* Tiles are runs of the dense box, so the rows of one follow each other in memory. */
 static void make_tile(const rs_stored_tensor *tensor, const scaled_tile *tile, char *memory,
-                      rs_recipe_tally *tally)
+                      rs_formula_tally *tally)
 {
-    const rs_recipe *recipe = tensor->recipe;
+    const rs_formula *formula = tensor->formula;
     int32_t outer = tensor->carried_ndim > 0 ? tensor->carried_ndim - 1 : 0;
     int64_t length = tensor->carried_ndim > 0 ? tile->size[outer] : 1;
     int64_t index[RESHARD_NDIM_MAX] = {0}, rows = rs_volume(outer, tile->size);
     rs_scaling scaling;
-    rs_scaling_prepare(&scaling, recipe->codes->dtype, tensor->dtype);
+    rs_scaling_prepare(&scaling, formula->codes->dtype, tensor->dtype);
     for (int64_t i = 0; i < rows; i++) {
-        rs_scale_row row = find_row(recipe, tile, index);
+        rs_scale_row row = find_row(formula, tile, index);
         rs_scaling_run(&scaling, &row, tile->codes + i * length, length,
                        memory + i * length * tensor->element_bytes);
         for (int32_t d = outer - 1; d >= 0 && ++index[d] == tile->size[d]; d--)
@@ -114,12 +115,12 @@ static void make_tile(const rs_stored_tensor *tensor, const scaled_tile *tile, c
     int64_t lost = rs_count_infinite(tensor->dtype, memory, rows * length);
     if (lost != 0)
         tally->overflows +=
-            lost - rs_count_infinite(recipe->codes->dtype, tile->codes, rows * length);
+            lost - rs_count_infinite(formula->codes->dtype, tile->codes, rows * length);
 }
 
 static reshard_status read_box_scaled(const rs_stored_tensor *tensor, const int64_t *offset,
                                       const int64_t *size, char *memory, char *scratch,
-                                      size_t scratch_bytes, rs_recipe_tally *tally)
+                                      size_t scratch_bytes, rs_formula_tally *tally)
 {
     int32_t ndim = tensor->carried_ndim;
     int64_t most = (int64_t)(scratch_bytes / SCALED_BYTES / 64 * 64);
@@ -134,8 +135,8 @@ static reshard_status read_box_scaled(const rs_stored_tensor *tensor, const int6
         rs_tiles_at(&tiles, i, tile.offset, tile.size);
         for (int32_t d = 0; d < ndim; d++)
             tile.offset[d] += offset[d];
-        place_scales(tensor->recipe, &tile);
-        status = read_scaled(tensor->recipe, &tile, tally);
+        place_scales(tensor->formula, &tile);
+        status = read_scaled(tensor->formula, &tile, tally);
         if (status != RESHARD_OK)
             break;
         make_tile(tensor, &tile, memory, tally);
@@ -167,9 +168,9 @@ static void transpose_groups(const rs_stored_tensor *tensor, const int64_t *offs
 
 static reshard_status read_box_mxfp4(const rs_stored_tensor *tensor, const int64_t *offset,
                                      const int64_t *size, char *memory, char *scratch,
-                                     size_t scratch_bytes, rs_recipe_tally *tally)
+                                     size_t scratch_bytes, rs_formula_tally *tally)
 {
-    const rs_recipe *recipe = tensor->recipe;
+    const rs_formula *formula = tensor->formula;
     int64_t most = (int64_t)(scratch_bytes / MXFP4_BYTES / 64 * 64);
     int64_t first = offset[1] / RS_MXFP4_GROUP, last = (offset[1] + size[1] - 1) / RS_MXFP4_GROUP;
     const int64_t all[3] = {size[0], size[2], last - first + 1};
@@ -186,15 +187,15 @@ static reshard_status read_box_mxfp4(const rs_stored_tensor *tensor, const int64
         from[2] += first;
         from[3] = 0;
         groups[3] = RS_MXFP4_CODES;
-        status = rs_store_read_box(recipe->checkpoint, recipe->codes, from, groups, scratch, rest,
+        status = rs_store_read_box(formula->checkpoint, formula->codes, from, groups, scratch, rest,
                                    rest_bytes);
         if (status == RESHARD_OK)
-            status = rs_store_read_box(recipe->checkpoint, recipe->scales, from, groups, scales,
+            status = rs_store_read_box(formula->checkpoint, formula->scales, from, groups, scales,
                                        rest, rest_bytes);
         if (status != RESHARD_OK)
             return status;
         int64_t count = rs_volume(3, groups);
-        rs_mxfp4_run(recipe->table, tensor->element_bytes, (const uint8_t *)scratch,
+        rs_mxfp4_run(formula->table, tensor->element_bytes, (const uint8_t *)scratch,
                      (const uint8_t *)scales, count, values);
         tally->bytes_read += (uint64_t)count * (RS_MXFP4_CODES + 1);
         transpose_groups(tensor, offset, size, from, groups, values, memory);
@@ -204,12 +205,12 @@ static reshard_status read_box_mxfp4(const rs_stored_tensor *tensor, const int64
     return RESHARD_OK;
 }
 
-reshard_status rs_recipe_read(const rs_stored_tensor *tensor, const int64_t *offset,
-                              const int64_t *size, void *memory, char *scratch,
-                              size_t scratch_bytes, rs_recipe_tally *tally)
+reshard_status rs_formula_read(const rs_stored_tensor *tensor, const int64_t *offset,
+                               const int64_t *size, void *memory, char *scratch,
+                               size_t scratch_bytes, rs_formula_tally *tally)
 {
-    assert(tensor->recipe != NULL && scratch_bytes >= RS_RECIPE_SCRATCH_MIN);
-    return tensor->recipe->is_mxfp4
+    assert(tensor->formula != NULL && scratch_bytes >= RS_FORMULA_SCRATCH_MIN);
+    return tensor->formula->is_mxfp4
                ? read_box_mxfp4(tensor, offset, size, memory, scratch, scratch_bytes, tally)
                : read_box_scaled(tensor, offset, size, memory, scratch, scratch_bytes, tally);
 }

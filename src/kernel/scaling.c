@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernel/dequantise.h"
+#include "kernel/scaling.h"
 
 #include "kernel/cast_runs.h"
 #include "kernel/float.h"
