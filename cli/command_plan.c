@@ -48,7 +48,7 @@ static const cli_option options[] = {
      "list each rank's moves (up to 64 ranks)"},
     {"rank", CLI_RANK, offsetof(plan_values, rank), "R", 0, "this rank's part only"},
     {"cluster", CLI_TEXT, offsetof(plan_values, cluster), "C", 0,
-     "predict the time on a cluster like nodes=128,nic=50GB/s,latency=5us"},
+     "predict the time on nodes=128,nic=50GB/s,latency=5us"},
     {"json", CLI_FLAG, offsetof(plan_values, json), NULL, 0, "one JSON object on one line"},
     {"html", CLI_TEXT, offsetof(plan_values, html), "FILE", 0, "the plan as a page for browsers"},
     CLI_DRAW_OPTION(plan_values),

@@ -194,6 +194,16 @@ const tests = {
         return page;
     },
 
+    async "a prediction is that of --json"() {
+        const words = [...SUM, "--cluster", "nodes=2,per_node=2,nic=50GB/s,intra=400GB/s,latency=5us"];
+        const told = json(words).prediction;
+        const page = await open(words);
+        assert.equal(Number(await page.locator("#predicted").getAttribute("value")), told.seconds);
+        assert.equal(await page.locator("#timeline li").count(), told.stages.length);
+        assert.ok((await page.locator("#timeline li").first().innerText()).includes(told.stages[0].bottleneck));
+        return page;
+    },
+
     async "a slider goes through higher dimensions"() {
         const page = await open(CUBE);
         const source = page.locator("#layouts canvas").nth(0);

@@ -119,7 +119,7 @@ class DocsTest(CommandTest):
     def test_options_are_those_of_the_help_pages(self):
         for name, page in self.read_pages():
             command = {"reshard-layout.1.md": ["layout"], "reshard-plan.1.md": ["plan"],
-                       "reshard-inspect.1.md": ["inspect"], "reshard-convert.1.md": ["convert"],
+                       "reshard-inspect.1.md": ["inspect"], "reshard-info.1.md": ["info"], "reshard-convert.1.md": ["convert"],
                        "reshard-digest.1.md": ["digest"], "reshard-rules.1.md": ["rules"], "reshard-verify.1.md": ["verify"],
                        "reshard-bench.1.md": ["bench", "plan"], "reshard-bench-model.1.md": ["bench", "model"],
                        "reshard-bench-convert.1.md": ["bench", "convert"],
