@@ -263,6 +263,7 @@ class reshard_checkpoint_options(Structure):
         ("keep_names", c_int),
         ("unlisted", c_char_p),
         ("padding", c_char_p),
+        ("plan_only", c_int),
     ]
 
 
@@ -381,6 +382,7 @@ class reshard_conversion_options(Structure):
         ("only", c_char_p),
         ("all", c_int),
         ("dtensors", c_int),
+        ("dequantize", c_int),
     ]
 
 
