@@ -46,6 +46,8 @@ typedef struct rs_selection {
     /* What is quantised, and what belongs to it: a cast of everything leaves it alone. */
     int64_t quantised_count;
     rs_slice quantised;
+    /* Weights that are made of codes and scales, and what goes with these and is left out. */
+    int64_t made_count, scale_count;
 } rs_selection;
 
 /* Everything the selection points to is in the arena or belongs to the source. takes_model: unless
