@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUNS_DEFAULT = 5, RUNS_MAX = 101, CASE_COUNT = 6, LIMIT_COUNT = 3 };
+enum { RUNS_DEFAULT = 5, RUNS_MAX = 101, CASE_COUNT = 10, LIMIT_COUNT = 3 };
 enum { CROWD_TENSORS_DEFAULT = 100000, CROWD_TENSORS_MAX = 1000000, CROWD_FILES = 64 };
 
 #define BYTES_DEFAULT ((size_t)2000000000)
@@ -39,15 +39,22 @@ typedef struct convert_case {
     const char *to, *cast;
     double aimed;                     /* at least this times the speed of cp */
     const char *from_format, *format; /* NULL: as for reshard convert */
+    int dtensors;                     /* rank files, on both sides, hold DTensors */
 } convert_case;
 
 static const convert_case cases[CASE_COUNT] = {
-    {"fsdp-hf", "fsdp=8 -> hf", RESHARD_BF16, "fsdp=8", NULL, NULL, 0.9, NULL, NULL},
-    {"hf-tp", "hf -> tp=4", RESHARD_BF16, NULL, "tp=4", NULL, 0.8, NULL, NULL},
-    {"tp-tp", "tp=8 -> tp=2", RESHARD_BF16, "tp=8", "tp=2", NULL, 0.8, NULL, NULL},
-    {"cast", "fsdp=8 f32 -> tp=4 bf16", RESHARD_F32, "fsdp=8", "tp=4", "bf16", 0.6, NULL, NULL},
-    {"dcp-hf", "dcp of fsdp=8 -> hf", RESHARD_BF16, "fsdp=8", NULL, NULL, 0.9, "dcp", NULL},
-    {"hf-dcp", "hf -> dcp of fsdp=8", RESHARD_BF16, NULL, "fsdp=8", NULL, 0.8, NULL, "dcp"},
+    {"fsdp-hf", "fsdp=8 -> hf", RESHARD_BF16, "fsdp=8", NULL, NULL, 0.9, NULL, NULL, 0},
+    {"hf-tp", "hf -> tp=4", RESHARD_BF16, NULL, "tp=4", NULL, 0.8, NULL, NULL, 0},
+    {"tp-tp", "tp=8 -> tp=2", RESHARD_BF16, "tp=8", "tp=2", NULL, 0.8, NULL, NULL, 0},
+    {"cast", "fsdp=8 f32 -> tp=4 bf16", RESHARD_F32, "fsdp=8", "tp=4", "bf16", 0.6, NULL, NULL, 0},
+    {"dcp-hf", "dcp of fsdp=8 -> hf", RESHARD_BF16, "fsdp=8", NULL, NULL, 0.9, "dcp", NULL, 0},
+    {"hf-dcp", "hf -> dcp of fsdp=8", RESHARD_BF16, NULL, "fsdp=8", NULL, 0.8, NULL, "dcp", 0},
+    {"pt-hf", "model.pt -> hf", RESHARD_BF16, NULL, NULL, NULL, 0.9, "torch", "hf", 0},
+    {"hf-pt", "hf -> model.pt", RESHARD_BF16, NULL, NULL, NULL, 0.8, NULL, "torch", 0},
+    {"ranks-hf", "DTensors of fsdp=8 -> hf", RESHARD_BF16, "fsdp=8", NULL, NULL, 0.8, "torch", "hf",
+     1},
+    {"ranks-ranks", "DTensors of fsdp=8 -> fsdp=3", RESHARD_BF16, "fsdp=8", "fsdp=3", NULL, 0.8,
+     "torch", "torch", 1},
 };
 
 static const size_t limits[LIMIT_COUNT] = {(size_t)16 << 20, (size_t)64 << 20, (size_t)512 << 20};
@@ -64,7 +71,8 @@ typedef struct bench_values {
 static const cli_option options[] = {
     {"bytes", CLI_SIZE, offsetof(bench_values, bytes), "SIZE", 0, "of the source, about (2GB)"},
     {"case", CLI_CHOICE, offsetof(bench_values, chosen),
-     "all|fsdp-hf|hf-tp|tp-tp|cast|dcp-hf|hf-dcp|tensors", 0, "one of the measurements only"},
+     "all|fsdp-hf|hf-tp|tp-tp|cast|dcp-hf|hf-dcp|pt-hf|hf-pt|ranks-hf|ranks-ranks|tensors", 0,
+     "one of the measurements only"},
     {"runs", CLI_RANK, offsetof(bench_values, runs), "N", 0, "medians of so many (5)"},
     {"max-memory", CLI_SIZE, offsetof(bench_values, memory_bytes), "SIZE", 0,
      "of the conversions that are timed (512M)"},
@@ -117,6 +125,7 @@ static reshard_conversion_options describe(const bench *shared, const convert_ca
         .dtypes = &measured->cast,
         .memory_bytes_max = memory_bytes,
         .threads = shared->values->threads,
+        .dtensors = measured->dtensors && measured->to != NULL,
     };
 }
 
@@ -125,10 +134,12 @@ static int make_source(bench *shared, const convert_case *measured)
 {
     bench_sample_model model;
     bench_sample_choose(shared->values->bytes, measured->dtype, &model);
-    if (measured->from == NULL)
+    if (measured->from == NULL && measured->from_format == NULL)
         return bench_sample_write(shared->work, shared->source, &model);
-    const reshard_conversion_options planning = {
-        .size = sizeof planning, .to = measured->from, .format = measured->from_format};
+    const reshard_conversion_options planning = {.size = sizeof planning,
+                                                 .to = measured->from,
+                                                 .format = measured->from_format,
+                                                 .dtensors = measured->dtensors};
     const reshard_conversion_run_options running = {.size = sizeof running, .no_sync = 1};
     bench_child_report report;
     int code = bench_sample_write(shared->work, shared->whole, &model);

@@ -110,7 +110,7 @@ class BenchConvertTest(CommandTest):
         told = self.read_json("bench", "convert", "--bytes", "3M", "--runs", "2", "--tensors", "500",
                               "--folder", self.folder)
         self.assertEqual([case["case"] for case in told["cases"]],
-                         ["fsdp-hf", "hf-tp", "tp-tp", "cast", "dcp-hf", "hf-dcp"])
+                         ["fsdp-hf", "hf-tp", "tp-tp", "cast", "dcp-hf", "hf-dcp", "pt-hf", "hf-pt", "ranks-hf", "ranks-ranks"])
         for case in told["cases"]:
             self.assertAlmostEqual(case["ratio"], case["cp_seconds"] / case["seconds"], delta=0.01 * case["ratio"])
             share = case["bytes_target"] / case["bytes_source"]
