@@ -12,6 +12,7 @@ extern const cli_command bench_command_plan;
 extern const cli_command bench_command_move;
 extern const cli_command bench_command_convert;
 extern const cli_command bench_command_model;
+extern const cli_command bench_command_redistribute;
 extern const cli_command bench_command_train;
 
 #endif

@@ -7,6 +7,7 @@
 
 int main(int argc, char **argv)
 {
-    static const cli_command *const commands[] = {&bench_command_train};
-    return bench_program_run("reshard-bench-nn", commands, 1, argc, argv);
+    static const cli_command *const commands[] = {&bench_command_redistribute,
+                                                  &bench_command_train};
+    return bench_program_run("reshard-bench-nn", commands, 2, argc, argv);
 }

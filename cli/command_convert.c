@@ -9,6 +9,7 @@
 #include "cli/common/sizes.h"
 #include "cli/common/work.h"
 #include "cli/converting.h"
+#include "cli/plan_page.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -86,6 +87,15 @@ static const char *find_hint(reshard_status status)
     return can_resume ? "--resume goes on with it" : NULL;
 }
 
+static int write_page(const conversion *c, const char *path, int argc, char **argv)
+{
+    cli_page page;
+    int code = cli_page_begin(&page, path, "convert", argc, argv);
+    if (code == CLI_DONE && cli_conversion_page_write(&c->made, c->seconds, &page) != RESHARD_OK)
+        code = cli_fail(CLI_FAILED, "%s", reshard_error_text());
+    return cli_page_end(&page, code);
+}
+
 static int run(const cli_command *command, int argc, char **argv)
 {
     cli_converting values = {0};
@@ -94,6 +104,8 @@ static int run(const cli_command *command, int argc, char **argv)
     int code = cli_options_parse(command, argc, argv, &values, paths);
     if (code == CLI_DONE)
         code = cli_converting_check(&values);
+    if (code == CLI_DONE && values.html != NULL && !values.dry_run)
+        code = cli_fail(CLI_USAGE, "convert: --html shows a plan; add --dry-run");
     if (code == CLI_DONE)
         code = cli_work_begin(&c.work);
     if (code != CLI_DONE)
@@ -113,6 +125,8 @@ static int run(const cli_command *command, int argc, char **argv)
     c.prints = speaks && !values.json && !values.quiet;
     code = cli_ranks_share(convert_rank, &c, NULL, find_hint);
     cli_work_settle(&c.work);
+    if (speaks && code == CLI_DONE && values.html != NULL)
+        code = write_page(&c, values.html, argc, argv);
     speaks = speaks && code == CLI_DONE;
     if (speaks && values.json)
         print_json(&c);

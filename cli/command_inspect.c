@@ -12,6 +12,7 @@
 #include "cli/common/sizes.h"
 #include "cli/common/table.h"
 #include "cli/common/work.h"
+#include "cli/inspect_drawing.h"
 
 #include <reshard/checkpoint.h>
 
@@ -36,6 +37,8 @@ typedef struct inspect_values {
     const char *from, *rules;
     cli_texts sets;
     int all, json;
+    const char *draw; /* the tensor to draw */
+    cli_drawing drawing;
 } inspect_values;
 
 static const cli_option options[] = {
@@ -47,6 +50,9 @@ static const cli_option options[] = {
      "a number for rules, before config.json's"},
     {"all", CLI_FLAG, offsetof(inspect_values, all), NULL, 0, "every row, however many there are"},
     {"json", CLI_FLAG, offsetof(inspect_values, json), NULL, 0, "one JSON object on one line"},
+    {"draw", CLI_TEXT, offsetof(inspect_values, draw), "NAME", 0,
+     "a picture of one tensor's split over files"},
+    CLI_DRAWING_OPTIONS(inspect_values),
 };
 
 /* safetensors' name of a dtype is ours in capitals. */
@@ -332,6 +338,13 @@ static int run(const cli_command *command, int argc, char **argv)
     cli_work work = {0};
     reshard_checkpoint *checkpoint = NULL;
     int code = cli_options_parse(command, argc, argv, &values, &path);
+    values.drawing.draw = values.draw != NULL;
+    if (code == CLI_DONE && values.draw != NULL && (values.json || values.all))
+        code = cli_fail(CLI_USAGE, "inspect: --draw prints a picture; leave out --%s",
+                        values.json ? "json" : "all");
+    if (code == CLI_DONE && values.draw == NULL &&
+        (values.drawing.svg != NULL || values.drawing.ascii || values.drawing.slices.count != 0))
+        code = cli_fail(CLI_USAGE, "inspect: pictures are of one tensor; name it with --draw");
     if (code == CLI_DONE)
         code = cli_mesh_check(values.from);
     if (code == CLI_DONE)
@@ -341,7 +354,9 @@ static int run(const cli_command *command, int argc, char **argv)
     const cli_checkpoint_source source = {path, values.from, values.rules, &values.sets, 0};
     reshard_status status = cli_checkpoint_open(work.context, &source, &checkpoint);
     cli_work_settle(&work);
-    if (status == RESHARD_OK)
+    if (status == RESHARD_OK && values.draw != NULL)
+        code = cli_inspect_draw(checkpoint, values.draw, &values.drawing);
+    else if (status == RESHARD_OK)
         status = values.json ? print_json(checkpoint) : print_table(checkpoint, path, values.all);
     if (status != RESHARD_OK)
         code = cli_fail(CLI_FAILED, "%s", reshard_error_text());
@@ -353,17 +368,22 @@ static int run(const cli_command *command, int argc, char **argv)
 const cli_command cli_command_inspect = {
     .name = "inspect",
     .summary = "what a checkpoint holds, and how each tensor is split",
-    .synopsis = "CKPT [--from MESH [--rules R] [--set KEY=N]] [--all] [--json]",
+    .synopsis = "CKPT [--from MESH [--rules R] [--set KEY=N]] [--all] [--json]\n"
+                "  reshard inspect CKPT --draw NAME [--ascii] [--svg FILE] [--slice DIM=INDEX]",
     .description =
         "Reads the headers of a checkpoint (a folder, or one safetensors file) and prints its\n"
         "format, its tensors and how they are split over files. What is missing, overlaps or is\n"
         "too short is an error that names tensor and file. Plain files of ranks say nothing about\n"
-        "how they were split, so that they need --from, and --rules where the names do not tell.\n",
+        "how they were split, so that they need --from, and --rules where the names do not tell.\n"
+        "\n"
+        "--draw prints a picture of one tensor, with the numbers of the files that hold its "
+        "parts.\n",
     .operand = "CKPT",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .examples = "  reshard inspect model/\n"
                 "  reshard inspect model.safetensors --json\n"
-                "  reshard inspect ranks/ --from tp=4 --rules llama\n",
+                "  reshard inspect ranks/ --from tp=4 --rules llama\n"
+                "  reshard inspect model/ --draw lm_head.weight\n",
     .run = run,
 };

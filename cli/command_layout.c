@@ -11,6 +11,7 @@
 #include "cli/common/json.h"
 #include "cli/common/table.h"
 #include "cli/common/work.h"
+#include "cli/drawing.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,6 +26,7 @@ typedef struct layout_values {
     const char *shape;
     int32_t rank;
     int all, json;
+    cli_drawing drawing;
 } layout_values;
 
 static const cli_option options[] = {
@@ -33,6 +35,8 @@ static const cli_option options[] = {
     {"rank", CLI_RANK, offsetof(layout_values, rank), "R", 0, "the shards of this rank only"},
     {"all", CLI_FLAG, offsetof(layout_values, all), NULL, 0, "every row, however many there are"},
     {"json", CLI_FLAG, offsetof(layout_values, json), NULL, 0, "one JSON object on one line"},
+    CLI_DRAW_OPTION(layout_values),
+    CLI_DRAWING_OPTIONS(layout_values),
 };
 
 /* ---- as JSON --------------------------------------------------------------------------------- */
@@ -286,12 +290,20 @@ static int spec_is_partial(const reshard_spec *spec)
     return 0;
 }
 
+static void print_header(const reshard_layout *layout, const char *spec_text)
+{
+    char clipped[CLI_SPEC_SHOWN], shape[CLI_SHAPE_TEXT];
+    int32_t rank_count = reshard_layout_rank_count(layout);
+    printf("%s%s%s  shape %s, %" PRId32 " rank%s\n\n", cli_style_begin(CLI_BOLD),
+           cli_text_clip(spec_text, clipped), cli_style_end(CLI_BOLD),
+           cli_shape_text(reshard_layout_ndim(layout), reshard_layout_shape(layout), shape),
+           rank_count, rank_count == 1 ? "" : "s");
+}
+
 static reshard_status print_table(const reshard_layout *layout, const char *spec_text,
                                   const layout_values *values)
 {
-    char clipped[CLI_SPEC_SHOWN], shape[CLI_SHAPE_TEXT];
     int32_t ndim = reshard_layout_ndim(layout);
-    int32_t rank_count = reshard_layout_rank_count(layout);
     int has_partial = spec_is_partial(reshard_layout_spec(layout));
     listing list = {.layout = layout,
                     .table = cli_table_create(5 + has_partial),
@@ -301,10 +313,7 @@ static reshard_status print_table(const reshard_layout *layout, const char *spec
     add_titles(&list);
     reshard_status status = add_ranks(&list, values->rank);
     if (status == RESHARD_OK) {
-        printf("%s%s%s  shape %s, %" PRId32 " rank%s\n\n", cli_style_begin(CLI_BOLD),
-               cli_text_clip(spec_text, clipped), cli_style_end(CLI_BOLD),
-               cli_shape_text(ndim, reshard_layout_shape(layout), shape), rank_count,
-               rank_count == 1 ? "" : "s");
+        print_header(layout, spec_text);
         cli_table_print(list.table);
     }
     cli_table_destroy(list.table);
@@ -312,6 +321,37 @@ static reshard_status print_table(const reshard_layout *layout, const char *spec
 }
 
 /* ---- the command ----------------------------------------------------------------------------- */
+
+static int check_values(const layout_values *values, const reshard_layout *layout)
+{
+    if (values->drawing.draw && (values->json || values->all || values->rank >= 0))
+        return cli_fail(CLI_USAGE, "layout: --draw shows all ranks in one picture; leave out --%s",
+                        values->json  ? "json"
+                        : values->all ? "all"
+                                      : "rank");
+    if ((values->all || values->json) && values->rank < 0 &&
+        reshard_layout_rank_count(layout) > RANKS_LISTED_MAX)
+        return cli_fail(CLI_USAGE,
+                        "layout: %" PRId32 " ranks; --all and --json list at most %d; "
+                        "choose one with --rank",
+                        reshard_layout_rank_count(layout), RANKS_LISTED_MAX);
+    return CLI_DONE;
+}
+
+static int print(const reshard_layout *layout, const char *spec_text, const layout_values *values,
+                 const cli_picture *picture)
+{
+    reshard_status status = RESHARD_OK;
+    if (picture->text != NULL) {
+        print_header(layout, spec_text);
+        cli_picture_print(picture);
+    } else if (values->json) {
+        status = print_json(layout, spec_text, values);
+    } else {
+        status = print_table(layout, spec_text, values);
+    }
+    return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);
+}
 
 static int run(const cli_command *command, int argc, char **argv)
 {
@@ -330,19 +370,17 @@ static int run(const cli_command *command, int argc, char **argv)
         code = cli_layout_read(work.context, spec_argument, &shape, &layout);
     if (code == CLI_DONE)
         code = cli_layout_text(layout, &spec_text);
+    if (code == CLI_DONE)
+        code = check_values(&values, layout);
+    cli_picture picture = {.layout = layout};
+    if (code == CLI_DONE)
+        code = cli_picture_make(&picture, &values.drawing, command->name);
     cli_work_settle(&work);
-    if (code == CLI_DONE && (values.all || values.json) && values.rank < 0 &&
-        reshard_layout_rank_count(layout) > RANKS_LISTED_MAX)
-        code = cli_fail(CLI_USAGE,
-                        "layout: %" PRId32 " ranks; --all and --json list at most %d; "
-                        "choose one with --rank",
-                        reshard_layout_rank_count(layout), RANKS_LISTED_MAX);
-    if (code == CLI_DONE) {
-        reshard_status status = values.json ? print_json(layout, spec_text, &values)
-                                            : print_table(layout, spec_text, &values);
-        if (status != RESHARD_OK)
-            code = cli_fail_status(status);
-    }
+    if (code == CLI_DONE)
+        code = cli_picture_save(&picture, values.drawing.svg);
+    if (code == CLI_DONE)
+        code = print(layout, spec_text, &values, &picture);
+    cli_picture_release(&picture);
     free(spec_text);
     reshard_layout_release(layout);
     cli_work_end(&work);
@@ -352,18 +390,24 @@ static int run(const cli_command *command, int argc, char **argv)
 const cli_command cli_command_layout = {
     .name = "layout",
     .summary = "who owns which box of a tensor",
-    .synopsis = "SPEC --shape SHAPE [--rank R] [--all] [--json]",
+    .synopsis = "SPEC --shape SHAPE [--rank R] [--all] [--json]\n"
+                "                 [--draw [--ascii]] [--svg FILE] [--slice DIM=INDEX]",
     .description =
         "Prints the box of the tensor that each rank owns, the shape of its local buffer, its\n"
         "number of elements and its share of the tensor. A shard of several pieces lists them\n"
         "below, with the element of the buffer where each begins. Of more than 64 ranks the\n"
         "first 32 and the last 8 are printed, and of pieces too many to list the first 32 and\n"
-        "their number. SPEC may be @FILE to read it from a file.\n",
+        "their number. SPEC may be @FILE to read it from a file.\n"
+        "\n"
+        "--draw prints a picture instead: boxes with the ranks that hold them, as wide as the\n"
+        "window, with the indices of the cuts beside them. It shows one to three dims; where more\n"
+        "are cut, --slice chooses an index of the others. --svg writes such a picture to a file.\n",
     .operand = "SPEC",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .examples = "  reshard layout '4: S(0)' --shape 10x7\n"
                 "  reshard layout 'tp=4[3,1,0,2]: S(1)' --shape 10x7 --json\n"
-                "  reshard layout 'dp=2,tp=4: R, S(-1)' --shape 4096x4096 --rank 5\n",
+                "  reshard layout 'dp=2,tp=4: R, S(-1)' --shape 4096x4096 --rank 5\n"
+                "  reshard layout 'dp=2,tp=4: R, S(-1)' --shape 4096x4096 --draw\n",
     .run = run,
 };

@@ -11,6 +11,8 @@
 #include "cli/common/memory.h"
 #include "cli/common/work.h"
 #include "cli/converting.h"
+#include "cli/drawing.h"
+#include "cli/plan_page.h"
 #include "cli/plan_report.h"
 
 #include <stdio.h>
@@ -18,10 +20,11 @@
 #include <string.h>
 
 typedef struct plan_values {
-    const char *shape, *dtype, *from, *to;
+    const char *shape, *dtype, *from, *to, *html;
     int relabel, balance, single_stage, check, moves, json;
     size_t max_memory;
     int32_t rank;
+    cli_drawing drawing;
 } plan_values;
 
 static const cli_option options[] = {
@@ -45,6 +48,9 @@ static const cli_option options[] = {
      "list each rank's moves (up to 64 ranks)"},
     {"rank", CLI_RANK, offsetof(plan_values, rank), "R", 0, "this rank's part only"},
     {"json", CLI_FLAG, offsetof(plan_values, json), NULL, 0, "one JSON object on one line"},
+    {"html", CLI_TEXT, offsetof(plan_values, html), "FILE", 0, "the plan as a page for browsers"},
+    CLI_DRAW_OPTION(plan_values),
+    CLI_DRAWING_OPTIONS(plan_values),
 };
 
 static int create_plan(reshard_context *context, const plan_values *values, int relabel,
@@ -180,6 +186,18 @@ static int gather(reshard_context *context, const plan_values *values, cli_plan_
     return code;
 }
 
+static int write_page(reshard_context *context, const plan_values *values,
+                      const cli_plan_report *report, int argc, char **argv)
+{
+    cli_page page;
+    if (!report->has_stats)
+        return cli_fail(CLI_USAGE, "plan: --html shows all ranks: %s", report->note);
+    int code = cli_page_begin(&page, values->html, "plan", argc, argv);
+    if (code == CLI_DONE)
+        code = cli_plan_page_write(context, report, &page);
+    return cli_page_end(&page, code);
+}
+
 static void release_report(cli_plan_report *report)
 {
     for (int32_t i = 0; i < report->part_count; i++)
@@ -221,6 +239,19 @@ static int names_checkpoint(const cli_command *command, int argc, char **argv)
     return named;
 }
 
+static int print(const plan_values *values, const cli_plan_report *report,
+                 const cli_picture *picture)
+{
+    if (picture->text == NULL)
+        return values->json ? cli_plan_report_print_json(report) : cli_plan_report_print(report);
+    int code = cli_plan_report_print_header(report);
+    if (code == CLI_DONE) {
+        cli_picture_print(picture);
+        cli_plan_report_print_summary(report);
+    }
+    return code;
+}
+
 static int run(const cli_command *command, int argc, char **argv)
 {
     if (names_checkpoint(command, argc, argv))
@@ -231,13 +262,27 @@ static int run(const cli_command *command, int argc, char **argv)
     int code = cli_options_parse(command, argc, argv, &values, NULL);
     report.relabel = values.relabel;
     report.checked = values.check;
+    if (code == CLI_DONE && values.html != NULL && values.rank >= 0)
+        code = cli_fail(CLI_USAGE, "plan: --html shows all ranks; leave --rank out");
+    cli_picture picture = {0};
+    if (code == CLI_DONE && values.drawing.draw && (values.json || values.moves))
+        code = cli_fail(CLI_USAGE, "plan: --draw prints a picture; leave out --%s",
+                        values.json ? "json" : "moves");
     if (code == CLI_DONE)
         code = cli_work_begin(&work);
     if (code == CLI_DONE)
         code = gather(work.context, &values, &report);
+    if (code == CLI_DONE && values.html != NULL)
+        code = write_page(work.context, &values, &report, argc, argv);
+    picture.plan = report.plan;
+    if (code == CLI_DONE)
+        code = cli_picture_make(&picture, &values.drawing, command->name);
     cli_work_settle(&work);
     if (code == CLI_DONE)
-        code = values.json ? cli_plan_report_print_json(&report) : cli_plan_report_print(&report);
+        code = cli_picture_save(&picture, values.drawing.svg);
+    if (code == CLI_DONE)
+        code = print(&values, &report, &picture);
+    cli_picture_release(&picture);
     release_report(&report);
     cli_work_end(&work);
     return code;
@@ -256,12 +301,16 @@ const cli_command cli_command_plan = {
         "over the same ranks, fewer, more or others. A SPEC may be @FILE to read it from a file.\n"
         "Sizes take K, M, G (1024) and KB, MB, GB (1000).\n"
         "\n"
+        "--draw prints a picture instead: the two layouts beside each other, shaded where ranks\n"
+        "hold already what they need, dotted where some of them do, and a map of the bytes that\n"
+        "go from rank to rank. --svg writes such a picture to a file.\n"
+        "\n"
         "Of a checkpoint, prints what reshard convert would read and write with the same options,\n"
         "and the bytes that go from each file to each: --to, --rules, --set, --from, "
         "--from-rules,\n"
         "--format, --max-shard-size, --dtype, --include, --exclude, --rename, --max-memory,\n"
-        "--threads and --json are as there. --tensors adds each tensor: its shape, its cut, the\n"
-        "shape on one rank, and the rule and line that say so.\n",
+        "--threads, --json and --html are as there. --tensors adds each tensor: its shape, its\n"
+        "cut, the shape on one rank, and the rule and line that say so.\n",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .examples =
@@ -271,6 +320,8 @@ const cli_command cli_command_plan = {
         "  reshard plan --shape 1024 --dtype bf16 --from '4: P(sum)' --to '4: R' --check --json\n"
         "  reshard plan --shape 64x64 --dtype f32 --from '4: S(0)' --to '2: S(1)' --moves --rank "
         "1\n"
+        "  reshard plan --shape 8192x8192 --dtype f32 --from '4: S(0)' --to '2,2: S(0), S(1)' "
+        "--draw\n"
         "  reshard plan model/ --to tp=4 --tensors\n",
     .run = run,
 };

@@ -28,18 +28,22 @@ const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS] = {
      "what to write; whole tensors are hf, split ones dcp-safetensors"},
     {"max-shard-size", CLI_SIZE, FIELD(shard_bytes_max), "SIZE", 0,
      "hf: begin another file beyond this (5GB)"},
-    {"dtype", CLI_TEXTS, FIELD(dtypes), "[GLOB=]D", 0, "cast to f16, bf16, f32 or f64"},
+    {"dtype", CLI_TEXTS, FIELD(dtypes), "[GLOB=]D", 0,
+     "cast to f16, bf16, f32, f64, f8_e4m3 or f8_e5m2"},
     {"include", CLI_TEXTS, FIELD(includes), "GLOB", 0, "these tensors only"},
     {"exclude", CLI_TEXTS, FIELD(excludes), "GLOB", 0, "not these tensors"},
     {"only", CLI_TEXT, FIELD(only), "NAME", 0, "what is under this name, without it: optimizer"},
     {"all", CLI_FLAG, FIELD(all), NULL, 0,
      "hf: everything of a nested source, not its model alone"},
+    {"dtensor", CLI_FLAG, FIELD(dtensor), NULL, 0,
+     "torch over a mesh: DTensors in place of plain local tensors"},
     {"rename", CLI_TEXTS, FIELD(renames), "GLOB=NAME", 0,
      "new names; {1}, {2} .. are what wildcards stand for"},
     {"max-memory", CLI_SIZE, FIELD(memory_bytes_max), "SIZE", 0,
      "for data on their way (512M; 1M at least)"},
     {"threads", CLI_RANK, FIELD(threads), "N", 0, "how many (one for each processor, up to 8)"},
     {"json", CLI_FLAG, FIELD(json), NULL, 0, "one JSON object on one line"},
+    {"html", CLI_TEXT, FIELD(html), "FILE", 0, "the plan as a page for browsers (with --dry-run)"},
     {"resume", CLI_FLAG, FIELD(resume), NULL, 0, "go on with what an interrupted run left"},
     {"verify", CLI_FLAG, FIELD(verify), NULL, 0, "read the output back and compare it"},
     {"dry-run", CLI_FLAG, FIELD(dry_run), NULL, 0, "say what would be done"},
@@ -96,7 +100,8 @@ void cli_converting_fill(const cli_converting *values, cli_conversion_options *o
                      .memory_bytes_max = values->memory_bytes_max,
                      .threads = values->threads,
                      .only = values->only,
-                     .all = values->all},
+                     .all = values->all,
+                     .dtensors = values->dtensor},
         .running = {.size = sizeof out_options->running,
                     .resume = values->resume,
                     .verify = values->verify,
@@ -117,6 +122,7 @@ reshard_status cli_conversion_plan(reshard_context *context, const char *path,
     if (status == RESHARD_OK)
         status = reshard_conversion_create(context, out_made->checkpoint, &options->planning,
                                            &out_made->conversion);
+    out_made->casts = options->planning.dtype_count != 0;
     out_made->stats.size = sizeof out_made->stats;
     if (status == RESHARD_OK)
         status = reshard_conversion_get_stats(out_made->conversion, &out_made->stats);
@@ -167,6 +173,7 @@ void cli_conversion_write(const cli_conversion *made, cli_json *json)
     if (report->digest[0] != '\0')
         cli_json_text(json, "digest", report->digest);
     cli_json_unsigned(json, "bytes_verified", report->bytes_verified);
+    cli_json_unsigned(json, "values_overflowed", report->values_overflowed);
     cli_json_unsigned(json, "memory_bytes", stats->memory_bytes);
     cli_json_integer(json, "threads", stats->threads);
     cli_json_integer(json, "ranks", stats->ranks);
@@ -175,6 +182,17 @@ void cli_conversion_write(const cli_conversion *made, cli_json *json)
     for (int64_t i = 0; find_note(made, i) != NULL; i++)
         cli_json_text(json, NULL, find_note(made, i));
     cli_json_end_list(json);
+}
+
+void cli_conversion_plan_write(const cli_conversion *made, cli_json *json)
+{
+    cli_json_unsigned(json, "bytes_total", made->stats.bytes_written);
+    cli_json_unsigned(json, "bytes_moved", made->stats.bytes_written);
+    cli_json_unsigned(json, "bytes_kept", 0);
+    cli_json_integer(json, "moves", made->stats.move_count);
+    cli_json_integer(json, "stages", 1);
+    cli_json_unsigned(json, "staging_bytes_peak", made->stats.memory_bytes);
+    cli_conversion_write(made, json);
 }
 
 void cli_conversion_print(const cli_conversion *made, const char *target)
@@ -206,8 +224,13 @@ void cli_conversion_print_report(const cli_conversion *made)
 {
     const reshard_conversion_report *report = &made->report;
     char size[CLI_SIZE_TEXT];
+    int is_partly_seen = made->casts && report->bytes_resumed != 0 && report->bytes_verified == 0;
     if (report->bytes_resumed != 0)
-        printf("%s were done already\n", cli_size_text(report->bytes_resumed, size));
+        printf("%s were done already%s\n", cli_size_text(report->bytes_resumed, size),
+               is_partly_seen ? ", and values that overflowed there are not counted" : "");
+    if (report->values_overflowed != 0)
+        printf("overflow: %" PRIu64 " value%s finite in the source and not in the output\n",
+               report->values_overflowed, report->values_overflowed == 1 ? " is" : "s are");
     if (report->digest[0] != '\0')
         printf("digest %s\n", report->digest);
     if (report->bytes_verified != 0)

@@ -12,16 +12,16 @@
 #include <reshard/conversion.h>
 
 typedef struct cli_converting {
-    const char *to, *rules, *from, *from_rules, *format, *only, *unlisted, *padding;
+    const char *to, *rules, *from, *from_rules, *format, *only, *unlisted, *padding, *html;
     cli_texts sets, dtypes, includes, excludes, renames;
     size_t shard_bytes_max, memory_bytes_max, journal_bytes;
     int32_t threads;
-    int resume, verify, dry_run, link, no_sync, quiet, json, all;
+    int resume, verify, dry_run, link, no_sync, quiet, json, all, dtensor;
 } cli_converting;
 
 /* They fill a cli_converting. The first ones are about the plan, the others about carrying it
  * out. */
-enum { CLI_PLANNING_OPTIONS = 18, CLI_CONVERTING_OPTIONS = 25 };
+enum { CLI_PLANNING_OPTIONS = 20, CLI_CONVERTING_OPTIONS = 27 };
 extern const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS];
 
 /* Refuses meshes and dtypes that do not parse, before any checkpoint is opened. Returns CLI_DONE,
@@ -44,6 +44,7 @@ typedef struct cli_conversion {
     reshard_conversion *conversion;
     reshard_conversion_stats stats;
     reshard_conversion_report report; /* of a run, or what is planned */
+    int casts;                        /* values may overflow */
 } cli_conversion;
 
 /* Opens the checkpoint and plans. Collective over planning.group, if there is one. Release in any
@@ -59,6 +60,8 @@ void cli_conversion_print(const cli_conversion *made, const char *target);
 void cli_conversion_print_report(const cli_conversion *made);
 /* All of it as fields of an object. */
 void cli_conversion_write(const cli_conversion *made, cli_json *json);
+/* The same after the fields that all plans have. */
+void cli_conversion_plan_write(const cli_conversion *made, cli_json *json);
 
 /* `reshard plan` of a checkpoint, with the arguments after the command's name. */
 int cli_plan_checkpoint(int argc, char **argv);

@@ -12,6 +12,7 @@
 #include "cli/common/table.h"
 #include "cli/common/work.h"
 #include "cli/converting.h"
+#include "cli/plan_page.h"
 #include "cli/plan_report.h"
 #include "cli/plan_tensors.h"
 
@@ -44,13 +45,7 @@ static reshard_status print_json(const cli_conversion *made, const uint64_t *mat
     reshard_status status = RESHARD_OK;
     cli_json json = {.stream = stdout};
     cli_json_begin_object(&json, NULL);
-    cli_json_unsigned(&json, "bytes_total", made->stats.bytes_written);
-    cli_json_unsigned(&json, "bytes_moved", made->stats.bytes_written);
-    cli_json_unsigned(&json, "bytes_kept", 0);
-    cli_json_integer(&json, "moves", made->stats.move_count);
-    cli_json_integer(&json, "stages", 1);
-    cli_json_unsigned(&json, "staging_bytes_peak", made->stats.memory_bytes);
-    cli_conversion_write(made, &json);
+    cli_conversion_plan_write(made, &json);
     if (matrix != NULL) {
         cli_json_begin_list(&json, "matrix");
         for (int32_t s = 0; s < made->stats.source_file_count; s++) {
@@ -106,6 +101,15 @@ static reshard_status print_text(const cli_conversion *made, const uint64_t *mat
     return tensors ? cli_plan_tensors_print(made) : RESHARD_OK;
 }
 
+static int write_page(const cli_conversion *made, const char *path, int argc, char **argv)
+{
+    cli_page page;
+    int code = cli_page_begin(&page, path, "plan", argc, argv);
+    if (code == CLI_DONE && cli_conversion_page_write(made, -1, &page) != RESHARD_OK)
+        code = cli_fail(CLI_FAILED, "%s", reshard_error_text());
+    return cli_page_end(&page, code);
+}
+
 static int run(const cli_command *command, int argc, char **argv)
 {
     checkpoint_values values = {0};
@@ -124,9 +128,11 @@ static int run(const cli_command *command, int argc, char **argv)
     cli_converting_fill(&values.converting, &options);
     reshard_status status = cli_conversion_plan(work.context, path, &options, &made);
     cli_work_settle(&work);
-    if (status != RESHARD_OK) {
+    if (status != RESHARD_OK)
         code = cli_fail(CLI_FAILED, "%s", reshard_error_text());
-    } else {
+    else if (values.converting.html != NULL)
+        code = write_page(&made, values.converting.html, argc, argv);
+    if (code == CLI_DONE) {
         uint64_t *matrix = read_matrix(&made);
         status = values.converting.json ? print_json(&made, matrix, values.tensors)
                                         : print_text(&made, matrix, values.tensors);

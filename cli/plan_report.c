@@ -29,7 +29,7 @@ static int print_layout_line(const char *label, const reshard_layout *layout)
     return CLI_DONE;
 }
 
-static int print_header(const cli_plan_report *report)
+int cli_plan_report_print_header(const cli_plan_report *report)
 {
     char shape[CLI_SHAPE_TEXT];
     int32_t rank_count = reshard_plan_rank_count(report->plan);
@@ -216,9 +216,20 @@ static void print_part(const cli_plan_part *part)
     }
 }
 
+void cli_plan_report_print_summary(const cli_plan_report *report)
+{
+    char moved[CLI_SIZE_TEXT], kept[CLI_SIZE_TEXT];
+    if (report->has_stats)
+        printf("\n%s moved, %s kept, %" PRId32 " stage%s\n",
+               cli_size_text(report->stats.bytes_moved, moved),
+               cli_size_text(report->stats.bytes_kept, kept), report->stats.stages,
+               report->stats.stages == 1 ? "" : "s");
+    print_relabelling(report);
+}
+
 int cli_plan_report_print(const cli_plan_report *report)
 {
-    int code = print_header(report);
+    int code = cli_plan_report_print_header(report);
     if (report->has_stats) {
         print_stats(report);
         if (code == CLI_DONE)

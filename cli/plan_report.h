@@ -7,6 +7,7 @@
 #define CLI_PLAN_REPORT_H
 
 #include "cli/common/input.h"
+#include "cli/common/json.h"
 
 #include <reshard/plan_inspect.h>
 #include <reshard/reshard.h>
@@ -35,8 +36,14 @@ typedef struct cli_plan_report {
     int32_t part_count;
 } cli_plan_report;
 
-/* Both return CLI_DONE, or another code after a message. */
+/* The first lines: from, to, shape. Returns CLI_DONE, or another code after a message. */
+int cli_plan_report_print_header(const cli_plan_report *report);
+/* One line about the bytes, and who plays which rank. */
+void cli_plan_report_print_summary(const cli_plan_report *report);
+/* All return CLI_DONE, or another code after a message. */
 int cli_plan_report_print(const cli_plan_report *report);
 int cli_plan_report_print_json(const cli_plan_report *report);
+/* The fields of the latter but for parts and matrix, into an object that is open. */
+int cli_plan_report_write_fields(const cli_plan_report *report, cli_json *json);
 
 #endif

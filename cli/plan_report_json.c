@@ -4,7 +4,6 @@
  * later versions add fields and take none away.
  */
 #include "cli/common/failure.h"
-#include "cli/common/json.h"
 #include "cli/plan_report.h"
 
 #include <inttypes.h>
@@ -103,21 +102,27 @@ static void write_matrix(cli_json *json, const cli_plan_report *report)
     cli_json_end_list(json);
 }
 
+int cli_plan_report_write_fields(const cli_plan_report *report, cli_json *json)
+{
+    if (report->has_stats)
+        write_stats(json, &report->stats);
+    else
+        cli_json_integer(json, "stages", reshard_plan_stage_count(report->plan));
+    int code = write_inputs(json, report);
+    if (report->relabel)
+        write_relabelling(json, report);
+    if (report->checked)
+        cli_json_true(json, "checked");
+    if (report->note[0] != '\0')
+        cli_json_text(json, "note", report->note);
+    return code;
+}
+
 int cli_plan_report_print_json(const cli_plan_report *report)
 {
     cli_json json = {.stream = stdout};
     cli_json_begin_object(&json, NULL);
-    if (report->has_stats)
-        write_stats(&json, &report->stats);
-    else
-        cli_json_integer(&json, "stages", reshard_plan_stage_count(report->plan));
-    int code = write_inputs(&json, report);
-    if (report->relabel)
-        write_relabelling(&json, report);
-    if (report->checked)
-        cli_json_true(&json, "checked");
-    if (report->note[0] != '\0')
-        cli_json_text(&json, "note", report->note);
+    int code = cli_plan_report_write_fields(report, &json);
     if (report->part_count > 0)
         cli_json_begin_list(&json, "parts");
     for (int32_t i = 0; i < report->part_count; i++)

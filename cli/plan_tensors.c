@@ -4,7 +4,6 @@
 
 #include "cli/common/input.h"
 #include "cli/common/memory.h"
-#include "cli/common/names.h"
 #include "cli/common/table.h"
 
 #include <inttypes.h>
@@ -13,8 +12,7 @@
 
 enum { LONG_SHAPE_TEXT = 512, NAME_SHOWN = 160 };
 
-/* The tensors in the order in which people want to read them; to be freed. */
-static reshard_status sort_tensors(const cli_conversion *made, cli_name **out_names)
+reshard_status cli_plan_tensors_sort(const cli_conversion *made, cli_name **out_names)
 {
     int64_t count = made->stats.tensor_count;
     cli_name *names = cli_allocate((size_t)count, sizeof *names);
@@ -66,7 +64,7 @@ reshard_status cli_plan_tensors_print(const cli_conversion *made)
     static const char *const titles[] = {"tensor", "dtype", "shape", "cut", "local", "rule"};
     cli_name *names = NULL;
     cli_table *table = cli_table_create(6);
-    reshard_status status = sort_tensors(made, &names);
+    reshard_status status = cli_plan_tensors_sort(made, &names);
     for (int i = 0; i < 6; i++) {
         cli_table_add(table, CLI_BOLD, "%s", titles[i]);
         cli_table_align(table, i, CLI_LEFT);
@@ -123,10 +121,8 @@ static reshard_status write_shards(cli_json *json, const reshard_conversion_tens
     return status;
 }
 
-static reshard_status write_tensor(cli_json *json, const reshard_conversion_tensor *tensor)
+void cli_plan_tensor_write(cli_json *json, const reshard_conversion_tensor *tensor)
 {
-    reshard_status status = RESHARD_OK;
-    cli_json_begin_object(json, NULL);
     cli_json_text_part(json, "name", tensor->name, tensor->name_bytes);
     cli_json_text(json, "dtype", reshard_dtype_name(tensor->dtype));
     cli_json_integers(json, "shape", tensor->ndim, tensor->shape);
@@ -138,8 +134,16 @@ static reshard_status write_tensor(cli_json *json, const reshard_conversion_tens
     if (tensor->local_shape != NULL) {
         cli_json_integers(json, "padded_shape", tensor->ndim, tensor->padded_shape);
         cli_json_integers(json, "local_shape", tensor->local_ndim, tensor->local_shape);
-        status = write_shards(json, tensor);
     }
+}
+
+static reshard_status write_tensor(cli_json *json, const reshard_conversion_tensor *tensor)
+{
+    reshard_status status = RESHARD_OK;
+    cli_json_begin_object(json, NULL);
+    cli_plan_tensor_write(json, tensor);
+    if (tensor->local_shape != NULL)
+        status = write_shards(json, tensor);
     cli_json_end_object(json);
     return status;
 }
@@ -147,7 +151,7 @@ static reshard_status write_tensor(cli_json *json, const reshard_conversion_tens
 reshard_status cli_plan_tensors_write(const cli_conversion *made, cli_json *json)
 {
     cli_name *names = NULL;
-    reshard_status status = sort_tensors(made, &names);
+    reshard_status status = cli_plan_tensors_sort(made, &names);
     cli_json_begin_list(json, "tensor_list");
     for (int64_t i = 0; status == RESHARD_OK && i < made->stats.tensor_count; i++) {
         reshard_conversion_tensor tensor = {.size = sizeof tensor};

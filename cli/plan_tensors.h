@@ -4,6 +4,7 @@
 #ifndef CLI_PLAN_TENSORS_H
 #define CLI_PLAN_TENSORS_H
 
+#include "cli/common/names.h"
 #include "cli/converting.h"
 
 /* Errors are the library's, with its text set. */
@@ -12,5 +13,10 @@ reshard_status cli_plan_tensors_print(const cli_conversion *made);
  * each rank. */
 enum { CLI_PLAN_SHARDS_MAX = 16 };
 reshard_status cli_plan_tensors_write(const cli_conversion *made, cli_json *json);
+
+/* The tensors in the order in which people want to read them; free(*out_names) in any case. */
+reshard_status cli_plan_tensors_sort(const cli_conversion *made, cli_name **out_names);
+/* A tensor's fields, but for its shards, into an object that is open. */
+void cli_plan_tensor_write(cli_json *json, const reshard_conversion_tensor *tensor);
 
 #endif

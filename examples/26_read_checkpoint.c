@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * 26_read_checkpoint.c - two ranks save a checkpoint; one process then reads a box of a tensor, no
- * matter in which files it lies, and asks how the rules of Llama would cut the tensors over four
- * ranks. Nothing is converted: a conversion can be asked before it runs.
+ * matter in which files it lies, and what the third of four ranks would hold, maps a file, and asks
+ * how the rules of Llama would cut the tensors over four ranks. Nothing is converted: a conversion
+ * can be asked before it runs.
  */
 #include <reshard/reshard.h>
 
@@ -59,6 +60,36 @@ static reshard_status read_box(const reshard_checkpoint *checkpoint)
                  "the box holds other elements");
 }
 
+/* Columns are cut over four ranks; the third one has column 2, and wants it as f64. */
+static reshard_status read_rank(const reshard_checkpoint *checkpoint)
+{
+    double column[ROWS];
+    int64_t index = -1;
+    reshard_layout *columns = NULL;
+    TRY(reshard_checkpoint_find(checkpoint, up_projection, strlen(up_projection), &index));
+    TRY(reshard_layout_parse(NULL, "4: S(1)", 2, (int64_t[]){ROWS, COLUMNS}, &columns));
+    TRY(reshard_checkpoint_read_shards(checkpoint, index, columns, 2, RESHARD_F64,
+                                       (void *[]){column}));
+    reshard_layout_release(columns);
+    return check(column[0] == 2 && column[7] == 30, "the column holds other elements");
+}
+
+/* The second half of the rows, where it lies in its file. */
+static reshard_status look_at_file(const reshard_checkpoint *checkpoint)
+{
+    reshard_stored_piece piece = {.size = sizeof piece};
+    void *memory = NULL;
+    size_t bytes = 0;
+    int64_t index = -1;
+    float first;
+    TRY(reshard_checkpoint_find(checkpoint, up_projection, strlen(up_projection), &index));
+    TRY(reshard_checkpoint_piece(checkpoint, index, 1, &piece));
+    TRY(reshard_checkpoint_map_file(checkpoint, piece.file, &memory, &bytes));
+    memcpy(&first, (char *)memory + piece.at, sizeof first);
+    reshard_checkpoint_unmap_file(memory, bytes);
+    return check(first == ROWS / RANKS * COLUMNS, "the file holds other elements");
+}
+
 static reshard_status ask(const reshard_checkpoint *checkpoint)
 {
     const reshard_conversion_options options = {
@@ -85,6 +116,10 @@ static reshard_status run(char *path)
     TRY(reshard_group_run(NULL, RANKS, save, path));
     TRY(reshard_checkpoint_open(NULL, path, NULL, &checkpoint));
     reshard_status status = read_box(checkpoint);
+    if (status == RESHARD_OK)
+        status = read_rank(checkpoint);
+    if (status == RESHARD_OK)
+        status = look_at_file(checkpoint);
     if (status == RESHARD_OK)
         status = ask(checkpoint);
     for (int32_t i = 0; i < reshard_checkpoint_file_count(checkpoint); i++) {

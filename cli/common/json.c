@@ -33,8 +33,9 @@ static unsigned read_code(const char *text, size_t room, size_t *out_length)
 }
 
 /* Writes ASCII only, which every terminal and program can take. */
-static void write_string(FILE *stream, const char *text, size_t length)
+static void write_string(const cli_json *json, const char *text, size_t length)
 {
+    FILE *stream = json->stream;
     fputc('"', stream);
     for (size_t i = 0, step; i < length; i += step) {
         unsigned code = read_code(text + i, length - i, &step);
@@ -43,7 +44,8 @@ static void write_string(FILE *stream, const char *text, size_t length)
         else if (code >= 0x10000)
             fprintf(stream, "\\u%04x\\u%04x", 0xd800 + ((code - 0x10000) >> 10),
                     0xdc00 + ((code - 0x10000) & 0x3ff));
-        else if (code < 0x20 || code >= 0x7f)
+        else if (code < 0x20 || code >= 0x7f ||
+                 (json->in_html && (code == '<' || code == '>' || code == '&')))
             fprintf(stream, "\\u%04x", code);
         else
             fputc((int)code, stream);
@@ -56,7 +58,7 @@ static void begin_value(cli_json *json, const char *key)
     if (json->needs_comma)
         fputc(',', json->stream);
     if (key != NULL) {
-        write_string(json->stream, key, strlen(key));
+        write_string(json, key, strlen(key));
         fputc(':', json->stream);
     }
     json->needs_comma = 1;
@@ -127,15 +129,15 @@ void cli_json_text(cli_json *json, const char *key, const char *value)
 void cli_json_text_part(cli_json *json, const char *key, const char *value, size_t length)
 {
     begin_value(json, key);
-    write_string(json->stream, value, length);
+    write_string(json, value, length);
 }
 
 void cli_json_named_text(cli_json *json, const char *key, size_t key_length, const char *value)
 {
     begin_value(json, NULL);
-    write_string(json->stream, key, key_length);
+    write_string(json, key, key_length);
     fputc(':', json->stream);
-    write_string(json->stream, value, strlen(value));
+    write_string(json, value, strlen(value));
 }
 
 void cli_json_bool(cli_json *json, const char *key, int value)

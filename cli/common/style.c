@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static int output_is_styled(void)
+int cli_output_is_styled(void)
 {
     static int known = -1;
     if (known < 0) {
@@ -32,14 +32,14 @@ static int output_is_styled(void)
 
 const char *cli_style_begin(cli_style style)
 {
-    if (style == CLI_PLAIN || !output_is_styled())
+    if (style == CLI_PLAIN || !cli_output_is_styled())
         return "";
     return style == CLI_BOLD ? "\033[1m" : "\033[2m";
 }
 
 const char *cli_style_end(cli_style style)
 {
-    return style == CLI_PLAIN || !output_is_styled() ? "" : "\033[0m";
+    return style == CLI_PLAIN || !cli_output_is_styled() ? "" : "\033[0m";
 }
 
 void cli_print_shown_part(const char *bytes, size_t count)

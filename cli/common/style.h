@@ -10,6 +10,9 @@
 
 typedef enum cli_style { CLI_PLAIN, CLI_BOLD, CLI_DIM } cli_style;
 
+/* Whether styles and colours may be printed. */
+int cli_output_is_styled(void);
+
 /* The bytes that begin and end a style; "" when output is not styled. Static. */
 const char *cli_style_begin(cli_style style);
 const char *cli_style_end(cli_style style);

@@ -120,6 +120,9 @@ typedef struct reshard_context_options {
     void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
     int (*cancelled)(void *user); /* non-zero: long calls stop with RESHARD_ERR_CANCELLED */
     void *user;                   /* handed to log, progress and cancelled */
+    /* Long calls stop, too, once this is not zero; NULL: there is none. For signal handlers and
+     * other threads, which may set it at any time. Must outlive the context. */
+    const volatile int *cancel_flag;
 } reshard_context_options;
 
 /* Local. options NULL: like the default context, but counted separately. */
@@ -132,6 +135,14 @@ RESHARD_API void reshard_context_destroy(reshard_context *context);
 RESHARD_API size_t reshard_context_bytes(const reshard_context *context);
 RESHARD_API size_t reshard_context_bytes_peak(const reshard_context *context);
 RESHARD_API void reshard_context_reset_peak(reshard_context *context);
+
+/* A context that uses malloc keeps the memory of large tensors (1 MiB or more) that were released,
+ * for the next ones of the same size: fresh memory takes longer to get than to fill. Large tensors
+ * in use and what is kept are together never more than the most that were in use at once, and all
+ * that is in use and kept is within memory_bytes_max. Trim gives back to malloc what is kept now.
+ * Local, from any thread; NULL, the default context, keeps nothing. */
+RESHARD_API size_t reshard_context_bytes_kept(const reshard_context *context);
+RESHARD_API void reshard_context_trim(reshard_context *context);
 
 /* A pointer to options of a type, with their size set and the rest zero, for use in one call:
  *     reshard_linear_create(NULL, 8, 8, RESHARD_OPTIONS(reshard_layer_options, .seed = 1), &m) */
@@ -177,7 +188,8 @@ typedef enum reshard_dtype {
 RESHARD_API const char *reshard_dtype_name(reshard_dtype dtype);
 /* Bits of one element; 0 for a number that is not a dtype. */
 RESHARD_API int32_t reshard_dtype_bits(reshard_dtype dtype);
-/* By short name ("f32") or safetensors' name ("F32"). Errors: RESHARD_ERR_NOT_FOUND. */
+/* By short name ("f32") or what safetensors, PyTorch and NumPy call it ("F32", "torch.float32",
+ * "half", "fp8_e4m3", "<f4"), in upper or lower case. Errors: RESHARD_ERR_NOT_FOUND. */
 RESHARD_API reshard_status reshard_dtype_parse(const char *name, reshard_dtype *out_dtype);
 
 /* How partial values are combined. The last three are bitwise, for integers and bool. */

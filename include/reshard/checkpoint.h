@@ -128,6 +128,7 @@ typedef struct reshard_stored_piece {
     int32_t file;
     uint64_t at; /* where its first element lies, in bytes from the start of the file */
     reshard_box box;
+    int64_t strides[RESHARD_NDIM_MAX]; /* the step in elements along each dim, in the file */
 } reshard_stored_piece;
 /* Pieces 0 .. piece_count-1, then copies from piece_count on. Errors: RANGE. */
 RESHARD_API reshard_status reshard_checkpoint_piece(const reshard_checkpoint *checkpoint,
@@ -144,6 +145,29 @@ RESHARD_API reshard_status reshard_checkpoint_layout(const reshard_checkpoint *c
 RESHARD_API reshard_status reshard_checkpoint_read(const reshard_checkpoint *checkpoint,
                                                    int64_t tensor, const reshard_box *box,
                                                    void *memory, size_t bytes);
+
+/* Reads what one rank of a layout holds of a tensor: its shards, by index and dense, as
+ * reshard_layout_shards lists them; NULL is fine for an empty one. dtype: what the memory has, cast
+ * on the way if it is another of f16, bf16, f32 and f64; RESHARD_DTYPE_NONE: as it is stored. A
+ * layout may be larger than the tensor, as rules with pad() make it: what lies beyond is zero.
+ * Several threads may read at once. Can be cancelled. Errors: RANGE; MISMATCH (other dims, or a
+ * layout that is too small); UNSUPPORTED (a cast that does not exist, a partial layout, a tensor
+ * that cannot be cut); IO, CORRUPT, CANCELLED, NO_MEMORY. On failure, shards may be partly
+ * filled. */
+RESHARD_API reshard_status reshard_checkpoint_read_shards(const reshard_checkpoint *checkpoint,
+                                                          int64_t tensor,
+                                                          const reshard_layout *layout,
+                                                          int32_t rank, reshard_dtype dtype,
+                                                          void *const *shards);
+
+/* Maps a file, which stored pieces name by its number: all of its bytes as memory. Private: writing
+ * changes this process's copy of a page, never the file. Outlives the checkpoint; give it back with
+ * unmap. If the file is cut shorter meanwhile, touching what is gone ends the process with SIGBUS.
+ * Errors: RANGE; UNSUPPORTED for what is unpacked while it is read; IO. */
+RESHARD_API reshard_status reshard_checkpoint_map_file(const reshard_checkpoint *checkpoint,
+                                                       int32_t file, void **out_memory,
+                                                       size_t *out_bytes);
+RESHARD_API void reshard_checkpoint_unmap_file(void *memory, size_t bytes);
 
 /* ---- digests --------------------------------------------------------------------------------- */
 

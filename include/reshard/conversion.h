@@ -39,7 +39,8 @@ typedef struct reshard_conversion_options {
     const char *format;
     uint64_t shard_bytes_max; /* HF: start another file beyond this; 0: 5 GB */
     /* Casts, each "bf16" or "pattern=bf16"; the first that matches a name counts. One without a
-     * pattern applies only to tensors of f16, bf16, f32 and f64. */
+     * pattern applies to floating-point tensors only, and leaves quantised ones and their scales as
+     * they are. config.json of the output names the dtype that most weights were cast to. */
     int32_t dtype_count;
     const char *const *dtypes;
     int32_t include_count, exclude_count; /* patterns of names; no includes: everything */
@@ -59,6 +60,10 @@ typedef struct reshard_conversion_options {
      * there is one and no `include` is given, and a note of the conversion tells what stays behind.
      * Non-zero: everything is taken, under its whole name. */
     int all;
+    /* Non-zero: the format "torch" over a mesh writes DTensors of that mesh (PyTorch 2.5 and later)
+     * in place of plain local tensors. Tensors that DTensors cannot describe, such as padded ones,
+     * are refused. */
+    int dtensors;
 } reshard_conversion_options;
 
 /*
@@ -134,11 +139,11 @@ RESHARD_API void reshard_conversion_get_matrix(const reshard_conversion *convers
 /* ---- running --------------------------------------------------------------------------------- */
 
 typedef struct reshard_conversion_run_options {
-    size_t size;            /* sizeof(reshard_conversion_run_options) */
-    int resume;             /* non-zero: continue what an interrupted run left */
-    int verify;             /* non-zero: read the output back and compare it with the source */
-    int link;               /* non-zero: files that would be copied whole are hard-linked */
-    int no_sync;            /* non-zero: do not wait for the disk; for measurements */
+    size_t size; /* sizeof(reshard_conversion_run_options) */
+    int resume;  /* non-zero: continue what an interrupted run left */
+    int verify;  /* non-zero: check the CRCs of the source, and compare the output with it */
+    int link;    /* non-zero: files that would be copied whole are hard-linked */
+    int no_sync; /* non-zero: do not wait for the disk; for measurements */
     uint64_t journal_bytes; /* make progress durable after this many bytes per rank; 0: 1 GiB */
 } reshard_conversion_run_options;
 
@@ -154,6 +159,9 @@ typedef struct reshard_conversion_report {
      * them all; the source's also if some of its tensors were left out. */
     char source_digest[RESHARD_DIGEST_TEXT], digest[RESHARD_DIGEST_TEXT];
     uint64_t bytes_verified; /* of the output, read back and compared */
+    /* Values that are finite in the source and, cast, no longer are. Without verify, what an
+     * earlier run did (bytes_resumed) is not looked at. */
+    uint64_t values_overflowed;
 } reshard_conversion_report;
 
 /*

@@ -23,8 +23,8 @@
  *   transport.h  to write a transport of your own
  *   mpi.h, mpi_run.h  ranks of an MPI communicator, in libreshard_mpi
  *
- * Behind headers of their own: plan_inspect.h, which takes a plan apart into single moves. Tensors,
- * gradients and modules are in libreshard_nn: reshard_nn.h.
+ * Behind headers of their own: plan_inspect.h, which takes a plan apart into single moves, and
+ * draw.h, which makes pictures. Tensors, gradients and modules are in libreshard_nn: reshard_nn.h.
  *
  * A first program:
  *

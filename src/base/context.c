@@ -2,28 +2,44 @@
 /*
  * context.c - the context: allocator, limit, callbacks.
  *
- * Invariant: bytes_now is the sum of all sizes handed out and not yet released; it never exceeds
- * bytes_max, because room is reserved before the allocator is called and given back if that fails.
+ * Invariants:
+ *  1. bytes_now is the sum of all sizes handed out and not yet released; it never exceeds
+ *     bytes_max, because room is reserved before the allocator is called and given back if that
+ *     fails.
+ *  2. Before the allocator is called, kept blocks make way until 1 holds of what is in use and what
+ *     is kept together, and until large blocks, in use or kept, take no more than blocks_most: the
+ *     most that were in use at once.
  */
 #include "base/context.h"
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/kept.h"
 #include "base/options.h"
 
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+/* From this size on blocks are kept; from this one on they are made of huge pages. */
+#define KEEP_BYTES_MIN ((size_t)1 << 20)
+#define HUGE_BYTES_MIN ((size_t)4 << 20)
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
 struct reshard_context {
     reshard_allocator allocator;
     size_t bytes_max;
     atomic_size_t bytes_now;
     atomic_size_t bytes_peak;
+    atomic_size_t blocks_now;  /* bytes of large blocks in use */
+    atomic_size_t blocks_most; /* the most since the last trim */
+    rs_kept kept;              /* of malloc only: others may have plans of their own */
     void (*log)(void *user, const char *line);
     void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
     int (*cancelled)(void *user);
+    const volatile int *cancel_flag;
     void *user;
     const struct rs_file_calls *calls; /* NULL: the system's */
 };
@@ -53,6 +69,19 @@ static void malloc_release(void *user, void *memory, size_t bytes)
 static const reshard_allocator malloc_allocator = {malloc_allocate, malloc_resize, malloc_release,
                                                    NULL};
 
+/* Huge pages take a fault for 2 MiB instead of one for 4 KiB. The advice is only that: where it
+ * fails, the pages are ordinary ones. */
+static void *malloc_huge(size_t bytes)
+{
+    void *memory = NULL;
+    if (posix_memalign(&memory, HUGE_PAGE_BYTES, bytes) != 0)
+        return NULL;
+#ifdef MADV_HUGEPAGE
+    (void)madvise(memory, bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES, MADV_HUGEPAGE);
+#endif
+    return memory;
+}
+
 static const reshard_allocator *allocator_of(const reshard_context *context)
 {
     return context != NULL ? &context->allocator : &malloc_allocator;
@@ -76,10 +105,13 @@ reshard_status reshard_context_create(const reshard_context_options *options,
     context->allocator = *allocator;
     atomic_init(&context->bytes_now, 0);
     atomic_init(&context->bytes_peak, 0);
+    atomic_init(&context->blocks_now, 0);
+    atomic_init(&context->blocks_most, 0);
     context->bytes_max = chosen.memory_bytes_max;
     context->log = chosen.log;
     context->progress = chosen.progress;
     context->cancelled = chosen.cancelled;
+    context->cancel_flag = chosen.cancel_flag;
     context->user = chosen.user;
     *out_context = context;
     return RESHARD_OK;
@@ -89,6 +121,7 @@ void reshard_context_destroy(reshard_context *context)
 {
     if (context == NULL)
         return;
+    reshard_context_trim(context);
     reshard_allocator allocator = context->allocator;
     allocator.release(allocator.user, context, sizeof *context);
 }
@@ -109,6 +142,27 @@ void reshard_context_reset_peak(reshard_context *context)
         atomic_store(&context->bytes_peak, atomic_load(&context->bytes_now));
 }
 
+size_t reshard_context_bytes_kept(const reshard_context *context)
+{
+    return context != NULL ? atomic_load(&context->kept.bytes) : 0;
+}
+
+void reshard_context_trim(reshard_context *context)
+{
+    if (context == NULL)
+        return;
+    while (rs_kept_drop(&context->kept, &context->allocator)) {
+    }
+    atomic_store(&context->blocks_most, atomic_load(&context->blocks_now));
+}
+
+static void note_most(atomic_size_t *most, size_t bytes)
+{
+    size_t before = atomic_load(most);
+    while (before < bytes && !atomic_compare_exchange_weak(most, &before, bytes)) {
+    }
+}
+
 static bool reserve(reshard_context *context, size_t bytes)
 {
     if (context == NULL)
@@ -124,9 +178,7 @@ static bool reserve(reshard_context *context, size_t bytes)
             return false;
         }
     } while (!atomic_compare_exchange_weak(&context->bytes_now, &now, after));
-    size_t peak = atomic_load(&context->bytes_peak);
-    while (peak < after && !atomic_compare_exchange_weak(&context->bytes_peak, &peak, after)) {
-    }
+    note_most(&context->bytes_peak, after);
     return true;
 }
 
@@ -141,18 +193,85 @@ static size_t at_least_one(size_t bytes)
     return bytes != 0 ? bytes : 1;
 }
 
-void *rs_allocate(reshard_context *context, size_t bytes)
+static bool is_too_much(reshard_context *context)
 {
-    bytes = at_least_one(bytes);
-    if (!reserve(context, bytes))
-        return NULL;
+    size_t kept = atomic_load(&context->kept.bytes);
+    return kept != 0 &&
+           (atomic_load(&context->blocks_now) + kept > atomic_load(&context->blocks_most) ||
+            (context->bytes_max != 0 &&
+             atomic_load(&context->bytes_now) + kept > context->bytes_max));
+}
+
+/* Kept blocks make way for what is about to be allocated, which has been reserved. */
+static void make_way(reshard_context *context)
+{
+    while (context != NULL && is_too_much(context) &&
+           rs_kept_drop(&context->kept, &context->allocator)) {
+    }
+}
+
+static void *call_allocator(reshard_context *context, size_t bytes, bool huge)
+{
     const reshard_allocator *allocator = allocator_of(context);
-    void *memory = allocator->allocate(allocator->user, bytes);
+    make_way(context);
+    for (;;) {
+        void *memory = huge ? malloc_huge(bytes) : allocator->allocate(allocator->user, bytes);
+        if (memory != NULL || context == NULL || !rs_kept_drop(&context->kept, allocator))
+            return memory;
+    }
+}
+
+static void *allocate(reshard_context *context, size_t bytes, bool huge)
+{
+    void *memory = call_allocator(context, bytes, huge);
     if (memory == NULL) {
         give_back(context, bytes);
         allocation_status = rs_fail(RESHARD_ERR_NO_MEMORY, "no memory for %zu bytes", bytes);
     }
     return memory;
+}
+
+void *rs_allocate(reshard_context *context, size_t bytes)
+{
+    bytes = at_least_one(bytes);
+    return reserve(context, bytes) ? allocate(context, bytes, false) : NULL;
+}
+
+static bool is_kept(const reshard_context *context, size_t bytes)
+{
+    return bytes >= KEEP_BYTES_MIN && context != NULL &&
+           context->allocator.allocate == malloc_allocate;
+}
+
+void *rs_block_allocate(reshard_context *context, size_t bytes)
+{
+    bool huge = bytes >= HUGE_BYTES_MIN && allocator_of(context)->allocate == malloc_allocate;
+    if (!is_kept(context, bytes))
+        return reserve(context, at_least_one(bytes)) ? allocate(context, at_least_one(bytes), huge)
+                                                     : NULL;
+    if (!reserve(context, bytes))
+        return NULL;
+    size_t before = atomic_fetch_add(&context->blocks_now, bytes);
+    note_most(&context->blocks_most, before + bytes);
+    void *memory = rs_kept_take(&context->kept, bytes);
+    if (memory == NULL)
+        memory = allocate(context, bytes, huge);
+    if (memory == NULL)
+        (void)atomic_fetch_sub(&context->blocks_now, bytes);
+    return memory;
+}
+
+void rs_block_release(reshard_context *context, void *memory, size_t bytes)
+{
+    if (memory == NULL || !is_kept(context, bytes)) {
+        rs_release(context, memory, bytes);
+        return;
+    }
+    /* Without a free slot, what has been there longest makes way. */
+    while (!rs_kept_put(&context->kept, memory, bytes))
+        (void)rs_kept_drop(&context->kept, &context->allocator);
+    (void)atomic_fetch_sub(&context->blocks_now, bytes);
+    give_back(context, bytes);
 }
 
 void *rs_allocate_zeroed(reshard_context *context, size_t bytes)
@@ -189,6 +308,7 @@ static void *resize(reshard_context *context, void *memory, size_t bytes_old, si
     if (!reserve(context, bytes_new - bytes_old))
         return NULL;
     const reshard_allocator *allocator = allocator_of(context);
+    make_way(context);
     void *moved = allocator->resize(allocator->user, memory, bytes_old, bytes_new);
     if (moved == NULL) {
         give_back(context, bytes_new - bytes_old);
@@ -228,7 +348,11 @@ reshard_status rs_allocation_status(void)
 
 bool rs_context_cancelled(reshard_context *context)
 {
-    return context != NULL && context->cancelled != NULL && context->cancelled(context->user) != 0;
+    if (context == NULL)
+        return false;
+    if (context->cancel_flag != NULL && *context->cancel_flag != 0)
+        return true;
+    return context->cancelled != NULL && context->cancelled(context->user) != 0;
 }
 
 void rs_context_progress(reshard_context *context, const char *what, uint64_t done, uint64_t total)

@@ -20,6 +20,12 @@ RS_EXPORT void *rs_allocate_zeroed(reshard_context *context, size_t bytes);
 RS_EXPORT void *rs_allocate_array(reshard_context *context, size_t count, size_t item_bytes);
 RS_EXPORT void rs_release(reshard_context *context, void *memory, size_t bytes);
 
+/* The same for what is allocated again and again in the same size, as tensors are. Large blocks of
+ * malloc are made of huge pages, and a context keeps them when they are released
+ * (reshard_context_trim). */
+RS_EXPORT void *rs_block_allocate(reshard_context *context, size_t bytes);
+RS_EXPORT void rs_block_release(reshard_context *context, void *memory, size_t bytes);
+
 /* Makes room for `needed` items in a growing array, by doubling it. The items may move. On failure
  * *items and *capacity are unchanged. */
 RS_EXPORT reshard_status rs_grow(reshard_context *context, void **items, int64_t *capacity,

@@ -146,18 +146,6 @@ int32_t reshard_dtype_bits(reshard_dtype dtype)
     return is_dtype(dtype) ? dtypes[dtype].bits : 0;
 }
 
-reshard_status reshard_dtype_parse(const char *name, reshard_dtype *out_dtype)
-{
-    for (int i = 1; i < (int)RESHARD_DTYPE_COUNT; i++) {
-        if (strcmp(name, dtypes[i].name) == 0 || strcmp(name, dtypes[i].safetensors_name) == 0) {
-            *out_dtype = (reshard_dtype)i;
-            return RESHARD_OK;
-        }
-    }
-    return rs_fail(RESHARD_ERR_NOT_FOUND, "dtype \"%.64s\" is not known (try f32, bf16, i64, ...)",
-                   name);
-}
-
 const char *reshard_reduction_name(reshard_reduction reduction)
 {
     static const char *const names[RESHARD_REDUCTION_COUNT] = {

@@ -9,6 +9,7 @@
 #include "base/dtype.h"
 #include "kernel/cast_runs.h"
 #include "kernel/float.h"
+#include "kernel/infinite.h"
 #include "kernel/kernels.h"
 
 #include <assert.h>
@@ -16,10 +17,20 @@
 #define STAGE_COUNT 512
 #define ELEMENT_BYTES_MAX 8
 
+static bool is_narrow(reshard_dtype dtype)
+{
+    return dtype == RESHARD_F8_E4M3 || dtype == RESHARD_F8_E5M2;
+}
+
+static bool is_castable(reshard_dtype dtype)
+{
+    return rs_dtype_is_float(dtype) || is_narrow(dtype);
+}
+
 bool rs_cast_supports(reshard_dtype source, reshard_dtype target)
 {
     return source == target ? reshard_dtype_bits(source) >= 8
-                            : rs_dtype_is_float(source) && rs_dtype_is_float(target);
+                            : is_castable(source) && is_castable(target);
 }
 
 static void keep_1(const unsigned char *source, unsigned char *target, int64_t count)
@@ -44,7 +55,7 @@ static void keep_8(const unsigned char *source, unsigned char *target, int64_t c
 
 static void choose(rs_cast *cast, rs_cpu cpu, reshard_dtype source, reshard_dtype target)
 {
-    bool narrows = target == RESHARD_F16 || target == RESHARD_BF16;
+    bool narrows = target == RESHARD_F16 || target == RESHARD_BF16 || is_narrow(target);
     if (source == target) {
         rs_cast_run_fn *const keeps[] = {[1] = keep_1, [2] = keep_2, [4] = keep_4, [8] = keep_8};
         cast->read = keeps[cast->source_bytes];
@@ -67,6 +78,8 @@ void rs_cast_prepare_for(rs_cast *cast, rs_cpu cpu, reshard_dtype source, reshar
     memset(cast, 0, sizeof *cast);
     cast->source_bytes = reshard_dtype_bits(source) / 8;
     cast->target_bytes = reshard_dtype_bits(target) / 8;
+    cast->source = source;
+    cast->target = target;
     choose(cast, cpu, source, target);
     rs_nest_build(&cast->nest, cast->source_bytes, cast->target_bytes, ndim, size, source_strides,
                   target_strides);
@@ -80,6 +93,14 @@ void rs_cast_prepare(rs_cast *cast, reshard_dtype source, reshard_dtype target, 
 {
     rs_cast_prepare_for(cast, rs_cpu_detect(), source, target, ndim, size, source_strides,
                         target_strides);
+}
+
+static void count_overflows(const rs_cast *cast, const void *source, const void *target,
+                            int64_t count)
+{
+    int64_t after = rs_count_infinite(cast->target, target, count);
+    if (after != 0)
+        *cast->overflows += after - rs_count_infinite(cast->source, source, count);
 }
 
 /* At most STAGE_COUNT elements. */
@@ -99,6 +120,8 @@ static void cast_piece(const rs_cast *cast, const unsigned char *source, unsigne
     cast->read(dense_source, cast->write != NULL ? between : dense_target, count);
     if (cast->write != NULL)
         cast->write(between, dense_target, count);
+    if (cast->overflows != NULL)
+        count_overflows(cast, dense_source, dense_target, count);
     if (!target_is_dense)
         rs_units_copy(to, cast->target_bytes, target, cast->line.target_step, cast->target_bytes,
                       count);
@@ -152,6 +175,10 @@ static double read_value(reshard_dtype dtype, const void *source)
     float single;
     double value;
     switch (dtype) {
+    case RESHARD_F8_E4M3:
+        return (double)rs_f8_e4m3_to_f32(*(const uint8_t *)source);
+    case RESHARD_F8_E5M2:
+        return (double)rs_f8_e5m2_to_f32(*(const uint8_t *)source);
     case RESHARD_F16:
         memcpy(&half, source, sizeof half);
         return (double)rs_f16_to_f32(half);
@@ -181,6 +208,10 @@ void rs_cast_reference(reshard_dtype source_dtype, reshard_dtype target_dtype, c
         memcpy(target, &value, sizeof value);
     else if (target_dtype == RESHARD_F32)
         memcpy(target, &single, sizeof single);
+    else if (target_dtype == RESHARD_F8_E4M3)
+        *(uint8_t *)target = rs_f64_to_f8_e4m3(value);
+    else if (target_dtype == RESHARD_F8_E5M2)
+        *(uint8_t *)target = rs_f64_to_f8_e5m2(value);
     else
         memcpy(target, &half, sizeof half);
 }

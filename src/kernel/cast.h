@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cast.h - strided n-d copies between f16, bf16, f32 and f64. What is true of copies (copy.h) is
- * true of casts; float.h says what becomes of a value.
+ * cast.h - strided n-d copies between f16, bf16, f32, f64, f8_e4m3 and f8_e5m2. What is true of
+ * copies (copy.h) is true of casts; float.h says what becomes of a value.
  */
 #ifndef RS_KERNEL_CAST_H
 #define RS_KERNEL_CAST_H
@@ -17,6 +17,10 @@ typedef struct rs_cast {
     rs_loop line;
     int32_t source_bytes, target_bytes; /* of an element */
     rs_cast_run_fn *read, *write;       /* to f32, and from it; write NULL: read does all */
+    reshard_dtype source, target;
+    /* Where values that are finite before and not after are counted, as the caller sets it. NULL:
+     * nobody asks. */
+    int64_t *overflows;
 } rs_cast;
 
 /* Can elements of one type be cast to the other? Also true of a type and itself. */

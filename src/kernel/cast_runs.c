@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cast_runs.c - runs of floating values to f32 and from f32, which all casts go through. f16 and
- * bf16 fit f32 exactly. f64 does not: on its way to a 16-bit type it is rounded to odd, that is,
- * cut off, with the last bit set if anything was lost. What follows then rounds as if it had seen
- * all bits (f32 has more than two bits more than either type).
+ * cast_runs.c - runs of floating values to f32 and from f32, which all casts go through. f16, bf16
+ * and the 8-bit types fit f32 exactly. f64 does not: on its way to a narrower type it is rounded to
+ * odd, that is, cut off, with the last bit set if anything was lost. What follows then rounds as if
+ * it had seen all bits (f32 has more than two bits more than either type).
  */
 #include "kernel/cast_runs.h"
 #include "kernel/cast.h"
@@ -56,6 +56,10 @@ DEFINE_RUN(f64_to_f32_odd_plain, double, float, f64_to_f32_odd)
 DEFINE_RUN(f32_to_f16_plain, float, uint16_t, rs_f32_to_f16)
 DEFINE_RUN(f32_to_bf16_plain, float, uint16_t, rs_f32_to_bf16)
 DEFINE_RUN(f32_to_f64_plain, float, double, f32_to_f64)
+DEFINE_RUN(f8_e4m3_to_f32_plain, uint8_t, float, rs_f8_e4m3_to_f32)
+DEFINE_RUN(f8_e5m2_to_f32_plain, uint8_t, float, rs_f8_e5m2_to_f32)
+DEFINE_RUN(f32_to_f8_e4m3_plain, float, uint8_t, rs_f32_to_f8_e4m3)
+DEFINE_RUN(f32_to_f8_e5m2_plain, float, uint8_t, rs_f32_to_f8_e5m2)
 
 static void f32_to_f32(const unsigned char *source, unsigned char *target, int64_t count)
 {
@@ -150,6 +154,80 @@ RS_AVX2 RS_INLINE void convert_f64_to_f32_odd(const unsigned char *source, unsig
     }
 }
 
+RS_AVX2 RS_INLINE __m128i load_8(const unsigned char *source)
+{
+    return _mm_loadl_epi64((const __m128i *)source);
+}
+
+/* e5m2 is the upper half of f16. */
+RS_AVX2 RS_INLINE void convert_f8_e5m2_to_f32(const unsigned char *source, unsigned char *target)
+{
+    __m128i halves = _mm_unpacklo_epi8(_mm_setzero_si128(), load_8(source));
+    _mm256_storeu_ps((float *)target, _mm256_cvtph_ps(halves));
+}
+
+/* As f16, an e4m3 is 2^8 times as small. 480, its last code, is NaN. */
+RS_AVX2 RS_INLINE void convert_f8_e4m3_to_f32(const unsigned char *source, unsigned char *target)
+{
+    __m128i upper = _mm_unpacklo_epi8(_mm_setzero_si128(), load_8(source));
+    __m128i magnitude = _mm_srli_epi16(_mm_slli_epi16(upper, 1), 2);
+    __m128i halves = _mm_or_si128(magnitude, _mm_and_si128(upper, _mm_set1_epi16(-0x8000)));
+    __m256 value = _mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(256));
+    __m256 size = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), value);
+    __m256 last = _mm256_cmp_ps(size, _mm256_set1_ps(480), _CMP_EQ_OQ);
+    __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(0x7ff00000));
+    _mm256_storeu_ps((float *)target, _mm256_or_ps(value, _mm256_and_ps(last, nan)));
+}
+
+/* What an f32 becomes in a type of 8 bits: how many bits of the fraction go, its bias below that of
+ * f32, the first value that is too large, and a power of two whose last place is the least value of
+ * the type, so that adding it rounds what is subnormal there. */
+typedef struct f8_form {
+    int dropped, bias;
+    uint32_t beyond, magic;
+} f8_form;
+
+/* The codes without signs, one in each 32 bits. */
+RS_AVX2 RS_INLINE __m256i narrow_to_f8(__m256i magnitude, f8_form form)
+{
+    __m256i bounded = _mm256_min_epu32(magnitude, _mm256_set1_epi32((int)form.beyond));
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bounded, form.dropped), _mm256_set1_epi32(1));
+    __m256i half = _mm256_set1_epi32((1 << (form.dropped - 1)) - 1 - (int)(form.bias << 23));
+    __m256i sum = _mm256_add_epi32(_mm256_add_epi32(bounded, half), odd);
+    __m256i magic = _mm256_set1_epi32((int)form.magic);
+    __m256 shifted = _mm256_add_ps(_mm256_castsi256_ps(bounded), _mm256_castsi256_ps(magic));
+    __m256i small = _mm256_sub_epi32(_mm256_castps_si256(shifted), magic);
+    __m256i is_small = _mm256_cmpgt_epi32(_mm256_set1_epi32((form.bias + 1) << 23), bounded);
+    return _mm256_blendv_epi8(_mm256_srli_epi32(sum, form.dropped), small, is_small);
+}
+
+RS_AVX2 RS_INLINE void store_f8(__m256i codes, __m256i bits, unsigned char *target)
+{
+    __m256i sign = _mm256_and_si256(_mm256_srli_epi32(bits, 24), _mm256_set1_epi32(0x80));
+    __m256i all = _mm256_or_si256(codes, sign);
+    __m128i halves =
+        _mm_packus_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+    _mm_storel_epi64((__m128i *)target, _mm_packus_epi16(halves, halves));
+}
+
+RS_AVX2 RS_INLINE void convert_f32_to_f8_e4m3(const unsigned char *source, unsigned char *target)
+{
+    const f8_form form = {20, 120, 0x43f00000, 141u << 23}; /* 480, 2^14 */
+    __m256i bits = _mm256_loadu_si256((const __m256i *)source);
+    __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
+    store_f8(narrow_to_f8(magnitude, form), bits, target);
+}
+
+RS_AVX2 RS_INLINE void convert_f32_to_f8_e5m2(const unsigned char *source, unsigned char *target)
+{
+    const f8_form form = {21, 112, 0x47800000, 134u << 23}; /* 2^16, 2^7 */
+    __m256i bits = _mm256_loadu_si256((const __m256i *)source);
+    __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
+    __m256i nan = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7f800000));
+    __m256i codes = narrow_to_f8(magnitude, form);
+    store_f8(_mm256_or_si256(codes, _mm256_and_si256(nan, _mm256_set1_epi32(3))), bits, target);
+}
+
 DEFINE_VECTORS(f16_to_f32_avx2, 2, 4, convert_f16_to_f32, f16_to_f32_plain)
 DEFINE_VECTORS(bf16_to_f32_avx2, 2, 4, convert_bf16_to_f32, bf16_to_f32_plain)
 DEFINE_VECTORS(f64_to_f32_avx2, 8, 4, convert_f64_to_f32, f64_to_f32_plain)
@@ -157,6 +235,10 @@ DEFINE_VECTORS(f64_to_f32_odd_avx2, 8, 4, convert_f64_to_f32_odd, f64_to_f32_odd
 DEFINE_VECTORS(f32_to_f16_avx2, 4, 2, convert_f32_to_f16, f32_to_f16_plain)
 DEFINE_VECTORS(f32_to_bf16_avx2, 4, 2, convert_f32_to_bf16, f32_to_bf16_plain)
 DEFINE_VECTORS(f32_to_f64_avx2, 4, 8, convert_f32_to_f64, f32_to_f64_plain)
+DEFINE_VECTORS(f8_e4m3_to_f32_avx2, 1, 4, convert_f8_e4m3_to_f32, f8_e4m3_to_f32_plain)
+DEFINE_VECTORS(f8_e5m2_to_f32_avx2, 1, 4, convert_f8_e5m2_to_f32, f8_e5m2_to_f32_plain)
+DEFINE_VECTORS(f32_to_f8_e4m3_avx2, 4, 1, convert_f32_to_f8_e4m3, f32_to_f8_e4m3_plain)
+DEFINE_VECTORS(f32_to_f8_e5m2_avx2, 4, 1, convert_f32_to_f8_e5m2, f32_to_f8_e5m2_plain)
 #define CHOOSE(cpu, name) ((cpu) >= RS_CPU_AVX2 ? name##_avx2 : name##_plain)
 #else
 #define CHOOSE(cpu, name) ((void)(cpu), name##_plain)
@@ -173,6 +255,10 @@ rs_cast_run_fn *rs_cast_find_to_f32(rs_cpu cpu, reshard_dtype dtype)
         return f32_to_f32;
     case RESHARD_F64:
         return CHOOSE(cpu, f64_to_f32);
+    case RESHARD_F8_E4M3:
+        return CHOOSE(cpu, f8_e4m3_to_f32);
+    case RESHARD_F8_E5M2:
+        return CHOOSE(cpu, f8_e5m2_to_f32);
     default:
         return NULL;
     }
@@ -189,6 +275,10 @@ rs_cast_run_fn *rs_cast_find_from_f32(rs_cpu cpu, reshard_dtype dtype)
         return f32_to_f32;
     case RESHARD_F64:
         return CHOOSE(cpu, f32_to_f64);
+    case RESHARD_F8_E4M3:
+        return CHOOSE(cpu, f32_to_f8_e4m3);
+    case RESHARD_F8_E5M2:
+        return CHOOSE(cpu, f32_to_f8_e5m2);
     default:
         return NULL;
     }

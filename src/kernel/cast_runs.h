@@ -5,7 +5,7 @@
 
 #include "kernel/cast.h"
 
-/* NULL for types that are not among f16, bf16, f32, f64. */
+/* NULL for types that casts do not know. */
 rs_cast_run_fn *rs_cast_find_to_f32(rs_cpu cpu, reshard_dtype dtype);
 rs_cast_run_fn *rs_cast_find_from_f32(rs_cpu cpu, reshard_dtype dtype);
 /* From f64, rounded to odd: of the two neighbours the odd one, unless the value is exact. */

@@ -3,19 +3,21 @@
  * copy_runs.c - long runs, and streaming, which all kernels use.
  *
  * A streamed run is cheap to write; its speed is that of reading. The processor looks ahead within
- * a page of 4 KiB and knows nothing of the next row, so short rows are asked for in advance, and of
- * long ones several are read side by side.
+ * a page of 4 KiB and knows nothing of the next one, so several pages are read side by side, and
+ * short rows with gaps between them are asked for in advance.
  */
 #include "kernel/kernels.h"
 
 #if RS_X86
 #include <immintrin.h>
 
-/* Rows up to SHORT_BYTES are asked for BLOCK_ROWS rows in advance; those up to MIDDLE_BYTES are
- * read SIDE_ROWS at a time, SIDE_BYTES of each in turn; for longer ones it does not matter. */
+/* Rows up to SHORT_BYTES are asked for BLOCK_ROWS rows in advance or, if the source is dense, taken
+ * in turn from SIDE_ROWS blocks of BLOCK_ROWS; longer ones are read SIDE_ROWS at a time, SIDE_BYTES
+ * of each in turn. Rows of LONG_BYTES or more are cut into parts that are rows of this kind. */
 #define SHORT_BYTES 2048
 #define BLOCK_ROWS 8
-#define MIDDLE_BYTES 32768
+#define LONG_BYTES 32768
+#define PART_BYTES 8192
 #define SIDE_ROWS 4
 #define SIDE_BYTES 512
 
@@ -121,16 +123,43 @@ static void stream_side_by_side(rs_cpu cpu, int64_t bytes, const unsigned char *
     }
 }
 
+/* SIDE_ROWS blocks of BLOCK_ROWS short rows, one row of each block in turn. */
+static void stream_blocks(rs_cpu cpu, int64_t bytes, const unsigned char *source,
+                          unsigned char *target, int64_t target_step)
+{
+    for (int64_t i = 0; i < BLOCK_ROWS; i++) {
+        for (int64_t row = i; row < SIDE_ROWS * BLOCK_ROWS; row += BLOCK_ROWS)
+            stream_run(cpu, target + row * target_step, source + row * bytes, (size_t)bytes, NULL);
+    }
+}
+
+/* From the first line on, in parts that are read side by side. */
+static void stream_long(rs_cpu cpu, int64_t bytes, const unsigned char *source,
+                        unsigned char *target)
+{
+    int64_t at = (int64_t)rs_to_line(target);
+    memcpy(target, source, (size_t)at);
+    for (; at + SIDE_ROWS * PART_BYTES <= bytes; at += SIDE_ROWS * PART_BYTES)
+        stream_side_by_side(cpu, PART_BYTES, source + at, PART_BYTES, target + at, PART_BYTES);
+    rs_stream(cpu, target + at, source + at, (size_t)(bytes - at));
+}
+
 void rs_stream_rows(rs_cpu cpu, int64_t rows, int64_t bytes, const unsigned char *source,
                     int64_t source_step, unsigned char *target, int64_t target_step)
 {
     int64_t row = 0;
-    bool source_is_dense = source_step == bytes;
-    bool asks = !source_is_dense && bytes <= SHORT_BYTES;
-    if (!source_is_dense && bytes > SHORT_BYTES && bytes <= MIDDLE_BYTES)
+    bool asks = source_step != bytes && bytes <= SHORT_BYTES;
+    if (bytes >= LONG_BYTES)
+        for (; row < rows; row++)
+            stream_long(cpu, bytes, source + row * source_step, target + row * target_step);
+    if (bytes > SHORT_BYTES && bytes < LONG_BYTES)
         for (; row + SIDE_ROWS <= rows; row += SIDE_ROWS)
             stream_side_by_side(cpu, bytes, source + row * source_step, source_step,
                                 target + row * target_step, target_step);
+    if (bytes <= SHORT_BYTES && source_step == bytes)
+        for (; row + SIDE_ROWS * BLOCK_ROWS <= rows; row += SIDE_ROWS * BLOCK_ROWS)
+            stream_blocks(cpu, bytes, source + row * source_step, target + row * target_step,
+                          target_step);
     advance next = {.step = source_step};
     for (; row < rows; row++) {
         if (row % BLOCK_ROWS == 0) {

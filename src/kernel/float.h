@@ -3,8 +3,11 @@
  * float.h - conversions between the floating types, one value at a time, on their bits. These are
  * the definition of what casts do; the vector code in cast.c gives the same bits.
  *
- * Rounding is to nearest, ties to even, once: f64 goes to f16 and bf16 directly and not by way of
+ * Rounding is to nearest, ties to even, once: f64 goes to narrower types directly and not by way of
  * f32. A NaN keeps its sign and the upper bits of its payload and becomes quiet.
+ *
+ * The 8-bit types are as in PyTorch. e4m3 (its "fn" form) has no infinity: 448 is followed by the
+ * one NaN of each sign, which all that is too large becomes. Of e5m2's NaNs only the last is made.
  */
 #ifndef RS_KERNEL_FLOAT_H
 #define RS_KERNEL_FLOAT_H
@@ -67,13 +70,14 @@ static inline uint64_t rs_shift_to_nearest(uint64_t x, int shift)
 }
 
 /*
- * The bits of a finite or infinite or NaN f64 to a 16-bit type with so many bits of exponent and
- * fraction. A carry out of the fraction goes into the exponent by itself, up to infinity.
+ * The bits of a finite or infinite or NaN f64 to a type with so many bits of exponent and fraction,
+ * 16 with the sign at most. A carry out of the fraction goes into the exponent by itself, up to
+ * infinity.
  */
 static inline uint16_t rs_f64_narrow(double value, int exponent_bits, int fraction_bits)
 {
     uint64_t bits = rs_f64_bits(value), fraction = bits & ((UINT64_C(1) << 52) - 1);
-    uint16_t sign = (uint16_t)(bits >> 48 & 0x8000);
+    uint16_t sign = (uint16_t)(bits >> 63 << (exponent_bits + fraction_bits));
     int exponent = (int)(bits >> 52 & 0x7ff), top = (1 << exponent_bits) - 1;
     int drop = 52 - fraction_bits, biased = exponent - 1023 + (top >> 1);
     uint16_t infinite = (uint16_t)(sign | top << fraction_bits);
@@ -109,7 +113,46 @@ static inline uint16_t rs_f32_to_bf16(float value)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+static inline float rs_f8_e5m2_to_f32(uint8_t bits)
+{
+    return rs_f16_to_f32((uint16_t)(bits << 8));
+}
+
+static inline float rs_f8_e4m3_to_f32(uint8_t bits)
+{
+    uint32_t sign = (uint32_t)(bits & 0x80) << 24, exponent = bits >> 3 & 0xf, fraction = bits & 7;
+    if ((bits & 0x7f) == 0x7f)
+        return rs_f32_make(sign | 0x7ff00000);
+    if (exponent != 0)
+        return rs_f32_make(sign | (exponent + 120) << 23 | fraction << 20);
+    return rs_f32_make(sign | rs_f32_bits((float)fraction * 0x1p-9f));
+}
+
+static inline uint8_t rs_f64_to_f8_e5m2(double value)
+{
+    uint8_t bits = (uint8_t)rs_f64_narrow(value, 5, 2);
+    return value != value ? (uint8_t)(bits | 0x7f) : bits;
+}
+
+/* With one more bit of exponent there would be an infinity far beyond, and 2^8 times as small
+ * values would have these very codes. */
+static inline uint8_t rs_f64_to_f8_e4m3(double value)
+{
+    uint16_t bits = rs_f64_narrow(value * 0x1p-8, 5, 3), magnitude = bits & 0xff;
+    return (uint8_t)((bits >> 8) << 7 | (magnitude > 0x7f ? 0x7f : magnitude));
+}
+
 /* Every f32 is an f64, and NaNs keep their upper bits on the way. */
+static inline uint8_t rs_f32_to_f8_e5m2(float value)
+{
+    return rs_f64_to_f8_e5m2((double)value);
+}
+
+static inline uint8_t rs_f32_to_f8_e4m3(float value)
+{
+    return rs_f64_to_f8_e4m3((double)value);
+}
+
 static inline uint16_t rs_f32_to_f16(float value)
 {
     return rs_f64_to_f16((double)value);

@@ -407,6 +407,9 @@ reshard_status rs_file_map(const rs_file *file, uint64_t at, size_t count,
     reshard_status status = rs_file_size(file, &size);
     if (status != RESHARD_OK)
         return status;
+    if (file->maker != NULL)
+        return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                       "%s: is unpacked while it is read, and cannot be mapped", file->path);
     if (at > size || count > size - at)
         return rs_fail(RESHARD_ERR_CORRUPT,
                        "%s: %zu bytes from byte %" PRIu64 " on, and the file has %" PRIu64,

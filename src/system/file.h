@@ -116,7 +116,8 @@ typedef struct rs_file_mapping {
     size_t base_count;
 } rs_file_mapping;
 
-/* count is not 0. The file may be closed. Errors: CORRUPT when the file ends before that; IO. */
+/* count is not 0. The file may be closed. Errors: CORRUPT when the file ends before that;
+ * UNSUPPORTED for a file that is made; IO. */
 RS_EXPORT reshard_status rs_file_map(const rs_file *file, uint64_t at, size_t count,
                                      rs_file_mapping *out_mapping);
 RS_EXPORT void rs_file_unmap(const rs_file_mapping *mapping);

@@ -349,6 +349,21 @@ static void test_context__callbacks_get_their_user(void **state)
     reshard_context_destroy(context);
 }
 
+static void test_context__a_flag_cancels(void **state)
+{
+    (void)state;
+    volatile int flag = 0;
+    reshard_context_options options = {.size = sizeof options, .cancel_flag = &flag};
+    reshard_context *context = NULL;
+    assert_int_equal(reshard_context_create(&options, &context), RESHARD_OK);
+    assert_false(rs_context_cancelled(context));
+    flag = 1;
+    assert_true(rs_context_cancelled(context));
+    flag = 0;
+    assert_false(rs_context_cancelled(context));
+    reshard_context_destroy(context);
+}
+
 enum { THREADS = 4, ROUNDS = 2000 };
 
 static void churn(void *user)
@@ -391,6 +406,7 @@ int main(void)
         cmocka_unit_test(test_grow__failure_leaves_the_array),
         cmocka_unit_test(test_grow__limit_is_on_what_is_added),
         cmocka_unit_test(test_context__callbacks_get_their_user),
+        cmocka_unit_test(test_context__a_flag_cancels),
         cmocka_unit_test(test_context__threads_share_the_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -139,56 +139,6 @@ static void test_error__belongs_to_its_thread(void **state)
     assert_string_equal(reshard_error_text(), "mine");
 }
 
-static void test_dtype__parses_both_names(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text;
-        reshard_dtype dtype;
-        int bits;
-    } rows[] = {
-        {"f32", RESHARD_F32, 32},        {"F32", RESHARD_F32, 32},
-        {"bf16", RESHARD_BF16, 16},      {"BF16", RESHARD_BF16, 16},
-        {"bool", RESHARD_BOOL, 8},       {"BOOL", RESHARD_BOOL, 8},
-        {"f8_e4m3", RESHARD_F8_E4M3, 8}, {"F8_E8M0", RESHARD_F8_E8M0, 8},
-        {"f4", RESHARD_F4, 4},           {"f6_e2m3", RESHARD_F6_E2M3, 6},
-        {"c64", RESHARD_C64, 64},        {"U64", RESHARD_U64, 64},
-        {"c128", RESHARD_C128, 128},     {"C128", RESHARD_C128, 128},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        reshard_dtype dtype = RESHARD_DTYPE_COUNT;
-        assert_int_equal(reshard_dtype_parse(rows[i].text, &dtype), RESHARD_OK);
-        assert_int_equal(dtype, rows[i].dtype);
-        assert_int_equal(reshard_dtype_bits(dtype), rows[i].bits);
-    }
-}
-
-static void test_dtype__every_name_parses_back(void **state)
-{
-    (void)state;
-    for (int i = 1; i < (int)RESHARD_DTYPE_COUNT; i++) {
-        reshard_dtype dtype = RESHARD_DTYPE_COUNT;
-        assert_int_equal(reshard_dtype_parse(reshard_dtype_name((reshard_dtype)i), &dtype),
-                         RESHARD_OK);
-        assert_int_equal(dtype, i);
-        assert_in_range(reshard_dtype_bits(dtype), 4, 128);
-    }
-}
-
-static void test_dtype__unknown_names_fail(void **state)
-{
-    (void)state;
-    static const char *const names[] = {"",     "f",    "f33",     "Bf16",
-                                        " f32", "f32 ", "float32", "bool\n"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        reshard_dtype dtype = RESHARD_I64;
-        assert_int_equal(reshard_dtype_parse(names[i], &dtype), RESHARD_ERR_NOT_FOUND);
-        assert_int_equal(dtype, RESHARD_I64);
-        assert_non_null(strstr(reshard_error_text(), "is not known"));
-        assert_null(strchr(reshard_error_text(), '\n'));
-    }
-}
-
 static void test_dtype__numbers_that_are_none(void **state)
 {
     (void)state;
@@ -227,9 +177,6 @@ int main(void)
         cmocka_unit_test(test_error__within_leaves_success_alone),
         cmocka_unit_test(test_error__is_cut_when_too_long),
         cmocka_unit_test(test_error__belongs_to_its_thread),
-        cmocka_unit_test(test_dtype__parses_both_names),
-        cmocka_unit_test(test_dtype__every_name_parses_back),
-        cmocka_unit_test(test_dtype__unknown_names_fail),
         cmocka_unit_test(test_dtype__numbers_that_are_none),
         cmocka_unit_test(test_reduction__names),
     };

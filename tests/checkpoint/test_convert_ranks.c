@@ -181,6 +181,30 @@ static void test_ranks__same_bytes_as_one(void **state)
     }
 }
 
+/* However the blocks are dealt out, each value is counted once, and all ranks hear of all. */
+static void test_ranks__count_overflows(void **state)
+{
+    (void)state;
+    reshard_conversion_report alone = {.size = sizeof alone};
+    reshard_conversion_options narrow = options;
+    narrow.dtype_count = 1;
+    narrow.dtypes = (const char *const[]){"f16"};
+    assert_int_equal(
+        reshard_convert(NULL, files.source, files.target, NULL, &narrow, &running, &alone),
+        RESHARD_OK);
+    convert_case_remove(&files);
+    assert_true(alone.values_overflowed > 100);
+    for (int32_t verify = 0; verify < 2; verify++) {
+        run all = make_run();
+        all.options = narrow;
+        all.running.verify = verify;
+        assert_int_equal(go(&all, 3, NULL), RESHARD_OK);
+        convert_case_remove(&files);
+        for (int32_t i = 0; i < 3; i++)
+            assert_int_equal(all.reports[i].values_overflowed, alone.values_overflowed);
+    }
+}
+
 static void test_ranks__in_any_order(void **state)
 {
     (void)state;
@@ -359,6 +383,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranks__same_bytes_as_one),
+        cmocka_unit_test(test_ranks__count_overflows),
         cmocka_unit_test(test_ranks__in_any_order),
         cmocka_unit_test(test_ranks__replicas_and_links),
         cmocka_unit_test(test_ranks__every_call_of_a_rank_fails_once),

@@ -195,7 +195,7 @@ class CorpusTest(FolderTest):
     def test_folders(self):
         path = f"{self.folder}/f"
         os.mkdir(path)
-        self.check_fails(["inspect", path], 1, "no checkpoint that reshard knows; it looked for model.safetensors.index.json (hf), "
+        self.check_fails(["inspect", path], 1, "no checkpoint that reshard knows; it looked for model.safetensors.index.json (hf), metadata.pkl (torch-checkpointing), "
                          "*.safetensors with DCP_SHARDING_INFO (dcp-safetensors), .metadata (dcp), *.safetensors (safetensors)")
         self.check_fails(["inspect", f"{self.folder}/none"], 1, "no such file")
         files.write(f"{path}/x.safetensors", {"a": ("U8", (4,), b"abcd")})

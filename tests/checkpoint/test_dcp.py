@@ -181,6 +181,91 @@ class ReadTest(DcpTest):
         self.write_ranks(left_out=1)
         self.check_fails(("inspect", self.at("in")), 1, "is a file missing?")
 
+    def test_values_of_ranks(self):
+        """Each rank keeps its own; the first counts, and where others differ, that is said."""
+        for last, notes in ((5, []), (6, ["1 values are not the same on all ranks; the first is kept"])):
+            shutil.rmtree(self.at("in"), ignore_errors=True)
+            for rank, number in enumerate((5, last)):
+                writer = self.writer()
+                writer.describe("w", "U8", (1,))
+                writer.store("w", (0,), (1,), f"__{rank}_0.distcp", torch_files.pack(torch_files.tensor(("U8", (1,), b"x"))))
+                data = writer.add_bytes("sched", {"epoch": number}, f"__{rank}_0.distcp")
+                kept = data if rank == 0 else kept
+                writer.close(f"__{rank}.metadata")
+            self.assertEqual(self.read_json("inspect", self.at("in"))["notes"], notes)
+            self.convert("in", "out", "--format", "dcp", "--to", "fsdp=1")
+            _, values, _ = dcp_files.read(self.at("out"))
+            self.assertEqual(values, {"sched": kept})
+
+    def test_crcs(self):
+        """Of every entry, with --verify."""
+        writer = self.writer()
+        for name in ("big", "model.w"):
+            writer.add(name, self.model[name], 2)
+        writer.close()
+        self.convert("in", "hf")
+        with open(self.at("in/__1_0.distcp"), "rb") as file:
+            data = bytearray(file.read())
+        at = data.index(self.model["big"][2][-100:])
+        data[at] ^= 1
+        with open(self.at("in/__1_0.distcp"), "wb") as file:
+            file.write(data)
+        self.check_fails(("convert", self.at("in"), self.at("hf2"), "--verify"), 1, "__1_0.distcp: the CRC of 6144 bytes from byte ")
+        self.assertFalse(os.path.exists(self.at("hf2")))
+
+    def test_entries_of_no_chunk(self):
+        """Stored, but part of no tensor: an entry whose chunk the metadata has lost, and one whose tensor it has lost."""
+        for lost, notes in (((), []), (("big",), ["1 stored entry is no chunk of any tensor (\"big\"): left out"]),
+                            (("big", "model.w"), ["2 stored entries are no chunk of any tensor (\"big\" and others): left out"])):
+            writer = self.writer()
+            for name in ("big", "model.w", "mask", "none"):
+                writer.add(name, self.model[name], 5 if name == "mask" else 1)
+            for name in lost:
+                del writer.tensors[name]
+            writer.close()
+            self.assertEqual(self.read_json("inspect", self.at("in"))["notes"], notes)
+            self.assertIn("".join(notes), self.convert("in", "hf"))
+            shutil.rmtree(self.at("in"))
+
+    def test_lightning(self):
+        """Lightning keeps what is not model or optimizer in meta.pt; other files of PyTorch beside are told of."""
+        writer = self.writer()
+        writer.add("state_dict.w", self.model["model.w"], 2)
+        writer.paths["state_dict.w"] = ("state_dict", "w")
+        writer.close()
+        torch_files.write(self.at("in/meta.pt"), {"epoch": 3, "hyper_parameters": {"lr": 0.5}, "loops": {"fit": {"n": [1, 2]}}, "rng": torch_files.tensor(("U8", (3,), b"abc"))})
+        torch_files.write(self.at("in/scheduler.pt"), {"a": 1})
+        self.assertEqual(self.read_json("inspect", self.at("in"))["notes"], ["scheduler.pt: is not part of the distributed checkpoint: left out",
+                                                                             "meta.pt: Lightning's, is read as part of the checkpoint"])
+        self.check_hf("in", {"state_dict.w": self.model["model.w"], "rng": ("U8", (3,), b"abc")})
+        self.convert("in", "pt", "--format", "torch")
+        loaded = torch_files.load(self.at("pt/model.pt"))
+        self.assertEqual((loaded["epoch"], loaded["hyper_parameters"], loaded["loops"]), (3, {"lr": 0.5}, {"fit": {"n": [1, 2]}}))
+        self.assertEqual(loaded["state_dict"]["w"].whole(), self.model["model.w"])
+        self.convert("in", "dcp", "--format", "dcp", "--to", "fsdp=2", "--rules", "fsdp")
+        _, values, paths = dcp_files.read(self.at("dcp"))
+        self.assertEqual({name: torch_files.load_value(data) for name, data in values.items()}, {"epoch": 3, "hyper_parameters.lr": 0.5, "loops.fit.n": [1, 2]})
+        # A file of that name that the metadata has for entries is not Lightning's.
+        writer = self.writer("odd")
+        writer.describe("w", "U8", (1,))
+        writer.store("w", (0,), (1,), "meta.pt", torch_files.pack(torch_files.tensor(("U8", (1,), b"x"))))
+        writer.close()
+        self.check_hf("odd", {"w": ("U8", (1,), b"x")})
+
+    def test_torchtitan(self):
+        """The same key has one path or the other in planner_data, and keeps it; byte entries bound to a rank are carried."""
+        for path in (("optimizer", "state", "w", "exp_avg"), ("optimizer", "state.w.exp_avg")):
+            writer = self.writer()
+            writer.add("w", self.model["model.w"], 2)
+            writer.add("optimizer.state.w.exp_avg", self.model["model.w"], 2)
+            writer.paths["optimizer.state.w.exp_avg"] = path
+            kept = {"dataloader.dp_rank_0": writer.add_bytes("dataloader.dp_rank_0", {"at": 7}), "train_state": writer.add_bytes("train_state", [1, 2])}
+            writer.close()
+            self.convert("in", "out", "--format", "dcp", "--to", "fsdp=3", "--rules", "fsdp")
+            _, values, paths = dcp_files.read(self.at("out"))
+            self.assertEqual((values, paths["optimizer.state.w.exp_avg"]), (kept, path))
+            shutil.rmtree(self.at("in"))
+
     def test_accelerate(self):
         for folder, names in (("pytorch_model_fsdp_0", ("model.w",)), ("optimizer_0", ("big",))):
             writer = self.writer("in/" + folder)
@@ -277,6 +362,70 @@ class OptimizerTest(DcpTest):
             file.write(RULES)
         self.check_fails(("convert", self.at("in"), self.at("out"), "--format", "dcp", "--to", "tp=2", "--rules", self.at("r.rules")), 1,
                          "no rule of")
+
+
+class RoundTripTest(DcpTest):
+    """Through one format after the other and back: the same tensors, and the same values where every format on the way holds them."""
+    def digest(self, name):
+        return self.read_json("digest", self.at(name))["checkpoint"]
+
+    def make_state(self):
+        """A model and an AdamW state as torch.save has them: ints as keys of dicts, tensors and values side by side."""
+        weights = {name: ("BF16", shape) for name, shape in OptimizerTest.PARAMETERS.items()}
+        arrays = {name: (dtype, shape, self.rnd.randbytes(files.size_of(dtype, shape))) for name, (dtype, shape) in weights.items()}
+        state = {}
+        for i, (_, shape) in enumerate(weights.values()):
+            state[i] = {part: ("F32", shape, self.rnd.randbytes(files.size_of("F32", shape))) for part in ("exp_avg", "exp_avg_sq")}
+            state[i]["step"] = ("F32", (), struct.pack("<f", i))
+        groups = [{"lr": 0.001, "betas": (0.9, 0.95), "params": [0, 1]}, {"lr": 0.01, "betas": (0.9, 0.95), "params": [2, 3], "foreach": None}]
+        values = {"step": 70, "args": {"name": "run", "sizes": [1, 2], "empty": {}, 3: 2**40}}
+        return arrays, state, groups, values
+
+    def test_model(self):
+        """hf -> dcp -> rank files with DTensors -> rank files -> rank files of torch -> dcp -> hf."""
+        model = {name: self.model[name] for name in SHAPES if name != "z"}
+        files.write(self.at("hf/model.safetensors"), model, {"format": "pt"})
+        steps = [("hf", "dcp", "fsdp=3"), ("dcp", "torch", "fsdp=4", "--dtensor"), ("torch", "rank-files", "fsdp=2"), ("rank-files", "torch", "fsdp=3"),
+                 ("torch", "dcp", "fsdp=5")]
+        wanted = self.digest("hf")
+        for source, target, mesh, *more in steps:
+            self.convert(source, target + "-next", "--format", target, "--to", mesh, "--rules", "fsdp", *more)
+            shutil.rmtree(self.at(target), ignore_errors=True)
+            os.rename(self.at(target + "-next"), self.at(target))
+            self.assertEqual(self.digest(target), wanted, target)
+        self.convert("dcp", "back", "--format", "hf", "--all")
+        self.assertEqual(self.digest("back"), wanted)
+        self.assertEqual({name: tuple(value) for name, value in files.read(self.at("back/model.safetensors"))[0].items()}, model)
+
+    def test_optimizer(self):
+        """.pt -> dcp -> rank files -> .pt with an AdamW state and all values. Numbers that are keys become texts in dcp, as PyTorch makes them."""
+        arrays, state, groups, values = self.make_state()
+        def tensors(tree):
+            return {key: tensors(part) if isinstance(part, dict) else torch_files.tensor(part) for key, part in tree.items()}
+        torch_files.write(self.at("in.pt"), {"model": tensors(arrays), "optimizer": {"state": tensors(state), "param_groups": groups}, **values})
+        wanted = self.digest("in.pt")
+        for source, target, options in (("in.pt", "dcp", ["--format", "dcp", "--to", "fsdp=3"]), ("dcp", "ranks", ["--format", "torch", "--to", "fsdp=2"]),
+                                        ("ranks", "pt", ["--format", "torch"])):
+            notes = self.convert(source, target, *options, *(["--rules", "fsdp"] if "--to" in options else []))
+            self.assertNotIn("stays behind", notes)
+            self.assertEqual(self.digest(target), wanted, target)
+        _, found, paths = dcp_files.read(self.at("dcp"))
+        self.assertEqual(torch_files.load_value(found["optimizer.param_groups.1.betas"]), (0.9, 0.95))
+        self.assertEqual(paths["optimizer.param_groups.1.betas"], ("optimizer", "param_groups", 1, "betas"))
+        self.assertEqual(paths["optimizer.state.2.exp_avg"], ("optimizer", "state", "2", "exp_avg"))
+        self.assertEqual(paths["args.3"], ("args", "3"))
+        loaded = torch_files.load(self.at("pt/model.pt"))
+        def plain(tree):
+            return {key: plain(part) for key, part in tree.items()} if isinstance(tree, dict) else tree.whole() if isinstance(tree, torch_files.Loaded) else tree
+        self.assertEqual(plain(loaded), {"model": arrays, "step": 70, "args": {"name": "run", "sizes": [1, 2], "empty": {}, "3": 2**40},
+                                         "optimizer": {"state": {str(i): part for i, part in state.items()}, "param_groups": groups}})
+
+    def test_two_of_one_name(self):
+        """Values that dcp, which does not nest, would have under one name."""
+        torch_files.write(self.at("in.pt"), {"w": torch_files.tensor(("U8", (1,), b"x")), "a": {"b": 1}, "a.b": 2})
+        self.check_fails(("convert", self.at("in.pt"), self.at("out"), "--format", "dcp", "--to", "fsdp=1"), 1, 'two values end up with the name "a.b"')
+        torch_files.write(self.at("in.pt"), {"a.b": torch_files.tensor(("U8", (1,), b"x")), "a": {"b": 1}})
+        self.check_fails(("convert", self.at("in.pt"), self.at("out"), "--format", "dcp", "--to", "fsdp=1"), 1, 'two values end up with the name "a.b"')
 
 
 class WrongTest(DcpTest):

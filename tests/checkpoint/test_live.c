@@ -2,7 +2,9 @@
 /*
  * test_live.c - tensors of live ranks saved under one layout and loaded under another hold what the
  * oracle says, whether each rank reads for itself or each byte is read once; what is on disk is
- * whole; and what cannot be saved or loaded is refused on all ranks, with nothing left behind.
+ * whole; and what cannot be saved or loaded is refused on all ranks, with nothing left behind. One
+ * process alone reads the same shards of every rank, zeros where a layout is larger than the
+ * tensor, and maps the files.
  */
 #include "tests/support/check.h"
 #include "tests/support/live.h"
@@ -119,6 +121,26 @@ static bool check_load(const planning *made, const double *values, bool once, wo
     return right;
 }
 
+/* The shards of every rank, read by a single process without a group. */
+static bool check_read(const planning *made, const double *values, words *said)
+{
+    simulate_tensor *to = simulate_tensor_create(made->target_layout);
+    void **shards = calloc((size_t)to->count + 1, sizeof *shards);
+    reshard_checkpoint *checkpoint = NULL;
+    reshard_status status = reshard_checkpoint_open(NULL, path, NULL, &checkpoint);
+    for (int32_t rank = 0; rank < RANKS && status == RESHARD_OK; rank++) {
+        (void)live_list_buffers(to, rank, shards);
+        status = reshard_checkpoint_read_shards(checkpoint, 0, made->target_layout, rank,
+                                                RESHARD_DTYPE_NONE, shards);
+    }
+    bool right = status == RESHARD_OK || words_say(said, "read: %s", reshard_error_text());
+    right = right && values_check(made->target, values, to, said);
+    reshard_checkpoint_destroy(checkpoint);
+    free(shards);
+    simulate_tensor_destroy(to);
+    return right;
+}
+
 static bool check_pair(const harness_case *given, words *said)
 {
     planning made;
@@ -142,7 +164,7 @@ static bool check_pair(const harness_case *given, words *said)
         right = words_say(said, "a refused save leaves something behind");
     if (right && !overlaps)
         right = check_disk(values, volume, said) && check_load(&made, values, false, said) &&
-                check_load(&made, values, true, said);
+                check_load(&made, values, true, said) && check_read(&made, values, said);
     remove_checkpoint();
     free(values);
     simulate_tensor_destroy(from);
@@ -259,6 +281,98 @@ static void test_live__casts(void **state)
     remove_checkpoint();
 }
 
+/* ---- one rank, without a group --------------------------------------------------------------- */
+
+static reshard_checkpoint *save_and_open(void)
+{
+    reshard_checkpoint *checkpoint = NULL;
+    if (reshard_group_run(NULL, 3, save_rows, NULL) != RESHARD_OK ||
+        reshard_checkpoint_open(NULL, path, NULL, &checkpoint) != RESHARD_OK)
+        fail_msg("%s", reshard_error_text());
+    return checkpoint;
+}
+
+/* 9 rows on disk, 12 in the layout: rank 1 of 2 holds rows 6 to 11, three of which are padding. */
+static void test_live__padding_is_zero(void **state)
+{
+    (void)state;
+    reshard_checkpoint *checkpoint = save_and_open();
+    reshard_layout *layout = make_layout("2: S(0)", 12);
+    static double rows[6 * COLUMNS];
+    void *shard = rows;
+    memset(rows, 0xff, sizeof rows);
+    if (reshard_checkpoint_read_shards(checkpoint, 0, layout, 1, RESHARD_F64, &shard) != RESHARD_OK)
+        fail_msg("%s", reshard_error_text());
+    for (int64_t i = 0; i < 6 * COLUMNS; i++)
+        assert_true(rows[i] == (i < 3 * COLUMNS ? (double)value_at(6 * COLUMNS + i) : 0));
+    reshard_layout_release(layout);
+    reshard_checkpoint_destroy(checkpoint);
+    remove_checkpoint();
+}
+
+static void test_live__refused_readings(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec;
+        int64_t tensor, rows;
+        reshard_dtype dtype;
+        reshard_status status;
+        const char *says;
+    } readings[] = {
+        {"2: S(0)", 1, ROWS, RESHARD_F32, RESHARD_ERR_RANGE, "tensor 1 of 1"},
+        {"2: S(0)", -1, ROWS, RESHARD_F32, RESHARD_ERR_RANGE, "tensor -1 of 1"},
+        {"2: S(0)", 0, 8, RESHARD_F32, RESHARD_ERR_MISMATCH, "9x700, the layout 8x700"},
+        {"2: P", 0, ROWS, RESHARD_F32, RESHARD_ERR_UNSUPPORTED, "partial"},
+        {"2: S(0)", 0, ROWS, RESHARD_I32, RESHARD_ERR_UNSUPPORTED,
+         "from f32, as it is stored, to i32"},
+        {"2: S(0)", 0, ROWS, (reshard_dtype)99, RESHARD_ERR_UNSUPPORTED, "from f32"},
+    };
+    reshard_checkpoint *checkpoint = save_and_open();
+    static float memory[ROWS * COLUMNS];
+    void *shard = memory;
+    for (size_t i = 0; i < sizeof readings / sizeof *readings; i++) {
+        reshard_layout *layout = make_layout(readings[i].spec, readings[i].rows);
+        reshard_status status = reshard_checkpoint_read_shards(
+            checkpoint, readings[i].tensor, layout, 0, readings[i].dtype, &shard);
+        if (status != readings[i].status || !strstr(reshard_error_text(), readings[i].says))
+            fail_msg("%zu: %s: %s", i, reshard_status_name(status), reshard_error_text());
+        reshard_layout_release(layout);
+    }
+    reshard_checkpoint_destroy(checkpoint);
+    remove_checkpoint();
+}
+
+/* A mapped file has its pieces where they are said to be, outlives the checkpoint, and changes of
+ * it stay in memory. */
+static void test_live__maps(void **state)
+{
+    (void)state;
+    reshard_checkpoint *checkpoint = save_and_open();
+    reshard_stored_piece piece = {.size = sizeof piece};
+    void *memory[2] = {NULL, NULL};
+    size_t bytes = 0;
+    assert_int_equal(reshard_checkpoint_piece(checkpoint, 0, 1, &piece), RESHARD_OK);
+    assert_int_equal(piece.box.offset[0], 3);
+    assert_int_equal(piece.strides[0], COLUMNS);
+    assert_int_equal(piece.strides[1], 1);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(reshard_checkpoint_map_file(checkpoint, piece.file, &memory[i], &bytes),
+                         RESHARD_OK);
+    assert_int_equal(reshard_checkpoint_map_file(checkpoint, 3, &memory[0], &bytes),
+                     RESHARD_ERR_RANGE);
+    reshard_checkpoint_destroy(checkpoint);
+    float *mine = (float *)(void *)((char *)memory[0] + piece.at);
+    const float *other = (const float *)(const void *)((char *)memory[1] + piece.at);
+    for (int64_t i = 0; i < 3 * COLUMNS; i++)
+        assert_true(mine[i] == value_at(3 * COLUMNS + i));
+    mine[0] = 1e9f;
+    assert_true(other[0] == value_at(3 * COLUMNS));
+    for (int i = 0; i < 2; i++)
+        reshard_checkpoint_unmap_file(memory[i], bytes);
+    remove_checkpoint();
+}
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 typedef struct refusal {
@@ -346,6 +460,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_live__there_and_back),
         cmocka_unit_test(test_live__casts),
+        cmocka_unit_test(test_live__padding_is_zero),
+        cmocka_unit_test(test_live__refused_readings),
+        cmocka_unit_test(test_live__maps),
         cmocka_unit_test(test_live__refusals),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

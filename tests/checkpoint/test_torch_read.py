@@ -7,6 +7,7 @@ import os
 import random
 import struct
 import sys
+import zlib
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "cli"))
 import files
@@ -134,6 +135,52 @@ class Files(TorchTest):
         torch_files.write(self.at("s/pytorch_model.bin"), {"a.w": torch_files.tensor(w)})
         torch_files.write(self.at("s/training_args.bin"), Call(Global("transformers.training_args", "TrainingArguments"), new=True, state={"lr": 1}))
         self.compare("s", {"a.w": w})
+
+    def test_compressed(self):
+        """Other zip writers deflate storages, and torch loads them: views, shared storages, meshes; within the memory cap."""
+        rnd = random.Random(SEED)
+        shared = Storage("F32", rnd.randbytes(4 * 30))
+        big = tensor(rnd, "U8", 3000, 1000)
+        value = {"a": View(shared, 0, (5, 6), (6, 1)), "b": View(shared, 3, (4, 2), (1, 5)), "c": torch_files.tensor(("F16", (0, 2), b"")), "big": torch_files.tensor(big)}
+        model = {"a": pick(value["a"]), "b": pick(value["b"]), "c": ("F16", (0, 2), b""), "big": big}
+        torch_files.write(self.at("z.pt"), value, compress=True)
+        self.compare("z.pt", model, "--max-memory", "2M", "--verify")
+        torch_files.write(self.at("two/z.pt"), value, compress=True)
+        torch_files.write(self.at("two/y.pt"), {"a": value["b"]}, compress=True)
+        self.compare("two", {"y.a": model["b"], **{"z." + name: array for name, array in model.items()}})
+        w = tensor(rnd, "F32", 7, 3)
+        for rank in range(3):
+            begin, end = torch_files.chunk(7, 3, rank)
+            local = ("F32", (end - begin, 3), files.cut(w, [begin, 0], [end - begin, 3]))
+            torch_files.write(self.at(f"zr/rank{rank}.pt"), {"w": torch_files.dtensor(local, (7, 3), torch_files.mesh([0, 1, 2]), ["S0"])}, compress=True)
+            torch_files.write(self.at(f"zp/rank{rank}.pt"), {"w": torch_files.tensor(local)}, compress=True)
+        self.compare("zr", {"w": w})
+        self.check_fails(["inspect", self.at("zp"), "--from", "fsdp=3", "--rules", "fsdp"], 1, 'tensor "w": its storage is compressed')
+        with open(self.at("z.pt"), "rb") as file:
+            damaged = bytearray(file.read())
+        damaged[len(damaged) // 2] ^= 1
+        with open(self.at("z.pt"), "wb") as file:
+            file.write(damaged)
+        self.fails("z.pt", "out", words="z.pt", left=["out.partial"])
+
+    def test_crcs(self):
+        """Told of when --verify is given, before anything is written; torch itself does not look. 0 means that there is none."""
+        rnd = random.Random(SEED)
+        model = {"w": tensor(rnd, "F32", 40, 30), "v": tensor(rnd, "F32", 4)}
+        whole = torch_files.pack({name: torch_files.tensor(array) for name, array in model.items()})
+        at = whole.index(model["w"][2])
+        damaged = bytearray(whole)
+        damaged[at + 17] ^= 4
+        for name, data in (("good.pt", whole), ("bad.pt", bytes(damaged))):
+            with open(self.at(name), "wb") as file:
+                file.write(data)
+        self.convert("good.pt", "good", "--verify")
+        self.convert("bad.pt", "unseen")
+        self.fails("bad.pt", "out", "--verify", words=f"bad.pt: the CRC of 4800 bytes from byte {at} on is wrong: the data are damaged")
+        crc = struct.pack("<I", zlib.crc32(model["w"][2]))
+        with open(self.at("bad.pt"), "wb") as file:
+            file.write(bytes(damaged).replace(crc, bytes(4)))
+        self.convert("bad.pt", "none", "--verify")
 
     def test_complex128(self):
         """It is read and digested; safetensors has no such dtype, which is said of the tensor before anything is written."""
@@ -311,6 +358,18 @@ class Ranks(TorchTest):
             torch_files.write(self.at("verl/extra_state" + end_of), {"rng": torch_files.tensor(("U8", (2,), bytes([rank, 7]))), "epoch": rank})
         self.compare("verl", {"model.w": w, "optim.state.w.exp_avg": m, "optim.state.w.step": ("F32", (), bytes(4)),
                               "extra_state.0.rng": ("U8", (2,), b"\0\7"), "extra_state.1.rng": ("U8", (2,), b"\1\7")})
+
+    def test_values_of_ranks(self):
+        """Values are compared all through: also what differs far behind, and what some ranks do not have."""
+        long = ["word"] * 3000
+        for i, (other, count) in enumerate([({"a": long, "b": 1.5}, 0), ({"a": long[:-1] + ["world"], "b": 1.5}, 1),
+                                            ({"a": long, "b": 2.5}, 1), ({"a": long, "b": 1.5, "c": 1}, 1), ({"b": 1.5, "a": long}, 0)]):
+            for rank in range(3):
+                values = {"a": long, "b": 1.5} if rank != 1 else other
+                w = torch_files.dtensor(("U8", (1,), b"x"), (3,), torch_files.mesh([0, 1, 2]), ["S0"])
+                torch_files.write(self.at(f"v{i}/rank{rank}.pt"), {"w": w, **values})
+            wanted = [f"{count} values are not the same on all ranks; the first is kept"] if count else []
+            self.assertEqual(self.read_json("inspect", self.at(f"v{i}"))["notes"], wanted)
 
     def test_refused(self):
         rnd = random.Random(SEED)

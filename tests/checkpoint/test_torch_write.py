@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.save files as we write them, one or one for each rank: read by Python's own unpickler (torch_files.py), every name,
 value and tensor, and every CRC. PyTorch itself loads such files in tests/oracle/pytorch."""
+import json
 import os
 import random
+import struct
 import sys
+import zipfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "cli"))
 import files
+import item_files
 import support
 import torch_files
 from torch_files import Call, Global, Loaded
@@ -107,6 +111,122 @@ class Written(TorchTest):
             self.check(self.at(f"r/model_world_size_3_rank_{rank}.pt"),
                        {"model": {"w": ("F32", (end - begin, 2), files.cut(w, [begin, 0], [end - begin, 2])),
                                   "v": ("F32", (last - first,), v[2][4 * first:4 * last])}, "step": 4})
+
+    def test_ranks_are_read_back(self):
+        """Our rank files say how they were split: padded, packed, flat, replicated, empty, 0-d, of many dims, nested and beside values."""
+        rnd = random.Random(SEED)
+        model = {"a.weight": tensor(rnd, "F32", 7, 6), "b.qkv": tensor(rnd, "BF16", 12, 3), "c.flat": tensor(rnd, "F16", 5, 3),
+                 "d.vocab": tensor(rnd, "U8", 5, 2), "e.step": tensor(rnd, "I64"), "f.none": ("F32", (0, 3), b""),
+                 "g.deep": tensor(rnd, "U8", *[1] * 9, 2), "h.block": tensor(rnd, "C64", 9, 2)}
+        nested = {}
+        for name, array in model.items():
+            first, last = name.split(".")
+            nested.setdefault("model", {}).setdefault(first, {})[last] = torch_files.tensor(array)
+        torch_files.write(self.at("a.pt"), {**nested, "lr": 0.5})
+        self.write_text("r.rules", """*.weight S(1)@tp
+*.qkv S(0;4,4,4)@tp
+*.flat S(flat)@tp
+*.vocab S(0)@tp pad(0,4)
+*.block S(0/2)@tp
+* R
+""")
+        for name, mesh in (("one", "tp=4"), ("two", "dp=2,tp=2"), ("far", "tp=2[5,3]")):
+            self.convert("a.pt", name, "--format", "torch", "--to", mesh, "--rules", self.at("r.rules"), "--verify")
+            found = self.read_json("inspect", self.at(name))
+            self.assertEqual(found["format"], "torch-ranks")
+            self.convert(name, name + "-pt", "--format", "torch", "--verify")
+            loaded = self.check(self.at(name + "-pt/model.pt"), {"model": {key: {inner: model[f"{key}.{inner}"] for inner in part} for key, part in nested["model"].items()}, "lr": 0.5})
+            self.assertEqual(sorted(loaded), ["lr", "model"])
+        self.assertEqual(self.read_json("digest", self.at("one"))["checkpoint"], self.read_json("digest", self.at("a.pt"))["checkpoint"])
+        # They go together: a missing one, one of another conversion and another mesh are refused.
+        self.check_fails(["inspect", self.at("one"), "--from", "tp=2,dp=2"], 1, "its files say that they were split over tp=4, not over tp=2,dp=2")
+        self.read_json("inspect", self.at("one"), "--from", "tp=4")
+        os.rename(self.at("one/model_world_size_4_rank_2.pt"), self.at("hidden"))
+        self.check_fails(["inspect", self.at("one")], 1, "the file of rank 2 is missing")
+        self.convert("a.pt", "other", "--format", "torch", "--to", "tp=4", "--rules", self.at("r.rules"), "--exclude", "*.qkv")
+        os.rename(self.at("other/model_world_size_4_rank_2.pt"), self.at("one/model_world_size_4_rank_2.pt"))
+        self.check_fails(["inspect", self.at("one")], 1, "were written by different conversions")
+
+    def test_record(self):
+        """What a rank file says of the split comes from a stranger, like everything else in it."""
+        self.write_hf("m", {"w": tensor(random.Random(SEED), "F32", 4)})
+        self.convert("m", "r", "--format", "torch", "--to", "tp=2", "--rules", self.write_text("r.rules", "* S(0)@tp\n"))
+        path = self.at("r/model_world_size_2_rank_0.pt")
+        with zipfile.ZipFile(path) as file:
+            members = {info.filename: file.read(info) for info in file.infolist()}
+        record = members["archive/RESHARD_LAYOUT"]
+        self.assertEqual(json.loads(record)["tensors"], {"w": {"shape": [4], "cuts": "S(0)"}})
+        for changed, words in ((record[:-1], "RESHARD_LAYOUT"), (record.replace(b'"version":1', b'"version":2'), "is of version 2"),
+                               (record.replace(b'"rank":0', b'"rank":7'), "is of rank 7, which tp=2 does not have"), (record.replace(b"[4]", b"[5]"), "do not agree on how tensors are split"),
+                               (None, "does not say how it was split"), (b" " * 100000001, "larger than allowed")):
+            with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if changed and len(changed) > 10**6 else zipfile.ZIP_STORED) as file:
+                for name, content in {**members, "archive/RESHARD_LAYOUT": changed}.items():
+                    if content is not None:
+                        file.writestr(name, content)
+            self.check_fails(["inspect", self.at("r")], 1, words)
+
+    def test_dtensors(self):
+        """One file a rank with DTensors of the mesh: the graph as Python's unpickler sees it, and the same tensors when read back."""
+        rnd = random.Random(SEED)
+        model = {"a.weight": tensor(rnd, "F32", 7, 6), "b.weight": tensor(rnd, "BF16", 12, 3), "c.bias": tensor(rnd, "F16", 5),
+                 "d.step": tensor(rnd, "I64"), "e.none": ("F32", (0, 3), b""), "f.fp8": tensor(rnd, "F8_E4M3", 4, 4), "g.deep": tensor(rnd, "U8", *[1] * 9, 2)}
+        torch_files.write(self.at("a.pt"), {"model": {name: torch_files.tensor(array) for name, array in model.items()}, "lr": 0.5})
+        self.write_text("r.rules", "every: S(0)@fsdp\n*.a.weight S(0)@tp\n*.b.weight S(1)@tp\n*.d.step R\n* R\n")
+        cases = [("fsdp=3", "fsdp", {"a.weight": ["S0"], "d.step": ["R"]}), ("fsdp=2,tp=3", self.at("r.rules"), {"a.weight": ["S0*3", "S0"], "b.weight": ["S0", "S1"], "c.bias": ["S0", "R"]}),
+                 ("dp=2,fsdp=2", "fsdp", {"a.weight": ["R", "S0"]}), ("dp=2,fsdp=3[5,4,3,2,1,0]", "fsdp", {"a.weight": ["R", "S0"], "f.fp8": ["R", "S0"]})]
+        for i, (mesh, rules, wanted) in enumerate(cases):
+            self.convert("a.pt", f"d{i}", "--format", "torch", "--to", mesh, "--rules", rules, "--dtensor", "--verify")
+            sizes = [int(part.split("=")[-1]) for part in mesh.split("[")[0].split(",")]
+            ranks = list(range(files.volume(sizes))) if "[" not in mesh else [5, 4, 3, 2, 1, 0]
+            names = tuple(part.split("=")[0] for part in mesh.split("[")[0].split(","))
+            for position, rank in enumerate(ranks):
+                loaded = torch_files.load_dtensors(self.at(f"d{i}/model_world_size_{len(ranks)}_rank_{rank}.pt"))
+                self.assertEqual(loaded["lr"], 0.5)
+                self.assertEqual(loaded["model"]["g.deep"].whole(), model["g.deep"])
+                coordinate = [position // step % n for step, n in zip(torch_files.dense(sizes), sizes)]
+                for name, texts in wanted.items():
+                    local, shape, seen, found = loaded["model"][name]
+                    self.assertEqual((shape, found), (model[name][1], texts), name)
+                    cuts = [(axis, int(text[1])) for axis, text in enumerate(texts) if text != "R"]
+                    cuts.sort(key=lambda cut: "*" in texts[cut[0]])
+                    self.assertEqual(local.whole(), item_files.local_part(model[name], sizes, position, cuts), name)
+                    self.assertEqual((seen["mesh"].shape, struct.unpack("<%di" % len(ranks), seen["mesh"].data)), (tuple(sizes), tuple(ranks)))
+                    self.assertEqual((seen["mesh_dim_names"], seen["_coordinate_on_dim"], seen["device_type"]), (names, coordinate, "cpu"))
+            self.convert(f"d{i}", f"d{i}-back", "--verify")
+            self.assertEqual(files.read_hf(self.at(f"d{i}-back")), model)
+        self.write_text("pad.rules", "*.a.weight S(0)@tp pad(0,4)\n* R\n")
+        self.write_text("flat.rules", "*.a.weight S(flat)@tp\n* R\n")
+        for rules, words in (("pad", "tp=2: S(0) cuts it, with padding"), ("flat", "tp=2: S(flat) cuts it\n")):
+            self.fails("a.pt", "out", "--format", "torch", "--to", "tp=2", "--rules", self.at(rules + ".rules"), "--dtensor",
+                       words='tensor "model.a.weight": no placements of a DTensor say how ' + words)
+        self.fails("a.pt", "out", "--format", "torch", "--dtensor", words="the format torch holds no DTensors; torch does, over a mesh of several ranks")
+        self.fails("a.pt", "out", "--format", "dcp", "--to", "fsdp=2", "--dtensor", words="the format dcp holds no DTensors")
+
+    def test_ranks_of_others(self):
+        """Plain tensors of each rank, and nothing that says how they were split: a mesh and rules do. Strides are followed."""
+        rnd = random.Random(SEED)
+        w, v, n = tensor(rnd, "F32", 6, 5), tensor(rnd, "F16", 4, 4), tensor(rnd, "F32", 3)
+        self.write_text("r.rules", "w S(0)@tp\nv S(1)@tp\nn R\n")
+        def turned(array):
+            """The same tensor, stored column by column."""
+            dtype, (rows, columns), data = array
+            width = len(data) // (rows * columns)
+            stored = b"".join(data[(i * columns + j) * width:(i * columns + j + 1) * width] for j in range(columns) for i in range(rows))
+            return torch_files.View(torch_files.Storage(dtype, stored), 0, (rows, columns), (1, rows))
+        for folder, name in (("llama", "consolidated.{:02d}.pth"), ("ranks", "rank_{}.pt")):
+            for rank in range(12):
+                begin, end = torch_files.chunk(6, 12, rank)
+                first, last = torch_files.chunk(4, 12, rank)
+                state = {"w": turned(("F32", (end - begin, 5), files.cut(w, [begin, 0], [end - begin, 5]))) if end > begin else torch_files.tensor(("F32", (0, 5), b"")),
+                         "v": torch_files.tensor(("F16", (4, last - first), files.cut(v, [0, first], [4, last - first]))),
+                         "n": torch_files.tensor(n), "step": 7 if rank else 8}
+                torch_files.write(self.at(f"{folder}/{name.format(rank)}"), state)
+            self.convert(folder, folder + "-hf", "--from", "tp=12", "--from-rules", self.at("r.rules"))
+            self.assertEqual(files.read_hf(self.at(folder + "-hf")), {"w": w, "v": v, "n": n})
+            self.assertIn("11 values are not the same on all ranks; the first is kept", self.read_json("inspect", self.at(folder), "--from", "tp=12", "--rules", self.at("r.rules"))["notes"])
+            self.check_fails(["inspect", self.at(folder), "--from", "tp=3", "--rules", self.at("r.rules")], 1, "holds 12 files, but the mesh tp=3 has 3 ranks")
+            torch_files.write(self.at(f"{folder}/{name.format(3)}"), {"w": torch_files.dtensor(("F32", (1,), bytes(4)), (2,), torch_files.mesh([0, 1]), ["S0"])})
+            self.check_fails(["inspect", self.at(folder), "--from", "tp=12", "--rules", self.at("r.rules")], 1, "is a DTensor, which says itself how it is split")
 
     def test_interrupted(self):
         """CRCs are right when some blocks were written by an earlier run, in small blocks by several threads."""

@@ -341,3 +341,53 @@ def load(path):
                 name, extra = struct.unpack("<HH", whole.read(4))
             assert (info.header_offset + 30 + name + extra) % 64 == 0, (path, info.filename)
         return Unpickler(file.read("archive/data.pkl"), lambda key: file.read("archive/data/" + key)).load()
+
+
+def load_value(data):
+    """A value without tensors, from the bytes of a torch.save."""
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        assert file.testzip() is None
+        return Unpickler(file.read("archive/data.pkl"), None).load()
+
+
+class DTensorUnpickler(Unpickler):
+    """Knows DTensors besides, and their classes by the names that PyTorch 2.5 and later have; gives (local tensor, full shape, mesh, placements)."""
+    CLASSES = {"torch.distributed.device_mesh": ["DeviceMesh"], "torch.distributed.tensor": ["DTensor"],
+               "torch.distributed.tensor._dtensor_spec": ["DTensorSpec", "TensorMeta"],
+               "torch.distributed.tensor.placement_types": ["Shard", "Replicate", "_StridedShard"]}
+
+    def find_class(self, module, name):
+        if name in self.CLASSES.get(module, []):
+            return self.make_class(name)
+        known = {("torch._tensor", "_rebuild_from_type_v2"): self.rebuild_dtensor, ("torch._utils", "_rebuild_wrapper_subclass"): "wrapper",
+                 ("torch.serialization", "_get_layout"): lambda text: text, ("torch", "device"): lambda text: text}
+        return known[module, name] if (module, name) in known else super().find_class(module, name)
+
+    @staticmethod
+    def make_class(name):
+        def new(kind, *arguments):
+            made = object.__new__(kind)
+            made.name, made.arguments, made.state = name, arguments, None
+            return made
+        return type(name, (), {"__new__": new, "__setstate__": lambda made, state: setattr(made, "state", state)})
+
+    def rebuild_dtensor(self, function, kind, arguments, state):
+        inner_kind, dtype, size, strides, offset, layout, device, grad = arguments
+        assert function == "wrapper" and kind.__name__ == inner_kind.__name__ == "DTensor" and state[0] is None, arguments
+        assert (offset, layout, device, grad) == (0, "torch.strided", "cpu", False) and tuple(strides) == dense(size)
+        local, spec = state[1]["_local_tensor"], state[1]["_spec"].state
+        assert DTYPES[local.dtype][0] == dtype, (local.dtype, dtype)
+        meta_size, meta_strides, meta_dtype = spec["tensor_meta"].arguments
+        assert (tuple(meta_size), tuple(meta_strides), meta_dtype) == (tuple(size), tuple(strides), dtype)
+        texts = []
+        for made in spec["placements"]:
+            state_of = made.state or {}
+            texts.append({"Replicate": "R", "Shard": "S%s" % state_of.get("dim"), "_StridedShard": "S%s*%s" % (state_of.get("dim"), state_of.get("split_factor"))}[made.name])
+        return local, tuple(size), spec["mesh"].state, texts
+
+
+def load_dtensors(path):
+    """A file of one rank with DTensors: {name: (local tensor, full shape, state of the mesh, placements), or a plain tensor or value}."""
+    with zipfile.ZipFile(path) as file:
+        assert file.testzip() is None and all(info.CRC != 0 or info.file_size == 0 for info in file.infolist()), path
+        return DTensorUnpickler(file.read("archive/data.pkl"), lambda key: file.read("archive/data/" + key)).load()

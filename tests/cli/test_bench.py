@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`reshard bench plan` and `reshard bench train`: what they print. How fast it is, the benchmarks tell."""
+"""`reshard bench plan`, `redistribute` and `train`: what they print. How fast it is, the benchmarks tell."""
 import support
 from support import CommandTest, main
 
 
 class BenchTest(CommandTest):
     def setUp(self):
-        if "train" in self.id().rpartition(".")[2] and not support.has_program("reshard-bench-nn"):
+        name = self.id().rpartition(".")[2]
+        if ("train" in name or "redistribute" in name) and not support.has_program("reshard-bench-nn"):
             self.skipTest("reshard-bench-nn is not built")
 
     def test_json(self):
@@ -32,6 +33,22 @@ class BenchTest(CommandTest):
         lines = self.read_text("bench", "plan", "--ranks", "8").splitlines()
         self.assertEqual(lines[3].split()[:6], ["ranks", "rank", "tensors", "moves", "records", "stages"])
         self.assertEqual(lines[4].split()[:3], ["8", "7", "1137"])
+
+    def test_redistribute(self):
+        case = ["bench", "redistribute", "--shape=512x1024", "--dtype=f32", "--from=4: S(0)", "--to=4: S(1)"]
+        for options in [[], ["--plain"], ["--fresh"]]:
+            figures = self.read_json(*case, *options)
+            self.assertEqual([figures["bytes"], figures["ranks"], figures["runs"], figures["verified"]], [2 << 20, 4, 5, True])
+            self.assertLessEqual(figures["kept_bytes"], 2 << 20)
+            for key in ["seconds", "first_seconds", "memcpy_gb_per_s", "ratio"]:
+                self.assertGreater(figures[key], 0, key)
+        self.assertIn("4 ranks (threads), 2 MiB, median of 7 runs", self.read_text(*case, "--runs=7"))
+
+    def test_redistribute_refused(self):
+        case = ["bench", "redistribute", "--shape=8x8", "--dtype=f32", "--from=2: S(0)"]
+        self.check_fails([*case, "--to=2: S(1)", "--runs=4"], code=2, words="--runs 4: from 5 to 1000 are possible")
+        self.check_fails([*case, "--to=2: S(2)"], words="dimension 2 does not exist")
+        self.check_fails([*case, "--to=3[0,0,1]: S(1)"], words="each rank must have one shard")
 
     def test_train(self):
         small = ["--runs=1", "--size=16", "--layers=1", "--width=16", "--heads=2", "--batch=1", "--length=4"]

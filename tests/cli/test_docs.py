@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 
+import support
 from support import CommandTest, main, run
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
@@ -106,7 +107,10 @@ class DocsTest(CommandTest):
                        "reshard-digest.1.md": ["digest"], "reshard-rules.1.md": ["rules"], "reshard-verify.1.md": ["verify"],
                        "reshard-bench.1.md": ["bench", "plan"], "reshard-bench-model.1.md": ["bench", "model"],
                        "reshard-bench-convert.1.md": ["bench", "convert"],
-                       "reshard-bench-move.1.md": ["bench", "move"]}.get(name)
+                       "reshard-bench-move.1.md": ["bench", "move"],
+                       "reshard-bench-redistribute.1.md": ["bench", "redistribute"]}.get(name)
+            if command == ["bench", "redistribute"] and not support.has_program("reshard-bench-nn"):
+                continue
             if command is None:
                 continue
             listed = re.findall(r"^  --([a-z0-9-]+)", self.read_text(*command, "--help"), re.MULTILINE)

@@ -109,15 +109,15 @@ class UsageTest(CommandTest):
 
     def test_help_lists_every_command(self):
         page = self.read_text("--help")
-        for command in ["layout", "plan", "bench plan", "bench convert", "bench model", "bench train"]:
+        for command in ["layout", "plan", "bench plan", "bench convert", "bench model", "bench redistribute", "bench train"]:
             self.assertIn(f"reshard {command} ", page)
         self.assertEqual(page, self.read_text("help"))
         self.assertEqual(page, self.read_text("-h"))
 
     def test_every_command_has_a_page(self):
         for command in [["layout"], ["plan"], ["bench"], ["bench", "plan"], ["bench", "convert"], ["bench", "model"],
-                        ["bench", "train"]]:
-            if "train" in command and not has_program("reshard-bench-nn"):
+                        ["bench", "redistribute"], ["bench", "train"]]:
+            if command[-1] in ["redistribute", "train"] and not has_program("reshard-bench-nn"):
                 continue
             page = self.read_text(*command, "--help")
             self.assertTrue(page.startswith(f"reshard {' '.join(command)} - "), page)
@@ -129,9 +129,9 @@ class UsageTest(CommandTest):
 
     def test_pages_list_the_options(self):
         for command, options in [
-            ("layout", ["shape", "rank", "all", "json", "help"]),
+            ("layout", ["shape", "rank", "all", "json", "draw", "ascii", "slice", "svg", "help"]),
             ("plan", ["shape", "dtype", "from", "to", "relabel", "balance", "max-memory", "single-stage",
-                      "check", "moves", "rank", "json", "help"]),
+                      "check", "moves", "rank", "json", "html", "draw", "ascii", "slice", "svg", "help"]),
             ("bench plan", ["ranks", "rank", "worst", "json", "help"]),
         ]:
             page = self.read_text(*command.split(), "--help")

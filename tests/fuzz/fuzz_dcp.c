@@ -20,7 +20,7 @@ static void check(const rs_dcp_metadata *metadata)
 {
     for (int64_t i = 0; i < metadata->entry_count; i++) {
         const rs_dcp_entry *entry = &metadata->entries[i];
-        if (rs_dcp_metadata_find(metadata, entry->name, entry->ndim, entry->offset) != entry ||
+        if (rs_dcp_metadata_use(metadata, entry->name, entry->ndim, entry->offset) != entry ||
             rs_zip_name_fault(rs_slice_of(entry->file)) != NULL)
             abort();
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cast.c - casts between f16, bf16, f32 and f64. What a value is and how it is rounded is
- * worked out here by arithmetic on doubles, not on bits as in the library. All 16-bit values are
- * tried, and the points half way between them with their neighbours, where rounding twice would
- * show.
+ * test_cast.c - casts between f16, bf16, f32 and f64; test_cast_f8.c has what 8 bits are. What a
+ * value is and how it is rounded is worked out here by arithmetic on doubles, not on bits as in the
+ * library. All 16-bit values are tried, and the points half way between them with their neighbours,
+ * where rounding twice would show.
  */
 #include "kernel/cast.h"
 #include "tests/support/check.h"
@@ -23,7 +23,9 @@ typedef struct format {
 } format;
 
 static const format f16 = {RESHARD_F16, 5, 10}, bf16 = {RESHARD_BF16, 8, 7};
-static const reshard_dtype dtypes[] = {RESHARD_F16, RESHARD_BF16, RESHARD_F32, RESHARD_F64};
+static const reshard_dtype dtypes[] = {RESHARD_F16, RESHARD_BF16,    RESHARD_F32,
+                                       RESHARD_F64, RESHARD_F8_E4M3, RESHARD_F8_E5M2};
+#define DTYPE_COUNT (sizeof dtypes / sizeof *dtypes)
 
 static double make_power(int n)
 {
@@ -180,13 +182,13 @@ static void test_cast__ties(void **state)
 /* Bits of any kind: NaNs, infinities and subnormals of each type are not rare among them. */
 static uint64_t draw_value(draw_state *draw, reshard_dtype dtype)
 {
-    static const uint64_t tops[] = {0x7c00, 0x7f80, 0x7f800000, UINT64_C(0x7ff0000000000000)};
+    static const uint64_t tops[] = {0x7c00, 0x7f80, 0x7f800000, UINT64_C(0x7ff0000000000000),
+                                    0x7f,   0x7c};
     int bits = reshard_dtype_bits(dtype);
     uint64_t value = draw_bits(draw) >> (64 - bits);
-    size_t which = dtype == RESHARD_F16    ? 0
-                   : dtype == RESHARD_BF16 ? 1
-                   : dtype == RESHARD_F32  ? 2
-                                           : 3;
+    size_t which = 0;
+    while (dtypes[which] != dtype)
+        which++;
     if (draw_chance(draw, 5))
         return value | tops[which];
     if (draw_chance(draw, 5))
@@ -245,14 +247,16 @@ static void check_pair(rs_cpu cpu, reshard_dtype source_dtype, reshard_dtype tar
 static void test_cast__all_pairs(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < 16; i++) {
-        assert_true(rs_cast_supports(dtypes[i / 4], dtypes[i % 4]));
-        check_pair(RS_CPU_PORTABLE, dtypes[i / 4], dtypes[i % 4], i);
-        check_pair(rs_cpu_detect(), dtypes[i / 4], dtypes[i % 4], 100 + i);
+    for (size_t i = 0; i < DTYPE_COUNT * DTYPE_COUNT; i++) {
+        reshard_dtype from = dtypes[i / DTYPE_COUNT], to = dtypes[i % DTYPE_COUNT];
+        assert_true(rs_cast_supports(from, to));
+        check_pair(RS_CPU_PORTABLE, from, to, i);
+        check_pair(rs_cpu_detect(), from, to, 100 + i);
     }
     assert_true(rs_cast_supports(RESHARD_I32, RESHARD_I32));
     assert_false(rs_cast_supports(RESHARD_I32, RESHARD_F32));
-    assert_false(rs_cast_supports(RESHARD_F32, RESHARD_F8_E5M2));
+    assert_false(rs_cast_supports(RESHARD_F32, RESHARD_F8_E5M2FNUZ));
+    assert_false(rs_cast_supports(RESHARD_F8_E8M0, RESHARD_F32));
     assert_false(rs_cast_supports(RESHARD_F4, RESHARD_F4));
 }
 
@@ -264,12 +268,13 @@ static void test_cast__strided(void **state)
     static const int64_t strides[][3] = {{1320, 33, 1}, {1, 5, 200}, {3000, 70, 2}, {1500, -35, 1}};
     enum { ROOM = 20000, MIDDLE = 3000 };
     static unsigned char source[ROOM * 8], target[ROOM * 8], wanted[ROOM * 8];
-    for (size_t i = 0; i < 16 * 16; i++) {
-        reshard_dtype from = dtypes[i % 4], to = dtypes[i / 4 % 4];
-        const int64_t *in = strides[i / 16 % 4], *out = strides[i / 64];
+    for (size_t k = 0; k < sizeof source; k++)
+        source[k] = (unsigned char)draw_hash(k, 1);
+    for (size_t i = 0; i < 16 * DTYPE_COUNT * DTYPE_COUNT; i++) {
+        reshard_dtype from = dtypes[i % DTYPE_COUNT], to = dtypes[i / DTYPE_COUNT % DTYPE_COUNT];
+        size_t way = i / (DTYPE_COUNT * DTYPE_COUNT);
+        const int64_t *in = strides[way % 4], *out = strides[way / 4];
         int64_t in_bytes = reshard_dtype_bits(from) / 8, out_bytes = reshard_dtype_bits(to) / 8;
-        for (size_t k = 0; k < sizeof source; k++)
-            source[k] = (unsigned char)draw_hash(k, i);
         memset(target, 0xaa, sizeof target);
         memset(wanted, 0xaa, sizeof wanted);
         for (int64_t k = 0; k < size[0] * size[1] * size[2]; k++) {

@@ -121,6 +121,11 @@ const rs_pickle_node *rs_pickle_dict(const rs_pickle_node *node);
 /* The value of a text key in such a dict, or NULL. Looks at one key after the other. */
 const rs_pickle_node *rs_pickle_get(const rs_pickle_node *node, const char *key);
 
+/* Whether two values, perhaps of two pickles, are the same all through; pairs and items in their
+ * order. False also for values so deep (256 levels) or large (4 million nodes) that nobody
+ * knows. */
+bool rs_pickle_equal(const rs_pickle_node *a, const rs_pickle_node *b);
+
 /* Writes the node like Python's repr into at most `room` > 0 bytes, NUL included. One line, with
  * ".." for what is too long or too deep. */
 void rs_pickle_show(const rs_pickle_node *node, char *out_text, size_t room);

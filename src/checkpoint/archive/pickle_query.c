@@ -115,6 +115,66 @@ const rs_pickle_node *rs_pickle_get(const rs_pickle_node *node, const char *key)
     return NULL;
 }
 
+/* ---- equality -------------------------------------------------------------------------------- */
+
+#define EQUAL_DEPTH_MAX 256
+#define EQUAL_STEPS_MAX ((int64_t)1 << 22)
+
+static bool are_equal(const rs_pickle_node *a, const rs_pickle_node *b, int depth, int64_t *left);
+
+static bool are_calls_equal(const rs_pickle_call *a, const rs_pickle_call *b, int depth,
+                            int64_t *left)
+{
+    return are_equal(a->callable, b->callable, depth, left) &&
+           are_equal(a->arguments, b->arguments, depth, left) &&
+           are_equal(a->keywords, b->keywords, depth, left) &&
+           are_equal(a->state, b->state, depth, left) && are_equal(a->list, b->list, depth, left) &&
+           are_equal(a->dict, b->dict, depth, left);
+}
+
+static bool are_equal(const rs_pickle_node *a, const rs_pickle_node *b, int depth, int64_t *left)
+{
+    if (a == b)
+        return true;
+    if (a == NULL || b == NULL || a->kind != b->kind || depth > EQUAL_DEPTH_MAX || --*left < 0)
+        return false;
+    switch (a->kind) {
+    case RS_PICKLE_NONE:
+        return true;
+    case RS_PICKLE_BOOL:
+        return a->truth == b->truth;
+    case RS_PICKLE_INT:
+        return a->integer == b->integer;
+    case RS_PICKLE_FLOAT:
+        return memcmp(&a->real, &b->real, sizeof a->real) == 0;
+    case RS_PICKLE_LARGE:
+    case RS_PICKLE_TEXT:
+    case RS_PICKLE_BYTES:
+    case RS_PICKLE_BYTEARRAY:
+        return rs_slice_compare(a->bytes, b->bytes) == 0;
+    case RS_PICKLE_GLOBAL:
+        return rs_slice_compare(a->global->module, b->global->module) == 0 &&
+               rs_slice_compare(a->global->name, b->global->name) == 0;
+    case RS_PICKLE_PERSISTENT:
+        return are_equal(a->id, b->id, depth + 1, left);
+    case RS_PICKLE_REDUCE:
+    case RS_PICKLE_OBJECT:
+        return are_calls_equal(a->call, b->call, depth + 1, left);
+    default:
+        break;
+    }
+    bool is_equal = a->items.count == b->items.count;
+    for (size_t i = 0; is_equal && i < a->items.count; i++)
+        is_equal = are_equal(a->items.nodes[i], b->items.nodes[i], depth + 1, left);
+    return is_equal;
+}
+
+bool rs_pickle_equal(const rs_pickle_node *a, const rs_pickle_node *b)
+{
+    int64_t left = EQUAL_STEPS_MAX;
+    return are_equal(a, b, 0, &left);
+}
+
 /* ---- index ----------------------------------------------------------------------------------- */
 
 static int compare_keys(rs_slice a, rs_slice b)

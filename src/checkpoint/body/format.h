@@ -69,6 +69,8 @@ typedef struct rs_format {
     bool is_split; /* over a mesh, which has to be given; else tensors are whole */
     /* Writes it over a mesh of several ranks, under the same name; NULL: nobody does. */
     const struct rs_format *split;
+    /* Writes the same with tensors that say how they are split (DTensor); NULL: nobody does. */
+    const struct rs_format *placed;
     bool skips_empty; /* files that would hold nothing are not written */
     bool has_crcs;    /* finish needs the CRCs of entries */
     bool takes_model; /* of a checkpoint that nests, only the model, unless all is asked for */

@@ -69,6 +69,8 @@ reshard_status rs_safetensors_open(reshard_checkpoint *checkpoint, const rs_open
 /* The same for files that are known by name. */
 reshard_status rs_safetensors_open_named(reshard_checkpoint *checkpoint, int64_t count,
                                          char *const *names);
+/* Reads the header of one file, which the store has opened. */
+reshard_status rs_safetensors_open_file(reshard_checkpoint *checkpoint, int32_t file);
 /* Files or tensors beside the model that are left out: adds a note, or fails if the caller wants it
  * refused. what: "tensors that the index does not name"; first: one of them, for the words. */
 reshard_status rs_safetensors_leave_out(reshard_checkpoint *checkpoint, const rs_opening *opening,

@@ -17,16 +17,22 @@ static void destroy_header(void *body)
     rs_header_destroy(body);
 }
 
+reshard_status rs_safetensors_open_file(reshard_checkpoint *checkpoint, int32_t index)
+{
+    rs_stored_file *file = &checkpoint->files[index];
+    rs_header *header = NULL;
+    reshard_status status = rs_header_read(checkpoint->context, file->file, &header);
+    file->body = header;
+    file->body_destroy = destroy_header;
+    return status;
+}
+
 reshard_status rs_safetensors_open_named(reshard_checkpoint *checkpoint, int64_t count,
                                          char *const *names)
 {
     reshard_status status = rs_store_open_files(checkpoint, count, names);
     for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++) {
-        rs_stored_file *file = &checkpoint->files[i];
-        rs_header *header = NULL;
-        status = rs_header_read(checkpoint->context, file->file, &header);
-        file->body = header;
-        file->body_destroy = destroy_header;
+        status = rs_safetensors_open_file(checkpoint, i);
         if (status == RESHARD_OK && rs_context_cancelled(checkpoint->context))
             return rs_fail(RESHARD_ERR_CANCELLED, "%s: cancelled", checkpoint->path);
     }

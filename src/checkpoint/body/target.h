@@ -79,7 +79,9 @@ struct rs_target {
     const rs_metadatum *metadata;
     const char *stem;     /* what whole tensors' files are called */
     const int32_t *ranks; /* of each file of a mesh; NULL for others */
-    rs_slice document;    /* what the format says in every file; it alone knows what that is */
+    /* What most of the weights were cast to, and config.json should say; NONE: they were not. */
+    reshard_dtype cast;
+    rs_slice document; /* what the format says in every file; it alone knows what that is */
 };
 
 reshard_status rs_target_init(rs_target *target, const reshard_checkpoint *source,
@@ -153,6 +155,9 @@ typedef struct rs_rank_buffer {
 /* What ranks hold of a tensor of one shape and dtype. The boxes cover it; they are equal or do not
  * overlap. */
 typedef struct rs_holding {
+    reshard_layout *layout; /* padding included; one reference */
+    reshard_shards *shards; /* of it */
+    struct rs_holding *next;
     const rs_target_row *row; /* NULL: of a live tensor */
     bool is_flat;             /* cut along its row-major order */
     int64_t count;

@@ -33,6 +33,7 @@ typedef struct cutting {
     rs_place_fn *place;
     rs_rule_memo memo;
     rs_table holdings; /* by what the rules said, dtype and shape */
+    rs_holding *kept;  /* all of them */
     rs_arena arena;    /* of holdings, but for what entries and pieces point to */
 } cutting;
 
@@ -215,17 +216,22 @@ static reshard_status list_buffers(cutting *cut, const rs_stored_tensor *tensor,
 static reshard_status make_holding(cutting *cut, const rs_stored_tensor *tensor,
                                    const reshard_layout *layout, rs_holding *holding)
 {
-    reshard_shards *shards = NULL;
+    holding->layout = reshard_layout_retain((reshard_layout *)layout);
     holding->is_flat = rs_spec_cuts(reshard_layout_spec(layout), true);
-    reshard_status status = reshard_layout_all_shards(layout, &shards);
+    reshard_status status = reshard_layout_all_shards(layout, &holding->shards);
     if (status == RESHARD_OK)
-        status = list_candidates(cut, tensor, shards, holding);
+        status = list_candidates(cut, tensor, holding->shards, holding);
     if (status == RESHARD_OK)
         status = number_boxes(cut, tensor, holding);
     if (status == RESHARD_OK)
-        status = list_buffers(cut, tensor, shards, holding);
-    reshard_shards_destroy(shards);
+        status = list_buffers(cut, tensor, holding->shards, holding);
     return status;
+}
+
+static void release_holding(rs_holding *holding)
+{
+    reshard_shards_destroy(holding->shards);
+    reshard_layout_release(holding->layout);
 }
 
 static reshard_status place_tensor(const cutting *cut, const rs_holding *holding,
@@ -333,7 +339,8 @@ static reshard_status find_holding(cutting *cut, const rs_rule_result *result,
     rs_holding *made = rs_arena_allocate(&cut->arena, sizeof *made);
     if (place == NULL || made == NULL)
         return rs_allocation_status();
-    *made = (rs_holding){.row = NULL};
+    *made = (rs_holding){.next = cut->kept};
+    cut->kept = made;
     if (tensor->opaque)
         status = reshard_layout_create(cut->arena.context, result->spec, tensor->carried_ndim,
                                        tensor->carried_shape, &whole);
@@ -391,6 +398,7 @@ static reshard_status add_live(cutting *cut, int64_t index)
         status = place_tensor(cut, &holding, tensor);
     if (status == RESHARD_OK)
         target->origins[target->tensor_count++] = index;
+    release_holding(&holding);
     rs_arena_release(&cut->arena); /* no other tensor shares the holding */
     return rs_fail_within(status, "tensor \"%.200s\"", live->name);
 }
@@ -414,6 +422,8 @@ reshard_status rs_target_cut(rs_laying *laying, rs_place_fn *place)
     for (int64_t i = 0; status == RESHARD_OK && i < count; i++)
         status = laying->source != NULL ? add_tensor(&cut, &laying->selection->items[i])
                                         : add_live(&cut, i);
+    for (rs_holding *kept = cut.kept; kept != NULL; kept = kept->next)
+        release_holding(kept);
     rs_arena_release(&cut.arena);
     rs_table_release(&cut.holdings);
     rs_rule_memo_release(&cut.memo);

@@ -105,6 +105,8 @@ reshard_status rs_run_verify(rs_conversion_run *run, rs_sums *sums)
                         .threads = conversion->threads,
                         .sums = sums};
     status = rs_engine_run_shared(&engine, run->team);
+    /* Everything was cast again, also what an earlier run had done. */
+    run->overflows = atomic_load(&engine.values_overflowed);
     if (status == RESHARD_OK)
         status = check_padding(run);
     return status == RESHARD_ERR_CHECK ? rs_fail_within(status, "the output is wrong") : status;

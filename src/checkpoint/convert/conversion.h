@@ -29,8 +29,9 @@ struct reshard_conversion {
     rs_file **source_files; /* by number, as the engine wants them */
     int64_t other_count;    /* files of the source's folder that are copied along, by name */
     const char **others;
-    uint64_t bytes;     /* to be written */
-    uint64_t digest[2]; /* of all that decides what is written */
+    rs_slice config_text; /* config.json, where it changes; else without bytes */
+    uint64_t bytes;       /* to be written */
+    uint64_t digest[2];   /* of all that decides what is written */
 };
 
 /* One run of a conversion. */
@@ -48,6 +49,7 @@ typedef struct rs_conversion_run {
     rs_engine engine;
     rs_entry_sums *entry_sums; /* NULL: the format has no CRCs */
     uint64_t bytes_recorded;   /* bytes done when the journal was last written */
+    uint64_t overflows;        /* that this rank has seen, in the blocks or while verifying */
 } rs_conversion_run;
 
 /* How many of `threads` threads fit into memory with blocks of that size. Errors: MEMORY_LIMIT. */

@@ -4,13 +4,18 @@
  * that hold no weights (config.json, tokenizers), and links to files that do not change.
  */
 #include "base/context.h"
+#include "base/dtype.h"
+#include "checkpoint/convert/config_file.h"
 #include "checkpoint/convert/conversion.h"
 #include "checkpoint/format/foreign.h"
+#include "text/dtype_names.h"
 #include "text/text.h"
 
 #include <string.h>
 
 #define COPY_BYTES ((size_t)1 << 20)
+#define CONFIG_NAME "config.json"
+#define CONFIG_BYTES_MAX ((size_t)16 << 20)
 
 /* ---- which ----------------------------------------------------------------------------------- */
 
@@ -126,6 +131,53 @@ static reshard_status note_others(reshard_conversion *conversion, const others *
     return status;
 }
 
+static bool copies_config(const reshard_conversion *conversion)
+{
+    for (int64_t i = 0; i < conversion->other_count; i++) {
+        if (strcmp(conversion->others[i], CONFIG_NAME) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* config.json as it shall be, and what to say about it. One that is no JSON is copied as it is. */
+static reshard_status change_config(reshard_conversion *conversion, rs_slice text)
+{
+    rs_target *target = &conversion->target;
+    const char *dtype = rs_dtype_torch_name(target->cast);
+    /* PyTorch has 8-bit types, but no model computes in them. */
+    if (!rs_dtype_is_float(target->cast))
+        return rs_target_say(target, "config.json keeps its dtype, though most weights become %s",
+                             reshard_dtype_name(target->cast));
+    reshard_status status =
+        rs_config_file_rewrite(&conversion->arena, text, dtype, &conversion->config_text);
+    if (status == RESHARD_ERR_SYNTAX)
+        return rs_target_say(target,
+                             "config.json is copied as it is, and may name another dtype: %s",
+                             reshard_error_text());
+    if (status == RESHARD_OK && conversion->config_text.bytes != NULL)
+        status = rs_target_say(target, "config.json: the dtype becomes %s", dtype);
+    return status;
+}
+
+static reshard_status rewrite_config(reshard_conversion *conversion)
+{
+    reshard_context *context = conversion->context;
+    char *text = NULL;
+    size_t count = 0;
+    if (conversion->target.cast == RESHARD_DTYPE_NONE || !copies_config(conversion))
+        return RESHARD_OK;
+    char *path = rs_path_join(context, conversion->source->folder, CONFIG_NAME);
+    if (path == NULL)
+        return rs_allocation_status();
+    reshard_status status = rs_file_read_all(context, path, CONFIG_BYTES_MAX, &text, &count);
+    if (status == RESHARD_OK)
+        status = change_config(conversion, (rs_slice){text, count});
+    rs_release(context, text, count + 1);
+    rs_release(context, path, strlen(path) + 1);
+    return status;
+}
+
 reshard_status rs_conversion_list_others(reshard_conversion *conversion)
 {
     const reshard_checkpoint *source = conversion->source;
@@ -145,7 +197,7 @@ reshard_status rs_conversion_list_others(reshard_conversion *conversion)
     if (status == RESHARD_OK)
         status = note_others(conversion, &seen);
     rs_names_release(&names);
-    return status;
+    return status == RESHARD_OK ? rewrite_config(conversion) : status;
 }
 
 /* ---- copying --------------------------------------------------------------------------------- */
@@ -174,6 +226,8 @@ static reshard_status copy_other(rs_conversion_run *run, const char *name)
 {
     rs_file *from = NULL, *to = NULL;
     uint64_t bytes = 0;
+    rs_slice text = run->conversion->config_text;
+    bool is_rewritten = text.bytes != NULL && strcmp(name, CONFIG_NAME) == 0;
     char *path = rs_path_join(run->context, run->conversion->source->folder, name);
     if (path == NULL)
         return rs_allocation_status();
@@ -181,10 +235,13 @@ static reshard_status copy_other(rs_conversion_run *run, const char *name)
     rs_release(run->context, path, strlen(path) + 1);
     if (status == RESHARD_OK)
         status = rs_file_size(from, &bytes);
+    if (is_rewritten)
+        bytes = text.count;
     if (status == RESHARD_OK)
         status = rs_output_file(&run->output, name, bytes, false, NULL, &to);
     if (status == RESHARD_OK)
-        status = copy_bytes(run->context, from, to, bytes);
+        status = is_rewritten ? rs_file_write(to, text.bytes, text.count, 0)
+                              : copy_bytes(run->context, from, to, bytes);
     if (status == RESHARD_OK)
         status = rs_file_copy_mode(from, to);
     if (status == RESHARD_OK && !run->options.no_sync)

@@ -275,6 +275,19 @@ static reshard_status add_up(const rs_conversion_run *run, reshard_conversion_re
     return status;
 }
 
+/* Adds up the overflows that all ranks counted. Collective. */
+static reshard_status report_overflows(const rs_conversion_run *run,
+                                       reshard_conversion_report *report)
+{
+    void *all = NULL;
+    reshard_status status = rs_team_gather(run->team, &run->overflows, sizeof run->overflows, &all);
+    report->values_overflowed = 0;
+    for (int32_t i = 0; status == RESHARD_OK && i < run->team->rank_count; i++)
+        report->values_overflowed += ((const uint64_t *)all)[i];
+    rs_release(run->context, all, (size_t)run->team->rank_count * sizeof run->overflows);
+    return status;
+}
+
 static reshard_status publish(rs_conversion_run *run)
 {
     reshard_status status = RESHARD_OK;
@@ -291,6 +304,8 @@ static reshard_status conclude(rs_conversion_run *run, reshard_conversion_report
         status = with_sums(run, report, rs_run_verify);
     if (status == RESHARD_OK && run->options.verify)
         report->bytes_verified = run->conversion->bytes;
+    if (status == RESHARD_OK)
+        status = report_overflows(run, report);
     if (status == RESHARD_OK)
         status = rs_team_agree(run->team, rs_run_check_source(run));
     return status == RESHARD_OK ? publish(run) : status;
@@ -319,6 +334,7 @@ static reshard_status write_all(rs_conversion_run *run, reshard_conversion_repor
     atomic_store(&run->engine.bytes_done, report->bytes_resumed);
     run->bytes_recorded = report->bytes_resumed;
     status = with_sums(run, report, run_blocks);
+    run->overflows = atomic_load(&run->engine.values_overflowed);
     if (status == RESHARD_OK)
         status = add_up(run, report);
     return status == RESHARD_OK ? finish(run, report) : status;
@@ -408,6 +424,8 @@ static reshard_status carry_out(rs_conversion_run *run, reshard_conversion_repor
     reshard_status status = compare_runs(run, rs_run_check_paths(run));
     if (status == RESHARD_OK)
         status = rs_run_check_copies(run);
+    if (status == RESHARD_OK && run->options.verify)
+        status = rs_engine_check_crcs(run->conversion->source, run->team);
     if (status == RESHARD_OK)
         status = open_output(run, &finished);
     if (status != RESHARD_OK)

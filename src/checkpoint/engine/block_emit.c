@@ -86,14 +86,16 @@ static bool view_move(const rs_worker *worker, const rs_route *route, const rs_r
     return true;
 }
 
+/* overflows: where casts count them; NULL where another piece has counted the same ones. */
 static void copy_move(const rs_route *route, const move_view *view, char *target,
-                      const int64_t *target_strides)
+                      const int64_t *target_strides, int64_t *overflows)
 {
     int32_t ndim = route->source->carried_ndim;
     if (route->casts) {
         rs_cast cast;
         rs_cast_prepare(&cast, route->source->dtype, route->target->dtype, ndim, view->box.size,
                         view->part->strides, target_strides);
+        cast.overflows = overflows;
         rs_cast_run(&cast, view->memory, target);
         return;
     }
@@ -183,11 +185,13 @@ static int64_t place_in(const rs_route *route, const rs_clip *clip, const int64_
 static void assemble_piece(const target_group *group, int64_t piece, const rs_route_move *moves,
                            int64_t count, const rs_clip *clip, char *memory)
 {
+    const rs_route *route = group->route;
+    bool is_again = route->again != NULL && route->again[piece];
     for (int64_t j = 0; j < count; j++) {
         move_view view;
-        if (view_move(group->worker, group->route, &moves[j], group->box, &view))
-            copy_move(group->route, &view, memory + place_in(group->route, clip, view.box.offset),
-                      clip->strides);
+        if (view_move(group->worker, route, &moves[j], group->box, &view))
+            copy_move(route, &view, memory + place_in(route, clip, view.box.offset), clip->strides,
+                      is_again ? NULL : &group->worker->overflows);
     }
     rs_block_sums_write(&group->worker->sums, piece, clip->offset, clip->size, memory,
                         clip->strides);

@@ -73,6 +73,9 @@ static reshard_status run_block(void *user, int32_t thread, int64_t block)
     rs_blocks_box(engine->blocks, index, block, box.offset, box.size);
     rs_block_sums_begin(&worker->sums, engine->sums, route, block);
     reshard_status status = engine->sink->run(worker, route, &box);
+    if (status == RESHARD_OK && worker->overflows != 0)
+        atomic_fetch_add(&engine->values_overflowed, (uint64_t)worker->overflows);
+    worker->overflows = 0;
     if (status == RESHARD_OK)
         status = rs_block_sums_end(&worker->sums, index);
     if (status == RESHARD_OK && engine->ledger != NULL)

@@ -50,6 +50,7 @@ typedef struct rs_engine {
     uint64_t shown_from, shown_factor;
     /* What was done, in all runs. */
     atomic_uint_fast64_t bytes_done, bytes_read, bytes_written, bytes_shared;
+    atomic_uint_fast64_t values_overflowed; /* by casts: finite before, and not after */
 } rs_engine;
 
 #define RS_ENGINE_BYTES_MIN ((size_t)1 << 20) /* for one thread */
@@ -67,6 +68,9 @@ reshard_status rs_engine_run_shared(rs_engine *engine, const rs_team *team);
  * CHECK, naming tensor, files and element. Collective. */
 reshard_status rs_engine_check_copies(const reshard_checkpoint *checkpoint, const rs_team *team,
                                       const char *what, int32_t threads, size_t thread_bytes);
+/* Does every range of the source whose CRC is known still have it? Ranges are dealt out to the
+ * ranks. Errors: CHECK, naming file and place. Collective. */
+reshard_status rs_engine_check_crcs(const reshard_checkpoint *checkpoint, const rs_team *team);
 /* From now on the progress bar counts the other ranks too. */
 void rs_engine_show_together(rs_engine *engine, const rs_team *team);
 

@@ -35,6 +35,7 @@ typedef struct rs_worker {
     rs_block_part *parts; /* that were read, by piece */
     int64_t part_count, part_capacity;
     rs_block_sums sums;
+    int64_t overflows; /* of casts, in the block at hand */
 } rs_worker;
 
 /* What the compare sink reads of a target's file at once, behind the thread's memory. */

@@ -29,9 +29,9 @@ static bool ends_with(const char *text, const char *end)
 
 bool rs_name_holds_weights(const char *name)
 {
-    static const char *const own[] = {".safetensors", ".index.json", ".partial", ".rules",
-                                      ".npy",         ".npz",        ".distcp",  ".metadata",
-                                      ".bin",         ".pt",         ".pth",     ".ckpt"};
+    static const char *const own[] = {
+        ".safetensors", ".index.json", ".partial", ".rules", ".npy",  ".npz",        ".distcp",
+        ".metadata",    ".bin",        ".pt",      ".pth",   ".ckpt", "metadata.pkl"};
     bool holds = strstr(name, ".safetensors.index.") != NULL;
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         holds = holds || ends_with(name, own[i]);

@@ -11,7 +11,9 @@
 #include "base/sort.h"
 #include "checkpoint/format/formats.h"
 #include "checkpoint/torch/dcp_entry.h"
+#include "checkpoint/torch/dcp_values.h"
 #include "checkpoint/torch/dcp_write.h"
+#include "checkpoint/torch/torch_files.h"
 #include "text/text.h"
 
 #include <assert.h>
@@ -19,6 +21,8 @@
 #include <string.h>
 
 #define METADATA_NAME ".metadata"
+/* Lightning has what is not model or optimizer in a file of torch.save beside. */
+#define LIGHTNING_NAME "meta.pt"
 
 /* ---- metadata -------------------------------------------------------------------------------- */
 
@@ -38,6 +42,8 @@ typedef struct reading {
     char **files; /* of all parts, each once, by the numbers in their names */
     rs_dcp_entries entries;
     rs_occurrences list;
+    int64_t differing; /* values that are not the same on all ranks */
+    bool has_lightning;
 } reading;
 
 static bool begins_with(const char *text, const char *beginning)
@@ -209,7 +215,8 @@ static reshard_status open_files(reading *r)
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < r->part_count; i++)
         count += r->parts[i].metadata.file_count;
-    r->files = rs_arena_allocate_array(&r->checkpoint->arena, (size_t)count, sizeof(const char *));
+    r->files =
+        rs_arena_allocate_array(&r->checkpoint->arena, (size_t)count + 1, sizeof(const char *));
     if (r->files == NULL)
         return rs_allocation_status();
     for (int64_t i = 0, at = 0; status == RESHARD_OK && i < r->part_count; i++) {
@@ -224,8 +231,15 @@ static reshard_status open_files(reading *r)
         if (i == 0 || strcmp(r->files[i], r->files[r->file_count - 1]) != 0)
             r->files[r->file_count++] = r->files[i];
     }
-    return rs_fail_within(rs_store_open_files(r->checkpoint, r->file_count, r->files),
-                          "named in %s", r->parts[0].name);
+    for (int64_t i = 0; i < r->file_count; i++)
+        r->has_lightning = r->has_lightning && strcmp(r->files[i], LIGHTNING_NAME) != 0;
+    if (r->has_lightning)
+        status = join_names(r, "", LIGHTNING_NAME, &r->files[r->file_count]);
+    if (status != RESHARD_OK)
+        return status;
+    return rs_fail_within(
+        rs_store_open_files(r->checkpoint, r->file_count + (r->has_lightning ? 1 : 0), r->files),
+        "named in %s", r->parts[0].name);
 }
 
 /* The number of a part's file among those of the checkpoint. */
@@ -271,7 +285,7 @@ static reshard_status add_chunk(reading *r, const part *from, const rs_dcp_tenso
 {
     rs_occurrence item;
     const rs_dcp_entry *entry =
-        rs_dcp_metadata_find(&from->metadata, tensor->name, tensor->ndim, chunk->offset);
+        rs_dcp_metadata_use(&from->metadata, tensor->name, tensor->ndim, chunk->offset);
     if (entry == NULL)
         return fail_missing(from, tensor, chunk);
     reshard_status status = rs_dcp_entry_read(&r->entries, entry, find_file(r, from, entry->file),
@@ -298,13 +312,16 @@ static reshard_status add_tensor(reading *r, const part *from, const rs_dcp_tens
 {
     reshard_status status = RESHARD_OK;
     int64_t count = r->list.count;
-    if (is_empty(tensor, tensor->shape))
-        return add_empty(r, from, tensor);
     for (int64_t i = 0; status == RESHARD_OK && i < tensor->chunk_count; i++) {
-        /* Where a rank has nothing of a DTensor, its chunk is empty. */
-        if (!is_empty(tensor, tensor->chunks[i].size))
-            status = add_chunk(r, from, tensor, &tensor->chunks[i]);
+        const rs_dcp_chunk *chunk = &tensor->chunks[i];
+        /* Where a rank has nothing of a DTensor, its chunk is empty, and needs no entry. */
+        if (is_empty(tensor, chunk->size))
+            (void)rs_dcp_metadata_use(&from->metadata, tensor->name, tensor->ndim, chunk->offset);
+        else
+            status = add_chunk(r, from, tensor, chunk);
     }
+    if (status == RESHARD_OK && is_empty(tensor, tensor->shape))
+        return add_empty(r, from, tensor);
     if (status == RESHARD_OK && r->list.count == count && !r->has_ranks)
         status = rs_fail(RESHARD_ERR_GAP, "%s: tensor \"%.*s\" has no chunks", from->name,
                          rs_slice_shown(tensor->name), tensor->name.bytes);
@@ -313,16 +330,42 @@ static reshard_status add_tensor(reading *r, const part *from, const rs_dcp_tens
 
 static reshard_status add_value(reading *r, const part *from, const rs_dcp_tensor *value)
 {
-    const rs_dcp_entry *entry = rs_dcp_metadata_find(&from->metadata, value->name, -1, NULL);
+    const rs_dcp_entry *entry = rs_dcp_metadata_use(&from->metadata, value->name, -1, NULL);
     if (entry == NULL)
         return rs_fail(RESHARD_ERR_GAP, "%s: no file is named for the bytes \"%.*s\"", from->name,
                        rs_slice_shown(value->name), value->name.bytes);
+    int32_t file = find_file(r, from, entry->file);
     /* Each rank has its own copy; the first one's is taken, as PyTorch does. */
     for (int64_t i = 0; r->has_ranks && i < r->checkpoint->value_count; i++) {
-        if (rs_slice_compare(r->checkpoint->values[i].name, value->name) == 0)
-            return RESHARD_OK;
+        bool is_same = false;
+        if (rs_slice_compare(r->checkpoint->values[i].name, value->name) != 0)
+            continue;
+        reshard_status status =
+            rs_dcp_entry_is(&r->entries, entry, file, &r->checkpoint->values[i], &is_same);
+        r->differing += status == RESHARD_OK && !is_same;
+        return status;
     }
-    return rs_dcp_entry_keep(&r->entries, entry, find_file(r, from, entry->file), value);
+    return rs_dcp_entry_keep(&r->entries, entry, file, value);
+}
+
+/* Entries that the metadata places in files, but that no tensor has as a chunk. */
+static reshard_status note_unused(const reading *r)
+{
+    int64_t count = 0;
+    rs_slice first = {NULL, 0};
+    for (int64_t i = 0; i < r->part_count; i++) {
+        const rs_dcp_metadata *metadata = &r->parts[i].metadata;
+        for (int64_t k = 0; k < metadata->entry_count; k++) {
+            if (!metadata->entries[k].is_used && count++ == 0)
+                first = metadata->entries[k].name;
+        }
+    }
+    if (count == 0)
+        return RESHARD_OK;
+    return rs_store_note(r->checkpoint,
+                         "%lld stored %s no chunk of any tensor (\"%.*s\"%s): left out",
+                         (long long)count, count == 1 ? "entry is" : "entries are",
+                         rs_slice_shown(first), first.bytes, count == 1 ? "" : " and others");
 }
 
 static reshard_status add_all(reading *r)
@@ -337,6 +380,59 @@ static reshard_status add_all(reading *r)
             if (status == RESHARD_OK && rs_context_cancelled(r->checkpoint->context))
                 status = rs_fail(RESHARD_ERR_CANCELLED, "%s: cancelled", r->checkpoint->path);
         }
+    }
+    return status;
+}
+
+/* ---- files beside ---------------------------------------------------------------------------- */
+
+static reshard_status take_beside(void *user, const rs_torch_leaf *leaf)
+{
+    reading *r = user;
+    rs_occurrence found;
+    int32_t file = (int32_t)r->file_count;
+    if (leaf->kind == RS_TORCH_VALUE)
+        return rs_torch_keep_value(r->checkpoint, file, leaf);
+    if (leaf->kind != RS_TORCH_TENSOR)
+        return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                       LIGHTNING_NAME
+                       ": tensor \"%.*s\" is one rank's part, which is not read here",
+                       rs_slice_shown(leaf->name), leaf->name.bytes);
+    reshard_status status = rs_torch_occurrence(r->checkpoint, file, leaf, &found);
+    return status == RESHARD_OK ? rs_occurrences_add(r->checkpoint->context, &r->list, &found)
+                                : status;
+}
+
+static reshard_status read_beside(reading *r)
+{
+    int32_t file = (int32_t)r->file_count;
+    if (!r->has_lightning)
+        return RESHARD_OK;
+    reshard_status status = rs_torch_open_file(r->checkpoint, file);
+    if (status == RESHARD_OK)
+        status = rs_torch_walk_file(r->checkpoint, file, (rs_slice){NULL, 0}, take_beside, r);
+    return status == RESHARD_OK ? rs_store_note(r->checkpoint, LIGHTNING_NAME
+                                                ": Lightning's, is read as part of the checkpoint")
+                                : status;
+}
+
+/* What else looks like PyTorch's in the folder is not read, which somebody may not expect. */
+static reshard_status look_beside(reading *r, const rs_opening *opening)
+{
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; opening->is_folder && status == RESHARD_OK && i < opening->name_count;
+         i++) {
+        bool is_torch = false;
+        const char *name = opening->names[i];
+        if (rs_torch_name_is(name))
+            status = rs_torch_probe_file(r->checkpoint, name, &is_torch);
+        if (status != RESHARD_OK || !is_torch)
+            continue;
+        if (strcmp(name, LIGHTNING_NAME) == 0)
+            r->has_lightning = true;
+        else
+            status = rs_store_note(r->checkpoint,
+                                   "%s: is not part of the distributed checkpoint: left out", name);
     }
     return status;
 }
@@ -374,13 +470,25 @@ static reshard_status read_all(reading *r, const rs_opening *opening)
     for (int64_t i = 0; status == RESHARD_OK && i < r->part_count; i++)
         status = read_part(r, &r->parts[i]);
     if (status == RESHARD_OK)
+        status = look_beside(r, opening);
+    if (status == RESHARD_OK)
         status = open_files(r);
     if (status == RESHARD_OK)
         status = rs_unpacking_create(checkpoint->context, &r->entries.unpacking);
     if (status == RESHARD_OK)
         status = add_all(r);
+    if (status == RESHARD_OK)
+        status = read_beside(r);
     r->list.has_copies = r->has_ranks;
-    return status == RESHARD_OK ? rs_store_join(checkpoint, &r->list) : status;
+    if (status == RESHARD_OK)
+        status = rs_store_join(checkpoint, &r->list);
+    if (status == RESHARD_OK)
+        status = note_unused(r);
+    if (status == RESHARD_OK && r->differing != 0)
+        status = rs_store_note(checkpoint,
+                               "%lld values are not the same on all ranks; the first is kept",
+                               (long long)r->differing);
+    return status;
 }
 
 static reshard_status read_folder(reshard_checkpoint *checkpoint, const rs_opening *opening)

@@ -351,8 +351,13 @@ static reshard_status add_archive(reshard_checkpoint *checkpoint, rs_unpacking *
     archive->body = zip;
     archive->body_destroy = destroy_zip;
     const rs_zip_member *members = rs_zip_members(zip, &count);
-    for (size_t i = 0; status == RESHARD_OK && i < count; i++)
-        status = add_member(checkpoint, unpacking, file, &members[i], list);
+    for (size_t i = 0; status == RESHARD_OK && i < count; i++) {
+        const rs_zip_member *member = &members[i];
+        status = add_member(checkpoint, unpacking, file, member, list);
+        if (status == RESHARD_OK && member->crc != 0 && !member->deflated)
+            status = rs_store_add_crc(
+                checkpoint, &(rs_stored_crc){file, member->crc, member->at, member->bytes});
+    }
     return status;
 }
 

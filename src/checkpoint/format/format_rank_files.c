@@ -2,26 +2,131 @@
 /*
  * format_rank_files.c - plain files of ranks: each holds what a rank has in memory, in local
  * shapes. Our own files say how they were split (rank_layout.h); for those of others a mesh and
- * rules tell which part each rank has (rank_files_read.c).
+ * rules tell which part each rank has (rank_join.h), and for tensors that are cut flat older files
+ * of ours give the shape (RESHARD_SHAPES). Files of others are ordered by name, with numbers in
+ * names compared as numbers, and belong to the ranks in increasing order.
  *
  * Written, an entry is a rank's whole local buffer, including padding, and its pieces lie in it
  * strided.
  */
 #include "checkpoint/format/formats.h"
-#include "checkpoint/format/rank_files.h"
 
 #include "base/context.h"
+#include "base/sort.h"
 #include "checkpoint/body/safetensors.h"
 #include "checkpoint/body/target.h"
+#include "checkpoint/format/rank_join.h"
 #include "checkpoint/format/rank_layout.h"
+#include "text/json.h"
+#include "text/text.h"
 
 #include <stdio.h>
+#include <string.h>
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* What a file says of the split; bytes NULL: nothing. */
+static rs_slice find_document(const reshard_checkpoint *checkpoint, int32_t file)
+{
+    const rs_metadatum *item =
+        rs_header_metadata(rs_safetensors_header(checkpoint, file), RS_LAYOUT_KEY);
+    return item != NULL ? item->value : (rs_slice){NULL, 0};
+}
 
 static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)
 {
     reshard_status status = rs_safetensors_open(checkpoint, opening, out_is);
-    if (opening->options->from == NULL)
-        *out_is = *out_is && status == RESHARD_OK && rs_rank_layout_is_told(checkpoint);
+    bool is_told = opening->options->from != NULL;
+    for (int32_t i = 0; status == RESHARD_OK && !is_told && i < checkpoint->file_count; i++)
+        is_told = find_document(checkpoint, i).bytes != NULL;
+    *out_is = *out_is && is_told;
+    return status;
+}
+
+static int compare_files(const void *a, const void *b)
+{
+    const rs_stored_file *x = a, *y = b;
+    int order = rs_compare_naturally(x->name, y->name);
+    return order != 0 ? order : strcmp(x->name, y->name);
+}
+
+/* What RESHARD_SHAPES of one file says, by index into its entries by name. */
+typedef struct told_shapes {
+    const int64_t **shapes; /* NULL: it does not say */
+    int32_t *ndims;
+} told_shapes;
+
+/* Reads a list of numbers of any length. */
+static reshard_status read_shape(rs_arena *arena, rs_json *json, const rs_json_token *key,
+                                 int64_t index, void *user)
+{
+    told_shapes *told = user;
+    rs_json ahead = *json;
+    rs_json_token token;
+    int32_t ndim = -1;
+    if (told->shapes[index] != NULL)
+        return rs_json_fail(json, key, "a tensor that occurs twice");
+    reshard_status status =
+        rs_json_expect(&ahead, RS_JSON_LIST_BEGIN, "a list of numbers is wanted here", &token);
+    do {
+        ndim++;
+        if (status == RESHARD_OK)
+            status = rs_json_next(&ahead, &token);
+    } while (status == RESHARD_OK && token.kind == RS_JSON_NUMBER && ndim < RESHARD_NDIM_MAX);
+    told->ndims[index] = ndim;
+    return status == RESHARD_OK ? rs_safetensors_numbers(arena, json, ndim, &told->shapes[index])
+                                : status;
+}
+
+static reshard_status gather_file(reshard_checkpoint *checkpoint, int32_t file,
+                                  rs_occurrences *list)
+{
+    const rs_header *header = rs_safetensors_header(checkpoint, file);
+    size_t count = (size_t)header->entry_count;
+    size_t bytes = count * (sizeof(int64_t *) + sizeof(int32_t));
+    char *memory = rs_allocate_zeroed(checkpoint->context, bytes);
+    if (memory == NULL)
+        return rs_allocation_status();
+    told_shapes told = {(void *)memory, (void *)(memory + count * sizeof(int64_t *))};
+    reshard_status status =
+        rs_safetensors_document(checkpoint, file, RS_SHAPES_KEY, read_shape, &told);
+    for (size_t i = 0; status == RESHARD_OK && i < count; i++) {
+        rs_occurrence item = rs_safetensors_occurrence(checkpoint, file, header->by_name[i]);
+        item.full = told.shapes[i];
+        item.full_ndim = told.ndims[i];
+        status = rs_occurrences_add(checkpoint->context, list, &item);
+    }
+    rs_release(checkpoint->context, memory, bytes);
+    return status;
+}
+
+static reshard_status gather(reshard_checkpoint *checkpoint, rs_occurrences *list)
+{
+    for (int32_t i = 0; i < checkpoint->file_count; i++) {
+        reshard_status status = gather_file(checkpoint, i, list);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    return RESHARD_OK;
+}
+static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
+{
+    rs_occurrences list = {0};
+    size_t bytes = (size_t)checkpoint->file_count * sizeof(rs_slice);
+    rs_slice *documents = rs_allocate(checkpoint->context, bytes);
+    if (documents == NULL)
+        return rs_allocation_status();
+    rs_sort(checkpoint->files, (size_t)checkpoint->file_count, sizeof(rs_stored_file),
+            compare_files);
+    for (int32_t i = 0; i < checkpoint->file_count; i++)
+        documents[i] = find_document(checkpoint, i);
+    reshard_status status = gather(checkpoint, &list);
+    if (status == RESHARD_OK)
+        status = rs_rank_join(checkpoint, opening, documents, &list);
+    if (status == RESHARD_OK)
+        status = rs_safetensors_keep_metadata(checkpoint);
+    rs_occurrences_release(checkpoint->context, &list);
+    rs_release(checkpoint->context, documents, bytes);
     return status;
 }
 
@@ -29,10 +134,10 @@ static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *op
 
 static reshard_status lay_out(rs_laying *laying)
 {
-    reshard_status status = rs_rank_files_check_mesh(laying->book->mesh);
+    reshard_status status = rs_rank_mesh_check(laying->book->mesh);
     if (status == RESHARD_OK)
         status = rs_target_cut(laying, rs_target_place_local);
-    return status == RESHARD_OK ? rs_rank_layout_prepare(laying) : status;
+    return status == RESHARD_OK ? rs_rank_layout_prepare(laying, true) : status;
 }
 
 static void name_file(const rs_target *target, int32_t file, int32_t rank,
@@ -54,7 +159,7 @@ const rs_format rs_format_rank_files = {
     .looks_for = "*.safetensors, one for each rank of the mesh",
     .needs_mesh = true,
     .probe = probe,
-    .read = rs_rank_files_read,
+    .read = read_files,
     .is_split = true,
     .lay_out = lay_out,
     .name_file = name_file,

@@ -82,12 +82,12 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
 {
     reading r = {.checkpoint = checkpoint};
     reshard_status status = open_files(checkpoint, opening);
-    for (; status == RESHARD_OK && r.file < checkpoint->file_count; r.file++) {
+    for (; status == RESHARD_OK && r.file < checkpoint->named_count; r.file++) {
         size_t bytes = 0;
         const rs_pickle *pickle = rs_torch_file_pickle(rs_torch_opened(checkpoint, r.file), &bytes);
         rs_slice prefix = {0};
         /* A tensor by itself needs a name, too. */
-        if (checkpoint->file_count > 1 ||
+        if (checkpoint->named_count > 1 ||
             rs_torch_kind_of(rs_pickle_root(pickle)) != RS_TORCH_VALUE)
             prefix = rs_torch_name_stem(checkpoint->files[r.file].name);
         status = rs_torch_walk_file(checkpoint, r.file, prefix, take, &r);
@@ -128,14 +128,16 @@ static void name_file(const rs_target *target, int32_t file, int32_t rank,
     (void)snprintf(out_name, RS_FILE_NAME_BYTES, "model.pt");
 }
 
+static const rs_torch_style style = {.write = rs_torch_save_plain};
+
 static reshard_status place(rs_target *target, int32_t file)
 {
-    return rs_torch_save_place(target, file, rs_torch_save_plain);
+    return rs_torch_save_place(target, file, &style);
 }
 
 static reshard_status finish(const rs_target *target, const rs_finishing *finishing)
 {
-    return rs_torch_save_finish(target, finishing, rs_torch_save_plain);
+    return rs_torch_save_finish(target, finishing, &style);
 }
 
 const rs_format rs_format_torch = {

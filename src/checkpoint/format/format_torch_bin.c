@@ -106,7 +106,7 @@ static reshard_status note_others(reshard_checkpoint *checkpoint, const rs_openi
     for (int64_t i = 0; status == RESHARD_OK && opening->is_folder && i < opening->name_count;
          i++) {
         bool is_read = !rs_torch_name_is(opening->names[i]);
-        for (int32_t j = 0; !is_read && j < checkpoint->file_count; j++)
+        for (int32_t j = 0; !is_read && j < checkpoint->named_count; j++)
             is_read = strcmp(checkpoint->files[j].name, opening->names[i]) == 0;
         if (!is_read)
             status = rs_store_note(checkpoint, "%s: is not part of the model: left out",
@@ -127,7 +127,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
     if (status == RESHARD_OK)
         status = name != NULL ? rs_weight_map_open(checkpoint, &map, rs_torch_open_named)
                               : rs_torch_open_named(checkpoint, 1, &single);
-    for (; status == RESHARD_OK && r.file < checkpoint->file_count; r.file++)
+    for (; status == RESHARD_OK && r.file < checkpoint->named_count; r.file++)
         status = rs_torch_walk_file(checkpoint, r.file, (rs_slice){0}, take, &r);
     if (status == RESHARD_OK)
         status = rs_torch_check_names(checkpoint, &r.list);

@@ -6,14 +6,18 @@
  * the first step of all names.
  *
  * DTensors and ShardedTensors say which box of which tensor they are. Plain tensors beside them are
- * replicas. A group without such tensors (extra_state) is kept by rank: group.rank.name.
+ * replicas. A group without such tensors (extra_state) is kept by rank: group.rank.name. Where all
+ * tensors are plain, a record of our own or a mesh tells how they are split (torch_ranks_plain.c).
  */
 #include "base/context.h"
+#include "base/sort.h"
 #include "checkpoint/format/formats.h"
+#include "checkpoint/format/rank_join.h"
+#include "checkpoint/format/rank_layout.h"
+#include "checkpoint/format/torch_ranks.h"
 #include "checkpoint/torch/torch_placed.h"
 #include "checkpoint/torch/torch_save.h"
 #include "checkpoint/torch/torch_write.h"
-#include "spec/spec.h"
 #include "text/text.h"
 
 #include <stdio.h>
@@ -33,6 +37,7 @@ typedef struct rank_group {
     rs_slice name;
     bool is_cut; /* some of its tensors are */
     int32_t world;
+    int32_t first_file;
     int32_t file_count;
 } rank_group;
 
@@ -43,7 +48,7 @@ typedef struct reading {
     int32_t *group_of; /* likewise */
     int32_t group_count;
     rank_group *groups;
-    int64_t differing; /* values that are not the same on all ranks */
+    rs_torch_common common;
     rs_occurrences list;
 } reading;
 
@@ -107,60 +112,71 @@ static bool parse_name(const char *file, rank_name *out_name)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+static bool has_ranks(const rs_opening *opening)
+{
+    bool any = false;
+    rank_name name;
+    for (int64_t i = 0; !any && i < opening->name_count; i++)
+        any = parse_name(opening->names[i], &name);
+    return any;
+}
+
+/* A file of one rank by its name; given a mesh, any file of torch.save where none has such a
+ * name. */
+static bool is_candidate(const rs_opening *opening, bool by_rank, const char *name)
+{
+    rank_name parsed;
+    return by_rank ? parse_name(name, &parsed)
+                   : opening->options->from != NULL && rs_torch_name_is(name);
+}
+
 static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *opening, bool *out_is)
 {
-    int64_t count = 0;
-    bool is_torch = false;
+    bool is_torch = false, by_rank = has_ranks(opening);
     reshard_status status = RESHARD_OK;
     if (checkpoint->file_count != 0 || !opening->is_folder)
         return RESHARD_OK;
-    for (int64_t i = 0; status == RESHARD_OK && i < opening->name_count; i++) {
-        rank_name name;
-        if (!parse_name(opening->names[i], &name))
+    for (int64_t i = 0; i < opening->name_count; i++) {
+        if (!is_candidate(opening, by_rank, opening->names[i]))
             continue;
-        if (count++ == 0)
-            status = rs_torch_probe_file(checkpoint, opening->names[i], &is_torch);
+        status = rs_torch_probe_file(checkpoint, opening->names[i], &is_torch);
+        break;
     }
     *out_is = is_torch;
     return status;
 }
 
+static int compare_names(const void *a, const void *b)
+{
+    const char *x = *(char *const *)a, *y = *(char *const *)b;
+    int order = rs_compare_naturally(x, y);
+    return order != 0 ? order : strcmp(x, y);
+}
+
 static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
     int64_t count = 0;
+    bool by_rank = has_ranks(opening);
     size_t bytes = (size_t)opening->name_count * sizeof(char *);
     char **names = rs_allocate(checkpoint->context, bytes);
     if (names == NULL)
         return rs_allocation_status();
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; status == RESHARD_OK && i < opening->name_count; i++) {
-        rank_name name;
-        if (parse_name(opening->names[i], &name))
+        if (is_candidate(opening, by_rank, opening->names[i]))
             names[count++] = opening->names[i];
         else if (rs_torch_name_is(opening->names[i]))
             status = rs_store_note(checkpoint, "%s: is no file of one rank: left out",
                                    opening->names[i]);
     }
+    rs_sort((void *)names, (size_t)count, sizeof *names, compare_names);
     if (status == RESHARD_OK)
         status = rs_torch_open_named(checkpoint, count, names);
-    rs_release(checkpoint->context, names, bytes);
+    rs_release(checkpoint->context, (void *)names, bytes);
     return status;
 }
 
 /* ---- groups ---------------------------------------------------------------------------------- */
-
-/* Whether a pickle names a class of tensors that are cut. */
-static bool names_cut(const rs_pickle *pickle)
-{
-    size_t count = 0;
-    const rs_pickle_node *const *globals = rs_pickle_globals(pickle, &count);
-    for (size_t i = 0; i < count; i++) {
-        rs_slice name = globals[i]->global->name;
-        if (rs_slice_equals(name, "DTensor") || rs_slice_equals(name, "ShardedTensor"))
-            return true;
-    }
-    return false;
-}
 
 static int32_t find_group(const reading *r, rs_slice name)
 {
@@ -173,21 +189,21 @@ static int32_t find_group(const reading *r, rs_slice name)
 static reshard_status sort_into_groups(reading *r)
 {
     reshard_checkpoint *checkpoint = r->checkpoint;
-    size_t count = (size_t)checkpoint->file_count;
+    size_t count = (size_t)checkpoint->named_count;
     r->names = rs_arena_allocate_array(&checkpoint->arena, count, sizeof *r->names);
     r->group_of = rs_arena_allocate_array(&checkpoint->arena, count, sizeof *r->group_of);
     r->groups = rs_arena_allocate_array(&checkpoint->arena, count, sizeof *r->groups);
     if (r->names == NULL || r->group_of == NULL || r->groups == NULL)
         return rs_allocation_status();
-    for (int32_t i = 0; i < checkpoint->file_count; i++) {
+    for (int32_t i = 0; i < checkpoint->named_count; i++) {
         size_t bytes = 0;
         if (!parse_name(checkpoint->files[i].name, &r->names[i]))
             return rs_fail(RESHARD_ERR_INVALID, "%s: no rank in its name",
                            checkpoint->files[i].name);
         int32_t found = find_group(r, r->names[i].group);
         if (found == r->group_count)
-            r->groups[r->group_count++] =
-                (rank_group){.name = r->names[i].group, .world = r->names[i].world};
+            r->groups[r->group_count++] = (rank_group){
+                .name = r->names[i].group, .world = r->names[i].world, .first_file = i};
         rank_group *group = &r->groups[found];
         if (group->world != r->names[i].world)
             return rs_fail(RESHARD_ERR_CORRUPT,
@@ -196,8 +212,9 @@ static reshard_status sort_into_groups(reading *r)
                            checkpoint->files[i].name, (int)r->names[i].world, (int)group->world);
         r->group_of[i] = found;
         group->file_count++;
-        group->is_cut = group->is_cut ||
-                        names_cut(rs_torch_file_pickle(rs_torch_opened(checkpoint, i), &bytes));
+        group->is_cut =
+            group->is_cut ||
+            rs_torch_names_placed(rs_torch_file_pickle(rs_torch_opened(checkpoint, i), &bytes));
     }
     return RESHARD_OK;
 }
@@ -218,7 +235,7 @@ static reshard_status check_cut(const reading *r)
 
 static bool has_rank(const reading *r, int32_t group, int32_t rank)
 {
-    for (int32_t i = 0; i < r->checkpoint->file_count; i++) {
+    for (int32_t i = 0; i < r->checkpoint->named_count; i++) {
         if (r->group_of[i] == group && r->names[i].rank == rank)
             return true;
     }
@@ -232,7 +249,7 @@ static void list_missing(const reading *r, int32_t group, char *out_text, size_t
     rs_text text;
     int32_t world = r->groups[group].world, missing = 0;
     rs_text_init(&text, out_text, room);
-    for (int32_t i = 0; i < r->checkpoint->file_count; i++) {
+    for (int32_t i = 0; i < r->checkpoint->named_count; i++) {
         if (r->group_of[i] == group && r->names[i].rank >= world)
             world = r->names[i].rank + 1;
     }
@@ -283,28 +300,14 @@ static bool is_flat(rs_slice name)
     return false;
 }
 
-/* Values are kept once; where ranks do not agree, that is counted. */
+/* Values of groups that are cut are kept once, others by rank. */
 static reshard_status take_value(reading *r, const rs_torch_leaf *leaf)
 {
-    reshard_checkpoint *checkpoint = r->checkpoint;
-    int32_t group = r->group_of[r->owner.file];
-    bool is_first = true;
-    for (int32_t i = 0; is_first && i < r->owner.file; i++)
-        is_first = r->group_of[i] != group;
-    if (is_first || !r->groups[group].is_cut)
-        return rs_torch_keep_value(checkpoint, r->owner.file, leaf);
-    for (int64_t i = 0; i < checkpoint->value_count; i++) {
-        const rs_stored_value *value = &checkpoint->values[i];
-        char kept[1024], found[1024];
-        if (r->group_of[value->file] != group || rs_slice_compare(value->name, leaf->name) != 0)
-            continue;
-        rs_pickle_show(value->node, kept, sizeof kept);
-        rs_pickle_show(leaf->node, found, sizeof found);
-        r->differing += strcmp(kept, found) != 0;
-        return RESHARD_OK;
-    }
-    r->differing++;
-    return rs_torch_keep_value(checkpoint, r->owner.file, leaf);
+    int32_t file = r->owner.file;
+    const rank_group *group = &r->groups[r->group_of[file]];
+    if (!group->is_cut)
+        return rs_torch_keep_value(r->checkpoint, file, leaf);
+    return rs_torch_keep_common(r->checkpoint, &r->common, file, group->first_file == file, leaf);
 }
 
 static reshard_status take(void *user, const rs_torch_leaf *leaf)
@@ -353,7 +356,7 @@ static reshard_status read_all(reading *r)
     reshard_status status = sort_into_groups(r);
     if (status == RESHARD_OK)
         status = check_cut(r);
-    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++) {
+    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->named_count; i++) {
         rs_slice prefix;
         r->owner = (rs_torch_rank){.file = i, .rank = r->names[i].rank};
         status = make_prefix(r, i, &prefix);
@@ -365,17 +368,21 @@ static reshard_status read_all(reading *r)
     if (status == RESHARD_OK)
         status = rs_store_join(checkpoint, &r->list);
     status = tell_missing(r, status);
-    if (status == RESHARD_OK && r->differing != 0)
-        status = rs_store_note(checkpoint,
-                               "%lld values are not the same on all ranks; the first is kept",
-                               (long long)r->differing);
+    if (status == RESHARD_OK)
+        status = rs_torch_note_common(checkpoint, &r->common);
     return status == RESHARD_OK ? rs_torch_note_globals(checkpoint) : status;
 }
 
 static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
     reading r = {.checkpoint = checkpoint, .list.has_copies = true};
+    rs_slice *documents = NULL;
+    bool is_told = false;
     reshard_status status = open_files(checkpoint, opening);
+    if (status == RESHARD_OK)
+        status = rs_torch_ranks_documents(checkpoint, &documents, &is_told);
+    if (status == RESHARD_OK && (is_told || opening->options->from != NULL))
+        return rs_torch_ranks_read_plain(checkpoint, opening, documents);
     if (status == RESHARD_OK)
         status = read_all(&r);
     rs_occurrences_release(checkpoint->context, &r.list);
@@ -392,40 +399,48 @@ static reshard_status place_tensor(const rs_laying *laying, const rs_cut_tensor 
 
 static reshard_status lay_out(rs_laying *laying)
 {
-    reshard_status status = rs_fail_within(rs_mesh_check_distinct(laying->book->mesh),
-                                           "files of ranks hold one part of a tensor");
-    return status == RESHARD_OK ? rs_target_cut(laying, place_tensor) : status;
+    reshard_status status = rs_rank_mesh_check(laying->book->mesh);
+    if (status == RESHARD_OK)
+        status = rs_target_cut(laying, place_tensor);
+    return status == RESHARD_OK ? rs_rank_layout_prepare(laying, false) : status;
 }
 
-static void name_file(const rs_target *target, int32_t file, int32_t rank,
-                      char out_name[RS_FILE_NAME_BYTES])
+void rs_torch_ranks_name_file(const rs_target *target, int32_t file, int32_t rank,
+                              char out_name[RS_FILE_NAME_BYTES])
 {
     (void)file;
     (void)snprintf(out_name, RS_FILE_NAME_BYTES, "model_world_size_%d_rank_%d.pt",
                    (int)target->file_count, (int)rank);
 }
 
+/* torch.load does not look at records that its pickle does not name. */
+static const rs_torch_style style = {.write = rs_torch_save_plain,
+                                     .record_name = RS_LAYOUT_KEY,
+                                     .write_record = rs_rank_layout_write_record};
+
 static reshard_status place(rs_target *target, int32_t file)
 {
-    return rs_torch_save_place(target, file, rs_torch_save_plain);
+    return rs_torch_save_place(target, file, &style);
 }
 
 static reshard_status finish(const rs_target *target, const rs_finishing *finishing)
 {
-    return rs_torch_save_finish(target, finishing, rs_torch_save_plain);
+    return rs_torch_save_finish(target, finishing, &style);
 }
 
 const rs_format rs_format_torch_ranks = {
     .name = "torch-ranks",
     .description = "one torch.save file for each rank, with DTensors or ShardedTensors (FSDP)",
     .looks_for = "*_rank_R.pt",
+    .needs_mesh = true,
     .probe = probe,
     .read = read_files,
     .is_split = true,
+    .placed = &rs_format_torch_dtensors,
     .has_crcs = true,
     .holds_value = rs_torch_nest_holds,
     .lay_out = lay_out,
-    .name_file = name_file,
+    .name_file = rs_torch_ranks_name_file,
     .place = place,
     .write_head = rs_torch_save_head,
     .finish = finish,

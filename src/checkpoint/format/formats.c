@@ -10,9 +10,10 @@
 #include <string.h>
 
 static const rs_format *const formats[] = {
-    &rs_format_hf,         &rs_format_dcp_safetensors, &rs_format_dcp,
-    &rs_format_rank_files, &rs_format_safetensors,     &rs_format_npy,
-    &rs_format_torch_bin,  &rs_format_torch_ranks,     &rs_format_torch,
+    &rs_format_hf,    &rs_format_torch_checkpointing, &rs_format_dcp_safetensors,
+    &rs_format_dcp,   &rs_format_rank_files,          &rs_format_safetensors,
+    &rs_format_npy,   &rs_format_torch_bin,           &rs_format_torch_ranks,
+    &rs_format_torch,
 };
 #define FORMAT_COUNT ((int32_t)(sizeof formats / sizeof *formats))
 

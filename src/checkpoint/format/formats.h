@@ -7,7 +7,9 @@
 
 extern const rs_format rs_format_hf, rs_format_dcp_safetensors, rs_format_rank_files,
     rs_format_safetensors, rs_format_npy, rs_format_torch, rs_format_torch_bin,
-    rs_format_torch_ranks, rs_format_dcp;
+    rs_format_torch_ranks, rs_format_torch_checkpointing, rs_format_dcp;
+/* Not in the list: format_torch_ranks.c names it. */
+extern const rs_format rs_format_torch_dtensors;
 
 /* In the order they are probed; NULL beyond the last. */
 const rs_format *rs_format_at(int32_t index);

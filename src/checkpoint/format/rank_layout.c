@@ -132,18 +132,17 @@ static reshard_status check_version(rs_json json)
     return status;
 }
 
-static reshard_status read_document(reshard_checkpoint *checkpoint, int32_t file, document *found)
+static reshard_status read_document(reshard_checkpoint *checkpoint, int32_t file, rs_slice text,
+                                    document *found)
 {
-    const rs_metadatum *item =
-        rs_header_metadata(rs_safetensors_header(checkpoint, file), RS_LAYOUT_KEY);
     rs_json json;
     rs_json_token token;
     *found = (document){.rank = 0};
-    if (item == NULL)
+    if (text.bytes == NULL)
         return rs_fail(RESHARD_ERR_CORRUPT,
                        "%s: does not say how it was split (" RS_LAYOUT_KEY "), and other files do",
                        checkpoint->files[file].name);
-    rs_json_init(&json, RS_LAYOUT_KEY, item->value.bytes, item->value.count);
+    rs_json_init(&json, RS_LAYOUT_KEY, text.bytes, text.count);
     reshard_status status = check_version(json);
     if (status == RESHARD_OK)
         status = rs_json_expect(&json, RS_JSON_OBJECT_BEGIN, "an object is wanted here", &token);
@@ -307,16 +306,13 @@ static reshard_status read_groups(tensor_list *list, rs_json *json, int64_t most
     return status;
 }
 
-/* All tensors, by name. Each is in the file of some rank, so files bound their number. */
-static reshard_status read_all(reshard_checkpoint *checkpoint, const document *first,
+/* All tensors, by name. */
+static reshard_status read_all(reshard_checkpoint *checkpoint, const document *first, int64_t most,
                                rs_rank_layout *layout)
 {
     tensor_list list = {.arena = &checkpoint->arena, .layout = layout};
     rs_slice text = first->version == 1 ? first->tensors : first->groups;
-    int64_t most = 0;
     rs_json json;
-    for (int32_t i = 0; i < checkpoint->file_count; i++)
-        most += rs_safetensors_header(checkpoint, i)->entry_count;
     rs_json_init(&json, RS_LAYOUT_KEY, text.bytes, text.count);
     reshard_status status =
         first->version == 1 ? read_tensors(&list, &json) : read_groups(&list, &json, most);
@@ -327,15 +323,6 @@ static reshard_status read_all(reshard_checkpoint *checkpoint, const document *f
 }
 
 /* ---- all files ------------------------------------------------------------------------------- */
-
-bool rs_rank_layout_is_told(const reshard_checkpoint *checkpoint)
-{
-    for (int32_t i = 0; i < checkpoint->file_count; i++) {
-        if (rs_header_metadata(rs_safetensors_header(checkpoint, i), RS_LAYOUT_KEY) != NULL)
-            return true;
-    }
-    return false;
-}
 
 static reshard_status check_alike(const reshard_checkpoint *checkpoint, const document *first,
                                   const document *other, int32_t file)
@@ -371,20 +358,21 @@ static reshard_status place_rank(const reshard_checkpoint *checkpoint, const rs_
 }
 
 /* One document after the other; what the first one says has been kept. */
-static reshard_status read_ranks(reshard_checkpoint *checkpoint, const document *first,
-                                 rs_rank_layout *layout)
+static reshard_status read_ranks(reshard_checkpoint *checkpoint, const rs_slice *documents,
+                                 const document *first, rs_rank_layout *layout)
 {
     int32_t count = reshard_mesh_size(layout->mesh);
     /* Whatever the mesh claims to be: one more than there are files shows that some are missing. */
-    int32_t room = count <= checkpoint->file_count ? count : checkpoint->file_count + 1;
+    int32_t room = count <= checkpoint->named_count ? count : checkpoint->named_count + 1;
     layout->file_of = rs_arena_allocate_array(&checkpoint->arena, (size_t)room, sizeof(int32_t));
     if (layout->file_of == NULL)
         return rs_allocation_status();
     for (int32_t i = 0; i < room; i++)
         layout->file_of[i] = -1;
-    for (int32_t i = 0; i < checkpoint->file_count; i++) {
+    for (int32_t i = 0; i < checkpoint->named_count; i++) {
         document found = *first;
-        reshard_status status = i != 0 ? read_document(checkpoint, i, &found) : RESHARD_OK;
+        reshard_status status =
+            i != 0 ? read_document(checkpoint, i, documents[i], &found) : RESHARD_OK;
         if (status == RESHARD_OK)
             status = check_alike(checkpoint, first, &found, i);
         if (status == RESHARD_OK)
@@ -397,7 +385,7 @@ static reshard_status read_ranks(reshard_checkpoint *checkpoint, const document 
             return rs_fail(RESHARD_ERR_GAP,
                            "%s: holds %d files of the %d ranks of %.*s; the file of rank %d is "
                            "missing",
-                           checkpoint->path, (int)checkpoint->file_count, (int)count,
+                           checkpoint->path, (int)checkpoint->named_count, (int)count,
                            rs_slice_shown(layout->mesh_text), layout->mesh_text.bytes,
                            (int)reshard_mesh_rank_at(layout->mesh, i));
     }
@@ -423,12 +411,12 @@ static reshard_status check_from(reshard_checkpoint *checkpoint, const char *fro
     return status;
 }
 
-reshard_status rs_rank_layout_read(reshard_checkpoint *checkpoint, const char *from,
-                                   rs_rank_layout *layout)
+reshard_status rs_rank_layout_read(reshard_checkpoint *checkpoint, const rs_slice *documents,
+                                   int64_t array_count, const char *from, rs_rank_layout *layout)
 {
     document first;
     *layout = (rs_rank_layout){.mesh = NULL};
-    reshard_status status = read_document(checkpoint, 0, &first);
+    reshard_status status = read_document(checkpoint, 0, documents[0], &first);
     if (status == RESHARD_OK)
         status = reshard_mesh_parse(checkpoint->context, first.mesh.bytes, &layout->mesh);
     if (status == RESHARD_OK)
@@ -438,10 +426,10 @@ reshard_status rs_rank_layout_read(reshard_checkpoint *checkpoint, const char *f
     if (status == RESHARD_OK)
         status = check_from(checkpoint, from, layout);
     if (status == RESHARD_OK)
-        status = read_ranks(checkpoint, &first, layout);
+        status = read_ranks(checkpoint, documents, &first, layout);
     if (status == RESHARD_OK)
-        status =
-            rs_fail_within(read_all(checkpoint, &first, layout), "%s", checkpoint->files[0].name);
+        status = rs_fail_within(read_all(checkpoint, &first, array_count, layout), "%s",
+                                checkpoint->files[0].name);
     return status;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rank_layout.h - the document by which rank files describe themselves, RESHARD_LAYOUT in their
- * metadata:
+ * rank_layout.h - the document by which rank files describe themselves, RESHARD_LAYOUT in the
+ * metadata of safetensors files, and a record of that name in files of torch.save:
  *
  *   {"version": 2, "rank": 3, "mesh": "tp=4", "conversion": "0123..", "rules": "..",
  *    "groups": [{"shape": [100, 32], "cuts": "S(0)", "padded": [128, 32], "names": [..]}]}
@@ -36,13 +36,13 @@ typedef struct rs_rank_layout {
     rs_rank_tensor *tensors; /* sorted by name; those of one name come next to each other */
 } rs_rank_layout;
 
-/* Does any of the open files have the document? */
-bool rs_rank_layout_is_told(const reshard_checkpoint *checkpoint);
-/* Reads it from all files, which must agree and be one for each rank. Release in any case. Errors:
- * SYNTAX; UNSUPPORTED for another version; CORRUPT when files do not agree, GAP when some are
- * missing; INVALID when from (may be NULL) is another mesh. */
-reshard_status rs_rank_layout_read(reshard_checkpoint *checkpoint, const char *from,
-                                   rs_rank_layout *layout);
+/* Reads the documents of all files (bytes NULL: a file without one), which must agree and be one
+ * for each rank; they must outlive the layout. The files hold array_count arrays in all, so that
+ * there are no more tensors than that. Release in any case. Errors: SYNTAX; UNSUPPORTED for
+ * another version; CORRUPT when files do not agree, GAP when some are missing; INVALID when from
+ * (may be NULL) is another mesh. */
+reshard_status rs_rank_layout_read(reshard_checkpoint *checkpoint, const rs_slice *documents,
+                                   int64_t array_count, const char *from, rs_rank_layout *layout);
 void rs_rank_layout_release(rs_rank_layout *layout, reshard_context *context);
 /* The spec of a tensor. The caller releases it. */
 reshard_status rs_rank_layout_spec(const rs_rank_layout *layout, reshard_context *context,
@@ -51,8 +51,12 @@ reshard_status rs_rank_layout_spec(const rs_rank_layout *layout, reshard_context
 /* The canonical text of a mesh, in the arena. */
 reshard_status rs_rank_layout_mesh(rs_arena *arena, reshard_mesh *mesh, rs_slice *out_text);
 
-/* Makes what the documents of all files have in common, once the target's tensors are known. */
-reshard_status rs_rank_layout_prepare(rs_laying *laying);
+/* Makes what the documents of all files have in common, once the target's tensors are known.
+ * as_string: as the inside of a JSON string, so that every file can take it as it is; else as it
+ * is. */
+reshard_status rs_rank_layout_prepare(rs_laying *laying, bool as_string);
+/* The document of a file by itself. */
+void rs_rank_layout_write_record(rs_json_writer *writer, const rs_target *target, int32_t file);
 /* The document of a file, as a member of __metadata__ with a comma behind it. */
 void rs_rank_layout_write(rs_json_writer *writer, const rs_target *target, int32_t file);
 

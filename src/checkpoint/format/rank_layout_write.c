@@ -139,30 +139,39 @@ static reshard_status write_common(const rs_laying *laying, rs_slice mesh, rs_js
     return status;
 }
 
-/* As the inside of a JSON string, so that every file can take it as it is. */
-reshard_status rs_rank_layout_prepare(rs_laying *laying)
+reshard_status rs_rank_layout_prepare(rs_laying *laying, bool as_string)
 {
     rs_target *target = laying->target;
-    rs_slice mesh = {NULL, 0};
+    rs_slice mesh = {NULL, 0}, made = {NULL, 0};
     rs_json_writer plain, quoted;
     rs_json_writer_init(&plain, target->context);
     rs_json_writer_init(&quoted, target->context);
     reshard_status status = rs_rank_layout_mesh(&target->arena, laying->book->mesh, &mesh);
     if (status == RESHARD_OK)
         status = write_common(laying, mesh, &plain);
-    if (status == RESHARD_OK) {
+    if (status == RESHARD_OK && as_string) {
         rs_json_writer_string(&quoted, (rs_slice){plain.bytes, (size_t)plain.count});
         status = quoted.status;
     }
+    if (status == RESHARD_OK && as_string) /* the first quote goes, the last one stays */
+        made = (rs_slice){quoted.bytes + 1, (size_t)quoted.count - 1};
+    else if (status == RESHARD_OK)
+        made = (rs_slice){plain.bytes, (size_t)plain.count};
     if (status == RESHARD_OK) {
-        size_t count = (size_t)quoted.count - 1; /* the first quote goes, the last one stays */
         target->document =
-            (rs_slice){rs_arena_copy(&target->arena, quoted.bytes + 1, count, 1), count};
+            (rs_slice){rs_arena_copy(&target->arena, made.bytes, made.count, 1), made.count};
         status = target->document.bytes != NULL ? RESHARD_OK : rs_allocation_status();
     }
     rs_json_writer_release(&quoted);
     rs_json_writer_release(&plain);
     return status;
+}
+
+void rs_rank_layout_write_record(rs_json_writer *writer, const rs_target *target, int32_t file)
+{
+    rs_json_writer_text(writer, "{\"version\":2,\"rank\":");
+    rs_json_writer_unsigned(writer, (uint64_t)target->ranks[file]);
+    rs_json_writer_add(writer, target->document.bytes, target->document.count);
 }
 
 void rs_rank_layout_write(rs_json_writer *writer, const rs_target *target, int32_t file)

@@ -4,6 +4,7 @@
  * the format deal them out to files, and gives every entry its place.
  */
 #include "base/context.h"
+#include "base/dtype.h"
 #include "base/sort.h"
 #include "checkpoint/body/target.h"
 #include "checkpoint/format/formats.h"
@@ -38,6 +39,12 @@ static reshard_status choose_format(rs_target *target, const reshard_mesh *mesh,
                        "the format %s needs a mesh to split over, and none is "
                        "given",
                        target->format->name);
+    if (options->dtensors && target->format->placed == NULL)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "the format %s holds no DTensors; torch does, over a mesh of several ranks",
+                       target->format->name);
+    if (options->dtensors)
+        target->format = target->format->placed;
     return RESHARD_OK;
 }
 
@@ -148,6 +155,41 @@ static reshard_status make_room(rs_target *target, int64_t selected)
     return RESHARD_OK;
 }
 
+/* What most floating-point bytes of the output are, if some were cast to that. Codes that stay as
+ * they are do not count. */
+static reshard_dtype find_cast(const rs_selection *selection)
+{
+    uint64_t bytes[RESHARD_DTYPE_COUNT] = {0};
+    bool is_cast[RESHARD_DTYPE_COUNT] = {false};
+    reshard_dtype most = RESHARD_DTYPE_NONE;
+    for (int64_t i = 0; i < selection->count; i++) {
+        const rs_selected *item = &selection->items[i];
+        const rs_stored_tensor *stored = item->stored;
+        bool was_cast = item->dtype != stored->dtype;
+        if (!was_cast && !rs_dtype_is_float(item->dtype))
+            continue;
+        is_cast[item->dtype] = is_cast[item->dtype] || was_cast;
+        bytes[item->dtype] +=
+            stored->bytes / (uint64_t)stored->element_bytes * rs_element_bytes(item->dtype);
+        if (bytes[item->dtype] > bytes[most])
+            most = item->dtype;
+    }
+    return is_cast[most] ? most : RESHARD_DTYPE_NONE;
+}
+
+static reshard_status tell_quantised(rs_target *target, const rs_selection *selection)
+{
+    int64_t count = selection->quantised_count;
+    if (count == 0)
+        return RESHARD_OK;
+    return rs_target_say(target,
+                         "not cast: %lld quantised tensor%s, with what belongs to %s (\"%.*s\"%s); "
+                         "a pattern that names them casts them",
+                         (long long)count, count == 1 ? "" : "s", count == 1 ? "it" : "them",
+                         rs_slice_shown(selection->quantised), selection->quantised.bytes,
+                         count == 1 ? "" : " and others");
+}
+
 static reshard_status lay_out(rs_target *target, const reshard_checkpoint *source,
                               reshard_mesh *mesh, const reshard_conversion_options *options)
 {
@@ -164,11 +206,14 @@ static reshard_status lay_out(rs_target *target, const reshard_checkpoint *sourc
     if (status == RESHARD_OK)
         status = tell_behind(target, &selection);
     if (status == RESHARD_OK)
+        status = tell_quantised(target, &selection);
+    if (status == RESHARD_OK)
         status = make_room(target, selection.count);
     if (status == RESHARD_OK)
         status = read_rules(target, source, mesh, options, &selection, &book);
     if (status == RESHARD_OK && target->format->is_split)
         status = order_files(&laying, mesh);
+    target->cast = find_cast(&selection);
     if (status == RESHARD_OK)
         status = target->format->lay_out(&laying);
     assert(status != RESHARD_OK || target->tensor_count == selection.count);

@@ -2,9 +2,9 @@
 /*
  * load.c - fills the shards of live ranks from a checkpoint.
  *
- * Every piece of a rank's shards is a route from the files to memory, and the engine carries it
- * there. With read_once, all ranks first read even shares of a tensor, as a line of elements, which
- * files mostly hold in long runs; a plan then brings the elements to where they belong.
+ * Every rank reads its shards itself (shards.c). With read_once, all ranks first read even shares
+ * of a tensor, as a line of elements, which files mostly hold in long runs; a plan then brings the
+ * elements to where they belong.
  */
 #include "base/shape.h"
 #include "checkpoint/live/live.h"
@@ -13,7 +13,6 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "checkpoint/engine/engine.h"
 #include "kernel/cast.h"
 #include "layout/layout.h"
 #include "text/text.h"
@@ -22,8 +21,6 @@
 
 #include <stdio.h>
 #include <string.h>
-
-#define BUFFER_BYTES ((size_t)4 << 20)
 
 reshard_status rs_live_check(const reshard_live_tensor *tensor, const reshard_group *group)
 {
@@ -46,89 +43,6 @@ reshard_status rs_live_check(const reshard_live_tensor *tensor, const reshard_gr
                            tensor->name, rank, reshard_group_size(group));
     }
     return RESHARD_OK;
-}
-
-/* ---- shards ---------------------------------------------------------------------------------- */
-
-typedef struct reading {
-    const reshard_checkpoint *checkpoint;
-    const rs_stored_tensor *stored;
-    rs_file *const *files;
-    reshard_dtype dtype; /* of the memory */
-} reading;
-
-/* The stored tensor with the pieces of the shards in place of its own; `file` is the shard. */
-static reshard_status describe_shards(const reading *r, const reshard_shards *shards,
-                                      rs_arena *arena, rs_stored_tensor *out_tensor)
-{
-    int64_t count = 0;
-    *out_tensor = *r->stored;
-    out_tensor->dtype = r->dtype;
-    out_tensor->element_bytes = reshard_dtype_bits(r->dtype) / 8;
-    for (int64_t i = 0; i < shards->count; i++)
-        count += shards->items[i].piece_count;
-    out_tensor->pieces = rs_arena_allocate_array(arena, (size_t)count, sizeof(rs_stored_piece));
-    if (out_tensor->pieces == NULL)
-        return rs_allocation_status();
-    out_tensor->piece_count = 0;
-    for (int64_t i = 0; i < shards->count; i++) {
-        for (int64_t k = 0; k < shards->items[i].piece_count; k++) {
-            const reshard_piece *piece = &shards->items[i].pieces[k];
-            if (rs_volume(piece->box.ndim, piece->box.size) == 0)
-                continue;
-            out_tensor->pieces[out_tensor->piece_count++] =
-                (rs_stored_piece){.file = (int32_t)i,
-                                  .at = (uint64_t)(piece->at * out_tensor->element_bytes),
-                                  .offset = piece->box.offset,
-                                  .size = piece->box.size,
-                                  .strides = piece->strides};
-        }
-    }
-    return RESHARD_OK;
-}
-
-/* Carries all pieces of the target from the files to memory. */
-static reshard_status carry(const reading *r, rs_arena *arena, const rs_stored_tensor *target,
-                            void *const *memory)
-{
-    reshard_status status = RESHARD_OK;
-    rs_blocks blocks;
-    size_t count = (size_t)target->piece_count;
-    rs_route *routes = rs_arena_allocate_array(arena, count, sizeof *routes);
-    if (routes == NULL)
-        return rs_allocation_status();
-    for (int64_t i = 0; status == RESHARD_OK && i < target->piece_count; i++)
-        status = rs_route_piece(arena, r->stored, target, i, &routes[i]);
-    if (status == RESHARD_OK)
-        status = rs_blocks_cut(&blocks, arena, target->piece_count, routes, BUFFER_BYTES, true);
-    if (status != RESHARD_OK)
-        return status;
-    rs_engine engine = {.context = r->checkpoint->context,
-                        .sink = &rs_sink_memory,
-                        .blocks = &blocks,
-                        .sources = r->files,
-                        .memory = memory,
-                        .threads = 1,
-                        .block_end = blocks.count};
-    return rs_engine_run(&engine);
-}
-
-/* Reads all that a rank holds of a layout. */
-static reshard_status read_shards(const reading *r, const reshard_layout *layout, int32_t rank,
-                                  void *const *memory)
-{
-    rs_arena arena;
-    rs_stored_tensor target;
-    reshard_shards *shards = NULL;
-    rs_arena_init(&arena, r->checkpoint->context);
-    reshard_status status = reshard_layout_shards(layout, rank, &shards);
-    if (status == RESHARD_OK)
-        status = describe_shards(r, shards, &arena, &target);
-    if (status == RESHARD_OK && target.piece_count != 0)
-        status = carry(r, &arena, &target, memory);
-    reshard_shards_destroy(shards);
-    rs_arena_release(&arena);
-    return status;
 }
 
 /* ---- one tensor ------------------------------------------------------------------------------ */
@@ -196,11 +110,11 @@ typedef struct sharing {
     size_t bytes;
 } sharing;
 
-static reshard_status read_share(const reading *r, reshard_group *group,
+static reshard_status read_share(const rs_live_reading *r, reshard_group *group,
                                  const reshard_live_tensor *tensor, sharing *s)
 {
     int32_t rank = reshard_group_rank(group);
-    reading mine = *r;
+    rs_live_reading mine = *r;
     mine.dtype = r->stored->dtype; /* the plan casts */
     reshard_status status = make_shares(r->checkpoint, group, tensor, &s->shares);
     if (status != RESHARD_OK)
@@ -216,13 +130,13 @@ static reshard_status read_share(const reading *r, reshard_group *group,
     status =
         reshard_plan_create(r->checkpoint->context, 1, &from, 1, &to, 1, &link, NULL, &s->plan);
     if (status == RESHARD_OK)
-        status = read_shards(&mine, s->shares, rank, &s->memory);
+        status = rs_live_read_shards(&mine, s->shares, rank, &s->memory);
     return status;
 }
 
 /* Collective. */
-static reshard_status load_once(const reading *r, reshard_status status, reshard_group *group,
-                                const reshard_live_tensor *tensor)
+static reshard_status load_once(const rs_live_reading *r, reshard_status status,
+                                reshard_group *group, const reshard_live_tensor *tensor)
 {
     reshard_context *context = r->checkpoint->context;
     sharing s = {0};
@@ -243,7 +157,7 @@ static reshard_status load_once(const reading *r, reshard_status status, reshard
     return status;
 }
 
-static reshard_status load_each(reading *r, reshard_group *group, int64_t count,
+static reshard_status load_each(rs_live_reading *r, reshard_group *group, int64_t count,
                                 const reshard_live_tensor *tensors)
 {
     reshard_status status = RESHARD_OK;
@@ -251,14 +165,14 @@ static reshard_status load_each(reading *r, reshard_group *group, int64_t count,
         status = find_stored(r->checkpoint, group, &tensors[i], &r->stored);
         r->dtype = tensors[i].dtype;
         if (status == RESHARD_OK)
-            status =
-                read_shards(r, tensors[i].layout, reshard_group_rank(group), tensors[i].shards);
+            status = rs_live_read_shards(r, tensors[i].layout, reshard_group_rank(group),
+                                         tensors[i].shards);
     }
     return status;
 }
 
 /* Collective. status is that of what went before. */
-static reshard_status load_all_once(reading *r, reshard_status status, reshard_group *group,
+static reshard_status load_all_once(rs_live_reading *r, reshard_status status, reshard_group *group,
                                     int64_t count, const reshard_live_tensor *tensors)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -282,7 +196,7 @@ reshard_status reshard_checkpoint_load(const reshard_checkpoint *checkpoint, res
     bool once = status == RESHARD_OK && chosen.read_once;
     size_t file_count = (size_t)checkpoint->file_count;
     rs_file **files = rs_allocate_array(context, file_count, sizeof *files);
-    reading r = {.checkpoint = checkpoint, .files = files};
+    rs_live_reading r = {.checkpoint = checkpoint, .files = files};
     if (status == RESHARD_OK && files == NULL)
         status = rs_allocation_status();
     for (size_t i = 0; files != NULL && i < file_count; i++)

@@ -11,6 +11,7 @@
 #include "checkpoint/rules/model.h"
 #include "checkpoint/rules/name_groups.h"
 #include "checkpoint/rules/parameter.h"
+#include "checkpoint/rules/quantised.h"
 #include "kernel/cast.h"
 #include "text/json.h"
 
@@ -39,7 +40,10 @@ typedef struct patterns {
 typedef struct selector {
     rs_arena *arena;
     patterns includes, excludes, dtypes, renames;
+    const bool *quantised; /* of each tensor of the source; NULL: nobody asks */
 } selector;
+
+#define CASTS "f16, bf16, f32, f64, f8_e4m3 and f8_e5m2"
 
 /* ---- compiling ------------------------------------------------------------------------------- */
 
@@ -58,8 +62,7 @@ static reshard_status read_dtype(rs_arena *arena, pattern *made)
     reshard_status status =
         reshard_dtype_parse(equals != NULL ? equals + 1 : made->text, &made->dtype);
     if (status == RESHARD_OK && !rs_cast_supports(RESHARD_F32, made->dtype))
-        status = rs_fail(RESHARD_ERR_UNSUPPORTED,
-                         "cannot be cast to; casts are between f16, bf16, f32 and f64");
+        status = rs_fail(RESHARD_ERR_UNSUPPORTED, "cannot be cast to; casts are between " CASTS);
     if (status != RESHARD_OK || equals == NULL)
         return status;
     made->has_glob = true;
@@ -156,20 +159,27 @@ static reshard_status check_used(const patterns *list)
     return RESHARD_OK;
 }
 
-static reshard_status choose_dtype(const selector *made, const rs_stored_tensor *tensor,
-                                   reshard_dtype *out_dtype)
+/* A cast of everything is for plain values. Codes mean nothing without their scales, which whoever
+ * computes with them wants as they are. */
+static reshard_status choose_dtype(const selector *made, rs_selection *selection, int64_t origin,
+                                   const rs_stored_tensor *tensor, reshard_dtype *out_dtype)
 {
     const pattern *found = NULL;
     *out_dtype = tensor->dtype;
     reshard_status status = match(&made->dtypes, tensor->name, NULL, &found);
     if (status != RESHARD_OK || found == NULL)
         return status;
+    if (!found->has_glob && made->quantised[origin]) {
+        if (selection->quantised_count++ == 0)
+            selection->quantised = tensor->name;
+        return RESHARD_OK;
+    }
     if (!tensor->opaque && rs_cast_supports(tensor->dtype, found->dtype))
         *out_dtype = found->dtype;
     else if (found->has_glob)
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
                        "dtype \"%.200s\": tensor \"%.*s\" cannot be cast from %s; casts are "
-                       "between f16, bf16, f32 and f64",
+                       "between " CASTS,
                        found->text, rs_slice_shown(tensor->name), tensor->name.bytes,
                        reshard_dtype_name(tensor->dtype));
     return RESHARD_OK;
@@ -197,6 +207,19 @@ static reshard_status choose_name(const selector *made, rs_slice name, rs_slice 
     return rs_rule_new_name(&scope, found->new_name, bytes, length, &length);
 }
 
+static reshard_status find_quantised(selector *made, const reshard_checkpoint *source)
+{
+    bool is_needed = false, is_declared = false;
+    bool *quantised = NULL;
+    for (int32_t i = 0; i < made->dtypes.count; i++)
+        is_needed = is_needed || !made->dtypes.items[i].has_glob;
+    reshard_status status = is_needed ? rs_quantised_declared(source, &is_declared) : RESHARD_OK;
+    if (status == RESHARD_OK && is_needed)
+        status = rs_quantised_find(made->arena, source, is_declared, &quantised);
+    made->quantised = quantised;
+    return status;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 static bool begins_with(rs_slice name, rs_slice prefix)
@@ -220,7 +243,7 @@ static reshard_status select_tensor(const selector *made, rs_selection *selectio
         status = match(&made->excludes, tensor->name, NULL, &excluded);
     if (status != RESHARD_OK || excluded != NULL || (made->includes.count != 0 && included == NULL))
         return status;
-    status = choose_dtype(made, tensor, &item.dtype);
+    status = choose_dtype(made, selection, origin, tensor, &item.dtype);
     if (status == RESHARD_OK)
         status = choose_name(made, tensor->name, &item.matched);
     if (status == RESHARD_OK && item.matched.bytes == tensor->name.bytes)
@@ -338,6 +361,8 @@ reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
     if (selection->items == NULL)
         return rs_allocation_status();
     reshard_status status = compile_all(&made, options);
+    if (status == RESHARD_OK)
+        status = find_quantised(&made, source);
     if (status == RESHARD_OK)
         status = choose_prefix(selection, arena, source, options, takes_model);
     for (int64_t i = 0; status == RESHARD_OK && i < source->tensor_count; i++)

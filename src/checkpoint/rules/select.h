@@ -47,6 +47,9 @@ typedef struct rs_selection {
     int64_t dropped_count;
     rs_slice dropped;
     int32_t dropped_line;
+    /* What is quantised, and what belongs to it: a cast of everything leaves it alone. */
+    int64_t quantised_count;
+    rs_slice quantised;
 } rs_selection;
 
 /* Everything that items point to is in the arena or belongs to the source, so that names outlive

@@ -107,7 +107,7 @@ reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count
             .name = rs_arena_copy(&checkpoint->arena, names[i], strlen(names[i]) + 1, 1)};
         if (file->name == NULL)
             return rs_allocation_status();
-        checkpoint->file_count = (int32_t)i + 1;
+        checkpoint->file_count = checkpoint->named_count = (int32_t)i + 1;
         reshard_status status = open_file(checkpoint, file);
         if (status != RESHARD_OK)
             return status;
@@ -160,6 +160,17 @@ reshard_status rs_store_add_file(reshard_checkpoint *checkpoint, rs_slice name, 
     return RESHARD_OK;
 }
 
+reshard_status rs_store_add_crc(reshard_checkpoint *checkpoint, const rs_stored_crc *crc)
+{
+    void *items = checkpoint->crcs;
+    reshard_status status = rs_grow(checkpoint->context, &items, &checkpoint->crc_capacity,
+                                    checkpoint->crc_count + 1, sizeof *crc);
+    checkpoint->crcs = items;
+    if (status == RESHARD_OK)
+        checkpoint->crcs[checkpoint->crc_count++] = *crc;
+    return status;
+}
+
 void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint)
 {
     if (checkpoint == NULL)
@@ -175,6 +186,9 @@ void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint)
     if (checkpoint->values != NULL)
         rs_release(checkpoint->context, checkpoint->values,
                    (size_t)checkpoint->value_capacity * sizeof(rs_stored_value));
+    if (checkpoint->crcs != NULL)
+        rs_release(checkpoint->context, checkpoint->crcs,
+                   (size_t)checkpoint->crc_capacity * sizeof(rs_stored_crc));
     rs_arena_release(&checkpoint->arena);
     rs_release(checkpoint->context, checkpoint, sizeof *checkpoint);
 }

@@ -95,6 +95,7 @@ reshard_status reshard_checkpoint_piece(const reshard_checkpoint *checkpoint, in
         made.box.offset[d] = found->offset != NULL ? found->offset[d] : 0;
         made.box.size[d] = found->size[d];
     }
+    rs_piece_strides(stored, found, made.strides);
     return rs_report_write("stored piece", &made, sizeof made, out_piece);
 }
 

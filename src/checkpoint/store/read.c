@@ -188,3 +188,26 @@ reshard_status reshard_checkpoint_read(const reshard_checkpoint *checkpoint, int
     rs_release(checkpoint->context, scratch, scratch_bytes);
     return status;
 }
+
+/* ---- mappings -------------------------------------------------------------------------------- */
+
+reshard_status reshard_checkpoint_map_file(const reshard_checkpoint *checkpoint, int32_t file,
+                                           void **out_memory, size_t *out_bytes)
+{
+    if (file < 0 || file >= checkpoint->file_count)
+        return rs_fail(RESHARD_ERR_RANGE, "file %d of %d", file, checkpoint->file_count);
+    const rs_stored_file *stored = &checkpoint->files[file];
+    rs_file_mapping mapping;
+    reshard_status status = rs_file_map(stored->file, 0, (size_t)stored->bytes, &mapping);
+    if (status != RESHARD_OK)
+        return status;
+    *out_memory = mapping.bytes;
+    *out_bytes = mapping.base_count;
+    return RESHARD_OK;
+}
+
+void reshard_checkpoint_unmap_file(void *memory, size_t bytes)
+{
+    if (memory != NULL)
+        rs_file_unmap(&(rs_file_mapping){.bytes = memory, .base = memory, .base_count = bytes});
+}

@@ -64,6 +64,13 @@ typedef struct rs_stored_value {
 
 #define RS_VALUE_STEPS_MAX 1024
 
+/* Bytes of a file whose CRC, that of zip files, its writer has noted. */
+typedef struct rs_stored_crc {
+    int32_t file;
+    uint32_t crc;
+    uint64_t at, bytes;
+} rs_stored_crc;
+
 typedef struct rs_stored_piece {
     int32_t file;
     uint64_t at;            /* byte of the file where the first element lies */
@@ -105,12 +112,16 @@ struct reshard_checkpoint {
     bool keeps_names;
     const char *format;
     int32_t file_count, file_capacity;
+    /* the first of them, which were opened by name; others are made from these */
+    int32_t named_count;
     rs_stored_file *files;
     int64_t tensor_count;
     rs_stored_tensor *tensors;
     uint64_t bytes; /* of all tensors, without copies */
     int64_t value_count, value_capacity;
     rs_stored_value *values; /* in the order of the files */
+    int64_t crc_count, crc_capacity;
+    rs_stored_crc *crcs; /* of what is not checked anyway while it is read */
     /* What files say beside their tensors and what formats write themselves, sorted by key: it goes
      * along into files that can hold it. */
     int64_t metadata_count;
@@ -172,6 +183,9 @@ reshard_status rs_store_note(reshard_checkpoint *checkpoint, const char *format,
 
 /* Keeps something that is no tensor; its name must outlive the checkpoint. */
 reshard_status rs_store_add_value(reshard_checkpoint *checkpoint, const rs_stored_value *value);
+
+/* Keeps what a file says about some of its bytes, for those who want to check them. */
+reshard_status rs_store_add_crc(reshard_checkpoint *checkpoint, const rs_stored_crc *crc);
 
 /* Bytes of a tensor. Errors: RANGE when shape or size go beyond 64 bits (extents multiplied from
  * left to right, as the reference reader of safetensors does), INVALID when the elements do not end

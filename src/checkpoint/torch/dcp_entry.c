@@ -5,7 +5,7 @@
 #include "base/context.h"
 #include "base/shape.h"
 #include "checkpoint/body/safetensors.h"
-#include "checkpoint/torch/torch_file.h"
+#include "checkpoint/torch/torch_files.h"
 #include "text/text.h"
 
 #include <assert.h>
@@ -80,6 +80,7 @@ static reshard_status read_saved(reshard_checkpoint *checkpoint, int32_t file, u
 {
     rs_torch_file *opened = NULL;
     rs_torch_tensor found;
+    const rs_zip_member *member = NULL;
     size_t pickle_bytes = 0;
     reshard_status status =
         rs_torch_file_open(checkpoint->context, checkpoint->files[file].file, at, bytes, &opened);
@@ -94,9 +95,13 @@ static reshard_status read_saved(reshard_checkpoint *checkpoint, int32_t file, u
     if (status == RESHARD_OK && !is_described(tensor, chunk, found.dtype, found.ndim, found.shape))
         status = fail_different(tensor, chunk, found.dtype, found.ndim, found.shape);
     if (status == RESHARD_OK)
-        status = rs_torch_file_place(opened, &found, &made->at);
+        status = rs_torch_file_place(opened, &found, &made->at, &member);
+    if (status == RESHARD_OK && member != NULL)
+        status = rs_fail(RESHARD_ERR_UNSUPPORTED, "the entry is an archive that is compressed");
     if (status == RESHARD_OK)
         made->strides = found.strides;
+    if (status == RESHARD_OK)
+        status = rs_torch_keep_crcs(checkpoint, file, opened);
     rs_torch_file_destroy(opened);
     return status;
 }
@@ -301,22 +306,90 @@ static reshard_status open_value(reshard_checkpoint *checkpoint, rs_stored_value
     return RESHARD_OK;
 }
 
+/* Where the bytes of an entry are: in their file, or unpacked in another one. */
+static reshard_status find_bytes(rs_dcp_entries *entries, const rs_dcp_entry *entry, int32_t file,
+                                 rs_stored_value *out_value)
+{
+    reshard_checkpoint *checkpoint = entries->checkpoint;
+    rs_stored_value found = {.file = file, .at = entry->at, .bytes = entry->bytes};
+    reshard_status status = check_inside(checkpoint, entry, file, entry->bytes);
+    if (status == RESHARD_OK && entry->is_zstd) {
+        status = unpack(entries, entry, RS_PICKLE_BYTES_MAX, &found.file);
+        found.at = 0;
+        found.bytes = status == RESHARD_OK ? checkpoint->files[found.file].bytes : 0;
+    }
+    *out_value = found;
+    return status;
+}
+
 reshard_status rs_dcp_entry_keep(rs_dcp_entries *entries, const rs_dcp_entry *entry, int32_t file,
                                  const rs_dcp_tensor *named)
 {
     reshard_checkpoint *checkpoint = entries->checkpoint;
-    reshard_status status = check_inside(checkpoint, entry, file, entry->bytes);
-    uint64_t at = entry->at, bytes = entry->bytes;
-    if (status == RESHARD_OK && entry->is_zstd) {
-        status = unpack(entries, entry, RS_PICKLE_BYTES_MAX, &file);
-        at = 0;
-        bytes = status == RESHARD_OK ? checkpoint->files[file].bytes : 0;
-    }
-    rs_stored_value value = {
-        .name = named->name, .place = named->place, .file = file, .at = at, .bytes = bytes};
+    rs_stored_value value;
+    reshard_status status = find_bytes(entries, entry, file, &value);
+    value.name = named->name;
+    value.place = named->place;
     if (status == RESHARD_OK)
         status = open_value(checkpoint, &value);
     if (status == RESHARD_OK)
         status = rs_store_add_value(checkpoint, &value);
+    return fail_entry(status, checkpoint, file, entry);
+}
+
+static reshard_status compare_bytes(const reshard_checkpoint *checkpoint, const rs_stored_value *a,
+                                    const rs_stored_value *b, bool *out_same)
+{
+    reshard_status status = RESHARD_OK;
+    bool is_same = a->bytes == b->bytes;
+    for (uint64_t done = 0, part; is_same && done < a->bytes; done += part) {
+        char here[4096], there[4096];
+        part = a->bytes - done < sizeof here ? a->bytes - done : sizeof here;
+        status = rs_file_read(checkpoint->files[a->file].file, here, (size_t)part, a->at + done);
+        if (status == RESHARD_OK)
+            status =
+                rs_file_read(checkpoint->files[b->file].file, there, (size_t)part, b->at + done);
+        is_same = status == RESHARD_OK && memcmp(here, there, (size_t)part) == 0;
+    }
+    *out_same = is_same;
+    return status;
+}
+
+/* Archives of one value can differ, in dates for instance. One that refers to storages, whose bytes
+ * are not looked at here, is not the same as any other. */
+static reshard_status compare_nodes(const reshard_checkpoint *checkpoint,
+                                    const rs_stored_value *kept, const rs_stored_value *found,
+                                    bool *out_same)
+{
+    rs_torch_file *opened = NULL;
+    size_t bytes = 0, references = 0;
+    *out_same = false;
+    if (kept->node == NULL)
+        return RESHARD_OK;
+    reshard_status status = rs_torch_file_open(
+        checkpoint->context, checkpoint->files[found->file].file, found->at, found->bytes, &opened);
+    if (status == RESHARD_ERR_IO || status == RESHARD_ERR_NO_MEMORY)
+        return status;
+    if (status != RESHARD_OK)
+        return RESHARD_OK;
+    const rs_pickle *pickle = rs_torch_file_pickle(opened, &bytes);
+    (void)rs_pickle_persistents(pickle, &references);
+    *out_same = references == 0 && rs_pickle_equal(kept->node, rs_pickle_root(pickle));
+    rs_torch_file_destroy(opened);
+    return RESHARD_OK;
+}
+
+reshard_status rs_dcp_entry_is(rs_dcp_entries *entries, const rs_dcp_entry *entry, int32_t file,
+                               const rs_stored_value *kept, bool *out_same)
+{
+    const reshard_checkpoint *checkpoint = entries->checkpoint;
+    rs_stored_value found;
+    bool is_same = false;
+    reshard_status status = find_bytes(entries, entry, file, &found);
+    if (status == RESHARD_OK)
+        status = compare_bytes(checkpoint, kept, &found, &is_same);
+    if (status == RESHARD_OK && !is_same)
+        status = compare_nodes(checkpoint, kept, &found, &is_same);
+    *out_same = is_same;
     return fail_entry(status, checkpoint, file, entry);
 }

@@ -27,5 +27,8 @@ reshard_status rs_dcp_entry_read(rs_dcp_entries *entries, const rs_dcp_entry *en
  * its file; IO. */
 reshard_status rs_dcp_entry_keep(rs_dcp_entries *entries, const rs_dcp_entry *entry, int32_t file,
                                  const rs_dcp_tensor *value);
+/* Whether such an entry is the same as a value that was kept. Errors: as above. */
+reshard_status rs_dcp_entry_is(rs_dcp_entries *entries, const rs_dcp_entry *entry, int32_t file,
+                               const rs_stored_value *kept, bool *out_same);
 
 #endif

@@ -345,14 +345,17 @@ static int compare_entries(const void *a, const void *b)
     return order != 0 ? order : compare_offsets(x->ndim, x->offset, y->ndim, y->offset);
 }
 
-const rs_dcp_entry *rs_dcp_metadata_find(const rs_dcp_metadata *metadata, rs_slice name,
-                                         int32_t ndim, const int64_t *offset)
+const rs_dcp_entry *rs_dcp_metadata_use(const rs_dcp_metadata *metadata, rs_slice name,
+                                        int32_t ndim, const int64_t *offset)
 {
     const rs_dcp_entry wanted = {.name = name, .ndim = ndim, .offset = offset};
     if (metadata->entry_count == 0)
         return NULL;
-    return bsearch(&wanted, metadata->entries, (size_t)metadata->entry_count, sizeof wanted,
-                   compare_entries);
+    rs_dcp_entry *found = bsearch(&wanted, metadata->entries, (size_t)metadata->entry_count,
+                                  sizeof wanted, compare_entries);
+    if (found != NULL)
+        found->is_used = true;
+    return found;
 }
 
 static reshard_status read_entries(reading *r, const rs_pickle_node *dict)

@@ -37,6 +37,7 @@ typedef struct rs_dcp_entry {
     const char *file; /* within the folder; equal names are the same pointer */
     uint64_t at, bytes;
     bool is_zstd;
+    bool is_used; /* some chunk or value is it */
 } rs_dcp_entry;
 
 typedef struct rs_dcp_metadata {
@@ -55,9 +56,9 @@ typedef struct rs_dcp_metadata {
  * take much more room than the pickle. */
 reshard_status rs_dcp_metadata_read(rs_arena *arena, const char *what, const rs_pickle *pickle,
                                     size_t bytes, rs_dcp_metadata *out_metadata);
-/* The entry of a chunk (ndim -1: of bytes), or NULL. */
-const rs_dcp_entry *rs_dcp_metadata_find(const rs_dcp_metadata *metadata, rs_slice name,
-                                         int32_t ndim, const int64_t *offset);
+/* The entry of a chunk (ndim -1: of bytes), which is marked as used; or NULL. */
+const rs_dcp_entry *rs_dcp_metadata_use(const rs_dcp_metadata *metadata, rs_slice name,
+                                        int32_t ndim, const int64_t *offset);
 /* Orders names of files by the numbers in them. */
 int rs_dcp_file_compare(const char *a, const char *b);
 

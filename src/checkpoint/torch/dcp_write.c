@@ -3,6 +3,7 @@
 
 #include "base/context.h"
 #include "base/sort.h"
+#include "checkpoint/torch/dcp_values.h"
 #include "checkpoint/torch/torch_values.h"
 #include "checkpoint/torch/torch_write.h"
 
@@ -10,21 +11,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COPY_BYTES ((size_t)1 << 20)
-
 /* ---- laying out ------------------------------------------------------------------------------ */
-
-/* A value that is carried along as the source has it. */
-typedef struct carried {
-    const rs_stored_value *value;
-    rs_slice name;
-    uint64_t at; /* in the first file */
-} carried;
 
 typedef struct dcp_notes {
     const reshard_checkpoint *source;
     int64_t value_count;
-    carried *values;
+    rs_dcp_value *values;
     int32_t value_file; /* that they are in */
 } dcp_notes;
 
@@ -34,29 +26,20 @@ static reshard_status place_tensor(const rs_laying *laying, const rs_cut_tensor 
     return status == RESHARD_OK ? rs_target_place_boxes(laying, cut, NULL) : status;
 }
 
-bool rs_dcp_holds_value(const rs_stored_value *value)
-{
-    return value->bytes != 0;
-}
-
 reshard_status rs_dcp_lay_out(rs_laying *laying)
 {
     rs_target *target = laying->target;
-    const reshard_checkpoint *source = laying->source;
     dcp_notes *notes = rs_arena_allocate(&target->arena, sizeof *notes);
-    size_t count = source != NULL ? (size_t)source->value_count : 0;
-    carried *values = rs_arena_allocate_array(&target->arena, count, sizeof *values);
-    if (notes == NULL || values == NULL)
+    if (notes == NULL)
         return rs_allocation_status();
-    *notes = (dcp_notes){.source = source, .values = values, .value_file = -1};
-    for (size_t i = 0; i < count; i++) {
-        const rs_stored_value *value = &source->values[i];
-        rs_slice name = value->name;
-        if (rs_dcp_holds_value(value) && rs_target_keeps(target, &name))
-            values[notes->value_count++] = (carried){.value = value, .name = name};
-    }
+    *notes = (dcp_notes){.source = laying->source, .value_file = -1};
     target->notes = notes;
-    return rs_target_cut(laying, place_tensor);
+    reshard_status status = rs_dcp_values_list(target, laying->source, &target->arena,
+                                               &notes->value_count, &notes->values);
+    if (status == RESHARD_OK)
+        status = rs_target_cut(laying, place_tensor);
+    return status == RESHARD_OK ? rs_dcp_values_check(target, notes->value_count, notes->values)
+                                : status;
 }
 
 void rs_dcp_name_file(const rs_target *target, int32_t file, int32_t rank,
@@ -122,7 +105,7 @@ static uint64_t place_values(rs_target *target, int32_t file)
     notes->value_file = file;
     for (int64_t i = 0; i < notes->value_count; i++) {
         notes->values[i].at = at;
-        at = align(at + notes->values[i].value->bytes);
+        at = align(at + notes->values[i].bytes);
     }
     return at;
 }
@@ -183,28 +166,6 @@ static reshard_status write_archive(const rs_target *target, const rs_target_ent
         status = rs_zip_draft_finish(made.draft, file, *out_at, sums);
     release_archive(&made);
     return status;
-}
-
-/* ---- values ---------------------------------------------------------------------------------- */
-
-static reshard_status copy_value(const rs_target *target, const carried *item, rs_file *file)
-{
-    const dcp_notes *notes = target->notes;
-    const rs_file *from = notes->source->files[item->value->file].file;
-    reshard_status status = RESHARD_OK;
-    char *memory = rs_allocate(target->context, COPY_BYTES);
-    if (memory == NULL)
-        return rs_allocation_status();
-    for (uint64_t done = 0, part; status == RESHARD_OK && done < item->value->bytes; done += part) {
-        part = item->value->bytes - done;
-        part = part < COPY_BYTES ? part : COPY_BYTES;
-        status = rs_file_read(from, memory, (size_t)part, item->value->at + done);
-        if (status == RESHARD_OK)
-            status = rs_file_write(file, memory, (size_t)part, item->at + done);
-    }
-    rs_release(target->context, memory, COPY_BYTES);
-    return rs_fail_within(status, "value \"%.*s\"", rs_slice_shown(item->value->name),
-                          item->value->name.bytes);
 }
 
 /* ---- the metadata ---------------------------------------------------------------------------- */
@@ -425,6 +386,14 @@ static void write_stored(metadata_writer *w, int64_t first, int64_t count)
     }
 }
 
+/* A number that is a key of a dict, not a place in a list: PyTorch makes it a text. */
+static void write_digits(metadata_writer *w, int64_t number)
+{
+    char digits[24];
+    (void)snprintf(digits, sizeof digits, "%lld", (long long)number);
+    write_text(w, digits);
+}
+
 /* The keys on the way to a tensor or value, if the source told them and its name is still the same;
  * else its name is the only one. */
 static void write_path(metadata_writer *w, rs_slice name, rs_slice source_name,
@@ -445,8 +414,10 @@ static void write_path(metadata_writer *w, rs_slice name, rs_slice source_name,
     for (int32_t i = is_same ? count : 0; i-- > 0;) {
         if (steps[i]->key.bytes != NULL)
             rs_pickle_write_text(&w->pickle, steps[i]->key);
-        else
+        else if (steps[i]->in_list)
             rs_pickle_write_int(&w->pickle, steps[i]->number);
+        else
+            write_digits(w, steps[i]->number);
     }
     rs_pickle_write_tuple_end(&w->pickle);
 }
@@ -464,8 +435,8 @@ static void write_planner(metadata_writer *w)
                    from != NULL ? from->place.step : NULL);
     }
     for (int64_t i = 0; i < notes->value_count; i++) {
-        const rs_stored_value *value = notes->values[i].value;
-        write_path(w, notes->values[i].name, value->name, value->place.step);
+        const rs_dcp_value *value = &notes->values[i];
+        write_path(w, value->name, value->name, value->step);
     }
     rs_pickle_write_dict_end(&w->pickle);
 }
@@ -483,7 +454,7 @@ static void write_stored_values(metadata_writer *w)
 {
     const dcp_notes *notes = w->target->notes;
     for (int64_t i = 0; i < notes->value_count; i++) {
-        const carried *item = &notes->values[i];
+        const rs_dcp_value *item = &notes->values[i];
         begin_object(w, CLASS_INDEX);
         rs_pickle_write_dict_begin(&w->pickle);
         write_word(w, KEY_FQN);
@@ -493,7 +464,7 @@ static void write_stored_values(metadata_writer *w)
         write_word(w, KEY_INDEX);
         rs_pickle_write_none(&w->pickle);
         end_state(w);
-        write_info(w, w->target->files[notes->value_file].name, item->at, item->value->bytes);
+        write_info(w, w->target->files[notes->value_file].name, item->at, item->bytes);
     }
 }
 
@@ -548,7 +519,7 @@ static reshard_status write_archives(metadata_writer *w, const rs_finishing *fin
                                &w->places[i], &w->lengths[i]);
     }
     for (int64_t i = 0; status == RESHARD_OK && i < notes->value_count; i++)
-        status = copy_value(target, &notes->values[i], finishing->files[notes->value_file]);
+        status = rs_dcp_value_write(target, &notes->values[i], finishing->files[notes->value_file]);
     return status;
 }
 

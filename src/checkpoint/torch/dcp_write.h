@@ -12,8 +12,7 @@
 
 #include "checkpoint/body/target.h"
 
-/* As the fields of rs_format. Values that are a torch.save of their own can be held. */
-bool rs_dcp_holds_value(const rs_stored_value *value);
+/* As the fields of rs_format. */
 reshard_status rs_dcp_lay_out(rs_laying *laying);
 void rs_dcp_name_file(const rs_target *target, int32_t file, int32_t rank,
                       char out_name[RS_FILE_NAME_BYTES]);

@@ -11,8 +11,8 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/sort.h"
-#include "checkpoint/archive/zip.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,6 +43,8 @@ struct rs_torch_file {
     rs_pickle *keys; /* legacy: the list of keys */
     legacy_storage *storages;
     size_t storage_count; /* by key */
+    int32_t *made;        /* of each member of the zip; NULL: none is compressed */
+    rs_unpacking *unpacking;
 };
 
 const rs_pickle *rs_torch_file_pickle(const rs_torch_file *opened, size_t *out_bytes)
@@ -58,6 +60,12 @@ void rs_torch_file_destroy(void *body)
         return;
     rs_pickle_destroy(opened->pickle);
     rs_pickle_destroy(opened->keys);
+    if (opened->made != NULL) {
+        size_t count = 0;
+        (void)rs_zip_members(opened->zip, &count);
+        rs_release(opened->context, opened->made, count * sizeof *opened->made);
+    }
+    rs_unpacking_release(opened->unpacking);
     rs_zip_destroy(opened->zip);
     if (opened->bytes != NULL)
         rs_release(opened->context, opened->bytes, opened->byte_count);
@@ -385,9 +393,9 @@ reshard_status rs_torch_file_open(reshard_context *context, const rs_file *file,
     return status;
 }
 
-/* Where the bytes of a key lie. */
+/* Where the bytes of a key lie, in the file or in a compressed member. */
 static reshard_status find_bytes(const rs_torch_file *opened, rs_slice key, uint64_t *out_at,
-                                 uint64_t *out_bytes)
+                                 uint64_t *out_bytes, const rs_zip_member **out_member)
 {
     const rs_zip_member *member = NULL;
     const legacy_storage *found = NULL;
@@ -401,20 +409,19 @@ static reshard_status find_bytes(const rs_torch_file *opened, rs_slice key, uint
     if (member == NULL && found == NULL)
         return rs_fail(RESHARD_ERR_CORRUPT, "its storage \"%.*s\" is not in the file",
                        rs_slice_shown(key), key.bytes);
-    if (member != NULL && member->deflated)
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "its storage \"%.*s\" is compressed",
-                       rs_slice_shown(key), key.bytes);
-    *out_at = member != NULL ? member->at : found->at + opened->begin;
+    bool is_packed = member != NULL && member->deflated;
+    *out_member = is_packed ? member : NULL;
+    *out_at = is_packed ? 0 : member != NULL ? member->at : found->at + opened->begin;
     *out_bytes = member != NULL ? member->bytes : found->bytes;
     return RESHARD_OK;
 }
 
 reshard_status rs_torch_file_place(const rs_torch_file *opened, const rs_torch_tensor *tensor,
-                                   uint64_t *out_at)
+                                   uint64_t *out_at, const rs_zip_member **out_member)
 {
     const rs_torch_storage *storage = &tensor->storage;
     uint64_t at = 0, bytes = 0;
-    reshard_status status = find_bytes(opened, storage->key, &at, &bytes);
+    reshard_status status = find_bytes(opened, storage->key, &at, &bytes, out_member);
     if (status != RESHARD_OK)
         return status;
     /* rs_torch_storage_read has seen to it that neither overflows. */
@@ -427,4 +434,45 @@ reshard_status rs_torch_file_place(const rs_torch_file *opened, const rs_torch_t
                        (unsigned long long)wanted);
     *out_at = at + tensor->at;
     return RESHARD_OK;
+}
+
+const rs_zip *rs_torch_file_zip(const rs_torch_file *opened)
+{
+    return opened->zip;
+}
+
+reshard_status rs_torch_file_record(const rs_torch_file *opened, rs_arena *arena, const char *name,
+                                    rs_slice *out_text)
+{
+    char *bytes = NULL;
+    size_t count = 0;
+    const rs_zip_member *member = opened->zip != NULL ? find_named(opened, name) : NULL;
+    *out_text = (rs_slice){NULL, 0};
+    if (member == NULL)
+        return RESHARD_OK;
+    reshard_status status =
+        rs_zip_read_all(opened->zip, member, RS_TORCH_RECORD_BYTES_MAX, &bytes, &count);
+    if (status != RESHARD_OK)
+        return status;
+    *out_text = (rs_slice){rs_arena_copy(arena, bytes, count + 1, 1), count};
+    rs_release(opened->context, bytes, count + 1);
+    return out_text->bytes != NULL ? RESHARD_OK : rs_allocation_status();
+}
+
+int32_t *rs_torch_file_made(rs_torch_file *opened, const rs_zip_member *member)
+{
+    size_t count = 0;
+    const rs_zip_member *members = rs_zip_members(opened->zip, &count);
+    assert(member >= members && member < members + count);
+    if (opened->made == NULL) {
+        opened->made = rs_allocate_array(opened->context, count, sizeof *opened->made);
+        for (size_t i = 0; opened->made != NULL && i < count; i++)
+            opened->made[i] = -1;
+    }
+    return opened->made != NULL ? &opened->made[member - members] : NULL;
+}
+
+rs_unpacking **rs_torch_file_unpacking(rs_torch_file *opened)
+{
+    return &opened->unpacking;
 }

@@ -8,8 +8,11 @@
 #ifndef RS_CHECKPOINT_FORMAT_TORCH_FILE_H
 #define RS_CHECKPOINT_FORMAT_TORCH_FILE_H
 
+#include "checkpoint/archive/unpack.h"
 #include "checkpoint/torch/torch_values.h"
 #include "system/file.h"
+
+#define RS_TORCH_RECORD_BYTES_MAX ((size_t)100000000)
 
 typedef struct rs_torch_file rs_torch_file;
 
@@ -29,9 +32,22 @@ void rs_torch_file_destroy(void *opened);
 const rs_pickle *rs_torch_file_pickle(const rs_torch_file *opened, size_t *out_bytes);
 
 /* The byte of the file where a tensor begins: all its elements have been checked to lie inside the
- * file. Errors: CORRUPT when the storage is missing or too short; UNSUPPORTED when it is
- * compressed. */
+ * file. *out_member: the member of the zip that holds the storage, if that is compressed, and then
+ * *out_at counts from the beginning of its content; else NULL. Errors: CORRUPT when the storage is
+ * missing or too short. */
 reshard_status rs_torch_file_place(const rs_torch_file *opened, const rs_torch_tensor *tensor,
-                                   uint64_t *out_at);
+                                   uint64_t *out_at, const rs_zip_member **out_member);
+/* NULL for the container of old. Lives as long as the file is open. */
+const rs_zip *rs_torch_file_zip(const rs_torch_file *opened);
+
+/* Which file of a checkpoint the content of a compressed member has become, for the caller to keep;
+ * -1 at first. NULL as rs_allocate. */
+int32_t *rs_torch_file_made(rs_torch_file *opened, const rs_zip_member *member);
+/* The decoders of such files, for the caller to create; NULL at first. Released with the file. */
+rs_unpacking **rs_torch_file_unpacking(rs_torch_file *opened);
+/* A record of a zip file that torch does not look at, in the arena. *out_text has bytes NULL when
+ * there is none. Errors: as of zip.h; RANGE beyond RS_TORCH_RECORD_BYTES_MAX. */
+reshard_status rs_torch_file_record(const rs_torch_file *opened, rs_arena *arena, const char *name,
+                                    rs_slice *out_text);
 
 #endif

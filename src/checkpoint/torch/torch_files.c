@@ -59,16 +59,40 @@ reshard_status rs_torch_probe_file(const reshard_checkpoint *checkpoint, const c
     return status;
 }
 
+reshard_status rs_torch_open_file(reshard_checkpoint *checkpoint, int32_t index)
+{
+    rs_stored_file *file = &checkpoint->files[index];
+    rs_torch_file *opened = NULL;
+    reshard_status status =
+        rs_torch_file_open(checkpoint->context, file->file, 0, file->bytes, &opened);
+    file->body = opened;
+    file->body_destroy = rs_torch_file_destroy;
+    return status == RESHARD_OK ? rs_torch_keep_crcs(checkpoint, index, opened) : status;
+}
+
+reshard_status rs_torch_keep_crcs(reshard_checkpoint *checkpoint, int32_t file,
+                                  const rs_torch_file *opened)
+{
+    size_t count = 0;
+    reshard_status status = RESHARD_OK;
+    const rs_zip *zip = rs_torch_file_zip(opened);
+    const rs_zip_member *members = zip != NULL ? rs_zip_members(zip, &count) : NULL;
+    for (size_t i = 0; status == RESHARD_OK && i < count; i++) {
+        const rs_zip_member *member = &members[i];
+        /* What is deflated is checked while it is read. */
+        if (member->crc != 0 && !member->deflated)
+            status = rs_store_add_crc(
+                checkpoint, &(rs_stored_crc){file, member->crc, member->at, member->bytes});
+    }
+    return status;
+}
+
 reshard_status rs_torch_open_named(reshard_checkpoint *checkpoint, int64_t count,
                                    char *const *names)
 {
     reshard_status status = rs_store_open_files(checkpoint, count, names);
-    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++) {
-        rs_stored_file *file = &checkpoint->files[i];
-        rs_torch_file *opened = NULL;
-        status = rs_torch_file_open(checkpoint->context, file->file, 0, file->bytes, &opened);
-        file->body = opened;
-        file->body_destroy = rs_torch_file_destroy;
+    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->named_count; i++) {
+        status = rs_torch_open_file(checkpoint, i);
         if (status == RESHARD_OK && rs_context_cancelled(checkpoint->context))
             return rs_fail(RESHARD_ERR_CANCELLED, "%s: cancelled", checkpoint->path);
     }
@@ -90,21 +114,67 @@ reshard_status rs_torch_walk_file(reshard_checkpoint *checkpoint, int32_t file, 
                          take, user);
 }
 
+/* All files of a checkpoint share the idle decoders of the first. */
+static reshard_status find_unpacking(const reshard_checkpoint *checkpoint,
+                                     rs_unpacking **out_unpacking)
+{
+    int32_t first = 0;
+    while (checkpoint->files[first].body_destroy != rs_torch_file_destroy)
+        first++;
+    rs_unpacking **kept = rs_torch_file_unpacking(checkpoint->files[first].body);
+    reshard_status status =
+        *kept == NULL ? rs_unpacking_create(checkpoint->context, kept) : RESHARD_OK;
+    *out_unpacking = *kept;
+    return status;
+}
+
+/* A compressed member becomes a file of the checkpoint, once. */
+static reshard_status unpack(reshard_checkpoint *checkpoint, int32_t file,
+                             const rs_zip_member *member, int32_t *out_file)
+{
+    rs_torch_file *opened = checkpoint->files[file].body;
+    rs_unpacking *unpacking = NULL;
+    rs_file *content = NULL;
+    int32_t *made = rs_torch_file_made(opened, member);
+    if (made == NULL)
+        return rs_allocation_status();
+    reshard_status status = *made < 0 ? find_unpacking(checkpoint, &unpacking) : RESHARD_OK;
+    if (status == RESHARD_OK && *made < 0)
+        status = rs_unpack_member(unpacking, checkpoint->files[file].file,
+                                  rs_torch_file_zip(opened), member, &content);
+    if (status == RESHARD_OK && *made < 0)
+        status = rs_store_add_file(checkpoint, member->name, content, made);
+    *out_file = *made;
+    return status;
+}
+
+reshard_status rs_torch_locate(reshard_checkpoint *checkpoint, int32_t file,
+                               const rs_torch_tensor *tensor, int32_t *out_file, uint64_t *out_at)
+{
+    const rs_zip_member *member = NULL;
+    *out_file = file;
+    reshard_status status =
+        rs_torch_file_place(rs_torch_opened(checkpoint, file), tensor, out_at, &member);
+    return status == RESHARD_OK && member != NULL ? unpack(checkpoint, file, member, out_file)
+                                                  : status;
+}
+
 reshard_status rs_torch_occurrence(reshard_checkpoint *checkpoint, int32_t file,
                                    const rs_torch_leaf *leaf, rs_occurrence *out_occurrence)
 {
     rs_torch_tensor tensor;
     uint64_t at = 0;
+    int32_t holder = file;
     reshard_status status = rs_torch_tensor_read(&checkpoint->arena, leaf->node, &tensor);
     if (status == RESHARD_OK && rs_volume(tensor.ndim, tensor.shape) == 0)
         at = 0; /* it may have no storage at all */
     else if (status == RESHARD_OK)
-        status = rs_torch_file_place(rs_torch_opened(checkpoint, file), &tensor, &at);
+        status = rs_torch_locate(checkpoint, file, &tensor, &holder, &at);
     if (status != RESHARD_OK)
         return rs_fail_within(status, "%s: tensor \"%.*s\"", checkpoint->files[file].name,
                               rs_slice_shown(leaf->name), leaf->name.bytes);
     *out_occurrence = (rs_occurrence){.name = leaf->name,
-                                      .file = file,
+                                      .file = holder,
                                       .dtype = tensor.dtype,
                                       .ndim = tensor.ndim,
                                       .shape = tensor.shape,
@@ -126,6 +196,39 @@ reshard_status rs_torch_keep_value(reshard_checkpoint *checkpoint, int32_t file,
         .node = leaf->node,
         .text = rs_arena_copy(&checkpoint->arena, shown, strlen(shown) + 1, 1)};
     return value.text != NULL ? rs_store_add_value(checkpoint, &value) : rs_allocation_status();
+}
+
+/* Files of ranks mostly hold the same values in the same order, so the search goes on where the
+ * last one ended. */
+static const rs_stored_value *find_common(const reshard_checkpoint *checkpoint,
+                                          rs_torch_common *common, rs_slice name)
+{
+    int64_t count = checkpoint->value_count;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at = (common->next + i) % count;
+        if (rs_slice_compare(checkpoint->values[at].name, name) != 0)
+            continue;
+        common->next = at + 1;
+        return &checkpoint->values[at];
+    }
+    return NULL;
+}
+
+reshard_status rs_torch_keep_common(reshard_checkpoint *checkpoint, rs_torch_common *common,
+                                    int32_t file, bool is_first, const rs_torch_leaf *leaf)
+{
+    const rs_stored_value *kept = is_first ? NULL : find_common(checkpoint, common, leaf->name);
+    bool is_same = kept != NULL ? rs_pickle_equal(kept->node, leaf->node) : is_first;
+    common->differing += !is_same;
+    return kept != NULL ? RESHARD_OK : rs_torch_keep_value(checkpoint, file, leaf);
+}
+
+reshard_status rs_torch_note_common(reshard_checkpoint *checkpoint, const rs_torch_common *common)
+{
+    if (common->differing == 0)
+        return RESHARD_OK;
+    return rs_store_note(checkpoint, "%lld values are not the same on all ranks; the first is kept",
+                         (long long)common->differing);
 }
 
 static int compare_names(const void *a, const void *b)
@@ -151,10 +254,12 @@ reshard_status rs_torch_check_names(const reshard_checkpoint *checkpoint, rs_occ
 reshard_status rs_torch_note_globals(reshard_checkpoint *checkpoint)
 {
     reshard_status status = RESHARD_OK;
-    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++) {
+    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->named_count; i++) {
         char line[400];
         rs_text text;
         size_t bytes = 0, count = 0, unknown = 0;
+        if (checkpoint->files[i].body_destroy != rs_torch_file_destroy)
+            continue; /* a format has files of other kinds beside these */
         const rs_pickle *pickle = rs_torch_file_pickle(rs_torch_opened(checkpoint, i), &bytes);
         const rs_pickle_node *const *globals = rs_pickle_globals(pickle, &count);
         rs_text_init(&text, line, sizeof line);

@@ -139,6 +139,12 @@ static void write_value(rs_pickle_writer *writer, const rs_pickle_node *node)
     }
 }
 
+void rs_torch_nest_write_value(rs_pickle_writer *writer, const rs_pickle_node *node)
+{
+    assert(can_write(node));
+    write_value(writer, node);
+}
+
 bool rs_torch_nest_holds(const rs_stored_value *value)
 {
     return can_write(value->node);

@@ -10,6 +10,7 @@
 #ifndef RS_CHECKPOINT_FORMAT_TORCH_NEST_H
 #define RS_CHECKPOINT_FORMAT_TORCH_NEST_H
 
+#include "checkpoint/archive/pickle.h"
 #include "checkpoint/archive/pickle_write.h"
 #include "checkpoint/body/target.h"
 
@@ -22,6 +23,8 @@ typedef void rs_torch_entry_fn(rs_pickle_writer *writer, const rs_target *target
 reshard_status rs_torch_nest_write(const rs_target *target, int32_t file, rs_torch_entry_fn *write,
                                    rs_pickle_writer *writer);
 
+/* Writes a value that rs_torch_nest_holds. */
+void rs_torch_nest_write_value(rs_pickle_writer *writer, const rs_pickle_node *node);
 /* A format's holds_value: can a file that torch.load(weights_only=True) loads hold it? */
 bool rs_torch_nest_holds(const rs_stored_value *value);
 

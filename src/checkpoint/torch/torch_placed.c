@@ -53,7 +53,7 @@ static rs_slice class_of(const rs_pickle_node *node)
 /* ---- meshes ---------------------------------------------------------------------------------- */
 
 /* A tensor of ints that holds ranks: checked, and where it lies. */
-static reshard_status read_ranks(reshard_checkpoint *checkpoint, int32_t file,
+static reshard_status read_ranks(reshard_checkpoint *checkpoint, int32_t *file,
                                  const rs_pickle_node *node, rs_torch_tensor *out_tensor,
                                  uint64_t *out_at)
 {
@@ -64,7 +64,7 @@ static reshard_status read_ranks(reshard_checkpoint *checkpoint, int32_t file,
     if ((out_tensor->dtype != RESHARD_I64 && out_tensor->dtype != RESHARD_I32) ||
         out_tensor->strides != NULL || count > MESH_RANKS_MAX || count == 0)
         return rs_fail(RESHARD_ERR_CORRUPT, "its mesh is no array of ranks");
-    return rs_torch_file_place(rs_torch_opened(checkpoint, file), out_tensor, out_at);
+    return rs_torch_locate(checkpoint, *file, out_tensor, file, out_at);
 }
 
 /* Where a rank stands among the ranks of a mesh, all in a row. */
@@ -73,7 +73,8 @@ static reshard_status find_rank(reshard_checkpoint *checkpoint, const rs_torch_r
                                 int64_t *out_at)
 {
     uint64_t at = 0;
-    reshard_status status = read_ranks(checkpoint, owner->file, node, out_tensor, &at);
+    int32_t file = owner->file;
+    reshard_status status = read_ranks(checkpoint, &file, node, out_tensor, &at);
     if (status != RESHARD_OK)
         return status;
     int64_t count = rs_volume(out_tensor->ndim, out_tensor->shape), found = 0;
@@ -81,7 +82,7 @@ static reshard_status find_rank(reshard_checkpoint *checkpoint, const rs_torch_r
     char *memory = rs_allocate(checkpoint->context, bytes);
     if (memory == NULL)
         return rs_allocation_status();
-    status = rs_file_read(checkpoint->files[owner->file].file, memory, bytes, at);
+    status = rs_file_read(checkpoint->files[file].file, memory, bytes, at);
     for (; status == RESHARD_OK && found < count; found++) {
         int64_t wide = 0;
         int32_t narrow = 0;
@@ -343,6 +344,25 @@ static reshard_status check_local(const rs_occurrence *local, int32_t ndim, cons
                    "its placements give this rank %s of it, but the file holds %s", said, found);
 }
 
+reshard_status rs_torch_cuts_take(reshard_checkpoint *checkpoint, const rs_torch_mesh *mesh,
+                                  const rs_torch_cuts *cuts, int32_t ndim, const int64_t *full,
+                                  rs_occurrence *local)
+{
+    int64_t *box = rs_arena_allocate_array(&checkpoint->arena, 2 * (size_t)ndim, sizeof(int64_t));
+    if (box == NULL)
+        return rs_allocation_status();
+    rs_torch_cuts_box(mesh, cuts, ndim, full, box, box + ndim);
+    reshard_status status = check_local(local, ndim, box + ndim);
+    if (status != RESHARD_OK)
+        return rs_fail_within(status, "%s: tensor \"%.*s\"", checkpoint->files[local->file].name,
+                              rs_slice_shown(local->name), local->name.bytes);
+    local->ndim = ndim;
+    local->shape = box + ndim;
+    local->offset = box;
+    local->full = full;
+    return RESHARD_OK;
+}
+
 static reshard_status add_dtensor(reshard_checkpoint *checkpoint, rs_torch_rank *owner,
                                   const rs_torch_leaf *leaf, rs_occurrences *list)
 {
@@ -366,22 +386,10 @@ static reshard_status add_dtensor(reshard_checkpoint *checkpoint, rs_torch_rank 
     if (status != RESHARD_OK)
         return rs_fail_within(status, "%s: tensor \"%.*s\"", checkpoint->files[file].name,
                               rs_slice_shown(leaf->name), leaf->name.bytes);
-    int64_t *box = rs_arena_allocate_array(&checkpoint->arena, 2 * (size_t)ndim, sizeof(int64_t));
-    if (box == NULL)
-        return rs_allocation_status();
-    rs_torch_cuts_box(&owner->mesh, &cuts, ndim, full, box, box + ndim);
     status = rs_torch_occurrence(checkpoint, file, &local, &found);
-    if (status != RESHARD_OK)
-        return status;
-    status = check_local(&found, ndim, box + ndim);
-    if (status != RESHARD_OK)
-        return rs_fail_within(status, "%s: tensor \"%.*s\"", checkpoint->files[file].name,
-                              rs_slice_shown(leaf->name), leaf->name.bytes);
-    found.ndim = ndim;
-    found.shape = box + ndim;
-    found.offset = box;
-    found.full = full;
-    return rs_occurrences_add(checkpoint->context, list, &found);
+    if (status == RESHARD_OK)
+        status = rs_torch_cuts_take(checkpoint, &owner->mesh, &cuts, ndim, full, &found);
+    return status == RESHARD_OK ? rs_occurrences_add(checkpoint->context, list, &found) : status;
 }
 
 /* ---- ShardedTensor --------------------------------------------------------------------------- */
@@ -473,4 +481,16 @@ reshard_status rs_torch_placed_add(reshard_checkpoint *checkpoint, rs_torch_rank
 {
     return leaf->kind == RS_TORCH_DTENSOR ? add_dtensor(checkpoint, owner, leaf, list)
                                           : add_sharded(checkpoint, owner->file, leaf, list);
+}
+
+bool rs_torch_names_placed(const rs_pickle *pickle)
+{
+    size_t count = 0;
+    const rs_pickle_node *const *globals = rs_pickle_globals(pickle, &count);
+    for (size_t i = 0; i < count; i++) {
+        rs_slice name = globals[i]->global->name;
+        if (rs_slice_equals(name, "DTensor") || rs_slice_equals(name, "ShardedTensor"))
+            return true;
+    }
+    return false;
 }

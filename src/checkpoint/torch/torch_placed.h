@@ -47,6 +47,12 @@ reshard_status rs_torch_cuts_order(const rs_torch_mesh *mesh, int32_t ndim, rs_t
 void rs_torch_cuts_box(const rs_torch_mesh *mesh, const rs_torch_cuts *cuts, int32_t ndim,
                        const int64_t *shape, int64_t *out_offset, int64_t *out_size);
 
+/* Makes a local array the box that the rank has of a tensor of the full shape, which must outlive
+ * it. Errors: CORRUPT, naming file and tensor, when the array has another shape. */
+reshard_status rs_torch_cuts_take(reshard_checkpoint *checkpoint, const rs_torch_mesh *mesh,
+                                  const rs_torch_cuts *cuts, int32_t ndim, const int64_t *full,
+                                  rs_occurrence *local);
+
 /* A rank's file, and the last mesh that was read in it: most tensors of a file share one. */
 typedef struct rs_torch_rank {
     int32_t file;
@@ -60,5 +66,8 @@ typedef struct rs_torch_rank {
  * naming file and tensor. */
 reshard_status rs_torch_placed_add(reshard_checkpoint *checkpoint, rs_torch_rank *owner,
                                    const rs_torch_leaf *leaf, rs_occurrences *list);
+
+/* Whether a pickle names a class of tensors that are cut. */
+bool rs_torch_names_placed(const rs_pickle *pickle);
 
 #endif

@@ -8,8 +8,9 @@
 #include <assert.h>
 #include <stdio.h>
 
-/* Members besides the storages: the pickle and the byte order before them, the version behind. */
-enum { MEMBERS_BEFORE = 2, MEMBERS_BEHIND = 1, NAME_BYTES = 40 };
+/* Members besides the storages: the pickle, the byte order and perhaps a record of the format's own
+ * before them, the version behind. */
+enum { PICKLE, ORDER, RECORD, BEFORE_MAX, BEHIND = 1, NAME_BYTES = 64 };
 
 static const char byte_order[] = "little", version[] = "3\n";
 
@@ -17,8 +18,10 @@ static const char byte_order[] = "little", version[] = "3\n";
 typedef struct saving {
     reshard_context *context;
     rs_pickle_writer writer;
-    rs_slice pickle; /* in the writer */
-    size_t count;    /* of members */
+    rs_json_writer record;
+    rs_slice before[BEFORE_MAX]; /* contents */
+    char record_name[NAME_BYTES];
+    size_t before_count, count; /* of members */
     rs_zip_draft *draft;
 } saving;
 
@@ -44,12 +47,14 @@ static reshard_status draft_members(saving *s, const rs_target *target, const rs
     if (entries == NULL)
         return rs_allocation_status();
     char *names = (char *)(entries + s->count);
-    entries[0] = (rs_zip_entry){rs_slice_of("archive/data.pkl"), s->pickle.count};
-    entries[1] = (rs_zip_entry){rs_slice_of("archive/byteorder"), sizeof byte_order - 1};
+    const char *const before[BEFORE_MAX] = {"archive/data.pkl", "archive/byteorder",
+                                            s->record_name};
+    for (size_t i = 0; i < s->before_count; i++)
+        entries[i] = (rs_zip_entry){rs_slice_of(before[i]), s->before[i].count};
     for (int64_t i = 0; i < file->entry_count; i++) {
         char *name = names + i * NAME_BYTES;
         int length = snprintf(name, NAME_BYTES, "archive/data/%lld", (long long)i);
-        entries[MEMBERS_BEFORE + i] =
+        entries[s->before_count + (size_t)i] =
             (rs_zip_entry){{name, (size_t)length}, target->entries[file->entry_first + i].bytes};
     }
     entries[s->count - 1] = (rs_zip_entry){rs_slice_of("archive/version"), sizeof version - 1};
@@ -60,32 +65,41 @@ static reshard_status draft_members(saving *s, const rs_target *target, const rs
 }
 
 static reshard_status begin(saving *s, const rs_target *target, int32_t index,
-                            rs_torch_entry_fn *write)
+                            const rs_torch_style *style)
 {
     const rs_target_file *file = &target->files[index];
-    *s = (saving){.context = target->context,
-                  .count = MEMBERS_BEFORE + (size_t)file->entry_count + MEMBERS_BEHIND};
+    *s = (saving){.context = target->context, .before[ORDER] = rs_slice_of(byte_order)};
+    s->before_count = style->record_name != NULL ? BEFORE_MAX : RECORD;
+    s->count = s->before_count + (size_t)file->entry_count + BEHIND;
     rs_pickle_writer_init(&s->writer, target->context);
-    reshard_status status = rs_torch_nest_write(target, index, write, &s->writer);
+    rs_json_writer_init(&s->record, target->context);
+    reshard_status status = rs_torch_nest_write(target, index, style->write, &s->writer);
     if (status == RESHARD_OK)
-        status = rs_pickle_writer_finish(&s->writer, &s->pickle);
+        status = rs_pickle_writer_finish(&s->writer, &s->before[PICKLE]);
+    if (status == RESHARD_OK && style->record_name != NULL) {
+        (void)snprintf(s->record_name, sizeof s->record_name, "archive/%s", style->record_name);
+        style->write_record(&s->record, target, index);
+        s->before[RECORD] = (rs_slice){s->record.bytes, (size_t)s->record.count};
+        status = s->record.status;
+    }
     return status == RESHARD_OK ? draft_members(s, target, file) : status;
 }
 
 static void end(saving *s)
 {
     rs_zip_draft_destroy(s->draft);
+    rs_json_writer_release(&s->record);
     rs_pickle_writer_release(&s->writer);
 }
 
-reshard_status rs_torch_save_place(rs_target *target, int32_t index, rs_torch_entry_fn *write)
+reshard_status rs_torch_save_place(rs_target *target, int32_t index, const rs_torch_style *style)
 {
     rs_target_file *file = &target->files[index];
     saving s;
-    reshard_status status = begin(&s, target, index, write);
+    reshard_status status = begin(&s, target, index, style);
     for (int64_t i = 0; status == RESHARD_OK && i < file->entry_count; i++)
         target->entries[file->entry_first + i].begin =
-            rs_zip_draft_data_at(s.draft, MEMBERS_BEFORE + (size_t)i);
+            rs_zip_draft_data_at(s.draft, s.before_count + (size_t)i);
     if (status == RESHARD_OK) {
         file->data_begin = 0;
         file->bytes = rs_zip_draft_bytes(s.draft);
@@ -102,24 +116,22 @@ static reshard_status write_member(saving *s, rs_file *file, size_t index, rs_sl
 }
 
 static reshard_status finish_file(const rs_target *target, int32_t index,
-                                  const rs_finishing *finishing, rs_torch_entry_fn *write)
+                                  const rs_finishing *finishing, const rs_torch_style *style)
 {
     const rs_target_file *file = &target->files[index];
     rs_file *out = finishing->files[index];
     rs_zip_sum *sums = NULL;
     saving s;
-    reshard_status status = begin(&s, target, index, write);
+    reshard_status status = begin(&s, target, index, style);
     assert(status != RESHARD_OK || rs_zip_draft_bytes(s.draft) == file->bytes);
     if (status == RESHARD_OK) {
         sums = rs_allocate_zeroed(s.context, s.count * sizeof *sums);
         status = sums != NULL ? RESHARD_OK : rs_allocation_status();
     }
     for (int64_t i = 0; status == RESHARD_OK && i < file->entry_count; i++)
-        sums[MEMBERS_BEFORE + i] = finishing->sums[file->entry_first + i];
-    if (status == RESHARD_OK)
-        status = write_member(&s, out, 0, s.pickle, &sums[0]);
-    if (status == RESHARD_OK)
-        status = write_member(&s, out, 1, rs_slice_of(byte_order), &sums[1]);
+        sums[s.before_count + (size_t)i] = finishing->sums[file->entry_first + i];
+    for (size_t i = 0; status == RESHARD_OK && i < s.before_count; i++)
+        status = write_member(&s, out, i, s.before[i], &sums[i]);
     if (status == RESHARD_OK)
         status = write_member(&s, out, s.count - 1, rs_slice_of(version), &sums[s.count - 1]);
     if (status == RESHARD_OK)
@@ -131,13 +143,13 @@ static reshard_status finish_file(const rs_target *target, int32_t index,
 }
 
 reshard_status rs_torch_save_finish(const rs_target *target, const rs_finishing *finishing,
-                                    rs_torch_entry_fn *write)
+                                    const rs_torch_style *style)
 {
     reshard_status status = RESHARD_OK;
     assert(finishing->sums != NULL);
     for (int32_t i = 0; status == RESHARD_OK && i < target->file_count; i++) {
         if (target->files[i].name != NULL)
-            status = finish_file(target, i, finishing, write);
+            status = finish_file(target, i, finishing, style);
     }
     return status;
 }

@@ -9,10 +9,18 @@
 
 #include "checkpoint/torch/torch_nest.h"
 
-/* What a format's place and finish do; `write` writes its tensors. */
-reshard_status rs_torch_save_place(rs_target *target, int32_t file, rs_torch_entry_fn *write);
+/* How a format writes such files. */
+typedef struct rs_torch_style {
+    rs_torch_entry_fn *write; /* the tensor of an entry */
+    /* A record that torch does not look at; name NULL: none. */
+    const char *record_name;
+    void (*write_record)(rs_json_writer *writer, const rs_target *target, int32_t file);
+} rs_torch_style;
+
+/* What a format's place and finish do. */
+reshard_status rs_torch_save_place(rs_target *target, int32_t file, const rs_torch_style *style);
 reshard_status rs_torch_save_finish(const rs_target *target, const rs_finishing *finishing,
-                                    rs_torch_entry_fn *write);
+                                    const rs_torch_style *style);
 /* A format's write_head: there is nothing in front of the data that could be written early. */
 reshard_status rs_torch_save_head(const rs_target *target, int32_t file, rs_json_writer *writer);
 

@@ -42,7 +42,7 @@ static void write_storage(rs_pickle_writer *writer, rs_slice key, reshard_dtype 
 }
 
 /* As torch has them: where an extent is 0, the next one counts as 1. */
-static void write_strides(rs_pickle_writer *writer, int32_t ndim, const int64_t *shape)
+void rs_torch_write_strides(rs_pickle_writer *writer, int32_t ndim, const int64_t *shape)
 {
     rs_pickle_write_tuple_begin(writer);
     for (int32_t d = 0; d < ndim; d++) {
@@ -68,7 +68,7 @@ void rs_torch_write_tensor(rs_pickle_writer *writer, rs_slice key, reshard_dtype
     write_storage(writer, key, dtype, elements);
     rs_pickle_write_int(writer, 0);
     rs_torch_write_numbers(writer, ndim, shape);
-    write_strides(writer, ndim, shape);
+    rs_torch_write_strides(writer, ndim, shape);
     rs_pickle_write_bool(writer, false);
     rs_pickle_write_global(writer, "collections", "OrderedDict");
     rs_pickle_write_tuple_begin(writer);

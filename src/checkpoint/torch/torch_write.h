@@ -14,6 +14,8 @@ void rs_torch_write_tensor(rs_pickle_writer *writer, rs_slice key, reshard_dtype
                            int32_t ndim, const int64_t *shape);
 /* A plain tuple of numbers. */
 void rs_torch_write_numbers(rs_pickle_writer *writer, int32_t count, const int64_t *numbers);
+/* The strides of a dense tensor, as such a tuple. */
+void rs_torch_write_strides(rs_pickle_writer *writer, int32_t ndim, const int64_t *shape);
 /* Errors: UNSUPPORTED, naming tensor and dtype, when torch has none like it. */
 reshard_status rs_torch_check_dtype(rs_slice tensor, reshard_dtype dtype);
 

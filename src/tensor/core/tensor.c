@@ -70,7 +70,7 @@ static void release_storage(rs_storage *storage)
     if (storage == NULL || !rs_reference_drop(&storage->references))
         return;
     if (storage->own)
-        rs_release(storage->context, storage->bytes, storage->byte_count);
+        rs_block_release(storage->context, storage->bytes, storage->byte_count);
     else if (storage->release != NULL)
         storage->release(storage->user);
     if (storage->forget_attachment != NULL)
@@ -137,7 +137,7 @@ reshard_status rs_tensor_make(reshard_context *context, reshard_dtype dtype, int
         status = rs_allocation_status();
         goto out;
     }
-    storage->bytes = rs_allocate(context, bytes);
+    storage->bytes = rs_block_allocate(context, bytes);
     if (storage->bytes == NULL) {
         status = rs_allocation_status();
         goto out;

@@ -11,9 +11,10 @@ static void test_formats__list(void **state)
     static const struct {
         const char *name;
         int writes, is_split, needs_mesh;
-    } rows[] = {{"hf", 1, 0, 0},         {"dcp-safetensors", 1, 1, 0}, {"dcp", 1, 1, 0},
-                {"rank-files", 1, 1, 1}, {"safetensors", 0, 0, 0},     {"npy", 0, 0, 0},
-                {"torch-bin", 0, 0, 0},  {"torch-ranks", 1, 1, 0},     {"torch", 1, 0, 0}};
+    } rows[] = {{"hf", 1, 0, 0},   {"torch-checkpointing", 0, 0, 0}, {"dcp-safetensors", 1, 1, 0},
+                {"dcp", 1, 1, 0},  {"rank-files", 1, 1, 1},          {"safetensors", 0, 0, 0},
+                {"npy", 0, 0, 0},  {"torch-bin", 0, 0, 0},           {"torch-ranks", 1, 1, 1},
+                {"torch", 1, 0, 0}};
     const int32_t count = sizeof rows / sizeof rows[0];
     reshard_format format = {.size = sizeof format};
     (void)state;
@@ -67,7 +68,8 @@ static void test_formats__writers(void **state)
 
 #define POINTER "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a21\nsize 4370\n"
 /* How the list of all formats begins. */
-#define LOOKED_FOR "it looked for model.safetensors.index.json (hf), *.safetensors with DCP_"
+#define LOOKED_FOR \
+    "it looked for model.safetensors.index.json (hf), metadata.pkl (torch-checkpointing)"
 
 static void test_probing__folders(void **state)
 {

@@ -45,7 +45,7 @@ static void test_rank_files__wrong(void **state)
     } rows[] = {
         /* of b.safetensors, beside w [2,2] in a.safetensors */
         {"tp=3", "{" U8("w", "[2,1]", "0", "2") "}", "cf", RESHARD_ERR_INVALID,
-         "holds 2 safetensors files, but the mesh tp=3 has 3 ranks"},
+         "holds 2 files, but the mesh tp=3 has 3 ranks"},
         {"tp=2", "{" U8("w", "[2]", "0", "2") "}", "cf", RESHARD_ERR_CORRUPT,
          "do not agree on its number of dimensions"},
         {"tp=2", "{\"w\":{\"dtype\":\"I8\",\"shape\":[2,1],\"data_offsets\":[0,2]}}", "cf",

@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rank_files_read.c - reads files of ranks. Our own say how tensors are split. For those of others
- * the caller gives a mesh and rules, and the full shape is found from the local ones; for tensors
- * that are cut flat older files of ours give it (RESHARD_SHAPES).
+ * rank_join.c - puts local arrays together, tensor by tensor. Where files say how they are split,
+ * that is proved against the shapes that they hold; else the full shape is found from the local
+ * ones by rules, or told for tensors that are cut flat.
  *
- * Files of others are ordered by name, with numbers in names compared as numbers, and belong to the
- * ranks in increasing order. A box that several ranks hold becomes one piece, in the first of their
- * files, and copies in the others. Padding is cut off after it was looked at (rank_padding.c).
+ * A box that several ranks hold becomes one piece, in the first of their files, and copies in the
+ * others. Padding is cut off after it was looked at (rank_padding.c).
  */
+#include "checkpoint/format/rank_join.h"
+
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/shape.h"
 #include "base/sort.h"
-#include "checkpoint/body/safetensors.h"
-#include "checkpoint/format/rank_files.h"
 #include "checkpoint/format/rank_layout.h"
 #include "checkpoint/format/rank_padding.h"
 #include "checkpoint/rules/rulebook.h"
 #include "spec/spec.h"
-#include "text/json.h"
-#include "text/text.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -35,15 +33,6 @@ typedef struct rank_reading {
     int64_t dropped_count; /* tensors that rules leave out */
     rs_slice dropped;
 } rank_reading;
-
-/* ---- order of files -------------------------------------------------------------------------- */
-
-static int compare_files(const void *a, const void *b)
-{
-    const rs_stored_file *x = a, *y = b;
-    int order = rs_compare_naturally(x->name, y->name);
-    return order != 0 ? order : strcmp(x->name, y->name);
-}
 
 /* ---- one tensor ------------------------------------------------------------------------------ */
 
@@ -100,6 +89,26 @@ static reshard_status keep_box(rs_arena *arena, const rs_stored_tensor *tensor,
     return RESHARD_OK;
 }
 
+/* A piece of a dense buffer, where the buffer is stored with strides of its own. */
+static reshard_status follow_strides(const rs_occurrence *entry, int32_t ndim, reshard_piece *piece)
+{
+    int64_t dense[RESHARD_NDIM_MAX], left = piece->at;
+    if (entry->strides == NULL)
+        return RESHARD_OK;
+    rs_dense_strides(entry->ndim, entry->shape, dense);
+    piece->at = 0;
+    for (int32_t d = 0; d < ndim; d++) {
+        if (entry->ndim != ndim || piece->strides[d] % dense[d] != 0)
+            return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                           "tensor \"%.*s\": is cut flat, but not stored row by row",
+                           rs_slice_shown(entry->name), entry->name.bytes);
+        piece->at += left / dense[d] * entry->strides[d];
+        left %= dense[d];
+        piece->strides[d] = piece->strides[d] / dense[d] * entry->strides[d];
+    }
+    return RESHARD_OK;
+}
+
 static reshard_status add_shards(rank_reading *reading, const local_entries *entries,
                                  const reshard_shards *shards, rs_stored_tensor *tensor)
 {
@@ -118,13 +127,15 @@ static reshard_status add_shards(rank_reading *reading, const local_entries *ent
         assert(entry != NULL || shard->piece_count == 0); /* recovering the shape has proved it */
         for (int64_t j = 0; j < shard->piece_count; j++) {
             rs_stored_piece piece = {.file = file};
+            reshard_piece found = shard->pieces[j];
             bool kept = false;
-            piece.at = entry->at + (uint64_t)(shard->pieces[j].at * tensor->element_bytes);
-            reshard_status status =
-                keep_box(&checkpoint->arena, tensor, &shard->pieces[j], &piece, &kept);
+            reshard_status status = follow_strides(entry, tensor->carried_ndim, &found);
             if (status == RESHARD_OK)
-                status = rs_rank_padding_look(&reading->padding, checkpoint, tensor,
-                                              &shard->pieces[j], file, piece.at);
+                status = keep_box(&checkpoint->arena, tensor, &found, &piece, &kept);
+            piece.at = entry->at + (uint64_t)(found.at * tensor->element_bytes);
+            if (status == RESHARD_OK)
+                status = rs_rank_padding_look(&reading->padding, checkpoint, tensor, &found, file,
+                                              piece.at);
             if (status != RESHARD_OK)
                 return status;
             if (kept)
@@ -172,6 +183,11 @@ static reshard_status add_opaque(reshard_checkpoint *checkpoint, const local_ent
                            rs_slice_shown(item->name), item->name.bytes,
                            checkpoint->files[entries->items[0].file].name,
                            checkpoint->files[item->file].name);
+        if (item->strides != NULL)
+            return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                           "tensor \"%.*s\": is not stored row by row, and has more than 8 "
+                           "dimensions",
+                           rs_slice_shown(item->name), item->name.bytes);
         rs_stored_piece piece = {.file = item->file, .at = item->at, .size = tensor->carried_shape};
         if (i == 0)
             tensor->pieces[tensor->piece_count++] = piece;
@@ -338,6 +354,7 @@ static reshard_status add_tensor(rank_reading *reading, local_entries *entries,
                         : add_cut(reading, entries, &result, tensor);
     if (status == RESHARD_OK && !result.drop) {
         rs_rank_padding_count(&reading->padding, tensor->name, &result);
+        tensor->place = first->place;
         checkpoint->bytes += tensor->bytes;
         checkpoint->tensor_count++;
     }
@@ -352,67 +369,6 @@ static int compare_occurrences(const void *a, const void *b)
     const rs_occurrence *x = a, *y = b;
     int order = rs_slice_compare(x->name, y->name);
     return order != 0 ? order : compare_by_file(a, b);
-}
-
-/* What RESHARD_SHAPES of one file says, by index into its entries by name. */
-typedef struct told_shapes {
-    const int64_t **shapes; /* NULL: it does not say */
-    int32_t *ndims;
-} told_shapes;
-
-/* Reads a list of numbers of any length. */
-static reshard_status read_shape(rs_arena *arena, rs_json *json, const rs_json_token *key,
-                                 int64_t index, void *user)
-{
-    told_shapes *told = user;
-    rs_json ahead = *json;
-    rs_json_token token;
-    int32_t ndim = -1;
-    if (told->shapes[index] != NULL)
-        return rs_json_fail(json, key, "a tensor that occurs twice");
-    reshard_status status =
-        rs_json_expect(&ahead, RS_JSON_LIST_BEGIN, "a list of numbers is wanted here", &token);
-    do {
-        ndim++;
-        if (status == RESHARD_OK)
-            status = rs_json_next(&ahead, &token);
-    } while (status == RESHARD_OK && token.kind == RS_JSON_NUMBER && ndim < RESHARD_NDIM_MAX);
-    told->ndims[index] = ndim;
-    return status == RESHARD_OK ? rs_safetensors_numbers(arena, json, ndim, &told->shapes[index])
-                                : status;
-}
-
-static reshard_status gather_file(reshard_checkpoint *checkpoint, int32_t file,
-                                  rs_occurrences *list)
-{
-    const rs_header *header = rs_safetensors_header(checkpoint, file);
-    size_t count = (size_t)header->entry_count;
-    size_t bytes = count * (sizeof(int64_t *) + sizeof(int32_t));
-    char *memory = rs_allocate_zeroed(checkpoint->context, bytes);
-    if (memory == NULL)
-        return rs_allocation_status();
-    told_shapes told = {(void *)memory, (void *)(memory + count * sizeof(int64_t *))};
-    reshard_status status =
-        rs_safetensors_document(checkpoint, file, RS_SHAPES_KEY, read_shape, &told);
-    for (size_t i = 0; status == RESHARD_OK && i < count; i++) {
-        rs_occurrence item = rs_safetensors_occurrence(checkpoint, file, header->by_name[i]);
-        item.full = told.shapes[i];
-        item.full_ndim = told.ndims[i];
-        status = rs_occurrences_add(checkpoint->context, list, &item);
-    }
-    rs_release(checkpoint->context, memory, bytes);
-    return status;
-}
-
-static reshard_status gather(reshard_checkpoint *checkpoint, rs_occurrences *list)
-{
-    for (int32_t i = 0; i < checkpoint->file_count; i++) {
-        reshard_status status = gather_file(checkpoint, i, list);
-        if (status != RESHARD_OK)
-            return status;
-    }
-    rs_sort(list->items, (size_t)list->count, sizeof(rs_occurrence), compare_occurrences);
-    return RESHARD_OK;
 }
 
 /* What the files say of the tensors with one name; NULL when they say nothing of any. */
@@ -491,7 +447,7 @@ static const char *occurrence_name(void *user, int64_t index, size_t *out_bytes)
     return list->items[index].name.bytes;
 }
 
-reshard_status rs_rank_files_check_mesh(const reshard_mesh *mesh)
+reshard_status rs_rank_mesh_check(const reshard_mesh *mesh)
 {
     return rs_fail_within(rs_mesh_check_distinct(mesh), "files of ranks hold one part of a tensor");
 }
@@ -516,17 +472,17 @@ static reshard_status prepare_by_rules(rank_reading *reading, const rs_opening *
     reshard_status status =
         reshard_mesh_parse(checkpoint->context, opening->options->from, &reading->mesh);
     if (status == RESHARD_OK)
-        status = rs_rank_files_check_mesh(reading->mesh);
+        status = rs_rank_mesh_check(reading->mesh);
     if (status == RESHARD_OK)
         status = read_rules(reading, opening, list, book);
     if (status != RESHARD_OK)
         return status;
     reading->book = book;
     int32_t count = reshard_mesh_size(reading->mesh);
-    if (count != checkpoint->file_count)
-        return rs_fail(
-            RESHARD_ERR_INVALID, "%s: holds %d safetensors files, but the mesh %.100s has %d ranks",
-            checkpoint->path, (int)checkpoint->file_count, opening->options->from, (int)count);
+    if (count != checkpoint->named_count)
+        return rs_fail(RESHARD_ERR_INVALID, "%s: holds %d files, but the mesh %.100s has %d ranks",
+                       checkpoint->path, (int)checkpoint->named_count, opening->options->from,
+                       (int)count);
     int32_t *ranks = rs_arena_allocate_array(arena, (size_t)count, sizeof(int32_t));
     int32_t *file_of = rs_arena_allocate_array(arena, (size_t)count, sizeof(int32_t));
     if (ranks == NULL || file_of == NULL)
@@ -538,12 +494,14 @@ static reshard_status prepare_by_rules(rank_reading *reading, const rs_opening *
 
 /* Rules that are given together with a mesh are those of the source, and may rename tensors. */
 static reshard_status prepare_as_told(rank_reading *reading, const rs_opening *opening,
-                                      rs_occurrences *list, rs_rulebook *book, rs_rank_layout *told)
+                                      const rs_slice *documents, rs_occurrences *list,
+                                      rs_rulebook *book, rs_rank_layout *told)
 {
     const reshard_checkpoint_options *options = opening->options;
-    reshard_status status = rs_rank_layout_read(reading->checkpoint, options->from, told);
+    reshard_status status =
+        rs_rank_layout_read(reading->checkpoint, documents, list->count, options->from, told);
     if (status == RESHARD_OK)
-        status = rs_rank_files_check_mesh(told->mesh);
+        status = rs_rank_mesh_check(told->mesh);
     if (status != RESHARD_OK)
         return status;
     reading->told = told;
@@ -571,31 +529,32 @@ static reshard_status add_notes(const rank_reading *reading)
                          (long long)reading->dropped_count, rs_slice_shown(reading->dropped),
                          reading->dropped.bytes, reading->dropped_count > 1 ? " and others" : "");
 }
+static bool is_told(const reshard_checkpoint *checkpoint, const rs_slice *documents)
+{
+    bool any = false;
+    for (int32_t i = 0; i < checkpoint->named_count; i++)
+        any = any || documents[i].bytes != NULL;
+    return any;
+}
 
-reshard_status rs_rank_files_read(reshard_checkpoint *checkpoint, const rs_opening *opening)
+reshard_status rs_rank_join(reshard_checkpoint *checkpoint, const rs_opening *opening,
+                            const rs_slice *documents, rs_occurrences *list)
 {
     rank_reading reading = {.checkpoint = checkpoint, .padding.may_be_any = opening->any_padding};
-    rs_occurrences list = {0};
     rs_rulebook book = {0};
     rs_rank_layout told = {.mesh = NULL};
-    rs_sort(checkpoint->files, (size_t)checkpoint->file_count, sizeof(rs_stored_file),
-            compare_files);
-    reshard_status status = gather(checkpoint, &list);
+    rs_sort(list->items, (size_t)list->count, sizeof(rs_occurrence), compare_occurrences);
+    reshard_status status = is_told(checkpoint, documents)
+                                ? prepare_as_told(&reading, opening, documents, list, &book, &told)
+                                : prepare_by_rules(&reading, opening, list, &book);
     if (status == RESHARD_OK)
-        status = rs_rank_layout_is_told(checkpoint)
-                     ? prepare_as_told(&reading, opening, &list, &book, &told)
-                     : prepare_by_rules(&reading, opening, &list, &book);
-    if (status == RESHARD_OK)
-        status = add_all(&reading, &list);
+        status = add_all(&reading, list);
     if (status == RESHARD_OK)
         status = sort_tensors(checkpoint);
     if (status == RESHARD_OK)
         status = add_notes(&reading);
-    if (status == RESHARD_OK)
-        status = rs_safetensors_keep_metadata(checkpoint);
     reshard_mesh_release(reading.mesh);
     rs_rank_layout_release(&told, checkpoint->context);
     rs_rulebook_release(&book);
-    rs_occurrences_release(checkpoint->context, &list);
     return status;
 }

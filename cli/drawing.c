@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * drawing.c - asks the library for pictures that fit the window, and writes SVG files.
+ */
+#define _DEFAULT_SOURCE /* TIOCGWINSZ */
+#include "cli/drawing.h"
+
+#include "cli/common/failure.h"
+#include "cli/common/memory.h"
+#include "cli/common/sizes.h"
+#include "cli/common/style.h"
+
+#include <reshard/draw.h>
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { COLUMNS_DEFAULT = 80, COLUMNS_MAX = 1000 };
+
+/* The window's width: what the terminal says, else COLUMNS, else 80. */
+static int32_t window_columns(void)
+{
+    struct winsize window;
+    uint64_t columns = COLUMNS_DEFAULT;
+    const char *told = getenv("COLUMNS");
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col != 0)
+        columns = window.ws_col;
+    else if (told != NULL && cli_number_parse(told, COLUMNS_MAX, &columns) != 0)
+        columns = COLUMNS_DEFAULT;
+    if (columns > COLUMNS_MAX)
+        columns = COLUMNS_MAX;
+    return columns < RESHARD_DRAW_COLUMNS_MIN ? RESHARD_DRAW_COLUMNS_MIN : (int32_t)columns;
+}
+
+/* "2=5", "-1=0" */
+static int read_slice(const char *text, const char *command, reshard_draw_slice *out_slice)
+{
+    char dim_text[16];
+    uint64_t dim = 0, index = 0;
+    int is_negative = text[0] == '-';
+    const char *digits = text + is_negative, *equals = strchr(text, '=');
+    size_t length = equals != NULL ? (size_t)(equals - digits) : sizeof dim_text;
+    if (length < sizeof dim_text) {
+        memcpy(dim_text, digits, length);
+        dim_text[length] = '\0';
+    }
+    if (length >= sizeof dim_text || cli_number_parse(dim_text, RESHARD_NDIM_MAX, &dim) != 0 ||
+        cli_number_parse(equals + 1, INT64_MAX, &index) != 0)
+        return cli_fail(CLI_USAGE, "%s: --slice \"%s\": expected DIM=INDEX, like 0=5", command,
+                        text);
+    *out_slice = (reshard_draw_slice){is_negative ? -(int32_t)dim : (int32_t)dim, (int64_t)index};
+    return CLI_DONE;
+}
+
+static reshard_status ask(const cli_picture *picture, const reshard_draw_options *options,
+                          char *buffer, size_t capacity, size_t *out_length)
+{
+    if (picture->plan != NULL)
+        return reshard_plan_draw(picture->plan, options, buffer, capacity, out_length);
+    return reshard_layout_draw(picture->layout, options, buffer, capacity, out_length);
+}
+
+static int draw(const cli_picture *picture, const reshard_draw_options *options, char **out_bytes,
+                size_t *out_length)
+{
+    size_t length = 0;
+    reshard_status status = ask(picture, options, NULL, 0, &length);
+    if (status == RESHARD_OK) {
+        *out_bytes = cli_allocate(length + 1, 1);
+        status = ask(picture, options, *out_bytes, length + 1, out_length);
+    }
+    return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);
+}
+
+int cli_picture_make(cli_picture *picture, const cli_drawing *drawing, const char *command)
+{
+    reshard_draw_slice slices[CLI_TEXTS_MAX];
+    reshard_draw_options options = {
+        .size = sizeof options, .slice_count = drawing->slices.count, .slices = slices};
+    int code = CLI_DONE;
+    if (!drawing->draw && drawing->svg == NULL && (drawing->ascii || drawing->slices.count != 0))
+        return cli_fail(CLI_USAGE, "%s: --%s is about pictures; add --draw or --svg", command,
+                        drawing->ascii ? "ascii" : "slice");
+    for (int i = 0; i < drawing->slices.count && code == CLI_DONE; i++)
+        code = read_slice(drawing->slices.items[i], command, &slices[i]);
+    if (code == CLI_DONE && drawing->svg != NULL) {
+        options.form = RESHARD_DRAW_SVG;
+        code = draw(picture, &options, &picture->svg, &picture->svg_length);
+    }
+    if (code == CLI_DONE && drawing->draw) {
+        options.form = RESHARD_DRAW_TEXT;
+        options.columns = window_columns();
+        options.colours = cli_output_is_styled();
+        options.ascii = drawing->ascii;
+        code = draw(picture, &options, &picture->text, &picture->text_length);
+    }
+    return code;
+}
+
+void cli_picture_print(const cli_picture *picture)
+{
+    if (picture->text != NULL)
+        (void)fwrite(picture->text, 1, picture->text_length, stdout);
+}
+
+void cli_picture_release(cli_picture *picture)
+{
+    free(picture->text);
+    free(picture->svg);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static int fail_file(const char *path, const char *what)
+{
+    return cli_fail(CLI_FAILED, "%s: %s: %s", path, what, strerror(errno));
+}
+
+/* Whether a file may be replaced: it is a picture of ours, or any other SVG without a prologue. */
+static int may_replace(const char *path)
+{
+    static const char beginning[] = "<svg ";
+    char found[sizeof beginning] = "";
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return errno == ENOENT;
+    size_t count = fread(found, 1, sizeof beginning - 1, file);
+    (void)fclose(file);
+    return count == 0 || strcmp(found, beginning) == 0;
+}
+
+static int write_all(const char *path, const char *bytes, size_t count)
+{
+    FILE *file = fopen(path, "w");
+    if (file == NULL)
+        return -1;
+    int failed = fwrite(bytes, 1, count, file) != count;
+    failed = fclose(file) != 0 || failed;
+    return failed ? -1 : 0;
+}
+
+int cli_picture_save(const cli_picture *picture, const char *path)
+{
+    struct stat found;
+    int code = CLI_DONE;
+    if (picture->svg == NULL)
+        return CLI_DONE;
+    if (stat(path, &found) == 0 && !S_ISREG(found.st_mode)) /* such as /dev/stdout */
+        return write_all(path, picture->svg, picture->svg_length) == 0
+                   ? CLI_DONE
+                   : fail_file(path, "cannot be written");
+    if (!may_replace(path))
+        return cli_fail(CLI_FAILED, "%s exists and is not an SVG file; it is left alone", path);
+    size_t room = strlen(path) + sizeof ".partial";
+    char *partial = cli_allocate(room, 1);
+    snprintf(partial, room, "%s.partial", path);
+    if (write_all(partial, picture->svg, picture->svg_length) != 0 || rename(partial, path) != 0) {
+        code = fail_file(path, "cannot be written");
+        (void)remove(partial);
+    }
+    free(partial);
+    return code;
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * page.c - the file of a page: begun beside its final place, and renamed once it is complete, so
+ * that whoever has the old page open never sees half of a new one.
+ */
+#include "cli/page/page.h"
+
+#include "cli/common/failure.h"
+#include "cli/common/memory.h"
+#include "cli/page/pieces.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The program of web/ before and after its data; made by cmake/JoinPage.cmake. */
+extern const char cli_page_head[], cli_page_tail[];
+
+/* A page that is there may be replaced. Anything else was not meant, or is worth asking twice. */
+static int check_replaceable(const char *path)
+{
+    static const char begins[] = "<!doctype html>\n<!-- reshard";
+    char found[sizeof begins] = "";
+    FILE *file = fopen(path, "r");
+    size_t length = file != NULL ? fread(found, 1, sizeof begins - 1, file) : 0;
+    if (file != NULL)
+        fclose(file);
+    if (length == 0 || strcmp(found, begins) == 0)
+        return CLI_DONE;
+    return cli_fail(CLI_USAGE,
+                    "\"%s\" is there already and is not a page of reshard; it is left alone", path);
+}
+
+static int open_page(cli_page *page)
+{
+    struct stat status;
+    int is_there = stat(page->path, &status) == 0;
+    int code = CLI_DONE;
+    if (is_there && S_ISREG(status.st_mode))
+        code = check_replaceable(page->path);
+    if (code != CLI_DONE)
+        return code;
+    if (!is_there || S_ISREG(status.st_mode)) {
+        size_t room = strlen(page->path) + sizeof ".partial";
+        page->partial = cli_allocate(room, 1);
+        snprintf(page->partial, room, "%s.partial", page->path);
+    }
+    const char *path = page->partial != NULL ? page->partial : page->path;
+    page->json.stream = fopen(path, "w");
+    if (page->json.stream == NULL)
+        code = cli_fail(CLI_FAILED, "cannot write \"%s\": %s", path, strerror(errno));
+    return code;
+}
+
+/* As a shell would take it: in single quotes where that is needed. */
+static size_t quote_word(const char *word, char *out)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-+=/.,:@%^";
+    size_t length = strlen(word), at = 0;
+    if (length > 0 && strspn(word, plain) == length) {
+        memcpy(out, word, length);
+        return length;
+    }
+    out[at++] = '\'';
+    for (const char *c = word; *c != '\0'; c++) {
+        if (*c == '\'') {
+            memcpy(out + at, "'\\''", 4);
+            at += 4;
+        } else {
+            out[at++] = *c;
+        }
+    }
+    out[at++] = '\'';
+    return at;
+}
+
+static void write_command(cli_json *json, const char *command, int argc, char **argv)
+{
+    size_t room = strlen(command) + sizeof "reshard ";
+    for (int i = 0; i < argc; i++)
+        room += 4 * strlen(argv[i]) + 3;
+    char *text = cli_allocate(room, 1);
+    size_t length = (size_t)snprintf(text, room, "reshard %s", command);
+    for (int i = 0; i < argc; i++) {
+        text[length++] = ' ';
+        length += quote_word(argv[i], text + length);
+    }
+    cli_json_text_part(json, "command", text, length);
+    free(text);
+}
+
+int cli_page_begin(cli_page *page, const char *path, const char *command, int argc, char **argv)
+{
+    *page = (cli_page){.path = path, .json = {.in_html = 1}, .pieces_left = CLI_PAGE_PIECES_MAX};
+    int code = open_page(page);
+    if (code != CLI_DONE)
+        return code;
+    fputs(cli_page_head, page->json.stream);
+    cli_json_begin_object(&page->json, NULL);
+    cli_json_text(&page->json, "version", reshard_version());
+    write_command(&page->json, command, argc, argv);
+    return CLI_DONE;
+}
+
+int cli_page_end(cli_page *page, int code)
+{
+    FILE *stream = page->json.stream;
+    if (stream != NULL) {
+        cli_json_integer(&page->json, "pictures_missed", page->pictures_missed);
+        cli_json_end_object(&page->json);
+        fputs(cli_page_tail, stream);
+        int failed = ferror(stream);
+        failed |= fclose(stream) != 0;
+        if (!failed && code == CLI_DONE && page->partial != NULL)
+            failed = rename(page->partial, page->path) != 0;
+        if (failed && code == CLI_DONE)
+            code = cli_fail(CLI_FAILED, "cannot write \"%s\": %s", page->path, strerror(errno));
+        if (code != CLI_DONE && page->partial != NULL)
+            (void)unlink(page->partial);
+    }
+    free(page->partial);
+    *page = (cli_page){0};
+    return code;
+}

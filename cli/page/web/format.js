@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers and boxes as people read them.
+
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
+/** "512 B", "48 MiB", "1.5 GiB", as the command writes sizes. */
+export function sizeText(bytes) {
+    let unit = 0;
+    let value = bytes;
+    while (value >= 1024 && unit + 1 < UNITS.length) {
+        value /= 1024;
+        unit++;
+    }
+    return `${unit === 0 ? value : Number(value.toFixed(1))} ${UNITS[unit]}`;
+}
+
+/** All digits, with thin spaces between thousands; beyond 2^53 a number of JSON is not exact. */
+export function exactText(number) {
+    const digits = String(number).replace(/\B(?=(\d{3})+$)/g, "\u2009");
+    return Number.isSafeInteger(number) ? digits : `about ${number}`;
+}
+
+/** A name of any characters, of which those that cannot be seen, or turn others round, are spelt out. */
+export function nameText(name) {
+    const shown = name.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (one) => `\\u{${one.codePointAt(0).toString(16)}}`);
+    return shown === "" ? "(no name)" : shown;
+}
+
+export function countText(count, word) {
+    return `${exactText(count)} ${word}${count === 1 ? "" : "s"}`;
+}
+
+export function percentText(part, whole) {
+    return whole > 0 ? `${((100 * part) / whole).toFixed(1)}%` : "";
+}
+
+export function shapeText(shape) {
+    return shape.length === 0 ? "scalar" : shape.join("\u00d7");
+}
+
+/** "[0:2048, 0:8192]" */
+export function boxText(offset, size) {
+    return `[${offset.map((from, d) => `${from}:${from + size[d]}`).join(", ")}]`;
+}
+
+/** "0\u20133, 8", with a count where there are many: ranges are [first, count]. */
+export function rangesText(ranges, limit = 4) {
+    const shown = ranges.slice(0, limit).map(([first, count]) =>
+        count === 1 ? `${first}` : count === 2 ? `${first}, ${first + 1}` : `${first}\u2013${first + count - 1}`);
+    return ranges.length > limit ? `${shown.join(", ")} .. (${rangesCount(ranges)})` : shown.join(", ");
+}
+
+export function rangesCount(ranges) {
+    return ranges.reduce((sum, [, count]) => sum + count, 0);
+}

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the wheel: a build backend (PEP 517) without dependencies, so that pip works offline.
+
+  pip install ./python            builds libreshard and the command by cmake, in build/wheel of the tree
+  RESHARD_LIBRARY=.. pip install ./python     takes that library, and static/reshard beside it if it is there
+  python3 python/backend.py [FOLDER]          writes the wheel into FOLDER (build)
+
+One wheel serves every Python from 3.8 on. Its tag says which glibc it needs: the newest version of any symbol that the
+files inside ask for, which is read from the files themselves. What needs other libraries than libc's is refused.
+"""
+import base64
+import hashlib
+import os
+import re
+import struct
+import subprocess
+import sys
+import zipfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+MACHINES = {62: "x86_64", 183: "aarch64"}
+OF_LIBC = re.compile(r"(libc\.so\.6|libm\.so\.6|libpthread\.so\.0|ld-linux-[\w-]+\.so\.\d)$")
+SECTION_DYNAMIC, SECTION_NEEDS = 6, 0x6FFFFFFE
+TAG_NEEDED, TAG_SONAME = 1, 14
+SUMMARY = "How tensors are split over ranks, devices or files, and how to get from one split to another"
+
+
+# ---- ELF --------------------------------------------------------------------------------------
+
+class Elf:
+    """What the dynamic linker reads of a 64-bit little-endian ELF file."""
+
+    def __init__(self, path):
+        with open(path, "rb") as file:
+            self.data = file.read()
+        if self.data[:6] != b"\x7fELF\x02\x01":
+            sys.exit("%s is no 64-bit little-endian ELF file" % path)
+        self.machine, = struct.unpack_from("<H", self.data, 18)
+        at, = struct.unpack_from("<Q", self.data, 40)
+        size, count = struct.unpack_from("<HH", self.data, 58)
+        # name, kind, flags, address, offset, bytes, link, info, alignment, entry size
+        self.sections = [struct.unpack_from("<IIQQQQIIQQ", self.data, at + i * size) for i in range(count)]
+
+    def text(self, section, at):
+        begin = self.sections[section][4] + at
+        return self.data[begin:self.data.index(b"\0", begin)].decode("ascii")
+
+    def dynamic(self, wanted):
+        """The texts of the entries with this tag."""
+        found = []
+        for _, kind, _, _, offset, count, link, _, _, _ in self.sections:
+            for at in range(offset, offset + count, 16) if kind == SECTION_DYNAMIC else ():
+                tag, value = struct.unpack_from("<QQ", self.data, at)
+                if tag == wanted:
+                    found.append(self.text(link, value))
+        return found
+
+    def versions(self):
+        """The versions of symbols that it needs: ["GLIBC_2.17", ..]."""
+        found = []
+        for _, kind, _, _, offset, _, link, needs, _, _ in self.sections:
+            if kind != SECTION_NEEDS:
+                continue
+            for _ in range(needs):
+                _, count, _, first, following = struct.unpack_from("<HHIII", self.data, offset)
+                at = offset + first
+                for _ in range(count):
+                    _, _, _, name, step = struct.unpack_from("<IHHII", self.data, at)
+                    found.append(self.text(link, name))
+                    at += step
+                offset += following
+        return found
+
+
+def find_tag(paths):
+    """manylinux_2_28_x86_64: true of all of these files."""
+    newest, machines = (2, 17), set()
+    for path in paths:
+        elf = Elf(path)
+        machines.add(MACHINES.get(elf.machine))
+        foreign = [name for name in elf.dynamic(TAG_NEEDED) if not OF_LIBC.match(name)]
+        if foreign:
+            sys.exit("%s needs %s, which a wheel cannot count on" % (path, ", ".join(foreign)))
+        numbers = [re.match(r"GLIBC_(\d+)\.(\d+)", version) for version in elf.versions()]
+        newest = max([newest, *((int(match.group(1)), int(match.group(2))) for match in numbers if match)])
+    if len(machines) != 1 or None in machines:
+        sys.exit("wheels are for one of %s" % ", ".join(sorted(MACHINES.values())))
+    return "manylinux_%d_%d_%s" % (*newest, machines.pop())
+
+
+# ---- the library ------------------------------------------------------------------------------
+
+def read_version():
+    with open(os.path.join(ROOT, "include", "reshard", "base.h"), encoding="utf-8") as file:
+        text = file.read()
+    return ".".join(re.search(r"#define RESHARD_VERSION_%s (\d+)" % part, text).group(1) for part in ("MAJOR", "MINOR", "PATCH"))
+
+
+def build_library():
+    """The path of libreshard, built where it was not given."""
+    given = os.environ.get("RESHARD_LIBRARY")
+    if given:
+        return os.path.realpath(given)
+    if not os.path.exists(os.path.join(ROOT, "CMakeLists.txt")):
+        sys.exit("libreshard's sources are not beside this folder: set RESHARD_LIBRARY, or build inside the tree")
+    folder = os.path.join(ROOT, "build", "wheel")
+    subprocess.run(["cmake", "-S", ROOT, "-B", folder, "-DCMAKE_BUILD_TYPE=Release", "-DRESHARD_BUILD_TESTS=OFF",
+                    "-DRESHARD_MPI=OFF", "-DRESHARD_NN=OFF", "-DCMAKE_SHARED_LINKER_FLAGS=-s", "-DCMAKE_EXE_LINKER_FLAGS=-s"],
+                   check=True, stdout=sys.stderr)
+    subprocess.run(["cmake", "--build", folder, "-j", str(os.cpu_count() or 1), "--target", "reshard_shared",
+                    "reshard_command_static"], check=True, stdout=sys.stderr)
+    return os.path.realpath(os.path.join(folder, "libreshard.so"))
+
+
+def list_binaries():
+    """{name in the wheel: path}. The library keeps its SONAME, so that libreshard_mpi finds the one that is loaded."""
+    library = build_library()
+    soname, = Elf(library).dynamic(TAG_SONAME) or [None]
+    if soname is None or not soname.startswith("libreshard.so."):
+        sys.exit("%s is not libreshard: its SONAME is %s" % (library, soname))
+    found = {"reshard/lib/" + soname: library}
+    command = os.path.join(os.path.dirname(library), "static", "reshard")
+    if os.path.exists(command):
+        found["reshard/bin/reshard"] = command
+    return found
+
+
+# ---- the wheel --------------------------------------------------------------------------------
+
+def list_sources():
+    found = {}
+    for folder, _, names in os.walk(os.path.join(HERE, "reshard")):
+        for name in names:
+            path = os.path.join(folder, name)
+            if name.endswith((".py", "py.typed")):
+                found[os.path.relpath(path, HERE).replace(os.sep, "/")] = path
+    return found
+
+
+def write_metadata(version):
+    with open(os.path.join(HERE, "README.md"), encoding="utf-8") as file:
+        readme = file.read()
+    return ("Metadata-Version: 2.1\nName: reshard\nVersion: %s\nSummary: %s\nLicense: Apache-2.0\nRequires-Python: >=3.8\n"
+            "Provides-Extra: numpy\nRequires-Dist: numpy ; extra == 'numpy'\nDescription-Content-Type: text/markdown\n\n%s" %
+            (version, SUMMARY, readme))
+
+
+class Archive:
+    """A wheel under way: files with fixed times, so that the same tree gives the same bytes, and their record."""
+
+    def __init__(self, path):
+        self.zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9)
+        self.record = []
+
+    def add(self, name, data, mode=0o644):
+        entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+        entry.external_attr = (0o100000 | mode) << 16
+        entry.compress_type = zipfile.ZIP_DEFLATED
+        self.zip.writestr(entry, data)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode("ascii")
+        self.record.append("%s,sha256=%s,%d" % (name, digest, len(data)))
+
+    def close(self, info):
+        self.add(info + "RECORD", ("\n".join([*self.record, info + "RECORD,,"]) + "\n").encode("utf-8"))
+        self.zip.close()
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    """PEP 517. Gives the name of the wheel."""
+    version, binaries = read_version(), list_binaries()
+    tag = "py3-none-" + find_tag(binaries.values())
+    name = "reshard-%s-%s.whl" % (version, tag)
+    os.makedirs(wheel_directory, exist_ok=True)
+    archive = Archive(os.path.join(wheel_directory, name))
+    for entry, path in sorted({**list_sources(), **binaries}.items()):
+        with open(path, "rb") as file:
+            archive.add(entry, file.read(), 0o755 if entry in binaries else 0o644)
+    info = "reshard-%s.dist-info/" % version
+    archive.add(info + "METADATA", write_metadata(version).encode("utf-8"))
+    archive.add(info + "WHEEL", ("Wheel-Version: 1.0\nGenerator: reshard\nRoot-Is-Purelib: false\nTag: %s\n" % tag).encode("ascii"))
+    archive.add(info + "entry_points.txt", b"[console_scripts]\nreshard = reshard.__main__:main\n")
+    with open(os.path.join(ROOT, "LICENSE"), "rb") as file:
+        archive.add(info + "LICENSE", file.read())
+    archive.close(info)
+    return name
+
+
+def build_sdist(sdist_directory, config_settings=None):
+    """PEP 517 wants it; the sources of the library are the tree itself."""
+    sys.exit("there is no source distribution: install from the tree, or build a wheel there")
+
+
+if __name__ == "__main__":
+    where = sys.argv[1] if len(sys.argv) > 1 else os.path.join(ROOT, "build")
+    print(os.path.join(where, build_wheel(where)))

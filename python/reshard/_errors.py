@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exceptions: one for each status of the library, with the library's words.
+
+They are also the built-in exceptions that their kind suggests, so that `except KeyError` and `except OSError` work
+as everywhere:
+
+>>> import reshard
+>>> try:
+...     reshard.Spec("4: S(")
+... except ValueError as error:
+...     type(error).__name__
+'Syntax'
+"""
+from . import _native
+
+
+class Error(Exception):
+    """What the library cannot do, in its own words. The subclasses tell the kind."""
+
+    #: The library's number for this kind of error; 0 if the error is not the library's.
+    status = 0
+
+    def __str__(self) -> str:  # KeyError would show its argument in quotes
+        return str(self.args[0]) if self.args else ""
+
+
+class LibraryMissing(Error, ImportError):
+    """libreshard was not found, or is not the one that this package was made for."""
+
+
+class Invalid(Error, ValueError):
+    """An argument that cannot be."""
+
+
+class Syntax(Error, ValueError):
+    """A text that is not what it should be: a spec, a mesh, rules, the header of a file."""
+
+
+class Range(Error, ValueError, IndexError):
+    """A number that is out of range."""
+
+
+class Overlap(Error, ValueError):
+    """Two shards hold the same element, and may not."""
+
+
+class Gap(Error, ValueError):
+    """Elements that nobody holds."""
+
+
+class Unsupported(Error, NotImplementedError):
+    """Something that the library knows, and cannot do."""
+
+
+class NotFound(Error, KeyError, FileNotFoundError):
+    """A tensor, a file, a family or a dtype that is not there."""
+
+
+class NoMemory(Error, MemoryError):
+    """The machine has no memory left."""
+
+
+class MemoryLimit(Error, MemoryError):
+    """More memory would be needed than was allowed."""
+
+
+class Cancelled(Error):
+    """Stopped by whoever asked for it."""
+
+
+class Mismatch(Error, ValueError):
+    """Two that should be alike are not: what ranks pass to a call, or a shape here and on disk."""
+
+
+class Unfinished(Error, FileExistsError):
+    """An interrupted conversion lies where this one would write."""
+
+
+class Io(Error, OSError):
+    """A file could not be read or written."""
+
+
+class Corrupt(Error, OSError):
+    """A file that is damaged."""
+
+
+class Check(Error):
+    """A check failed: what was written or received is not what was read or sent."""
+
+
+class GroupBroken(Error):
+    """A rank of the group has failed or left."""
+
+
+class Timeout(Error, TimeoutError):
+    """Another rank did not answer in time."""
+
+
+def _by_status():
+    kinds = {}
+    for kind in (Invalid, Syntax, Range, Overlap, Gap, Unsupported, NotFound, NoMemory, MemoryLimit, Cancelled,
+                 Mismatch, Unfinished, Io, Corrupt, Check, GroupBroken, Timeout):
+        name = "".join("_" + letter if letter.isupper() else letter for letter in kind.__name__)
+        kind.status = getattr(_native, "RESHARD_ERR" + name.upper())
+        kinds[kind.status] = kind
+    return kinds
+
+
+KINDS = _by_status()
+
+
+def make_error(status: int, text: str) -> Error:
+    """The exception for a status. A status that this package does not know yet is a plain Error."""
+    error = KINDS.get(status, Error)(text)
+    error.status = status
+    return error

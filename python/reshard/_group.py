@@ -1,0 +1,432 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Groups: ranks that can talk. `run` makes ranks of threads, `reshard.mpi.group` takes those of MPI.
+
+Arrays of any kind go in (NumPy, the buffer protocol, `__array_interface__`, DLPack on the CPU), NumPy arrays that own their
+memory come out. What a rank raises ends the others: they get GroupBroken, and `run` raises what came first.
+"""
+import ctypes
+import hashlib
+import threading
+from ctypes import byref, c_void_p
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+
+from . import _native
+from ._dtypes import dtype_name, numpy, numpy_dtype
+from ._errors import GroupBroken, Invalid, Mismatch
+from ._layout import Layout, Shape, ShardInfo, Spec
+from ._library import Handle, lib, make
+from ._plan import Plan, PlanTensor
+
+_SpecLike = Union[str, Spec, Layout]
+
+
+def as_array(given: Any, dtype: Any = None) -> Tuple[Any, str]:
+    """A dense array of what was given, copied only if it is not dense, and the library's name of its dtype. dtype: what the
+    elements are, if NumPy cannot tell ("bf16" kept as uint16)."""
+    np = numpy()
+    if hasattr(given, "__dlpack__") and not hasattr(given, "__array_interface__"):
+        given = np.from_dlpack(given)
+    array = np.ascontiguousarray(given).reshape(np.shape(given))
+    name = dtype_name(array.dtype if dtype is None else dtype)
+    if array.dtype.itemsize != numpy_dtype(name).itemsize:
+        raise Invalid("elements of %s are not %s" % (array.dtype, name))
+    return array, name
+
+
+def _pointer_of(array: Any) -> c_void_p:
+    return c_void_p(array.ctypes.data)
+
+
+
+class Group(Handle):
+    """Ranks that can talk; this object is one of them. All ranks make the same calls in the same order.
+
+    >>> import numpy, reshard
+    >>> def body(group):
+    ...     rows = numpy.full((1, 4), group.rank)
+    ...     return group.redistribute(rows, "2: S(0)", "2: S(1)", shape=(2, 4)).tolist(), int(group.all_reduce(group.rank))
+    >>> reshard.run(2, body)
+    [([[0, 0], [1, 1]], 1), ([[0, 0], [1, 1]], 1)]
+    """
+
+    _release = "reshard_group_release"
+
+    def __init__(self, pointer: int) -> None:
+        """Takes over a reference."""
+        super().__init__(pointer)
+        self._execs: Dict[Any, "Exec"] = {}
+
+    def _live(self) -> int:
+        if self._pointer is None:
+            raise ValueError("the group is closed")
+        return self._pointer
+
+    def close(self) -> None:
+        """Lets go of the group. Over MPI all ranks have to do so, before MPI ends."""
+        self._execs = {}
+        self.__del__()
+
+    def __enter__(self) -> "Group":
+        return self
+
+    def __exit__(self, _kind: Any, error: Any, _trace: Any) -> None:
+        if error is not None and self._pointer is not None:  # nobody shall wait for a rank that leaves like this
+            self.break_("%s: %s" % (type(error).__name__, error))
+        self.close()
+
+    def break_(self, why: str) -> None:
+        """Ends the group on purpose: from now on every call of every rank raises GroupBroken with this text."""
+        lib.reshard_group_break(self._live(), why.encode("utf-8", "replace").replace(b"\0", b" "))
+
+    def agree(self, error: Optional[BaseException] = None) -> None:
+        """Raises on all ranks if one of them passes an exception: the lowest such rank's words."""
+        status = 0
+        if error is not None:
+            status = getattr(error, "status", 0) or _native.RESHARD_ERR_INVALID
+            lib.reshard_error_set(status, str(error).encode("utf-8", "replace").replace(b"\0", b" "))
+        lib.reshard_group_agree(self._live(), status)
+
+    def __repr__(self) -> str:
+        if self._pointer is None:
+            return "<closed group>"
+        return "<rank %d of %d, %s>" % (self.rank, self.size, self.transport)
+
+    @property
+    def rank(self) -> int:
+        """This rank."""
+        return int(lib.reshard_group_rank(self._live()))
+
+    @property
+    def size(self) -> int:
+        """How many ranks there are."""
+        return int(lib.reshard_group_size(self._live()))
+
+    @property
+    def transport(self) -> str:
+        """What carries messages: "threads", "mpi", .."""
+        return str(lib.reshard_group_transport_name(self._live()).decode("ascii"))
+
+    def barrier(self) -> None:
+        """Returns once all ranks are here."""
+        lib.reshard_group_barrier(self._live())
+
+    def subset(self, ranks: Sequence[int]) -> Optional["Group"]:
+        """A group of some of the ranks, in this order; None on the others. All ranks of this group call it."""
+        pointer = c_void_p()
+        listed = (ctypes.c_int32 * max(1, len(ranks)))(*ranks)
+        lib.reshard_group_subset(self._live(), len(ranks), listed, byref(pointer))
+        return None if pointer.value is None else Group(pointer.value)
+
+    # ---- resharding ----
+
+    def redistribute(self, array: Any, source: _SpecLike, target: _SpecLike, *, shape: Optional[Shape] = None,
+                     dtype: Any = None, target_dtype: Any = None, verify: bool = False) -> Any:
+        """From this rank's shard of one split to that of another. array: None on a rank that has none; several shards of a
+        rank are a list, and so is what comes back. shape: of the whole tensor, which is found without it if the source
+        spec cuts nothing but whole chunks of known ranks. Plans are kept: the same call again costs no planning.
+        """
+        key: Any = None
+        try:
+            if shape is None and not isinstance(source, Layout):
+                shape, dtype = self._find_shape(array, source, dtype)
+            elif dtype is None:
+                dtype = self._share(None if array is None else as_array(_first(array))[1])
+            move = self._describe(source, target, shape, dtype, target_dtype)
+            key, wrong = (repr(move), verify), None
+            shards = move.source.shards(self.rank), move.target.shards(self.rank)
+            arrays, targets = _prepare(self.rank, *([(move, shard) for shard in some] for some in shards), array, None)
+        except (GroupBroken, _AgreedError):
+            raise
+        except Exception as error:
+            wrong = error
+        self._compare(key, wrong)
+        if key not in self._execs:
+            self._execs[key] = Exec(self, Plan([move]), verify=verify)
+        return self._execs[key]._run(arrays, targets)
+
+    def _describe(self, source: Any, target: Any, shape: Optional[Shape], dtype: Any, target_dtype: Any) -> PlanTensor:
+        source = source if isinstance(source, Layout) else Layout(source, shape)  # type: ignore[arg-type]
+        target = target if isinstance(target, Layout) else Layout(target, source.shape)
+        name = dtype_name(dtype)
+        return PlanTensor("", source, target, name, name if target_dtype is None else dtype_name(target_dtype))
+
+    def _compare(self, key: Any, wrong: Optional[BaseException]) -> None:
+        """All ranks go on, or all raise: if one has found something wrong, or asks for another move than rank 0. Whether a
+        plan is kept from an earlier call is then the same on all ranks, too."""
+        mine = bytes(16) if wrong is not None else hashlib.sha256(repr(key).encode("utf-8")).digest()[:16]
+        everything = ctypes.create_string_buffer(16 * self.size)
+        lib.reshard_group_gather_bytes(self._live(), mine, 16, everything)
+        found = [everything.raw[16 * i:16 * i + 16] for i in range(self.size)]
+        if bytes(16) in found:
+            self.agree(wrong)
+        for rank, one in enumerate(found):
+            if one != found[0]:
+                raise Mismatch("rank %d asks for another move than rank 0" % rank)
+
+    def _share(self, mine: Any) -> Any:
+        """The value of the lowest rank that has one. Small, and the same on all ranks."""
+        for value in self.gather_objects(mine):
+            if value is not None:
+                return value
+        raise _AgreedError("no rank has an array")
+
+    def _find_shape(self, array: Any, source: _SpecLike, dtype: Any) -> Tuple[Tuple[int, ...], Any]:
+        """The shape of the whole from those of all shards, by trying: the spec applied to it gives them."""
+        mine = None if array is None else as_array(_first(array), dtype)
+        found = self.gather_objects(None if mine is None else (mine[0].shape, mine[1]))
+        present = [(rank, one) for rank, one in enumerate(found) if one is not None]
+        if not present:
+            raise _AgreedError("no rank has an array")
+        shape = list(present[0][1][0])
+        spec = source if isinstance(source, Spec) else Spec(source)  # type: ignore[arg-type]
+        for d in range(len(shape)):
+            for total in _candidates([shapes[0][d] for _, shapes in present]):
+                trial = shape[:d] + [total] + shape[d + 1:]
+                if self._fits(spec, trial, present, d):
+                    shape[d] = total
+                    break
+        if not all(self._fits(spec, shape, present, d) for d in range(len(shape))):
+            raise _AgreedError("the shape of the whole tensor cannot be told from the shards of %r: pass shape=" % spec)
+        return tuple(shape), present[0][1][1]
+
+    def _fits(self, spec: Spec, shape: Sequence[int], present: Sequence[Any], d: int) -> bool:
+        try:
+            layout = Layout(spec, shape)
+        except ValueError:
+            return False
+        for rank, (local, _) in present:
+            shards = layout.shards(rank)
+            if not shards or len(shards[0].shape) != len(local) or shards[0].shape[d] != local[d]:
+                return False
+        return True
+
+    # ---- small things ----
+
+    def gather_objects(self, mine: Any) -> List[Any]:
+        """What each rank gave, by rank: small values of Python that `repr` writes (numbers, texts, tuples of them)."""
+        import ast
+        text = repr(mine).encode("utf-8")
+        length = ctypes.c_int64(len(text))
+        lengths = (ctypes.c_int64 * self.size)()
+        lib.reshard_group_gather_bytes(self._live(), byref(length), 8, lengths)
+        most = max(lengths)
+        everything = ctypes.create_string_buffer(most * self.size)
+        lib.reshard_group_gather_bytes(self._live(), text.ljust(most, b" "), most, everything)
+        return [ast.literal_eval(everything.raw[i * most:i * most + n].decode("utf-8")) for i, n in enumerate(lengths)]
+
+    # ---- collectives ----
+
+    def _number(self, reduction: str) -> int:
+        if reduction not in _native.REDUCTIONS:
+            raise Invalid("there is no reduction %r, only %s" % (reduction, ", ".join(_native.REDUCTIONS)))
+        return int(_native.REDUCTIONS[reduction])
+
+    def all_reduce(self, array: Any, reduction: str = "sum", *, dtype: Any = None) -> Any:
+        """The sum (or avg, prod, min, max, band, bor, bxor) of all ranks' arrays, on all of them."""
+        source, name = as_array(array, dtype)
+        target = numpy().empty_like(source)
+        lib.reshard_all_reduce(None, self._live(), _native.DTYPES[name][0], self._number(reduction), source.size,
+                               _pointer_of(source), _pointer_of(target))
+        return target
+
+    def all_gather(self, array: Any, *, dtype: Any = None) -> Any:
+        """All ranks' arrays, one after the other along the first dimension, which may differ from rank to rank."""
+        source, name = as_array(array, dtype)
+        source = source.reshape(1) if source.ndim == 0 else source
+        rows = self.gather_objects((source.shape[0], source.shape[1:]))
+        width = 1
+        for n in source.shape[1:]:
+            width *= n
+        counts = (ctypes.c_int64 * self.size)(*[count * width for count, _ in rows])
+        target = numpy().empty((sum(count for count, _ in rows), *source.shape[1:]), source.dtype)
+        lib.reshard_all_gather(None, self._live(), _native.DTYPES[name][0], source.size, counts, _pointer_of(source),
+                               _pointer_of(target))
+        return target
+
+    def reduce_scatter(self, array: Any, reduction: str = "sum", *, dtype: Any = None) -> Any:
+        """This rank's part of the reduction: as many rows of the first dimension for each rank."""
+        source, name = as_array(array, dtype)
+        if source.ndim == 0 or source.shape[0] % self.size:
+            raise Invalid("%s rows for %d ranks" % (source.shape[:1] or "no", self.size))
+        target = numpy().empty((source.shape[0] // self.size, *source.shape[1:]), source.dtype)
+        lib.reshard_reduce_scatter(None, self._live(), _native.DTYPES[name][0], self._number(reduction), target.size, None,
+                                   _pointer_of(source), _pointer_of(target))
+        return target
+
+    def broadcast(self, array: Any, root: int = 0, *, dtype: Any = None) -> Any:
+        """The root's array, on all ranks; the others pass None."""
+        np = numpy()
+        mine = as_array(array, dtype) if self.rank == root else None
+        told = self.gather_objects(None if mine is None else (mine[0].shape, mine[0].dtype.str, mine[1]))
+        if not 0 <= root < self.size or told[root] is None:
+            raise Invalid("rank %d has nothing to broadcast" % root)
+        shape, kind, name = told[root]
+        target = np.empty(shape, mine[0].dtype if mine is not None else (numpy_dtype(name) if kind[1] == "V" else kind))
+        source = None if mine is None else _pointer_of(mine[0])
+        lib.reshard_broadcast(None, self._live(), _native.DTYPES[name][0], root, target.size, source, _pointer_of(target))
+        return target
+
+    def all_to_all(self, array: Any, *, dtype: Any = None) -> Any:
+        """Row block r of the first dimension goes to rank r; what rank r sent becomes block r. Blocks are of equal size."""
+        source, name = as_array(array, dtype)
+        if source.ndim == 0 or source.shape[0] % self.size:
+            raise Invalid("%s rows for %d ranks" % (source.shape[:1] or "no", self.size))
+        counts = (ctypes.c_int64 * self.size)(*[source.size // self.size] * self.size)
+        target = numpy().empty_like(source)
+        lib.reshard_all_to_all_single(None, self._live(), _native.DTYPES[name][0], counts, counts, _pointer_of(source),
+                                      _pointer_of(target))
+        return target
+
+    def send(self, array: Any, rank: int, *, dtype: Any = None) -> None:
+        """To another rank, which calls `receive` with an array of the same size and dtype."""
+        source, name = as_array(array, dtype)
+        lib.reshard_send(None, self._live(), _native.DTYPES[name][0], rank, source.size, _pointer_of(source))
+
+    def receive(self, shape: Any, dtype: Any, rank: int) -> Any:
+        """What another rank sends."""
+        name = dtype_name(dtype)
+        target = numpy().empty(shape, numpy_dtype(name))
+        lib.reshard_receive(None, self._live(), _native.DTYPES[name][0], rank, target.size, _pointer_of(target))
+        return target
+
+
+def _first(array: Any) -> Any:
+    return array[0] if isinstance(array, list) and array and hasattr(array[0], "shape") else array
+
+
+def _candidates(lengths: Sequence[int]) -> List[int]:
+    """How long a dimension may be: all the ranks' lengths together, if each part of it is held as often as any other."""
+    total = sum(lengths)
+    return [total // copies for copies in range(1, len(lengths) + 1) if total % copies == 0]
+
+
+class _AgreedError(Invalid):
+    """What all ranks find wrong alike."""
+
+
+_Places = Sequence[Tuple[PlanTensor, ShardInfo]]
+
+
+def _prepare(rank: int, sources: _Places, targets: _Places, given: Any, out: Any) -> Tuple[List[Any], List[Any]]:
+    """The arrays to read from and to write to, one for each shard."""
+    np = numpy()
+    listed = [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]
+    if len(listed) != len(sources):
+        raise Invalid("rank %d has %d shards of the source, and passes %d" % (rank, len(sources), len(listed)))
+    arrays = []
+    for (tensor, shard), one in zip(sources, listed):
+        array, _ = as_array(one, tensor.source_dtype)
+        if array.shape != shard.shape:
+            raise Invalid("rank %d: its shard of the source has the shape %s, not %s" % (rank, shard.shape, array.shape))
+        arrays.append(array)
+    if out is not None:
+        return arrays, _check_out(rank, targets, list(out) if isinstance(out, (list, tuple)) else [out])
+    kinds = {tensor.source_dtype: array.dtype for (tensor, _), array in zip(sources, arrays)}
+    # What NumPy cannot tell (bf16 as uint16) stays as it came.
+    return arrays, [np.empty(shard.shape, kinds.get(tensor.target_dtype, numpy_dtype(tensor.target_dtype)))
+                    for tensor, shard in targets]
+
+
+def _check_out(rank: int, targets: _Places, out: List[Any]) -> List[Any]:
+    if len(out) != len(targets):
+        raise Invalid("rank %d has %d shards of the target, and passes %d" % (rank, len(targets), len(out)))
+    for (tensor, shard), array in zip(targets, out):
+        fits = tuple(array.shape) == shard.shape and array.dtype.itemsize == numpy_dtype(tensor.target_dtype).itemsize
+        if not fits or not array.flags.c_contiguous or not array.flags.writeable:
+            raise Invalid("rank %d: a target must be C-contiguous and writeable, of shape %s and dtype %s" %
+                          (rank, shard.shape, tensor.target_dtype))
+    return out
+
+
+class Exec(Handle):
+    """A plan on a group, to be run again and again: what comes in are this rank's shards, what goes out too.
+
+    Making one is for all ranks of the group together, and so is calling it. A rank that raises before it calls leaves the
+    others waiting, unless the group ends with it, as in `run` and in `with group:`.
+
+    >>> import numpy, reshard
+    >>> plan = reshard.plan((4, 2), "f32", "2: S(0)", "2: R")
+    >>> def body(group):
+    ...     move = reshard.Exec(group, plan)
+    ...     return [float(move(numpy.full((2, 2), 10 * i + group.rank, "f4")).sum()) for i in range(2)]
+    >>> reshard.run(2, body)
+    [[4.0, 84.0], [4.0, 84.0]]
+    """
+
+    _release = "reshard_exec_destroy"
+
+    def __init__(self, group: Group, plan: Plan, *, verify: bool = False, messages_only: bool = False) -> None:
+        super().__init__(None)
+        # Not the group itself, which may hold on to this: the library keeps what it needs.
+        self.plan = plan
+        self._rank = group.rank
+        options = _native.reshard_exec_options(size=ctypes.sizeof(_native.reshard_exec_options), verify=int(verify),
+                                               messages_only=int(messages_only))
+        self._pointer = make(lib.reshard_exec_create, None, plan._pointer, group._live(), byref(options))
+        self._sources = [(tensor, shard) for tensor in plan.tensors for shard in tensor.source.shards(self._rank)]
+        self._targets = [(tensor, shard) for i, tensor in enumerate(plan.tensors)
+                         for shard in plan.target_layout(i).shards(self._rank)]
+
+    def __call__(self, sources: Any = None, out: Any = None) -> Any:
+        """sources: this rank's shards, a list if there are several. Gives the target's; out: arrays to write them to."""
+        return self._run(*_prepare(self._rank, self._sources, self._targets, sources, out))
+
+    def _run(self, sources: Sequence[Any], targets: Sequence[Any]) -> Any:
+        given = (c_void_p * max(1, len(sources)))(*[array.ctypes.data for array in sources])
+        wanted = (c_void_p * max(1, len(targets)))(*[array.ctypes.data for array in targets])
+        lib.reshard_exec_start(self._pointer, given, wanted)
+        lib.reshard_exec_wait(self._pointer)
+        if not targets:
+            return None
+        return targets[0] if len(targets) == 1 else targets
+
+
+# ---- ranks as threads -------------------------------------------------------------------------
+
+def run(size: int, body: Callable[[Group], Any]) -> List[Any]:
+    """Runs body(group) on ranks that are threads of this process, and gives what each returned, by rank.
+
+    If one raises, the others' calls on the group fail, and the first exception is raised here. NumPy and the library
+    release the GIL while they work; Python code between does not run in parallel.
+
+    >>> import reshard
+    >>> reshard.run(3, lambda group: int(group.all_reduce(group.rank + 1)))
+    [6, 6, 6]
+    """
+    results: List[Any] = [None] * size if size > 0 else []
+    raised: List[BaseException] = []
+    lock = threading.Lock()
+
+    def call(_user: Any, pointer: int) -> int:
+        group = None
+        try:
+            group = Group(lib.reshard_group_retain(pointer))
+            results[group.rank] = body(group)
+            return 0
+        except BaseException as error:
+            with lock:
+                raised.append(error)
+            text = "%s: %s" % (type(error).__name__, error)
+            lib.reshard_group_break(pointer, text.encode("utf-8", "replace"))
+            return int(_native.RESHARD_ERR_GROUP_BROKEN)
+        finally:
+            if group is not None:
+                group.close()
+
+    callback = _native.reshard_rank_fn(call)
+    try:
+        _run_beside(lambda: lib.reshard_group_run(None, size, callback, None))
+    except GroupBroken:
+        if not raised:
+            raise
+    if raised:
+        # What broke the group, not what others heard of it.
+        causes = [error for error in raised if not isinstance(error, GroupBroken)]
+        raise (causes or raised)[0]
+    return results
+
+
+def _run_beside(work: Callable[[], Any]) -> Any:
+    """On another thread, so that Ctrl-C is noticed here; ranks end when they next talk to each other."""
+    from ._work import Context
+    return Context().run(work)

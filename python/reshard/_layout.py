@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Specs and layouts: how a tensor is split, and who holds which box of it."""
+import ctypes
+from ctypes import POINTER, byref, c_int64
+from typing import Any, List, NamedTuple, Sequence, Tuple, Union
+
+from . import _native
+from ._dtypes import numpy
+from ._errors import Range
+from ._library import Handle, decode, encode, lib, make, read_text
+
+Shape = Union[Sequence[int], str]
+
+
+def read_shape(shape: Shape) -> Tuple[int, ...]:
+    """A shape as a tuple: of numbers, of one number, or of the library's text ("1024x512", "scalar")."""
+    if isinstance(shape, str):
+        ndim, found = ctypes.c_int32(), (c_int64 * _native.RESHARD_NDIM_MAX)()
+        lib.reshard_shape_parse(encode(shape, "a shape"), byref(ndim), found)
+        return tuple(found[:ndim.value])
+    numbers = tuple(int(n) for n in (shape if hasattr(shape, "__iter__") else (shape,)))
+    if len(numbers) > _native.RESHARD_NDIM_MAX:
+        raise Range("%d dimensions; at most %d can be split" % (len(numbers), _native.RESHARD_NDIM_MAX))
+    if any(n < 0 or n >= 2**63 for n in numbers):
+        raise Range("the shape %s" % (numbers,))
+    return numbers
+
+
+def shape_array(shape: Sequence[int]) -> Any:
+    return (c_int64 * max(1, len(shape)))(*shape)
+
+
+class Spec(Handle):
+    """How a tensor is split over ranks, without its shape. `repr` is the canonical text, which parses back.
+
+    >>> import reshard
+    >>> spec = reshard.Spec("dp=2, tp=4: R, S(-1)")
+    >>> spec
+    dp=2,tp=4: R, S(-1)
+    >>> spec.axes
+    {'dp': 2, 'tp': 4}
+    >>> spec == "dp=2,tp=4:R,S(-1)"
+    True
+    """
+
+    _release = "reshard_spec_release"
+
+    def __init__(self, text: Union[str, "Spec"]) -> None:
+        super().__init__(None)
+        self._pointer = make(lib.reshard_spec_parse, None, encode(str(text), "a spec"))
+
+    @classmethod
+    def _of(cls, pointer: int) -> "Spec":
+        """Takes over a reference."""
+        spec = cls.__new__(cls)
+        spec._pointer = pointer
+        return spec
+
+    def __repr__(self) -> str:
+        return read_text(lib.reshard_spec_text, self._pointer)
+
+    __str__ = __repr__
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str):
+            other = Spec(other)
+        return isinstance(other, Spec) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __reduce__(self) -> Any:
+        return Spec, (repr(self),)
+
+    @property
+    def axes(self) -> "dict[str, int]":
+        """The axes of the mesh by name, with their sizes; one without a name is called by its number. Empty for a list
+        of boxes."""
+        mesh = lib.reshard_spec_mesh(self._pointer)
+        count = lib.reshard_mesh_axis_count(mesh) if mesh else 0
+        return {decode(lib.reshard_mesh_axis_name(mesh, i)) or str(i): lib.reshard_mesh_axis_size(mesh, i)
+                for i in range(count)}
+
+    @property
+    def ranks(self) -> Any:
+        """The ranks of the mesh as an array with one dimension for each axis.
+
+        >>> import reshard
+        >>> reshard.Spec("2,2[3,1,0,2]: R, S(0)").ranks
+        array([[3, 1],
+               [0, 2]], dtype=int32)
+        """
+        np, mesh = numpy(), lib.reshard_spec_mesh(self._pointer)
+        if not mesh:
+            return np.zeros(0, np.int32)
+        ranks = [lib.reshard_mesh_rank_at(mesh, i) for i in range(lib.reshard_mesh_size(mesh))]
+        return np.array(ranks, np.int32).reshape(tuple(self.axes.values()))
+
+
+class Piece(NamedTuple):
+    """A box of the whole tensor, and where it lies in its shard: elements from the shard's start, and the step in
+    elements along each dimension."""
+
+    offset: Tuple[int, ...]
+    size: Tuple[int, ...]
+    at: int
+    strides: Tuple[int, ...]
+
+
+class ShardInfo(NamedTuple):
+    """One local buffer of a rank: a dense shape, filled by pieces of the tensor."""
+
+    rank: int
+    index: int
+    shape: Tuple[int, ...]
+    offset: Tuple[int, ...]
+    pieces: Tuple[Piece, ...]
+    partial: bool
+
+
+class Boxes(NamedTuple):
+    """All boxes of a layout as arrays: whose each is, where it begins, how large it is."""
+
+    ranks: Any
+    offsets: Any
+    sizes: Any
+
+
+def _read_shard(shard: Any, ndim: int) -> ShardInfo:
+    pieces = tuple(Piece(tuple(piece.box.offset[:ndim]), tuple(piece.box.size[:ndim]), piece.at,
+                         tuple(piece.strides[:ndim])) for piece in shard.pieces[:shard.piece_count])
+    return ShardInfo(shard.rank, shard.index, tuple(shard.shape[:shard.ndim]), tuple(shard.offset[:ndim]), pieces,
+                     bool(shard.partial))
+
+
+class Layout(Handle):
+    """A spec and a shape: who holds which box of a tensor.
+
+    >>> import reshard
+    >>> layout = reshard.Layout("3: S(0)", (10, 4))
+    >>> layout
+    3: S(0) of 10x4
+    >>> layout.shards(2)[0].shape
+    (2, 4)
+    >>> layout.boxes.offsets.tolist()
+    [[0, 0], [4, 0], [8, 0]]
+    """
+
+    _release = "reshard_layout_release"
+
+    def __init__(self, spec: Union[str, Spec], shape: Shape) -> None:
+        super().__init__(None)
+        self.shape: Tuple[int, ...] = read_shape(shape)
+        self.spec: Spec = spec if isinstance(spec, Spec) else Spec(spec)
+        self._pointer = make(lib.reshard_layout_create, None, self.spec._pointer, len(self.shape), shape_array(self.shape))
+
+    @classmethod
+    def _of(cls, pointer: int) -> "Layout":
+        """Takes over a reference."""
+        layout = cls.__new__(cls)
+        layout._pointer = pointer
+        layout.shape = tuple(lib.reshard_layout_shape(pointer)[:lib.reshard_layout_ndim(pointer)])
+        layout.spec = Spec._of(lib.reshard_spec_retain(lib.reshard_layout_spec(pointer)))
+        return layout
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        return "%r of %s" % (self.spec, "x".join(map(str, self.shape)) or "scalar")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and bool(lib.reshard_layout_equals(self._pointer, other._pointer))
+
+    def __hash__(self) -> int:
+        return hash(self.shape)
+
+    def __reduce__(self) -> Any:
+        return Layout, (repr(self.spec), self.shape)
+
+    @property
+    def rank_count(self) -> int:
+        """How many ranks take part."""
+        return int(lib.reshard_layout_rank_count(self._pointer))
+
+    @property
+    def ranks(self) -> Any:
+        """The ranks that take part, in increasing order."""
+        return numpy().array([lib.reshard_layout_rank_at(self._pointer, i) for i in range(self.rank_count)], "int32")
+
+    def _list(self, function: Any, *arguments: Any) -> List[ShardInfo]:
+        found = POINTER(_native.reshard_shards)()
+        function(self._pointer, *arguments, byref(found))
+        try:
+            return [_read_shard(found.contents.items[i], self.ndim) for i in range(found.contents.count)]
+        finally:
+            lib.reshard_shards_destroy(found)
+
+    def shards(self, rank: int) -> List[ShardInfo]:
+        """What a rank holds: one shard, several, or none."""
+        return self._list(lib.reshard_layout_shards, rank)
+
+    def all_shards(self) -> List[ShardInfo]:
+        """What all ranks hold, by rank."""
+        return self._list(lib.reshard_layout_all_shards)
+
+    @property
+    def boxes(self) -> Boxes:
+        """All boxes of all ranks, by rank, as arrays of int32 and int64."""
+        np = numpy()
+        found = [(shard.rank, piece) for shard in self.all_shards() for piece in shard.pieces]
+        table = (len(found), self.ndim)
+        return Boxes(np.array([rank for rank, _ in found], np.int32),
+                     np.array([piece.offset for _, piece in found], np.int64).reshape(table),
+                     np.array([piece.size for _, piece in found], np.int64).reshape(table))

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds libreshard, and calls it.
+
+    lib.reshard_spec_parse(None, b"4: S(0)", byref(handle))
+
+`lib` loads the library at the first call. Calls that fail raise the exception of their status (_errors.py), and all
+of them release the GIL while they run. Each module that wraps a part of the library calls `lib`; nothing else does.
+"""
+import ctypes
+import os
+import threading
+from ctypes import byref, c_size_t, c_void_p, create_string_buffer
+from typing import Any, List, Optional, Sequence
+
+from . import _native
+from ._errors import LibraryMissing, make_error
+
+#: What the dynamic linker calls the library: before 1.0 a minor version may break binary compatibility.
+SONAME = "libreshard.so." + (str(_native.RESHARD_VERSION_MAJOR) if _native.RESHARD_VERSION_MAJOR else
+                             "0.%d" % _native.RESHARD_VERSION_MINOR)
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def find_candidates() -> List[str]:
+    """Where to look, in this order. A library that was asked for by name is the only one to try."""
+    asked = os.environ.get("RESHARD_LIBRARY")
+    if asked:
+        return [asked]
+    return [os.path.join(HERE, "lib", SONAME), SONAME]
+
+
+def load_library() -> ctypes.CDLL:
+    tried = []
+    for path in find_candidates():
+        try:
+            library = ctypes.CDLL(path)
+        except OSError as error:
+            tried.append("%s (%s)" % (path, error))
+            continue
+        check_abi(library, path)
+        return library
+    raise LibraryMissing("libreshard was not found. Tried, in this order: %s. RESHARD_LIBRARY=/path/to/%s names another "
+                         "place." % ("; ".join(tried), SONAME))
+
+
+def check_abi(library: ctypes.CDLL, path: str) -> None:
+    try:
+        found = library.reshard_abi_version
+    except AttributeError:
+        raise LibraryMissing("%s is not libreshard" % path) from None
+    found.restype = ctypes.c_int32
+    if found() != _native.RESHARD_ABI_VERSION:
+        raise LibraryMissing("%s has version %d of the binary interface, and this package needs %d" %
+                             (path, found(), _native.RESHARD_ABI_VERSION))
+
+
+class Library:
+    """The functions of libreshard, as attributes. Each gets its types when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loaded: Optional[ctypes.CDLL] = None
+
+    def _load(self) -> ctypes.CDLL:
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = load_library()
+        return self._loaded
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        function = self._bind(self._load(), name)
+        setattr(self, name, function)
+        return function
+
+    def _bind(self, library: ctypes.CDLL, name: str) -> Any:
+        result, parameters = _native.FUNCTIONS[name]()
+        try:
+            function = getattr(library, name)
+        except AttributeError:
+            raise LibraryMissing("%s has no %s: it is older than this package" % (library._name, name)) from None
+        function.argtypes = parameters
+        function.restype = ctypes.c_int32 if result is _native.STATUS else result
+        if result is _native.STATUS and name != "reshard_error_set":  # which gives back what it is given
+            function.errcheck = self._check
+        return function
+
+    def _check(self, status: int, _function: Any, _arguments: Any) -> int:
+        if status < 0:
+            # Still the same thread, so the words are those of this call.
+            raise make_error(status, self.reshard_error_text().decode("utf-8", "replace"))
+        return status
+
+
+lib = Library()
+
+
+def library_path() -> str:
+    """The file that was loaded; loads it if need be."""
+    return str(lib._load()._name)
+
+
+class Handle:
+    """An object of the library that is released together with this one."""
+
+    _release = ""  # the name of the call that does it
+
+    def __init__(self, pointer: Optional[int]) -> None:
+        self._pointer = pointer
+
+    def __del__(self) -> None:
+        pointer, self._pointer = getattr(self, "_pointer", None), None
+        if pointer and lib is not None:  # the interpreter may be going down
+            getattr(lib, self._release)(pointer)
+
+
+def make(function: Any, *arguments: Any) -> int:
+    """Calls what ends in an out_ pointer, and gives the pointer."""
+    pointer = c_void_p()
+    function(*arguments, byref(pointer))
+    assert pointer.value is not None
+    return pointer.value
+
+
+def encode(text: Any, what: str = "text") -> bytes:
+    """A text for the library, which would end at a NUL. Paths may be of any type that os takes."""
+    found = os.fsencode(text)
+    if b"\0" in found:
+        raise ValueError("%s with a NUL: %r" % (what, text))
+    return found
+
+
+def encode_optional(text: Any, what: str = "text") -> Optional[bytes]:
+    return None if text is None else encode(text, what)
+
+
+def encode_list(texts: Sequence[str], what: str) -> Any:
+    """An array of C texts, which lives as long as the result."""
+    return (ctypes.c_char_p * len(texts))(*[encode(text, what) for text in texts])
+
+
+def decode(found: bytes) -> str:
+    return found.decode("utf-8", "surrogateescape")
+
+
+def read_text(function: Any, *arguments: Any) -> str:
+    """The text of a call that ends in buffer, capacity and out_length."""
+    length = c_size_t()
+    function(*arguments, None, 0, byref(length))
+    buffer = create_string_buffer(length.value + 1)
+    function(*arguments, buffer, len(buffer), byref(length))
+    return decode(buffer.value)
+
+
+def read_struct(kind: Any, function: Any, *arguments: Any) -> Any:
+    """The struct that a call fills; those that can grow lead with their own size."""
+    found = kind()
+    if kind._fields_[0][0] == "size":
+        found.size = ctypes.sizeof(kind)
+    function(*arguments, byref(found))
+    return found
+
+
+def version() -> str:
+    """The version of the library that is loaded, as text."""
+    return decode(lib.reshard_version())

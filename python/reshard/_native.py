@@ -1,0 +1,883 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the headers of libreshard declare. Made by scripts/python-declarations: do not edit."""
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint64,
+                    c_void_p)
+
+STATUS = "status"
+
+RESHARD_VERSION_MAJOR = 0
+RESHARD_VERSION_MINOR = 2
+RESHARD_VERSION_PATCH = 0
+RESHARD_ABI_VERSION = 2
+RESHARD_DIGEST_TEXT = 33
+RESHARD_HASH_TEXT = 65
+RESHARD_VALUE_TEXT = 64
+RESHARD_FACTORS_MAX = 16
+RESHARD_STAGING_BYTES = 67108864
+RESHARD_STAGING_BYTES_MIN = 4096
+RESHARD_NDIM_MAX = 8
+RESHARD_AXES_MAX = 16
+RESHARD_DIM_FLAT = -2147483648
+RESHARD_WORKER_MAX = 127
+RESHARD_REMOTE_DEVICE_TEXT = 192
+RESHARD_OK = 0
+RESHARD_ERR_INVALID = -1
+RESHARD_ERR_SYNTAX = -2
+RESHARD_ERR_RANGE = -3
+RESHARD_ERR_OVERLAP = -4
+RESHARD_ERR_GAP = -5
+RESHARD_ERR_UNSUPPORTED = -6
+RESHARD_ERR_NOT_FOUND = -7
+RESHARD_ERR_NO_MEMORY = -8
+RESHARD_ERR_MEMORY_LIMIT = -9
+RESHARD_ERR_CANCELLED = -10
+RESHARD_ERR_MISMATCH = -11
+RESHARD_ERR_UNFINISHED = -12
+RESHARD_ERR_IO = -100
+RESHARD_ERR_CORRUPT = -101
+RESHARD_ERR_CHECK = -102
+RESHARD_ERR_GROUP_BROKEN = -200
+RESHARD_ERR_TIMEOUT = -201
+RESHARD_DTYPE_NONE = 0
+RESHARD_BOOL = 1
+RESHARD_F4 = 2
+RESHARD_F6_E2M3 = 3
+RESHARD_F6_E3M2 = 4
+RESHARD_U8 = 5
+RESHARD_I8 = 6
+RESHARD_F8_E5M2 = 7
+RESHARD_F8_E4M3 = 8
+RESHARD_F8_E8M0 = 9
+RESHARD_F8_E4M3FNUZ = 10
+RESHARD_F8_E5M2FNUZ = 11
+RESHARD_I16 = 12
+RESHARD_U16 = 13
+RESHARD_F16 = 14
+RESHARD_BF16 = 15
+RESHARD_I32 = 16
+RESHARD_U32 = 17
+RESHARD_F32 = 18
+RESHARD_C64 = 19
+RESHARD_F64 = 20
+RESHARD_I64 = 21
+RESHARD_U64 = 22
+RESHARD_C128 = 23
+RESHARD_DTYPE_COUNT = 24
+RESHARD_SUM = 0
+RESHARD_AVG = 1
+RESHARD_PROD = 2
+RESHARD_MIN = 3
+RESHARD_MAX = 4
+RESHARD_BAND = 5
+RESHARD_BOR = 6
+RESHARD_BXOR = 7
+RESHARD_REDUCTION_COUNT = 8
+RESHARD_REPLICATE = 0
+RESHARD_PARTIAL = 1
+RESHARD_AT = 2
+RESHARD_SHARD = 3
+RESHARD_CHUNK = 0
+RESHARD_BALANCED = 1
+RESHARD_PACKED = 2
+RESHARD_STRIDED = 3
+RESHARD_RAGGED = 4
+RESHARD_CYCLIC = 5
+RESHARD_SPEC_CUTS = 0
+RESHARD_SPEC_BOXES = 1
+RESHARD_SPEC_COVER = 2
+RESHARD_SPEC_CALLBACK = 3
+RESHARD_DIFFERENCE_ONLY_IN_A = 1
+RESHARD_DIFFERENCE_ONLY_IN_B = 2
+RESHARD_DIFFERENCE_DTYPE = 3
+RESHARD_DIFFERENCE_SHAPE = 4
+RESHARD_DIFFERENCE_BYTES = 5
+RESHARD_BALANCE_RULE = 0
+RESHARD_BALANCE_EXACT = 1
+RESHARD_MOVE_COPY = 0
+RESHARD_MOVE_COMBINE = 1
+RESHARD_MOVE_FILL = 2
+RESHARD_MOVE_ADD = 3
+
+# What specs and files call the dtypes: their numbers, and the bits of an element.
+DTYPES = {
+    "bool": (RESHARD_BOOL, 8),
+    "f4": (RESHARD_F4, 4),
+    "f6_e2m3": (RESHARD_F6_E2M3, 6),
+    "f6_e3m2": (RESHARD_F6_E3M2, 6),
+    "u8": (RESHARD_U8, 8),
+    "i8": (RESHARD_I8, 8),
+    "f8_e5m2": (RESHARD_F8_E5M2, 8),
+    "f8_e4m3": (RESHARD_F8_E4M3, 8),
+    "f8_e8m0": (RESHARD_F8_E8M0, 8),
+    "f8_e4m3fnuz": (RESHARD_F8_E4M3FNUZ, 8),
+    "f8_e5m2fnuz": (RESHARD_F8_E5M2FNUZ, 8),
+    "i16": (RESHARD_I16, 16),
+    "u16": (RESHARD_U16, 16),
+    "f16": (RESHARD_F16, 16),
+    "bf16": (RESHARD_BF16, 16),
+    "i32": (RESHARD_I32, 32),
+    "u32": (RESHARD_U32, 32),
+    "f32": (RESHARD_F32, 32),
+    "c64": (RESHARD_C64, 64),
+    "f64": (RESHARD_F64, 64),
+    "i64": (RESHARD_I64, 64),
+    "u64": (RESHARD_U64, 64),
+    "c128": (RESHARD_C128, 128),
+}
+REDUCTIONS = {
+    "sum": RESHARD_SUM,
+    "avg": RESHARD_AVG,
+    "prod": RESHARD_PROD,
+    "min": RESHARD_MIN,
+    "max": RESHARD_MAX,
+    "band": RESHARD_BAND,
+    "bor": RESHARD_BOR,
+    "bxor": RESHARD_BXOR,
+}
+
+reshard_rank_fn = CFUNCTYPE(c_int32, c_void_p, c_void_p)
+reshard_shards_fn = CFUNCTYPE(c_int32, c_void_p, c_int32, POINTER(c_int64), c_void_p)
+
+
+class reshard_allocator(Structure):
+    _fields_ = [
+        ("allocate", CFUNCTYPE(c_void_p, c_void_p, c_size_t)),
+        ("resize", CFUNCTYPE(c_void_p, c_void_p, c_void_p, c_size_t, c_size_t)),
+        ("release", CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)),
+        ("user", c_void_p),
+    ]
+
+
+class reshard_context_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("allocator", POINTER(reshard_allocator)),
+        ("memory_bytes_max", c_size_t),
+        ("log", CFUNCTYPE(None, c_void_p, c_char_p)),
+        ("progress", CFUNCTYPE(None, c_void_p, c_char_p, c_uint64, c_uint64)),
+        ("cancelled", CFUNCTYPE(c_int, c_void_p)),
+        ("user", c_void_p),
+        ("cancel_flag", POINTER(c_int)),
+    ]
+
+
+class reshard_placement(Structure):
+    _fields_ = [
+        ("kind", c_int),
+        ("reduction", c_int),
+        ("dim", c_int32),
+        ("rule", c_int),
+        ("factor", c_int64),
+        ("unit", c_int64),
+        ("max", c_int64),
+        ("count", c_int32),
+        ("values", POINTER(c_int64)),
+        ("part_max", POINTER(c_int64)),
+    ]
+
+
+class reshard_cut(Structure):
+    _fields_ = [
+        ("axis", c_int32),
+        ("placement", reshard_placement),
+    ]
+
+
+class reshard_box(Structure):
+    _fields_ = [
+        ("ndim", c_int32),
+        ("offset", c_int64 * 8),
+        ("size", c_int64 * 8),
+    ]
+
+
+class reshard_piece(Structure):
+    _fields_ = [
+        ("box", reshard_box),
+        ("at", c_int64),
+        ("strides", c_int64 * 8),
+    ]
+
+
+class reshard_shard(Structure):
+    _fields_ = [
+        ("rank", c_int32),
+        ("index", c_int32),
+        ("ndim", c_int32),
+        ("shape", c_int64 * 8),
+        ("partial", c_int32),
+        ("reduction", c_int),
+        ("contributor", c_int32),
+        ("contributor_count", c_int32),
+        ("divisor", c_int32),
+        ("piece_count", c_int64),
+        ("pieces", POINTER(reshard_piece)),
+        ("offset", c_int64 * 8),
+    ]
+
+
+class reshard_remote_device(Structure):
+    _fields_ = [
+        ("rank", c_int32),
+        ("worker", c_char * 128),
+        ("device", c_char * 32),
+        ("device_index", c_int32),
+    ]
+
+
+class reshard_shards(Structure):
+    _fields_ = [
+        ("count", c_int64),
+        ("items", POINTER(reshard_shard)),
+    ]
+
+
+class reshard_format(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_char_p),
+        ("description", c_char_p),
+        ("reads", c_int),
+        ("writes", c_int),
+        ("is_split", c_int),
+        ("needs_mesh", c_int),
+    ]
+
+
+class reshard_checkpoint_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("from", c_char_p),
+        ("rules", c_char_p),
+        ("set_count", c_int32),
+        ("sets", POINTER(c_char_p)),
+        ("keep_names", c_int),
+        ("unlisted", c_char_p),
+        ("padding", c_char_p),
+    ]
+
+
+class reshard_stored_value(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_void_p),
+        ("name_bytes", c_size_t),
+        ("text", c_char_p),
+    ]
+
+
+class reshard_stored_tensor(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_void_p),
+        ("name_bytes", c_size_t),
+        ("dtype", c_int),
+        ("ndim", c_int32),
+        ("shape", POINTER(c_int64)),
+        ("bytes", c_uint64),
+        ("opaque", c_int),
+        ("piece_count", c_int64),
+        ("copy_count", c_int64),
+    ]
+
+
+class reshard_stored_piece(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("file", c_int32),
+        ("at", c_uint64),
+        ("box", reshard_box),
+        ("strides", c_int64 * 8),
+    ]
+
+
+class reshard_digest_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("threads", c_int32),
+        ("check_copies", c_int),
+        ("group", c_void_p),
+    ]
+
+
+class reshard_digests(Structure):
+    _fields_ = [
+        ("count", c_int64),
+        ("tensors", POINTER(c_char * 33)),
+        ("checkpoint", c_char * 33),
+    ]
+
+
+class reshard_hashes(Structure):
+    _fields_ = [
+        ("count", c_int64),
+        ("tensors", POINTER(c_char * 65)),
+        ("lines", c_void_p),
+        ("lines_bytes", c_size_t),
+        ("checkpoint", c_char * 65),
+    ]
+
+
+class reshard_live_tensor(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("dtype", c_int),
+        ("layout", c_void_p),
+        ("shards", POINTER(c_void_p)),
+    ]
+
+
+class reshard_checkpoint_load_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("read_once", c_int),
+    ]
+
+
+class reshard_checkpoint_save_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("no_sync", c_int),
+    ]
+
+
+class reshard_chunks(Structure):
+    _fields_ = [
+        ("dim", c_int32),
+        ("count", c_int32),
+        ("ranks", POINTER(c_int32)),
+    ]
+
+
+class reshard_conversion_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("to", c_char_p),
+        ("rules", c_char_p),
+        ("set_count", c_int32),
+        ("sets", POINTER(c_char_p)),
+        ("format", c_char_p),
+        ("shard_bytes_max", c_uint64),
+        ("dtype_count", c_int32),
+        ("dtypes", POINTER(c_char_p)),
+        ("include_count", c_int32),
+        ("exclude_count", c_int32),
+        ("includes", POINTER(c_char_p)),
+        ("excludes", POINTER(c_char_p)),
+        ("rename_count", c_int32),
+        ("renames", POINTER(c_char_p)),
+        ("memory_bytes_max", c_size_t),
+        ("threads", c_int32),
+        ("group", c_void_p),
+        ("only", c_char_p),
+        ("all", c_int),
+        ("dtensors", c_int),
+    ]
+
+
+class reshard_conversion_stats(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("format", c_char_p),
+        ("rules", c_char_p),
+        ("tensor_count", c_int64),
+        ("move_count", c_int64),
+        ("source_file_count", c_int32),
+        ("target_file_count", c_int32),
+        ("written_file_count", c_int32),
+        ("bytes_read", c_uint64),
+        ("bytes_written", c_uint64),
+        ("bytes_shared", c_uint64),
+        ("memory_bytes", c_uint64),
+        ("threads", c_int32),
+        ("ranks", c_int32),
+    ]
+
+
+class reshard_conversion_tensor(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_void_p),
+        ("name_bytes", c_size_t),
+        ("source", c_int64),
+        ("dtype", c_int),
+        ("ndim", c_int32),
+        ("shape", POINTER(c_int64)),
+        ("cut", c_char_p),
+        ("rule_file", c_char_p),
+        ("rule_line", c_int32),
+        ("local_ndim", c_int32),
+        ("local_shape", POINTER(c_int64)),
+        ("padded_shape", POINTER(c_int64)),
+    ]
+
+
+class reshard_conversion_run_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("resume", c_int),
+        ("verify", c_int),
+        ("link", c_int),
+        ("no_sync", c_int),
+        ("journal_bytes", c_uint64),
+    ]
+
+
+class reshard_conversion_report(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("bytes_read", c_uint64),
+        ("bytes_written", c_uint64),
+        ("bytes_shared", c_uint64),
+        ("bytes_resumed", c_uint64),
+        ("bytes_digested", c_uint64),
+        ("tensors_digested", c_int64),
+        ("source_digest", c_char * 33),
+        ("digest", c_char * 33),
+        ("bytes_verified", c_uint64),
+        ("values_overflowed", c_uint64),
+    ]
+
+
+class reshard_comparison_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("conversion", POINTER(reshard_conversion_options)),
+        ("ignore_dropped", c_int),
+        ("by_digest", c_int),
+        ("threads", c_int32),
+        ("group", c_void_p),
+    ]
+
+
+class reshard_comparison_stats(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("tensors_compared", c_int64),
+        ("bytes_compared", c_uint64),
+        ("tensors_left_out", c_int64),
+        ("tensors_dropped", c_int64),
+        ("difference_count", c_int64),
+        ("digest_a", c_char * 33),
+        ("digest_b", c_char * 33),
+    ]
+
+
+class reshard_difference(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("kind", c_int),
+        ("name", c_void_p),
+        ("name_bytes", c_size_t),
+        ("a", c_int64),
+        ("b", c_int64),
+        ("dtype", c_int),
+        ("ndim", c_int32),
+        ("element", c_int64 * 8),
+        ("value_a", c_char * 64),
+        ("value_b", c_char * 64),
+    ]
+
+
+class reshard_plan_tensor(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("layout", c_void_p),
+        ("dtype", c_int),
+    ]
+
+
+class reshard_link(Structure):
+    _fields_ = [
+        ("source", c_int32),
+        ("target", c_int32),
+        ("source_box", reshard_box),
+        ("target_box", reshard_box),
+        ("factor_count", c_int32),
+        ("factors", c_int64 * 16),
+        ("order", c_int32 * 16),
+    ]
+
+
+class reshard_plan_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("balance", c_int),
+        ("relabel", c_int),
+        ("single_stage", c_int),
+        ("zero_fill", c_int),
+        ("staging_bytes_max", c_size_t),
+    ]
+
+
+class reshard_plan_stats(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("bytes_total", c_uint64),
+        ("bytes_moved", c_uint64),
+        ("bytes_kept", c_uint64),
+        ("moves", c_uint64),
+        ("records", c_uint64),
+        ("bytes_in_max", c_uint64),
+        ("bytes_out_max", c_uint64),
+        ("staging_bytes_peak", c_uint64),
+        ("stages", c_int32),
+    ]
+
+
+class reshard_exec_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("messages_only", c_int),
+        ("verify", c_int),
+    ]
+
+
+class reshard_family(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_char_p),
+        ("text", c_char_p),
+        ("summary", c_void_p),
+        ("summary_bytes", c_size_t),
+    ]
+
+
+class reshard_stage_link(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("link", c_int32),
+        ("source", c_int32),
+        ("target", c_int32),
+        ("source_is_intermediate", c_int),
+        ("target_is_intermediate", c_int),
+        ("source_layout", c_void_p),
+        ("target_layout", c_void_p),
+        ("source_dtype", c_int),
+        ("target_dtype", c_int),
+    ]
+
+
+class reshard_move_loop(Structure):
+    _fields_ = [
+        ("count", c_int64),
+        ("peer_step", c_int32),
+        ("contributor_step", c_int32),
+        ("source_step", c_int64),
+        ("target_step", c_int64),
+        ("start_steps", POINTER(c_int64)),
+    ]
+
+
+class reshard_move(Structure):
+    _fields_ = [
+        ("kind", c_int),
+        ("source_rank", c_int32),
+        ("target_rank", c_int32),
+        ("source_shard", c_int32),
+        ("target_shard", c_int32),
+        ("contributor", c_int32),
+        ("contributor_count", c_int32),
+        ("reduction", c_int),
+        ("divisor", c_int32),
+        ("ndim", c_int32),
+        ("loop_count", c_int32),
+        ("start", POINTER(c_int64)),
+        ("size", POINTER(c_int64)),
+        ("source_strides", POINTER(c_int64)),
+        ("target_strides", POINTER(c_int64)),
+        ("source_at", c_int64),
+        ("target_at", c_int64),
+        ("loops", POINTER(reshard_move_loop)),
+    ]
+
+
+class reshard_moves(Structure):
+    _fields_ = [
+        ("count", c_int64),
+        ("items", POINTER(reshard_move)),
+    ]
+
+
+class reshard_part_moves(Structure):
+    _fields_ = [
+        ("receives", reshard_moves),
+        ("sends", reshard_moves),
+        ("keeps", reshard_moves),
+    ]
+
+
+class reshard_part_stats(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("bytes_in", c_uint64),
+        ("bytes_out", c_uint64),
+        ("bytes_kept", c_uint64),
+        ("moves", c_uint64),
+        ("moves_out", c_uint64),
+        ("records", c_uint64),
+        ("staging_bytes_peak", c_uint64),
+    ]
+
+
+class reshard_stream(Structure):
+    _fields_ = [
+        ("count", c_int64),
+        ("moves", POINTER(reshard_move)),
+        ("links", POINTER(c_int32)),
+        ("offsets", POINTER(c_uint64)),
+    ]
+
+
+class reshard_sim_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("seed", c_uint64),
+        ("mapped", c_int),
+        ("node_size", c_int32),
+        ("fail_message", c_int64),
+        ("stop_rank", c_int32),
+        ("stop_after", c_int64),
+        ("delay_message", c_int64),
+        ("reorder_message", c_int64),
+        ("out_reached", POINTER(c_int)),
+    ]
+
+
+class reshard_request(Structure):
+    _fields_ = [
+        ("words", c_uint64 * 12),
+    ]
+
+
+class reshard_endpoint(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_char_p),
+        ("rank", c_int32),
+        ("rank_count", c_int32),
+        ("message_bytes_max", c_size_t),
+        ("state", c_void_p),
+        ("send", CFUNCTYPE(c_int32, c_void_p, c_int32, c_int32, c_void_p, c_size_t, POINTER(reshard_request))),
+        ("receive", CFUNCTYPE(c_int32, c_void_p, c_int32, c_int32, c_void_p, c_size_t, POINTER(reshard_request))),
+        ("test", CFUNCTYPE(c_int32, c_void_p, POINTER(reshard_request), POINTER(c_int))),
+        ("idle", CFUNCTYPE(None, c_void_p)),
+        ("maps_everything", c_int),
+        ("map", CFUNCTYPE(c_void_p, c_void_p, c_int32, c_void_p, c_size_t)),
+        ("touch", CFUNCTYPE(c_int32, c_void_p, c_int)),
+        ("share", CFUNCTYPE(c_void_p, c_void_p, c_size_t)),
+        ("shares_with", CFUNCTYPE(c_int, c_void_p, c_int32)),
+        ("fail", CFUNCTYPE(None, c_void_p, c_char_p)),
+        ("quiesce", CFUNCTYPE(None, c_void_p)),
+        ("close", CFUNCTYPE(None, c_void_p)),
+    ]
+
+
+# Result and parameters of each.
+FUNCTIONS = {
+    "reshard_version": lambda: (c_char_p, []),
+    "reshard_abi_version": lambda: (c_int32, []),
+    "reshard_status_name": lambda: (c_char_p, [c_int32]),
+    "reshard_status_text": lambda: (c_char_p, [c_int32]),
+    "reshard_error_text": lambda: (c_char_p, []),
+    "reshard_text_escape": lambda: (c_size_t, [c_char_p, c_size_t, c_char_p, c_size_t]),
+    "reshard_context_create": lambda: (STATUS, [POINTER(reshard_context_options), POINTER(c_void_p)]),
+    "reshard_context_destroy": lambda: (None, [c_void_p]),
+    "reshard_context_bytes": lambda: (c_size_t, [c_void_p]),
+    "reshard_context_bytes_peak": lambda: (c_size_t, [c_void_p]),
+    "reshard_context_reset_peak": lambda: (None, [c_void_p]),
+    "reshard_context_bytes_kept": lambda: (c_size_t, [c_void_p]),
+    "reshard_context_trim": lambda: (None, [c_void_p]),
+    "reshard_dtype_name": lambda: (c_char_p, [c_int]),
+    "reshard_dtype_bits": lambda: (c_int32, [c_int]),
+    "reshard_dtype_parse": lambda: (STATUS, [c_char_p, POINTER(c_int)]),
+    "reshard_reduction_name": lambda: (c_char_p, [c_int]),
+    "reshard_group_self": lambda: (STATUS, [c_void_p, POINTER(c_void_p)]),
+    "reshard_group_run": lambda: (STATUS, [c_void_p, c_int32, reshard_rank_fn, c_void_p]),
+    "reshard_group_retain": lambda: (c_void_p, [c_void_p]),
+    "reshard_group_release": lambda: (None, [c_void_p]),
+    "reshard_group_rank": lambda: (c_int32, [c_void_p]),
+    "reshard_group_size": lambda: (c_int32, [c_void_p]),
+    "reshard_group_parent_rank": lambda: (c_int32, [c_void_p, c_int32]),
+    "reshard_group_transport_name": lambda: (c_char_p, [c_void_p]),
+    "reshard_group_set_default": lambda: (None, [c_void_p]),
+    "reshard_group_default": lambda: (c_void_p, []),
+    "reshard_group_subset": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_int32), POINTER(c_void_p)]),
+    "reshard_group_barrier": lambda: (STATUS, [c_void_p]),
+    "reshard_group_agree": lambda: (STATUS, [c_void_p, c_int32]),
+    "reshard_group_gather_bytes": lambda: (STATUS, [c_void_p, c_void_p, c_size_t, c_void_p]),
+    "reshard_group_break": lambda: (None, [c_void_p, c_char_p]),
+    "reshard_error_set": lambda: (STATUS, [c_int32, c_char_p]),
+    "reshard_group_alloc": lambda: (STATUS, [c_void_p, c_size_t, POINTER(c_void_p)]),
+    "reshard_group_free": lambda: (None, [c_void_p, c_void_p]),
+    "reshard_mesh_create": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_char_p), POINTER(c_int32), POINTER(c_int32), POINTER(c_void_p)]),
+    "reshard_mesh_parse": lambda: (STATUS, [c_void_p, c_char_p, POINTER(c_void_p)]),
+    "reshard_mesh_retain": lambda: (c_void_p, [c_void_p]),
+    "reshard_mesh_release": lambda: (None, [c_void_p]),
+    "reshard_mesh_axis_count": lambda: (c_int32, [c_void_p]),
+    "reshard_mesh_size": lambda: (c_int32, [c_void_p]),
+    "reshard_mesh_axis_size": lambda: (c_int32, [c_void_p, c_int32]),
+    "reshard_mesh_axis_name": lambda: (c_char_p, [c_void_p, c_int32]),
+    "reshard_mesh_find_axis": lambda: (c_int32, [c_void_p, c_char_p]),
+    "reshard_mesh_rank_at": lambda: (c_int32, [c_void_p, c_int32]),
+    "reshard_mesh_position_of": lambda: (c_int32, [c_void_p, c_int32]),
+    "reshard_spec_parse": lambda: (STATUS, [c_void_p, c_char_p, POINTER(c_void_p)]),
+    "reshard_spec_create": lambda: (STATUS, [c_void_p, c_void_p, c_int32, POINTER(reshard_cut), POINTER(c_void_p)]),
+    "reshard_spec_chunk": lambda: (STATUS, [c_void_p, c_int32, c_int32, POINTER(c_int32), POINTER(c_void_p)]),
+    "reshard_spec_boxes": lambda: (STATUS, [c_void_p, c_int, c_int32, POINTER(c_int64), c_int64, POINTER(reshard_shard), POINTER(c_void_p)]),
+    "reshard_shard_sink_add": lambda: (STATUS, [c_void_p, POINTER(reshard_shard)]),
+    "reshard_spec_callback": lambda: (STATUS, [c_void_p, c_int, reshard_shards_fn, c_void_p, CFUNCTYPE(None, c_void_p), POINTER(c_void_p)]),
+    "reshard_spec_retain": lambda: (c_void_p, [c_void_p]),
+    "reshard_spec_release": lambda: (None, [c_void_p]),
+    "reshard_spec_get_kind": lambda: (c_int, [c_void_p]),
+    "reshard_spec_mesh": lambda: (c_void_p, [c_void_p]),
+    "reshard_spec_cut_count": lambda: (c_int32, [c_void_p]),
+    "reshard_spec_cut": lambda: (POINTER(reshard_cut), [c_void_p, c_int32]),
+    "reshard_spec_text": lambda: (STATUS, [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]),
+    "reshard_remote_device_parse": lambda: (STATUS, [c_char_p, POINTER(reshard_remote_device)]),
+    "reshard_remote_device_text": lambda: (None, [POINTER(reshard_remote_device), c_char_p, c_size_t]),
+    "reshard_remote_device_equals": lambda: (c_int, [POINTER(reshard_remote_device), POINTER(reshard_remote_device)]),
+    "reshard_shape_parse": lambda: (STATUS, [c_char_p, POINTER(c_int32), POINTER(c_int64)]),
+    "reshard_layout_create": lambda: (STATUS, [c_void_p, c_void_p, c_int32, POINTER(c_int64), POINTER(c_void_p)]),
+    "reshard_layout_parse": lambda: (STATUS, [c_void_p, c_char_p, c_int32, POINTER(c_int64), POINTER(c_void_p)]),
+    "reshard_layout_retain": lambda: (c_void_p, [c_void_p]),
+    "reshard_layout_release": lambda: (None, [c_void_p]),
+    "reshard_layout_ndim": lambda: (c_int32, [c_void_p]),
+    "reshard_layout_shape": lambda: (POINTER(c_int64), [c_void_p]),
+    "reshard_layout_spec": lambda: (c_void_p, [c_void_p]),
+    "reshard_layout_rank_count": lambda: (c_int32, [c_void_p]),
+    "reshard_layout_rank_at": lambda: (c_int32, [c_void_p, c_int32]),
+    "reshard_layout_rank_max": lambda: (c_int32, [c_void_p]),
+    "reshard_layout_equals": lambda: (c_int, [c_void_p, c_void_p]),
+    "reshard_layout_shards": lambda: (STATUS, [c_void_p, c_int32, POINTER(POINTER(reshard_shards))]),
+    "reshard_layout_shards_head": lambda: (STATUS, [c_void_p, c_int32, c_int64, POINTER(c_int64), POINTER(POINTER(reshard_shards))]),
+    "reshard_layout_all_shards": lambda: (STATUS, [c_void_p, POINTER(POINTER(reshard_shards))]),
+    "reshard_shards_destroy": lambda: (None, [POINTER(reshard_shards)]),
+    "reshard_shards_check_overlap": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_shard)]),
+    "reshard_shards_check_tiling": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_int64), c_int64, POINTER(reshard_shard)]),
+    "reshard_spec_infer": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_int64), c_int64, POINTER(reshard_shard), POINTER(c_void_p)]),
+    "reshard_layout_infer": lambda: (STATUS, [c_void_p, POINTER(c_void_p)]),
+    "reshard_split_size": lambda: (STATUS, [c_int64, c_int64, POINTER(c_int64)]),
+    "reshard_chunk_size": lambda: (STATUS, [c_int64, c_int64, c_int64, POINTER(c_int64)]),
+    "reshard_placement_index": lambda: (STATUS, [POINTER(c_int32), c_int32, c_int32, POINTER(c_int32)]),
+    "reshard_build_metadata": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_int64), c_int32, POINTER(c_int32), c_int32, POINTER(c_int32), POINTER(POINTER(reshard_shards))]),
+    "reshard_format_at": lambda: (STATUS, [c_int32, POINTER(reshard_format)]),
+    "reshard_checkpoint_open": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_checkpoint_options), POINTER(c_void_p)]),
+    "reshard_checkpoint_destroy": lambda: (None, [c_void_p]),
+    "reshard_checkpoint_format": lambda: (c_char_p, [c_void_p]),
+    "reshard_checkpoint_bytes": lambda: (c_uint64, [c_void_p]),
+    "reshard_checkpoint_file_count": lambda: (c_int32, [c_void_p]),
+    "reshard_checkpoint_file_name": lambda: (c_char_p, [c_void_p, c_int32]),
+    "reshard_checkpoint_note": lambda: (c_char_p, [c_void_p, c_int64]),
+    "reshard_checkpoint_value": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_stored_value)]),
+    "reshard_checkpoint_tensor_count": lambda: (c_int64, [c_void_p]),
+    "reshard_checkpoint_tensor": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_stored_tensor)]),
+    "reshard_checkpoint_find": lambda: (STATUS, [c_void_p, c_char_p, c_size_t, POINTER(c_int64)]),
+    "reshard_checkpoint_piece": lambda: (STATUS, [c_void_p, c_int64, c_int64, POINTER(reshard_stored_piece)]),
+    "reshard_checkpoint_layout": lambda: (STATUS, [c_void_p, c_int64, POINTER(c_void_p)]),
+    "reshard_checkpoint_read": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_box), c_void_p, c_size_t]),
+    "reshard_checkpoint_read_shards": lambda: (STATUS, [c_void_p, c_int64, c_void_p, c_int32, c_int, POINTER(c_void_p)]),
+    "reshard_checkpoint_map_file": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_void_p), POINTER(c_size_t)]),
+    "reshard_checkpoint_unmap_file": lambda: (None, [c_void_p, c_size_t]),
+    "reshard_checkpoint_digest": lambda: (STATUS, [c_void_p, POINTER(reshard_digest_options), POINTER(POINTER(reshard_digests))]),
+    "reshard_digests_destroy": lambda: (None, [POINTER(reshard_digests)]),
+    "reshard_checkpoint_hash": lambda: (STATUS, [c_void_p, POINTER(reshard_digest_options), POINTER(POINTER(reshard_hashes))]),
+    "reshard_hashes_destroy": lambda: (None, [POINTER(reshard_hashes)]),
+    "reshard_checkpoint_load": lambda: (STATUS, [c_void_p, c_void_p, c_int64, POINTER(reshard_live_tensor), POINTER(reshard_checkpoint_load_options)]),
+    "reshard_checkpoint_save": lambda: (STATUS, [c_void_p, c_void_p, c_char_p, c_int64, POINTER(reshard_live_tensor), POINTER(reshard_checkpoint_save_options)]),
+    "reshard_work_test": lambda: (STATUS, [c_void_p, POINTER(c_int)]),
+    "reshard_work_wait": lambda: (STATUS, [c_void_p]),
+    "reshard_work_restart": lambda: (STATUS, [c_void_p]),
+    "reshard_work_destroy": lambda: (None, [c_void_p]),
+    "reshard_all_gather": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int64, POINTER(c_int64), c_void_p, c_void_p]),
+    "reshard_reduce_scatter": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int, c_int64, POINTER(c_int64), c_void_p, c_void_p]),
+    "reshard_all_reduce": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int, c_int64, c_void_p, c_void_p]),
+    "reshard_broadcast": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, c_void_p, c_void_p]),
+    "reshard_scatter": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, POINTER(c_int64), c_void_p, c_void_p]),
+    "reshard_gather": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, POINTER(c_int64), c_void_p, c_void_p]),
+    "reshard_reduce": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int, c_int32, c_int64, c_void_p, c_void_p]),
+    "reshard_all_to_all_single": lambda: (STATUS, [c_void_p, c_void_p, c_int, POINTER(c_int64), POINTER(c_int64), c_void_p, c_void_p]),
+    "reshard_all_to_all": lambda: (STATUS, [c_void_p, c_void_p, c_int, POINTER(c_int64), POINTER(c_int64), POINTER(c_void_p), POINTER(c_void_p)]),
+    "reshard_all_gather_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int64, POINTER(c_int64), c_void_p, c_void_p, POINTER(c_void_p)]),
+    "reshard_reduce_scatter_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int, c_int64, POINTER(c_int64), c_void_p, c_void_p, POINTER(c_void_p)]),
+    "reshard_all_reduce_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int, c_int64, c_void_p, c_void_p, POINTER(c_void_p)]),
+    "reshard_broadcast_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, c_void_p, c_void_p, POINTER(c_void_p)]),
+    "reshard_scatter_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, POINTER(c_int64), c_void_p, c_void_p, POINTER(c_void_p)]),
+    "reshard_gather_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, POINTER(c_int64), c_void_p, c_void_p, POINTER(c_void_p)]),
+    "reshard_reduce_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int, c_int32, c_int64, c_void_p, c_void_p, POINTER(c_void_p)]),
+    "reshard_all_to_all_single_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, POINTER(c_int64), POINTER(c_int64), c_void_p, c_void_p, POINTER(c_void_p)]),
+    "reshard_all_to_all_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, POINTER(c_int64), POINTER(c_int64), POINTER(c_void_p), POINTER(c_void_p), POINTER(c_void_p)]),
+    "reshard_send": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, c_void_p]),
+    "reshard_receive": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, c_void_p]),
+    "reshard_send_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, c_void_p, POINTER(c_void_p)]),
+    "reshard_receive_start": lambda: (STATUS, [c_void_p, c_void_p, c_int, c_int32, c_int64, c_void_p, POINTER(c_void_p)]),
+    "reshard_local_shard_volume": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_int64), POINTER(reshard_chunks), c_int32, POINTER(c_int64)]),
+    "reshard_reshard_local_shard": lambda: (STATUS, [c_void_p, c_void_p, c_int32, POINTER(c_int64), c_int, POINTER(reshard_chunks), POINTER(reshard_chunks), c_void_p, c_void_p]),
+    "reshard_reshuffle_local_shard": lambda: (STATUS, [c_void_p, c_void_p, c_int32, POINTER(c_int64), c_int, POINTER(reshard_chunks), POINTER(reshard_chunks), c_void_p, c_void_p]),
+    "reshard_conversion_create": lambda: (STATUS, [c_void_p, c_void_p, POINTER(reshard_conversion_options), POINTER(c_void_p)]),
+    "reshard_conversion_destroy": lambda: (None, [c_void_p]),
+    "reshard_conversion_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_conversion_stats)]),
+    "reshard_conversion_get_tensor": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_conversion_tensor)]),
+    "reshard_conversion_note": lambda: (c_char_p, [c_void_p, c_int64]),
+    "reshard_conversion_get_matrix": lambda: (None, [c_void_p, POINTER(c_uint64)]),
+    "reshard_conversion_run": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_conversion_run_options), POINTER(reshard_conversion_report)]),
+    "reshard_conversion_estimate": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_conversion_run_options), POINTER(c_double)]),
+    "reshard_convert": lambda: (STATUS, [c_void_p, c_char_p, c_char_p, POINTER(reshard_checkpoint_options), POINTER(reshard_conversion_options), POINTER(reshard_conversion_run_options), POINTER(reshard_conversion_report)]),
+    "reshard_checkpoint_compare": lambda: (STATUS, [c_void_p, c_void_p, POINTER(reshard_comparison_options), POINTER(c_void_p)]),
+    "reshard_comparison_destroy": lambda: (None, [c_void_p]),
+    "reshard_comparison_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_comparison_stats)]),
+    "reshard_comparison_get_difference": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_difference)]),
+    "reshard_device_mesh_create": lambda: (STATUS, [c_void_p, c_void_p, c_void_p, POINTER(c_void_p)]),
+    "reshard_device_mesh_parse": lambda: (STATUS, [c_void_p, c_void_p, c_char_p, POINTER(c_void_p)]),
+    "reshard_device_mesh_retain": lambda: (c_void_p, [c_void_p]),
+    "reshard_device_mesh_release": lambda: (None, [c_void_p]),
+    "reshard_device_mesh_mesh": lambda: (c_void_p, [c_void_p]),
+    "reshard_device_mesh_size_of": lambda: (STATUS, [c_void_p, c_char_p, POINTER(c_int32)]),
+    "reshard_device_mesh_position": lambda: (c_int32, [c_void_p]),
+    "reshard_device_mesh_coordinate": lambda: (c_int32, [c_void_p, c_int32]),
+    "reshard_device_mesh_group": lambda: (c_void_p, [c_void_p]),
+    "reshard_device_mesh_axis_group": lambda: (c_void_p, [c_void_p, c_int32]),
+    "reshard_device_mesh_group_of": lambda: (STATUS, [c_void_p, c_char_p, POINTER(c_void_p)]),
+    "reshard_device_mesh_slice": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_char_p), POINTER(c_void_p)]),
+    "reshard_link_whole": lambda: (reshard_link, [c_int32, c_int32]),
+    "reshard_plan_create": lambda: (STATUS, [c_void_p, c_int32, POINTER(reshard_plan_tensor), c_int32, POINTER(reshard_plan_tensor), c_int32, POINTER(reshard_link), POINTER(reshard_plan_options), POINTER(c_void_p)]),
+    "reshard_plan_create_simple": lambda: (STATUS, [c_void_p, c_void_p, c_void_p, c_int, POINTER(reshard_plan_options), POINTER(c_void_p)]),
+    "reshard_plan_retain": lambda: (c_void_p, [c_void_p]),
+    "reshard_plan_release": lambda: (None, [c_void_p]),
+    "reshard_plan_adjoint": lambda: (STATUS, [c_void_p, POINTER(c_void_p)]),
+    "reshard_plan_is_adjoint": lambda: (c_int, [c_void_p]),
+    "reshard_plan_stage_count": lambda: (c_int32, [c_void_p]),
+    "reshard_plan_rank_count": lambda: (c_int32, [c_void_p]),
+    "reshard_plan_target_layout": lambda: (c_void_p, [c_void_p, c_int32]),
+    "reshard_plan_relabelling": lambda: (c_int32, [c_void_p, POINTER(POINTER(c_int32))]),
+    "reshard_plan_digest": lambda: (None, [c_void_p, POINTER(c_uint64)]),
+    "reshard_plan_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_plan_stats), POINTER(c_uint64)]),
+    "reshard_plan_check": lambda: (STATUS, [c_void_p]),
+    "reshard_exec_create": lambda: (STATUS, [c_void_p, c_void_p, c_void_p, POINTER(reshard_exec_options), POINTER(c_void_p)]),
+    "reshard_exec_destroy": lambda: (None, [c_void_p]),
+    "reshard_exec_source_count": lambda: (c_int64, [c_void_p]),
+    "reshard_exec_target_count": lambda: (c_int64, [c_void_p]),
+    "reshard_exec_source_first": lambda: (c_int64, [c_void_p, c_int32]),
+    "reshard_exec_target_first": lambda: (c_int64, [c_void_p, c_int32]),
+    "reshard_exec_start": lambda: (STATUS, [c_void_p, POINTER(c_void_p), POINTER(c_void_p)]),
+    "reshard_exec_test": lambda: (STATUS, [c_void_p, POINTER(c_int)]),
+    "reshard_exec_wait": lambda: (STATUS, [c_void_p]),
+    "reshard_family_at": lambda: (STATUS, [c_int32, POINTER(reshard_family)]),
+    "reshard_rules_draft": lambda: (STATUS, [c_void_p, c_void_p, c_char_p, c_char_p, c_size_t, POINTER(c_size_t)]),
+    "reshard_plan_stage_link_count": lambda: (c_int32, [c_void_p, c_int32]),
+    "reshard_plan_stage_link": lambda: (STATUS, [c_void_p, c_int32, c_int32, POINTER(reshard_stage_link)]),
+    "reshard_plan_intermediate_count": lambda: (c_int32, [c_void_p]),
+    "reshard_plan_intermediate_layout": lambda: (c_void_p, [c_void_p, c_int32]),
+    "reshard_move_count": lambda: (c_int64, [POINTER(reshard_move)]),
+    "reshard_move_single": lambda: (None, [POINTER(reshard_move), c_int32, c_int64, POINTER(reshard_move), POINTER(c_int64)]),
+    "reshard_part_create": lambda: (STATUS, [c_void_p, c_void_p, c_int32, POINTER(c_void_p)]),
+    "reshard_part_destroy": lambda: (None, [c_void_p]),
+    "reshard_part_link": lambda: (POINTER(reshard_part_moves), [c_void_p, c_int32, c_int32]),
+    "reshard_part_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_part_stats)]),
+    "reshard_part_text": lambda: (STATUS, [c_void_p, c_char_p, c_size_t, POINTER(c_size_t)]),
+    "reshard_plan_segment_bytes": lambda: (c_size_t, [c_void_p]),
+    "reshard_stream_create": lambda: (STATUS, [c_void_p, c_int32, c_int32, c_int, POINTER(POINTER(reshard_stream))]),
+    "reshard_stream_destroy": lambda: (None, [POINTER(reshard_stream)]),
+    "reshard_sim_run": lambda: (STATUS, [c_void_p, c_int32, POINTER(reshard_sim_options), reshard_rank_fn, c_void_p]),
+    "reshard_group_create": lambda: (STATUS, [c_void_p, POINTER(reshard_endpoint), POINTER(c_void_p)]),
+}

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Groups over MPI, of the ranks of an mpi4py communicator.
+
+    from mpi4py import MPI
+    import reshard.mpi
+
+    with reshard.mpi.group(MPI.COMM_WORLD) as group:
+        columns = group.redistribute(rows, "4: S(0)", "4: S(1)")
+
+libreshard_mpi is taken from RESHARD_MPI_LIBRARY, from beside libreshard, or from the system, and must use the same MPI as
+mpi4py does. `with` matters: a rank that leaves by an exception then breaks the group, so that no other waits for it.
+"""
+import ctypes
+import os
+from ctypes import byref, c_double, c_int, c_size_t, c_void_p
+from typing import Any, List, Optional
+
+from ._errors import LibraryMissing, make_error
+from ._group import Group
+from ._library import SONAME, lib, library_path
+
+
+class _Options(ctypes.Structure):
+    """reshard_mpi_options, whose header needs MPI's own."""
+
+    _fields_ = [("size", c_size_t), ("timeout_seconds", c_double)]
+
+
+_library: Optional[ctypes.CDLL] = None
+
+
+def _candidates() -> List[str]:
+    asked = os.environ.get("RESHARD_MPI_LIBRARY")
+    if asked:
+        return [asked]
+    name = SONAME.replace("libreshard.", "libreshard_mpi.")
+    return [os.path.join(os.path.dirname(library_path()), name), name]
+
+
+def _load() -> ctypes.CDLL:
+    global _library
+    if _library is not None:
+        return _library
+    library_path()  # libreshard first: the other one then finds it by its SONAME
+    tried = []
+    for path in _candidates():
+        try:
+            library = ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            tried.append("%s (%s)" % (path, error))
+            continue
+        _check_mpi(library, path)
+        _library = library
+        return library
+    raise LibraryMissing("libreshard_mpi was not found. Tried, in this order: %s. RESHARD_MPI_LIBRARY names another place." %
+                         "; ".join(tried))
+
+
+def _check_mpi(library: ctypes.CDLL, path: str) -> None:
+    """Both must use one MPI: two in a process do not know each other's communicators."""
+    from mpi4py import MPI
+    text, length = ctypes.create_string_buffer(8192), c_int()
+    library.MPI_Get_library_version(text, byref(length))
+    theirs, ours = MPI.Get_library_version().strip("\0\n "), text.value.decode("utf-8", "replace").strip("\0\n ")
+    if theirs != ours:
+        raise LibraryMissing("%s uses %s, and mpi4py %s" % (path, ours, theirs))
+
+
+def group(comm: Any, *, timeout: float = 0.0) -> Group:
+    """A group of the ranks of an mpi4py communicator, which all call this. timeout: seconds without any message after which
+    a rank gives up; 0: never. Closing it is for all ranks together, before MPI ends."""
+    from mpi4py import MPI
+    library = _load()
+    # A communicator is a pointer for Open MPI, a number for MPICH.
+    kind = c_void_p if MPI._sizeof(MPI.Comm) == ctypes.sizeof(c_void_p) else c_int
+    function = library.reshard_group_from_mpi
+    function.restype = ctypes.c_int32
+    function.argtypes = [c_void_p, kind, ctypes.POINTER(_Options), ctypes.POINTER(c_void_p)]
+    options, pointer = _Options(ctypes.sizeof(_Options), timeout), c_void_p()
+    handle = kind.from_address(MPI._addressof(comm)).value
+    status = function(None, handle, byref(options), byref(pointer))
+    if status < 0 or pointer.value is None:
+        raise make_error(status, lib.reshard_error_text().decode("utf-8", "replace"))
+    return Group(pointer.value)

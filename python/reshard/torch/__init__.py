@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""reshard for PyTorch: tensors between splits over the process group that is there, and checkpoints straight into tensors.
+
+    move = reshard.torch.Redistribute(mine, "4: S(0)", "4: S(1)", group)
+    theirs = move()
+
+Tried with gloo and tensors of the CPU. Nothing here is made for one device, but no other was at hand.
+"""
+from typing import Any
+
+from .._layout import Spec
+from ._dtensor import is_dtensor, placements_of, spec_of_dtensor
+from ._files import load, save
+from ._gradient import redistribute
+from ._redistribute import CAP, Redistribute, torch_dtype
+from ._sharded import reshard, sharding_of, spec_of_sharded
+
+__all__ = ["CAP", "Redistribute", "load", "placements_of", "redistribute", "reshard", "save", "sharding_of", "spec_of",
+           "torch_dtype"]
+
+
+def spec_of(tensor: Any) -> Spec:
+    """How a ShardedTensor (over ranks of its group) or a DTensor (over ranks of the world) is split."""
+    return spec_of_dtensor(tensor) if is_dtensor(tensor) else spec_of_sharded(tensor)

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* config_file.c - finds the places that change, and copies what is between them. */
+#include "checkpoint/convert/config_file.h"
+
+#include "base/context.h"
+#include "text/json.h"
+#include "text/json_writer.h"
+
+#include <string.h>
+
+typedef struct rewriting {
+    rs_json json;
+    rs_slice text;
+    const char *dtype;
+    size_t copied; /* bytes of the text so far */
+    bool changed;
+    rs_json_writer writer;
+} rewriting;
+
+static bool ends_with(const rs_json_token *key, const char *ending)
+{
+    size_t length = strlen(ending);
+    return key->count >= length && memcmp(key->bytes + key->count - length, ending, length) == 0;
+}
+
+/* Puts the dtype in the place of a string, between its quotes. */
+static void replace(rewriting *r, const rs_json_token *token)
+{
+    size_t begin = (size_t)(token->bytes - r->text.bytes);
+    if (rs_json_token_is(token, r->dtype))
+        return;
+    rs_json_writer_add(&r->writer, r->text.bytes + r->copied, begin - r->copied);
+    rs_json_writer_text(&r->writer, r->dtype);
+    r->copied = begin + token->count;
+    r->changed = true;
+}
+
+static reshard_status rewrite_object(rewriting *r, int depth);
+
+static reshard_status rewrite_member(rewriting *r, const rs_json_token *key, int depth)
+{
+    rs_json_token token;
+    bool is_dtype = rs_json_token_is(key, "torch_dtype") || rs_json_token_is(key, "dtype");
+    bool is_part =
+        depth == 0 && ends_with(key, "_config") && !rs_json_token_is(key, "quantization_config");
+    reshard_status status = rs_json_next(&r->json, &token);
+    if (status != RESHARD_OK)
+        return status;
+    if (is_part && token.kind == RS_JSON_OBJECT_BEGIN)
+        return rewrite_object(r, depth + 1);
+    if (is_dtype && token.kind == RS_JSON_STRING)
+        replace(r, &token);
+    return rs_json_skip_rest(&r->json, &token);
+}
+
+/* The object has been begun. */
+static reshard_status rewrite_object(rewriting *r, int depth)
+{
+    for (;;) {
+        rs_json_token key;
+        reshard_status status = rs_json_next(&r->json, &key);
+        if (status != RESHARD_OK || key.kind == RS_JSON_OBJECT_END)
+            return status;
+        status = rewrite_member(r, &key, depth);
+        if (status != RESHARD_OK)
+            return status;
+    }
+}
+
+static reshard_status keep_text(rewriting *r, rs_arena *arena, rs_slice *out_text)
+{
+    rs_json_writer_add(&r->writer, r->text.bytes + r->copied, r->text.count - r->copied);
+    if (r->writer.status != RESHARD_OK)
+        return r->writer.status;
+    out_text->count = (size_t)r->writer.count;
+    out_text->bytes = rs_arena_copy(arena, r->writer.bytes, out_text->count, 1);
+    return out_text->bytes != NULL ? RESHARD_OK : rs_allocation_status();
+}
+
+reshard_status rs_config_file_rewrite(rs_arena *arena, rs_slice text, const char *dtype,
+                                      rs_slice *out_text)
+{
+    rs_json_token token;
+    rewriting r = {.text = text, .dtype = dtype};
+    *out_text = (rs_slice){NULL, 0};
+    rs_json_writer_init(&r.writer, arena->context);
+    rs_json_init(&r.json, "config.json", text.bytes, text.count);
+    r.json.is_python = true;
+    reshard_status status =
+        rs_json_expect(&r.json, RS_JSON_OBJECT_BEGIN, "config.json is not an object", &token);
+    if (status == RESHARD_OK)
+        status = rewrite_object(&r, 0);
+    if (status == RESHARD_OK)
+        status = rs_json_next(&r.json, &token); /* nothing may follow */
+    if (status == RESHARD_OK && r.changed)
+        status = keep_text(&r, arena, out_text);
+    rs_json_writer_release(&r.writer);
+    return status;
+}

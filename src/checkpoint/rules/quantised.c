@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * quantised.c - goes through the tensors module by module. A module is quantised if it has both
+ * codes and something that names itself a companion of codes; bitsandbytes puts the companions of
+ * "q_proj.weight" one level further down ("q_proj.weight.absmax").
+ */
+#include "checkpoint/rules/quantised.h"
+
+#include "base/context.h"
+#include "base/dtype.h"
+#include "base/sort.h"
+#include "checkpoint/rules/config.h"
+
+#include <string.h>
+
+typedef struct member {
+    rs_slice module; /* "..q_proj." */
+    rs_slice part;   /* "weight" */
+    int64_t tensor;
+} member;
+
+/* Types that codes are stored in. Masks and positions are BOOL and I64. */
+static bool is_code(reshard_dtype dtype)
+{
+    return dtype != RESHARD_BOOL && dtype != RESHARD_I64 && dtype != RESHARD_U64 &&
+           !rs_dtype_is_complex(dtype) && !rs_dtype_is_float(dtype);
+}
+
+/* Types that nothing but codes is stored in. */
+static bool is_narrow_float(reshard_dtype dtype)
+{
+    return is_code(dtype) && strchr(reshard_dtype_name(dtype), 'f') == reshard_dtype_name(dtype);
+}
+
+static bool contains(rs_slice text, const char *word)
+{
+    size_t length = strlen(word);
+    for (size_t i = 0; i + length <= text.count; i++) {
+        if (memcmp(text.bytes + i, word, length) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_companion(rs_slice part)
+{
+    static const char *const words[] = {"scale", "zero",  "absmax",   "quant_map", "quant_state",
+                                        "SCB",   "g_idx", "codebook", "q_perm"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (contains(part, words[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Scales of what attention keeps are in the module above the weights. */
+static bool is_cache_scale(rs_slice part)
+{
+    static const char *const names[] = {"k_scale", "v_scale", "q_scale", "kv_scale", "prob_scale"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (rs_slice_equals(part, names[i]))
+            return true;
+    }
+    return false;
+}
+
+static int compare_members(const void *a, const void *b)
+{
+    const member *x = a, *y = b;
+    int order = rs_slice_compare(x->module, y->module);
+    return order != 0 ? order : (x->tensor > y->tensor) - (x->tensor < y->tensor);
+}
+
+static void split_name(rs_slice name, member *out_member)
+{
+    size_t length = name.count;
+    while (length > 0 && name.bytes[length - 1] != '.')
+        length--;
+    out_member->module = (rs_slice){name.bytes, length};
+    out_member->part = (rs_slice){name.bytes + length, name.count - length};
+}
+
+/* The members of one module. */
+static void judge_module(const reshard_checkpoint *checkpoint, const member *members, int64_t count,
+                         bool *quantised)
+{
+    bool has_codes = false, has_companions = false;
+    int64_t above = -1;
+    rs_slice module = members->module;
+    for (int64_t i = 0; i < count; i++) {
+        has_companions = has_companions || is_companion(members[i].part);
+        has_codes = has_codes || is_code(checkpoint->tensors[members[i].tensor].dtype);
+    }
+    if (!has_companions)
+        return;
+    if (module.count != 0)
+        above = rs_store_find(checkpoint, (rs_slice){module.bytes, module.count - 1});
+    if (above >= 0 && is_code(checkpoint->tensors[above].dtype))
+        quantised[above] = has_codes = true;
+    for (int64_t i = 0; has_codes && i < count; i++) {
+        int64_t tensor = members[i].tensor;
+        quantised[tensor] = quantised[tensor] || is_companion(members[i].part) ||
+                            is_code(checkpoint->tensors[tensor].dtype);
+    }
+}
+
+reshard_status rs_quantised_find(rs_arena *arena, const reshard_checkpoint *checkpoint,
+                                 bool is_declared, bool **out_quantised)
+{
+    int64_t count = checkpoint->tensor_count;
+    bool any = is_declared;
+    bool *quantised = rs_arena_allocate_array(arena, (size_t)count, sizeof *quantised);
+    member *members = rs_allocate_array(arena->context, (size_t)count, sizeof *members);
+    if (quantised == NULL || members == NULL)
+        goto out;
+    memset(quantised, 0, (size_t)count * sizeof *quantised);
+    for (int64_t i = 0; i < count; i++) {
+        split_name(checkpoint->tensors[i].name, &members[i]);
+        members[i].tensor = i;
+        quantised[i] = is_declared && is_narrow_float(checkpoint->tensors[i].dtype);
+    }
+    rs_sort(members, (size_t)count, sizeof *members, compare_members);
+    for (int64_t i = 0, next; i < count; i = next) {
+        for (next = i; next < count; next++) {
+            if (rs_slice_compare(members[next].module, members[i].module) != 0)
+                break;
+        }
+        judge_module(checkpoint, &members[i], next - i, quantised);
+    }
+    for (int64_t i = 0; !any && i < count; i++)
+        any = quantised[i];
+    for (int64_t i = 0; any && i < count; i++)
+        quantised[members[i].tensor] =
+            quantised[members[i].tensor] || is_cache_scale(members[i].part);
+    *out_quantised = quantised;
+out:
+    rs_release(arena->context, members, (size_t)count * sizeof *members);
+    return quantised != NULL && members != NULL ? RESHARD_OK : rs_allocation_status();
+}
+
+reshard_status rs_quantised_declared(const reshard_checkpoint *checkpoint, bool *out_declared)
+{
+    rs_config config;
+    reshard_status status =
+        rs_config_init(&config, checkpoint->context, checkpoint->folder, 0, NULL);
+    if (status == RESHARD_OK)
+        *out_declared =
+            rs_config_find_text(&config, "quantization_config.quant_method") != NULL ||
+            rs_config_find_text(&config, "text_config.quantization_config.quant_method") != NULL;
+    rs_config_release(&config);
+    return status == RESHARD_ERR_SYNTAX ? RESHARD_OK : status;
+}

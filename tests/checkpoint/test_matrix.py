@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every format that is read into every format that is written. Sources are made byte by byte, targets are read by Python (files.py,
+dcp_files.py, torch_files.py), and nothing here shares code with the library. What comes out is the table of docs/formats.md, which is
+compared, or with --write put there.
+
+The model is awkward: 0-d, empty, bool and bf16 tensors, uneven extents, and where a format has them strided and tied tensors and values.
+"""
+import json
+import os
+import random
+import struct
+import sys
+import zipfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "cli"))
+import dcp_files
+import files
+import item_files
+import support
+import torch_files
+from test_convert import SEED, ConvertTest, tensor
+
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "formats.md")
+BEGIN, END = "<!-- matrix: made by tests/checkpoint/test_matrix.py -->\n", "<!-- end of matrix -->\n"
+WORLD = 2
+
+
+# ---- sources: each returns the path, the model and {name: value} -------------------------------------------------------
+
+def make_safetensors(test, model):
+    files.write(test.at("st/all.safetensors"), model)
+    return "st/all.safetensors", model, {}
+
+
+def make_hf(test, model):
+    names, weight_map = sorted(model), {}
+    for i, part in enumerate((names[::2], names[1::2]), 1):
+        file = f"model-0000{i}-of-00002.safetensors"
+        files.write(test.at("hf/" + file), {name: model[name] for name in part}, {"format": "pt"})
+        weight_map.update(dict.fromkeys(part, file))
+    test.write_text("hf/model.safetensors.index.json", json.dumps({"weight_map": weight_map}))
+    return "hf", model, {}
+
+
+def make_dcp_safetensors(test, model):
+    files.write_dcp(test.at("ds"), model, WORLD, {name: 0 for name, (_, shape, _) in model.items() if shape and 0 not in shape}, shapes=True)
+    return "ds", model, {}
+
+
+def make_rank_files(test, model):
+    tensors = {name: {"shape": list(shape), "cuts": "S(0)" if shape else "R"} for name, (_, shape, _) in model.items()}
+    for rank in range(WORLD):
+        local = {name: item_files.local_part(array, (WORLD,), rank, [(0, 0)]) if array[1] else array for name, array in model.items()}
+        told = {"version": 1, "rank": rank, "mesh": "tp=2", "conversion": "0" * 32, "rules": "", "tensors": tensors}
+        files.write(test.at(f"rf/rank-{rank}.safetensors"), local, {"format": "pt", "RESHARD_LAYOUT": json.dumps(told)})
+    return "rf", model, {}
+
+
+def make_dcp(test, model):
+    writer = dcp_files.Writer(dcp_files.Torch(), test.at("dcp"))
+    for name, array in model.items():
+        writer.add(name, array, WORLD)
+    writer.add_bytes("lr", 0.5)
+    writer.close()
+    return "dcp", model, {"lr": 0.5}
+
+
+def turn(array):
+    """A matrix stored column by column."""
+    dtype, (rows, columns), data = array
+    width = len(data) // (rows * columns)
+    stored = b"".join(data[(i * columns + j) * width:][:width] for j in range(columns) for i in range(rows))
+    return torch_files.View(torch_files.Storage(dtype, stored), 0, (rows, columns), (1, rows))
+
+
+def make_state(model):
+    state = {name: torch_files.tensor(array) for name, array in model.items()}
+    state["b.weight"] = turn(model["b.weight"])
+    state["z.tied"] = state["a.weight"]
+    return state, {**model, "z.tied": model["a.weight"]}
+
+
+def make_torch(test, model):
+    state, model = make_state(model)
+    torch_files.write(test.at("t.pt"), {**state, "lr": 0.5})
+    return "t.pt", model, {"lr": 0.5}
+
+
+def make_torch_bin(test, model):
+    state, model = make_state(model)
+    names, weight_map = sorted(state), {}
+    for i, part in enumerate((names[::2], names[1::2]), 1):
+        file = f"pytorch_model-0000{i}-of-00002.bin"
+        torch_files.write(test.at("bin/" + file), {name: state[name] for name in part})
+        weight_map.update(dict.fromkeys(part, file))
+    test.write_text("bin/pytorch_model.bin.index.json", json.dumps({"weight_map": weight_map}))
+    return "bin", model, {}
+
+
+def make_torch_ranks(test, model):
+    for rank in range(WORLD):
+        mesh = torch_files.mesh(list(range(WORLD)))
+        state = {name: torch_files.dtensor(item_files.local_part(array, (WORLD,), rank, [(0, 0)]), array[1], mesh, ["S0"])
+                 if array[1] else torch_files.tensor(array) for name, array in model.items()}
+        torch_files.write(test.at(f"fsdp/model_world_size_{WORLD}_rank_{rank}.pt"), {**state, "lr": 0.5})
+    return "fsdp", model, {"lr": 0.5}
+
+
+def make_torch_checkpointing(test, model):
+    item_files.write(test.at("tc"), model, (WORLD,), ("S0",), values={"lr": 0.5})
+    return "tc", {"model." + name: array for name, array in model.items()}, {"model.lr": 0.5}
+
+
+def make_npy(test, model):
+    """Files, and a compressed archive beside them. NumPy has no bf16, so its tensor is f16 here."""
+    codes = {"F32": "<f4", "F16": "<f2", "I64": "<i8", "BOOL": "|b1", "U8": "|u1"}
+    os.mkdir(test.at("npy"))
+    model = {name: ("F16" if dtype == "BF16" else dtype, shape, data) for name, (dtype, shape, data) in model.items()}
+    packed = zipfile.ZipFile(test.at("npy/some.npz"), "w", zipfile.ZIP_DEFLATED)
+    for i, (name, (dtype, shape, data)) in enumerate(model.items()):
+        header = str({"descr": codes[dtype], "fortran_order": False, "shape": tuple(shape)}).encode()
+        header += b" " * (-(len(header) + 11) % 64) + b"\n"
+        content = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
+        if i % 2:
+            packed.writestr(name + ".npy", content)
+            continue
+        with open(test.at(f"npy/{name}.npy"), "wb") as file:
+            file.write(content)
+    packed.close()
+    return "npy", model, {}
+
+
+SOURCES = {"safetensors": make_safetensors, "hf": make_hf, "dcp-safetensors": make_dcp_safetensors, "rank-files": make_rank_files,
+           "dcp": make_dcp, "torch": make_torch, "torch-bin": make_torch_bin, "torch-ranks": make_torch_ranks,
+           "torch-checkpointing": make_torch_checkpointing, "npy": make_npy}
+
+
+# ---- targets: each returns the model and {name: value} that a folder holds ---------------------------------------------
+
+def flatten(value, prefix=""):
+    tensors, values = {}, {}
+    for key, part in value.items():
+        name = f"{prefix}{key}"
+        if isinstance(part, dict):
+            inner = flatten(part, name + ".")
+            tensors.update(inner[0])
+            values.update(inner[1])
+        elif isinstance(part, torch_files.Loaded):
+            tensors[name] = part.whole()
+        else:
+            values[name] = part
+    return tensors, values
+
+
+def join(parts, name, shapes):
+    """What ranks have of a tensor, put together again along dim 0."""
+    dtype, shape, _ = parts[0][name]
+    return (dtype, shapes[name], b"".join(part[name][2] for part in parts) if shape else parts[0][name][2])
+
+
+def read_rank_files(folder, model):
+    parts = [files.read_rank(f"{folder}/rank-0000{rank}-of-0000{WORLD}.safetensors")[0] for rank in range(WORLD)]
+    return {name: join(parts, name, {key: array[1] for key, array in model.items()}) for name in parts[0]}, {}
+
+
+def read_torch(folder, model):
+    return flatten(torch_files.load(f"{folder}/model.pt"))
+
+
+def read_torch_ranks(folder, model):
+    found = [flatten(torch_files.load(f"{folder}/model_world_size_{WORLD}_rank_{rank}.pt")) for rank in range(WORLD)]
+    assert all(values == found[0][1] for _, values in found)
+    parts = [tensors for tensors, _ in found]
+    return {name: join(parts, name, {key: array[1] for key, array in model.items()}) for name in parts[0]}, found[0][1]
+
+
+def read_dcp(folder, model):
+    tensors, values, _ = dcp_files.read(folder)
+    return tensors, {name: torch_files.load_value(data) for name, data in values.items()}
+
+
+SPLIT = ["--to", f"fsdp={WORLD}", "--rules", "fsdp"]
+TARGETS = {"hf": (["--format", "hf", "--all"], lambda folder, model: (files.read_hf(folder), {})),
+           "dcp-safetensors": (["--format", "dcp-safetensors", *SPLIT], lambda folder, model: (files.read_dcp(folder), {})),
+           "rank-files": (["--format", "rank-files", *SPLIT], read_rank_files),
+           "dcp": (["--format", "dcp", *SPLIT], read_dcp),
+           "torch": (["--format", "torch"], read_torch),
+           "torch over a mesh": (["--format", "torch", *SPLIT], read_torch_ranks)}
+
+
+class Matrix(ConvertTest):
+    def setUp(self):
+        super().setUp()
+        rnd = random.Random(SEED)
+        self.model = {"a.weight": tensor(rnd, "F32", 5, 3), "b.weight": tensor(rnd, "BF16", 3, 4), "c.mask": tensor(rnd, "U8", 4, 2, 2),
+                      "d.flags": ("BOOL", (3,), b"\1\0\1"), "e.step": tensor(rnd, "I64"), "f.none": ("F32", (0, 3), b"")}
+
+    def try_cell(self, source, target, made):
+        """One conversion; the word for its cell: all, or tensors where values stay behind."""
+        path, model, values = made
+        options, read = TARGETS[target]
+        folder = f"out-{source}-{target}".replace(" ", "-")
+        done = self.convert(path, folder, *options, "--verify")
+        found, found_values = read(self.at(folder), model)
+        self.assertEqual(found, model, (source, target))
+        self.assertEqual(done["digest"], done["source_digest"])
+        self.assertEqual(self.read_json("digest", self.at(folder))["checkpoint"], done["digest"], (source, target))
+        if not values:
+            self.assertEqual(found_values, {})
+            return "all"
+        if found_values == values:
+            return "all"
+        # What does not arrive is said.
+        self.assertEqual(found_values, {})
+        self.assertIn(f"the format {target.split()[0]} cannot hold 1 value, which stays behind: {next(iter(values))}", done["notes"])
+        return "tensors"
+
+    def test_matrix(self):
+        lines = ["| from / to | " + " | ".join(f"`{target}`" for target in TARGETS) + " |\n", "|" + "---|" * (len(TARGETS) + 1) + "\n"]
+        for source, make in SOURCES.items():
+            made = make(self, self.model)
+            self.assertEqual(self.read_json("inspect", self.at(made[0]))["format"], source)
+            lines.append(f"| `{source}` | " + " | ".join(self.try_cell(source, target, made) for target in TARGETS) + " |\n")
+        with open(PAGE, encoding="utf-8") as file:
+            page = file.read()
+        before, rest = page.split(BEGIN)
+        old, after = rest.split(END)
+        if WRITE:
+            with open(PAGE, "w", encoding="utf-8") as file:
+                file.write(before + BEGIN + "\n" + "".join(lines) + "\n" + END + after)
+        else:
+            self.assertEqual(old.strip(), "".join(lines).strip(), "test_matrix.py COMMAND --write puts the table into docs/formats.md")
+
+
+WRITE = "--write" in sys.argv
+if __name__ == "__main__":
+    sys.argv = [argument for argument in sys.argv if argument != "--write"]
+    support.main()

@@ -1,0 +1,488 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints from Python: boxes against NumPy's own slices, shards against slices by hand and against the files that the
+command writes for ranks, conversions, comparisons; cancelling, callbacks, views, and that nothing is left behind."""
+import gc
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import support
+
+support.need("numpy")
+
+import numpy as np  # noqa: E402
+import reshard  # noqa: E402
+
+COMMAND = os.path.join(support.BUILD, "reshard")
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="reshard-python-")
+        cls.model = os.path.join(cls.folder, "model")
+        cls.tensors = support.make_llama(cls.model)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def place(self, name):
+        path = os.path.join(self.folder, name)
+        self.addCleanup(lambda: shutil.rmtree(path, ignore_errors=True))
+        return path
+
+
+class TestMapping(Case):
+    def test_names__shapes_and_dtypes(self):
+        with reshard.open(self.model) as ck:
+            self.assertEqual(list(ck), sorted(self.tensors))
+            self.assertEqual(len(ck), len(self.tensors))
+            self.assertEqual(ck.format, "hf")
+            self.assertEqual(ck.nbytes, sum(array.nbytes for array in self.tensors.values()))
+            self.assertEqual(len(ck.files), 2)
+            for name, tensor in ck.items():
+                self.assertEqual((tensor.name, tensor.shape, tensor.dtype), (name, self.tensors[name].shape, "f32"))
+                self.assertEqual((tensor.nbytes, tensor.size), (self.tensors[name].nbytes, self.tensors[name].size))
+            self.assertIn("lm_head.weight", ck)
+            self.assertNotIn("lm_head", ck)
+            self.assertIsNone(ck.get("lm_head"))
+            with self.assertRaisesRegex(KeyError, '"lm_head"'):
+                ck["lm_head"]
+
+    def test_missing__is_not_found(self):
+        with self.assertRaises(FileNotFoundError) as caught:
+            reshard.open(self.folder + "/nowhere")
+        self.assertIsInstance(caught.exception, reshard.NotFound)
+        self.assertIn("nowhere", str(caught.exception))
+
+    def test_damaged__says_so(self):
+        path = os.path.join(self.folder, "bad.safetensors")
+        with open(path, "wb") as file:
+            file.write(b"\xff" * 100)
+        with self.assertRaises(reshard.Error) as caught:
+            reshard.open(path)
+        self.assertIn("bad.safetensors", str(caught.exception))
+
+    def test_closed__says_so(self):
+        ck = reshard.open(self.model)
+        tensor = ck["model.norm.weight"]
+        ck.close()
+        ck.close()
+        for use in (lambda: len(ck), lambda: ck["model.norm.weight"], lambda: tensor[0:1]):
+            with self.assertRaisesRegex(ValueError, "closed"):
+                use()
+        self.assertIn("closed", repr(ck))
+
+
+class TestBoxes(Case):
+    KEYS = [np.s_[...], np.s_[:], np.s_[3:9], np.s_[3:9, 4:5], np.s_[-5:, -3], np.s_[7], np.s_[7, 9], np.s_[..., 5], np.s_[5, ...],
+            np.s_[90:200], np.s_[50:50], np.s_[60:50], np.s_[::2], np.s_[::-1, 3:40:7], np.s_[10:2:-3, ...], np.s_[:, ::-2],
+            np.s_[np.int64(4)], np.s_[()], np.s_[-100], np.s_[1:2, ..., 3:4]]
+
+    def test_indices__are_those_of_numpy(self):
+        wanted = self.tensors["lm_head.weight"]
+        for mmap in (False, True):
+            with reshard.open(self.model, mmap=mmap) as ck:
+                for key in self.KEYS:
+                    found = ck["lm_head.weight"][key]
+                    np.testing.assert_array_equal(found, wanted[key], str(key))
+                    self.assertEqual(np.shape(found), wanted[key].shape, key)
+                    self.assertEqual(found.dtype, wanted.dtype)
+
+    def test_indices__that_are_refused(self):
+        with reshard.open(self.model) as ck:
+            tensor = ck["lm_head.weight"]
+            for key in [100, -101, np.s_[0, 64], np.s_[0, 0, 0], np.s_[..., ...]]:
+                with self.assertRaises(IndexError):
+                    tensor[key]
+            for key in [[1, 2], np.array([1, 2]), "a", 1.5, None, True, np.array([True] * 100)]:
+                with self.assertRaises(TypeError):
+                    tensor[key]
+
+    def test_boxes__over_several_files(self):
+        split = self.place("split")
+        reshard.convert(self.model, split, to="fsdp=3", rules="fsdp", sync=False)
+        for mmap in (False, True):
+            with reshard.open(split, mmap=mmap) as ck:
+                self.assertEqual(len(ck.files), 3)
+                for key in self.KEYS:
+                    np.testing.assert_array_equal(ck["lm_head.weight"][key], self.tensors["lm_head.weight"][key], str(key))
+                self.assertEqual(len(ck["lm_head.weight"].pieces), 3)
+                self.assertEqual(ck["lm_head.weight"].layout.boxes.offsets[:, 0].tolist(), [0, 34, 68])
+
+    def test_array__and_casts(self):
+        with reshard.open(self.model) as ck:
+            np.testing.assert_array_equal(np.asarray(ck["model.norm.weight"]), self.tensors["model.norm.weight"])
+            wide = ck["model.norm.weight"].read("f64")
+            self.assertEqual(wide.dtype, np.float64)
+            np.testing.assert_array_equal(wide, self.tensors["model.norm.weight"].astype("f8"))
+            with self.assertRaises(reshard.Unsupported):
+                ck["model.norm.weight"].read("i32")
+
+    def test_scalars_and_empty_tensors(self):
+        path = os.path.join(self.folder, "odd.safetensors")
+        tensors = {"scalar": np.array(2.5, "f8"), "empty": np.zeros((0, 4), "i2"), "flags": np.array([True, False])}
+        support.write_safetensors(path, tensors)
+        for mmap in (False, True):
+            with reshard.open(path, mmap=mmap) as ck:
+                for name, array in tensors.items():
+                    np.testing.assert_array_equal(ck[name][...], array)
+                    self.assertEqual(ck[name][...].shape, array.shape)
+                self.assertEqual(ck["scalar"][()], 2.5)
+                with self.assertRaises(TypeError):
+                    len(ck["scalar"])
+
+    def test_what_numpy_lacks(self):
+        path = os.path.join(self.folder, "narrow.safetensors")
+        bits = np.array([[0x3f80, 0xc000]], "u2")
+        support.write_safetensors(path, {"b": bits, "e": np.array([0x38], "u1"), "four": np.array([0x21], "u1")},
+                                  {"b": "BF16", "e": "F8_E4M3", "four": "F4"})
+        with open(path, "rb") as file:
+            text = file.read()
+        with open(path, "wb") as file:  # two elements in one byte
+            file.write(text.replace(b'"shape": [1], "data_offsets": [5, 6]', b'"shape": [2], "data_offsets": [5, 6]'))
+        with reshard.open(path) as ck:
+            self.assertEqual([tensor.dtype for tensor in ck.values()], ["bf16", "f8_e4m3", "f4"])
+            np.testing.assert_array_equal(ck["b"][...].view("u2"), bits)
+            np.testing.assert_array_equal(ck["b"].read("f32"), [[1.0, -2.0]])
+            self.assertEqual(ck["e"][...].view("u1").tolist(), [0x38])
+            self.assertTrue(ck["four"].opaque)
+            self.assertEqual((ck["four"].shape, ck["four"][...].tolist()), ((2,), [0x21]))
+
+
+class TestViews(Case):
+    def test_views__are_private_and_outlive_the_checkpoint(self):
+        ck = reshard.open(self.model, mmap=True)
+        view = ck["lm_head.weight"][10:20]
+        other = ck["lm_head.weight"][...]
+        self.assertFalse(view.flags.owndata)
+        ck.close()
+        del ck
+        gc.collect()
+        np.testing.assert_array_equal(view, self.tensors["lm_head.weight"][10:20])
+        view[:] = 0
+        np.testing.assert_array_equal(other[10:20], 0)  # the same memory
+        with reshard.open(self.model, mmap=True) as again:  # and not the file
+            np.testing.assert_array_equal(again["lm_head.weight"][10:20], self.tensors["lm_head.weight"][10:20])
+
+    def test_maps__go_with_their_last_view(self):
+        def count():
+            with open("/proc/self/maps", encoding="utf-8") as file:
+                return file.read().count(self.model)
+        ck = reshard.open(self.model, mmap=True)
+        view = ck["lm_head.weight"][0]
+        self.assertEqual(count(), 1)
+        ck.close()
+        gc.collect()
+        self.assertEqual(count(), 1)
+        del view
+        gc.collect()
+        self.assertEqual(count(), 0)
+
+    def test_copies__without_mmap(self):
+        with reshard.open(self.model) as ck:
+            array = ck["lm_head.weight"][0:4]
+            self.assertTrue(array.flags.owndata and array.flags.writeable)
+
+
+def slice_llama(tensors, tp, rank):
+    """Tensor parallel by hand, as Megatron and vLLM cut a Llama: heads, outputs, inputs; key and value heads are copied when
+    there are more ranks than heads; the vocabulary is padded to a multiple of 64, then of the ranks."""
+    found = {}
+    for name, array in tensors.items():
+        if "q_proj" in name or "gate_proj" in name or "up_proj" in name:
+            found[name] = np.split(array, tp)[rank]
+        elif "k_proj" in name or "v_proj" in name:
+            found[name] = np.split(array, 2)[rank * 2 // tp] if tp > 2 else np.split(array, tp)[rank]
+        elif "o_proj" in name or "down_proj" in name:
+            found[name] = np.split(array, tp, axis=1)[rank]
+        elif "norm" in name:
+            found[name] = array
+        else:
+            padded = np.zeros((128, 64), "f4")
+            padded[:100] = array
+            found[name] = np.split(padded, tp)[rank]
+    return found
+
+
+class TestShards(Case):
+    def test_llama__as_by_hand(self):
+        for mmap in (False, True):
+            with reshard.open(self.model, mmap=mmap) as ck:
+                for tp in (1, 2, 4, 8):
+                    for rank in range(tp):
+                        mine = ck.shard(f"tp={tp}", rank)
+                        wanted = slice_llama(self.tensors, tp, rank)
+                        self.assertEqual(sorted(mine), sorted(wanted))
+                        for name in mine:
+                            np.testing.assert_array_equal(mine[name], wanted[name], f"{name}, rank {rank} of {tp}")
+                            self.assertEqual(mine.shape(name), wanted[name].shape)
+                        self.assertEqual(mine.nbytes, sum(array.nbytes for array in wanted.values()))
+                        self.assertIn("llama", mine.rules)
+
+    def test_meshes__as_the_files_of_the_command(self):
+        for to, dtype in [("tp=4", None), ("pp=2,tp=2", "bf16"), ("fsdp=3,tp=2", None), ("dp=2,tp=2", "*norm*=f64")]:
+            out = self.place("ranks")
+            options = ["--dtype", dtype] if dtype else []
+            subprocess.run([COMMAND, "convert", self.model, out, "--to", to, "--format", "rank-files", "--no-sync", "--quiet",
+                            *options], check=True)
+            files = sorted(name for name in os.listdir(out) if name.endswith(".safetensors"))
+            with reshard.open(self.model) as ck:
+                for rank, file in enumerate(files):
+                    wanted = support.read_safetensors(os.path.join(out, file))
+                    given = {"*norm*": "f64"} if dtype and "=" in dtype else dtype
+                    mine = ck.shard(to, rank, dtype=given)
+                    self.assertEqual(sorted(mine), sorted(wanted), (to, rank))
+                    for name, (kind, array) in wanted.items():
+                        self.assertEqual(mine.dtype(name), kind.lower())
+                        self.assertEqual(np.ascontiguousarray(mine[name]).tobytes(), array.tobytes(), (to, rank, name))
+            shutil.rmtree(out)
+
+    def test_specs__of_the_caller(self):
+        with reshard.open(self.model) as ck:
+            mine = ck.shard("4: S(0)", 2, include="*.weight", exclude="*norm*")
+            for name in mine:
+                size = -(-len(self.tensors[name]) // 4)
+                np.testing.assert_array_equal(mine[name], self.tensors[name][2 * size:3 * size])
+            one = ck.shard({"lm_head.weight": "2: S(1)"}, 1)
+            self.assertEqual(list(one), ["lm_head.weight"])
+            np.testing.assert_array_equal(one["lm_head.weight"], self.tensors["lm_head.weight"][:, 32:])
+            two = ck.shard({"lm_head.weight": "4[0,0,1,1]: S(0)"}, 1)["lm_head.weight"]
+            np.testing.assert_array_equal(np.concatenate(two), self.tensors["lm_head.weight"][50:])
+            with self.assertRaisesRegex(reshard.NotFound, "head.weight"):
+                ck.shard({"head.weight": "2: S(1)"}, 1)
+            with self.assertRaisesRegex(reshard.Error, 'tensor "model.*norm'):
+                ck.shard("2: S(1)", 0)
+            with self.assertRaises(reshard.Invalid):
+                ck.shard("2: S(0)", 0, rules="llama")
+
+    def test_refusals(self):
+        with reshard.open(self.model) as ck:
+            with self.assertRaisesRegex(reshard.Range, "rank 4 is not of the mesh tp=4"):
+                ck.shard("tp=4", 4)
+            with self.assertRaises(reshard.Error):
+                ck.shard("tp=4", 0, rules="nonsense")
+            with self.assertRaisesRegex(reshard.NotFound, '"w"'):
+                ck.shard("tp=4", 0)["w"]
+
+    def test_load__into_given_arrays(self):
+        with reshard.open(self.model) as ck:
+            mine = ck.shard("tp=4", 1)
+            name = "model.layers.0.mlp.down_proj.weight"
+            out = np.full(mine.shape(name), np.nan, "f4")
+            mine.load({name: out})
+            np.testing.assert_array_equal(out, self.tensors[name][:, 24:48])
+            for bad in (out[:, ::2], out.astype("f8"), np.zeros((64, 25), "f4")):
+                with self.assertRaisesRegex(reshard.Invalid, "down_proj"):
+                    mine.load({name: bad})
+
+
+class TestConversions(Case):
+    def test_convert__is_the_command(self):
+        ours, theirs = self.place("ours"), self.place("theirs")
+        report = reshard.convert(self.model, ours, to="tp=4", dtype="bf16", exclude="*norm*", rename={"lm_*": "model.lm_{1}"},
+                                 sync=False)
+        subprocess.run([COMMAND, "convert", self.model, theirs, "--to", "tp=4", "--dtype", "bf16", "--exclude", "*norm*",
+                        "--rename", "lm_*=model.lm_{1}", "--quiet", "--no-sync"], check=True)
+        self.assertEqual(sorted(os.listdir(ours)), sorted(os.listdir(theirs)))
+        for name in os.listdir(ours):
+            with open(os.path.join(ours, name), "rb") as a, open(os.path.join(theirs, name), "rb") as b:
+                self.assertEqual(a.read(), b.read(), name)
+        self.assertIn("llama", report.rules)
+        self.assertGreater(report.bytes_written, 0)
+
+    def test_verify__and_compare(self):
+        out = self.place("verified")
+        report = reshard.convert(self.model, out, to="tp=2", verify=True, sync=False)
+        self.assertEqual(report.bytes_verified, report.bytes_written)
+        self.assertEqual(reshard.verify(self.model, out).tensors_compared, len(self.tensors))
+        self.assertEqual(reshard.digest(self.model), reshard.digest(out))
+        said = subprocess.run([COMMAND, "digest", self.model, "--json"], capture_output=True, text=True, check=True).stdout
+        self.assertEqual(json.loads(said)["checkpoint"], reshard.digest(self.model))
+        changed = self.place("changed")
+        tensors = {name: array.copy() for name, array in self.tensors.items()}
+        tensors["lm_head.weight"][3, 4] = 1.5
+        del tensors["model.norm.weight"]
+        os.mkdir(changed)
+        support.write_safetensors(os.path.join(changed, "model.safetensors"), tensors)
+        found = reshard.compare(out, changed)
+        self.assertFalse(found.same)
+        self.assertEqual([(d.kind, d.name, d.element, d.b) for d in found.differences],
+                         [("bytes", "lm_head.weight", (3, 4), "1.5"), ("only in a", "model.norm.weight", None, "")])
+        with self.assertRaisesRegex(reshard.Check, "2 tensors differ.*lm_head.weight"):
+            reshard.verify(out, changed)
+
+    def test_target_that_exists__is_refused(self):
+        with self.assertRaisesRegex(reshard.Invalid, "model"):
+            reshard.convert(self.model, self.model)
+
+    def test_conversion__can_be_asked(self):
+        with reshard.open(self.model) as ck:
+            conversion = reshard.Conversion(ck, to="tp=2")
+            by_name = {tensor.name: tensor for tensor in conversion.tensors}
+            self.assertEqual(by_name["lm_head.weight"].cut, "tp=2: S(0)")
+            self.assertEqual(by_name["lm_head.weight"].padded_shape, (128, 64))
+            self.assertEqual(conversion.matrix.shape, (2, 2))
+            self.assertGreater(conversion.estimate(self.folder + "/never"), 0)
+
+    def test_formats_and_families(self):
+        self.assertIn("safetensors", [one.name for one in reshard.formats() if one.reads])
+        self.assertIn("q_proj", reshard.families()["llama"])
+
+
+class TestWork(Case):
+    """Big sparse files: they cost no disk, and reading them takes long enough to stop it."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.big = os.path.join(cls.folder, "big.safetensors")
+        header = json.dumps({"w": {"dtype": "F32", "shape": [1 << 29], "data_offsets": [0, 1 << 31]}}).encode()
+        with open(cls.big, "wb") as file:
+            file.write(len(header).to_bytes(8, "little") + header)
+            file.truncate(8 + len(header) + (1 << 31))
+
+    def test_progress__is_called(self):
+        calls = []
+        reshard.digest(self.model, progress=lambda *call: calls.append(call))
+        what, done, total = calls[-1]
+        self.assertEqual(done, total)
+        self.assertEqual(total, sum(array.nbytes for array in self.tensors.values()))
+        with self.assertRaisesRegex(TypeError, "progress"):
+            reshard.digest(self.model, progress=7)
+
+    def test_callback_that_raises__raises_in_the_caller(self):
+        def fail(what, done, total):
+            raise ZeroDivisionError("on purpose")
+        out = self.place("never")
+        with self.assertRaisesRegex(ZeroDivisionError, "on purpose"):
+            reshard.digest(self.big, progress=fail)
+        with self.assertRaisesRegex(ZeroDivisionError, "on purpose"):
+            reshard.convert(self.model, out, to="tp=2", progress=fail)
+        self.assertFalse(os.path.exists(out))
+
+    def run_with_alarm(self, work):
+        """Seconds from a signal to its handler, which ends the work."""
+        noticed = []
+
+        def handle(*_):
+            noticed.append(time.monotonic())
+            raise KeyboardInterrupt
+        before = signal.signal(signal.SIGALRM, handle)
+        begun = time.monotonic()
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        try:
+            with self.assertRaises(KeyboardInterrupt):
+                work()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        return noticed[0] - begun - 0.1
+
+    def test_interrupt__is_noticed_in_100_ms(self):
+        with reshard.open(self.big) as ck:
+            for name, work in [("digest", lambda: ck.digest(progress=False)), ("shard", lambda: ck.shard("1: R", 0)["w"]),
+                               ("cast", lambda: ck["w"].read("bf16"))]:
+                best = min(self.run_with_alarm(work) for _ in range(3))
+                self.assertLess(best, 0.1, name)
+
+    def test_interrupt__ends_a_conversion_that_can_be_resumed(self):
+        out = os.path.join(self.folder, "bf16")
+        code = ("import reshard, sys\n"
+                "def say(what, done, total):\n"
+                "    print(what, flush=True)\n"
+                "try:\n"
+                f"    reshard.convert({self.big!r}, {out!r}, dtype='bf16', threads=1, sync=False, progress=say)\n"
+                "except KeyboardInterrupt:\n"
+                "    print('interrupted', flush=True)\n")
+        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        for line in child.stdout:
+            if line.startswith("conver") or line.startswith("writ"):
+                break
+        time.sleep(0.1)
+        child.send_signal(signal.SIGINT)
+        said = child.communicate(timeout=60)[0]
+        self.assertIn("interrupted", said)
+        self.assertFalse(os.path.exists(out))
+        self.assertTrue(os.path.exists(out + ".partial"))
+        with self.assertRaises(reshard.Unfinished):
+            reshard.convert(self.big, out, dtype="bf16")
+        shutil.rmtree(out + ".partial")
+
+    def test_gil__is_released(self):
+        counted, stop = [0], threading.Event()
+
+        def count():
+            while not stop.is_set():
+                counted[0] += 1
+        thread = threading.Thread(target=count)
+        thread.start()
+        before = counted[0]
+        with reshard.open(self.big) as ck:
+            ck.digest(threads=1, progress=False)
+        after = counted[0]
+        stop.set()
+        thread.join()
+        self.assertGreater(after - before, 1000)
+
+    def test_threads__read_at_once(self):
+        with reshard.open(self.model) as ck:
+            mine, wrong = ck.shard("tp=2", 0), []
+            wanted = slice_llama(self.tensors, 2, 0)
+
+            def read():
+                for name in list(mine) * 5:
+                    if not np.array_equal(mine[name], wanted[name]):
+                        wrong.append(name)
+            threads = [threading.Thread(target=read) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(wrong, [])
+
+    def test_nothing__is_left_behind(self):
+        def use():
+            with reshard.open(self.model, mmap=True) as ck:
+                mine = ck.shard("tp=2", 1)
+                for name in mine:
+                    mine[name].sum()
+            try:
+                reshard.open(self.folder + "/nowhere")
+            except reshard.NotFound:
+                pass
+
+        def measure():
+            gc.collect()
+            with open("/proc/self/statm", encoding="ascii") as file:
+                return len(os.listdir("/proc/self/fd")), int(file.read().split()[1]) * 4096
+        for _ in range(20):
+            use()
+        files, memory = measure()
+        for _ in range(60):
+            use()
+        files_after, memory_after = measure()
+        self.assertEqual(files_after, files)
+        self.assertLess(memory_after - memory, 2 << 20)
+
+    def test_bar__is_drawn_where_somebody_looks(self):
+        code = f"import reshard; reshard.digest({self.model!r}); reshard.digest({self.model!r}, progress=True)"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        drawn = done.stderr.count("100%")
+        self.assertGreater(drawn, 0)
+        code = f"import reshard; reshard.digest({self.model!r}); reshard.digest({self.model!r}, progress=False)"
+        quiet = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        self.assertEqual(quiet.stderr, "")
+        self.assertTrue(done.stderr.endswith("\n"))  # a \r, as text=True shows it
+
+
+if __name__ == "__main__":
+    support.main()
