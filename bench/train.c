@@ -50,8 +50,9 @@ typedef struct bench {
     const train_values *values;
     cli_work *work;
     uint64_t done, total;
-    comparison linear; /* reshard_linear, products alone */
-    comparison step;   /* one rank, several */
+    comparison linear;        /* reshard_linear, products alone */
+    comparison step;          /* one rank, several */
+    double processor_seconds; /* of a step on one rank */
     double losses[2];
 } bench;
 
@@ -169,6 +170,7 @@ static int measure_steps(bench *b)
 {
     const train_values *v = b->values;
     double(*turns)[2] = cli_allocate((size_t)v->runs, sizeof *turns);
+    double *processor = cli_allocate((size_t)v->runs, sizeof *processor);
     double seconds[STEPS];
     int32_t ranks[] = {1, v->ranks};
     int code = CLI_DONE;
@@ -185,13 +187,18 @@ static int measure_steps(bench *b)
             code = status == RESHARD_OK ? report(b) : cli_fail_status(status);
             turns[i][side] = bench_median(seconds, STEPS);
             b->losses[side] = t.loss;
+            if (side == 0)
+                processor[i] = t.processor_seconds;
         }
     }
     if (code == CLI_DONE)
         find_medians(turns, v->runs, &b->step);
+    if (code == CLI_DONE)
+        b->processor_seconds = bench_median(processor, v->runs);
     if (code == CLI_DONE && !(fabs(b->losses[0] - b->losses[1]) < 1e-3 * b->losses[0]))
         code = cli_fail(CLI_FAILED, "bench train: the loss is %g on one rank, %g on %" PRId32,
                         b->losses[0], b->losses[1], v->ranks);
+    free(processor);
     free(turns);
     return code;
 }
@@ -206,6 +213,7 @@ static void print_json(const bench *b)
     cli_json_seconds(&json, "products_seconds", b->linear.seconds[1]);
     cli_json_seconds(&json, "linear_ratio", b->linear.ratio);
     cli_json_seconds(&json, "step_seconds_1", b->step.seconds[0]);
+    cli_json_seconds(&json, "step_cpu_seconds_1", b->processor_seconds);
     cli_json_seconds(&json, "step_seconds", b->step.seconds[1]);
     cli_json_seconds(&json, "step_ratio", b->step.ratio);
     cli_json_integer(&json, "ranks", b->values->ranks);

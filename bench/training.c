@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 enum { VOCABULARY = 256 };
 
@@ -23,6 +24,7 @@ int64_t bench_training_parameters(const bench_training *t)
 /* What one rank holds. */
 typedef struct worker {
     bench_training *training;
+    reshard_context *context; /* of the group: it keeps memory from step to step */
     reshard_group *group;
     reshard_mesh *mesh;
     reshard_device_mesh *ranks;
@@ -108,7 +110,7 @@ static reshard_status prepare(worker *w)
 static reshard_status step(worker *w, double *out_loss)
 {
     reshard_scope *scope = NULL;
-    reshard_status status = reshard_scope_open(NULL, &scope);
+    reshard_status status = reshard_scope_open(w->context, &scope);
     if (status != RESHARD_OK)
         return status;
     reshard_tensor *logits = reshard_module_forward(w->gpt, w->tokens);
@@ -127,14 +129,24 @@ static reshard_status step(worker *w, double *out_loss)
     return status;
 }
 
+static double processor_seconds(void)
+{
+    struct rusage used;
+    (void)getrusage(RUSAGE_SELF, &used);
+    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+           1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
 /* A step is over when the last rank has finished it. */
 static reshard_status time_steps(worker *w)
 {
     bench_training *t = w->training;
     int first = reshard_group_rank(w->group) == 0;
     reshard_status status = RESHARD_OK;
+    double processor = 0;
     for (int32_t i = -1; i < t->steps && status == RESHARD_OK; i++) {
         double began = cli_seconds(), loss = 0;
+        processor = i == 0 ? processor_seconds() : processor;
         status = step(w, &loss);
         if (status == RESHARD_OK)
             status = reshard_group_barrier(w->group);
@@ -143,12 +155,15 @@ static reshard_status time_steps(worker *w)
         if (first)
             t->loss = loss;
     }
+    if (first)
+        t->processor_seconds = (processor_seconds() - processor) / t->steps;
     return status;
 }
 
 static reshard_status train(void *user, reshard_group *group)
 {
-    worker w = {.training = user, .group = group};
+    bench_training *t = user;
+    worker w = {.training = t, .context = t->context, .group = group};
     w.hooks = cli_allocate((size_t)w.training->layers + 1, sizeof *w.hooks);
     reshard_status status = reshard_group_agree(group, prepare(&w));
     if (status == RESHARD_OK)
@@ -167,5 +182,10 @@ static reshard_status train(void *user, reshard_group *group)
 
 reshard_status bench_training_run(bench_training *training, int32_t ranks)
 {
-    return reshard_group_run(NULL, ranks, train, training);
+    reshard_status status = reshard_context_create(NULL, &training->context);
+    if (status != RESHARD_OK)
+        return status;
+    status = reshard_group_run(training->context, ranks, train, training);
+    reshard_context_destroy(training->context);
+    return status;
 }

@@ -11,8 +11,10 @@
 typedef struct bench_training {
     int64_t layers, width, heads, batch, length;
     int32_t steps;
-    double *seconds; /* of each step, after one that warms up */
-    double loss;     /* of the last step */
+    reshard_context *context; /* set by run */
+    double *seconds;          /* of each step, after one that warms up */
+    double loss;              /* of the last step */
+    double processor_seconds; /* of a step: the mean, of all threads */
 } bench_training;
 
 reshard_status bench_training_run(bench_training *training, int32_t ranks);

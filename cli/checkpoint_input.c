@@ -22,7 +22,8 @@ reshard_status cli_checkpoint_open(reshard_context *context, const cli_checkpoin
     reshard_checkpoint_options opening = {.size = sizeof opening,
                                           .from = source->from,
                                           .rules = source->rules,
-                                          .keep_names = source->keep_names};
+                                          .keep_names = source->keep_names,
+                                          .plan_only = source->plan_only};
     if (source->sets != NULL) {
         opening.set_count = source->sets->count;
         opening.sets = source->sets->items;

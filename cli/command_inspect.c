@@ -351,7 +351,8 @@ static int run(const cli_command *command, int argc, char **argv)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)
         return code;
-    const cli_checkpoint_source source = {path, values.from, values.rules, &values.sets, 0};
+    const cli_checkpoint_source source = {path, values.from, values.rules, &values.sets,
+                                          .plan_only = 1};
     reshard_status status = cli_checkpoint_open(work.context, &source, &checkpoint);
     cli_work_settle(&work);
     if (status == RESHARD_OK && values.draw != NULL)

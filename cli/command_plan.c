@@ -20,7 +20,7 @@
 #include <string.h>
 
 typedef struct plan_values {
-    const char *shape, *dtype, *from, *to, *html;
+    const char *shape, *dtype, *from, *to, *cluster, *html;
     int relabel, balance, single_stage, check, moves, json;
     size_t max_memory;
     int32_t rank;
@@ -47,6 +47,8 @@ static const cli_option options[] = {
     {"moves", CLI_FLAG, offsetof(plan_values, moves), NULL, 0,
      "list each rank's moves (up to 64 ranks)"},
     {"rank", CLI_RANK, offsetof(plan_values, rank), "R", 0, "this rank's part only"},
+    {"cluster", CLI_TEXT, offsetof(plan_values, cluster), "C", 0,
+     "predict the time on nodes=128,nic=50GB/s,latency=5us"},
     {"json", CLI_FLAG, offsetof(plan_values, json), NULL, 0, "one JSON object on one line"},
     {"html", CLI_TEXT, offsetof(plan_values, html), "FILE", 0, "the plan as a page for browsers"},
     CLI_DRAW_OPTION(plan_values),
@@ -170,8 +172,19 @@ static int read_inputs(reshard_context *context, const plan_values *values, cli_
     return code;
 }
 
+static int predict(const reshard_cluster *cluster, cli_plan_report *report)
+{
+    reshard_status status = reshard_plan_predict(report->plan, cluster, &report->prediction);
+    return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);
+}
+
 static int gather(reshard_context *context, const plan_values *values, cli_plan_report *report)
 {
+    reshard_cluster cluster = {.size = sizeof cluster};
+    reshard_status status =
+        values->cluster == NULL ? RESHARD_OK : reshard_cluster_parse(values->cluster, &cluster);
+    if (status != RESHARD_OK)
+        return cli_fail_status(status);
     int code = read_inputs(context, values, report);
     if (code == CLI_DONE)
         code = create_plan(context, values, values->relabel, report, &report->plan);
@@ -183,6 +196,8 @@ static int gather(reshard_context *context, const plan_values *values, cli_plan_
         code = gather_stats(context, values, report);
     if (code == CLI_DONE)
         code = gather_parts(context, values, report);
+    if (code == CLI_DONE && values->cluster != NULL)
+        code = predict(&cluster, report);
     return code;
 }
 
@@ -204,6 +219,7 @@ static void release_report(cli_plan_report *report)
         free(report->parts[i].text);
     free(report->parts);
     free(report->matrix);
+    reshard_prediction_destroy(report->prediction);
     reshard_plan_release(report->plan);
     reshard_layout_release(report->source);
     reshard_layout_release(report->target);
@@ -301,6 +317,11 @@ const cli_command cli_command_plan = {
         "over the same ranks, fewer, more or others. A SPEC may be @FILE to read it from a file.\n"
         "Sizes take K, M, G (1024) and KB, MB, GB (1000).\n"
         "\n"
+        "With --cluster, predicts how long that takes: the plan's own bytes over the speed of\n"
+        "each rank's link to other nodes (nic) and within its node (intra), of a node's memory\n"
+        "(memory), and the latency of a message to each peer; the busiest link counts. What has\n"
+        "no speed has no limit. docs/scale.md says what the model leaves out.\n"
+        "\n"
         "--draw prints a picture instead: the two layouts beside each other, shaded where ranks\n"
         "hold already what they need, dotted where some of them do, and a map of the bytes that\n"
         "go from rank to rank. --svg writes such a picture to a file.\n"
@@ -320,6 +341,8 @@ const cli_command cli_command_plan = {
         "  reshard plan --shape 1024 --dtype bf16 --from '4: P(sum)' --to '4: R' --check --json\n"
         "  reshard plan --shape 64x64 --dtype f32 --from '4: S(0)' --to '2: S(1)' --moves --rank "
         "1\n"
+        "  reshard plan --shape 8192x8192 --dtype f32 --from '16: S(0)' --to '16: S(1)' \\\n"
+        "      --cluster nodes=2,nic=50GB/s,intra=400GB/s,latency=5us\n"
         "  reshard plan --shape 8192x8192 --dtype f32 --from '4: S(0)' --to '2,2: S(0), S(1)' "
         "--draw\n"
         "  reshard plan model/ --to tp=4 --tensors\n",

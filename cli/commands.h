@@ -11,6 +11,7 @@
 extern const cli_command cli_command_layout;
 extern const cli_command cli_command_plan;
 extern const cli_command cli_command_convert;
+extern const cli_command cli_command_info;
 extern const cli_command cli_command_inspect;
 extern const cli_command cli_command_digest;
 extern const cli_command cli_command_rules;

@@ -103,12 +103,21 @@ static reshard_status write_tensors(cli_page *page, const cli_conversion *made)
     return status;
 }
 
+static void write_name(cli_page *page, const char *name)
+{
+    cli_json_text(&page->json, NULL, name != NULL ? name : "");
+}
+
 static void write_files(cli_page *page, const cli_conversion *made)
 {
     int64_t rows = made->stats.source_file_count, columns = made->stats.target_file_count;
     cli_json_begin_list(&page->json, "source_files");
-    for (int32_t i = 0; i < rows && reshard_checkpoint_file_name(made->checkpoint, i) != NULL; i++)
-        cli_json_text(&page->json, NULL, reshard_checkpoint_file_name(made->checkpoint, i));
+    for (int32_t i = 0; i < rows && i < CLI_PAGE_FILES_MAX; i++)
+        write_name(page, reshard_checkpoint_file_name(made->checkpoint, i));
+    cli_json_end_list(&page->json);
+    cli_json_begin_list(&page->json, "target_files");
+    for (int32_t i = 0; i < columns && i < CLI_PAGE_FILES_MAX; i++)
+        write_name(page, reshard_conversion_file_name(made->conversion, i));
     cli_json_end_list(&page->json);
     if (rows == 0 || columns == 0 || rows > CLI_PAGE_ENTRIES_MAX / columns)
         return;

@@ -17,7 +17,7 @@
 
 static const cli_command *const commands[] = {
     &cli_command_layout, &cli_command_plan,   &cli_command_inspect, &cli_command_convert,
-    &cli_command_digest, &cli_command_verify, &cli_command_rules,
+    &cli_command_digest, &cli_command_verify, &cli_command_rules,   &cli_command_info,
 };
 
 enum { COMMAND_COUNT = (int)(sizeof commands / sizeof commands[0]) };
@@ -49,9 +49,9 @@ static void print_help(void)
 
 static int fail_unknown(const char *written)
 {
-    static const char *const names[] = {"layout", "plan",   "inspect",  "convert",
-                                        "digest", "verify", "rules",    "bench",
-                                        "help",   "--help", "--version"};
+    static const char *const names[] = {"layout", "plan",   "inspect", "convert",
+                                        "digest", "verify", "rules",   "info",
+                                        "bench",  "help",   "--help",  "--version"};
     const char *nearest = cli_nearest(written, names, sizeof names / sizeof names[0]);
     const char *kind = written[0] == '-' ? "option" : "command";
     if (nearest == NULL)

@@ -126,6 +126,7 @@ static int run(const cli_command *command, int argc, char **argv)
         return code;
     cli_raise_file_limit();
     cli_converting_fill(&values.converting, &options);
+    options.opening.plan_only = 1;
     reshard_status status = cli_conversion_plan(work.context, path, &options, &made);
     cli_work_settle(&work);
     if (status != RESHARD_OK)

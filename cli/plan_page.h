@@ -9,9 +9,9 @@
 
 /* Beyond so many ranks a page shows no figures of single ranks and pairs. */
 enum { CLI_PAGE_RANKS_MAX = 2048 };
-/* Beyond so many tensors, or entries of the matrix from file to file, a page leaves the rest
- * out. */
-enum { CLI_PAGE_TENSORS_MAX = 10000, CLI_PAGE_ENTRIES_MAX = 4 << 20 };
+/* Beyond so many tensors, names of files, or entries of the matrix from file to file, a page leaves
+ * the rest out. */
+enum { CLI_PAGE_TENSORS_MAX = 10000, CLI_PAGE_FILES_MAX = 10000, CLI_PAGE_ENTRIES_MAX = 4 << 20 };
 
 /* The figures of all ranks must be there. Returns CLI_DONE, or another code after a message. */
 int cli_plan_page_write(reshard_context *context, const cli_plan_report *report, cli_page *page);

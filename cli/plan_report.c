@@ -237,6 +237,8 @@ int cli_plan_report_print(const cli_plan_report *report)
         print_relabelling(report);
         print_matrix(report);
     }
+    if (report->prediction != NULL)
+        cli_prediction_print(report->prediction, report->plan);
     if (report->note[0] != '\0')
         printf("Figures of rank %" PRId32 " only; --rank chooses another. %s.\n\n",
                report->parts[0].rank, report->note);

@@ -8,6 +8,7 @@
 
 #include "cli/common/input.h"
 #include "cli/common/json.h"
+#include "cli/plan_prediction.h"
 
 #include <reshard/plan_inspect.h>
 #include <reshard/reshard.h>
@@ -32,6 +33,7 @@ typedef struct cli_plan_report {
     uint64_t *matrix;                  /* NULL beyond CLI_MATRIX_RANKS_MAX ranks */
     uint64_t bytes_moved_unrelabelled; /* with relabel */
     int relabel, checked;
+    reshard_prediction *prediction; /* NULL when there was no cluster to predict for */
     cli_plan_part *parts;
     int32_t part_count;
 } cli_plan_report;

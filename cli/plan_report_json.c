@@ -115,6 +115,8 @@ int cli_plan_report_write_fields(const cli_plan_report *report, cli_json *json)
         cli_json_true(json, "checked");
     if (report->note[0] != '\0')
         cli_json_text(json, "note", report->note);
+    if (report->prediction != NULL)
+        cli_prediction_write_json(json, report->prediction, report->plan);
     return code;
 }
 

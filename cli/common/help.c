@@ -18,7 +18,7 @@ void cli_print_heading(const char *heading)
 
 static void print_option(const cli_option *option)
 {
-    char left[64], text[CLI_ARGUMENT_TEXT];
+    char left[CLI_ARGUMENT_TEXT + 40], text[CLI_ARGUMENT_TEXT];
     const char *argument = cli_option_argument(option, text);
     snprintf(left, sizeof left, "--%s%s%s", option->name, argument != NULL ? " " : "",
              argument != NULL ? argument : "");

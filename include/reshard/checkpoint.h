@@ -60,6 +60,10 @@ typedef struct reshard_checkpoint_options {
     /* Rows that rules add to a tensor (pad) are cut off again when rank files are read. "zero"
      * (NULL too): they must be zero, or it is an error. "any": whatever they hold, with a note. */
     const char *padding;
+    /* Non-zero: to be asked about and planned with, not read. Where metadata tell all about a great
+     * many entries of files (dcp), the entries are then not opened, and a note says so. Calls that
+     * would read tensors, and runs of conversions, fail with INVALID. */
+    int plan_only;
 } reshard_checkpoint_options;
 
 /* path: a folder or one file. options NULL: all zero. The files stay open until destroy. Errors:

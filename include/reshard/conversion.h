@@ -131,6 +131,10 @@ RESHARD_API reshard_status reshard_conversion_get_tensor(const reshard_conversio
  * files that are copied along or not; NULL beyond the last. The checkpoint has notes of its own. */
 RESHARD_API const char *reshard_conversion_note(const reshard_conversion *conversion,
                                                 int64_t index);
+/* The name of a target file, relative to the target; 0 <= file < target_file_count. NULL for a file
+ * that would hold nothing and is not written, and beyond the last. */
+RESHARD_API const char *reshard_conversion_file_name(const reshard_conversion *conversion,
+                                                     int32_t file);
 /* The bytes, as written, that go from each source file to each target file: source_file_count rows
  * of target_file_count numbers. */
 RESHARD_API void reshard_conversion_get_matrix(const reshard_conversion *conversion,

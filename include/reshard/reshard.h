@@ -52,6 +52,7 @@
 #include <reshard/layout.h>
 #include <reshard/model_rules.h>
 #include <reshard/plan.h>
+#include <reshard/predict.h>
 #include <reshard/spec.h>
 
 #endif

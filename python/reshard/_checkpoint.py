@@ -365,6 +365,12 @@ class Checkpoint(Handle, MappingClass):
         else:
             read()
 
+    @property
+    def torch(self) -> Any:
+        """The same checkpoint with tensors of PyTorch in place of arrays: `ck.torch["lm_head.weight"][0:1000]`."""
+        from .torch._files import TorchCheckpoint  # which needs PyTorch
+        return TorchCheckpoint(self)
+
     def shard(self, mesh: Union[str, Mapping[str, Any]], rank: int, *, rules: Optional[str] = None,
               sets: Optional[Mapping[str, Any]] = None, dtype: Any = None, include: Union[str, Sequence[str]] = (),
               exclude: Union[str, Sequence[str]] = ()) -> "Shard":

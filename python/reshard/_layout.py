@@ -2,11 +2,11 @@
 """Specs and layouts: how a tensor is split, and who holds which box of it."""
 import ctypes
 from ctypes import POINTER, byref, c_int64
-from typing import Any, List, NamedTuple, Sequence, Tuple, Union
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _native
 from ._dtypes import numpy
-from ._errors import Range
+from ._errors import Error, Range
 from ._library import Handle, decode, encode, lib, make, read_text
 
 Shape = Union[Sequence[int], str]
@@ -28,6 +28,15 @@ def read_shape(shape: Shape) -> Tuple[int, ...]:
 
 def shape_array(shape: Sequence[int]) -> Any:
     return (c_int64 * max(1, len(shape)))(*shape)
+
+
+def draw_svg(function: Any, pointer: Any) -> Optional[str]:
+    """The library's picture for a notebook; None, so that the text is shown, of what cannot be drawn."""
+    options = _native.reshard_draw_options(size=ctypes.sizeof(_native.reshard_draw_options), form=_native.RESHARD_DRAW_SVG)
+    try:
+        return read_text(function, pointer, byref(options))
+    except Error:
+        return None
 
 
 class Spec(Handle):
@@ -169,6 +178,9 @@ class Layout(Handle):
 
     def __repr__(self) -> str:
         return "%r of %s" % (self.spec, "x".join(map(str, self.shape)) or "scalar")
+
+    def _repr_html_(self) -> Optional[str]:
+        return draw_svg(lib.reshard_layout_draw, self._pointer)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Layout) and bool(lib.reshard_layout_equals(self._pointer, other._pointer))

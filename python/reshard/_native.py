@@ -12,6 +12,7 @@ RESHARD_ABI_VERSION = 2
 RESHARD_DIGEST_TEXT = 33
 RESHARD_HASH_TEXT = 65
 RESHARD_VALUE_TEXT = 64
+RESHARD_DRAW_COLUMNS_MIN = 20
 RESHARD_FACTORS_MAX = 16
 RESHARD_STAGING_BYTES = 67108864
 RESHARD_STAGING_BYTES_MIN = 4096
@@ -93,10 +94,18 @@ RESHARD_DIFFERENCE_SHAPE = 4
 RESHARD_DIFFERENCE_BYTES = 5
 RESHARD_BALANCE_RULE = 0
 RESHARD_BALANCE_EXACT = 1
+RESHARD_DRAW_TEXT = 0
+RESHARD_DRAW_SVG = 1
 RESHARD_MOVE_COPY = 0
 RESHARD_MOVE_COMBINE = 1
 RESHARD_MOVE_FILL = 2
 RESHARD_MOVE_ADD = 3
+RESHARD_BOTTLENECK_NONE = 0
+RESHARD_BOTTLENECK_NIC_OUT = 1
+RESHARD_BOTTLENECK_NIC_IN = 2
+RESHARD_BOTTLENECK_INTRA_OUT = 3
+RESHARD_BOTTLENECK_INTRA_IN = 4
+RESHARD_BOTTLENECK_MEMORY = 5
 
 # What specs and files call the dtypes: their numbers, and the bits of an element.
 DTYPES = {
@@ -254,6 +263,7 @@ class reshard_checkpoint_options(Structure):
         ("keep_names", c_int),
         ("unlisted", c_char_p),
         ("padding", c_char_p),
+        ("plan_only", c_int),
     ]
 
 
@@ -525,6 +535,25 @@ class reshard_plan_stats(Structure):
     ]
 
 
+class reshard_draw_slice(Structure):
+    _fields_ = [
+        ("dim", c_int32),
+        ("index", c_int64),
+    ]
+
+
+class reshard_draw_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("form", c_int),
+        ("columns", c_int32),
+        ("colours", c_int),
+        ("ascii", c_int),
+        ("slice_count", c_int32),
+        ("slices", POINTER(reshard_draw_slice)),
+    ]
+
+
 class reshard_exec_options(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -626,6 +655,33 @@ class reshard_stream(Structure):
         ("moves", POINTER(reshard_move)),
         ("links", POINTER(c_int32)),
         ("offsets", POINTER(c_uint64)),
+    ]
+
+
+class reshard_cluster(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("nodes", c_int32),
+        ("per_node", c_int32),
+        ("nic", c_double),
+        ("intra", c_double),
+        ("memory", c_double),
+        ("latency", c_double),
+    ]
+
+
+class reshard_stage_prediction(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("seconds", c_double),
+        ("latency_seconds", c_double),
+        ("bottleneck", c_int),
+        ("which", c_int32),
+        ("bytes", c_uint64),
+        ("peers", c_int32),
+        ("bytes_between_nodes", c_uint64),
+        ("bytes_within_nodes", c_uint64),
+        ("bytes_kept", c_uint64),
     ]
 
 
@@ -819,6 +875,7 @@ FUNCTIONS = {
     "reshard_conversion_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_conversion_stats)]),
     "reshard_conversion_get_tensor": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_conversion_tensor)]),
     "reshard_conversion_note": lambda: (c_char_p, [c_void_p, c_int64]),
+    "reshard_conversion_file_name": lambda: (c_char_p, [c_void_p, c_int32]),
     "reshard_conversion_get_matrix": lambda: (None, [c_void_p, POINTER(c_uint64)]),
     "reshard_conversion_run": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_conversion_run_options), POINTER(reshard_conversion_report)]),
     "reshard_conversion_estimate": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_conversion_run_options), POINTER(c_double)]),
@@ -853,6 +910,8 @@ FUNCTIONS = {
     "reshard_plan_digest": lambda: (None, [c_void_p, POINTER(c_uint64)]),
     "reshard_plan_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_plan_stats), POINTER(c_uint64)]),
     "reshard_plan_check": lambda: (STATUS, [c_void_p]),
+    "reshard_layout_draw": lambda: (STATUS, [c_void_p, POINTER(reshard_draw_options), c_char_p, c_size_t, POINTER(c_size_t)]),
+    "reshard_plan_draw": lambda: (STATUS, [c_void_p, POINTER(reshard_draw_options), c_char_p, c_size_t, POINTER(c_size_t)]),
     "reshard_exec_create": lambda: (STATUS, [c_void_p, c_void_p, c_void_p, POINTER(reshard_exec_options), POINTER(c_void_p)]),
     "reshard_exec_destroy": lambda: (None, [c_void_p]),
     "reshard_exec_source_count": lambda: (c_int64, [c_void_p]),
@@ -878,6 +937,12 @@ FUNCTIONS = {
     "reshard_plan_segment_bytes": lambda: (c_size_t, [c_void_p]),
     "reshard_stream_create": lambda: (STATUS, [c_void_p, c_int32, c_int32, c_int, POINTER(POINTER(reshard_stream))]),
     "reshard_stream_destroy": lambda: (None, [POINTER(reshard_stream)]),
+    "reshard_cluster_parse": lambda: (STATUS, [c_char_p, POINTER(reshard_cluster)]),
+    "reshard_bottleneck_name": lambda: (c_char_p, [c_int]),
+    "reshard_plan_predict": lambda: (STATUS, [c_void_p, POINTER(reshard_cluster), POINTER(c_void_p)]),
+    "reshard_prediction_destroy": lambda: (None, [c_void_p]),
+    "reshard_prediction_seconds": lambda: (c_double, [c_void_p]),
+    "reshard_prediction_stage": lambda: (STATUS, [c_void_p, c_int32, POINTER(reshard_stage_prediction)]),
     "reshard_sim_run": lambda: (STATUS, [c_void_p, c_int32, POINTER(reshard_sim_options), reshard_rank_fn, c_void_p]),
     "reshard_group_create": lambda: (STATUS, [c_void_p, POINTER(reshard_endpoint), POINTER(c_void_p)]),
 }

@@ -2,12 +2,12 @@
 """Plans: what has to move from one split to another, who sends it, and in which order."""
 import ctypes
 from ctypes import POINTER, byref
-from typing import Any, List, Mapping, NamedTuple, Tuple, Union
+from typing import Any, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from . import _native
 from ._dtypes import NAMES, dtype_name, dtype_number, numpy
 from ._errors import Invalid
-from ._layout import Layout, Shape, Spec
+from ._layout import Layout, Shape, Spec, draw_svg
 from ._library import Handle, encode, lib, make, read_struct, read_text
 from ._work import Context
 
@@ -124,6 +124,9 @@ class Plan(Handle):
         shape = "x".join(map(str, first.source.shape)) or "scalar"
         more = " and %d more" % (len(self.tensors) - 1) if len(self.tensors) > 1 else ""
         return "%s %s: %r -> %r%s" % (shape, first.source_dtype, first.source.spec, first.target.spec, more)
+
+    def _repr_html_(self) -> Optional[str]:
+        return draw_svg(lib.reshard_plan_draw, self._pointer)
 
     @property
     def stage_count(self) -> int:

@@ -7,6 +7,7 @@
 #include "base/context.h"
 #include "base/error.h"
 
+#include <assert.h>
 #include <stdalign.h>
 #include <string.h>
 
@@ -82,11 +83,24 @@ void *rs_arena_copy(rs_arena *arena, const void *items, size_t count, size_t ite
     return copy;
 }
 
-void rs_arena_release(rs_arena *arena)
+rs_arena_mark rs_arena_mark_now(const rs_arena *arena)
 {
-    while (arena->blocks != NULL) {
+    return (rs_arena_mark){arena->blocks, arena->blocks != NULL ? arena->blocks->used : 0};
+}
+
+void rs_arena_return_to(rs_arena *arena, rs_arena_mark mark)
+{
+    while (arena->blocks != mark.block) {
         rs_arena_block *block = arena->blocks;
+        assert(block != NULL);
         arena->blocks = block->next;
         rs_release(arena->context, block, block->bytes);
     }
+    if (mark.block != NULL)
+        mark.block->used = mark.used;
+}
+
+void rs_arena_release(rs_arena *arena)
+{
+    rs_arena_return_to(arena, (rs_arena_mark){NULL, 0});
 }

@@ -23,6 +23,15 @@ RS_EXPORT void *rs_arena_allocate(rs_arena *arena, size_t bytes);
 void *rs_arena_allocate_array(rs_arena *arena, size_t count, size_t item_bytes);
 /* Copies count items into the arena. */
 void *rs_arena_copy(rs_arena *arena, const void *items, size_t count, size_t item_bytes);
+
+/* A moment in an arena's life. */
+typedef struct rs_arena_mark {
+    rs_arena_block *block;
+    size_t used;
+} rs_arena_mark;
+rs_arena_mark rs_arena_mark_now(const rs_arena *arena);
+/* Frees what was allocated since then. Marks made since then are void. */
+void rs_arena_return_to(rs_arena *arena, rs_arena_mark mark);
 /* Frees everything; the arena is then as after init. */
 RS_EXPORT void rs_arena_release(rs_arena *arena);
 

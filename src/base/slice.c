@@ -16,7 +16,7 @@ bool rs_slice_equals(rs_slice slice, const char *text)
 int rs_slice_compare(rs_slice a, rs_slice b)
 {
     size_t count = a.count < b.count ? a.count : b.count;
-    int order = count != 0 ? memcmp(a.bytes, b.bytes, count) : 0;
+    int order = count != 0 && a.bytes != b.bytes ? memcmp(a.bytes, b.bytes, count) : 0;
     return order != 0 ? order : (a.count > b.count) - (a.count < b.count);
 }
 

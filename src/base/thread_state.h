@@ -17,6 +17,7 @@ typedef struct rs_thread_state {
     struct rs_hook_pair *hooks;     /* the innermost pair; tensor */
     bool gradients_off;             /* nothing is recorded */
     uint64_t node_count;            /* nodes recorded so far: their order */
+    uint64_t failure_count;         /* failures in scopes so far: their numbers; tensor */
     struct reshard_group *replicas; /* among whose ranks tensors may be the same; tensor */
     struct reshard_group *group;    /* that of load_with_group; nn */
     struct reshard_group *fallback; /* the default one, retained; transport */

@@ -35,7 +35,8 @@ static const char *const colours[RS_INK_RANKS] = {"#a8d0f5", "#fbd7a1", "#b5e0b1
 static const char style[] =
     "<style>\n"
     "text { font: 13px ui-monospace, Menlo, Consolas, monospace; fill: #1f2328; }\n"
-    ".label { text-anchor: middle; dominant-baseline: central; fill: #16191d; }\n"
+    ".label { text-anchor: middle; dominant-baseline: central; fill: #16191d; "
+    "paint-order: stroke; stroke: #fff; stroke-opacity: 0.7; stroke-width: 4px; }\n"
     ".row { text-anchor: end; dominant-baseline: central; }\n"
     ".row, .column, .note { font-size: 11px; }\n"
     ".title { font-weight: bold; }\n"

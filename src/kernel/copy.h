@@ -32,7 +32,7 @@ typedef enum rs_cpu {
     RS_CPU_AVX2,     /* AVX2 and F16C */
 } rs_cpu;
 
-rs_cpu rs_cpu_detect(void);
+RS_EXPORT rs_cpu rs_cpu_detect(void);
 
 typedef struct rs_copy_tuning {
     rs_cpu cpu;

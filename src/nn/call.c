@@ -232,10 +232,8 @@ reshard_value reshard_module_call(reshard_module *module, reshard_value input)
     reshard_value output = good ? hand_out(c.output) : failed;
     state->scope = &scope;
     reshard_status status = rs_scope_leave(&scope);
-    if (status != RESHARD_OK) {
+    if (status != RESHARD_OK)
         (void)rs_scope_fail(status);
-        scope.outer->agreed = scope.outer->agreed || scope.agreed;
-    }
     return output;
 }
 

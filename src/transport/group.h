@@ -37,6 +37,7 @@ struct reshard_group {
     int32_t *parent_ranks; /* by member; NULL for the root's own group */
     int32_t *root_ranks;   /* by member; NULL likewise */
     int32_t channel;       /* its first one */
+    uint64_t failure_told; /* the last failure (scope.h) that all its ranks know of; tensor */
     void *attachment;      /* belongs to a layer above, which removes it in time; not owned */
 };
 

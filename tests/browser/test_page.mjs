@@ -4,7 +4,7 @@
 //   node test_page.mjs COMMAND FOLDER BROWSER [PICTURES]
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { copyFileSync, mkdirSync, rmSync, statSync } from "node:fs";
+import { mkdirSync, rmSync, statSync } from "node:fs";
 import { createRequire } from "node:module";
 import { cpus, loadavg } from "node:os";
 import path from "node:path";
@@ -104,7 +104,7 @@ const tests = {
     },
 
     async "every cell of the heat map, by arrow keys, is that of --json"() {
-        for (const words of [SQUARE, SUM]) {
+        for (const words of [CUBE, SUM]) {
             const told = json(words);
             const page = await open(words);
             await page.locator("#matrix canvas").focus();
@@ -162,6 +162,18 @@ const tests = {
         return page;
     },
 
+    async "why a link carries what it does"() {
+        let page = await open(SQUARE, { hash: "#link=2-4" });
+        assert.match(await page.locator("#busiest").innerText(), /rank 0 \u2192 rank 1 16 MiB\s+11 other links carry as much/);
+        assert.match(await page.locator("#chosen-link").innerText(),
+            /rank 2 \u2192 rank 4 16 MiB\s+Rank 2 holds \[4096:6144, 0:8192\], rank 4 wants \[4096:8192, 0:2048\]; they share \[4096:6144, 0:2048\]\.$/);
+        await page.context().close();
+        page = await open(MODEL, { hash: "#link=0-1" });
+        const told = json(MODEL, "--tensors");
+        assert.match(await page.locator("#chosen-link").innerText(), new RegExp(`Parts of ${told.tensor_list.length} tensors; the largest: lm_head.weight \\(64 KiB\\)`));
+        return page;
+    },
+
     async "nodes: bytes between and within them"() {
         const page = await open(SQUARE, { hash: "#node=4" });
         const told = json(SQUARE);
@@ -179,6 +191,16 @@ const tests = {
         assert.match(await tip(page), /^stage 1, round 1: 2 MiB in all\nbusiest pair: 512 KiB in 1 segment/);
         await page.keyboard.press("Enter");
         assert.equal(await hash(page), "#link=0-1");
+        return page;
+    },
+
+    async "a prediction is that of --json"() {
+        const words = [...SUM, "--cluster", "nodes=2,per_node=2,nic=50GB/s,intra=400GB/s,latency=5us"];
+        const told = json(words).prediction;
+        const page = await open(words);
+        assert.equal(Number(await page.locator("#predicted").getAttribute("value")), told.seconds);
+        assert.equal(await page.locator("#timeline li").count(), told.stages.length);
+        assert.ok((await page.locator("#timeline li").first().innerText()).includes(told.stages[0].bottleneck));
         return page;
     },
 
@@ -349,17 +371,15 @@ const tests = {
         return page;
     },
 
-    async "screenshots"() {
+    async "screenshots, if asked for"() {
+        if (!pictures) return;
+        mkdirSync(pictures, { recursive: true });
         const shots = [["page-plan", SQUARE, "#link=2-4"], ["page-conversion", MODEL, "#tensor=model.layers.0.mlp.down_proj.weight"]];
         for (const [name, words, place] of shots) {
             for (const [width, colorScheme] of [[400, "light"], [1280, "light"], [1280, "dark"]]) {
                 const page = await open(words, { hash: place, colorScheme, viewport: { width, height: width === 400 ? 800 : 900 } });
                 const file = `${name}-${width}${colorScheme === "dark" ? "-dark" : ""}.png`;
-                await page.screenshot({ path: path.join(folder, file), fullPage: name === "page-plan" && width === 1280 });
-                if (pictures) {
-                    mkdirSync(pictures, { recursive: true });
-                    copyFileSync(path.join(folder, file), path.join(pictures, file));
-                }
+                await page.screenshot({ path: path.join(pictures, file), fullPage: name === "page-plan" && width === 1280 });
                 await page.context().close();
             }
         }
@@ -370,11 +390,12 @@ makeModels();
 let failed = 0;
 for (const [name, test] of Object.entries(tests)) {
     complaints.length = 0;
+    const began = performance.now();
     try {
         const page = await test();
         await page?.context().close();
         assert.deepEqual(complaints, [], "the page complains");
-        console.log(`ok   ${name}`);
+        console.log(`ok   ${((performance.now() - began) / 1000).toFixed(1).padStart(5)} s  ${name}`);
     } catch (error) {
         failed++;
         console.log(`FAIL ${name}\n${error.stack}`);

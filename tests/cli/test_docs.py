@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The examples of the README, the docs and the man pages print what the pages say. They are in ```console blocks: lines
-that begin with "$ reshard" are run, and the lines that follow are compared with standard output and standard error. C
-snippets are cut from the example programs."""
+that begin with "$ reshard" are run, in one empty folder for each page, and the lines that follow are compared with
+standard output and standard error; a line "..." stands for any lines. C snippets are cut from the example programs."""
 import glob
 import os
 import re
 import shlex
+import tempfile
 
 import support
 from support import CommandTest, main, run
@@ -38,16 +39,31 @@ class DocsTest(CommandTest):
     def test_examples(self):
         count = 0
         for name, page in [*self.read_pages(), *read_files("*.md"), *read_files("docs/*.md")]:
-            for block in re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
-                for example in re.split(r"^(?=\$ )", block, flags=re.MULTILINE)[1:]:
-                    line, wanted = example.split("\n", 1)
-                    with self.subTest(page=name, line=line):
-                        words = shlex.split(line)
-                        self.assertEqual(words[:2], ["$", "reshard"])
-                        done = run(*words[2:])
-                        self.assertEqual(without_digest(done.stdout + done.stderr), without_digest(wanted))
-                    count += 1
+            with tempfile.TemporaryDirectory() as folder:
+                for block in re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
+                    for example in re.split(r"^(?=\$ )", block, flags=re.MULTILINE)[1:]:
+                        line, wanted = example.split("\n", 1)
+                        with self.subTest(page=name, line=line):
+                            self.check_example(shlex.split(line), wanted, folder)
+                        count += 1
         self.assertGreaterEqual(count, 11)
+
+    def check_example(self, words, wanted, folder):
+        self.assertEqual(words[:2], ["$", "reshard"])
+        done = run(*words[2:], cwd=folder)
+        found, wanted = without_digest(done.stdout + done.stderr), without_digest(wanted)
+        pattern = "(?:.*\n)*".join(re.escape(part) for part in re.split(r"^\.\.\.\n", wanted, flags=re.MULTILINE))
+        if not re.fullmatch(pattern, found):
+            self.assertEqual(found, wanted)
+
+    def test_pages_link_to_what_is_there(self):
+        """Links to files of the tree, and docs/README.md leads to every page."""
+        for name, page in [*read_files("*.md"), *((f"docs/{name}", page) for name, page in read_files("docs/*.md"))]:
+            for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page):
+                self.assertTrue(os.path.exists(os.path.join(ROOT, os.path.dirname(name), link)), f"{name}: {link}")
+        contents = dict(read_files("docs/*.md"))["README.md"]
+        for name, _ in read_files("docs/*.md"):
+            self.assertTrue(name == "README.md" or f"({name})" in contents, f"docs/README.md does not name {name}")
 
     def test_snippets_are_cut_from_examples(self):
         examples = [text for _, text in read_files("examples/*.c")]
@@ -103,7 +119,7 @@ class DocsTest(CommandTest):
     def test_options_are_those_of_the_help_pages(self):
         for name, page in self.read_pages():
             command = {"reshard-layout.1.md": ["layout"], "reshard-plan.1.md": ["plan"],
-                       "reshard-inspect.1.md": ["inspect"], "reshard-convert.1.md": ["convert"],
+                       "reshard-inspect.1.md": ["inspect"], "reshard-info.1.md": ["info"], "reshard-convert.1.md": ["convert"],
                        "reshard-digest.1.md": ["digest"], "reshard-rules.1.md": ["rules"], "reshard-verify.1.md": ["verify"],
                        "reshard-bench.1.md": ["bench", "plan"], "reshard-bench-model.1.md": ["bench", "model"],
                        "reshard-bench-convert.1.md": ["bench", "convert"],

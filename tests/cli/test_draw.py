@@ -159,6 +159,11 @@ class DrawTest(CommandTest):
         self.check_fails(["layout", "2,2,2,2: S(0),S(1),S(2),S(3)", "--shape", "4x4x4x4", "--draw"],
                          words="draw a slice of 1 of them")
 
+    def test_pictures_of_the_docs_are_fresh(self):
+        script = os.path.join(HERE, "..", "..", "scripts", "make-pictures")
+        done = subprocess.run([sys.executable, "-B", script, support.COMMAND, "--check"], stderr=subprocess.PIPE, check=False)
+        self.assertEqual((done.returncode, done.stderr.decode()), (0, ""))
+
     def test_svg_replaces_only_pictures(self):
         with tempfile.TemporaryDirectory() as folder:
             path, other = os.path.join(folder, "a.svg"), os.path.join(folder, "notes.txt")

@@ -195,6 +195,12 @@ class ConversionPageTest(PageTest):
             self.assertEqual(pictures[shown["picture"]]["pieces"], wanted)
             self.assertEqual(shown["stored"]["pieces"], [0, 1, 0, 0, 8, 4])
         self.assertEqual(page["source_files"], ["model.safetensors"])
+        self.assertEqual(page["target_files"], self.list_written(model))
+
+    def list_written(self, model):
+        target = os.path.join(self.folder.name, "out")
+        self.read_text("convert", model, target, "--to", "fsdp=4", "--rules", "fsdp")
+        return sorted(name for name in os.listdir(target) if name.endswith(".safetensors"))
 
     def test_hostile_names(self):
         """They are in the data as they are, and nowhere as markup."""

@@ -2,7 +2,7 @@
 /*
  * fuzz_pickle.c - any bytes as a pickle, for libFuzzer. Memory stays in proportion, all texts lie
  * in readable memory, showing a node ends and fits, every key of a dict is found, errors have
- * words.
+ * words. While somebody takes items, or looks at them only, the same pickles are read.
  */
 #include "checkpoint/archive/pickle.h"
 
@@ -97,6 +97,31 @@ static void walk(visit *v, const rs_pickle_node *node, int depth)
     }
 }
 
+static reshard_status take(void *user, const rs_pickle_node *container,
+                           const rs_pickle_node *const *items, size_t count, bool *out_taken)
+{
+    visit *v = user;
+    for (size_t i = 0; i < count; i++)
+        walk(v, items[i], 0);
+    *out_taken = container->at % 8 != 7; /* most of them */
+    return RESHARD_OK;
+}
+
+static void check_taking(reshard_context *context, const char *bytes, size_t size, bool is_ok)
+{
+    visit v = {.context = context, .left = VISITS_MAX};
+    const rs_pickle_taker taker = {take, &v, 1};
+    rs_pickle *pickle = NULL;
+    size_t used = 0;
+    reshard_status status =
+        rs_pickle_read_taking(context, "input", bytes, size, &taker, &pickle, &used);
+    if ((status == RESHARD_OK) != is_ok)
+        abort();
+    if (status == RESHARD_OK)
+        walk(&v, rs_pickle_root(pickle), 0);
+    rs_pickle_destroy(pickle);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     visit v = {.left = VISITS_MAX};
@@ -117,6 +142,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (reshard_context_bytes_peak(v.context) > 8192 + 128 * size)
         abort();
+    check_taking(v.context, (const char *)data, size, pickle != NULL);
     rs_pickle_destroy(pickle);
     if (reshard_context_bytes(v.context) != 0)
         abort();

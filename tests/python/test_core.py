@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 import support
 
@@ -239,6 +240,23 @@ class TestPlans(unittest.TestCase):
             reshard.plan((4,), "f33", "2: S(0)", "2: R")
         with self.assertRaises(IndexError):
             reshard.plan((4,), "f32", "2: S(0)", "2: R").target_layout(1)
+
+
+class TestPictures(unittest.TestCase):
+    def test_notebooks__get_the_pictures_of_the_library(self):
+        layout = reshard.Layout("4: S(0)", (8, 8))
+        for drawn in (layout, reshard.plan((8, 8), "f32", layout, "4: S(1)")):
+            root = xml.etree.ElementTree.fromstring(drawn._repr_html_())
+            self.assertTrue(root.tag.endswith("svg"))
+        command = os.path.join(support.BUILD, "reshard")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "layout.svg")
+            subprocess.run([command, "layout", "4: S(0)", "--shape", "8x8", "--svg", path], check=True, capture_output=True)
+            with open(path, encoding="utf-8") as file:
+                self.assertEqual(file.read().strip(), layout._repr_html_().strip())
+
+    def test_what_cannot_be_drawn__is_text(self):
+        self.assertIsNone(reshard.Layout("2,2,2,2: S(0), S(1), S(2), S(3)", (4, 4, 4, 4))._repr_html_())
 
 
 class TestDtypes(unittest.TestCase):

@@ -363,6 +363,11 @@ def case_files():
             assert equal(found[name], local_parts(reshard.Layout(other[name], shapes[name]), tensors[name], rank())), (dtype, name)
         kept = {name: torch.zeros_like(each) for name, each in found.items()}
         assert all(reshard.torch.load(path, other, out=kept)[name] is kept[name] and torch.equal(kept[name], found[name]) for name in other)
+        with reshard.open(path) as checkpoint:
+            view = checkpoint.torch
+            assert sorted(view) == sorted(shapes) and view["rows"].dtype == dtype and view["rows"].shape == (10, 6)
+            assert torch.equal(view["rows"][2:7, 1:], tensors["rows"][2:7, 1:]) and torch.equal(view["grid"][..., -1], tensors["grid"][..., -1])
+            assert torch.equal(view["rows"][3, 4], tensors["rows"][3, 4]) and torch.equal(view["scalar"][...], tensors["scalar"])
         mapped = reshard.torch.load(path, mmap=True)
         assert all(torch.equal(mapped[name], tensors[name]) for name in shapes)
     # ShardedTensors say themselves how they are split.

@@ -144,11 +144,49 @@ static void test_backward__failure_between_groups(void **state)
     }
 }
 
+/* Ranks in rows and columns; one fails on its own before a sum over its row and one over its
+ * column. Each call tells the ranks of its own group, and they tell theirs. */
+static reshard_status fail_before_two_groups(void *user, reshard_group *group)
+{
+    (void)user;
+    static const int32_t members[][2] = {{0, 1}, {2, 3}, {0, 2}, {1, 3}};
+    int32_t rank = reshard_group_rank(group);
+    reshard_group *pairs[4] = {NULL, NULL, NULL, NULL};
+    for (int i = 0; i < 4; i++)
+        TRY(reshard_group_subset(group, 2, members[i], &pairs[i]));
+    reshard_tensor *x = make_zeros(RESHARD_F64, SHAPE(3));
+    reshard_tensor *other = make_zeros(RESHARD_F64, SHAPE(5));
+    reshard_scope *scope = NULL;
+    TRY(reshard_scope_open(NULL, &scope));
+    reshard_tensor *y = reshard_add(x, rank == 0 ? other : x);
+    y = reshard_tensor_all_reduce(y, pairs[rank / 2], RESHARD_SUM);
+    y = reshard_tensor_all_reduce(y, pairs[2 + rank % 2], RESHARD_SUM);
+    CHECK(y == NULL);
+    CHECK(reshard_scope_close(scope) == RESHARD_ERR_INVALID);
+    CHECK(strstr(reshard_error_text(), "add: ") != NULL);
+    reshard_tensor_release(x);
+    reshard_tensor_release(other);
+    for (int i = 0; i < 4; i++)
+        reshard_group_release(pairs[i]);
+    return reshard_group_barrier(group); /* the group goes on */
+}
+
+static void test_forward__failure_reaches_every_group(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        reshard_sim_options options = {.size = sizeof options, .seed = seed};
+        if (reshard_sim_run(NULL, 4, &options, fail_before_two_groups, NULL) != RESHARD_OK)
+            fail_msg("%s", reshard_error_text());
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory__of_one_rank),
         cmocka_unit_test(test_backward__failure_between_groups),
+        cmocka_unit_test(test_forward__failure_reaches_every_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,7 +99,7 @@ export function boxesOfRank(layout, rank) {
 }
 
 /** What two boxes share, or null. */
-export function meet(a, b) {
+function meet(a, b) {
     const offset = a.offset.map((from, d) => Math.max(from, b.offset[d]));
     const size = a.size.map((length, d) => Math.min(a.offset[d] + length, b.offset[d] + b.size[d]) - offset[d]);
     return size.some((length) => length <= 0) ? null : { offset, size };
@@ -134,9 +134,31 @@ export function tensorBytes(tensor) {
 
 /** How rows and columns of the matrix are called. */
 export function rowName(row) {
-    return IS_PLAN ? `rank ${row}` : DATA.source_files[row] ?? `file ${row}`;
+    return IS_PLAN ? `rank ${row}` : DATA.source_files[row] || `file ${row}`;
 }
 
 export function columnName(column) {
-    return IS_PLAN ? `rank ${column}` : `file ${column}`;
+    return IS_PLAN ? `rank ${column}` : DATA.target_files[column] || `file ${column}`;
+}
+
+/** What the boxes of one rank and those of another have in common, as boxes and as a number of elements. */
+export function shareOfBoxes(has, wants) {
+    const boxes = has.flatMap((a) => wants.map((b) => meet(a, b))).filter((box) => box !== null);
+    return { boxes, volume: boxes.reduce((sum, box) => sum + box.size.reduce((product, length) => product * length, 1), 0) };
+}
+
+/** The tensors of which a stored file gives most to a file that is written: [{tensor, bytes}], falling. */
+export function tensorsBetween(file, rank) {
+    const wanted = new Map(); // by layout: tensors that are cut alike share one
+    const found = [];
+    for (const tensor of TENSORS) {
+        const layout = layoutOf(tensor);
+        if (!tensor.stored || !layout || layout.shape.length !== tensor.stored.shape.length) continue;
+        const has = boxesOfRank(tensor.stored, file);
+        if (has.length === 0) continue;
+        if (!wanted.has(layout)) wanted.set(layout, boxesOfRank(layout, rank));
+        const { volume } = shareOfBoxes(has, wanted.get(layout));
+        if (volume > 0) found.push({ tensor, bytes: (volume * tensor.bits) / 8 });
+    }
+    return found.sort((a, b) => b.bytes - a.bytes);
 }

@@ -34,6 +34,12 @@ export function percentText(part, whole) {
     return whole > 0 ? `${((100 * part) / whole).toFixed(1)}%` : "";
 }
 
+/** "371 \u00b5s", "2.5 s" */
+export function timeText(seconds) {
+    const [unit, name] = seconds < 1e-3 ? [1e-6, "\u00b5s"] : seconds < 1 ? [1e-3, "ms"] : [1, "s"];
+    return `${Number((seconds / unit).toPrecision(3))} ${name}`;
+}
+
 export function shapeText(shape) {
     return shape.length === 0 ? "scalar" : shape.join("\u00d7");
 }

@@ -25,7 +25,7 @@ function layoutsSection() {
     return section("layouts", "Where the data is", pictureRow(items, { ghosts: true }),
         element("p", { class: "hint" }, "A box is what one rank holds; stripes and lists of ranks mark replicas",
             DATA.layouts.some((layout) => layout.partial) ? ", \u03a3 marks contributions to a sum" : "",
-            ". Choose a rank: dashes show what it holds in the source and will hold in the target."));
+            ". Choose a rank: dashes show what it holds in the source and will hold in the target; of a link, what its ends share."));
 }
 
 function begin() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who hands how much to whom, as a heat map of ranks, nodes or files.
 import { element, section, choice } from "./dom.js";
-import { boxText, exactText, percentText, sizeText } from "./format.js";
-import { DATA, IS_PLAN, STAGES, TOTAL, boxesOfRank, columnName, meet, rowName } from "./data.js";
+import { boxText, countText, exactText, nameText, percentText, sizeText } from "./format.js";
+import { DATA, IS_PLAN, STAGES, TOTAL, boxesOfRank, columnName, rowName, shareOfBoxes, tensorsBetween } from "./data.js";
 import { darkNow, heatColour, heatText, ink } from "./colour.js";
 import { drawing, tickStep } from "./canvas.js";
 import { state, onState, setState, choose } from "./state.js";
@@ -65,37 +65,53 @@ function findBusiest(matrix) {
     return { most, links };
 }
 
-/** Why so much goes from s to t: what the one holds and the other wants. */
-function linkReason([s, t]) {
-    const [source, target] = [DATA.layouts[0], DATA.layouts.at(-1)];
-    const has = boxesOfRank(source, s);
-    const wants = boxesOfRank(target, t);
+/** Why so much goes from one rank to another: what the one holds and the other wants. */
+function planReason([s, t]) {
     if (DATA.layouts.length > 2)
         return "The plan goes through another layout, so that no rank has to send everything to everybody; the pictures show it.";
-    if (has.length === 0 || wants.length === 0) return "";
-    const shared = has.flatMap((a) => wants.map((b) => meet(a, b))).filter((box) => box !== null);
-    if (shared.length === 0) return "";
-    const volume = shared.reduce((sum, box) => sum + box.size.reduce((product, length) => product * length, 1), 0);
-    const more = shared.length > 1 ? ` and ${shared.length - 1} more` : "";
-    const partly = TOTAL.at(s, t) < volume * DATA.element_bytes ?
-        " Other ranks hold the same, and send their share of it." : "";
-    return `Rank ${s} holds ${boxText(has[0].offset, has[0].size)}${has.length > 1 ? " .." : ""}, rank ${t} wants ` +
-        `${boxText(wants[0].offset, wants[0].size)}${wants.length > 1 ? " .." : ""}: they share ` +
-        `${boxText(shared[0].offset, shared[0].size)}${more}.${partly}`;
+    const [has, wants] = [boxesOfRank(DATA.layouts[0], s), boxesOfRank(DATA.layouts.at(-1), t)];
+    const { boxes: shared, volume } = shareOfBoxes(has, wants);
+    if (shared.length === 0) return "They have no box in common.";
+    const some = (boxes) => boxText(boxes[0].offset, boxes[0].size) + (boxes.length > 1 ? ` and ${boxes.length - 1} more` : "");
+    const others = TOTAL.at(s, t) < volume * DATA.element_bytes ? " Other ranks hold the same, and send their share of it." : "";
+    return `Rank ${s} holds ${some(has)}, rank ${t} wants ${some(wants)}; they share ${some(shared)}.${others}`;
+}
+
+/** The same between files: which tensors are the largest on this way. */
+function conversionReason([s, t]) {
+    const found = tensorsBetween(s, t);
+    if (found.length === 0) return "";
+    const shown = found.slice(0, 3).map(({ tensor, bytes }) => `${nameText(tensor.name)} (${sizeText(bytes)})`);
+    return `Parts of ${countText(found.length, "tensor")}; the largest: ${shown.join(", ")}.`;
+}
+
+/** A link in words, with its reason. */
+function linkWords(link, note = "") {
+    const bytes = TOTAL.at(...link);
+    return [element("p", {}, element("button", { type: "button", class: "link", onclick: () => choose("link", link) },
+        `${rowName(link[0])} \u2192 ${columnName(link[1])}`), " ",
+        element("data", { value: `${bytes}`, title: `${exactText(bytes)} bytes` }, sizeText(bytes))),
+    element("p", { class: "hint" }, note, IS_PLAN ? planReason(link) : conversionReason(link))];
 }
 
 function busiestPanel() {
-    if (TOTAL.cell > 1) return element("p", {}, "The matrix is too irregular to be shown rank by rank here.");
-    const { most, links } = findBusiest(TOTAL);
+    if (TOTAL.cell > 1) return element("p", {}, "The matrix is too irregular to be shown one by one here.");
+    const { links } = findBusiest(TOTAL);
     if (links.length === 0) return element("p", { id: "busiest" }, "Nothing goes from one rank to another.");
-    const [s, t] = links[0];
-    const same = links.length === 1 ? "No other link carries as much." :
-        `${exactText(links.length - 1)} other link${links.length === 2 ? " carries" : "s carry"} as much.`;
-    return element("div", { id: "busiest" },
-        element("h3", {}, "Busiest link"),
-        element("p", {}, element("button", { type: "button", class: "link", onclick: () => choose("link", [s, t]) },
-            `${rowName(s)} \u2192 ${columnName(t)}`), " ", element("data", { value: `${most}`, title: `${exactText(most)} bytes` }, sizeText(most))),
-        element("p", { class: "hint" }, same, " ", IS_PLAN ? linkReason([s, t]) : ""));
+    const same = links.length === 1 ? "No other link carries as much. " :
+        `${exactText(links.length - 1)} other link${links.length === 2 ? " carries" : "s carry"} as much. `;
+    return element("div", { id: "busiest" }, element("h3", {}, "Busiest link"), linkWords(links[0], same));
+}
+
+/** The chosen link, with its reason. */
+function chosenPanel() {
+    const panel = element("div", { id: "chosen-link" });
+    onState(() => {
+        const isThere = state.link && TOTAL.cell === 1 && state.link[0] < TOTAL.rows && state.link[1] < TOTAL.columns;
+        panel.hidden = !isThere;
+        panel.replaceChildren(...(isThere ? [element("h3", {}, "Chosen link"), ...linkWords(state.link)] : []));
+    });
+    return panel;
 }
 
 function nodeFigures() {
@@ -202,7 +218,8 @@ function heatMap() {
                 context.fillStyle = bytes === 0 ? ink("empty") : `rgb(${heatColour(share, isKept).join()})`;
                 context.fillRect(left + t * cellWidth, top + s * cellHeight, cellWidth - gap, cellHeight - gap);
                 if (cellWidth >= 52 && cellHeight >= 18 && bytes > 0) {
-                    context.fillStyle = isKept ? ink("text") : heatText(share);
+                    context.globalAlpha = 1;
+                    context.fillStyle = !isLit(matrix, s, t) ? ink("muted") : isKept ? ink("text") : heatText(share);
                     context.textAlign = "center";
                     context.fillText(sizeText(bytes), left + (t + 0.5) * cellWidth, top + (s + 0.5) * cellHeight);
                 }
@@ -294,6 +311,6 @@ export function matrixSection() {
     const words = IS_PLAN ? "Rows send, columns receive." : "Rows are files read, columns are files written.";
     return section("matrix", title, controls(), element("div", { class: "split" },
         element("div", {}, map.node, legend()),
-        element("div", { class: "panel" }, busiestPanel(), nodeFigures(), element("p", { class: "hint" }, words,
+        element("div", { class: "panel" }, busiestPanel(), chosenPanel(), nodeFigures(), element("p", { class: "hint" }, words,
             TOTAL.cell > 1 ? ` Each cell stands for ${TOTAL.cell} by ${TOTAL.cell} of them.` : ""))));
 }

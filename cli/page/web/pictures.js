@@ -2,7 +2,7 @@
 // Several layouts of one tensor side by side, with one choice of dimensions and one slider for each other dimension.
 import { element, choice, codeLine } from "./dom.js";
 import { countText, shapeText } from "./format.js";
-import { boxesOf, boxesOfRank, extentsOf, lackText } from "./data.js";
+import { boxesOf, boxesOfRank, extentsOf, lackText, shareOfBoxes } from "./data.js";
 import { layoutPicture } from "./picture.js";
 import { state, onState } from "./state.js";
 
@@ -54,7 +54,7 @@ function chooser(shape, axes, onchange) {
 /**
  * items: [{title, text, layout, owner, bytes, padding, chosen(), pick(rank)}]. `text` is the spec, or null; chosen()
  * gives the rank to show, or null. With ghosts, the boxes of a chosen rank in the first layout are dashed in the last
- * one, and the other way round.
+ * one and the other way round, and what the ends of a chosen link share is dashed in both.
  */
 export function pictureRow(items, { ghosts = false } = {}) {
     const shape = extentsOf(items.at(-1).layout);
@@ -67,8 +67,10 @@ export function pictureRow(items, { ghosts = false } = {}) {
     const redraw = () => redraws.forEach((one) => one());
 
     function ghostsOf(i) {
-        if (!ghosts || state.rank === null || (i !== 0 && i !== items.length - 1)) return [];
-        return boxesOfRank(items[i === 0 ? items.length - 1 : 0].layout, state.rank);
+        if (!ghosts || (i !== 0 && i !== items.length - 1)) return [];
+        const [first, last] = [items[0].layout, items.at(-1).layout];
+        if (state.link) return shareOfBoxes(boxesOfRank(first, state.link[0]), boxesOfRank(last, state.link[1])).boxes;
+        return state.rank === null ? [] : boxesOfRank(i === 0 ? last : first, state.rank);
     }
     function fillControls() {
         controls.replaceChildren(...(shape.length > 2 ? chooser(shape, axes, () => { fillControls(); redraw(); }) : []),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The head of the page: what this is, its figures, what is chosen, and what the page leaves out.
 import { element, section, codeLine } from "./dom.js";
-import { boxText, countText, exactText, percentText, shapeText, sizeText } from "./format.js";
+import { boxText, countText, exactText, percentText, shapeText, sizeText, timeText } from "./format.js";
 import { DATA, IS_PLAN, REPORT, STAGES, TENSORS, TOTAL, boxesOfRank, columnName, lackText, rowName } from "./data.js";
 import { state, onState, clearChoice } from "./state.js";
 
@@ -32,6 +32,9 @@ function planTiles() {
         size("For messages", "staging_bytes_peak", "on one rank"),
         count("Moves", "moves", countText(REPORT.records, "record")),
         count("Stages", "stages", REPORT.checked ? "checked" : ""),
+        REPORT.prediction ? element("div", { class: "tile" }, element("dt", {}, "Predicted"),
+            element("dd", {}, element("data", { value: `${REPORT.prediction.seconds}`, id: "predicted" }, timeText(REPORT.prediction.seconds)),
+                element("small", {}, "on the given cluster"))) : null,
         "bytes_moved_without_relabel" in REPORT ? size("Moved otherwise", "bytes_moved_without_relabel", "without --relabel") : null];
 }
 

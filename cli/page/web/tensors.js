@@ -52,7 +52,7 @@ function tensorPicture(tensor) {
         const isPadded = tensor.padded_shape.some((length, d) => length !== tensor.shape[d]);
         items.push({ title: "As it will be cut", text: tensor.cut, layout, owner: "rank", bytes: tensor.bits / 8,
             padding: isPadded ? tensor.shape : null,
-            chosen: () => state.rank, pick: (rank) => choose("rank", rank) });
+            chosen: () => state.link ? state.link[1] : state.rank, pick: (rank) => choose("rank", rank) });
     }
     return element("div", { class: "tensor-picture" },
         element("p", {}, codeLine(nameText(tensor.name), "the tensor's name", tensor.name)),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stages and rounds. In round k of a stage rank r sends to rank r + k, so every pair has one round.
 import { section, element } from "./dom.js";
-import { countText, exactText, sizeText } from "./format.js";
+import { countText, exactText, sizeText, timeText } from "./format.js";
 import { DATA, REPORT, STAGES } from "./data.js";
 import { heatColour, ink } from "./colour.js";
 import { CHART_LEFT, barEdge, drawing, tickStep } from "./canvas.js";
@@ -93,6 +93,14 @@ function timelineDrawing(lanes) {
     });
 }
 
+/** What was predicted for each stage, and what makes it last so long. */
+function predictionList() {
+    if (!REPORT.prediction) return null;
+    return element("ul", { class: "hint" }, REPORT.prediction.stages.map((stage, i) => element("li", {},
+        `Stage ${i}: predicted ${timeText(stage.seconds)}, of which latency ${timeText(stage.latency_seconds)}; slowest: ${stage.bottleneck}, ` +
+        `${sizeText(stage.bytes)}. Between nodes ${sizeText(stage.bytes_between_nodes)}, within them ${sizeText(stage.bytes_within_nodes)}.`)));
+}
+
 export function timelineSection() {
     if (!DATA.stage_list || REPORT.ranks < 2) return null;
     const lanes = DATA.stage_list.map(readRounds);
@@ -103,5 +111,5 @@ export function timelineSection() {
         element("p", { class: "hint" }, `In round k of a stage, rank r sends to rank r + k (of ${exactText(REPORT.ranks)}, going round), in segments of ` +
             `${sizeText(REPORT.segment_bytes)}; a bar is as high as its busiest pair. ` +
             used.map((count, stage) => `Stage ${stage} has bytes in ${countText(count, "round")}.`).join(" ")),
-        drawn.node);
+        drawn.node, predictionList());
 }

@@ -2,14 +2,15 @@
 """Checkpoints straight into tensors of torch, and tensors of torch into checkpoints."""
 import ctypes
 from ctypes import byref, c_void_p
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from collections.abc import Mapping as MappingClass
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import torch
 import torch.distributed as dist
 
 from .. import _native
 from .._checkpoint import Checkpoint
-from .._dtypes import dtype_name, dtype_number
+from .._dtypes import dtype_name, dtype_number, numpy
 from .._errors import Invalid, Mismatch
 from .._layout import Layout, Spec
 from .._library import encode, lib
@@ -48,6 +49,46 @@ def as_array(tensor: Any) -> Any:
         raise Invalid("a %s on %s: files are read into dense tensors of the CPU" % (tuple(tensor.shape), tensor.device))
     plain = tensor.detach()
     return plain.numpy() if plain.is_complex() or plain.dtype == torch.bool else plain.view(_SIGNED[plain.element_size()]).numpy()
+
+
+class TorchTensor:
+    """A stored tensor whose boxes are read as tensors of torch."""
+
+    def __init__(self, stored: Any) -> None:
+        self.stored = stored
+
+    def __getitem__(self, key: Any) -> Any:
+        found = self.stored[key]
+        if self.stored.opaque:  # a line of bytes
+            return torch.from_numpy(found)
+        return as_torch(numpy().asarray(found), self.stored.dtype)  # an index of numbers alone gives a scalar
+
+    def __repr__(self) -> str:
+        return repr(self.stored)
+
+    @property
+    def dtype(self) -> Any:
+        return torch.uint8 if self.stored.opaque else torch_dtype(self.stored.dtype)
+
+    @property
+    def shape(self) -> Any:
+        return torch.Size(self.stored.shape)
+
+
+class TorchCheckpoint(MappingClass):
+    """A checkpoint as a mapping from names to TorchTensor; `Checkpoint.torch` makes it."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self.checkpoint = checkpoint
+
+    def __getitem__(self, name: str) -> TorchTensor:
+        return TorchTensor(self.checkpoint[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.checkpoint)
+
+    def __len__(self) -> int:
+        return len(self.checkpoint)
 
 
 def _targets(out: Mapping[str, Any], split: Any, rank: int) -> Tuple[Any, Dict[str, List[Any]]]:

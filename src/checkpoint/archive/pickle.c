@@ -143,6 +143,15 @@ static reshard_status read_number(rs_pickle_reader *reader, size_t bytes, uint64
     return RESHARD_OK;
 }
 
+/* The same for the most common width. */
+static reshard_status read_byte(rs_pickle_reader *reader, uint64_t *out_number)
+{
+    if (reader->at == reader->count)
+        return rs_pickle_fail(reader, "the bytes end inside it");
+    *out_number = (unsigned char)reader->bytes[reader->at++];
+    return RESHARD_OK;
+}
+
 static reshard_status read_line(rs_pickle_reader *reader, rs_slice *out_line)
 {
     const char *begin = reader->bytes + reader->at;
@@ -178,7 +187,7 @@ static reshard_status read_argument(rs_pickle_reader *reader, argument_form form
     case PLAIN:
         return RESHARD_OK;
     case U1:
-        return read_number(reader, 1, &out->number);
+        return read_byte(reader, &out->number);
     case U2:
         return read_number(reader, 2, &out->number);
     case U4:
@@ -218,7 +227,7 @@ static reshard_status do_frame(rs_pickle_reader *reader, const rs_pickle_argumen
                : rs_pickle_fail(reader, "the frame is longer than the bytes that are left");
 }
 
-static reshard_status step(rs_pickle_reader *reader)
+reshard_status rs_pickle_step(rs_pickle_reader *reader)
 {
     reader->opcode_at = reader->at;
     if (reader->at == reader->count)
@@ -231,8 +240,37 @@ static reshard_status step(rs_pickle_reader *reader)
                        reader->what, reader->opcode_at, (unsigned)code);
     rs_pickle_argument argument = {.which = found->which};
     reader->opcode = found->name;
-    reshard_status status = read_argument(reader, found->form, &argument);
+    reshard_status status = RESHARD_OK;
+    if (found->form != PLAIN)
+        status = read_argument(reader, found->form, &argument);
     return status == RESHARD_OK ? found->action(reader, &argument) : status;
+}
+
+/* Half of the opcodes of a large pickle are these two, and there are many millions: MEMOIZE and
+ * BINGET in their plainest form, without the table. False, and nothing done: for the table. */
+static bool step_quickly(rs_pickle_reader *reader)
+{
+    if (reader->count - reader->at < 2)
+        return false;
+    const unsigned char *code = (const unsigned char *)reader->bytes + reader->at;
+    int64_t floor = reader->mark_count != 0 ? reader->marks[reader->mark_count - 1].stack_count : 0;
+    if (code[0] == 0x94) {
+        int64_t slot = reader->memo_end - reader->taken_entries;
+        if (reader->memo_count != reader->memo_end || slot >= reader->memo_capacity ||
+            reader->stack_count <= floor)
+            return false;
+        reader->memo[slot] = reader->stack[reader->stack_count - 1];
+        reader->memo_count = ++reader->memo_end;
+        reader->at += 1;
+        return true;
+    }
+    int64_t direct = reader->taken_count != 0 ? reader->taken[0].memo_first : reader->memo_end;
+    if (code[0] != 'h' || code[1] >= direct || reader->memo[code[1]] == NULL ||
+        reader->stack_count == reader->stack_capacity)
+        return false;
+    reader->stack[reader->stack_count++] = reader->memo[code[1]];
+    reader->at += 2;
+    return true;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -273,6 +311,8 @@ static void release_reader(rs_pickle_reader *reader)
     rs_release(context, reader->stack, (size_t)reader->stack_capacity * sizeof *reader->stack);
     rs_release(context, reader->marks, (size_t)reader->mark_capacity * sizeof *reader->marks);
     rs_release(context, reader->memo, (size_t)reader->memo_capacity * sizeof *reader->memo);
+    rs_release(context, reader->taken, (size_t)reader->taken_capacity * sizeof *reader->taken);
+    rs_release(context, reader->texts, (size_t)reader->text_capacity * sizeof *reader->texts);
     rs_release(context, reader->globals, (size_t)reader->global_capacity * sizeof *reader->globals);
     rs_release(context, reader->persistents,
                (size_t)reader->persistent_capacity * sizeof *reader->persistents);
@@ -280,6 +320,13 @@ static void release_reader(rs_pickle_reader *reader)
 
 reshard_status rs_pickle_read(reshard_context *context, const char *what, const char *bytes,
                               size_t count, rs_pickle **out_pickle, size_t *out_used)
+{
+    return rs_pickle_read_taking(context, what, bytes, count, NULL, out_pickle, out_used);
+}
+
+reshard_status rs_pickle_read_taking(reshard_context *context, const char *what, const char *bytes,
+                                     size_t count, const rs_pickle_taker *taker,
+                                     rs_pickle **out_pickle, size_t *out_used)
 {
     if (count > RS_PICKLE_BYTES_MAX)
         return rs_fail(RESHARD_ERR_RANGE, "%s: %zu bytes are more than a pickle may have", what,
@@ -289,11 +336,17 @@ reshard_status rs_pickle_read(reshard_context *context, const char *what, const 
         return rs_allocation_status();
     *pickle = (rs_pickle){.context = context};
     rs_arena_init(&pickle->arena, context);
-    rs_pickle_reader reader = {
-        .context = context, .arena = &pickle->arena, .what = what, .bytes = bytes, .count = count};
+    rs_pickle_reader reader = {.context = context,
+                               .arena = &pickle->arena,
+                               .what = what,
+                               .bytes = bytes,
+                               .count = count,
+                               .taker = taker};
     reshard_status status = RESHARD_OK;
-    while (status == RESHARD_OK && !reader.stopped)
-        status = step(&reader);
+    while (status == RESHARD_OK && !reader.stopped) {
+        if (!step_quickly(&reader))
+            status = rs_pickle_step(&reader);
+    }
     if (status == RESHARD_OK)
         status = keep_globals(pickle, &reader);
     if (status == RESHARD_OK)

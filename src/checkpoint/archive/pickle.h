@@ -90,6 +90,22 @@ typedef struct rs_pickle rs_pickle;
  * bytes in errors. The bytes must outlive the result, which points into them. */
 reshard_status rs_pickle_read(reshard_context *context, const char *what, const char *bytes,
                               size_t count, rs_pickle **out_pickle, size_t *out_used);
+
+/* Somebody who takes long lists and dicts apart while they are read, so that the nodes of a million
+ * items never exist at once. */
+typedef struct rs_pickle_taker {
+    /* Items (of a dict: key, value, ..) that are about to be added to a list or a dict, which may
+     * have got others before and may get more. True: they do not become part of it, and their nodes
+     * and texts are gone after the call. Errors end the reading. */
+    reshard_status (*take)(void *user, const rs_pickle_node *container,
+                           const rs_pickle_node *const *items, size_t count, bool *out_taken);
+    void *user;
+    size_t items_min; /* fewer at a time are not offered */
+} rs_pickle_taker;
+/* Likewise. Items that the rest of the pickle could not do without are not offered. */
+reshard_status rs_pickle_read_taking(reshard_context *context, const char *what, const char *bytes,
+                                     size_t count, const rs_pickle_taker *taker,
+                                     rs_pickle **out_pickle, size_t *out_used);
 void rs_pickle_destroy(rs_pickle *pickle);
 /* Never NULL. The pickle owns all nodes; they do not change, so threads may share them. */
 const rs_pickle_node *rs_pickle_root(const rs_pickle *pickle);

@@ -29,8 +29,10 @@ reshard_status rs_pickle_push(reader *r, node *value)
 {
     if (value == NULL)
         return rs_allocation_status();
-    reshard_status status = rs_grow(r->context, (void **)&r->stack, &r->stack_capacity,
-                                    r->stack_count + 1, sizeof *r->stack);
+    reshard_status status = RESHARD_OK;
+    if (r->stack_count == r->stack_capacity)
+        status = rs_grow(r->context, (void **)&r->stack, &r->stack_capacity, r->stack_count + 1,
+                         sizeof *r->stack);
     if (status == RESHARD_OK)
         r->stack[r->stack_count++] = value;
     return status;
@@ -39,7 +41,7 @@ reshard_status rs_pickle_push(reader *r, node *value)
 /* Fails unless so many values lie above the last mark. */
 static reshard_status need(const reader *r, int64_t count)
 {
-    int64_t floor = r->mark_count != 0 ? r->marks[r->mark_count - 1] : 0;
+    int64_t floor = r->mark_count != 0 ? r->marks[r->mark_count - 1].stack_count : 0;
     assert(floor <= r->stack_count);
     return r->stack_count - floor >= count
                ? RESHARD_OK
@@ -64,8 +66,16 @@ static reshard_status pop_mark(reader *r, int64_t *out_begin)
 {
     if (r->mark_count == 0)
         return rs_pickle_fail(r, "there is no mark on the stack");
-    *out_begin = r->marks[--r->mark_count];
+    *out_begin = r->marks[--r->mark_count].stack_count;
     return RESHARD_OK;
+}
+
+/* A value is about to be changed. If it is older than the last mark, the values above that mark
+ * are not on their own any more. */
+static void change(reader *r, const node *value)
+{
+    if (r->mark_count != 0 && value->at < r->marks[r->mark_count - 1].at)
+        r->lasting_at = r->opcode_at;
 }
 
 reshard_status rs_pickle_do_stop(reader *r, const argument *a)
@@ -85,7 +95,10 @@ reshard_status rs_pickle_do_mark(reader *r, const argument *a)
     reshard_status status = rs_grow(r->context, (void **)&r->marks, &r->mark_capacity,
                                     r->mark_count + 1, sizeof *r->marks);
     if (status == RESHARD_OK)
-        r->marks[r->mark_count++] = r->stack_count;
+        r->marks[r->mark_count++] = (rs_pickle_mark){.stack_count = r->stack_count,
+                                                     .memo_end = r->memo_end,
+                                                     .at = r->opcode_at,
+                                                     .arena = rs_arena_mark_now(r->arena)};
     return status;
 }
 
@@ -93,7 +106,7 @@ reshard_status rs_pickle_do_mark(reader *r, const argument *a)
 reshard_status rs_pickle_do_pop(reader *r, const argument *a)
 {
     (void)a;
-    if (r->mark_count != 0 && r->marks[r->mark_count - 1] == r->stack_count) {
+    if (r->mark_count != 0 && r->marks[r->mark_count - 1].stack_count == r->stack_count) {
         r->mark_count--;
         return RESHARD_OK;
     }
@@ -128,13 +141,19 @@ static reshard_status put(reader *r, uint64_t index)
     if (index > r->opcode_at)
         return rs_pickle_fail(r, "the memo's index is larger than the bytes before it allow");
     int64_t i = (int64_t)index;
-    status = rs_grow(r->context, (void **)&r->memo, &r->memo_capacity, i + 1, sizeof *r->memo);
+    /* Python's own pickles fill the memo in order, and nothing in it is replaced. */
+    if (i != r->memo_end && r->taker != NULL)
+        status = rs_pickle_give_back(r);
+    int64_t slot = i - r->taken_entries;
+    if (status == RESHARD_OK && slot >= r->memo_capacity)
+        status =
+            rs_grow(r->context, (void **)&r->memo, &r->memo_capacity, slot + 1, sizeof *r->memo);
     if (status != RESHARD_OK)
         return status;
-    while (r->memo_end <= i)
-        r->memo[r->memo_end++] = NULL;
-    r->memo_count += r->memo[i] == NULL;
-    r->memo[i] = top(r);
+    for (; r->memo_end <= i; r->memo_end++)
+        r->memo[r->memo_end - (i - slot)] = NULL;
+    r->memo_count += r->memo[slot] == NULL;
+    r->memo[slot] = top(r);
     return RESHARD_OK;
 }
 
@@ -176,9 +195,7 @@ reshard_status rs_pickle_do_get(reader *r, const argument *a)
     reshard_status status = read_index(r, a, &index);
     if (status != RESHARD_OK)
         return status;
-    if (index >= (uint64_t)r->memo_end || r->memo[index] == NULL)
-        return rs_pickle_fail(r, "the memo holds nothing at this index");
-    return rs_pickle_push(r, r->memo[index]);
+    return rs_pickle_recall(r, index);
 }
 
 /* ---- containers ------------------------------------------------------------------------------ */
@@ -256,6 +273,7 @@ static reshard_status find_container(reader *r, node *target, rs_pickle_kind kin
 static reshard_status add_to_below(reader *r, rs_pickle_kind kind, int64_t begin)
 {
     node *container = NULL;
+    change(r, r->stack[begin - 1]);
     reshard_status status = find_container(r, r->stack[begin - 1], kind, &container);
     if (status != RESHARD_OK)
         return status;
@@ -283,10 +301,16 @@ reshard_status rs_pickle_do_set_item(reader *r, const argument *a)
 reshard_status rs_pickle_do_appends(reader *r, const argument *a)
 {
     int64_t begin = 0;
+    bool is_taken = false;
     reshard_status status = pop_mark(r, &begin);
     if (status == RESHARD_OK)
         status = need(r, r->stack_count - begin + 1);
-    return status == RESHARD_OK ? add_to_below(r, (rs_pickle_kind)a->which, begin) : status;
+    if (status == RESHARD_OK && r->taker != NULL &&
+        r->stack[begin - 1]->kind == (rs_pickle_kind)a->which)
+        status = rs_pickle_offer(r, &r->marks[r->mark_count], r->stack[begin - 1], &is_taken);
+    if (status != RESHARD_OK || is_taken)
+        return status;
+    return add_to_below(r, (rs_pickle_kind)a->which, begin);
 }
 
 /* ---- globals and calls ----------------------------------------------------------------------- */
@@ -308,6 +332,7 @@ static reshard_status make_global(reader *r, rs_slice module, rs_slice name, nod
     *global = (rs_pickle_global){module, name};
     made->global = global;
     r->globals[r->global_count++] = made;
+    r->lasting_at = r->opcode_at;
     *out = made;
     return RESHARD_OK;
 }
@@ -420,6 +445,7 @@ reshard_status rs_pickle_do_build(reader *r, const argument *a)
         return rs_pickle_fail(r, "the value below the state is not an object");
     if (object->call->state != NULL)
         return rs_pickle_fail(r, "the object has a state already");
+    change(r, object);
     object->call->state = state;
     return RESHARD_OK;
 }
@@ -439,6 +465,7 @@ reshard_status rs_pickle_do_persistent(reader *r, const argument *a)
     if (made != NULL) {
         made->id = id;
         r->persistents[r->persistent_count++] = made;
+        r->lasting_at = r->opcode_at;
     }
     return rs_pickle_push(r, made);
 }

@@ -308,6 +308,10 @@ static reshard_status compare(compare_work *work, const reshard_comparison_optio
 {
     reshard_status status = rs_team_choose_threads(&work->team, options->threads, &work->threads);
     if (status == RESHARD_OK)
+        status = rs_store_check_readable(work->comparison->a);
+    if (status == RESHARD_OK)
+        status = rs_store_check_readable(work->comparison->b);
+    if (status == RESHARD_OK)
         status = rs_comparison_match(work->comparison, conversion, options->ignore_dropped != 0);
     status = compare_ranks(work, status, options);
     if (status == RESHARD_OK)

@@ -271,6 +271,12 @@ const char *reshard_conversion_note(const reshard_conversion *conversion, int64_
     return rs_notes_at(&conversion->target.lines, index);
 }
 
+const char *reshard_conversion_file_name(const reshard_conversion *conversion, int32_t file)
+{
+    const rs_target *target = &conversion->target;
+    return file >= 0 && file < target->file_count ? target->files[file].name : NULL;
+}
+
 void reshard_conversion_get_matrix(const reshard_conversion *conversion, uint64_t *out_bytes)
 {
     size_t columns = (size_t)conversion->target.file_count;

@@ -481,6 +481,8 @@ reshard_status reshard_conversion_run(const reshard_conversion *conversion, cons
     if (status == RESHARD_OK && out_report != NULL)
         status = rs_report_write("conversion report", &report, sizeof report, out_report);
     if (status == RESHARD_OK)
+        status = rs_store_check_readable(conversion->source);
+    if (status == RESHARD_OK)
         status = init_run(&run);
     status = rs_team_agree(run.team, status);
     if (status == RESHARD_OK)

@@ -171,6 +171,8 @@ reshard_status reshard_checkpoint_digest(const reshard_checkpoint *checkpoint,
     rs_arena_init(&work.arena, work.context);
     status = rs_team_choose_threads(&work.team, chosen.threads, &work.threads);
     if (status == RESHARD_OK)
+        status = rs_store_check_readable(checkpoint);
+    if (status == RESHARD_OK)
         status = prepare(&work);
     if (status == RESHARD_OK)
         status = create_block(checkpoint, &block);

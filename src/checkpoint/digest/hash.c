@@ -268,6 +268,8 @@ reshard_status reshard_checkpoint_hash(const reshard_checkpoint *checkpoint,
     rs_arena_init(&work.arena, checkpoint->context);
     status = rs_team_choose_threads(&work.team, chosen.threads, &work.threads);
     if (status == RESHARD_OK)
+        status = rs_store_check_readable(checkpoint);
+    if (status == RESHARD_OK)
         status = prepare(&work);
     status = compare_ranks(&work, status, chosen.check_copies != 0);
     if (status == RESHARD_OK && chosen.check_copies)

@@ -21,6 +21,8 @@
 #include <string.h>
 
 #define METADATA_NAME ".metadata"
+/* As many entries are opened in any case: it takes less than a second. */
+#define OPENED_MAX 16384
 /* Lightning has what is not model or optimizer in a file of torch.save beside. */
 #define LIGHTNING_NAME "meta.pt"
 
@@ -31,6 +33,7 @@ typedef struct part {
     const char *folder;
     const char *name; /* of the pickle, with the folder */
     rs_dcp_metadata metadata;
+    int32_t *files; /* of the checkpoint, for each one of the metadata */
 } part;
 
 typedef struct reading {
@@ -184,18 +187,14 @@ static reshard_status find_all_parts(reading *r, const rs_opening *opening)
 static reshard_status read_part(const reading *r, part *made)
 {
     reshard_context *context = r->checkpoint->context;
-    rs_pickle *pickle = NULL;
     char *bytes = NULL;
-    size_t count = 0, used = 0;
+    size_t count = 0;
     char *path = rs_path_join(context, r->checkpoint->folder, made->name);
     if (path == NULL)
         return rs_allocation_status();
     reshard_status status = rs_file_read_all(context, path, RS_PICKLE_BYTES_MAX, &bytes, &count);
     if (status == RESHARD_OK)
-        status = rs_pickle_read(context, path, bytes, count, &pickle, &used);
-    if (status == RESHARD_OK)
-        status = rs_dcp_metadata_read(&r->checkpoint->arena, path, pickle, count, &made->metadata);
-    rs_pickle_destroy(pickle);
+        status = rs_dcp_metadata_read(&r->checkpoint->arena, path, bytes, count, &made->metadata);
     if (bytes != NULL)
         rs_release(context, bytes, count + 1);
     rs_release(context, path, strlen(path) + 1);
@@ -242,12 +241,10 @@ static reshard_status open_files(reading *r)
         "named in %s", r->parts[0].name);
 }
 
-/* The number of a part's file among those of the checkpoint. */
-static int32_t find_file(const reading *r, const part *from, const char *name)
+/* The number of a file among those of the checkpoint. */
+static int32_t find_file(const reading *r, const char *path)
 {
-    char path[1024];
     int64_t low = 0, high = r->file_count;
-    (void)snprintf(path, sizeof path, "%s%s", from->folder, name);
     while (high - low > 1) {
         int64_t middle = low + (high - low) / 2;
         if (rs_dcp_file_compare(r->files[middle], path) <= 0)
@@ -256,6 +253,22 @@ static int32_t find_file(const reading *r, const part *from, const char *name)
             high = middle;
     }
     return (int32_t)low;
+}
+
+static reshard_status number_files(reading *r, part *from)
+{
+    size_t count = (size_t)from->metadata.file_count;
+    from->files = rs_arena_allocate_array(&r->checkpoint->arena, count, sizeof *from->files);
+    if (from->files == NULL)
+        return rs_allocation_status();
+    for (size_t i = 0; i < count; i++) {
+        char *path = NULL;
+        reshard_status status = join_names(r, from->folder, from->metadata.files[i], &path);
+        if (status != RESHARD_OK)
+            return status;
+        from->files[i] = find_file(r, path);
+    }
+    return RESHARD_OK;
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -280,7 +293,7 @@ static reshard_status fail_missing(const part *from, const rs_dcp_tensor *tensor
                    from->name, rs_slice_shown(tensor->name), tensor->name.bytes, box);
 }
 
-static reshard_status add_chunk(reading *r, const part *from, const rs_dcp_tensor *tensor,
+static reshard_status add_chunk(reading *r, part *from, const rs_dcp_tensor *tensor,
                                 const rs_dcp_chunk *chunk)
 {
     rs_occurrence item;
@@ -288,8 +301,8 @@ static reshard_status add_chunk(reading *r, const part *from, const rs_dcp_tenso
         rs_dcp_metadata_use(&from->metadata, tensor->name, tensor->ndim, chunk->offset);
     if (entry == NULL)
         return fail_missing(from, tensor, chunk);
-    reshard_status status = rs_dcp_entry_read(&r->entries, entry, find_file(r, from, entry->file),
-                                              tensor, chunk, &item);
+    reshard_status status =
+        rs_dcp_entry_read(&r->entries, entry, from->files[entry->file], tensor, chunk, &item);
     return status == RESHARD_OK ? rs_occurrences_add(r->checkpoint->context, &r->list, &item)
                                 : status;
 }
@@ -308,7 +321,7 @@ static reshard_status add_empty(reading *r, const part *from, const rs_dcp_tenso
     return rs_occurrences_add(r->checkpoint->context, &r->list, &item);
 }
 
-static reshard_status add_tensor(reading *r, const part *from, const rs_dcp_tensor *tensor)
+static reshard_status add_tensor(reading *r, part *from, const rs_dcp_tensor *tensor)
 {
     reshard_status status = RESHARD_OK;
     int64_t count = r->list.count;
@@ -328,13 +341,13 @@ static reshard_status add_tensor(reading *r, const part *from, const rs_dcp_tens
     return status;
 }
 
-static reshard_status add_value(reading *r, const part *from, const rs_dcp_tensor *value)
+static reshard_status add_value(reading *r, part *from, const rs_dcp_tensor *value)
 {
     const rs_dcp_entry *entry = rs_dcp_metadata_use(&from->metadata, value->name, -1, NULL);
     if (entry == NULL)
         return rs_fail(RESHARD_ERR_GAP, "%s: no file is named for the bytes \"%.*s\"", from->name,
                        rs_slice_shown(value->name), value->name.bytes);
-    int32_t file = find_file(r, from, entry->file);
+    int32_t file = from->files[entry->file];
     /* Each rank has its own copy; the first one's is taken, as PyTorch does. */
     for (int64_t i = 0; r->has_ranks && i < r->checkpoint->value_count; i++) {
         bool is_same = false;
@@ -368,11 +381,28 @@ static reshard_status note_unused(const reading *r)
                          rs_slice_shown(first), first.bytes, count == 1 ? "" : " and others");
 }
 
+/* To plan with very many entries they need not be opened: the metadata tell what they hold. */
+static reshard_status choose_opening(reading *r)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < r->part_count; i++)
+        count += r->parts[i].metadata.entry_count;
+    r->entries.unopened = r->checkpoint->plan_only && count > OPENED_MAX;
+    return !r->entries.unopened
+               ? RESHARD_OK
+               : rs_store_note(r->checkpoint,
+                               "the metadata were read; their %lld entries were not opened: that "
+                               "is done when the checkpoint is converted or digested",
+                               (long long)count);
+}
+
 static reshard_status add_all(reading *r)
 {
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < r->part_count; i++) {
         const rs_dcp_metadata *metadata = &r->parts[i].metadata;
+        if (status == RESHARD_OK)
+            status = number_files(r, &r->parts[i]);
         for (int64_t k = 0; status == RESHARD_OK && k < metadata->tensor_count; k++) {
             const rs_dcp_tensor *tensor = &metadata->tensors[k];
             status = tensor->dtype != RESHARD_DTYPE_NONE ? add_tensor(r, &r->parts[i], tensor)
@@ -475,6 +505,8 @@ static reshard_status read_all(reading *r, const rs_opening *opening)
         status = open_files(r);
     if (status == RESHARD_OK)
         status = rs_unpacking_create(checkpoint->context, &r->entries.unpacking);
+    if (status == RESHARD_OK)
+        status = choose_opening(r);
     if (status == RESHARD_OK)
         status = add_all(r);
     if (status == RESHARD_OK)

@@ -167,6 +167,7 @@ reshard_status reshard_checkpoint_open(reshard_context *context, const char *pat
     if (status != RESHARD_OK)
         return status;
     checkpoint->keeps_names = full.keep_names != 0;
+    checkpoint->plan_only = full.plan_only != 0;
     status = open_path(checkpoint, &full);
     if (status != RESHARD_OK) {
         reshard_checkpoint_destroy(checkpoint);

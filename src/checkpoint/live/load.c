@@ -194,6 +194,8 @@ reshard_status reshard_checkpoint_load(const reshard_checkpoint *checkpoint, res
     reshard_checkpoint_load_options chosen;
     reshard_status status = rs_options_read("load options", options, &chosen, sizeof chosen);
     bool once = status == RESHARD_OK && chosen.read_once;
+    if (status == RESHARD_OK)
+        status = rs_store_check_readable(checkpoint);
     size_t file_count = (size_t)checkpoint->file_count;
     rs_file **files = rs_allocate_array(context, file_count, sizeof *files);
     rs_live_reading r = {.checkpoint = checkpoint, .files = files};

@@ -115,6 +115,14 @@ int64_t rs_piece_group(const rs_stored_piece *pieces, int64_t count, int64_t fir
     return next - first;
 }
 
+reshard_status rs_store_check_readable(const reshard_checkpoint *checkpoint)
+{
+    return !checkpoint->plan_only
+               ? RESHARD_OK
+               : rs_fail(RESHARD_ERR_INVALID, "%s: was opened for planning, and is not to be read",
+                         checkpoint->path);
+}
+
 reshard_status rs_store_read_box(const reshard_checkpoint *checkpoint,
                                  const rs_stored_tensor *tensor, const int64_t *offset,
                                  const int64_t *size, void *memory, void *scratch,
@@ -176,7 +184,9 @@ reshard_status reshard_checkpoint_read(const reshard_checkpoint *checkpoint, int
     memcpy(whole.size, stored->carried_shape, (size_t)stored->carried_ndim * sizeof(int64_t));
     if (box == NULL)
         box = &whole;
-    reshard_status status = check_box(stored, box, bytes);
+    reshard_status status = rs_store_check_readable(checkpoint);
+    if (status == RESHARD_OK)
+        status = check_box(stored, box, bytes);
     if (status != RESHARD_OK || bytes == 0)
         return status;
     size_t scratch_bytes = SCRATCH_BYTES;

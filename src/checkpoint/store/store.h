@@ -110,6 +110,7 @@ struct reshard_checkpoint {
     bool owns_folder; /* what else is in there belongs to the model: config.json, tokenizers */
     /* Rank files: name() of rules has not been applied; the next to use the rules does that. */
     bool keeps_names;
+    bool plan_only; /* tensors are not to be read: where they lie may not be known exactly */
     const char *format;
     int32_t file_count, file_capacity;
     /* the first of them, which were opened by name; others are made from these */
@@ -264,6 +265,8 @@ typedef struct rs_file_region {
 reshard_status rs_file_region_read(const rs_file *file, uint64_t at, const rs_file_region *region,
                                    void *memory, void *scratch, size_t scratch_bytes);
 
+/* Whoever is about to read tensors asks first. Errors: INVALID when it was opened to plan only. */
+reshard_status rs_store_check_readable(const reshard_checkpoint *checkpoint);
 /* Reads a box of the carried shape into memory, dense and row-major. */
 reshard_status rs_store_read_box(const reshard_checkpoint *checkpoint,
                                  const rs_stored_tensor *tensor, const int64_t *offset,

@@ -254,6 +254,21 @@ static reshard_status read_entry(rs_dcp_entries *entries, const rs_dcp_entry *en
                                 : status;
 }
 
+/* The same without a look at the entry. All entries of a safetensors file have its place, and only
+ * the length of their own data. */
+static reshard_status describe_entry(const reshard_checkpoint *checkpoint,
+                                     const rs_dcp_entry *entry, int32_t file,
+                                     const rs_dcp_tensor *tensor, const rs_dcp_chunk *chunk,
+                                     rs_occurrence *made)
+{
+    uint64_t bytes = 0;
+    made->file = file;
+    made->at = entry->at;
+    reshard_status status =
+        rs_stored_bytes(tensor->name, tensor->dtype, tensor->ndim, chunk->size, &bytes);
+    return status == RESHARD_OK ? check_inside(checkpoint, entry, file, entry->bytes) : status;
+}
+
 static reshard_status fail_entry(reshard_status status, const reshard_checkpoint *checkpoint,
                                  int32_t file, const rs_dcp_entry *entry)
 {
@@ -273,7 +288,9 @@ reshard_status rs_dcp_entry_read(rs_dcp_entries *entries, const rs_dcp_entry *en
                           .offset = chunk->offset,
                           .full = tensor->shape,
                           .place = tensor->place};
-    reshard_status status = read_entry(entries, entry, file, tensor, chunk, &made);
+    reshard_status status =
+        entries->unopened ? describe_entry(entries->checkpoint, entry, file, tensor, chunk, &made)
+                          : read_entry(entries, entry, file, tensor, chunk, &made);
     if (status == RESHARD_OK)
         *out_occurrence = made;
     return fail_entry(status, entries->checkpoint, file, entry);

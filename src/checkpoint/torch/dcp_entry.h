@@ -15,11 +15,12 @@
 typedef struct rs_dcp_entries {
     reshard_checkpoint *checkpoint;
     rs_unpacking *unpacking;
+    bool unopened; /* chunks are taken as the metadata describes them */
 } rs_dcp_entries;
 
 /* The array that a chunk is, in `file` of the checkpoint, or in a file that is added for it.
- * Errors: CORRUPT when the entry is not inside its file, or is not the tensor that the metadata
- * describes; UNSUPPORTED; IO. */
+ * Where entries are not opened, the place is the entry's own. Errors: CORRUPT when the entry is not
+ * inside its file, or is not the tensor that the metadata describes; UNSUPPORTED; IO. */
 reshard_status rs_dcp_entry_read(rs_dcp_entries *entries, const rs_dcp_entry *entry, int32_t file,
                                  const rs_dcp_tensor *tensor, const rs_dcp_chunk *chunk,
                                  rs_occurrence *out_occurrence);

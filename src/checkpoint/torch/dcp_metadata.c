@@ -1,116 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dcp_metadata.c - gives meaning to the objects of a `.metadata`. */
+/*
+ * dcp_metadata.c - gives meaning to the objects of a `.metadata`. dcp_objects.c knows how they are
+ * spelt, dcp_places.c where chunks are stored.
+ */
 #include "checkpoint/torch/dcp_metadata.h"
 
 #include "base/context.h"
 #include "base/sort.h"
-#include "checkpoint/archive/zip.h"
+#include "checkpoint/torch/dcp_reading.h"
 #include "checkpoint/torch/torch_values.h"
-#include "text/text.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
-typedef struct reading {
-    rs_arena *arena;
-    rs_dcp_metadata made;
-    rs_pickle_index paths; /* planner_data, by name */
-    uint64_t left;         /* bytes of texts, and numbers, that may still be copied */
-} reading;
-
-/* A node that is shared is copied each time: a small pickle could stand for a huge list. */
 #define COPIED_PER_BYTE 16
 #define COPIED_FREE 4096
+/* Shorter lists and dicts are not worth the trouble. */
+#define TAKEN_MIN 64
 
-static reshard_status spend(reading *r, uint64_t amount)
-{
-    if (amount > r->left)
-        return rs_fail(RESHARD_ERR_RANGE, "its values are shared so often that they would take "
-                                          "much more room than the file");
-    r->left -= amount;
-    return RESHARD_OK;
-}
+typedef rs_dcp_reading reading;
 
-/* ---- objects --------------------------------------------------------------------------------- */
-
-static bool begins_with(rs_slice text, const char *beginning)
-{
-    size_t count = strlen(beginning);
-    return text.count >= count && memcmp(text.bytes, beginning, count) == 0;
-}
-
-/* The global that an object is of; NULL when it is no object of the two projects that write such
- * files. */
-static const rs_pickle_global *class_of(const rs_pickle_node *node)
-{
-    if (!rs_pickle_is(node, RS_PICKLE_OBJECT) && !rs_pickle_is(node, RS_PICKLE_REDUCE))
-        return NULL;
-    const rs_pickle_node *callable = node->call->callable;
-    if (!rs_pickle_is(callable, RS_PICKLE_GLOBAL))
-        return NULL;
-    rs_slice module = callable->global->module;
-    return begins_with(module, "torch.distributed.") || begins_with(module, "megatron.")
-               ? callable->global
-               : NULL;
-}
-
-static bool is_of(const rs_pickle_node *node, const char *name)
-{
-    const rs_pickle_global *class = class_of(node);
-    return class != NULL && rs_slice_equals(class->name, name);
-}
-
-/* A field of an object; NULL when it is absent, so that the class's default counts. */
-static const rs_pickle_node *field(const rs_pickle_node *object, const char *name)
-{
-    return rs_pickle_get(object->call->state, name);
-}
-
-/* `node` is not what it should be. */
-static reshard_status fail_kind(const rs_pickle_node *node, const char *wanted)
-{
-    const rs_pickle_global *class = class_of(node);
-    if (class != NULL)
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "an object of class %.*s where %s should be",
-                       rs_slice_shown(class->name), class->name.bytes, wanted);
-    return rs_fail(RESHARD_ERR_CORRUPT, "%s where %s should be", rs_pickle_kind_text(node), wanted);
-}
-
-static reshard_status copy_text(reading *r, rs_slice text, rs_slice *out_copy)
-{
-    reshard_status status = spend(r, text.count);
-    char *bytes = status == RESHARD_OK ? rs_arena_allocate(r->arena, text.count + 1) : NULL;
-    if (bytes == NULL)
-        return status != RESHARD_OK ? status : rs_allocation_status();
-    memcpy(bytes, text.bytes, text.count);
-    bytes[text.count] = '\0';
-    *out_copy = (rs_slice){bytes, text.count};
-    return RESHARD_OK;
-}
-
-/* As rs_torch_numbers. */
-static reshard_status copy_numbers(reading *r, const rs_pickle_node *node, int32_t *out_count,
-                                   const int64_t **out_numbers)
-{
-    const rs_pickle_node *row =
-        rs_pickle_is_call(node, "torch", "Size") ? rs_pickle_item(node->call->arguments, 0) : node;
-    reshard_status status = spend(r, rs_pickle_count(row) + 1);
-    return status == RESHARD_OK ? rs_torch_numbers(r->arena, node, out_count, out_numbers) : status;
-}
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 static reshard_status read_numbers(reading *r, const rs_pickle_node *node, int32_t ndim,
                                    const int64_t **out_numbers)
 {
     int32_t count = 0;
-    reshard_status status = copy_numbers(r, node, &count, out_numbers);
+    reshard_status status = rs_dcp_copy_numbers(r, node, &count, out_numbers);
     if (status == RESHARD_OK && count != ndim)
         status =
             rs_fail(RESHARD_ERR_CORRUPT, "%d numbers for %d dimensions", (int)count, (int)ndim);
     return status;
 }
-
-/* ---- tensors --------------------------------------------------------------------------------- */
 
 /* Only dense tensors are read. */
 static reshard_status check_layout(const rs_pickle_node *node)
@@ -132,8 +53,8 @@ static reshard_status check_layout(const rs_pickle_node *node)
 /* TensorProperties has a tuple for its state: dtype, layout, .. */
 static reshard_status read_properties(const rs_pickle_node *node, reshard_dtype *out_dtype)
 {
-    if (!is_of(node, "TensorProperties"))
-        return fail_kind(node, "TensorProperties");
+    if (!rs_dcp_is_of(node, "TensorProperties"))
+        return rs_dcp_fail_kind(node, "TensorProperties");
     const rs_pickle_node *state = node->call->state;
     bool is_dict = rs_pickle_is(state, RS_PICKLE_DICT);
     reshard_status status =
@@ -144,30 +65,68 @@ static reshard_status read_properties(const rs_pickle_node *node, reshard_dtype 
                                out_dtype);
 }
 
+/* One chunk, whose dims are *ndim, or decide it when that is -1. */
+static reshard_status read_chunk(reading *r, const rs_pickle_node *node, int32_t *ndim,
+                                 rs_dcp_chunk *chunk)
+{
+    if (!rs_dcp_is_again(node, "ChunkStorageMetadata", &r->chunk_class))
+        return rs_dcp_fail_kind(node, "ChunkStorageMetadata");
+    reshard_status status = RESHARD_OK;
+    if (*ndim < 0)
+        status = rs_dcp_copy_numbers(r, rs_dcp_field(node, "offsets"), ndim, &chunk->offset);
+    else
+        status = read_numbers(r, rs_dcp_field(node, "offsets"), *ndim, &chunk->offset);
+    if (status == RESHARD_OK)
+        status = read_numbers(r, rs_dcp_field(node, "sizes"), *ndim, &chunk->size);
+    return status;
+}
+
+/* The first batch that was taken from a list; those of one list follow each other. */
+static int64_t find_batches(const reading *r, const rs_pickle_node *list)
+{
+    int64_t low = 0, high = r->batch_count;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (r->batches[middle].list < list->at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool is_batch_of(const reading *r, int64_t batch, const rs_pickle_node *list)
+{
+    return batch < r->batch_count && r->batches[batch].list == list->at;
+}
+
 static reshard_status read_chunks(reading *r, const rs_pickle_node *node, rs_dcp_tensor *tensor)
 {
-    size_t count = rs_pickle_count(node);
     if (!rs_pickle_is(node, RS_PICKLE_LIST))
-        return fail_kind(node, "a list of chunks");
-    reshard_status status = spend(r, count);
+        return rs_dcp_fail_kind(node, "a list of chunks");
+    size_t kept = rs_pickle_count(node), count = kept;
+    for (int64_t i = find_batches(r, node); is_batch_of(r, i, node); i++)
+        count += (size_t)r->batches[i].count;
+    reshard_status status = rs_dcp_spend(r, count);
     if (status != RESHARD_OK)
         return status;
     rs_dcp_chunk *chunks = rs_arena_allocate_array(r->arena, count, sizeof *chunks);
     if (chunks == NULL)
         return rs_allocation_status();
-    for (size_t i = 0; i < count; i++) {
-        const rs_pickle_node *item = rs_pickle_item(node, i);
-        if (!is_of(item, "ChunkStorageMetadata"))
-            return fail_kind(item, "ChunkStorageMetadata");
-        status = read_numbers(r, field(item, "offsets"), tensor->ndim, &chunks[i].offset);
-        if (status == RESHARD_OK)
-            status = read_numbers(r, field(item, "sizes"), tensor->ndim, &chunks[i].size);
-        if (status != RESHARD_OK)
-            return status;
+    for (size_t i = 0; status == RESHARD_OK && i < kept; i++)
+        status = read_chunk(r, rs_pickle_item(node, i), &tensor->ndim, &chunks[i]);
+    size_t at = kept;
+    for (int64_t i = find_batches(r, node); status == RESHARD_OK && is_batch_of(r, i, node); i++) {
+        const rs_dcp_batch *batch = &r->batches[i];
+        if (batch->ndim != tensor->ndim)
+            status = rs_fail(RESHARD_ERR_CORRUPT, "%d numbers for %d dimensions", (int)batch->ndim,
+                             (int)tensor->ndim);
+        memcpy(chunks + at, r->chunks + batch->first, (size_t)batch->count * sizeof *chunks);
+        at += (size_t)batch->count;
     }
     tensor->chunks = chunks;
     tensor->chunk_count = (int64_t)count;
-    return RESHARD_OK;
+    return status;
 }
 
 /* The keys on the way to a tensor, of which its name was made. */
@@ -177,17 +136,17 @@ static reshard_status read_path(reading *r, const rs_pickle_node *path, rs_value
     if (path == NULL)
         return RESHARD_OK;
     if (!rs_pickle_is(path, RS_PICKLE_TUPLE) || count > RS_VALUE_STEPS_MAX)
-        return fail_kind(path, "a tuple of keys");
+        return rs_dcp_fail_kind(path, "a tuple of keys");
     for (size_t i = 0; i < count; i++) {
         rs_value_step step = {.parent = place->step};
         const rs_pickle_node *key = rs_pickle_item(path, i);
         rs_slice text;
         step.in_list = rs_pickle_int(key, &step.number);
         if (!step.in_list && !rs_pickle_text(key, &text))
-            return fail_kind(key, "a key");
-        reshard_status status = spend(r, 4);
+            return rs_dcp_fail_kind(key, "a key");
+        reshard_status status = rs_dcp_spend(r, 4);
         if (status == RESHARD_OK && !step.in_list)
-            status = copy_text(r, text, &step.key);
+            status = rs_dcp_copy_text(r, text, &step.key);
         place->step = status == RESHARD_OK ? rs_arena_copy(r->arena, &step, 1, sizeof step) : NULL;
         if (place->step == NULL)
             return status != RESHARD_OK ? status : rs_allocation_status();
@@ -198,17 +157,17 @@ static reshard_status read_path(reading *r, const rs_pickle_node *path, rs_value
 static reshard_status read_tensor(reading *r, rs_slice name, const rs_pickle_node *node,
                                   rs_dcp_tensor *tensor)
 {
-    reshard_status status = copy_text(r, name, &tensor->name);
+    reshard_status status = rs_dcp_copy_text(r, name, &tensor->name);
     if (status == RESHARD_OK)
         status = read_path(r, rs_pickle_index_get(&r->paths, name), &tensor->place);
-    if (status != RESHARD_OK || is_of(node, "BytesStorageMetadata"))
+    if (status != RESHARD_OK || rs_dcp_is_of(node, "BytesStorageMetadata"))
         return status;
-    if (!is_of(node, "TensorStorageMetadata"))
-        return fail_kind(node, "TensorStorageMetadata or BytesStorageMetadata");
-    status = read_properties(field(node, "properties"), &tensor->dtype);
+    if (!rs_dcp_is_of(node, "TensorStorageMetadata"))
+        return rs_dcp_fail_kind(node, "TensorStorageMetadata or BytesStorageMetadata");
+    status = read_properties(rs_dcp_field(node, "properties"), &tensor->dtype);
     if (status == RESHARD_OK)
-        status = copy_numbers(r, field(node, "size"), &tensor->ndim, &tensor->shape);
-    return status == RESHARD_OK ? read_chunks(r, field(node, "chunks"), tensor) : status;
+        status = rs_dcp_copy_numbers(r, rs_dcp_field(node, "size"), &tensor->ndim, &tensor->shape);
+    return status == RESHARD_OK ? read_chunks(r, rs_dcp_field(node, "chunks"), tensor) : status;
 }
 
 static int compare_tensors(const void *a, const void *b)
@@ -220,7 +179,7 @@ static reshard_status read_tensors(reading *r, const rs_pickle_node *dict)
 {
     size_t count = rs_pickle_count(dict);
     if (!rs_pickle_is(dict, RS_PICKLE_DICT))
-        return fail_kind(dict, "the dict state_dict_metadata");
+        return rs_dcp_fail_kind(dict, "the dict state_dict_metadata");
     rs_dcp_tensor *tensors = rs_arena_allocate_array(r->arena, count, sizeof *tensors);
     if (tensors == NULL)
         return rs_allocation_status();
@@ -228,7 +187,7 @@ static reshard_status read_tensors(reading *r, const rs_pickle_node *dict)
         rs_slice name;
         tensors[i] = (rs_dcp_tensor){.place.order = (int64_t)i};
         if (!rs_pickle_text(dict->items.nodes[2 * i], &name))
-            return fail_kind(dict->items.nodes[2 * i], "the name of a tensor");
+            return rs_dcp_fail_kind(dict->items.nodes[2 * i], "the name of a tensor");
         reshard_status status = read_tensor(r, name, dict->items.nodes[2 * i + 1], &tensors[i]);
         if (status != RESHARD_OK)
             return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(name), name.bytes);
@@ -244,201 +203,65 @@ static reshard_status read_tensors(reading *r, const rs_pickle_node *dict)
     return RESHARD_OK;
 }
 
-/* ---- entries --------------------------------------------------------------------------------- */
+/* ---- taking ---------------------------------------------------------------------------------- */
 
-/* "stream.zstd", with or without a domain, and version 1.x. */
-static bool is_zstd(rs_slice descriptor)
+static reshard_status take_chunks(reading *r, const rs_pickle_node *list,
+                                  const rs_pickle_node *const *items, size_t count)
 {
-    static const char name[] = "stream.zstd";
-    size_t at = sizeof name - 1;
-    if (!begins_with(descriptor, name))
-        return false;
-    if (at < descriptor.count && descriptor.bytes[at] == '@')
-        while (at < descriptor.count && descriptor.bytes[at] != '/')
-            at++;
-    rs_slice version = {descriptor.bytes + at, descriptor.count - at};
-    return version.count == 0 || rs_slice_equals(version, "/1") || begins_with(version, "/1.");
+    rs_dcp_batch batch = {
+        .list = list->at, .ndim = -1, .first = r->chunk_count, .count = (int64_t)count};
+    void *batches = r->batches, *chunks = r->chunks;
+    reshard_status status = rs_grow(r->arena->context, &batches, &r->batch_capacity,
+                                    r->batch_count + 1, sizeof *r->batches);
+    r->batches = batches;
+    if (status == RESHARD_OK)
+        status = rs_grow(r->arena->context, &chunks, &r->chunk_capacity,
+                         r->chunk_count + (int64_t)count, sizeof *r->chunks);
+    r->chunks = chunks;
+    for (size_t i = 0; status == RESHARD_OK && i < count; i++)
+        status = read_chunk(r, items[i], &batch.ndim, &r->chunks[batch.first + (int64_t)i]);
+    if (status != RESHARD_OK)
+        return status;
+    r->chunk_count += (int64_t)count;
+    r->batches[r->batch_count++] = batch;
+    return RESHARD_OK;
 }
 
-static reshard_status read_transforms(const rs_pickle_node *list, rs_dcp_entry *entry)
+static reshard_status take_entries(reading *r, const rs_pickle_node *dict,
+                                   const rs_pickle_node *const *items, size_t count)
 {
-    rs_slice first = {"", 0};
-    size_t count = rs_pickle_count(list);
-    if (list == NULL || rs_pickle_is(list, RS_PICKLE_NONE) || count == 0)
-        return RESHARD_OK;
-    if (!rs_pickle_text(rs_pickle_item(list, 0), &first))
-        return fail_kind(rs_pickle_item(list, 0), "the name of a transform");
-    entry->is_zstd = count == 1 && is_zstd(first);
-    if (entry->is_zstd)
-        return RESHARD_OK;
-    return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                   "is stored through \"%.*s\"%s; only stream.zstd alone is "
-                   "read",
-                   rs_slice_shown(first), first.bytes, count > 1 ? " and others" : "");
-}
-
-static reshard_status read_file_name(reading *r, const rs_pickle_node *node, const char **out_name)
-{
-    rs_slice text, copy = {NULL, 0};
-    if (!rs_pickle_text(node, &text))
-        return fail_kind(node, "the name of a file");
-    const char *fault = rs_zip_name_fault(text);
-    if (fault != NULL)
-        return rs_fail(RESHARD_ERR_CORRUPT, "its file \"%.*s\": %s", rs_slice_shown(text),
-                       text.bytes, fault);
-    reshard_status status = copy_text(r, text, &copy);
-    *out_name = copy.bytes;
+    int64_t found = r->found_count;
+    reshard_status status = RESHARD_OK;
+    for (size_t i = 0; status == RESHARD_OK && i < count; i += 2)
+        status = rs_dcp_find_entry(r, items[i], items[i + 1]);
+    if (status == RESHARD_OK)
+        r->dict = dict->at;
+    else
+        r->found_count = found;
     return status;
 }
 
-static reshard_status read_info(reading *r, const rs_pickle_node *info, rs_dcp_entry *entry)
+/* Takes chunks and entries. What is wrong with one is found again, and told, when all of the pickle
+ * has been read. */
+static reshard_status take(void *user, const rs_pickle_node *container,
+                           const rs_pickle_node *const *items, size_t count, bool *out_taken)
 {
-    int64_t at = -1, bytes = -1;
-    if (!is_of(info, "_StorageInfo"))
-        return fail_kind(info, "_StorageInfo");
-    if (!rs_pickle_int(field(info, "offset"), &at) ||
-        !rs_pickle_int(field(info, "length"), &bytes) || at < 0 || bytes < 0)
-        return rs_fail(RESHARD_ERR_CORRUPT, "where it is stored is not said by two numbers");
-    entry->at = (uint64_t)at;
-    entry->bytes = (uint64_t)bytes;
-    reshard_status status = read_file_name(r, field(info, "relative_path"), &entry->file);
-    return status == RESHARD_OK ? read_transforms(field(info, "transform_descriptors"), entry)
-                                : status;
-}
-
-static reshard_status read_entry(reading *r, const rs_pickle_node *key, const rs_pickle_node *info,
-                                 rs_dcp_entry *entry)
-{
-    *entry = (rs_dcp_entry){.ndim = -1};
-    if (!is_of(key, "MetadataIndex"))
-        return fail_kind(key, "MetadataIndex");
-    if (!rs_pickle_text(field(key, "fqn"), &entry->name))
-        return fail_kind(field(key, "fqn"), "the name of a tensor");
-    const rs_pickle_node *offset = field(key, "offset");
-    reshard_status status = RESHARD_OK;
-    if (offset != NULL && !rs_pickle_is(offset, RS_PICKLE_NONE))
-        status = copy_numbers(r, offset, &entry->ndim, &entry->offset);
-    if (status == RESHARD_OK)
-        status = read_info(r, info, entry);
-    if (status != RESHARD_OK)
-        return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(entry->name),
-                              entry->name.bytes);
+    reading *r = user;
+    uint64_t left = r->left;
+    reshard_status status = RESHARD_ERR_UNSUPPORTED;
+    /* Batches are found by their lists, which come one after the other unless somebody plays. */
+    if (container->kind == RS_PICKLE_LIST && rs_dcp_is_of(items[0], "ChunkStorageMetadata") &&
+        (r->batch_count == 0 || r->batches[r->batch_count - 1].list <= container->at))
+        status = take_chunks(r, container, items, count);
+    else if (container->kind == RS_PICKLE_DICT && rs_dcp_is_of(items[0], "MetadataIndex") &&
+             (r->dict == 0 || r->dict == container->at))
+        status = take_entries(r, container, items, count);
+    *out_taken = status == RESHARD_OK;
+    if (status == RESHARD_ERR_NO_MEMORY || status == RESHARD_ERR_MEMORY_LIMIT)
+        return status;
+    if (!*out_taken)
+        r->left = left;
     return RESHARD_OK;
-}
-
-static int compare_offsets(int32_t a_ndim, const int64_t *a, int32_t b_ndim, const int64_t *b)
-{
-    if (a_ndim != b_ndim)
-        return a_ndim < b_ndim ? -1 : 1;
-    for (int32_t d = 0; d < a_ndim; d++) {
-        if (a[d] != b[d])
-            return a[d] < b[d] ? -1 : 1;
-    }
-    return 0;
-}
-
-static int compare_entries(const void *a, const void *b)
-{
-    const rs_dcp_entry *x = a, *y = b;
-    /* Most are of the same tensor, whose name is then the same bytes. */
-    int order = x->name.bytes != y->name.bytes ? rs_slice_compare(x->name, y->name) : 0;
-    return order != 0 ? order : compare_offsets(x->ndim, x->offset, y->ndim, y->offset);
-}
-
-const rs_dcp_entry *rs_dcp_metadata_use(const rs_dcp_metadata *metadata, rs_slice name,
-                                        int32_t ndim, const int64_t *offset)
-{
-    const rs_dcp_entry wanted = {.name = name, .ndim = ndim, .offset = offset};
-    if (metadata->entry_count == 0)
-        return NULL;
-    rs_dcp_entry *found = bsearch(&wanted, metadata->entries, (size_t)metadata->entry_count,
-                                  sizeof wanted, compare_entries);
-    if (found != NULL)
-        found->is_used = true;
-    return found;
-}
-
-static reshard_status read_entries(reading *r, const rs_pickle_node *dict)
-{
-    size_t count = rs_pickle_count(dict);
-    if (!rs_pickle_is(dict, RS_PICKLE_DICT))
-        return fail_kind(dict, "the dict storage_data");
-    rs_dcp_entry *entries = rs_arena_allocate_array(r->arena, count, sizeof *entries);
-    if (entries == NULL)
-        return rs_allocation_status();
-    for (size_t i = 0; i < count; i++) {
-        reshard_status status =
-            read_entry(r, dict->items.nodes[2 * i], dict->items.nodes[2 * i + 1], &entries[i]);
-        if (status != RESHARD_OK)
-            return status;
-    }
-    rs_sort(entries, count, sizeof *entries, compare_entries);
-    for (size_t i = 0; i < count; i++) {
-        /* Names come from the pickle, which goes; those of one tensor share a copy. */
-        bool is_again = i > 0 && rs_slice_compare(entries[i - 1].name, entries[i].name) == 0;
-        if (i > 0 && compare_entries(&entries[i - 1], &entries[i]) == 0)
-            return rs_fail(RESHARD_ERR_CORRUPT, "a chunk of tensor \"%.*s\" is stored twice",
-                           rs_slice_shown(entries[i].name), entries[i].name.bytes);
-        if (is_again) {
-            entries[i].name = entries[i - 1].name;
-            continue;
-        }
-        reshard_status status = copy_text(r, entries[i].name, &entries[i].name);
-        if (status != RESHARD_OK)
-            return status;
-    }
-    r->made.entries = entries;
-    r->made.entry_count = (int64_t)count;
-    return RESHARD_OK;
-}
-
-/* ---- files ----------------------------------------------------------------------------------- */
-
-int rs_dcp_file_compare(const char *a, const char *b)
-{
-    while (*a != '\0' && *b != '\0') {
-        if (rs_is_digit(*a) && rs_is_digit(*b)) {
-            size_t x = strspn(a, "0123456789"), y = strspn(b, "0123456789");
-            int order = x != y ? (x < y ? -1 : 1) : memcmp(a, b, x);
-            if (order != 0)
-                return order;
-            a += x;
-            b += y;
-            continue;
-        }
-        if (*a != *b)
-            break;
-        a++;
-        b++;
-    }
-    return (unsigned char)*a - (unsigned char)*b;
-}
-
-static int compare_files(const void *a, const void *b)
-{
-    return rs_dcp_file_compare((*(const rs_dcp_entry *const *)a)->file,
-                               (*(const rs_dcp_entry *const *)b)->file);
-}
-
-/* Lists the files, and makes equal names the same pointer. */
-static reshard_status list_files(reading *r)
-{
-    size_t count = (size_t)r->made.entry_count;
-    rs_dcp_entry **sorted = rs_allocate_array(r->arena->context, count, sizeof *sorted);
-    r->made.files = rs_arena_allocate_array(r->arena, count, sizeof(char *));
-    bool is_ok = sorted != NULL && r->made.files != NULL;
-    for (size_t i = 0; is_ok && i < count; i++)
-        sorted[i] = &r->made.entries[i];
-    if (is_ok)
-        rs_sort((void *)sorted, count, sizeof *sorted, compare_files);
-    for (size_t i = 0; is_ok && i < count; i++) {
-        if (i == 0 || strcmp(r->made.files[r->made.file_count - 1], sorted[i]->file) != 0)
-            r->made.files[r->made.file_count++] = sorted[i]->file;
-        sorted[i]->file = r->made.files[r->made.file_count - 1];
-    }
-    if (sorted != NULL)
-        rs_release(r->arena->context, (void *)sorted, count * sizeof *sorted);
-    return is_ok ? RESHARD_OK : rs_allocation_status();
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
@@ -448,32 +271,57 @@ static reshard_status read_version(reading *r, const rs_pickle_node *node)
     rs_slice text, copy = {NULL, 0};
     if (!rs_pickle_text(node, &text))
         return RESHARD_OK; /* a draft of PyTorch wrote a float */
-    reshard_status status = copy_text(r, text, &copy);
+    reshard_status status = rs_dcp_copy_text(r, text, &copy);
     if (status == RESHARD_OK)
         r->made.version = copy.bytes;
     return status;
 }
 
-reshard_status rs_dcp_metadata_read(rs_arena *arena, const char *what, const rs_pickle *pickle,
-                                    size_t bytes, rs_dcp_metadata *out_metadata)
+static reshard_status read_root(reading *r, const rs_pickle_node *root)
 {
-    reading r = {.arena = arena, .left = COPIED_FREE + COPIED_PER_BYTE * (uint64_t)bytes};
-    const rs_pickle_node *root = rs_pickle_root(pickle);
-    if (!is_of(root, "Metadata") && !is_of(root, "MCoreMetadata"))
-        return rs_fail_within(fail_kind(root, "Metadata of torch.distributed.checkpoint"), "%s",
-                              what);
+    if (!rs_dcp_is_of(root, "Metadata") && !rs_dcp_is_of(root, "MCoreMetadata"))
+        return rs_dcp_fail_kind(root, "Metadata of torch.distributed.checkpoint");
     reshard_status status =
-        rs_pickle_index_init(&r.paths, arena->context, field(root, "planner_data"));
+        rs_pickle_index_init(&r->paths, r->arena->context, rs_dcp_field(root, "planner_data"));
     if (status == RESHARD_OK)
-        status = read_tensors(&r, field(root, "state_dict_metadata"));
+        status = read_tensors(r, rs_dcp_field(root, "state_dict_metadata"));
     if (status == RESHARD_OK)
-        status = read_entries(&r, field(root, "storage_data"));
+        status = rs_dcp_read_entries(r, rs_dcp_field(root, "storage_data"));
     if (status == RESHARD_OK)
-        status = list_files(&r);
+        status = read_version(r, rs_dcp_field(root, "version"));
+    return status;
+}
+
+static void release_reading(reading *r)
+{
+    reshard_context *context = r->arena->context;
+    rs_pickle_index_release(&r->paths);
+    rs_intern_release(&r->names);
+    rs_intern_release(&r->files);
+    rs_intern_release(&r->rows);
+    rs_release(context, r->batches, (size_t)r->batch_capacity * sizeof *r->batches);
+    rs_release(context, r->chunks, (size_t)r->chunk_capacity * sizeof *r->chunks);
+    rs_release(context, r->found, (size_t)r->found_capacity * sizeof *r->found);
+}
+
+reshard_status rs_dcp_metadata_read(rs_arena *arena, const char *what, const char *bytes,
+                                    size_t count, rs_dcp_metadata *out_metadata)
+{
+    reading r = {.arena = arena,
+                 .left = COPIED_FREE + COPIED_PER_BYTE * (uint64_t)count,
+                 .names.arena = arena,
+                 .files.arena = arena,
+                 .rows.arena = arena};
+    const rs_pickle_taker taker = {take, &r, TAKEN_MIN};
+    rs_pickle *pickle = NULL;
+    size_t used = 0;
+    reshard_status status =
+        rs_pickle_read_taking(arena->context, what, bytes, count, &taker, &pickle, &used);
     if (status == RESHARD_OK)
-        status = read_version(&r, field(root, "version"));
-    rs_pickle_index_release(&r.paths);
+        status = rs_fail_within(read_root(&r, rs_pickle_root(pickle)), "%s", what);
     if (status == RESHARD_OK)
         *out_metadata = r.made;
-    return rs_fail_within(status, "%s", what);
+    rs_pickle_destroy(pickle);
+    release_reading(&r);
+    return status;
 }

@@ -34,7 +34,7 @@ typedef struct rs_dcp_entry {
     rs_slice name;
     int32_t ndim; /* -1: bytes */
     const int64_t *offset;
-    const char *file; /* within the folder; equal names are the same pointer */
+    int32_t file; /* of the metadata's files */
     uint64_t at, bytes;
     bool is_zstd;
     bool is_used; /* some chunk or value is it */
@@ -47,18 +47,19 @@ typedef struct rs_dcp_metadata {
     int64_t entry_count;
     rs_dcp_entry *entries; /* by name, then by offset */
     int64_t file_count;
-    const char **files; /* by the numbers in their names */
+    const char **files; /* within the folder, by the numbers in their names */
+    int64_t next;       /* the entry after the one that was used last */
 } rs_dcp_metadata;
 
-/* Everything it points to is in the arena. `what` names the pickle, of `bytes` bytes, in errors.
- * Errors: CORRUPT, also for files outside of the folder; UNSUPPORTED for classes, layouts, dtypes
- * and transforms that are not read, by name; RANGE when values are shared so often that they would
- * take much more room than the pickle. */
-reshard_status rs_dcp_metadata_read(rs_arena *arena, const char *what, const rs_pickle *pickle,
-                                    size_t bytes, rs_dcp_metadata *out_metadata);
+/* Reads the pickle that begins the bytes. Everything *out_metadata points to is in the arena;
+ * `what` names the pickle in errors. Errors: as rs_pickle_read; CORRUPT, also for files outside of
+ * the folder; UNSUPPORTED for classes, layouts, dtypes and transforms that are not read, by name;
+ * RANGE when values are shared so often that they would take much more room than the pickle. */
+reshard_status rs_dcp_metadata_read(rs_arena *arena, const char *what, const char *bytes,
+                                    size_t count, rs_dcp_metadata *out_metadata);
 /* The entry of a chunk (ndim -1: of bytes), which is marked as used; or NULL. */
-const rs_dcp_entry *rs_dcp_metadata_use(const rs_dcp_metadata *metadata, rs_slice name,
-                                        int32_t ndim, const int64_t *offset);
+const rs_dcp_entry *rs_dcp_metadata_use(rs_dcp_metadata *metadata, rs_slice name, int32_t ndim,
+                                        const int64_t *offset);
 /* Orders names of files by the numbers in them. */
 int rs_dcp_file_compare(const char *a, const char *b);
 

@@ -38,6 +38,24 @@ static reshard_status fail_kind(const rs_pickle_node *node, const char *wanted)
     return rs_fail(RESHARD_ERR_CORRUPT, "%s where %s should be", rs_pickle_kind_text(node), wanted);
 }
 
+/* The name of an item, which outlives the pickle. */
+static reshard_status read_item(reading *r, const rs_pickle_node *node, rs_slice *out_item)
+{
+    rs_slice text;
+    if (!rs_pickle_text(node, &text))
+        return fail_kind(node, "the name of an item");
+    reshard_status status = spend(r, text.count + 1);
+    if (status != RESHARD_OK)
+        return status;
+    char *copy = rs_arena_allocate(r->arena, text.count + 1);
+    if (copy == NULL)
+        return rs_allocation_status();
+    memcpy(copy, text.bytes, text.count);
+    copy[text.count] = '\0';
+    *out_item = (rs_slice){copy, text.count};
+    return RESHARD_OK;
+}
+
 /* ---- files ----------------------------------------------------------------------------------- */
 
 static reshard_status read_body(const rs_pickle_node *format, rs_item_body *out_body)
@@ -120,9 +138,9 @@ static reshard_status add_files(reading *r, const rs_pickle_node *dict, const rs
             return fail_kind(value, "a dict of items");
         for (size_t k = 0; status == RESHARD_OK && k < rs_pickle_count(value); k++) {
             rs_slice name;
-            status = rs_pickle_text(value->items.nodes[2 * k], &name)
-                         ? add_file(r, name, rank, value->items.nodes[2 * k + 1])
-                         : fail_kind(value->items.nodes[2 * k], "the name of an item");
+            status = read_item(r, value->items.nodes[2 * k], &name);
+            if (status == RESHARD_OK)
+                status = add_file(r, name, rank, value->items.nodes[2 * k + 1]);
         }
     }
     return status;
@@ -380,8 +398,9 @@ static reshard_status read_items(reading *r, const rs_pickle_node *dict)
     for (size_t i = 0; status == RESHARD_OK && i < rs_pickle_count(dict); i++) {
         const rs_pickle_node *value = dict->items.nodes[2 * i + 1];
         rs_slice item;
-        if (!rs_pickle_text(dict->items.nodes[2 * i], &item))
-            return fail_kind(dict->items.nodes[2 * i], "the name of an item");
+        status = read_item(r, dict->items.nodes[2 * i], &item);
+        if (status != RESHARD_OK)
+            return status;
         status = add_tensors(r, rs_pickle_get(value, "nested_path_to_metadata"), &item);
         if (status == RESHARD_OK)
             status = add_files(r, rs_pickle_get(value, "rank_to_layout_info"), &item);

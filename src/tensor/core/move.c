@@ -18,12 +18,6 @@
 
 /* ---- agreement ------------------------------------------------------------------------------- */
 
-static void note_agreed(void)
-{
-    if (rs_thread_state_get()->scope != NULL)
-        rs_thread_state_get()->scope->agreed = true;
-}
-
 reshard_status rs_agree(reshard_group *group, reshard_status status, const uint64_t digest[2],
                         const char *what, bool flag, bool *out_all_true)
 {
@@ -36,17 +30,21 @@ reshard_status rs_agree(reshard_group *group, reshard_status status, const uint6
         memcpy(claim.digest, digest, sizeof claim.digest);
     rs_scope_use_group(group);
     status = rs_group_agree_on(group, status, digest != NULL ? &claim : NULL, numbers);
-    if (status != RESHARD_OK)
-        note_agreed();
-    else if (out_all_true != NULL)
+    if (status != RESHARD_OK) {
+        rs_scope_note_told(group);
+        return status;
+    }
+    group->failure_told = 0;
+    if (out_all_true != NULL)
         *out_all_true = numbers[0] == 0;
-    return status;
+    return RESHARD_OK;
 }
 
 void rs_agree_on_failure(void)
 {
     const reshard_scope *scope = rs_thread_state_get()->scope;
-    if (scope == NULL || scope->status == RESHARD_OK || scope->agreed || scope->group == NULL)
+    if (scope == NULL || scope->status == RESHARD_OK || scope->group == NULL ||
+        rs_scope_has_told(scope, scope->group))
         return;
     (void)rs_agree(scope->group, reshard_scope_status(scope), NULL, "", false, NULL);
 }
@@ -111,7 +109,8 @@ static reshard_status move(reshard_context *context, reshard_status status,
         status = reshard_exec_wait(exec);
     release_ends(&e);
     if (status != RESHARD_OK)
-        note_agreed(); /* after the agreement, a failure is one of all ranks */
+        /* after the agreement, a failure is one of all ranks */
+        rs_scope_note_told(rs_exec_cache_group(cache));
     return status;
 }
 

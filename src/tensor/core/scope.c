@@ -6,6 +6,7 @@
 #include "tensor/core/scope.h"
 #include "base/context.h"
 #include "base/error.h"
+#include "transport/group.h"
 
 #include <reshard/group.h>
 
@@ -105,6 +106,8 @@ reshard_status rs_scope_leave(reshard_scope *scope)
     state->scope = scope->outer;
     if (scope->group != NULL)
         rs_scope_use_group(scope->group);
+    if (scope->outer != NULL && scope->outer->failure == 0 && scope->status != RESHARD_OK)
+        scope->outer->failure = scope->failure; /* whoever was told of one was told of both */
     state->gradients_off = scope->gradients_off;
     rs_hook_pairs_unwind(scope->hooks);
     free_tensors(scope);
@@ -165,6 +168,8 @@ reshard_tensor *rs_scope_fail(reshard_status status)
     reshard_scope *scope = rs_thread_state_get()->scope;
     if (scope != NULL && scope->status == RESHARD_OK) {
         scope->status = status;
+        if (scope->failure == 0)
+            scope->failure = ++rs_thread_state_get()->failure_count;
         (void)strncpy(scope->text, reshard_error_text(), sizeof scope->text - 1);
     }
     return NULL;
@@ -183,6 +188,21 @@ void rs_scope_use_group(reshard_group *group)
         return;
     reshard_group_release(scope->group);
     scope->group = reshard_group_retain(group);
+}
+
+void rs_scope_note_told(reshard_group *group)
+{
+    rs_thread_state *state = rs_thread_state_get();
+    if (state->scope == NULL)
+        return;
+    if (state->scope->failure == 0)
+        state->scope->failure = ++state->failure_count;
+    group->failure_told = state->scope->failure;
+}
+
+bool rs_scope_has_told(const reshard_scope *scope, const reshard_group *group)
+{
+    return scope->failure != 0 && group->failure_told == scope->failure;
 }
 
 static reshard_status own_in(reshard_scope *scope, reshard_tensor *tensor)

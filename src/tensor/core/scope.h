@@ -21,7 +21,7 @@ struct reshard_scope {
     bool gradients_off; /* before the scope was opened */
     struct rs_hook_pair *hooks;
     struct reshard_group *group; /* the last one used by a computation; retained */
-    bool agreed;                 /* all ranks of the group know about the error */
+    uint64_t failure; /* the number of the error, which groups whose ranks know of it have too */
 };
 
 /* For scopes in the library's own functions; the caller owns the structure. */
@@ -38,6 +38,10 @@ reshard_tensor *rs_scope_own(reshard_tensor *tensor);
 reshard_tensor *rs_scope_finish(reshard_status status, reshard_tensor *tensor);
 /* Notes the group of a computation, so that a rank that fails later can tell the others. */
 void rs_scope_use_group(struct reshard_group *group);
+/* All ranks of the group know of the failure of the innermost scope, which may yet be noted. */
+void rs_scope_note_told(struct reshard_group *group);
+/* Whether they know of the scope's failure. */
+bool rs_scope_has_told(const reshard_scope *scope, const struct reshard_group *group);
 /* The context of the innermost scope. */
 reshard_context *rs_scope_context(void);
 /* The status of the innermost scope, with its error text set. */

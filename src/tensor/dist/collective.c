@@ -365,7 +365,7 @@ static reshard_tensor *carry_out(exchange *x, reshard_tensor *tensor)
             status = make_ends(x, &whole, all, sent, &e);
         if (status == RESHARD_OK)
             status = run(e, tensor, &local);
-        else if (e == NULL && !rs_thread_state_get()->scope->agreed)
+        else if (e == NULL && !rs_scope_has_told(rs_thread_state_get()->scope, x->group))
             status = rs_agree(x->group, status, NULL, x->name, false, NULL);
         rs_outlines_release(x->group, all);
     }

@@ -16,6 +16,13 @@
 
 #include <reshard/group.h>
 
+/* A rank that has failed tells those who wait for it in this call. */
+static void use_group_of(const reshard_tensor *tensor)
+{
+    if (tensor != NULL && tensor->distribution != NULL && rs_thread_state_get()->scope != NULL)
+        rs_scope_use_group(rs_distributed_group(tensor));
+}
+
 /* ---- redistribute ---------------------------------------------------------------------------- */
 
 typedef struct redistribute_facts {
@@ -129,6 +136,7 @@ reshard_tensor *reshard_tensor_redistribute(reshard_tensor *tensor, reshard_spec
 {
     reshard_redistribute_options read = {0};
     if (!rs_op_begin("redistribute", 1, &tensor)) {
+        use_group_of(tensor);
         rs_agree_on_failure();
         return NULL;
     }
@@ -297,6 +305,7 @@ reshard_tensor *reshard_tensor_to_local(reshard_tensor *tensor, reshard_spec *gr
 reshard_tensor *reshard_tensor_full(reshard_tensor *tensor)
 {
     if (!rs_op_begin("full", 1, &tensor)) {
+        use_group_of(tensor);
         rs_agree_on_failure();
         return NULL;
     }

@@ -200,6 +200,12 @@ static bool is_reached(const rs_node *node)
     return reached;
 }
 
+static const reshard_group *find_told(const reshard_scope *scope)
+{
+    bool told = scope->group != NULL && rs_scope_has_told(scope, scope->group);
+    return told ? scope->group : NULL;
+}
+
 /* out_told: the group whose ranks have agreed on the failure, if any. */
 static reshard_status step(const pass *p, rs_node *node, const reshard_group **out_told)
 {
@@ -220,7 +226,7 @@ static reshard_status step(const pass *p, rs_node *node, const reshard_group **o
                 (void)rs_scope_fail(status);
         }
     }
-    *out_told = scope.agreed ? scope.group : NULL;
+    *out_told = find_told(&scope);
     reshard_status status = rs_scope_leave(&scope);
     rs_release(p->context, gradients, (size_t)node->input_count * sizeof *gradients);
     drop_gradients(node);
@@ -327,7 +333,7 @@ static reshard_group *find_group(const pass *p, const reshard_tensor *tensor, re
 {
     const reshard_scope *scope = rs_thread_state_get()->scope;
     if (status != RESHARD_OK && scope != NULL && scope->group != NULL)
-        return scope->agreed ? NULL : scope->group;
+        return rs_scope_has_told(scope, scope->group) ? NULL : scope->group;
     if (tensor != NULL && tensor->distribution != NULL)
         return rs_distributed_group(tensor);
     for (int64_t i = 0; i < p->count; i++) {
@@ -347,14 +353,14 @@ static reshard_status go(const pass *p, reshard_tensor *tensor, reshard_tensor *
     rs_scope_enter(&scope, p->context);
     (void)reshard_set_gradients_enabled(0);
     progress at = {.status = begin(tensor, gradient), .failed = -1};
-    at.told = scope.agreed ? scope.group : NULL;
+    at.told = find_told(&scope);
     run(p, &at);
     /* A rank may have failed after the last collective step. */
     if (group != NULL && (at.status == RESHARD_OK || !is_told(p, &at, p->count, group)))
         at.status = rs_agree(group, at.status, NULL, "backward", false, NULL);
     (void)rs_scope_leave(&scope);
-    if (at.status != RESHARD_OK && (group != NULL || at.told != NULL) && scope.outer != NULL)
-        scope.outer->agreed = true;
+    if (at.status != RESHARD_OK && scope.outer != NULL && scope.outer->failure == 0)
+        scope.outer->failure = scope.failure;
     reshard_tensor_release(tensor);
     return at.status;
 }

@@ -89,7 +89,7 @@ bool rs_op_begin(const char *name, int32_t count, reshard_tensor *const *inputs)
     }
     if (scope->status != RESHARD_OK)
         return false;
-    scope->agreed = false; /* whatever failed outside of operations needs no more telling */
+    scope->failure = 0; /* whatever failed outside of operations needs no more telling */
     for (int32_t i = 0; i < count; i++) {
         if (inputs[i] == NULL) {
             (void)rs_scope_fail(rs_fail(RESHARD_ERR_INVALID, "%s: input %d is NULL", name, i));

@@ -339,6 +339,121 @@ static void test_pickle__writer_refusals(void **state)
     rs_pickle_writer_release(&writer);
 }
 
+/* ---- taking ---------------------------------------------------------------------------------- */
+
+enum { MANY = 100 };
+
+/* A pickle in the making: opcodes one after the other. */
+typedef struct opcodes {
+    char bytes[4096];
+    size_t count;
+} opcodes;
+
+#define ADD(made, text) add_opcodes(made, text, sizeof text - 1)
+
+static void add_opcodes(opcodes *made, const char *bytes, size_t count)
+{
+    assert_true(made->count + count <= sizeof made->bytes);
+    memcpy(made->bytes + made->count, bytes, count);
+    made->count += count;
+}
+
+typedef struct taking {
+    size_t items;
+    bool declines;
+} taking;
+
+static reshard_status take_all(void *user, const rs_pickle_node *container,
+                               const rs_pickle_node *const *items, size_t count, bool *out_taken)
+{
+    taking *seen = user;
+    assert_true(rs_pickle_is(container, RS_PICKLE_LIST) && items[0] != NULL);
+    seen->items += count;
+    *out_taken = !seen->declines;
+    return RESHARD_OK;
+}
+
+/* Reads twice, once while somebody takes: everything but the list is the same. */
+static void check_taking(const opcodes *made, bool is_offered, const char *rest)
+{
+    for (int declines = 0; declines < 2; declines++) {
+        taking seen = {.declines = declines != 0};
+        const rs_pickle_taker taker = {take_all, &seen, MANY};
+        rs_pickle *pickle = NULL;
+        char shown[200];
+        size_t used = 0;
+        if (rs_pickle_read_taking(NULL, "input", made->bytes, made->count, &taker, &pickle,
+                                  &used) != RESHARD_OK)
+            fail_msg("%s", reshard_error_text());
+        const rs_pickle_node *root = rs_pickle_root(pickle);
+        assert_int_equal(seen.items, is_offered ? MANY : 0);
+        assert_int_equal(rs_pickle_count(rs_pickle_item(root, 0)),
+                         is_offered && declines == 0 ? 0 : MANY);
+        for (size_t i = 1; i < rs_pickle_count(root); i++) {
+            rs_pickle_show(rs_pickle_item(root, i), shown, sizeof shown);
+            assert_string_equal(shown, rest);
+        }
+        rs_pickle_destroy(pickle);
+    }
+}
+
+/* ( [] memo 0 ( item, .. of two entries of the memo each, 1 .. 2 * MANY, and `more` ) .. */
+static opcodes make_many(const char *more, size_t more_count)
+{
+    opcodes made = {.count = 0};
+    ADD(&made, "\x80\x04(]\x94(");
+    for (int i = 0; i < MANY; i++) {
+        char item[] = "\x8c\x03t00\x94\x85\x94"; /* ("t00",) */
+        item[3] = (char)('0' + i / 10);
+        item[4] = (char)('0' + i % 10);
+        add_opcodes(&made, item, sizeof item - 1);
+        if (i == MANY / 2)
+            add_opcodes(&made, more, more_count);
+    }
+    ADD(&made, "e");
+    return made;
+}
+
+static void test_pickle__taken_values_come_back(void **state)
+{
+    (void)state;
+    opcodes made = make_many("", 0);
+    ADD(&made, "h\x2bh\x2bt."); /* the text of item 21, twice */
+    check_taking(&made, true, "'t21'");
+    made = make_many("", 0);
+    ADD(&made, "h\x2ch\x2c\x85\x30h\x2ct."); /* the item itself; another one is popped */
+    check_taking(&made, true, "('t21',)");
+    made = make_many("", 0);
+    ADD(&made, "K\x07\x85\x94h\xc9t."); /* the memo goes on where it was */
+    check_taking(&made, true, "(7,)");
+    made = make_many("", 0);
+    ADD(&made, "K\x07q\x2bh\x2bt."); /* an entry is replaced, and all are there again */
+    check_taking(&made, true, "7");
+    made = make_many("", 0);
+    ADD(&made, "h\xc8\x30K\x07\x85\x94h\xc9t.");
+    check_taking(&made, true, "(7,)");
+}
+
+static void test_pickle__lasting_items_are_not_taken(void **state)
+{
+    (void)state;
+    opcodes made = make_many("cos\nsystem\n0", 12);
+    ADD(&made, "Nt.");
+    check_taking(&made, false, "None");
+    made = make_many("h\x00N\x61\x30", 5); /* the list gets an item from within */
+    ADD(&made, "t.");
+    rs_pickle *pickle = NULL;
+    size_t used = 0;
+    taking seen = {0};
+    const rs_pickle_taker taker = {take_all, &seen, MANY};
+    assert_int_equal(
+        rs_pickle_read_taking(NULL, "input", made.bytes, made.count, &taker, &pickle, &used),
+        RESHARD_OK);
+    assert_int_equal(seen.items, 0);
+    assert_int_equal(rs_pickle_count(rs_pickle_item(rs_pickle_root(pickle), 0)), MANY + 1);
+    rs_pickle_destroy(pickle);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -350,6 +465,8 @@ int main(void)
         cmocka_unit_test(test_pickle__memory_bound),
         cmocka_unit_test(test_pickle__out_of_memory),
         cmocka_unit_test(test_pickle__writer_refusals),
+        cmocka_unit_test(test_pickle__taken_values_come_back),
+        cmocka_unit_test(test_pickle__lasting_items_are_not_taken),
     };
     return cmocka_run_group_tests_name("pickle", tests, NULL, NULL);
 }

@@ -3,6 +3,8 @@
 #include "tests/checkpoint/convert_case.h"
 #include "tests/support/check.h"
 
+#include <reshard/comparison.h>
+
 #include <stdio.h>
 #include <string.h>
 
@@ -55,6 +57,10 @@ static void test_conversion__stats(void **state)
     assert_int_equal(stats.memory_bytes, 3 << 20);
     assert_int_equal(stats.threads, 2);
     assert_int_equal(stats.ranks, 1);
+    assert_string_equal(reshard_conversion_file_name(conversion, 2),
+                        "rank-00002-of-00003.safetensors");
+    assert_null(reshard_conversion_file_name(conversion, 3));
+    assert_null(reshard_conversion_file_name(conversion, -1));
     uint64_t matrix[3];
     reshard_conversion_get_matrix(conversion, matrix);
     /* A third of a and d; 67, 67 and 66 of 200 columns of b and e; all of c and f. */
@@ -142,6 +148,36 @@ static void test_conversion__shorter_structs(void **state)
     assert_false(convert_case_exists(files.target) || convert_case_exists(files.partial));
 }
 
+/* A checkpoint that was opened to plan with is planned with, and nothing reads it. */
+static void test_conversion__plan_only(void **state)
+{
+    (void)state;
+    const reshard_checkpoint_options opening = {.size = sizeof opening, .plan_only = 1};
+    const reshard_conversion_options options = {.size = sizeof options};
+    reshard_checkpoint *opened = NULL;
+    reshard_conversion *planned = NULL;
+    reshard_digests *digests = NULL;
+    reshard_hashes *hashes = NULL;
+    reshard_comparison *comparison = NULL;
+    static char memory[TENSOR_BYTES];
+    assert_int_equal(reshard_checkpoint_open(NULL, files.source, &opening, &opened), RESHARD_OK);
+    assert_int_equal(reshard_checkpoint_tensor_count(opened), 6);
+    assert_int_equal(reshard_conversion_create(NULL, opened, &options, &planned), RESHARD_OK);
+    assert_int_equal(reshard_conversion_run(planned, files.target, NULL, NULL),
+                     RESHARD_ERR_INVALID);
+    assert_non_null(strstr(reshard_error_text(), "was opened for planning"));
+    assert_int_equal(reshard_checkpoint_read(opened, 0, NULL, memory, sizeof memory),
+                     RESHARD_ERR_INVALID);
+    assert_int_equal(reshard_checkpoint_digest(opened, NULL, &digests), RESHARD_ERR_INVALID);
+    assert_int_equal(reshard_checkpoint_hash(opened, NULL, &hashes), RESHARD_ERR_INVALID);
+    assert_int_equal(reshard_checkpoint_compare(checkpoint, opened, NULL, &comparison),
+                     RESHARD_ERR_INVALID);
+    assert_int_equal(reshard_checkpoint_compare(opened, checkpoint, NULL, &comparison),
+                     RESHARD_ERR_INVALID);
+    reshard_conversion_destroy(planned);
+    reshard_checkpoint_destroy(opened);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -149,6 +185,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_conversion__tensors, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_conversion__runs_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_conversion__shorter_structs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_conversion__plan_only, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

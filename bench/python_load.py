@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Times what a rank of `tp=4` loads of a model of about 2 GB: `ck.shard` beside the same call in C and beside slices of NumPy's
+memmap, written by hand. bench/python_load.py FOLDER [ROUNDS]: FOLDER is where the model is made, and left.
+
+All three read from the page cache into fresh memory, one thread each, rank after rank; a round is one of each, in turn, and the
+fastest round counts. The C loader is reshard_checkpoint_read_shards called straight through ctypes, its layouts and memory made
+beforehand, so what it lacks is all that Python does around it. Peak memory is of a process of its own that loads rank 0.
+"""
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import time
+
+import numpy
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "python"))
+import reshard  # noqa: E402
+from reshard._library import lib  # noqa: E402
+
+TP, LAYERS, HIDDEN, INNER, VOCABULARY = 4, 10, 2048, 5632, 32000
+CUTS = {"q_proj": 0, "k_proj": 0, "v_proj": 0, "gate_proj": 0, "up_proj": 0, "o_proj": 1, "down_proj": 1, "embed_tokens": 0, "lm_head": 0}
+
+
+def list_shapes():
+    shapes = {"model.embed_tokens.weight": (VOCABULARY, HIDDEN), "lm_head.weight": (VOCABULARY, HIDDEN), "model.norm.weight": (HIDDEN,)}
+    for layer in range(LAYERS):
+        at = f"model.layers.{layer}."
+        shapes.update({f"{at}self_attn.{part}_proj.weight": (HIDDEN, HIDDEN) for part in "qkvo"})
+        shapes.update({at + "mlp.gate_proj.weight": (INNER, HIDDEN), at + "mlp.up_proj.weight": (INNER, HIDDEN),
+                       at + "mlp.down_proj.weight": (HIDDEN, INNER), at + "input_layernorm.weight": (HIDDEN,),
+                       at + "post_attention_layernorm.weight": (HIDDEN,)})
+    return shapes
+
+
+def make_model(folder):
+    """One file of f32, from the format's definition, and config.json."""
+    path, header, at = os.path.join(folder, "model.safetensors"), {}, 0
+    for name, shape in list_shapes().items():
+        count = 4 * int(numpy.prod(shape))
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, at + count]}
+        at += count
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    if not os.path.exists(path):
+        os.makedirs(folder, exist_ok=True)
+        block = numpy.random.default_rng(1).bytes(1 << 22)
+        with open(path, "wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for begin in range(0, at, len(block)):
+                file.write(block[:min(len(block), at - begin)])
+        with open(os.path.join(folder, "config.json"), "w", encoding="ascii") as file:
+            json.dump({"model_type": "llama", "num_hidden_layers": LAYERS, "hidden_size": HIDDEN, "num_attention_heads": 16,
+                       "num_key_value_heads": 16, "head_dim": HIDDEN // 16, "intermediate_size": INNER, "vocab_size": VOCABULARY}, file)
+    return path, header, 8 + len(text)
+
+
+def load_python(folder, rank):
+    with reshard.open(folder) as ck:
+        return dict(ck.shard(f"tp={TP}", rank))
+
+
+def load_numpy(path, header, begin, rank):
+    """As one would write it: map the file, slice, copy."""
+    mapped, found = numpy.memmap(path, "u1", "r"), {}
+    for name, entry in header.items():
+        first, last = entry["data_offsets"]
+        whole = mapped[begin + first:begin + last].view("f4").reshape(entry["shape"])
+        dim = next((dim for part, dim in CUTS.items() if part in name), None)
+        if dim is None:
+            found[name] = whole.copy()
+        else:
+            size = whole.shape[dim] // TP
+            found[name] = whole[(slice(None),) * dim + (slice(rank * size, rank * size + size),)].copy()
+    return found
+
+
+class LoadC:
+    """Everything but the call is made beforehand."""
+
+    def __init__(self, folder, rank):
+        self.checkpoint = reshard.open(folder)
+        self.calls = []
+        mine = self.checkpoint.shard(f"tp={TP}", rank)
+        for name, held in mine._held.items():
+            self.calls.append((held.source, held.layout._pointer, rank, reshard._native.DTYPES[held.dtype][0], held.shards[0].shape, name))
+        self.kept = mine
+
+    def __call__(self):
+        found, pointer = {}, self.checkpoint._pointer
+        for source, layout, rank, dtype, shape, name in self.calls:
+            array = found[name] = numpy.empty(shape, "f4")
+            lib.reshard_checkpoint_read_shards(pointer, source, layout, rank, dtype, (ctypes.c_void_p * 1)(array.ctypes.data))
+        return found
+
+
+def measure(call):
+    begun = time.perf_counter()
+    found = call()
+    seconds = time.perf_counter() - begun
+    return seconds, sum(array.nbytes for array in found.values()), found
+
+
+def read_peak():
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
+
+
+def main():
+    folder, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 5
+    path, header, begin = make_model(folder)
+    if "--peak" in sys.argv:
+        before = read_peak()
+        found = load_python(folder, 0)
+        print((read_peak() - before) / sum(array.nbytes for array in found.values()))
+        return
+    load_c = LoadC(folder, 0)
+    ways = {"Python": lambda: load_python(folder, 0), "C loader": load_c, "NumPy memmap": lambda: load_numpy(path, header, begin, 0)}
+    best, results = dict.fromkeys(ways, 1e9), {}
+    for _ in range(rounds):
+        for name, call in ways.items():
+            seconds, count, results[name] = measure(call)
+            best[name] = min(best[name], seconds)
+            if name != "NumPy memmap":
+                results[name] = {key: array[:1].copy() for key, array in results[name].items()}
+    print(f"{os.path.getsize(path) / 1e9:.2f} GB, rank 0 of tp={TP}: {count / 1e9:.2f} GB, best of {rounds}")
+    for name, seconds in best.items():
+        print(f"{name:13} {1000 * seconds:7.1f} ms {count / 1e9 / seconds:6.2f} GB/s")
+    print(f"Python is {best['C loader'] / best['Python']:.2f} of the C loader, {best['NumPy memmap'] / best['Python']:.2f} of NumPy")
+    peak = subprocess.check_output([sys.executable, __file__, folder, "1", "--peak"], text=True)
+    print(f"memory beyond start, as a multiple of the result: {float(peak):.2f}")
+
+
+main()

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * plan_prediction.h - what `reshard plan --cluster` adds: how long each stage would take, and what
+ * on.
+ */
+#ifndef CLI_PLAN_PREDICTION_H
+#define CLI_PLAN_PREDICTION_H
+
+#include "cli/common/json.h"
+
+#include <reshard/plan.h>
+#include <reshard/predict.h>
+
+void cli_prediction_print(const reshard_prediction *prediction, const reshard_plan *plan);
+void cli_prediction_write_json(cli_json *json, const reshard_prediction *prediction,
+                               const reshard_plan *plan);
+
+#endif

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* intern.c - a table with one slot for each hash: it remembers, and may forget. */
+#include "base/intern.h"
+
+#include "base/context.h"
+#include "base/error.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define SLOTS_MIN ((size_t)256) /* powers of 2 */
+#define SLOTS_MAX ((size_t)1 << 18)
+#define SLOTS_EACH 16 /* so many for each run, so that few of them share one */
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 32;
+}
+
+static uint64_t hash_of(rs_slice bytes)
+{
+    uint64_t hash = bytes.count, word;
+    size_t at = 0;
+    for (; bytes.count - at >= sizeof word; at += sizeof word) {
+        memcpy(&word, bytes.bytes + at, sizeof word);
+        hash = mix(hash, word);
+    }
+    word = 0;
+    if (at < bytes.count)
+        memcpy(&word, bytes.bytes + at, bytes.count - at);
+    return mix(mix(hash, word), 0);
+}
+
+static reshard_status grow_slots(rs_intern *intern)
+{
+    size_t count = intern->slot_count == 0 ? SLOTS_MIN : 4 * intern->slot_count;
+    if ((size_t)intern->count * SLOTS_EACH < intern->slot_count || count > SLOTS_MAX)
+        return RESHARD_OK;
+    uint32_t *slots = rs_allocate_array(intern->arena->context, count, sizeof *slots);
+    if (slots == NULL)
+        return rs_allocation_status();
+    memset(slots, 0, count * sizeof *slots);
+    for (int64_t i = 0; i < intern->count; i++)
+        slots[hash_of(intern->items[i]) & (count - 1)] = (uint32_t)i + 1;
+    if (intern->slots != NULL)
+        rs_release(intern->arena->context, intern->slots,
+                   intern->slot_count * sizeof *intern->slots);
+    intern->slots = slots;
+    intern->slot_count = count;
+    return RESHARD_OK;
+}
+
+static reshard_status keep(rs_intern *intern, rs_slice bytes)
+{
+    void *items = intern->items;
+    if (intern->count >= INT32_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "too many different names");
+    reshard_status status = rs_grow(intern->arena->context, &items, &intern->capacity,
+                                    intern->count + 1, sizeof *intern->items);
+    intern->items = items;
+    if (status != RESHARD_OK)
+        return status;
+    char *copy = rs_arena_allocate(intern->arena, bytes.count + 1);
+    if (copy == NULL)
+        return rs_allocation_status();
+    if (bytes.count != 0)
+        memcpy(copy, bytes.bytes, bytes.count);
+    copy[bytes.count] = '\0';
+    intern->items[intern->count++] = (rs_slice){copy, bytes.count};
+    return RESHARD_OK;
+}
+
+reshard_status rs_intern_add(rs_intern *intern, rs_slice bytes, int64_t *out_number)
+{
+    reshard_status status = grow_slots(intern);
+    if (status != RESHARD_OK)
+        return status;
+    uint32_t *slot = &intern->slots[hash_of(bytes) & (intern->slot_count - 1)];
+    if (*slot == 0 || rs_slice_compare(intern->items[*slot - 1], bytes) != 0) {
+        status = keep(intern, bytes);
+        if (status != RESHARD_OK)
+            return status;
+        *slot = (uint32_t)intern->count;
+    }
+    *out_number = (int64_t)*slot - 1;
+    return RESHARD_OK;
+}
+
+void rs_intern_forget(rs_intern *intern)
+{
+    assert(intern->count > 0);
+    intern->count--;
+    intern->slots[hash_of(intern->items[intern->count]) & (intern->slot_count - 1)] = 0;
+}
+
+void rs_intern_release(rs_intern *intern)
+{
+    if (intern->items != NULL)
+        rs_release(intern->arena->context, intern->items,
+                   (size_t)intern->capacity * sizeof *intern->items);
+    if (intern->slots != NULL)
+        rs_release(intern->arena->context, intern->slots,
+                   intern->slot_count * sizeof *intern->slots);
+    *intern = (rs_intern){.arena = intern->arena};
+}

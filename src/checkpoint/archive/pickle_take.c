@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pickle_take.c - items that somebody takes while the pickle is read (rs_pickle_taker).
+ *
+ * What opcodes make between a MARK and the APPENDS or SETITEMS that ends it can be let go if
+ * nothing else knows of it: no global or persistent id was made there, no older value was changed,
+ * and the memo only grew. The arena then goes back to where it was at the MARK.
+ *
+ * The memo still has entries for what is gone, and a later opcode may ask for one. Texts, such as
+ * the name of a file that many items share, are made again from the opcode that made them. For
+ * anything else, which Python's own files hardly do, all that was taken is made again by carrying
+ * its opcodes out once more, first things first, and from then on nobody takes any more: the rest
+ * of the reading is as if nobody had. So a pickle is read twice at most.
+ */
+#include "base/context.h"
+#include "base/error.h"
+#include "checkpoint/archive/pickle_reader.h"
+
+#include <assert.h>
+#include <string.h>
+
+typedef rs_pickle_reader reader;
+typedef rs_pickle_taken taken;
+
+/* ---- taking ---------------------------------------------------------------------------------- */
+
+/* Notes where the texts are made that the memo got since the mark. */
+static reshard_status keep_texts(reader *r, const rs_pickle_mark *mark)
+{
+    int64_t before = r->taken_entries;
+    for (int64_t i = mark->memo_end; i < r->memo_end; i++) {
+        const rs_pickle_node *value = r->memo[i - before];
+        if (!rs_pickle_is(value, RS_PICKLE_TEXT))
+            continue;
+        reshard_status status = rs_grow(r->context, (void **)&r->texts, &r->text_capacity,
+                                        r->text_count + 1, sizeof *r->texts);
+        if (status != RESHARD_OK)
+            return status;
+        r->texts[r->text_count++] = (rs_pickle_text_place){(uint32_t)i, value->at};
+    }
+    return RESHARD_OK;
+}
+
+reshard_status rs_pickle_offer(reader *r, const rs_pickle_mark *mark,
+                               const rs_pickle_node *container, bool *out_taken)
+{
+    size_t count = (size_t)(r->stack_count - mark->stack_count);
+    bool is_dict = container->kind == RS_PICKLE_DICT;
+    *out_taken = false;
+    if (count == 0 || count < r->taker->items_min || r->lasting_at >= mark->at ||
+        (is_dict && count % 2 != 0) ||
+        (r->taken_count != 0 && r->taken[r->taken_count - 1].end >= mark->at))
+        return RESHARD_OK;
+    reshard_status status = rs_grow(r->context, (void **)&r->taken, &r->taken_capacity,
+                                    r->taken_count + 1, sizeof *r->taken);
+    if (status == RESHARD_OK)
+        status = r->taker->take(r->taker->user, container,
+                                (const rs_pickle_node *const *)r->stack + mark->stack_count, count,
+                                out_taken);
+    if (status != RESHARD_OK || !*out_taken)
+        return status;
+    taken made = {.begin = mark->at + 1,
+                  .end = r->opcode_at,
+                  .memo_first = mark->memo_end,
+                  .memo_end = r->memo_end,
+                  .taken_before = r->taken_entries,
+                  .text_first = r->text_count};
+    status = keep_texts(r, mark);
+    made.text_end = r->text_count;
+    r->taken[r->taken_count++] = made;
+    r->taken_entries += made.memo_end - made.memo_first;
+    r->stack_count = mark->stack_count;
+    rs_arena_return_to(r->arena, mark->arena);
+    return status;
+}
+
+/* ---- coming back to it ----------------------------------------------------------------------- */
+
+/* The taken items that come last among those whose entries begin at or before the index; NULL:
+ * all are behind it. */
+static const taken *find_taken(const reader *r, int64_t index)
+{
+    int64_t low = 0, high = r->taken_count;
+    if (high == 0 || index < r->taken[0].memo_first) /* classes and keys, mostly */
+        return NULL;
+    if (index >= r->taken[high - 1].memo_first)
+        return &r->taken[high - 1];
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (r->taken[middle].memo_first <= index)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low != 0 ? &r->taken[low - 1] : NULL;
+}
+
+static const rs_pickle_text_place *find_text(const reader *r, const taken *within, int64_t index)
+{
+    int64_t low = within->text_first, high = within->text_end;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (r->texts[middle].index < index)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < within->text_end && r->texts[low].index == index ? &r->texts[low] : NULL;
+}
+
+/* Carries out the opcodes from `begin` to `end` once more. */
+static reshard_status repeat(reader *r, size_t begin, size_t end)
+{
+    reshard_status status = RESHARD_OK;
+    size_t at = r->at, opcode_at = r->opcode_at;
+    const char *opcode = r->opcode;
+    r->at = begin;
+    while (status == RESHARD_OK && r->at < end)
+        status = rs_pickle_step(r);
+    r->at = at;
+    r->opcode_at = opcode_at;
+    r->opcode = opcode;
+    return status;
+}
+
+reshard_status rs_pickle_recall(reader *r, uint64_t index)
+{
+    int64_t i = index < (uint64_t)r->memo_end ? (int64_t)index : -1;
+    const taken *near = i >= 0 ? find_taken(r, i) : NULL;
+    if (near != NULL && i < near->memo_end) {
+        const rs_pickle_text_place *text = find_text(r, near, i);
+        if (text != NULL)
+            return repeat(r, text->at, text->at + 1);
+        reshard_status status = rs_pickle_give_back(r);
+        if (status != RESHARD_OK)
+            return status;
+        near = NULL;
+    }
+    int64_t before = near != NULL ? near->taken_before + near->memo_end - near->memo_first : 0;
+    if (i < 0 || r->memo[i - before] == NULL)
+        return rs_pickle_fail(r, "the memo holds nothing at this index");
+    return rs_pickle_push(r, r->memo[i - before]);
+}
+
+/* Appends entries of an earlier memo to the memo. */
+static reshard_status append_memo(reader *r, rs_pickle_node *const *entries, int64_t count)
+{
+    reshard_status status = rs_grow(r->context, (void **)&r->memo, &r->memo_capacity,
+                                    r->memo_end + count, sizeof *r->memo);
+    if (status == RESHARD_OK && count != 0)
+        memcpy((void *)(r->memo + r->memo_end), (const void *)entries,
+               (size_t)count * sizeof *entries);
+    if (status == RESHARD_OK)
+        r->memo_end += count;
+    return status;
+}
+
+reshard_status rs_pickle_give_back(reader *r)
+{
+    rs_pickle_node **memo = r->memo;
+    int64_t capacity = r->memo_capacity, end = r->memo_end, taken_count = r->taken_count;
+    int64_t stack_count = r->stack_count, copied = 0;
+    reshard_status status = RESHARD_OK;
+    r->taker = NULL;
+    if (taken_count == 0)
+        return RESHARD_OK;
+    r->memo = NULL;
+    r->memo_capacity = r->memo_end = r->taken_count = r->taken_entries = 0;
+    for (int64_t i = 0; status == RESHARD_OK && i < taken_count; i++) {
+        const taken *again = &r->taken[i];
+        int64_t kept = again->memo_first - again->taken_before;
+        status = append_memo(r, memo + copied, kept - copied);
+        copied = kept;
+        assert(status != RESHARD_OK || r->memo_end == again->memo_first);
+        r->memo_count = r->memo_end; /* where MEMOIZE goes on */
+        if (status == RESHARD_OK)
+            status = rs_pickle_do_mark(r, NULL);
+        if (status == RESHARD_OK)
+            status = repeat(r, again->begin, again->end);
+        assert(status != RESHARD_OK || r->memo_end == again->memo_end);
+        if (status == RESHARD_OK)
+            r->mark_count--;
+        r->stack_count = stack_count;
+    }
+    if (status == RESHARD_OK)
+        status = append_memo(r, memo + copied, end - r->memo_end);
+    assert(status != RESHARD_OK || r->memo_end == end);
+    r->memo_count = r->memo_end;
+    rs_release(r->context, (void *)memo, (size_t)capacity * sizeof *memo);
+    return status;
+}
