@@ -154,10 +154,10 @@ typedef struct rs_rank_buffer {
 
 /* What ranks hold of a tensor of one shape and dtype. The boxes cover it; they are equal or do not
  * overlap. */
-typedef struct rs_holding {
+typedef struct rs_rank_holding {
     reshard_layout *layout; /* padding included; one reference */
     reshard_shards *shards; /* of it */
-    struct rs_holding *next;
+    struct rs_rank_holding *next;
     const rs_target_row *row; /* NULL: of a live tensor */
     bool is_flat;             /* cut along its row-major order */
     int64_t count;
@@ -166,11 +166,11 @@ typedef struct rs_holding {
     const rs_candidate **chosen;    /* room for as many, for who chooses among them */
     int64_t buffer_count;
     rs_rank_buffer *buffers; /* by rank */
-} rs_holding;
+} rs_rank_holding;
 
 typedef struct rs_cut_tensor {
     rs_stored_tensor *tensor; /* with room for as many pieces, and for one at least */
-    const rs_holding *holding;
+    const rs_rank_holding *holding;
 } rs_cut_tensor;
 
 /* Chooses which boxes are stored where: fills in the tensor's pieces and adds entries. */

@@ -12,7 +12,7 @@
 
 /* Of the candidates for each box chooses the one whose file has the least so far; returns how many
  * boxes there are. */
-static int64_t choose_holders(const rs_laying *laying, const rs_holding *holding)
+static int64_t choose_holders(const rs_laying *laying, const rs_rank_holding *holding)
 {
     int64_t chosen = 0;
     for (int64_t first = 0, next; first < holding->count; first = next) {
@@ -48,7 +48,7 @@ static reshard_status name_entry(const rs_laying *laying, const rs_stored_tensor
 }
 
 static reshard_status add_boxes(const rs_laying *laying, rs_stored_tensor *tensor,
-                                const rs_holding *holding, rs_box_name_fn *name)
+                                const rs_rank_holding *holding, rs_box_name_fn *name)
 {
     rs_target *target = laying->target;
     const rs_candidate **items = holding->chosen;
@@ -93,7 +93,7 @@ static reshard_status add_empty(const rs_laying *laying, const rs_stored_tensor 
 reshard_status rs_target_place_boxes(const rs_laying *laying, const rs_cut_tensor *cut,
                                      rs_box_name_fn *name)
 {
-    const rs_holding *holding = cut->holding;
+    const rs_rank_holding *holding = cut->holding;
     if (cut->tensor->bytes == 0 && holding->buffer_count > 0)
         return add_empty(laying, cut->tensor, &holding->buffers[0]);
     return add_boxes(laying, cut->tensor, holding, name);

@@ -32,9 +32,9 @@ typedef struct cutting {
     const rs_laying *laying;
     rs_place_fn *place;
     rs_rule_memo memo;
-    rs_table holdings; /* by what the rules said, dtype and shape */
-    rs_holding *kept;  /* all of them */
-    rs_arena arena;    /* of holdings, but for what entries and pieces point to */
+    rs_table holdings;     /* by what the rules said, dtype and shape */
+    rs_rank_holding *kept; /* all of them */
+    rs_arena arena;        /* of holdings, but for what entries and pieces point to */
 } cutting;
 
 /* ---- boxes ----------------------------------------------------------------------------------- */
@@ -98,7 +98,7 @@ static bool clip_to_shape(const rs_stored_tensor *tensor, const reshard_box *box
 
 static reshard_status add_candidate(const cutting *cut, const rs_stored_tensor *tensor,
                                     const reshard_piece *piece, rs_candidate *item,
-                                    rs_holding *holding)
+                                    rs_rank_holding *holding)
 {
     size_t ndim = (size_t)tensor->carried_ndim;
     int64_t numbers[3 * RESHARD_NDIM_MAX];
@@ -121,7 +121,7 @@ static reshard_status add_candidate(const cutting *cut, const rs_stored_tensor *
 }
 
 static reshard_status list_candidates(cutting *cut, const rs_stored_tensor *tensor,
-                                      const reshard_shards *shards, rs_holding *holding)
+                                      const reshard_shards *shards, rs_rank_holding *holding)
 {
     size_t most = 0;
     for (int64_t i = 0; i < shards->count; i++)
@@ -153,7 +153,7 @@ static reshard_status list_candidates(cutting *cut, const rs_stored_tensor *tens
  * could not tell them apart. All boxes together cover the tensor, so it is enough to count
  * bytes. */
 static reshard_status number_boxes(cutting *cut, const rs_stored_tensor *tensor,
-                                   rs_holding *holding)
+                                   rs_rank_holding *holding)
 {
     size_t count = (size_t)holding->count;
     uint64_t bytes = 0;
@@ -181,7 +181,7 @@ static reshard_status number_boxes(cutting *cut, const rs_stored_tensor *tensor,
 }
 
 static reshard_status list_buffers(cutting *cut, const rs_stored_tensor *tensor,
-                                   const reshard_shards *shards, rs_holding *holding)
+                                   const reshard_shards *shards, rs_rank_holding *holding)
 {
     rs_arena *arena = &cut->laying->target->arena;
     holding->buffers =
@@ -214,7 +214,7 @@ static reshard_status list_buffers(cutting *cut, const rs_stored_tensor *tensor,
 
 /* What ranks hold of a tensor of this layout. */
 static reshard_status make_holding(cutting *cut, const rs_stored_tensor *tensor,
-                                   const reshard_layout *layout, rs_holding *holding)
+                                   const reshard_layout *layout, rs_rank_holding *holding)
 {
     holding->layout = reshard_layout_retain((reshard_layout *)layout);
     holding->is_flat = rs_spec_cuts(reshard_layout_spec(layout), true);
@@ -228,13 +228,13 @@ static reshard_status make_holding(cutting *cut, const rs_stored_tensor *tensor,
     return status;
 }
 
-static void release_holding(rs_holding *holding)
+static void release_holding(rs_rank_holding *holding)
 {
     reshard_shards_destroy(holding->shards);
     reshard_layout_release(holding->layout);
 }
 
-static reshard_status place_tensor(const cutting *cut, const rs_holding *holding,
+static reshard_status place_tensor(const cutting *cut, const rs_rank_holding *holding,
                                    rs_stored_tensor *tensor)
 {
     const rs_cut_tensor made = {.tensor = tensor, .holding = holding};
@@ -321,7 +321,8 @@ static reshard_status keep_row(rs_arena *arena, const rs_rule_result *result, in
 
 /* The holding of a tensor that rules have spoken about, kept for others like it. */
 static reshard_status find_holding(cutting *cut, const rs_rule_result *result,
-                                   const rs_stored_tensor *tensor, const rs_holding **out_holding)
+                                   const rs_stored_tensor *tensor,
+                                   const rs_rank_holding **out_holding)
 {
     int64_t key[3 + RESHARD_NDIM_MAX] = {(int64_t)(intptr_t)result, tensor->dtype, tensor->ndim};
     void *none = NULL, **place = &none;
@@ -336,10 +337,10 @@ static reshard_status find_holding(cutting *cut, const rs_rule_result *result,
         *out_holding = *place;
         return RESHARD_OK;
     }
-    rs_holding *made = rs_arena_allocate(&cut->arena, sizeof *made);
+    rs_rank_holding *made = rs_arena_allocate(&cut->arena, sizeof *made);
     if (place == NULL || made == NULL)
         return rs_allocation_status();
-    *made = (rs_holding){.next = cut->kept};
+    *made = (rs_rank_holding){.next = cut->kept};
     cut->kept = made;
     if (tensor->opaque)
         status = reshard_layout_create(cut->arena.context, result->spec, tensor->carried_ndim,
@@ -361,7 +362,7 @@ static reshard_status add_tensor(cutting *cut, const rs_selected *selected)
     rs_target *target = cut->laying->target;
     rs_stored_tensor *tensor = &target->tensors[target->tensor_count];
     const rs_rule_result *result = NULL;
-    const rs_holding *holding = NULL;
+    const rs_rank_holding *holding = NULL;
     reshard_status status =
         selected->needs_no_rule
             ? rs_rules_apply_none(&cut->memo, book->rules, book->mesh, &result)
@@ -388,7 +389,7 @@ static reshard_status add_live(cutting *cut, int64_t index)
     rs_target *target = cut->laying->target;
     rs_stored_tensor *tensor = &target->tensors[index];
     const reshard_live_tensor *live = &cut->laying->live[index];
-    rs_holding holding = {.row = NULL};
+    rs_rank_holding holding = {.row = NULL};
     reshard_status status =
         rs_store_describe(tensor, &target->arena, target->names[index], live->dtype,
                           reshard_layout_ndim(live->layout), reshard_layout_shape(live->layout));
@@ -422,7 +423,7 @@ reshard_status rs_target_cut(rs_laying *laying, rs_place_fn *place)
     for (int64_t i = 0; status == RESHARD_OK && i < count; i++)
         status = laying->source != NULL ? add_tensor(&cut, &laying->selection->items[i])
                                         : add_live(&cut, i);
-    for (rs_holding *kept = cut.kept; kept != NULL; kept = kept->next)
+    for (rs_rank_holding *kept = cut.kept; kept != NULL; kept = kept->next)
         release_holding(kept);
     rs_arena_release(&cut.arena);
     rs_table_release(&cut.holdings);

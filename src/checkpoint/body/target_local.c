@@ -7,7 +7,7 @@
 reshard_status rs_target_place_local(const rs_laying *laying, const rs_cut_tensor *cut)
 {
     rs_stored_tensor *tensor = cut->tensor;
-    const rs_holding *holding = cut->holding;
+    const rs_rank_holding *holding = cut->holding;
     reshard_status status = RESHARD_OK;
     tensor->piece_count = holding->count;
     for (int64_t i = 0; i < holding->count; i++) {
