@@ -30,6 +30,8 @@ const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS] = {
      "hf: begin another file beyond this (5GB)"},
     {"dtype", CLI_TEXTS, FIELD(dtypes), "[GLOB=]D", 0,
      "cast to f16, bf16, f32, f64, f8_e4m3 or f8_e5m2"},
+    {"dequantize", CLI_TEXT, FIELD(dequantize), "D", 0,
+     "fp8 and mxfp4 weights become values: bf16, f16 or f32"},
     {"include", CLI_TEXTS, FIELD(includes), "GLOB", 0, "these tensors only"},
     {"exclude", CLI_TEXTS, FIELD(excludes), "GLOB", 0, "not these tensors"},
     {"only", CLI_TEXT, FIELD(only), "NAME", 0, "what is under this name, without it: optimizer"},
@@ -64,6 +66,12 @@ int cli_converting_check(const cli_converting *values)
         reshard_dtype dtype;
         reshard_status status =
             reshard_dtype_parse(equals != NULL ? equals + 1 : values->dtypes.items[i], &dtype);
+        if (status != RESHARD_OK)
+            code = cli_fail_status(status);
+    }
+    reshard_dtype dtype;
+    if (code == CLI_DONE && values->dequantize != NULL) {
+        reshard_status status = reshard_dtype_parse(values->dequantize, &dtype);
         if (status != RESHARD_OK)
             code = cli_fail_status(status);
     }
@@ -109,6 +117,9 @@ void cli_converting_fill(const cli_converting *values, cli_conversion_options *o
                     .no_sync = values->no_sync,
                     .journal_bytes = values->journal_bytes},
     };
+    /* That it is one, cli_converting_check has seen. */
+    if (values->dequantize != NULL)
+        (void)reshard_dtype_parse(values->dequantize, &out_options->planning.dequantize);
 }
 
 reshard_status cli_conversion_plan(reshard_context *context, const char *path,
@@ -122,7 +133,8 @@ reshard_status cli_conversion_plan(reshard_context *context, const char *path,
     if (status == RESHARD_OK)
         status = reshard_conversion_create(context, out_made->checkpoint, &options->planning,
                                            &out_made->conversion);
-    out_made->casts = options->planning.dtype_count != 0;
+    out_made->casts =
+        options->planning.dtype_count != 0 || options->planning.dequantize != RESHARD_DTYPE_NONE;
     out_made->stats.size = sizeof out_made->stats;
     if (status == RESHARD_OK)
         status = reshard_conversion_get_stats(out_made->conversion, &out_made->stats);

@@ -13,6 +13,7 @@
 
 typedef struct cli_converting {
     const char *to, *rules, *from, *from_rules, *format, *only, *unlisted, *padding, *html;
+    const char *dequantize;
     cli_texts sets, dtypes, includes, excludes, renames;
     size_t shard_bytes_max, memory_bytes_max, journal_bytes;
     int32_t threads;
@@ -21,7 +22,7 @@ typedef struct cli_converting {
 
 /* They fill a cli_converting. The first ones are about the plan, the others about carrying it
  * out. */
-enum { CLI_PLANNING_OPTIONS = 20, CLI_CONVERTING_OPTIONS = 27 };
+enum { CLI_PLANNING_OPTIONS = 21, CLI_CONVERTING_OPTIONS = 28 };
 extern const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS];
 
 /* Refuses meshes and dtypes that do not parse, before any checkpoint is opened. Returns CLI_DONE,

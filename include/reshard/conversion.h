@@ -64,6 +64,11 @@ typedef struct reshard_conversion_options {
      * in place of plain local tensors. Tensors that DTensors cannot describe, such as padded ones,
      * are refused. */
     int dtensors;
+    /* f16, bf16 or f32: weights of fp8 (with scales of blocks, channels or tensors) and of mxfp4
+     * (as GPT-OSS has it) become values of this dtype, codes times scales. Scales, and what
+     * config.json says of them, are left out. Patterns see the names without "_blocks". NONE: they
+     * stay as they are. */
+    reshard_dtype dequantize;
 } reshard_conversion_options;
 
 /*

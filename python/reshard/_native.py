@@ -382,6 +382,7 @@ class reshard_conversion_options(Structure):
         ("only", c_char_p),
         ("all", c_int),
         ("dtensors", c_int),
+        ("dequantize", c_int),
     ]
 
 

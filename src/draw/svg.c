@@ -336,7 +336,8 @@ static void add_heat(const page *all, int32_t x, int32_t y)
     rs_text_init(&text, title, sizeof title);
     rs_text_add(&text, "bytes from rank (down) to rank (across), up to %s",
                 rs_bytes_text(heat->most, size));
-    rs_text_add(&text, heat->group > 1 ? ", by %" PRId32 " ranks" : "", heat->group);
+    if (heat->group > 1)
+        rs_text_add(&text, ", by %" PRId32 " ranks", heat->group);
     int32_t left = x + number_width(heat->rank_count) + LETTER, top = y + 2 * LINE;
     int32_t step = 1 + (number_width(heat->rank_count) + LETTER) / all->square;
     add_words(all, "title", x, y + LINE - 6, title);

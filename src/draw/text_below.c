@@ -134,9 +134,9 @@ reshard_status rs_heat_print(const rs_heat *heat, const reshard_draw_options *op
     int32_t count = heat->count;
     int32_t margin = (int32_t)snprintf(NULL, 0, "%" PRId32, heat->rank_count - 1) + 1;
     if (heat->most == 0 || count == 0) {
-        rs_text_add(text,
-                    count == 0 ? "\nThe map of %" PRId32 " ranks is too large to draw.\n" : "",
-                    heat->rank_count);
+        if (count == 0)
+            rs_text_add(text, "\nThe map of %" PRId32 " ranks is too large to draw.\n",
+                        heat->rank_count);
         return RESHARD_OK;
     }
     rs_arena_init(&arena, heat->context);

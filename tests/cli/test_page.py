@@ -154,9 +154,9 @@ class PlanPageTest(PageTest):
 
     def test_size_is_bounded(self):
         """However many ranks or boxes there are, the page stays small and says what is missing."""
-        page = self.read_page("plan", "--shape", "131072x8", "--dtype", "f32", "--from", "131072: S(0)", "--to", "65536: S(0)")
+        page = self.read_page("plan", "--shape", "20000x8", "--dtype", "f32", "--from", "20000: S(0)", "--to", "10000: S(0)")
         self.assertNotIn("stage_list", page)
-        self.assertLess(page["layouts"][0]["ranks_shown"], 131072)
+        self.assertLess(page["layouts"][0]["ranks_shown"], 20000)
         self.assertLess(os.path.getsize(self.path), 1 << 20)
         page = self.read_page("plan", "--shape", "100000x8", "--dtype", "f32", "--from", "3: S(0/1)", "--to", "4: S(0)")
         self.assertTrue(page["layouts"][0]["pieces_cut"])
@@ -164,7 +164,7 @@ class PlanPageTest(PageTest):
 
     def test_irregular_matrices_are_joined(self):
         """Cyclic blocks of 3 and of 7 meet in a different way for nearly every pair."""
-        arguments = ["plan", "--shape", "999983", "--dtype", "f32", "--from", "1024: S(0/3)", "--to", "1000: S(0/7)"]
+        arguments = ["plan", "--shape", "299993", "--dtype", "f32", "--from", "512: S(0/3)", "--to", "500: S(0/7)"]
         page = self.read_page(*arguments)
         matrix = page["stage_list"][0]["matrix"]
         runs = sum(len(row) // 2 for row in matrix["runs"])

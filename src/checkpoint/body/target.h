@@ -81,6 +81,7 @@ struct rs_target {
     const int32_t *ranks; /* of each file of a mesh; NULL for others */
     /* What most of the weights were cast to, and config.json should say; NONE: they were not. */
     reshard_dtype cast;
+    bool dequantises;  /* config.json should no longer tell how they are quantised */
     rs_slice document; /* what the format says in every file; it alone knows what that is */
 };
 

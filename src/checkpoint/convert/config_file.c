@@ -11,9 +11,10 @@
 typedef struct rewriting {
     rs_json json;
     rs_slice text;
-    const char *dtype;
+    const rs_config_change *change;
     size_t copied; /* bytes of the text so far */
     bool changed;
+    bool names_dtype; /* of the whole model */
     rs_json_writer writer;
 } rewriting;
 
@@ -23,16 +24,22 @@ static bool ends_with(const rs_json_token *key, const char *ending)
     return key->count >= length && memcmp(key->bytes + key->count - length, ending, length) == 0;
 }
 
+/* Writes what comes before a place, which what is there follows from `next` on. */
+static void copy_until(rewriting *r, size_t place, size_t next)
+{
+    rs_json_writer_add(&r->writer, r->text.bytes + r->copied, place - r->copied);
+    r->copied = next;
+    r->changed = true;
+}
+
 /* Puts the dtype in the place of a string, between its quotes. */
 static void replace(rewriting *r, const rs_json_token *token)
 {
     size_t begin = (size_t)(token->bytes - r->text.bytes);
-    if (rs_json_token_is(token, r->dtype))
+    if (rs_json_token_is(token, r->change->dtype))
         return;
-    rs_json_writer_add(&r->writer, r->text.bytes + r->copied, begin - r->copied);
-    rs_json_writer_text(&r->writer, r->dtype);
-    r->copied = begin + token->count;
-    r->changed = true;
+    copy_until(r, begin, begin + token->count);
+    rs_json_writer_text(&r->writer, r->change->dtype);
 }
 
 static reshard_status rewrite_object(rewriting *r, int depth);
@@ -48,22 +55,55 @@ static reshard_status rewrite_member(rewriting *r, const rs_json_token *key, int
         return status;
     if (is_part && token.kind == RS_JSON_OBJECT_BEGIN)
         return rewrite_object(r, depth + 1);
-    if (is_dtype && token.kind == RS_JSON_STRING)
+    if (is_dtype && token.kind == RS_JSON_STRING) {
         replace(r, &token);
+        r->names_dtype = r->names_dtype || depth == 0;
+    }
     return rs_json_skip_rest(&r->json, &token);
 }
 
-/* The object has been begun. */
+static void add_dtype(rewriting *r, size_t place, bool is_first)
+{
+    copy_until(r, place, place);
+    rs_json_writer_text(&r->writer,
+                        is_first ? "\n  \"torch_dtype\": \"" : ",\n  \"torch_dtype\": \"");
+    rs_json_writer_text(&r->writer, r->change->dtype);
+    rs_json_writer_text(&r->writer, "\"");
+}
+
+/* The object has been begun. A member is taken out with the comma in front of it; the first one
+ * with the comma behind it, which is to say, up to the next key. */
 static reshard_status rewrite_object(rewriting *r, int depth)
 {
+    size_t end = r->json.at, first_gone = SIZE_MAX; /* end: of the last member that stays */
+    bool any = false;
     for (;;) {
         rs_json_token key;
         reshard_status status = rs_json_next(&r->json, &key);
-        if (status != RESHARD_OK || key.kind == RS_JSON_OBJECT_END)
+        if (status != RESHARD_OK)
             return status;
+        bool is_end = key.kind == RS_JSON_OBJECT_END;
+        size_t begin = (size_t)(key.bytes - r->text.bytes) - (is_end ? 0 : 1);
+        if (first_gone != SIZE_MAX)
+            copy_until(r, first_gone, begin);
+        first_gone = SIZE_MAX;
+        if (is_end) {
+            if (depth == 0 && r->change->is_dequantised && !r->names_dtype)
+                add_dtype(r, r->copied > end ? r->copied : end, !any);
+            return RESHARD_OK;
+        }
         status = rewrite_member(r, &key, depth);
         if (status != RESHARD_OK)
             return status;
+        if (!r->change->is_dequantised || !rs_json_token_is(&key, "quantization_config")) {
+            end = r->json.at;
+            any = true;
+        } else if (any) {
+            copy_until(r, end, r->json.at);
+            end = r->json.at;
+        } else {
+            first_gone = begin;
+        }
     }
 }
 
@@ -77,11 +117,11 @@ static reshard_status keep_text(rewriting *r, rs_arena *arena, rs_slice *out_tex
     return out_text->bytes != NULL ? RESHARD_OK : rs_allocation_status();
 }
 
-reshard_status rs_config_file_rewrite(rs_arena *arena, rs_slice text, const char *dtype,
-                                      rs_slice *out_text)
+reshard_status rs_config_file_rewrite(rs_arena *arena, rs_slice text,
+                                      const rs_config_change *change, rs_slice *out_text)
 {
     rs_json_token token;
-    rewriting r = {.text = text, .dtype = dtype};
+    rewriting r = {.text = text, .change = change};
     *out_text = (rs_slice){NULL, 0};
     rs_json_writer_init(&r.writer, arena->context);
     rs_json_init(&r.json, "config.json", text.bytes, text.count);

@@ -9,6 +9,7 @@
 #include "base/digest.h"
 #include "base/options.h"
 #include "base/sort.h"
+#include "checkpoint/store/formula.h"
 
 #include <assert.h>
 #include <string.h>
@@ -74,6 +75,11 @@ static void digest_pieces(rs_digest *digest, const rs_stored_tensor *tensor)
         if (piece->strides != NULL)
             rs_digest_i64s(digest, piece->strides, tensor->carried_ndim);
     }
+    if (tensor->formula == NULL)
+        return;
+    digest_tensor(digest, tensor->formula->codes);
+    digest_tensor(digest, tensor->formula->scales);
+    rs_digest_i64s(digest, tensor->formula->blocks, RESHARD_NDIM_MAX);
 }
 
 /* Of all that decides what is written: the version of every source file, and every place. */
@@ -235,7 +241,9 @@ reshard_status reshard_conversion_get_stats(const reshard_conversion *conversion
     for (int64_t i = 0; i < conversion->route_count; i++) {
         const rs_route *route = &conversion->routes[i];
         stats.move_count += route->move_count;
-        stats.bytes_read += route->source->bytes;
+        const rs_formula *formula = route->source->formula;
+        stats.bytes_read +=
+            formula != NULL ? formula->codes->bytes + formula->scales->bytes : route->source->bytes;
         stats.bytes_shared += route->direct ? route->target->bytes : 0;
     }
     return rs_report_write("conversion stats", &stats, sizeof stats, out_stats);

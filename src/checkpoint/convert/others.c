@@ -91,6 +91,9 @@ static reshard_status consider_other(reshard_conversion *conversion, char *name,
         add_kin(&seen->folders, name);
     } else if (kind != RS_PATH_FILE) {
         add_kin(&seen->odd, name);
+    } else if (conversion->target.dequantises && strcmp(name, "hf_quant_config.json") == 0) {
+        return rs_target_say(&conversion->target,
+                             "left out: %s, which tells how weights are quantised", name);
     } else if (rs_name_holds_weights(name)) {
         /* What is left out of safetensors, the reader has said. */
         if (strstr(name, ".safetensors") == NULL)
@@ -149,14 +152,16 @@ static reshard_status change_config(reshard_conversion *conversion, rs_slice tex
     if (!rs_dtype_is_float(target->cast))
         return rs_target_say(target, "config.json keeps its dtype, though most weights become %s",
                              reshard_dtype_name(target->cast));
+    const rs_config_change change = {dtype, target->dequantises};
     reshard_status status =
-        rs_config_file_rewrite(&conversion->arena, text, dtype, &conversion->config_text);
+        rs_config_file_rewrite(&conversion->arena, text, &change, &conversion->config_text);
     if (status == RESHARD_ERR_SYNTAX)
         return rs_target_say(target,
                              "config.json is copied as it is, and may name another dtype: %s",
                              reshard_error_text());
     if (status == RESHARD_OK && conversion->config_text.bytes != NULL)
-        status = rs_target_say(target, "config.json: the dtype becomes %s", dtype);
+        status = rs_target_say(target, "config.json: the dtype becomes %s%s", dtype,
+                               target->dequantises ? ", and quantization_config goes" : "");
     return status;
 }
 

@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/context.h"
 #include "checkpoint/engine/sink.h"
+#include "checkpoint/store/formula.h"
 
 #include <assert.h>
 #include <string.h>
@@ -110,6 +111,32 @@ static void split_buffer(rs_worker *worker, const rs_route *route, const rs_bloc
     worker->target = worker->buffer + bytes / RS_BLOCK_ALIGNMENT * RS_BLOCK_ALIGNMENT;
 }
 
+/* All of the block as one part, dense. What the target will take up is free until then. */
+static reshard_status make_block(rs_worker *worker, const rs_route *route, const rs_block_box *box)
+{
+    const rs_stored_tensor *source = route->source;
+    void *parts = worker->parts;
+    rs_clip clip;
+    rs_formula_tally tally = {0};
+    int64_t strides[RESHARD_NDIM_MAX];
+    size_t scratch_bytes = (size_t)(worker->buffer + worker->buffer_bytes - worker->target);
+    reshard_status status =
+        rs_grow(worker->engine->context, &parts, &worker->part_capacity, 1, sizeof *worker->parts);
+    worker->parts = parts;
+    if (status != RESHARD_OK ||
+        !rs_piece_clip(source, &source->pieces[0], box->offset, box->size, &clip))
+        return status;
+    rs_dense_strides(source->carried_ndim, box->size, strides);
+    const rs_block_part *part = add_part(worker, 0, &clip, worker->buffer, strides);
+    status = rs_formula_read(source, box->offset, box->size, worker->buffer, worker->target,
+                             scratch_bytes, &tally);
+    worker->overflows += tally.overflows;
+    atomic_fetch_add(&worker->engine->bytes_read, tally.bytes_read);
+    if (status == RESHARD_OK)
+        sum_part(worker, part);
+    return status;
+}
+
 reshard_status rs_block_read(rs_worker *worker, const rs_route *route, const rs_block_box *box)
 {
     const rs_stored_tensor *source = route->source;
@@ -117,6 +144,8 @@ reshard_status rs_block_read(rs_worker *worker, const rs_route *route, const rs_
     size_t used = 0;
     split_buffer(worker, route, box);
     worker->part_count = 0;
+    if (source->formula != NULL)
+        return make_block(worker, route, box);
     for (int64_t i = 0, count; status == RESHARD_OK && i < source->piece_count; i += count) {
         count = rs_piece_group(source->pieces, source->piece_count, i);
         group_span span = span_group(source, i, count, box);

@@ -362,7 +362,7 @@ reshard_status rs_route_plan(rs_arena *arena, rs_route_cache *cache, const rs_st
         is_whole ? keep_single(arena, &route) : find_moves(arena, cache, &route);
     if (status != RESHARD_OK)
         return status;
-    route.direct = !route.casts && are_ranges(&route);
+    route.direct = !route.casts && source->formula == NULL && are_ranges(&route);
     *out_route = route;
     return RESHARD_OK;
 }

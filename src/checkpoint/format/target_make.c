@@ -165,7 +165,7 @@ static reshard_dtype find_cast(const rs_selection *selection)
     for (int64_t i = 0; i < selection->count; i++) {
         const rs_selected *item = &selection->items[i];
         const rs_stored_tensor *stored = item->stored;
-        bool was_cast = item->dtype != stored->dtype;
+        bool was_cast = item->dtype != stored->dtype || stored->formula != NULL;
         if (!was_cast && !rs_dtype_is_float(item->dtype))
             continue;
         is_cast[item->dtype] = is_cast[item->dtype] || was_cast;
@@ -180,8 +180,14 @@ static reshard_dtype find_cast(const rs_selection *selection)
 static reshard_status tell_quantised(rs_target *target, const rs_selection *selection)
 {
     int64_t count = selection->quantised_count;
-    if (count == 0)
-        return RESHARD_OK;
+    reshard_status status = RESHARD_OK;
+    if (selection->made_count != 0)
+        status = rs_target_say(
+            target, "dequantised: %lld tensor%s; %lld of scales and their kin are left out",
+            (long long)selection->made_count, selection->made_count == 1 ? "" : "s",
+            (long long)selection->scale_count);
+    if (status != RESHARD_OK || count == 0)
+        return status;
     return rs_target_say(target,
                          "not cast: %lld quantised tensor%s, with what belongs to %s (\"%.*s\"%s); "
                          "a pattern that names them casts them",
@@ -214,6 +220,7 @@ static reshard_status lay_out(rs_target *target, const reshard_checkpoint *sourc
     if (status == RESHARD_OK && target->format->is_split)
         status = order_files(&laying, mesh);
     target->cast = find_cast(&selection);
+    target->dequantises = options->dequantize != RESHARD_DTYPE_NONE;
     if (status == RESHARD_OK)
         status = target->format->lay_out(&laying);
     assert(status != RESHARD_OK || target->tensor_count == selection.count);

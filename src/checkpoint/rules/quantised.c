@@ -80,44 +80,52 @@ static void split_name(rs_slice name, member *out_member)
     out_member->part = (rs_slice){name.bytes + length, name.count - length};
 }
 
+static rs_quantised_kind kind_of(const reshard_checkpoint *checkpoint, const member *of)
+{
+    if (is_companion(of->part))
+        return RS_QUANTISED_COMPANION;
+    return is_code(checkpoint->tensors[of->tensor].dtype) ? RS_QUANTISED_CODES : RS_QUANTISED_NOT;
+}
+
 /* The members of one module. */
 static void judge_module(const reshard_checkpoint *checkpoint, const member *members, int64_t count,
-                         bool *quantised)
+                         rs_quantised_kind *kinds)
 {
     bool has_codes = false, has_companions = false;
     int64_t above = -1;
     rs_slice module = members->module;
     for (int64_t i = 0; i < count; i++) {
-        has_companions = has_companions || is_companion(members[i].part);
-        has_codes = has_codes || is_code(checkpoint->tensors[members[i].tensor].dtype);
+        rs_quantised_kind kind = kind_of(checkpoint, &members[i]);
+        has_companions = has_companions || kind == RS_QUANTISED_COMPANION;
+        has_codes = has_codes || kind == RS_QUANTISED_CODES;
     }
     if (!has_companions)
         return;
     if (module.count != 0)
         above = rs_store_find(checkpoint, (rs_slice){module.bytes, module.count - 1});
-    if (above >= 0 && is_code(checkpoint->tensors[above].dtype))
-        quantised[above] = has_codes = true;
-    for (int64_t i = 0; has_codes && i < count; i++) {
-        int64_t tensor = members[i].tensor;
-        quantised[tensor] = quantised[tensor] || is_companion(members[i].part) ||
-                            is_code(checkpoint->tensors[tensor].dtype);
+    if (above >= 0 && is_code(checkpoint->tensors[above].dtype)) {
+        kinds[above] = RS_QUANTISED_CODES;
+        has_codes = true;
     }
+    for (int64_t i = 0; has_codes && i < count; i++)
+        kinds[members[i].tensor] = kind_of(checkpoint, &members[i]);
 }
 
 reshard_status rs_quantised_find(rs_arena *arena, const reshard_checkpoint *checkpoint,
-                                 bool is_declared, bool **out_quantised)
+                                 bool is_declared, rs_quantised_kind **out_kinds)
 {
     int64_t count = checkpoint->tensor_count;
     bool any = is_declared;
-    bool *quantised = rs_arena_allocate_array(arena, (size_t)count, sizeof *quantised);
+    rs_quantised_kind *kinds = rs_arena_allocate_array(arena, (size_t)count, sizeof *kinds);
     member *members = rs_allocate_array(arena->context, (size_t)count, sizeof *members);
-    if (quantised == NULL || members == NULL)
+    if (kinds == NULL || members == NULL)
         goto out;
-    memset(quantised, 0, (size_t)count * sizeof *quantised);
     for (int64_t i = 0; i < count; i++) {
         split_name(checkpoint->tensors[i].name, &members[i]);
         members[i].tensor = i;
-        quantised[i] = is_declared && is_narrow_float(checkpoint->tensors[i].dtype);
+        kinds[i] = is_declared && is_narrow_float(checkpoint->tensors[i].dtype)
+                       ? kind_of(checkpoint, &members[i])
+                       : RS_QUANTISED_NOT;
     }
     rs_sort(members, (size_t)count, sizeof *members, compare_members);
     for (int64_t i = 0, next; i < count; i = next) {
@@ -125,28 +133,24 @@ reshard_status rs_quantised_find(rs_arena *arena, const reshard_checkpoint *chec
             if (rs_slice_compare(members[next].module, members[i].module) != 0)
                 break;
         }
-        judge_module(checkpoint, &members[i], next - i, quantised);
+        judge_module(checkpoint, &members[i], next - i, kinds);
     }
     for (int64_t i = 0; !any && i < count; i++)
-        any = quantised[i];
-    for (int64_t i = 0; any && i < count; i++)
-        quantised[members[i].tensor] =
-            quantised[members[i].tensor] || is_cache_scale(members[i].part);
-    *out_quantised = quantised;
+        any = kinds[i] != RS_QUANTISED_NOT;
+    for (int64_t i = 0; any && i < count; i++) {
+        if (is_cache_scale(members[i].part))
+            kinds[members[i].tensor] = RS_QUANTISED_COMPANION;
+    }
+    *out_kinds = kinds;
 out:
     rs_release(arena->context, members, (size_t)count * sizeof *members);
-    return quantised != NULL && members != NULL ? RESHARD_OK : rs_allocation_status();
+    return kinds != NULL && members != NULL ? RESHARD_OK : rs_allocation_status();
 }
 
-reshard_status rs_quantised_declared(const reshard_checkpoint *checkpoint, bool *out_declared)
+const char *rs_quantised_method(rs_config *config)
 {
-    rs_config config;
-    reshard_status status =
-        rs_config_init(&config, checkpoint->context, checkpoint->folder, 0, NULL);
-    if (status == RESHARD_OK)
-        *out_declared =
-            rs_config_find_text(&config, "quantization_config.quant_method") != NULL ||
-            rs_config_find_text(&config, "text_config.quantization_config.quant_method") != NULL;
-    rs_config_release(&config);
-    return status == RESHARD_ERR_SYNTAX ? RESHARD_OK : status;
+    const char *method = rs_config_find_text(config, "quantization_config.quant_method");
+    return method != NULL
+               ? method
+               : rs_config_find_text(config, "text_config.quantization_config.quant_method");
 }

@@ -8,14 +8,21 @@
 #ifndef RS_CHECKPOINT_RULES_QUANTISED_H
 #define RS_CHECKPOINT_RULES_QUANTISED_H
 
+#include "checkpoint/rules/config.h"
 #include "checkpoint/store/store.h"
 
-/* One for each tensor of the checkpoint, in the arena. is_declared: config.json says that the model
+typedef enum rs_quantised_kind {
+    RS_QUANTISED_NOT,
+    RS_QUANTISED_CODES,
+    RS_QUANTISED_COMPANION, /* belongs to codes */
+} rs_quantised_kind;
+
+/* What each tensor of the checkpoint is, in the arena. is_declared: config.json says that the model
  * is quantised, so that codes are codes even where no scale is beside them. */
 reshard_status rs_quantised_find(rs_arena *arena, const reshard_checkpoint *checkpoint,
-                                 bool is_declared, bool **out_quantised);
+                                 bool is_declared, rs_quantised_kind **out_kinds);
 
-/* Whether config.json in the checkpoint's folder says so. One that is no JSON says nothing. */
-reshard_status rs_quantised_declared(const reshard_checkpoint *checkpoint, bool *out_declared);
+/* By which method config.json says that the model is quantised; NULL when it does not. */
+const char *rs_quantised_method(rs_config *config);
 
 #endif

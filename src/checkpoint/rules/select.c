@@ -8,10 +8,10 @@
 
 #include "base/context.h"
 #include "base/sort.h"
+#include "checkpoint/rules/dequantise.h"
 #include "checkpoint/rules/model.h"
 #include "checkpoint/rules/name_groups.h"
 #include "checkpoint/rules/parameter.h"
-#include "checkpoint/rules/quantised.h"
 #include "kernel/cast.h"
 #include "text/json.h"
 
@@ -40,7 +40,8 @@ typedef struct patterns {
 typedef struct selector {
     rs_arena *arena;
     patterns includes, excludes, dtypes, renames;
-    const bool *quantised; /* of each tensor of the source; NULL: nobody asks */
+    const rs_quantised_kind *quantised;  /* of each tensor of the source; NULL: nobody asks */
+    const rs_stored_tensor *const *made; /* likewise, what codes become; NULL: they stay */
 } selector;
 
 #define CASTS "f16, bf16, f32, f64, f8_e4m3 and f8_e5m2"
@@ -169,7 +170,14 @@ static reshard_status choose_dtype(const selector *made, rs_selection *selection
     reshard_status status = match(&made->dtypes, tensor->name, NULL, &found);
     if (status != RESHARD_OK || found == NULL)
         return status;
-    if (!found->has_glob && made->quantised[origin]) {
+    if (tensor->formula != NULL && found->has_glob && found->dtype != tensor->dtype)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "dtype \"%.200s\": tensor \"%.*s\" is dequantised to %s, and not cast",
+                       found->text, rs_slice_shown(tensor->name), tensor->name.bytes,
+                       reshard_dtype_name(tensor->dtype));
+    if (tensor->formula != NULL)
+        return RESHARD_OK;
+    if (!found->has_glob && made->quantised[origin] != RS_QUANTISED_NOT) {
         if (selection->quantised_count++ == 0)
             selection->quantised = tensor->name;
         return RESHARD_OK;
@@ -207,17 +215,39 @@ static reshard_status choose_name(const selector *made, rs_slice name, rs_slice 
     return rs_rule_new_name(&scope, found->new_name, bytes, length, &length);
 }
 
-static reshard_status find_quantised(selector *made, const reshard_checkpoint *source)
+/* What the source's tensors are, and what they become, as far as the options ask. */
+static reshard_status find_quantised(selector *made, const reshard_checkpoint *source,
+                                     const reshard_conversion_options *options)
 {
-    bool is_needed = false, is_declared = false;
-    bool *quantised = NULL;
+    bool is_needed = options->dequantize != RESHARD_DTYPE_NONE;
+    rs_quantised_kind *kinds = NULL;
+    const rs_stored_tensor **becomes = NULL;
+    rs_config config;
     for (int32_t i = 0; i < made->dtypes.count; i++)
         is_needed = is_needed || !made->dtypes.items[i].has_glob;
-    reshard_status status = is_needed ? rs_quantised_declared(source, &is_declared) : RESHARD_OK;
-    if (status == RESHARD_OK && is_needed)
-        status = rs_quantised_find(made->arena, source, is_declared, &quantised);
-    made->quantised = quantised;
+    if (!is_needed)
+        return RESHARD_OK;
+    reshard_status status = rs_config_init(&config, made->arena->context, source->folder, 0, NULL);
+    /* A config.json that is no JSON says nothing, and is copied as it is. */
+    if (status == RESHARD_OK || status == RESHARD_ERR_SYNTAX)
+        status =
+            rs_quantised_find(made->arena, source, rs_quantised_method(&config) != NULL, &kinds);
+    if (status == RESHARD_OK && options->dequantize != RESHARD_DTYPE_NONE)
+        status = rs_dequantise(made->arena, source, &config, kinds, options->dequantize, &becomes);
+    rs_config_release(&config);
+    made->quantised = kinds;
+    made->made = becomes;
     return status;
+}
+
+static reshard_status check_dequantize(const reshard_conversion_options *options)
+{
+    reshard_dtype dtype = options->dequantize;
+    if (dtype == RESHARD_DTYPE_NONE || dtype == RESHARD_F16 || dtype == RESHARD_BF16 ||
+        dtype == RESHARD_F32)
+        return RESHARD_OK;
+    return rs_fail(RESHARD_ERR_INVALID, "weights are dequantised to bf16, f16 or f32, not to %s",
+                   reshard_dtype_name(dtype));
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
@@ -231,6 +261,8 @@ static reshard_status select_tensor(const selector *made, rs_selection *selectio
                                     const rs_stored_tensor *tensor)
 {
     const pattern *included = NULL, *excluded = NULL;
+    if (made->made != NULL && made->made[origin] != NULL)
+        tensor = made->made[origin];
     rs_selected item = {.origin = origin, .stored = tensor};
     size_t cut = selection->prefix.count;
     if (!begins_with(tensor->name, selection->prefix) && cut != 0) {
@@ -243,6 +275,11 @@ static reshard_status select_tensor(const selector *made, rs_selection *selectio
         status = match(&made->excludes, tensor->name, NULL, &excluded);
     if (status != RESHARD_OK || excluded != NULL || (made->includes.count != 0 && included == NULL))
         return status;
+    if (made->made != NULL && made->quantised[origin] == RS_QUANTISED_COMPANION) {
+        selection->scale_count++;
+        return RESHARD_OK;
+    }
+    selection->made_count += tensor->formula != NULL;
     status = choose_dtype(made, selection, origin, tensor, &item.dtype);
     if (status == RESHARD_OK)
         status = choose_name(made, tensor->name, &item.matched);
@@ -362,7 +399,9 @@ reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
         return rs_allocation_status();
     reshard_status status = compile_all(&made, options);
     if (status == RESHARD_OK)
-        status = find_quantised(&made, source);
+        status = check_dequantize(options);
+    if (status == RESHARD_OK)
+        status = find_quantised(&made, source, options);
     if (status == RESHARD_OK)
         status = choose_prefix(selection, arena, source, options, takes_model);
     for (int64_t i = 0; status == RESHARD_OK && i < source->tensor_count; i++)

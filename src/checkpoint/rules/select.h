@@ -50,6 +50,8 @@ typedef struct rs_selection {
     /* What is quantised, and what belongs to it: a cast of everything leaves it alone. */
     int64_t quantised_count;
     rs_slice quantised;
+    /* Weights that are made of codes and scales, and what goes with these and is left out. */
+    int64_t made_count, scale_count;
 } rs_selection;
 
 /* Everything that items point to is in the arena or belongs to the source, so that names outlive

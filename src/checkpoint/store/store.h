@@ -95,6 +95,7 @@ typedef struct rs_stored_tensor {
     int64_t copy_count;
     rs_stored_piece *copies;
     rs_value_place place;
+    const struct rs_formula *formula; /* NULL: files hold it; else it is made (formula.h) */
 } rs_stored_tensor;
 
 /* A line of metadata that files carry beside their tensors. */

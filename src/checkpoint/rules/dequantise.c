@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dequantise.c - finds the scales of each tensor of codes by name: "weight_scale_inv" or
+ * "weight_scale" of "weight", "x_scales" of "x_blocks". Whatever is quantised and has none of these
+ * is refused, so that nothing of it is left behind.
+ */
+#include "checkpoint/rules/dequantise.h"
+
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/dtype.h"
+#include "kernel/scaling.h"
+#include "text/text.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define BLOCK_USUAL 128 /* of DeepSeek's fp8, and of all that came after it */
+
+typedef struct dequantising {
+    rs_arena *arena;
+    const reshard_checkpoint *source;
+    rs_config *config;
+    reshard_dtype dtype;
+    const void *table; /* for mxfp4, once one was needed */
+    int64_t blocks[2]; /* of rows and columns, as config.json says; 0: it does not */
+} dequantising;
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+static bool ends_with(rs_slice name, const char *ending)
+{
+    size_t length = strlen(ending);
+    return name.count > length && memcmp(name.bytes + name.count - length, ending, length) == 0;
+}
+
+/* A name with `cut` bytes less and an ending more; NUL-terminated. bytes NULL: no memory. */
+static rs_slice rename_end(rs_arena *arena, rs_slice name, size_t cut, const char *ending)
+{
+    size_t kept = name.count - cut, length = strlen(ending);
+    char *bytes = rs_arena_allocate(arena, kept + length + 1);
+    if (bytes == NULL)
+        return (rs_slice){NULL, 0};
+    memcpy(bytes, name.bytes, kept);
+    memcpy(bytes + kept, ending, length + 1);
+    return (rs_slice){bytes, kept + length};
+}
+
+/* The tensor of that name; *out_found NULL when there is none. */
+static reshard_status find_kin(const dequantising *d, rs_slice name, size_t cut, const char *ending,
+                               const rs_stored_tensor **out_found)
+{
+    rs_slice wanted = rename_end(d->arena, name, cut, ending);
+    if (wanted.bytes == NULL)
+        return rs_allocation_status();
+    int64_t index = rs_store_find(d->source, wanted);
+    *out_found = index >= 0 ? &d->source->tensors[index] : NULL;
+    return RESHARD_OK;
+}
+
+/* ---- what cannot be done --------------------------------------------------------------------- */
+
+/* A guess, where config.json does not tell. */
+static const char *guess_method(const dequantising *d, const rs_stored_tensor *codes)
+{
+    const rs_stored_tensor *kin = NULL;
+    const char *found = rs_quantised_method(d->config);
+    if (find_kin(d, codes->name, 0, "_scale_2", &kin) == RESHARD_OK && kin != NULL)
+        return "nvfp4";
+    if (ends_with(codes->name, "_packed") &&
+        find_kin(d, codes->name, strlen("packed"), "global_scale", &kin) == RESHARD_OK &&
+        kin != NULL)
+        return "nvfp4";
+    if (found != NULL)
+        return found;
+    if (ends_with(codes->name, "qweight"))
+        return "gptq or awq";
+    if (find_kin(d, codes->name, 0, ".absmax", &kin) == RESHARD_OK && kin != NULL)
+        return "bitsandbytes";
+    if (find_kin(d, codes->name, strlen("weight"), "SCB", &kin) == RESHARD_OK && kin != NULL)
+        return "bitsandbytes";
+    return "a method that is not known";
+}
+
+static reshard_status refuse(const dequantising *d, const rs_stored_tensor *codes)
+{
+    bool is_f8 = codes->dtype == RESHARD_F8_E4M3 || codes->dtype == RESHARD_F8_E5M2;
+    if (is_f8)
+        return rs_fail(
+            RESHARD_ERR_INVALID,
+            "tensor \"%.*s\" cannot be dequantised: no tensor of that name with _scale_inv "
+            "or _scale behind it has its scales",
+            rs_slice_shown(codes->name), codes->name.bytes);
+    return rs_fail(RESHARD_ERR_UNSUPPORTED,
+                   "tensor \"%.*s\" (%s) is quantised by %s, which cannot be dequantised; fp8 with "
+                   "scales, and mxfp4 as GPT-OSS has it, can",
+                   rs_slice_shown(codes->name), codes->name.bytes, reshard_dtype_name(codes->dtype),
+                   guess_method(d, codes));
+}
+
+static reshard_status refuse_shape(const rs_stored_tensor *codes, const rs_stored_tensor *scales,
+                                   const char *why)
+{
+    char shapes[2][200];
+    const rs_stored_tensor *both[2] = {codes, scales};
+    for (int i = 0; i < 2; i++) {
+        rs_text text;
+        rs_text_init(&text, shapes[i], sizeof shapes[i]);
+        for (int32_t k = 0; k < both[i]->ndim; k++)
+            rs_text_add(&text, "%s%" PRId64, k == 0 ? "" : ", ", both[i]->shape[k]);
+    }
+    return rs_fail(RESHARD_ERR_INVALID,
+                   "tensor \"%.*s\" [%s] cannot be dequantised by scales \"%.*s\" [%s] of %s: %s",
+                   rs_slice_shown(codes->name), codes->name.bytes, shapes[0],
+                   rs_slice_shown(scales->name), scales->name.bytes, shapes[1],
+                   reshard_dtype_name(scales->dtype), why);
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+static reshard_status make(const dequantising *d, const rs_formula *formula, rs_slice name,
+                           int32_t ndim, const int64_t *shape, const rs_stored_tensor **out_made)
+{
+    const rs_stored_tensor *codes = formula->codes;
+    rs_stored_tensor *made = rs_arena_allocate(d->arena, sizeof *made);
+    rs_stored_piece *piece = rs_arena_allocate(d->arena, sizeof *piece);
+    int64_t *kept = rs_arena_copy(d->arena, shape, (size_t)ndim, sizeof *shape);
+    rs_formula *own = rs_arena_copy(d->arena, formula, 1, sizeof *formula);
+    if (made == NULL || piece == NULL || kept == NULL || own == NULL)
+        return rs_allocation_status();
+    *made = (rs_stored_tensor){.name = {NULL, 0}};
+    reshard_status status = rs_store_describe(made, d->arena, name, d->dtype, ndim, kept);
+    if (status != RESHARD_OK)
+        return status;
+    *piece = (rs_stored_piece){.size = made->carried_shape};
+    if (codes->piece_count != 0) {
+        piece->file = codes->pieces[0].file;
+        piece->at = codes->pieces[0].at;
+    }
+    made->pieces = piece;
+    made->piece_count = made->bytes != 0;
+    made->formula = own;
+    *out_made = made;
+    return RESHARD_OK;
+}
+
+/* ---- fp8 ------------------------------------------------------------------------------------- */
+
+static bool fits(int64_t length, int64_t scales, int64_t block)
+{
+    return block > 0 && length / block + (length % block != 0) == scales;
+}
+
+/* How many of `length` elements share one of `scales` scales; 0 when that cannot be known. Some
+ * checkpoints have more than one size of blocks, so an even division counts as much as what is
+ * usual, if it is not another one. */
+static int64_t find_block(int64_t length, int64_t scales, int64_t declared)
+{
+    if (scales == 1)
+        return rs_max(length, 1);
+    if (scales == length)
+        return 1;
+    if (fits(length, scales, declared))
+        return declared;
+    int64_t even = scales > 0 && length % scales == 0 ? length / scales : 0;
+    int64_t usual = fits(length, scales, BLOCK_USUAL) ? BLOCK_USUAL : 0;
+    if (even != 0 && usual != 0 && even != usual)
+        return 0;
+    return usual != 0 ? usual : even;
+}
+
+static reshard_status make_scaled(const dequantising *d, const rs_stored_tensor *codes,
+                                  const rs_stored_tensor *scales, const rs_stored_tensor **out_made)
+{
+    rs_formula formula = {.checkpoint = d->source, .codes = codes, .scales = scales};
+    if (codes->opaque || scales->opaque || scales->ndim > codes->ndim)
+        return refuse_shape(codes, scales, "they have more dimensions");
+    if (scales->dtype != RESHARD_F8_E8M0 &&
+        (!rs_dtype_is_float(scales->dtype) || scales->dtype == RESHARD_F64))
+        return refuse_shape(codes, scales, "scales are f32, f16, bf16 or f8_e8m0");
+    for (int32_t k = 0; k < scales->ndim; k++) {
+        int32_t from_end = codes->ndim - 1 - k; /* columns are 0, rows 1 */
+        formula.blocks[k] = find_block(codes->shape[k], scales->shape[k],
+                                       from_end < 2 ? d->blocks[1 - from_end] : 0);
+        if (formula.blocks[k] == 0)
+            return refuse_shape(codes, scales,
+                                "how many elements share a scale is not clear; "
+                                "quantization_config.weight_block_size in config.json may say it");
+    }
+    return make(d, &formula, codes->name, codes->ndim, codes->shape, out_made);
+}
+
+/* ---- mxfp4 ----------------------------------------------------------------------------------- */
+
+static reshard_status make_mxfp4(dequantising *d, const rs_stored_tensor *codes,
+                                 const rs_stored_tensor *scales, const rs_stored_tensor **out_made)
+{
+    rs_formula formula = {
+        .checkpoint = d->source, .codes = codes, .scales = scales, .is_mxfp4 = true};
+    if (codes->ndim != 4 || scales->ndim != 3 || codes->shape[3] != RS_MXFP4_CODES ||
+        memcmp(codes->shape, scales->shape, 3 * sizeof(int64_t)) != 0 ||
+        scales->dtype != RESHARD_U8 || codes->opaque || scales->opaque)
+        return refuse_shape(
+            codes, scales,
+            "mxfp4 has blocks [experts, rows, groups, 16] and u8 scales [experts, rows, groups]");
+    if (d->table == NULL) {
+        void *table = rs_arena_allocate_array(d->arena, RS_MXFP4_TABLE, rs_element_bytes(d->dtype));
+        if (table == NULL)
+            return rs_allocation_status();
+        rs_mxfp4_table(d->dtype, table);
+        d->table = table;
+    }
+    formula.table = d->table;
+    rs_slice name = rename_end(d->arena, codes->name, strlen("_blocks"), "");
+    if (name.bytes == NULL)
+        return rs_allocation_status();
+    const int64_t shape[3] = {codes->shape[0], codes->shape[2] * RS_MXFP4_GROUP, codes->shape[1]};
+    return make(d, &formula, name, 3, shape, out_made);
+}
+
+/* ---- all of them ----------------------------------------------------------------------------- */
+
+static reshard_status dequantise(dequantising *d, const rs_stored_tensor *codes,
+                                 const rs_stored_tensor **out_made)
+{
+    const rs_stored_tensor *scales = NULL;
+    reshard_status status = RESHARD_OK;
+    if (codes->dtype == RESHARD_U8 && ends_with(codes->name, "_blocks")) {
+        status = find_kin(d, codes->name, strlen("blocks"), "scales", &scales);
+        if (status != RESHARD_OK || scales != NULL)
+            return status != RESHARD_OK ? status : make_mxfp4(d, codes, scales, out_made);
+    }
+    if (codes->dtype == RESHARD_F8_E4M3 || codes->dtype == RESHARD_F8_E5M2) {
+        status = find_kin(d, codes->name, 0, "_scale_inv", &scales);
+        if (status == RESHARD_OK && scales == NULL)
+            status = find_kin(d, codes->name, 0, "_scale", &scales);
+        if (status != RESHARD_OK || scales != NULL)
+            return status != RESHARD_OK ? status : make_scaled(d, codes, scales, out_made);
+    }
+    return refuse(d, codes);
+}
+
+static void read_blocks(dequantising *d)
+{
+    static const char *const keys[][2] = {
+        {"quantization_config.weight_block_size.0", "quantization_config.weight_block_size.1"},
+        {"text_config.quantization_config.weight_block_size.0",
+         "text_config.quantization_config.weight_block_size.1"},
+        {"quantization_config.config_groups.group_0.weights.block_structure.0",
+         "quantization_config.config_groups.group_0.weights.block_structure.1"}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (rs_config_find(d->config, keys[i][0], &d->blocks[0]) &&
+            rs_config_find(d->config, keys[i][1], &d->blocks[1]))
+            return;
+        d->blocks[0] = d->blocks[1] = 0;
+    }
+}
+
+reshard_status rs_dequantise(rs_arena *arena, const reshard_checkpoint *source, rs_config *config,
+                             const rs_quantised_kind *kinds, reshard_dtype dtype,
+                             const rs_stored_tensor ***out_made)
+{
+    dequantising d = {.arena = arena, .source = source, .config = config, .dtype = dtype};
+    size_t count = (size_t)source->tensor_count;
+    bool any = false;
+    const rs_stored_tensor **made = rs_arena_allocate_array(arena, count, sizeof *made);
+    if (made == NULL)
+        return rs_allocation_status();
+    read_blocks(&d);
+    for (size_t i = 0; i < count; i++) {
+        made[i] = NULL;
+        if (kinds[i] != RS_QUANTISED_CODES)
+            continue;
+        reshard_status status = dequantise(&d, &source->tensors[i], &made[i]);
+        if (status != RESHARD_OK)
+            return status;
+        any = true;
+    }
+    if (!any)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "%s: no tensor is quantised, so none can be dequantised", source->path);
+    *out_made = made;
+    return RESHARD_OK;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * formula.c - a box is made in tiles, so that codes, scales and what lies between fit into the
+ * scratch memory, however small that is.
+ */
+#include "checkpoint/store/formula.h"
+
+#include "base/checked.h"
+#include "base/shape.h"
+#include "kernel/infinite.h"
+#include "kernel/scaling.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Of the scratch memory, for each element of a tile: its code, its scale as it is stored and as f32
+ * (there are never more scales than elements), and as much again for reading. */
+#define SCALED_BYTES 16
+/* For each group of a tile: codes, scale, 32 values of four bytes, and something for reading. */
+#define MXFP4_BYTES 192
+
+static const int64_t *strides_of(int32_t ndim, const int64_t *size,
+                                 int64_t strides[RESHARD_NDIM_MAX])
+{
+    rs_dense_strides(ndim, size, strides);
+    return strides;
+}
+
+/* ---- scaled ---------------------------------------------------------------------------------- */
+
+/* Codes and scales of a tile. */
+typedef struct scaled_tile {
+    int64_t offset[RESHARD_NDIM_MAX], size[RESHARD_NDIM_MAX]; /* in the tensor */
+    int64_t scale_offset[RESHARD_NDIM_MAX], scale_size[RESHARD_NDIM_MAX];
+    char *codes, *raw, *rest;
+    float *scales;
+    size_t rest_bytes;
+} scaled_tile;
+
+static void place_scales(const rs_formula *formula, scaled_tile *tile)
+{
+    for (int32_t d = 0; d < formula->scales->carried_ndim; d++) {
+        int64_t block = formula->blocks[d], last = tile->offset[d] + tile->size[d] - 1;
+        tile->scale_offset[d] = tile->offset[d] / block;
+        tile->scale_size[d] = last / block - tile->scale_offset[d] + 1;
+    }
+}
+
+static void widen_scales(reshard_dtype dtype, const char *raw, int64_t count, float *out_scales)
+{
+    if (dtype != RESHARD_F8_E8M0) {
+        rs_cast cast;
+        const int64_t stride = 1;
+        rs_cast_prepare(&cast, dtype, RESHARD_F32, 1, &count, &stride, &stride);
+        rs_cast_run(&cast, raw, out_scales);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++)
+        out_scales[i] = rs_f8_e8m0_to_f32((uint8_t)raw[i]);
+}
+
+static reshard_status read_scaled(const rs_formula *formula, scaled_tile *tile,
+                                  rs_formula_tally *tally)
+{
+    const rs_stored_tensor *codes = formula->codes, *scales = formula->scales;
+    int64_t count = rs_volume(scales->carried_ndim, tile->scale_size);
+    reshard_status status = rs_store_read_box(formula->checkpoint, codes, tile->offset, tile->size,
+                                              tile->codes, tile->rest, tile->rest_bytes);
+    if (status == RESHARD_OK)
+        status = rs_store_read_box(formula->checkpoint, scales, tile->scale_offset,
+                                   tile->scale_size, tile->raw, tile->rest, tile->rest_bytes);
+    if (status != RESHARD_OK)
+        return status;
+    widen_scales(scales->dtype, tile->raw, count, tile->scales);
+    tally->bytes_read +=
+        (uint64_t)(rs_volume(codes->carried_ndim, tile->size) + count * scales->element_bytes);
+    return RESHARD_OK;
+}
+
+/* The scales of the row that begins at these indices of the tile. */
+static rs_scale_row find_row(const rs_formula *formula, const scaled_tile *tile,
+                             const int64_t *index)
+{
+    int32_t last = formula->codes->carried_ndim - 1, ndim = formula->scales->carried_ndim;
+    int64_t strides[RESHARD_NDIM_MAX], at = 0;
+    rs_dense_strides(ndim, tile->scale_size, strides);
+    for (int32_t d = 0; d < ndim && d < last; d++)
+        at += ((tile->offset[d] + index[d]) / formula->blocks[d] - tile->scale_offset[d]) *
+              strides[d];
+    bool is_cut = last >= 0 && last < ndim;
+    int64_t block = is_cut ? formula->blocks[last] : INT64_MAX;
+    return (rs_scale_row){.scales = tile->scales + at,
+                          .first = is_cut ? tile->offset[last] % block : 0,
+                          .block = block,
+                          .step = 1};
+}
+
+/* Tiles are runs of the dense box, so the rows of one follow each other in memory. */
+static void make_tile(const rs_stored_tensor *tensor, const scaled_tile *tile, char *memory,
+                      rs_formula_tally *tally)
+{
+    const rs_formula *formula = tensor->formula;
+    int32_t outer = tensor->carried_ndim > 0 ? tensor->carried_ndim - 1 : 0;
+    int64_t length = tensor->carried_ndim > 0 ? tile->size[outer] : 1;
+    int64_t index[RESHARD_NDIM_MAX] = {0}, rows = rs_volume(outer, tile->size);
+    rs_scaling scaling;
+    rs_scaling_prepare(&scaling, formula->codes->dtype, tensor->dtype);
+    for (int64_t i = 0; i < rows; i++) {
+        rs_scale_row row = find_row(formula, tile, index);
+        rs_scaling_run(&scaling, &row, tile->codes + i * length, length,
+                       memory + i * length * tensor->element_bytes);
+        for (int32_t d = outer - 1; d >= 0 && ++index[d] == tile->size[d]; d--)
+            index[d] = 0;
+    }
+    int64_t lost = rs_count_infinite(tensor->dtype, memory, rows * length);
+    if (lost != 0)
+        tally->overflows +=
+            lost - rs_count_infinite(formula->codes->dtype, tile->codes, rows * length);
+}
+
+static reshard_status read_box_scaled(const rs_stored_tensor *tensor, const int64_t *offset,
+                                      const int64_t *size, char *memory, char *scratch,
+                                      size_t scratch_bytes, rs_formula_tally *tally)
+{
+    int32_t ndim = tensor->carried_ndim;
+    int64_t most = (int64_t)(scratch_bytes / SCALED_BYTES / 64 * 64);
+    rs_tiles tiles = rs_tiles_cut(ndim, size, most);
+    reshard_status status = RESHARD_OK;
+    scaled_tile tile = {.codes = scratch,
+                        .raw = scratch + most,
+                        .scales = (float *)(void *)(scratch + 5 * most),
+                        .rest = scratch + 9 * most,
+                        .rest_bytes = scratch_bytes - 9 * (size_t)most};
+    for (int64_t i = 0; status == RESHARD_OK && i < tiles.count; i++) {
+        rs_tiles_at(&tiles, i, tile.offset, tile.size);
+        for (int32_t d = 0; d < ndim; d++)
+            tile.offset[d] += offset[d];
+        place_scales(tensor->formula, &tile);
+        status = read_scaled(tensor->formula, &tile, tally);
+        if (status != RESHARD_OK)
+            break;
+        make_tile(tensor, &tile, memory, tally);
+        memory += rs_volume(ndim, tile.size) * tensor->element_bytes;
+    }
+    return status;
+}
+
+/* ---- mxfp4 ----------------------------------------------------------------------------------- */
+
+/* Brings decoded groups, [expert, row, value], to their places in the box, [expert, value, row].
+ * from, groups: the box of groups that was decoded. */
+static void transpose_groups(const rs_stored_tensor *tensor, const int64_t *offset,
+                             const int64_t *size, const int64_t *from, const int64_t *groups,
+                             const char *values, char *memory)
+{
+    int64_t strides[RESHARD_NDIM_MAX], width = groups[2] * RS_MXFP4_GROUP;
+    int64_t begin = rs_max(offset[1], from[2] * RS_MXFP4_GROUP);
+    int64_t end = rs_min(offset[1] + size[1], from[2] * RS_MXFP4_GROUP + width);
+    const int64_t part[3] = {groups[0], end - begin, groups[1]};
+    const int64_t value_strides[3] = {groups[1] * width, 1, width};
+    const int64_t *to = strides_of(3, size, strides);
+    int64_t at = (from[0] - offset[0]) * to[0] + (begin - offset[1]) * to[1] + from[1] - offset[2];
+    rs_copy copy;
+    rs_copy_prepare(&copy, tensor->element_bytes, 3, part, value_strides, to);
+    rs_copy_run(&copy, values + (begin - from[2] * RS_MXFP4_GROUP) * tensor->element_bytes,
+                memory + at * tensor->element_bytes);
+}
+
+static reshard_status read_box_mxfp4(const rs_stored_tensor *tensor, const int64_t *offset,
+                                     const int64_t *size, char *memory, char *scratch,
+                                     size_t scratch_bytes, rs_formula_tally *tally)
+{
+    const rs_formula *formula = tensor->formula;
+    int64_t most = (int64_t)(scratch_bytes / MXFP4_BYTES / 64 * 64);
+    int64_t first = offset[1] / RS_MXFP4_GROUP, last = (offset[1] + size[1] - 1) / RS_MXFP4_GROUP;
+    const int64_t all[3] = {size[0], size[2], last - first + 1};
+    char *scales = scratch + most * RS_MXFP4_CODES, *values = scales + most;
+    char *rest = values + most * RS_MXFP4_GROUP * (int64_t)sizeof(uint32_t);
+    size_t rest_bytes = (size_t)(scratch + scratch_bytes - rest);
+    reshard_status status = RESHARD_OK;
+    rs_tiles tiles = rs_tiles_cut(3, all, most);
+    for (int64_t i = 0; i < tiles.count; i++) {
+        int64_t from[RESHARD_NDIM_MAX] = {0}, groups[RESHARD_NDIM_MAX] = {0};
+        rs_tiles_at(&tiles, i, from, groups);
+        from[0] += offset[0];
+        from[1] += offset[2];
+        from[2] += first;
+        from[3] = 0;
+        groups[3] = RS_MXFP4_CODES;
+        status = rs_store_read_box(formula->checkpoint, formula->codes, from, groups, scratch, rest,
+                                   rest_bytes);
+        if (status == RESHARD_OK)
+            status = rs_store_read_box(formula->checkpoint, formula->scales, from, groups, scales,
+                                       rest, rest_bytes);
+        if (status != RESHARD_OK)
+            return status;
+        int64_t count = rs_volume(3, groups);
+        rs_mxfp4_run(formula->table, tensor->element_bytes, (const uint8_t *)scratch,
+                     (const uint8_t *)scales, count, values);
+        tally->bytes_read += (uint64_t)count * (RS_MXFP4_CODES + 1);
+        transpose_groups(tensor, offset, size, from, groups, values, memory);
+    }
+    /* Codes are finite, all of them. */
+    tally->overflows += rs_count_infinite(tensor->dtype, memory, rs_volume(3, size));
+    return RESHARD_OK;
+}
+
+reshard_status rs_formula_read(const rs_stored_tensor *tensor, const int64_t *offset,
+                               const int64_t *size, void *memory, char *scratch,
+                               size_t scratch_bytes, rs_formula_tally *tally)
+{
+    assert(tensor->formula != NULL && scratch_bytes >= RS_FORMULA_SCRATCH_MIN);
+    return tensor->formula->is_mxfp4
+               ? read_box_mxfp4(tensor, offset, size, memory, scratch, scratch_bytes, tally)
+               : read_box_scaled(tensor, offset, size, memory, scratch, scratch_bytes, tally);
+}
