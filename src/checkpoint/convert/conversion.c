@@ -75,6 +75,16 @@ static void digest_pieces(rs_digest *digest, const rs_stored_tensor *tensor)
         if (piece->strides != NULL)
             rs_digest_i64s(digest, piece->strides, tensor->carried_ndim);
     }
+}
+
+/* A tensor of the source. */
+static void digest_tensor(rs_digest *digest, const rs_stored_tensor *tensor)
+{
+    rs_digest_bytes(digest, tensor->name.bytes, tensor->name.count);
+    rs_digest_u64(digest, (uint64_t)tensor->dtype);
+    rs_digest_u64(digest, (uint64_t)tensor->ndim);
+    rs_digest_i64s(digest, tensor->shape, tensor->ndim);
+    digest_pieces(digest, tensor);
     if (tensor->formula == NULL)
         return;
     digest_tensor(digest, tensor->formula->codes);
@@ -96,10 +106,7 @@ static void digest_conversion(reshard_conversion *conversion)
     }
     rs_target_digest(target, &digest);
     for (int64_t i = 0; i < target->tensor_count; i++) {
-        const rs_stored_tensor *stored = target->stored[i];
-        rs_digest_bytes(&digest, stored->name.bytes, stored->name.count);
-        rs_digest_u64(&digest, (uint64_t)stored->dtype);
-        digest_pieces(&digest, stored);
+        digest_tensor(&digest, target->stored[i]);
         digest_pieces(&digest, &target->tensors[i]);
     }
     rs_digest_finish(&digest, conversion->digest);
