@@ -51,10 +51,18 @@ void rs_digest_bytes(rs_digest *digest, const void *bytes, size_t count)
 {
     const unsigned char *p = bytes;
     rs_digest_u64(digest, count);
-    for (size_t i = 0; i < count; i += 8) {
+    for (; count >= 8; count -= 8, p += 8) {
+        /* One load, where the processor is little-endian. */
+        uint64_t low =
+            (uint64_t)p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 24;
+        uint64_t high =
+            (uint64_t)p[4] | (uint64_t)p[5] << 8 | (uint64_t)p[6] << 16 | (uint64_t)p[7] << 24;
+        rs_digest_u64(digest, low | high << 32);
+    }
+    if (count != 0) {
         uint64_t word = 0;
-        for (size_t k = 0; k < 8 && i + k < count; k++)
-            word |= (uint64_t)p[i + k] << (8 * k);
+        for (size_t k = 0; k < count; k++)
+            word |= (uint64_t)p[k] << (8 * k);
         rs_digest_u64(digest, word);
     }
 }

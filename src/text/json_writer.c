@@ -4,6 +4,7 @@
 
 #include "base/context.h"
 
+#include <assert.h>
 #include <string.h>
 
 void rs_json_writer_init(rs_json_writer *writer, reshard_context *context)
@@ -18,20 +19,76 @@ void rs_json_writer_release(rs_json_writer *writer)
     *writer = (rs_json_writer){.context = writer->context};
 }
 
-void rs_json_writer_add(rs_json_writer *writer, const char *bytes, size_t count)
+/* Appends bytes as they are. */
+static void put(rs_json_writer *writer, const char *bytes, size_t count)
 {
     void *items = writer->bytes;
     if (writer->status != RESHARD_OK || count == 0)
         return;
-    if (writer->capacity - writer->count < (int64_t)count) {
-        writer->status =
-            rs_grow(writer->context, &items, &writer->capacity, writer->count + (int64_t)count, 1);
-        writer->bytes = items;
-        if (writer->status != RESHARD_OK)
-            return;
+    if (!writer->counts_only) {
+        if (writer->capacity - writer->count < (int64_t)count) {
+            writer->status = rs_grow(writer->context, &items, &writer->capacity,
+                                     writer->count + (int64_t)count, 1);
+            writer->bytes = items;
+            if (writer->status != RESHARD_OK)
+                return;
+        }
+        memcpy(writer->bytes + writer->count, bytes, count);
     }
-    memcpy(writer->bytes + writer->count, bytes, count);
     writer->count += (int64_t)count;
+}
+
+/* ---- escapes --------------------------------------------------------------------------------- */
+
+#define EACH_BYTE(c) ((uint64_t)(c)*UINT64_C(0x0101010101010101))
+
+/* Whether any of eight bytes is below `limit`, which is at most 128. Bytes above 127 are not. */
+static bool has_below(uint64_t word, unsigned char limit)
+{
+    return ((word - EACH_BYTE(limit)) & ~word & EACH_BYTE(0x80)) != 0;
+}
+
+/* How many bytes from the first on need no escape: eight at a time, as names hardly ever have
+ * one. */
+static size_t count_plain(const char *bytes, size_t count)
+{
+    size_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+        uint64_t word;
+        memcpy(&word, bytes + i, sizeof word);
+        if (has_below(word, 0x20) || has_below(word ^ EACH_BYTE('"'), 1) ||
+            has_below(word ^ EACH_BYTE('\\'), 1))
+            break;
+    }
+    while (i < count && (unsigned char)bytes[i] >= 0x20 && bytes[i] != '"' && bytes[i] != '\\')
+        i++;
+    return i;
+}
+
+static void put_escaped(rs_json_writer *writer, const char *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        static const char hex[] = "0123456789abcdef";
+        size_t plain = count_plain(bytes + i, count - i);
+        put(writer, bytes + i, plain);
+        i += plain;
+        if (i == count)
+            return;
+        unsigned char c = (unsigned char)bytes[i];
+        const char letter[2] = {'\\', (char)c};
+        const char code[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+        put(writer, c < 0x20 ? code : letter, c < 0x20 ? 6 : 2);
+    }
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+void rs_json_writer_add(rs_json_writer *writer, const char *bytes, size_t count)
+{
+    if (writer->quotes)
+        put_escaped(writer, bytes, count);
+    else
+        put(writer, bytes, count);
 }
 
 void rs_json_writer_text(rs_json_writer *writer, const char *text)
@@ -52,21 +109,35 @@ void rs_json_writer_unsigned(rs_json_writer *writer, uint64_t number)
 
 void rs_json_writer_string(rs_json_writer *writer, rs_slice string)
 {
-    size_t plain = 0;
     rs_json_writer_add(writer, "\"", 1);
-    for (size_t i = 0; i < string.count; i++) {
-        unsigned char c = (unsigned char)string.bytes[i];
-        if (c >= 0x20 && c != '"' && c != '\\')
-            continue;
-        static const char hex[] = "0123456789abcdef";
-        const char letter[2] = {'\\', (char)c};
-        const char code[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
-        rs_json_writer_add(writer, string.bytes + plain, i - plain);
-        rs_json_writer_add(writer, c < 0x20 ? code : letter, c < 0x20 ? 6 : 2);
-        plain = i + 1;
+    if (!writer->quotes) {
+        put_escaped(writer, string.bytes, string.count);
+    } else if (count_plain(string.bytes, string.count) == string.count) {
+        put(writer, string.bytes, string.count);
+    } else {
+        rs_json_writer inner; /* its escapes are escaped once more */
+        rs_json_writer_init(&inner, writer->context);
+        put_escaped(&inner, string.bytes, string.count);
+        put_escaped(writer, inner.bytes, (size_t)inner.count);
+        if (writer->status == RESHARD_OK)
+            writer->status = inner.status;
+        rs_json_writer_release(&inner);
     }
-    rs_json_writer_add(writer, string.bytes + plain, string.count - plain);
     rs_json_writer_add(writer, "\"", 1);
+}
+
+void rs_json_writer_begin_quoted(rs_json_writer *writer)
+{
+    assert(!writer->quotes);
+    put(writer, "\"", 1);
+    writer->quotes = true;
+}
+
+void rs_json_writer_end_quoted(rs_json_writer *writer)
+{
+    assert(writer->quotes);
+    writer->quotes = false;
+    put(writer, "\"", 1);
 }
 
 void rs_json_writer_integers(rs_json_writer *writer, int32_t count, const int64_t *numbers)

@@ -3,6 +3,7 @@
 
 A model is {name: (dtype, shape, bytes)} with row-major bytes.
 """
+import itertools
 import json
 import os
 import struct
@@ -76,7 +77,23 @@ def read_rank(path):
     tensors, metadata, _ = read(path)
     layout = json.loads(metadata["RESHARD_LAYOUT"])
     del layout["conversion"]
+    layout["tensors"] = told_tensors(layout)
     return tensors, layout
+
+
+def told_tensors(layout):
+    """What RESHARD_LAYOUT says of each tensor, by name: as version 1 has it."""
+    found = {}
+    for group in layout["groups"]:
+        said = {key: value for key, value in group.items() if key != "names"}
+        for name in group["names"]:
+            parts = [[name]] if isinstance(name, str) else [
+                [part] if isinstance(part, str) else range(part[0], part[1] + 1) for part in name]
+            for chosen in itertools.product(*parts):
+                name = "".join(map(str, chosen))
+                assert name not in found, name
+                found[name] = said
+    return found
 
 
 def strip_rank_files(folder, target):

@@ -233,6 +233,11 @@ def rewrite_layout(path, change):
     files.write(path, tensors, {**metadata, "RESHARD_LAYOUT": json.dumps(layout, separators=(",", ":"))})
 
 
+def use_version_1(layout):
+    layout.update(version=1, tensors=json.loads(json.dumps(files.told_tensors(layout))))
+    del layout["groups"]
+
+
 class RankFiles(SilentTest):
     def setUp(self):
         super().setUp()
@@ -246,10 +251,11 @@ class RankFiles(SilentTest):
         for rank, path in enumerate(self.paths):
             _, metadata, _ = files.read(path)
             layout = json.loads(metadata["RESHARD_LAYOUT"])
-            self.assertEqual((layout["version"], layout["rank"], layout["mesh"]), (1, rank, "tp=4"))
-            self.assertEqual(set(layout["tensors"]), set(self.model))
-            self.assertEqual(layout["tensors"]["lm_head.weight"], {"shape": [100, 32], "cuts": "S(0)", "padded": [128, 32]})
-            self.assertEqual(layout["tensors"]["model.layers.0.mlp.down_proj.weight"]["shape"], [32, 96])
+            self.assertEqual((layout["version"], layout["rank"], layout["mesh"]), (2, rank, "tp=4"))
+            told = files.told_tensors(layout)
+            self.assertEqual(set(told), set(self.model))
+            self.assertEqual(told["lm_head.weight"], {"shape": [100, 32], "cuts": "S(0)", "padded": [128, 32]})
+            self.assertEqual(told["model.layers.0.mlp.down_proj.weight"]["shape"], [32, 96])
         self.convert("ranks", "hf", "--verify")
         self.assertEqual(files.read_hf(self.at("hf")), self.model)
         self.convert("ranks", "again", "--from", "tp=4", "--to", "fsdp=3")
@@ -258,6 +264,59 @@ class RankFiles(SilentTest):
             os.rename(path, self.at(f"ranks/{'dcba'[i]}.safetensors"))
         self.convert("ranks", "renamed")
         self.check_same("hf", "renamed")
+
+    def test_version_1_is_read(self):
+        for path in self.paths:
+            rewrite_layout(path, use_version_1)
+        self.convert("ranks", "hf", "--verify")
+        self.assertEqual(files.read_hf(self.at("hf")), self.model)
+
+    def test_names_with_numbers_are_ranges(self):
+        """Layers 0..11 but 5 and 07, which is no number; two numbers; texts that look like patterns."""
+        names = [f"layers.{i}.{kind}.weight" for i in [*range(5), *range(6, 12)] for kind in "ab"] + ["layers.07.a.weight"]
+        names += [f"h.{i}.experts.{k}.w" for i in range(3) for k in range(4) if (i, k) != (2, 3)] + ["{0..3}", 'q"u\\o*te.1.x', "3", "layers.1x"]
+        model = {name: tensor(self.rnd, "F32", 4, 2 if name.startswith("h") else 1) for name in names}
+        rules = self.write_text("n.rules", "h.* S(0)@tp\n* R\n")
+        self.write_hf("numbers", model)
+        self.convert("numbers", "cut", "--to", "tp=2", "--format", "rank-files", "--rules", rules)
+        _, layout = files.read_rank(self.at("cut/rank-00000-of-00002.safetensors"))
+        self.assertEqual({name: (said["shape"], said["cuts"]) for name, said in layout["tensors"].items()},
+                         {name: ([4, 2], "S(0)") if name.startswith("h") else ([4, 1], "R") for name in names})
+        listed = [name for group in layout["groups"] for name in group["names"]]
+        self.assertIn(["layers.", [6, 11], ".a.weight"], listed)
+        self.assertIn(["h.", [0, 1], ".experts.", [0, 3], ".w"], listed)
+        self.assertIn(["h.2.experts.", [0, 2], ".w"], listed)
+        self.assertEqual(len(listed), 11)
+        self.convert("cut", "back")
+        self.assertEqual(files.read_hf(self.at("back")), model)
+
+    def test_lies_about_groups_are_found(self):
+        huge = ["model.layers.", [0, 10**15], ".x.", [0, 10**15], ".y"]
+        for number, (change, words) in enumerate([
+                (lambda layout: layout["groups"][0].update(names=[huge]), "names more tensors than the files hold"),
+                (lambda layout: layout["groups"][0].update(names=[["a", [0, 200], "b"]]), "names more tensors than the files hold"),
+                (lambda layout: layout["groups"][0].update(names=[["a", [3, 1], "b"]]), "no range of numbers"),
+                (lambda layout: layout["groups"][0].update(names=[["a", [3], "b"]]), "a whole number"),
+                (lambda layout: layout["groups"][0].update(names=[["a", "b"]]), "texts and ranges in turn"),
+                (lambda layout: layout["groups"][0].update(names=[["a", [0, 1]]]), "texts and ranges in turn"),
+                (lambda layout: layout["groups"][0].update(names=[[]]), "texts and ranges in turn"),
+                (lambda layout: layout["groups"][0].update(names=[7]), "a name, or a list of texts and ranges"),
+                (lambda layout: layout["groups"][0].update(names="all"), "names is not a list"),
+                (lambda layout: layout["groups"][0].pop("names"), "a group without names"),
+                (lambda layout: layout["groups"][0].pop("cuts"), "without shape or cuts"),
+                (lambda layout: layout["groups"].pop(), "the files do not say how it is split"),
+                (lambda layout: layout["groups"].append({"shape": [4], "cuts": "R", "names": ["none"]}), 'tensor "none"'),
+                (lambda layout: layout["groups"].append({"shape": [4], "cuts": "R", "names": ["lm_head.weight"]}), 'lm_head.weight'),
+                (lambda layout: layout.update(groups={}), "groups is not a list"),
+                (lambda layout: layout.pop("groups"), "groups are missing")]):
+            with self.subTest(words=words, number=number):
+                os.makedirs(self.at(f"lie{number}"))
+                for path in self.paths:
+                    copy = self.at(f"lie{number}/{os.path.basename(path)}")
+                    with open(path, "rb") as old, open(copy, "wb") as new:
+                        new.write(old.read())
+                    rewrite_layout(copy, change)
+                self.fails(f"lie{number}", "x", words=words)
 
     def test_also_what_a_rank_does_not_hold(self):
         self.convert("source", "stages", "--to", "pp=2,tp=2", "--format", "rank-files")
@@ -279,13 +338,13 @@ class RankFiles(SilentTest):
         self.fails("ranks", "x", words="were written by different conversions")
         os.unlink(self.paths[2])
         for name, change, words in [
-                ("version", lambda layout: layout.update(version=2), "version 2, and this release reads version 1"),
+                ("version", lambda layout: layout.update(version=3), "version 3, and this release reads versions 1 to 2"),
                 ("version", lambda layout: layout.pop("version"), "has no version"),
                 ("rank", lambda layout: layout.update(rank=1), "are both of rank 1"),
                 ("rank", lambda layout: layout.update(rank=9), "is of rank 9, which tp=4 does not have"),
                 ("rank", lambda layout: layout.update(rank=2**63), "which tp=4 does not have"),
                 ("mesh", lambda layout: layout.update(mesh="tp=2000000000"), "do not agree on how tensors are split"),
-                ("tensors", lambda layout: layout["tensors"].pop("lm_head.weight"), "do not agree on how tensors are split")]:
+                ("tensors", lambda layout: layout["groups"].pop(), "do not agree on how tensors are split")]:
             with self.subTest(name=name, words=words):
                 with open(self.paths[2], "wb") as file:
                     file.write(third)
@@ -313,7 +372,7 @@ class RankFiles(SilentTest):
                     copy = self.at(f"{name}/{os.path.basename(path)}")
                     with open(path, "rb") as old, open(copy, "wb") as new:
                         new.write(old.read())
-                    rewrite_layout(copy, lambda layout: change(layout["tensors"]))
+                    rewrite_layout(copy, lambda layout: (use_version_1(layout), change(layout["tensors"])))
                 self.fails(name, "x", words=words)
 
 

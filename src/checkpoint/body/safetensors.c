@@ -11,19 +11,25 @@
 #include "base/sort.h"
 #include "text/json.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- one entry ------------------------------------------------------------------------------- */
 
-/* Decodes a string in place, over the text it came from; a NUL replaces the quote after it. */
-static rs_slice decode(const rs_header *header, const rs_json *json, const rs_json_token *token)
+/* Decodes a string over the text that has been read before it, behind the others, with a NUL at its
+ * end. At least a quote came before each of them, so nothing is written ahead of what is read. */
+static rs_slice decode(rs_header *header, const rs_json *json, const rs_json_token *token)
 {
-    char *place = header->text + (token->bytes - json->bytes);
+    char *place = header->text + header->text_bytes;
     rs_slice name = {place, token->count};
+    assert(place < json->bytes + (token->bytes - json->bytes));
     if (token->escaped)
-        name.count = rs_json_decode(token, place); /* it never writes ahead of what it reads */
+        name.count = rs_json_decode(token, place);
+    else
+        memmove(place, token->bytes, token->count);
     place[name.count] = '\0';
+    header->text_bytes += name.count + 1;
     return name;
 }
 
@@ -299,7 +305,7 @@ reshard_status rs_header_parse(reshard_context *context, const char *what, char 
         status = check_places(header);
     if (status == RESHARD_OK)
         status = index_names(header);
-    header->text = NULL;
+    header->text = NULL; /* it is the caller's */
     if (status != RESHARD_OK) {
         rs_header_destroy(header);
         return rs_fail_within(status, "%s", what);
@@ -339,6 +345,28 @@ static reshard_status read_length(const rs_file *file, uint64_t at, uint64_t *ou
     return RESHARD_OK;
 }
 
+static void move_slice(rs_slice *slice, const char *from, const char *to)
+{
+    slice->bytes = to + (slice->bytes - from);
+}
+
+/* Keeps of a header's text what strings need, which is at the front of it: about half. */
+static reshard_status keep_names(rs_header *header, const char *text)
+{
+    size_t bytes = header->text_bytes;
+    header->text = rs_allocate(header->arena.context, bytes);
+    if (header->text == NULL)
+        return rs_allocation_status();
+    memcpy(header->text, text, bytes);
+    for (int64_t i = 0; i < header->entry_count; i++)
+        move_slice(&header->entries[i].name, text, header->text);
+    for (int64_t i = 0; i < header->metadata_count; i++) {
+        move_slice(&header->metadata[i].key, text, header->text);
+        move_slice(&header->metadata[i].value, text, header->text);
+    }
+    return RESHARD_OK;
+}
+
 reshard_status rs_header_read(reshard_context *context, const rs_file *file, rs_header **out_header)
 {
     return rs_header_read_at(context, file, 0, out_header);
@@ -359,14 +387,14 @@ reshard_status rs_header_read_at(reshard_context *context, const rs_file *file, 
     if (status == RESHARD_OK)
         status = rs_header_parse(context, rs_file_path(file), text, (size_t)header_bytes,
                                  data_bytes, &header);
-    if (status != RESHARD_OK) {
-        rs_release(context, text, (size_t)header_bytes);
-        return status;
-    }
-    header->text = text;
-    header->text_bytes = (size_t)header_bytes;
-    *out_header = header;
-    return RESHARD_OK;
+    if (status == RESHARD_OK)
+        status = keep_names(header, text);
+    rs_release(context, text, (size_t)header_bytes);
+    if (status == RESHARD_OK)
+        *out_header = header;
+    else
+        rs_header_destroy(header);
+    return status;
 }
 
 void rs_header_destroy(rs_header *header)

@@ -28,8 +28,8 @@ typedef struct rs_header_entry {
 
 typedef struct rs_header {
     rs_arena arena;
-    char *text; /* names point into it; NULL when the caller owns it */
-    size_t text_bytes;
+    char *text;          /* names point into it; NULL when the caller owns it */
+    size_t text_bytes;   /* of names and metadata */
     uint64_t data_begin; /* in the file */
     uint64_t data_bytes;
     int64_t entry_count, entry_capacity;
@@ -40,7 +40,7 @@ typedef struct rs_header {
     bool has_metadata;
 } rs_header;
 
-/* Names are decoded in place inside `text`, which must outlive the header. Errors call the file
+/* Names are decoded to the front of `text`, which must outlive the header. Errors call the file
  * `what`. data_bytes is the length of what follows the header. Errors: SYNTAX, RANGE, CORRUPT. */
 reshard_status rs_header_parse(reshard_context *context, const char *what, char *text,
                                size_t text_bytes, uint64_t data_bytes, rs_header **out_header);

@@ -19,8 +19,8 @@ static void write_entry(rs_json_writer *writer, const rs_target *target,
     if (dtype > RESHARD_U64 && writer->status == RESHARD_OK)
         writer->status = rs_fail(
             RESHARD_ERR_UNSUPPORTED, "tensor \"%.*s\" is %s, which safetensors does not have",
-            rs_slice_shown(entry->key), entry->key.bytes, reshard_dtype_name(dtype));
-    rs_json_writer_string(writer, entry->key);
+            rs_slice_shown(*entry->key), entry->key->bytes, reshard_dtype_name(dtype));
+    rs_json_writer_string(writer, *entry->key);
     rs_json_writer_text(writer, ":{\"dtype\":\"");
     rs_json_writer_text(writer, rs_dtype_safetensors_name(dtype));
     rs_json_writer_text(writer, "\",\"shape\":");
@@ -35,16 +35,11 @@ static void write_entry(rs_json_writer *writer, const rs_target *target,
 void rs_safetensors_write_document(rs_json_writer *writer, const char *key, rs_metadata_fn *write,
                                    const rs_target *target, int32_t file)
 {
-    rs_json_writer document;
-    rs_json_writer_init(&document, writer->context);
-    write(&document, target, file);
     rs_json_writer_string(writer, rs_slice_of(key));
     rs_json_writer_add(writer, ":", 1);
-    if (document.status == RESHARD_OK)
-        rs_json_writer_string(writer, (rs_slice){document.bytes, (size_t)document.count});
-    else if (writer->status == RESHARD_OK)
-        writer->status = document.status;
-    rs_json_writer_release(&document);
+    rs_json_writer_begin_quoted(writer);
+    write(writer, target, file);
+    rs_json_writer_end_quoted(writer);
 }
 
 void rs_safetensors_write_shapes(rs_json_writer *writer, const rs_target *target, int32_t index)
@@ -60,7 +55,7 @@ void rs_safetensors_write_shapes(rs_json_writer *writer, const rs_target *target
         if (!is_first)
             rs_json_writer_add(writer, ",", 1);
         is_first = false;
-        rs_json_writer_string(writer, entry->key);
+        rs_json_writer_string(writer, *entry->key);
         rs_json_writer_add(writer, ":", 1);
         rs_json_writer_integers(writer, tensor->ndim, tensor->shape);
     }
@@ -118,7 +113,7 @@ reshard_status rs_safetensors_write_head(const rs_target *target, int32_t index,
         return rs_fail(RESHARD_ERR_RANGE,
                        "its header would have %llu bytes; safetensors allows 100000000",
                        (unsigned long long)length);
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 8 && !writer->counts_only; i++)
         writer->bytes[i] = (char)(length >> (8 * i) & 0xff);
     return RESHARD_OK;
 }
@@ -134,6 +129,7 @@ reshard_status rs_safetensors_place(rs_target *target, int32_t index)
             return rs_fail(RESHARD_ERR_RANGE, "%s would have more than 2^64 bytes", file->name);
     }
     rs_json_writer_init(&writer, target->context);
+    writer.counts_only = true;
     reshard_status status = target->format->write_head(target, index, &writer);
     file->data_begin = (uint64_t)writer.count;
     rs_json_writer_release(&writer);

@@ -47,8 +47,8 @@ reshard_status rs_target_add_whole(const rs_laying *laying, const rs_selected *s
     tensor->piece_count = 1;
     target->origins[index] = selected->origin;
     target->tensor_count++;
-    rs_target_entry entry = {.key = tensor->name,
-                             .tensor = index,
+    rs_target_entry entry = {.key = &tensor->name,
+                             .tensor = (int32_t)index,
                              .file = file,
                              .ndim = tensor->ndim,
                              .shape = tensor->shape,
@@ -79,51 +79,106 @@ bool rs_target_keeps(const rs_target *target, rs_slice *name)
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-typedef struct entry_order {
-    const rs_target *target;
-    const rs_target_entry *entry;
-    int32_t bits;
-} entry_order;
-
-static int compare_entries(const void *a, const void *b)
+static int compare_keys(const void *a, const void *b)
 {
-    const entry_order *x = a, *y = b;
-    if (x->entry->file != y->entry->file)
-        return x->entry->file < y->entry->file ? -1 : 1;
-    bool x_last = x->entry->bytes % RS_DATA_ALIGNMENT != 0;
-    bool y_last = y->entry->bytes % RS_DATA_ALIGNMENT != 0;
-    if (x_last != y_last)
-        return x_last ? 1 : -1;
-    if (x_last && x->bits != y->bits)
-        return x->bits > y->bits ? -1 : 1;
-    return rs_slice_compare(x->entry->key, y->entry->key);
+    return rs_slice_compare(*((const rs_target_entry *)a)->key, *((const rs_target_entry *)b)->key);
 }
 
+#define BITS_MAX 128
+
+/* The classes of entries, in the order they have in a file: class 0 is whole pages, the others go
+ * by the bits of their elements. class_of is by bits. Returns how many there are. */
+static int32_t find_classes(const rs_target *target, int32_t class_of[BITS_MAX + 1])
+{
+    int32_t count = 1;
+    memset(class_of, 0, (BITS_MAX + 1) * sizeof *class_of);
+    for (int64_t i = 0; i < target->tensor_count; i++) {
+        int32_t bits = reshard_dtype_bits(target->tensors[i].dtype);
+        assert(bits > 0 && bits <= BITS_MAX);
+        class_of[bits] = 1;
+    }
+    for (int32_t bits = BITS_MAX; bits > 0; bits--) {
+        if (class_of[bits] != 0)
+            class_of[bits] = count++;
+    }
+    return count;
+}
+
+/* Where each entry goes, by counting: `places` has the number of its file and class when this
+ * begins, and its place when it ends. */
+static void count_places(int64_t group_count, int64_t *groups, int64_t entry_count, int64_t *places)
+{
+    int64_t first = 0;
+    for (int64_t i = 0; i < entry_count; i++)
+        groups[places[i]]++;
+    for (int64_t i = 0; i < group_count; i++) {
+        int64_t count = groups[i];
+        groups[i] = first;
+        first += count;
+    }
+    for (int64_t i = 0; i < entry_count; i++)
+        places[i] = groups[places[i]]++;
+}
+
+/* Brings every entry to its place, along the cycles of the permutation. */
+static void permute(rs_target_entry *entries, int64_t count, int64_t *places)
+{
+    for (int64_t i = 0; i < count; i++) {
+        rs_target_entry held = entries[i];
+        int64_t at = places[i];
+        while (at != i) {
+            rs_target_entry next = entries[at];
+            int64_t next_at = places[at];
+            entries[at] = held;
+            places[at] = at;
+            held = next;
+            at = next_at;
+        }
+        entries[i] = held;
+        places[i] = i;
+    }
+}
+
+/* Entries come in the order of their tensors' names, so in most groups they are sorted already. */
+static void sort_group(rs_target_entry *entries, int64_t count)
+{
+    for (int64_t i = 1; i < count; i++) {
+        if (compare_keys(&entries[i - 1], &entries[i]) > 0) {
+            rs_sort(entries, (size_t)count, sizeof *entries, compare_keys);
+            return;
+        }
+    }
+}
+
+/* By file, then whole pages first, then by decreasing bits, then by key. */
 static reshard_status sort_entries(rs_target *target)
 {
-    size_t count = (size_t)target->entry_count;
+    int32_t class_of[BITS_MAX + 1];
+    int64_t classes = find_classes(target, class_of);
+    int64_t count = target->entry_count, group_count = classes * target->file_count;
     reshard_status status = RESHARD_OK;
-    entry_order *order = rs_allocate_array(target->context, count, sizeof *order);
-    rs_target_entry *sorted = rs_arena_allocate_array(&target->arena, count, sizeof *sorted);
-    if (order == NULL || sorted == NULL) {
+    int64_t *places = rs_allocate_array(target->context, (size_t)count, sizeof *places);
+    int64_t *groups = rs_allocate_array(target->context, (size_t)group_count, sizeof *groups);
+    if (places == NULL || groups == NULL) {
         status = rs_allocation_status();
         goto out;
     }
-    for (size_t i = 0; i < count; i++) {
+    memset(groups, 0, (size_t)group_count * sizeof *groups);
+    for (int64_t i = 0; i < count; i++) {
         const rs_target_entry *entry = &target->entries[i];
-        order[i] =
-            (entry_order){target, entry, reshard_dtype_bits(target->tensors[entry->tensor].dtype)};
+        int32_t bits = reshard_dtype_bits(target->tensors[entry->tensor].dtype);
+        places[i] =
+            classes * entry->file + (entry->bytes % RS_DATA_ALIGNMENT == 0 ? 0 : class_of[bits]);
     }
-    rs_sort(order, count, sizeof *order, compare_entries);
-    for (size_t i = 0; i < count; i++)
-        sorted[i] = *order[i].entry;
-    rs_release(target->context, target->entries,
-               (size_t)target->entry_capacity * sizeof(rs_target_entry));
-    target->entries = sorted;
-    target->entry_capacity = 0; /* they are in the arena now */
+    count_places(group_count, groups, count, places);
+    permute(target->entries, count, places);
+    for (int64_t i = 0, first = 0; i < group_count; first = groups[i++])
+        sort_group(target->entries + first, groups[i] - first);
 out:
-    if (order != NULL)
-        rs_release(target->context, order, count * sizeof *order);
+    if (places != NULL)
+        rs_release(target->context, places, (size_t)count * sizeof *places);
+    if (groups != NULL)
+        rs_release(target->context, groups, (size_t)group_count * sizeof *groups);
     return status;
 }
 
@@ -187,7 +242,7 @@ reshard_status rs_target_place(rs_target *target)
 
 void rs_target_release(rs_target *target)
 {
-    if (target->entries != NULL && target->entry_capacity != 0)
+    if (target->entries != NULL)
         rs_release(target->context, target->entries,
                    (size_t)target->entry_capacity * sizeof(rs_target_entry));
     target->entries = NULL;
@@ -202,15 +257,24 @@ void rs_target_digest(const rs_target *target, rs_digest *digest)
         rs_digest_bytes(digest, name, strlen(name));
         rs_digest_u64(digest, target->files[i].bytes);
     }
+    for (int64_t i = 0; i < target->tensor_count; i++) {
+        const rs_stored_tensor *tensor = &target->tensors[i];
+        rs_digest_bytes(digest, tensor->name.bytes, tensor->name.count);
+        rs_digest_u64(digest, (uint64_t)tensor->dtype);
+        rs_digest_u64(digest, (uint64_t)tensor->ndim);
+        rs_digest_i64s(digest, tensor->shape, tensor->ndim);
+    }
     rs_digest_u64(digest, (uint64_t)target->entry_count);
     for (int64_t i = 0; i < target->entry_count; i++) {
         const rs_target_entry *entry = &target->entries[i];
-        rs_digest_bytes(digest, entry->key.bytes, entry->key.count);
-        rs_digest_u64(digest, (uint64_t)target->tensors[entry->tensor].dtype);
+        const rs_slice *name = &target->tensors[entry->tensor].name;
+        rs_digest_u64(digest, (uint64_t)entry->tensor);
         rs_digest_u64(digest, (uint64_t)entry->file);
         rs_digest_u64(digest, (uint64_t)entry->ndim);
         rs_digest_i64s(digest, entry->shape, entry->ndim);
         rs_digest_u64(digest, entry->begin);
+        if (entry->key != name)
+            rs_digest_bytes(digest, entry->key->bytes, entry->key->count);
     }
 }
 

@@ -21,14 +21,14 @@
 
 /* One array of one file. */
 typedef struct rs_target_entry {
-    rs_slice key;
-    int64_t tensor; /* of the target's tensors */
-    int32_t file;
-    int32_t ndim; /* of the array, as it is stored */
+    const rs_slice *key; /* mostly the tensor's name */
     const int64_t *shape;
-    int64_t piece_first, piece_count; /* the tensor's pieces that lie in it */
     uint64_t bytes;
-    uint64_t begin;   /* in the data section */
+    uint64_t begin; /* in the data section */
+    int32_t tensor; /* of the target's tensors */
+    int32_t file;
+    int32_t ndim;                     /* of the array, as it is stored */
+    int32_t piece_first, piece_count; /* the tensor's pieces that lie in it */
     bool hides_shape; /* its shape does not tell that of the tensor, so the file has to */
 } rs_target_entry;
 
@@ -39,7 +39,7 @@ typedef struct rs_target_file {
     uint64_t bytes; /* of the whole file */
 } rs_target_file;
 
-/* How rules cut a tensor, for those who ask. */
+/* How rules cut a tensor, for those who ask. Tensors that are cut alike share it. */
 typedef struct rs_target_row {
     const char *cut; /* as a spec; NULL: the format does not cut */
     int32_t local_ndim;
@@ -58,7 +58,7 @@ struct rs_target {
     rs_stored_tensor *tensors; /* pieces with places in the target's files */
     int64_t *origins;          /* which tensor of the source, or which live one, each comes from */
     const rs_stored_tensor **stored; /* as it is read; NULL for live ones */
-    rs_target_row *rows;             /* of each; NULL for live ones */
+    const rs_target_row **rows;      /* of each, or NULL; no array for live ones */
     /* Tied tensors: the one whose entry and pieces a tensor shares, by index, or -1. NULL: the
      * format stores each on its own. */
     int64_t *owners;
@@ -133,22 +133,45 @@ bool rs_target_keeps(const rs_target *target, rs_slice *name);
 
 /* ---- cutting (target_cut.c; formats that are split) ------------------------------------------ */
 
-/* A box that a rank holds. */
+/* A box that a rank holds, cut to the tensor's own shape. Numbers are in the target's arena. */
 typedef struct rs_candidate {
     int32_t file;
-    int64_t shard;
-    reshard_box box; /* cut to the tensor's own shape */
-    int64_t at;      /* in the shard's buffer, in elements */
-    const int64_t *strides;
+    int32_t buffer;
+    int64_t box; /* boxes that are equal have the same number, from 0 up */
+    const int64_t *offset, *size;
+    const int64_t *strides; /* in the buffer, in elements; NULL: dense */
+    int64_t at;             /* in the buffer, in elements */
+    uint64_t bytes;
 } rs_candidate;
 
-/* A tensor as the mesh cuts it. Its boxes cover it; they are equal or do not overlap. */
-typedef struct rs_cut_tensor {
-    rs_stored_tensor *tensor; /* with room for `count` pieces, and for one at least */
-    const reshard_layout *layout;
-    const reshard_shards *shards;
+/* What a rank has in memory, padding included. */
+typedef struct rs_rank_buffer {
+    int32_t file;
+    int32_t ndim;
+    const int64_t *shape;
+    uint64_t bytes;
+    int64_t first, count; /* of its boxes, among those by buffer */
+} rs_rank_buffer;
+
+/* What ranks hold of a tensor of one shape and dtype. The boxes cover it; they are equal or do not
+ * overlap. */
+typedef struct rs_rank_holding {
+    reshard_layout *layout; /* padding included; one reference */
+    reshard_shards *shards; /* of it */
+    struct rs_rank_holding *next;
+    const rs_target_row *row; /* NULL: of a live tensor */
+    bool is_flat;             /* cut along its row-major order */
     int64_t count;
-    rs_candidate *items; /* sorted by box, then by file */
+    const rs_candidate **by_box;    /* then by file */
+    const rs_candidate **by_buffer; /* then by place in it */
+    const rs_candidate **chosen;    /* room for as many, for who chooses among them */
+    int64_t buffer_count;
+    rs_rank_buffer *buffers; /* by rank */
+} rs_rank_holding;
+
+typedef struct rs_cut_tensor {
+    rs_stored_tensor *tensor; /* with room for as many pieces, and for one at least */
+    const rs_rank_holding *holding;
 } rs_cut_tensor;
 
 /* Chooses which boxes are stored where: fills in the tensor's pieces and adds entries. */
@@ -159,23 +182,18 @@ reshard_status rs_target_cut(rs_laying *laying, rs_place_fn *place);
 
 /* An rs_place_fn: each rank's file has its own buffer of the tensor (target_local.c). */
 reshard_status rs_target_place_local(const rs_laying *laying, const rs_cut_tensor *cut);
-/* What the next box of a tensor is called in its file. several: the file holds more of them; *next
- * counts them, from 0 in each file. */
-typedef reshard_status rs_box_name_fn(const rs_laying *laying, rs_slice tensor, bool several,
-                                      int64_t *next, rs_slice *out_key);
+/* What the next box of a tensor is called in a file that holds several; *next counts them, from 0
+ * in each file. */
+typedef reshard_status rs_box_name_fn(const rs_laying *laying, rs_slice tensor, int64_t *next,
+                                      rs_slice *out_key);
 /* Stores each box once (target_boxes.c), as an entry of its own. name NULL: the tensor's. */
 reshard_status rs_target_place_boxes(const rs_laying *laying, const rs_cut_tensor *cut,
                                      rs_box_name_fn *name);
 
 /* The file of a rank. */
 int32_t rs_laying_file(const rs_laying *laying, int32_t rank);
-/* Sorts by file, then by shard and place in it. */
-void rs_candidates_sort(rs_candidate *items, int64_t count);
-int rs_box_compare(const reshard_box *a, const reshard_box *b);
-uint64_t rs_stored_box_bytes(const rs_stored_tensor *tensor, const reshard_box *box);
-/* A candidate as a piece: dense, or where it lies in its shard's buffer. */
-reshard_status rs_target_keep_piece(rs_target *target, const rs_candidate *item, bool in_buffer,
-                                    const rs_stored_tensor *tensor, rs_stored_piece *piece);
+/* Sorts by buffer, which is by file, and by place in it. */
+void rs_candidates_sort(const rs_candidate **items, int64_t count);
 /* Does the spec cut along an axis of more than one rank? flat_only: flat cuts alone count. */
 bool rs_spec_cuts(const reshard_spec *spec, bool flat_only);
 

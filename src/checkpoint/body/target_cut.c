@@ -2,12 +2,17 @@
 /*
  * target_cut.c - cuts tensors over a mesh by rules, or takes the layouts of live ones, and lists
  * the boxes that ranks hold. The format then places them in files.
+ *
+ * What ranks hold is worked out once for all tensors that have rule, cuts, shape and dtype in
+ * common; they share the numbers of their boxes too.
  */
 #include "base/checked.h"
 #include "base/context.h"
 #include "base/shape.h"
 #include "base/sort.h"
+#include "base/table.h"
 #include "checkpoint/body/target.h"
+#include "checkpoint/rules/memo.h"
 #include "layout/flat.h"
 
 #include <assert.h>
@@ -23,50 +28,20 @@ int32_t rs_laying_file(const rs_laying *laying, int32_t rank)
     return laying->file_of[position];
 }
 
+typedef struct cutting {
+    const rs_laying *laying;
+    rs_place_fn *place;
+    rs_rule_memo memo;
+    rs_table holdings;     /* by what the rules said, dtype and shape */
+    rs_rank_holding *kept; /* all of them */
+    rs_arena arena;        /* of holdings, but for what entries and pieces point to */
+} cutting;
+
 /* ---- boxes ----------------------------------------------------------------------------------- */
 
-static bool clip_to_shape(const rs_stored_tensor *tensor, reshard_box *box)
+static int compare_boxes(const rs_candidate *a, const rs_candidate *b, int32_t ndim)
 {
-    for (int32_t d = 0; d < tensor->carried_ndim; d++) {
-        box->size[d] = rs_min(box->size[d], tensor->carried_shape[d] - box->offset[d]);
-        if (box->size[d] <= 0)
-            return false;
-    }
-    return true;
-}
-
-static reshard_status list_candidates(const rs_laying *laying, const rs_stored_tensor *tensor,
-                                      const reshard_shards *shards, rs_candidate **out_items,
-                                      int64_t *out_count, size_t *out_bytes)
-{
-    int64_t most = 0, count = 0;
-    for (int64_t i = 0; i < shards->count; i++)
-        most += shards->items[i].piece_count;
-    *out_bytes = (size_t)most * sizeof(rs_candidate);
-    rs_candidate *items = rs_allocate_array(laying->target->context, (size_t)most, sizeof *items);
-    if (items == NULL)
-        return rs_allocation_status();
-    for (int64_t i = 0; i < shards->count; i++) {
-        const reshard_shard *shard = &shards->items[i];
-        for (int64_t j = 0; j < shard->piece_count; j++) {
-            const reshard_piece *piece = &shard->pieces[j];
-            rs_candidate item = {.file = rs_laying_file(laying, shard->rank),
-                                 .shard = i,
-                                 .box = piece->box,
-                                 .at = piece->at,
-                                 .strides = piece->strides};
-            if (clip_to_shape(tensor, &item.box))
-                items[count++] = item;
-        }
-    }
-    *out_items = items;
-    *out_count = count;
-    return RESHARD_OK;
-}
-
-int rs_box_compare(const reshard_box *a, const reshard_box *b)
-{
-    for (int32_t d = 0; d < a->ndim; d++) {
+    for (int32_t d = 0; d < ndim; d++) {
         if (a->offset[d] != b->offset[d])
             return a->offset[d] < b->offset[d] ? -1 : 1;
         if (a->size[d] != b->size[d])
@@ -75,45 +50,128 @@ int rs_box_compare(const reshard_box *a, const reshard_box *b)
     return 0;
 }
 
-static int compare_by_box(const void *a, const void *b)
+/* A candidate on its way into the order of boxes. */
+typedef struct boxed_candidate {
+    rs_candidate *item;
+    int32_t ndim;
+} boxed_candidate;
+
+static int compare_boxed(const void *a, const void *b)
 {
-    const rs_candidate *x = a, *y = b;
-    int order = rs_box_compare(&x->box, &y->box);
-    return order != 0 ? order : (x->file > y->file) - (x->file < y->file);
+    const boxed_candidate *x = a, *y = b;
+    int order = compare_boxes(x->item, y->item, x->ndim);
+    return order != 0 ? order : (x->item->file > y->item->file) - (x->item->file < y->item->file);
 }
 
-static int compare_by_file(const void *a, const void *b)
+static int compare_by_buffer(const void *a, const void *b)
 {
-    const rs_candidate *x = a, *y = b;
+    const rs_candidate *x = *(const rs_candidate *const *)a, *y = *(const rs_candidate *const *)b;
     if (x->file != y->file)
         return x->file < y->file ? -1 : 1;
-    if (x->shard != y->shard)
-        return x->shard < y->shard ? -1 : 1;
-    return x->at != y->at ? (x->at > y->at) - (x->at < y->at) : rs_box_compare(&x->box, &y->box);
+    if (x->buffer != y->buffer)
+        return x->buffer < y->buffer ? -1 : 1;
+    return x->at != y->at ? (x->at > y->at) - (x->at < y->at)
+                          : (x->box > y->box) - (x->box < y->box);
 }
 
-uint64_t rs_stored_box_bytes(const rs_stored_tensor *tensor, const reshard_box *box)
+void rs_candidates_sort(const rs_candidate **items, int64_t count)
 {
-    assert(box->ndim == tensor->carried_ndim);
-    return (uint64_t)rs_volume(box->ndim, box->size) * (uint64_t)tensor->element_bytes;
+    bool sorted = true;
+    for (int64_t i = 1; sorted && i < count; i++)
+        sorted = compare_by_buffer(&items[i - 1], &items[i]) <= 0;
+    if (!sorted)
+        rs_sort(items, (size_t)count, sizeof *items, compare_by_buffer);
 }
 
-void rs_candidates_sort(rs_candidate *items, int64_t count)
+/* A box of a rank, cut to the shape. False when nothing is left of it. */
+static bool clip_to_shape(const rs_stored_tensor *tensor, const reshard_box *box, int64_t *offset,
+                          int64_t *size)
 {
-    rs_sort(items, (size_t)count, sizeof *items, compare_by_file);
+    for (int32_t d = 0; d < tensor->carried_ndim; d++) {
+        offset[d] = box->offset[d];
+        size[d] = rs_min(box->size[d], tensor->carried_shape[d] - offset[d]);
+        if (size[d] <= 0)
+            return false;
+    }
+    return true;
 }
 
-/* Sorts by box. A box must be on one rank, or whole on several. If one overlaps another in part, as
- * when copies of a part are cut further at different places, files could not tell them apart. All
- * boxes together cover the tensor, so it is enough to count bytes. */
-static reshard_status check_boxes(const rs_stored_tensor *tensor, rs_candidate *items,
-                                  int64_t count)
+static reshard_status add_candidate(const cutting *cut, const rs_stored_tensor *tensor,
+                                    const reshard_piece *piece, rs_candidate *item,
+                                    rs_rank_holding *holding)
 {
+    size_t ndim = (size_t)tensor->carried_ndim;
+    int64_t numbers[3 * RESHARD_NDIM_MAX];
+    assert(piece->box.ndim == tensor->carried_ndim);
+    if (!clip_to_shape(tensor, &piece->box, numbers, numbers + ndim))
+        return RESHARD_OK;
+    bool is_dense = rs_strides_are_dense((int32_t)ndim, numbers + ndim, piece->strides);
+    memcpy(numbers + 2 * ndim, piece->strides, ndim * sizeof *numbers);
+    int64_t *kept = rs_arena_copy(&cut->laying->target->arena, numbers, (is_dense ? 2 : 3) * ndim,
+                                  sizeof *numbers);
+    if (kept == NULL)
+        return rs_allocation_status();
+    item->offset = kept;
+    item->size = kept + ndim;
+    item->strides = is_dense ? NULL : kept + 2 * ndim;
+    item->at = piece->at;
+    item->bytes = (uint64_t)rs_volume((int32_t)ndim, item->size) * (uint64_t)tensor->element_bytes;
+    holding->by_buffer[holding->count++] = item;
+    return RESHARD_OK;
+}
+
+static reshard_status list_candidates(cutting *cut, const rs_stored_tensor *tensor,
+                                      const reshard_shards *shards, rs_rank_holding *holding)
+{
+    size_t most = 0;
+    for (int64_t i = 0; i < shards->count; i++)
+        most += (size_t)shards->items[i].piece_count;
+    if (most > INT32_MAX || shards->count > INT32_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "ranks hold %zu pieces of it; 2147483647 are the most",
+                       most);
+    rs_candidate *items = rs_arena_allocate_array(&cut->arena, most, sizeof *items);
+    holding->by_box = rs_arena_allocate_array(&cut->arena, most, sizeof(void *));
+    holding->by_buffer = rs_arena_allocate_array(&cut->arena, most, sizeof(void *));
+    holding->chosen = rs_arena_allocate_array(&cut->arena, most, sizeof(void *));
+    if (items == NULL || holding->by_box == NULL || holding->by_buffer == NULL ||
+        holding->chosen == NULL)
+        return rs_allocation_status();
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; status == RESHARD_OK && i < shards->count; i++) {
+        const reshard_shard *shard = &shards->items[i];
+        for (int64_t j = 0; status == RESHARD_OK && j < shard->piece_count; j++, items++) {
+            *items = (rs_candidate){.file = rs_laying_file(cut->laying, shard->rank),
+                                    .buffer = (int32_t)i};
+            status = add_candidate(cut, tensor, &shard->pieces[j], items, holding);
+        }
+    }
+    return status;
+}
+
+/* Sorts by box and numbers the boxes. A box must be on one rank, or whole on several. If one
+ * overlaps another in part, as when copies of a part are cut further at different places, files
+ * could not tell them apart. All boxes together cover the tensor, so it is enough to count
+ * bytes. */
+static reshard_status number_boxes(cutting *cut, const rs_stored_tensor *tensor,
+                                   rs_rank_holding *holding)
+{
+    size_t count = (size_t)holding->count;
     uint64_t bytes = 0;
-    rs_sort(items, (size_t)count, sizeof *items, compare_by_box);
-    for (int64_t i = 0; i < count; i++) {
-        if (i == 0 || rs_box_compare(&items[i - 1].box, &items[i].box) != 0)
-            bytes += rs_stored_box_bytes(tensor, &items[i].box);
+    boxed_candidate *boxed = rs_arena_allocate_array(&cut->arena, count, sizeof *boxed);
+    if (boxed == NULL)
+        return rs_allocation_status();
+    for (size_t i = 0; i < count; i++)
+        boxed[i] = (boxed_candidate){(rs_candidate *)holding->by_buffer[i], tensor->carried_ndim};
+    rs_sort(boxed, count, sizeof *boxed, compare_boxed);
+    int64_t box = -1;
+    for (size_t i = 0; i < count; i++) {
+        rs_candidate *item = boxed[i].item;
+        if (i == 0 || compare_boxes(boxed[i - 1].item, item, tensor->carried_ndim) != 0) {
+            bytes += item->bytes;
+            box++;
+        }
+        item->box = box;
+        holding->by_box[i] = item;
     }
     if (bytes == tensor->bytes)
         return RESHARD_OK;
@@ -122,71 +180,70 @@ static reshard_status check_boxes(const rs_stored_tensor *tensor, rs_candidate *
                    "places, which files cannot tell");
 }
 
-/* ---- pieces ---------------------------------------------------------------------------------- */
-
-reshard_status rs_target_keep_piece(rs_target *target, const rs_candidate *item, bool in_buffer,
-                                    const rs_stored_tensor *tensor, rs_stored_piece *piece)
+static reshard_status list_buffers(cutting *cut, const rs_stored_tensor *tensor,
+                                   const reshard_shards *shards, rs_rank_holding *holding)
 {
-    size_t ndim = (size_t)item->box.ndim, bytes = ndim * sizeof(int64_t);
-    bool strided =
-        in_buffer && !rs_strides_are_dense(item->box.ndim, item->box.size, item->strides);
-    int64_t *numbers =
-        rs_arena_allocate_array(&target->arena, (strided ? 3 : 2) * ndim, sizeof(int64_t));
-    if (numbers == NULL)
+    rs_arena *arena = &cut->laying->target->arena;
+    holding->buffers =
+        rs_arena_allocate_array(&cut->arena, (size_t)shards->count, sizeof *holding->buffers);
+    if (holding->buffers == NULL)
         return rs_allocation_status();
-    memcpy(numbers, item->box.offset, bytes);
-    memcpy(numbers + ndim, item->box.size, bytes);
-    if (strided)
-        memcpy(numbers + 2 * ndim, item->strides, bytes);
-    *piece = (rs_stored_piece){.file = item->file,
-                               .offset = numbers,
-                               .size = numbers + ndim,
-                               .strides = strided ? numbers + 2 * ndim : NULL};
-    if (in_buffer)
-        piece->at = (uint64_t)(item->at * tensor->element_bytes);
+    rs_candidates_sort(holding->by_buffer, holding->count);
+    for (int64_t i = 0, next = 0; i < shards->count; i++) {
+        const reshard_shard *shard = &shards->items[i];
+        rs_rank_buffer *buffer = &holding->buffers[holding->buffer_count++];
+        /* Shards are sorted by rank, and so are files. */
+        *buffer = (rs_rank_buffer){.file = rs_laying_file(cut->laying, shard->rank),
+                                   .ndim = tensor->opaque ? tensor->ndim : shard->ndim,
+                                   .first = next};
+        while (next < holding->count && holding->by_buffer[next]->buffer == i)
+            next++;
+        buffer->count = next - buffer->first;
+        buffer->first = buffer->count != 0 ? buffer->first : 0;
+        buffer->shape = rs_arena_copy(arena, tensor->opaque ? tensor->shape : shard->shape,
+                                      (size_t)buffer->ndim, sizeof(int64_t));
+        if (buffer->shape == NULL)
+            return rs_allocation_status();
+        reshard_status status = rs_stored_bytes(tensor->name, tensor->dtype, buffer->ndim,
+                                                buffer->shape, &buffer->bytes);
+        if (status != RESHARD_OK)
+            return status;
+    }
     return RESHARD_OK;
 }
 
-/* ---- one tensor ------------------------------------------------------------------------------ */
-
-static reshard_status cut_by_layout(const rs_laying *laying, rs_place_fn *place,
-                                    const reshard_layout *layout, rs_stored_tensor *tensor)
+/* What ranks hold of a tensor of this layout. */
+static reshard_status make_holding(cutting *cut, const rs_stored_tensor *tensor,
+                                   const reshard_layout *layout, rs_rank_holding *holding)
 {
-    reshard_context *context = laying->target->context;
-    reshard_shards *shards = NULL;
-    rs_cut_tensor cut = {.tensor = tensor, .layout = layout};
-    size_t bytes = 0;
-    reshard_status status = reshard_layout_all_shards(layout, &shards);
-    cut.shards = shards;
+    holding->layout = reshard_layout_retain((reshard_layout *)layout);
+    holding->is_flat = rs_spec_cuts(reshard_layout_spec(layout), true);
+    reshard_status status = reshard_layout_all_shards(layout, &holding->shards);
     if (status == RESHARD_OK)
-        status = list_candidates(laying, tensor, shards, &cut.items, &cut.count, &bytes);
+        status = list_candidates(cut, tensor, holding->shards, holding);
     if (status == RESHARD_OK)
-        status = check_boxes(tensor, cut.items, cut.count);
-    if (status == RESHARD_OK) {
-        tensor->pieces = rs_arena_allocate_array(
-            &laying->target->arena, (size_t)rs_max(cut.count, 1), sizeof(rs_stored_piece));
-        status = tensor->pieces != NULL ? place(laying, &cut) : rs_allocation_status();
-    }
-    if (cut.items != NULL)
-        rs_release(context, cut.items, bytes);
-    reshard_shards_destroy(shards);
+        status = number_boxes(cut, tensor, holding);
+    if (status == RESHARD_OK)
+        status = list_buffers(cut, tensor, holding->shards, holding);
     return status;
 }
 
-static reshard_status cut_tensor(const rs_laying *laying, rs_place_fn *place,
-                                 const rs_rule_result *result, rs_stored_tensor *tensor)
+static void release_holding(rs_rank_holding *holding)
 {
-    reshard_layout *whole = NULL; /* the rules' layout does not know it as a line of bytes */
-    reshard_status status = RESHARD_OK;
-    if (tensor->opaque)
-        status = reshard_layout_create(laying->target->context, result->spec, tensor->carried_ndim,
-                                       tensor->carried_shape, &whole);
-    if (status == RESHARD_OK)
-        status = cut_by_layout(laying, place, tensor->opaque ? whole : result->layout, tensor);
-    reshard_layout_release(whole);
-    return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(tensor->name),
-                          tensor->name.bytes);
+    reshard_shards_destroy(holding->shards);
+    reshard_layout_release(holding->layout);
 }
+
+static reshard_status place_tensor(const cutting *cut, const rs_rank_holding *holding,
+                                   rs_stored_tensor *tensor)
+{
+    const rs_cut_tensor made = {.tensor = tensor, .holding = holding};
+    tensor->pieces = rs_arena_allocate_array(
+        &cut->laying->target->arena, (size_t)rs_max(holding->count, 1), sizeof(rs_stored_piece));
+    return tensor->pieces != NULL ? cut->place(cut->laying, &made) : rs_allocation_status();
+}
+
+/* ---- one tensor ------------------------------------------------------------------------------ */
 
 bool rs_spec_cuts(const reshard_spec *spec, bool flat_only)
 {
@@ -233,7 +290,7 @@ static reshard_status keep_local_shape(rs_arena *arena, const reshard_layout *la
 
 /* Keeps what the rules say of a tensor. */
 static reshard_status keep_row(rs_arena *arena, const rs_rule_result *result, int32_t ndim,
-                               rs_target_row *row)
+                               const rs_target_row **out_row)
 {
     char usual[256];
     size_t length = 0;
@@ -248,6 +305,10 @@ static reshard_status keep_row(rs_arena *arena, const rs_rule_result *result, in
         memcpy(cut, usual, length + 1);
     if (status != RESHARD_OK)
         return status;
+    rs_target_row *row = rs_arena_allocate(arena, sizeof *row);
+    if (row == NULL)
+        return rs_allocation_status();
+    *out_row = row;
     *row = (rs_target_row){.cut = cut, .rule_file = file, .rule_line = result->line};
     /* Rules give tensors of too many dimensions a layout without any. */
     if (result->ndim != ndim)
@@ -258,45 +319,88 @@ static reshard_status keep_row(rs_arena *arena, const rs_rule_result *result, in
     return keep_local_shape(arena, result->layout, row);
 }
 
-static reshard_status add_tensor(const rs_laying *laying, rs_place_fn *place,
-                                 const rs_selected *selected)
+/* The holding of a tensor that rules have spoken about, kept for others like it. */
+static reshard_status find_holding(cutting *cut, const rs_rule_result *result,
+                                   const rs_stored_tensor *tensor,
+                                   const rs_rank_holding **out_holding)
 {
-    const rs_stored_tensor *stored = selected->stored;
-    const rs_rulebook *book = laying->book;
-    rs_target *target = laying->target;
-    rs_stored_tensor *tensor = &target->tensors[target->tensor_count];
-    rs_rule_result result = {0};
-    reshard_status status =
-        selected->needs_no_rule
-            ? rs_rules_scalar(book->rules, book->mesh, &result)
-            : rs_rules_apply_found(book->rules, book->mesh, &book->keys, selected->rule,
-                                   selected->matched.bytes, selected->matched.count, stored->ndim,
-                                   stored->shape, &result);
+    int64_t key[3 + RESHARD_NDIM_MAX] = {(int64_t)(intptr_t)result, tensor->dtype, tensor->ndim};
+    void *none = NULL, **place = &none;
+    reshard_layout *whole = NULL; /* the rules' layout does not know it as a line of bytes */
+    reshard_status status = RESHARD_OK;
+    if (tensor->ndim <= RESHARD_NDIM_MAX) {
+        size_t ndim = (size_t)tensor->ndim;
+        memcpy(key + 3, tensor->shape, ndim * sizeof *key);
+        place = rs_table_at(&cut->holdings, key, (3 + ndim) * sizeof *key);
+    }
+    if (place != NULL && *place != NULL) {
+        *out_holding = *place;
+        return RESHARD_OK;
+    }
+    rs_rank_holding *made = rs_arena_allocate(&cut->arena, sizeof *made);
+    if (place == NULL || made == NULL)
+        return rs_allocation_status();
+    *made = (rs_rank_holding){.next = cut->kept};
+    cut->kept = made;
+    if (tensor->opaque)
+        status = reshard_layout_create(cut->arena.context, result->spec, tensor->carried_ndim,
+                                       tensor->carried_shape, &whole);
     if (status == RESHARD_OK)
-        status = describe(laying, selected, &result, tensor);
+        status = make_holding(cut, tensor, tensor->opaque ? whole : result->layout, made);
     if (status == RESHARD_OK)
-        status = cut_tensor(laying, place, &result, tensor);
+        status = keep_row(&cut->laying->target->arena, result, tensor->ndim, &made->row);
+    reshard_layout_release(whole);
     if (status == RESHARD_OK)
-        status =
-            keep_row(&target->arena, &result, stored->ndim, &target->rows[target->tensor_count]);
-    if (status == RESHARD_OK)
-        target->origins[target->tensor_count++] = selected->origin;
-    rs_rule_result_release(&result);
+        *out_holding = *place = made;
     return status;
 }
 
-static reshard_status add_live(const rs_laying *laying, rs_place_fn *place, int64_t index)
+static reshard_status add_tensor(cutting *cut, const rs_selected *selected)
 {
-    rs_target *target = laying->target;
+    const rs_stored_tensor *stored = selected->stored;
+    const rs_rulebook *book = cut->laying->book;
+    rs_target *target = cut->laying->target;
+    rs_stored_tensor *tensor = &target->tensors[target->tensor_count];
+    const rs_rule_result *result = NULL;
+    const rs_rank_holding *holding = NULL;
+    reshard_status status =
+        selected->needs_no_rule
+            ? rs_rules_apply_none(&cut->memo, book->rules, book->mesh, &result)
+            : rs_rules_apply_found(&cut->memo, book->rules, book->mesh, &book->keys, selected->rule,
+                                   selected->matched.bytes, selected->matched.count, stored->ndim,
+                                   stored->shape, &result);
+    if (status == RESHARD_OK)
+        status = describe(cut->laying, selected, result, tensor);
+    if (status != RESHARD_OK)
+        return status;
+    status = find_holding(cut, result, tensor, &holding);
+    if (status == RESHARD_OK)
+        status = place_tensor(cut, holding, tensor);
+    if (status != RESHARD_OK)
+        return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(tensor->name),
+                              tensor->name.bytes);
+    target->rows[target->tensor_count] = holding->row;
+    target->origins[target->tensor_count++] = selected->origin;
+    return RESHARD_OK;
+}
+
+static reshard_status add_live(cutting *cut, int64_t index)
+{
+    rs_target *target = cut->laying->target;
     rs_stored_tensor *tensor = &target->tensors[index];
-    const reshard_live_tensor *live = &laying->live[index];
+    const reshard_live_tensor *live = &cut->laying->live[index];
+    rs_rank_holding holding = {.row = NULL};
     reshard_status status =
         rs_store_describe(tensor, &target->arena, target->names[index], live->dtype,
                           reshard_layout_ndim(live->layout), reshard_layout_shape(live->layout));
     if (status == RESHARD_OK)
-        status = cut_by_layout(laying, place, live->layout, tensor);
+        status = make_holding(cut, tensor, live->layout, &holding);
+    if (status == RESHARD_OK)
+        status = place_tensor(cut, &holding, tensor);
     if (status == RESHARD_OK)
         target->origins[target->tensor_count++] = index;
+    release_holding(&holding);
+    rs_arena_release(&cut->arena); /* no other tensor shares the holding */
     return rs_fail_within(status, "tensor \"%.200s\"", live->name);
 }
 
@@ -306,14 +410,23 @@ reshard_status rs_target_cut(rs_laying *laying, rs_place_fn *place)
 {
     rs_target *target = laying->target;
     size_t files = (size_t)target->file_count;
+    cutting cut = {.laying = laying, .place = place};
     reshard_status status = RESHARD_OK;
     laying->loads = rs_arena_allocate_array(&target->arena, files, sizeof(uint64_t));
     if (laying->loads == NULL)
         return rs_allocation_status();
     memset(laying->loads, 0, files * sizeof(uint64_t));
+    rs_rule_memo_init(&cut.memo, target->context);
+    rs_table_init(&cut.holdings, target->context);
+    rs_arena_init(&cut.arena, target->context);
     int64_t count = laying->source != NULL ? laying->selection->count : target->name_count;
     for (int64_t i = 0; status == RESHARD_OK && i < count; i++)
-        status = laying->source != NULL ? add_tensor(laying, place, &laying->selection->items[i])
-                                        : add_live(laying, place, i);
+        status = laying->source != NULL ? add_tensor(&cut, &laying->selection->items[i])
+                                        : add_live(&cut, i);
+    for (rs_rank_holding *kept = cut.kept; kept != NULL; kept = kept->next)
+        release_holding(kept);
+    rs_arena_release(&cut.arena);
+    rs_table_release(&cut.holdings);
+    rs_rule_memo_release(&cut.memo);
     return status;
 }

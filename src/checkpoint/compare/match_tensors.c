@@ -68,21 +68,17 @@ static rs_compared take_next(const rs_selected *from_a, const rs_stored_tensor *
     return item;
 }
 
-reshard_status rs_comparison_match(reshard_comparison *comparison,
-                                   const reshard_conversion_options *options, bool ignore_dropped)
+static reshard_status pair(reshard_comparison *comparison, const rs_selection *selection,
+                           bool ignore_dropped)
 {
     const reshard_checkpoint *b = comparison->b;
-    rs_selection selection;
-    reshard_status status = select_tensors(comparison, options, &selection);
-    if (status != RESHARD_OK)
-        return status;
-    comparison->stats.tensors_left_out = comparison->a->tensor_count - selection.count;
+    comparison->stats.tensors_left_out = comparison->a->tensor_count - selection->count;
     comparison->items = rs_arena_allocate_array(
-        &comparison->arena, (size_t)(selection.count + b->tensor_count), sizeof(rs_compared));
+        &comparison->arena, (size_t)(selection->count + b->tensor_count), sizeof(rs_compared));
     if (comparison->items == NULL)
         return rs_allocation_status();
-    for (int64_t i = 0, j = 0; i < selection.count || j < b->tensor_count;) {
-        rs_compared item = take_next(i < selection.count ? &selection.items[i] : NULL,
+    for (int64_t i = 0, j = 0; i < selection->count || j < b->tensor_count;) {
+        rs_compared item = take_next(i < selection->count ? &selection->items[i] : NULL,
                                      j < b->tensor_count ? &b->tensors[j] : NULL, j);
         if (item.a >= 0 && item.b >= 0)
             judge_pair(comparison, &item);
@@ -94,4 +90,15 @@ reshard_status rs_comparison_match(reshard_comparison *comparison,
         comparison->items[comparison->count++] = item;
     }
     return RESHARD_OK;
+}
+
+reshard_status rs_comparison_match(reshard_comparison *comparison,
+                                   const reshard_conversion_options *options, bool ignore_dropped)
+{
+    rs_selection selection;
+    reshard_status status = select_tensors(comparison, options, &selection);
+    if (status == RESHARD_OK)
+        status = pair(comparison, &selection, ignore_dropped);
+    rs_selection_release(&selection, comparison->context);
+    return status;
 }

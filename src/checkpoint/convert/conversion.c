@@ -61,12 +61,9 @@ static reshard_status plan_routes(reshard_conversion *conversion)
     return RESHARD_OK;
 }
 
-static void digest_tensor(rs_digest *digest, const rs_stored_tensor *tensor)
+/* Which boxes, and where they are. */
+static void digest_pieces(rs_digest *digest, const rs_stored_tensor *tensor)
 {
-    rs_digest_bytes(digest, tensor->name.bytes, tensor->name.count);
-    rs_digest_u64(digest, (uint64_t)tensor->dtype);
-    rs_digest_u64(digest, (uint64_t)tensor->ndim);
-    rs_digest_i64s(digest, tensor->shape, tensor->ndim);
     rs_digest_u64(digest, (uint64_t)tensor->piece_count);
     for (int64_t i = 0; i < tensor->piece_count; i++) {
         const rs_stored_piece *piece = &tensor->pieces[i];
@@ -78,6 +75,16 @@ static void digest_tensor(rs_digest *digest, const rs_stored_tensor *tensor)
         if (piece->strides != NULL)
             rs_digest_i64s(digest, piece->strides, tensor->carried_ndim);
     }
+}
+
+/* A tensor of the source. */
+static void digest_tensor(rs_digest *digest, const rs_stored_tensor *tensor)
+{
+    rs_digest_bytes(digest, tensor->name.bytes, tensor->name.count);
+    rs_digest_u64(digest, (uint64_t)tensor->dtype);
+    rs_digest_u64(digest, (uint64_t)tensor->ndim);
+    rs_digest_i64s(digest, tensor->shape, tensor->ndim);
+    digest_pieces(digest, tensor);
     if (tensor->formula == NULL)
         return;
     digest_tensor(digest, tensor->formula->codes);
@@ -100,7 +107,7 @@ static void digest_conversion(reshard_conversion *conversion)
     rs_target_digest(target, &digest);
     for (int64_t i = 0; i < target->tensor_count; i++) {
         digest_tensor(&digest, target->stored[i]);
-        digest_tensor(&digest, &target->tensors[i]);
+        digest_pieces(&digest, &target->tensors[i]);
     }
     rs_digest_finish(&digest, conversion->digest);
 }
@@ -257,7 +264,8 @@ reshard_status reshard_conversion_get_tensor(const reshard_conversion *conversio
         return rs_fail(RESHARD_ERR_RANGE, "tensor %lld of %lld", (long long)index,
                        (long long)target->tensor_count);
     const rs_stored_tensor *tensor = &target->tensors[index];
-    const rs_target_row *row = &target->rows[index];
+    static const rs_target_row none;
+    const rs_target_row *row = target->rows[index] != NULL ? target->rows[index] : &none;
     const reshard_conversion_tensor found = {.name = tensor->name.bytes,
                                              .name_bytes = tensor->name.count,
                                              .source = target->origins[index],

@@ -203,14 +203,10 @@ static bool is_taken(const rs_laying *laying, rs_slice key)
     return false;
 }
 
-/* An rs_box_name_fn: name, or name.__dcp_shard_k with the next free k where a file holds several
- * boxes. */
-static reshard_status name_box(const rs_laying *laying, rs_slice name, bool several,
-                               int64_t *next_k, rs_slice *out_key)
+/* An rs_box_name_fn: name.__dcp_shard_k with the next free k. */
+static reshard_status name_box(const rs_laying *laying, rs_slice name, int64_t *next_k,
+                               rs_slice *out_key)
 {
-    *out_key = name;
-    if (!several)
-        return RESHARD_OK;
     char *key = rs_arena_allocate(&laying->target->arena, name.count + 40);
     if (key == NULL)
         return rs_allocation_status();
@@ -269,10 +265,10 @@ static void write_sharding(rs_json_writer *writer, const rs_target *target, int3
         rs_slice name = target->tensors[entry->tensor].name;
         if (i != 0)
             rs_json_writer_add(writer, ",", 1);
-        rs_json_writer_string(writer, entry->key);
+        rs_json_writer_string(writer, *entry->key);
         rs_json_writer_text(writer, ":{\"saved_offsets\":");
         write_offsets(writer, target, entry);
-        if (rs_slice_compare(name, entry->key) != 0) {
+        if (rs_slice_compare(name, *entry->key) != 0) {
             rs_json_writer_text(writer, ",\"logical_fqn\":");
             rs_json_writer_string(writer, name);
         }

@@ -251,8 +251,8 @@ static reshard_status write_head(const rs_target *target, int32_t file, rs_json_
 
 static int compare_keys(const void *a, const void *b)
 {
-    return rs_slice_compare((*(const rs_target_entry *const *)a)->key,
-                            (*(const rs_target_entry *const *)b)->key);
+    return rs_slice_compare(*(*(const rs_target_entry *const *)a)->key,
+                            *(*(const rs_target_entry *const *)b)->key);
 }
 
 static void write_weight_map(rs_json_writer *writer, const rs_target *target,
@@ -260,7 +260,7 @@ static void write_weight_map(rs_json_writer *writer, const rs_target *target,
 {
     for (int64_t i = 0; i < target->entry_count; i++) {
         rs_json_writer_text(writer, i == 0 ? "\n    " : ",\n    ");
-        rs_json_writer_string(writer, sorted[i]->key);
+        rs_json_writer_string(writer, *sorted[i]->key);
         rs_json_writer_text(writer, ": ");
         rs_json_writer_string(writer, rs_slice_of(target->files[sorted[i]->file].name));
     }

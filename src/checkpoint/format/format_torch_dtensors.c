@@ -90,9 +90,9 @@ static bool fits(const dtensor_notes *notes, const rs_laying *laying, const rs_c
 {
     const rs_stored_tensor *tensor = cut->tensor;
     rs_torch_mesh mesh = {.axis_count = 0};
-    bool is_same = cut->shards->count == notes->rank_count;
-    for (int64_t i = 0; is_same && i < cut->shards->count; i++) {
-        const reshard_shard *shard = &cut->shards->items[i];
+    bool is_same = cut->holding->shards->count == notes->rank_count;
+    for (int64_t i = 0; is_same && i < cut->holding->shards->count; i++) {
+        const reshard_shard *shard = &cut->holding->shards->items[i];
         int64_t offset[RESHARD_NDIM_MAX], size[RESHARD_NDIM_MAX];
         find_coordinate(notes, notes->positions[rs_laying_file(laying, shard->rank)], &mesh);
         if (i == 0 && rs_torch_cuts_order(&mesh, tensor->ndim, cuts) != RESHARD_OK)
@@ -116,10 +116,10 @@ static reshard_status fail_cut(const rs_cut_tensor *cut)
     const rs_stored_tensor *tensor = cut->tensor;
     char text[400];
     size_t length = 0;
-    if (reshard_spec_text(reshard_layout_spec(cut->layout), text, sizeof text, &length) !=
+    if (reshard_spec_text(reshard_layout_spec(cut->holding->layout), text, sizeof text, &length) !=
         RESHARD_OK)
         (void)snprintf(text, sizeof text, "its rule");
-    bool is_padded = memcmp(tensor->shape, reshard_layout_shape(cut->layout),
+    bool is_padded = memcmp(tensor->shape, reshard_layout_shape(cut->holding->layout),
                             (size_t)tensor->ndim * sizeof(int64_t)) != 0;
     return rs_fail(
         RESHARD_ERR_UNSUPPORTED, "tensor \"%.*s\": no placements of a DTensor say how %s cuts it%s",
@@ -135,7 +135,7 @@ static reshard_status place_tensor(const rs_laying *laying, const rs_cut_tensor 
     if (status != RESHARD_OK)
         return status;
     if (!tensor->opaque) {
-        choose_placements(notes, reshard_layout_spec(cut->layout), tensor->ndim, cuts);
+        choose_placements(notes, reshard_layout_spec(cut->holding->layout), tensor->ndim, cuts);
         if (!fits(notes, laying, cut, cuts))
             return fail_cut(cut);
     }

@@ -499,7 +499,7 @@ static reshard_status prepare_as_told(rank_reading *reading, const rs_opening *o
 {
     const reshard_checkpoint_options *options = opening->options;
     reshard_status status =
-        rs_rank_layout_read(reading->checkpoint, documents, options->from, told);
+        rs_rank_layout_read(reading->checkpoint, documents, list->count, options->from, told);
     if (status == RESHARD_OK)
         status = rs_rank_mesh_check(told->mesh);
     if (status != RESHARD_OK)

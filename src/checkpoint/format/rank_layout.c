@@ -2,16 +2,16 @@
 #include "checkpoint/format/rank_layout.h"
 
 #include "base/context.h"
-#include "base/digest.h"
 #include "base/sort.h"
 #include "checkpoint/body/safetensors.h"
+#include "checkpoint/rules/name_boxes.h"
 #include "text/json.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#define LAYOUT_VERSION 1
+#define LAYOUT_VERSION 2 /* 1 is read too */
 
 /* ---- meshes as text -------------------------------------------------------------------------- */
 
@@ -21,14 +21,7 @@ static rs_slice cut_mesh(const char *spec)
     return (rs_slice){spec, strcspn(spec, ":")};
 }
 
-static const char *find_cuts(const char *spec)
-{
-    const char *cuts = spec + strcspn(spec, ":");
-    return cuts + strspn(cuts, ": ");
-}
-
-/* The canonical text of a mesh, in the arena. */
-static reshard_status print_mesh(rs_arena *arena, reshard_mesh *mesh, rs_slice *out_text)
+reshard_status rs_rank_layout_mesh(rs_arena *arena, reshard_mesh *mesh, rs_slice *out_text)
 {
     reshard_spec *spec = NULL;
     size_t length = 0;
@@ -53,7 +46,8 @@ typedef struct document {
     uint64_t version, rank;
     bool has_version, has_rank;
     rs_slice mesh, conversion, rules;
-    rs_slice tensors; /* the text of the object */
+    rs_slice tensors; /* version 1: the text of the object */
+    rs_slice groups;  /* version 2: the text of the list */
 } document;
 
 static reshard_status read_text(rs_arena *arena, rs_json *json, rs_slice *out_text)
@@ -80,11 +74,11 @@ static reshard_status read_number(rs_json *json, uint64_t *out_number, bool *out
     return status;
 }
 
-static reshard_status read_span(rs_json *json, rs_slice *out_text)
+static reshard_status read_span(rs_json *json, rs_json_kind kind, const char *wanted,
+                                rs_slice *out_text)
 {
     rs_json_token token;
-    reshard_status status =
-        rs_json_expect(json, RS_JSON_OBJECT_BEGIN, "tensors is not an object", &token);
+    reshard_status status = rs_json_expect(json, kind, wanted, &token);
     const char *begin = token.bytes;
     if (status == RESHARD_OK)
         status = rs_json_skip_rest(json, &token);
@@ -106,7 +100,11 @@ static reshard_status read_member(rs_arena *arena, rs_json *json, const rs_json_
         return read_text(arena, json, &found->conversion);
     if (rs_json_token_is(key, "rules"))
         return read_text(arena, json, &found->rules);
-    return rs_json_token_is(key, "tensors") ? read_span(json, &found->tensors) : rs_json_skip(json);
+    if (rs_json_token_is(key, "tensors"))
+        return read_span(json, RS_JSON_OBJECT_BEGIN, "tensors is not an object", &found->tensors);
+    if (rs_json_token_is(key, "groups"))
+        return read_span(json, RS_JSON_LIST_BEGIN, "groups is not a list", &found->groups);
+    return rs_json_skip(json);
 }
 
 /* Another version may mean anything by the other members, so it is looked for first. */
@@ -126,10 +124,10 @@ static reshard_status check_version(rs_json json)
     }
     if (status == RESHARD_OK && !has)
         return rs_fail(RESHARD_ERR_SYNTAX, RS_LAYOUT_KEY ": has no version");
-    if (status == RESHARD_OK && version != LAYOUT_VERSION)
+    if (status == RESHARD_OK && (version < 1 || version > LAYOUT_VERSION))
         return rs_fail(RESHARD_ERR_UNSUPPORTED,
                        RS_LAYOUT_KEY ": is of version %" PRIu64
-                                     ", and this release reads version %d",
+                                     ", and this release reads versions 1 to %d",
                        version, LAYOUT_VERSION);
     return status;
 }
@@ -156,10 +154,12 @@ static reshard_status read_document(reshard_checkpoint *checkpoint, int32_t file
     }
     if (status == RESHARD_OK)
         status = rs_json_next(&json, &token);
+    rs_slice listed = found->version == 1 ? found->tensors : found->groups;
     if (status == RESHARD_OK && (!found->has_rank || found->mesh.bytes == NULL ||
-                                 found->conversion.bytes == NULL || found->tensors.bytes == NULL))
-        status = rs_fail(RESHARD_ERR_SYNTAX,
-                         RS_LAYOUT_KEY ": rank, mesh, conversion or tensors are missing");
+                                 found->conversion.bytes == NULL || listed.bytes == NULL))
+        status =
+            rs_fail(RESHARD_ERR_SYNTAX, RS_LAYOUT_KEY ": rank, mesh, conversion or %s are missing",
+                    found->version == 1 ? "tensors" : "groups");
     return rs_fail_within(status, "%s", checkpoint->files[file].name);
 }
 
@@ -181,7 +181,10 @@ static reshard_status read_shape(rs_arena *arena, rs_json *json, int32_t *out_nd
     return status == RESHARD_OK ? rs_safetensors_numbers(arena, json, ndim, out_shape) : status;
 }
 
-static reshard_status read_tensor(rs_arena *arena, rs_json *json, rs_rank_tensor *tensor)
+/* Shape, cuts and padding. names: where the list of names is, in a document that has such; else
+ * NULL. */
+static reshard_status read_tensor(rs_arena *arena, rs_json *json, rs_rank_tensor *tensor,
+                                  rs_slice *names)
 {
     rs_json_token token;
     int32_t padded_ndim = 0;
@@ -197,6 +200,8 @@ static reshard_status read_tensor(rs_arena *arena, rs_json *json, rs_rank_tensor
             status = read_shape(arena, json, &padded_ndim, &tensor->padded);
         else if (rs_json_token_is(&token, "cuts"))
             status = read_text(arena, json, &tensor->cuts);
+        else if (names != NULL && rs_json_token_is(&token, "names"))
+            status = read_span(json, RS_JSON_LIST_BEGIN, "names is not a list", names);
         else
             status = rs_json_skip(json);
     }
@@ -217,33 +222,103 @@ static int compare_tensors(const void *a, const void *b)
     return rs_slice_compare(((const rs_rank_tensor *)a)->name, ((const rs_rank_tensor *)b)->name);
 }
 
-static reshard_status read_tensors(rs_arena *arena, rs_slice text, rs_rank_layout *layout)
+typedef struct tensor_list {
+    rs_arena *arena;
+    rs_rank_layout *layout;
+    rs_rank_tensor like; /* what the next names have in common */
+} tensor_list;
+
+/* An rs_name_fn. */
+static reshard_status add_name(void *user, rs_slice name)
+{
+    tensor_list *list = user;
+    rs_rank_layout *layout = list->layout;
+    void *items = layout->tensors;
+    reshard_status status = rs_grow(list->arena->context, &items, &layout->tensor_capacity,
+                                    layout->tensor_count + 1, sizeof(rs_rank_tensor));
+    layout->tensors = items;
+    if (status != RESHARD_OK)
+        return status;
+    layout->tensors[layout->tensor_count] = list->like;
+    layout->tensors[layout->tensor_count++].name = name;
+    return RESHARD_OK;
+}
+
+/* Version 1: an object of tensors. */
+static reshard_status read_tensors(tensor_list *list, rs_json *json)
+{
+    rs_json_token token;
+    reshard_status status = rs_json_next(json, &token); /* its kind has been seen */
+    while (status == RESHARD_OK) {
+        status = rs_json_next(json, &token);
+        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
+            break;
+        char *bytes = rs_arena_allocate(list->arena, token.count + 1);
+        if (bytes == NULL)
+            return rs_allocation_status();
+        rs_slice name = {bytes, rs_json_decode(&token, bytes)};
+        bytes[name.count] = '\0';
+        list->like = (rs_rank_tensor){.ndim = 0};
+        status = rs_fail_within(read_tensor(list->arena, json, &list->like, NULL),
+                                "tensor \"%.*s\"", rs_slice_shown(name), name.bytes);
+        if (status == RESHARD_OK)
+            status = add_name(list, name);
+    }
+    return status;
+}
+
+/* The names of one group; there may be `most` tensors in all. */
+static reshard_status read_names(tensor_list *list, rs_slice text, int64_t most)
 {
     rs_json json;
     rs_json_token token;
     rs_json_init(&json, RS_LAYOUT_KEY, text.bytes, text.count);
     reshard_status status = rs_json_next(&json, &token); /* its kind has been seen */
     while (status == RESHARD_OK) {
-        rs_rank_tensor tensor = {.ndim = 0};
-        void *items = layout->tensors;
-        status = rs_json_next(&json, &token);
-        if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
+        rs_json ahead = json;
+        status = rs_json_next(&ahead, &token);
+        if (status != RESHARD_OK || token.kind == RS_JSON_LIST_END)
             break;
-        char *name = rs_arena_allocate(arena, token.count + 1);
-        if (name == NULL)
-            return rs_allocation_status();
-        tensor.name = (rs_slice){name, rs_json_decode(&token, name)};
-        name[tensor.name.count] = '\0';
-        status = rs_fail_within(read_tensor(arena, &json, &tensor), "tensor \"%.*s\"",
-                                rs_slice_shown(tensor.name), tensor.name.bytes);
-        if (status == RESHARD_OK)
-            status = rs_grow(arena->context, &items, &layout->tensor_capacity,
-                             layout->tensor_count + 1, sizeof tensor);
-        layout->tensors = items;
-        if (status == RESHARD_OK)
-            layout->tensors[layout->tensor_count++] = tensor;
+        status =
+            rs_name_box_read(list->arena, &json, most - list->layout->tensor_count, add_name, list);
     }
-    rs_sort(layout->tensors, (size_t)layout->tensor_count, sizeof(rs_rank_tensor), compare_tensors);
+    return status;
+}
+
+/* Version 2: a list of groups. */
+static reshard_status read_groups(tensor_list *list, rs_json *json, int64_t most)
+{
+    rs_json_token token;
+    reshard_status status = rs_json_next(json, &token); /* its kind has been seen */
+    while (status == RESHARD_OK) {
+        rs_json ahead = *json;
+        rs_slice names = {NULL, 0};
+        status = rs_json_next(&ahead, &token);
+        if (status != RESHARD_OK || token.kind == RS_JSON_LIST_END)
+            break;
+        list->like = (rs_rank_tensor){.ndim = 0};
+        status = read_tensor(list->arena, json, &list->like, &names);
+        if (status == RESHARD_OK && names.bytes == NULL)
+            status = rs_json_fail(json, &token, "a group without names");
+        if (status == RESHARD_OK)
+            status = read_names(list, names, most);
+    }
+    return status;
+}
+
+/* All tensors, by name. */
+static reshard_status read_all(reshard_checkpoint *checkpoint, const document *first, int64_t most,
+                               rs_rank_layout *layout)
+{
+    tensor_list list = {.arena = &checkpoint->arena, .layout = layout};
+    rs_slice text = first->version == 1 ? first->tensors : first->groups;
+    rs_json json;
+    rs_json_init(&json, RS_LAYOUT_KEY, text.bytes, text.count);
+    reshard_status status =
+        first->version == 1 ? read_tensors(&list, &json) : read_groups(&list, &json, most);
+    if (status == RESHARD_OK)
+        rs_sort(layout->tensors, (size_t)layout->tensor_count, sizeof(rs_rank_tensor),
+                compare_tensors);
     return status;
 }
 
@@ -254,7 +329,8 @@ static reshard_status check_alike(const reshard_checkpoint *checkpoint, const do
 {
     bool same_id = rs_slice_compare(first->conversion, other->conversion) == 0;
     if (same_id && rs_slice_compare(first->mesh, other->mesh) == 0 &&
-        rs_slice_compare(first->tensors, other->tensors) == 0)
+        rs_slice_compare(first->tensors, other->tensors) == 0 &&
+        rs_slice_compare(first->groups, other->groups) == 0 && first->version == other->version)
         return RESHARD_OK;
     return rs_fail(RESHARD_ERR_CORRUPT, "%s: %s and %s %s", checkpoint->path,
                    checkpoint->files[0].name, checkpoint->files[file].name,
@@ -325,7 +401,7 @@ static reshard_status check_from(reshard_checkpoint *checkpoint, const char *fro
         return RESHARD_OK;
     reshard_status status = reshard_mesh_parse(checkpoint->context, from, &mesh);
     if (status == RESHARD_OK)
-        status = print_mesh(&checkpoint->arena, mesh, &text);
+        status = rs_rank_layout_mesh(&checkpoint->arena, mesh, &text);
     reshard_mesh_release(mesh);
     if (status == RESHARD_OK && rs_slice_compare(text, layout->mesh_text) != 0)
         return rs_fail(RESHARD_ERR_INVALID,
@@ -336,7 +412,7 @@ static reshard_status check_from(reshard_checkpoint *checkpoint, const char *fro
 }
 
 reshard_status rs_rank_layout_read(reshard_checkpoint *checkpoint, const rs_slice *documents,
-                                   const char *from, rs_rank_layout *layout)
+                                   int64_t array_count, const char *from, rs_rank_layout *layout)
 {
     document first;
     *layout = (rs_rank_layout){.mesh = NULL};
@@ -344,7 +420,7 @@ reshard_status rs_rank_layout_read(reshard_checkpoint *checkpoint, const rs_slic
     if (status == RESHARD_OK)
         status = reshard_mesh_parse(checkpoint->context, first.mesh.bytes, &layout->mesh);
     if (status == RESHARD_OK)
-        status = print_mesh(&checkpoint->arena, layout->mesh, &layout->mesh_text);
+        status = rs_rank_layout_mesh(&checkpoint->arena, layout->mesh, &layout->mesh_text);
     layout->conversion = first.conversion;
     layout->rules = first.rules;
     if (status == RESHARD_OK)
@@ -352,7 +428,7 @@ reshard_status rs_rank_layout_read(reshard_checkpoint *checkpoint, const rs_slic
     if (status == RESHARD_OK)
         status = read_ranks(checkpoint, documents, &first, layout);
     if (status == RESHARD_OK)
-        status = rs_fail_within(read_tensors(&checkpoint->arena, first.tensors, layout), "%s",
+        status = rs_fail_within(read_all(checkpoint, &first, array_count, layout), "%s",
                                 checkpoint->files[0].name);
     return status;
 }
@@ -378,113 +454,4 @@ reshard_status rs_rank_layout_spec(const rs_rank_layout *layout, reshard_context
     reshard_status status = reshard_spec_parse(context, text, out_spec);
     rs_release(context, text, bytes);
     return status;
-}
-
-/* ---- writing --------------------------------------------------------------------------------- */
-
-/* Of the source's files and all that decides where its elements go. */
-static void identify(const rs_laying *laying, char out_text[33])
-{
-    const rs_target *target = laying->target;
-    const reshard_checkpoint *source = laying->source;
-    uint64_t words[2];
-    rs_digest digest;
-    rs_digest_init(&digest);
-    for (int32_t i = 0; i < source->file_count; i++) {
-        rs_digest_bytes(&digest, source->files[i].name, strlen(source->files[i].name));
-        rs_digest_u64(&digest, source->files[i].bytes);
-        rs_digest_u64(&digest, (uint64_t)source->files[i].stamp.modified);
-    }
-    for (int64_t i = 0; i < target->tensor_count; i++) {
-        const rs_stored_tensor *tensor = &target->tensors[i];
-        const char *cut = target->rows[i].cut;
-        rs_digest_bytes(&digest, tensor->name.bytes, tensor->name.count);
-        rs_digest_u64(&digest, (uint64_t)tensor->dtype);
-        rs_digest_i64s(&digest, tensor->shape, tensor->ndim);
-        rs_digest_bytes(&digest, cut, strlen(cut));
-    }
-    rs_digest_finish(&digest, words);
-    (void)snprintf(out_text, 33, "%016" PRIx64 "%016" PRIx64, words[0], words[1]);
-}
-
-static void write_tensor(rs_json_writer *writer, const rs_stored_tensor *tensor,
-                         const rs_target_row *row)
-{
-    rs_json_writer_string(writer, tensor->name);
-    rs_json_writer_text(writer, ":{\"shape\":");
-    rs_json_writer_integers(writer, tensor->ndim, tensor->shape);
-    rs_json_writer_text(writer, ",\"cuts\":");
-    rs_json_writer_string(writer, rs_slice_of(find_cuts(row->cut)));
-    size_t bytes = (size_t)tensor->ndim * sizeof(int64_t);
-    if (row->padded_shape != NULL && memcmp(row->padded_shape, tensor->shape, bytes) != 0) {
-        rs_json_writer_text(writer, ",\"padded\":");
-        rs_json_writer_integers(writer, tensor->ndim, row->padded_shape);
-    }
-    rs_json_writer_add(writer, "}", 1);
-}
-
-static reshard_status write_common(const rs_laying *laying, rs_slice mesh, rs_json_writer *writer)
-{
-    const rs_target *target = laying->target;
-    char id[33];
-    identify(laying, id);
-    rs_json_writer_text(writer, ",\"mesh\":");
-    rs_json_writer_string(writer, mesh);
-    rs_json_writer_text(writer, ",\"conversion\":");
-    rs_json_writer_string(writer, rs_slice_of(id));
-    rs_json_writer_text(writer, ",\"rules\":");
-    rs_slice rules = rs_slice_of(laying->book->name);
-    rs_json_writer_string(writer,
-                          rs_json_is_text(rules.bytes, rules.count) ? rules : (rs_slice){"", 0});
-    rs_json_writer_text(writer, ",\"tensors\":{");
-    for (int64_t i = 0; i < target->tensor_count; i++) {
-        if (i != 0)
-            rs_json_writer_add(writer, ",", 1);
-        write_tensor(writer, &target->tensors[i], &target->rows[i]);
-    }
-    rs_json_writer_text(writer, "}}");
-    return writer->status;
-}
-
-reshard_status rs_rank_layout_prepare(rs_laying *laying, bool as_string)
-{
-    rs_target *target = laying->target;
-    rs_slice mesh = {NULL, 0}, made = {NULL, 0};
-    rs_json_writer plain, quoted;
-    rs_json_writer_init(&plain, target->context);
-    rs_json_writer_init(&quoted, target->context);
-    reshard_status status = print_mesh(&target->arena, laying->book->mesh, &mesh);
-    if (status == RESHARD_OK)
-        status = write_common(laying, mesh, &plain);
-    if (status == RESHARD_OK && as_string) {
-        rs_json_writer_string(&quoted, (rs_slice){plain.bytes, (size_t)plain.count});
-        status = quoted.status;
-    }
-    if (status == RESHARD_OK && as_string) /* the first quote goes, the last one stays */
-        made = (rs_slice){quoted.bytes + 1, (size_t)quoted.count - 1};
-    else if (status == RESHARD_OK)
-        made = (rs_slice){plain.bytes, (size_t)plain.count};
-    if (status == RESHARD_OK) {
-        target->document =
-            (rs_slice){rs_arena_copy(&target->arena, made.bytes, made.count, 1), made.count};
-        status = target->document.bytes != NULL ? RESHARD_OK : rs_allocation_status();
-    }
-    rs_json_writer_release(&quoted);
-    rs_json_writer_release(&plain);
-    return status;
-}
-
-void rs_rank_layout_write_record(rs_json_writer *writer, const rs_target *target, int32_t file)
-{
-    rs_json_writer_text(writer, "{\"version\":1,\"rank\":");
-    rs_json_writer_unsigned(writer, (uint64_t)target->ranks[file]);
-    rs_json_writer_add(writer, target->document.bytes, target->document.count);
-}
-
-void rs_rank_layout_write(rs_json_writer *writer, const rs_target *target, int32_t file)
-{
-    rs_json_writer_text(writer, "\"" RS_LAYOUT_KEY "\":\"{\\\"version\\\":1,\\\"rank\\\":");
-    rs_json_writer_unsigned(writer, (uint64_t)target->ranks[file]);
-    rs_json_writer_add(writer, target->document.bytes, target->document.count);
-    rs_json_writer_add(writer, ",", 1);
 }

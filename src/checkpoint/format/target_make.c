@@ -136,6 +136,25 @@ static reshard_status tell_behind(rs_target *target, const rs_selection *selecti
     return status == RESHARD_OK ? tell_values(target) : status;
 }
 
+/* Room for as many tensors as are selected. */
+static reshard_status make_room(rs_target *target, int64_t selected)
+{
+    size_t count = (size_t)selected;
+    if (selected > INT32_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "%lld tensors; 2147483647 are the most",
+                       (long long)selected);
+    target->tensors = rs_arena_allocate_array(&target->arena, count, sizeof(rs_stored_tensor));
+    target->origins = rs_arena_allocate_array(&target->arena, count, sizeof(int64_t));
+    target->stored = rs_arena_allocate_array(&target->arena, count, sizeof *target->stored);
+    target->rows = rs_arena_allocate_array(&target->arena, count, sizeof *target->rows);
+    if (target->tensors == NULL || target->origins == NULL || target->stored == NULL ||
+        target->rows == NULL)
+        return rs_allocation_status();
+    for (size_t i = 0; i < count; i++)
+        target->rows[i] = NULL;
+    return RESHARD_OK;
+}
+
 /* What most floating-point bytes of the output are, if some were cast to that. Codes that stay as
  * they are do not count. */
 static reshard_dtype find_cast(const rs_selection *selection)
@@ -189,24 +208,15 @@ static reshard_status lay_out(rs_target *target, const reshard_checkpoint *sourc
                         .file_bytes_max = options->shard_bytes_max};
     reshard_status status =
         rs_selection_init(&selection, &target->arena, source, options, target->format->takes_model);
-    if (status != RESHARD_OK)
-        return status;
     target->prefix = selection.prefix;
-    status = tell_behind(target, &selection);
+    if (status == RESHARD_OK)
+        status = tell_behind(target, &selection);
     if (status == RESHARD_OK)
         status = tell_quantised(target, &selection);
-    if (status != RESHARD_OK)
-        return status;
-    size_t count = (size_t)selection.count;
-    target->tensors = rs_arena_allocate_array(&target->arena, count, sizeof(rs_stored_tensor));
-    target->origins = rs_arena_allocate_array(&target->arena, count, sizeof(int64_t));
-    target->stored = rs_arena_allocate_array(&target->arena, count, sizeof *target->stored);
-    target->rows = rs_arena_allocate_array(&target->arena, count, sizeof(rs_target_row));
-    if (target->tensors == NULL || target->origins == NULL || target->stored == NULL ||
-        target->rows == NULL)
-        return rs_allocation_status();
-    memset(target->rows, 0, count * sizeof(rs_target_row));
-    status = read_rules(target, source, mesh, options, &selection, &book);
+    if (status == RESHARD_OK)
+        status = make_room(target, selection.count);
+    if (status == RESHARD_OK)
+        status = read_rules(target, source, mesh, options, &selection, &book);
     if (status == RESHARD_OK && target->format->is_split)
         status = order_files(&laying, mesh);
     target->cast = find_cast(&selection);
@@ -219,6 +229,7 @@ static reshard_status lay_out(rs_target *target, const reshard_checkpoint *sourc
         target->stored[i] = selection.items[i].stored;
     }
     rs_rulebook_release(&book);
+    rs_selection_release(&selection, target->context);
     return status == RESHARD_OK ? rs_target_place(target) : status;
 }
 

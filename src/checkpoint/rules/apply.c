@@ -171,7 +171,7 @@ reshard_status rs_rule_finish(const rs_rule_finding *found, int32_t ndim, const 
     memcpy(result.padded_shape, padded_shape, (size_t)ndim * sizeof *shape);
     result.padded = memcmp(shape, padded_shape, (size_t)ndim * sizeof *shape) != 0;
     reshard_status status = check_units(found, ndim, padded_shape);
-    if (status == RESHARD_OK)
+    if (status == RESHARD_OK && found->memo == NULL)
         status = set_new_name(found, &result);
     if (status == RESHARD_OK)
         status = reshard_spec_create(result.context, found->mesh, found->cut_count, found->cuts,
@@ -200,7 +200,7 @@ void rs_rule_result_release(rs_rule_result *result)
 }
 
 /* Tensors with more dimensions than layouts support are carried whole. */
-static reshard_status finish_large(rs_rule_finding *found, rs_rule_result *out_result)
+static reshard_status finish_large(const rs_rule_finding *found, rs_rule_result *out_result)
 {
     const int64_t none[1] = {0};
     for (int32_t i = 0; i < found->cut_count; i++) {
@@ -216,28 +216,31 @@ static reshard_status finish_large(rs_rule_finding *found, rs_rule_result *out_r
     return rs_rule_finish(found, 0, none, none, out_result);
 }
 
-static reshard_status apply(rs_rule_finding *found, const int64_t *shape,
-                            rs_rule_result *out_result)
+reshard_status rs_rule_result_make(const rs_rule_finding *found, rs_rule_result *out_result)
 {
     int64_t padded[RESHARD_NDIM_MAX] = {0};
-    reshard_status status = rs_rule_find(found);
-    if (status != RESHARD_OK)
-        return status;
-    if (found->is_drop) {
-        *out_result = (rs_rule_result){.drop = true,
-                                       .rule = found->rule - found->rules->rules,
-                                       .line = found->rule->line,
-                                       .file_name = found->rule->file_name};
-        return RESHARD_OK;
-    }
     if (found->ndim == 0)
         return found->is_large ? finish_large(found, out_result)
                                : rs_rule_finish(found, 0, padded, padded, out_result);
-    memcpy(padded, shape, (size_t)found->ndim * sizeof *shape);
-    status = rs_rule_pad_shape(found, found->ndim, padded);
+    memcpy(padded, found->shape, (size_t)found->ndim * sizeof *padded);
+    reshard_status status = rs_rule_pad_shape(found, found->ndim, padded);
     if (status == RESHARD_OK)
-        status = rs_rule_finish(found, found->ndim, shape, padded, out_result);
+        status = rs_rule_finish(found, found->ndim, found->shape, padded, out_result);
     return status;
+}
+
+static reshard_status apply(rs_rule_finding *found, rs_rule_result *out_result)
+{
+    reshard_status status = rs_rule_find(found);
+    if (status != RESHARD_OK)
+        return status;
+    if (!found->is_drop)
+        return rs_rule_result_make(found, out_result);
+    *out_result = (rs_rule_result){.drop = true,
+                                   .rule = found->rule - found->rules->rules,
+                                   .line = found->rule->line,
+                                   .file_name = found->rule->file_name};
+    return RESHARD_OK;
 }
 
 reshard_status rs_rule_fail_for_tensor(reshard_status status, const char *name, size_t name_bytes,
@@ -256,14 +259,6 @@ reshard_status rs_rules_apply(const rs_rules *rules, reshard_mesh *mesh, const r
                               const char *name, size_t name_bytes, int32_t ndim,
                               const int64_t *shape, rs_rule_result *out_result)
 {
-    return rs_rules_apply_found(rules, mesh, keys, 0, name, name_bytes, ndim, shape, out_result);
-}
-
-reshard_status rs_rules_apply_found(const rs_rules *rules, reshard_mesh *mesh,
-                                    const rs_rules_keys *keys, int64_t rule, const char *name,
-                                    size_t name_bytes, int32_t ndim, const int64_t *shape,
-                                    rs_rule_result *out_result)
-{
     bool is_large = ndim > RESHARD_NDIM_MAX;
     rs_rule_finding found = {.rules = rules,
                              .mesh = mesh,
@@ -272,9 +267,8 @@ reshard_status rs_rules_apply_found(const rs_rules *rules, reshard_mesh *mesh,
                              .name_bytes = name_bytes,
                              .is_large = is_large,
                              .ndim = is_large ? 0 : ndim,
-                             .shape = is_large ? NULL : shape,
-                             .first = rule};
-    reshard_status status = apply(&found, shape, out_result);
+                             .shape = is_large ? NULL : shape};
+    reshard_status status = apply(&found, out_result);
     rs_rule_finding_release(&found);
     return status == RESHARD_OK
                ? RESHARD_OK

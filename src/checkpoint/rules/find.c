@@ -275,7 +275,11 @@ reshard_status rs_rule_read_cut(const rs_rule_finding *found, const rs_rule *rul
                        cut->placement.bytes);
     *out_axis = axis;
     reshard_status status =
-        rs_rule_placement_parse(found->rules->context, scope, cut, axis_size, out_spec);
+        found->memo != NULL
+            ? rs_rule_memo_cut(found->memo, scope, cut, axis_size, out_spec)
+            : rs_rule_placement_parse(found->rules->context, scope, cut, axis_size, out_spec);
+    if (status == RESHARD_OK)
+        return RESHARD_OK;
     return rs_fail_within(status, RS_RULE_PLACE ": %s", RS_RULE_PLACE_OF(rule),
                           rs_rule_cut_words(cut).text);
 }

@@ -6,6 +6,7 @@
 #ifndef RS_CHECKPOINT_RULES_FIND_H
 #define RS_CHECKPOINT_RULES_FIND_H
 
+#include "checkpoint/rules/memo.h"
 #include "checkpoint/rules/model.h"
 #include "spec/scan.h"
 
@@ -27,6 +28,7 @@ typedef struct rs_rule_finding {
     const int64_t *shape; /* NULL: not known yet. Rules that ask for a shape then count by ndim */
     bool is_large;        /* more than RESHARD_NDIM_MAX dimensions; ndim is 0 */
     int64_t first;        /* the first rule that is looked at */
+    rs_rule_memo *memo;   /* where cuts are looked up; NULL: they are read */
 
     const rs_rule *rule;
     const rs_rule *misfit; /* the first whose pattern matches, but not its shape */
@@ -39,6 +41,7 @@ typedef struct rs_rule_finding {
     const rs_rule *origins[RESHARD_AXES_MAX];     /* the rules that the cuts come from */
     const rs_rule_cut *sources[RESHARD_AXES_MAX]; /* the text they come from */
     bool is_even[RESHARD_AXES_MAX];               /* must divide evenly, whatever its unit */
+    bool is_single;                               /* some of its specs are not the memo's */
     int32_t pad_count;
     rs_found_pad pads[RESHARD_NDIM_MAX];
 } rs_rule_finding;
@@ -81,7 +84,14 @@ reshard_status rs_rule_pad_shape(const rs_rule_finding *found, int32_t ndim, int
 reshard_status rs_rule_unpad_shape(const rs_rule_finding *found, int32_t ndim, int64_t *shape,
                                    bool *out_unknown);
 
-/* Checks that the cuts fit the shape, and makes the result. */
+/* The memo's spec of a cut (memo.c); one more reference. Errors: as rs_rule_placement_parse. */
+reshard_status rs_rule_memo_cut(rs_rule_memo *memo, const rs_number_scope *scope,
+                                const rs_rule_cut *cut, int64_t axis_size, reshard_spec **out_spec);
+
+/* The result of a finding of full shape, which does not drop the tensor. */
+reshard_status rs_rule_result_make(const rs_rule_finding *found, rs_rule_result *out_result);
+/* Checks that the cuts fit the shape, and makes the result. Without a new name if there is a memo,
+ * because other tensors share the result. */
 reshard_status rs_rule_finish(const rs_rule_finding *found, int32_t ndim, const int64_t *shape,
                               const int64_t *padded_shape, rs_rule_result *out_result);
 

@@ -59,7 +59,7 @@ static reshard_status shrink_packed(const rs_rule_finding *found, int32_t own,
     }
     rs_text_add(&text, ")");
     const char *name = reshard_mesh_axis_name(found->mesh, axis);
-    rs_rule_cut cut = {{buffer, strlen(buffer)}, name, false};
+    rs_rule_cut cut = {.placement = {buffer, strlen(buffer)}, .axis = name};
     rs_number_scope scope = {.keys = found->keys, .mesh = found->mesh};
     return rs_rule_placement_parse(found->rules->context, &scope, &cut,
                                    reshard_mesh_axis_size(found->mesh, axis), out_spec);
@@ -93,6 +93,7 @@ static reshard_status follow_cut(rs_rule_finding *found, const rs_rule_finding *
         placement.dim = own;
         if (shares && placement.rule == RESHARD_PACKED) {
             status = shrink_packed(found, own, &placement, axis, &shrunk);
+            found->is_single = true;
             reshard_spec_release(spec);
             spec = shrunk;
             if (status != RESHARD_OK)
@@ -180,7 +181,8 @@ reshard_status rs_rule_follow_other(rs_rule_finding *found)
                              .mesh = found->mesh,
                              .keys = found->keys,
                              .name = name,
-                             .name_bytes = length};
+                             .name_bytes = length,
+                             .memo = found->memo};
     if (status == RESHARD_OK)
         status = follow(found, &other);
     rs_release(context, name, length + 1);

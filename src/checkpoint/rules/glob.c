@@ -216,20 +216,42 @@ reshard_status rs_glob_compile(rs_arena *arena, const char *text, size_t bytes, 
 
 /* ---- matching -------------------------------------------------------------------------------- */
 
+static bool begins_with(const rs_glob_item *item, const char *name, size_t bytes)
+{
+    if (item->length == 0 || item->length > bytes)
+        return item->length == 0;
+    return name[0] == item->text[0] && memcmp(name, item->text, item->length) == 0;
+}
+
+/* Whether the name can begin like the pattern, to judge by `depth` texts and choices of texts. */
+static bool begin_agrees(const rs_glob_element *element, const rs_glob_element *end, int depth,
+                         const char *name, size_t bytes)
+{
+    if (element == end || depth == 0)
+        return true;
+    for (int32_t i = 0; i < element->item_count; i++) {
+        const rs_glob_item *item = &element->items[i];
+        if (item->is_range ||
+            (begins_with(item, name, bytes) &&
+             begin_agrees(element + 1, end, depth - 1, name + item->length, bytes - item->length)))
+            return true;
+    }
+    return element->item_count == 0; /* a wildcard */
+}
+
 /* Most names do not match most patterns, and their first or last bytes show it. */
 static bool ends_agree(const rs_glob *glob, const char *name, size_t bytes)
 {
-    const rs_glob_element *first = glob->elements;
-    const rs_glob_element *last = first + glob->element_count - 1;
+    const rs_glob_element *end = glob->elements + glob->element_count, *last = end - 1;
     if (glob->element_count == 0)
         return bytes == 0;
-    if (first->kind == RS_GLOB_TEXT &&
-        (first->items->length > bytes ||
-         memcmp(name, first->items->text, first->items->length) != 0))
-        return false;
-    return last->kind != RS_GLOB_TEXT ||
-           (last->items->length <= bytes && memcmp(name + bytes - last->items->length,
-                                                   last->items->text, last->items->length) == 0);
+    for (int32_t i = 0; i < last->item_count; i++) {
+        const rs_glob_item *item = &last->items[i];
+        if (item->is_range ||
+            (item->length <= bytes && begins_with(item, name + bytes - item->length, item->length)))
+            return begin_agrees(glob->elements, end, 2, name, bytes);
+    }
+    return last->item_count == 0 && begin_agrees(glob->elements, end, 2, name, bytes);
 }
 
 /* Whether the texts of the pattern are in the name, one after the other. Those between wildcards
@@ -295,16 +317,18 @@ static int64_t take_choice(const rs_glob_element *element, const char *name, siz
 static void add_text(const rs_glob_item *item, const char *name, size_t bytes,
                      const unsigned char *rest, unsigned char *row)
 {
-    size_t end = item->length;
-    while (end <= bytes) {
-        const unsigned char *next = memchr(rest + end, 1, bytes + 1 - end);
-        if (next == NULL)
-            return;
-        end = (size_t)(next - rest);
-        if (item->length == 0 || (name[end - 1] == item->text[item->length - 1] &&
-                                  memcmp(name + end - item->length, item->text, item->length) == 0))
-            row[end - item->length] = 1;
-        end++;
+    if (item->length == 0) {
+        for (size_t i = 0; i <= bytes; i++)
+            row[i] |= rest[i];
+        return;
+    }
+    const char *end = name + bytes, *at = name;
+    while ((size_t)(end - at) >= item->length &&
+           (at = memchr(at, item->text[0], (size_t)(end - at) - item->length + 1)) != NULL) {
+        size_t place = (size_t)(at - name);
+        if (rest[place + item->length] && memcmp(at, item->text, item->length) == 0)
+            row[place] = 1;
+        at++;
     }
 }
 

@@ -13,6 +13,7 @@
 typedef struct rs_rule_cut {
     rs_slice placement; /* "S(0, unit=$head_dim)"; "A(..)", "S..", "R" or "refuse(words)" */
     const char *axis;
+    uint64_t wildcards; /* which of the pattern it names: bit n - 1 for {n} */
     bool refuses;
 } rs_rule_cut;
 
@@ -74,7 +75,10 @@ struct rs_rules {
 #define RS_PLACEMENT_BYTES 2048
 reshard_status rs_rule_placement_text(const rs_number_scope *scope, rs_slice placement,
                                       int64_t axis_size, char out_text[RS_PLACEMENT_BYTES]);
-/* The placement on an axis of that size, as a spec of one axis and one cut. */
+/* That text on an axis of that name and size, as a spec of one axis and one cut. */
+reshard_status rs_rule_placement_read(reshard_context *context, const char *text, const char *axis,
+                                      int64_t axis_size, reshard_spec **out_spec);
+/* Both. */
 reshard_status rs_rule_placement_parse(reshard_context *context, const rs_number_scope *scope,
                                        const rs_rule_cut *cut, int64_t axis_size,
                                        reshard_spec **out_spec);

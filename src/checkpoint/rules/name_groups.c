@@ -13,12 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NUMBERS_MAX 8      /* of a name; more are taken as text */
 #define NUMBER_BYTES_MAX 9 /* of a number; longer ones are taken as text */
 #define SHAPE_BYTES 192
 
-/* The length of the number that begins at `at`, if a number is all there is between two dots. */
-static size_t number_length(rs_slice name, size_t at)
+size_t rs_name_number_length(rs_slice name, size_t at)
 {
     size_t end = at;
     if (at > 0 && name.bytes[at - 1] != '.')
@@ -30,7 +28,7 @@ static size_t number_length(rs_slice name, size_t at)
     return is_whole && is_plain && end - at <= NUMBER_BYTES_MAX ? end - at : 0;
 }
 
-static int64_t number_at(rs_slice name, size_t at, size_t length)
+int64_t rs_name_number_at(rs_slice name, size_t at, size_t length)
 {
     int64_t number = 0;
     for (size_t i = 0; i < length; i++)
@@ -38,21 +36,22 @@ static int64_t number_at(rs_slice name, size_t at, size_t length)
     return number;
 }
 
-/* Compares names; by_number: also by their numbers, once all else is equal. */
-static int compare_names(rs_slice a, rs_slice b, bool by_number)
+int rs_name_compare(rs_slice a, rs_slice b, bool by_number)
 {
     size_t i = 0, j = 0;
     int numbers = 0, order = 0;
     while (i < a.count && j < b.count) {
-        size_t a_length = numbers < NUMBERS_MAX ? number_length(a, i) : 0;
-        size_t b_length = numbers < NUMBERS_MAX ? number_length(b, j) : 0;
+        size_t a_length = numbers < RS_NAME_NUMBERS_MAX ? rs_name_number_length(a, i) : 0;
+        size_t b_length = numbers < RS_NAME_NUMBERS_MAX ? rs_name_number_length(b, j) : 0;
         if (a_length != 0 && b_length != 0) {
-            int64_t x = number_at(a, i, a_length), y = number_at(b, j, b_length);
+            int64_t x = rs_name_number_at(a, i, a_length), y = rs_name_number_at(b, j, b_length);
             if (order == 0)
                 order = (x > y) - (x < y);
             i += a_length;
             j += b_length;
             numbers++;
+        } else if (a_length != 0 || b_length != 0) {
+            return a_length != 0 ? -1 : 1; /* not by its digits, or 07 would be among the numbers */
         } else if (a.bytes[i] != b.bytes[j]) {
             return (unsigned char)a.bytes[i] < (unsigned char)b.bytes[j] ? -1 : 1;
         } else {
@@ -78,7 +77,7 @@ static int compare_shapes(const rs_named_shape *a, const rs_named_shape *b)
 
 static int compare_kinds(const rs_named_shape *a, const rs_named_shape *b)
 {
-    int order = compare_names(a->name, b->name, false);
+    int order = rs_name_compare(a->name, b->name, false);
     return order != 0 ? order : compare_shapes(a, b);
 }
 
@@ -86,24 +85,25 @@ static int compare_items(const void *a, const void *b)
 {
     const rs_named_shape *x = a, *y = b;
     int order = compare_kinds(x, y);
-    return order != 0 ? order : compare_names(x->name, y->name, true);
+    return order != 0 ? order : rs_name_compare(x->name, y->name, true);
 }
 
 typedef struct number_range {
     int64_t least, most;
 } number_range;
 
-static int find_ranges(const rs_named_shape *items, int64_t count, number_range ranges[NUMBERS_MAX])
+static int find_ranges(const rs_named_shape *items, int64_t count,
+                       number_range ranges[RS_NAME_NUMBERS_MAX])
 {
     int numbers = 0;
     for (int64_t k = 0; k < count; k++) {
         rs_slice name = items[k].name;
         numbers = 0;
-        for (size_t i = 0; i < name.count && numbers < NUMBERS_MAX; i++) {
-            size_t length = number_length(name, i);
+        for (size_t i = 0; i < name.count && numbers < RS_NAME_NUMBERS_MAX; i++) {
+            size_t length = rs_name_number_length(name, i);
             if (length == 0)
                 continue;
-            int64_t number = number_at(name, i, length);
+            int64_t number = rs_name_number_at(name, i, length);
             number_range *range = &ranges[numbers++];
             range->least = k == 0 ? number : rs_min(range->least, number);
             range->most = k == 0 ? number : rs_max(range->most, number);
@@ -117,7 +117,7 @@ static void write_pattern(rs_slice name, int numbers, const number_range *ranges
 {
     int seen = 0;
     for (size_t i = 0; i < name.count; i++) {
-        size_t length = seen < numbers ? number_length(name, i) : 0;
+        size_t length = seen < numbers ? rs_name_number_length(name, i) : 0;
         if (length != 0) {
             const number_range *range = &ranges[seen++];
             if (range->least == range->most)
@@ -136,7 +136,7 @@ static void write_pattern(rs_slice name, int numbers, const number_range *ranges
 static reshard_status make_group(rs_arena *arena, const rs_named_shape *items, int64_t count,
                                  rs_name_group *out_group)
 {
-    number_range ranges[NUMBERS_MAX] = {{0, 0}};
+    number_range ranges[RS_NAME_NUMBERS_MAX] = {{0, 0}};
     rs_text text;
     int numbers = find_ranges(items, count, ranges);
     rs_text_init(&text, NULL, 0);

@@ -10,6 +10,17 @@
 #include "base/slice.h"
 #include "text/text.h"
 
+#include <stdbool.h>
+
+#define RS_NAME_NUMBERS_MAX 8 /* of a name; more are taken as text */
+
+/* The length of the number that begins at `at`, if a number is all there is between two dots; else
+ * 0. */
+size_t rs_name_number_length(rs_slice name, size_t at);
+int64_t rs_name_number_at(rs_slice name, size_t at, size_t length);
+/* Compares names; by_number: also by their numbers, once all else is equal. */
+int rs_name_compare(rs_slice a, rs_slice b, bool by_number);
+
 typedef struct rs_named_shape {
     rs_slice name;
     int32_t ndim;

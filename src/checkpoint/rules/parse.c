@@ -187,10 +187,28 @@ static reshard_status check_placement(rules_parser *parser, const rs_rule_cut *c
     return status == RESHARD_ERR_INVALID ? RESHARD_OK : status;
 }
 
+/* Which {n} a text has. */
+static uint64_t find_wildcards(rs_slice text)
+{
+    uint64_t found = 0;
+    for (size_t i = 0; i < text.count; i++) {
+        int32_t n = 0;
+        if (text.bytes[i] != '{')
+            continue;
+        while (i + 1 < text.count && rs_is_digit(text.bytes[i + 1]) && n <= RS_GLOB_ELEMENTS_MAX)
+            n = n * 10 + (text.bytes[++i] - '0');
+        if (n >= 1 && n <= RS_GLOB_ELEMENTS_MAX)
+            found |= (uint64_t)1 << (n - 1);
+    }
+    return found;
+}
+
 static reshard_status add_cut(rules_parser *parser, const rule_word *word)
 {
     rs_rule *rule = &parser->rule;
-    rs_rule_cut cut = {.placement = word->whole, .refuses = text_equals(word->letters, "refuse")};
+    rs_rule_cut cut = {.placement = word->whole,
+                       .wildcards = find_wildcards(word->whole),
+                       .refuses = text_equals(word->letters, "refuse")};
     bool replicates = text_equals(word->whole, "R");
     if (parser->cursor.at == parser->cursor.end || *parser->cursor.at != '@') {
         if (!replicates)

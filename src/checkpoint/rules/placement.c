@@ -129,19 +129,26 @@ reshard_status rs_rule_placement_text(const rs_number_scope *scope, rs_slice pla
     return status;
 }
 
+reshard_status rs_rule_placement_read(reshard_context *context, const char *text, const char *axis,
+                                      int64_t axis_size, reshard_spec **out_spec)
+{
+    int32_t size = (int32_t)axis_size;
+    reshard_mesh *mesh = NULL;
+    reshard_status status = reshard_mesh_create(context, 1, &axis, &size, NULL, &mesh);
+    if (status == RESHARD_OK)
+        status = rs_cut_parse(context, mesh, text, out_spec);
+    reshard_mesh_release(mesh);
+    return status;
+}
+
 reshard_status rs_rule_placement_parse(reshard_context *context, const rs_number_scope *scope,
                                        const rs_rule_cut *cut, int64_t axis_size,
                                        reshard_spec **out_spec)
 {
     char placement[RS_PLACEMENT_BYTES];
-    int32_t size = (int32_t)axis_size;
-    reshard_mesh *axis = NULL;
     reshard_status status = rs_rule_placement_text(scope, cut->placement, axis_size, placement);
     if (status == RESHARD_OK)
-        status = reshard_mesh_create(context, 1, &cut->axis, &size, NULL, &axis);
-    if (status == RESHARD_OK)
-        status = rs_cut_parse(context, axis, placement, out_spec);
-    reshard_mesh_release(axis);
+        status = rs_rule_placement_read(context, placement, cut->axis, axis_size, out_spec);
     return status;
 }
 

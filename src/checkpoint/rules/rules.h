@@ -5,7 +5,8 @@
  * be shared by threads.
  *
  * The usual order: parse or builtin, then check_mesh once, then for each tensor either apply (its
- * full shape is known) or recover (files hold only local shapes).
+ * full shape is known) or recover (files hold only local shapes). memo.h applies rules to all
+ * tensors of a model.
  */
 #ifndef RS_CHECKPOINT_RULES_RULES_H
 #define RS_CHECKPOINT_RULES_RULES_H
@@ -70,12 +71,6 @@ void rs_rule_result_release(rs_rule_result *result);
 reshard_status rs_rules_apply(const rs_rules *rules, reshard_mesh *mesh, const rs_rules_keys *keys,
                               const char *name, size_t name_bytes, int32_t ndim,
                               const int64_t *shape, rs_rule_result *out_result);
-/* The same, given the number of the rule that rs_rules_name found, which need not be searched for
- * again. */
-reshard_status rs_rules_apply_found(const rs_rules *rules, reshard_mesh *mesh,
-                                    const rs_rules_keys *keys, int64_t rule, const char *name,
-                                    size_t name_bytes, int32_t ndim, const int64_t *shape,
-                                    rs_rule_result *out_result);
 
 /* The result for a number, which is whole on all ranks without any rule. */
 reshard_status rs_rules_scalar(const rs_rules *rules, reshard_mesh *mesh,

@@ -335,21 +335,22 @@ static reshard_status choose_prefix(rs_selection *selection, rs_arena *arena,
 }
 
 /* Names a state after its parameter, which has got this name. */
-static reshard_status follow_name(rs_arena *arena, rs_selected *item, rs_slice parameter)
+static reshard_status follow_name(rs_arena *arena, const rs_followed *followed, rs_slice parameter,
+                                  rs_slice *out_name)
 {
-    rs_slice skipped = item->skipped;
+    rs_slice skipped = followed->skipped, front = followed->front, back = followed->back;
     if (parameter.count > skipped.count &&
         memcmp(parameter.bytes, skipped.bytes, skipped.count) == 0)
         parameter = (rs_slice){parameter.bytes + skipped.count, parameter.count - skipped.count};
-    size_t count = item->front.count + parameter.count + item->back.count;
+    size_t count = front.count + parameter.count + back.count;
     char *name = rs_arena_allocate(arena, count + 1);
     if (name == NULL)
         return rs_allocation_status();
-    memcpy(name, item->front.bytes, item->front.count);
-    memcpy(name + item->front.count, parameter.bytes, parameter.count);
-    memcpy(name + item->front.count + parameter.count, item->back.bytes, item->back.count);
+    memcpy(name, front.bytes, front.count);
+    memcpy(name + front.count, parameter.bytes, parameter.count);
+    memcpy(name + front.count + parameter.count, back.bytes, back.count);
     name[count] = '\0';
-    item->name = (rs_slice){name, count};
+    *out_name = (rs_slice){name, count};
     return RESHARD_OK;
 }
 
@@ -362,21 +363,27 @@ static reshard_status follow_parameter(const selector *made, const reshard_check
     rs_slice name = {NULL, 0};
     if (parameter.tensor < 0)
         return RESHARD_OK;
-    item->parameter = &source->tensors[parameter.tensor];
-    rs_slice owner = item->parameter->name;
+    rs_slice owner = source->tensors[parameter.tensor].name;
     reshard_status status = choose_name(made, owner, &name);
-    item->parameter_name = name;
+    rs_followed *followed = rs_arena_allocate(made->arena, sizeof *followed);
+    if (status != RESHARD_OK || followed == NULL)
+        return status != RESHARD_OK ? status : rs_allocation_status();
     /* What names lose at their beginning, a state's loses with what stands before its parameter. */
-    item->follows = item->name.bytes == tensor->name.bytes + cut && parameter.front.count >= cut;
-    item->front = parameter.front;
-    if (item->follows)
-        item->front = (rs_slice){parameter.front.bytes + cut, parameter.front.count - cut};
-    item->back = parameter.back;
-    item->skipped = (rs_slice){owner.bytes, parameter.skipped};
-    if (status == RESHARD_OK && parameter.same_shape)
+    bool follows = item->name.bytes == tensor->name.bytes + cut && parameter.front.count >= cut;
+    size_t lost = follows ? cut : 0;
+    *followed = (rs_followed){
+        .parameter = &source->tensors[parameter.tensor],
+        .parameter_name = name,
+        .follows = follows,
+        .front = {parameter.front.bytes + lost, parameter.front.count - lost},
+        .back = parameter.back,
+        .skipped = {owner.bytes, parameter.skipped},
+    };
+    item->followed = followed;
+    if (parameter.same_shape)
         item->matched = name;
-    if (status == RESHARD_OK && item->follows && rs_slice_compare(name, owner) != 0)
-        status = follow_name(made->arena, item, name);
+    if (follows && rs_slice_compare(name, owner) != 0)
+        status = follow_name(made->arena, followed, name, &item->name);
     return status;
 }
 
@@ -385,9 +392,9 @@ reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
                                  const reshard_conversion_options *options, bool takes_model)
 {
     selector made = {.arena = arena};
-    *selection = (rs_selection){0};
+    *selection = (rs_selection){.room = source->tensor_count};
     selection->items =
-        rs_arena_allocate_array(arena, (size_t)source->tensor_count, sizeof(rs_selected));
+        rs_allocate_array(arena->context, (size_t)selection->room, sizeof(rs_selected));
     if (selection->items == NULL)
         return rs_allocation_status();
     reshard_status status = compile_all(&made, options);
@@ -410,6 +417,13 @@ reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
     if (status == RESHARD_OK)
         status = check_used(&made.dtypes);
     return status == RESHARD_OK ? check_used(&made.renames) : status;
+}
+
+void rs_selection_release(rs_selection *selection, reshard_context *context)
+{
+    if (selection->items != NULL)
+        rs_release(context, selection->items, (size_t)selection->room * sizeof(rs_selected));
+    selection->items = NULL;
 }
 
 static void count_dropped(rs_selection *selection, rs_slice name, int32_t line)
@@ -453,8 +467,8 @@ static reshard_status take_new_name(rs_arena *arena, const rs_rule_result *resul
                      result->new_name_bytes};
     if (name.bytes == NULL)
         return rs_allocation_status();
-    if (item->follows)
-        return follow_name(arena, item, name);
+    if (item->followed != NULL && item->followed->follows)
+        return follow_name(arena, item->followed, name, &item->name);
     item->name = name;
     return RESHARD_OK;
 }
@@ -464,8 +478,9 @@ static reshard_status ask_rules(rs_arena *arena, const rs_stored_tensor *stored,
                                 const rs_rulebook *book, rs_selected *item, bool *out_unmatched,
                                 bool *out_drops)
 {
-    const rs_stored_tensor *named = item->parameter != NULL ? item->parameter : stored;
-    rs_slice name = item->parameter != NULL ? item->parameter_name : item->matched;
+    const rs_followed *followed = item->followed;
+    const rs_stored_tensor *named = followed != NULL ? followed->parameter : stored;
+    rs_slice name = followed != NULL ? followed->parameter_name : item->matched;
     rs_rule_result result = {0}, own = {0};
     reshard_status status = rs_rules_name(book->rules, book->mesh, &book->keys, name.bytes,
                                           name.count, named->ndim, named->shape, &result);

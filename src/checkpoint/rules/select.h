@@ -15,25 +15,29 @@
 
 #include <reshard/conversion.h>
 
-typedef struct rs_selected {
-    int64_t origin;                 /* the source's tensor */
-    const rs_stored_tensor *stored; /* as it is read: that one, or what is made of it */
-    reshard_dtype dtype;
-    rs_slice matched; /* what rules match: of an optimizer's state, the name of its parameter */
-    int64_t rule;     /* the number of the rule that does, once rules are applied */
-    rs_slice name;    /* what it shall be called */
-    /* Of an optimizer's state: its parameter, and what that is called now; parameter NULL: it is
-     * none. Its own name is the parameter's with front and back around it, unless an option gives
-     * it one; skipped is what the parameter's name begins with and this one does not. */
+/* Of an optimizer's state: its parameter, and what that is called now. Its own name is the
+ * parameter's with front and back around it, unless an option gives it one; skipped is what the
+ * parameter's name begins with and this one does not. */
+typedef struct rs_followed {
     const rs_stored_tensor *parameter;
     rs_slice parameter_name;
     bool follows;
     rs_slice front, back, skipped;
-    bool needs_no_rule; /* a number, which nothing could cut */
+} rs_followed;
+
+typedef struct rs_selected {
+    int64_t origin;                 /* the source's tensor */
+    const rs_stored_tensor *stored; /* as it is read: that one, or what is made of it */
+    reshard_dtype dtype;
+    bool needs_no_rule;          /* a number, which nothing could cut */
+    rs_slice matched;            /* what rules match: of a state, the name of its parameter */
+    int64_t rule;                /* the number of the rule that does, once rules are applied */
+    rs_slice name;               /* what it shall be called */
+    const rs_followed *followed; /* NULL: it is no state */
 } rs_selected;
 
 typedef struct rs_selection {
-    int64_t count;
+    int64_t count, room;
     rs_selected *items; /* by name, once finished */
     /* Only names that begin like this were taken, and lost it; "model.", say. Empty: all. */
     rs_slice prefix;
@@ -50,12 +54,14 @@ typedef struct rs_selection {
     int64_t made_count, scale_count;
 } rs_selection;
 
-/* Everything the selection points to is in the arena or belongs to the source. takes_model: unless
- * the options say otherwise, only the part that is the model is taken. Errors: SYNTAX,
- * INVALID (a pattern of include, dtype or rename that matches no tensor), UNSUPPORTED (a cast). */
+/* Everything that items point to is in the arena or belongs to the source, so that names outlive
+ * the selection. takes_model: unless the options say otherwise, only the part that is the model is
+ * taken. Release in any case. Errors: SYNTAX, INVALID (a pattern of include, dtype or rename that
+ * matches no tensor), UNSUPPORTED (a cast). */
 reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
                                  const reshard_checkpoint *source,
                                  const reshard_conversion_options *options, bool takes_model);
+void rs_selection_release(rs_selection *selection, reshard_context *context);
 /* Adds what rules say about names. Errors: NOT_FOUND when no rule matches one. */
 reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena,
                                   const rs_rulebook *book);

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* table.c - at most half of the slots are taken, so a search ends soon at a free one. */
+#include "base/table.h"
+
+#include "base/context.h"
+#include "base/digest.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define CAPACITY_MIN 64 /* a power of two, as all capacities are */
+
+void rs_table_init(rs_table *table, reshard_context *context)
+{
+    *table = (rs_table){.slots = NULL};
+    rs_arena_init(&table->arena, context);
+}
+
+void rs_table_release(rs_table *table)
+{
+    if (table->slots != NULL)
+        rs_release(table->arena.context, table->slots,
+                   (size_t)table->capacity * sizeof *table->slots);
+    rs_arena_release(&table->arena);
+    *table = (rs_table){.slots = NULL};
+}
+
+static uint64_t hash_key(const void *key, size_t bytes)
+{
+    const unsigned char *at = key;
+    uint64_t hash = bytes, word;
+    for (; bytes >= sizeof word; bytes -= sizeof word, at += sizeof word) {
+        memcpy(&word, at, sizeof word);
+        hash = rs_mix(hash ^ word);
+    }
+    word = 0;
+    memcpy(&word, at, bytes);
+    return rs_mix(hash ^ word);
+}
+
+/* The slot of a key, or the free one where it would be. */
+static rs_table_slot *find_slot(const rs_table *table, const void *key, size_t bytes, uint64_t hash)
+{
+    uint64_t mask = (uint64_t)table->capacity - 1;
+    assert(table->count < table->capacity);
+    for (uint64_t i = hash & mask;; i = (i + 1) & mask) {
+        rs_table_slot *slot = &table->slots[i];
+        if (slot->key == NULL ||
+            (slot->hash == hash && slot->bytes == bytes && memcmp(slot->key, key, bytes) == 0))
+            return slot;
+    }
+}
+
+static bool grow(rs_table *table)
+{
+    rs_table larger = *table;
+    larger.capacity = table->capacity != 0 ? 2 * table->capacity : CAPACITY_MIN;
+    larger.slots =
+        rs_allocate_array(table->arena.context, (size_t)larger.capacity, sizeof *larger.slots);
+    if (larger.slots == NULL)
+        return false;
+    memset(larger.slots, 0, (size_t)larger.capacity * sizeof *larger.slots);
+    for (int64_t i = 0; i < table->capacity; i++) {
+        const rs_table_slot *slot = &table->slots[i];
+        if (slot->key != NULL)
+            *find_slot(&larger, slot->key, slot->bytes, slot->hash) = *slot;
+    }
+    if (table->slots != NULL)
+        rs_release(table->arena.context, table->slots,
+                   (size_t)table->capacity * sizeof *table->slots);
+    *table = larger;
+    return true;
+}
+
+void **rs_table_at(rs_table *table, const void *key, size_t bytes)
+{
+    if (2 * (table->count + 1) > table->capacity && !grow(table))
+        return NULL;
+    uint64_t hash = hash_key(key, bytes);
+    rs_table_slot *slot = find_slot(table, key, bytes, hash);
+    if (slot->key == NULL) {
+        void *copy = rs_arena_copy(&table->arena, key, bytes, 1);
+        if (copy == NULL)
+            return NULL;
+        *slot = (rs_table_slot){.hash = hash, .bytes = bytes, .key = copy};
+        table->count++;
+    }
+    return &slot->value;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * name_boxes.c - each name begins as a box of its own. Then, for each of its numbers from the last
+ * to the first, boxes that differ in this number alone, and follow each other in it, become one.
+ */
+#include "checkpoint/rules/name_boxes.h"
+
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/error.h"
+#include "base/sort.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- joining --------------------------------------------------------------------------------- */
+
+static void read_numbers(rs_name_box *box)
+{
+    box->number_count = 0;
+    for (size_t i = 0; i < box->name.count && box->number_count < RS_NAME_NUMBERS_MAX; i++) {
+        size_t length = rs_name_number_length(box->name, i);
+        if (length == 0)
+            continue;
+        int32_t n = box->number_count++;
+        box->first[n] = box->last[n] = rs_name_number_at(box->name, i, length);
+        i += length - 1;
+    }
+}
+
+static int compare_kinds(const rs_name_box *a, const rs_name_box *b)
+{
+    if (a->kind != b->kind)
+        return a->kind < b->kind ? -1 : 1;
+    return rs_name_compare(a->name, b->name, false);
+}
+
+static int compare_boxes(const void *a, const void *b)
+{
+    int order = compare_kinds(a, b);
+    return order != 0 ? order
+                      : rs_name_compare(((const rs_name_box *)a)->name,
+                                        ((const rs_name_box *)b)->name, true);
+}
+
+/* By all numbers but one, then by that. */
+static int compare_along(const void *a, const void *b)
+{
+    const rs_name_box *x = a, *y = b;
+    for (int32_t i = 0; i < x->number_count; i++) {
+        if (i == x->along)
+            continue;
+        if (x->first[i] != y->first[i])
+            return x->first[i] < y->first[i] ? -1 : 1;
+        if (x->last[i] != y->last[i])
+            return x->last[i] < y->last[i] ? -1 : 1;
+    }
+    return (x->first[x->along] > y->first[y->along]) - (x->first[x->along] < y->first[y->along]);
+}
+
+static bool differ_in_one(const rs_name_box *a, const rs_name_box *b)
+{
+    for (int32_t i = 0; i < a->number_count; i++) {
+        if (i != a->along && (a->first[i] != b->first[i] || a->last[i] != b->last[i]))
+            return false;
+    }
+    return true;
+}
+
+/* Joins boxes along one number. */
+static int64_t join_along(rs_name_box *boxes, int64_t count, int32_t along)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0; i < count; i++)
+        boxes[i].along = along;
+    rs_sort(boxes, (size_t)count, sizeof *boxes, compare_along);
+    for (int64_t i = 1; i < count; i++) {
+        rs_name_box *last = &boxes[kept];
+        if (differ_in_one(last, &boxes[i]) && last->last[along] + 1 == boxes[i].first[along])
+            last->last[along] = boxes[i].last[along];
+        else
+            boxes[++kept] = boxes[i];
+    }
+    return count != 0 ? kept + 1 : 0;
+}
+
+int64_t rs_name_boxes_join(rs_name_box *boxes, int64_t count)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0; i < count; i++)
+        read_numbers(&boxes[i]);
+    rs_sort(boxes, (size_t)count, sizeof *boxes, compare_boxes);
+    for (int64_t first = 0, next; first < count; first = next) {
+        for (next = first + 1; next < count; next++) {
+            if (compare_kinds(&boxes[first], &boxes[next]) != 0)
+                break;
+        }
+        int64_t left = next - first;
+        for (int32_t along = boxes[first].number_count; along-- > 0;)
+            left = join_along(boxes + first, left, along);
+        memmove(boxes + kept, boxes + first, (size_t)left * sizeof *boxes);
+        kept += left;
+    }
+    return kept;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+void rs_name_box_write(const rs_name_box *box, rs_json_writer *writer)
+{
+    size_t written = 0;
+    int32_t n = 0;
+    bool is_list = false;
+    for (int32_t i = 0; i < box->number_count; i++)
+        is_list = is_list || box->first[i] != box->last[i];
+    if (!is_list) {
+        rs_json_writer_string(writer, box->name);
+        return;
+    }
+    rs_json_writer_add(writer, "[", 1);
+    for (size_t i = 0; i < box->name.count && n < box->number_count; i++) {
+        size_t length = rs_name_number_length(box->name, i);
+        if (length == 0)
+            continue;
+        if (box->first[n] != box->last[n]) {
+            rs_json_writer_string(writer, (rs_slice){box->name.bytes + written, i - written});
+            rs_json_writer_add(writer, ",", 1);
+            rs_json_writer_integers(writer, 2, (int64_t[]){box->first[n], box->last[n]});
+            rs_json_writer_add(writer, ",", 1);
+            written = i + length;
+        }
+        n++;
+        i += length - 1;
+    }
+    rs_json_writer_string(writer, (rs_slice){box->name.bytes + written, box->name.count - written});
+    rs_json_writer_add(writer, "]", 1);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* Texts and, behind each but the last, a range. */
+typedef struct box_parts {
+    int32_t text_count, range_count;
+    rs_slice texts[RS_NAME_NUMBERS_MAX + 1];
+    int64_t first[RS_NAME_NUMBERS_MAX], last[RS_NAME_NUMBERS_MAX];
+} box_parts;
+
+static reshard_status read_text(rs_arena *arena, const rs_json_token *token, rs_slice *out_text)
+{
+    char *bytes = rs_arena_allocate(arena, token->count + 1);
+    if (bytes == NULL)
+        return rs_allocation_status();
+    *out_text = (rs_slice){bytes, rs_json_decode(token, bytes)};
+    bytes[out_text->count] = '\0';
+    return RESHARD_OK;
+}
+
+/* [first, last], of which the bracket has been read. */
+static reshard_status read_range(rs_json *json, int64_t *out_first, int64_t *out_last)
+{
+    uint64_t numbers[2] = {0, 0};
+    rs_json_token token;
+    for (int i = 0; i < 2; i++) {
+        reshard_status status = rs_json_next(json, &token);
+        if (status == RESHARD_OK)
+            status = rs_json_unsigned(json, &token, &numbers[i]);
+        if (status != RESHARD_OK)
+            return status;
+    }
+    if (numbers[1] < numbers[0] || numbers[1] >= INT64_MAX)
+        return rs_json_fail(json, &token, "no range of numbers");
+    *out_first = (int64_t)numbers[0];
+    *out_last = (int64_t)numbers[1];
+    return rs_json_expect(json, RS_JSON_LIST_END, "a range has two numbers", &token);
+}
+
+static reshard_status read_parts(rs_arena *arena, rs_json *json, box_parts *parts)
+{
+    rs_json_token token;
+    reshard_status status = rs_json_next(json, &token);
+    if (status == RESHARD_OK && token.kind == RS_JSON_STRING) {
+        parts->text_count = 1;
+        return read_text(arena, &token, &parts->texts[0]);
+    }
+    if (status == RESHARD_OK && token.kind != RS_JSON_LIST_BEGIN)
+        return rs_json_fail(json, &token, "a name, or a list of texts and ranges, is wanted here");
+    while (status == RESHARD_OK && (status = rs_json_next(json, &token)) == RESHARD_OK) {
+        bool wants_text = parts->text_count == parts->range_count;
+        if (token.kind == RS_JSON_LIST_END && !wants_text)
+            return RESHARD_OK;
+        if (wants_text && token.kind == RS_JSON_STRING)
+            status = read_text(arena, &token, &parts->texts[parts->text_count++]);
+        else if (!wants_text && token.kind == RS_JSON_LIST_BEGIN &&
+                 parts->range_count < RS_NAME_NUMBERS_MAX) {
+            int32_t n = parts->range_count++;
+            status = read_range(json, &parts->first[n], &parts->last[n]);
+        } else
+            return rs_json_fail(json, &token, "texts and ranges in turn are wanted here");
+    }
+    return status;
+}
+
+static size_t print_name(const box_parts *parts, const int64_t *numbers, char *buffer, size_t room)
+{
+    size_t used = 0;
+    for (int32_t i = 0; i < parts->text_count; i++) {
+        if (used + parts->texts[i].count < room)
+            memcpy(buffer + used, parts->texts[i].bytes, parts->texts[i].count);
+        used += parts->texts[i].count;
+        if (i < parts->range_count) {
+            char digits[24];
+            size_t length = (size_t)snprintf(digits, sizeof digits, "%" PRId64, numbers[i]);
+            if (used + length < room)
+                memcpy(buffer + used, digits, length);
+            used += length;
+        }
+    }
+    if (used < room)
+        buffer[used] = '\0';
+    return used;
+}
+
+static reshard_status add_names(rs_arena *arena, const box_parts *parts, int64_t count,
+                                rs_name_fn *add, void *user)
+{
+    int64_t numbers[RS_NAME_NUMBERS_MAX];
+    memcpy(numbers, parts->first, sizeof numbers);
+    for (int64_t i = 0; i < count; i++) {
+        size_t length = print_name(parts, numbers, NULL, 0);
+        char *bytes = rs_arena_allocate(arena, length + 1);
+        if (bytes == NULL)
+            return rs_allocation_status();
+        (void)print_name(parts, numbers, bytes, length + 1);
+        reshard_status status = add(user, (rs_slice){bytes, length});
+        if (status != RESHARD_OK)
+            return status;
+        for (int32_t n = parts->range_count; n-- > 0;) {
+            if (++numbers[n] <= parts->last[n])
+                break;
+            numbers[n] = parts->first[n];
+        }
+    }
+    return RESHARD_OK;
+}
+
+reshard_status rs_name_box_read(rs_arena *arena, rs_json *json, int64_t most, rs_name_fn *add,
+                                void *user)
+{
+    box_parts parts = {.text_count = 0};
+    int64_t count = 1;
+    reshard_status status = read_parts(arena, json, &parts);
+    if (status != RESHARD_OK)
+        return status;
+    assert(parts.text_count == parts.range_count + 1);
+    for (int32_t n = 0; n < parts.range_count; n++) {
+        if (!rs_multiply(count, parts.last[n] - parts.first[n] + 1, &count))
+            count = INT64_MAX;
+    }
+    if (count > most)
+        return rs_fail(RESHARD_ERR_CORRUPT, "%s: names more tensors than the files hold",
+                       json->what);
+    return add_names(arena, &parts, count, add, user);
+}

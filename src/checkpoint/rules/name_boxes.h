@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * name_boxes.h - many names as few: a box has all names that differ from one in numbers of given
+ * ranges, and no others. In JSON it is a text, or a list of texts and ranges:
+ *
+ *   "lm_head.weight"
+ *   ["model.layers.", [3, 60], ".mlp.experts.", [0, 31], ".up_proj.weight"]
+ */
+#ifndef RS_CHECKPOINT_RULES_NAME_BOXES_H
+#define RS_CHECKPOINT_RULES_NAME_BOXES_H
+
+#include "base/arena.h"
+#include "base/slice.h"
+#include "checkpoint/rules/name_groups.h"
+#include "text/json.h"
+#include "text/json_writer.h"
+
+typedef struct rs_name_box {
+    rs_slice name; /* one of them */
+    int64_t kind;  /* names of different kinds are never in one box */
+    int32_t number_count;
+    int32_t along; /* while boxes are joined */
+    int64_t first[RS_NAME_NUMBERS_MAX], last[RS_NAME_NUMBERS_MAX];
+} rs_name_box;
+
+/* Joins boxes of one name each, of which name and kind are given, into as few as a simple rule
+ * finds. Sorts them by kind, then by name. Returns how many are left. */
+int64_t rs_name_boxes_join(rs_name_box *boxes, int64_t count);
+void rs_name_box_write(const rs_name_box *box, rs_json_writer *writer);
+
+/* Reads a box and calls `add` for each of its names, which are in the arena, with a NUL behind.
+ * Errors: SYNTAX; CORRUPT when there are more than `most`; those of add. */
+typedef reshard_status rs_name_fn(void *user, rs_slice name);
+reshard_status rs_name_box_read(rs_arena *arena, rs_json *json, int64_t most, rs_name_fn *add,
+                                void *user);
+
+#endif
