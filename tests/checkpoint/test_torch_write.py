@@ -155,8 +155,8 @@ class Written(TorchTest):
         with zipfile.ZipFile(path) as file:
             members = {info.filename: file.read(info) for info in file.infolist()}
         record = members["archive/RESHARD_LAYOUT"]
-        self.assertEqual(json.loads(record)["tensors"], {"w": {"shape": [4], "cuts": "S(0)"}})
-        for changed, words in ((record[:-1], "RESHARD_LAYOUT"), (record.replace(b'"version":1', b'"version":2'), "is of version 2"),
+        self.assertEqual(files.told_tensors(json.loads(record)), {"w": {"shape": [4], "cuts": "S(0)"}})
+        for changed, words in ((record[:-1], "RESHARD_LAYOUT"), (record.replace(b'"version":2', b'"version":3'), "is of version 3"),
                                (record.replace(b'"rank":0', b'"rank":7'), "is of rank 7, which tp=2 does not have"), (record.replace(b"[4]", b"[5]"), "do not agree on how tensors are split"),
                                (None, "does not say how it was split"), (b" " * 100000001, "larger than allowed")):
             with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if changed and len(changed) > 10**6 else zipfile.ZIP_STORED) as file:
