@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WORD_MAX = 32, OPTION_WIDTH = 22 };
+enum { WORD_MAX = 32, OPTION_WIDTH = 22, LINE_WIDTH = 86 };
 
 void cli_print_heading(const char *heading)
 {
@@ -22,7 +22,9 @@ static void print_option(const cli_option *option)
     const char *argument = cli_option_argument(option, text);
     snprintf(left, sizeof left, "--%s%s%s", option->name, argument != NULL ? " " : "",
              argument != NULL ? argument : "");
-    printf("  %-*s  %s%s\n", OPTION_WIDTH, left, option->meaning,
+    int wraps = strlen(left) > OPTION_WIDTH && strlen(left) + strlen(option->meaning) > LINE_WIDTH;
+    printf("  %-*s%s", OPTION_WIDTH, left, wraps ? "\n" : "");
+    printf("%*s%s%s\n", wraps ? OPTION_WIDTH + 4 : 2, "", option->meaning,
            option->required ? " (required)" : "");
 }
 

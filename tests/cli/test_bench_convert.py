@@ -114,8 +114,9 @@ class BenchConvertTest(CommandTest):
         for case in told["cases"]:
             self.assertAlmostEqual(case["ratio"], case["cp_seconds"] / case["seconds"], delta=0.01 * case["ratio"])
             share = case["bytes_target"] / case["bytes_source"]
-            # Every box of a distributed checkpoint is an archive of its own, which small models feel.
-            room = 0.45 if "dcp" in case["case"] else 0.15
+            # Every box of a distributed checkpoint is an archive of its own, and every rank file describes each of its
+            # DTensors, which small models feel.
+            room = 0.45 if "dcp" in case["case"] or "ranks" in case["case"] else 0.15
             self.assertLess(abs(share - (0.5 if case["case"] == "cast" else 1)), room, case)
             self.assertEqual([entry["limit_bytes"] >> 20 for entry in case["memory"]], [16, 64, 512])
             for entry in case["memory"]:
