@@ -23,7 +23,9 @@ reshard_status cli_checkpoint_open(reshard_context *context, const cli_checkpoin
                                           .from = source->from,
                                           .rules = source->rules,
                                           .keep_names = source->keep_names,
-                                          .plan_only = source->plan_only};
+                                          .plan_only = source->plan_only,
+                                          .unlisted = source->unlisted,
+                                          .padding = source->padding};
     if (source->sets != NULL) {
         opening.set_count = source->sets->count;
         opening.sets = source->sets->items;

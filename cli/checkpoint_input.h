@@ -16,6 +16,7 @@ typedef struct cli_checkpoint_source {
     const cli_texts *sets; /* may be NULL */
     int keep_names;        /* see reshard_checkpoint_options */
     int plan_only;         /* likewise */
+    const char *unlisted, *padding;
 } cli_checkpoint_source;
 
 /* Opens it, with as many open files as the system allows. */

@@ -16,7 +16,7 @@
 #include <stdio.h>
 
 typedef struct digest_values {
-    const char *from, *rules;
+    const char *from, *rules, *unlisted, *padding;
     cli_texts sets;
     int32_t threads;
     int sha256, json;
@@ -29,6 +29,10 @@ static const cli_option options[] = {
      "how rank files are split: llama, .. or a file"},
     {"set", CLI_TEXTS, offsetof(digest_values, sets), "KEY=N", 0,
      "a number for rules, before config.json's"},
+    {"unlisted", CLI_TEXT, offsetof(digest_values, unlisted), "WORD", 0,
+     "what no index or name covers: skip, take or refuse (skip)"},
+    {"padding", CLI_TEXT, offsetof(digest_values, padding), "WORD", 0,
+     "rows that padded tensors end with: zero or any (zero)"},
     {"threads", CLI_RANK, offsetof(digest_values, threads), "N", 0,
      "threads that read; default: the processors, up to 8"},
     {"sha256", CLI_FLAG, offsetof(digest_values, sha256), NULL, 0,
@@ -101,7 +105,12 @@ static int run(const cli_command *command, int argc, char **argv)
     if (code != CLI_DONE)
         return code;
     cli_digesting d = {.work = &work,
-                       .source = {path, values.from, values.rules, &values.sets, 0},
+                       .source = {.path = path,
+                                  .from = values.from,
+                                  .rules = values.rules,
+                                  .sets = &values.sets,
+                                  .unlisted = values.unlisted,
+                                  .padding = values.padding},
                        .threads = values.threads,
                        .hashes_wanted = values.sha256};
     code = cli_digesting_run(&d);

@@ -34,7 +34,7 @@ enum {
 };
 
 typedef struct inspect_values {
-    const char *from, *rules;
+    const char *from, *rules, *unlisted, *padding;
     cli_texts sets;
     int all, json;
     const char *draw; /* the tensor to draw */
@@ -48,6 +48,10 @@ static const cli_option options[] = {
      "how rank files are split: llama, .. or a file"},
     {"set", CLI_TEXTS, offsetof(inspect_values, sets), "KEY=N", 0,
      "a number for rules, before config.json's"},
+    {"unlisted", CLI_TEXT, offsetof(inspect_values, unlisted), "WORD", 0,
+     "what no index or name covers: skip, take or refuse (skip)"},
+    {"padding", CLI_TEXT, offsetof(inspect_values, padding), "WORD", 0,
+     "rows that padded tensors end with: zero or any (zero)"},
     {"all", CLI_FLAG, offsetof(inspect_values, all), NULL, 0, "every row, however many there are"},
     {"json", CLI_FLAG, offsetof(inspect_values, json), NULL, 0, "one JSON object on one line"},
     {"draw", CLI_TEXT, offsetof(inspect_values, draw), "NAME", 0,
@@ -351,8 +355,13 @@ static int run(const cli_command *command, int argc, char **argv)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)
         return code;
-    const cli_checkpoint_source source = {path, values.from, values.rules, &values.sets,
-                                          .plan_only = 1};
+    const cli_checkpoint_source source = {.path = path,
+                                          .from = values.from,
+                                          .rules = values.rules,
+                                          .sets = &values.sets,
+                                          .plan_only = 1,
+                                          .unlisted = values.unlisted,
+                                          .padding = values.padding};
     reshard_status status = cli_checkpoint_open(work.context, &source, &checkpoint);
     cli_work_settle(&work);
     if (status == RESHARD_OK && values.draw != NULL)

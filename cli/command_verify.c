@@ -21,7 +21,7 @@
 enum { ROWS_MAX = 64, TEXT_SHOWN = 200 };
 
 typedef struct verify_values {
-    const char *from, *from_b, *rules, *from_rules, *rules_b;
+    const char *from, *from_b, *rules, *from_rules, *rules_b, *unlisted, *padding;
     cli_texts sets, dtypes, includes, excludes, renames;
     int32_t threads;
     int ignore_dropped, digest, all, json;
@@ -37,6 +37,10 @@ static const cli_option options[] = {
      "how the rank files of A are split (--rules)"},
     {"rules-b", CLI_TEXT, FIELD(rules_b), "R", 0, "how the rank files of B are split (--rules)"},
     {"set", CLI_TEXTS, FIELD(sets), "KEY=N", 0, "a number for rules, before config.json's"},
+    {"unlisted", CLI_TEXT, FIELD(unlisted), "WORD", 0,
+     "what no index or name covers: skip, take or refuse (skip)"},
+    {"padding", CLI_TEXT, FIELD(padding), "WORD", 0,
+     "rows that padded tensors end with: zero or any (zero)"},
     {"dtype", CLI_TEXTS, FIELD(dtypes), "[GLOB=]D", 0, "B was cast: bf16, or *.norm.*=f32"},
     {"rename", CLI_TEXTS, FIELD(renames), "GLOB=NAME", 0, "B has other names: model.*={1}"},
     {"include", CLI_TEXTS, FIELD(includes), "GLOB", 0, "only these tensors of A"},
@@ -95,14 +99,25 @@ static void print_whole_json(const cli_digesting *d)
     putchar('\n');
 }
 
+static cli_checkpoint_source read_source(const verify_values *values, const char *path,
+                                         const char *from, const char *rules)
+{
+    return (cli_checkpoint_source){.path = path,
+                                   .from = from,
+                                   .rules = rules,
+                                   .sets = &values->sets,
+                                   .unlisted = values->unlisted,
+                                   .padding = values->padding};
+}
+
 static int verify_one(const verify_values *values, const char *path, cli_work *work)
 {
-    cli_digesting d = {.work = work,
-                       .source = {path, values->from,
-                                  values->from_rules != NULL ? values->from_rules : values->rules,
-                                  &values->sets, 0},
-                       .threads = values->threads,
-                       .check_copies = 1};
+    cli_digesting d = {
+        .work = work,
+        .source = read_source(values, path, values->from,
+                              values->from_rules != NULL ? values->from_rules : values->rules),
+        .threads = values->threads,
+        .check_copies = 1};
     int code = cli_digesting_run(&d);
     if (code == CLI_DONE && cli_ranks_are_first()) {
         if (values->json)
@@ -346,8 +361,9 @@ static int verify_two(const verify_values *values, const char *const paths[2], c
     int keep_names = values->from_rules == NULL && values->rules != NULL;
     verifying v = {.values = values,
                    .work = work,
-                   .sources = {{paths[0], values->from, rules_a, &values->sets, keep_names},
-                               {paths[1], values->from_b, rules_b, &values->sets, 0}}};
+                   .sources = {read_source(values, paths[0], values->from, rules_a),
+                               read_source(values, paths[1], values->from_b, rules_b)}};
+    v.sources[0].keep_names = keep_names;
     if (!cli_ranks_are_first())
         work->watched = 0;
     work->in_bytes = 1;

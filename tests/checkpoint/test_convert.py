@@ -579,6 +579,25 @@ class Interruptions(ConvertTest):
         self.assertTrue(self.read_json("verify", self.at("source"), self.at("out"))["same"])
         self.assertEqual(self.read_source(), before)
 
+    def test_two_at_once(self):
+        """A second process neither harms the first nor takes it for one that was interrupted."""
+        for _ in range(50):
+            running = self.start()
+            while running.poll() is None and not os.path.exists(self.at("out.partial/.reshard-journal")):
+                pass
+            running.send_signal(signal.SIGSTOP)
+            if not os.path.exists(self.at("out")):
+                break
+            running.send_signal(signal.SIGCONT)
+            running.communicate()
+            shutil.rmtree(self.at("out"))
+        for options in [[], ["--resume"]]:
+            self.fails("source", "out", *self.OPTIONS, *options, words="another process is at work here", code=1)
+        running.send_signal(signal.SIGCONT)
+        _, errors = running.communicate(timeout=50)
+        self.assertEqual((running.returncode, errors), (0, b""))
+        self.check_same("expected", "out")
+
     def test_interrupt_leaves_a_partial_and_words(self):
         for number in [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]:
             with self.subTest(number=number):

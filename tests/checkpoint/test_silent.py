@@ -64,6 +64,12 @@ class Files(SilentTest):
         self.fails("source", "x", "--unlisted", "refuse", words='1 file that the index does not list: "model-00002-of-00004')
         self.convert("source", "take", "--unlisted", "take")
         self.assertEqual(files.read_hf(self.at("take")), {**model, "extra": extra})
+        self.assertEqual(self.read_json("digest", self.at("source"), "--unlisted", "take"), self.read_json("digest", self.at("take")))
+        self.assertEqual(self.read_json("digest", self.at("source")), self.read_json("digest", self.at("skip")))
+        self.assertEqual([len(self.read_json("inspect", self.at("source"), *options)["tensors"]) for options in
+                          [[], ["--unlisted", "take"]]], [1, 3])
+        self.check_fails(["inspect", self.at("source"), "--unlisted", "refuse"], 1, "1 file that the index does not list")
+        self.assertTrue(self.read_json("verify", self.at("source"), self.at("take"), "--unlisted", "take")["same"])
         self.fails("source", "x", "--unlisted", "all", words='unlisted "all": it is skip, take or refuse')
         os.unlink(self.at("source/model-00002-of-00004.safetensors"))
         self.fails("source", "x", "--unlisted", "refuse", words='1 tensor that the index does not name: "extra"')
@@ -406,6 +412,9 @@ class Padding(SilentTest):
         notes = self.convert("ranks", "out", *self.options, "--set", "vocab_size=100", "--padding", "any")["notes"]
         self.assertIn('padding that is not zero is cut off: 28 rows of 1 tensor ("model.embed_tokens.weight")', notes)
         self.assertEqual(files.read_hf(self.at("out")), self.model)
+        padded = [*self.options, "--set", "vocab_size=100", "--padding", "any"]
+        self.assertEqual(self.read_json("digest", self.at("ranks"), *padded), self.read_json("digest", self.at("out")))
+        self.assertTrue(self.read_json("verify", self.at("ranks"), self.at("out"), *padded)["same"])
         self.fails("ranks", "x", *self.options, "--padding", "some", words='padding "some": it is zero or any')
 
     def test_a_size_that_is_not_known_is_said(self):

@@ -145,6 +145,20 @@ reshard_status rs_journal_peek(reshard_context *context, const char *folder,
     return status;
 }
 
+reshard_status rs_journal_check_idle(reshard_context *context, const char *folder)
+{
+    rs_file *file = NULL;
+    char *path = rs_path_join(context, folder, RS_JOURNAL_NAME);
+    if (path == NULL)
+        return rs_allocation_status();
+    reshard_status status = rs_file_open(context, path, &file);
+    rs_release(context, path, strlen(path) + 1);
+    if (status == RESHARD_OK)
+        status = rs_file_lock(file); /* closing gives it back */
+    rs_file_close(file);
+    return status == RESHARD_ERR_NOT_FOUND ? RESHARD_OK : status;
+}
+
 void rs_journal_recall(const rs_journal *journal, rs_ledger *ledger)
 {
     int64_t first, count;

@@ -61,6 +61,9 @@ void rs_journal_close(rs_journal *journal);
 reshard_status rs_journal_peek(reshard_context *context, const char *folder,
                                rs_journal_state *out_state);
 
+/* Errors: IO when another process is at work in the folder. One without a journal is idle. */
+reshard_status rs_journal_check_idle(reshard_context *context, const char *folder);
+
 /* Recalls the blocks that an earlier run recorded. */
 void rs_journal_recall(const rs_journal *journal, rs_ledger *ledger);
 /* Records what the ledger has noted; with `sync`, on disk. */

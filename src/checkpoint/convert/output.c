@@ -114,11 +114,15 @@ reshard_status rs_output_create(rs_output *output, reshard_context *context, con
         status = rs_path_kind_of(output->path, &kind);
     if (status != RESHARD_OK)
         return status;
-    if (kind != RS_PATH_NONE && !resume)
-        return rs_fail(RESHARD_ERR_UNFINISHED,
-                       "%s: exists, left by a conversion that was interrupted; resume it, or "
-                       "remove it",
-                       output->path);
+    if (kind != RS_PATH_NONE && !resume) {
+        status = rs_journal_check_idle(context, output->path);
+        return status != RESHARD_OK
+                   ? status
+                   : rs_fail(RESHARD_ERR_UNFINISHED,
+                             "%s: exists, left by a conversion that was interrupted; resume it, or "
+                             "remove it",
+                             output->path);
+    }
     if (kind != RS_PATH_NONE)
         return take_over(output, head, sync);
     status = rs_folder_create(context, output->path);
