@@ -358,6 +358,11 @@ reshard_status rs_file_sync(rs_file *file)
     return done == 0 ? RESHARD_OK : fail(file->path, "cannot be brought to the disk");
 }
 
+void rs_file_announce(const rs_file *file, uint64_t at, uint64_t count)
+{
+    (void)posix_fadvise(file->descriptor, (off_t)at, (off_t)count, POSIX_FADV_WILLNEED);
+}
+
 reshard_status rs_file_lock(rs_file *file)
 {
     int done;

@@ -88,6 +88,8 @@ bool rs_file_try_share(const rs_file *source, rs_file *target);
 reshard_status rs_file_sync(rs_file *file);
 /* Locks the file for this process until it is closed. Errors: IO when another process has it. */
 reshard_status rs_file_lock(rs_file *file);
+/* These bytes will be read soon: the system may fetch them in large pieces. */
+void rs_file_announce(const rs_file *file, uint64_t at, uint64_t count);
 /* Lets the kernel copy, or share, a range. *out_done is what was copied: less than count when the
  * kernel cannot do (the rest of) this one, which is no error. */
 reshard_status rs_file_copy(const rs_file *source, uint64_t source_at, rs_file *target,

@@ -19,11 +19,11 @@
 
 /* Decodes a string over the text that has been read before it, behind the others, with a NUL at its
  * end. At least a quote came before each of them, so nothing is written ahead of what is read. */
-static rs_slice decode(rs_header *header, const rs_json *json, const rs_json_token *token)
+static rs_slice decode(rs_header *header, const rs_json_token *token)
 {
     char *place = header->text + header->text_bytes;
     rs_slice name = {place, token->count};
-    assert(place < json->bytes + (token->bytes - json->bytes));
+    assert(place < token->bytes); /* both are of the same text */
     if (token->escaped)
         name.count = rs_json_decode(token, place);
     else
@@ -156,11 +156,11 @@ static reshard_status read_metadata(rs_header *header, rs_json *json)
         status = rs_json_next(json, &token);
         if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
             return status;
-        item.key = decode(header, json, &token);
+        item.key = decode(header, &token);
         status = rs_json_expect(json, RS_JSON_STRING, "__metadata__ holds strings only", &token);
         if (status != RESHARD_OK)
             return status;
-        item.value = decode(header, json, &token);
+        item.value = decode(header, &token);
         status = rs_grow(header->arena.context, &items, &header->metadata_capacity,
                          header->metadata_count + 1, sizeof(rs_metadatum));
         header->metadata = items;
@@ -179,7 +179,7 @@ static reshard_status read_member(rs_header *header, rs_json *json, const rs_jso
         header->has_metadata = true;
         return read_metadata(header, json);
     }
-    rs_header_entry entry = {.name = decode(header, json, key)};
+    rs_header_entry entry = {.name = decode(header, key)};
     void *items = header->entries;
     reshard_status status = read_entry(header, json, list, &entry);
     if (status != RESHARD_OK)

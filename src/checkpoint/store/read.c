@@ -2,7 +2,9 @@
 /*
  * read.c - reads boxes of tensors from files. A strided region is read in blocks as large as the
  * scratch memory: one read covers many rows, and the wanted parts are then copied out. Parts that
- * are far apart are read one by one instead.
+ * are far apart are read one by one instead, straight to where they belong; if they make up a good
+ * part of what lies between them, the system is told beforehand, and fetches it all in large
+ * pieces where it is not in memory yet.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -14,8 +16,13 @@
 #include <assert.h>
 #include <string.h>
 
-/* A whole span is read when its wanted parts make up at least one SPARSE-th of it. */
+/* Of a span whose wanted parts are less than one SPARSE-th, the rest is not worth fetching. */
 #define SPARSE 4
+/* From this distance between two runs on, a call for each of them is cheaper than copying what
+ * lies between. */
+#define FAR_BYTES 4096
+/* How much the system is told to fetch at a time. */
+#define AHEAD_BYTES ((int64_t)4 << 20)
 
 /* Bytes from the first to the last element, ignoring one dim (-1: none). */
 static int64_t span_without(const rs_file_region *region, int32_t left_out)
@@ -28,8 +35,31 @@ static int64_t span_without(const rs_file_region *region, int32_t left_out)
     return (last + 1) * region->element_bytes;
 }
 
+/* Bytes between the end of one run of the file and the beginning of the next. */
+static int64_t find_distance(const rs_file_region *region)
+{
+    int64_t run = 1, next = INT64_MAX; /* elements that follow each other; the step to the next */
+    for (bool grows = true; grows;) {
+        grows = false;
+        next = INT64_MAX;
+        for (int32_t d = 0; d < region->ndim; d++) {
+            int64_t stride = region->file_strides[d];
+            if (region->size[d] <= 1 || stride < run)
+                continue; /* a part of the run, or no step at all */
+            if (stride == run) {
+                run *= region->size[d];
+                grows = true;
+                break;
+            }
+            next = rs_min(next, stride);
+        }
+    }
+    return next == INT64_MAX ? 0 : (next - run) * region->element_bytes;
+}
+
 static reshard_status read_parts(const rs_file *file, uint64_t at, const rs_file_region *region,
-                                 bool sparse, char *memory, void *scratch, size_t scratch_bytes)
+                                 bool one_by_one, bool announce, char *memory, void *scratch,
+                                 size_t scratch_bytes)
 {
     /* Along the longest stride, so that what lies close together is read together. */
     int32_t d = -1;
@@ -40,10 +70,15 @@ static reshard_status read_parts(const rs_file *file, uint64_t at, const rs_file
     /* One element alone is dense, and was read directly; one that repeats is no long span. */
     assert(d >= 0 && region->file_strides[d] > 0);
     int64_t row = span_without(region, d), step = region->file_strides[d] * region->element_bytes;
-    int64_t rows = 1;
-    if (!sparse && (int64_t)scratch_bytes >= row)
+    int64_t rows = 1, told = 0;
+    if (!one_by_one && (int64_t)scratch_bytes >= row)
         rows = rs_min(region->size[d], ((int64_t)scratch_bytes - row) / step + 1);
     for (int64_t first = 0; first < region->size[d]; first += rows) {
+        if (announce && first * step >= told) {
+            int64_t rest = span_without(region, -1) - told;
+            rs_file_announce(file, at + (uint64_t)told, (uint64_t)rs_min(rest, AHEAD_BYTES));
+            told += AHEAD_BYTES;
+        }
         rs_file_region part = *region;
         part.size[d] = rs_min(rows, region->size[d] - first);
         reshard_status status =
@@ -68,9 +103,10 @@ reshard_status rs_file_region_read(const rs_file *file, uint64_t at, const rs_fi
         rs_strides_are_dense(region->ndim, region->size, region->memory_strides))
         return rs_file_read(file, memory, (size_t)wanted, at);
     assert(scratch != NULL && scratch_bytes >= (size_t)region->element_bytes);
-    bool sparse = wanted < span / SPARSE;
-    if (sparse || span > (int64_t)scratch_bytes)
-        return read_parts(file, at, region, sparse, memory, scratch, scratch_bytes);
+    bool sparse = wanted < span / SPARSE, far = find_distance(region) >= FAR_BYTES;
+    if (sparse || far || span > (int64_t)scratch_bytes)
+        return read_parts(file, at, region, sparse || far, far && !sparse, memory, scratch,
+                          scratch_bytes);
     reshard_status status = rs_file_read(file, scratch, (size_t)span, at);
     if (status != RESHARD_OK)
         return status;
