@@ -98,6 +98,16 @@ static inline int64_t rs_picture_cell(const rs_picture *picture, int32_t plane, 
            column;
 }
 
+/* The block of a cell of a plane; -1 in a gap, -2 outside. */
+static inline int32_t rs_picture_block(const rs_picture *picture, const rs_side *side,
+                                       int32_t plane, int32_t row, int32_t column)
+{
+    if (row < 0 || row >= picture->axes[RS_ROWS].count || column < 0 ||
+        column >= picture->axes[RS_COLUMNS].count)
+        return -2;
+    return side->block_of[rs_picture_cell(picture, plane, row, column)];
+}
+
 static inline int64_t rs_picture_cell_count(const rs_picture *picture)
 {
     return rs_picture_cell(picture, picture->axes[RS_PLANES].count, 0, 0);

@@ -198,16 +198,6 @@ static void add_cell(const page *all, const rs_side *side, int32_t x, int32_t y,
                     patterns[stay]);
 }
 
-static int32_t block_at(const page *all, const rs_side *side, int32_t plane, int32_t row,
-                        int32_t column)
-{
-    const rs_picture *picture = all->picture;
-    if (row < 0 || row >= picture->axes[RS_ROWS].count || column < 0 ||
-        column >= picture->axes[RS_COLUMNS].count)
-        return -2;
-    return side->block_of[rs_picture_cell(picture, plane, row, column)];
-}
-
 /* All outlines as one path: a piece above each cell and one to the left where blocks differ. */
 static void add_lines(const page *all, const rs_side *side, int32_t plane, int32_t x, int32_t y)
 {
@@ -216,11 +206,12 @@ static void add_lines(const page *all, const rs_side *side, int32_t plane, int32
     rs_text_add(all->text, "<path class=\"line\" fill=\"none\" d=\"");
     for (int32_t row = 0; row <= rows; row++) {
         for (int32_t column = 0; column <= columns; column++) {
-            int32_t mine = block_at(all, side, plane, row, column);
-            if (column < columns && mine != block_at(all, side, plane, row - 1, column))
+            int32_t mine = rs_picture_block(all->picture, side, plane, row, column);
+            if (column < columns &&
+                mine != rs_picture_block(all->picture, side, plane, row - 1, column))
                 rs_text_add(all->text, "M%" PRId32 " %" PRId32 "h%" PRId32, x + all->xs[column],
                             y + all->ys[row], all->widths[column]);
-            if (row < rows && mine != block_at(all, side, plane, row, column - 1))
+            if (row < rows && mine != rs_picture_block(all->picture, side, plane, row, column - 1))
                 rs_text_add(all->text, "M%" PRId32 " %" PRId32 "v%" PRId32, x + all->xs[column],
                             y + all->ys[row], all->heights[row]);
         }
@@ -247,7 +238,7 @@ static void add_labels(const page *all, const rs_side *side, int32_t plane, int3
     char key[RS_KEY_TEXT];
     for (int32_t b = 0; b < side->block_count; b++) {
         const rs_block *block = &side->blocks[b];
-        if (block_at(all, side, plane, block->row, block->column) != b)
+        if (rs_picture_block(all->picture, side, plane, block->row, block->column) != b)
             continue;
         int32_t middle = all->xs[block->column] + all->xs[block->column + block->column_count];
         int32_t centre = all->ys[block->row] + all->ys[block->row + block->row_count];

@@ -236,17 +236,6 @@ static reshard_status lay_out(frames *all)
 
 /* ---- frames ---------------------------------------------------------------------------------- */
 
-/* The block of a cell of a plane; -2 outside. */
-static int32_t block_at(const frames *all, const rs_side *side, int32_t plane, int32_t row,
-                        int32_t column)
-{
-    const rs_picture *picture = all->picture;
-    if (row < 0 || row >= picture->axes[RS_ROWS].count || column < 0 ||
-        column >= picture->axes[RS_COLUMNS].count)
-        return -2;
-    return side->block_of[rs_picture_cell(picture, plane, row, column)];
-}
-
 static uint8_t ink_of(const rs_side *side, int32_t block)
 {
     if (block < 0)
@@ -259,10 +248,10 @@ static void paint_place(const frames *all, rs_canvas *canvas, const rs_side *sid
                         int32_t x, int32_t i, int32_t j)
 {
     int32_t up = (i + 1) / 2 - 1, down = i / 2, left = (j + 1) / 2 - 1, right = j / 2;
-    int32_t up_left = block_at(all, side, plane, up, left);
-    int32_t up_right = block_at(all, side, plane, up, right);
-    int32_t down_left = block_at(all, side, plane, down, left);
-    int32_t down_right = block_at(all, side, plane, down, right);
+    int32_t up_left = rs_picture_block(all->picture, side, plane, up, left);
+    int32_t up_right = rs_picture_block(all->picture, side, plane, up, right);
+    int32_t down_left = rs_picture_block(all->picture, side, plane, down, left);
+    int32_t down_right = rs_picture_block(all->picture, side, plane, down, right);
     int lines = (up_left != up_right) | (down_left != down_right) << 1 |
                 (up_left != down_left) << 2 | (up_right != down_right) << 3;
     int32_t width = j % 2 != 0 ? all->widths[j / 2] : 1;
@@ -353,7 +342,7 @@ static void paint_frame(const frames *all, rs_canvas *canvas, int32_t x, int32_t
     }
     for (int32_t b = 0; b < side->block_count; b++) {
         const rs_block *block = &side->blocks[b];
-        if (block_at(all, side, plane, block->row, block->column) == b)
+        if (rs_picture_block(all->picture, side, plane, block->row, block->column) == b)
             paint_label(all, canvas, side, x, b);
     }
     paint_gaps(all, canvas, x);

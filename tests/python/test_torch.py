@@ -205,6 +205,7 @@ def case_errors():
     fails(reshard.Syntax, lambda: make({"x": torch.ones(2)}, "4: S(" if odd else "4: S(0)", "4: R"), "")
     fails(reshard.Invalid, lambda: make({"x": torch.ones(2)}, "4: S(0)", "5: R"), "rank 4")
     fails(reshard.Invalid, lambda: make({"x": torch.ones(2)}, {"y": "4: S(0)"}, "4: R"), "no spec")
+    fails(reshard.NotFound, lambda: make({"x": torch.ones(2)}, {"x": "4: S(0)", "y": "4: R"}, "4: R"), "y: there is a spec")
     fails(reshard.MemoryLimit, lambda: make({"x": torch.ones(2)}, "4: S(0)", "4: R", cap=100), "too small")
     fails(reshard.Unsupported, lambda: make({"x": torch.ones(2)}, "4: P(sum)", "4: R", verify=True), "cannot be verified")
     fails(reshard.Invalid, lambda: make({"x": torch.ones(2)}, "4: S(0)", "4: R", shm="perhaps" if odd else "auto"), "perhaps")

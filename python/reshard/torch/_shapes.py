@@ -4,7 +4,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from .. import _native
 from .._dtypes import dtype_name
-from .._errors import Gap, Invalid, Mismatch, Unsupported
+from .._errors import Gap, Invalid, Mismatch, NotFound, Unsupported
 from .._layout import Layout, Spec
 from .._library import lib
 
@@ -93,7 +93,8 @@ def find_shapes(everyone: List[Dict[str, Local]], source: Any, shapes: Optional[
                 ) -> Dict[str, Tuple[Tuple[int, ...], str]]:
     """{name: (shape, dtype)} of all tensors that some rank holds, by name."""
     found: Dict[str, Tuple[Tuple[int, ...], str]] = {}
-    for name in sorted({name for held in everyone for name in held}):
+    brought = {name for held in everyone for name in held}
+    for name in sorted(brought):
         held = {rank: local[name] for rank, local in enumerate(everyone) if name in local}
         dtypes = sorted({dtype for dtype, _ in held.values()})
         if len(dtypes) > 1:
@@ -102,4 +103,6 @@ def find_shapes(everyone: List[Dict[str, Local]], source: Any, shapes: Optional[
         shape = tuple(shapes[name]) if shapes and name in shapes else infer_shape(name, spec, held)
         check_parts(name, Layout(spec, shape), held)
         found[name] = (shape, dtypes[0])
+    for name in sorted(set(source if isinstance(source, Mapping) else ()) - brought):
+        raise NotFound("%s: there is a spec for it, and no rank brings it" % name)
     return found

@@ -30,13 +30,7 @@ reshard_status rs_safetensors_open_file(reshard_checkpoint *checkpoint, int32_t 
 reshard_status rs_safetensors_open_named(reshard_checkpoint *checkpoint, int64_t count,
                                          char *const *names)
 {
-    reshard_status status = rs_store_open_files(checkpoint, count, names);
-    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count; i++) {
-        status = rs_safetensors_open_file(checkpoint, i);
-        if (status == RESHARD_OK && rs_context_cancelled(checkpoint->context))
-            return rs_fail(RESHARD_ERR_CANCELLED, "%s: cancelled", checkpoint->path);
-    }
-    return status;
+    return rs_store_open_each(checkpoint, count, names, rs_safetensors_open_file);
 }
 
 /* True for a length that fits the file, followed by an object. */

@@ -255,12 +255,12 @@ reshard_status rs_rule_fail_for_tensor(reshard_status status, const char *name, 
                           (int)rs_min((int64_t)name_bytes, NAME_SHOWN), name, buffer);
 }
 
-reshard_status rs_rules_apply(const rs_rules *rules, reshard_mesh *mesh, const rs_rules_keys *keys,
-                              const char *name, size_t name_bytes, int32_t ndim,
-                              const int64_t *shape, rs_rule_result *out_result)
+rs_rule_finding rs_rule_finding_of(const rs_rules *rules, reshard_mesh *mesh,
+                                   const rs_rules_keys *keys, const char *name, size_t name_bytes,
+                                   int32_t ndim, const int64_t *shape)
 {
     bool is_large = ndim > RESHARD_NDIM_MAX;
-    rs_rule_finding found = {.rules = rules,
+    return (rs_rule_finding){.rules = rules,
                              .mesh = mesh,
                              .keys = keys,
                              .name = name,
@@ -268,11 +268,18 @@ reshard_status rs_rules_apply(const rs_rules *rules, reshard_mesh *mesh, const r
                              .is_large = is_large,
                              .ndim = is_large ? 0 : ndim,
                              .shape = is_large ? NULL : shape};
+}
+
+reshard_status rs_rules_apply(const rs_rules *rules, reshard_mesh *mesh, const rs_rules_keys *keys,
+                              const char *name, size_t name_bytes, int32_t ndim,
+                              const int64_t *shape, rs_rule_result *out_result)
+{
+    rs_rule_finding found = rs_rule_finding_of(rules, mesh, keys, name, name_bytes, ndim, shape);
     reshard_status status = apply(&found, out_result);
     rs_rule_finding_release(&found);
     return status == RESHARD_OK
                ? RESHARD_OK
-               : rs_rule_fail_for_tensor(status, name, name_bytes, ndim, is_large ? NULL : shape);
+               : rs_rule_fail_for_tensor(status, name, name_bytes, ndim, found.shape);
 }
 
 reshard_status rs_rules_scalar(const rs_rules *rules, reshard_mesh *mesh,
@@ -310,15 +317,7 @@ reshard_status rs_rules_name(const rs_rules *rules, reshard_mesh *mesh, const rs
                              const char *name, size_t name_bytes, int32_t ndim,
                              const int64_t *shape, rs_rule_result *out_result)
 {
-    bool is_large = ndim > RESHARD_NDIM_MAX;
-    rs_rule_finding found = {.rules = rules,
-                             .mesh = mesh,
-                             .keys = keys,
-                             .name = name,
-                             .name_bytes = name_bytes,
-                             .is_large = is_large,
-                             .ndim = is_large ? 0 : ndim,
-                             .shape = is_large ? NULL : shape};
+    rs_rule_finding found = rs_rule_finding_of(rules, mesh, keys, name, name_bytes, ndim, shape);
     rs_rule_result result = {.context = rules->context};
     reshard_status status = rs_rule_match(&found);
     if (status == RESHARD_ERR_NOT_FOUND && found.is_unmatched) {

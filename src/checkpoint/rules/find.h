@@ -46,6 +46,10 @@ typedef struct rs_rule_finding {
     rs_found_pad pads[RESHARD_NDIM_MAX];
 } rs_rule_finding;
 
+/* What is asked for. A tensor of too many dims has none here: it can only be whole. */
+rs_rule_finding rs_rule_finding_of(const rs_rules *rules, reshard_mesh *mesh,
+                                   const rs_rules_keys *keys, const char *name, size_t name_bytes,
+                                   int32_t ndim, const int64_t *shape);
 /* Finds the rule only: rule, misfit, is_drop and spans. Errors: NOT_FOUND; INVALID when two rules
  * of one pattern ask for shapes that both fit. */
 reshard_status rs_rule_match(rs_rule_finding *found);

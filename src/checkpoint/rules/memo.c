@@ -211,22 +211,14 @@ reshard_status rs_rules_apply_found(rs_rule_memo *memo, const rs_rules *rules, r
                                     size_t name_bytes, int32_t ndim, const int64_t *shape,
                                     const rs_rule_result **out_result)
 {
-    bool is_large = ndim > RESHARD_NDIM_MAX;
-    rs_rule_finding found = {.rules = rules,
-                             .mesh = mesh,
-                             .keys = keys,
-                             .name = name,
-                             .name_bytes = name_bytes,
-                             .is_large = is_large,
-                             .ndim = is_large ? 0 : ndim,
-                             .shape = is_large ? NULL : shape,
-                             .first = rule,
-                             .memo = memo};
+    rs_rule_finding found = rs_rule_finding_of(rules, mesh, keys, name, name_bytes, ndim, shape);
+    found.first = rule;
+    found.memo = memo;
     reshard_status status = find_result(memo, &found, out_result);
     rs_rule_finding_release(&found);
     return status == RESHARD_OK
                ? RESHARD_OK
-               : rs_rule_fail_for_tensor(status, name, name_bytes, ndim, is_large ? NULL : shape);
+               : rs_rule_fail_for_tensor(status, name, name_bytes, ndim, found.shape);
 }
 
 reshard_status rs_rules_apply_none(rs_rule_memo *memo, const rs_rules *rules, reshard_mesh *mesh,

@@ -192,3 +192,16 @@ void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint)
     rs_arena_release(&checkpoint->arena);
     rs_release(checkpoint->context, checkpoint, sizeof *checkpoint);
 }
+
+reshard_status rs_store_open_each(reshard_checkpoint *checkpoint, int64_t count, char *const *names,
+                                  reshard_status (*look)(reshard_checkpoint *checkpoint,
+                                                         int32_t file))
+{
+    reshard_status status = rs_store_open_files(checkpoint, count, names);
+    for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->named_count; i++) {
+        status = look(checkpoint, i);
+        if (status == RESHARD_OK && rs_context_cancelled(checkpoint->context))
+            return rs_fail(RESHARD_ERR_CANCELLED, "%s: cancelled", checkpoint->path);
+    }
+    return status;
+}

@@ -142,6 +142,10 @@ reshard_status rs_store_create(reshard_context *context, const char *path,
  * UNSUPPORTED when a file is a git-LFS pointer. */
 reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count,
                                    char *const *names);
+/* Opens them, and then looks at each with `look`, between two of which it can be cancelled. */
+reshard_status rs_store_open_each(reshard_checkpoint *checkpoint, int64_t count, char *const *names,
+                                  reshard_status (*look)(reshard_checkpoint *checkpoint,
+                                                         int32_t file));
 /* Adds a file that is made from one of these, such as the content of a compressed member. It is
  * closed before those that came earlier, and here when the call fails. */
 reshard_status rs_store_add_file(reshard_checkpoint *checkpoint, rs_slice name, rs_file *file,
