@@ -138,23 +138,16 @@ static double seconds(void)
 
 typedef void job_fn(int64_t n, int which);
 
-/* Quadratic would be 64 times, n log n is about 10. The least of some tries: a busy machine
- * makes single ones slow. */
-static void check_scaling(job_fn *job, int which, int64_t n)
+/* With 200,000 boxes n log n steps take some 0.1 s, and n squared ones a minute. A bound far from
+ * both holds on busy machines; comparing the times of two sizes did not, as the smaller one lies
+ * in a cache. */
+static void check_scaling(job_fn *job, int which)
 {
-    double least[2] = {1e9, 1e9};
-    for (int i = 0; i < 3; i++) {
-        for (int k = 0; k < 2; k++) {
-            double before = seconds();
-            job(k == 0 ? n : 8 * n, which);
-            double taken = seconds() - before;
-            least[k] = taken < least[k] ? taken : least[k];
-        }
-        if (least[1] < 25 * least[0])
-            return;
-    }
-    fail_msg("order %d: %.4f s for %lld, %.4f s for eight times as many", which, least[0],
-             (long long)n, least[1]);
+    double before = seconds();
+    job(200000, which);
+    double taken = seconds() - before;
+    if (taken > 5)
+        fail_msg("order %d: %.1f s", which, taken);
 }
 
 static int64_t *line_boxes(int64_t n, int which)
@@ -208,9 +201,9 @@ static void test_scaling__orders(void **state)
 {
     (void)state;
     for (int which = 0; which < ORDERS; which++) {
-        check_scaling(select_median, which, 20000);
-        check_scaling(build_index, which, 10000);
-        check_scaling(find_overlap, which, 10000);
+        check_scaling(select_median, which);
+        check_scaling(build_index, which);
+        check_scaling(find_overlap, which);
     }
 }
 
@@ -271,8 +264,8 @@ static void fan_out(int64_t n, int which)
 static void test_scaling__crossing(void **state)
 {
     (void)state;
-    check_scaling(pass_lines, 0, 5000);
-    check_scaling(fan_out, 0, 10000);
+    check_scaling(pass_lines, 0);
+    check_scaling(fan_out, 0);
 }
 
 /* ---- covers ---------------------------------------------------------------------------------- */

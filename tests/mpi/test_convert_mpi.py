@@ -32,6 +32,9 @@ class MpiTest(support.CommandTest):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="reshard-test-", dir=support.pick_memory(200 << 20))
         self.addCleanup(shutil.rmtree, self.folder)
+        handle, self.pids = tempfile.mkstemp(prefix="reshard-test-")
+        os.close(handle)
+        self.addCleanup(os.unlink, self.pids)
         rnd = random.Random(SEED)
         self.model = {f"t{i}": ("F32", (300, 700), rnd.randbytes(300 * 700 * 4)) for i in range(8)}
         files.write(self.at("source/model.safetensors"), self.model)
@@ -43,9 +46,9 @@ class MpiTest(support.CommandTest):
         return f"{self.folder}/{name}"
 
     def start(self, ranks, *arguments, command="convert"):
-        """In a session of its own, so that all of it can be killed. Each rank begins with a line like those that MPI and hwloc write
-        on some machines."""
-        noisy = ["sh", "-c", 'echo "mpirun: a line of its own" >&2; exec "$@"', "sh"]
+        """In a session of its own, so that all of it can be killed. Each rank leaves its process id in the file `pids`, and begins with a
+        line like those that MPI and hwloc write on some machines."""
+        noisy = ["sh", "-c", f'echo $$ >>{self.pids}; echo "mpirun: a line of its own" >&2; exec "$@"', "sh"]
         return subprocess.Popen([*LAUNCHER, str(ranks), *noisy, support.COMMAND, command, *arguments], stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, start_new_session=True)
 
@@ -191,14 +194,15 @@ class MpiTest(support.CommandTest):
         rnd = random.Random(SEED)
         self.read_json("convert", self.at("source"), self.at("expected"), *self.options)
         kills = 0
-        for _ in range(8):
+        for _ in range(30):  # a busy machine may let many of them finish before it lets us kill
+            os.truncate(self.pids, 0)
             running = self.start(3, self.at("source"), self.at("out"), *self.options, "--quiet")
             while not os.path.exists(self.at("out.partial/.reshard-journal")) and running.poll() is None:
                 time.sleep(0.001)
+            with open(self.pids, encoding="utf-8") as file:
+                ranks = [int(line) for line in file]
             time.sleep(rnd.random() * 0.02)
-            ranks = subprocess.run(["pgrep", "-s", str(running.pid), "-x", "reshard"], stdout=subprocess.PIPE,
-                                   check=False).stdout.split()
-            victims = [int(rnd.choice(ranks))] if ranks and rnd.random() < 0.5 else [running.pid, *map(int, ranks)]
+            victims = [rnd.choice(ranks)] if ranks and rnd.random() < 0.5 else [running.pid, *ranks]
             for victim in victims:
                 try:
                     os.kill(victim, signal.SIGKILL)
