@@ -4,6 +4,7 @@
  */
 #include "bench/program.h"
 
+#include "cli/common/complete.h"
 #include "cli/common/failure.h"
 #include "cli/common/program.h"
 #include "cli/common/ranks.h"
@@ -30,9 +31,20 @@ static void print_page(const char *program, const cli_command *const *commands, 
         cli_command_print_line(commands[i]->name, commands[i]->summary);
 }
 
+/* What `reshard complete bench ..` hands on. */
+static int complete(const cli_command *const *commands, int count, int argc, char **argv)
+{
+    const cli_command *command = argc > 0 ? find(commands, count, argv[0]) : NULL;
+    if (command != NULL)
+        cli_complete_arguments(command, argc - 1, argv + 1, NULL);
+    return CLI_DONE;
+}
+
 static int run(const char *program, const cli_command *const *commands, int count, int argc,
                char **argv)
 {
+    if (argc > 0 && strcmp(argv[0], "complete") == 0)
+        return complete(commands, count, argc - 1, argv + 1);
     const cli_command *command = argc > 0 ? find(commands, count, argv[0]) : NULL;
     int is_help = cli_options_ask_help(argc, argv);
     if (!cli_ranks_are_first() && (command == NULL || is_help || !command->shares_work))

@@ -4,6 +4,7 @@
  */
 #include "cli/bench.h"
 
+#include "cli/common/complete.h"
 #include "cli/common/failure.h"
 #include "cli/common/memory.h"
 #include "cli/common/options.h"
@@ -119,4 +120,23 @@ int cli_bench_print_help(int argc, char **argv)
     char help[] = "--help";
     char *arguments[] = {NULL, argv[0], help, NULL};
     return become(m, arguments);
+}
+
+int cli_bench_complete(int argc, char **argv)
+{
+    const char *names[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        names[i] = measurements[i].name + strlen("bench ");
+    const measurement *m = argc > 1 ? find(argv[0]) : NULL;
+    if (argc <= 1)
+        cli_complete_words(argc > 0 ? argv[0] : "", names, COUNT);
+    if (m == NULL)
+        return CLI_DONE;
+    char complete[] = "complete";
+    char **arguments = cli_allocate((size_t)argc + 3, sizeof *arguments);
+    arguments[1] = complete;
+    memcpy(arguments + 2, argv, (size_t)argc * sizeof *arguments);
+    int code = become(m, arguments);
+    free(arguments);
+    return code;
 }

@@ -12,5 +12,7 @@ void cli_bench_print_list(void);
 int cli_bench_run(int argc, char **argv);
 /* Prints the page of `bench`, or of the measurement named. Returns like cli_bench_run. */
 int cli_bench_print_help(int argc, char **argv);
+/* Completes the last of the words after `bench`. Returns like cli_bench_run. */
+int cli_bench_complete(int argc, char **argv);
 
 #endif

@@ -64,6 +64,9 @@ void cli_conversion_write(const cli_conversion *made, cli_json *json);
 /* The same after the fields that all plans have. */
 void cli_conversion_plan_write(const cli_conversion *made, cli_json *json);
 
+/* Its table; the options, which it refers to, are written to `options`. */
+enum { CLI_PLAN_CHECKPOINT_OPTIONS = CLI_PLANNING_OPTIONS + 1 };
+cli_command cli_plan_checkpoint_command(cli_option options[CLI_PLAN_CHECKPOINT_OPTIONS]);
 /* `reshard plan` of a checkpoint, with the arguments after the command's name. */
 int cli_plan_checkpoint(int argc, char **argv);
 

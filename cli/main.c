@@ -11,6 +11,7 @@
 #include "cli/common/failure.h"
 #include "cli/common/program.h"
 #include "cli/common/ranks.h"
+#include "cli/complete.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -103,6 +104,8 @@ static int run(int argc, char **argv)
 {
     if (argc > 0 && strcmp(argv[0], "bench") == 0)
         return cli_bench_run(argc - 1, argv + 1);
+    if (argc > 0 && strcmp(argv[0], "complete") == 0)
+        return cli_complete(commands, COMMAND_COUNT, argc - 1, argv + 1);
     const cli_command *command = argc > 0 ? find_command(argv[0]) : NULL;
     int is_help = cli_options_ask_help(argc, argv);
     if (!cli_ranks_are_first() && (command == NULL || is_help || !command->shares_work))

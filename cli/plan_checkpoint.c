@@ -146,16 +146,22 @@ static int run(const cli_command *command, int argc, char **argv)
     return code;
 }
 
+cli_command cli_plan_checkpoint_command(cli_option options[CLI_PLAN_CHECKPOINT_OPTIONS])
+{
+    options[0] =
+        (cli_option){"tensors", CLI_FLAG, offsetof(checkpoint_values, tensors),
+                     NULL,      0,        "each tensor, its cut, and the rule that says so"};
+    memcpy(options + 1, cli_converting_options, CLI_PLANNING_OPTIONS * sizeof *options);
+    return (cli_command){.name = "plan",
+                         .operand = "CKPT",
+                         .options = options,
+                         .option_count = CLI_PLAN_CHECKPOINT_OPTIONS,
+                         .run = run};
+}
+
 int cli_plan_checkpoint(int argc, char **argv)
 {
-    cli_option options[CLI_PLANNING_OPTIONS + 1] = {
-        {"tensors", CLI_FLAG, offsetof(checkpoint_values, tensors), NULL, 0,
-         "each tensor, its cut, and the rule that says so"}};
-    memcpy(options + 1, cli_converting_options, CLI_PLANNING_OPTIONS * sizeof *options);
-    cli_command command = {.name = "plan",
-                           .operand = "CKPT",
-                           .options = options,
-                           .option_count = CLI_PLANNING_OPTIONS + 1,
-                           .run = run};
+    cli_option options[CLI_PLAN_CHECKPOINT_OPTIONS];
+    cli_command command = cli_plan_checkpoint_command(options);
     return run(&command, argc, argv);
 }

@@ -47,6 +47,9 @@ if(RESHARD_HAS_MPI)
     install(TARGETS reshard_mpi_bench
         LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" NAMELINK_SKIP)
 endif()
+install(FILES cli/completion/reshard.bash
+    DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME reshard)
+install(FILES cli/completion/_reshard DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 # Man pages are made from Markdown where lowdown is there to do it.
@@ -56,12 +59,17 @@ set(man_pages "")
 foreach(source IN LISTS man_sources)
     if(LOWDOWN)
         cmake_path(GET source STEM LAST_ONLY name)
+        string(REGEX MATCH "[0-9]$" section "${name}")
         set(page "${PROJECT_BINARY_DIR}/man/${name}")
+        # Those of section 7 are made of pages of docs/ as well.
         add_custom_command(OUTPUT "${page}"
-            COMMAND "${LOWDOWN}" -s -t man --out-no-smarty -o "${page}" "${source}"
-            DEPENDS "${source}" COMMENT "Making man page ${name}" VERBATIM)
+            COMMAND "${CMAKE_COMMAND}" -DPAGE=${source} -DROOT=${PROJECT_SOURCE_DIR} -DOUTPUT=${page}.md
+                -P "${PROJECT_SOURCE_DIR}/cmake/JoinManPage.cmake"
+            COMMAND "${LOWDOWN}" -s -t man --out-no-smarty -o "${page}" "${page}.md"
+            DEPENDS "${source}" cmake/JoinManPage.cmake docs/spec.md docs/rules.md
+            COMMENT "Making man page ${name}" VERBATIM)
         list(APPEND man_pages "${page}")
-        install(FILES "${page}" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
+        install(FILES "${page}" DESTINATION "${CMAKE_INSTALL_MANDIR}/man${section}")
     endif()
 endforeach()
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/man")
