@@ -226,7 +226,7 @@ void cli_conversion_print(const cli_conversion *made, const char *target)
     printf("%" PRId64 " tensor%s in %" PRId32 " file%s, %s\n", stats->tensor_count,
            stats->tensor_count == 1 ? "" : "s", stats->written_file_count,
            stats->written_file_count == 1 ? "" : "s", stats->format);
-    printf("reads %s, writes %s (%s by the kernel), %s for %" PRId32 " thread%s\n",
+    printf("reads %s, writes %s (%s can be shared), %s for %" PRId32 " thread%s\n",
            cli_size_text(report->bytes_read, read), cli_size_text(report->bytes_written, written),
            cli_size_text(report->bytes_shared, shared), cli_size_text(stats->memory_bytes, memory),
            stats->threads, stats->threads == 1 ? "" : "s");
@@ -243,6 +243,9 @@ void cli_conversion_print_report(const cli_conversion *made)
     if (report->values_overflowed != 0)
         printf("overflow: %" PRIu64 " value%s finite in the source and not in the output\n",
                report->values_overflowed, report->values_overflowed == 1 ? " is" : "s are");
+    if (report->bytes_shared != 0)
+        printf("%s were shared with the source, or copied by a server\n",
+               cli_size_text(report->bytes_shared, size));
     if (report->digest[0] != '\0')
         printf("digest %s\n", report->digest);
     if (report->bytes_verified != 0)

@@ -101,7 +101,7 @@ typedef struct reshard_conversion_stats {
     int32_t target_file_count;          /* by rank */
     int32_t written_file_count;         /* files with nothing to hold are not written */
     uint64_t bytes_read, bytes_written; /* of tensors */
-    uint64_t bytes_shared;              /* part of those, left to the kernel to copy or share */
+    uint64_t bytes_shared;              /* part of those that the two files can share */
     uint64_t memory_bytes;              /* of all blocks in flight, on one rank */
     int32_t threads;                    /* of one rank */
     int32_t ranks;
@@ -159,12 +159,12 @@ typedef struct reshard_conversion_run_options {
 typedef struct reshard_conversion_report {
     size_t size;                        /* sizeof(reshard_conversion_report), set by the caller */
     uint64_t bytes_read, bytes_written; /* of tensors, by all ranks */
-    uint64_t bytes_shared;              /* part of those, copied or shared by the kernel */
+    uint64_t bytes_shared;              /* part of those, shared, or copied by a server */
     uint64_t bytes_resumed;             /* already done by an earlier run */
     uint64_t bytes_digested;            /* read, and digested on the way through memory */
     int64_t tensors_digested;           /* tensors whose bytes were all digested */
     /* Digests of what was read and of what was written, as reshard_checkpoint_digest gives them. ""
-     * if some bytes were copied by the kernel or by an earlier run and verify did not ask to read
+     * if some bytes were shared or copied by an earlier run and verify did not ask to read
      * them all; the source's also if some of its tensors were left out. */
     char source_digest[RESHARD_DIGEST_TEXT], digest[RESHARD_DIGEST_TEXT];
     uint64_t bytes_verified; /* of the output, read back and compared */

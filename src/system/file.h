@@ -90,8 +90,9 @@ reshard_status rs_file_sync(rs_file *file);
 reshard_status rs_file_lock(rs_file *file);
 /* These bytes will be read soon: the system may fetch them in large pieces. */
 void rs_file_announce(const rs_file *file, uint64_t at, uint64_t count);
-/* Lets the kernel copy, or share, a range. *out_done is what was copied: less than count when the
- * kernel cannot do (the rest of) this one, which is no error. */
+/* Lets the kernel share a range, or have it copied by a server. *out_done is what was done: less
+ * than count when the kernel cannot do (the rest of) this one, or would only read and write, which
+ * the caller does faster. That is no error. */
 reshard_status rs_file_copy(const rs_file *source, uint64_t source_at, rs_file *target,
                             uint64_t target_at, uint64_t count, uint64_t *out_done);
 

@@ -77,6 +77,20 @@ class Reflink(support.CommandTest):
         report = self.read_json("convert", self.at("fsdp"), self.at("out"))
         self.check_shared(report, before)
 
+    def test_what_cannot_be_shared_is_copied(self):
+        """Tensors in a file of PyTorch lie at multiples of 64 bytes, those in ours at multiples of a block."""
+        self.read_json("convert", self.at("whole"), self.at("torch"), "--format", "torch")
+        report = self.read_json("convert", self.at("torch"), self.at("out"), "--format", "hf")
+        self.assertLess(report["bytes_shared"], 0.1 * report["bytes_written"])
+        self.assertEqual(files.read_hf(self.at("out")), files.read_hf(self.at("whole")))
+
+    def test_what_was_not_read_has_no_digest(self):
+        report = self.read_json("convert", self.at("fsdp"), self.at("out"))
+        self.assertNotIn("digest", report)
+        self.assertEqual(report["bytes_digested"], report["bytes_written"] - report["bytes_shared"])
+        report = self.read_json("convert", self.at("fsdp"), self.at("verified"), "--verify")
+        self.assertEqual(report["digest"], self.read_json("digest", self.at("whole"))["checkpoint"])
+
     def test_what_is_shared_needs_no_room(self):
         room = self.free()
         with open(self.at("filler"), "wb") as file:

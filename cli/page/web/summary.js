@@ -41,7 +41,7 @@ function planTiles() {
 function conversionTiles() {
     const seconds = REPORT.seconds_estimated;
     return [count("Tensors", "tensors"), count("Files", "files", REPORT.format), size("Read", "bytes_read"), size("Written", "bytes_written"),
-        size("By the kernel", "bytes_shared", percentText(REPORT.bytes_shared, REPORT.bytes_written)),
+        size("Can be shared", "bytes_shared", percentText(REPORT.bytes_shared, REPORT.bytes_written)),
         size("Memory", "memory_bytes", countText(REPORT.threads, "thread")), count("Moves", "moves", "from file to file"),
         seconds === undefined ? null : tile("Time", "seconds_estimated", `${seconds.toFixed(1)} s`, "about")];
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sink_file.c - blocks are written to files. Ranges that are long on both sides are left to the
- * kernel, which copies them or, where the file system can, lets both files share them.
+ * sink_file.c - blocks are written to files. Where the file system can, both files share ranges
+ * that are long on both sides, or a server copies them; elsewhere they go through the buffer as
+ * they are.
  */
 #include "base/checked.h"
 #include "checkpoint/engine/sink.h"
@@ -18,13 +19,13 @@ static reshard_status write_range(rs_worker *worker, const rs_route *route, int3
     return rs_file_write(engine->targets[file], bytes, count, at);
 }
 
-/* A box that lies together on both sides and that the kernel does not copy, through the buffer. */
+/* A box that lies together on both sides and that is not left to the kernel, through the buffer. */
 static reshard_status copy_box(rs_worker *worker, const rs_route *route, const rs_route_move *move,
                                const rs_block_box *box)
 {
     const rs_stored_tensor *source = route->source;
     rs_file *from = worker->engine->sources[source->pieces[move->source].file];
-    rs_file *to = worker->engine->targets[route->target->pieces[move->target].file];
+    int32_t to = route->target->pieces[move->target].file;
     rs_tiles tiles = rs_tiles_cut(source->carried_ndim, box->size,
                                   (int64_t)worker->buffer_bytes / source->element_bytes);
     reshard_status status = RESHARD_OK;
@@ -39,8 +40,8 @@ static reshard_status copy_box(rs_worker *worker, const rs_route *route, const r
         if (status != RESHARD_OK)
             return status;
         rs_block_sums_pass(&worker->sums, move->target, tile.offset, tile.size, worker->buffer);
-        status =
-            rs_file_write(to, worker->buffer, bytes, rs_move_target_byte(route, move, tile.offset));
+        status = write_range(worker, route, to, worker->buffer, bytes,
+                             rs_move_target_byte(route, move, tile.offset));
     }
     return status;
 }
@@ -62,10 +63,12 @@ static reshard_status copy_directly(rs_worker *worker, const rs_route *route,
                               rs_move_source_byte(route, move, inside.offset),
                               engine->targets[route->target->pieces[move->target].file],
                               rs_move_target_byte(route, move, inside.offset), count, &done);
-        if (status == RESHARD_OK && done < count)
-            status = copy_box(worker, route, move, &inside);
-        atomic_fetch_add(&engine->bytes_shared, done < count ? 0 : count);
         atomic_fetch_add(&engine->bytes_read, count);
+        if (status == RESHARD_OK && done < count) {
+            status = copy_box(worker, route, move, &inside);
+            continue;
+        }
+        atomic_fetch_add(&engine->bytes_shared, count);
         atomic_fetch_add(&engine->bytes_written, count);
         atomic_fetch_add(&engine->bytes_done, count);
     }
