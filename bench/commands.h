@@ -12,6 +12,8 @@ extern const cli_command bench_command_plan;
 extern const cli_command bench_command_move;
 extern const cli_command bench_command_convert;
 extern const cli_command bench_command_model;
+extern const cli_command bench_command_calibrate;
+extern const cli_command bench_command_predict;
 extern const cli_command bench_command_redistribute;
 extern const cli_command bench_command_train;
 

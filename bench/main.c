@@ -8,10 +8,8 @@
 int main(int argc, char **argv)
 {
     static const cli_command *const commands[] = {
-        &bench_command_plan,
-        &bench_command_move,
-        &bench_command_convert,
-        &bench_command_model,
+        &bench_command_plan,  &bench_command_move,      &bench_command_convert,
+        &bench_command_model, &bench_command_calibrate, &bench_command_predict,
     };
     return bench_program_run("reshard-bench", commands, sizeof commands / sizeof commands[0], argc,
                              argv);

@@ -27,6 +27,8 @@ static const measurement measurements[] = {
     {"bench move", "reshard-bench", "a live reshard beside memcpy"},
     {"bench convert", "reshard-bench", "conversions beside cp"},
     {"bench model", "reshard-bench", "makes a checkpoint to try things with"},
+    {"bench calibrate", "reshard-bench", "this machine as numbers for plan --cluster"},
+    {"bench predict", "reshard-bench", "predicted times beside measured ones"},
     {"bench redistribute", "reshard-bench-nn", "a tensor's redistribute beside memcpy"},
     {"bench train", "reshard-bench-nn",
      "a linear layer beside sgemm, a training step on several ranks"},

@@ -65,7 +65,7 @@ void cli_conversion_write(const cli_conversion *made, cli_json *json);
 void cli_conversion_plan_write(const cli_conversion *made, cli_json *json);
 
 /* Its table; the options, which it refers to, are written to `options`. */
-enum { CLI_PLAN_CHECKPOINT_OPTIONS = CLI_PLANNING_OPTIONS + 1 };
+enum { CLI_PLAN_CHECKPOINT_OPTIONS = CLI_PLANNING_OPTIONS + 2 };
 cli_command cli_plan_checkpoint_command(cli_option options[CLI_PLAN_CHECKPOINT_OPTIONS]);
 /* `reshard plan` of a checkpoint, with the arguments after the command's name. */
 int cli_plan_checkpoint(int argc, char **argv);

@@ -13,6 +13,7 @@
 #include "cli/common/work.h"
 #include "cli/converting.h"
 #include "cli/plan_page.h"
+#include "cli/plan_prediction.h"
 #include "cli/plan_report.h"
 #include "cli/plan_tensors.h"
 
@@ -38,9 +39,18 @@ static uint64_t *read_matrix(const cli_conversion *made)
 typedef struct checkpoint_values {
     cli_converting converting; /* first: its options have offsets in it */
     int tensors;
+    const char *cluster;
 } checkpoint_values;
 
-static reshard_status print_json(const cli_conversion *made, const uint64_t *matrix, int tensors)
+/* What is printed besides the conversion itself. */
+typedef struct extras {
+    int tensors;
+    int is_predicted;
+    double seconds; /* predicted */
+} extras;
+
+static reshard_status print_json(const cli_conversion *made, const uint64_t *matrix,
+                                 const extras *also)
 {
     reshard_status status = RESHARD_OK;
     cli_json json = {.stream = stdout};
@@ -56,7 +66,12 @@ static reshard_status print_json(const cli_conversion *made, const uint64_t *mat
         }
         cli_json_end_list(&json);
     }
-    if (tensors)
+    if (also->is_predicted) {
+        cli_json_begin_object(&json, "prediction");
+        cli_json_seconds(&json, "seconds", also->seconds);
+        cli_json_end_object(&json);
+    }
+    if (also->tensors)
         status = cli_plan_tensors_write(made, &json);
     cli_json_end_object(&json);
     putchar('\n');
@@ -91,14 +106,17 @@ static void print_matrix(const cli_conversion *made, const uint64_t *matrix)
     cli_table_destroy(table);
 }
 
-static reshard_status print_text(const cli_conversion *made, const uint64_t *matrix, int tensors)
+static reshard_status print_text(const cli_conversion *made, const uint64_t *matrix,
+                                 const extras *also)
 {
     const reshard_conversion_stats *stats = &made->stats;
     cli_conversion_print(made, NULL);
     printf("%" PRId64 " move%s between %" PRId32 " and %" PRId32 " files\n", stats->move_count,
            stats->move_count == 1 ? "" : "s", stats->source_file_count, stats->target_file_count);
     print_matrix(made, matrix);
-    return tensors ? cli_plan_tensors_print(made) : RESHARD_OK;
+    if (also->is_predicted)
+        cli_prediction_print_seconds(also->seconds);
+    return also->tensors ? cli_plan_tensors_print(made) : RESHARD_OK;
 }
 
 static int write_page(const cli_conversion *made, const char *path, int argc, char **argv)
@@ -117,9 +135,14 @@ static int run(const cli_command *command, int argc, char **argv)
     cli_work work = {0};
     cli_conversion_options options;
     cli_conversion made = {0};
+    reshard_cluster cluster = {.size = sizeof cluster};
     int code = cli_options_parse(command, argc, argv, &values, &path);
+    extras also = {.tensors = values.tensors, .is_predicted = values.cluster != NULL};
     if (code == CLI_DONE)
         code = cli_converting_check(&values.converting);
+    if (code == CLI_DONE && also.is_predicted &&
+        reshard_cluster_parse(values.cluster, &cluster) != RESHARD_OK)
+        code = cli_fail(CLI_USAGE, "%s", reshard_error_text());
     if (code == CLI_DONE)
         code = cli_work_begin(&work);
     if (code != CLI_DONE)
@@ -128,6 +151,8 @@ static int run(const cli_command *command, int argc, char **argv)
     cli_converting_fill(&values.converting, &options);
     options.opening.plan_only = 1;
     reshard_status status = cli_conversion_plan(work.context, path, &options, &made);
+    if (status == RESHARD_OK && also.is_predicted)
+        status = reshard_conversion_predict(made.conversion, &cluster, &also.seconds);
     cli_work_settle(&work);
     if (status != RESHARD_OK)
         code = cli_fail(CLI_FAILED, "%s", reshard_error_text());
@@ -135,8 +160,8 @@ static int run(const cli_command *command, int argc, char **argv)
         code = write_page(&made, values.converting.html, argc, argv);
     if (code == CLI_DONE) {
         uint64_t *matrix = read_matrix(&made);
-        status = values.converting.json ? print_json(&made, matrix, values.tensors)
-                                        : print_text(&made, matrix, values.tensors);
+        status = values.converting.json ? print_json(&made, matrix, &also)
+                                        : print_text(&made, matrix, &also);
         free(matrix);
         if (status != RESHARD_OK)
             code = cli_fail(CLI_FAILED, "%s", reshard_error_text());
@@ -151,7 +176,10 @@ cli_command cli_plan_checkpoint_command(cli_option options[CLI_PLAN_CHECKPOINT_O
     options[0] =
         (cli_option){"tensors", CLI_FLAG, offsetof(checkpoint_values, tensors),
                      NULL,      0,        "each tensor, its cut, and the rule that says so"};
-    memcpy(options + 1, cli_converting_options, CLI_PLANNING_OPTIONS * sizeof *options);
+    options[1] =
+        (cli_option){"cluster", CLI_TEXT, offsetof(checkpoint_values, cluster),
+                     "C",       0,        "predict the time by read=5GB/s,write=3GB/s,copy=2GB/s"};
+    memcpy(options + 2, cli_converting_options, CLI_PLANNING_OPTIONS * sizeof *options);
     return (cli_command){.name = "plan",
                          .operand = "CKPT",
                          .options = options,

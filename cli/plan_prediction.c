@@ -43,11 +43,17 @@ static void print_reason(cli_table *table, const reshard_stage_prediction *stage
                       stage->which, cli_size_text(stage->bytes, size));
 }
 
-void cli_prediction_print(const reshard_prediction *prediction, const reshard_plan *plan)
+void cli_prediction_print_seconds(double seconds)
 {
     char text[TIME_TEXT];
     printf("\n%spredicted%s %s\n", cli_style_begin(CLI_BOLD), cli_style_end(CLI_BOLD),
-           time_text(reshard_prediction_seconds(prediction), text));
+           time_text(seconds, text));
+}
+
+void cli_prediction_print(const reshard_prediction *prediction, const reshard_plan *plan)
+{
+    char text[TIME_TEXT];
+    cli_prediction_print_seconds(reshard_prediction_seconds(prediction));
     cli_table *table = cli_table_create(4);
     cli_table_align(table, 0, CLI_LEFT);
     cli_table_align(table, 3, CLI_LEFT);

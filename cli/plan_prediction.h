@@ -11,6 +11,8 @@
 #include <reshard/plan.h>
 #include <reshard/predict.h>
 
+/* The line that predictions begin with. */
+void cli_prediction_print_seconds(double seconds);
 void cli_prediction_print(const reshard_prediction *prediction, const reshard_plan *plan);
 void cli_prediction_write_json(cli_json *json, const reshard_prediction *prediction,
                                const reshard_plan *plan);

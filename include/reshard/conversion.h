@@ -17,6 +17,7 @@
 #define RESHARD_CONVERSION_H
 
 #include <reshard/checkpoint.h>
+#include <reshard/predict.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -200,6 +201,12 @@ RESHARD_API reshard_status reshard_conversion_run(const reshard_conversion *conv
 RESHARD_API reshard_status
 reshard_conversion_estimate(const reshard_conversion *conversion, const char *target,
                             const reshard_conversion_run_options *options, double *out_seconds);
+/* The same from speeds that are known: bytes read into memory, written from it, and copied by the
+ * kernel, each by the cluster's `read`, `write` and `copy`, one after the other; a speed of 0 takes
+ * no time. Touches no file. Errors: INVALID (the cluster's size, or a speed below zero). Local. */
+RESHARD_API reshard_status reshard_conversion_predict(const reshard_conversion *conversion,
+                                                      const reshard_cluster *cluster,
+                                                      double *out_seconds);
 
 /* Opens, plans and runs. Each of the options, and out_report, may be NULL. Local, or Collective
  * over the group in `options`. Errors: those of the three calls. */

@@ -30,6 +30,9 @@ typedef struct reshard_cluster {
     double intra;            /* of one rank to its own node, in each direction */
     double memory;  /* of one node: what its ranks copy within it, what they keep included */
     double latency; /* seconds for each message to another rank */
+    /* Of the disk or the page cache, for conversions of checkpoints (reshard_conversion_predict):
+     * reading to memory, writing from it, and copies that are left to the kernel. */
+    double read, write, copy;
 } reshard_cluster;
 
 /*

@@ -87,25 +87,25 @@ RESHARD_SPEC_CUTS = 0
 RESHARD_SPEC_BOXES = 1
 RESHARD_SPEC_COVER = 2
 RESHARD_SPEC_CALLBACK = 3
-RESHARD_DIFFERENCE_ONLY_IN_A = 1
-RESHARD_DIFFERENCE_ONLY_IN_B = 2
-RESHARD_DIFFERENCE_DTYPE = 3
-RESHARD_DIFFERENCE_SHAPE = 4
-RESHARD_DIFFERENCE_BYTES = 5
 RESHARD_BALANCE_RULE = 0
 RESHARD_BALANCE_EXACT = 1
-RESHARD_DRAW_TEXT = 0
-RESHARD_DRAW_SVG = 1
-RESHARD_MOVE_COPY = 0
-RESHARD_MOVE_COMBINE = 1
-RESHARD_MOVE_FILL = 2
-RESHARD_MOVE_ADD = 3
 RESHARD_BOTTLENECK_NONE = 0
 RESHARD_BOTTLENECK_NIC_OUT = 1
 RESHARD_BOTTLENECK_NIC_IN = 2
 RESHARD_BOTTLENECK_INTRA_OUT = 3
 RESHARD_BOTTLENECK_INTRA_IN = 4
 RESHARD_BOTTLENECK_MEMORY = 5
+RESHARD_DIFFERENCE_ONLY_IN_A = 1
+RESHARD_DIFFERENCE_ONLY_IN_B = 2
+RESHARD_DIFFERENCE_DTYPE = 3
+RESHARD_DIFFERENCE_SHAPE = 4
+RESHARD_DIFFERENCE_BYTES = 5
+RESHARD_DRAW_TEXT = 0
+RESHARD_DRAW_SVG = 1
+RESHARD_MOVE_COPY = 0
+RESHARD_MOVE_COMBINE = 1
+RESHARD_MOVE_FILL = 2
+RESHARD_MOVE_ADD = 3
 
 # What specs and files call the dtypes: their numbers, and the bits of an element.
 DTYPES = {
@@ -359,6 +359,82 @@ class reshard_chunks(Structure):
     ]
 
 
+class reshard_plan_tensor(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("layout", c_void_p),
+        ("dtype", c_int),
+    ]
+
+
+class reshard_link(Structure):
+    _fields_ = [
+        ("source", c_int32),
+        ("target", c_int32),
+        ("source_box", reshard_box),
+        ("target_box", reshard_box),
+        ("factor_count", c_int32),
+        ("factors", c_int64 * 16),
+        ("order", c_int32 * 16),
+    ]
+
+
+class reshard_plan_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("balance", c_int),
+        ("relabel", c_int),
+        ("single_stage", c_int),
+        ("zero_fill", c_int),
+        ("staging_bytes_max", c_size_t),
+    ]
+
+
+class reshard_plan_stats(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("bytes_total", c_uint64),
+        ("bytes_moved", c_uint64),
+        ("bytes_kept", c_uint64),
+        ("moves", c_uint64),
+        ("records", c_uint64),
+        ("bytes_in_max", c_uint64),
+        ("bytes_out_max", c_uint64),
+        ("staging_bytes_peak", c_uint64),
+        ("stages", c_int32),
+    ]
+
+
+class reshard_cluster(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("nodes", c_int32),
+        ("per_node", c_int32),
+        ("nic", c_double),
+        ("intra", c_double),
+        ("memory", c_double),
+        ("latency", c_double),
+        ("read", c_double),
+        ("write", c_double),
+        ("copy", c_double),
+    ]
+
+
+class reshard_stage_prediction(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("seconds", c_double),
+        ("latency_seconds", c_double),
+        ("bottleneck", c_int),
+        ("which", c_int32),
+        ("bytes", c_uint64),
+        ("peers", c_int32),
+        ("bytes_between_nodes", c_uint64),
+        ("bytes_within_nodes", c_uint64),
+        ("bytes_kept", c_uint64),
+    ]
+
+
 class reshard_conversion_options(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -490,52 +566,6 @@ class reshard_difference(Structure):
     ]
 
 
-class reshard_plan_tensor(Structure):
-    _fields_ = [
-        ("name", c_char_p),
-        ("layout", c_void_p),
-        ("dtype", c_int),
-    ]
-
-
-class reshard_link(Structure):
-    _fields_ = [
-        ("source", c_int32),
-        ("target", c_int32),
-        ("source_box", reshard_box),
-        ("target_box", reshard_box),
-        ("factor_count", c_int32),
-        ("factors", c_int64 * 16),
-        ("order", c_int32 * 16),
-    ]
-
-
-class reshard_plan_options(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("balance", c_int),
-        ("relabel", c_int),
-        ("single_stage", c_int),
-        ("zero_fill", c_int),
-        ("staging_bytes_max", c_size_t),
-    ]
-
-
-class reshard_plan_stats(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("bytes_total", c_uint64),
-        ("bytes_moved", c_uint64),
-        ("bytes_kept", c_uint64),
-        ("moves", c_uint64),
-        ("records", c_uint64),
-        ("bytes_in_max", c_uint64),
-        ("bytes_out_max", c_uint64),
-        ("staging_bytes_peak", c_uint64),
-        ("stages", c_int32),
-    ]
-
-
 class reshard_draw_slice(Structure):
     _fields_ = [
         ("dim", c_int32),
@@ -656,33 +686,6 @@ class reshard_stream(Structure):
         ("moves", POINTER(reshard_move)),
         ("links", POINTER(c_int32)),
         ("offsets", POINTER(c_uint64)),
-    ]
-
-
-class reshard_cluster(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("nodes", c_int32),
-        ("per_node", c_int32),
-        ("nic", c_double),
-        ("intra", c_double),
-        ("memory", c_double),
-        ("latency", c_double),
-    ]
-
-
-class reshard_stage_prediction(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("seconds", c_double),
-        ("latency_seconds", c_double),
-        ("bottleneck", c_int),
-        ("which", c_int32),
-        ("bytes", c_uint64),
-        ("peers", c_int32),
-        ("bytes_between_nodes", c_uint64),
-        ("bytes_within_nodes", c_uint64),
-        ("bytes_kept", c_uint64),
     ]
 
 
@@ -871,6 +874,26 @@ FUNCTIONS = {
     "reshard_local_shard_volume": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_int64), POINTER(reshard_chunks), c_int32, POINTER(c_int64)]),
     "reshard_reshard_local_shard": lambda: (STATUS, [c_void_p, c_void_p, c_int32, POINTER(c_int64), c_int, POINTER(reshard_chunks), POINTER(reshard_chunks), c_void_p, c_void_p]),
     "reshard_reshuffle_local_shard": lambda: (STATUS, [c_void_p, c_void_p, c_int32, POINTER(c_int64), c_int, POINTER(reshard_chunks), POINTER(reshard_chunks), c_void_p, c_void_p]),
+    "reshard_link_whole": lambda: (reshard_link, [c_int32, c_int32]),
+    "reshard_plan_create": lambda: (STATUS, [c_void_p, c_int32, POINTER(reshard_plan_tensor), c_int32, POINTER(reshard_plan_tensor), c_int32, POINTER(reshard_link), POINTER(reshard_plan_options), POINTER(c_void_p)]),
+    "reshard_plan_create_simple": lambda: (STATUS, [c_void_p, c_void_p, c_void_p, c_int, POINTER(reshard_plan_options), POINTER(c_void_p)]),
+    "reshard_plan_retain": lambda: (c_void_p, [c_void_p]),
+    "reshard_plan_release": lambda: (None, [c_void_p]),
+    "reshard_plan_adjoint": lambda: (STATUS, [c_void_p, POINTER(c_void_p)]),
+    "reshard_plan_is_adjoint": lambda: (c_int, [c_void_p]),
+    "reshard_plan_stage_count": lambda: (c_int32, [c_void_p]),
+    "reshard_plan_rank_count": lambda: (c_int32, [c_void_p]),
+    "reshard_plan_target_layout": lambda: (c_void_p, [c_void_p, c_int32]),
+    "reshard_plan_relabelling": lambda: (c_int32, [c_void_p, POINTER(POINTER(c_int32))]),
+    "reshard_plan_digest": lambda: (None, [c_void_p, POINTER(c_uint64)]),
+    "reshard_plan_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_plan_stats), POINTER(c_uint64)]),
+    "reshard_plan_check": lambda: (STATUS, [c_void_p]),
+    "reshard_cluster_parse": lambda: (STATUS, [c_char_p, POINTER(reshard_cluster)]),
+    "reshard_bottleneck_name": lambda: (c_char_p, [c_int]),
+    "reshard_plan_predict": lambda: (STATUS, [c_void_p, POINTER(reshard_cluster), POINTER(c_void_p)]),
+    "reshard_prediction_destroy": lambda: (None, [c_void_p]),
+    "reshard_prediction_seconds": lambda: (c_double, [c_void_p]),
+    "reshard_prediction_stage": lambda: (STATUS, [c_void_p, c_int32, POINTER(reshard_stage_prediction)]),
     "reshard_conversion_create": lambda: (STATUS, [c_void_p, c_void_p, POINTER(reshard_conversion_options), POINTER(c_void_p)]),
     "reshard_conversion_destroy": lambda: (None, [c_void_p]),
     "reshard_conversion_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_conversion_stats)]),
@@ -880,6 +903,7 @@ FUNCTIONS = {
     "reshard_conversion_get_matrix": lambda: (None, [c_void_p, POINTER(c_uint64)]),
     "reshard_conversion_run": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_conversion_run_options), POINTER(reshard_conversion_report)]),
     "reshard_conversion_estimate": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_conversion_run_options), POINTER(c_double)]),
+    "reshard_conversion_predict": lambda: (STATUS, [c_void_p, POINTER(reshard_cluster), POINTER(c_double)]),
     "reshard_convert": lambda: (STATUS, [c_void_p, c_char_p, c_char_p, POINTER(reshard_checkpoint_options), POINTER(reshard_conversion_options), POINTER(reshard_conversion_run_options), POINTER(reshard_conversion_report)]),
     "reshard_checkpoint_compare": lambda: (STATUS, [c_void_p, c_void_p, POINTER(reshard_comparison_options), POINTER(c_void_p)]),
     "reshard_comparison_destroy": lambda: (None, [c_void_p]),
@@ -897,20 +921,6 @@ FUNCTIONS = {
     "reshard_device_mesh_axis_group": lambda: (c_void_p, [c_void_p, c_int32]),
     "reshard_device_mesh_group_of": lambda: (STATUS, [c_void_p, c_char_p, POINTER(c_void_p)]),
     "reshard_device_mesh_slice": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_char_p), POINTER(c_void_p)]),
-    "reshard_link_whole": lambda: (reshard_link, [c_int32, c_int32]),
-    "reshard_plan_create": lambda: (STATUS, [c_void_p, c_int32, POINTER(reshard_plan_tensor), c_int32, POINTER(reshard_plan_tensor), c_int32, POINTER(reshard_link), POINTER(reshard_plan_options), POINTER(c_void_p)]),
-    "reshard_plan_create_simple": lambda: (STATUS, [c_void_p, c_void_p, c_void_p, c_int, POINTER(reshard_plan_options), POINTER(c_void_p)]),
-    "reshard_plan_retain": lambda: (c_void_p, [c_void_p]),
-    "reshard_plan_release": lambda: (None, [c_void_p]),
-    "reshard_plan_adjoint": lambda: (STATUS, [c_void_p, POINTER(c_void_p)]),
-    "reshard_plan_is_adjoint": lambda: (c_int, [c_void_p]),
-    "reshard_plan_stage_count": lambda: (c_int32, [c_void_p]),
-    "reshard_plan_rank_count": lambda: (c_int32, [c_void_p]),
-    "reshard_plan_target_layout": lambda: (c_void_p, [c_void_p, c_int32]),
-    "reshard_plan_relabelling": lambda: (c_int32, [c_void_p, POINTER(POINTER(c_int32))]),
-    "reshard_plan_digest": lambda: (None, [c_void_p, POINTER(c_uint64)]),
-    "reshard_plan_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_plan_stats), POINTER(c_uint64)]),
-    "reshard_plan_check": lambda: (STATUS, [c_void_p]),
     "reshard_layout_draw": lambda: (STATUS, [c_void_p, POINTER(reshard_draw_options), c_char_p, c_size_t, POINTER(c_size_t)]),
     "reshard_plan_draw": lambda: (STATUS, [c_void_p, POINTER(reshard_draw_options), c_char_p, c_size_t, POINTER(c_size_t)]),
     "reshard_exec_create": lambda: (STATUS, [c_void_p, c_void_p, c_void_p, POINTER(reshard_exec_options), POINTER(c_void_p)]),
@@ -938,12 +948,6 @@ FUNCTIONS = {
     "reshard_plan_segment_bytes": lambda: (c_size_t, [c_void_p]),
     "reshard_stream_create": lambda: (STATUS, [c_void_p, c_int32, c_int32, c_int, POINTER(POINTER(reshard_stream))]),
     "reshard_stream_destroy": lambda: (None, [POINTER(reshard_stream)]),
-    "reshard_cluster_parse": lambda: (STATUS, [c_char_p, POINTER(reshard_cluster)]),
-    "reshard_bottleneck_name": lambda: (c_char_p, [c_int]),
-    "reshard_plan_predict": lambda: (STATUS, [c_void_p, POINTER(reshard_cluster), POINTER(c_void_p)]),
-    "reshard_prediction_destroy": lambda: (None, [c_void_p]),
-    "reshard_prediction_seconds": lambda: (c_double, [c_void_p]),
-    "reshard_prediction_stage": lambda: (STATUS, [c_void_p, c_int32, POINTER(reshard_stage_prediction)]),
     "reshard_sim_run": lambda: (STATUS, [c_void_p, c_int32, POINTER(reshard_sim_options), reshard_rank_fn, c_void_p]),
     "reshard_group_create": lambda: (STATUS, [c_void_p, POINTER(reshard_endpoint), POINTER(c_void_p)]),
 }

@@ -30,6 +30,9 @@ static const struct field {
     {"intra", SPEED, offsetof(reshard_cluster, intra)},
     {"memory", SPEED, offsetof(reshard_cluster, memory)},
     {"latency", TIME, offsetof(reshard_cluster, latency)},
+    {"read", SPEED, offsetof(reshard_cluster, read)},
+    {"write", SPEED, offsetof(reshard_cluster, write)},
+    {"copy", SPEED, offsetof(reshard_cluster, copy)},
 };
 enum { FIELD_COUNT = sizeof fields / sizeof fields[0] };
 
@@ -112,8 +115,8 @@ static reshard_status read_field(const char *text, size_t bytes, unsigned *seen,
     const struct field *field = find_field(text, name_bytes);
     if (field == NULL)
         return rs_fail(RESHARD_ERR_SYNTAX,
-                       "cluster: \"%.*s\"; there are nodes, per_node, nic, intra, memory and "
-                       "latency, as in nodes=2,nic=50GB/s",
+                       "cluster: \"%.*s\"; there are nodes, per_node, nic, intra, memory, latency, "
+                       "read, write and copy, as in nodes=2,nic=50GB/s",
                        shown, text);
     size_t value_bytes = equals == NULL ? 0 : bytes - name_bytes - 1;
     if (value_bytes == 0 || value_bytes >= VALUE_MAX_BYTES)

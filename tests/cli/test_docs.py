@@ -128,6 +128,8 @@ class DocsTest(CommandTest):
                        "reshard-bench.1.md": ["bench", "plan"], "reshard-bench-model.1.md": ["bench", "model"],
                        "reshard-bench-convert.1.md": ["bench", "convert"],
                        "reshard-bench-move.1.md": ["bench", "move"],
+                       "reshard-bench-calibrate.1.md": ["bench", "calibrate"],
+                       "reshard-bench-predict.1.md": ["bench", "predict"],
                        "reshard-bench-redistribute.1.md": ["bench", "redistribute"]}.get(name)
             if command == ["bench", "redistribute"] and not support.has_program("reshard-bench-nn"):
                 continue

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`reshard plan --cluster` beside a prediction made here, from the matrix of bytes alone."""
+import os
 import random
+import tempfile
 
 import support
 
@@ -64,6 +66,65 @@ class Predictions(support.CommandTest):
         self.assertEqual((found["seconds"], found["stages"][0]["bottleneck"]), (0, "nothing"))
         text = self.read_text("plan", "--shape", "8", "--dtype", "f32", "--from", "2: S(0)", "--to", "2: S(0)", "--cluster", "nic=1GB/s")
         self.assertIn("nothing moves", text)
+
+    def test_conversions(self):
+        """By the bytes that the plan itself names: those of the kernel, those that are read, those that are written."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.read_text("bench", "model", "model", "--bytes", "4M", cwd=folder)
+            self.read_text("convert", "model", "shards", "--to", "fsdp=8", "--quiet", cwd=folder)
+            seen = set()
+            for source, *options in [("model", "--to", "tp=4"), ("model", "--format", "hf"), ("shards",), ("shards", "--to", "tp=2", "--dtype", "f32")]:
+                found = self.read_json("plan", source, *options, "--cluster", "read=3MB/s,write=2MB/s,copy=5MB/s", cwd=folder)
+                shared = found["bytes_shared"]
+                expected = (found["bytes_read"] - shared) / 3e6 + (found["bytes_written"] - shared) / 2e6 + shared / 5e6
+                self.assertAlmostEqual(found["prediction"]["seconds"], expected, places=8)
+                seen.add((shared != 0, shared != found["bytes_read"]))
+            self.assertGreaterEqual(len(seen), 2)
+            text = self.read_text("plan", "shards", "--cluster", "read=1KB/s,write=1KB/s,copy=1KB/s", cwd=folder)
+            self.assertRegex(text, r"\npredicted \d+(\.\d+)? s\n")
+            self.assertEqual(self.read_json("plan", "shards", "--cluster", "nic=1GB/s", cwd=folder)["prediction"]["seconds"], 0)
+            self.check_fails(["plan", "shards", "--cluster", "read=1"], words="read=1; it takes 50GB/s", cwd=folder)
+
+    def test_calibrate(self):
+        """What it prints is what plan takes, and predicts by."""
+        with tempfile.TemporaryDirectory() as folder:
+            found = self.read_json("bench", "calibrate", "--ranks", "2", "--side", "64", "--folder", folder, "--bytes", "300K")
+            self.assertEqual((found["ranks"], found["kind"], len(found["memcpy_bytes_per_s"])), (2, "threads", 2))
+            for key in ["memory", "link", "read", "write", "copy"]:
+                self.assertGreater(found[key + "_bytes_per_s"], 0)
+            self.assertEqual(os.listdir(folder), [])
+        stage, = self.plan("2: S(0)", "2: S(1)", found["cluster"], shape="4096x4096")["prediction"]["stages"]
+        slowest = max(2**24 / found["link_bytes_per_s"], 2**26 / found["memory_bytes_per_s"])
+        self.assertAlmostEqual(stage["seconds"] / (slowest + found["latency_seconds"]), 1, places=2)
+        text = self.read_text("bench", "calibrate", "--ranks", "2", "--side", "64", "--text")
+        self.assertRegex(text, r"\Anodes=1,per_node=2,intra=\d+KB/s,memory=\d+KB/s,latency=\d+\.\d+us\n\Z")
+        text = self.read_text("bench", "calibrate", "--ranks", "2", "--side", "64", "--messages", "--text")
+        self.assertRegex(text, r"\Anodes=2,per_node=1,nic=")
+        for arguments, words in [(["--ranks", "0"], "--ranks goes from 1"), (["--side", "1", "--ranks", "2"], "--side goes from")]:
+            self.check_fails(["bench", "calibrate", *arguments], words=words)
+        self.check_fails(["bench", "calibrate", "--ranks", "1", "--side", "64", "--folder", "/nowhere"], code=1, words="/nowhere")
+
+    def test_predicted_beside_measured(self):
+        """By given numbers, a prediction is that of plan; one that is far off fails."""
+        cluster = "intra=1GB/s,memory=2GB/s,latency=1us,read=1GB/s,write=1GB/s,copy=1GB/s"
+        with tempfile.TemporaryDirectory() as folder:
+            small = ["bench", "predict", "--side", "64", "--bytes", "300K", "--runs", "1", "--folder", folder]
+            cases = self.read_json(*small, "--cluster", cluster, "--within", "1e9")["cases"]
+            self.assertEqual(len(cases), 9)
+            for case in cases:
+                self.assertGreater(case["measured"], 0)
+                self.assertAlmostEqual(case["ratio"] * case["predicted"] / case["measured"], 1, places=6)
+            for case in cases[:6]:
+                shape, dtype, kind = case["what"].split()
+                found = self.read_json("plan", "--shape", shape, "--dtype", dtype[:-1], "--from", case["from"], "--to", case["to"], "--cluster", cluster)
+                self.assertEqual((kind, case["predicted"]), ("threads", found["prediction"]["seconds"]))
+            done = support.run(*small, "--cluster", "memory=1B/s,read=1B/s,write=1B/s,copy=1B/s")
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1))
+            self.assertIn("times the predicted time, and a factor of 2 is allowed", done.stderr)
+            self.assertIn("ratio", done.stdout)
+            self.assertEqual(os.listdir(folder), [])
+            self.check_fails([*small, "--within", "0.5"], words='--within "0.5": expected a factor')
+            self.check_fails([*small, "--cluster", "speed=1"], code=2, words='"speed=1"')
 
     def test_bad_clusters(self):
         for cluster, words in [("", 'there are nodes, per_node'), ("nic", 'it takes 50GB/s'), ("nic=", "it takes 50GB/s"), ("nic=5", "nic=5; it takes 50GB/s"),

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* estimate.c - how long a run may take, from a short look at the disk. */
+/* estimate.c - how long a run may take: from a short look at the disk, or from speeds that are
+ * known. */
 #include "base/context.h"
+#include "base/error.h"
 #include "base/options.h"
 #include "checkpoint/convert/conversion.h"
 
@@ -86,5 +88,32 @@ reshard_status reshard_conversion_estimate(const reshard_conversion *conversion,
         *out_seconds =
             read_each * (double)conversion->source->bytes + write_each * (double)conversion->bytes;
     rs_release(run.context, memory, PROBE_BYTES);
+    return status;
+}
+
+static double seconds_at(uint64_t bytes, double speed)
+{
+    return speed > 0 ? (double)bytes / speed : 0;
+}
+
+static uint64_t without(uint64_t bytes, uint64_t part)
+{
+    return bytes > part ? bytes - part : 0;
+}
+
+reshard_status reshard_conversion_predict(const reshard_conversion *conversion,
+                                          const reshard_cluster *given, double *out_seconds)
+{
+    reshard_cluster cluster;
+    reshard_conversion_stats stats = {.size = sizeof stats};
+    reshard_status status = rs_options_read("cluster", given, &cluster, sizeof cluster);
+    if (status == RESHARD_OK && !(cluster.read >= 0 && cluster.write >= 0 && cluster.copy >= 0))
+        status = rs_fail(RESHARD_ERR_INVALID, "cluster: a speed below zero");
+    if (status == RESHARD_OK)
+        status = reshard_conversion_get_stats(conversion, &stats);
+    if (status == RESHARD_OK)
+        *out_seconds = seconds_at(without(stats.bytes_read, stats.bytes_shared), cluster.read) +
+                       seconds_at(without(stats.bytes_written, stats.bytes_shared), cluster.write) +
+                       seconds_at(stats.bytes_shared, cluster.copy);
     return status;
 }

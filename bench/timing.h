@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * timing.h - how long moves take: plans carried out by ranks, one plan after another, each several
+ * times. Every element of the targets is checked after the last time.
+ */
+#ifndef BENCH_TIMING_H
+#define BENCH_TIMING_H
+
+#include "cli/common/work.h"
+
+enum { BENCH_SPEC_TEXT = 96, BENCH_SHAPE_TEXT = 48 };
+
+typedef struct bench_timing {
+    /* Set by the caller: */
+    char shape[BENCH_SHAPE_TEXT], from[BENCH_SPEC_TEXT], to[BENCH_SPEC_TEXT];
+    reshard_dtype dtype;
+    int plain;    /* ordinary memory, which other processes do not see */
+    int messages; /* messages only, as between nodes */
+    int32_t runs;
+    /* Found: */
+    reshard_layout *source;
+    reshard_plan *plan;
+    uint64_t bytes; /* written to targets */
+    double seconds; /* median of the runs */
+} bench_timing;
+
+/* Plans and measures all of them: on threads, as many as each plan has ranks, or under mpirun on
+ * its processes, of which there have to be as many. Returns CLI_DONE, or prints a message and
+ * returns another code; only the first rank has the seconds. Release in any case. */
+int bench_timings_run(cli_work *work, bench_timing *timings, int count);
+void bench_timings_release(bench_timing *timings, int count);
+
+#endif
