@@ -104,7 +104,7 @@ void rs_json_writer_unsigned(rs_json_writer *writer, uint64_t number)
         digits[--first] = (char)('0' + number % 10);
         number /= 10;
     } while (number != 0);
-    rs_json_writer_add(writer, digits + first, sizeof digits - first);
+    put(writer, digits + first, sizeof digits - first); /* the same inside quotes */
 }
 
 void rs_json_writer_string(rs_json_writer *writer, rs_slice string)
@@ -142,11 +142,11 @@ void rs_json_writer_end_quoted(rs_json_writer *writer)
 
 void rs_json_writer_integers(rs_json_writer *writer, int32_t count, const int64_t *numbers)
 {
-    rs_json_writer_add(writer, "[", 1);
+    put(writer, "[", 1);
     for (int32_t i = 0; i < count; i++) {
         if (i != 0)
-            rs_json_writer_add(writer, ",", 1);
+            put(writer, ",", 1);
         rs_json_writer_unsigned(writer, (uint64_t)numbers[i]);
     }
-    rs_json_writer_add(writer, "]", 1);
+    put(writer, "]", 1);
 }

@@ -321,13 +321,25 @@ static reshard_status add_cuts(rs_rule_finding *found, const rs_rule *rule,
     return RESHARD_OK;
 }
 
+/* Whether the mesh has an axis that the rule cuts and nothing else has cut yet. */
+static bool can_add(const rs_rule_finding *found, const rs_rule *rule)
+{
+    for (int32_t i = 0; i < rule->cut_count; i++) {
+        int32_t axis = reshard_mesh_find_axis(found->mesh, rule->cuts[i].axis);
+        if (axis >= 0 && !is_cut(found, axis))
+            return true;
+    }
+    return false;
+}
+
+/* Matching a name takes longer than asking what the match could add, which mostly is nothing. */
 static reshard_status add_defaults(rs_rule_finding *found)
 {
     rs_glob_span spans[RS_GLOB_ELEMENTS_MAX];
     for (int64_t i = 0; i < found->rules->rule_count; i++) {
         const rs_rule *rule = &found->rules->rules[i];
         bool matches = false;
-        if (!rule->is_every)
+        if (!rule->is_every || !can_add(found, rule))
             continue;
         reshard_status status = matches_rule(found, rule, spans, &matches);
         if (status == RESHARD_OK && matches)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * glob.c - compiles patterns to a list of elements and matches them from the back: for each element
- * and each place in the name, a table says whether this element and the later ones match the rest
- * of the name. There is no backtracking, so no pattern is slow, and what each wildcard stands for
- * can be read off the table from the front.
+ * glob.c - compiles patterns to a list of elements, and matches them in two ways that agree. A
+ * search from the front goes back where it has to, which names of tensors seldom ask for. Where it
+ * has taken too many steps, a table is made from the back, which no pattern makes slow: for each
+ * element and each place in the name it says whether this element and the later ones match the rest
+ * of the name, and what each wildcard stands for can be read off it from the front.
  */
 #include "checkpoint/rules/glob.h"
 #include "base/checked.h"
@@ -16,6 +17,7 @@
 #include <string.h>
 
 #define TABLE_BYTES 2048 /* short names need no allocation */
+#define STEPS_MAX 512    /* of the search */
 
 /* ---- compiling ------------------------------------------------------------------------------- */
 
@@ -254,28 +256,6 @@ static bool ends_agree(const rs_glob *glob, const char *name, size_t bytes)
     return last->item_count == 0 && begin_agrees(glob->elements, end, 2, name, bytes);
 }
 
-/* Whether the texts of the pattern are in the name, one after the other. Those between wildcards
- * tell names of different modules apart long before a table does. */
-static bool has_texts(const rs_glob *glob, const char *name, size_t bytes)
-{
-    for (int32_t i = 0; i < glob->element_count; i++) {
-        const rs_glob_item *item = glob->elements[i].items;
-        if (glob->elements[i].kind != RS_GLOB_TEXT)
-            continue;
-        const char *end = name + bytes;
-        const char *at = bytes >= item->length ? name : NULL;
-        while (at != NULL && (size_t)(end - at) >= item->length &&
-               memcmp(at, item->text, item->length) != 0) {
-            at = memchr(at + 1, item->text[0], (size_t)(end - at) - 1);
-        }
-        if (at == NULL || (size_t)(end - at) < item->length)
-            return false;
-        name = at + item->length;
-        bytes = (size_t)(end - name);
-    }
-    return true;
-}
-
 /* Finds the shortest length, from *length on, at which the item matches the beginning of `name`;
  * false when there is none. */
 static bool item_fits(const rs_glob_item *item, const char *name, size_t bytes, size_t *length)
@@ -297,6 +277,84 @@ static bool item_fits(const rs_glob_item *item, const char *name, size_t bytes, 
     }
     return false;
 }
+
+/* ---- the search ------------------------------------------------------------------------------ */
+
+typedef struct search {
+    const rs_glob *glob;
+    const char *name;
+    size_t bytes;
+    rs_glob_span *spans; /* room for all wildcards, or NULL */
+    int32_t steps;       /* that it may still take */
+} search;
+
+static bool search_from(search *now, int32_t index, int32_t wildcard, size_t at);
+
+/* The element takes name[at .. end-1]; do the others match the rest? */
+static bool search_behind(search *now, int32_t index, int32_t wildcard, size_t at, size_t end)
+{
+    if (now->glob->elements[index].kind == RS_GLOB_TEXT)
+        return search_from(now, index + 1, wildcard, end);
+    if (now->spans != NULL)
+        now->spans[wildcard] = (rs_glob_span){at, end};
+    return search_from(now, index + 1, wildcard + 1, end);
+}
+
+/* Where the text next begins, from `from` on; `bytes` when it does not. */
+static size_t find_text(const rs_glob_item *text, const char *name, size_t bytes, size_t from)
+{
+    const char *end = name + bytes, *at = name + from;
+    while ((size_t)(end - at) >= text->length) {
+        at = memchr(at, text->text[0], (size_t)(end - at) - text->length + 1);
+        if (at == NULL)
+            break;
+        if (memcmp(at, text->text, text->length) == 0)
+            return (size_t)(at - name);
+        at++;
+    }
+    return bytes;
+}
+
+/* Tries all that * can take, shortest first; what is followed by a text ends where that begins. */
+static bool search_any(search *now, int32_t index, int32_t wildcard, size_t at)
+{
+    const rs_glob_element *next = &now->glob->elements[index + 1];
+    if (index + 1 == now->glob->element_count)
+        return search_behind(now, index, wildcard, at, now->bytes);
+    bool has_text = next->kind == RS_GLOB_TEXT && next->items->length != 0;
+    for (size_t end = at; end <= now->bytes && now->steps > 0; end++) {
+        if (has_text) {
+            end = find_text(next->items, now->name, now->bytes, end);
+            if (end == now->bytes)
+                return false;
+        }
+        if (search_behind(now, index, wildcard, at, end))
+            return true;
+    }
+    return false;
+}
+
+static bool search_from(search *now, int32_t index, int32_t wildcard, size_t at)
+{
+    if (index == now->glob->element_count || now->steps <= 0)
+        return at == now->bytes && now->steps > 0;
+    const rs_glob_element *element = &now->glob->elements[index];
+    now->steps--;
+    if (element->kind == RS_GLOB_ANY)
+        return search_any(now, index, wildcard, at);
+    if (element->kind == RS_GLOB_ONE)
+        return at < now->bytes && search_behind(now, index, wildcard, at, at + 1);
+    for (int32_t i = 0; i < element->item_count; i++) {
+        size_t length = 0;
+        for (; item_fits(&element->items[i], now->name + at, now->bytes - at, &length); length++) {
+            if (search_behind(now, index, wildcard, at, at + length))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
 
 /* How many bytes the choice takes so that the remaining elements match too (`rest` says where they
  * do); -1 when no item will do. */
@@ -396,23 +454,12 @@ static void read_spans(const rs_glob *glob, const char *name, size_t bytes,
     }
 }
 
-reshard_status rs_glob_try(reshard_context *context, const rs_glob *glob, const char *name,
-                           size_t name_bytes, rs_glob_span *spans, bool *out_matches)
+reshard_status rs_glob_try_table(reshard_context *context, const rs_glob *glob, const char *name,
+                                 size_t name_bytes, rs_glob_span *spans, bool *out_matches)
 {
     unsigned char small[TABLE_BYTES];
     unsigned char *table = small;
-    if (!ends_agree(glob, name, name_bytes)) {
-        *out_matches = false;
-        return RESHARD_OK;
-    }
-    if (name_bytes > RS_GLOB_NAME_MAX)
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "a name of %zu bytes; rules take up to %d",
-                       name_bytes, RS_GLOB_NAME_MAX);
-    assert(glob->element_count >= 0 && glob->element_count <= RS_GLOB_ELEMENTS_MAX);
-    if (!has_texts(glob, name, name_bytes)) {
-        *out_matches = false;
-        return RESHARD_OK;
-    }
+    assert(name_bytes <= RS_GLOB_NAME_MAX);
     size_t row = name_bytes + 1;
     size_t table_bytes = (size_t)(glob->element_count + 1) * row;
     if (table_bytes > sizeof small)
@@ -433,6 +480,24 @@ reshard_status rs_glob_try(reshard_context *context, const rs_glob *glob, const 
         rs_release(context, table, table_bytes);
     *out_matches = matches;
     return RESHARD_OK;
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+reshard_status rs_glob_try(reshard_context *context, const rs_glob *glob, const char *name,
+                           size_t name_bytes, rs_glob_span *spans, bool *out_matches)
+{
+    *out_matches = false;
+    if (!ends_agree(glob, name, name_bytes))
+        return RESHARD_OK;
+    if (name_bytes > RS_GLOB_NAME_MAX)
+        return rs_fail(RESHARD_ERR_UNSUPPORTED, "a name of %zu bytes; rules take up to %d",
+                       name_bytes, RS_GLOB_NAME_MAX);
+    assert(glob->element_count >= 0 && glob->element_count <= RS_GLOB_ELEMENTS_MAX);
+    search quick = {glob, name, name_bytes, spans, STEPS_MAX};
+    *out_matches = search_from(&quick, 0, 0, 0);
+    return quick.steps > 0 ? RESHARD_OK
+                           : rs_glob_try_table(context, glob, name, name_bytes, spans, out_matches);
 }
 
 reshard_status rs_glob_match(const char *glob, size_t glob_bytes, const char *name,

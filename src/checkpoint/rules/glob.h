@@ -51,5 +51,8 @@ reshard_status rs_glob_compile(rs_arena *arena, const char *text, size_t bytes, 
  * UNSUPPORTED for a longer name than RS_GLOB_NAME_MAX, NO_MEMORY. */
 reshard_status rs_glob_try(reshard_context *context, const rs_glob *glob, const char *name,
                            size_t name_bytes, rs_glob_span *spans, bool *out_matches);
+/* The same by the table alone, for names up to RS_GLOB_NAME_MAX. */
+reshard_status rs_glob_try_table(reshard_context *context, const rs_glob *glob, const char *name,
+                                 size_t name_bytes, rs_glob_span *spans, bool *out_matches);
 
 #endif
