@@ -258,6 +258,103 @@ def qwen_vl(config, layers):
     return m
 
 
+def add_encoder_layers(m, at, size, inner, heads, layers, blocks="layers", attention="self_attn", out="out_proj", mlp="mlp",
+                       names=("fc1", "fc2"), bias=True):
+    """Layers of a tower, as they are cut when somebody asks for it: CLIP, SigLIP, Pixtral, Llama 4."""
+    d = size // heads
+    for i in range(layers):
+        p = f"{at}.{blocks}.{i}"
+        for name in ("q_proj", "k_proj", "v_proj"):
+            m.linear(f"{p}.{attention}.{name}", size, size, cut(0, d), bias)
+        m.linear(f"{p}.{attention}.{out}", size, size, cut(1, d), bias)
+        for name in names[:-1]:
+            m.linear(f"{p}.{mlp}{'.' if mlp else ''}{name}", inner, size, cut(0), bias)
+        m.linear(f"{p}.{mlp}{'.' if mlp else ''}{names[-1]}", size, inner, cut(1), bias)
+        m.norms(f"{p}.layer_norm1", f"{p}.layer_norm2", size=size, bias=bias)
+
+
+def add_qwen_blocks(m, at, size, inner, heads, names):
+    """The same for Qwen-VL, which packs queries, keys and values."""
+    d = size // heads
+    for i in range(2):
+        p = f"{at}.blocks.{i}"
+        m.linear(f"{p}.attn.qkv", 3 * size, size, parts(0, *[(size, heads)] * 3), True)
+        m.linear(f"{p}.attn.proj", size, size, cut(1, d), True)
+        for name in names[:-1]:
+            m.linear(f"{p}.mlp.{name}", inner, size, cut(0), True)
+        m.linear(f"{p}.mlp.{names[-1]}", size, inner, cut(1), True)
+        m.norms(f"{p}.norm1", f"{p}.norm2", size=size)
+    m.add(f"{at}.merger.mlp.0.weight", (4 * size, 4 * size), whole())
+
+
+def clip_tower(m):
+    add_encoder_layers(m, "vision_tower.vision_model.encoder", 1024, 4096, 16, 2)
+    m.add("vision_tower.vision_model.embeddings.position_embedding.weight", (577, 1024), whole())
+
+
+def siglip_tower(m):
+    add_encoder_layers(m, "vision_tower.vision_model.encoder", 1152, 4304, 16, 2)
+    m.add("vision_tower.vision_model.head.attention.out_proj.weight", (1152, 1152), whole())
+
+
+def pixtral_tower(m):
+    add_encoder_layers(m, "vision_tower.transformer", 1024, 4096, 16, 2, attention="attention", out="o_proj", mlp="feed_forward",
+                       names=("gate_proj", "up_proj", "down_proj"), bias=False)
+
+
+def llama4_tower(m):
+    add_encoder_layers(m, "vision_model.model", 1408, 5632, 16, 2, out="o_proj")
+
+
+def audio_tower(m):
+    add_encoder_layers(m, "audio_tower", 1280, 5120, 20, 2, mlp="")
+    m.add("audio_tower.conv1.weight", (1280, 128, 3), whole())
+
+
+def mllama(config, layers):
+    """Llama 3.2 with images: every fifth layer attends to them."""
+    c = text_of(config)
+    m = Model(c)
+    for i in layers:
+        p = f"language_model.model.layers.{i}"
+        crosses = i in c["cross_attention_layers"]
+        m.attention(f"{p}.{'cross' if crosses else 'self'}_attn")
+        m.mlp(f"{p}.mlp", c["intermediate_size"])
+        m.norms(f"{p}.input_layernorm", f"{p}.post_attention_layernorm", size=c["hidden_size"])
+        if crosses:
+            m.norms(f"{p}.cross_attn.q_norm", f"{p}.cross_attn.k_norm", size=c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"])
+            m.add(f"{p}.cross_attn_attn_gate", (1,), whole())
+            m.add(f"{p}.cross_attn_mlp_gate", (1,), whole())
+    m.add("language_model.model.embed_tokens.weight", (c["vocab_size"] + 8, c["hidden_size"]), vocabulary())
+    m.norms("language_model.model.norm", size=c["hidden_size"])
+    m.add("language_model.lm_head.weight", (c["vocab_size"], c["hidden_size"]), vocabulary())
+    m.add("vision_model.transformer.layers.0.self_attn.q_proj.weight", (1280, 1280), whole())
+    m.add("multi_modal_projector.weight", (c["hidden_size"], 7680), whole())
+    return m
+
+
+def mistral3(config, layers):
+    m = llama(config, layers, "language_model.model")
+    m.tensors[-1] = ("language_model.lm_head.weight",) + m.tensors[-1][1:]
+    m.add("vision_tower.patch_conv.weight", (1024, 3, 14, 14), whole())
+    m.add("multi_modal_projector.linear_1.weight", (m.config["hidden_size"], 1024), whole())
+    return m
+
+
+def qwen3_vl(config, layers):
+    m = llama(config, layers, "model.language_model", qk_norm="shared")
+    m.add("model.visual.patch_embed.proj.weight", (1152, 3, 2, 16, 16), whole())
+    m.add("model.visual.deepstack_merger_list.0.linear_fc1.weight", (4608, 4608), whole())
+    return m
+
+
+def olmo(config, layers):
+    """Its norms have no weights."""
+    m = llama(config, layers, norms=())
+    m.tensors = [tensor for tensor in m.tensors if "norm" not in tensor[0]]
+    return m
+
+
 def phi2(config, layers):
     m = Model(config)
     h = config["hidden_size"]

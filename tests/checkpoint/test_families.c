@@ -155,7 +155,7 @@ static const struct {
      "tensor \"model.layers.3.mlp.up_proj.weight\" (96x64): llama:9: A({2} of "
      "$num_hidden_layers)@pp: number 3 of 3 (they count from 0)"},
     {0, "ep=2", "model.norm.weight 64",
-     "no rule of llama says what axis ep=2 does (they name pp, fsdp, tp)"},
+     "no rule of llama says what axis ep=2 does (they name pp, tp, fsdp)"},
     {1, "tp=4", "model.layers.0.self_attn.qkv_proj.weight 96x64",
      "tp=4: S(0;64,16|2,16|2, unit=8)"},
     {1, "tp=4", "model.layers.0.mlp.gate_up_proj.weight 192x64", "tp=4: S(0*2)"},

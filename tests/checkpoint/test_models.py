@@ -86,13 +86,18 @@ ROWS = [
     Row("Llama-2-7B", "llama", f.llama, config("llama", 4096, 32, 32, 11008, 32, 32000)),
     Row("Llama-3.1-70B", "llama", f.llama, config("llama", 8192, 64, 8, 28672, 80, 128256)),
     Row("Llama-3.2-1B", "llama", P(f.llama, head=False), config("llama", 2048, 32, 8, 8192, 16, 128256, head_dim=64, tie_word_embeddings=True)),
+    Row("Llama-3.2-11B-Vision", "llama", f.mllama, text("mllama", config("mllama_text_model", 4096, 32, 8, 14336, 40, 128256,
+        cross_attention_layers=[3, 8, 13, 18, 23, 28, 33, 38])), sample=(0, 3, 39)),
     Row("Llama-4-Scout", "mixtral", f.llama4, text("llama4", config("llama4_text", 5120, 40, 8, 8192, 48, 202048, head_dim=128, num_local_experts=16)),
         axes="tp pp ep"),
     Row("Mistral-7B-v0.3", "llama", f.llama, config("mistral", 4096, 32, 8, 14336, 32, 32768)),
     Row("Ministral-8B", "llama", f.llama, config("mistral", 4096, 32, 8, 12288, 36, 131072, head_dim=128)),
+    Row("Mistral-Small-3.1-24B", "llama", f.mistral3, text("mistral3", config("mistral", 5120, 32, 8, 32768, 40, 131072, head_dim=128))),
     Row("Qwen2.5-7B", "llama", P(f.llama, bias=True), config("qwen2", 3584, 28, 4, 18944, 28, 152064)),
     Row("Qwen3-8B", "llama", P(f.llama, qk_norm="shared"), config("qwen3", 4096, 32, 8, 12288, 36, 151936, head_dim=128)),
+    Row("Qwen2-VL-7B", "llama", f.qwen_vl, config("qwen2_vl", 3584, 28, 4, 18944, 28, 152064)),
     Row("Qwen2.5-VL-7B", "llama", f.qwen_vl, config("qwen2_5_vl", 3584, 28, 4, 18944, 28, 152064)),
+    Row("Qwen3-VL-8B", "llama", f.qwen3_vl, text("qwen3_vl", config("qwen3_vl_text", 4096, 32, 8, 12288, 36, 151936, head_dim=128))),
     Row("Qwen2-57B-A14B", "mixtral", P(f.moe, bias=True, shared=("shared_expert", 20480)),
         config("qwen2_moe", 3584, 28, 4, 18944, 28, 151936, moe_intermediate_size=2560, num_experts=64), axes="tp pp ep"),
     Row("Qwen3-235B-A22B", "mixtral", P(f.moe, qk_norm="shared"),
@@ -106,11 +111,13 @@ ROWS = [
         sample=(0, 3, 47), axes="tp pp ep"),
     Row("Gemma-7B", "llama", P(f.llama, head=False), config("gemma", 3072, 16, 16, 24576, 28, 256000, head_dim=256)),
     Row("Gemma-2-9B", "llama", P(f.llama, head=False, norms=f.GEMMA_NORMS), config("gemma2", 3584, 16, 8, 14336, 42, 256000, head_dim=256)),
+    Row("Gemma-3-1B", "llama", P(f.llama, head=False, qk_norm="shared", norms=f.GEMMA_NORMS), config("gemma3_text", 1152, 4, 1, 6912, 26, 262144, head_dim=256)),
     Row("Gemma-3-4B", "gemma3", f.gemma3, text("gemma3", {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34})),
     Row("Gemma-3-27B", "gemma3", f.gemma3, text("gemma3", config("gemma3_text", 5376, 32, 16, 21504, 62, 262208, head_dim=128))),
     Row("Phi-2", "llama", f.phi2, config("phi", 2560, 32, 32, 10240, 32, 51200)),
     Row("Phi-3-mini", "llama", P(f.llama, fused=True), config("phi3", 3072, 32, 32, 8192, 32, 32064)),
     Row("Phi-4", "llama", P(f.llama, fused=True), config("phi3", 5120, 40, 10, 17920, 40, 100352)),
+    Row("Phi-4-mini", "llama", P(f.llama, fused=True, head=False), config("phi3", 3072, 24, 8, 8192, 32, 200064, tie_word_embeddings=True)),
     Row("DeepSeek-V2-Lite", "deepseek", f.deepseek,
         config("deepseek_v2", 2048, 16, 16, 10944, 27, 102400, moe_intermediate_size=1408, n_routed_experts=64, n_shared_experts=2,
                first_k_dense_replace=1, **{**MLA, "q_lora_rank": None}), axes="tp pp ep"),
@@ -133,9 +140,11 @@ ROWS = [
         config("minimax_m2", 3072, 48, 8, 1536, 62, 200064, head_dim=128, num_local_experts=256), axes="tp pp ep"),
     Row("MiniMax-Text-01", "minimax", f.minimax, config("minimax", 6144, 64, 8, 9216, 80, 200064, head_dim=128, num_local_experts=32),
         sample=(0, 7, 79), axes="tp pp ep"),
+    Row("OLMo-7B", "llama", f.olmo, config("olmo", 4096, 32, 32, 11008, 32, 50304)),
     Row("OLMo-2-7B", "llama", P(f.llama, qk_norm="all", norms=("post_attention_layernorm", "post_feedforward_layernorm")),
         config("olmo2", 4096, 32, 32, 11008, 32, 100352)),
     Row("OLMoE-1B-7B", "mixtral", P(f.moe, qk_norm="all"), config("olmoe", 2048, 16, 16, 1024, 16, 50304, num_experts=64), axes="tp pp ep"),
+    Row("Command-R", "llama", P(f.llama, head=False, norms=("input_layernorm",)), config("cohere", 8192, 64, 64, 22528, 40, 256000)),
     Row("Command-R+", "llama", P(f.llama, head=False, qk_norm="each", norms=("input_layernorm",)), config("cohere", 12288, 96, 8, 33792, 64, 256000)),
     Row("StarCoder2-15B", "llama", f.starcoder2, config("starcoder2", 6144, 48, 4, 24576, 40, 49152)),
     Row("Falcon-7B", "falcon", f.falcon, {"model_type": "falcon", "hidden_size": 4544, "num_attention_heads": 71, "num_hidden_layers": 32,
@@ -279,11 +288,11 @@ class Models(support.CommandTest):
         done = support.run("plan", folder, "--to", mesh, "--format", "dcp-safetensors", "--tensors", "--json", *options)
         return done, json.loads(done.stdout) if done.returncode == 0 else None
 
-    def check_plan(self, row, tensors, folder, mesh, can, experts=0):
+    def check_plan(self, row, tensors, folder, mesh, can, experts=0, options=()):
         """Compares every shard with what it has to be, or the refusal if it cannot be. Whether it could."""
         sizes = {axis: int(n) for axis, n in (part.split("=") for part in mesh.split(","))}
         tp, pp, ep = (sizes.get(axis, 1) for axis in ("tp", "pp", "ep"))
-        done, plan = self.plan(folder, mesh)
+        done, plan = self.plan(folder, mesh, *options)
         if not can:
             self.assertEqual((done.returncode, done.stdout), (1, ""), f"{row.name} {mesh} had to be refused")
             self.assertRegex(done.stderr, r"divide|multiple|evenly|not whole|add up", f"{row.name} {mesh}")
@@ -393,6 +402,88 @@ class Models(support.CommandTest):
         self.read_text("convert", cut, back, "--from", "tp=2", "--quiet", "--no-sync")
         self.assertEqual(files.read_hf(back), files.read(f"{source}/model.safetensors")[0])
         return True
+
+    @staticmethod
+    def without_layers_of_towers(row):
+        m, experts = row.sampled()
+        m.tensors = [tensor for tensor in m.tensors if not re.match(r"(model\.)?(visual|vision_).*(layers|blocks|merger)\.", tensor[0])]
+        return m, experts
+
+    def test_towers_are_whole_and_cut_when_asked(self):
+        towers = [("Llava-1.5-7B", f.clip_tower, "vision_config", {"hidden_size": 1024, "num_attention_heads": 16}),
+                  ("Gemma-3-27B", f.siglip_tower, "vision_config", {"hidden_size": 1152, "num_attention_heads": 16}),
+                  ("Mistral-Small-3.1-24B", f.pixtral_tower, "vision_config", {"hidden_size": 1024, "num_attention_heads": 16}),
+                  ("Llama-4-Scout", f.llama4_tower, "vision_config", {"hidden_size": 1408, "num_attention_heads": 16}),
+                  ("Qwen2-VL-7B", P(f.add_qwen_blocks, at="visual", size=1280, inner=5120, heads=16, names=("fc1", "fc2")), "vision_config",
+                   {"embed_dim": 1280, "hidden_size": 3584, "num_heads": 16}),
+                  ("Qwen2.5-VL-7B", P(f.add_qwen_blocks, at="visual", size=1280, inner=3420, heads=16, names=("gate_proj", "up_proj", "down_proj")),
+                   "vision_config", {"hidden_size": 1280, "num_heads": 16}),
+                  ("Qwen3-VL-8B", P(f.add_qwen_blocks, at="model.visual", size=1152, inner=4304, heads=16, names=("linear_fc1", "linear_fc2")),
+                   "vision_config", {"hidden_size": 1152, "num_heads": 16}),
+                  ("Llama-2-7B", f.audio_tower, "audio_config", {"d_model": 1280, "encoder_attention_heads": 20})]
+        asked = ("--set", "towers=1")
+        for name, add, key, said in towers:
+            with self.subTest(name=name):
+                row = BY_NAME[name]
+                m, experts = self.without_layers_of_towers(row)
+                before = len(m.tensors)
+                add(m)
+                folder = f"{self.folder}/tower {name}"
+                f.write_sparse(folder, m.tensors, {**row.given, key: said})
+                kept = [(tensor[:3] + (f.whole(),) if at >= before else tensor) for at, tensor in enumerate(m.tensors)]
+                for tp in (2, 4):
+                    self.check_plan(row, kept, folder, f"tp={tp}", True, experts)
+                    self.check_plan(row, m.tensors, folder, f"tp={tp}", True, experts, asked)
+                    self.assertNotEqual([t[3].kind for t in kept], [t[3].kind for t in m.tensors])
+                if "VL" in name:
+                    f.write_sparse(folder + " odd", m.tensors, {**row.given, key: {**said, "num_heads": 2}})
+                    self.check_plan(row, m.tensors, folder + " odd", "tp=4", False, experts, asked)
+        row = BY_NAME["Llava-1.5-7B"]
+        m, _ = self.without_layers_of_towers(row)
+        f.clip_tower(m)
+        layer = "vision_tower.vision_model.encoder.layers.0.self_attn.q_proj"
+        f.write_sparse(f"{self.folder}/no heads", m.tensors, row.given)
+        self.check_fails(["plan", f"{self.folder}/no heads", "--to", "tp=2", *asked], 1,
+                         "$vision_config.hidden_size has no value in config.json; --set vision_config.hidden_size=N gives it one")
+        # Scales of a quantised tower would have to follow it.
+        m.add(f"{layer}.weight_scale", (1024, 1), f.whole(), "F32")
+        said = {**row.given, "vision_config": {"hidden_size": 1024, "num_attention_heads": 16}}
+        f.write_sparse(f"{self.folder}/quantised tower", m.tensors, said)
+        self.check_fails(["plan", f"{self.folder}/quantised tower", "--to", "tp=2", *asked], 1, "towers that are quantised are not cut")
+        self.read_text("plan", f"{self.folder}/quantised tower", "--to", "tp=2")
+        # An adapter of a tower is as whole as the tower.
+        adapters = [(f"base_model.model.{at}{layer}.lora_{half}.weight", "F32", shape, f.whole())
+                    for at in ("", "model.") for half, shape in (("A", (16, 1024)), ("B", (1024, 16)))]
+        f.write_sparse(f"{self.folder}/tower adapter", adapters, said)
+        self.check_plan(row, adapters, f"{self.folder}/tower adapter", "tp=2", True)
+
+    def test_blocks_of_compressed_tensors(self):
+        """fp8 in blocks under the name weight_scale, with the size of blocks deep in config.json."""
+        row = BY_NAME["Llama-3.1-70B"]
+        m, _ = row.sampled()
+        plain = {f"{name}.weight" for name in m.linears}
+        tensors = [tensor for tensor in m.tensors if tensor[0] not in plain]
+        for name, value in m.linears.items():
+            tensors += [(made.replace("_scale_inv", "_scale"), *rest) for made, *rest in fp8_block(name, *value)]
+        groups = {"group_0": {"weights": {"strategy": "block", "block_structure": [128, 128]}}}
+        f.write_sparse(f"{self.folder}/blocks", tensors, {**row.given, "quantization_config": {"quant_method": "compressed-tensors", "config_groups": groups}})
+        for tp in (2, 4, 8):
+            self.check_plan(row, tensors, f"{self.folder}/blocks", f"tp={tp}", True)
+        self.check_fails(["plan", f"{self.folder}/blocks", "--to", "tp=64"], 1, "do not divide by tp=64")
+
+    def test_a_configuration_that_does_not_fit(self):
+        """Of heads: copies would go to wrong ranks. Of no known model: the names are a guess, and that is said."""
+        row = BY_NAME["Llama-3.1-70B"]
+        m, _ = row.sampled()
+        for name, change, words in [("fewer", {"num_key_value_heads": 4}, "8 units of 128 are more than max=4"),
+                                    ("smaller", {"head_dim": 64}, "16 units of 64 are more than max=8")]:
+            f.write_sparse(f"{self.folder}/{name}", m.tensors, {**row.given, **change})
+            self.check_fails(["plan", f"{self.folder}/{name}", "--to", "tp=8"], 1, words)
+        f.write_sparse(f"{self.folder}/type", m.tensors, {**row.given, "model_type": "brand_new"})
+        self.assertRegex(self.read_json("plan", f"{self.folder}/type", "--to", "tp=2")["rules"],
+                         'family llama: no family is for model_type "brand_new", but a tensor is called "model.layers.0.self_attn.q_proj.weight"')
+        f.write_sparse(f"{self.folder}/list", m.tensors, [1])
+        self.check_fails(["plan", f"{self.folder}/list", "--to", "tp=2"], 1, "config.json: is no object of keys and values")
 
     def test_bitsandbytes_is_refused_with_the_reason(self):
         row = BY_NAME["Llama-3.1-70B"]

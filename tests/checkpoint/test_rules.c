@@ -74,7 +74,7 @@ static const apply_row apply_rows[] = {
     {"* S(0, unit=$a+$b*2)@tp", {"tp=2", "a=3 b=2", "a", "14"}, "tp=2: S(0, unit=7)"},
     {"* S(0, unit=($a+$b)*2-$b)@tp", {"tp=2", "a=3 b=2", "a", "16"}, "tp=2: S(0, unit=8)"},
     {"* S(0, unit=min($a,$b)*max($a,2))@tp", {"tp=2", "a=3 b=2", "a", "12"}, "tp=2: S(0, unit=6)"},
-    {"* S(0, unit=$a, max=$b)@tp", {"tp=4", "a=3 b=2", "a", "12"}, "tp=4: S(0, unit=3, max=2)"},
+    {"* S(0, unit=$a, max=$b)@tp", {"tp=4", "a=6 b=2", "a", "12"}, "tp=4: S(0, unit=6, max=2)"},
     {"* S(0, unit=$b-$a)@tp", {"tp=2", "a=3 b=2", "a", "8"}, "...2 - 3 is negative"},
     {"* S(0, unit=$g?4)@tp", {"tp=2", "g=-1", "a", "8"}, "tp=2: S(0, unit=4)"},
     {"default u 4\n* S(0, unit=$u)@tp", {"tp=2", "", "a", "8"}, "tp=2: S(0, unit=4)"},
@@ -102,8 +102,7 @@ static const apply_row apply_rows[] = {
      "tp=2: S(0)"},
     {"a [$none] R",
      {"dp=2", "", "a", "4"},
-     "...t.rules:1: shape: $none has no value in the model's "
-     "configuration"},
+     "...t.rules:1: shape: $none has no value in config.json; --set none=N gives it one"},
     /* what follows another tensor */
     {"*.w S(0, unit=4)@tp\n*.s like({1}.w, 0)", {"tp=2", "", "a.s", "8"}, "tp=2: S(0, unit=4)"},
     {"*.w S(0, unit=4)@tp\n*.s like({1}.w, 1, 0)",
@@ -190,11 +189,22 @@ static const apply_row apply_rows[] = {
      "dimensions"},
     {"* S(0, unit=$u)@tp",
      {"tp=2", "", "a", "8"},
-     "tensor \"a\" (8): t.rules:1: S(0, unit=$u)@tp: $u has no value in the model's configuration"},
+     "tensor \"a\" (8): t.rules:1: S(0, unit=$u)@tp: $u has no value in config.json; --set u=N "
+     "gives it one"},
     {"* S(0, unit=$head_dim)@tp",
      {"tp=2", "", "a", "8"},
-     "...$head_dim has no value in the model's configuration, nor has "
-     "$hidden_size/$num_attention_heads"},
+     "...$head_dim has no value in config.json, nor has $hidden_size/$num_attention_heads; --set "
+     "head_dim=N gives it one"},
+    /* what nobody writes into a configuration is not asked for */
+    {"* S(0, unit=$head_rows)@tp",
+     {"tp=2", "", "a", "8"},
+     "tensor \"a\" (8): t.rules:1: S(0, unit=$head_rows)@tp: $head_dim has no value in "
+     "config.json, "
+     "nor has $hidden_size/$num_attention_heads; --set head_dim=N gives it one"},
+    /* more heads than the numbers say: copies would go to the wrong ranks */
+    {"* S(0, unit=4, max=2)@tp",
+     {"tp=4", "", "k", "32"},
+     "...8 units of 4 are more than max=2: the model has other heads than the numbers say"},
     {"* S(0, unit=$a/$b)@tp", {"tp=2", "a=7 b=2", "a", "8"}, "...7 / 2 is not a whole number"},
     {"* S(0, unit=$a)@tp", {"tp=2", "a=-1", "a", "8"}, "...$a is -1, which is negative"},
     {"* S(0, unit=$a*$a)@tp", {"tp=2", "a=4000000000", "a", "8"}, "...a product beyond 2^63-1"},
@@ -206,7 +216,9 @@ static const apply_row apply_rows[] = {
      {"tp=2", "", "q", "200x8"},
      "...dimension 0: 200 is no multiple of unit=128"},
     {"* S(0, unit=4, max=2)@tp", {"tp=4", "", "k", "8"}, "tp=4: S(0, unit=4, max=2)"},
-    {"* S(0, unit=4, max=2)@tp", {"tp=3", "", "k", "8"}, "...max=2 pieces do not fill tp=3 evenly"},
+    {"* S(0, unit=4, max=2)@tp",
+     {"tp=3", "", "k", "8"},
+     "...the 2 pieces of max=2 cannot have equally many copies on tp=3"},
     {"* S(0; 8,4|1, unit=4)@tp", {"tp=2", "", "k", "12"}, "tp=2: S(0;8,4|1, unit=4)"},
     {"* S(0; 12,4|1, unit=4)@tp",
      {"tp=2", "", "k", "16"},

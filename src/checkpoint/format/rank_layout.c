@@ -383,9 +383,10 @@ static reshard_status read_ranks(reshard_checkpoint *checkpoint, const rs_slice 
     for (int32_t i = 0; i < room; i++) {
         if (layout->file_of[i] < 0)
             return rs_fail(RESHARD_ERR_GAP,
-                           "%s: holds %d files of the %d ranks of %.*s; the file of rank %d is "
+                           "%s: holds %d file%s of the %d ranks of %.*s; the file of rank %d is "
                            "missing",
-                           checkpoint->path, (int)checkpoint->named_count, (int)count,
+                           checkpoint->path, (int)checkpoint->named_count,
+                           checkpoint->named_count != 1 ? "s" : "", (int)count,
                            rs_slice_shown(layout->mesh_text), layout->mesh_text.bytes,
                            (int)reshard_mesh_rank_at(layout->mesh, i));
     }

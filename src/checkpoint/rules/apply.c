@@ -73,10 +73,16 @@ static reshard_status check_division(const reshard_cut *cut, int64_t n, int64_t 
     const char *axis = reshard_mesh_axis_name(found->mesh, cut->axis);
     if (n % unit != 0)
         return rs_fail(RESHARD_ERR_INVALID, "%" PRId64 " is no multiple of unit=%" PRId64, n, unit);
+    if (max > 0 && unit > 1 && n / unit > max)
+        return rs_fail(RESHARD_ERR_INVALID,
+                       "%" PRId64 " units of %" PRId64 " are more than max=%" PRId64
+                       ": the model has other heads than the numbers say",
+                       n / unit, unit, max);
     if (axis_size % pieces != 0)
         return rs_fail(RESHARD_ERR_INVALID,
-                       "max=%" PRId64 " pieces do not fill %s=%" PRId64 " evenly", pieces, axis,
-                       axis_size);
+                       "the %" PRId64 " pieces of max=%" PRId64
+                       " cannot have equally many copies on %s=%" PRId64,
+                       pieces, max, axis, axis_size);
     if (n / unit % pieces == 0)
         return RESHARD_OK;
     if (unit == 1)

@@ -132,6 +132,8 @@ static reshard_status flatten(rs_config *config, rs_json *json, flattening *flat
         }
         if (token.kind == RS_JSON_OBJECT_END || token.kind == RS_JSON_LIST_END)
             continue;
+        if (depth == 0 && token.kind != RS_JSON_OBJECT_BEGIN)
+            return rs_fail(RESHARD_ERR_SYNTAX, "config.json: is no object of keys and values");
         if (depth > 0 && !json->is_object[depth - 1]) {
             char part[24];
             int count = snprintf(part, sizeof part, "%lld", (long long)flat->indices[depth]++);

@@ -163,12 +163,22 @@ static reshard_status find_sign(const rs_rule_family *family, rs_tensor_name_fn 
             return status;
         if (matches) {
             choice->family = family->name;
+            choice->is_by_name = true;
             (void)snprintf(choice->reason, sizeof choice->reason, "a tensor is called \"%.*s\"",
                            (int)(bytes < 100 ? bytes : 100), name);
             return RESHARD_OK;
         }
     }
     return RESHARD_OK;
+}
+
+/* A model_type that no family has makes the names a guess, which has to be said. */
+static void say_type_unknown(const char *model_type, rs_rules_choice *choice)
+{
+    char by_name[sizeof choice->reason];
+    memcpy(by_name, choice->reason, sizeof by_name);
+    (void)snprintf(choice->reason, sizeof choice->reason,
+                   "no family is for model_type \"%.40s\", but %.140s", model_type, by_name);
 }
 
 static reshard_status detect_by_names(rs_tensor_name_fn names, void *user, rs_rules_choice *choice)
@@ -190,6 +200,8 @@ reshard_status rs_rules_detect(const reshard_mesh *mesh, const char *model_type,
         status = detect_by_names(names, user, &choice);
     if (status != RESHARD_OK)
         return status;
+    if (choice.family != NULL && choice.is_by_name && model_type != NULL)
+        say_type_unknown(model_type, &choice);
     if (choice.family == NULL)
         (void)detect_by_mesh(mesh, true, &choice);
     if (choice.family == NULL)

@@ -27,13 +27,19 @@ static const struct {
     {"head_dim", "$hidden_size/$num_attention_heads"},
     {"num_local_experts", "$num_experts?$n_routed_experts"},
     /* Blocks of such a size share a scale; 1 x 1 where the model is not quantised in blocks. */
-    {"weight_block_rows", "$quantization_config.weight_block_size.0?1"},
-    {"weight_block_columns", "$quantization_config.weight_block_size.1?1"},
+    {"weight_block_rows", "$quantization_config.weight_block_size.0?$block_structure.0?1"},
+    {"weight_block_columns", "$quantization_config.weight_block_size.1?$block_structure.1?1"},
+    {"block_structure.0", "$quantization_config.config_groups.group_0.weights.block_structure.0"},
+    {"block_structure.1", "$quantization_config.config_groups.group_0.weights.block_structure.1"},
     /* Rows and columns of attention weights that must stay together. */
     {"head_rows", "lcm($head_dim, $weight_block_rows)"},
     {"head_columns", "lcm($head_dim, $weight_block_columns)"},
     {"query_rows", "$num_attention_heads*$head_dim"},
     {"key_rows", "$num_key_value_heads*$head_dim"},
+    /* Of a tower for images; Qwen2-VL's hidden_size is that of the text. */
+    {"tower_size", "$vision_config.embed_dim?$vision_config.hidden_size"},
+    {"tower_head_dim", "$tower_size/$tower_heads"},
+    {"tower_heads", "$vision_config.num_attention_heads?$vision_config.num_heads"},
 };
 
 /* ---- cursor ---------------------------------------------------------------------------------- */
@@ -154,6 +160,18 @@ static rs_slice find_other(rs_number_scope *scope, const char *key)
     return (rs_slice){NULL, 0};
 }
 
+/* Whether no configuration has the key: what it is computed from is what somebody has to give. */
+static bool is_computed(const char *key)
+{
+    static const char *const keys[] = {"head_rows",      "head_columns", "query_rows", "key_rows",
+                                       "tower_head_dim", "tower_size",   "tower_heads"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (strcmp(keys[i], key) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* has_other: there is a fallback, so a missing value needs no error text. */
 static reshard_status find_key(const rs_number_scope *scope, const char *key, int depth,
                                bool has_other, int64_t *out_value)
@@ -171,15 +189,16 @@ static reshard_status find_key(const rs_number_scope *scope, const char *key, in
     if (other.count != 0) {
         rs_cursor cursor = {other.bytes, other.bytes + other.count};
         reshard_status status = read_sum(&other_scope, &cursor, depth + 1, out_value);
-        if (status != RESHARD_ERR_NOT_FOUND)
+        if (status != RESHARD_ERR_NOT_FOUND || is_computed(key))
             return status;
         return rs_fail(RESHARD_ERR_NOT_FOUND,
-                       "$%s has no value in the model's configuration, nor has %.*s", key,
-                       rs_slice_shown(other), other.bytes);
+                       "$%s has no value in config.json, nor has %.*s; --set %s=N gives it one",
+                       key, rs_slice_shown(other), other.bytes, key);
     }
     if (has_other)
         return RESHARD_ERR_NOT_FOUND;
-    return rs_fail(RESHARD_ERR_NOT_FOUND, "$%s has no value in the model's configuration", key);
+    return rs_fail(RESHARD_ERR_NOT_FOUND,
+                   "$%s has no value in config.json; --set %s=N gives it one", key, key);
 }
 
 static reshard_status read_word(rs_cursor *cursor, bool dotted, const char *what,

@@ -118,7 +118,8 @@ reshard_status rs_rules_bind(rs_rules *rules, rs_tensor_name_fn names, void *use
 
 typedef struct rs_rules_choice {
     const char *family; /* static */
-    char reason[160];   /* 'model_type is "qwen2"', 'a tensor is called "transformer.wte.weight"' */
+    bool is_by_name;    /* the names of tensors decided */
+    char reason[224];   /* 'model_type is "qwen2"', 'a tensor is called "transformer.wte.weight"' */
 } rs_rules_choice;
 /* The family for a mesh and a model: fsdp (or replicate) when no axis has another name
  * than fsdp and dp, else that of config.json's model_type, or else that of the tensor names.
