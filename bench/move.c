@@ -14,6 +14,7 @@
 #include "cli/common/memory.h"
 #include "cli/common/ranks.h"
 #include "cli/common/sizes.h"
+#include "cli/common/tracing.h"
 #include "cli/common/work.h"
 
 #include <errno.h>
@@ -29,6 +30,7 @@ typedef struct move_values {
     const char *shape, *dtype, *from, *to, *dump;
     int32_t runs;
     int plain, messages, json;
+    cli_tracing tracing;
 } move_values;
 
 static const cli_option options[] = {
@@ -46,10 +48,11 @@ static const cli_option options[] = {
     {"messages", CLI_FLAG, offsetof(move_values, messages), NULL, 0,
      "messages only, as between ranks on different nodes"},
     {"json", CLI_FLAG, offsetof(move_values, json), NULL, 0, "one JSON object on one line"},
+    CLI_TRACING_OPTIONS(move_values, tracing),
 };
 
-/* What is measured: the move and its rivals, in turns. */
-enum { MOVE = BENCH_RIVAL_COUNT, CONTENDERS };
+/* What is measured, in turns: the rivals of the move, the move with a trace, the move. */
+enum { TRACED = BENCH_RIVAL_COUNT, MOVE, CONTENDERS };
 
 /* What a rank found when it looked at its targets. */
 struct verdict {
@@ -64,8 +67,10 @@ typedef struct measurement {
     const char *dump;
     int32_t runs;
     int plain, messages;
+    const cli_tracing *tracing; /* NULL: nothing is recorded */
     bench_rivals_shared shared;
     /* By rank 0: */
+    uint64_t dropped; /* events */
     int have[CONTENDERS];
     double *seconds[CONTENDERS]; /* of each run */
     struct verdict *verdicts;    /* by rank */
@@ -77,7 +82,8 @@ typedef struct measurement {
 typedef struct rank_state {
     measurement *all;
     reshard_group *group;
-    reshard_exec *exec;
+    reshard_exec *exec, *traced; /* NULL: nothing is recorded */
+    reshard_trace *trace;
     bench_buffers from, to;
     bench_rivals *rivals;
     struct verdict verdict;
@@ -85,16 +91,19 @@ typedef struct rank_state {
 
 static int has(const rank_state *r, int contender)
 {
+    if (contender == TRACED)
+        return r->traced != NULL;
     return contender == MOVE || bench_rivals_have(r->rivals, (bench_rival_kind)contender);
 }
 
 static reshard_status run_once(rank_state *r, int contender)
 {
-    if (contender != MOVE)
+    if (contender < BENCH_RIVAL_COUNT)
         return bench_rivals_run(r->rivals, (bench_rival_kind)contender);
+    reshard_exec *exec = contender == TRACED ? r->traced : r->exec;
     reshard_status status =
-        reshard_exec_start(r->exec, (const void *const *)r->from.items, r->to.items);
-    return status == RESHARD_OK ? reshard_exec_wait(r->exec) : status;
+        reshard_exec_start(exec, (const void *const *)r->from.items, r->to.items);
+    return status == RESHARD_OK ? reshard_exec_wait(exec) : status;
 }
 
 static reshard_status time_once(rank_state *r, int contender, int32_t run)
@@ -145,18 +154,32 @@ static reshard_status collect_verdicts(rank_state *r)
     return status;
 }
 
+static reshard_status create_execs(rank_state *r)
+{
+    const measurement *m = r->all;
+    reshard_exec_options exec_options = {.size = sizeof exec_options, .messages_only = m->messages};
+    reshard_status status = reshard_exec_create(NULL, m->plan, r->group, &exec_options, &r->exec);
+    exec_options.trace = r->trace;
+    if (status == RESHARD_OK && r->trace != NULL)
+        status = reshard_exec_create(NULL, m->plan, r->group, &exec_options, &r->traced);
+    return status;
+}
+
 static reshard_status measure_rank(rank_state *r)
 {
     measurement *m = r->all;
-    reshard_status status = bench_buffers_init(&r->from, m->source, r->group, m->plain, m->dtype);
+    reshard_status status = RESHARD_OK;
+    if (m->tracing != NULL)
+        status = cli_tracing_create(m->tracing, r->group, &r->trace);
+    if (status == RESHARD_OK)
+        status = bench_buffers_init(&r->from, m->source, r->group, m->plain, m->dtype);
     if (status == RESHARD_OK)
         status = bench_buffers_init(&r->to, reshard_plan_target_layout(m->plan, 0), r->group,
                                     m->plain, m->dtype);
     if (status != RESHARD_OK)
         return status;
     bench_buffers_fill(&r->from);
-    reshard_exec_options exec_options = {.size = sizeof exec_options, .messages_only = m->messages};
-    status = reshard_exec_create(NULL, m->plan, r->group, &exec_options, &r->exec);
+    status = create_execs(r);
     if (status == RESHARD_OK)
         status = bench_rivals_create(&m->shared, m->plan, r->group, &r->from, &r->to, &r->rivals);
     if (status == RESHARD_OK)
@@ -168,6 +191,12 @@ static reshard_status measure_rank(rank_state *r)
     if (status != RESHARD_OK)
         return status;
     r->verdict.wrong[MOVE] += bench_buffers_count_wrong(&r->to); /* the move came last */
+    if (r->trace != NULL)
+        status = reshard_trace_write(r->trace);
+    if (status != RESHARD_OK)
+        return status;
+    if (reshard_group_rank(r->group) == 0 && r->trace != NULL)
+        m->dropped = reshard_trace_dropped(r->trace);
     if (m->dump != NULL && bench_buffers_dump(&r->to, m->dump) != 0)
         r->verdict.dump_error = errno;
     return collect_verdicts(r);
@@ -178,6 +207,8 @@ static reshard_status run_rank(void *user, reshard_group *group)
     rank_state r = {.all = user, .group = group};
     reshard_status status = measure_rank(&r);
     reshard_exec_destroy(r.exec);
+    reshard_exec_destroy(r.traced);
+    reshard_trace_destroy(r.trace);
     bench_rivals_destroy(r.rivals);
     bench_buffers_release(&r.from);
     bench_buffers_release(&r.to);
@@ -228,6 +259,11 @@ static void print_json(const move_values *values, const measurement *m, const re
         (void)snprintf(key, sizeof key, "%s_ratio", bench_rival_name((bench_rival_kind)i));
         cli_json_seconds(&json, i == BENCH_RIVAL_MEMCPY ? "ratio" : key, found->ratios[i]);
     }
+    if (m->have[TRACED]) {
+        cli_json_seconds(&json, "traced_gb_per_s", found->rates[TRACED]);
+        cli_json_seconds(&json, "traced_ratio", found->ratios[TRACED]);
+        cli_json_unsigned(&json, "trace_dropped", m->dropped);
+    }
     cli_json_integer(&json, "ranks", reshard_plan_rank_count(m->plan));
     cli_json_integer(&json, "runs", values->runs);
     cli_json_true(&json, "verified");
@@ -250,12 +286,23 @@ static void print_results(const move_values *values, const measurement *m, const
            cli_size_text(found->bytes, text), values->runs);
     printf("%-20s %10s %8s %8s\n", "", "ms", "GB/s", "ratio");
     printf("%-20s %10.3f %8.2f\n", "reshard", found->seconds[MOVE] * 1e3, found->rates[MOVE]);
+    if (m->have[TRACED])
+        printf("%-20s %10.3f %8.2f %8.3f\n", "reshard, traced", found->seconds[TRACED] * 1e3,
+               found->rates[TRACED], found->ratios[TRACED]);
     for (int i = 0; i < BENCH_RIVAL_COUNT; i++) {
         if (m->have[i])
             printf("%-20s %10.3f %8.2f %8.2f\n", labels[i], found->seconds[i] * 1e3,
                    found->rates[i], found->ratios[i]);
     }
     printf("\nEvery target element holds its index.\n");
+}
+
+static const char *name_contender(int contender)
+{
+    if (contender == MOVE)
+        return "the move";
+    return contender == TRACED ? "the move with a trace"
+                               : bench_rival_name((bench_rival_kind)contender);
 }
 
 static int check_verdicts(const measurement *m)
@@ -266,8 +313,7 @@ static int check_verdicts(const measurement *m)
                 return cli_fail(CLI_FAILED,
                                 "bench move: %" PRId64 " elements of rank %" PRId32
                                 " are wrong after %s",
-                                m->verdicts[r].wrong[i], r,
-                                i == MOVE ? "the move" : bench_rival_name((bench_rival_kind)i));
+                                m->verdicts[r].wrong[i], r, name_contender(i));
         }
         if (m->verdicts[r].dump_error != 0)
             return cli_fail(CLI_FAILED, "bench move: --dump \"%s\": %s", m->dump,
@@ -317,7 +363,7 @@ static int make_plan(const cli_work *work, const move_values *values, measuremen
     return CLI_DONE;
 }
 
-static int measure(const cli_work *work, const move_values *values, measurement *m)
+static int measure(const cli_work *work, move_values *values, measurement *m)
 {
     int code = make_plan(work, values, m);
     if (code != CLI_DONE)
@@ -328,6 +374,7 @@ static int measure(const cli_work *work, const move_values *values, measurement 
     m->runs = values->runs;
     m->plain = values->plain;
     m->messages = values->messages;
+    m->tracing = cli_tracing_is_on(&values->tracing) ? &values->tracing : NULL;
     for (int i = 0; i < CONTENDERS; i++)
         m->seconds[i] = cli_allocate((size_t)m->runs, sizeof *m->seconds[i]);
     m->rank_count = cli_ranks_count(reshard_plan_rank_count(m->plan));
@@ -368,6 +415,8 @@ static int run(const cli_command *command, int argc, char **argv)
     cli_work_settle(&work);
     if (code == CLI_DONE && cli_ranks_are_first())
         code = report(m, &values);
+    if (code == CLI_DONE && cli_ranks_are_first() && m->tracing != NULL)
+        cli_tracing_report(m->tracing, m->dropped);
     release(m);
     cli_work_end(&work);
     return code;
@@ -388,7 +437,8 @@ const cli_command bench_command_move = {
         "included.\n"
         "Times are medians. The source holds the index of each element, and the targets are "
         "checked\n"
-        "against it.\n",
+        "against it. With --trace, the move is measured once more while it is recorded, and FILE\n"
+        "shows these runs.\n",
     .shares_work = 1,
     .options = options,
     .option_count = sizeof options / sizeof options[0],

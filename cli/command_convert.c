@@ -21,7 +21,9 @@ typedef struct conversion {
     cli_conversion_options options;
     int dry_run, prints; /* prints: text, and on this rank */
     cli_conversion made;
-    double seconds; /* that it took, or may take */
+    double seconds;       /* that it took, or may take */
+    cli_tracing *tracing; /* NULL: nothing is recorded */
+    reshard_trace *trace;
 } conversion;
 
 static void print_json(const conversion *c)
@@ -58,6 +60,17 @@ static reshard_status estimate(conversion *c, reshard_group *group)
     return group != NULL ? reshard_group_agree(group, status) : status;
 }
 
+/* What one process did is worth seeing after a failure too. Keeps the words of that. */
+static reshard_status write_trace(const conversion *c, reshard_group *group, reshard_status status)
+{
+    char words[1024];
+    if (c->trace == NULL || (status != RESHARD_OK && group != NULL))
+        return status;
+    (void)snprintf(words, sizeof words, "%s", reshard_error_text());
+    reshard_status written = reshard_trace_write(c->trace);
+    return status == RESHARD_OK ? written : reshard_error_set(status, words);
+}
+
 static reshard_status convert_rank(void *user, reshard_group *group)
 {
     conversion *c = user;
@@ -78,6 +91,18 @@ static reshard_status convert_rank(void *user, reshard_group *group)
         c->seconds = cli_seconds() - started;
     }
     return status;
+}
+
+static reshard_status convert_traced(void *user, reshard_group *group)
+{
+    conversion *c = user;
+    reshard_status status = RESHARD_OK;
+    if (c->tracing != NULL)
+        status = cli_tracing_create(c->tracing, group, &c->trace);
+    if (status != RESHARD_OK)
+        return status;
+    c->options.planning.trace = c->trace;
+    return write_trace(c, group, convert_rank(c, group));
 }
 
 /* What the library's words do not say: how the command is told to. */
@@ -123,8 +148,11 @@ static int run(const cli_command *command, int argc, char **argv)
     c.target = paths[1];
     c.dry_run = values.dry_run;
     c.prints = speaks && !values.json && !values.quiet;
-    code = cli_ranks_share(convert_rank, &c, NULL, find_hint);
+    c.tracing = cli_tracing_is_on(&values.tracing) ? &values.tracing : NULL;
+    code = cli_ranks_share(convert_traced, &c, NULL, find_hint);
     cli_work_settle(&c.work);
+    if (speaks && c.trace != NULL)
+        cli_tracing_report(c.tracing, reshard_trace_dropped(c.trace));
     if (speaks && code == CLI_DONE && values.html != NULL)
         code = write_page(&c, values.html, argc, argv);
     speaks = speaks && code == CLI_DONE;
@@ -133,6 +161,7 @@ static int run(const cli_command *command, int argc, char **argv)
     else if (speaks && !values.quiet)
         print_text(&c);
     cli_conversion_release(&c.made);
+    reshard_trace_destroy(c.trace);
     cli_work_end(&c.work);
     return code;
 }

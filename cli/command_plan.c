@@ -20,7 +20,7 @@
 #include <string.h>
 
 typedef struct plan_values {
-    const char *shape, *dtype, *from, *to, *cluster, *html;
+    const char *shape, *dtype, *from, *to, *cluster, *trace, *html;
     int relabel, balance, single_stage, check, moves, json;
     size_t max_memory;
     int32_t rank;
@@ -49,6 +49,8 @@ static const cli_option options[] = {
     {"rank", CLI_RANK, offsetof(plan_values, rank), "R", 0, "this rank's part only"},
     {"cluster", CLI_TEXT, offsetof(plan_values, cluster), "C", 0,
      "predict the time on nodes=128,nic=50GB/s,latency=5us"},
+    {"trace", CLI_TEXT, offsetof(plan_values, trace), "FILE", 0,
+     "the prediction for chrome://tracing or Perfetto"},
     {"json", CLI_FLAG, offsetof(plan_values, json), NULL, 0, "one JSON object on one line"},
     {"html", CLI_TEXT, offsetof(plan_values, html), "FILE", 0, "the plan as a page for browsers"},
     CLI_DRAW_OPTION(plan_values),
@@ -172,9 +174,11 @@ static int read_inputs(reshard_context *context, const plan_values *values, cli_
     return code;
 }
 
-static int predict(const reshard_cluster *cluster, cli_plan_report *report)
+static int predict(const reshard_cluster *cluster, reshard_trace *trace, cli_plan_report *report)
 {
     reshard_status status = reshard_plan_predict(report->plan, cluster, &report->prediction);
+    if (status == RESHARD_OK && trace != NULL)
+        return cli_prediction_trace(report->prediction, report->plan, cluster, trace);
     return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);
 }
 
@@ -183,6 +187,9 @@ static int gather(reshard_context *context, const plan_values *values, cli_plan_
     reshard_cluster cluster = {.size = sizeof cluster};
     reshard_status status =
         values->cluster == NULL ? RESHARD_OK : reshard_cluster_parse(values->cluster, &cluster);
+    reshard_trace *trace = NULL;
+    if (status == RESHARD_OK && values->trace != NULL)
+        status = reshard_trace_create(NULL, NULL, values->trace, NULL, &trace);
     if (status != RESHARD_OK)
         return cli_fail_status(status);
     int code = read_inputs(context, values, report);
@@ -197,7 +204,8 @@ static int gather(reshard_context *context, const plan_values *values, cli_plan_
     if (code == CLI_DONE)
         code = gather_parts(context, values, report);
     if (code == CLI_DONE && values->cluster != NULL)
-        code = predict(&cluster, report);
+        code = predict(&cluster, trace, report);
+    reshard_trace_destroy(trace);
     return code;
 }
 
@@ -280,6 +288,8 @@ static int run(const cli_command *command, int argc, char **argv)
     report.checked = values.check;
     if (code == CLI_DONE && values.html != NULL && values.rank >= 0)
         code = cli_fail(CLI_USAGE, "plan: --html shows all ranks; leave --rank out");
+    if (code == CLI_DONE && values.trace != NULL && values.cluster == NULL)
+        code = cli_fail(CLI_USAGE, "plan: --trace shows a prediction; add --cluster");
     cli_picture picture = {0};
     if (code == CLI_DONE && values.drawing.draw && (values.json || values.moves))
         code = cli_fail(CLI_USAGE, "plan: --draw prints a picture; leave out --%s",
@@ -320,7 +330,8 @@ const cli_command cli_command_plan = {
         "With --cluster, predicts how long that takes: the plan's own bytes over the speed of\n"
         "each rank's link to other nodes (nic) and within its node (intra), of a node's memory\n"
         "(memory), and the latency of a message to each peer; the busiest link counts. What has\n"
-        "no speed has no limit. docs/scale.md says what the model leaves out.\n"
+        "no speed has no limit. docs/scale.md says what the model leaves out. --trace writes the\n"
+        "messages of each rank as they would follow each other (docs/trace.md).\n"
         "\n"
         "--draw prints a picture instead: the two layouts beside each other, shaded where ranks\n"
         "hold already what they need, dotted where some of them do, and a map of the bytes that\n"

@@ -54,6 +54,7 @@ const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS] = {
     {"journal-bytes", CLI_SIZE, FIELD(journal_bytes), "SIZE", 0,
      "make progress last after so much (1G)"},
     {"quiet", CLI_FLAG, FIELD(quiet), NULL, 0, "print nothing but errors"},
+    CLI_TRACING_OPTIONS(cli_converting, tracing),
 };
 
 int cli_converting_check(const cli_converting *values)

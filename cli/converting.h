@@ -8,6 +8,7 @@
 
 #include "cli/common/json.h"
 #include "cli/common/options.h"
+#include "cli/common/tracing.h"
 
 #include <reshard/conversion.h>
 
@@ -18,11 +19,12 @@ typedef struct cli_converting {
     size_t shard_bytes_max, memory_bytes_max, journal_bytes;
     int32_t threads;
     int resume, verify, dry_run, link, no_sync, quiet, json, all, dtensor;
+    cli_tracing tracing;
 } cli_converting;
 
 /* They fill a cli_converting. The first ones are about the plan, the others about carrying it
  * out. */
-enum { CLI_PLANNING_OPTIONS = 21, CLI_CONVERTING_OPTIONS = 28 };
+enum { CLI_PLANNING_OPTIONS = 21, CLI_CONVERTING_OPTIONS = 30 };
 extern const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS];
 
 /* Refuses meshes and dtypes that do not parse, before any checkpoint is opened. Returns CLI_DONE,

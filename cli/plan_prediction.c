@@ -2,6 +2,7 @@
 /* plan_prediction.c - a prediction for people, and as JSON. */
 #include "cli/plan_prediction.h"
 
+#include "cli/common/failure.h"
 #include "cli/common/sizes.h"
 #include "cli/common/style.h"
 #include "cli/common/table.h"
@@ -91,4 +92,20 @@ void cli_prediction_write_json(cli_json *json, const reshard_prediction *predict
     }
     cli_json_end_list(json);
     cli_json_end_object(json);
+}
+
+int cli_prediction_trace(const reshard_prediction *prediction, reshard_plan *plan,
+                         const reshard_cluster *cluster, reshard_trace *trace)
+{
+    int32_t ranks = 0, all = reshard_plan_rank_count(plan);
+    reshard_status status = reshard_prediction_trace(prediction, plan, cluster, trace, &ranks);
+    if (status == RESHARD_OK)
+        status = reshard_trace_write(trace);
+    if (status != RESHARD_OK)
+        return cli_fail_status(status);
+    if (ranks < all)
+        (void)cli_fail(CLI_DONE,
+                       "--trace: only the first %" PRId32 " of %" PRId32 " ranks are in the file",
+                       ranks, all);
+    return CLI_DONE;
 }

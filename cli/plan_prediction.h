@@ -16,5 +16,9 @@ void cli_prediction_print_seconds(double seconds);
 void cli_prediction_print(const reshard_prediction *prediction, const reshard_plan *plan);
 void cli_prediction_write_json(cli_json *json, const reshard_prediction *prediction,
                                const reshard_plan *plan);
+/* Writes the prediction to the file of the trace. Returns CLI_DONE, or another code after a
+ * message. */
+int cli_prediction_trace(const reshard_prediction *prediction, reshard_plan *plan,
+                         const reshard_cluster *cluster, reshard_trace *trace);
 
 #endif

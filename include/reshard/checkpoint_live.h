@@ -17,6 +17,7 @@
 
 #include <reshard/checkpoint.h>
 #include <reshard/group.h>
+#include <reshard/trace.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,6 +37,7 @@ typedef struct reshard_checkpoint_load_options {
      * they need, so each byte is read once, however many ranks want it. Takes memory for that
      * share, one tensor at a time. Zero: every rank reads what it needs itself. */
     int read_once;
+    reshard_trace *trace; /* where this rank records what it does, and when; NULL: nowhere */
 } reshard_checkpoint_load_options;
 
 /*
@@ -52,8 +54,9 @@ RESHARD_API reshard_status reshard_checkpoint_load(const reshard_checkpoint *che
                                                    const reshard_checkpoint_load_options *options);
 
 typedef struct reshard_checkpoint_save_options {
-    size_t size; /* sizeof(reshard_checkpoint_save_options) */
-    int no_sync; /* non-zero: do not wait for the disk; for measurements */
+    size_t size;          /* sizeof(reshard_checkpoint_save_options) */
+    int no_sync;          /* non-zero: do not wait for the disk; for measurements */
+    reshard_trace *trace; /* where this rank records what it does, and when; NULL: nowhere */
 } reshard_checkpoint_save_options;
 
 /*

@@ -18,6 +18,7 @@
 
 #include <reshard/checkpoint.h>
 #include <reshard/predict.h>
+#include <reshard/trace.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -70,6 +71,9 @@ typedef struct reshard_conversion_options {
      * config.json says of them, are left out. Patterns see the names without "_blocks". NONE: they
      * stay as they are. */
     reshard_dtype dequantize;
+    /* Where planning and all runs record what they do, and when; it must outlive the conversion.
+     * NULL: nowhere. */
+    reshard_trace *trace;
 } reshard_conversion_options;
 
 /*

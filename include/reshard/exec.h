@@ -24,6 +24,7 @@
 
 #include <reshard/group.h>
 #include <reshard/plan.h>
+#include <reshard/trace.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -39,6 +40,9 @@ typedef struct reshard_exec_options {
      * all ranks if anything arrived changed. Reads all buffers once more. For reductions only the
      * copies of the result are compared; for adjoint plans nothing is. */
     int verify;
+    /* Where this rank records what it does, and when; it must outlive the exec. NULL: nowhere.
+     * Ranks may differ in this. */
+    reshard_trace *trace;
 } reshard_exec_options;
 
 /* Collective. Retains the plan and the group. Errors, agreed by all ranks: MISMATCH naming a rank

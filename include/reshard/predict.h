@@ -17,6 +17,7 @@
 #define RESHARD_PREDICT_H
 
 #include <reshard/plan.h>
+#include <reshard/trace.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -82,6 +83,19 @@ RESHARD_API double reshard_prediction_seconds(const reshard_prediction *predicti
 RESHARD_API reshard_status reshard_prediction_stage(const reshard_prediction *prediction,
                                                     int32_t stage,
                                                     reshard_stage_prediction *out_stage);
+
+/*
+ * Records the prediction in a trace, as if it had happened: for each rank a row of spans for each
+ * of its links, message after message in the order of rounds, and a row of stages (docs/trace.md).
+ * The plan and the cluster are those that were predicted. The trace has no group and nothing else
+ * in it. At most 1,024 ranks and about a million events are recorded: *out_ranks, which may be
+ * NULL, is how many ranks have all of theirs, the others have none. Errors: INVALID, NO_MEMORY,
+ * CANCELLED. Local.
+ */
+RESHARD_API reshard_status reshard_prediction_trace(const reshard_prediction *prediction,
+                                                    reshard_plan *plan,
+                                                    const reshard_cluster *cluster,
+                                                    reshard_trace *trace, int32_t *out_ranks);
 
 #ifdef __cplusplus
 }

@@ -16,6 +16,7 @@
  *   model_rules.h  the built-in rules that say how models are cut
  *   device_mesh.h  named axes over live ranks, with a sub-group along each
  *   group.h   ranks that can talk: threads of this process
+ *   trace.h   what ranks and threads did when, for a viewer
  *
  * Behind their own headers, for those who need them:
  *
@@ -54,5 +55,6 @@
 #include <reshard/plan.h>
 #include <reshard/predict.h>
 #include <reshard/spec.h>
+#include <reshard/trace.h>
 
 #endif

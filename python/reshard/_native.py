@@ -328,6 +328,13 @@ class reshard_hashes(Structure):
     ]
 
 
+class reshard_trace_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("thread_events_max", c_int64),
+    ]
+
+
 class reshard_live_tensor(Structure):
     _fields_ = [
         ("name", c_char_p),
@@ -341,6 +348,7 @@ class reshard_checkpoint_load_options(Structure):
     _fields_ = [
         ("size", c_size_t),
         ("read_once", c_int),
+        ("trace", c_void_p),
     ]
 
 
@@ -348,6 +356,7 @@ class reshard_checkpoint_save_options(Structure):
     _fields_ = [
         ("size", c_size_t),
         ("no_sync", c_int),
+        ("trace", c_void_p),
     ]
 
 
@@ -459,6 +468,7 @@ class reshard_conversion_options(Structure):
         ("all", c_int),
         ("dtensors", c_int),
         ("dequantize", c_int),
+        ("trace", c_void_p),
     ]
 
 
@@ -590,6 +600,7 @@ class reshard_exec_options(Structure):
         ("size", c_size_t),
         ("messages_only", c_int),
         ("verify", c_int),
+        ("trace", c_void_p),
     ]
 
 
@@ -843,6 +854,10 @@ FUNCTIONS = {
     "reshard_digests_destroy": lambda: (None, [POINTER(reshard_digests)]),
     "reshard_checkpoint_hash": lambda: (STATUS, [c_void_p, POINTER(reshard_digest_options), POINTER(POINTER(reshard_hashes))]),
     "reshard_hashes_destroy": lambda: (None, [POINTER(reshard_hashes)]),
+    "reshard_trace_create": lambda: (STATUS, [c_void_p, c_void_p, c_char_p, POINTER(reshard_trace_options), POINTER(c_void_p)]),
+    "reshard_trace_destroy": lambda: (None, [c_void_p]),
+    "reshard_trace_write": lambda: (STATUS, [c_void_p]),
+    "reshard_trace_dropped": lambda: (c_uint64, [c_void_p]),
     "reshard_checkpoint_load": lambda: (STATUS, [c_void_p, c_void_p, c_int64, POINTER(reshard_live_tensor), POINTER(reshard_checkpoint_load_options)]),
     "reshard_checkpoint_save": lambda: (STATUS, [c_void_p, c_void_p, c_char_p, c_int64, POINTER(reshard_live_tensor), POINTER(reshard_checkpoint_save_options)]),
     "reshard_work_test": lambda: (STATUS, [c_void_p, POINTER(c_int)]),
@@ -894,6 +909,7 @@ FUNCTIONS = {
     "reshard_prediction_destroy": lambda: (None, [c_void_p]),
     "reshard_prediction_seconds": lambda: (c_double, [c_void_p]),
     "reshard_prediction_stage": lambda: (STATUS, [c_void_p, c_int32, POINTER(reshard_stage_prediction)]),
+    "reshard_prediction_trace": lambda: (STATUS, [c_void_p, c_void_p, POINTER(reshard_cluster), c_void_p, POINTER(c_int32)]),
     "reshard_conversion_create": lambda: (STATUS, [c_void_p, c_void_p, POINTER(reshard_conversion_options), POINTER(c_void_p)]),
     "reshard_conversion_destroy": lambda: (None, [c_void_p]),
     "reshard_conversion_get_stats": lambda: (STATUS, [c_void_p, POINTER(reshard_conversion_stats)]),

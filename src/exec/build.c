@@ -102,6 +102,11 @@ static reshard_status fill_operation(builder *b, const reshard_move *record, con
                            ? -1
                            : rs_exec_slot(b->exec, &b->shown, true, record->source_shard);
     out->target_slot = rs_exec_slot(b->exec, &b->shown, false, record->target_shard);
+    size_t source_bytes = rs_element_bytes(out->source_dtype);
+    out->bytes = rs_element_bytes(out->target_dtype);
+    if (record->kind != RESHARD_MOVE_FILL && source_bytes < out->bytes)
+        out->bytes = source_bytes;
+    out->bytes *= (uint64_t)rs_volume(dims->ndim, dims->size);
     reshard_status status = rs_operation_prepare(out, dims);
     if (status == RESHARD_OK && out->kind == RESHARD_MOVE_COPY && !out->casts) {
         int64_t source = rs_copy_source_run(&out->copy), target = rs_copy_target_run(&out->copy);
@@ -430,6 +435,7 @@ static reshard_status build_stage(builder *b, rs_exec_stage *stage)
     b->peer_count = b->count = 0;
     b->many = is_large(b);
     reshard_status status = decide_walkers(b);
+    stage->link_pushes = b->pushes;
     if (status == RESHARD_OK)
         status = collect_keeps(b);
     if (status == RESHARD_OK)

@@ -232,7 +232,12 @@ reshard_status reshard_exec_create(reshard_context *context, reshard_plan *plan,
         exec->plan = reshard_plan_retain(plan);
         exec->group = reshard_group_retain(group);
         exec->task.progress = rs_exec_progress;
-        status = build(exec);
+        if (chosen.trace != NULL)
+            status = rs_tracing_create(exec, chosen.trace);
+        if (status == RESHARD_OK)
+            status = build(exec);
+        if (status == RESHARD_OK && exec->tracing != NULL)
+            status = rs_tracing_prepare(exec);
     }
     status = agree_on_plan(exec, group, status, &chosen, &verify);
     if (status == RESHARD_OK && (!exec->maps_all || exec->intermediate_count != 0))
@@ -243,6 +248,8 @@ reshard_status reshard_exec_create(reshard_context *context, reshard_plan *plan,
         reshard_exec_destroy(exec);
         return status;
     }
+    if (exec->tracing != NULL)
+        rs_tracing_planned(exec);
     *out_exec = exec;
     return RESHARD_OK;
 }
@@ -252,6 +259,7 @@ void reshard_exec_destroy(reshard_exec *exec)
     if (exec == NULL)
         return;
     rs_task_remove(&exec->task);
+    rs_tracing_destroy(exec);
     rs_verify_destroy(exec->verify);
     rs_messages_destroy(exec->messages);
     reshard_part_destroy(exec->part);

@@ -20,6 +20,7 @@
 
 #include "base/arena.h"
 #include "exec/operation.h"
+#include "exec/tracing.h"
 #include "exec/traffic.h"
 #include "exec/verify.h"
 #include "plan/part.h"
@@ -64,9 +65,10 @@ typedef struct rs_exec_alias {
 
 typedef struct rs_exec_stage {
     int64_t peer_count, near_count;
-    rs_exec_peer *peers; /* beginning with the next higher rank, and wrapping round */
-    bool pulls, pushes;  /* whether a link is walked by its target, by its source */
-    bool ordered;        /* some operations must run in order */
+    rs_exec_peer *peers;     /* beginning with the next higher rank, and wrapping round */
+    bool pulls, pushes;      /* whether a link is walked by its target, by its source */
+    const bool *link_pushes; /* by stage link: the source walks */
+    bool ordered;            /* some operations must run in order */
     int64_t keep_count, operation_count, walk_count;
     rs_operation *keeps; /* in order: fills and copies, then combinations by contributor */
     /* operations with near peers and from scratch, in the same order; keeps are here too when they
@@ -103,9 +105,10 @@ struct reshard_exec {
     int32_t stage_count;
     rs_exec_stage stages[RS_STAGES_MAX];
     rs_exec_alias alias;
-    size_t *source_bytes;  /* of each source slot */
-    rs_messages *messages; /* NULL when all memory is seen */
-    rs_verify *verify;     /* NULL when nobody asked for it */
+    size_t *source_bytes;     /* of each source slot */
+    rs_messages *messages;    /* NULL when all memory is seen */
+    rs_verify *verify;        /* NULL when nobody asked for it */
+    rs_exec_tracing *tracing; /* likewise */
 
     /* the run */
     rs_task task;

@@ -26,6 +26,7 @@ typedef struct rs_operation {
     reshard_dtype source_dtype, target_dtype;
     int64_t source_slot, target_slot;    /* source -1: a fill */
     size_t source_offset, target_offset; /* bytes */
+    uint64_t bytes;                      /* in the narrower type; of a fill, in the target's */
     bool casts;
     bool same_steps; /* the same on both sides: then a copy onto itself has nothing to do */
     rs_copy copy;    /* also of the first contribution; of a fill: from the identity, one element */

@@ -88,6 +88,16 @@ static void take_buffers(reshard_exec *exec, const void *const *sources, void *c
     }
 }
 
+static void verify_sources(reshard_exec *exec)
+{
+    rs_trace_event event;
+    if (exec->tracing != NULL)
+        event = rs_tracing_begin(exec, RS_TRACE_VERIFY);
+    rs_verify_sources(exec->verify);
+    if (exec->tracing != NULL)
+        rs_tracing_end(exec, &event);
+}
+
 reshard_status reshard_exec_start(reshard_exec *exec, const void *const *sources,
                                   void *const *targets)
 {
@@ -98,13 +108,26 @@ reshard_status reshard_exec_start(reshard_exec *exec, const void *const *sources
     take_buffers(exec, sources, targets);
     set_state(exec, RS_EXEC_RUNNING);
     exec->stage = 0;
+    if (exec->tracing != NULL)
+        exec->tracing->run++;
     if (exec->verify != NULL)
-        rs_verify_sources(exec->verify);
+        verify_sources(exec);
     reshard_status status = rs_stage_begin(exec);
     return status == RESHARD_OK ? status : give_up(exec, status);
 }
 
 /* ---- going on -------------------------------------------------------------------------------- */
+
+static reshard_status verify_targets(reshard_exec *exec)
+{
+    rs_trace_event event;
+    if (exec->tracing != NULL)
+        event = rs_tracing_begin(exec, RS_TRACE_VERIFY);
+    reshard_status status = rs_verify_targets(exec->verify);
+    if (exec->tracing != NULL)
+        rs_tracing_end(exec, &event);
+    return status;
+}
 
 /* Begins what follows when a stage is over. */
 static reshard_status begin_next(reshard_exec *exec)
@@ -113,7 +136,7 @@ static reshard_status begin_next(reshard_exec *exec)
     if (exec->stage < exec->stage_count)
         return rs_stage_begin(exec);
     if (exec->verify != NULL)
-        return rs_verify_targets(exec->verify);
+        return verify_targets(exec);
     set_state(exec, RS_EXEC_RESTING);
     return RESHARD_OK;
 }
@@ -177,8 +200,12 @@ reshard_status reshard_exec_wait(reshard_exec *exec)
     for (;;) {
         int done = 0;
         reshard_status status = reshard_exec_test(exec, &done);
+        if (exec->tracing != NULL && (status != RESHARD_OK || done))
+            rs_tracing_end_wait(exec);
         if (status != RESHARD_OK || done)
             return status;
+        if (exec->tracing != NULL)
+            rs_tracing_wait(exec);
         rs_group_idle(exec->group);
     }
 }

@@ -76,6 +76,21 @@ static reshard_status tell_ready(reshard_exec *exec, rs_exec_peer *peer)
     return status;
 }
 
+static reshard_status tell_all_ready(reshard_exec *exec, rs_exec_stage *stage)
+{
+    reshard_status status = RESHARD_OK;
+    rs_trace_event event;
+    if (exec->tracing != NULL)
+        event = rs_tracing_begin(exec, RS_TRACE_READY);
+    for (int64_t i = 0; i < stage->peer_count && status == RESHARD_OK; i++) {
+        if (stage->peers[i].near)
+            status = tell_ready(exec, &stage->peers[i]);
+    }
+    if (exec->tracing != NULL)
+        rs_tracing_ready(exec, &event);
+    return status;
+}
+
 /* ---- ways ------------------------------------------------------------------------------------ */
 
 /* The way from the rank with the one table to the rank with the other. Both ends decide alike. */
@@ -103,8 +118,11 @@ static reshard_status enter(reshard_exec *exec)
     rs_exec_stage *stage = &exec->stages[exec->stage];
     assert(!exec->entered);
     exec->entered = true;
-    if (exec->maps_all)
-        return RESHARD_OK; /* ways and walks are always the same */
+    if (exec->maps_all) { /* ways and walks are always the same */
+        if (exec->tracing != NULL)
+            rs_tracing_enter(exec);
+        return RESHARD_OK;
+    }
     for (int64_t i = 0; i < stage->peer_count; i++) {
         rs_exec_peer *peer = &stage->peers[i];
         if (!peer->near)
@@ -112,6 +130,8 @@ static reshard_status enter(reshard_exec *exec)
         peer->in = choose_way(stage, peer->table, exec->table);
         peer->out = choose_way(stage, exec->table, peer->table);
     }
+    if (exec->tracing != NULL)
+        rs_tracing_enter(exec);
     stage->walk_count = 0;
     for (int64_t i = 0; i < stage->operation_count; i++) {
         if (is_walked(stage, &stage->operations[i]))
@@ -131,11 +151,7 @@ reshard_status rs_stage_begin(reshard_exec *exec)
     if (reshard_plan_is_adjoint(exec->plan))
         clear_targets(exec);
     exec->table->shared = find_shared(exec);
-    reshard_status status = RESHARD_OK;
-    for (int64_t i = 0; i < stage->peer_count && status == RESHARD_OK; i++) {
-        if (stage->peers[i].near)
-            status = tell_ready(exec, &stage->peers[i]);
-    }
+    reshard_status status = stage->near_count != 0 ? tell_all_ready(exec, stage) : RESHARD_OK;
     if (status == RESHARD_OK && stage->near_count == 0)
         status = enter(exec);
     if (status == RESHARD_OK)
@@ -215,7 +231,10 @@ reshard_status rs_stage_progress(reshard_exec *exec, bool *out_done)
         status = walk_and_tell(exec);
     if (status != RESHARD_OK || !exec->walked || !received || !sent)
         return status;
+    int64_t done_before = exec->done_count;
     status = count_completed(exec, offsetof(rs_exec_peer, done_received), &exec->done_count);
+    if (exec->tracing != NULL)
+        rs_tracing_done(exec, done_before, exec->done_count);
     if (status != RESHARD_OK || exec->done_count < stage->peer_count)
         return status;
     return wait_for_sent(exec, out_done);

@@ -25,8 +25,7 @@
 
 /* ---- segments -------------------------------------------------------------------------------- */
 
-/* The last move that begins at or before a byte. */
-static int64_t find_move(const reshard_stream *stream, uint64_t byte)
+int64_t rs_stream_find(const reshard_stream *stream, uint64_t byte)
 {
     assert(stream->count > 0 && byte < stream->offsets[stream->count]);
     int64_t low = 0, high = stream->count;
@@ -70,11 +69,10 @@ static void find_memory(rs_messages *m, int32_t stage, const rs_lane *f, bool se
         (char *)m->exec->table->slots[slot_index] + at * (int64_t)rs_element_bytes(out->dtype);
 }
 
-/* Packs a segment into `bytes`, or unpacks it from there. */
 static void pack_or_unpack(rs_messages *m, const rs_traffic *t, const rs_parcel *s, char *bytes)
 {
     rs_lane *f = &t->lanes[s->lane];
-    int64_t index = find_move(f->stream, s->from);
+    int64_t index = rs_stream_find(f->stream, s->from);
     for (uint64_t at = s->from; at < s->to; index++) {
         uint64_t begin = f->stream->offsets[index];
         uint64_t end =
@@ -95,7 +93,7 @@ static void pack_or_unpack(rs_messages *m, const rs_traffic *t, const rs_parcel 
 static char *find_place(rs_messages *m, const rs_traffic *t, const rs_parcel *s)
 {
     const rs_lane *f = &t->lanes[s->lane];
-    int64_t index = find_move(f->stream, s->from);
+    int64_t index = rs_stream_find(f->stream, s->from);
     if (s->to > f->stream->offsets[index + 1])
         return NULL;
     int64_t dense_strides[RESHARD_FACTORS_MAX];
@@ -103,6 +101,22 @@ static char *find_place(rs_messages *m, const rs_traffic *t, const rs_parcel *s)
     find_memory(m, m->exec->stage, f, t->sending, index, dense_strides, &move);
     char *first = rs_segment_dense(&move);
     return first != NULL ? first + (s->from - f->stream->offsets[index]) : NULL;
+}
+
+/* Packs a segment into `bytes`, or unpacks it from there. */
+static void carry(rs_messages *m, const rs_traffic *t, const rs_parcel *s, char *bytes)
+{
+    rs_trace_event event;
+    if (m->exec->tracing == NULL) {
+        pack_or_unpack(m, t, s, bytes);
+        return;
+    }
+    event = rs_tracing_begin(m->exec, t->sending ? RS_TRACE_PACK : RS_TRACE_UNPACK);
+    rs_tracing_describe(m->exec, t, s, &event);
+    if (!t->sending)
+        rs_tracing_arrow(m->exec, t, s, &event);
+    pack_or_unpack(m, t, s, bytes);
+    rs_tracing_end(m->exec, &event);
 }
 
 /* ---- starting -------------------------------------------------------------------------------- */
@@ -136,6 +150,7 @@ static void cut_segment(const rs_messages *m, rs_traffic *t, rs_parcel *s)
         most = CACHE_BYTES;
     s->lane = t->next_lane;
     s->from = t->next_byte;
+    s->number = (int64_t)(s->from / most);
     s->to = f->bytes - s->from < most ? f->bytes : s->from + most;
     s->taken = false;
     assert(s->from < s->to && s->to <= f->bytes);
@@ -148,33 +163,46 @@ static void cut_segment(const rs_messages *m, rs_traffic *t, rs_parcel *s)
     t->started++;
 }
 
+/* Sends the segment itself, or the notice of where it is. */
+static reshard_status send(rs_messages *m, const rs_traffic *t, rs_parcel *s, const void *bytes,
+                           size_t count)
+{
+    reshard_exec *exec = m->exec;
+    int32_t data = rs_exec_channel(exec, RS_CHANNEL_DATA), rank = rank_of(m, &t->lanes[s->lane]);
+    if (exec->tracing == NULL)
+        return rs_group_send(exec->group, rank, data, bytes, count, &s->request);
+    rs_trace_event event = rs_tracing_begin(exec, RS_TRACE_SEND);
+    rs_tracing_describe(exec, t, s, &event);
+    rs_tracing_arrow(exec, t, s, &event);
+    reshard_status status = rs_group_send(exec->group, rank, data, bytes, count, &s->request);
+    rs_tracing_end(exec, &event);
+    return status;
+}
+
 static reshard_status start_send(rs_messages *m, rs_traffic *t, rs_parcel *s)
 {
     reshard_exec *exec = m->exec;
     const rs_lane *f = &t->lanes[s->lane];
-    int32_t data = rs_exec_channel(exec, RS_CHANNEL_DATA), rank = rank_of(m, f);
+    int32_t rank = rank_of(m, f);
     if (way_of(m, t, f) == RS_WAY_MESSAGES) {
         s->place = find_place(m, t, s);
         if (s->place == NULL) {
             s->place = s->memory;
-            pack_or_unpack(m, t, s, s->memory);
+            carry(m, t, s, s->memory);
         }
-        return rs_group_send(exec->group, rank, data, s->place, (size_t)(s->to - s->from),
-                             &s->request);
+        return send(m, t, s, s->place, (size_t)(s->to - s->from));
     }
     reshard_status status = rs_group_touch(exec->group, true);
     if (status != RESHARD_OK)
         return status;
     s->notice = s->memory;
-    pack_or_unpack(m, t, s, s->memory);
+    carry(m, t, s, s->memory);
     rs_copy_fence();
     status = rs_group_touch(exec->group, false);
     if (status == RESHARD_OK)
         status = rs_group_receive(exec->group, rank, rs_exec_channel(exec, RS_CHANNEL_TAKEN), NULL,
                                   0, &s->answer);
-    if (status == RESHARD_OK)
-        status = rs_group_send(exec->group, rank, data, &s->notice, sizeof s->notice, &s->request);
-    return status;
+    return status == RESHARD_OK ? send(m, t, s, &s->notice, sizeof s->notice) : status;
 }
 
 static reshard_status start_receive(rs_messages *m, rs_traffic *t, rs_parcel *s)
@@ -202,7 +230,7 @@ static reshard_status take_from_staging(rs_messages *m, const rs_traffic *t, rs_
         return status;
     char *seen = rs_group_map(exec->group, rank, s->notice, (size_t)(s->to - s->from));
     if (seen != NULL)
-        pack_or_unpack(m, t, s, seen);
+        carry(m, t, s, seen);
     rs_copy_fence();
     status = rs_group_touch(exec->group, false);
     if (seen == NULL)
@@ -215,6 +243,15 @@ static reshard_status take_from_staging(rs_messages *m, const rs_traffic *t, rs_
     return status;
 }
 
+/* The transport has put a segment where it belongs. */
+static void note_arrival(reshard_exec *exec, const rs_traffic *t, const rs_parcel *s)
+{
+    rs_trace_event event = rs_tracing_begin(exec, RS_TRACE_RECEIVE);
+    rs_tracing_describe(exec, t, s, &event);
+    rs_tracing_arrow(exec, t, s, &event);
+    rs_tracing_end(exec, &event);
+}
+
 /* A parcel's request is complete. */
 static reshard_status take_segment(rs_messages *m, const rs_traffic *t, rs_parcel *s)
 {
@@ -224,7 +261,9 @@ static reshard_status take_segment(rs_messages *m, const rs_traffic *t, rs_parce
     if (way_of(m, t, &t->lanes[s->lane]) == RS_WAY_STAGING)
         return take_from_staging(m, t, s);
     if (s->place == s->memory)
-        pack_or_unpack(m, t, s, s->memory);
+        carry(m, t, s, s->memory);
+    else if (m->exec->tracing != NULL)
+        note_arrival(m->exec, t, s);
     return RESHARD_OK;
 }
 

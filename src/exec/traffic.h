@@ -30,6 +30,7 @@ typedef struct rs_parcel {
     char *memory;
     char *place; /* where the message's bytes are: in `memory`, or in the shard */
     int64_t lane;
+    int64_t number;    /* of the lane's segments */
     uint64_t from, to; /* bytes of the lane's stream */
     void *notice;      /* through staging: where the sender has put it, in the sender's memory */
     bool taken;        /* received and unpacked */
@@ -73,6 +74,9 @@ void rs_messages_place(rs_messages *messages, char *staging);
 const char *rs_messages_scratch(const rs_messages *messages);
 
 /* Run the stage exec->stage. The ways of its peers must be known. */
+/* The last move of a stream that begins at or before a byte. */
+int64_t rs_stream_find(const reshard_stream *stream, uint64_t byte);
+
 reshard_status rs_messages_begin(rs_messages *messages);
 reshard_status rs_messages_progress(rs_messages *messages, bool *out_received, bool *out_sent);
 

@@ -78,6 +78,8 @@ static reshard_status run_together(reshard_exec *exec, const rs_exec_stage *stag
         targets[taken] = target;
         taken++;
     }
+    if (exec->tracing != NULL)
+        rs_tracing_copies(exec, taken, first);
     rs_copy_run_together(taken, copies, sources, targets);
     *out_taken = taken;
     return RESHARD_OK;
@@ -117,6 +119,8 @@ static reshard_status run_stacked(reshard_exec *exec, const rs_exec_stage *stage
                                   const rs_operation *const *first, int64_t boxes)
 {
     int32_t height = first[0]->contributor_count;
+    if (exec->tracing != NULL)
+        rs_tracing_copies(exec, boxes * height, first);
     for (int64_t box = 0; box < boxes; box++) {
         const char *sources[STACK_MAX];
         char *target = NULL;
@@ -144,23 +148,30 @@ static reshard_status run_alone(reshard_exec *exec, const rs_exec_stage *stage,
     const char *source = NULL;
     char *target = NULL;
     reshard_status status = find_ends(exec, stage, operation, &source, &target);
-    if (status == RESHARD_OK)
-        rs_operation_run(operation, source, target);
-    return status;
+    if (status != RESHARD_OK)
+        return status;
+    if (exec->tracing != NULL)
+        rs_tracing_copies(exec, 1, &operation);
+    rs_operation_run(operation, source, target);
+    return RESHARD_OK;
 }
 
 reshard_status rs_exec_walk_keeps(reshard_exec *exec, const rs_exec_stage *stage)
 {
     reshard_status status = RESHARD_OK;
+    if (exec->tracing != NULL)
+        rs_tracing_begin_walk(exec, false);
     for (int64_t i = 0; i < stage->keep_count && status == RESHARD_OK; i++) {
         if (exec->alias.taken && &stage->keeps[i] == exec->alias.keep)
             continue; /* the intermediate lies in the target already */
         status = run_alone(exec, stage, &stage->keeps[i]);
     }
+    if (exec->tracing != NULL)
+        rs_tracing_end_walk(exec);
     return status;
 }
 
-reshard_status rs_exec_walk(reshard_exec *exec, const rs_exec_stage *stage)
+static reshard_status run_walks(reshard_exec *exec, const rs_exec_stage *stage)
 {
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0, taken; i < stage->walk_count && status == RESHARD_OK; i += taken) {
@@ -176,5 +187,15 @@ reshard_status rs_exec_walk(reshard_exec *exec, const rs_exec_stage *stage)
         else
             status = run_alone(exec, stage, first[0]);
     }
+    return status;
+}
+
+reshard_status rs_exec_walk(reshard_exec *exec, const rs_exec_stage *stage)
+{
+    if (exec->tracing != NULL)
+        rs_tracing_begin_walk(exec, true);
+    reshard_status status = run_walks(exec, stage);
+    if (exec->tracing != NULL)
+        rs_tracing_end_walk(exec);
     return status;
 }

@@ -15,6 +15,7 @@
 #include "base/shape.h"
 #include "plan/effort.h"
 #include "plan/plan.h"
+#include "predict/predict.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -229,8 +230,8 @@ static reshard_status go_through_ranks(reshard_plan *plan, const reshard_cluster
     return RESHARD_OK;
 }
 
-static reshard_status read_cluster(const reshard_plan *plan, const reshard_cluster *given,
-                                   reshard_cluster *out_cluster)
+reshard_status rs_cluster_read(const reshard_plan *plan, const reshard_cluster *given,
+                               reshard_cluster *out_cluster)
 {
     int32_t ranks = reshard_plan_rank_count(plan);
     reshard_status status = rs_options_read("cluster", given, out_cluster, sizeof *out_cluster);
@@ -271,7 +272,7 @@ reshard_status reshard_plan_predict(reshard_plan *plan, const reshard_cluster *g
                                     reshard_prediction **out_prediction)
 {
     reshard_cluster cluster;
-    reshard_status status = read_cluster(plan, given, &cluster);
+    reshard_status status = rs_cluster_read(plan, given, &cluster);
     if (status == RESHARD_OK)
         status = rs_effort_check_all(rs_plan_forward(plan), false);
     if (status != RESHARD_OK)

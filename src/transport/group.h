@@ -45,6 +45,12 @@ struct reshard_group {
  * Errors: INVALID if there is none. */
 RS_EXPORT reshard_status rs_group_choose(reshard_group **group);
 
+/* A member's rank among all ranks of the transport. */
+static inline int32_t rs_group_root_rank(const reshard_group *group, int32_t rank)
+{
+    return group->root_ranks != NULL ? group->root_ranks[rank] : rank;
+}
+
 /* Messages to and from members, by their rank in the group. `channel` is relative to the
  * group's. */
 reshard_status rs_group_send(reshard_group *group, int32_t rank, int32_t channel, const void *bytes,

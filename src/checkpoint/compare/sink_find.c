@@ -135,4 +135,5 @@ static reshard_status find(rs_worker *worker, const rs_route *route, const rs_bl
     return status == RESHARD_ERR_CHECK ? search(finding, route, box, first) : status;
 }
 
-const rs_sink rs_sink_find = {.run = find, .extra_bytes = RS_COMPARE_BYTES};
+const rs_sink rs_sink_find = {
+    .run = find, .extra_bytes = RS_COMPARE_BYTES, .takes = RS_TRACE_COMPARE};

@@ -103,7 +103,9 @@ reshard_status rs_run_verify(rs_conversion_run *run, rs_sums *sums)
                         .sources = conversion->source_files,
                         .targets = run->target_files,
                         .threads = conversion->threads,
-                        .sums = sums};
+                        .sums = sums,
+                        .trace = conversion->trace,
+                        .trace_rank = conversion->trace_rank};
     status = rs_engine_run_shared(&engine, run->team);
     /* Everything was cast again, also what an earlier run had done. */
     run->overflows = atomic_load(&engine.values_overflowed);

@@ -10,6 +10,7 @@
 #include "base/options.h"
 #include "base/sort.h"
 #include "checkpoint/store/formula.h"
+#include "transport/group.h"
 
 #include <assert.h>
 #include <string.h>
@@ -185,6 +186,21 @@ static reshard_status plan(reshard_conversion *conversion,
     return status;
 }
 
+static reshard_status plan_traced(reshard_conversion *conversion,
+                                  const reshard_conversion_options *options)
+{
+    rs_trace_track *track = NULL;
+    reshard_status status = rs_trace_take(conversion->trace, conversion->trace_rank, 0, 0, &track);
+    if (status != RESHARD_OK)
+        return status;
+    rs_trace_event event = rs_trace_begin(track, RS_TRACE_PLAN);
+    status = plan(conversion, options);
+    event.bytes = conversion->bytes;
+    rs_trace_end(track, &event);
+    rs_trace_give_back(track);
+    return status;
+}
+
 reshard_status reshard_conversion_create(reshard_context *context,
                                          const reshard_checkpoint *checkpoint,
                                          const reshard_conversion_options *options,
@@ -203,11 +219,13 @@ reshard_status reshard_conversion_create(reshard_context *context,
     conversion->team = team;
     if (team.group != NULL)
         (void)reshard_group_retain(team.group);
+    conversion->trace = chosen.trace;
+    conversion->trace_rank = team.group != NULL ? rs_group_root_rank(team.group, team.rank) : 0;
     conversion->memory_bytes =
         chosen.memory_bytes_max != 0 ? chosen.memory_bytes_max : MEMORY_DEFAULT;
     rs_arena_init(&conversion->arena, context);
     rs_arena_init(&conversion->target.arena, context);
-    status = plan(conversion, &chosen);
+    status = chosen.trace != NULL ? plan_traced(conversion, &chosen) : plan(conversion, &chosen);
     status = rs_team_compare(&team, status, "convert: the conversion", conversion->digest);
     if (status == RESHARD_OK)
         status = share_memory(conversion, chosen.threads);

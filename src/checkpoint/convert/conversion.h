@@ -19,6 +19,8 @@ struct reshard_conversion {
     reshard_context *context;
     const reshard_checkpoint *source; /* not owned */
     rs_team team;                     /* its group is retained */
+    reshard_trace *trace;             /* NULL: nothing is recorded; not owned */
+    int32_t trace_rank;               /* as a rank of all */
     size_t memory_bytes;              /* that all threads of a rank may use */
     size_t thread_bytes;              /* for one thread; the same on all ranks */
     int32_t threads;
@@ -48,9 +50,26 @@ typedef struct rs_conversion_run {
     rs_ledger ledger;
     rs_engine engine;
     rs_entry_sums *entry_sums; /* NULL: the format has no CRCs */
+    rs_trace_track *track;     /* of the calling thread; NULL: nothing is recorded */
     uint64_t bytes_recorded;   /* bytes done when the journal was last written */
     uint64_t overflows;        /* that this rank has seen, in the blocks or while verifying */
 } rs_conversion_run;
+
+/* What the calling thread does, if that is recorded: from begin until end. */
+static inline void rs_run_begin(const rs_conversion_run *run, rs_trace_kind kind,
+                                rs_trace_event *out_event)
+{
+    if (run->track != NULL)
+        *out_event = rs_trace_begin(run->track, kind);
+}
+
+static inline reshard_status rs_run_end(const rs_conversion_run *run, rs_trace_event *event,
+                                        reshard_status status)
+{
+    if (run->track != NULL)
+        rs_trace_end(run->track, event);
+    return status;
+}
 
 /* How many of `threads` threads fit into memory with blocks of that size. Errors: MEMORY_LIMIT. */
 reshard_status rs_conversion_fit(const reshard_conversion *conversion, size_t thread_bytes,

@@ -28,15 +28,21 @@ reshard_status rs_run_sync(rs_conversion_run *run)
 {
     reshard_status status = RESHARD_OK;
     for (int32_t i = 0; status == RESHARD_OK && i < run->conversion->target.file_count; i++) {
-        if (run->target_files[i] != NULL && !run->options.no_sync)
-            status = rs_file_sync(run->target_files[i]);
+        rs_trace_event event;
+        if (run->target_files[i] == NULL || run->options.no_sync)
+            continue;
+        rs_run_begin(run, RS_TRACE_SYNC, &event);
+        status = rs_run_end(run, &event, rs_file_sync(run->target_files[i]));
     }
     return status;
 }
 
 static reshard_status record(rs_conversion_run *run)
 {
-    return rs_journal_record(&run->output.journal, &run->ledger, !run->options.no_sync);
+    rs_trace_event event;
+    rs_run_begin(run, RS_TRACE_SYNC, &event);
+    return rs_run_end(run, &event,
+                      rs_journal_record(&run->output.journal, &run->ledger, !run->options.no_sync));
 }
 
 reshard_status rs_run_end_blocks(rs_conversion_run *run)
@@ -148,7 +154,9 @@ static reshard_status run_round(rs_conversion_run *run)
     while (counts && synced == RESHARD_OK && mine.first + mine.count < engine->block_end &&
            rs_ledger_is_done(&run->ledger, mine.first + mine.count))
         mine.count++;
-    reshard_status agreed = rs_team_agree(run->team, status);
+    rs_trace_event event;
+    rs_run_begin(run, RS_TRACE_WAIT, &event);
+    reshard_status agreed = rs_run_end(run, &event, rs_team_agree(run->team, status));
     if (agreed != RESHARD_OK && agreed != RESHARD_ERR_CANCELLED)
         return agreed;
     status = rs_team_gather(run->team, &mine, sizeof mine, &all);

@@ -143,8 +143,10 @@ static reshard_status prepare_files(rs_conversion_run *run)
         return status;
     if (leads && run->options.link)
         status = rs_run_link(run);
+    rs_trace_event event;
+    rs_run_begin(run, RS_TRACE_WRITE, &event);
     if (status == RESHARD_OK && leads)
-        status = make_files(run);
+        status = rs_run_end(run, &event, make_files(run));
     status = rs_team_agree(run->team, status);
     if (status == RESHARD_OK)
         status = rs_team_agree(run->team, leads ? RESHARD_OK : open_files(run));
@@ -291,8 +293,11 @@ static reshard_status report_overflows(const rs_conversion_run *run,
 static reshard_status publish(rs_conversion_run *run)
 {
     reshard_status status = RESHARD_OK;
-    if (rs_team_leads(run->team))
-        status = rs_output_publish(&run->output, !run->options.no_sync);
+    rs_trace_event event;
+    if (rs_team_leads(run->team)) {
+        rs_run_begin(run, RS_TRACE_SYNC, &event);
+        status = rs_run_end(run, &event, rs_output_publish(&run->output, !run->options.no_sync));
+    }
     return rs_team_agree(run->team, status);
 }
 
@@ -317,8 +322,11 @@ static reshard_status finish(rs_conversion_run *run, reshard_conversion_report *
     reshard_status status = rs_run_end_blocks(run);
     if (status != RESHARD_OK)
         return status;
-    if (rs_team_leads(run->team))
-        status = rs_run_copy_others(run);
+    rs_trace_event event;
+    if (rs_team_leads(run->team)) {
+        rs_run_begin(run, RS_TRACE_WRITE, &event);
+        status = rs_run_end(run, &event, rs_run_copy_others(run));
+    }
     if (status == RESHARD_OK)
         status = rs_run_sync(run);
     status = rs_team_agree(run->team, status);
@@ -422,10 +430,13 @@ static reshard_status carry_out(rs_conversion_run *run, reshard_conversion_repor
 {
     bool finished = false;
     reshard_status status = compare_runs(run, rs_run_check_paths(run));
+    rs_trace_event event;
+    rs_run_begin(run, RS_TRACE_COMPARE, &event);
     if (status == RESHARD_OK)
         status = rs_run_check_copies(run);
     if (status == RESHARD_OK && run->options.verify)
         status = rs_engine_check_crcs(run->conversion->source, run->team);
+    status = rs_run_end(run, &event, status);
     if (status == RESHARD_OK)
         status = open_output(run, &finished);
     if (status != RESHARD_OK)
@@ -452,14 +463,20 @@ static reshard_status init_run(rs_conversion_run *run)
                               .blocks = &run->blocks,
                               .sources = conversion->source_files,
                               .targets = run->target_files,
-                              .ledger = &run->ledger};
-    return make_entry_sums(run);
+                              .ledger = &run->ledger,
+                              .trace = conversion->trace,
+                              .trace_rank = conversion->trace_rank};
+    reshard_status status = RESHARD_OK;
+    if (conversion->trace != NULL)
+        status = rs_trace_take(conversion->trace, conversion->trace_rank, 0, 0, &run->track);
+    return status == RESHARD_OK ? make_entry_sums(run) : status;
 }
 
 static void release_run(rs_conversion_run *run)
 {
     for (int32_t i = 0; run->target_files != NULL && i < run->conversion->target.file_count; i++)
         rs_file_close(run->target_files[i]);
+    rs_trace_give_back(run->track);
     rs_entry_sums_destroy(run->entry_sums);
     rs_ledger_release(&run->ledger);
     rs_output_release(&run->output);

@@ -154,6 +154,17 @@ static bool can_pass_on(const target_group *group)
     return true;
 }
 
+/* Hands out one range. */
+static reshard_status take_range(const target_group *group, int32_t file, const char *bytes,
+                                 size_t count, uint64_t at)
+{
+    rs_trace_event event;
+    rs_worker_begin(group->worker, group->worker->engine->sink->takes, &event);
+    reshard_status status = group->take(group->worker, group->route, file, bytes, count, at);
+    rs_worker_end(group->worker, &event, count);
+    return status;
+}
+
 static reshard_status pass_on(const target_group *group)
 {
     const rs_route *route = group->route;
@@ -165,9 +176,8 @@ static reshard_status pass_on(const target_group *group)
             continue;
         rs_block_sums_write(&group->worker->sums, move->target, view.box.offset, view.box.size,
                             view.memory, view.part->strides);
-        status =
-            group->take(group->worker, route, route->target->pieces[move->target].file, view.memory,
-                        (size_t)view.bytes, rs_move_target_byte(route, move, view.box.offset));
+        status = take_range(group, route->target->pieces[move->target].file, view.memory,
+                            (size_t)view.bytes, rs_move_target_byte(route, move, view.box.offset));
     }
     return status;
 }
@@ -182,8 +192,8 @@ static int64_t place_in(const rs_route *route, const rs_clip *clip, const int64_
 }
 
 /* Brings what the block has of one piece to `memory`, with the strides of the clip, and sums it. */
-static void assemble_piece(const target_group *group, int64_t piece, const rs_route_move *moves,
-                           int64_t count, const rs_clip *clip, char *memory)
+static void arrange_piece(const target_group *group, int64_t piece, const rs_route_move *moves,
+                          int64_t count, const rs_clip *clip, char *memory)
 {
     const rs_route *route = group->route;
     bool is_again = route->again != NULL && route->again[piece];
@@ -195,6 +205,15 @@ static void assemble_piece(const target_group *group, int64_t piece, const rs_ro
     }
     rs_block_sums_write(&group->worker->sums, piece, clip->offset, clip->size, memory,
                         clip->strides);
+}
+
+static void assemble_piece(const target_group *group, int64_t piece, const rs_route_move *moves,
+                           int64_t count, const rs_clip *clip, char *memory)
+{
+    rs_trace_event event;
+    rs_worker_begin(group->worker, RS_TRACE_ARRANGE, &event);
+    arrange_piece(group, piece, moves, count, clip, memory);
+    rs_worker_end(group->worker, &event, (uint64_t)clip->bytes);
 }
 
 /* Hands out a dense box from memory that is strided in the file, run by run. */
@@ -246,12 +265,15 @@ static reshard_status assemble(const target_group *group, bool together)
         dense = clip;
         rs_dense_strides(target->carried_ndim, clip.size, dense.strides);
         assemble_piece(group, i, moves, count, &dense, worker->target);
+        rs_trace_event event;
+        rs_worker_begin(worker, worker->engine->sink->takes, &event);
         status = take_runs(group, file, &clip);
+        rs_worker_end(worker, &event, (uint64_t)clip.bytes);
     }
     if (!together)
         return status;
-    return group->take(worker, group->route, file, worker->target,
-                       (size_t)(group->file_end - group->file_begin), group->file_begin);
+    return take_range(group, file, worker->target, (size_t)(group->file_end - group->file_begin),
+                      group->file_begin);
 }
 
 static reshard_status emit_group(target_group *group)

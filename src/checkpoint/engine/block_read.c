@@ -131,13 +131,13 @@ static reshard_status make_block(rs_worker *worker, const rs_route *route, const
     status = rs_formula_read(source, box->offset, box->size, worker->buffer, worker->target,
                              scratch_bytes, &tally);
     worker->overflows += tally.overflows;
-    atomic_fetch_add(&worker->engine->bytes_read, tally.bytes_read);
+    rs_worker_count_read(worker, tally.bytes_read);
     if (status == RESHARD_OK)
         sum_part(worker, part);
     return status;
 }
 
-reshard_status rs_block_read(rs_worker *worker, const rs_route *route, const rs_block_box *box)
+static reshard_status read_block(rs_worker *worker, const rs_route *route, const rs_block_box *box)
 {
     const rs_stored_tensor *source = route->source;
     reshard_status status = RESHARD_OK;
@@ -159,8 +159,18 @@ reshard_status rs_block_read(rs_worker *worker, const rs_route *route, const rs_
             status = read_group(worker, route, i, count, box, &span, worker->buffer + used);
         used += (size_t)span.bytes;
         used = (used + worker->alignment - 1) / worker->alignment * worker->alignment;
-        atomic_fetch_add(&worker->engine->bytes_read, span.bytes);
+        rs_worker_count_read(worker, span.bytes);
     }
     assert(worker->buffer + used <= worker->target);
+    return status;
+}
+
+reshard_status rs_block_read(rs_worker *worker, const rs_route *route, const rs_block_box *box)
+{
+    rs_trace_event event;
+    uint64_t before = worker->bytes_read;
+    rs_worker_begin(worker, RS_TRACE_READ, &event);
+    reshard_status status = read_block(worker, route, box);
+    rs_worker_end(worker, &event, worker->bytes_read - before);
     return status;
 }

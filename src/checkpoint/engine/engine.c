@@ -48,7 +48,9 @@ static reshard_status enter(void *user, int32_t thread)
         return rs_allocation_status();
     size_t beyond = (uintptr_t)worker->memory % RS_BLOCK_ALIGNMENT;
     worker->buffer = worker->memory + (RS_BLOCK_ALIGNMENT - beyond);
-    return RESHARD_OK;
+    return engine->trace == NULL
+               ? RESHARD_OK
+               : rs_trace_take(engine->trace, engine->trace_rank, thread, 0, &worker->track);
 }
 
 static void leave(void *user, int32_t thread)
@@ -56,8 +58,17 @@ static void leave(void *user, int32_t thread)
     engine_run *run = user;
     rs_worker *worker = &run->workers[thread];
     reshard_context *context = run->engine->context;
+    rs_trace_give_back(worker->track);
     rs_release(context, worker->memory, worker->memory_bytes);
     rs_release(context, worker->parts, (size_t)worker->part_capacity * sizeof *worker->parts);
+}
+
+static reshard_status name_route(rs_worker *worker, const rs_route *route)
+{
+    if (worker->named == route)
+        return RESHARD_OK;
+    worker->named = route;
+    return rs_trace_name(worker->engine->trace, route->source->name, &worker->tensor);
 }
 
 static reshard_status run_block(void *user, int32_t thread, int64_t block)
@@ -72,7 +83,9 @@ static reshard_status run_block(void *user, int32_t thread, int64_t block)
     const rs_route *route = &engine->blocks->routes[index];
     rs_blocks_box(engine->blocks, index, block, box.offset, box.size);
     rs_block_sums_begin(&worker->sums, engine->sums, route, block);
-    reshard_status status = engine->sink->run(worker, route, &box);
+    reshard_status status = worker->track != NULL ? name_route(worker, route) : RESHARD_OK;
+    if (status == RESHARD_OK)
+        status = engine->sink->run(worker, route, &box);
     if (status == RESHARD_OK && worker->overflows != 0)
         atomic_fetch_add(&engine->values_overflowed, (uint64_t)worker->overflows);
     worker->overflows = 0;

@@ -12,6 +12,7 @@
 #include "checkpoint/engine/blocks.h"
 #include "checkpoint/engine/entry_sums.h"
 #include "checkpoint/engine/sums.h"
+#include "trace/record.h"
 
 #include <stdatomic.h>
 
@@ -45,6 +46,8 @@ typedef struct rs_engine {
     reshard_status (*pause)(void *user, uint64_t bytes_done);
     void *user;
     int64_t block_begin, block_end; /* those that run does */
+    reshard_trace *trace; /* where threads record what they do; NULL: nowhere. Not owned */
+    int32_t trace_rank;   /* as a rank of all */
     /* Ranks that go on beside this one, as fast as it does, are shown as well: what was done beyond
      * shown_from counts this often. 0: once. */
     uint64_t shown_from, shown_factor;

@@ -35,7 +35,11 @@ typedef struct rs_worker {
     rs_block_part *parts; /* that were read, by piece */
     int64_t part_count, part_capacity;
     rs_block_sums sums;
-    int64_t overflows; /* of casts, in the block at hand */
+    int64_t overflows;     /* of casts, in the block at hand */
+    rs_trace_track *track; /* NULL: nothing is recorded */
+    const rs_route *named; /* whose tensor */
+    int32_t tensor;        /* has this number in the trace */
+    uint64_t bytes_read;   /* by this thread */
 } rs_worker;
 
 /* What the compare sink reads of a target's file at once, behind the thread's memory. */
@@ -44,8 +48,34 @@ typedef struct rs_worker {
 struct rs_sink {
     /* Does one block. */
     reshard_status (*run)(rs_worker *worker, const rs_route *route, const rs_block_box *box);
-    size_t extra_bytes; /* of the buffer, behind the thread's, for the sink alone */
+    size_t extra_bytes;  /* of the buffer, behind the thread's, for the sink alone */
+    rs_trace_kind takes; /* what it is called to take a range */
 };
+
+/* What a thread does from begin to end, if that is recorded. */
+static inline void rs_worker_begin(const rs_worker *worker, rs_trace_kind kind,
+                                   rs_trace_event *out_event)
+{
+    if (worker->track == NULL)
+        return;
+    *out_event = rs_trace_begin(worker->track, kind);
+    out_event->tensor = worker->tensor;
+}
+
+static inline void rs_worker_end(const rs_worker *worker, rs_trace_event *event, uint64_t bytes)
+{
+    if (worker->track == NULL)
+        return;
+    event->bytes = bytes;
+    rs_trace_end(worker->track, event);
+}
+
+/* Counts bytes of the source's files. */
+static inline void rs_worker_count_read(rs_worker *worker, uint64_t bytes)
+{
+    worker->bytes_read += bytes;
+    atomic_fetch_add(&worker->engine->bytes_read, bytes);
+}
 
 /* Reads what the block has of each source piece, each byte once and in as few reads as the file
  * allows, and sums it. */

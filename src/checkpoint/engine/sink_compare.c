@@ -102,4 +102,5 @@ static reshard_status compare(rs_worker *worker, const rs_route *route, const rs
     return status == RESHARD_OK ? rs_block_emit(worker, route, box, compare_range) : status;
 }
 
-const rs_sink rs_sink_compare = {.run = compare, .extra_bytes = RS_COMPARE_BYTES};
+const rs_sink rs_sink_compare = {
+    .run = compare, .extra_bytes = RS_COMPARE_BYTES, .takes = RS_TRACE_COMPARE};

@@ -35,13 +35,18 @@ static reshard_status copy_box(rs_worker *worker, const rs_route *route, const r
         for (int32_t d = 0; d < source->carried_ndim; d++)
             tile.offset[d] += box->offset[d];
         size_t bytes = (size_t)(rs_volume(source->carried_ndim, tile.size) * source->element_bytes);
+        rs_trace_event event;
+        rs_worker_begin(worker, RS_TRACE_READ, &event);
         status = rs_file_read(from, worker->buffer, bytes,
                               rs_move_source_byte(route, move, tile.offset));
+        rs_worker_end(worker, &event, bytes);
         if (status != RESHARD_OK)
             return status;
         rs_block_sums_pass(&worker->sums, move->target, tile.offset, tile.size, worker->buffer);
+        rs_worker_begin(worker, RS_TRACE_WRITE, &event);
         status = write_range(worker, route, to, worker->buffer, bytes,
                              rs_move_target_byte(route, move, tile.offset));
+        rs_worker_end(worker, &event, bytes);
     }
     return status;
 }
@@ -59,11 +64,14 @@ static reshard_status copy_directly(rs_worker *worker, const rs_route *route,
         uint64_t count = (uint64_t)(rs_volume(route->source->carried_ndim, inside.size) *
                                     route->source->element_bytes);
         uint64_t done = 0;
+        rs_trace_event event;
+        rs_worker_begin(worker, RS_TRACE_SHARE, &event);
         status = rs_file_copy(engine->sources[route->source->pieces[move->source].file],
                               rs_move_source_byte(route, move, inside.offset),
                               engine->targets[route->target->pieces[move->target].file],
                               rs_move_target_byte(route, move, inside.offset), count, &done);
-        atomic_fetch_add(&engine->bytes_read, count);
+        rs_worker_end(worker, &event, done < count ? 0 : count);
+        rs_worker_count_read(worker, count);
         if (status == RESHARD_OK && done < count) {
             status = copy_box(worker, route, move, &inside);
             continue;
@@ -83,4 +91,4 @@ static reshard_status run(rs_worker *worker, const rs_route *route, const rs_blo
     return status == RESHARD_OK ? rs_block_emit(worker, route, box, write_range) : status;
 }
 
-const rs_sink rs_sink_file = {.run = run};
+const rs_sink rs_sink_file = {.run = run, .takes = RS_TRACE_WRITE};

@@ -34,17 +34,22 @@ static reshard_status run(rs_worker *worker, const rs_route *route, const rs_blo
             rs_dense_strides(ndim, inside.size, region.memory_strides);
         else
             memcpy(region.memory_strides, move->target_strides, numbers);
+        uint64_t bytes = (uint64_t)(rs_volume(ndim, inside.size) * source->element_bytes);
+        rs_trace_event event;
+        rs_worker_begin(worker, RS_TRACE_READ, &event);
         status = rs_file_region_read(file, rs_move_source_byte(route, move, inside.offset), &region,
                                      route->casts ? worker->buffer : memory, worker->buffer + front,
                                      worker->buffer_bytes - front);
+        rs_worker_end(worker, &event, bytes);
         if (status == RESHARD_OK && route->casts) {
             rs_cast cast;
+            rs_worker_begin(worker, RS_TRACE_ARRANGE, &event);
             rs_cast_prepare(&cast, source->dtype, target->dtype, ndim, inside.size,
                             region.memory_strides, move->target_strides);
             rs_cast_run(&cast, worker->buffer, memory);
+            rs_worker_end(worker, &event, bytes);
         }
-        uint64_t bytes = (uint64_t)(rs_volume(ndim, inside.size) * source->element_bytes);
-        atomic_fetch_add(&engine->bytes_read, bytes);
+        rs_worker_count_read(worker, bytes);
         atomic_fetch_add(&engine->bytes_done, bytes);
     }
     rs_copy_fence();

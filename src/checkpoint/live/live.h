@@ -17,6 +17,8 @@ typedef struct rs_live_reading {
     const rs_stored_tensor *stored;
     rs_file *const *files; /* the checkpoint's */
     reshard_dtype dtype;   /* of the memory */
+    reshard_trace *trace;  /* NULL: nothing is recorded */
+    int32_t trace_rank;    /* as a rank of all */
 } rs_live_reading;
 
 /* Reads all that a rank holds of a layout, whose dims are those of the tensor. What the layout has

@@ -16,6 +16,7 @@
 #include "kernel/cast.h"
 #include "layout/layout.h"
 #include "text/text.h"
+#include "transport/group.h"
 
 #include <reshard/exec.h>
 
@@ -144,7 +145,9 @@ static reshard_status load_once(const rs_live_reading *r, reshard_status status,
         status = read_share(r, group, tensor, &s);
     status = reshard_group_agree(group, status);
     if (status == RESHARD_OK)
-        status = reshard_exec_create(context, s.plan, group, NULL, &s.exec);
+        status =
+            reshard_exec_create(context, s.plan, group,
+                                RESHARD_OPTIONS(reshard_exec_options, .trace = r->trace), &s.exec);
     const void *const sources[] = {s.memory};
     if (status == RESHARD_OK)
         status = reshard_exec_start(s.exec, sources, tensor->shards);
@@ -198,7 +201,10 @@ reshard_status reshard_checkpoint_load(const reshard_checkpoint *checkpoint, res
         status = rs_store_check_readable(checkpoint);
     size_t file_count = (size_t)checkpoint->file_count;
     rs_file **files = rs_allocate_array(context, file_count, sizeof *files);
-    rs_live_reading r = {.checkpoint = checkpoint, .files = files};
+    rs_live_reading r = {.checkpoint = checkpoint,
+                         .files = files,
+                         .trace = status == RESHARD_OK ? chosen.trace : NULL,
+                         .trace_rank = rs_group_root_rank(group, reshard_group_rank(group))};
     if (status == RESHARD_OK && files == NULL)
         status = rs_allocation_status();
     for (size_t i = 0; files != NULL && i < file_count; i++)

@@ -15,7 +15,9 @@
 #include "checkpoint/body/target.h"
 #include "checkpoint/convert/output.h"
 #include "exec/segment.h"
+#include "trace/record.h"
 #include "transport/agree.h"
+#include "transport/group.h"
 
 #include <string.h>
 
@@ -31,6 +33,8 @@ typedef struct saving {
     rs_output output;
     rs_file *file; /* this rank's; NULL: it has nothing to store */
     char *buffer;
+    rs_trace_track *track; /* NULL: nothing is recorded */
+    int32_t tensor;        /* the number of the name of the one at hand */
 } saving;
 
 /* ---- agreeing -------------------------------------------------------------------------------- */
@@ -87,6 +91,31 @@ static reshard_status find_piece(const reshard_shards *shards, const rs_stored_p
     return rs_fail(RESHARD_ERR_INVALID, "save: a box is not where its layout says");
 }
 
+static void begin_span(const saving *s, rs_trace_kind kind, rs_trace_event *out_event)
+{
+    if (s->track == NULL)
+        return;
+    *out_event = rs_trace_begin(s->track, kind);
+    out_event->tensor = s->tensor;
+}
+
+static void end_span(const saving *s, rs_trace_event *event, uint64_t bytes)
+{
+    if (s->track == NULL)
+        return;
+    event->bytes = bytes;
+    rs_trace_end(s->track, event);
+}
+
+static reshard_status write_bytes(saving *s, const char *bytes, uint64_t count, uint64_t at)
+{
+    rs_trace_event event;
+    begin_span(s, RS_TRACE_WRITE, &event);
+    reshard_status status = rs_file_write(s->file, bytes, (size_t)count, at);
+    end_span(s, &event, count);
+    return status;
+}
+
 /* Writes a box of a shard to its place in the file: as it is, or packed, block by block. */
 static reshard_status write_box(saving *s, const reshard_piece *piece, reshard_dtype dtype,
                                 char *shard, uint64_t bytes, uint64_t at)
@@ -99,12 +128,15 @@ static reshard_status write_box(saving *s, const reshard_piece *piece, reshard_d
                               .wire = dtype};
     char *dense = rs_segment_dense(&packed);
     if (dense != NULL)
-        return rs_file_write(s->file, dense, (size_t)bytes, at);
+        return write_bytes(s, dense, bytes, at);
     reshard_status status = RESHARD_OK;
     for (uint64_t from = 0, to; status == RESHARD_OK && from < bytes; from = to) {
         to = bytes - from < BUFFER_BYTES ? bytes : from + BUFFER_BYTES;
+        rs_trace_event event;
+        begin_span(s, RS_TRACE_PACK, &event);
         rs_segment_pack(&packed, from, to, s->buffer);
-        status = rs_file_write(s->file, s->buffer, (size_t)(to - from), at + from);
+        end_span(s, &event, to - from);
+        status = write_bytes(s, s->buffer, to - from, at + from);
     }
     return status;
 }
@@ -123,6 +155,8 @@ static reshard_status write_entry(saving *s, const rs_target_entry *entry)
         reshard_layout_shards(live->layout, reshard_group_rank(s->group), &shards);
     if (status == RESHARD_OK)
         status = find_piece(shards, wanted, tensor->carried_ndim, &shard, &piece);
+    if (status == RESHARD_OK && s->track != NULL)
+        status = rs_trace_name(s->track->trace, tensor->name, &s->tensor);
     if (status == RESHARD_OK)
         status = write_box(s, piece, live->dtype, live->shards[shard], entry->bytes, wanted->at);
     reshard_shards_destroy(shards);
@@ -143,7 +177,14 @@ static reshard_status write_file(saving *s)
         status = rs_target_write_head(&s->target, rank, s->file);
     for (int64_t i = 0; status == RESHARD_OK && i < file->entry_count; i++)
         status = write_entry(s, &s->target.entries[file->entry_first + i]);
-    return status == RESHARD_OK && s->sync ? rs_file_sync(s->file) : status;
+    if (status != RESHARD_OK || !s->sync)
+        return status;
+    rs_trace_event event;
+    s->tensor = RS_TRACE_NONE;
+    begin_span(s, RS_TRACE_SYNC, &event);
+    status = rs_file_sync(s->file);
+    end_span(s, &event, 0);
+    return status;
 }
 
 /* ---- saving ---------------------------------------------------------------------------------- */
@@ -206,6 +247,12 @@ reshard_status reshard_checkpoint_save(reshard_context *context, reshard_group *
     rs_claim claim = {.what = "save: the list of tensors"};
     if (status == RESHARD_OK) {
         s.sync = !chosen.no_sync;
+        s.tensor = RS_TRACE_NONE;
+        if (chosen.trace != NULL)
+            status = rs_trace_take(
+                chosen.trace, rs_group_root_rank(group, reshard_group_rank(group)), 0, 0, &s.track);
+    }
+    if (status == RESHARD_OK) {
         s.buffer = rs_allocate(context, BUFFER_BYTES);
         status = s.buffer == NULL ? rs_allocation_status() : make_target(&s, count);
     }
@@ -218,6 +265,7 @@ reshard_status reshard_checkpoint_save(reshard_context *context, reshard_group *
         status = open_folder(&s);
     if (status == RESHARD_OK)
         status = fill_folder(&s);
+    rs_trace_give_back(s.track);
     rs_file_close(s.file);
     rs_output_release(&s.output);
     rs_target_release(&s.target);

@@ -93,6 +93,8 @@ static reshard_status carry(const rs_live_reading *r, rs_arena *arena,
                         .sources = r->files,
                         .memory = memory,
                         .threads = 1,
+                        .trace = r->trace,
+                        .trace_rank = r->trace_rank,
                         .block_end = blocks.count};
     return rs_engine_run(&engine);
 }

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * trace.c - a prediction as a trace. Each link of a rank is a row, and its messages follow each
+ * other in the order of rounds, each as long as its bytes over the link's speed and one latency. So
+ * the longest row of a stage ends with the stage, or earlier by the latencies of a rank with more
+ * peers: the model counts those of the rank that has the most.
+ */
+#include "base/context.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/shape.h"
+#include "plan/part.h"
+#include "plan/plan.h"
+#include "predict/predict.h"
+#include "trace/record.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+/* More than viewers can show. */
+#define EVENTS_MAX 1000000
+#define RANKS_MAX 1024
+
+/* The rows of a rank. */
+enum { STAGES, NIC_OUT, NIC_IN, INTRA_OUT, INTRA_IN, MEMORY, ROWS };
+
+static const char *const labels[ROWS] = {"stages",      "to other nodes", "from other nodes",
+                                         "to its node", "from its node",  "memory of the node"};
+
+typedef struct tracing {
+    const reshard_prediction *prediction;
+    reshard_plan *plan;
+    reshard_cluster cluster;
+    reshard_trace *trace;
+    int32_t rank_count, stage_count;
+    int64_t events;             /* so far */
+    uint64_t *out, *in;         /* by peer: the bytes of one rank in one stage */
+    uint64_t *node_bytes;       /* by stage: copied within the node of the current rank, so far */
+    rs_trace_track *rows[ROWS]; /* of the current rank */
+} tracing;
+
+/* ---- what one rank has to do ----------------------------------------------------------------- */
+
+typedef struct adding {
+    uint64_t *bytes; /* by peer */
+    bool sending;
+    uint64_t element_bytes;
+} adding;
+
+static reshard_status add_move(void *user, const reshard_move *move)
+{
+    const adding *a = user;
+    a->bytes[a->sending ? move->target_rank : move->source_rank] +=
+        a->element_bytes * (uint64_t)rs_volume(move->ndim, move->size);
+    return RESHARD_OK;
+}
+
+/* Fills out and in, and adds what stays on the rank to the bytes of its node. */
+static reshard_status read_stage(tracing *t, const reshard_part *part, int32_t rank, int32_t stage)
+{
+    size_t bytes = (size_t)t->rank_count * sizeof *t->out;
+    memset(t->out, 0, bytes);
+    memset(t->in, 0, bytes);
+    for (int32_t l = 0; l < reshard_plan_stage_link_count(t->plan, stage); l++) {
+        reshard_stage_link link = rs_plan_stage_link(t->plan, stage, l);
+        uint64_t target = rs_element_bytes(link.target_dtype);
+        uint64_t source = link.source < 0 ? target : rs_element_bytes(link.source_dtype);
+        const reshard_part_moves *moves = reshard_part_link(part, stage, l);
+        adding out = {t->out, true, source < target ? source : target};
+        adding in = {t->in, false, source < target ? source : target};
+        reshard_status status = rs_moves_each(&moves->sends, rank, -1, add_move, &out);
+        if (status == RESHARD_OK)
+            status = rs_moves_each(&moves->receives, rank, -1, add_move, &in);
+        if (status != RESHARD_OK)
+            return status;
+        for (int64_t i = 0; i < moves->keeps.count; i++) {
+            const reshard_move *record = &moves->keeps.items[i];
+            t->node_bytes[stage] += target * (uint64_t)rs_volume(record->ndim, record->size) *
+                                    (uint64_t)reshard_move_count(record);
+        }
+    }
+    return RESHARD_OK;
+}
+
+/* The last rank of a node has the row of its memory. */
+static bool ends_node(const tracing *t, int32_t rank)
+{
+    return rank % t->cluster.per_node == t->cluster.per_node - 1 || rank == t->rank_count - 1;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+static uint64_t nanoseconds(double seconds)
+{
+    return (uint64_t)llround(seconds * 1e9);
+}
+
+static void add_span(const tracing *t, int row, rs_trace_kind kind, double begin, double end,
+                     uint64_t bytes, int32_t stage, int32_t peer, int32_t round)
+{
+    rs_trace_event event = rs_trace_span(kind, nanoseconds(begin));
+    event.end = nanoseconds(end);
+    event.bytes = bytes;
+    event.stage = (int16_t)stage;
+    event.peer = peer;
+    event.round = round;
+    rs_trace_add(t->rows[row], &event);
+}
+
+static double seconds_over(uint64_t bytes, double speed)
+{
+    return speed > 0 ? (double)bytes / speed : 0;
+}
+
+/* The messages of one rank in one direction, by round. Returns its bytes. */
+static uint64_t add_messages(tracing *t, int32_t rank, int32_t stage, bool sending, double begin)
+{
+    const reshard_cluster *c = &t->cluster;
+    double between = begin, within = begin; /* where the last span ended */
+    uint64_t total = 0;
+    for (int32_t round = 1; round < t->rank_count; round++) {
+        int32_t step = sending ? round : t->rank_count - round;
+        int32_t peer = (int32_t)(((int64_t)rank + step) % t->rank_count);
+        uint64_t bytes = (sending ? t->out : t->in)[peer];
+        if (bytes == 0)
+            continue;
+        bool near = peer / c->per_node == rank / c->per_node;
+        double *at = near ? &within : &between;
+        double end = *at + c->latency + seconds_over(bytes, near ? c->intra : c->nic);
+        int row = near ? (sending ? INTRA_OUT : INTRA_IN) : (sending ? NIC_OUT : NIC_IN);
+        add_span(t, row, sending ? RS_TRACE_SEND : RS_TRACE_RECEIVE, *at, end, bytes, stage, peer,
+                 round);
+        *at = end;
+        total += bytes;
+        if (!sending && near)
+            t->node_bytes[stage] += bytes;
+    }
+    return total;
+}
+
+/* Adds the messages of a rank in one stage to the counts of its rows. */
+static void count_messages(const tracing *t, int32_t rank, int64_t counts[ROWS])
+{
+    for (int32_t i = 0; i < t->rank_count; i++) {
+        bool near = i / t->cluster.per_node == rank / t->cluster.per_node;
+        counts[near ? INTRA_OUT : NIC_OUT] += t->out[i] != 0;
+        counts[near ? INTRA_IN : NIC_IN] += t->in[i] != 0;
+    }
+    counts[STAGES]++;
+    counts[MEMORY] += t->cluster.memory > 0 && ends_node(t, rank);
+}
+
+static reshard_status take_rows(tracing *t, int32_t rank, const int64_t counts[ROWS])
+{
+    reshard_status status = RESHARD_OK;
+    for (int i = 0; i < ROWS && status == RESHARD_OK; i++) {
+        if (counts[i] == 0)
+            continue;
+        /* Rows are told apart by number; a row that is held would be given out again. */
+        status = rs_trace_take(t->trace, rank, i, counts[i], &t->rows[i]);
+        if (status == RESHARD_OK) {
+            t->rows[i]->label = labels[i];
+            rs_trace_give_back(t->rows[i]);
+        }
+    }
+    return status;
+}
+
+/* ---- ranks ----------------------------------------------------------------------------------- */
+
+static double stage_seconds(const tracing *t, int32_t stage)
+{
+    reshard_stage_prediction found = {.size = sizeof found};
+    reshard_status status = reshard_prediction_stage(t->prediction, stage, &found);
+    assert(status == RESHARD_OK); /* the prediction is of this plan */
+    (void)status;
+    return found.seconds;
+}
+
+static reshard_status trace_part(tracing *t, const reshard_part *part, int32_t rank)
+{
+    double begin = 0;
+    for (int32_t i = 0; i < t->stage_count; i++) {
+        double seconds = stage_seconds(t, i);
+        reshard_status status = read_stage(t, part, rank, i);
+        if (status != RESHARD_OK)
+            return status;
+        (void)add_messages(t, rank, i, true, begin);
+        uint64_t received = add_messages(t, rank, i, false, begin);
+        add_span(t, STAGES, RS_TRACE_STAGE, begin, begin + seconds, received, i, RS_TRACE_NONE,
+                 RS_TRACE_NONE);
+        if (ends_node(t, rank) && t->cluster.memory > 0 && t->node_bytes[i] != 0)
+            add_span(t, MEMORY, RS_TRACE_COPY, begin,
+                     begin + seconds_over(t->node_bytes[i], t->cluster.memory), t->node_bytes[i], i,
+                     RS_TRACE_NONE, RS_TRACE_NONE);
+        begin += seconds;
+    }
+    return RESHARD_OK;
+}
+
+/* How many events each row has. *out_fits: whether there is room for the rank. */
+static reshard_status measure_part(tracing *t, const reshard_part *part, int32_t rank,
+                                   int64_t counts[ROWS], bool *out_fits)
+{
+    uint64_t *node_bytes = t->node_bytes;
+    uint64_t unused[RS_STAGES_MAX] = {0};
+    reshard_status status = RESHARD_OK;
+    t->node_bytes = unused;
+    for (int32_t i = 0; i < t->stage_count && status == RESHARD_OK; i++) {
+        status = read_stage(t, part, rank, i);
+        count_messages(t, rank, counts);
+    }
+    t->node_bytes = node_bytes;
+    for (int i = 0; i < ROWS; i++)
+        t->events += counts[i];
+    *out_fits = t->events <= EVENTS_MAX && rank < RANKS_MAX;
+    return status;
+}
+
+static reshard_status trace_rank(tracing *t, int32_t rank, bool *out_fits)
+{
+    reshard_part *part = NULL;
+    int64_t counts[ROWS] = {0};
+    if (rs_context_cancelled(t->plan->context))
+        return rs_fail(RESHARD_ERR_CANCELLED, "cancelled at rank %d of %d", rank, t->rank_count);
+    reshard_status status = reshard_part_create(t->plan->context, t->plan, rank, &part);
+    if (status == RESHARD_OK)
+        status = measure_part(t, part, rank, counts, out_fits);
+    if (status == RESHARD_OK && *out_fits)
+        status = take_rows(t, rank, counts);
+    if (rank % t->cluster.per_node == 0)
+        memset(t->node_bytes, 0, (size_t)t->stage_count * sizeof *t->node_bytes);
+    if (status == RESHARD_OK && *out_fits)
+        status = trace_part(t, part, rank);
+    reshard_part_destroy(part);
+    return status;
+}
+
+reshard_status reshard_prediction_trace(const reshard_prediction *prediction, reshard_plan *plan,
+                                        const reshard_cluster *cluster, reshard_trace *trace,
+                                        int32_t *out_ranks)
+{
+    uint64_t node_bytes[RS_STAGES_MAX] = {0};
+    tracing t = {.prediction = prediction,
+                 .plan = plan,
+                 .trace = trace,
+                 .rank_count = reshard_plan_rank_count(plan),
+                 .stage_count = reshard_plan_stage_count(plan),
+                 .node_bytes = node_bytes};
+    reshard_status status = rs_cluster_read(plan, cluster, &t.cluster);
+    if (status != RESHARD_OK)
+        return status;
+    size_t bytes = 2 * (size_t)t.rank_count * sizeof *t.out;
+    t.out = rs_allocate(plan->context, bytes);
+    if (t.out == NULL)
+        return rs_allocation_status();
+    t.in = t.out + t.rank_count;
+    bool fits = true;
+    int32_t rank = 0;
+    rs_trace_set_origin(trace, "predicted from the plan and a cluster's speeds; nothing was run");
+    while (rank < t.rank_count && fits && status == RESHARD_OK) {
+        status = trace_rank(&t, rank, &fits);
+        rank += fits;
+    }
+    rs_trace_leave_out(trace, t.rank_count - rank);
+    rs_release(plan->context, t.out, bytes);
+    if (status == RESHARD_OK && out_ranks != NULL)
+        *out_ranks = rank;
+    return status;
+}
