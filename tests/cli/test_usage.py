@@ -131,7 +131,7 @@ class UsageTest(CommandTest):
         for command, options in [
             ("layout", ["shape", "rank", "all", "json", "draw", "ascii", "slice", "svg", "help"]),
             ("plan", ["shape", "dtype", "from", "to", "relabel", "balance", "max-memory", "single-stage",
-                      "check", "moves", "rank", "cluster", "json", "html", "draw", "ascii", "slice", "svg", "help"]),
+                      "check", "moves", "rank", "cluster", "trace", "json", "html", "draw", "ascii", "slice", "svg", "help"]),
             ("bench plan", ["ranks", "rank", "worst", "json", "help"]),
         ]:
             page = self.read_text(*command.split(), "--help")
