@@ -164,6 +164,16 @@ static reshard_status write_entry(saving *s, const rs_target_entry *entry)
                           tensor->name.bytes);
 }
 
+static reshard_status sync_file(saving *s)
+{
+    rs_trace_event event;
+    s->tensor = RS_TRACE_NONE;
+    begin_span(s, RS_TRACE_SYNC, &event);
+    reshard_status status = rs_file_sync(s->file);
+    end_span(s, &event, 0);
+    return status;
+}
+
 /* Writes this rank's file into the folder that rank 0 has made. */
 static reshard_status write_file(saving *s)
 {
@@ -177,14 +187,7 @@ static reshard_status write_file(saving *s)
         status = rs_target_write_head(&s->target, rank, s->file);
     for (int64_t i = 0; status == RESHARD_OK && i < file->entry_count; i++)
         status = write_entry(s, &s->target.entries[file->entry_first + i]);
-    if (status != RESHARD_OK || !s->sync)
-        return status;
-    rs_trace_event event;
-    s->tensor = RS_TRACE_NONE;
-    begin_span(s, RS_TRACE_SYNC, &event);
-    status = rs_file_sync(s->file);
-    end_span(s, &event, 0);
-    return status;
+    return status == RESHARD_OK && s->sync ? sync_file(s) : status;
 }
 
 /* ---- saving ---------------------------------------------------------------------------------- */
