@@ -21,7 +21,7 @@
 enum { ROWS_MAX = 64, TEXT_SHOWN = 200 };
 
 typedef struct verify_values {
-    const char *from, *from_b, *rules, *from_rules, *rules_b, *unlisted, *padding;
+    const char *from, *from_b, *rules, *from_rules, *rules_b, *unlisted, *padding, *only;
     cli_texts sets, dtypes, includes, excludes, renames;
     int32_t threads;
     int ignore_dropped, digest, all, json;
@@ -45,6 +45,7 @@ static const cli_option options[] = {
     {"rename", CLI_TEXTS, FIELD(renames), "GLOB=NAME", 0, "B has other names: model.*={1}"},
     {"include", CLI_TEXTS, FIELD(includes), "GLOB", 0, "only these tensors of A"},
     {"exclude", CLI_TEXTS, FIELD(excludes), "GLOB", 0, "not these tensors of A"},
+    {"only", CLI_TEXT, FIELD(only), "NAME", 0, "what A has under this name, without it: model"},
     {"ignore-dropped", CLI_FLAG, FIELD(ignore_dropped), NULL, 0,
      "tensors that only A has are no difference"},
     {"digest", CLI_FLAG, FIELD(digest), NULL, 0, "compare digests, not bytes"},
@@ -166,7 +167,8 @@ static reshard_status compare_rank(void *user, reshard_group *group)
                                                    .exclude_count = values->excludes.count,
                                                    .excludes = values->excludes.items,
                                                    .rename_count = values->renames.count,
-                                                   .renames = values->renames.items};
+                                                   .renames = values->renames.items,
+                                                   .only = values->only};
     const reshard_comparison_options comparing = {.size = sizeof comparing,
                                                   .conversion = &conversion,
                                                   .ignore_dropped = values->ignore_dropped,
@@ -383,11 +385,15 @@ static int check_values(const verify_values *values, const char *path_b)
     const struct {
         const char *name;
         int given;
-    } rows[] = {
-        {"from-b", values->from_b != NULL},         {"rules-b", values->rules_b != NULL},
-        {"dtype", values->dtypes.count != 0},       {"rename", values->renames.count != 0},
-        {"include", values->includes.count != 0},   {"exclude", values->excludes.count != 0},
-        {"ignore-dropped", values->ignore_dropped}, {"digest", values->digest}};
+    } rows[] = {{"from-b", values->from_b != NULL},
+                {"rules-b", values->rules_b != NULL},
+                {"dtype", values->dtypes.count != 0},
+                {"rename", values->renames.count != 0},
+                {"include", values->includes.count != 0},
+                {"exclude", values->excludes.count != 0},
+                {"ignore-dropped", values->ignore_dropped},
+                {"digest", values->digest},
+                {"only", values->only != NULL}};
     for (size_t i = 0; path_b == NULL && i < sizeof rows / sizeof rows[0]; i++) {
         if (rows[i].given)
             return cli_fail(CLI_USAGE, "--%s is for a second checkpoint, but there is only one",

@@ -24,8 +24,9 @@ typedef struct reshard_comparison reshard_comparison;
 typedef struct reshard_comparison_options {
     size_t size; /* sizeof(reshard_comparison_options) */
     /* What a conversion from A to B did to names, dtypes and the choice of tensors: of its options
-     * only rules, sets, dtypes, includes, excludes and renames count, and A is compared as they
-     * leave it. If rules are given, A was opened with keep_names. NULL: nothing was done. */
+     * only rules, sets, dtypes, includes, excludes, renames and `only` count, and A is compared as
+     * they leave it. Of a conversion to hf that took the model alone, `only` is its name ("model").
+     * If rules are given, A was opened with keep_names. NULL: nothing was done. */
     const reshard_conversion_options *conversion;
     int ignore_dropped; /* non-zero: tensors that only A has are counted, but are no difference */
     /* Non-zero: compares digests instead of bytes, reading A and B one after the other. No element

@@ -240,6 +240,7 @@ class Checkpoint(Handle, MappingClass):
         self.path = path
         self.mmap = bool(mmap)
         self._context = Context()
+        self._need(self._context)
         self._maps: Dict[int, Any] = {}
         options, kept = opening_options(mesh, rules, sets, unlisted, padding, keep_names)
         spelt = encode(path, "a path")
@@ -248,7 +249,7 @@ class Checkpoint(Handle, MappingClass):
         del kept
 
     def _live(self) -> int:
-        if self._pointer is None:
+        if self._pointer is None or self._ended:
             raise ValueError("the checkpoint %s is closed" % (self.path,))
         return self._pointer
 
@@ -264,7 +265,7 @@ class Checkpoint(Handle, MappingClass):
         self.close()
 
     def __repr__(self) -> str:
-        if self._pointer is None:
+        if self._pointer is None or self._ended:
             return "<closed checkpoint %s>" % (self.path,)
         return "<%s checkpoint %s: %d tensors, %d bytes in %d files>" % (self.format, self.path, len(self), self.nbytes,
                                                                       len(self.files))

@@ -65,7 +65,8 @@ class Conversion(Handle):
                  only: Optional[str] = None, all: bool = False, shard_bytes: int = 0, memory_bytes: int = 0,
                  threads: int = 0, progress: Progress = None) -> None:
         super().__init__(None)
-        self._checkpoint = checkpoint  # it has to live as long
+        self._checkpoint = checkpoint
+        self._need(checkpoint)
         lists = {"set": set_list(sets), "dtype": _dtype_texts(dtype), "include": _texts(include), "exclude": _texts(exclude),
                  "rename": ["%s=%s" % pair for pair in (rename or {}).items()]}
         options = _native.reshard_conversion_options(size=ctypes.sizeof(_native.reshard_conversion_options))

@@ -359,6 +359,7 @@ class Exec(Handle):
         super().__init__(None)
         # Not the group itself, which may hold on to this: the library keeps what it needs.
         self.plan = plan
+        self._need(plan)
         self._rank = group.rank
         options = _native.reshard_exec_options(size=ctypes.sizeof(_native.reshard_exec_options), verify=int(verify),
                                                messages_only=int(messages_only))

@@ -10,7 +10,7 @@ import ctypes
 import os
 import threading
 from ctypes import byref, c_size_t, c_void_p, create_string_buffer
-from typing import Any, List, Optional, Sequence
+from typing import Any, List, Optional, Sequence, Tuple
 
 from . import _native
 from ._errors import LibraryMissing, make_error
@@ -102,17 +102,42 @@ def library_path() -> str:
 
 
 class Handle:
-    """An object of the library that is released together with this one."""
+    """An object of the library that is released together with this one, but after those that need it.
+
+    A reference from Python does not ensure that order: of objects that are garbage together, because a cycle leads through
+    them, any may be finalised first.
+    """
 
     _release = ""  # the name of the call that does it
+    _pointer: Optional[int] = None
+    _ended = False
+    _needs: Tuple["Handle", ...] = ()
+    _users: Any = ()  # an item for each handle that needs this one
 
     def __init__(self, pointer: Optional[int]) -> None:
         self._pointer = pointer
+        self._users = []
+
+    def _need(self, *handles: "Handle") -> None:
+        """The library's objects of these must outlive this one's."""
+        self._needs += handles
+        for handle in handles:
+            handle._users.append(None)
 
     def __del__(self) -> None:
-        pointer, self._pointer = getattr(self, "_pointer", None), None
+        self._ended = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if not self._ended or self._users:
+            return
+        pointer, self._pointer = self._pointer, None
+        needs, self._needs = self._needs, ()
         if pointer and lib is not None:  # the interpreter may be going down
             getattr(lib, self._release)(pointer)
+        for handle in needs:
+            handle._users.pop()
+            handle._let_go()
 
 
 def make(function: Any, *arguments: Any) -> int:

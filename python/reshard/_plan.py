@@ -102,6 +102,7 @@ class Plan(Handle):
             links[i] = lib.reshard_link_whole(i, i)
         options = _options(balance, relabel, single_stage, staging_bytes)
         self._context = Context()
+        self._need(self._context)
         self._pointer = self._context.run(lambda: make(lib.reshard_plan_create, self._context._pointer, count, sources, count,
                                                        targets, count, links, byref(options)))
         self.tensors: Tuple[PlanTensor, ...] = tuple(tensors)
@@ -110,6 +111,8 @@ class Plan(Handle):
         """The transposed plan, from the target's split to the source's: it adds up what this one copies."""
         made = Plan.__new__(Plan)
         Handle.__init__(made, None)
+        made._context = self._context
+        made._need(self._context)
         made._pointer = make(lib.reshard_plan_adjoint, self._pointer)
         made.tensors = tuple(PlanTensor(tensor.name, tensor.target, tensor.source, tensor.target_dtype, tensor.source_dtype)
                              for tensor in self.tensors)
@@ -205,6 +208,7 @@ class Part(Handle):
     def __init__(self, plan: Plan, rank: int) -> None:
         super().__init__(None)
         self.plan, self.rank = plan, rank
+        self._need(plan)
         self._pointer = make(lib.reshard_part_create, None, plan._pointer, rank)
 
     def __repr__(self) -> str:

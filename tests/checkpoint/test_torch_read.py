@@ -203,6 +203,7 @@ class Files(TorchTest):
             (View(storage, 11, (2,), (1,)), "beyond its storage"),
             (View(storage, 0, (2, 2), (2**62, 1)), "beyond its storage"),
             (View(storage, 0, (2**62, 4), (0, 0)), "beyond 63 bits"),
+            (View(storage, 0, (2**28 + 1,), (0,)), "has 1073741828 bytes, which repeat the 48 of its storage"),
             (View(storage, -1, (2,), (1,)), "does not begin at a place"),
             (View(storage, 0, (2,), (-1,)), "not a size"),
             (View(storage, 0, (2,), (1, 1)), "1 sizes, but 2 strides"),
@@ -217,6 +218,8 @@ class Files(TorchTest):
             torch_files.write(self.at(f"{i}.pt"), {"x": {"bad": value}})
             self.check_fails(["inspect", self.at(f"{i}.pt")], 1, words)
             self.check_fails(["inspect", self.at(f"{i}.pt")], 1, 'tensor "x.bad"')
+        torch_files.write(self.at("repeats.pt"), {"x": View(storage, 0, (2**28,), (0,))})
+        self.assertEqual(self.read_json("inspect", self.at("repeats.pt"))["bytes"], 2**30)
         torch_files.write(self.at("same.pt"), {"a.b": torch_files.tensor(("U8", (1,), b"1")), "a": {"b": torch_files.tensor(("U8", (1,), b"2"))}})
         self.check_fails(["inspect", self.at("same.pt")], 1, 'two tensors end up with the name "a.b"')
         torch_files.write(self.at("big.pt"), {}, byteorder="big")

@@ -90,6 +90,8 @@ class Written(TorchTest):
         done = self.convert("a.ckpt", "hf")
         self.assertEqual(files.read_hf(self.at("hf")), {"w": w})
         self.assertEqual(done["notes"], ['only "state_dict" is taken: 1 tensors (12 bytes) and 1 other values stay behind'])
+        self.read_text("verify", self.at("a.ckpt"), self.at("hf"), "--only", "state_dict")
+        self.check_fails(["verify", self.at("a.ckpt"), "--only", "state_dict"], 2, "--only is for a second checkpoint")
         done = self.convert("a.ckpt", "all", "--all")
         self.assertEqual(files.read_hf(self.at("all")), {"state_dict.w": w, "optimizer.m": m})
         self.assertEqual(done["notes"], ["the format hf cannot hold 1 value, which stays behind: epoch"])

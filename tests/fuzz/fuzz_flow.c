@@ -10,11 +10,14 @@
  *
  * with little-endian numbers. The name is one of a list. Of odd kind the n bytes are the header of
  * a safetensors file, whose length is put before it and d bytes of data behind it, so that the
- * fuzzer need not guess lengths. The file JOURNAL changes the journal of an interrupted conversion:
+ * fuzzer need not guess lengths. Of kind 2 they are the pickle of a zip file as torch.save writes
+ * it, with storages of d bytes: "0" has the numbers 0, 1, 2, .. of 64 bits, which a mesh may be,
+ * the others anything. The file JOURNAL changes the journal of an interrupted conversion:
  * of even kind it replaces it, of odd kind it is added (xor) from byte d on.
  */
 #include "base/sha256.h"
 #include "tests/fuzz/limits.h"
+#include "tests/fuzz/torch_zip.h"
 
 #include <reshard/comparison.h>
 
@@ -29,6 +32,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define BYTES_MAX ((size_t)256 << 20)
 #define SECONDS_MAX 3.0
+/* Strides of 0 may make a large tensor of few bytes, which takes time. */
+#define TENSORS_BYTES_MAX ((uint64_t)16 << 20)
 
 static const char *const names[] = {"model.safetensors",
                                     "model-00001-of-00002.safetensors",
@@ -43,7 +48,15 @@ static const char *const names[] = {"model.safetensors",
                                     "pytorch_model.bin",
                                     ".metadata",
                                     "__0_0.distcp",
-                                    "__1_0.distcp"};
+                                    "__1_0.distcp",
+                                    "model.pt",
+                                    "model_world_size_2_rank_0.pt",
+                                    "model_world_size_2_rank_1.pt",
+                                    "optim_world_size_2_rank_0.pt",
+                                    "optim_world_size_2_rank_1.pt",
+                                    "metadata.pkl",
+                                    "checkpoint_0.pt",
+                                    "checkpoint_1.pt"};
 enum {
     NAME_COUNT = sizeof names / sizeof names[0],
     RULES = NAME_COUNT, /* beside the folder */
@@ -53,7 +66,8 @@ enum {
 
 static const char *const meshes[] = {NULL,        "tp=2",   "dp=2", "tp=3",
                                      "pp=2,tp=2", "fsdp=2", "x=5",  "1"};
-static const char *const formats[] = {NULL, "hf", "dcp-safetensors", "rank-files"};
+static const char *const formats[] = {NULL,  "hf",    "dcp-safetensors", "rank-files",
+                                      "dcp", "torch", "torch",           "hf"};
 
 static char top[64]; /* holds in/, some.rules, out/ and out.partial/ */
 
@@ -113,7 +127,7 @@ static void write_file(const char *path, const void *const parts[3], const size_
 /* ---- the input ------------------------------------------------------------------------------- */
 
 typedef struct record {
-    int name, is_odd;
+    int name, is_odd, is_torch;
     size_t count, number;
     const uint8_t *bytes;
 } record;
@@ -139,6 +153,7 @@ static int take_record(const uint8_t **data, size_t *size, record *out)
     size_t count = (size_t)head[2] | (size_t)head[3] << 8, room = *size - 6;
     *out = (record){.name = head[0] % NAMES,
                     .is_odd = head[1] & 1,
+                    .is_torch = (head[1] & 3) == 2,
                     .count = count < room ? count : room,
                     .number = (size_t)head[4] | (size_t)head[5] << 8,
                     .bytes = head + 6};
@@ -164,7 +179,10 @@ static void write_record(flow *f, const record *r)
     if (r->name == RULES)
         (void)snprintf(path, sizeof path, "%s", f->rules);
     f->has_rules = f->has_rules || r->name == RULES;
-    write_file(path, parts, counts);
+    if (r->is_torch)
+        fuzz_write_torch(path, r->bytes, r->count, filler, r->number);
+    else
+        write_file(path, parts, counts);
 }
 
 static void read_choices(flow *f)
@@ -175,16 +193,19 @@ static void read_choices(flow *f)
     f->opening = (reshard_checkpoint_options){.size = sizeof f->opening,
                                               .from = meshes[opening % 8],
                                               .rules = (opening & 8) != 0 ? rules : NULL};
-    f->planning = (reshard_conversion_options){.size = sizeof f->planning,
-                                               .to = meshes[planning % 8],
-                                               .format = formats[planning / 8 % 4],
-                                               .rules = (planning & 32) != 0 ? rules : NULL,
-                                               .dtype_count = (planning & 64) != 0,
-                                               .dtypes = dtypes,
-                                               .rename_count = (planning & 128) != 0,
-                                               .renames = renames,
-                                               .memory_bytes_max = (size_t)1 << 20,
-                                               .threads = 1};
+    f->planning =
+        (reshard_conversion_options){.size = sizeof f->planning,
+                                     .to = meshes[planning % 8],
+                                     .format = formats[planning / 8 % 4 + opening / 16 % 2 * 4],
+                                     .dtensors = (opening & 32) != 0,
+                                     .all = (opening & 64) == 0,
+                                     .rules = (planning & 32) != 0 ? rules : NULL,
+                                     .dtype_count = (planning & 64) != 0,
+                                     .dtypes = dtypes,
+                                     .rename_count = (planning & 128) != 0,
+                                     .renames = renames,
+                                     .memory_bytes_max = (size_t)1 << 20,
+                                     .threads = 1};
     f->opening.keep_names = f->planning.rules != NULL;
 }
 
@@ -304,17 +325,31 @@ static void check_output(const flow *f)
     reshard_checkpoint_destroy(output);
 }
 
+static uint64_t count_bytes(const flow *f)
+{
+    uint64_t bytes = 0;
+    reshard_stored_tensor tensor = {.size = sizeof tensor};
+    for (int64_t i = 0; reshard_checkpoint_tensor(f->source, i, &tensor) == RESHARD_OK; i++)
+        bytes += tensor.bytes < TENSORS_BYTES_MAX ? tensor.bytes : TENSORS_BYTES_MAX + 1;
+    return bytes;
+}
+
 static void run_flow(flow *f)
 {
     reshard_conversion_stats stats = {.size = sizeof stats};
     reshard_conversion *conversion = NULL;
     if (!fuzz_passes(reshard_checkpoint_open(f->limits.context, f->in, &f->opening, &f->source)))
         return;
+    if (count_bytes(f) > TENSORS_BYTES_MAX) {
+        reshard_checkpoint_destroy(f->source);
+        return;
+    }
     read_all(f);
     if (fuzz_passes(
             reshard_conversion_create(f->limits.context, f->source, &f->planning, &conversion)) &&
         fuzz_passes(reshard_conversion_get_stats(conversion, &stats)) && convert(f, conversion) &&
-        strcmp(stats.format, "rank-files") != 0)
+        strcmp(stats.format, "rank-files") != 0 &&
+        (f->planning.all || strcmp(stats.format, "hf") != 0)) /* which may be the model alone */
         check_output(f);
     reshard_conversion_destroy(conversion);
     reshard_checkpoint_destroy(f->source);

@@ -8,14 +8,21 @@ fuzzer, and stay.
 import json
 import os
 import struct
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "checkpoint"))
+import torch_files
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 NAMES = ["model.safetensors", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
          "model.safetensors.index.json", "config.json", "shard-00001-model-00001-of-00001.safetensors",
          "shard-00002-model-00001-of-00001.safetensors", "rank-00000-of-00002.safetensors", "rank-00001-of-00002.safetensors",
-         "tokenizer.json", "pytorch_model.bin", ".metadata", "__0_0.distcp", "__1_0.distcp", "RULES", "JOURNAL"]
+         "tokenizer.json", "pytorch_model.bin", ".metadata", "__0_0.distcp", "__1_0.distcp", "model.pt",
+         "model_world_size_2_rank_0.pt", "model_world_size_2_rank_1.pt", "optim_world_size_2_rank_0.pt", "optim_world_size_2_rank_1.pt",
+         "metadata.pkl", "checkpoint_0.pt", "checkpoint_1.pt", "RULES", "JOURNAL"]
 MESHES = [None, "tp=2", "dp=2", "tp=3", "pp=2,tp=2", "fsdp=2", "x=5", "1"]
-FORMATS = [None, "hf", "dcp-safetensors", "rank-files"]
+FORMATS = [None, "hf", "dcp-safetensors", "rank-files", "dcp", "torch"]
+STORAGE_BYTES = 512
 BYTES = {"F32": 4, "BF16": 2, "U8": 1, "I64": 8, "F64": 8}
 
 
@@ -31,17 +38,29 @@ def head(tensors, metadata=None):
     return json.dumps(header).encode(), at
 
 
+class Graph(bytes):
+    """A pickle that becomes a file of torch.save."""
+
+
+def graph(value, mesh=None):
+    """The storage of the mesh is the first, which has numbers."""
+    pickler = torch_files.Pickler()
+    if mesh is not None:
+        pickler.storages.append(mesh.state.get("mesh", mesh.state.get("_rank_map")).storage)
+    return Graph(pickler.dump(value))
+
+
 def flow(*records, source=None, to=None, form=None, rules=False, own_rules=False, cast=False, rename=False, verify=False,
-         stop=None):
-    choices = [MESHES.index(source) | 8 * own_rules,
-               MESHES.index(to) | FORMATS.index(form) << 3 | rules << 5 | cast << 6 | rename << 7,
+         stop=None, dtensors=False, model=False):
+    choices = [MESHES.index(source) | 8 * own_rules | FORMATS.index(form) // 4 << 4 | dtensors << 5 | model << 6,
+               MESHES.index(to) | FORMATS.index(form) % 4 << 3 | rules << 5 | cast << 6 | rename << 7,
                (stop is not None) | verify << 7, stop or 0]
     data = bytes(choices)
     for name, content, *number in records:
         framed = isinstance(content, tuple)
         text, count = content if framed else (content, number[0] if number else 0)
-        odd = framed or bool(number)
-        data += struct.pack("<BBHH", NAMES.index(name), odd, len(text), count) + text
+        kind = 2 if isinstance(content, Graph) else framed or bool(number)
+        data += struct.pack("<BBHH", NAMES.index(name), kind, len(text), STORAGE_BYTES if kind == 2 else count) + text
     return data
 
 
@@ -64,7 +83,57 @@ def index():
     return json.dumps({"metadata": {"total_size": 40}, "weight_map": {"x": NAMES[1], "y": NAMES[2]}}).encode()
 
 
+def dtensors(rank):
+    """Rows of 3 over 2 ranks, a replicated norm, a value."""
+    mesh = torch_files.mesh([0, 1], names=("fsdp",))
+    local = ("F32", (2, 3) if rank == 0 else (1, 3), bytes(24 if rank == 0 else 12))
+    return graph({"w": torch_files.dtensor(local, (3, 3), mesh, ["S0"]), "n": torch_files.dtensor(("BF16", (4,), bytes(8)), (4,), mesh, ["R"]), "step": 7},
+                 mesh)
+
+
+def layouts(rank):
+    """As PyTorch 2.9 writes meshes: here of one axis of a mesh of two, over two dims of a tensor."""
+    mesh = torch_files.mesh_layout([0, 1], (1, 2), (2, 1), ("dp", "tp"))
+    return graph({"w": torch_files.dtensor(("F32", (4, 1), bytes(16)), (4, 2), mesh, ["R", "S1"], order=[(1, (1,))])}, mesh)
+
+
+def shards(rank):
+    offsets = [2 * rank, 0]
+    return graph({"a": torch_files.sharded([(offsets, ("F32", (2, 3), bytes(24)))], (4, 3), "F32", rank, 2, new=rank == 0)})
+
+
+def states(rank):
+    moment = torch_files.tensor(("F32", (2, 2), bytes(16)))
+    return graph({"state": {0: {"exp_avg": moment, "step": 3}}, "param_groups": [{"lr": 0.5, "params": [0]}]})
+
+
+def tied():
+    shared = torch_files.Storage("F32", bytes(64))
+    return graph({"model": {"a": torch_files.View(shared, 0, (4, 4), (1, 4)), "b": torch_files.View(shared, 0, (4, 4), (1, 4)),
+                            "c": torch_files.View(shared, 3, (2, 3), (0, 2)), "none": torch_files.tensor(("U8", (0,), b""))},
+                  "optimizer": [{"lr": 0.1}, (1, 2)], "epoch": 3})
+
+
+RANKS = ("model_world_size_2_rank_0.pt", "model_world_size_2_rank_1.pt")
+OPTIMIZERS = ("optim_world_size_2_rank_0.pt", "optim_world_size_2_rank_1.pt")
+
+
+def by_rank(names, make):
+    return [(name, make(rank)) for rank, name in enumerate(names)]
+
+
 FLOWS = {
+    "torch_tied": flow(("model.pt", tied()), form="hf"),
+    "torch_model": flow(("model.pt", tied()), form="hf", model=True),
+    "torch_values": flow(("model.pt", tied()), form="torch", verify=True),
+    "torch_dcp": flow(("model.pt", tied()), to="fsdp=2", form="dcp", stop=1),
+    "dtensors": flow(*by_rank(RANKS, dtensors), form="hf", verify=True),
+    "dtensors_recut": flow(*by_rank(RANKS, dtensors), ("RULES", b"* S(0)@fsdp\n"), to="fsdp=2", rules=True, form="torch", dtensors=True),
+    "dtensors_dcp": flow(*by_rank(RANKS, dtensors), to="fsdp=2", form="dcp"),
+    "mesh_layouts": flow(*by_rank(RANKS, layouts), form="hf"),
+    "sharded": flow(*by_rank(RANKS, shards), form="hf", stop=0),
+    "optimizers": flow(*by_rank(RANKS, dtensors), *by_rank(OPTIMIZERS, states), form="torch"),
+    "lost_rank": flow((RANKS[0], dtensors(0)), form="hf"),
     "one": flow(("model.safetensors", PLAIN)),
     "cut": flow(("model.safetensors", PLAIN), ("RULES", CUT), to="tp=3", rules=True),
     "cast": flow(("model.safetensors", PLAIN), ("config.json", LLAMA), to="fsdp=2", cast=True, rename=True, verify=True),

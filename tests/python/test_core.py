@@ -2,6 +2,7 @@
 """The core of the package: how the library is found, errors, specs, layouts and plans; and every docstring's example."""
 import ast
 import doctest
+import gc
 import glob
 import importlib
 import os
@@ -37,6 +38,23 @@ def owners_of(chunks, length):
 
 
 class TestLibrary(unittest.TestCase):
+    def test_handles__are_released_after_those_that_need_them(self):
+        """The collector of garbage finalises what is in a cycle in any order; here the worst of them."""
+        plan = reshard.plan((4, 4), "f32", "2: S(0)", "2: S(1)")
+        part, context = plan.part(1), plan._context
+        text = repr(part)
+        context.__del__()
+        plan.__del__()
+        self.assertEqual(repr(part), text)
+        self.assertTrue(plan._pointer and context._pointer)
+        part.__del__()
+        self.assertEqual((part._pointer, plan._pointer, context._pointer), (None, None, None))
+
+    def test_handles__a_transposed_plan_outlives_its_plan(self):
+        adjoint = reshard.plan((4, 4), "f32", "2: S(0)", "2: S(1)").adjoint()
+        gc.collect()
+        self.assertEqual(adjoint.stats.bytes_moved, 32)
+
     def test_import__needs_no_library(self):
         code, output = run_python("import reshard, sys; assert 'numpy' not in sys.modules; print('fine')", RESHARD_LIBRARY="/nowhere")
         self.assertEqual((code, output), (0, "fine\n"))

@@ -10,6 +10,9 @@
 
 /* Calls around calls: a parameter of a subclass of a tensor. */
 #define WRAPPING_MAX 8
+/* How often a view may repeat its storage, once it is large. */
+#define REPEATS_MAX 1024
+#define REPEATED_BYTES_MIN ((int64_t)1 << 30)
 
 /* ---- dtypes ---------------------------------------------------------------------------------- */
 
@@ -260,6 +263,25 @@ static reshard_status place(rs_torch_tensor *tensor, int64_t offset, const int64
     return RESHARD_OK;
 }
 
+/* A view may repeat its elements by strides of 0, so a few bytes can stand for any number of them.
+ * Large tensors that consist of little else are not a model's. */
+static reshard_status check_repeats(const rs_torch_tensor *tensor)
+{
+    const rs_torch_storage *storage = &tensor->storage;
+    if (tensor->strides == NULL)
+        return RESHARD_OK;
+    int64_t bytes =
+        rs_volume(tensor->ndim, tensor->shape) * (reshard_dtype_bits(tensor->dtype) / 8);
+    int64_t stored = storage->elements * storage->element_bytes;
+    if (bytes <= REPEATED_BYTES_MIN || bytes / REPEATS_MAX <= stored)
+        return RESHARD_OK;
+    return rs_fail(RESHARD_ERR_RANGE,
+                   "has %lld bytes, which repeat the %lld of its storage \"%.*s\": more than %d "
+                   "times is refused",
+                   (long long)bytes, (long long)stored, rs_slice_shown(storage->key),
+                   storage->key.bytes, REPEATS_MAX);
+}
+
 /* torch counts pairs of 4 bits; we count elements. */
 static reshard_status unpack_pairs(rs_arena *arena, rs_torch_tensor *tensor)
 {
@@ -309,7 +331,7 @@ static reshard_status read_dense(rs_arena *arena, const rs_pickle_node *argument
         status = unpack_pairs(arena, tensor);
     if (status == RESHARD_OK && !rs_shape_fits(tensor->ndim, tensor->shape))
         status = rs_fail(RESHARD_ERR_RANGE, "its size goes beyond 63 bits");
-    return status;
+    return status == RESHARD_OK ? check_repeats(tensor) : status;
 }
 
 reshard_status rs_torch_tensor_read(rs_arena *arena, const rs_pickle_node *node,
