@@ -132,7 +132,7 @@ static reshard_status check_contenders(rank_state *r)
             status = run_once(r, i);
         if (status == RESHARD_OK)
             status = reshard_group_barrier(r->group);
-        if (i != BENCH_RIVAL_MEMCPY)
+        if (i == MOVE || !bench_rival_is_copy((bench_rival_kind)i))
             r->verdict.wrong[i] = bench_buffers_count_wrong(&r->to);
     }
     return status;
@@ -275,6 +275,7 @@ static void print_results(const move_values *values, const measurement *m, const
 {
     static const char *const labels[BENCH_RIVAL_COUNT] = {
         [BENCH_RIVAL_MEMCPY] = "memcpy",
+        [BENCH_RIVAL_STREAMING] = "streaming copy",
         [BENCH_RIVAL_ALLTOALLW] = "MPI_Alltoallw",
         [BENCH_RIVAL_ALLTOALLV] = "pack, MPI_Alltoallv",
         [BENCH_RIVAL_BY_HAND] = "all-reduce by hand",

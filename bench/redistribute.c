@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * redistribute.c - `reshard bench redistribute`: a tensor brought from one layout to another by
- * reshard_tensor_redistribute, which allocates its result, beside memcpy by as many ranks into
- * buffers that are there. Both are measured in turns, and every element of the result is checked.
+ * reshard_tensor_redistribute, which allocates its result, beside memcpy and a streaming copy by as
+ * many ranks into buffers that are there. They are measured in turns, and every element of the
+ * result is checked.
  */
 #include "bench/buffers.h"
 #include "bench/commands.h"
 #include "bench/median.h"
+#include "bench/stream_copy.h"
 #include "cli/common/failure.h"
 #include "cli/common/input.h"
 #include "cli/common/json.h"
@@ -46,7 +48,7 @@ static const cli_option options[] = {
     {"json", CLI_FLAG, offsetof(redistribute_values, json), NULL, 0, "one JSON object on one line"},
 };
 
-enum { REDISTRIBUTE, MEMCPY, CONTENDERS };
+enum { REDISTRIBUTE, MEMCPY, STREAMING, CONTENDERS };
 
 typedef struct measurement {
     const redistribute_values *values;
@@ -69,7 +71,7 @@ typedef struct rank_state {
     measurement *all;
     reshard_group *group;
     bench_buffers from, to;
-    char *copied; /* what memcpy reads: as large as the targets */
+    char *copied; /* what copies read: as large as the targets */
     reshard_tensor *source;
     int64_t wrong;
 } rank_state;
@@ -134,7 +136,10 @@ static reshard_status run_once(rank_state *r, int contender, int check, double *
         return status;
     if (contender == REDISTRIBUTE)
         return redistribute(r, began, check, out_seconds);
-    memcpy(r->to.memory, r->copied, r->to.bytes);
+    if (contender == STREAMING)
+        bench_stream_copy(r->to.memory, r->copied, r->to.bytes);
+    else
+        memcpy(r->to.memory, r->copied, r->to.bytes);
     status = reshard_group_barrier(r->group);
     *out_seconds = cli_seconds() - began;
     return status;
@@ -206,45 +211,81 @@ static reshard_status run_rank(void *user, reshard_group *group)
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-static int report(const measurement *m)
+/* Of the rate of redistribute to a copy's: median over the runs. */
+static double find_ratio(const measurement *m, int copy)
 {
+    double *ratios = cli_allocate((size_t)m->values->runs, sizeof *ratios);
+    for (int32_t run = 0; run < m->values->runs; run++)
+        ratios[run] = m->seconds[copy][run] / m->seconds[REDISTRIBUTE][run];
+    double ratio = bench_median(ratios, m->values->runs);
+    free(ratios);
+    return ratio;
+}
+
+typedef struct results {
+    double seconds[CONTENDERS], rates[CONTENDERS], ratios[CONTENDERS];
+} results;
+
+static void print_json(const measurement *m, const results *found)
+{
+    cli_json json = {.stream = stdout};
+    cli_json_begin_object(&json, NULL);
+    cli_json_unsigned(&json, "bytes", m->bytes);
+    cli_json_seconds(&json, "seconds", found->seconds[REDISTRIBUTE]);
+    cli_json_seconds(&json, "first_seconds", m->first);
+    cli_json_seconds(&json, "gb_per_s", found->rates[REDISTRIBUTE]);
+    cli_json_seconds(&json, "memcpy_gb_per_s", found->rates[MEMCPY]);
+    cli_json_seconds(&json, "ratio", found->ratios[MEMCPY]);
+    if (bench_stream_copy_is_there()) {
+        cli_json_seconds(&json, "streaming_gb_per_s", found->rates[STREAMING]);
+        cli_json_seconds(&json, "streaming_ratio", found->ratios[STREAMING]);
+    }
+    cli_json_unsigned(&json, "kept_bytes", m->kept);
+    cli_json_integer(&json, "ranks", m->rank_count);
+    cli_json_integer(&json, "runs", m->values->runs);
+    cli_json_true(&json, "verified");
+    cli_json_end_object(&json);
+    putchar('\n');
+}
+
+static void print_table(const measurement *m, const results *found)
+{
+    static const char *const labels[CONTENDERS] = {"redistribute", "memcpy", "streaming copy"};
     const redistribute_values *v = m->values;
     char text[CLI_SIZE_TEXT];
-    double *ratios = cli_allocate((size_t)v->runs, sizeof *ratios);
-    for (int32_t run = 0; run < v->runs; run++)
-        ratios[run] = m->seconds[MEMCPY][run] / m->seconds[REDISTRIBUTE][run];
-    double ratio = bench_median(ratios, v->runs);
-    double seconds = bench_median(m->seconds[REDISTRIBUTE], v->runs);
-    double copying = bench_median(m->seconds[MEMCPY], v->runs), bytes = (double)m->bytes;
-    free(ratios);
-    if (m->wrong != 0)
-        return cli_fail(CLI_FAILED, "bench redistribute: %" PRId64 " elements are wrong", m->wrong);
-    if (v->json) {
-        cli_json json = {.stream = stdout};
-        cli_json_begin_object(&json, NULL);
-        cli_json_unsigned(&json, "bytes", m->bytes);
-        cli_json_seconds(&json, "seconds", seconds);
-        cli_json_seconds(&json, "first_seconds", m->first);
-        cli_json_seconds(&json, "gb_per_s", bytes / seconds / 1e9);
-        cli_json_seconds(&json, "memcpy_gb_per_s", bytes / copying / 1e9);
-        cli_json_seconds(&json, "ratio", ratio);
-        cli_json_unsigned(&json, "kept_bytes", m->kept);
-        cli_json_integer(&json, "ranks", m->rank_count);
-        cli_json_integer(&json, "runs", v->runs);
-        cli_json_true(&json, "verified");
-        cli_json_end_object(&json);
-        putchar('\n');
-        return CLI_DONE;
-    }
     printf("%s to %s, %s %s, %" PRId32 " ranks (%s%s%s), %s, median of %" PRId32 " runs\n\n",
            v->from, v->to, v->shape, v->dtype, m->rank_count, cli_ranks_kind(),
            v->plain ? ", plain memory" : "", v->fresh ? ", fresh memory" : "",
            cli_size_text(m->bytes, text), v->runs);
     printf("%-20s %10s %8s %8s\n", "", "ms", "GB/s", "ratio");
-    printf("%-20s %10.3f %8.2f\n", "first redistribute", m->first * 1e3, bytes / m->first / 1e9);
-    printf("%-20s %10.3f %8.2f\n", "redistribute", seconds * 1e3, bytes / seconds / 1e9);
-    printf("%-20s %10.3f %8.2f %8.2f\n", "memcpy", copying * 1e3, bytes / copying / 1e9, ratio);
+    printf("%-20s %10.3f %8.2f\n", "first redistribute", m->first * 1e3,
+           (double)m->bytes / m->first / 1e9);
+    for (int i = 0; i < CONTENDERS; i++) {
+        if (i == STREAMING && !bench_stream_copy_is_there())
+            continue;
+        printf("%-20s %10.3f %8.2f", labels[i], found->seconds[i] * 1e3, found->rates[i]);
+        if (i != REDISTRIBUTE)
+            printf(" %8.2f", found->ratios[i]);
+        putchar('\n');
+    }
     printf("\nEvery element of the results holds its index.\n");
+}
+
+static int report(const measurement *m)
+{
+    results found = {0};
+    if (m->wrong != 0)
+        return cli_fail(CLI_FAILED, "bench redistribute: %" PRId64 " elements are wrong", m->wrong);
+    for (int i = 0; i < CONTENDERS; i++)
+        found.ratios[i] = find_ratio(m, i);
+    for (int i = 0; i < CONTENDERS; i++) {
+        found.seconds[i] = bench_median(m->seconds[i], m->values->runs);
+        found.rates[i] = (double)m->bytes / found.seconds[i] / 1e9;
+    }
+    if (m->values->json)
+        print_json(m, &found);
+    else
+        print_table(m, &found);
     return CLI_DONE;
 }
 
@@ -318,10 +359,13 @@ const cli_command bench_command_redistribute = {
         "allocates\n"
         "its result, between ranks: threads of this process, or under mpirun its processes. "
         "Beside\n"
-        "it, in turns, as many ranks copy as many bytes by memcpy into memory that is there. The\n"
-        "context keeps the memory of results that were released, so that only the first run pays\n"
-        "for fresh pages. Times are medians. The source holds the index of each element, and the\n"
-        "results are checked against it.\n",
+        "it, in turns, as many ranks copy as many bytes into memory that is there, by memcpy and "
+        "by\n"
+        "streaming stores (x86-64). The context keeps the memory of results that were released, so "
+        "that\n"
+        "only the first run pays for fresh pages. Times are medians. The source holds the index of "
+        "each\n"
+        "element, and the results are checked against it.\n",
     .shares_work = 1,
     .options = options,
     .option_count = sizeof options / sizeof options[0],

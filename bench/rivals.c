@@ -2,6 +2,7 @@
 #include "bench/rivals.h"
 
 #include "bench/mpi_rival.h"
+#include "bench/stream_copy.h"
 #include "cli/common/library.h"
 #include "cli/common/memory.h"
 #include "cli/common/ranks.h"
@@ -14,7 +15,7 @@ struct bench_rivals {
     reshard_group *group;
     const bench_buffers *from, *to;
     int have[BENCH_RIVAL_COUNT];
-    char *copied; /* what memcpy reads: as large as the targets */
+    char *copied; /* what copies read: as large as the targets */
     const bench_mpi_calls *mpi_calls;
     bench_mpi_rival *mpi;
 };
@@ -22,22 +23,28 @@ struct bench_rivals {
 const char *bench_rival_name(bench_rival_kind kind)
 {
     static const char *const names[BENCH_RIVAL_COUNT] = {
-        [BENCH_RIVAL_MEMCPY] = "memcpy",
-        [BENCH_RIVAL_ALLTOALLW] = "alltoallw",
-        [BENCH_RIVAL_ALLTOALLV] = "alltoallv",
+        [BENCH_RIVAL_MEMCPY] = "memcpy",       [BENCH_RIVAL_STREAMING] = "streaming",
+        [BENCH_RIVAL_ALLTOALLW] = "alltoallw", [BENCH_RIVAL_ALLTOALLV] = "alltoallv",
         [BENCH_RIVAL_BY_HAND] = "by_hand",
     };
     return names[kind];
 }
 
-/* ---- memcpy ---------------------------------------------------------------------------------- */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
-static void run_memcpy(const bench_rivals *r)
+int bench_rival_is_copy(bench_rival_kind kind)
+{
+    return kind == BENCH_RIVAL_MEMCPY || kind == BENCH_RIVAL_STREAMING;
+}
+
+static void run_copy(const bench_rivals *r, bench_rival_kind kind)
 {
     const char *source = r->copied;
     for (int64_t i = 0; i < r->to->shards->count; i++) {
         size_t bytes = bench_buffers_bytes(r->to, i);
-        if (bytes != 0)
+        if (bytes != 0 && kind == BENCH_RIVAL_STREAMING)
+            bench_stream_copy(r->to->items[i], source, bytes);
+        else if (bytes != 0)
             memcpy(r->to->items[i], source, bytes);
         source += bytes;
     }
@@ -128,6 +135,7 @@ reshard_status bench_rivals_create(bench_rivals_shared *shared, reshard_plan *pl
     r->copied = cli_allocate(to->bytes + 1, 1);
     memset(r->copied, 1, to->bytes + 1);
     r->have[BENCH_RIVAL_MEMCPY] = 1;
+    r->have[BENCH_RIVAL_STREAMING] = bench_stream_copy_is_there();
     /* By hand only if every rank can, and all share memory. */
     reshard_status status =
         agree(group, cli_ranks_are_threads() && is_all_reduce(r), &r->have[BENCH_RIVAL_BY_HAND]);
@@ -169,7 +177,7 @@ reshard_status bench_rivals_run(bench_rivals *r, bench_rival_kind kind)
     case BENCH_RIVAL_BY_HAND:
         return run_by_hand(r);
     default:
-        run_memcpy(r);
+        run_copy(r, kind);
         return RESHARD_OK;
     }
 }

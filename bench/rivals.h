@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rivals.h - other ways to do what a plan does, to measure reshard beside them in one run:
- * memcpy of as many bytes; MPI's own collectives, where ranks are MPI's; and an all-reduce written
- * by hand, where ranks are threads.
+ * memcpy and a streaming copy of as many bytes; MPI's own collectives, where ranks are MPI's; and
+ * an all-reduce written by hand, where ranks are threads.
  */
 #ifndef BENCH_RIVALS_H
 #define BENCH_RIVALS_H
@@ -11,13 +11,14 @@
 
 typedef enum bench_rival_kind {
     BENCH_RIVAL_MEMCPY,
+    BENCH_RIVAL_STREAMING,
     BENCH_RIVAL_ALLTOALLW,
     BENCH_RIVAL_ALLTOALLV,
     BENCH_RIVAL_BY_HAND,
     BENCH_RIVAL_COUNT
 } bench_rival_kind;
 
-/* "memcpy", "alltoallw", ... */
+/* "memcpy", "streaming", "alltoallw", ... */
 const char *bench_rival_name(bench_rival_kind kind);
 
 /* Shared by all ranks of one process. */
@@ -37,7 +38,9 @@ reshard_status bench_rivals_create(bench_rivals_shared *shared, reshard_plan *pl
 void bench_rivals_destroy(bench_rivals *rivals);
 /* The same answer on all ranks. */
 int bench_rivals_have(const bench_rivals *rivals, bench_rival_kind kind);
-/* Collective. Fills the targets; memcpy fills them with arbitrary bytes. */
+/* Whether it is a copy of as many bytes, not of the right ones. */
+int bench_rival_is_copy(bench_rival_kind kind);
+/* Collective. Fills the targets, copies with arbitrary bytes. */
 reshard_status bench_rivals_run(bench_rivals *rivals, bench_rival_kind kind);
 
 #endif

@@ -76,7 +76,8 @@ static void prepare_copy(rs_operation *o, const rs_operation_shape *shape)
         o->same_steps = o->same_steps && (shape->size[d] <= 1 ||
                                           shape->source_strides[d] == shape->target_strides[d]);
     rs_copy_tuning tuning = {.cpu = rs_cpu_detect(),
-                             .stream_bytes = shape->many ? RS_STREAM_PART_BYTES : RS_STREAM_BYTES};
+                             .stream_bytes = shape->many ? RS_STREAM_PART_BYTES : RS_STREAM_BYTES,
+                             .measures = true};
     if (o->casts)
         rs_cast_prepare(&o->cast, o->source_dtype, o->target_dtype, shape->ndim, shape->size,
                         shape->source_strides, shape->target_strides);

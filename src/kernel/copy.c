@@ -15,6 +15,7 @@
 
 #include "base/checked.h"
 #include "base/shape.h"
+#include "kernel/choice.h"
 #include "kernel/kernels.h"
 
 #include <assert.h>
@@ -146,6 +147,7 @@ void rs_copy_prepare_tuned(rs_copy *copy, const rs_copy_tuning *tuning, int32_t 
     copy->plane.cpu = tuning->cpu;
     copy->plane.streams = RS_X86 && copy->bytes >= tuning->stream_bytes;
     choose(copy, element_bytes);
+    copy->measures = tuning->measures && copy->plane.streams && copy->kernel == &rs_kernel_rows;
     if (copy->nest.count > 0)
         copy->outer = RS_OUTER_LOOP;
     else
@@ -155,7 +157,8 @@ void rs_copy_prepare_tuned(rs_copy *copy, const rs_copy_tuning *tuning, int32_t 
 void rs_copy_prepare(rs_copy *copy, int32_t element_bytes, int32_t ndim, const int64_t *size,
                      const int64_t *source_strides, const int64_t *target_strides)
 {
-    rs_copy_tuning tuning = {.cpu = rs_cpu_detect(), .stream_bytes = RS_STREAM_BYTES};
+    rs_copy_tuning tuning = {
+        .cpu = rs_cpu_detect(), .stream_bytes = RS_STREAM_BYTES, .measures = true};
     rs_copy_prepare_tuned(copy, &tuning, element_bytes, ndim, size, source_strides, target_strides);
 }
 
@@ -225,8 +228,22 @@ void rs_copy_run_part(const rs_copy *copy, const void *source, void *target, int
     copy->kernel->run(&plane, from, to);
 }
 
+static void run_measured(const rs_copy *copy, const void *source, void *target)
+{
+    rs_choice choice = rs_choice_begin(copy->bytes);
+    rs_copy chosen = *copy;
+    chosen.plane.streams = choice.streams;
+    rs_copy_run_part(&chosen, source, target, 0, rs_copy_outer_count(copy));
+    rs_copy_fence();
+    rs_choice_end(&choice, copy->bytes);
+}
+
 void rs_copy_run(const rs_copy *copy, const void *source, void *target)
 {
+    if (copy->measures) {
+        run_measured(copy, source, target);
+        return;
+    }
     rs_copy_run_part(copy, source, target, 0, rs_copy_outer_count(copy));
     if (copy->plane.streams)
         rs_copy_fence();

@@ -18,8 +18,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A copy of this size or more goes around the caches (streaming stores): its end would push its
- * beginning out of them anyway, and the target's lines need not be read first. */
+/* A copy of this size or more may go around the caches (streaming stores): its end would push its
+ * beginning out of small ones anyway, and the target's lines need not be read first. Of copies of
+ * long runs it is measured which way is faster (choice.h); others stream. */
 #define RS_STREAM_BYTES ((size_t)8 << 20)
 /* The same of one of many copies that together are of that size. */
 #define RS_STREAM_PART_BYTES ((size_t)64 << 10)
@@ -37,6 +38,7 @@ RS_EXPORT rs_cpu rs_cpu_detect(void);
 typedef struct rs_copy_tuning {
     rs_cpu cpu;
     size_t stream_bytes; /* streams from this size on; SIZE_MAX: never */
+    bool measures;       /* of these, long runs stream where that is measured to be faster */
 } rs_copy_tuning;
 
 typedef struct rs_copy_kernel rs_copy_kernel;
@@ -68,6 +70,7 @@ typedef struct rs_copy {
     rs_plane plane;
     const rs_copy_kernel *kernel; /* NULL: nothing to copy */
     rs_copy_outer outer;
+    bool measures; /* what rs_copy_run takes, and whether it streams */
     size_t bytes;
     int64_t source_run, target_run;
 } rs_copy;

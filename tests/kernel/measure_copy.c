@@ -107,7 +107,7 @@ static void measure_phases(const measured *with, int64_t run, int64_t phases, bo
                            bool together)
 {
     form given = {.count = together ? (int32_t)phases : 1};
-    rs_copy_tuning tuning = {rs_cpu_detect(), RS_STREAM_BYTES};
+    rs_copy_tuning tuning = {.cpu = rs_cpu_detect(), .stream_bytes = RS_STREAM_BYTES};
     int64_t size[] = {(int64_t)with->buffer_bytes / (run * phases)};
     int64_t sparse[] = {phases}, dense[] = {1};
     for (int64_t i = 0; i < given.count; i++) {

@@ -148,6 +148,7 @@ static rs_copy_tuning draw_tuning(draw_state *draw)
     return (rs_copy_tuning){
         .cpu = draw_chance(draw, 30) ? RS_CPU_PORTABLE : rs_cpu_detect(),
         .stream_bytes = draw_chance(draw, 50) ? 0 : SIZE_MAX,
+        .measures = draw_chance(draw, 30),
     };
 }
 
@@ -222,7 +223,8 @@ static const kernel_row kernel_rows[] = {
 
 static void check_kernel(const kernel_row *row, size_t index, bool portable, bool streams)
 {
-    rs_copy_tuning tuning = {portable ? RS_CPU_PORTABLE : rs_cpu_detect(), streams ? 0 : SIZE_MAX};
+    rs_copy_tuning tuning = {.cpu = portable ? RS_CPU_PORTABLE : rs_cpu_detect(),
+                             .stream_bytes = streams ? 0 : SIZE_MAX};
     const strided *shape = &row->shape;
     rs_copy copy;
     rs_copy_prepare_tuned(&copy, &tuning, shape->element_bytes, shape->ndim, shape->size,
@@ -260,7 +262,7 @@ static void test_copy__together(void **state)
     for (uint32_t i = 0; i < PARTS_MAX * COUNT; i++)
         source[i] = i;
     rs_copy copy, other;
-    rs_copy_tuning tuning = {rs_cpu_detect(), 0};
+    rs_copy_tuning tuning = {.cpu = rs_cpu_detect(), .stream_bytes = 0};
     rs_copy_prepare_tuned(&copy, &tuning, 4, 1, (int64_t[]){COUNT}, (int64_t[]){PARTS_MAX},
                           (int64_t[]){1});
     /* One of them with fewer iterations than the others have turns. */

@@ -100,7 +100,7 @@ static void copy_move(const rs_route *route, const move_view *view, char *target
         return;
     }
     /* What is written next is better kept in the cache than streamed past it. */
-    const rs_copy_tuning tuning = {rs_cpu_detect(), SIZE_MAX};
+    const rs_copy_tuning tuning = {.cpu = rs_cpu_detect(), .stream_bytes = SIZE_MAX};
     rs_copy copy;
     rs_copy_prepare_tuned(&copy, &tuning, route->source->element_bytes, ndim, view->box.size,
                           view->part->strides, target_strides);

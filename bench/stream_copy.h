@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stream_copy.h - a copy by streaming stores, which go around the caches: the other plain way to
+ * copy beside memcpy. Which of the two is faster depends on the machine, the size, and how many
+ * threads copy at once.
+ */
+#ifndef BENCH_STREAM_COPY_H
+#define BENCH_STREAM_COPY_H
+
+#include <stddef.h>
+
+/* Whether this processor has such stores. */
+int bench_stream_copy_is_there(void);
+/* Any addresses and sizes, without overlap. Must be there. */
+void bench_stream_copy(void *target, const void *source, size_t bytes);
+
+#endif
