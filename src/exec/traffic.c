@@ -121,8 +121,6 @@ static void carry(rs_messages *m, const rs_traffic *t, const rs_parcel *s, char 
 
 /* ---- starting -------------------------------------------------------------------------------- */
 
-#define CACHE_BYTES ((size_t)256 << 10) /* of a segment that should stay in the cache */
-
 static rs_way way_of(const rs_messages *m, const rs_traffic *t, const rs_lane *f)
 {
     const rs_exec_peer *peer = &m->exec->stages[m->exec->stage].peers[f->peer];
@@ -145,9 +143,7 @@ static void cut_segment(const rs_messages *m, rs_traffic *t, rs_parcel *s)
 {
     assert(t->next_lane < t->lane_count && t->next_byte < t->lanes[t->next_lane].bytes);
     const rs_lane *f = &t->lanes[t->next_lane];
-    size_t most = m->segment_bytes;
-    if (way_of(m, t, f) == RS_WAY_STAGING && most > CACHE_BYTES)
-        most = CACHE_BYTES;
+    size_t most = f->segment_bytes;
     s->lane = t->next_lane;
     s->from = t->next_byte;
     s->number = (int64_t)(s->from / most);

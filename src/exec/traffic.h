@@ -19,6 +19,7 @@ typedef struct rs_lane {
     int64_t peer; /* index among the stage's */
     reshard_stream *stream;
     uint64_t bytes;
+    size_t segment_bytes; /* where it is cut: both ends cut alike */
     /* of a receiver: where in scratch each move waits to be combined; -1: it goes to its place */
     int64_t *scratch_at;
     char carry[16];
@@ -59,7 +60,7 @@ typedef struct rs_messages {
     struct {
         rs_traffic out, in;
     } stages[RS_STAGES_MAX];
-    size_t segment_bytes; /* where lanes are cut */
+    size_t segment_bytes; /* where lanes to peers that are not near are cut */
     rs_window out, in;
     char *scratch;
     size_t scratch_bytes;

@@ -13,13 +13,18 @@
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
+#define CACHE_BYTES ((size_t)256 << 10) /* of a segment that should stay in the cache */
+
 static reshard_status add_lane(rs_messages *m, int32_t stage, int64_t peer, rs_traffic *t)
 {
     rs_lane *f = &t->lanes[t->lane_count];
+    const rs_exec_peer *other = &m->exec->stages[stage].peers[peer];
     memset(f, 0, sizeof *f);
     f->peer = peer;
-    reshard_status status = reshard_stream_create(
-        m->exec->part, stage, m->exec->stages[stage].peers[peer].rank, t->sending, &f->stream);
+    f->segment_bytes =
+        other->near && m->segment_bytes > CACHE_BYTES ? CACHE_BYTES : m->segment_bytes;
+    reshard_status status =
+        reshard_stream_create(m->exec->part, stage, other->rank, t->sending, &f->stream);
     if (status != RESHARD_OK)
         return status;
     f->bytes = f->stream->offsets[f->stream->count];
@@ -113,20 +118,21 @@ static reshard_status add_operations(rs_messages *m, int32_t stage, int64_t scra
 /* No more and no larger parcels than the busiest stage can fill. */
 static reshard_status make_window(rs_messages *m, bool sending, rs_window *w)
 {
-    uint64_t longest = 1, segments = 1;
+    uint64_t segments = 1;
+    size_t longest = 1;
     for (int32_t i = 0; i < m->exec->stage_count; i++) {
         const rs_traffic *t = sending ? &m->stages[i].out : &m->stages[i].in;
         uint64_t count = 0;
         for (int64_t k = 0; k < t->lane_count; k++) {
-            longest = t->lanes[k].bytes > longest ? t->lanes[k].bytes : longest;
-            count += (t->lanes[k].bytes - 1) / m->segment_bytes + 1;
+            const rs_lane *f = &t->lanes[k];
+            size_t most = f->bytes < f->segment_bytes ? (size_t)f->bytes : f->segment_bytes;
+            longest = most > longest ? most : longest;
+            count += (f->bytes - 1) / f->segment_bytes + 1;
         }
         segments = count > segments ? count : segments;
     }
     size_t cap = rs_plan_forward(m->exec->plan)->options.staging_bytes_max;
-    w->parcel_bytes = longest < m->segment_bytes ? (size_t)longest : m->segment_bytes;
-    w->parcel_bytes =
-        (w->parcel_bytes + PARCEL_ALIGNMENT - 1) / PARCEL_ALIGNMENT * PARCEL_ALIGNMENT;
+    w->parcel_bytes = (longest + PARCEL_ALIGNMENT - 1) / PARCEL_ALIGNMENT * PARCEL_ALIGNMENT;
     w->parcel_count = rs_min(PARCELS_MAX, (int64_t)(cap / (2 * m->segment_bytes)));
     if (segments < (uint64_t)w->parcel_count)
         w->parcel_count = (int64_t)segments;
@@ -137,11 +143,7 @@ static reshard_status make_window(rs_messages *m, bool sending, rs_window *w)
 
 static reshard_status make_windows(rs_messages *m)
 {
-    reshard_exec *exec = m->exec;
-    m->segment_bytes = reshard_plan_segment_bytes(exec->plan);
-    if (m->segment_bytes > rs_group_message_bytes_max(exec->group))
-        m->segment_bytes = rs_group_message_bytes_max(exec->group);
-    m->scratch = rs_allocate(exec->context, m->scratch_bytes);
+    m->scratch = rs_allocate(m->exec->context, m->scratch_bytes);
     reshard_status status = m->scratch == NULL ? rs_allocation_status() : RESHARD_OK;
     if (status == RESHARD_OK)
         status = make_window(m, true, &m->out);
@@ -175,6 +177,9 @@ reshard_status rs_messages_create(reshard_exec *exec, rs_messages **out_messages
     if (m == NULL)
         return rs_allocation_status();
     m->exec = exec;
+    m->segment_bytes = reshard_plan_segment_bytes(exec->plan);
+    if (m->segment_bytes > rs_group_message_bytes_max(exec->group))
+        m->segment_bytes = rs_group_message_bytes_max(exec->group);
     *out_messages = m; /* destroyed with the exec, even if what follows fails */
     reshard_status status = RESHARD_OK;
     for (int32_t i = 0; i < exec->stage_count && status == RESHARD_OK; i++) {

@@ -36,6 +36,14 @@ static void narrow(rs_window *window, int64_t parcels)
     window->parcel_count = window->parcel_count < parcels ? window->parcel_count : parcels;
 }
 
+static void shorten(rs_traffic *traffic, size_t segment_bytes)
+{
+    for (int64_t i = 0; i < traffic->lane_count; i++) {
+        if (traffic->lanes[i].segment_bytes > segment_bytes)
+            traffic->lanes[i].segment_bytes = segment_bytes;
+    }
+}
+
 static reshard_status run_narrow(void *user, reshard_group *group)
 {
     squeeze *s = user;
@@ -48,8 +56,10 @@ static reshard_status run_narrow(void *user, reshard_group *group)
     CHECK(exec->messages != NULL);
     narrow(&exec->messages->out, s->parcels);
     narrow(&exec->messages->in, s->parcels);
-    if (exec->messages->segment_bytes > s->segment_bytes)
-        exec->messages->segment_bytes = s->segment_bytes;
+    for (int32_t i = 0; i < exec->stage_count; i++) {
+        shorten(&exec->messages->stages[i].in, s->segment_bytes);
+        shorten(&exec->messages->stages[i].out, s->segment_bytes);
+    }
     for (int i = 0; i < 2; i++) {
         TRY(reshard_exec_start(exec, (const void *const *)sources, targets));
         TRY(reshard_exec_wait(exec));
@@ -91,10 +101,55 @@ static void test_traffic__one_parcel(void **state)
     }
 }
 
+/* Staging that peers on the node unpack from is as small as the segments that stay in the cache,
+ * and so are execs that are kept; only lanes to other nodes have long segments. */
+static reshard_status run_near_and_far(void *user, reshard_group *group)
+{
+    reshard_exec *exec = NULL;
+    TRY(reshard_exec_create(NULL, user, group, NULL, &exec));
+    const rs_traffic *out = &exec->messages->stages[0].out;
+    CHECK(out->lane_count == RANKS - 1);
+    bool all_near = true;
+    for (int64_t i = 0; i < out->lane_count; i++) {
+        const rs_exec_peer *peer = &exec->stages[0].peers[out->lanes[i].peer];
+        CHECK(out->lanes[i].segment_bytes == (peer->near ? (size_t)256 << 10 : (size_t)4 << 20));
+        all_near = all_near && peer->near;
+    }
+    size_t bytes = rs_messages_staging_bytes(exec->messages);
+    CHECK(bytes == (all_near ? (size_t)4 << 20 : (size_t)64 << 20));
+    reshard_exec_destroy(exec);
+    return RESHARD_OK;
+}
+
+static void test_traffic__staging_is_small_on_a_node(void **state)
+{
+    (void)state;
+    static const int64_t shape[] = {8192, 8192};
+    reshard_layout *rows = NULL, *columns = NULL;
+    reshard_plan *plan = NULL;
+    reshard_spec *specs[2] = {NULL, NULL};
+    assert_int_equal(reshard_spec_parse(NULL, "4: S(0)", &specs[0]), RESHARD_OK);
+    assert_int_equal(reshard_spec_parse(NULL, "4: S(1)", &specs[1]), RESHARD_OK);
+    assert_int_equal(reshard_layout_create(NULL, specs[0], 2, shape, &rows), RESHARD_OK);
+    assert_int_equal(reshard_layout_create(NULL, specs[1], 2, shape, &columns), RESHARD_OK);
+    assert_int_equal(reshard_plan_create_simple(NULL, rows, columns, RESHARD_F32, NULL, &plan),
+                     RESHARD_OK);
+    for (int32_t node_size = 1; node_size <= RANKS; node_size *= 2) {
+        reshard_sim_options sim = {.size = sizeof sim, .seed = 1, .node_size = node_size};
+        assert_int_equal(reshard_sim_run(NULL, RANKS, &sim, run_near_and_far, plan), RESHARD_OK);
+    }
+    reshard_plan_release(plan);
+    reshard_layout_release(rows);
+    reshard_layout_release(columns);
+    reshard_spec_release(specs[0]);
+    reshard_spec_release(specs[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_traffic__one_parcel),
+        cmocka_unit_test(test_traffic__staging_is_small_on_a_node),
     };
     return cmocka_run_group_tests_name("traffic", tests, NULL, NULL);
 }
