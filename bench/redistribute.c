@@ -354,18 +354,17 @@ const cli_command bench_command_redistribute = {
     .name = "bench redistribute",
     .summary = "a tensor's redistribute beside memcpy",
     .synopsis = "--shape SHAPE --dtype DTYPE --from SPEC --to SPEC [OPTIONS]",
-    .description =
-        "Brings a tensor from one layout to another by reshard_tensor_redistribute, which "
-        "allocates\n"
-        "its result, between ranks: threads of this process, or under mpirun its processes. "
-        "Beside\n"
-        "it, in turns, as many ranks copy as many bytes into memory that is there, by memcpy and "
-        "by\n"
-        "streaming stores (x86-64). The context keeps the memory of results that were released, so "
-        "that\n"
-        "only the first run pays for fresh pages. Times are medians. The source holds the index of "
-        "each\n"
-        "element, and the results are checked against it.\n",
+    .description = "Brings a tensor from one layout to another by reshard_tensor_redistribute, "
+                   "which allocates\n"
+                   "its result, between ranks: threads of this process, or under mpirun its "
+                   "processes. Beside\n"
+                   "it, in turns, as many ranks copy as many bytes into memory that is there, by "
+                   "memcpy and by\n"
+                   "streaming stores (x86-64). The context keeps the memory of results that were "
+                   "released, so\n"
+                   "that only the first run pays for fresh pages. Times are medians. The source "
+                   "holds the index\n"
+                   "of each element, and the results are checked against it.\n",
     .shares_work = 1,
     .options = options,
     .option_count = sizeof options / sizeof options[0],
