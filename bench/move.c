@@ -428,12 +428,17 @@ const cli_command bench_command_move = {
     .summary = "a live reshard beside memcpy",
     .synopsis = "--shape SHAPE --dtype DTYPE --from SPEC --to SPEC [OPTIONS]",
     .description =
-        "Carries a plan out between ranks, threads of this process or under mpirun its processes, and\n"
-        "measures it beside memcpy and a copy by streaming stores (x86-64), both by as many ranks on\n"
+        "Carries a plan out between ranks, threads of this process or under mpirun its processes, "
+        "and\n"
+        "measures it beside memcpy and a copy by streaming stores (x86-64), both by as many ranks "
+        "on\n"
         "buffers of the same size, in turns; under mpirun beside MPI_Alltoallw and packing with\n"
-        "MPI_Alltoallv, and an f32 all-reduce of threads beside one written by hand. Bytes are all\n"
-        "that is written to targets, what stays on its rank included. Times are medians. The source\n"
-        "holds the index of each element, and the targets are checked against it. With --trace, the\n"
+        "MPI_Alltoallv, and an f32 all-reduce of threads beside one written by hand. Bytes are "
+        "all\n"
+        "that is written to targets, what stays on its rank included. Times are medians. The "
+        "source\n"
+        "holds the index of each element, and the targets are checked against it. With --trace, "
+        "the\n"
         "move is measured once more while it is recorded, and FILE shows these runs.\n",
     .shares_work = 1,
     .options = options,

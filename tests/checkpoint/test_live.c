@@ -382,13 +382,13 @@ typedef struct refusal {
     bool saves;
     reshard_status status;
     const char *says;
-    enum { ODD_NAME, ODD_DTYPE, ODD_SHAPE } odd;
+    enum { ODD_NAME, ODD_DTYPE, ODD_SHAPE, ODD_OWNERS, ODD_CUT } odd;
 } refusal;
 
 static reshard_status be_refused(void *user, reshard_group *group)
 {
     const refusal *f = user;
-    static double memory[4][ROWS * COLUMNS];
+    static float memory[4][COLUMNS * COLUMNS];
     int32_t rank = reshard_group_rank(group);
     bool odd = rank == f->odd_rank;
     reshard_layout *layout = NULL;
@@ -397,6 +397,10 @@ static reshard_status be_refused(void *user, reshard_group *group)
         layout = make_layout(f->spec, f->rows);
     else if (reshard_layout_parse(NULL, f->spec, 2, turned, &layout) != RESHARD_OK)
         abort();
+    if (odd && (f->odd == ODD_OWNERS || f->odd == ODD_CUT)) {
+        reshard_layout_release(layout);
+        layout = make_layout(f->odd == ODD_CUT ? "3: S(1)" : "3[1,0,2]: S(0)", f->rows);
+    }
     void *shard = memory[rank];
     reshard_live_tensor tensor = {odd && f->odd == ODD_NAME ? "odd" : f->name,
                                   odd && f->odd == ODD_DTYPE ? RESHARD_I32 : RESHARD_F32, layout,
@@ -435,6 +439,10 @@ static void test_live__refusals(void **state)
          "rank 1: save: the list of tensors differs", ODD_DTYPE},
         {"w", "1: R", ROWS, 2, true, RESHARD_ERR_MISMATCH,
          "rank 2: save: the list of tensors differs", ODD_SHAPE},
+        {"w", "3: S(0)", ROWS, 1, true, RESHARD_ERR_MISMATCH,
+         "rank 1: save: the list of tensors differs", ODD_OWNERS},
+        {"w", "3: S(0)", COLUMNS, 1, true, RESHARD_ERR_MISMATCH,
+         "rank 1: save: the list of tensors differs", ODD_CUT},
         {"w", "3: P", ROWS, -1, true, RESHARD_ERR_UNSUPPORTED, "partial", ODD_NAME},
     };
     for (size_t i = 0; i < sizeof new_ones / sizeof *new_ones; i++) {

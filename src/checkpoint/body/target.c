@@ -249,6 +249,21 @@ void rs_target_release(rs_target *target)
     rs_arena_release(&target->arena);
 }
 
+void rs_pieces_digest(rs_digest *digest, const rs_stored_tensor *tensor)
+{
+    rs_digest_u64(digest, (uint64_t)tensor->piece_count);
+    for (int64_t i = 0; i < tensor->piece_count; i++) {
+        const rs_stored_piece *piece = &tensor->pieces[i];
+        rs_digest_u64(digest, (uint64_t)piece->file);
+        rs_digest_u64(digest, piece->at);
+        rs_digest_i64s(digest, piece->size, tensor->carried_ndim);
+        if (piece->offset != NULL)
+            rs_digest_i64s(digest, piece->offset, tensor->carried_ndim);
+        if (piece->strides != NULL)
+            rs_digest_i64s(digest, piece->strides, tensor->carried_ndim);
+    }
+}
+
 void rs_target_digest(const rs_target *target, rs_digest *digest)
 {
     rs_digest_bytes(digest, target->format->name, strlen(target->format->name));
@@ -263,6 +278,7 @@ void rs_target_digest(const rs_target *target, rs_digest *digest)
         rs_digest_u64(digest, (uint64_t)tensor->dtype);
         rs_digest_u64(digest, (uint64_t)tensor->ndim);
         rs_digest_i64s(digest, tensor->shape, tensor->ndim);
+        rs_pieces_digest(digest, tensor);
     }
     rs_digest_u64(digest, (uint64_t)target->entry_count);
     for (int64_t i = 0; i < target->entry_count; i++) {

@@ -95,6 +95,8 @@ reshard_status rs_target_init_live(rs_target *target, reshard_context *context, 
 reshard_status rs_target_place(rs_target *target);
 void rs_target_release(rs_target *target);
 
+/* Of which boxes a tensor has in files, and where. */
+void rs_pieces_digest(rs_digest *digest, const rs_stored_tensor *tensor);
 /* Of what files hold where, and under which names. */
 void rs_target_digest(const rs_target *target, rs_digest *digest);
 

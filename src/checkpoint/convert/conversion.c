@@ -62,22 +62,6 @@ static reshard_status plan_routes(reshard_conversion *conversion)
     return RESHARD_OK;
 }
 
-/* Which boxes, and where they are. */
-static void digest_pieces(rs_digest *digest, const rs_stored_tensor *tensor)
-{
-    rs_digest_u64(digest, (uint64_t)tensor->piece_count);
-    for (int64_t i = 0; i < tensor->piece_count; i++) {
-        const rs_stored_piece *piece = &tensor->pieces[i];
-        rs_digest_u64(digest, (uint64_t)piece->file);
-        rs_digest_u64(digest, piece->at);
-        rs_digest_i64s(digest, piece->size, tensor->carried_ndim);
-        if (piece->offset != NULL)
-            rs_digest_i64s(digest, piece->offset, tensor->carried_ndim);
-        if (piece->strides != NULL)
-            rs_digest_i64s(digest, piece->strides, tensor->carried_ndim);
-    }
-}
-
 /* A tensor of the source. */
 static void digest_tensor(rs_digest *digest, const rs_stored_tensor *tensor)
 {
@@ -85,7 +69,7 @@ static void digest_tensor(rs_digest *digest, const rs_stored_tensor *tensor)
     rs_digest_u64(digest, (uint64_t)tensor->dtype);
     rs_digest_u64(digest, (uint64_t)tensor->ndim);
     rs_digest_i64s(digest, tensor->shape, tensor->ndim);
-    digest_pieces(digest, tensor);
+    rs_pieces_digest(digest, tensor);
     if (tensor->formula == NULL)
         return;
     digest_tensor(digest, tensor->formula->codes);
@@ -106,10 +90,8 @@ static void digest_conversion(reshard_conversion *conversion)
         rs_digest_u64(&digest, (uint64_t)source->files[i].stamp.modified);
     }
     rs_target_digest(target, &digest);
-    for (int64_t i = 0; i < target->tensor_count; i++) {
+    for (int64_t i = 0; i < target->tensor_count; i++)
         digest_tensor(&digest, target->stored[i]);
-        digest_pieces(&digest, &target->tensors[i]);
-    }
     rs_digest_finish(&digest, conversion->digest);
 }
 
