@@ -471,6 +471,29 @@ class Models(support.CommandTest):
             self.check_plan(row, tensors, f"{self.folder}/blocks", f"tp={tp}", True)
         self.check_fails(["plan", f"{self.folder}/blocks", "--to", "tp=64"], 1, "do not divide by tp=64")
 
+    def test_quantised_forms_come_back(self):
+        """Each form of a small model, cut into files of ranks and put together again, also without what the files say of themselves."""
+        given = config("llama", 512, 4, 4, 512, 2, 128, head_dim=128)
+        for number, (form, write, extra) in enumerate(FORMS):
+            m = f.llama(given, range(2))
+            plain = {f"{name}.weight" for name in m.linears}
+            tensors = [] if form == "LoRA" else [tensor for tensor in m.tensors if tensor[0] not in plain]
+            for name, value in m.linears.items():
+                tensors += list(write(f"base_model.model.{name}" if form == "LoRA" else name, *value))
+            source, cut, bare, back, again = (f"{self.folder}/form{number} {step}" for step in ("source", "cut", "bare", "back", "again"))
+            os.makedirs(source)
+            f.write_small(source, tensors, {**given, **extra}, random.Random(number))
+            quiet = ("--quiet", "--no-sync")
+            self.read_text("convert", source, cut, "--to", "tp=2", "--format", "rank-files", *quiet)
+            self.read_text("convert", cut, back, *quiet)
+            model = files.read(f"{source}/model.safetensors")[0]
+            self.assertEqual(files.read_hf(back), model, form)
+            files.strip_rank_files(cut, bare)
+            with open(f"{bare}/config.json", "w", encoding="utf-8") as file:
+                json.dump({**given, **extra}, file)
+            self.read_text("convert", bare, again, "--from", "tp=2", "--rules", "llama", *quiet)
+            self.assertEqual(files.read_hf(again), model, form)
+
     def test_a_configuration_that_does_not_fit(self):
         """Of heads: copies would go to wrong ranks. Of no known model: the names are a guess, and that is said."""
         row = BY_NAME["Llama-3.1-70B"]
@@ -482,6 +505,15 @@ class Models(support.CommandTest):
         f.write_sparse(f"{self.folder}/type", m.tensors, {**row.given, "model_type": "brand_new"})
         self.assertRegex(self.read_json("plan", f"{self.folder}/type", "--to", "tp=2")["rules"],
                          'family llama: no family is for model_type "brand_new", but a tensor is called "model.layers.0.self_attn.q_proj.weight"')
+        for name, mesh, change, words in [
+                ("Llama-3.1-70B", "pp=2", {"num_hidden_layers": 96}, "96 layers or experts are dealt to pp, as the model's numbers say, but the tensors are of the first 80 alone"),
+                ("Mixtral-8x7B", "ep=2,pp=2", {"num_local_experts": 16}, "16 layers or experts are dealt to ep, as the model's numbers say, but the tensors are of the first 8 alone")]:
+            other = BY_NAME[name]
+            f.write_sparse(f"{self.folder}/more {name}", other.sampled()[0].tensors, {**other.given, **change})
+            f.write_sparse(f"{self.folder}/as many {name}", other.sampled()[0].tensors, other.given)
+            found = [[note for note in self.read_json("plan", f"{self.folder}/{which} {name}", "--to", mesh)["notes"] if "dealt" in note]
+                     for which in ("more", "as many")]
+            self.assertEqual(found, [[words], []])
         f.write_sparse(f"{self.folder}/list", m.tensors, [1])
         self.check_fails(["plan", f"{self.folder}/list", "--to", "tp=2"], 1, "config.json: is no object of keys and values")
 

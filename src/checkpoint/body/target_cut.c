@@ -406,6 +406,22 @@ static reshard_status add_live(cutting *cut, int64_t index)
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
+/* A configuration of more layers or experts than there are gives some ranks too little. */
+static reshard_status say_missing(const cutting *cut)
+{
+    reshard_status status = RESHARD_OK;
+    for (int32_t i = 0; status == RESHARD_OK && i < cut->memo.dealt_count; i++) {
+        const rs_memo_dealt *dealt = &cut->memo.dealt[i];
+        if (dealt->items.highest + 1 < dealt->items.count)
+            status = rs_target_say(cut->laying->target,
+                                   "%lld layers or experts are dealt to %s, as the model's numbers "
+                                   "say, but the tensors are of the first %lld alone",
+                                   (long long)dealt->items.count, dealt->axis,
+                                   (long long)dealt->items.highest + 1);
+    }
+    return status;
+}
+
 reshard_status rs_target_cut(rs_laying *laying, rs_place_fn *place)
 {
     rs_target *target = laying->target;
@@ -423,6 +439,8 @@ reshard_status rs_target_cut(rs_laying *laying, rs_place_fn *place)
     for (int64_t i = 0; status == RESHARD_OK && i < count; i++)
         status = laying->source != NULL ? add_tensor(&cut, &laying->selection->items[i])
                                         : add_live(&cut, i);
+    if (status == RESHARD_OK)
+        status = say_missing(&cut);
     for (rs_rank_holding *kept = cut.kept; kept != NULL; kept = kept->next)
         release_holding(kept);
     rs_arena_release(&cut.arena);

@@ -110,6 +110,19 @@ static reshard_status find_by_text(rs_rule_memo *memo, const rs_number_scope *sc
     return RESHARD_OK;
 }
 
+/* What is dealt to the axis so far; a set has each name of an axis once, and a mesh few of them. */
+static rs_number_dealt *find_dealt(rs_rule_memo *memo, const char *axis)
+{
+    int32_t i = 0;
+    while (i < memo->dealt_count && memo->dealt[i].axis != axis)
+        i++;
+    if (i == memo->dealt_count) {
+        assert(i < RESHARD_AXES_MAX);
+        memo->dealt[memo->dealt_count++] = (rs_memo_dealt){axis, {-1, 0}};
+    }
+    return &memo->dealt[i].items;
+}
+
 reshard_status rs_rule_memo_cut(rs_rule_memo *memo, const rs_number_scope *scope,
                                 const rs_rule_cut *cut, int64_t axis_size, reshard_spec **out_spec)
 {
@@ -124,7 +137,9 @@ reshard_status rs_rule_memo_cut(rs_rule_memo *memo, const rs_number_scope *scope
         *out_spec = reshard_spec_retain(*place);
         return RESHARD_OK;
     }
-    reshard_status status = find_by_text(memo, scope, cut, axis_size, &spec);
+    rs_number_scope counting = *scope;
+    counting.dealt = find_dealt(memo, cut->axis);
+    reshard_status status = find_by_text(memo, &counting, cut, axis_size, &spec);
     if (status != RESHARD_OK)
         return status;
     if (place != NULL)

@@ -11,16 +11,26 @@
 #define RS_CHECKPOINT_RULES_MEMO_H
 
 #include "base/table.h"
+#include "checkpoint/rules/number.h"
 #include "checkpoint/rules/rules.h"
 
 struct rs_memo_spec;
 struct rs_memo_result;
+
+/* What A(i of n) dealt to an axis: if the highest i is not n-1, some coordinates get less than the
+ * numbers of the configuration promise. */
+typedef struct rs_memo_dealt {
+    const char *axis;
+    rs_number_dealt items;
+} rs_memo_dealt;
 
 typedef struct rs_rule_memo {
     rs_arena arena;
     rs_table cuts;    /* by the cut and what its wildcards stand for: specs of one cut */
     rs_table texts;   /* by axis and text: the same specs. Cuts that are equal are one spec */
     rs_table results; /* by rule, cuts, padding and shape */
+    rs_memo_dealt dealt[RESHARD_AXES_MAX];
+    int32_t dealt_count;
     struct rs_memo_spec *kept_specs;
     struct rs_memo_result *kept_results;
 } rs_rule_memo;

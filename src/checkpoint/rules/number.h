@@ -23,6 +23,11 @@ typedef struct rs_number_default {
 } rs_number_default;
 
 /* What the parts of a number refer to. */
+/* "i of n": the highest i so far, and n. */
+typedef struct rs_number_dealt {
+    int64_t highest, count;
+} rs_number_dealt;
+
 typedef struct rs_number_scope {
     /* Nothing has a value yet: only the form is checked, and every part counts as 1. */
     bool form_only;
@@ -33,6 +38,7 @@ typedef struct rs_number_scope {
     const rs_glob_span *spans;
     int64_t default_count;
     const rs_number_default *defaults;
+    rs_number_dealt *dealt; /* is told of what is dealt out; may be NULL */
 } rs_number_scope;
 
 /* A place in a text that ends at `end`. */

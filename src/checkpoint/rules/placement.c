@@ -46,6 +46,9 @@ static reshard_status read_coordinate(const rs_number_scope *scope, rs_cursor *c
         return rs_fail(RESHARD_ERR_RANGE, "number %" PRId64 " of %" PRId64 " (they count from 0)",
                        item, count);
     *out_coordinate = deal(item, count, axis_size);
+    if (scope->dealt != NULL)
+        *scope->dealt = (rs_number_dealt){rs_max(item, scope->dealt->highest),
+                                          rs_max(count, scope->dealt->count)};
     return RESHARD_OK;
 }
 
