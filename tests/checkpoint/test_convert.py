@@ -424,7 +424,8 @@ class Options(ConvertTest):
         self.assertEqual((report["files"], report["tensors"]), (2, 19))
         self.assertEqual(report["bytes_written"], sum(len(v) for _, _, v in self.model.values()))
         self.assertIn("llama", report["rules"])
-        self.assertIn("nothing was written", self.read_text("convert", self.at("source"), self.at("x"), "--dry-run"))
+        for target in self.at("x"), self.at("x") + "//":
+            self.assertIn("nothing was written", self.read_text("convert", self.at("source"), target, "--dry-run"))
 
     def test_quiet_and_words(self):
         self.assertEqual(self.read_text("convert", self.at("source"), self.at("q"), "--quiet"), "")

@@ -1,17 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of the README, the docs and the man pages print what the pages say. They are in ```console blocks: lines
-that begin with "$ reshard" are run, in one empty folder for each page, and the lines that follow are compared with
-standard output and standard error; a line "..." stands for any lines. C snippets are cut from the example programs."""
+"""What the README, the docs and the man pages show is run. Every block says what it is:
+
+  console  lines that begin with "$ reshard" are run, in one empty folder for each page, and the lines that follow are compared
+           with standard output and standard error; a line "..." stands for any lines
+  sh       every line is run, in a folder that has models under the names that pages use, and has to succeed
+  rules    a plan is made by these rules
+  c        is cut from an example program, which is a test of its own
+  python   is run by the test that PYTHON names
+  text     shows what cannot be run: grammars, what files hold, measurements
+"""
 import glob
 import os
 import re
 import shlex
+import shutil
+import subprocess
 import tempfile
 
 import support
 from support import CommandTest, main, run
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+# Where Python of a page is run.
+PYTHON = {"README.md": "tests/python/test_wheel.py", "python.md": "tests/python/test_tutorial.py", "python-torch.md": "tests/python/test_torch.py",
+          "digest.md": "tests/checkpoint/test_fingerprint.py"}
+# Measurements are run with little to measure.
+SMALL = {"calibrate": ["--side", "64", "--bytes", "300K"], "predict": ["--side", "64", "--bytes", "300K", "--runs", "1", "--within", "1e9"]}
 SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "EXIT STATUS", "SEE ALSO"]
 
 
@@ -59,6 +74,75 @@ class DocsTest(CommandTest):
         pattern = "(?:.*\n)*".join(re.escape(part) for part in re.split(r"^\.\.\.\n", wanted, flags=re.MULTILINE))
         if not re.fullmatch(pattern, found):
             self.assertEqual(found, wanted)
+
+    def read_all(self):
+        return [*self.read_pages(), *read_files("*.md"), *read_files("docs/*.md"), *read_files("examples/*.md")]
+
+    def test_blocks_say_what_they_are(self):
+        for name, page in self.read_all():
+            for kind, block in BLOCK.findall(page):
+                self.assertIn(kind, ("console", "sh", "rules", "c", "python", "text"), f"{name}: {block}")
+                if kind == "text":
+                    self.assertNotRegex(block, r"(?m)^(\$ |reshard [a-z]|mpirun |make |pip )", f"{name}: a command in a block that is not run")
+                if kind == "python":
+                    with open(os.path.join(ROOT, PYTHON[name]), encoding="utf-8") as file:
+                        self.assertTrue(name in file.read(), f"{PYTHON[name]} does not run {name}")
+
+    def make_models(self, folder):
+        """Models under the names that pages use."""
+        for line in ["bench model model --bytes 300K", "convert model MODEL", "convert model fsdp --to fsdp=8", "convert model model-tp4 --to tp=4",
+                     "convert model ranks --to tp=4 --format rank-files", "convert model ranks8 --to tp=8 --format rank-files",
+                     "convert model strangers --to tp=4 --format rank-files", "convert model half --dtype bf16 --rename model.*={1}"]:
+            self.assertEqual(run(*line.split(), cwd=folder).returncode, 0, line)
+        shutil.copy(os.path.join(folder, "model", "model.safetensors"), folder)
+        os.mkdir(os.path.join(folder, "out"))
+
+    def run_line(self, line, folder):
+        words = shlex.split(line, comments=True)
+        if words[0] == "make":
+            with open(os.path.join(ROOT, "GNUmakefile"), encoding="utf-8") as file:
+                self.assertRegex(file.read(), rf"(?m)^{words[1]}:|^{words[1]} |\b{words[1]}\b.*: packages", line)
+            return
+        if words[0] == "pip":  # tests/python/test_wheel.py does it
+            return
+        if words[0] == "mpirun" and shutil.which("mpirun") is None:
+            return
+        if "convert" in words and "bench" not in words:
+            target = words[words.index("convert") + 2]
+            shutil.rmtree(os.path.join(folder, target), ignore_errors=True)
+        small = SMALL.get(words[words.index("bench") + 1], []) if "bench" in words else []
+        environment = {**os.environ, "PATH": os.path.dirname(support.COMMAND) + ":" + os.environ["PATH"], "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                       "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+        done = subprocess.run(["sh", "-c", re.sub(r"\s+#\s.*$", "", line) + " " + shlex.join(small)], cwd=folder, env=environment, capture_output=True,
+                              text=True, check=False, timeout=200)
+        self.assertEqual(done.returncode, 0, f"{line}: {done.stderr}")
+
+    def test_commands_succeed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.make_models(folder)
+            count = 0
+            for name, page in self.read_all():
+                for kind, block in BLOCK.findall(page):
+                    for line in block.splitlines() if kind == "sh" else []:
+                        with self.subTest(page=name, line=line):
+                            self.run_line(line, folder)
+                        count += 1
+            self.assertGreaterEqual(count, 30)
+
+    def test_rules(self):
+        """A plan by the rules of each block, over a mesh of the axes that they name."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.make_models(folder)
+            blocks = [block for _, page in self.read_all() for kind, block in BLOCK.findall(page) if kind == "rules"]
+            self.assertGreaterEqual(len(blocks), 2)
+            for block in blocks:
+                with open(os.path.join(folder, "some.rules"), "w", encoding="utf-8") as file:
+                    file.write(block)
+                mesh = ",".join(f"{axis}=2" for axis in sorted(set(re.findall(r"@([a-z]+)", block))))
+                found = self.read_json("plan", "model", "--to", mesh, "--rules", "some.rules", "--tensors", cwd=folder)
+                cuts = " ".join(tensor.get("cut", "") for tensor in found["tensor_list"])
+                for axis in mesh.split(","):
+                    self.assertIn(axis, cuts, block)
 
     def test_pages_link_to_what_is_there(self):
         """Links to files of the tree, and docs/README.md leads to every page."""

@@ -8,6 +8,7 @@ prints what to paste.
 import atexit
 import os
 import random
+import re
 import shutil
 import socket
 import subprocess
@@ -421,7 +422,53 @@ def case_dtensor():
             print(f"not tried with a real DTensor: torch {torch.__version__} has none")
 
 
-WORLDS = [(1, "dtensor"), (4, "sharded_tensor"), (4, "gradient"), (4, "files"), (1, "random"), (2, "random"), (4, "random"), (4, "shapes"), (4, "partial"), (4, "casts"), (4, "strided_sources"), (4, "errors"),
+def page_blocks():
+    with open(os.path.join(support.ROOT, "docs", "python-torch.md"), encoding="utf-8") as file:
+        blocks = re.findall(r"^```python\n(.*?)^```$", file.read(), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 5, len(blocks)
+    return blocks
+
+
+def case_page():
+    """docs/python-torch.md on four ranks, as it stands; the group is there already, and torch 1.13 has no DTensor."""
+    from sharded_tensor import import_sharded_tensor
+    sharded_tensor, sharding_spec = import_sharded_tensor()
+    start_block, _, gradients, checkpoints, sharded = page_blocks()
+    place = folder()
+    if rank() == 0:
+        subprocess.run([os.path.join(support.BUILD, "reshard"), "bench", "model", "model", "--bytes", "300K"], cwd=place, check=True,
+                       stdout=subprocess.DEVNULL)
+    dist.barrier()
+    os.chdir(place)
+    tensor = whole((8, 8), torch.float32)
+    names = {"mine": {"w": tensor.chunk(4)[rank()]}, "x": tensor.chunk(4)[rank()].clone().requires_grad_()}
+    exec(start_block.replace('dist.init_process_group("gloo")', "pass"), names)
+    assert torch.equal(names["theirs"]["w"], tensor.chunk(4, 1)[rank()])
+    names["move"] = reshard.torch.Redistribute({"x": names["x"]}, "4: S(0)", "4: R")
+    exec(gradients, names)
+    assert torch.equal(names["y"], tensor)
+    reshard.torch.save(names["mine"], "step-100/", {"w": "4: S(0)"}, sync=False)
+    names["state_dict"] = {"model.norm.weight": torch.zeros_like(reshard.torch.load("model/")["model.norm.weight"])}
+    exec(checkpoints, names)
+    assert torch.equal(names["state"]["w"], tensor.chunk(4)[rank()])
+    assert torch.equal(names["state_dict"]["model.norm.weight"], reshard.torch.load("model/")["model.norm.weight"])
+    assert torch.equal(reshard.torch.load("step-200/")["w"], tensor)
+    names["tensor"] = names["sharded"] = sharded_tensor.ones(sharding_spec.ChunkShardingSpec(0, [f"rank:{r}/cpu" for r in (3, 1, 0, 2)]), 8, 8)
+    if not hasattr(dist, "tensor"):
+        sharded = re.sub(r"(?m)^reshard.torch.placements_of.*\n", "", sharded)
+    exec(sharded, names)
+    assert reshard.torch.spec_of(names["tensor"]) == "4[3,1,0,2]: S(0)" and names["other"].local_shards()[0].tensor.shape == (4, 4)
+    dist.barrier()
+
+
+def case_page_weights():
+    """The same page's weights, from four ranks to two others."""
+    names = {"names": ["w"], "weights": {"w": torch.ones(1, 6) * rank()}, "rank": rank(), "group": None, "training": range(2), "served": None}
+    exec("import reshard.torch\n" + page_blocks()[1], names)
+    assert rank() < 4 or torch.equal(names["served"]["w"][:, 0], torch.arange(4.0).chunk(2)[rank() - 4])
+
+
+WORLDS = [(4, "page"), (6, "page_weights"), (1, "dtensor"), (4, "sharded_tensor"), (4, "gradient"), (4, "files"), (1, "random"), (2, "random"), (4, "random"), (4, "shapes"), (4, "partial"), (4, "casts"), (4, "strided_sources"), (4, "errors"),
           (4, "verify"), (6, "disjoint")]
 
 

@@ -44,6 +44,8 @@ static reshard_status probe_write(const rs_conversion_run *run, const void *memo
     reshard_context *context = run->context;
     rs_file *file = NULL;
     size_t length = strlen(run->target);
+    while (length > 1 && run->target[length - 1] == '/')
+        length--; /* beside the folder, not inside */
     char *path = rs_allocate(context, length + sizeof ".probe");
     if (path == NULL)
         return rs_allocation_status();
