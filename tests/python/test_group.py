@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks as threads, and under mpirun the same with MPI: redistribute against NumPy's slices, collectives against NumPy's
 reductions, arrays of all kinds, and ranks that fail. Run as `test_group.py BUILD [mpi]`."""
+import os
+import re
 import sys
 import unittest
 
@@ -208,10 +210,20 @@ class TestThreads(unittest.TestCase):
             groups[0].barrier()
 
 
+def run_page(rank):
+    """The lines of docs/python.md that need MPI, as they stand."""
+    with open(os.path.join(support.ROOT, "docs", "python.md"), encoding="utf-8") as file:
+        block, = [block for block in re.findall(r"^```python\n(.*?)^```$", file.read(), re.MULTILINE | re.DOTALL) if "mpi4py" in block]
+    whole = np.arange(64.0).reshape(8, 8)
+    names = {"rows": whole[2 * rank:2 * rank + 2]}
+    exec(block, names)
+    return [] if np.array_equal(names["columns"], whole[:, 2 * rank:2 * rank + 2]) else [("page", names["columns"])]
+
+
 def run_with_mpi():
     from mpi4py import MPI
     import reshard.mpi
-    wrong = []
+    wrong = run_page(MPI.COMM_WORLD.rank)
     with reshard.mpi.group(MPI.COMM_WORLD, timeout=60) as group:
         assert (group.rank, group.size) == (MPI.COMM_WORLD.rank, 4) and group.transport == "mpi", group
         for body in BODIES:
