@@ -2,7 +2,7 @@
 /*
  * drawing.c - asks the library for pictures that fit the window, and writes SVG files.
  */
-#define _DEFAULT_SOURCE /* TIOCGWINSZ */
+#define _GNU_SOURCE /* TIOCGWINSZ, strcasestr */
 #include "cli/drawing.h"
 
 #include "cli/common/failure.h"
@@ -36,6 +36,19 @@ static int32_t window_columns(void)
     if (columns > COLUMNS_MAX)
         columns = COLUMNS_MAX;
     return columns < RESHARD_DRAW_COLUMNS_MIN ? RESHARD_DRAW_COLUMNS_MIN : (int32_t)columns;
+}
+
+/* Whether a terminal was told to use something else than UTF-8, by the variable that counts. What
+ * is not printed on a terminal is the same everywhere. */
+static int is_without_unicode(void)
+{
+    static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    const char *told = NULL;
+    for (int i = 0; i < 3 && (told == NULL || told[0] == '\0'); i++)
+        told = getenv(variables[i]);
+    if (told == NULL || told[0] == '\0' || !isatty(STDOUT_FILENO))
+        return 0;
+    return strcasestr(told, "utf-8") == NULL && strcasestr(told, "utf8") == NULL;
 }
 
 /* "2=5", "-1=0" */
@@ -97,7 +110,7 @@ int cli_picture_make(cli_picture *picture, const cli_drawing *drawing, const cha
         options.form = RESHARD_DRAW_TEXT;
         options.columns = window_columns();
         options.colours = cli_output_is_styled();
-        options.ascii = drawing->ascii;
+        options.ascii = drawing->ascii || is_without_unicode();
         code = draw(picture, &options, &picture->text, &picture->text_length);
     }
     return code;

@@ -123,7 +123,7 @@ class DocsTest(CommandTest):
             count = 0
             for name, page in self.read_all():
                 for kind, block in BLOCK.findall(page):
-                    for line in block.splitlines() if kind == "sh" else []:
+                    for line in block.replace("\\\n", " ").splitlines() if kind == "sh" else []:
                         with self.subTest(page=name, line=line):
                             self.run_line(line, folder)
                         count += 1

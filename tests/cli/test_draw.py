@@ -65,17 +65,32 @@ class DrawTest(CommandTest):
                 for row in done.stdout.split("relabelling")[0].splitlines()[head:-1]:
                     self.assertLessEqual(len(row), columns, row)
 
-    def test_colours_and_the_window(self):
-        """On a terminal: as wide as its window, coloured, and the same picture without the colours."""
+    def show(self, arguments, **variables):
+        """What a terminal of 40 columns is sent."""
         master, slave = self.open_terminal()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
-        arguments = ["layout", "4,4: S(0), S(1)", "--shape", "64x64", "--draw"]
-        environment = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": ""}
+        environment = {**os.environ, "TERM": "xterm-256color", "NO_COLOR": "", **variables}
         with subprocess.Popen([support.COMMAND, *arguments], stdout=slave, env=environment) as running:
             running.wait(50)
         os.close(slave)
         shown = os.read(master, 1 << 16).decode("utf-8").replace("\r\n", "\n")
         os.close(master)
+        return shown
+
+    def test_terminals_without_unicode(self):
+        arguments = ["layout", "2: S(0)", "--shape", "8x8", "--draw"]
+        narrow = {"env": {**os.environ, "COLUMNS": "40"}}
+        lines, ascii_only = self.read_text(*arguments, **narrow), self.read_text(*arguments, "--ascii", **narrow)
+        self.assertNotEqual(lines, ascii_only)
+        for variables, wanted in [({"LC_ALL": "en_US.ISO-8859-1"}, ascii_only), ({"LC_ALL": "", "LC_CTYPE": "", "LANG": "C"}, ascii_only),
+                                  ({"LC_ALL": "C.UTF-8"}, lines), ({"LC_ALL": "", "LC_CTYPE": "de_DE.utf8", "LANG": "C"}, lines),
+                                  ({"LC_ALL": "", "LC_CTYPE": "", "LANG": ""}, lines)]:
+            self.assertEqual(self.show(arguments, NO_COLOR="1", **variables), wanted, variables)
+
+    def test_colours_and_the_window(self):
+        """On a terminal: as wide as its window, coloured, and the same picture without the colours."""
+        arguments = ["layout", "4,4: S(0), S(1)", "--shape", "64x64", "--draw"]
+        shown = self.show(arguments, LC_ALL="C.UTF-8")
         self.assertIn("\x1b[0;38;5;16;48;5;153m", shown)  # rank 0
         plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
         self.assertEqual(plain.replace(" \n", "\n"), self.read_text(*arguments, env={**os.environ, "COLUMNS": "40"}))
