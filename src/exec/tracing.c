@@ -333,17 +333,17 @@ static void join_copies(reshard_exec *exec, const rs_operation *operation, bool 
     open->round = open->peer >= 0 ? round : RS_TRACE_NONE;
     if (keeps)
         open->kept += operation->bytes;
-    else
-        open->bytes += operation->bytes;
+    else if (open->kind == RS_TRACE_COMBINE || operation->source_slot != RS_SLOT_SCRATCH)
+        open->bytes += operation->bytes; /* what lies in scratch was counted when it arrived */
 }
 
 void rs_tracing_copies(reshard_exec *exec, int64_t count, const rs_operation *const *operations)
 {
     const rs_operation *first = operations[0];
     const rs_trace_event *open = &exec->tracing->copied;
-    bool combines = false; /* what has arrived, and was counted then */
+    bool combines = true; /* nothing but what has arrived */
     for (int64_t i = 0; i < count; i++)
-        combines = combines || operations[i]->source_slot == RS_SLOT_SCRATCH;
+        combines = combines && operations[i]->source_slot == RS_SLOT_SCRATCH;
     rs_trace_kind kind = combines ? RS_TRACE_COMBINE : RS_TRACE_COPY;
     int32_t peer = first->peer_index < 0 ? RS_TRACE_NONE : rank_of(exec, first->peer);
     bool alike =
