@@ -14,8 +14,8 @@
  * The contract of a run: buffers given to start belong to the exec until wait returns, even if it
  * fails. When it returns RESHARD_OK, this rank's targets are complete and no peer will touch its
  * buffers again. start, test and wait allocate nothing. They fail with errors of the group, with
- * RESHARD_ERR_CHECK when asked to verify, and start with RESHARD_ERR_INVALID while the previous run
- * is under way. Several execs may be under way on one group if all ranks start them in the same
+ * RESHARD_ERR_CHECK when asked to verify, and start with RESHARD_ERR_INVALID for what it is given
+ * (below). Several execs may be under way on one group if all ranks start them in the same
  * order; they may be waited for in any: a rank that waits in any call on the group makes progress
  * on everything it has under way.
  */
@@ -63,9 +63,10 @@ RESHARD_API int64_t reshard_exec_target_count(const reshard_exec *exec);
 RESHARD_API int64_t reshard_exec_source_first(const reshard_exec *exec, int32_t tensor);
 RESHARD_API int64_t reshard_exec_target_first(const reshard_exec *exec, int32_t tensor);
 
-/* Buffers are dense shards, aligned to their element; those of empty shards may be NULL. The
- * pointers are copied. Errors, besides those of the group: INVALID while a run of this exec is
- * under way; that run is not disturbed. */
+/* Buffers are dense shards, aligned to their element; those of empty shards may be NULL. No target
+ * may overlap another target or a source: a peer may still read what this rank writes. The pointers
+ * are copied. Errors, besides those of the group: INVALID while a run of this exec is under way,
+ * which is not disturbed; INVALID for a NULL where a shard has elements, which breaks the group. */
 RESHARD_API reshard_status reshard_exec_start(reshard_exec *exec, const void *const *sources,
                                               void *const *targets);
 /* Makes progress. *out_done: the run is complete, as after wait. */

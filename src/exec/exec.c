@@ -48,15 +48,18 @@ rs_exec_table *rs_exec_make_table(reshard_exec *exec)
     return table;
 }
 
-static void measure_sources(reshard_exec *exec)
+static void measure_slots(reshard_exec *exec)
 {
     const reshard_plan *forward = rs_plan_forward(exec->plan);
     bool adjoint = reshard_plan_is_adjoint(exec->plan);
-    for (int32_t i = 0; i < exec->source_count; i++) {
-        const reshard_plan_tensor *tensor = adjoint ? &forward->targets[i] : &forward->sources[i];
+    for (int32_t i = 0; i < exec->source_count + exec->target_count; i++) {
+        bool source = i < exec->source_count;
+        const reshard_plan_tensor *tensors =
+            source == adjoint ? forward->targets : forward->sources;
+        const reshard_plan_tensor *tensor = &tensors[source ? i : i - exec->source_count];
         int64_t mine = rs_layout_shard_count(tensor->layout, exec->part->rank);
         for (int64_t s = 0; s < exec->slot_first[i + 1] - exec->slot_first[i]; s++)
-            exec->source_bytes[exec->slot_first[i] + s] =
+            exec->slot_bytes[exec->slot_first[i] + s] =
                 s < mine ? (size_t)rs_layout_one_shard_volume(tensor->layout, exec->part->rank,
                                                               (int32_t)s) *
                                rs_element_bytes(tensor->dtype)
@@ -87,12 +90,13 @@ static reshard_status number_slots(reshard_exec *exec)
     }
     exec->slot_count = exec->slot_first[tensors];
     exec->table = rs_exec_make_table(exec);
-    exec->source_bytes = rs_arena_allocate_array(
-        &exec->arena, (size_t)exec->slot_first[exec->source_count], sizeof(size_t));
+    exec->slot_bytes = rs_arena_allocate_array(
+        &exec->arena, (size_t)exec->slot_first[exec->source_count + exec->target_count],
+        sizeof(size_t));
     exec->tensor_shared = rs_arena_allocate_array(&exec->arena, (size_t)tensors, sizeof(bool));
-    if (exec->table == NULL || exec->source_bytes == NULL || exec->tensor_shared == NULL)
+    if (exec->table == NULL || exec->slot_bytes == NULL || exec->tensor_shared == NULL)
         return rs_allocation_status();
-    measure_sources(exec);
+    measure_slots(exec);
     return RESHARD_OK;
 }
 

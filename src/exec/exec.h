@@ -105,7 +105,7 @@ struct reshard_exec {
     int32_t stage_count;
     rs_exec_stage stages[RS_STAGES_MAX];
     rs_exec_alias alias;
-    size_t *source_bytes;     /* of each source slot */
+    size_t *slot_bytes;       /* of each slot of a source or a target */
     rs_messages *messages;    /* NULL when all memory is seen */
     rs_verify *verify;        /* NULL when nobody asked for it */
     rs_exec_tracing *tracing; /* likewise */

@@ -57,8 +57,7 @@ static void place_alias(reshard_exec *exec)
     alias->taken = true;
     for (int64_t i = 0; i < exec->slot_first[exec->source_count]; i++) {
         const char *source = slots[i];
-        if (source != NULL && source < place + alias->bytes &&
-            place < source + exec->source_bytes[i])
+        if (source != NULL && source < place + alias->bytes && place < source + exec->slot_bytes[i])
             alias->taken = false;
     }
     slots[alias->keep->source_slot] = alias->taken ? place : alias->own;
@@ -77,7 +76,12 @@ static void take_buffers(reshard_exec *exec, const void *const *sources, void *c
         for (int64_t s = 0; s < count; s++)
             slots[exec->slot_first[exec->source_count + i] + s] = targets[first + s];
     }
-    place_alias(exec);
+}
+
+/* Which tensors peers can see. */
+static void find_shared(reshard_exec *exec)
+{
+    void *const *slots = exec->table->slots;
     if (!exec->shares)
         return;
     int32_t tensors = exec->source_count + exec->target_count + exec->intermediate_count;
@@ -86,6 +90,23 @@ static void take_buffers(reshard_exec *exec, const void *const *sources, void *c
         for (int64_t s = exec->slot_first[i]; s < exec->slot_first[i + 1]; s++)
             exec->tensor_shared[i] = exec->tensor_shared[i] && is_seen(exec, slots[s]);
     }
+}
+
+/* A shard that has elements needs memory. */
+static reshard_status check_buffers(const reshard_exec *exec)
+{
+    for (int32_t i = 0; i < exec->source_count + exec->target_count; i++) {
+        for (int64_t s = exec->slot_first[i]; s < exec->slot_first[i + 1]; s++) {
+            if (exec->slot_bytes[s] != 0 && exec->table->slots[s] == NULL) {
+                bool source = i < exec->source_count;
+                return rs_fail(RESHARD_ERR_INVALID,
+                               "exec: shard %lld of %s %d has %zu bytes, and its buffer is NULL",
+                               (long long)(s - exec->slot_first[i]), source ? "source" : "target",
+                               source ? i : i - exec->source_count, exec->slot_bytes[s]);
+            }
+        }
+    }
+    return RESHARD_OK;
 }
 
 static void verify_sources(reshard_exec *exec)
@@ -107,12 +128,17 @@ reshard_status reshard_exec_start(reshard_exec *exec, const void *const *sources
         return rs_fail(RESHARD_ERR_INVALID, "exec: a run is under way");
     take_buffers(exec, sources, targets);
     set_state(exec, RS_EXEC_RUNNING);
+    reshard_status status = check_buffers(exec);
+    if (status != RESHARD_OK)
+        return give_up(exec, status);
+    place_alias(exec);
+    find_shared(exec);
     exec->stage = 0;
     if (exec->tracing != NULL)
         exec->tracing->run++;
     if (exec->verify != NULL)
         verify_sources(exec);
-    reshard_status status = rs_stage_begin(exec);
+    status = rs_stage_begin(exec);
     return status == RESHARD_OK ? status : give_up(exec, status);
 }
 

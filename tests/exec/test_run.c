@@ -8,6 +8,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/ways.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { RANKS = 3 };
@@ -101,11 +102,56 @@ static void test_run__of_a_broken_group(void **state)
     }
 }
 
+/* One rank forgets a buffer: it is told which one, and the others do not wait for it. */
+typedef struct forgotten {
+    live *l;
+    bool source;
+    reshard_status started[RANKS], waited[RANKS];
+    char text[256];
+} forgotten;
+
+static reshard_status forget_one(void *user, reshard_group *group)
+{
+    forgotten *f = user;
+    int32_t rank = reshard_group_rank(group);
+    void *sources[4], *targets[4];
+    (void)live_list_buffers(f->l->from, rank, sources);
+    (void)live_list_buffers(f->l->to, rank, targets);
+    if (rank == 1)
+        (f->source ? sources : targets)[0] = NULL;
+    reshard_exec *exec = NULL;
+    TRY(reshard_exec_create(NULL, f->l->plan, group, NULL, &exec));
+    (void)reshard_group_barrier(group); /* a slow rank hears of it here already */
+    f->started[rank] = reshard_exec_start(exec, (const void *const *)sources, targets);
+    if (rank == 1)
+        (void)snprintf(f->text, sizeof f->text, "%s", reshard_error_text());
+    f->waited[rank] = reshard_exec_wait(exec);
+    reshard_exec_destroy(exec);
+    return RESHARD_OK;
+}
+
+static void test_run__without_a_buffer(void **state)
+{
+    (void)state;
+    for (int w = 0; w < 2 * WAYS; w++) {
+        live_fixture made;
+        live_fixture_init(&made, "3: S(0)", "3: S(1)", 0);
+        forgotten f = {.l = &made.l, .source = w % 2 == 0};
+        (void)run_way(&ways[w / 2], RANKS, forget_one, &f);
+        assert_int_equal(f.started[1], RESHARD_ERR_INVALID);
+        assert_non_null(strstr(f.text, f.source ? "shard 0 of source 0" : "shard 0 of target 0"));
+        for (int32_t r = 0; r < RANKS; r++)
+            assert_int_equal(f.waited[r], RESHARD_ERR_GROUP_BROKEN);
+        live_fixture_release(&made);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_run__started_twice),
         cmocka_unit_test(test_run__of_a_broken_group),
+        cmocka_unit_test(test_run__without_a_buffer),
     };
     return cmocka_run_group_tests_name("run", tests, NULL, NULL);
 }
