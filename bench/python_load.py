@@ -3,13 +3,16 @@
 """Times what a rank of `tp=4` loads of a model of about 2 GB: `ck.shard` beside the same call in C and beside slices of NumPy's
 memmap, written by hand. bench/python_load.py FOLDER [ROUNDS]: FOLDER is where the model is made, and left.
 
-All three read from the page cache into fresh memory, one thread each, rank after rank; a round is one of each, in turn, and the
-fastest round counts. The C loader is reshard_checkpoint_read_shards called straight through ctypes, its layouts and memory made
-beforehand, so what it lacks is all that Python does around it. Peak memory is of a process of its own that loads rank 0.
+All three read from the page cache into memory that nobody has touched: each load is one of a fresh process, which has imported
+all that it needs. A round is one of each, in turn; the fastest counts, and the median is beside it. The C loader is
+reshard_checkpoint_read_shards called straight through ctypes, with the checkpoint open and its layouts made, so what it lacks is
+all that Python does around it. Peak memory is what the process grew by.
 """
 import ctypes
+import functools
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -97,41 +100,52 @@ class LoadC:
         return found
 
 
-def measure(call):
-    begun = time.perf_counter()
+def read_status(field):
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(field))
+
+
+def load_once(way, folder):
+    """In a process of its own: seconds, bytes, the memory that it grew by, and a number that says what was read."""
+    path, header, begin = make_model(folder)
+    if way == "C loader":
+        call = LoadC(folder, 0)
+    elif way == "Python":
+        call = functools.partial(load_python, folder, 0)
+        reshard.library_path()
+    else:
+        call = functools.partial(load_numpy, path, header, begin, 0)
+    before, begun = read_status("VmRSS"), time.perf_counter()
     found = call()
     seconds = time.perf_counter() - begun
-    return seconds, sum(array.nbytes for array in found.values()), found
-
-
-def read_peak():
-    with open("/proc/self/status", encoding="ascii") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
+    grown = read_status("VmHWM") - before
+    # NumPy's mapping counts as memory of the process as well, though it is the page cache.
+    check = sum(int(array.ravel()[::4099].view("u4").sum()) for _, array in sorted(found.items()))
+    print(seconds, sum(array.nbytes for array in found.values()), grown, check)
 
 
 def main():
-    folder, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 5
-    path, header, begin = make_model(folder)
-    if "--peak" in sys.argv:
-        before = read_peak()
-        found = load_python(folder, 0)
-        print((read_peak() - before) / sum(array.nbytes for array in found.values()))
-        return
-    load_c = LoadC(folder, 0)
-    ways = {"Python": lambda: load_python(folder, 0), "C loader": load_c, "NumPy memmap": lambda: load_numpy(path, header, begin, 0)}
-    best, results = dict.fromkeys(ways, 1e9), {}
+    folder, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 7
+    path, _, _ = make_model(folder)
+    ways = ("Python", "C loader", "NumPy memmap")
+    times, grown, checks = {way: [] for way in ways}, {}, set()
     for _ in range(rounds):
-        for name, call in ways.items():
-            seconds, count, results[name] = measure(call)
-            best[name] = min(best[name], seconds)
-            if name != "NumPy memmap":
-                results[name] = {key: array[:1].copy() for key, array in results[name].items()}
-    print(f"{os.path.getsize(path) / 1e9:.2f} GB, rank 0 of tp={TP}: {count / 1e9:.2f} GB, best of {rounds}")
-    for name, seconds in best.items():
-        print(f"{name:13} {1000 * seconds:7.1f} ms {count / 1e9 / seconds:6.2f} GB/s")
+        for way in ways:
+            said = subprocess.check_output([sys.executable, __file__, folder, "--way", way], text=True).split()
+            times[way].append(float(said[0]))
+            count, grown[way] = int(said[1]), int(said[2])
+            checks.add(said[3])
+    assert len(checks) == 1, "they have read different things"
+    best = {way: min(times[way]) for way in ways}
+    print(f"{os.path.getsize(path) / 1e9:.2f} GB, rank 0 of tp={TP}: {count / 1e9:.2f} GB, best and median of {rounds}")
+    for way, seconds in best.items():
+        middle = statistics.median(times[way])
+        print(f"{way:13} {1000 * seconds:7.1f} ms {count / 1e9 / seconds:6.2f} GB/s {count / 1e9 / middle:6.2f}")
     print(f"Python is {best['C loader'] / best['Python']:.2f} of the C loader, {best['NumPy memmap'] / best['Python']:.2f} of NumPy")
-    peak = subprocess.check_output([sys.executable, __file__, folder, "1", "--peak"], text=True)
-    print(f"memory beyond start, as a multiple of the result: {float(peak):.2f}")
+    print(f"memory beyond start, as a multiple of the result: {grown['Python'] / count:.2f}")
 
 
-main()
+if "--way" in sys.argv:
+    load_once(sys.argv[3], sys.argv[1])
+else:
+    main()

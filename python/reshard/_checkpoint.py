@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints: models on disk as mappings from names to tensors, read where they lie."""
 import ctypes
-from collections.abc import Mapping as MappingClass
+import os
+import threading
+from contextlib import contextmanager
 from ctypes import byref, c_int64, c_size_t, c_void_p, string_at
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from operator import getitem
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _native
 from ._dtypes import NAMES, bits_of, dtype_name, dtype_number, numpy, numpy_dtype
-from ._errors import Invalid, Io, NotFound, Unsupported
+from ._errors import Invalid, Io, NotFound, Range, Unsupported
 from ._layout import Layout, ShardInfo
 from ._library import Handle, decode, encode, encode_list, encode_optional, lib, make, read_struct
 from ._work import SHORT_BYTES, Context, Progress
+
+if TYPE_CHECKING:
+    from ._conversion import Shard
 
 Index = Tuple[Tuple[int, int], ...]  # from and to along each dimension
 
@@ -21,7 +27,7 @@ def _plain(item: Any) -> Any:
     """An index of one dimension: a slice or an int."""
     if isinstance(item, slice):
         return item
-    if isinstance(item, bool) or not hasattr(item, "__index__"):
+    if isinstance(item, bool) or not hasattr(item, "__index__") or len(getattr(item, "shape", ())):
         raise TypeError("a stored tensor is read by slices and numbers, not by %s: read it, then index the array" %
                         type(item).__name__)
     return item.__index__()
@@ -44,7 +50,8 @@ def resolve_index(key: Any, shape: Sequence[int]) -> Tuple[Index, Tuple[Any, ...
         raise IndexError("%d indices for a tensor of %d dimensions" % (len(items) - len(dots), len(shape)))
     at = dots[0] if dots else len(items)
     items[at:at + len(dots)] = [slice(None)] * missing
-    box, after = [], []
+    box: List[Tuple[int, int]] = []
+    after: List[Any] = []
     for item, length in zip(items, shape):
         item = _plain(item)
         if isinstance(item, int):
@@ -78,15 +85,24 @@ class StoredTensor:
 
     `ck[name][...]` is all of it, `ck[name][0:1000]` some rows; numbers, Ellipsis and negative ones work as in NumPy, and
     steps too, though what lies between is read. `numpy.asarray(ck[name])` reads it all.
+
+    >>> import numpy, reshard, tempfile
+    >>> path = tempfile.mkdtemp() + "/model.npz"
+    >>> numpy.savez(path, a=numpy.arange(6.0).reshape(2, 3), b=numpy.ones(4, "f4"))
+    >>> tensor = reshard.open(path)["a"]
+    >>> tensor.shape, tensor.dtype, tensor[1, ::2].tolist(), tensor.read("f32").dtype
+    ((2, 3), 'f64', [3.0, 5.0], dtype('float32'))
     """
 
     def __init__(self, checkpoint: "Checkpoint", index: int) -> None:
         self._checkpoint, self._index = checkpoint, index
-        found = read_struct(_native.reshard_stored_tensor, lib.reshard_checkpoint_tensor, checkpoint._live(), index)
-        self.name: str = decode(string_at(found.name, found.name_bytes))
+        with checkpoint._use() as pointer:
+            found = read_struct(_native.reshard_stored_tensor, lib.reshard_checkpoint_tensor, pointer, index)
+            self.name: str = decode(string_at(found.name, found.name_bytes))
+            shape = tuple(found.shape[:found.ndim])
         #: The library's name of its dtype: "bf16".
         self.dtype: str = NAMES[found.dtype]
-        self.shape: Tuple[int, ...] = tuple(found.shape[:found.ndim])
+        self.shape: Tuple[int, ...] = shape
         self.nbytes: int = found.bytes
         #: True if it cannot be cut (elements smaller than a byte, more than 8 dimensions): it is read as a line of bytes.
         self.opaque: bool = bool(found.opaque)
@@ -107,6 +123,9 @@ class StoredTensor:
             count *= n
         return count
 
+    def __reduce__(self) -> Any:
+        return getitem, (self._checkpoint, self.name)
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("a tensor without dimensions has no length")
@@ -124,7 +143,8 @@ class StoredTensor:
     @property
     def layout(self) -> Layout:
         """Which file holds which box: the ranks are `checkpoint.files`."""
-        return Layout._of(make(lib.reshard_checkpoint_layout, self._checkpoint._live(), self._index))
+        with self._checkpoint._use() as pointer:
+            return Layout._of(make(lib.reshard_checkpoint_layout, pointer, self._index))
 
     @property
     def pieces(self) -> List[StoredPiece]:
@@ -135,8 +155,9 @@ class StoredTensor:
 
     def _pieces(self) -> Iterator[Any]:
         for i in range(self._piece_count):
-            yield read_struct(_native.reshard_stored_piece, lib.reshard_checkpoint_piece, self._checkpoint._live(),
-                              self._index, i)
+            with self._checkpoint._use() as pointer:
+                found = read_struct(_native.reshard_stored_piece, lib.reshard_checkpoint_piece, pointer, self._index, i)
+            yield found
 
     def __getitem__(self, key: Any) -> Any:
         box, after = resolve_index(key, self._carried)
@@ -173,8 +194,8 @@ class StoredTensor:
             wanted = _native.reshard_box(ndim=len(box))
             wanted.offset[:len(box)] = [low for low, _ in box]
             wanted.size[:len(box)] = [high - low for low, high in box]
-            lib.reshard_checkpoint_read(self._checkpoint._live(), self._index, byref(wanted), array.ctypes.data_as(c_void_p),
-                                        array.nbytes)
+            with self._checkpoint._use() as pointer:
+                lib.reshard_checkpoint_read(pointer, self._index, byref(wanted), array.ctypes.data_as(c_void_p), array.nbytes)
             return
         # Parts are cut along the first dimension that has more than one row, so that each is dense.
         d = next(i for i, (low, high) in enumerate(box) if high - low > 1)
@@ -223,12 +244,20 @@ class _MappedFile:
 
 # ---- all of them ------------------------------------------------------------------------------
 
-class Checkpoint(Handle, MappingClass):
+class Checkpoint(Handle, Mapping[str, StoredTensor]):
     """An open checkpoint: a mapping from names to tensors. Made by `reshard.open`; a context manager.
 
     Names are sorted. Arrays that were read are the caller's own. With mmap=True, boxes that lie in one file are
     copy-on-write views of it, which stay valid after `close()`; a file that is cut shorter meanwhile ends the process when
-    what is gone is touched, as everywhere with mappings.
+    what is gone is touched, as everywhere with mappings. Several threads may read at once. A copy, or one that was pickled
+    for another process, opens the files again.
+
+    >>> import numpy, reshard, tempfile
+    >>> path = tempfile.mkdtemp() + "/model.npz"
+    >>> numpy.savez(path, a=numpy.arange(6.0).reshape(2, 3), b=numpy.ones(4, "f4"))
+    >>> with reshard.open(path) as ck:
+    ...     ck.format, len(ck), {name: tensor.shape for name, tensor in ck.items()}
+    ('npy', 2, {'a': (2, 3), 'b': (4,)})
     """
 
     _release = "reshard_checkpoint_destroy"
@@ -240,8 +269,11 @@ class Checkpoint(Handle, MappingClass):
         self.path = path
         self.mmap = bool(mmap)
         self._context = Context()
-        self._need(self._context)
         self._maps: Dict[int, Any] = {}
+        self._idle = threading.Condition(threading.Lock())
+        self._threads: List[int] = []  # threads with a call under way
+        self._opened_with = dict(mesh=mesh, rules=rules, sets=None if sets is None else dict(sets), unlisted=unlisted,
+                                 padding=padding, keep_names=keep_names, mmap=mmap)
         options, kept = opening_options(mesh, rules, sets, unlisted, padding, keep_names)
         spelt = encode(path, "a path")
         self._pointer = self._context.run(
@@ -253,10 +285,37 @@ class Checkpoint(Handle, MappingClass):
             raise ValueError("the checkpoint %s is closed" % (self.path,))
         return self._pointer
 
+    @contextmanager
+    def _use(self) -> Iterator[int]:
+        """The pointer, for calls that may take long: close() waits until they are done."""
+        with self._idle:
+            pointer = self._live()
+            self._threads.append(threading.get_ident())
+        try:
+            yield pointer
+        finally:
+            with self._idle:
+                self._threads.remove(threading.get_ident())
+                self._idle.notify_all()
+
     def close(self) -> None:
-        """Closes its files. Arrays and views that were read stay valid."""
-        self._maps = {}
-        self.__del__()
+        """Closes its files, after reads of other threads. Arrays and views that were read stay valid."""
+        with self._idle:
+            if threading.get_ident() in self._threads or self._context.is_called():
+                raise ValueError("the checkpoint %s cannot be closed while it is at work for this thread" % (self.path,))
+            pointer, self._pointer = self._pointer, None  # so that no new reads begin
+            try:
+                while self._threads:
+                    self._idle.wait()
+            finally:  # after Ctrl-C it is as open as before
+                self._pointer = pointer
+            self._maps = {}
+            self.__del__()
+
+    def __reduce__(self) -> Any:
+        # Another process, such as a worker that loads data, opens it again.
+        self._live()
+        return _reopen, (type(self), os.path.abspath(os.fsdecode(self.path)), self._opened_with)
 
     def __enter__(self) -> "Checkpoint":
         return self
@@ -275,48 +334,58 @@ class Checkpoint(Handle, MappingClass):
     @property
     def format(self) -> str:
         """Its format, as `reshard.formats()` calls it."""
-        return decode(lib.reshard_checkpoint_format(self._live()))
+        with self._use() as pointer:
+            return decode(lib.reshard_checkpoint_format(pointer))
 
     @property
     def nbytes(self) -> int:
         """Bytes of all tensors, each element counted once."""
-        return int(lib.reshard_checkpoint_bytes(self._live()))
+        with self._use() as pointer:
+            return int(lib.reshard_checkpoint_bytes(pointer))
 
     @property
     def files(self) -> List[str]:
         """The files that hold its tensors, relative to its folder."""
-        pointer = self._live()
-        return [decode(lib.reshard_checkpoint_file_name(pointer, i))
-                for i in range(lib.reshard_checkpoint_file_count(pointer))]
+        with self._use() as pointer:
+            return [decode(lib.reshard_checkpoint_file_name(pointer, i))
+                    for i in range(lib.reshard_checkpoint_file_count(pointer))]
 
     @property
     def notes(self) -> List[str]:
         """What could not be determined or was left out, a line each."""
-        return list_lines(lib.reshard_checkpoint_note, self._live())
+        with self._use() as pointer:
+            return list_lines(lib.reshard_checkpoint_note, pointer)
 
     @property
     def others(self) -> Dict[str, Optional[str]]:
         """What is no tensor, such as a step count: its value in short, as text; None if that is not known."""
         found: Dict[str, Optional[str]] = {}
-        while True:
-            try:
-                value = read_struct(_native.reshard_stored_value, lib.reshard_checkpoint_value, self._live(), len(found))
-            except ValueError:
-                return found
-            name = decode(string_at(value.name, value.name_bytes))
-            found[name] = None if value.text is None else decode(value.text)
+        with self._use() as pointer:
+            while True:
+                try:
+                    value = read_struct(_native.reshard_stored_value, lib.reshard_checkpoint_value, pointer, len(found))
+                except Range:  # behind the last one
+                    return found
+                name = decode(string_at(value.name, value.name_bytes))
+                found[name] = None if value.text is None else decode(value.text)
 
     def __len__(self) -> int:
-        return int(lib.reshard_checkpoint_tensor_count(self._live()))
+        with self._use() as pointer:
+            return int(lib.reshard_checkpoint_tensor_count(pointer))
 
     def __iter__(self) -> Iterator[str]:
         for i in range(len(self)):
-            found = read_struct(_native.reshard_stored_tensor, lib.reshard_checkpoint_tensor, self._live(), i)
-            yield decode(string_at(found.name, found.name_bytes))
+            with self._use() as pointer:
+                found = read_struct(_native.reshard_stored_tensor, lib.reshard_checkpoint_tensor, pointer, i)
+                name = decode(string_at(found.name, found.name_bytes))
+            yield name
 
     def _find(self, name: str) -> int:
+        if not isinstance(name, str):
+            raise TypeError("tensors are found by name, not by %r" % (name,))
         spelt, index = name.encode("utf-8", "surrogateescape"), c_int64()
-        lib.reshard_checkpoint_find(self._live(), spelt, len(spelt), byref(index))
+        with self._use() as pointer:
+            lib.reshard_checkpoint_find(pointer, spelt, len(spelt), byref(index))
         return index.value
 
     def __getitem__(self, name: str) -> StoredTensor:
@@ -334,7 +403,8 @@ class Checkpoint(Handle, MappingClass):
         """A mapped file as an array of bytes; None if it cannot be mapped."""
         if file not in self._maps:
             try:
-                self._maps[file] = numpy().asarray(_MappedFile(self._live(), file))
+                with self._use() as pointer:
+                    self._maps[file] = numpy().asarray(_MappedFile(pointer, file))
             except (Unsupported, Io):
                 self._maps[file] = None
         return self._maps[file]
@@ -357,14 +427,14 @@ class Checkpoint(Handle, MappingClass):
                 raise Invalid('tensor "%s": the array must be C-contiguous and writeable, of shape %s and %d bits' %
                               (name, shard.shape, bits_of(dtype)))
         memory = (c_void_p * max(1, len(arrays)))(*[array.ctypes.data for array in arrays])
-        pointer, kind = self._live(), dtype_number(dtype)
-
-        def read() -> None:
-            lib.reshard_checkpoint_read_shards(pointer, index, layout._pointer, rank, kind, memory)
-        if sum(array.nbytes for array in arrays) > SHORT_BYTES:
-            self._context.run(read)
-        else:
-            read()
+        kind = dtype_number(dtype)
+        with self._use() as pointer:
+            def read() -> None:
+                lib.reshard_checkpoint_read_shards(pointer, index, layout._pointer, rank, kind, memory)
+            if sum(array.nbytes for array in arrays) > SHORT_BYTES:
+                self._context.run(read)
+            else:
+                read()
 
     @property
     def torch(self) -> Any:
@@ -388,18 +458,18 @@ class Checkpoint(Handle, MappingClass):
         >>> mine.shape("w"), mine["w"].tolist()
         ((2, 1), [[3.0], [7.0]])
         """
-        from ._conversion import Shard  # which stands on this module
-        return Shard(self, mesh, rank, rules=rules, sets=sets, dtype=dtype, include=include, exclude=exclude)
+        from . import _conversion  # which stands on this module
+        return _conversion.Shard(self, mesh, rank, rules=rules, sets=sets, dtype=dtype, include=include, exclude=exclude)
 
     def digest(self, *, threads: int = 0, check_copies: bool = False, progress: Progress = "auto") -> "Digests":
         """Digests of the tensors and of the whole, which do not depend on how it is split."""
         options = _native.reshard_digest_options(size=ctypes.sizeof(_native.reshard_digest_options), threads=threads,
                                                  check_copies=int(check_copies))
-        found = ctypes.POINTER(_native.reshard_digests)()
-        pointer = self._live()
-        self._context.run(lambda: lib.reshard_checkpoint_digest(pointer, byref(options), byref(found)), progress)
+        found, names = ctypes.POINTER(_native.reshard_digests)(), list(self)
+        with self._use() as pointer:
+            self._context.run(lambda: lib.reshard_checkpoint_digest(pointer, byref(options), byref(found)), progress)
         try:
-            tensors = {name: decode(found.contents.tensors[i].value) for i, name in enumerate(self)}
+            tensors = {name: decode(found.contents.tensors[i].value) for i, name in enumerate(names)}
             return Digests(decode(found.contents.checkpoint), tensors)
         finally:
             lib.reshard_digests_destroy(found)
@@ -410,6 +480,10 @@ class Digests(NamedTuple):
 
     checkpoint: str
     tensors: Dict[str, str]
+
+
+def _reopen(kind: Any, path: str, options: Dict[str, Any]) -> Any:
+    return kind(path, **options)
 
 
 def list_lines(function: Any, *arguments: Any) -> List[str]:

@@ -9,8 +9,8 @@ from . import _native
 from ._checkpoint import Checkpoint, list_lines, set_list
 from ._dtypes import NAMES, bits_of, dtype_name, numpy
 from ._errors import Check, Error, Invalid, NotFound, Range
-from ._layout import Layout, ShardInfo
-from ._library import Handle, decode, encode, encode_list, encode_optional, lib, make, read_struct
+from ._layout import Layout, ShardInfo, Spec
+from ._library import Handle, decode, encode, encode_list, encode_optional, lib, make, read_struct, whole_number
 from ._work import Progress
 
 Dtypes = Union[None, str, Mapping[str, Any], Any]
@@ -25,6 +25,12 @@ def _dtype_texts(dtype: Dtypes) -> List[str]:
     if isinstance(dtype, MappingClass):
         return ["%s=%s" % (pattern, dtype_name(kind)) for pattern, kind in dtype.items()]
     return [dtype_name(dtype)]
+
+
+def _size(number: Any, what: str) -> int:
+    if not 0 <= whole_number(number, what) < 2**63:
+        raise Range("%s is a number of bytes, not %d" % (what, number))
+    return int(number)
 
 
 def _texts(given: Union[str, Sequence[str]]) -> List[str]:
@@ -66,24 +72,26 @@ class Conversion(Handle):
                  threads: int = 0, progress: Progress = None) -> None:
         super().__init__(None)
         self._checkpoint = checkpoint
-        self._need(checkpoint)
         lists = {"set": set_list(sets), "dtype": _dtype_texts(dtype), "include": _texts(include), "exclude": _texts(exclude),
                  "rename": ["%s=%s" % pair for pair in (rename or {}).items()]}
         options = _native.reshard_conversion_options(size=ctypes.sizeof(_native.reshard_conversion_options))
         options.to, options.rules = encode_optional(to, "a mesh"), encode_optional(rules, "rules")
         options.format, options.only = encode_optional(format, "a format"), encode_optional(only, "a name")
-        options.shard_bytes_max, options.memory_bytes_max, options.threads = shard_bytes, memory_bytes, threads
+        options.shard_bytes_max, options.memory_bytes_max = _size(shard_bytes, "shard_bytes"), _size(memory_bytes, "memory_bytes")
+        options.threads = whole_number(threads, "threads")
         options.all = int(all)
         for name, texts in lists.items():
             setattr(options, name + "_count", len(texts))
             setattr(options, name + "s", encode_list(texts, name))
-        context, source = checkpoint._context, checkpoint._live()
-        self._pointer = context.run(
-            lambda: make(lib.reshard_conversion_create, context._pointer, source, byref(options)), progress)
+        context = checkpoint._context
+        with checkpoint._use() as source:
+            self._pointer = context.run(
+                lambda: make(lib.reshard_conversion_create, context._pointer, source, byref(options)), progress)
 
     @property
     def _stats(self) -> Any:
-        return read_struct(_native.reshard_conversion_stats, lib.reshard_conversion_get_stats, self._pointer)
+        with self._checkpoint._use():  # which the conversion asks in turn; so below
+            return read_struct(_native.reshard_conversion_stats, lib.reshard_conversion_get_stats, self._pointer)
 
     @property
     def rules(self) -> str:
@@ -93,12 +101,15 @@ class Conversion(Handle):
     @property
     def notes(self) -> List[str]:
         """What is left out, or is not as one may expect, a line each; the checkpoint has notes of its own."""
-        return list_lines(lib.reshard_conversion_note, self._pointer)
+        with self._checkpoint._use():
+            return list_lines(lib.reshard_conversion_note, self._pointer)
 
     @property
     def tensors(self) -> List[ConversionTensor]:
         """What will be written, by name."""
-        return [self._tensor(i) for i in range(self._stats.tensor_count)]
+        count = self._stats.tensor_count
+        with self._checkpoint._use():
+            return [self._tensor(i) for i in range(count)]
 
     def _tensor(self, index: int) -> ConversionTensor:
         found = read_struct(_native.reshard_conversion_tensor, lib.reshard_conversion_get_tensor, self._pointer, index)
@@ -112,7 +123,8 @@ class Conversion(Handle):
         """Bytes from each file of the source (row) to each file of the target (column)."""
         np, stats = numpy(), self._stats
         found = np.zeros((stats.source_file_count, stats.target_file_count), np.uint64)
-        lib.reshard_conversion_get_matrix(self._pointer, found.ctypes.data_as(ctypes.POINTER(ctypes.c_uint64)))
+        with self._checkpoint._use():
+            lib.reshard_conversion_get_matrix(self._pointer, found.ctypes.data_as(ctypes.POINTER(ctypes.c_uint64)))
         return found
 
     def run(self, target: Any, *, resume: bool = False, verify: bool = False, link: bool = False, sync: bool = True,
@@ -122,10 +134,10 @@ class Conversion(Handle):
             size=ctypes.sizeof(_native.reshard_conversion_run_options), resume=int(resume), verify=int(verify), link=int(link),
             no_sync=int(not sync), journal_bytes=journal_bytes)
         report = _native.reshard_conversion_report(size=ctypes.sizeof(_native.reshard_conversion_report))
-        self._checkpoint._live()
         path = encode(target, "a path")
-        self._checkpoint._context.run(
-            lambda: lib.reshard_conversion_run(self._pointer, path, byref(options), byref(report)), progress)
+        with self._checkpoint._use():
+            self._checkpoint._context.run(
+                lambda: lib.reshard_conversion_run(self._pointer, path, byref(options), byref(report)), progress)
         return ConversionReport(report.bytes_read, report.bytes_written, report.bytes_shared, report.bytes_resumed,
                                 report.bytes_verified, decode(report.source_digest), decode(report.digest), self.rules,
                                 tuple(self._checkpoint.notes + self.notes))
@@ -133,10 +145,10 @@ class Conversion(Handle):
     def estimate(self, target: Any) -> float:
         """About how many seconds a run to this target would take; tries the disk a little."""
         seconds = ctypes.c_double()
-        self._checkpoint._live()
         path = encode(target, "a path")
-        self._checkpoint._context.run(
-            lambda: lib.reshard_conversion_estimate(self._pointer, path, None, byref(seconds)))
+        with self._checkpoint._use():
+            self._checkpoint._context.run(
+                lambda: lib.reshard_conversion_estimate(self._pointer, path, None, byref(seconds)))
         return seconds.value
 
 
@@ -194,27 +206,44 @@ class _Held(NamedTuple):
     opaque: bool
 
 
-class Shard(MappingClass):
+def _mesh_of(mesh: Any) -> Any:
+    """A text, or {name: spec}."""
+    if isinstance(mesh, (str, MappingClass)):
+        return mesh
+    if isinstance(mesh, Spec):
+        return repr(mesh)
+    raise TypeError('a mesh ("tp=4"), a spec ("4: S(0)") or {name: spec} says how tensors are cut, not %r' % (mesh,))
+
+
+class Shard(Mapping[str, Any]):
     """What a rank of a mesh holds of a checkpoint: a mapping from names to arrays, read when they are asked for.
 
     `Checkpoint.shard` makes it. A rank that holds several shards of a tensor has a list of arrays. `dict(shard)` reads all.
+
+    >>> import numpy, reshard, tempfile
+    >>> path = tempfile.mkdtemp() + "/model.npz"
+    >>> numpy.savez(path, a=numpy.arange(6.0).reshape(2, 3), b=numpy.ones(4, "f4"))
+    >>> mine = reshard.open(path).shard({"a": "3: S(1)", "b": "2: S(0)"}, rank=2)
+    >>> list(mine), mine.nbytes, mine["a"].tolist()
+    (['a'], 16, [[2.0], [5.0]])
     """
 
     def __init__(self, checkpoint: Checkpoint, mesh: Union[str, Mapping[str, Any]], rank: int, *, rules: Optional[str] = None,
                  sets: Sets = None, dtype: Dtypes = None, include: Union[str, Sequence[str]] = (),
                  exclude: Union[str, Sequence[str]] = ()) -> None:
-        self.checkpoint, self.mesh, self.rank = checkpoint, mesh, rank
+        self.checkpoint, self.mesh, self.rank = checkpoint, _mesh_of(mesh), whole_number(rank, "a rank")
         #: Which rules cut the tensors, and why these.
         self.rules = ""
         self._layouts: Dict[Any, Tuple[Layout, Tuple[ShardInfo, ...]]] = {}
         self._held: Dict[str, _Held] = {}
-        by_spec = not isinstance(mesh, str) or ":" in mesh
+        by_spec = not isinstance(self.mesh, str) or ":" in self.mesh
         if by_spec and rules is not None:
             raise Invalid("a spec says how tensors are cut, so rules have nothing to say")
-        conversion = Conversion(checkpoint, to=None if by_spec else str(mesh), rules=rules, sets=sets, dtype=dtype,
+        conversion = Conversion(checkpoint, to=None if by_spec else str(self.mesh), rules=rules, sets=sets, dtype=dtype,
                                 format="torch" if by_spec else "dcp", include=include, exclude=exclude, all=True)
+        if isinstance(self.mesh, str):
+            self._check_rank(self.mesh, by_spec)
         if not by_spec:
-            self._check_rank(str(mesh))
             self.rules = conversion.rules
         tensors = conversion.tensors
         if isinstance(mesh, MappingClass):
@@ -224,12 +253,15 @@ class Shard(MappingClass):
         for tensor in tensors:
             self._hold(tensor, self._spec_of(tensor))
 
-    def _check_rank(self, mesh: str) -> None:
-        pointer = make(lib.reshard_mesh_parse, None, encode(mesh, "a mesh"))
-        place = lib.reshard_mesh_position_of(pointer, self.rank)
-        lib.reshard_mesh_release(pointer)
-        if place < 0:
-            raise Range("rank %d is not of the mesh %s" % (self.rank, mesh))
+    def _check_rank(self, mesh: str, is_spec: bool) -> None:
+        """A rank that is not there would hold nothing, without a word. Of {name: spec}, each may be on other ranks."""
+        spec = Spec(mesh) if is_spec else None
+        pointer = lib.reshard_spec_mesh(spec._pointer) if spec else make(lib.reshard_mesh_parse, None, encode(mesh, "a mesh"))
+        inside = -2**31 <= self.rank < 2**31 and (not pointer or lib.reshard_mesh_position_of(pointer, self.rank) >= 0)
+        if spec is None:
+            lib.reshard_mesh_release(pointer)
+        if not inside:
+            raise Range("rank %d is not of the %s %s" % (self.rank, "spec" if is_spec else "mesh", mesh))
 
     def _spec_of(self, tensor: ConversionTensor) -> Any:
         if isinstance(self.mesh, MappingClass):
@@ -322,8 +354,12 @@ class Shard(MappingClass):
 
     def load(self, out: Mapping[str, Any]) -> None:
         """Reads into arrays that are there: {name: array} of the shapes and dtypes of this rank's shards, C-contiguous."""
+        if not isinstance(out, MappingClass):
+            raise TypeError("arrays to read into are {name: array}, not a %s" % type(out).__name__)
         for name, array in out.items():
             held = self._find(name)
+            if not all(hasattr(array, field) for field in ("shape", "dtype", "flags", "ctypes")):
+                raise TypeError('tensor "%s": it is read into a NumPy array, not into a %s' % (name, type(array).__name__))
             if held.opaque or len(held.shards) != 1:
                 raise Invalid('tensor "%s" cannot be read into one array' % name)
             self.checkpoint._read_rank_into(held.source, held.layout, self.rank, held.dtype, held.shards, [array], name)
@@ -382,9 +418,9 @@ def compare(a: Any, b: Any, *, ignore_dropped: bool = False, threads: int = 0, p
     opened = [one if isinstance(one, Checkpoint) else Checkpoint(one) for one in (a, b)]
     options = _native.reshard_comparison_options(size=ctypes.sizeof(_native.reshard_comparison_options),
                                                  ignore_dropped=int(ignore_dropped), threads=threads)
-    first, second = (one._live() for one in opened)
-    pointer = opened[0]._context.run(
-        lambda: make(lib.reshard_checkpoint_compare, first, second, byref(options)), progress)
+    with opened[0]._use() as first, opened[1]._use() as second:
+        pointer = opened[0]._context.run(
+            lambda: make(lib.reshard_checkpoint_compare, first, second, byref(options)), progress)
     try:
         stats = read_struct(_native.reshard_comparison_stats, lib.reshard_comparison_get_stats, pointer)
         return Comparison(stats.tensors_compared, stats.bytes_compared, stats.tensors_left_out, stats.tensors_dropped,

@@ -66,6 +66,8 @@ def dtype_name(dtype: Any) -> str:
     >>> reshard.dtype_name("float32"), reshard.dtype_name(int), reshard.dtype_name("bf16")
     ('f32', 'i64', 'bf16')
     """
+    if dtype is None:  # which NumPy takes for float64
+        raise TypeError("a dtype is needed, such as \"f32\"")
     spelt = dtype.lower() if isinstance(dtype, str) else str(dtype)
     spelt = spelt[len("torch."):] if spelt.startswith("torch.") else spelt
     for names in (_OF_ML_DTYPES, _SIMPLE):

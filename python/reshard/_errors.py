@@ -11,6 +11,8 @@ as everywhere:
 ...     type(error).__name__
 'Syntax'
 """
+from typing import Dict, Type
+
 from . import _native
 
 
@@ -96,12 +98,13 @@ class Timeout(Error, TimeoutError):
     """Another rank did not answer in time."""
 
 
-def _by_status():
-    kinds = {}
+def _by_status() -> Dict[int, Type[Error]]:
+    kinds: Dict[int, Type[Error]] = {}
+    kind: Type[Error]
     for kind in (Invalid, Syntax, Range, Overlap, Gap, Unsupported, NotFound, NoMemory, MemoryLimit, Cancelled,
                  Mismatch, Unfinished, Io, Corrupt, Check, GroupBroken, Timeout):
         name = "".join("_" + letter if letter.isupper() else letter for letter in kind.__name__)
-        kind.status = getattr(_native, "RESHARD_ERR" + name.upper())
+        kind.status = int(getattr(_native, "RESHARD_ERR" + name.upper()))
         kinds[kind.status] = kind
     return kinds
 

@@ -37,7 +37,6 @@ def _pointer_of(array: Any) -> c_void_p:
     return c_void_p(array.ctypes.data)
 
 
-
 class Group(Handle):
     """Ranks that can talk; this object is one of them. All ranks make the same calls in the same order.
 
@@ -133,8 +132,8 @@ class Group(Handle):
                 dtype = self._share(None if array is None else as_array(_first(array))[1])
             move = self._describe(source, target, shape, dtype, target_dtype)
             key, wrong = (repr(move), verify), None
-            shards = move.source.shards(self.rank), move.target.shards(self.rank)
-            arrays, targets = _prepare(self.rank, *([(move, shard) for shard in some] for some in shards), array, None)
+            sources, wanted = ([(move, shard) for shard in layout.shards(self.rank)] for layout in (move.source, move.target))
+            arrays, targets = _prepare(self.rank, sources, wanted, array, None)
         except (GroupBroken, _AgreedError):
             raise
         except Exception as error:
@@ -205,6 +204,10 @@ class Group(Handle):
     def gather_objects(self, mine: Any) -> List[Any]:
         """What each rank gave, by rank: small values of Python that `repr` writes (numbers, texts, tuples of them)."""
         import ast
+        try:
+            ast.literal_eval(repr(mine))
+        except (ValueError, SyntaxError):
+            raise Invalid("repr does not write %r as a value that can be read again" % (mine,)) from None
         text = repr(mine).encode("utf-8")
         length = ctypes.c_int64(len(text))
         lengths = (ctypes.c_int64 * self.size)()
@@ -234,6 +237,9 @@ class Group(Handle):
         source, name = as_array(array, dtype)
         source = source.reshape(1) if source.ndim == 0 else source
         rows = self.gather_objects((source.shape[0], source.shape[1:]))
+        for rank, (_, other) in enumerate(rows):
+            if other != rows[0][1]:
+                raise Mismatch("all_gather: the rows of rank %d are %s, and those of rank 0 %s" % (rank, other, rows[0][1]))
         width = 1
         for n in source.shape[1:]:
             width *= n

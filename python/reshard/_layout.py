@@ -7,9 +7,9 @@ from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
 from . import _native
 from ._dtypes import numpy
 from ._errors import Error, Range
-from ._library import Handle, decode, encode, lib, make, read_text
+from ._library import Handle, decode, encode, lib, make, read_text, whole_number
 
-Shape = Union[Sequence[int], str]
+Shape = Union[Sequence[int], str, int]
 
 
 def read_shape(shape: Shape) -> Tuple[int, ...]:
@@ -18,7 +18,8 @@ def read_shape(shape: Shape) -> Tuple[int, ...]:
         ndim, found = ctypes.c_int32(), (c_int64 * _native.RESHARD_NDIM_MAX)()
         lib.reshard_shape_parse(encode(shape, "a shape"), byref(ndim), found)
         return tuple(found[:ndim.value])
-    numbers = tuple(int(n) for n in (shape if hasattr(shape, "__iter__") else (shape,)))
+    given: Any = shape if hasattr(shape, "__iter__") else (shape,)
+    numbers = tuple(whole_number(n, "a length") for n in given)
     if len(numbers) > _native.RESHARD_NDIM_MAX:
         raise Range("%d dimensions; at most %d can be split" % (len(numbers), _native.RESHARD_NDIM_MAX))
     if any(n < 0 or n >= 2**63 for n in numbers):
@@ -56,6 +57,8 @@ class Spec(Handle):
 
     def __init__(self, text: Union[str, "Spec"]) -> None:
         super().__init__(None)
+        if not isinstance(text, (str, Spec)):
+            raise TypeError("a spec is a text such as \"4: S(0)\", not %r" % (text,))
         self._pointer = make(lib.reshard_spec_parse, None, encode(str(text), "a spec"))
 
     @classmethod
@@ -72,7 +75,10 @@ class Spec(Handle):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, str):
-            other = Spec(other)
+            try:
+                other = Spec(other)
+            except Error:
+                return False
         return isinstance(other, Spec) and repr(self) == repr(other)
 
     def __hash__(self) -> int:
@@ -120,7 +126,7 @@ class ShardInfo(NamedTuple):
     """One local buffer of a rank: a dense shape, filled by pieces of the tensor."""
 
     rank: int
-    index: int
+    index: int  # type: ignore[assignment]  # tuples have a method of this name
     shape: Tuple[int, ...]
     offset: Tuple[int, ...]
     pieces: Tuple[Piece, ...]
@@ -211,7 +217,10 @@ class Layout(Handle):
 
     def shards(self, rank: int) -> List[ShardInfo]:
         """What a rank holds: one shard, several, or none."""
-        return self._list(lib.reshard_layout_shards, rank)
+        number = whole_number(rank, "a rank")
+        if not 0 <= number < 2**31:
+            raise Range("rank %d" % number)
+        return self._list(lib.reshard_layout_shards, number)
 
     def all_shards(self) -> List[ShardInfo]:
         """What all ranks hold, by rank."""

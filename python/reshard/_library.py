@@ -75,7 +75,8 @@ class Library:
         return function
 
     def _bind(self, library: ctypes.CDLL, name: str) -> Any:
-        result, parameters = _native.FUNCTIONS[name]()
+        declare: Any = _native.FUNCTIONS[name]
+        result, parameters = declare()
         try:
             function = getattr(library, name)
         except AttributeError:
@@ -97,7 +98,12 @@ lib = Library()
 
 
 def library_path() -> str:
-    """The file that was loaded; loads it if need be."""
+    """The file that was loaded; loads it if need be.
+
+    >>> import reshard
+    >>> "libreshard.so" in reshard.library_path()
+    True
+    """
     return str(lib._load()._name)
 
 
@@ -139,6 +145,10 @@ class Handle:
             handle._users.pop()
             handle._let_go()
 
+    def __reduce__(self) -> Any:
+        # Two objects with one pointer would release it twice; copy.copy comes here as well.
+        raise TypeError("a %s can be neither copied nor pickled" % type(self).__name__)
+
 
 def make(function: Any, *arguments: Any) -> int:
     """Calls what ends in an out_ pointer, and gives the pointer."""
@@ -154,6 +164,13 @@ def encode(text: Any, what: str = "text") -> bytes:
     if b"\0" in found:
         raise ValueError("%s with a NUL: %r" % (what, text))
     return found
+
+
+def whole_number(number: Any, what: str) -> int:
+    """An int of whatever stands for one, such as NumPy's; a text or a float is a mistake."""
+    if isinstance(number, bool) or not hasattr(number, "__index__"):
+        raise TypeError("%s is a whole number, not %r" % (what, number))
+    return int(number.__index__())
 
 
 def encode_optional(text: Any, what: str = "text") -> Optional[bytes]:
@@ -188,5 +205,10 @@ def read_struct(kind: Any, function: Any, *arguments: Any) -> Any:
 
 
 def version() -> str:
-    """The version of the library that is loaded, as text."""
+    """The version of the library that is loaded, as text.
+
+    >>> import reshard
+    >>> reshard.version() == reshard.__version__
+    True
+    """
     return decode(lib.reshard_version())

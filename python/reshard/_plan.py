@@ -6,9 +6,9 @@ from typing import Any, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from . import _native
 from ._dtypes import NAMES, dtype_name, dtype_number, numpy
-from ._errors import Invalid
+from ._errors import Invalid, Range
 from ._layout import Layout, Shape, Spec, draw_svg
-from ._library import Handle, encode, lib, make, read_struct, read_text
+from ._library import Handle, encode, lib, make, read_struct, read_text, whole_number
 from ._work import Context
 
 
@@ -97,12 +97,11 @@ class Plan(Handle):
         targets = (_native.reshard_plan_tensor * count)()
         links = (_native.reshard_link * count)()
         for i, tensor in enumerate(tensors):
-            sources[i] = (names[i], tensor.source._pointer, dtype_number(tensor.source_dtype))
-            targets[i] = (names[i], tensor.target._pointer, dtype_number(tensor.target_dtype))
+            sources[i] = _native.reshard_plan_tensor(names[i], tensor.source._pointer, dtype_number(tensor.source_dtype))
+            targets[i] = _native.reshard_plan_tensor(names[i], tensor.target._pointer, dtype_number(tensor.target_dtype))
             links[i] = lib.reshard_link_whole(i, i)
         options = _options(balance, relabel, single_stage, staging_bytes)
         self._context = Context()
-        self._need(self._context)
         self._pointer = self._context.run(lambda: make(lib.reshard_plan_create, self._context._pointer, count, sources, count,
                                                        targets, count, links, byref(options)))
         self.tensors: Tuple[PlanTensor, ...] = tuple(tensors)
@@ -111,8 +110,7 @@ class Plan(Handle):
         """The transposed plan, from the target's split to the source's: it adds up what this one copies."""
         made = Plan.__new__(Plan)
         Handle.__init__(made, None)
-        made._context = self._context
-        made._need(self._context)
+        made._context = Context()
         made._pointer = make(lib.reshard_plan_adjoint, self._pointer)
         made.tensors = tuple(PlanTensor(tensor.name, tensor.target, tensor.source, tensor.target_dtype, tensor.source_dtype)
                              for tensor in self.tensors)
@@ -207,9 +205,16 @@ class Part(Handle):
 
     def __init__(self, plan: Plan, rank: int) -> None:
         super().__init__(None)
-        self.plan, self.rank = plan, rank
+        self.plan, self.rank = plan, whole_number(rank, "a rank")
+        if not 0 <= self.rank < 2**31:
+            raise Range("rank %d" % self.rank)
         self._need(plan)
-        self._pointer = make(lib.reshard_part_create, None, plan._pointer, rank)
+        self._pointer = make(lib.reshard_part_create, None, plan._pointer, self.rank)
+
+    def _stage(self, stage: int) -> int:
+        if not 0 <= whole_number(stage, "a stage") < self.plan.stage_count:
+            raise IndexError("stage %d of %d" % (stage, self.plan.stage_count))
+        return stage
 
     def __repr__(self) -> str:
         return read_text(lib.reshard_part_text, self._pointer)
@@ -217,7 +222,7 @@ class Part(Handle):
     def links(self, stage: int) -> List[StageLink]:
         """The links of a stage, which StreamMove.link counts."""
         found = []
-        for i in range(lib.reshard_plan_stage_link_count(self.plan._pointer, stage)):
+        for i in range(lib.reshard_plan_stage_link_count(self.plan._pointer, self._stage(stage))):
             link = read_struct(_native.reshard_stage_link, lib.reshard_plan_stage_link, self.plan._pointer, stage, i)
             found.append(StageLink(link.link, link.source, link.target, bool(link.source_is_intermediate),
                                    bool(link.target_is_intermediate), NAMES.get(link.source_dtype, "?"),
@@ -228,7 +233,7 @@ class Part(Handle):
         """The moves within this rank, fills included. Their offsets are 0."""
         found = []
         start = (ctypes.c_int64 * _native.RESHARD_FACTORS_MAX)()
-        for i in range(lib.reshard_plan_stage_link_count(self.plan._pointer, stage)):
+        for i in range(lib.reshard_plan_stage_link_count(self.plan._pointer, self._stage(stage))):
             moves = lib.reshard_part_link(self._pointer, stage, i).contents.keeps
             for k in range(moves.count):
                 for single in range(lib.reshard_move_count(byref(moves.items[k]))):
@@ -240,7 +245,9 @@ class Part(Handle):
     def stream(self, stage: int, peer: int, sending: bool) -> List[StreamMove]:
         """The moves between this rank and another, in the order in which both ends know them."""
         found = POINTER(_native.reshard_stream)()
-        lib.reshard_stream_create(self._pointer, stage, peer, int(sending), byref(found))
+        if not 0 <= whole_number(peer, "a rank") < 2**31:
+            raise Range("rank %d" % peer)
+        lib.reshard_stream_create(self._pointer, self._stage(stage), peer, int(sending), byref(found))
         try:
             stream = found.contents
             return [_read_move(stream.moves[i], stream.links[i], stream.offsets[i],

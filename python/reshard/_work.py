@@ -12,10 +12,10 @@ import ctypes
 import sys
 import threading
 import time
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Union
 
 from . import _native
-from ._library import Handle, decode, lib, make
+from ._library import decode, lib, make
 
 #: True: a bar; False or None: none; a function: called with (what, done, total). "auto": a bar where somebody looks.
 Progress = Union[bool, str, None, Callable[[str, int, int], Any]]
@@ -84,20 +84,18 @@ class _Call(threading.local):
     next_report = 0.0
 
 
-class Context(Handle):
-    """A context of the library whose calls can be watched and ended."""
-
-    _release = "reshard_context_destroy"
+class _Worker:
+    """A context of the library, with its callbacks."""
 
     def __init__(self) -> None:
-        super().__init__(None)
         self._call = _Call()
         self._cancel = ctypes.c_int(0)
-        # Kept here: ctypes does not know that the library holds on to it.
-        self._on_progress = dict(_native.reshard_context_options._fields_)["progress"](self._report)
+        self._lock, self._running = threading.Lock(), 0
+        kinds: Dict[str, Any] = dict(_native.reshard_context_options._fields_)
+        self._on_progress = kinds["progress"](self._report)  # kept here: ctypes does not know that the library holds on to it
         options = _native.reshard_context_options(size=ctypes.sizeof(_native.reshard_context_options),
                                                   progress=self._on_progress, cancel_flag=ctypes.pointer(self._cancel))
-        self._pointer = make(lib.reshard_context_create, ctypes.byref(options))
+        self.pointer = make(lib.reshard_context_create, ctypes.byref(options))
 
     def _report(self, _user: Any, what: bytes, done: int, total: int) -> None:
         call = self._call
@@ -113,15 +111,24 @@ class Context(Handle):
             call.raised = error
             self._cancel.value = 1
 
+    def is_called(self) -> bool:
+        """Whether this thread is in a callback of a call."""
+        return self._call.listener is not None
+
     def run(self, work: Callable[[], Any], progress: Progress = None) -> Any:
         """Makes a long call, and gives its result. Raises what callbacks raised, also when the call did not mind."""
         listener = _listener_of(progress)
+        with self._lock:
+            self._running += 1
         try:
             if threading.current_thread() is threading.main_thread():
                 return self._run_beside(work, listener)
             return self._run_here(work, listener)
         finally:
-            self._cancel.value = 0
+            with self._lock:
+                self._running -= 1
+                if self._running == 0:  # until then some call may not have seen it yet
+                    self._cancel.value = 0
             if isinstance(listener, Bar):
                 listener.close()
 
@@ -166,3 +173,28 @@ class Context(Handle):
         if errors:
             raise errors[0]
         return results[0]
+
+
+_idle: List[_Worker] = []
+
+
+class Context:
+    """Where objects of the library are made whose calls can be watched and ended.
+
+    The library frees an object into the context that it was made in, and that may be long after this one is gone: a layout
+    outlives the checkpoint that told it, and garbage collection ends objects in any order. So the library's contexts, which
+    are small, are never destroyed. One that is not needed any more serves the next who asks.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self._worker = _idle.pop()
+        except IndexError:
+            self._worker = _Worker()
+        self._pointer = self._worker.pointer
+        self.run, self.is_called = self._worker.run, self._worker.is_called
+
+    def __del__(self) -> None:
+        worker = getattr(self, "_worker", None)
+        if worker is not None and _idle is not None:  # the interpreter may be going down
+            _idle.append(worker)

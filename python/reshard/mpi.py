@@ -72,7 +72,7 @@ def group(comm: Any, *, timeout: float = 0.0) -> Group:
     from mpi4py import MPI
     library = _load()
     # A communicator is a pointer for Open MPI, a number for MPICH.
-    kind = c_void_p if MPI._sizeof(MPI.Comm) == ctypes.sizeof(c_void_p) else c_int
+    kind: Any = c_void_p if MPI._sizeof(MPI.Comm) == ctypes.sizeof(c_void_p) else c_int
     function = library.reshard_group_from_mpi
     function.restype = ctypes.c_int32
     function.argtypes = [c_void_p, kind, ctypes.POINTER(_Options), ctypes.POINTER(c_void_p)]

@@ -113,7 +113,10 @@ class TestSources(unittest.TestCase):
 
     def test_public__have_docstrings(self):
         for name in reshard.__all__:
-            self.assertTrue((getattr(reshard, name).__doc__ or "").strip(), name)
+            public = getattr(reshard, name)
+            self.assertTrue((public.__doc__ or "").strip(), name)
+            if not (isinstance(public, type) and issubclass(public, (Exception, tuple))):
+                self.assertIn(">>>", public.__doc__, "%s has no example" % name)
 
 
 class TestErrors(unittest.TestCase):

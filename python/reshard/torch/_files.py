@@ -2,7 +2,6 @@
 """Checkpoints straight into tensors of torch, and tensors of torch into checkpoints."""
 import ctypes
 from ctypes import byref, c_void_p
-from collections.abc import Mapping as MappingClass
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import torch
@@ -75,7 +74,7 @@ class TorchTensor:
         return torch.Size(self.stored.shape)
 
 
-class TorchCheckpoint(MappingClass):
+class TorchCheckpoint(Mapping[str, TorchTensor]):
     """A checkpoint as a mapping from names to TorchTensor; `Checkpoint.torch` makes it."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
@@ -213,7 +212,7 @@ def _write(group: Group, path: bytes, listed: List[Any], mine: Dict[str, Any], r
         shards = layout.shards(rank)
         given = [each.detach().cpu().contiguous() for each in _shapes.as_shards(mine[name])] if name in mine else []
         memory = (c_void_p * max(1, len(shards)))(*[each.data_ptr() for each in given])
-        table[i] = (encode(name, "a name"), dtype_number(dtype), layout._pointer, memory)
+        table[i] = _native.reshard_live_tensor(encode(name, "a name"), dtype_number(dtype), layout._pointer, memory)
         kept.append((layout, given, memory))
     options = _native.reshard_checkpoint_save_options(size=ctypes.sizeof(_native.reshard_checkpoint_save_options), no_sync=int(not sync))
     group.run(lambda: lib.reshard_checkpoint_save(None, group._pointer, path, len(listed), table, byref(options)))

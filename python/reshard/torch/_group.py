@@ -113,7 +113,7 @@ class Group(Handle):
             "test": made.guarded(made.test, broken), "idle": made.guarded(made.idle, None), "fail": made.guarded(made.fail, None),
             "quiesce": made.guarded(lambda: None, None), "close": made.guarded(lambda: None, None),
         }
-        kinds = dict(_native.reshard_endpoint._fields_)
+        kinds: Dict[str, Any] = dict(_native.reshard_endpoint._fields_)
         self._calls = {name: kinds[name](call) for name, call in calls.items()}  # C keeps their addresses
         endpoint = _native.reshard_endpoint(size=ctypes.sizeof(_native.reshard_endpoint), name=b"torch", rank=dist.get_rank(group),
                                             rank_count=dist.get_world_size(group), message_bytes_max=1 << 30, **self._calls)

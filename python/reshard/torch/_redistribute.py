@@ -202,7 +202,7 @@ class Redistribute:
         results: Dict[str, Any] = {}
 
         def prepare() -> None:
-            self._slots = {("source", i): self._flats(tensor.name, tensor.source, tensor.source_dtype,
+            self._slots: Dict[Any, Any] = {("source", i): self._flats(tensor.name, tensor.source, tensor.source_dtype,
                                                       self.tensors if tensors is None else tensors)
                            for i, tensor in enumerate(self.plan.tensors)}
             results.update(self._make_results(out))

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reductions, one term at a time, with the library's results: 16-bit floats are rounded after every step, integers wrap
 round and are divided towards zero, and NaN wins over every number."""
-from typing import Any
+from typing import Any, Dict
 
 import torch
 
 from .. import _native
 from .._errors import Unsupported
 
-_ON_NUMBERS = {
+_ON_NUMBERS: Dict[int, Any] = {
     _native.RESHARD_SUM: torch.add, _native.RESHARD_AVG: torch.add, _native.RESHARD_PROD: torch.mul,
     _native.RESHARD_MIN: torch.minimum, _native.RESHARD_MAX: torch.maximum, _native.RESHARD_BAND: torch.bitwise_and,
     _native.RESHARD_BOR: torch.bitwise_or, _native.RESHARD_BXOR: torch.bitwise_xor,
 }
-_ON_TRUTH = {_native.RESHARD_SUM: torch.logical_or, _native.RESHARD_MAX: torch.logical_or,
+_ON_TRUTH: Dict[int, Any] = {_native.RESHARD_SUM: torch.logical_or, _native.RESHARD_MAX: torch.logical_or,
              _native.RESHARD_PROD: torch.logical_and, _native.RESHARD_MIN: torch.logical_and}
 
 

@@ -46,7 +46,7 @@ def _cutting_axes(spec: Spec, ndim: int) -> Optional[List[List[int]]]:
 def _along(spec: Spec, axes: List[int]) -> List[int]:
     """The ranks of the mesh that differ in these axes alone."""
     ranks = spec.ranks
-    return ranks[tuple(slice(None) if i in axes else 0 for i in range(ranks.ndim))].reshape(-1).tolist()
+    return list(ranks[tuple(slice(None) if i in axes else 0 for i in range(ranks.ndim))].reshape(-1).tolist())
 
 
 def infer_shape(name: str, spec: Spec, held: Dict[int, Local]) -> Tuple[int, ...]:

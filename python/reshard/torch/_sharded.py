@@ -53,8 +53,8 @@ def _is_chunks(spec: Spec) -> bool:
     if not lib.reshard_spec_mesh(spec._pointer) or lib.reshard_spec_cut_count(spec._pointer) != 1 or len(spec.axes) != 1:
         return False
     placement = lib.reshard_spec_cut(spec._pointer, 0).contents.placement
-    return (placement.kind == _native.RESHARD_SHARD and placement.rule == _native.RESHARD_CHUNK and
-            placement.unit <= 1 and placement.max == 0 and placement.dim != _native.RESHARD_DIM_FLAT)
+    return bool(placement.kind == _native.RESHARD_SHARD and placement.rule == _native.RESHARD_CHUNK and
+                placement.unit <= 1 and placement.max == 0 and placement.dim != _native.RESHARD_DIM_FLAT)
 
 
 def sharding_of(spec: Any, shape: Any, group: Any = None, device: str = "cpu") -> Any:
