@@ -11,7 +11,7 @@ from .._errors import Check, Invalid, Mismatch, MemoryLimit, Unsupported
 from .._layout import Layout
 from .._library import lib
 from .._plan import Plan, PlanTensor, StreamMove
-from . import _agree, _shapes, _verify, _wire
+from . import _agree, _memory, _shapes, _verify, _wire
 from ._reduce import divide, fill_value, reduce_into
 from ._schedule import Copy, Fold, Message, Stage, busiest, fold_of, make_stages, read_streams
 
@@ -248,7 +248,7 @@ class Redistribute:
                     raise Invalid("%s: results must be contiguous" % tensor.name)
                 made: List[Any] = given
             else:
-                made = [torch.empty(shard.shape, dtype=torch_dtype(tensor.target_dtype), device=self.device) for shard in shards]
+                made = [_memory.empty(shard.shape, torch_dtype(tensor.target_dtype), self.device) for shard in shards]
                 flats = [shard.view(-1) for shard in made]
             if self.plan.is_adjoint:  # it only adds
                 for flat in flats:
