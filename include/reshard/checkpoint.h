@@ -154,10 +154,10 @@ RESHARD_API reshard_status reshard_checkpoint_read(const reshard_checkpoint *che
  * reshard_layout_shards lists them; NULL is fine for an empty one. dtype: what the memory has, cast
  * on the way if it is another of f16, bf16, f32 and f64; RESHARD_DTYPE_NONE: as it is stored. A
  * layout may be larger than the tensor, as rules with pad() make it: what lies beyond is zero.
- * Several threads may read at once. Can be cancelled. Errors: RANGE; MISMATCH (other dims, or a
- * layout that is too small); UNSUPPORTED (a cast that does not exist, a partial layout, a tensor
- * that cannot be cut); IO, CORRUPT, CANCELLED, NO_MEMORY. On failure, shards may be partly
- * filled. */
+ * What is long is read by as many threads as there are processors, up to 8; several threads may
+ * call at once. Can be cancelled. Errors: RANGE; MISMATCH (other dims, or a layout that is too
+ * small); UNSUPPORTED (a cast that does not exist, a partial layout, a tensor that cannot be cut);
+ * IO, CORRUPT, CANCELLED, NO_MEMORY. On failure, shards may be partly filled. */
 RESHARD_API reshard_status reshard_checkpoint_read_shards(const reshard_checkpoint *checkpoint,
                                                           int64_t tensor,
                                                           const reshard_layout *layout,

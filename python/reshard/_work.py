@@ -195,6 +195,6 @@ class Context:
         self.run, self.is_called = self._worker.run, self._worker.is_called
 
     def __del__(self) -> None:
-        worker = getattr(self, "_worker", None)
+        worker = self.__dict__.pop("_worker", None)
         if worker is not None and _idle is not None:  # the interpreter may be going down
             _idle.append(worker)

@@ -23,7 +23,7 @@ extern const rs_sink rs_sink_file;
 /* Compared with the target's files; without a target, as rs_sink_sum. Errors: CHECK when they
  * differ, naming files and element. */
 extern const rs_sink rs_sink_compare;
-/* Brought to its place in memory. Needs direct blocks. Nothing is summed. */
+/* Brought to its place in memory. Nothing is summed. */
 extern const rs_sink rs_sink_memory;
 /* Read, and summed. */
 extern const rs_sink rs_sink_sum;

@@ -17,6 +17,7 @@ typedef struct rs_live_reading {
     const rs_stored_tensor *stored;
     rs_file *const *files; /* the checkpoint's */
     reshard_dtype dtype;   /* of the memory */
+    int32_t threads;       /* that read at most; 0: one */
     reshard_trace *trace;  /* NULL: nothing is recorded */
     int32_t trace_rank;    /* as a rank of all */
 } rs_live_reading;

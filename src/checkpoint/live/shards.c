@@ -14,6 +14,7 @@
 #include "checkpoint/live/live.h"
 #include "kernel/cast.h"
 #include "layout/layout.h"
+#include "system/pool.h"
 #include "text/text.h"
 
 #include <string.h>
@@ -84,7 +85,8 @@ static reshard_status carry(const rs_live_reading *r, rs_arena *arena,
     for (int64_t i = 0; status == RESHARD_OK && i < target->piece_count; i++)
         status = rs_route_piece(arena, r->stored, target, i, &routes[i]);
     if (status == RESHARD_OK)
-        status = rs_blocks_cut(&blocks, arena, target->piece_count, routes, BUFFER_BYTES, true);
+        status = rs_blocks_cut(&blocks, arena, target->piece_count, routes, BUFFER_BYTES,
+                               r->threads <= 1); /* several threads need something to share */
     if (status != RESHARD_OK)
         return status;
     rs_engine engine = {.context = r->checkpoint->context,
@@ -92,7 +94,7 @@ static reshard_status carry(const rs_live_reading *r, rs_arena *arena,
                         .blocks = &blocks,
                         .sources = r->files,
                         .memory = memory,
-                        .threads = 1,
+                        .threads = (int32_t)rs_max(1, rs_min(r->threads, blocks.count)),
                         .trace = r->trace,
                         .trace_rank = r->trace_rank,
                         .block_end = blocks.count};
@@ -183,7 +185,8 @@ reshard_status reshard_checkpoint_read_shards(const reshard_checkpoint *checkpoi
     const rs_stored_tensor *stored = &checkpoint->tensors[tensor];
     rs_live_reading reading = {.checkpoint = checkpoint,
                                .stored = stored,
-                               .dtype = dtype != RESHARD_DTYPE_NONE ? dtype : stored->dtype};
+                               .dtype = dtype != RESHARD_DTYPE_NONE ? dtype : stored->dtype,
+                               .threads = rs_pool_thread_count(0)};
     bool padded = false;
     reshard_status status = check_reading(stored, layout, reading.dtype, &padded);
     if (status != RESHARD_OK)
