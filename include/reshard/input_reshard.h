@@ -6,7 +6,8 @@
  *
  * A packed object records what was packed and how. So lengths that the ranks do not divide, tensors
  * smaller than the number of ranks, empty chunks, dims that a tensor does not have, and meshes with
- * several axes all work.
+ * several axes all work. Its mesh need not be that of the module's sharding; shard.h says in which
+ * order the two are added.
  */
 #ifndef RESHARD_INPUT_RESHARD_H
 #define RESHARD_INPUT_RESHARD_H

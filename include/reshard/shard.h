@@ -37,9 +37,8 @@ RESHARD_API reshard_group *reshard_current_group(void);
 /* ---- hooks on outputs ------------------------------------------------------------------------ */
 
 /* Redistributes the module's output: every distributed tensor in it, also in lists. Other values
- * pass unchanged, and so do scalars if the spec cuts dims, and the tensors that the module
- * returned. Calls become Collective. Adding
- * the hook is Local. */
+ * pass unchanged, and so do scalars if the spec cuts dims; the tensors that the module returned
+ * stay as they are. Calls become Collective. Adding the hook is Local. */
 RESHARD_API reshard_status reshard_module_reshard_output(reshard_module *module, reshard_spec *spec,
                                                          reshard_hook **out_hook);
 
