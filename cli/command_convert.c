@@ -40,12 +40,13 @@ static void print_text(const conversion *c)
 {
     char rate[CLI_SIZE_TEXT];
     double written = (double)c->made.report.bytes_written;
-    cli_conversion_print_report(&c->made);
-    if (c->dry_run)
+    if (c->dry_run) {
         printf("about %.1f s; nothing was written\n", c->seconds);
-    else
-        printf("done in %.1f s, %s/s\n", c->seconds,
-               cli_size_text((uint64_t)(written / (c->seconds + 1e-9)), rate));
+        return;
+    }
+    cli_conversion_print_report(&c->made);
+    printf("done in %.1f s, %s/s\n", c->seconds,
+           cli_size_text((uint64_t)(written / (c->seconds + 1e-9)), rate));
 }
 
 /* ---- one process, or each of those that mpirun has started ----------------------------------- */

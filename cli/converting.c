@@ -227,7 +227,8 @@ void cli_conversion_print(const cli_conversion *made, const char *target)
     printf("%" PRId64 " tensor%s in %" PRId32 " file%s, %s\n", stats->tensor_count,
            stats->tensor_count == 1 ? "" : "s", stats->written_file_count,
            stats->written_file_count == 1 ? "" : "s", stats->format);
-    printf("reads %s, writes %s (%s can be shared), %s for %" PRId32 " thread%s\n",
+    printf("reads %s, writes %s (%s shared where the file system can), %s for %" PRId32
+           " thread%s\n",
            cli_size_text(report->bytes_read, read), cli_size_text(report->bytes_written, written),
            cli_size_text(report->bytes_shared, shared), cli_size_text(stats->memory_bytes, memory),
            stats->threads, stats->threads == 1 ? "" : "s");
