@@ -213,6 +213,13 @@ def case_errors():
     move = make({"x": torch.ones(2)}, "4: S(0)", "4: R")
     fails(reshard.Mismatch, lambda: move(out={"x": torch.ones(7 if odd else 8)}), "x: shapes")
     assert torch.equal(move()["x"], torch.ones(8))  # and it still works
+    mine, apart = torch.arange(16.0).reshape(4, 4), torch.empty(16, 1)
+    move = make({"x": mine}, "4: S(0)", "4: S(1)")
+    fails(reshard.Invalid, lambda: move(out={"x": mine.view(16, 1) if odd else apart}), "x and x share memory")
+    assert torch.equal(mine, torch.arange(16.0).reshape(4, 4))  # before anything was written
+    two = make({"x": mine, "y": mine}, "4: S(0)", "4: S(1)")
+    fails(reshard.Invalid, lambda: two(out={"x": apart, "y": apart if odd else torch.empty(16, 1)}), "share memory")
+    two(out={"x": apart, "y": torch.empty(16, 1)})  # sources may be the same
 
 
 def case_verify():

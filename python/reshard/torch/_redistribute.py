@@ -197,8 +197,8 @@ class Redistribute:
     # ---- carrying it out -----------------------------------------------------------------------------
 
     def __call__(self, tensors: Optional[Mapping[str, Any]] = None, out: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
-        """Collective. Moves `tensors` (those given at first) into `out`, or into new tensors; gives {name: local tensor} of
-        what the target split has on this rank."""
+        """Collective. Moves `tensors` (those given at first) into `out`, which shares no memory with them, or into new
+        tensors; gives {name: local tensor} of what the target split has on this rank."""
         results: Dict[str, Any] = {}
 
         def prepare() -> None:
@@ -206,6 +206,8 @@ class Redistribute:
                                                       self.tensors if tensors is None else tensors)
                            for i, tensor in enumerate(self.plan.tensors)}
             results.update(self._make_results(out))
+            if out is not None:
+                self._check_apart()
 
         self._flag.attempt(prepare)
         try:
@@ -260,6 +262,18 @@ class Redistribute:
             layout = Layout._of(lib.reshard_layout_retain(lib.reshard_plan_intermediate_layout(self.plan._pointer, i)))
             self._slots["intermediate", i] = layout
         return results
+
+    def _check_apart(self) -> None:
+        """Results may not lie where a source or another result does: it would be overwritten while it is still read."""
+        ranges = [(flat.data_ptr(), flat.data_ptr() + flat.numel() * flat.element_size(), kind == "target", self.plan.tensors[i].name)
+                  for (kind, i), flats in self._slots.items() if kind != "intermediate" for flat in flats if flat.numel()]
+        end, target_end = (0, ""), (0, "")
+        for start, stop, is_target, name in sorted(ranges):
+            other_end, other = end if is_target else target_end
+            if start < other_end:
+                raise Invalid("%s and %s share memory: results must lie apart from the sources and from each other" % (other, name))
+            end = max(end, (stop, name))
+            target_end = max(target_end, (stop, name)) if is_target else target_end
 
     def _memory(self, link: Any, shard: int, source: bool) -> Any:
         kind = (("intermediate" if link.source_is_intermediate else "source") if source else
