@@ -191,7 +191,7 @@ class DigestTest(CommandTest):
     def test_rules_of_the_page(self):
         """The first example of docs/rules.md does what the page says."""
         with open(os.path.join(HERE, "..", "..", "docs", "rules.md"), encoding="utf-8") as file:
-            example = re.search(r"^```\n(.*?)^```$", file.read(), re.MULTILINE | re.DOTALL).group(1)
+            example = re.search(r"^```rules\n(.*?)^```$", file.read(), re.MULTILINE | re.DOTALL).group(1)
         with open(self.path("some.rules"), "w", encoding="utf-8") as file:
             file.write(example)
         model = llama_model(self.numbers)
