@@ -16,6 +16,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { ROWS_MAX = 64, ROWS_FIRST = 32, ROWS_LAST = 8, BOX_TEXT = 512 };
 
@@ -290,14 +291,16 @@ static int spec_is_partial(const reshard_spec *spec)
     return 0;
 }
 
-static void print_header(const reshard_layout *layout, const char *spec_text)
+static void print_header(const reshard_layout *layout, const char *spec_text, int is_drawn)
 {
-    char clipped[CLI_SPEC_SHOWN], shape[CLI_SHAPE_TEXT];
+    char clipped[CLI_SPEC_SHOWN], shape[CLI_SHAPE_TEXT], facts[CLI_SHAPE_TEXT + 32];
     int32_t rank_count = reshard_layout_rank_count(layout);
-    printf("%s%s%s  shape %s, %" PRId32 " rank%s\n\n", cli_style_begin(CLI_BOLD),
-           cli_text_clip(spec_text, clipped), cli_style_end(CLI_BOLD),
-           cli_shape_text(reshard_layout_ndim(layout), reshard_layout_shape(layout), shape),
-           rank_count, rank_count == 1 ? "" : "s");
+    const char *spec = cli_text_clip(spec_text, clipped);
+    (void)snprintf(facts, sizeof facts, "shape %s, %" PRId32 " rank%s",
+                   cli_shape_text(reshard_layout_ndim(layout), reshard_layout_shape(layout), shape),
+                   rank_count, rank_count == 1 ? "" : "s");
+    printf("%s%s%s%s%s\n\n", cli_style_begin(CLI_BOLD), spec, cli_style_end(CLI_BOLD),
+           is_drawn ? cli_picture_gap(strlen(spec), strlen(facts)) : "  ", facts);
 }
 
 static reshard_status print_table(const reshard_layout *layout, const char *spec_text,
@@ -313,7 +316,7 @@ static reshard_status print_table(const reshard_layout *layout, const char *spec
     add_titles(&list);
     reshard_status status = add_ranks(&list, values->rank);
     if (status == RESHARD_OK) {
-        print_header(layout, spec_text);
+        print_header(layout, spec_text, 0);
         cli_table_print(list.table);
     }
     cli_table_destroy(list.table);
@@ -343,7 +346,7 @@ static int print(const reshard_layout *layout, const char *spec_text, const layo
 {
     reshard_status status = RESHARD_OK;
     if (picture->text != NULL) {
-        print_header(layout, spec_text);
+        print_header(layout, spec_text, 1);
         cli_picture_print(picture);
     } else if (values->json) {
         status = print_json(layout, spec_text, values);

@@ -116,6 +116,11 @@ int cli_picture_make(cli_picture *picture, const cli_drawing *drawing, const cha
     return code;
 }
 
+const char *cli_picture_gap(size_t left, size_t right)
+{
+    return left + 2 + right <= (size_t)window_columns() ? "  " : "\n";
+}
+
 void cli_picture_print(const cli_picture *picture)
 {
     if (picture->text != NULL)

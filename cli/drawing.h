@@ -46,6 +46,9 @@ int cli_picture_make(cli_picture *picture, const cli_drawing *drawing, const cha
 /* Writes the SVG file, if one was asked for. It replaces nothing but an SVG file, and that only
  * when the new one is complete. */
 int cli_picture_save(const cli_picture *picture, const char *path);
+/* What stands between the two halves of the line above a picture: two spaces, or a new line where
+ * the window is too narrow for both. Widths are in columns. Static. */
+const char *cli_picture_gap(size_t left, size_t right);
 /* Prints the text, if it was asked for. */
 void cli_picture_print(const cli_picture *picture);
 void cli_picture_release(cli_picture *picture);

@@ -55,18 +55,20 @@ static void print_files(const reshard_checkpoint *checkpoint, const reshard_layo
 
 static void print_header(const reshard_stored_tensor *tensor, const reshard_layout *layout)
 {
-    char shape[CLI_SHAPE_TEXT];
+    char shape[CLI_SHAPE_TEXT], facts[CLI_SHAPE_TEXT + 64], copies[48] = "";
     int32_t files = reshard_layout_rank_count(layout);
+    if (tensor->copy_count != 0)
+        (void)snprintf(copies, sizeof copies, ", %" PRId64 " cop%s not drawn", tensor->copy_count,
+                       tensor->copy_count == 1 ? "y" : "ies");
+    (void)snprintf(facts, sizeof facts, "%s, shape %s%s, in %" PRId32 " file%s",
+                   reshard_dtype_name(tensor->dtype),
+                   cli_shape_text(reshard_layout_ndim(layout), reshard_layout_shape(layout), shape),
+                   tensor->opaque ? " in bytes" : "", files, files == 1 ? "" : "s");
+    size_t name_length = reshard_text_escape(tensor->name, tensor->name_bytes, NULL, 0);
     fputs(cli_style_begin(CLI_BOLD), stdout);
     cli_print_shown_part(tensor->name, tensor->name_bytes);
-    printf("%s  %s, shape %s%s, in %" PRId32 " file%s", cli_style_end(CLI_BOLD),
-           reshard_dtype_name(tensor->dtype),
-           cli_shape_text(reshard_layout_ndim(layout), reshard_layout_shape(layout), shape),
-           tensor->opaque ? " in bytes" : "", files, files == 1 ? "" : "s");
-    if (tensor->copy_count != 0)
-        printf(", %" PRId64 " cop%s not drawn", tensor->copy_count,
-               tensor->copy_count == 1 ? "y" : "ies");
-    fputs("\n\n", stdout);
+    printf("%s%s%s%s\n\n", cli_style_end(CLI_BOLD),
+           cli_picture_gap(name_length, strlen(facts) + strlen(copies)), facts, copies);
 }
 
 int cli_inspect_draw(const reshard_checkpoint *checkpoint, const char *name,

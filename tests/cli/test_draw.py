@@ -60,10 +60,24 @@ class DrawTest(CommandTest):
                 done = draw(line)
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
                 self.assertEqual(done.stdout.rstrip("\n"), wanted.rstrip("\n"))
-                head = 4 if " plan " in line else 2  # lines of the command itself, which terminals wrap
                 columns = int(re.match(r"COLUMNS=(\d+)", line).group(1))
+                head = 4 if " plan " in line else 1 if columns >= 40 else 2  # lines that may be wider: specs and shapes
                 for row in done.stdout.split("relabelling")[0].splitlines()[head:-1]:
                     self.assertLessEqual(len(row), columns, row)
+
+    def test_line_above(self):
+        """Where the window is too narrow for the line above a picture, it is broken between its two halves, not inside a word."""
+        spec, facts = "dp=2,tp=2: R, S(1)", "shape 4096x4096, 4 ranks"
+        self.assertEqual(len(spec + "  " + facts), 44)
+        for columns, head in ((44, f"{spec}  {facts}\n\n"), (43, f"{spec}\n{facts}\n\n")):
+            drawn = draw(f"COLUMNS={columns} reshard layout '{spec}' --shape 4096x4096 --draw").stdout
+            self.assertEqual(drawn[:len(head)], head)
+        self.assertIn(f"{spec}  {facts}\n", self.read_text("layout", spec, "--shape", "4096x4096", env={**os.environ, "COLUMNS": "40"}))
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(run("bench", "model", "model", "--bytes", "300K", cwd=folder).returncode, 0)
+            name = "model.layers.0.self_attn.q_proj.weight"
+            drawn = draw(f"COLUMNS=40 reshard inspect model --draw {name}", cwd=folder).stdout
+            self.assertRegex(drawn, rf"^{name}\nbf16, shape [0-9x]+, in 1 file\n\n")
 
     def show(self, arguments, **variables):
         """What a terminal of 40 columns is sent."""
