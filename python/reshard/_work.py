@@ -2,13 +2,14 @@
 """Long calls: they report progress, Ctrl-C ends them, and what callbacks raise is raised in the caller.
 
 Python handles signals on the main thread, between two of its own instructions, so a main thread inside the library would
-not notice Ctrl-C. A long call therefore runs on a thread of its own, while the caller waits; an exception there, such as
+not notice Ctrl-C. A long call therefore runs on another thread, while the caller waits; an exception there, such as
 KeyboardInterrupt, sets the flag that the library looks at after every few MiB, and is raised when the call has come back.
 Callbacks run on that other thread, where no signal can strike in their first line. Calls from other threads than the main
 one, which get no signals, are made where they are.
 """
 import _thread
 import ctypes
+import os
 import sys
 import threading
 import time
@@ -148,32 +149,68 @@ class _Worker:
         return result
 
     def _run_beside(self, work: Callable[[], Any], listener: Any) -> Any:
-        done, results, errors = _thread.allocate_lock(), [], []
+        results: List[Any] = []
+        errors: List[BaseException] = []
 
         def run() -> None:
             try:
                 results.append(self._run_here(work, listener))
             except BaseException as error:
                 errors.append(error)
-            finally:
-                done.release()
 
-        done.acquire()
-        _thread.start_new_thread(run, ())
+        thread = _Thread.take()
         struck: Optional[BaseException] = None
+        thread.start(run)
         while True:  # until the call has come back: it uses memory of ours
             try:
-                done.acquire()
+                thread.done.acquire()
                 break
             except BaseException as error:
                 self._cancel.value = 1
                 struck = struck or error
+        _Thread.idle.append(thread)
         if struck is not None:
             raise struck
         if errors:
             raise errors[0]
         return results[0]
 
+
+class _Thread:
+    """Makes one call after another for the main thread. It is kept, as a new one would begin each call with memory that it has
+    never touched. There are several only if a signal's handler calls while a call is under way."""
+
+    idle: List["_Thread"] = []
+
+    def __init__(self) -> None:
+        self._go, self.done = _thread.allocate_lock(), _thread.allocate_lock()
+        self._go.acquire()
+        self.done.acquire()
+        self._job: Optional[Callable[[], None]] = None
+        _thread.start_new_thread(self._loop, ())
+
+    @classmethod
+    def take(cls) -> "_Thread":
+        try:
+            return cls.idle.pop()
+        except IndexError:
+            return cls()
+
+    def start(self, job: Callable[[], None]) -> None:
+        self._job = job
+        self._go.release()
+
+    def _loop(self) -> None:
+        while True:
+            self._go.acquire()
+            job, self._job = self._job, None
+            assert job is not None
+            job()
+            del job  # with all that it holds on to
+            self.done.release()
+
+
+os.register_at_fork(after_in_child=_Thread.idle.clear)  # a child has none of its parent's threads
 
 _idle: List[_Worker] = []
 
