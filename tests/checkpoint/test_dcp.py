@@ -381,11 +381,19 @@ class RoundTripTest(DcpTest):
         values = {"step": 70, "args": {"name": "run", "sizes": [1, 2], "empty": {}, 3: 2**40}}
         return arrays, state, groups, values
 
+    def check_folder(self, name, model, config):
+        self.assertEqual({key: tuple(value) for key, value in files.read(self.at(name + "/model.safetensors"))[0].items()}, model)
+        with open(self.at(name + "/config.json"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), config)
+
     def test_model(self):
-        """hf -> dcp -> rank files with DTensors -> rank files -> rank files of torch -> dcp -> hf."""
+        """hf -> dcp -> rank files with DTensors -> hf, or on to rank files -> rank files of torch -> dcp -> hf."""
         model = {name: self.model[name] for name in SHAPES if name != "z"}
+        config = '{"model_type": "llama", "hidden_size": 8}'
         files.write(self.at("hf/model.safetensors"), model, {"format": "pt"})
-        steps = [("hf", "dcp", "fsdp=3"), ("dcp", "torch", "fsdp=4", "--dtensor"), ("torch", "rank-files", "fsdp=2"), ("rank-files", "torch", "fsdp=3"),
+        with open(self.at("hf/config.json"), "w", encoding="utf-8") as file:
+            file.write(config)
+        steps = [("hf", "dcp", "fsdp=3"), ("dcp", "torch", "fsdp=2", "--dtensor"), ("torch", "rank-files", "fsdp=4"), ("rank-files", "torch", "fsdp=3"),
                  ("torch", "dcp", "fsdp=5")]
         wanted = self.digest("hf")
         for source, target, mesh, *more in steps:
@@ -393,9 +401,11 @@ class RoundTripTest(DcpTest):
             shutil.rmtree(self.at(target), ignore_errors=True)
             os.rename(self.at(target + "-next"), self.at(target))
             self.assertEqual(self.digest(target), wanted, target)
-        self.convert("dcp", "back", "--format", "hf", "--all")
-        self.assertEqual(self.digest("back"), wanted)
-        self.assertEqual({name: tuple(value) for name, value in files.read(self.at("back/model.safetensors"))[0].items()}, model)
+            self.read_text("verify", self.at("hf"), self.at(target))
+            back = f"back-{target}-{mesh}"
+            self.convert(target, back, "--format", "hf", "--all")
+            self.assertEqual(self.digest(back), wanted)
+            self.check_folder(back, model, config)
 
     def test_optimizer(self):
         """.pt -> dcp -> rank files -> .pt with an AdamW state and all values. Numbers that are keys become texts in dcp, as PyTorch makes them."""
@@ -404,21 +414,24 @@ class RoundTripTest(DcpTest):
             return {key: tensors(part) if isinstance(part, dict) else torch_files.tensor(part) for key, part in tree.items()}
         torch_files.write(self.at("in.pt"), {"model": tensors(arrays), "optimizer": {"state": tensors(state), "param_groups": groups}, **values})
         wanted = self.digest("in.pt")
-        for source, target, options in (("in.pt", "dcp", ["--format", "dcp", "--to", "fsdp=3"]), ("dcp", "ranks", ["--format", "torch", "--to", "fsdp=2"]),
-                                        ("ranks", "pt", ["--format", "torch"])):
+        ranks = ["--format", "torch", "--to", "fsdp=2"]
+        for source, target, options in (("in.pt", "dcp", ["--format", "dcp", "--to", "fsdp=3"]), ("dcp", "ranks", ranks), ("ranks", "pt", ["--format", "torch"]),
+                                        ("dcp", "dtensors", [*ranks, "--dtensor"]), ("dtensors", "pt2", ["--format", "torch"])):
             notes = self.convert(source, target, *options, *(["--rules", "fsdp"] if "--to" in options else []))
             self.assertNotIn("stays behind", notes)
             self.assertEqual(self.digest(target), wanted, target)
+            self.read_text("verify", self.at("in.pt"), self.at(target))
         _, found, paths = dcp_files.read(self.at("dcp"))
         self.assertEqual(torch_files.load_value(found["optimizer.param_groups.1.betas"]), (0.9, 0.95))
         self.assertEqual(paths["optimizer.param_groups.1.betas"], ("optimizer", "param_groups", 1, "betas"))
         self.assertEqual(paths["optimizer.state.2.exp_avg"], ("optimizer", "state", "2", "exp_avg"))
         self.assertEqual(paths["args.3"], ("args", "3"))
-        loaded = torch_files.load(self.at("pt/model.pt"))
         def plain(tree):
             return {key: plain(part) for key, part in tree.items()} if isinstance(tree, dict) else tree.whole() if isinstance(tree, torch_files.Loaded) else tree
-        self.assertEqual(plain(loaded), {"model": arrays, "step": 70, "args": {"name": "run", "sizes": [1, 2], "empty": {}, "3": 2**40},
-                                         "optimizer": {"state": {str(i): part for i, part in state.items()}, "param_groups": groups}})
+        for target in ("pt", "pt2"):
+            loaded = torch_files.load(self.at(target + "/model.pt"))
+            self.assertEqual(plain(loaded), {"model": arrays, "step": 70, "args": {"name": "run", "sizes": [1, 2], "empty": {}, "3": 2**40},
+                                             "optimizer": {"state": {str(i): part for i, part in state.items()}, "param_groups": groups}})
 
     def test_two_of_one_name(self):
         """Values that dcp, which does not nest, would have under one name."""

@@ -52,6 +52,14 @@ def narrow(value, dtype):
     return struct.pack("<H", bits + 0x7fff + (bits >> 16 & 1) >> 16)
 
 
+INFINITE = {"F32": (b"\0\0\x80\x7f", b"\0\0\x80\xff"), "BF16": (b"\x80\x7f", b"\x80\xff"), "F16": (b"\0\x7c", b"\0\xfc")}
+
+
+def is_nan(data, dtype):
+    """Beyond infinity, whatever its sign."""
+    return int.from_bytes(data, "little") & ~(1 << 8 * len(data) - 1) > int.from_bytes(INFINITE[dtype][0], "little")
+
+
 def scaled(codes, shape, scale_of, decode, dtype):
     """scale_of(row, column) of a matrix."""
     rows, columns = shape
@@ -191,6 +199,49 @@ class Dequantize(ConvertTest):
         with open(self.at("BF16/config.json"), encoding="utf-8") as file:
             config = json.load(file)
         self.assertEqual((config["torch_dtype"], "quantization_config" in config), ("bfloat16", False))
+
+    def test_every_scale_and_code_of_mxfp4(self):
+        """2^(scale - 127) times the code, also where only numbers below the normal ones are left, and where the dtype ends. Scale 255 is NaN by the
+        standard; what GPT-OSS itself computes, with 2^128 in f32, is infinite, and so it is here."""
+        def value(scale, code):
+            if scale == 255:
+                return E2M1[code] * float("inf")
+            return E2M1[code] * 2.0**(scale - 127)
+
+        blocks = bytes(j | 15 - j << 4 for _ in range(256) for j in range(16))
+        self.write_hf("source", {"a_blocks": ("U8", (1, 256, 1, 16), blocks), "a_scales": ("U8", (1, 256, 1), bytes(range(256)))})
+        order = [code for j in range(16) for code in (j, 15 - j)]
+        for dtype in ("BF16", "F16", "F32"):
+            report = self.convert("source", dtype, "--dequantize", dtype.lower(), "--verify")
+            _, shape, found = files.read_hf(self.at(dtype))["a"]
+            self.assertEqual(shape, (1, 32, 256))
+            width = len(found) // (32 * 256)
+            lost = 0
+            for i, code in enumerate(order):
+                for scale in range(256):
+                    bits = found[(i * 256 + scale) * width:(i * 256 + scale + 1) * width]
+                    wanted = value(scale, code)
+                    if wanted != wanted:
+                        self.assertTrue(is_nan(bits, dtype), (scale, code, bits))
+                    else:
+                        self.assertEqual(bits, narrow(wanted, dtype), (dtype, scale, code))
+                    lost += is_nan(bits, dtype) or bits in INFINITE[dtype]
+            # Codes are finite, so all of these are told.
+            self.assertEqual(report["values_overflowed"], lost, dtype)
+
+    def test_ends_of_e8m0(self):
+        """As scales of fp8: 2^-127 and 2^127 are exact in bf16, 255 is NaN."""
+        codes = bytes([0x00, 0x38, 0xb8, 0x3c, 0x40, 0x7e, 0x01])  # 0, 1, -1, 1.5, 2, 448 and 2^-9
+        scales = [0, 1, 127, 253, 254, 255]
+        self.write_hf("source", {"a.weight": ("F8_E4M3", (6, 7), codes * 6), "a.weight_scale_inv": ("F8_E8M0", (6, 1), bytes(scales))}, config_of())
+        for dtype in ("BF16", "F32"):
+            report = self.convert("source", dtype, "--dequantize", dtype.lower(), "--verify")
+            self.assertEqual(report["values_overflowed"], 10)  # 448 at 2^126; 2 and 448 at 2^127; all at 255
+            _, _, found = files.read_hf(self.at(dtype))["a.weight"]
+            width = len(found) // 42
+            bits = [found[i:i + width] for i in range(0, len(found), width)]
+            self.assertEqual(b"".join(bits[:35]), b"".join(narrow(e4m3(code) * 2.0**(scale - 127), dtype) for scale in scales[:5] for code in codes))
+            self.assertTrue(all(is_nan(part, dtype) for part in bits[35:]), bits[35:])
 
     def test_cut_before_or_after(self):
         """The same bytes, whether a model is dequantised while it is cut, before, or after."""

@@ -133,6 +133,28 @@ class Files(SilentTest):
         self.assertRegex(found[0], r'rules \(gpt2\) leave out 2 tensors \(line \d+: "h.0.attn.bias" and others\)')
         self.assertEqual(set(files.read_dcp(self.at("out"))), {"wte.weight"})
 
+    def test_ranks_that_get_nothing_are_told(self):
+        """More stages than layers, more ranks than experts (each a tensor, or all in one), and rows that do not go round."""
+        layers = llama(self.rnd)
+        single = {**layers, **{f"model.layers.{i}.mlp.experts.{e}.{name}.weight": tensor(self.rnd, "F32", *shape)
+                               for i in range(2) for e in range(3) for name, shape in [("up_proj", (16, 32)), ("down_proj", (32, 16))]}}
+        stacked = {**layers, "model.layers.0.mlp.experts.gate_up_proj": tensor(self.rnd, "F32", 3, 24, 32), "model.layers.0.mlp.experts.down_proj": tensor(self.rnd, "F32", 3, 32, 12)}
+        experts = {**CONFIG, "model_type": "qwen3_moe", "num_local_experts": 3}
+        dealt = "{} layers or experts are dealt to {}: {} of its coordinates get{} none"
+        empty = "{} of the coordinates of {} hold{} no part of any tensor that is cut over it"
+        for number, (model, config, mesh, wanted) in enumerate([
+                (layers, CONFIG, "pp=2", []), (layers, CONFIG, "pp=3", [dealt.format(2, "pp=3", 1, "s")]), (layers, CONFIG, "pp=5,tp=2", [dealt.format(2, "pp=5", 3, "")]),
+                (single, experts, "ep=3", []), (single, experts, "ep=4", [dealt.format(3, "ep=4", 1, "s")]),
+                (single, experts, "pp=3,ep=5", [dealt.format(3, "ep=5", 2, ""), dealt.format(2, "pp=3", 1, "s")]),
+                (stacked, experts, "ep=3,tp=2", []), (stacked, experts, "ep=4,tp=2", [empty.format(1, "ep=4", "s")]), (stacked, experts, "ep=8", [empty.format(5, "ep=8", "")]),
+                ({"a": tensor(self.rnd, "F32", 5, 2), "b": tensor(self.rnd, "F32", 1), "none": ("F32", (0, 9), b"")}, None, "dp=2,fsdp=4", [empty.format(1, "fsdp=4", "s")]),
+                ({"none": ("F32", (0, 9), b"")}, None, "fsdp=4", [])]):
+            self.write_hf(f"m{number}", model, config)
+            for form in ("dcp", "rank-files"):
+                found = self.notes(f"m{number}", f"{form}{number}", "--to", mesh, "--format", form)
+                self.assertEqual(sorted(note for note in found if "coordinates" in note), sorted(wanted), (number, mesh, form))
+        self.assertIn(empty.format(5, "ep=8", "") + "\n", self.read_text("convert", self.at("m8"), self.at("text"), "--to", "ep=8"))
+
 
 class Links(SilentTest):
     def check_link(self, make):

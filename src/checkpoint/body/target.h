@@ -182,6 +182,30 @@ typedef reshard_status rs_place_fn(const rs_laying *laying, const rs_cut_tensor 
 /* Cuts all tensors and has each one placed. Errors: as rs_rules_apply; OVERLAP. */
 reshard_status rs_target_cut(rs_laying *laying, rs_place_fn *place);
 
+/* Which coordinates of each axis hold some of what is cut over it (target_shares.c). */
+typedef struct rs_axis_shares {
+    bool is_cut; /* some tensor is */
+    bool *holds; /* by coordinate */
+    int32_t count;
+} rs_axis_shares;
+
+typedef struct rs_shares {
+    const reshard_mesh *mesh;
+    const int32_t *file_of;
+    int32_t file_count;
+    bool *file_holds; /* of the holding that is added */
+    rs_axis_shares axes[RESHARD_AXES_MAX];
+} rs_shares;
+
+struct rs_rule_memo;
+/* Of a mesh with rules. What it allocates is in the arena. */
+reshard_status rs_shares_init(rs_shares *shares, const rs_laying *laying, rs_arena *arena);
+void rs_shares_add(rs_shares *shares, const rs_rank_holding *holding);
+/* Adds lines for the user on coordinates that hold nothing, and on layers and experts that no
+ * tensor is of. */
+reshard_status rs_shares_say(const rs_shares *shares, const struct rs_rule_memo *memo,
+                             rs_target *target);
+
 /* An rs_place_fn: each rank's file has its own buffer of the tensor (target_local.c). */
 reshard_status rs_target_place_local(const rs_laying *laying, const rs_cut_tensor *cut);
 /* What the next box of a tensor is called in a file that holds several; *next counts them, from 0

@@ -35,6 +35,7 @@ typedef struct cutting {
     rs_table holdings;     /* by what the rules said, dtype and shape */
     rs_rank_holding *kept; /* all of them */
     rs_arena arena;        /* of holdings, but for what entries and pieces point to */
+    rs_shares shares;      /* not of live tensors */
 } cutting;
 
 /* ---- boxes ----------------------------------------------------------------------------------- */
@@ -350,9 +351,11 @@ static reshard_status find_holding(cutting *cut, const rs_rule_result *result,
     if (status == RESHARD_OK)
         status = keep_row(&cut->laying->target->arena, result, tensor->ndim, &made->row);
     reshard_layout_release(whole);
-    if (status == RESHARD_OK)
-        *out_holding = *place = made;
-    return status;
+    if (status != RESHARD_OK)
+        return status;
+    rs_shares_add(&cut->shares, made);
+    *out_holding = *place = made;
+    return RESHARD_OK;
 }
 
 static reshard_status add_tensor(cutting *cut, const rs_selected *selected)
@@ -406,22 +409,6 @@ static reshard_status add_live(cutting *cut, int64_t index)
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-/* A configuration of more layers or experts than there are gives some ranks too little. */
-static reshard_status say_missing(const cutting *cut)
-{
-    reshard_status status = RESHARD_OK;
-    for (int32_t i = 0; status == RESHARD_OK && i < cut->memo.dealt_count; i++) {
-        const rs_memo_dealt *dealt = &cut->memo.dealt[i];
-        if (dealt->items.highest + 1 < dealt->items.count)
-            status = rs_target_say(cut->laying->target,
-                                   "%lld layers or experts are dealt to %s, as the model's numbers "
-                                   "say, but the tensors are of the first %lld alone",
-                                   (long long)dealt->items.count, dealt->axis,
-                                   (long long)dealt->items.highest + 1);
-    }
-    return status;
-}
-
 reshard_status rs_target_cut(rs_laying *laying, rs_place_fn *place)
 {
     rs_target *target = laying->target;
@@ -435,12 +422,14 @@ reshard_status rs_target_cut(rs_laying *laying, rs_place_fn *place)
     rs_rule_memo_init(&cut.memo, target->context);
     rs_table_init(&cut.holdings, target->context);
     rs_arena_init(&cut.arena, target->context);
+    if (laying->source != NULL)
+        status = rs_shares_init(&cut.shares, laying, &cut.arena);
     int64_t count = laying->source != NULL ? laying->selection->count : target->name_count;
     for (int64_t i = 0; status == RESHARD_OK && i < count; i++)
         status = laying->source != NULL ? add_tensor(&cut, &laying->selection->items[i])
                                         : add_live(&cut, i);
-    if (status == RESHARD_OK)
-        status = say_missing(&cut);
+    if (status == RESHARD_OK && laying->source != NULL)
+        status = rs_shares_say(&cut.shares, &cut.memo, target);
     for (rs_rank_holding *kept = cut.kept; kept != NULL; kept = kept->next)
         release_holding(kept);
     rs_arena_release(&cut.arena);
