@@ -471,6 +471,25 @@ class Models(support.CommandTest):
             self.check_plan(row, tensors, f"{self.folder}/blocks", f"tp={tp}", True)
         self.check_fails(["plan", f"{self.folder}/blocks", "--to", "tp=64"], 1, "do not divide by tp=64")
 
+    def test_stacked_experts_in_fp8(self):
+        """All experts in one tensor with a scale for each block of 128 x 128, as Qwen3-VL-MoE has them in fp8: [expert, in, out] and [expert, in/128, out/128]."""
+        row = BY_NAME["Qwen3-VL-30B-A3B"]
+        m, _ = row.sampled()
+        tensors = []
+        for name, dtype, shape, how in m.tensors:
+            stacked = ".experts." in name
+            tensors.append((name, "F8_E4M3" if stacked else dtype, shape, how))
+            if stacked:
+                tensors.append((name + "_scale_inv", "F32", (shape[0], shape[1] // 128, shape[2] // 128), how))
+        folder = f"{self.folder}/experts fp8"
+        f.write_sparse(folder, tensors, {**row.given, **FP8})
+        for mesh in ("tp=2", "ep=4", "ep=3,tp=2", "pp=2,ep=2,tp=2"):
+            self.check_plan(row, tensors, folder, mesh, True, 128)
+        self.check_plan(row, tensors, folder, "tp=4", False)  # 6 blocks to a half
+        # Without the size of blocks, nothing would keep weights and scales together.
+        f.write_sparse(f"{folder} of unknown blocks", tensors, row.given)
+        self.check_fails(["plan", f"{folder} of unknown blocks", "--to", "tp=4"], 1, "experts.down_proj_scale_inv is for [128, *, 2048]")
+
     def test_quantised_forms_come_back(self):
         """Each form of a small model, cut into files of ranks and put together again, also without what the files say of themselves."""
         given = config("llama", 512, 4, 4, 512, 2, 128, head_dim=128)
