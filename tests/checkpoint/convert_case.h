@@ -36,7 +36,7 @@ typedef struct convert_faults {
     int error;
     int kills;         /* the process dies there instead, in the middle of a write */
     size_t most;       /* bytes of one call; 0: no limit */
-    int no_copy;       /* the kernel copies nothing */
+    int no_copy;       /* the kernel copies nothing; 2: it stops at every other call */
     atomic_int copies; /* of a tensor, that it was asked for */
 } convert_faults;
 

@@ -194,11 +194,13 @@ static void test_faults__short_calls(void **state)
 static void test_faults__a_copy_that_stops_is_gone_on_with(void **state)
 {
     (void)state;
-    convert_faults given = {.no_copy = 1};
-    assert_int_equal(convert_with(&given, 0), RESHARD_OK);
-    assert_true(atomic_load(&given.copies) > 0);
-    check_output();
-    convert_case_remove(&files);
+    for (int no_copy = 1; no_copy <= 2; no_copy++) {
+        convert_faults given = {.no_copy = no_copy};
+        assert_int_equal(convert_with(&given, 0), RESHARD_OK);
+        assert_true(atomic_load(&given.copies) > 0);
+        check_output();
+        convert_case_remove(&files);
+    }
 }
 
 static reshard_status attempt(reshard_context *context, void *user)

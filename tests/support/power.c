@@ -4,6 +4,7 @@
 #include "tests/support/power.h"
 
 #include "system/thread.h"
+#include "tests/support/copying.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -197,7 +198,7 @@ static int64_t power_write(void *user, int descriptor, const void *bytes, size_t
 static int64_t power_copy(void *user, int source, uint64_t source_at, int target,
                           uint64_t target_at, size_t count)
 {
-    int64_t done = rs_file_calls_system()->copy(NULL, source, source_at, target, target_at, count);
+    int64_t done = copying_call(source, source_at, target, target_at, count);
     record_write(user, target, target_at, done);
     return done;
 }

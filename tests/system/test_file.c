@@ -4,6 +4,7 @@
 #include "base/context.h"
 #include "system/file.h"
 #include "tests/support/check.h"
+#include "tests/support/copying.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -72,6 +73,18 @@ static int64_t copy_refuses(void *user, int source, uint64_t source_at, int targ
     return -1;
 }
 
+/* Seven bytes at a time, and the third call is interrupted. */
+static int64_t copy_seven(void *user, int source, uint64_t source_at, int target,
+                          uint64_t target_at, size_t count)
+{
+    int *calls = user;
+    if (++*calls == 3) {
+        errno = EINTR;
+        return -1;
+    }
+    return copying_call(source, source_at, target, target_at, count < 7 ? count : 7);
+}
+
 static int sync_fails(void *user, int descriptor)
 {
     (void)user, (void)descriptor;
@@ -111,6 +124,41 @@ static void test_file__short_calls_are_gone_on_with(void **state)
     assert_int_equal(reshard_context_bytes(context), 0);
     reshard_context_destroy(context);
     assert_int_equal(rs_path_remove(NULL, path), RESHARD_OK);
+}
+
+static void test_file__short_copies_are_gone_on_with(void **state)
+{
+    (void)state;
+    int calls_made = 0;
+    rs_file_calls calls = *rs_file_calls_system();
+    calls.copy = copy_seven;
+    calls.user = &calls_made;
+    reshard_context *context = NULL;
+    rs_file *source = NULL, *target = NULL;
+    char bytes[100], seen[100];
+    uint64_t done = 0;
+    for (int i = 0; i < 100; i++)
+        bytes[i] = (char)(i + 1);
+    assert_int_equal(reshard_context_create(NULL, &context), RESHARD_OK);
+    rs_file_calls_set(context, &calls);
+    assert_int_equal(rs_file_create(context, path, &source), RESHARD_OK);
+    assert_int_equal(rs_file_create(context, other, &target), RESHARD_OK);
+    assert_int_equal(rs_file_write(source, bytes, 100, 0), RESHARD_OK);
+    assert_int_equal(rs_file_resize(target, 100, false), RESHARD_OK);
+    assert_int_equal(rs_file_copy(source, 30, target, 11, 50, &done), RESHARD_OK);
+    assert_int_equal(done, 50);
+    assert_int_equal(calls_made, 9);
+    assert_int_equal(rs_file_read(target, seen, 100, 0), RESHARD_OK);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(seen[i], i >= 11 && i < 61 ? bytes[i + 19] : 0);
+    /* A source that ends: what there is, and how much that was. */
+    assert_int_equal(rs_file_copy(source, 90, target, 0, 50, &done), RESHARD_OK);
+    assert_int_equal(done, 10);
+    rs_file_close(source);
+    rs_file_close(target);
+    reshard_context_destroy(context);
+    assert_int_equal(rs_path_remove(NULL, path), RESHARD_OK);
+    assert_int_equal(rs_path_remove(NULL, other), RESHARD_OK);
 }
 
 static void test_file__errors_name_the_path_and_the_cause(void **state)
@@ -218,6 +266,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_file__short_calls_are_gone_on_with),
+        cmocka_unit_test(test_file__short_copies_are_gone_on_with),
         cmocka_unit_test(test_file__errors_name_the_path_and_the_cause),
         cmocka_unit_test(test_file__copies_ranges),
         cmocka_unit_test(test_file__names_are_listed_and_never_replaced),
