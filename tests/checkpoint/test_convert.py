@@ -165,6 +165,17 @@ class RoundTrips(ConvertTest):
         self.convert("ranks", "hf", "--from", "tp=2", "--rules", rules, "--verify")
         self.assertEqual(files.read_hf(self.at("hf")), model)
 
+    def test_long_ranges_in_a_small_memory(self):
+        """Ranges that lie together on both sides, each of several buffers."""
+        rnd = random.Random(SEED)
+        model = {"wide": tensor(rnd, "U8", 500, 9000), "line": tensor(rnd, "F32", 900001)}
+        self.write_hf("source", model)
+        options = ["--max-memory", "1M", "--threads", "2", "--no-sync"]
+        self.convert("source", "cut", "--to", "fsdp=3", *options)
+        self.assertTrue(files.read_dcp(self.at("cut")) == model)
+        self.convert("cut", "whole", *options)
+        self.assertTrue(files.read_hf(self.at("whole")) == model)
+
     def test_odd_tensors_are_carried_whole(self):
         rnd = random.Random(SEED + 4)
         model = {"f4": tensor(rnd, "F4", 3, 6), "f6": tensor(rnd, "F6_E3M2", 4), "deep": tensor(rnd, "F16", *[1] * 9, 2),

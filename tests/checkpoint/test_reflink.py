@@ -70,7 +70,7 @@ class Reflink(support.CommandTest):
         self.assertTrue(all(not flags & UNWRITTEN for _, _, flags in found))
         self.assertGreaterEqual(sum(length for _, length, flags in found if flags & SHARED), report["bytes_shared"])
         self.assertLess(before - self.free(), size - report["bytes_shared"] + (1 << 20))
-        self.assertEqual(files.read_hf(self.at("out")), files.read_hf(self.at("whole")))
+        self.assertTrue(files.read_hf(self.at("out")) == files.read_hf(self.at("whole")))  # no 60 MB in words
 
     def test_row_merges_share_blocks(self):
         before = self.free()
@@ -82,7 +82,7 @@ class Reflink(support.CommandTest):
         self.read_json("convert", self.at("whole"), self.at("torch"), "--format", "torch")
         report = self.read_json("convert", self.at("torch"), self.at("out"), "--format", "hf")
         self.assertLess(report["bytes_shared"], 0.1 * report["bytes_written"])
-        self.assertEqual(files.read_hf(self.at("out")), files.read_hf(self.at("whole")))
+        self.assertTrue(files.read_hf(self.at("out")) == files.read_hf(self.at("whole")))  # no 60 MB in words
 
     def test_what_was_not_read_has_no_digest(self):
         report = self.read_json("convert", self.at("fsdp"), self.at("out"))
