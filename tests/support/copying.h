@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* As copy of rs_file_calls; at most 64 KiB at a time, so that it often stops short. */
+/* As copy of rs_file_calls: all of the range, or what there is of it. */
 int64_t copying_call(int source, uint64_t source_at, int target, uint64_t target_at, size_t count);
 
 #endif
