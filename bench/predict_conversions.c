@@ -158,7 +158,7 @@ int bench_predict_conversions(cli_work *work, const char *inside, size_t bytes, 
     if (code != CLI_DONE)
         return code;
     for (int i = 0; i < BENCH_CONVERSIONS; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "/source-%d", i);
         all[i] = (one){.work = work,
                        .whole = bench_path_add(folder, "/whole"),
