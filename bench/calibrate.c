@@ -4,7 +4,7 @@
  * `reshard plan --cluster` takes.
  */
 #include "bench/commands.h"
-#include "bench/machine.h"
+#include "bench/common/machine.h"
 #include "cli/common/failure.h"
 #include "cli/common/json.h"
 #include "cli/common/memory.h"

@@ -8,11 +8,11 @@
  * made just before, so they are in the page cache. Times are medians; memory is the largest of all
  * runs.
  */
-#include "bench/child.h"
 #include "bench/commands.h"
-#include "bench/folders.h"
-#include "bench/median.h"
-#include "bench/sample_model.h"
+#include "bench/common/child.h"
+#include "bench/common/folders.h"
+#include "bench/common/median.h"
+#include "bench/common/sample_model.h"
 #include "cli/common/failure.h"
 #include "cli/common/json.h"
 #include "cli/common/sizes.h"

@@ -3,7 +3,7 @@
  * main.c - `reshard-bench`: the measurements that need no more than libreshard does.
  */
 #include "bench/commands.h"
-#include "bench/program.h"
+#include "bench/common/program.h"
 
 int main(int argc, char **argv)
 {

@@ -3,7 +3,7 @@
  * main_nn.c - `reshard-bench-nn`: the measurements that need libreshard_nn, and OpenBLAS with it.
  */
 #include "bench/commands.h"
-#include "bench/program.h"
+#include "bench/common/program.h"
 
 int main(int argc, char **argv)
 {

@@ -3,8 +3,8 @@
  * model.c - `reshard bench model`: a checkpoint to try things with.
  */
 #include "bench/commands.h"
-#include "bench/folders.h"
-#include "bench/sample_model.h"
+#include "bench/common/folders.h"
+#include "bench/common/sample_model.h"
 #include "cli/common/failure.h"
 #include "cli/common/json.h"
 #include "cli/common/sizes.h"

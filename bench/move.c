@@ -4,9 +4,9 @@
  * rivals (rivals.h) on the same buffers, in turns within one run. The targets are checked
  * element by element, the rivals' too.
  */
-#include "bench/buffers.h"
 #include "bench/commands.h"
-#include "bench/median.h"
+#include "bench/common/buffers.h"
+#include "bench/common/median.h"
 #include "bench/rivals.h"
 #include "cli/common/failure.h"
 #include "cli/common/input.h"

@@ -6,8 +6,8 @@
 #ifndef BENCH_PREDICT_H
 #define BENCH_PREDICT_H
 
-#include "bench/disk.h"
-#include "bench/machine.h"
+#include "bench/common/disk.h"
+#include "bench/common/machine.h"
 
 typedef struct bench_prediction {
     char what[2 * BENCH_SHAPE_TEXT], from[BENCH_SPEC_TEXT], to[BENCH_SPEC_TEXT];

@@ -4,11 +4,11 @@
  * say. All conversions run before the disk is measured, because that starts threads, after which no
  * process should be forked.
  */
-#include "bench/child.h"
-#include "bench/folders.h"
-#include "bench/median.h"
+#include "bench/common/child.h"
+#include "bench/common/folders.h"
+#include "bench/common/median.h"
+#include "bench/common/sample_model.h"
 #include "bench/predict.h"
-#include "bench/sample_model.h"
 #include "cli/common/failure.h"
 #include "cli/common/memory.h"
 #include "cli/common/sizes.h"

@@ -5,10 +5,10 @@
  * many ranks into buffers that are there. They are measured in turns, and every element of the
  * result is checked.
  */
-#include "bench/buffers.h"
 #include "bench/commands.h"
-#include "bench/median.h"
-#include "bench/stream_copy.h"
+#include "bench/common/buffers.h"
+#include "bench/common/median.h"
+#include "bench/common/stream_copy.h"
 #include "cli/common/failure.h"
 #include "cli/common/input.h"
 #include "cli/common/json.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/rivals.h"
 
+#include "bench/common/stream_copy.h"
 #include "bench/mpi_rival.h"
-#include "bench/stream_copy.h"
 #include "cli/common/library.h"
 #include "cli/common/memory.h"
 #include "cli/common/ranks.h"

@@ -7,7 +7,7 @@
 #ifndef BENCH_RIVALS_H
 #define BENCH_RIVALS_H
 
-#include "bench/buffers.h"
+#include "bench/common/buffers.h"
 
 typedef enum bench_rival_kind {
     BENCH_RIVAL_MEMCPY,

@@ -6,7 +6,7 @@
  * each. What is compared is measured in turns, and a ratio is the median over the turns.
  */
 #include "bench/commands.h"
-#include "bench/median.h"
+#include "bench/common/median.h"
 #include "bench/training.h"
 #include "cli/common/failure.h"
 #include "cli/common/json.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bench/stream_copy.h"
+#include "bench/common/stream_copy.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -5,11 +5,11 @@
  * 4 MiB, as conversions do. Medians of the turns.
  */
 #define _GNU_SOURCE /* copy_file_range */
-#include "bench/disk.h"
+#include "bench/common/disk.h"
 
-#include "bench/folders.h"
-#include "bench/median.h"
-#include "bench/sample_model.h"
+#include "bench/common/folders.h"
+#include "bench/common/median.h"
+#include "bench/common/sample_model.h"
 #include "cli/common/failure.h"
 #include "cli/common/memory.h"
 

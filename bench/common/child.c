@@ -6,9 +6,9 @@
  * child's own: it never holds data, and starts no threads before it forks.
  */
 #define _DEFAULT_SOURCE /* wait4 */
-#include "bench/child.h"
+#include "bench/common/child.h"
 
-#include "bench/folders.h"
+#include "bench/common/folders.h"
 #include "cli/common/failure.h"
 
 #include <errno.h>

@@ -2,9 +2,9 @@
 /*
  * sample_model.c - the shapes of sample models, and the files around their tensors.
  */
-#include "bench/sample_model.h"
+#include "bench/common/sample_model.h"
 
-#include "bench/sample_file.h"
+#include "bench/common/sample_file.h"
 #include "cli/common/failure.h"
 #include "cli/common/memory.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bench/buffers.h"
+#include "bench/common/buffers.h"
 
 #include "cli/common/memory.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* median.c - the median of measurements. */
-#include "bench/median.h"
+#include "bench/common/median.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* machine.c - which moves tell what about a machine. */
-#include "bench/machine.h"
+#include "bench/common/machine.h"
 
 #include "cli/common/failure.h"
 #include "cli/common/memory.h"

@@ -3,7 +3,7 @@
  * folders.c - making, examining and removing folders.
  */
 #define _XOPEN_SOURCE 700 /* nftw */
-#include "bench/folders.h"
+#include "bench/common/folders.h"
 
 #include "cli/common/failure.h"
 #include "cli/common/memory.h"

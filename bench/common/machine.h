@@ -7,8 +7,8 @@
 #ifndef BENCH_MACHINE_H
 #define BENCH_MACHINE_H
 
-#include "bench/disk.h"
-#include "bench/timing.h"
+#include "bench/common/disk.h"
+#include "bench/common/timing.h"
 
 typedef struct bench_machine {
     /* Set by the caller: */

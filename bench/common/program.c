@@ -2,7 +2,7 @@
 /*
  * program.c - finds the measurement named and runs it.
  */
-#include "bench/program.h"
+#include "bench/common/program.h"
 
 #include "cli/common/complete.h"
 #include "cli/common/failure.h"

@@ -4,10 +4,10 @@
  * once in a process. Threads are started anew for each plan, which may have another number of
  * ranks.
  */
-#include "bench/timing.h"
+#include "bench/common/timing.h"
 
-#include "bench/buffers.h"
-#include "bench/median.h"
+#include "bench/common/buffers.h"
+#include "bench/common/median.h"
 #include "cli/common/failure.h"
 #include "cli/common/input.h"
 #include "cli/common/memory.h"
