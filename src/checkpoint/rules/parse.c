@@ -6,426 +6,65 @@
  *   rule  := glob [ shape ] words | "every:" words | "every" glob ":" words | "use" family
  *          | "default" key number | "types" { model_type } | "sign" glob
  *   shape := "[" [ ( number | "*" ) { "," ( number | "*" ) } ] "]"
- *   words := word { [","] word }
- *   word  := "R" | ( "R" | "S.." | "A(..)" | "refuse(" text ")" ) "@" axis
- *          | "pad(" dim "," number [ "," number ] ")" | "name(" text ")" | "drop" | "uneven"
- *          | "like(" name { "," ( dim [ "/n" ] | "-" ) } ")"
- *          | "when(" ( number | "$" key "=" text { "|" text } ) ")" | "without(" glob ")"
+ *   words := word { [","] word }                                                parse_words.c
  *
  * The form of everything is checked here. A set that has been read can fail later only because of
  * the mesh, the configuration or a tensor.
  */
-#include "base/checked.h"
+#include "checkpoint/rules/parse.h"
+
 #include "base/context.h"
 #include "base/error.h"
 #include "checkpoint/rules/families.h"
-#include "checkpoint/rules/model.h"
-#include "spec/scan.h"
-#include "text/nearest.h"
 #include "text/text.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #define RULES_MAX 10000
-#define AXES_MAX 64 /* distinct ones in a set */
-#define AXIS_BYTES_MAX 64
 #define USE_DEPTH_MAX 4
-#define PROBE_AXIS_SIZE 1000000 /* longer than any axis that a rule is likely to have in mind */
 
-typedef struct rules_parser {
-    rs_rules *rules;
-    int depth;        /* of `use` */
-    rs_rule rule;     /* of this line */
-    bool says_R;      /* the line has a bare R */
-    rs_cursor cursor; /* over this line */
-} rules_parser;
-
-/* A word behind the glob. */
-typedef struct rule_word {
-    rs_slice letters; /* "S" */
-    rs_slice whole;   /* "S(0)" */
-    rs_slice inside;  /* "0" */
-    bool has_parentheses;
-} rule_word;
-
-static bool is_space(char c)
+bool rs_rules_is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
 }
 
-static bool text_equals(rs_slice text, const char *word)
+rs_slice rs_rules_between(const char *start, const char *end)
 {
-    return text.count == strlen(word) && memcmp(text.bytes, word, text.count) == 0;
-}
-
-static rs_slice between(const char *start, const char *end)
-{
-    while (start < end && is_space(*start))
+    while (start < end && rs_rules_is_space(*start))
         start++;
-    while (start < end && is_space(end[-1]))
+    while (start < end && rs_rules_is_space(end[-1]))
         end--;
     return (rs_slice){start, (size_t)(end - start)};
 }
 
-static bool at_end(rules_parser *parser)
+bool rs_rules_at_end(rs_rules_parser *parser)
 {
-    while (parser->cursor.at < parser->cursor.end && is_space(*parser->cursor.at))
+    while (parser->cursor.at < parser->cursor.end && rs_rules_is_space(*parser->cursor.at))
         parser->cursor.at++;
     return parser->cursor.at == parser->cursor.end || *parser->cursor.at == '#';
 }
 
-/* For numbers at this stage: every key exists. */
-static rs_number_scope form_scope(const rules_parser *parser)
-{
-    return (rs_number_scope){.form_only = true, .span_count = parser->rule.glob.wildcard_count};
-}
-
-/* ---- axes ------------------------------------------------------------------------------------ */
-
-static reshard_status remember_axis(rs_rules *rules, const char *start, size_t length,
-                                    const char **out_axis)
-{
-    for (int64_t i = 0; i < rules->axis_count; i++) {
-        if (strlen(rules->axes[i]) == length && memcmp(rules->axes[i], start, length) == 0) {
-            *out_axis = rules->axes[i];
-            return RESHARD_OK;
-        }
-    }
-    if (rules->axis_count == AXES_MAX || length > AXIS_BYTES_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "more than %d axes, or an axis of more than %d bytes",
-                       AXES_MAX, AXIS_BYTES_MAX);
-    void *axes = (void *)rules->axes;
-    reshard_status status = rs_grow(rules->context, &axes, &rules->axis_capacity,
-                                    rules->axis_count + 1, sizeof *rules->axes);
-    rules->axes = axes;
-    char *name = status == RESHARD_OK ? rs_arena_allocate(&rules->arena, length + 1) : NULL;
-    if (name == NULL)
-        return rs_allocation_status();
-    memcpy(name, start, length);
-    name[length] = '\0';
-    rules->axes[rules->axis_count++] = name;
-    *out_axis = name;
-    return RESHARD_OK;
-}
-
-static reshard_status parse_axis(rules_parser *parser, const char **out_axis)
-{
-    const char *start = ++parser->cursor.at; /* behind the @ */
-    while (parser->cursor.at < parser->cursor.end &&
-           (rs_is_letter(*parser->cursor.at) ||
-            (rs_is_digit(*parser->cursor.at) && parser->cursor.at > start)))
-        parser->cursor.at++;
-    size_t length = (size_t)(parser->cursor.at - start);
-    if (length == 0)
-        return rs_fail(RESHARD_ERR_SYNTAX, "expected the name of an axis behind @");
-    return remember_axis(parser->rules, start, length, out_axis);
-}
-
-/* ---- words ----------------------------------------------------------------------------------- */
-
-/* No word of the language; perhaps a near one is meant. */
-static reshard_status fail_word(rs_slice found)
-{
-    static const char *const words[] = {"pad",  "name",    "when",   "drop",
-                                        "like", "without", "uneven", "refuse"};
-    size_t letters = 0;
-    if (found.count >= 3 && memcmp(found.bytes, "???", 3) == 0)
-        return rs_fail(RESHARD_ERR_SYNTAX, "this line still has to be filled in");
-    while (letters < found.count && rs_is_letter(found.bytes[letters]))
-        letters++;
-    const char *nearest = rs_nearest(found.bytes, letters, words, sizeof words / sizeof *words);
-    if (letters == 1 && strchr("sra", found.bytes[0]) != NULL)
-        return rs_fail(RESHARD_ERR_SYNTAX, "\"%s\": cuts are written in capitals, %c",
-                       rs_excerpt_of(found.bytes, found.count).text, found.bytes[0] - 'a' + 'A');
-    return rs_fail(
-        RESHARD_ERR_SYNTAX,
-        "expected a cut, pad(), name(), like(), when(), without(), uneven or drop, found "
-        "\"%s\"%s%s%s",
-        rs_excerpt_of(found.bytes, found.count).text, nearest != NULL ? "; did you mean " : "",
-        nearest != NULL ? nearest : "", nearest != NULL ? "?" : "");
-}
-
-/* Takes letters, then digits as in S0 and S-1, or parentheses and everything inside them. */
-static reshard_status parse_word(rules_parser *parser, rule_word *out_word)
-{
-    rs_cursor *cursor = &parser->cursor;
-    const char *start = cursor->at;
-    rule_word word = {.has_parentheses = false};
-    while (cursor->at < cursor->end && rs_is_letter(*cursor->at))
-        cursor->at++;
-    word.letters = (rs_slice){start, (size_t)(cursor->at - start)};
-    if (word.letters.count == 0)
-        return fail_word((rs_slice){start, (size_t)(cursor->end - start)});
-    while (cursor->at < cursor->end && (rs_is_digit(*cursor->at) || *cursor->at == '-'))
-        cursor->at++;
-    if (cursor->at < cursor->end && *cursor->at == '(') {
-        const char *inside = cursor->at + 1;
-        int64_t depth = 0;
-        do {
-            if (cursor->at == cursor->end)
-                return rs_fail(RESHARD_ERR_SYNTAX, "( without )");
-            depth += (*cursor->at == '(') - (*cursor->at == ')');
-            cursor->at++;
-        } while (depth != 0);
-        word.has_parentheses = true;
-        word.inside = between(inside, cursor->at - 1);
-    }
-    word.whole = (rs_slice){start, (size_t)(cursor->at - start)};
-    *out_word = word;
-    return RESHARD_OK;
-}
-
-static reshard_status check_placement(rules_parser *parser, const rs_rule_cut *cut)
-{
-    reshard_spec *spec = NULL;
-    rs_number_scope scope = form_scope(parser);
-    reshard_status status =
-        rs_rule_placement_parse(parser->rules->context, &scope, cut, PROBE_AXIS_SIZE, &spec);
-    reshard_spec_release(spec);
-    /* What is INVALID while every key is 1 may be right with the real values. */
-    return status == RESHARD_ERR_INVALID ? RESHARD_OK : status;
-}
-
-/* Which {n} a text has. */
-static uint64_t find_wildcards(rs_slice text)
-{
-    uint64_t found = 0;
-    for (size_t i = 0; i < text.count; i++) {
-        int32_t n = 0;
-        if (text.bytes[i] != '{')
-            continue;
-        while (i + 1 < text.count && rs_is_digit(text.bytes[i + 1]) && n <= RS_GLOB_ELEMENTS_MAX)
-            n = n * 10 + (text.bytes[++i] - '0');
-        if (n >= 1 && n <= RS_GLOB_ELEMENTS_MAX)
-            found |= (uint64_t)1 << (n - 1);
-    }
-    return found;
-}
-
-static reshard_status add_cut(rules_parser *parser, const rule_word *word)
-{
-    rs_rule *rule = &parser->rule;
-    rs_rule_cut cut = {.placement = word->whole,
-                       .wildcards = find_wildcards(word->whole),
-                       .refuses = text_equals(word->letters, "refuse")};
-    bool replicates = text_equals(word->whole, "R");
-    if (parser->cursor.at == parser->cursor.end || *parser->cursor.at != '@') {
-        if (!replicates)
-            return rs_fail(RESHARD_ERR_SYNTAX, "%s does not say which axis cuts: %s@axis",
-                           rs_excerpt_of(word->whole.bytes, word->whole.count).text,
-                           rs_excerpt_of(word->whole.bytes, word->whole.count).text);
-        parser->says_R = true;
-        return RESHARD_OK;
-    }
-    reshard_status status = parse_axis(parser, &cut.axis);
-    if (status != RESHARD_OK)
-        return status;
-    for (int32_t i = 0; i < rule->cut_count; i++) {
-        if (rule->cuts[i].axis == cut.axis)
-            return rs_fail(RESHARD_ERR_INVALID, "axis %s cuts twice", cut.axis);
-    }
-    if (rule->cut_count == RESHARD_AXES_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "more than %d cuts", RESHARD_AXES_MAX);
-    if (cut.refuses)
-        cut.placement = word->inside;
-    else
-        status = check_placement(parser, &cut);
-    if (status == RESHARD_OK)
-        rule->cuts[rule->cut_count++] = cut;
-    return status;
-}
-
-/* Checks the form of a number and gives its text. */
-static reshard_status take_number(rules_parser *parser, rs_cursor *cursor, rs_slice *out_text)
-{
-    const char *start = cursor->at;
-    int64_t number;
-    rs_number_scope scope = form_scope(parser);
-    reshard_status status = rs_number_read(&scope, cursor, &number);
-    if (status == RESHARD_OK)
-        *out_text = between(start, cursor->at);
-    return status;
-}
-
-static reshard_status add_pad(rules_parser *parser, const rule_word *word)
-{
-    rs_rule *rule = &parser->rule;
-    rs_cursor cursor = {word->inside.bytes, word->inside.bytes + word->inside.count};
-    rs_rule_pad pad = {.dim = 0};
-    bool negative = rs_cursor_accept(&cursor, '-');
-    if (cursor.at == cursor.end || !rs_is_digit(*cursor.at))
-        return rs_fail(RESHARD_ERR_SYNTAX, "pad(dim, multiple) begins with a dimension");
-    for (; cursor.at < cursor.end && rs_is_digit(*cursor.at); cursor.at++)
-        pad.dim = pad.dim < 100 ? pad.dim * 10 + (*cursor.at - '0') : pad.dim;
-    pad.dim = negative ? -pad.dim : pad.dim;
-    if (pad.dim < -RESHARD_NDIM_MAX || pad.dim >= RESHARD_NDIM_MAX)
-        return rs_fail(RESHARD_ERR_RANGE, "pad: dimension %" PRId32 " is not between %d and %d",
-                       pad.dim, -RESHARD_NDIM_MAX, RESHARD_NDIM_MAX - 1);
-    if (!rs_cursor_accept(&cursor, ','))
-        return rs_fail(RESHARD_ERR_SYNTAX, "pad(dim, multiple) has no multiple");
-    reshard_status status = take_number(parser, &cursor, &pad.multiple);
-    if (status == RESHARD_OK && rs_cursor_accept(&cursor, ','))
-        status = take_number(parser, &cursor, &pad.true_size);
-    rs_cursor_skip_spaces(&cursor);
-    if (status == RESHARD_OK && cursor.at != cursor.end)
-        status = rs_fail(RESHARD_ERR_SYNTAX, "more than pad(dim, multiple, true size)");
-    if (status == RESHARD_OK && rule->pad_count == RESHARD_NDIM_MAX)
-        status = rs_fail(RESHARD_ERR_RANGE, "more than %d pads", RESHARD_NDIM_MAX);
-    if (status == RESHARD_OK)
-        rule->pads[rule->pad_count++] = pad;
-    return status;
-}
-
-static reshard_status set_name(rules_parser *parser, const rule_word *word)
-{
-    rs_number_scope scope = form_scope(parser);
-    size_t length = 0;
-    if (word->inside.count == 0)
-        return rs_fail(RESHARD_ERR_SYNTAX, "name() without a name");
-    if (parser->rule.new_name.count != 0)
-        return rs_fail(RESHARD_ERR_INVALID, "two names");
-    parser->rule.new_name = word->inside;
-    return rs_rule_new_name(&scope, word->inside, NULL, 0, &length);
-}
-
-/* "$key=text|text", or false when it is a number. */
-static bool split_comparison(rs_slice inside, rs_slice *out_key, rs_slice *out_words)
-{
-    const char *equals = inside.count != 0 ? memchr(inside.bytes, '=', inside.count) : NULL;
-    if (equals == NULL || inside.bytes[0] != '$')
-        return false;
-    *out_key = between(inside.bytes + 1, equals);
-    *out_words = between(equals + 1, inside.bytes + inside.count);
-    return true;
-}
-
-static reshard_status set_when(rules_parser *parser, const rule_word *word)
-{
-    rs_cursor cursor = {word->inside.bytes, word->inside.bytes + word->inside.count};
-    rs_rule *rule = &parser->rule;
-    if (rule->when.count != 0 || rule->when_key.count != 0)
-        return rs_fail(RESHARD_ERR_INVALID, "two conditions");
-    if (split_comparison(word->inside, &rule->when_key, &rule->when_words)) {
-        if (rule->when_key.count == 0 || rule->when_key.count >= RS_KEY_BYTES ||
-            rule->when_words.count == 0)
-            return rs_fail(RESHARD_ERR_SYNTAX, "expected when($key=text) or when($key=text|text)");
-        return RESHARD_OK;
-    }
-    reshard_status status = take_number(parser, &cursor, &rule->when);
-    if (status == RESHARD_OK && cursor.at != cursor.end)
-        status =
-            rs_fail(RESHARD_ERR_SYNTAX, "when() takes one number, which is not 0 when it holds");
-    return status;
-}
-
-static reshard_status set_without(rules_parser *parser, const rule_word *word)
-{
-    rs_rule *rule = &parser->rule;
-    if (word->inside.count == 0)
-        return rs_fail(RESHARD_ERR_SYNTAX, "without() without a pattern");
-    if (rule->without_text.count != 0)
-        return rs_fail(RESHARD_ERR_INVALID, "two without()");
-    rule->without_text = word->inside;
-    return rs_glob_compile(&parser->rules->arena, word->inside.bytes, word->inside.count,
-                           &rule->without);
-}
-
-/* "1", "1/n" or "-" */
-static bool read_follow(rs_slice text, rs_rule_follow *out_follow)
-{
-    if (text_equals(text, "-")) {
-        *out_follow = (rs_rule_follow){.dim = -1};
-        return true;
-    }
-    if (text.count == 0 || text.bytes[0] < '0' || text.bytes[0] >= '0' + RESHARD_NDIM_MAX)
-        return false;
-    out_follow->dim = text.bytes[0] - '0';
-    rs_slice rest = between(text.bytes + 1, text.bytes + text.count);
-    out_follow->shares = text_equals(rest, "/n");
-    return out_follow->shares || rest.count == 0;
-}
-
-static reshard_status set_like(rules_parser *parser, const rule_word *word)
-{
-    rs_rule *rule = &parser->rule;
-    rs_number_scope scope = form_scope(parser);
-    const char *at = word->inside.bytes, *end = at + word->inside.count;
-    size_t length = 0;
-    if (rule->like.count != 0)
-        return rs_fail(RESHARD_ERR_INVALID, "two like()");
-    for (bool is_name = true; at <= end; is_name = false) {
-        const char *comma = at < end ? memchr(at, ',', (size_t)(end - at)) : NULL;
-        rs_slice item = between(at, comma != NULL ? comma : end);
-        at = comma != NULL ? comma + 1 : end + 1;
-        if (is_name)
-            rule->like = item;
-        else if (rule->follow_count == RESHARD_NDIM_MAX ||
-                 !read_follow(item, &rule->follows[rule->follow_count++]))
-            return rs_fail(RESHARD_ERR_SYNTAX,
-                           "like(name, ..): \"%s\" is no dimension: 0, 1, .., 0/n, or - for none",
-                           rs_excerpt_of(item.bytes, item.count).text);
-    }
-    if (rule->like.count == 0 || rule->follow_count == 0)
-        return rs_fail(RESHARD_ERR_SYNTAX, "expected like(name, dimension, ..)");
-    return rs_rule_new_name(&scope, rule->like, NULL, 0, &length);
-}
-
-static reshard_status add_word(rules_parser *parser, const rule_word *word)
-{
-    bool bare = !word->has_parentheses && word->whole.count == word->letters.count;
-    if (text_equals(word->letters, "S") || text_equals(word->letters, "A") ||
-        (text_equals(word->letters, "refuse") && word->has_parentheses) ||
-        (text_equals(word->letters, "R") && bare))
-        return add_cut(parser, word);
-    if (text_equals(word->letters, "P"))
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "P: files hold values, not contributions to them");
-    if (text_equals(word->letters, "when") && word->has_parentheses)
-        return set_when(parser, word);
-    if (text_equals(word->letters, "without") && word->has_parentheses)
-        return set_without(parser, word);
-    if (parser->rule.is_every)
-        return rs_fail(RESHARD_ERR_SYNTAX, "every: takes cuts, when() and without(), not \"%s\"",
-                       rs_excerpt_of(word->whole.bytes, word->whole.count).text);
-    if (text_equals(word->letters, "pad") && word->has_parentheses)
-        return add_pad(parser, word);
-    if (text_equals(word->letters, "name") && word->has_parentheses)
-        return set_name(parser, word);
-    if (text_equals(word->letters, "drop") && bare) {
-        parser->rule.is_drop = true;
-        return RESHARD_OK;
-    }
-    if (text_equals(word->letters, "like") && word->has_parentheses)
-        return set_like(parser, word);
-    if (text_equals(word->letters, "uneven") && bare) {
-        parser->rule.is_uneven = true;
-        return RESHARD_OK;
-    }
-    return fail_word(word->whole);
-}
-
-/* ---- lines ----------------------------------------------------------------------------------- */
-
 /* Takes everything up to the next space without a backslash. */
-static rs_slice take_token(rules_parser *parser)
+static rs_slice take_token(rs_rules_parser *parser)
 {
     rs_cursor *cursor = &parser->cursor;
     const char *start = cursor->at;
-    while (cursor->at < cursor->end && !is_space(*cursor->at))
+    while (cursor->at < cursor->end && !rs_rules_is_space(*cursor->at))
         cursor->at += *cursor->at == '\\' && cursor->end - cursor->at > 1 ? 2 : 1;
     return (rs_slice){start, (size_t)(cursor->at - start)};
 }
 
-static reshard_status parse_subject(rules_parser *parser)
+static reshard_status parse_subject(rs_rules_parser *parser)
 {
     rs_rule *rule = &parser->rule;
     rs_slice token = take_token(parser);
-    if (text_equals(token, "every:")) {
+    if (rs_slice_equals(token, "every:")) {
         rule->is_every = true;
         token = (rs_slice){"*", 1};
-    } else if (text_equals(token, "every")) {
+    } else if (rs_slice_equals(token, "every")) {
         rule->is_every = true;
-        (void)at_end(parser);
+        (void)rs_rules_at_end(parser);
         token = take_token(parser);
         if (token.count < 2 || token.bytes[token.count - 1] != ':')
             return rs_fail(RESHARD_ERR_SYNTAX, "expected every: or every pattern:");
@@ -436,11 +75,11 @@ static reshard_status parse_subject(rules_parser *parser)
 }
 
 /* "[a, *, b]" behind the pattern, if it is there. */
-static reshard_status parse_shape(rules_parser *parser)
+static reshard_status parse_shape(rs_rules_parser *parser)
 {
     rs_rule *rule = &parser->rule;
     rs_cursor *cursor = &parser->cursor;
-    if (at_end(parser) || *cursor->at != '[')
+    if (rs_rules_at_end(parser) || *cursor->at != '[')
         return RESHARD_OK;
     if (rule->is_every)
         return rs_fail(RESHARD_ERR_SYNTAX, "every: takes no shape");
@@ -453,8 +92,9 @@ static reshard_status parse_shape(rules_parser *parser)
         if (rule->shape_ndim == RESHARD_NDIM_MAX)
             return rs_fail(RESHARD_ERR_RANGE, "a shape of more than %d dimensions",
                            RESHARD_NDIM_MAX);
-        reshard_status status =
-            rs_cursor_accept(cursor, '*') ? RESHARD_OK : take_number(parser, cursor, &item);
+        reshard_status status = rs_cursor_accept(cursor, '*')
+                                    ? RESHARD_OK
+                                    : rs_rules_take_number(parser, cursor, &item);
         if (status != RESHARD_OK)
             return rs_fail_within(status, "shape");
         rule->shape[rule->shape_ndim++] = item;
@@ -464,7 +104,7 @@ static reshard_status parse_shape(rules_parser *parser)
     return RESHARD_OK;
 }
 
-static reshard_status check_whole(const rules_parser *parser)
+static reshard_status check_whole(const rs_rules_parser *parser)
 {
     const rs_rule *rule = &parser->rule;
     bool follows = rule->like.count != 0;
@@ -498,14 +138,14 @@ static reshard_status parse_lines(rs_rules *rules, const char *file_name, int de
                                   const char *text, size_t bytes);
 
 /* Reads the rules of a built-in family as if they were written here. */
-static reshard_status parse_use(rules_parser *parser)
+static reshard_status parse_use(rs_rules_parser *parser)
 {
-    (void)at_end(parser);
+    (void)rs_rules_at_end(parser);
     rs_slice name = take_token(parser);
     const rs_rule_family *family = rs_rule_family_find(name.bytes, name.count);
     if (family == NULL)
         return RESHARD_ERR_NOT_FOUND;
-    if (!at_end(parser))
+    if (!rs_rules_at_end(parser))
         return rs_fail(RESHARD_ERR_SYNTAX, "more than the name of a family behind use");
     if (parser->depth == USE_DEPTH_MAX)
         return rs_fail(RESHARD_ERR_SYNTAX, "families that use each other in a circle");
@@ -514,16 +154,16 @@ static reshard_status parse_use(rules_parser *parser)
 }
 
 /* default key number */
-static reshard_status parse_default(rules_parser *parser)
+static reshard_status parse_default(rs_rules_parser *parser)
 {
     rs_rules *rules = parser->rules;
     rs_number_default made = {.key = {NULL, 0}};
-    (void)at_end(parser);
+    (void)rs_rules_at_end(parser);
     made.key = take_token(parser);
     if (made.key.count == 0 || made.key.bytes[0] == '$')
         return rs_fail(RESHARD_ERR_SYNTAX, "expected default KEY NUMBER, the key without $");
-    reshard_status status = take_number(parser, &parser->cursor, &made.number);
-    if (status == RESHARD_OK && !at_end(parser))
+    reshard_status status = rs_rules_take_number(parser, &parser->cursor, &made.number);
+    if (status == RESHARD_OK && !rs_rules_at_end(parser))
         status = rs_fail(RESHARD_ERR_SYNTAX, "more than default KEY NUMBER");
     void *defaults = rules->defaults;
     if (status == RESHARD_OK)
@@ -535,18 +175,18 @@ static reshard_status parse_default(rules_parser *parser)
     return status;
 }
 
-static bool accept_word(rules_parser *parser, const char *word)
+static bool accept_word(rs_rules_parser *parser, const char *word)
 {
     rs_cursor start = parser->cursor;
-    if (text_equals(take_token(parser), word))
+    if (rs_slice_equals(take_token(parser), word))
         return true;
     parser->cursor = start;
     return false;
 }
 
-static reshard_status parse_line(rules_parser *parser)
+static reshard_status parse_line(rs_rules_parser *parser)
 {
-    if (at_end(parser))
+    if (rs_rules_at_end(parser))
         return RESHARD_OK;
     if (accept_word(parser, "use"))
         return parse_use(parser);
@@ -557,12 +197,9 @@ static reshard_status parse_line(rules_parser *parser)
     reshard_status status = parse_subject(parser);
     if (status == RESHARD_OK)
         status = parse_shape(parser);
-    while (status == RESHARD_OK && !at_end(parser)) {
-        rule_word word = {.has_parentheses = false};
-        status = parse_word(parser, &word);
-        if (status == RESHARD_OK)
-            status = add_word(parser, &word);
-        if (!at_end(parser) && *parser->cursor.at == ',')
+    while (status == RESHARD_OK && !rs_rules_at_end(parser)) {
+        status = rs_rules_parse_word(parser);
+        if (!rs_rules_at_end(parser) && *parser->cursor.at == ',')
             parser->cursor.at++;
     }
     if (status == RESHARD_OK)
@@ -580,17 +217,17 @@ static reshard_status parse_lines(rs_rules *rules, const char *file_name, int de
     for (const char *start = text; start < end; line++) {
         const char *newline = memchr(start, '\n', (size_t)(end - start));
         const char *stop = newline != NULL ? newline : end;
-        rules_parser parser = {.rules = rules,
-                               .depth = depth,
-                               .rule = {.file_name = file_name, .line = line},
-                               .cursor = {start, stop}};
+        rs_rules_parser parser = {.rules = rules,
+                                  .depth = depth,
+                                  .rule = {.file_name = file_name, .line = line},
+                                  .cursor = {start, stop}};
         reshard_status status;
         if (memchr(start, '\0', (size_t)(stop - start)) != NULL)
             status = rs_fail(RESHARD_ERR_SYNTAX, "a NUL byte");
         else
             status = parse_line(&parser);
         if (status != RESHARD_OK) {
-            rs_slice said = between(start, stop);
+            rs_slice said = rs_rules_between(start, stop);
             return rs_fail_within(status, RS_RULE_PLACE ": \"%s\"", file_name, line,
                                   rs_excerpt_of(said.bytes, said.count).text);
         }
