@@ -2,7 +2,9 @@
 """What the tests of the Python package share. Each is run as `test_x.py BUILD_FOLDER`."""
 import json
 import os
+import shutil
 import sys
+import tempfile
 import time
 import unittest
 
@@ -91,6 +93,20 @@ def make_llama(folder):
     with open(os.path.join(folder, "config.json"), "w", encoding="ascii") as file:
         json.dump(CONFIG, file)
     return tensors
+
+
+class ModelCase(unittest.TestCase):
+    """Tests of one class share a small Llama, in a folder that goes with them."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="reshard-python-")
+        cls.model = os.path.join(cls.folder, "model")
+        cls.tensors = make_llama(cls.model)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
 
 
 class Result(unittest.TextTestResult):

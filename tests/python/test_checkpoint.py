@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unittest
@@ -23,17 +22,7 @@ import reshard  # noqa: E402
 COMMAND = os.path.join(support.BUILD, "reshard")
 
 
-class Case(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.mkdtemp(prefix="reshard-python-")
-        cls.model = os.path.join(cls.folder, "model")
-        cls.tensors = support.make_llama(cls.model)
-
-    @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.folder)
-
+class Case(support.ModelCase):
     def place(self, name):
         path = os.path.join(self.folder, name)
         self.addCleanup(lambda: shutil.rmtree(path, ignore_errors=True))

@@ -10,7 +10,6 @@ import pty
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unittest
@@ -23,17 +22,7 @@ import numpy as np  # noqa: E402
 import reshard  # noqa: E402
 
 
-class Case(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.mkdtemp(prefix="reshard-python-")
-        cls.model = os.path.join(cls.folder, "model")
-        cls.tensors = support.make_llama(cls.model)
-
-    @classmethod
-    def tearDownClass(cls):
-        shutil.rmtree(cls.folder)
-
+class Case(support.ModelCase):
     def refuse(self, kind, words, call, *arguments, **options):
         with self.assertRaisesRegex(kind, words):
             call(*arguments, **options)
