@@ -436,9 +436,11 @@ class Options(ConvertTest):
         self.assertEqual(report["bytes_written"], sum(len(v) for _, _, v in self.model.values()))
         self.assertIn("llama", report["rules"])
         for target in self.at("x"), self.at("x") + "//":
-            said = self.read_text("convert", self.at("source"), target, "--dry-run")
-            self.assertIn("nothing was written", said)
-            self.assertNotIn("were shared", said)
+            self.assertIn("nothing was written", self.read_text("convert", self.at("source"), target, "--dry-run"))
+        self.write_hf("large", {"big": tensor(random.Random(SEED), "U8", 600, 1000)})
+        said = self.read_text("convert", self.at("large"), self.at("x"), "--dry-run")
+        self.assertIn("KiB shared where the file system can", said)
+        self.assertNotIn("were shared", said)
 
     def test_quiet_and_words(self):
         self.assertEqual(self.read_text("convert", self.at("source"), self.at("q"), "--quiet"), "")
