@@ -113,7 +113,8 @@ class Predictions(support.CommandTest):
             self.assertEqual(len(cases), 9)
             for case in cases:
                 self.assertGreater(case["measured"], 0)
-                self.assertAlmostEqual(case["ratio"] * case["predicted"] / case["measured"], 1, places=6)
+                # Times are printed to the nanosecond, of which a small case takes only thousands.
+                self.assertAlmostEqual(case["ratio"] * case["predicted"] / case["measured"], 1, delta=1e-3)
             for case in cases[:6]:
                 shape, dtype, kind = case["what"].split()
                 found = self.read_json("plan", "--shape", shape, "--dtype", dtype[:-1], "--from", case["from"], "--to", case["to"], "--cluster", cluster)
