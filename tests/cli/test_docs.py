@@ -41,6 +41,13 @@ def read_files(pattern):
             yield os.path.basename(path), file.read()
 
 
+def read_headings(path):
+    """The headings of a page, as links spell them."""
+    with open(path, encoding="utf-8") as file:
+        page = re.sub(r"^ *```.*?^ *```$", "", file.read(), flags=re.MULTILINE | re.DOTALL)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in re.findall(r"^#+ (.*)$", page, re.MULTILINE)}
+
+
 class DocsTest(CommandTest):
     def read_pages(self):
         pages = list(read_files("docs/man/*.md"))
@@ -145,10 +152,16 @@ class DocsTest(CommandTest):
                     self.assertIn(axis, cuts, block)
 
     def test_pages_link_to_what_is_there(self):
-        """Links to files of the tree, and docs/README.md leads to every page."""
-        for name, page in [*read_files("*.md"), *((f"docs/{name}", page) for name, page in read_files("docs/*.md"))]:
-            for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page):
-                self.assertTrue(os.path.exists(os.path.join(ROOT, os.path.dirname(name), link)), f"{name}: {link}")
+        """Links lead to files of the tree and to headings in them, and docs/README.md leads to every page."""
+        count = 0
+        for folder in ["", "docs/", "docs/man/", "examples/", "python/"]:
+            for name, page in read_files(folder + "*.md"):
+                for link, heading in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", re.sub(r"^ *```.*?^ *```$|`[^`\n]*`", "", page, flags=re.MULTILINE | re.DOTALL)):
+                    path = os.path.normpath(os.path.join(ROOT, folder, link or name))
+                    self.assertTrue(os.path.exists(path), f"{folder}{name}: {link}")
+                    self.assertTrue(not heading or heading in read_headings(path), f"{folder}{name}: {link}#{heading}")
+                    count += 1
+        self.assertGreaterEqual(count, 100)
         contents = dict(read_files("docs/*.md"))["README.md"]
         for name, _ in read_files("docs/*.md"):
             self.assertTrue(name == "README.md" or f"({name})" in contents, f"docs/README.md does not name {name}")
