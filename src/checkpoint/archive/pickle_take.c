@@ -142,14 +142,16 @@ reshard_status rs_pickle_recall(reader *r, uint64_t index)
     return rs_pickle_push(r, r->memo[i - before]);
 }
 
-/* Appends entries of an earlier memo to the memo. */
-static reshard_status append_memo(reader *r, rs_pickle_node *const *entries, int64_t count)
+/* Appends entries [begin, end) of an earlier memo, which may be NULL if there are none. */
+static reshard_status append_memo(reader *r, rs_pickle_node *const *earlier, int64_t begin,
+                                  int64_t end)
 {
+    int64_t count = end - begin;
     reshard_status status = rs_grow(r->context, (void **)&r->memo, &r->memo_capacity,
                                     r->memo_end + count, sizeof *r->memo);
     if (status == RESHARD_OK && count != 0)
-        memcpy((void *)(r->memo + r->memo_end), (const void *)entries,
-               (size_t)count * sizeof *entries);
+        memcpy((void *)(r->memo + r->memo_end), (const void *)(earlier + begin),
+               (size_t)count * sizeof *earlier);
     if (status == RESHARD_OK)
         r->memo_end += count;
     return status;
@@ -169,7 +171,7 @@ reshard_status rs_pickle_give_back(reader *r)
     for (int64_t i = 0; status == RESHARD_OK && i < taken_count; i++) {
         const taken *again = &r->taken[i];
         int64_t kept = again->memo_first - again->taken_before;
-        status = append_memo(r, memo + copied, kept - copied);
+        status = append_memo(r, memo, copied, kept);
         copied = kept;
         assert(status != RESHARD_OK || r->memo_end == again->memo_first);
         r->memo_count = r->memo_end; /* where MEMOIZE goes on */
@@ -183,7 +185,7 @@ reshard_status rs_pickle_give_back(reader *r)
         r->stack_count = stack_count;
     }
     if (status == RESHARD_OK)
-        status = append_memo(r, memo + copied, end - r->memo_end);
+        status = append_memo(r, memo, copied, copied + end - r->memo_end);
     assert(status != RESHARD_OK || r->memo_end == end);
     r->memo_count = r->memo_end;
     rs_release(r->context, (void *)memo, (size_t)capacity * sizeof *memo);
