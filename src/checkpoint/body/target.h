@@ -17,7 +17,7 @@
 
 #include "base/digest.h"
 #include "checkpoint/body/format.h"
-#include "checkpoint/rules/select.h"
+#include "checkpoint/select/select.h"
 
 /* One array of one file. */
 typedef struct rs_target_entry {

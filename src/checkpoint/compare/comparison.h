@@ -9,7 +9,7 @@
 #define RS_CHECKPOINT_COMPARE_COMPARISON_H
 
 #include "checkpoint/engine/sink.h"
-#include "checkpoint/rules/select.h"
+#include "checkpoint/select/select.h"
 
 #include <reshard/comparison.h>
 

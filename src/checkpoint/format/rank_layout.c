@@ -4,7 +4,7 @@
 #include "base/context.h"
 #include "base/sort.h"
 #include "checkpoint/body/safetensors.h"
-#include "checkpoint/rules/name_boxes.h"
+#include "checkpoint/names/name_boxes.h"
 #include "text/json.h"
 
 #include <inttypes.h>

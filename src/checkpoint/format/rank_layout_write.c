@@ -8,7 +8,7 @@
 #include "base/digest.h"
 #include "base/table.h"
 #include "checkpoint/format/rank_layout.h"
-#include "checkpoint/rules/name_boxes.h"
+#include "checkpoint/names/name_boxes.h"
 #include "text/json.h"
 
 #include <inttypes.h>

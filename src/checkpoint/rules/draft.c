@@ -8,9 +8,9 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "checkpoint/names/name_groups.h"
 #include "checkpoint/rules/families.h"
 #include "checkpoint/rules/model.h"
-#include "checkpoint/rules/name_groups.h"
 #include "checkpoint/rules/rulebook.h"
 #include "text/text.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "checkpoint/rules/parameter.h"
+#include "checkpoint/select/parameter.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #ifndef RS_CHECKPOINT_RULES_DEQUANTISE_H
 #define RS_CHECKPOINT_RULES_DEQUANTISE_H
 
-#include "checkpoint/rules/quantised.h"
+#include "checkpoint/select/quantised.h"
 #include "checkpoint/store/formula.h"
 
 /* For each tensor that is codes, the tensor that is made of it, else NULL; in the arena. dtype:

@@ -3,7 +3,7 @@
  * name_groups.c - sorts names by what is left of them without their numbers, then by shape. Equals
  * lie side by side and make a group, whose pattern has a range where its numbers differ.
  */
-#include "checkpoint/rules/name_groups.h"
+#include "checkpoint/names/name_groups.h"
 
 #include "base/checked.h"
 #include "base/context.h"

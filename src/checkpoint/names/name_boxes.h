@@ -11,7 +11,7 @@
 
 #include "base/arena.h"
 #include "base/slice.h"
-#include "checkpoint/rules/name_groups.h"
+#include "checkpoint/names/name_groups.h"
 #include "text/json.h"
 #include "text/json_writer.h"
 

@@ -4,14 +4,14 @@
  * source. A pattern that asks for something and matches nothing is an error, because it was meant
  * for some tensor. An exclude that matches nothing is fine.
  */
-#include "checkpoint/rules/select.h"
+#include "checkpoint/select/select.h"
 
 #include "base/context.h"
 #include "base/sort.h"
-#include "checkpoint/rules/dequantise.h"
+#include "checkpoint/names/name_groups.h"
 #include "checkpoint/rules/model.h"
-#include "checkpoint/rules/name_groups.h"
-#include "checkpoint/rules/parameter.h"
+#include "checkpoint/select/dequantise.h"
+#include "checkpoint/select/parameter.h"
 #include "kernel/cast.h"
 #include "text/json.h"
 

@@ -4,7 +4,7 @@
  * codes and something that names itself a companion of codes; bitsandbytes puts the companions of
  * "q_proj.weight" one level further down ("q_proj.weight.absmax").
  */
-#include "checkpoint/rules/quantised.h"
+#include "checkpoint/select/quantised.h"
 
 #include "base/context.h"
 #include "base/dtype.h"

@@ -3,7 +3,7 @@
  * name_boxes.c - each name begins as a box of its own. Then, for each of its numbers from the last
  * to the first, boxes that differ in this number alone, and follow each other in it, become one.
  */
-#include "checkpoint/rules/name_boxes.h"
+#include "checkpoint/names/name_boxes.h"
 
 #include "base/checked.h"
 #include "base/context.h"

@@ -4,7 +4,7 @@
  * "weight_scale" of "weight", "x_scales" of "x_blocks". Whatever is quantised and has none of these
  * is refused, so that nothing of it is left behind.
  */
-#include "checkpoint/rules/dequantise.h"
+#include "checkpoint/select/dequantise.h"
 
 #include "base/checked.h"
 #include "base/context.h"
