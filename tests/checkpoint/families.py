@@ -16,6 +16,7 @@ and `experts`, whether dimension 0 is dealt to the ranks of ep besides. Numbers 
 """
 import json
 import os
+import re
 import struct
 
 import files
@@ -187,7 +188,7 @@ def text_of(config):
 
 
 def llama(config, layers, at="model", head=True, bias=False, qk_norm=None, norms=("input_layernorm", "post_attention_layernorm"),
-          out_bias=False, fused=False):
+          out_bias=False, fused=False, norm_bias=False, gated=True, more=None):
     """Llama, Mistral, Qwen2 (bias), Qwen3 (qk_norm), Gemma (norms), OLMo2, Phi-3 (fused)."""
     c = text_of(config)
     m = Model(c)
@@ -203,7 +204,7 @@ def llama(config, layers, at="model", head=True, bias=False, qk_norm=None, norms
             m.linear(f"{p}.mlp.down_proj", h, c["intermediate_size"], cut(1))
         else:
             m.attention(f"{p}.self_attn", bias, out_bias=out_bias)
-            m.mlp(f"{p}.mlp", c["intermediate_size"])
+            m.mlp(f"{p}.mlp", c["intermediate_size"], gated=gated)
         if qk_norm == "shared":
             m.norms(f"{p}.self_attn.q_norm", f"{p}.self_attn.k_norm", size=d)
         elif qk_norm == "all":
@@ -212,9 +213,39 @@ def llama(config, layers, at="model", head=True, bias=False, qk_norm=None, norms
         elif qk_norm == "each":
             m.add(f"{p}.self_attn.q_norm.weight", (heads, d), cut(0))
             m.add(f"{p}.self_attn.k_norm.weight", (groups, d), kv(0, groups, 1))
-        m.norms(*[f"{p}.{norm}" for norm in norms], size=h)
-    m.ends(at, head)
+        m.norms(*[f"{p}.{norm}" for norm in norms], size=h, bias=norm_bias)
+        if more:
+            more(m, p)
+    m.ends(at, head, bias=norm_bias)
     return m
+
+
+def heads_norms(m, p):
+    """StableLM-2-12B: a norm for each head, in a tensor of its own, which stays whole."""
+    for which, heads in (("q", m.config["num_attention_heads"]), ("k", m.config["num_key_value_heads"])):
+        m.norms(*[f"{p}.self_attn.{which}_layernorm.norms.{i}" for i in range(heads)], size=m.config["hidden_size"] // m.config["num_attention_heads"])
+
+
+def xielu(m, p):
+    for name, shape in (("alpha_p", (1,)), ("alpha_n", (1,)), ("beta", ()), ("eps", ())):
+        m.add(f"{p}.mlp.act_fn.{name}", shape, whole())
+
+
+def baichuan(config, layers):
+    m = Model(config)
+    h, d = config["hidden_size"], config["hidden_size"] // config["num_attention_heads"]
+    for i in layers:
+        p = f"model.layers.{i}"
+        m.linear(f"{p}.self_attn.W_pack", 3 * h, h, parts(0, (h, 0), (h, 0), (h, 0)))
+        m.linear(f"{p}.self_attn.o_proj", h, h, cut(1, d))
+        m.mlp(f"{p}.mlp", config["intermediate_size"])
+        m.norms(f"{p}.input_layernorm", f"{p}.post_attention_layernorm", size=h)
+    m.ends()
+    return m
+
+
+def hunyuan_norms(m, p):
+    m.norms(f"{p}.self_attn.query_layernorm", f"{p}.self_attn.key_layernorm", size=m.config["head_dim"])
 
 
 GEMMA_NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
@@ -411,20 +442,20 @@ def minimax(config, layers):
 
 
 def moe(config, layers, block="mlp", names=("gate_proj", "up_proj", "down_proj"), shared=None, qk_norm=None, at="model", dense=0,
-        router_bias=False, attention=None, mtp=(), bias=False):
+        router_bias=False, attention=None, mtp=(), bias=False, norm_bias=False, router="gate", more=None):
     """Mixtral (w1, w3, w2), Qwen-MoE, OLMoE, GLM-4.5, MiniMax-M2, DeepSeek (attention). mtp: layers after the last."""
     c = text_of(config)
     m = Model(c)
     h, heads = c["hidden_size"], c["num_attention_heads"]
     groups, d = c.get("num_key_value_heads", heads), c.get("head_dim") or h // heads
-    experts = c.get("num_local_experts") or c.get("num_experts") or c["n_routed_experts"]
+    experts = c.get("num_local_experts") or c.get("num_experts") or c.get("moe_num_experts") or c["n_routed_experts"]
     inner = c.get("moe_intermediate_size") or c["intermediate_size"]
     for i in list(layers) + list(mtp):
         p = f"{at}.layers.{i}"
         if attention:
             attention(m, f"{p}.self_attn")
         else:
-            m.attention(f"{p}.self_attn", bias)
+            m.attention(f"{p}.self_attn", bias, out_bias=norm_bias)
         if qk_norm == "shared":
             m.norms(f"{p}.self_attn.q_norm", f"{p}.self_attn.k_norm", size=d)
         elif qk_norm == "all":
@@ -432,17 +463,19 @@ def moe(config, layers, block="mlp", names=("gate_proj", "up_proj", "down_proj")
         elif qk_norm == "of all heads":
             m.add(f"{p}.self_attn.q_norm.weight", (heads * d,), cut(0, d))
             m.add(f"{p}.self_attn.k_norm.weight", (groups * d,), kv(0, groups, d))
-        m.norms(f"{p}.input_layernorm", f"{p}.post_attention_layernorm", size=h)
+        m.norms(f"{p}.input_layernorm", f"{p}.post_attention_layernorm", size=h, bias=norm_bias)
+        if more:
+            more(m, p)
         if i < dense:
             m.mlp(f"{p}.mlp", c["intermediate_size"])
             continue
         for e in range(experts):
             m.mlp(f"{p}.{block}.experts.{e}", inner, names=names)
-        m.add(f"{p}.{block}.gate.weight", (experts, h), whole())
+        m.add(f"{p}.{block}.{router}.weight", (experts, h), whole())
         if router_bias:
-            m.add(f"{p}.{router_bias}", (experts,), whole(), "F32")
+            m.add(f"{p}.{router_bias}", (1, experts) if "moe_statics" in router_bias else (experts,), whole(), "F32")
         if shared:
-            m.mlp(f"{p}.{block}.{shared[0]}", shared[1])
+            m.mlp(f"{p}.{block}.{shared[0]}", shared[1] if h > 64 else 32)
             if shared[0] == "shared_expert":
                 m.add(f"{p}.{block}.shared_expert_gate.weight", (1, h), whole())
         if i in mtp:
@@ -450,8 +483,17 @@ def moe(config, layers, block="mlp", names=("gate_proj", "up_proj", "down_proj")
             m.add(f"{p}.eh_proj.weight", (h, 2 * h), whole())
             m.add(f"{p}.embed_tokens.weight", (c["vocab_size"], h), vocabulary())
             m.add(f"{p}.shared_head.head.weight", (c["vocab_size"], h), vocabulary())
-    m.ends(at)
+    m.ends(at, bias=norm_bias)
     return m
+
+
+def arctic(config, layers):
+    w = ("w1", "w3", "w2")
+
+    def residual(m, p):
+        m.mlp(f"{p}.residual_mlp", config["hidden_size"], names=w)
+        m.norms(f"{p}.residual_layernorm", size=config["hidden_size"])
+    return moe(config, layers, "block_sparse_moe", w, more=residual)
 
 
 def latent_attention(m, at):
@@ -536,13 +578,15 @@ def gpt_oss(config, layers, packed=True):
     return m
 
 
-def qwen3_next(config, layers):
-    m = Model(config)
-    h, c = config["hidden_size"], config
+def qwen3_next(config, layers, at="model", apart=False):
+    """apart: Qwen3.5, which has q, k and v of linear attention in one weight and the others in weights of their own."""
+    c = text_of(config)
+    m = Model(c)
+    h = c["hidden_size"]
     keys, values = c["linear_num_key_heads"], c["linear_num_value_heads"]
     key, value = c["linear_key_head_dim"], c["linear_value_head_dim"]
     for i in layers:
-        p = f"model.layers.{i}"
+        p = f"{at}.layers.{i}"
         if i % 4 == 3:
             d = c["head_dim"]
             m.linear(f"{p}.self_attn.q_proj", 2 * c["num_attention_heads"] * d, h, cut(0, 2 * d))
@@ -552,24 +596,35 @@ def qwen3_next(config, layers):
             m.norms(f"{p}.self_attn.q_norm", f"{p}.self_attn.k_norm", size=d)
         else:
             per = values // keys
-            m.linear(f"{p}.linear_attn.in_proj_qkvz", 2 * keys * key + 2 * values * value, h,
-                     cut(0, 2 * key + 2 * per * value))
-            m.add(f"{p}.linear_attn.in_proj_ba.weight", (2 * values, h), cut(0, 2 * per))
+            if apart:
+                m.linear(f"{p}.linear_attn.in_proj_qkv", 2 * keys * key + values * value, h,
+                         parts(0, (keys * key, 0), (keys * key, 0), (values * value, 0)))
+                m.linear(f"{p}.linear_attn.in_proj_z", values * value, h, cut(0, per * value))
+                m.add(f"{p}.linear_attn.in_proj_b.weight", (values, h), cut(0, per))
+                m.add(f"{p}.linear_attn.in_proj_a.weight", (values, h), cut(0, per))
+            else:
+                m.linear(f"{p}.linear_attn.in_proj_qkvz", 2 * keys * key + 2 * values * value, h,
+                         cut(0, 2 * key + 2 * per * value))
+                m.add(f"{p}.linear_attn.in_proj_ba.weight", (2 * values, h), cut(0, 2 * per))
             m.add(f"{p}.linear_attn.conv1d.weight", (2 * keys * key + values * value, 1, 4),
                   parts(0, (keys * key, 0), (keys * key, 0), (values * value, 0)))
             m.add(f"{p}.linear_attn.A_log", (values,), cut(0, per))
             m.add(f"{p}.linear_attn.dt_bias", (values,), cut(0, per))
             m.norms(f"{p}.linear_attn.norm", size=value)
             m.linear(f"{p}.linear_attn.out_proj", h, values * value, cut(1, value))
-        for e in range(c["num_experts"]):
-            m.mlp(f"{p}.mlp.experts.{e}", c["moe_intermediate_size"])
+        if apart:
+            m.add(f"{p}.mlp.experts.gate_up_proj", (c["num_experts"], 2 * c["moe_intermediate_size"], h), halves(0).stacked())
+            m.add(f"{p}.mlp.experts.down_proj", (c["num_experts"], h, c["moe_intermediate_size"]), cut(1).stacked())
+        else:
+            for e in range(c["num_experts"]):
+                m.mlp(f"{p}.mlp.experts.{e}", c["moe_intermediate_size"])
         m.mlp(f"{p}.mlp.shared_expert", c["shared_expert_intermediate_size"])
         m.add(f"{p}.mlp.shared_expert_gate.weight", (1, h), whole())
         m.add(f"{p}.mlp.gate.weight", (c["num_experts"], h), whole())
         m.norms(f"{p}.input_layernorm", f"{p}.post_attention_layernorm", size=h)
     m.add("mtp.fc.weight", (h, 2 * h), whole())
     m.norms("mtp.norm", "mtp.pre_fc_norm_embedding", size=h)
-    m.ends()
+    m.ends(at)
     return m
 
 
@@ -807,19 +862,26 @@ def mamba(config, layers):
     return m
 
 
+def add_mamba2(m, p, h, heads, d, groups, state, quantised=False):
+    """quantised: whether forms replace its weights, as they do in hybrids."""
+    inner, group = heads * d, groups * state
+    add = (lambda name, out, inputs, how: m.linear(name, out, inputs, how)) if quantised else \
+          (lambda name, out, inputs, how: m.add(f"{name}.weight", (out, inputs), how))
+    add(f"{p}.in_proj", 2 * inner + 2 * group + heads, h,
+        parts(0, (inner, 0), (inner, 0), (group, groups), (group, groups), (heads, 0)))
+    m.add(f"{p}.conv1d.weight", (inner + 2 * group, 1, 4), parts(0, (inner, 0), (group, groups), (group, groups)))
+    m.add(f"{p}.conv1d.bias", (inner + 2 * group,), parts(0, (inner, 0), (group, groups), (group, groups)))
+    for name in ("A_log", "D", "dt_bias"):
+        m.add(f"{p}.{name}", (heads,), cut(0))
+    m.add(f"{p}.norm.weight", (inner,), cut(0, d))
+    add(f"{p}.out_proj", h, inner, cut(1, d))
+
+
 def mamba2(config, layers):
     m = Model(config)
-    h, heads = config["hidden_size"], config["num_heads"]
-    inner, group, groups = heads * config["head_dim"], config["n_groups"] * config["state_size"], config["n_groups"]
+    h = config["hidden_size"]
     for i in layers:
-        p = f"backbone.layers.{i}.mixer"
-        m.add(f"{p}.in_proj.weight", (2 * inner + 2 * group + heads, h),
-              parts(0, (inner, 0), (inner, 0), (group, groups), (group, groups), (heads, 0)))
-        m.add(f"{p}.conv1d.weight", (inner + 2 * group, 1, 4), parts(0, (inner, 0), (group, groups), (group, groups)))
-        for name in ("A_log", "D", "dt_bias"):
-            m.add(f"{p}.{name}", (heads,), cut(0))
-        m.add(f"{p}.norm.weight", (inner,), cut(0, config["head_dim"]))
-        m.add(f"{p}.out_proj.weight", (h, inner), cut(1, config["head_dim"]))
+        add_mamba2(m, f"backbone.layers.{i}.mixer", h, config["num_heads"], config["head_dim"], config["n_groups"], config["state_size"])
         m.norms(f"backbone.layers.{i}.norm", size=h)
     m.ends("backbone", True, "embeddings", "norm_f")
     return m
@@ -844,6 +906,259 @@ def jamba(config, layers):
             m.mlp(f"{p}.feed_forward", config["intermediate_size"])
         m.norms(f"{p}.input_layernorm", f"{p}.pre_ff_layernorm", size=h)
     m.ends(norm="final_layernorm")
+    return m
+
+
+def hybrid(config, layers, attends, mlp):
+    """Bamba, Falcon-H1 and Granite 4: attends(i) says whether the layer has attention, and mlp(m, p) adds what follows."""
+    m = Model(config)
+    h, numbers = config["hidden_size"], [config[f"mamba_{key}"] for key in ("n_heads", "d_head", "n_groups", "d_state")]
+    for i in layers:
+        p = f"model.layers.{i}"
+        if attends(i) is not False:
+            m.attention(f"{p}.self_attn")
+        if attends(i) is not True:
+            add_mamba2(m, f"{p}.mamba", h, *numbers, quantised=config["model_type"] == "bamba")
+        mlp(m, p)
+        m.norms(f"{p}.input_layernorm", f"{p}.pre_ff_layernorm", size=h)
+    m.ends(norm="final_layernorm")
+    return m
+
+
+def bamba(config, layers):
+    return hybrid(config, layers, lambda i: i % 9 == 0 and i > 0, lambda m, p: m.mlp(f"{p}.feed_forward", config["intermediate_size"]))
+
+
+def falcon_h1(config, layers):
+    return hybrid(config, layers, lambda i: None, lambda m, p: m.mlp(f"{p}.feed_forward", config["intermediate_size"]))
+
+
+def granite_experts(m, p, shared):
+    c = m.config
+    h, inner, experts = c["hidden_size"], c["intermediate_size"], c["num_local_experts"]
+    if experts:
+        m.add(f"{p}.block_sparse_moe.input_linear.weight", (experts, 2 * inner, h), halves(0).stacked())
+        m.add(f"{p}.block_sparse_moe.output_linear.weight", (experts, h, inner), cut(1).stacked())
+        m.add(f"{p}.block_sparse_moe.router.layer.weight", (experts, h), whole())
+    if shared:
+        m.linear(f"{p}.shared_mlp.input_linear", 2 * shared, h, halves(0))
+        m.linear(f"{p}.shared_mlp.output_linear", h, shared, cut(1))
+
+
+def granite_moe(config, layers):
+    m = Model(config)
+    for i in layers:
+        p = f"model.layers.{i}"
+        m.attention(f"{p}.self_attn")
+        granite_experts(m, p, 0)
+        m.norms(f"{p}.input_layernorm", f"{p}.post_attention_layernorm", size=config["hidden_size"])
+    m.ends(head=False)
+    return m
+
+
+def granite_hybrid(config, layers):
+    return hybrid(config, layers, lambda i: i % 10 == 5, lambda m, p: granite_experts(m, p, config["shared_intermediate_size"]))
+
+
+def nemotron_h(config, layers):
+    """A layer is one thing: by its number here Mamba2, an MLP or experts, attention."""
+    m = Model(config)
+    c, h = config, config["hidden_size"]
+    for i in layers:
+        p = f"backbone.layers.{i}.mixer"
+        if i % 3 == 0:
+            add_mamba2(m, p, h, c["mamba_num_heads"], c["mamba_head_dim"], c["n_groups"], c["ssm_state_size"], True)
+        elif i % 3 == 1:
+            m.attention(p)
+        elif "n_routed_experts" in c:
+            for e in range(c["n_routed_experts"]):
+                m.mlp(f"{p}.experts.{e}", c["moe_intermediate_size"], gated=False)
+            m.mlp(f"{p}.shared_experts", c["moe_shared_expert_intermediate_size"], gated=False)
+            m.add(f"{p}.gate.weight", (c["n_routed_experts"], h), whole())
+            m.add(f"{p}.gate.e_score_correction_bias", (c["n_routed_experts"],), whole(), "F32")
+        else:
+            m.mlp(p, c["intermediate_size"], gated=False)
+        m.norms(f"backbone.layers.{i}.norm", size=h)
+    m.ends("backbone", True, "embeddings", "norm_f")
+    return m
+
+
+def lfm2(config, layers):
+    m = Model(config)
+    c, h, w = config, config["hidden_size"], ("w1", "w3", "w2")
+    for i in layers:
+        p = f"model.layers.{i}"
+        if i % 4 == 2:
+            m.attention(f"{p}.self_attn", out="out_proj")
+            m.norms(f"{p}.self_attn.q_layernorm", f"{p}.self_attn.k_layernorm", size=h // c["num_attention_heads"])
+        else:
+            m.linear(f"{p}.conv.in_proj", 3 * h, h, parts(0, (h, 0), (h, 0), (h, 0)))
+            m.add(f"{p}.conv.conv.weight", (h, 1, 3), cut(0))
+            m.linear(f"{p}.conv.out_proj", h, h, cut(1))
+        if i < c.get("num_dense_layers", 99):
+            m.mlp(f"{p}.feed_forward", c["intermediate_size"], names=w)
+        else:
+            for e in range(c["num_experts"]):
+                m.mlp(f"{p}.feed_forward.experts.{e}", c["moe_intermediate_size"], names=w)
+            m.add(f"{p}.feed_forward.gate.weight", (c["num_experts"], h), whole())
+            m.add(f"{p}.feed_forward.expert_bias", (c["num_experts"],), whole(), "F32")
+        m.norms(f"{p}.operator_norm", f"{p}.ffn_norm", size=h)
+    m.ends(norm="embedding_norm", head=False)
+    return m
+
+
+def gemma4(config, layers, at="model.language_model"):
+    """Every sixth layer has heads of another size, and no values of its own."""
+    c = text_of(config)
+    m = Model(c)
+    h, heads = c["hidden_size"], c["num_attention_heads"]
+    for i in layers:
+        p, everywhere = f"{at}.layers.{i}", i % 6 == 5
+        d, groups = (c["global_head_dim"], c["num_global_key_value_heads"]) if everywhere else (c["head_dim"], c["num_key_value_heads"])
+        m.linear(f"{p}.self_attn.q_proj", heads * d, h, cut(0, d))
+        for name in ("k_proj",) if everywhere else ("k_proj", "v_proj"):
+            m.linear(f"{p}.self_attn.{name}", groups * d, h, kv(0, groups, d))
+        m.linear(f"{p}.self_attn.o_proj", h, heads * d, cut(1, d))
+        m.norms(f"{p}.self_attn.q_norm", f"{p}.self_attn.k_norm", size=d)
+        m.mlp(f"{p}.mlp", c["intermediate_size"])
+        m.norms(*[f"{p}.{norm}" for norm in GEMMA_NORMS], size=h)
+        m.add(f"{p}.layer_scalar", (1,), whole())
+        if "num_experts" in c:
+            m.add(f"{p}.experts.gate_up_proj", (c["num_experts"], 2 * c["moe_intermediate_size"], h), halves(0).stacked())
+            m.add(f"{p}.experts.down_proj", (c["num_experts"], h, c["moe_intermediate_size"]), cut(1).stacked())
+            m.add(f"{p}.router.proj.weight", (c["num_experts"], h), whole())
+            m.add(f"{p}.router.scale", (h,), whole())
+            m.add(f"{p}.router.per_expert_scale", (c["num_experts"],), whole())
+            m.norms(f"{p}.post_feedforward_layernorm_1", f"{p}.pre_feedforward_layernorm_2", size=h)
+    m.ends(at, False)
+    m.add("model.embed_vision.embedding_projection.weight", (h, 1152), whole())
+    m.add("model.vision_tower.encoder.layers.0.self_attn.q_proj.linear.weight", (1152, 1152), whole())
+    return m
+
+
+def gemma3n(config, layers):
+    at = "model.language_model"
+    h, n = text_of(config)["hidden_size"], text_of(config)["hidden_size_per_layer_input"]
+
+    def more(m, p):
+        for name, shape in (("per_layer_input_gate", (n, h)), ("per_layer_projection", (h, n)), ("laurel.linear_left", (64, h)),
+                            ("laurel.linear_right", (h, 64)), ("altup.correction_coefs", (4, 4)), ("altup.modality_router", (4, h))):
+            m.add(f"{p}.{name}.weight", shape, whole())
+        m.add(f"{p}.altup.correct_output_scale", (h,), whole())
+        m.norms(f"{p}.altup.router_norm", f"{p}.laurel.post_laurel_norm", f"{p}.post_per_layer_input_norm", size=h)
+    m = llama(config, layers, at, False, qk_norm="shared", norms=GEMMA_NORMS, more=more)
+    m.add(f"{at}.embed_tokens_per_layer.weight", (m.config["vocab_size_per_layer_input"], m.config["num_hidden_layers"] * n), vocabulary())
+    m.add(f"{at}.per_layer_model_projection.weight", (m.config["num_hidden_layers"] * n, h), whole())
+    m.norms(f"{at}.per_layer_projection_norm", size=n)
+    m.add(f"{at}.altup_projections.0.weight", (h, h), whole())
+    m.add(f"{at}.altup_unembed_projections.2.weight", (h, h), whole())
+    m.add("model.embed_audio.embedding.weight", (128, 1536), whole())
+    return m
+
+
+def internlm2(config, layers):
+    m = Model(config)
+    h, heads, groups = config["hidden_size"], config["num_attention_heads"], config["num_key_value_heads"]
+    d = h // heads
+    for i in layers:
+        p = f"model.layers.{i}"
+        m.linear(f"{p}.attention.wqkv", (heads + 2 * groups) * d, h, cut(0, (heads // groups + 2) * d))
+        m.linear(f"{p}.attention.wo", h, h, cut(1, d))
+        m.mlp(f"{p}.feed_forward", config["intermediate_size"], names=("w1", "w3", "w2"))
+        m.norms(f"{p}.attention_norm", f"{p}.ffn_norm", size=h)
+    m.ends(embed="tok_embeddings", head_name="output")
+    return m
+
+
+def gpt_names(config, layers, attention, mlp, bias=True, position=False, head=True):
+    """Models with the names of GPT-2 whose weights are [out, in]: attention(m, p, h, d) and mlp, names and the last one."""
+    m = Model(config)
+    h = config.get("n_embd") or config["hidden_size"]
+    d = h // (config.get("n_head") or config.get("num_heads") or config["num_attention_heads"])
+    for i in layers:
+        p = f"transformer.h.{i}"
+        attention(m, p, h, d)
+        size = config.get("inner") or 4 * h
+        for name in mlp[:-1]:
+            m.linear(f"{p}.mlp.{name}", size, h, cut(0), bias)
+        m.linear(f"{p}.mlp.{mlp[-1]}", h, size, cut(1), bias)
+        m.norms(f"{p}.ln_1", f"{p}.ln_2", size=h, bias=bias)
+    m.add("transformer.wte.weight", (config["vocab_size"], h), vocabulary())
+    m.norms("transformer.ln_f", size=h, bias=bias)
+    if position:
+        m.add("transformer.wpe.weight", (2048, h), whole())
+    if head:
+        m.add("lm_head.weight", (config["vocab_size"], h), vocabulary())
+    return m
+
+
+def gpt_neo(config, layers, mlp=("c_fc", "c_proj"), out_bias=True, **options):
+    def attention(m, p, h, d):
+        groups = config.get("num_key_value_heads", h // d)
+        m.linear(f"{p}.attn.attention.q_proj", h, h, cut(0, d))
+        for name in ("k_proj", "v_proj"):
+            m.linear(f"{p}.attn.attention.{name}", groups * d, h, kv(0, groups, d))
+        m.linear(f"{p}.attn.attention.out_proj", h, h, cut(1, d), out_bias)
+    return gpt_names(config, layers, attention, mlp, **options)
+
+
+def gpt_bigcode(config, layers):
+    def attention(m, p, h, d):
+        m.linear(f"{p}.attn.c_attn", h + 2 * d, h, parts(0, (h, 0), (d, 1), (d, 1)), True)
+        m.linear(f"{p}.attn.c_proj", h, h, cut(1, d), True)
+    return gpt_names(config, layers, attention, ("c_fc", "c_proj"), position=True, head=False)
+
+
+def qwen(config, layers):
+    def attention(m, p, h, d):
+        m.linear(f"{p}.attn.c_attn", 3 * h, h, parts(0, (h, 0), (h, 0), (h, 0)), True)
+        m.linear(f"{p}.attn.c_proj", h, h, cut(1, d))
+    return gpt_names(config, layers, attention, ("w1", "w2", "c_proj"), bias=False)
+
+
+def codegen(config, layers):
+    m = gptj(config, layers)
+    h = config["n_embd"]
+    m.tensors = [tensor for tensor in m.tensors if not re.search("[qkv]_proj", tensor[0])]
+    m.linears = {name: value for name, value in m.linears.items() if not re.search("[qkv]_proj", name)}
+    for i in layers:
+        m.linear(f"transformer.h.{i}.attn.qkv_proj", 3 * h, h, cut(0, 3 * h // 4))
+    return m
+
+
+def dbrx(config, layers):
+    m = Model(config)
+    h, heads, groups = config["d_model"], config["n_heads"], config["attn_config"]["kv_n_heads"]
+    experts, inner, d = config["ffn_config"]["moe_num_experts"], config["ffn_config"]["ffn_hidden_size"], h // heads
+    for i in layers:
+        p = f"transformer.blocks.{i}"
+        m.add(f"{p}.norm_attn_norm.attn.Wqkv.weight", ((heads + 2 * groups) * d, h),
+              parts(0, (heads * d, 0), (groups * d, groups), (groups * d, groups)))
+        m.add(f"{p}.norm_attn_norm.attn.out_proj.weight", (h, h), cut(1, d))
+        for name in ("w1", "v1", "w2"):
+            m.add(f"{p}.ffn.experts.mlp.{name}", (experts * inner, h), parts(0, *[(inner, 0)] * experts))
+        m.add(f"{p}.ffn.router.layer.weight", (experts, h), whole())
+        m.norms(f"{p}.norm_attn_norm.norm_1", f"{p}.norm_attn_norm.norm_2", size=h)
+    for name in ("transformer.wte.weight", "lm_head.weight"):
+        m.add(name, (config["vocab_size"], h), vocabulary())
+    m.norms("transformer.norm_f", size=h)
+    return m
+
+
+def bailing(config, layers):
+    def attention(m, at):
+        c, at = m.config, at.replace("self_attn", "attention")
+        h, heads, groups, d = c["hidden_size"], c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
+        m.linear(f"{at}.query_key_value", (heads + 2 * groups) * d, h, parts(0, (heads * d, 0), (groups * d, groups), (groups * d, groups)))
+        m.linear(f"{at}.dense", h, heads * d, cut(1, d))
+        m.norms(f"{at}.query_layernorm", f"{at}.key_layernorm", size=d)
+    m = moe(config, layers, attention=attention, dense=1, shared=("shared_experts", config["moe_intermediate_size"]), router_bias="mlp.gate.expert_bias")
+    m.tensors = [(tensor[0].replace("embed_tokens", "word_embeddings"), *tensor[1:]) for tensor in m.tensors]
+    return m
+
+
+def minicpm3(config, layers):
+    m = moe({**config, "v_head_dim": config["hidden_size"] // config["num_attention_heads"], "num_experts": 1}, layers, attention=latent_attention, dense=99)
     return m
 
 

@@ -40,141 +40,16 @@ def small(given):
                "num_local_experts": 4, "num_experts": 4, "n_routed_experts": 4, "vocab_size": 100, "padded_vocab_size": 100,
                "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16,
                "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8,
-               "state_size": 8, "n_groups": 2, "time_step_rank": 4, "mamba_d_state": 8, "mamba_dt_rank": 4}
+               "state_size": 8, "n_groups": 2, "time_step_rank": 4, "mamba_d_state": 8, "mamba_dt_rank": 4,
+               "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_n_groups": 2, "mamba_num_heads": 8, "mamba_head_dim": 16, "ssm_state_size": 8,
+               "moe_num_experts": 4, "shared_intermediate_size": 32, "moe_shared_expert_intermediate_size": 32,
+               "global_head_dim": 32, "num_global_key_value_heads": 2, "kv_n_heads": 2, "vocab_size_per_layer_input": 96, "hidden_size_per_layer_input": 8,
+               "inner": 96}
     made = {}
     for key, value in given.items():
         made[key] = small(value) if isinstance(value, dict) else numbers.get(key, value) if value else value
     made.pop("quantization_config", None)
     return made
-
-
-class Row:
-    """A published model: its family, its configuration, which of its layers are looked at closely."""
-
-    def __init__(self, name, family, make, given, sample=None, axes="tp pp", mtp=(), forms=True):
-        self.name, self.family, self.make, self.given, self.mtp, self.axes = name, family, make, given, mtp, axes.split()
-        self.plain_name = name.replace("/", " ")
-        flat = f.text_of(given)
-        self.layers = flat.get("num_hidden_layers") or flat.get("n_layer") or flat.get("n_layers") or flat.get("num_layers") or 32
-        self.sample = sample or (0, self.layers - 1)
-        self.forms = forms
-
-    def build(self, layers, given=None):
-        options = {"mtp": self.mtp} if self.mtp else {}
-        return self.make(given or self.given, layers, **options)
-
-    def sampled(self):
-        """The layers of the sample, with a few of the experts."""
-        m = self.build(self.sample)
-        experts = max([int(e) for name in m.linears for e in re.findall(r"\.experts\.(\d+)\.", name)] or [0]) + 1
-        wanted = {0, 1, experts // 2, experts - 1}
-        keep = lambda name: all(int(e) in wanted for e in re.findall(r"\.experts\.(\d+)\.", name))
-        m.tensors = [tensor for tensor in m.tensors if keep(tensor[0])]
-        m.linears = {name: value for name, value in m.linears.items() if keep(name)}
-        return m, experts
-
-
-FP8 = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
-P = functools.partial
-MLA = {"q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
-V3 = config("deepseek_v3", 7168, 128, 128, 18432, 61, 129280, moe_intermediate_size=2048, n_routed_experts=256, n_shared_experts=1,
-            first_k_dense_replace=3, num_nextn_predict_layers=1, **MLA)
-K2 = config("kimi_k2", 7168, 64, 64, 18432, 61, 163840, moe_intermediate_size=2048, n_routed_experts=384, n_shared_experts=1,
-            first_k_dense_replace=1, num_nextn_predict_layers=0, **MLA)
-
-ROWS = [
-    Row("Llama-2-7B", "llama", f.llama, config("llama", 4096, 32, 32, 11008, 32, 32000)),
-    Row("Llama-3.1-70B", "llama", f.llama, config("llama", 8192, 64, 8, 28672, 80, 128256)),
-    Row("Llama-3.2-1B", "llama", P(f.llama, head=False), config("llama", 2048, 32, 8, 8192, 16, 128256, head_dim=64, tie_word_embeddings=True)),
-    Row("Llama-3.2-11B-Vision", "llama", f.mllama, text("mllama", config("mllama_text_model", 4096, 32, 8, 14336, 40, 128256,
-        cross_attention_layers=[3, 8, 13, 18, 23, 28, 33, 38])), sample=(0, 3, 39)),
-    Row("Llama-4-Scout", "mixtral", f.llama4, text("llama4", config("llama4_text", 5120, 40, 8, 8192, 48, 202048, head_dim=128, num_local_experts=16)),
-        axes="tp pp ep"),
-    Row("Mistral-7B-v0.3", "llama", f.llama, config("mistral", 4096, 32, 8, 14336, 32, 32768)),
-    Row("Ministral-8B", "llama", f.llama, config("mistral", 4096, 32, 8, 12288, 36, 131072, head_dim=128)),
-    Row("Mistral-Small-3.1-24B", "llama", f.mistral3, text("mistral3", config("mistral", 5120, 32, 8, 32768, 40, 131072, head_dim=128))),
-    Row("Qwen2.5-7B", "llama", P(f.llama, bias=True), config("qwen2", 3584, 28, 4, 18944, 28, 152064)),
-    Row("Qwen3-8B", "llama", P(f.llama, qk_norm="shared"), config("qwen3", 4096, 32, 8, 12288, 36, 151936, head_dim=128)),
-    Row("Qwen2-VL-7B", "llama", f.qwen_vl, config("qwen2_vl", 3584, 28, 4, 18944, 28, 152064)),
-    Row("Qwen2.5-VL-7B", "llama", f.qwen_vl, config("qwen2_5_vl", 3584, 28, 4, 18944, 28, 152064)),
-    Row("Qwen3-VL-8B", "llama", f.qwen3_vl, text("qwen3_vl", config("qwen3_vl_text", 4096, 32, 8, 12288, 36, 151936, head_dim=128))),
-    Row("Qwen2-57B-A14B", "mixtral", P(f.moe, bias=True, shared=("shared_expert", 20480)),
-        config("qwen2_moe", 3584, 28, 4, 18944, 28, 151936, moe_intermediate_size=2560, num_experts=64), axes="tp pp ep"),
-    Row("Qwen3-235B-A22B", "mixtral", P(f.moe, qk_norm="shared"),
-        config("qwen3_moe", 4096, 64, 4, 12288, 94, 151936, head_dim=128, moe_intermediate_size=1536, num_experts=128), axes="tp pp ep"),
-    Row("Qwen3-VL-30B-A3B", "mixtral", f.qwen3_vl_moe,
-        text("qwen3_vl_moe", config("qwen3_vl_moe_text", 2048, 32, 4, 6144, 48, 151936, head_dim=128, moe_intermediate_size=768, num_experts=128)),
-        axes="tp pp ep"),
-    Row("Qwen3-Next-80B-A3B", "qwen3_next", f.qwen3_next,
-        config("qwen3_next", 2048, 16, 2, 5120, 48, 151936, head_dim=256, moe_intermediate_size=512, shared_expert_intermediate_size=512,
-               num_experts=512, linear_num_key_heads=16, linear_num_value_heads=32, linear_key_head_dim=128, linear_value_head_dim=128),
-        sample=(0, 3, 47), axes="tp pp ep"),
-    Row("Gemma-7B", "llama", P(f.llama, head=False), config("gemma", 3072, 16, 16, 24576, 28, 256000, head_dim=256)),
-    Row("Gemma-2-9B", "llama", P(f.llama, head=False, norms=f.GEMMA_NORMS), config("gemma2", 3584, 16, 8, 14336, 42, 256000, head_dim=256)),
-    Row("Gemma-3-1B", "llama", P(f.llama, head=False, qk_norm="shared", norms=f.GEMMA_NORMS), config("gemma3_text", 1152, 4, 1, 6912, 26, 262144, head_dim=256)),
-    Row("Gemma-3-4B", "gemma3", f.gemma3, text("gemma3", {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34})),
-    Row("Gemma-3-27B", "gemma3", f.gemma3, text("gemma3", config("gemma3_text", 5376, 32, 16, 21504, 62, 262208, head_dim=128))),
-    Row("Phi-2", "llama", f.phi2, config("phi", 2560, 32, 32, 10240, 32, 51200)),
-    Row("Phi-3-mini", "llama", P(f.llama, fused=True), config("phi3", 3072, 32, 32, 8192, 32, 32064)),
-    Row("Phi-4", "llama", P(f.llama, fused=True), config("phi3", 5120, 40, 10, 17920, 40, 100352)),
-    Row("Phi-4-mini", "llama", P(f.llama, fused=True, head=False), config("phi3", 3072, 24, 8, 8192, 32, 200064, tie_word_embeddings=True)),
-    Row("DeepSeek-V2-Lite", "deepseek", f.deepseek,
-        config("deepseek_v2", 2048, 16, 16, 10944, 27, 102400, moe_intermediate_size=1408, n_routed_experts=64, n_shared_experts=2,
-               first_k_dense_replace=1, **{**MLA, "q_lora_rank": None}), axes="tp pp ep"),
-    Row("DeepSeek-V3", "deepseek", P(f.deepseek, router_bias="mlp.gate.e_score_correction_bias"), V3, sample=(0, 3, 60), mtp=(61,), axes="tp pp ep"),
-    Row("Kimi-K2", "deepseek", P(f.deepseek, router_bias="mlp.gate.e_score_correction_bias"), K2, axes="tp pp ep"),
-    Row("GLM-4-9B-0414", "llama", f.glm4, config("glm4", 4096, 32, 2, 13696, 40, 151552, head_dim=128)),
-    Row("GLM-4-9B", "chatglm", f.chatglm, {"model_type": "chatglm", "hidden_size": 4096, "num_attention_heads": 32, "multi_query_group_num": 2,
-        "kv_channels": 128, "ffn_hidden_size": 13696, "num_layers": 40, "padded_vocab_size": 151552}),
-    Row("GLM-4.5", "mixtral", P(f.moe, bias=True, qk_norm="shared", dense=3, shared=("shared_experts", 1536), router_bias="mlp.gate.e_score_correction_bias"),
-        config("glm4_moe", 5120, 96, 8, 12288, 92, 151552, head_dim=128, moe_intermediate_size=1536, n_routed_experts=160, num_nextn_predict_layers=1),
-        sample=(0, 3, 91), mtp=(92,), axes="tp pp ep"),
-    Row("GPT-OSS-120B", "gpt_oss", f.gpt_oss, config("gpt_oss", 2880, 64, 8, 2880, 36, 201088, head_dim=64, num_local_experts=128,
-        quantization_config={"quant_method": "mxfp4"}), axes="tp pp ep", forms=False),
-    Row("GPT-OSS-20B in bf16", "gpt_oss", P(f.gpt_oss, packed=False), config("gpt_oss", 2880, 64, 8, 2880, 24, 201088, head_dim=64, num_local_experts=32),
-        axes="tp pp ep", forms=False),
-    Row("Mixtral-8x7B", "mixtral", P(f.moe, block="block_sparse_moe", names=("w1", "w3", "w2")),
-        config("mixtral", 4096, 32, 8, 14336, 32, 32000, num_local_experts=8), axes="tp pp ep"),
-    Row("MiniMax-M2", "mixtral", P(f.moe, block="block_sparse_moe", names=("w1", "w3", "w2"), qk_norm="of all heads",
-        router_bias="block_sparse_moe.e_score_correction_bias"),
-        config("minimax_m2", 3072, 48, 8, 1536, 62, 200064, head_dim=128, num_local_experts=256), axes="tp pp ep"),
-    Row("MiniMax-Text-01", "minimax", f.minimax, config("minimax", 6144, 64, 8, 9216, 80, 200064, head_dim=128, num_local_experts=32),
-        sample=(0, 7, 79), axes="tp pp ep"),
-    Row("OLMo-7B", "llama", f.olmo, config("olmo", 4096, 32, 32, 11008, 32, 50304)),
-    Row("OLMo-2-7B", "llama", P(f.llama, qk_norm="all", norms=("post_attention_layernorm", "post_feedforward_layernorm")),
-        config("olmo2", 4096, 32, 32, 11008, 32, 100352)),
-    Row("OLMoE-1B-7B", "mixtral", P(f.moe, qk_norm="all"), config("olmoe", 2048, 16, 16, 1024, 16, 50304, num_experts=64), axes="tp pp ep"),
-    Row("Command-R", "llama", P(f.llama, head=False, norms=("input_layernorm",)), config("cohere", 8192, 64, 64, 22528, 40, 256000)),
-    Row("Command-R+", "llama", P(f.llama, head=False, qk_norm="each", norms=("input_layernorm",)), config("cohere", 12288, 96, 8, 33792, 64, 256000)),
-    Row("StarCoder2-15B", "llama", f.starcoder2, config("starcoder2", 6144, 48, 4, 24576, 40, 49152)),
-    Row("Falcon-7B", "falcon", f.falcon, {"model_type": "falcon", "hidden_size": 4544, "num_attention_heads": 71, "num_hidden_layers": 32,
-        "vocab_size": 65024, "multi_query": True, "new_decoder_architecture": False}),
-    Row("Falcon-40B", "falcon", f.falcon, {"model_type": "falcon", "hidden_size": 8192, "num_attention_heads": 128, "num_kv_heads": 8, "num_hidden_layers": 60,
-        "vocab_size": 65024, "multi_query": True, "new_decoder_architecture": True}),
-    Row("Falcon3-7B", "llama", f.llama, config("llama", 3072, 12, 4, 23040, 28, 131072, head_dim=256)),
-    Row("BLOOM-176B", "bloom", f.bloom, {"model_type": "bloom", "n_embed": 14336, "n_head": 112, "n_layer": 70, "vocab_size": 250880}),
-    Row("OPT-66B", "opt", f.opt, {"model_type": "opt", "hidden_size": 9216, "num_attention_heads": 72, "ffn_dim": 36864, "num_hidden_layers": 64, "vocab_size": 50272}),
-    Row("GPT-2 large", "gpt2", f.gpt2, {"model_type": "gpt2", "n_embd": 1280, "n_head": 20, "n_layer": 36, "vocab_size": 50257}, forms=False),
-    Row("GPT-J-6B", "gptj", f.gptj, {"model_type": "gptj", "n_embd": 4096, "n_head": 16, "n_layer": 28, "vocab_size": 50400}),
-    Row("GPT-NeoX-20B", "neox", f.neox, config("gpt_neox", 6144, 64, 64, 24576, 44, 50432)),
-    Row("MPT-30B", "mpt", f.mpt, {"model_type": "mpt", "d_model": 7168, "n_heads": 64, "n_layers": 48, "vocab_size": 50432}),
-    Row("Mamba-2.8B", "mamba", f.mamba, {"model_type": "mamba", "hidden_size": 2560, "intermediate_size": 5120, "state_size": 16, "time_step_rank": 160,
-        "num_hidden_layers": 64, "vocab_size": 50280}, forms=False),
-    Row("Codestral-Mamba-7B", "mamba2", f.mamba2, {"model_type": "mamba2", "hidden_size": 4096, "num_heads": 128, "head_dim": 64, "n_groups": 8,
-        "state_size": 128, "num_hidden_layers": 64, "vocab_size": 32768}, forms=False),
-    Row("Jamba-v0.1", "jamba", f.jamba, config("jamba", 4096, 32, 8, 14336, 32, 65536, num_experts=16, mamba_d_state=16, mamba_dt_rank=256),
-        sample=(0, 1, 4, 31), axes="tp pp ep"),
-    Row("Flan-T5-XXL", "t5", f.t5, {"model_type": "t5", "d_model": 4096, "d_kv": 64, "num_heads": 64, "d_ff": 10240, "num_layers": 24, "vocab_size": 32128}, axes="tp"),
-    Row("BERT-large", "bert", f.bert, config("bert", 1024, 16, 16, 4096, 24, 30522), forms=False),
-    Row("RoBERTa-large", "bert", P(f.bert, at="roberta"), config("roberta", 1024, 16, 16, 4096, 24, 50265), forms=False),
-    Row("ViT-large", "bert", P(f.bert, at="vit", inside="attention", ends=False), config("vit", 1024, 16, 16, 4096, 24, 0), forms=False),
-    Row("CLIP ViT-L/14", "clip", f.clip, {"model_type": "clip", "text_config": {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072, "vocab_size": 49408},
-        "vision_config": {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096}, "num_hidden_layers": 12}, axes="tp", forms=False),
-    Row("Whisper-large-v3", "whisper", f.whisper, {"model_type": "whisper", "d_model": 1280, "encoder_attention_heads": 20, "decoder_attention_heads": 20,
-        "encoder_ffn_dim": 5120, "decoder_ffn_dim": 5120, "num_hidden_layers": 32, "vocab_size": 51866}, axes="tp", forms=False),
-    Row("Llava-1.5-7B", "llava", f.llava, text("llava", {"model_type": "llama", "vocab_size": 32064})),
-]
-BY_NAME = {row.name: row for row in ROWS}
 
 
 # ---- quantised forms ------------------------------------------------------------------------------
@@ -240,6 +115,7 @@ def adapter(name, out, inputs, how):
     yield f"{name}.lora_B.weight", "F32", (out, 16), follow(how, (0, 1), (None, 1))
 
 
+FP8 = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
 FORMS = [
     ("fp8 blocks", fp8_block, FP8),
     ("fp8 channels", fp8_channel, {"quantization_config": {"quant_method": "compressed-tensors"}}),
@@ -250,6 +126,198 @@ FORMS = [
     ("nvfp4", nvfp4, {"quantization_config": {"quant_method": "compressed-tensors"}}),
     ("LoRA", adapter, {}),
 ]
+
+
+class Row:
+    """A published model: its family, its configuration, which of its layers are looked at closely."""
+
+    def __init__(self, name, family, make, given, sample=None, axes="tp pp", mtp=(), forms=None):
+        self.name, self.family, self.make, self.given, self.mtp, self.axes = name, family, make, given, mtp, axes.split()
+        self.plain_name = name.replace("/", " ")
+        flat = f.text_of(given)
+        self.layers = flat.get("num_hidden_layers") or flat.get("n_layer") or flat.get("n_layers") or flat.get("num_layers") or 32
+        self.sample = sample or (0, self.layers - 1)
+        self.forms = [form[0] for form in FORMS] if forms is None else forms
+
+    def build(self, layers, given=None):
+        options = {"mtp": self.mtp} if self.mtp else {}
+        return self.make(given or self.given, layers, **options)
+
+    def sampled(self):
+        """The layers of the sample, with a few of the experts."""
+        m = self.build(self.sample)
+        experts = max([int(e) for name in m.linears for e in re.findall(r"\.experts\.(\d+)\.", name)] or [0]) + 1
+        wanted = {0, 1, experts // 2, experts - 1}
+        keep = lambda name: all(int(e) in wanted for e in re.findall(r"\.experts\.(\d+)\.", name))
+        m.tensors = [tensor for tensor in m.tensors if keep(tensor[0])]
+        m.linears = {name: value for name, value in m.linears.items() if keep(name)}
+        return m, experts
+
+
+P = functools.partial
+MLA = {"q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+V3 = config("deepseek_v3", 7168, 128, 128, 18432, 61, 129280, moe_intermediate_size=2048, n_routed_experts=256, n_shared_experts=1,
+            first_k_dense_replace=3, num_nextn_predict_layers=1, **MLA)
+K2 = config("kimi_k2", 7168, 64, 64, 18432, 61, 163840, moe_intermediate_size=2048, n_routed_experts=384, n_shared_experts=1,
+            first_k_dense_replace=1, num_nextn_predict_layers=0, **MLA)
+
+ROWS = [
+    Row("Llama-2-7B", "llama", f.llama, config("llama", 4096, 32, 32, 11008, 32, 32000)),
+    Row("Llama-3.1-70B", "llama", f.llama, config("llama", 8192, 64, 8, 28672, 80, 128256)),
+    Row("Llama-3.2-1B", "llama", P(f.llama, head=False), config("llama", 2048, 32, 8, 8192, 16, 128256, head_dim=64, tie_word_embeddings=True)),
+    Row("Llama-3.2-11B-Vision", "llama", f.mllama, text("mllama", config("mllama_text_model", 4096, 32, 8, 14336, 40, 128256,
+        cross_attention_layers=[3, 8, 13, 18, 23, 28, 33, 38])), sample=(0, 3, 39)),
+    Row("Llama-4-Scout", "mixtral", f.llama4, text("llama4", config("llama4_text", 5120, 40, 8, 8192, 48, 202048, head_dim=128, num_local_experts=16)),
+        axes="tp pp ep"),
+    Row("Mistral-7B-v0.3", "llama", f.llama, config("mistral", 4096, 32, 8, 14336, 32, 32768)),
+    Row("Ministral-8B", "llama", f.llama, config("mistral", 4096, 32, 8, 12288, 36, 131072, head_dim=128)),
+    Row("Mistral-Small-3.1-24B", "llama", f.mistral3, text("mistral3", config("mistral", 5120, 32, 8, 32768, 40, 131072, head_dim=128))),
+    Row("Qwen2.5-7B", "llama", P(f.llama, bias=True), config("qwen2", 3584, 28, 4, 18944, 28, 152064)),
+    Row("Qwen3-8B", "llama", P(f.llama, qk_norm="shared"), config("qwen3", 4096, 32, 8, 12288, 36, 151936, head_dim=128)),
+    Row("Qwen2-VL-7B", "llama", f.qwen_vl, config("qwen2_vl", 3584, 28, 4, 18944, 28, 152064)),
+    Row("Qwen2.5-VL-7B", "llama", f.qwen_vl, config("qwen2_5_vl", 3584, 28, 4, 18944, 28, 152064)),
+    Row("Qwen3-VL-8B", "llama", f.qwen3_vl, text("qwen3_vl", config("qwen3_vl_text", 4096, 32, 8, 12288, 36, 151936, head_dim=128))),
+    Row("Qwen2-57B-A14B", "mixtral", P(f.moe, bias=True, shared=("shared_expert", 20480)),
+        config("qwen2_moe", 3584, 28, 4, 18944, 28, 151936, moe_intermediate_size=2560, num_experts=64), axes="tp pp ep"),
+    Row("Qwen3-235B-A22B", "mixtral", P(f.moe, qk_norm="shared"),
+        config("qwen3_moe", 4096, 64, 4, 12288, 94, 151936, head_dim=128, moe_intermediate_size=1536, num_experts=128), axes="tp pp ep"),
+    Row("Qwen3-VL-30B-A3B", "mixtral", f.qwen3_vl_moe,
+        text("qwen3_vl_moe", config("qwen3_vl_moe_text", 2048, 32, 4, 6144, 48, 151936, head_dim=128, moe_intermediate_size=768, num_experts=128)),
+        axes="tp pp ep"),
+    Row("Qwen3-Next-80B-A3B", "qwen3_next", f.qwen3_next,
+        config("qwen3_next", 2048, 16, 2, 5120, 48, 151936, head_dim=256, moe_intermediate_size=512, shared_expert_intermediate_size=512,
+               num_experts=512, linear_num_key_heads=16, linear_num_value_heads=32, linear_key_head_dim=128, linear_value_head_dim=128),
+        sample=(0, 3, 47), axes="tp pp ep"),
+    Row("Gemma-7B", "llama", P(f.llama, head=False), config("gemma", 3072, 16, 16, 24576, 28, 256000, head_dim=256)),
+    Row("Gemma-2-9B", "llama", P(f.llama, head=False, norms=f.GEMMA_NORMS), config("gemma2", 3584, 16, 8, 14336, 42, 256000, head_dim=256)),
+    Row("Gemma-3-1B", "llama", P(f.llama, head=False, qk_norm="shared", norms=f.GEMMA_NORMS), config("gemma3_text", 1152, 4, 1, 6912, 26, 262144, head_dim=256)),
+    Row("Gemma-3-4B", "gemma3", f.gemma3, text("gemma3", {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34})),
+    Row("Gemma-3-27B", "gemma3", f.gemma3, text("gemma3", config("gemma3_text", 5376, 32, 16, 21504, 62, 262208, head_dim=128))),
+    Row("Phi-2", "llama", f.phi2, config("phi", 2560, 32, 32, 10240, 32, 51200)),
+    Row("Phi-3-mini", "llama", P(f.llama, fused=True), config("phi3", 3072, 32, 32, 8192, 32, 32064)),
+    Row("Phi-4", "llama", P(f.llama, fused=True), config("phi3", 5120, 40, 10, 17920, 40, 100352)),
+    Row("Phi-4-mini", "llama", P(f.llama, fused=True, head=False), config("phi3", 3072, 24, 8, 8192, 32, 200064, tie_word_embeddings=True)),
+    Row("DeepSeek-V2-Lite", "deepseek", f.deepseek,
+        config("deepseek_v2", 2048, 16, 16, 10944, 27, 102400, moe_intermediate_size=1408, n_routed_experts=64, n_shared_experts=2,
+               first_k_dense_replace=1, **{**MLA, "q_lora_rank": None}), axes="tp pp ep"),
+    Row("DeepSeek-V3", "deepseek", P(f.deepseek, router_bias="mlp.gate.e_score_correction_bias"), V3, sample=(0, 3, 60), mtp=(61,), axes="tp pp ep"),
+    Row("Kimi-K2", "deepseek", P(f.deepseek, router_bias="mlp.gate.e_score_correction_bias"), K2, axes="tp pp ep"),
+    Row("GLM-4-9B-0414", "llama", f.glm4, config("glm4", 4096, 32, 2, 13696, 40, 151552, head_dim=128)),
+    Row("GLM-4-9B", "chatglm", f.chatglm, {"model_type": "chatglm", "hidden_size": 4096, "num_attention_heads": 32, "multi_query_group_num": 2,
+        "kv_channels": 128, "ffn_hidden_size": 13696, "num_layers": 40, "padded_vocab_size": 151552}),
+    Row("GLM-4.5", "mixtral", P(f.moe, bias=True, qk_norm="shared", dense=3, shared=("shared_experts", 1536), router_bias="mlp.gate.e_score_correction_bias"),
+        config("glm4_moe", 5120, 96, 8, 12288, 92, 151552, head_dim=128, moe_intermediate_size=1536, n_routed_experts=160, num_nextn_predict_layers=1),
+        sample=(0, 3, 91), mtp=(92,), axes="tp pp ep"),
+    Row("GPT-OSS-120B", "gpt_oss", f.gpt_oss, config("gpt_oss", 2880, 64, 8, 2880, 36, 201088, head_dim=64, num_local_experts=128,
+        quantization_config={"quant_method": "mxfp4"}), axes="tp pp ep", forms=()),
+    Row("GPT-OSS-20B in bf16", "gpt_oss", P(f.gpt_oss, packed=False), config("gpt_oss", 2880, 64, 8, 2880, 24, 201088, head_dim=64, num_local_experts=32),
+        axes="tp pp ep", forms=()),
+    Row("Mixtral-8x7B", "mixtral", P(f.moe, block="block_sparse_moe", names=("w1", "w3", "w2")),
+        config("mixtral", 4096, 32, 8, 14336, 32, 32000, num_local_experts=8), axes="tp pp ep"),
+    Row("MiniMax-M2", "mixtral", P(f.moe, block="block_sparse_moe", names=("w1", "w3", "w2"), qk_norm="of all heads",
+        router_bias="block_sparse_moe.e_score_correction_bias"),
+        config("minimax_m2", 3072, 48, 8, 1536, 62, 200064, head_dim=128, num_local_experts=256), axes="tp pp ep"),
+    Row("MiniMax-Text-01", "minimax", f.minimax, config("minimax", 6144, 64, 8, 9216, 80, 200064, head_dim=128, num_local_experts=32),
+        sample=(0, 7, 79), axes="tp pp ep"),
+    Row("OLMo-7B", "llama", f.olmo, config("olmo", 4096, 32, 32, 11008, 32, 50304)),
+    Row("OLMo-2-7B", "llama", P(f.llama, qk_norm="all", norms=("post_attention_layernorm", "post_feedforward_layernorm")),
+        config("olmo2", 4096, 32, 32, 11008, 32, 100352)),
+    Row("OLMoE-1B-7B", "mixtral", P(f.moe, qk_norm="all"), config("olmoe", 2048, 16, 16, 1024, 16, 50304, num_experts=64), axes="tp pp ep"),
+    Row("Command-R", "llama", P(f.llama, head=False, norms=("input_layernorm",)), config("cohere", 8192, 64, 64, 22528, 40, 256000)),
+    Row("Command-R+", "llama", P(f.llama, head=False, qk_norm="each", norms=("input_layernorm",)), config("cohere", 12288, 96, 8, 33792, 64, 256000)),
+    Row("StarCoder2-15B", "llama", f.starcoder2, config("starcoder2", 6144, 48, 4, 24576, 40, 49152)),
+    Row("Falcon-7B", "falcon", f.falcon, {"model_type": "falcon", "hidden_size": 4544, "num_attention_heads": 71, "num_hidden_layers": 32,
+        "vocab_size": 65024, "multi_query": True, "new_decoder_architecture": False}),
+    Row("Falcon-40B", "falcon", f.falcon, {"model_type": "falcon", "hidden_size": 8192, "num_attention_heads": 128, "num_kv_heads": 8, "num_hidden_layers": 60,
+        "vocab_size": 65024, "multi_query": True, "new_decoder_architecture": True}),
+    Row("Falcon3-7B", "llama", f.llama, config("llama", 3072, 12, 4, 23040, 28, 131072, head_dim=256)),
+    Row("BLOOM-176B", "bloom", f.bloom, {"model_type": "bloom", "n_embed": 14336, "n_head": 112, "n_layer": 70, "vocab_size": 250880}),
+    Row("OPT-66B", "opt", f.opt, {"model_type": "opt", "hidden_size": 9216, "num_attention_heads": 72, "ffn_dim": 36864, "num_hidden_layers": 64, "vocab_size": 50272}),
+    Row("GPT-2 large", "gpt2", f.gpt2, {"model_type": "gpt2", "n_embd": 1280, "n_head": 20, "n_layer": 36, "vocab_size": 50257}, forms=()),
+    Row("GPT-J-6B", "gptj", f.gptj, {"model_type": "gptj", "n_embd": 4096, "n_head": 16, "n_layer": 28, "vocab_size": 50400}),
+    Row("GPT-NeoX-20B", "neox", f.neox, config("gpt_neox", 6144, 64, 64, 24576, 44, 50432)),
+    Row("MPT-30B", "mpt", f.mpt, {"model_type": "mpt", "d_model": 7168, "n_heads": 64, "n_layers": 48, "vocab_size": 50432}),
+    Row("Mamba-2.8B", "mamba", f.mamba, {"model_type": "mamba", "hidden_size": 2560, "intermediate_size": 5120, "state_size": 16, "time_step_rank": 160,
+        "num_hidden_layers": 64, "vocab_size": 50280}, forms=()),
+    Row("Codestral-Mamba-7B", "mamba2", f.mamba2, {"model_type": "mamba2", "hidden_size": 4096, "num_heads": 128, "head_dim": 64, "n_groups": 8,
+        "state_size": 128, "num_hidden_layers": 64, "vocab_size": 32768}, forms=()),
+    Row("Jamba-v0.1", "jamba", f.jamba, config("jamba", 4096, 32, 8, 14336, 32, 65536, num_experts=16, mamba_d_state=16, mamba_dt_rank=256),
+        sample=(0, 1, 4, 31), axes="tp pp ep"),
+    Row("Flan-T5-XXL", "t5", f.t5, {"model_type": "t5", "d_model": 4096, "d_kv": 64, "num_heads": 64, "d_ff": 10240, "num_layers": 24, "vocab_size": 32128}, axes="tp"),
+    Row("BERT-large", "bert", f.bert, config("bert", 1024, 16, 16, 4096, 24, 30522), forms=()),
+    Row("RoBERTa-large", "bert", P(f.bert, at="roberta"), config("roberta", 1024, 16, 16, 4096, 24, 50265), forms=()),
+    Row("ViT-large", "bert", P(f.bert, at="vit", inside="attention", ends=False), config("vit", 1024, 16, 16, 4096, 24, 0), forms=()),
+    Row("CLIP ViT-L/14", "clip", f.clip, {"model_type": "clip", "text_config": {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072, "vocab_size": 49408},
+        "vision_config": {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096}, "num_hidden_layers": 12}, axes="tp", forms=()),
+    Row("Whisper-large-v3", "whisper", f.whisper, {"model_type": "whisper", "d_model": 1280, "encoder_attention_heads": 20, "decoder_attention_heads": 20,
+        "encoder_ffn_dim": 5120, "decoder_ffn_dim": 5120, "num_hidden_layers": 32, "vocab_size": 51866}, axes="tp", forms=()),
+    Row("Llava-1.5-7B", "llava", f.llava, text("llava", {"model_type": "llama", "vocab_size": 32064})),
+    Row("Granite-3.1-8B", "llama", P(f.llama, head=False), config("granite", 4096, 32, 8, 12800, 40, 49155, tie_word_embeddings=True)),
+    Row("StableLM-2-12B", "llama", P(f.llama, norms=("input_layernorm",), norm_bias=True, more=f.heads_norms), config("stablelm", 5120, 32, 8, 13824, 40, 100352)),
+    Row("SmolLM3-3B", "llama", P(f.llama, head=False), config("smollm3", 2048, 16, 4, 11008, 36, 128256, tie_word_embeddings=True)),
+    Row("Seed-OSS-36B", "llama", P(f.llama, bias=True), config("seed_oss", 5120, 80, 8, 27648, 64, 155136, head_dim=128)),
+    Row("EXAONE-4.0-32B", "llama", P(f.llama, qk_norm="shared", norms=("post_attention_layernorm", "post_feedforward_layernorm")),
+        config("exaone4", 5120, 40, 8, 27392, 64, 102400, head_dim=128)),
+    Row("Apertus-8B", "llama", P(f.llama, qk_norm="shared", norms=("attention_layernorm", "feedforward_layernorm"), gated=False, more=f.xielu),
+        config("apertus", 4096, 32, 8, 21504, 32, 131072)),
+    Row("Minitron-8B", "llama", P(f.llama, gated=False, norm_bias=True), config("nemotron", 4096, 48, 8, 16384, 32, 256000, head_dim=128)),
+    Row("Baichuan2-13B", "llama", f.baichuan, config("baichuan", 5120, 40, 40, 13696, 40, 125696)),
+    Row("InternLM3-8B", "llama", f.llama, config("internlm3", 4096, 32, 2, 10240, 48, 128512, head_dim=128)),
+    Row("MiniCPM-2B", "llama", P(f.llama, head=False), config("minicpm", 2304, 36, 36, 5760, 40, 122753)),
+    Row("Hunyuan-7B", "llama", P(f.llama, head=False, more=f.hunyuan_norms), config("hunyuan_v1_dense", 4096, 32, 8, 14336, 32, 128167, head_dim=128)),
+    Row("AFM-4.5B", "llama", P(f.llama, gated=False), config("arcee", 2560, 20, 4, 18432, 36, 128004, head_dim=128)),
+    Row("ERNIE-4.5-0.3B", "llama", P(f.llama, head=False), config("ernie4_5", 1024, 16, 2, 3072, 18, 103424, head_dim=128)),
+    Row("Helium-1-2B", "llama", f.llama, config("helium", 2048, 16, 8, 8192, 28, 64000)),
+    Row("Granite-3.1-3B-A800M", "granitemoe", f.granite_moe, config("granitemoe", 1536, 24, 8, 512, 32, 49155, num_local_experts=40), axes="tp pp ep"),
+    Row("Granite-4.0-H-Small", "bamba", f.granite_hybrid, config("granitemoehybrid", 4096, 32, 8, 768, 40, 100352, num_local_experts=72, shared_intermediate_size=1536,
+        mamba_n_heads=128, mamba_d_head=64, mamba_n_groups=1, mamba_d_state=128), sample=(0, 5, 39), axes="tp pp ep"),
+    Row("Granite-4.0-Micro", "bamba", P(f.granite_hybrid), config("granitemoehybrid", 2560, 40, 8, 8192, 40, 100352, num_local_experts=0, shared_intermediate_size=8192,
+        mamba_n_heads=64, mamba_d_head=80, mamba_n_groups=1, mamba_d_state=128), sample=(5, 35)),
+    Row("Bamba-9B", "bamba", f.bamba, config("bamba", 4096, 32, 8, 14336, 32, 128256, mamba_n_heads=128, mamba_d_head=64, mamba_n_groups=1, mamba_d_state=128),
+        sample=(0, 9, 31)),
+    Row("Falcon-H1-34B", "bamba", f.falcon_h1, config("falcon_h1", 5120, 20, 4, 21504, 72, 261120, head_dim=128, mamba_n_heads=32, mamba_d_head=128, mamba_n_groups=2,
+        mamba_d_state=256)),
+    Row("Nemotron-Nano-9B-v2", "nemotron_h", f.nemotron_h, config("nemotron_h", 4480, 40, 8, 15680, 56, 131072, head_dim=128, attention_head_dim=128, mamba_num_heads=128,
+        mamba_head_dim=80, n_groups=8, ssm_state_size=128), sample=(0, 1, 2, 55)),
+    Row("Nemotron-3-Nano-30B-A3B", "nemotron_h", f.nemotron_h, config("nemotron_h", 2688, 32, 2, 1856, 52, 131072, head_dim=128, mamba_num_heads=64, mamba_head_dim=64,
+        n_groups=8, ssm_state_size=128, n_routed_experts=128, moe_intermediate_size=1856, moe_shared_expert_intermediate_size=3712), sample=(0, 1, 2, 51),
+        axes="tp pp ep"),
+    Row("LFM2-1.2B", "lfm2", f.lfm2, config("lfm2", 2048, 32, 8, 8192, 16, 65536), sample=(0, 2, 15)),
+    Row("LFM2-8B-A1B", "lfm2", f.lfm2, config("lfm2_moe", 2048, 32, 8, 7168, 24, 65536, num_experts=32, moe_intermediate_size=1792, num_dense_layers=2),
+        sample=(0, 2, 23), axes="tp pp ep"),
+    Row("Qwen3.5-35B-A3B", "qwen3_next", P(f.qwen3_next, at="model.language_model", apart=True), text("qwen3_5_moe",
+        config("qwen3_5_moe_text", 2048, 16, 2, 5120, 40, 248320, head_dim=256, moe_intermediate_size=512, shared_expert_intermediate_size=512,
+               num_experts=256, linear_num_key_heads=16, linear_num_value_heads=32, linear_key_head_dim=128, linear_value_head_dim=128)),
+        sample=(0, 3, 39), axes="tp pp ep"),
+    Row("Phi-3.5-MoE", "mixtral", P(f.moe, block="block_sparse_moe", names=("w1", "w3", "w2"), bias=True, norm_bias=True),
+        config("phimoe", 4096, 32, 8, 6400, 32, 32064, num_local_experts=16), axes="tp pp ep"),
+    Row("ERNIE-4.5-21B-A3B", "mixtral", P(f.moe, dense=1, shared=("shared_experts", 3072), router_bias="mlp.moe_statics.e_score_correction_bias"),
+        config("ernie4_5_moe", 2560, 20, 4, 12288, 28, 103424, head_dim=128, moe_num_experts=64, moe_intermediate_size=1536), axes="tp pp ep"),
+    Row("Hunyuan-A13B", "mixtral", P(f.moe, shared=("shared_mlp", 3072), router="gate.wg", more=f.hunyuan_norms),
+        config("hunyuan_v1_moe", 4096, 32, 8, 3072, 32, 128167, head_dim=128, num_experts=64), axes="tp pp ep"),
+    Row("K-EXAONE-236B", "mixtral", P(f.moe, dense=1, qk_norm="shared", shared=("shared_experts", 2048), router_bias="mlp.e_score_correction_bias"),
+        config("exaone_moe", 6144, 64, 8, 18432, 48, 153600, head_dim=128, num_experts=128, moe_intermediate_size=2048), axes="tp pp ep"),
+    Row("Arctic-480B", "mixtral", f.arctic, config("arctic", 7168, 56, 8, 4864, 35, 32000, num_local_experts=128), axes="tp pp ep"),
+    Row("Gemma-3n-E4B", "gemma3n", f.gemma3n, text("gemma3n", config("gemma3n_text", 2048, 8, 2, 16384, 35, 262400, head_dim=256, hidden_size_per_layer_input=256,
+        vocab_size_per_layer_input=262144))),
+    Row("Gemma-4-31B", "gemma4", f.gemma4, text("gemma4", config("gemma4_text", 5376, 32, 16, 21504, 60, 262144, head_dim=256, global_head_dim=512,
+        num_global_key_value_heads=4)), sample=(0, 5, 59)),
+    Row("Gemma-4-26B-A4B", "gemma4", f.gemma4, text("gemma4", config("gemma4_text", 2816, 16, 8, 2112, 30, 262144, head_dim=256, global_head_dim=512,
+        num_global_key_value_heads=2, num_experts=128, moe_intermediate_size=704)), sample=(0, 5, 29), axes="tp pp ep"),
+    Row("InternLM2.5-7B", "internlm2", f.internlm2, config("internlm2", 4096, 32, 8, 14336, 32, 92544)),
+    Row("EXAONE-3.5-7.8B", "gpt_neo", P(f.gpt_neo, mlp=("c_fc_0", "c_fc_1", "c_proj"), bias=False, out_bias=False),
+        {"model_type": "exaone", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "num_layers": 32, "vocab_size": 102400, "inner": 14336}),
+    Row("GPT-Neo-2.7B", "gpt_neo", P(f.gpt_neo, position=True, head=False), {"model_type": "gpt_neo", "hidden_size": 2560, "num_heads": 20, "num_layers": 32, "vocab_size": 50257}),
+    Row("StarCoder-15B", "gpt_bigcode", f.gpt_bigcode, {"model_type": "gpt_bigcode", "n_embd": 6144, "n_head": 48, "n_layer": 40, "vocab_size": 49152, "multi_query": True}),
+    Row("CodeGen-16B", "codegen", f.codegen, {"model_type": "codegen", "n_embd": 6144, "n_head": 24, "n_layer": 34, "vocab_size": 51200}),
+    Row("Qwen-7B", "qwen", f.qwen, {"model_type": "qwen", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size": 151936, "inner": 11008}),
+    Row("DBRX", "dbrx", f.dbrx, {"model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40, "vocab_size": 100352, "attn_config": {"kv_n_heads": 8},
+        "ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16}}, forms=()),
+    Row("Ling-mini-2.0", "bailing_moe", f.bailing, config("bailing_moe_v2", 2048, 16, 4, 5120, 20, 157184, head_dim=128, num_experts=256, moe_intermediate_size=512),
+        axes="tp pp ep"),
+    Row("MiniCPM3-4B", "minicpm3", f.minicpm3, config("minicpm3", 2560, 40, 40, 6400, 62, 73448, q_lora_rank=768, kv_lora_rank=256, qk_nope_head_dim=64, qk_rope_head_dim=32)),
+]
+BY_NAME = {row.name: row for row in ROWS}
 
 
 def form_fits(how, shape, tp, block=None):
@@ -312,9 +380,23 @@ class Models(support.CommandTest):
                 if expert and ep > 1 and f.dealt_to(int(expert[1]), experts, ep) != place["ep"]:
                     continue
                 want[rank] = f.pieces(how, shape, tp, place.get("tp", 0), ep, place.get("ep", 0))
-            has = {shard["rank"]: [(piece["offset"], piece["size"]) for piece in shard["pieces"]] for shard in found[name]["shards"]}
+            has = {shard["rank"]: self.merge([(piece["offset"], piece["size"]) for piece in shard["pieces"]]) for shard in found[name]["shards"]}
             self.assertEqual(has, want, f"{row.name} {mesh}: {name} {shape} {found[name]['cut']}")
         return True
+
+    @staticmethod
+    def merge(boxes):
+        """Boxes of which each begins where the one before it ends, as one."""
+        merged = boxes[:1]
+        for offset, size in boxes[1:]:
+            before, length = merged[-1]
+            grown = [a - b for a, b in zip(offset, before)]
+            dims = [d for d in range(len(grown)) if grown[d]]
+            if len(dims) == 1 and grown[dims[0]] == length[dims[0]] and all(size[d] == length[d] for d in range(len(size)) if d != dims[0]):
+                merged[-1] = (before, [n + (size[d] if d == dims[0] else 0) for d, n in enumerate(length)])
+            else:
+                merged.append((offset, size))
+        return merged
 
     @staticmethod
     def coordinates(sizes, rank):
@@ -327,17 +409,19 @@ class Models(support.CommandTest):
     @staticmethod
     def stages(row, name, pp, tied):
         """The stages of the pipeline that have the tensor."""
-        if re.match(r"(model\.)?(visual|vision_|multi_modal)", name):
+        if re.match(r"(model\.)?(visual|vision_|multi_modal|embed_vision|embed_audio)", name):
             return {0}
         layer = re.search(r"(?:layers|layer|h|blocks|block)\.(\d+)\.", name)
         if layer:
             return {f.dealt_to(min(int(layer[1]), row.layers - 1), row.layers, pp)}
         if "rotary" in name:
             return {0}
-        if "embed_out" in name:
+        if "embed_out" in name or "embedding_norm" in name:
             return {pp - 1}
-        if re.search(r"embed|wte|wpe", name) and "mtp" not in name:
-            is_words = re.search(r"embed_tokens|word_embeddings\.|wte|embed_in|backbone\.embeddings", name) and row.family != "bert"
+        if re.search(r"per_layer_(model|projection)|altup_projections", name):
+            return {0}
+        if re.search(r"embed|wte|wpe", name) and not re.search("mtp|unembed", name):
+            is_words = re.search(r"embed_tokens\.|word_embeddings\.|wte|embed_in|backbone\.embeddings", name) and row.family != "bert"
             return {0, pp - 1} if tied and is_words else {0}
         return {pp - 1}
 
@@ -358,13 +442,15 @@ class Models(support.CommandTest):
             self.assertRegex(self.plan(folder, "pp=2")[0].stderr, "no rule of .* says what axis pp=2 does")
         if "ep" in row.axes:
             self.check_plan(row, m.tensors, folder, f"ep=2,tp={usable}", True, experts)
-        return done, self.examine_forms(row, m) if row.forms else [], self.round_trip(row)
+        return done, self.examine_forms(row, m), self.round_trip(row)
 
     def examine_forms(self, row, m):
         """Every form, as far as its groups divide the weights at all."""
         found = []
         plain = {f"{name}.weight" for name in m.linears}
         for form, write, extra in FORMS:
+            if form not in row.forms:
+                continue
             tensors = [] if form == "LoRA" else [tensor for tensor in m.tensors if tensor[0] not in plain]
             grouped = form not in ("fp8 channels", "fp8 tensors", "LoRA", "fp8 blocks")
             if grouped and any(out % 8 or inputs % 128 for out, inputs, _ in m.linears.values()):
@@ -387,14 +473,19 @@ class Models(support.CommandTest):
     def round_trip(self, row):
         """A small model of the same kind, cut into files of ranks and put together again."""
         given = small(row.given)
-        layers = range(4 if row.family not in ("jamba", "minimax") else 8)
+        layers = range({"jamba": 8, "minimax": 8, "bamba": 10, "gemma4": 6}.get(row.family, 4))
         flat = given.get("text_config", given)
         for key in ("num_hidden_layers", "n_layer", "n_layers", "num_layers"):
             if key in flat:
                 flat[key] = len(layers)
         if row.family == "llava":
             flat.update(hidden_size=64, num_attention_heads=4, intermediate_size=64)
+        if row.family == "gemma3":
+            flat["vocab_size"] = 100
         m = row.make(given, layers)
+        # What stays whole, such as towers, may be of any size.
+        m.tensors = [(name, dtype, tuple(min(n, 32) for n in shape) if how.kind == "whole" and not how.experts else shape, how)
+                     for name, dtype, shape, how in m.tensors]
         source, cut, back = (f"{self.folder}/small {row.plain_name} {step}" for step in ("source", "cut", "back"))
         os.makedirs(source)
         f.write_small(source, m.tensors, given, random.Random(row.name))

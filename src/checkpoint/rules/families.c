@@ -39,7 +39,7 @@ const char *rs_rules_family_text(int32_t index)
 const rs_rule_family *rs_rule_family_find(const char *name, size_t length)
 {
     const char *known[FAMILIES_MAX];
-    char buffer[512];
+    char buffer[1024];
     rs_text text;
     size_t count = 0;
     rs_text_init(&text, buffer, sizeof buffer);

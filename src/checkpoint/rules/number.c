@@ -25,7 +25,7 @@ static const struct {
     {"num_hidden_layers", "$n_layer?$n_layers?$num_layers"},
     {"num_key_value_heads", "$num_attention_heads"},
     {"head_dim", "$hidden_size/$num_attention_heads"},
-    {"num_local_experts", "$num_experts?$n_routed_experts"},
+    {"num_local_experts", "$num_experts?$n_routed_experts?$moe_num_experts"},
     /* Blocks of such a size share a scale; 1 x 1 where the model is not quantised in blocks. */
     {"weight_block_rows", "$quantization_config.weight_block_size.0?$block_structure.0?1"},
     {"weight_block_columns", "$quantization_config.weight_block_size.1?$block_structure.1?1"},
