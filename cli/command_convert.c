@@ -172,11 +172,11 @@ const cli_command cli_command_convert = {
     .summary = "a checkpoint in another split, format or dtype",
     .synopsis = "SRC DST [--to MESH [--rules R]] [OPTIONS]",
     .description =
-        "Writes the checkpoint SRC as DST, split over the ranks of MESH by rules, or as whole\n"
-        "tensors without --to. DST does not exist until it is complete and on disk: it is\n"
-        "written as DST.partial, which --resume goes on with. SRC is only read. Without --rules\n"
-        "the family is picked from config.json or the names of the tensors. Under mpirun the\n"
-        "ranks share the work; memory and threads are then of each rank.\n",
+        "Writes the checkpoint SRC as DST, split over the ranks of MESH by rules or, without\n"
+        "--to, as whole tensors. SRC is only read. DST does not exist until it is complete and\n"
+        "on disk: until then it is DST.partial, and --resume continues from there. Without\n"
+        "--rules, the family is found by config.json or the names of the tensors. Under mpirun\n"
+        "the ranks share the work; memory and threads then apply to each rank.\n",
     .operand = "SRC",
     .second_operand = "DST",
     .shares_work = 1,

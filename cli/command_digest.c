@@ -28,11 +28,11 @@ static const cli_option options[] = {
     {"rules", CLI_TEXT, offsetof(digest_values, rules), "R", 0,
      "how rank files are split: llama, .. or a file"},
     {"set", CLI_TEXTS, offsetof(digest_values, sets), "KEY=N", 0,
-     "a number for rules, before config.json's"},
+     "a number for rules; overrides config.json"},
     {"unlisted", CLI_TEXT, offsetof(digest_values, unlisted), "skip|take|refuse", 0,
-     "what no index or name covers (skip)"},
+     "tensors and files beside the model (skip)"},
     {"padding", CLI_TEXT, offsetof(digest_values, padding), "zero|any", 0,
-     "rows that padded tensors end with (zero)"},
+     "what padding may hold (zero)"},
     {"threads", CLI_RANK, offsetof(digest_values, threads), "N", 0,
      "threads that read; default: the processors, up to 8"},
     {"sha256", CLI_FLAG, offsetof(digest_values, sha256), NULL, 0,
@@ -130,12 +130,12 @@ const cli_command cli_command_digest = {
     .synopsis = "CKPT [--from MESH [--rules R] [--set KEY=N]] [--threads N] [--sha256]\n"
                 "  [--json]",
     .description =
-        "Reads a checkpoint and prints 128 bits for each tensor, which depend on its dtype, its\n"
-        "shape and its bytes, and not on how it is split or in which format it is stored; and 128\n"
-        "bits for all of them and their names. docs/digest.md tells how they are computed. Where\n"
-        "files hold copies of the same box, one is read; reshard verify compares them. --sha256\n"
-        "prints hashes instead, for those who sign what they publish. Under mpirun the ranks\n"
-        "share the reading.\n",
+        "Reads a checkpoint and prints 128 bits for each tensor, and for all tensors and their\n"
+        "names. They depend on dtype, shape and bytes, but not on how a tensor is split or in\n"
+        "which format it is stored. docs/digest.md says how they are computed. If files hold\n"
+        "copies of the same box, one is read; reshard verify compares them. --sha256 prints\n"
+        "hashes instead, for those who sign what they publish. Under mpirun the ranks share the\n"
+        "reading.\n",
     .operand = "CKPT",
     .shares_work = 1,
     .options = options,

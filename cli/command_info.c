@@ -264,10 +264,10 @@ const cli_command cli_command_info = {
     .synopsis = "[FOLDER] [--json]",
     .description =
         "Prints the version, the formats that are read and written, the families of rules, the\n"
-        "transports, processors, memory and caches. Of a folder, prints the free space and "
-        "whether\n"
-        "its file system shares blocks between files (reflink) and has direct access, which is\n"
-        "tried out on two small files that have no name. Bug reports should have it.\n",
+        "transports, processors, memory and caches. With a folder, also prints the free space,\n"
+        "and whether its file system can share blocks between files (reflink) and has direct\n"
+        "access; this is tried with two small files that have no name. Please include it in bug\n"
+        "reports.\n",
     .operand = "FOLDER",
     .operand_is_optional = 1,
     .options = options,

@@ -47,12 +47,12 @@ static const cli_option options[] = {
     {"rules", CLI_TEXT, offsetof(inspect_values, rules), "R", 0,
      "how rank files are split: llama, .. or a file"},
     {"set", CLI_TEXTS, offsetof(inspect_values, sets), "KEY=N", 0,
-     "a number for rules, before config.json's"},
+     "a number for rules; overrides config.json"},
     {"unlisted", CLI_TEXT, offsetof(inspect_values, unlisted), "skip|take|refuse", 0,
-     "what no index or name covers (skip)"},
+     "tensors and files beside the model (skip)"},
     {"padding", CLI_TEXT, offsetof(inspect_values, padding), "zero|any", 0,
-     "rows that padded tensors end with (zero)"},
-    {"all", CLI_FLAG, offsetof(inspect_values, all), NULL, 0, "every row, however many there are"},
+     "what padding may hold (zero)"},
+    {"all", CLI_FLAG, offsetof(inspect_values, all), NULL, 0, "print every row"},
     {"json", CLI_FLAG, offsetof(inspect_values, json), NULL, 0, "one JSON object on one line"},
     {"draw", CLI_TEXT, offsetof(inspect_values, draw), "NAME", 0,
      "a picture of one tensor's split over files"},
@@ -381,12 +381,12 @@ const cli_command cli_command_inspect = {
     .synopsis = "CKPT [--from MESH [--rules R] [--set KEY=N]] [--all] [--json]\n"
                 "  reshard inspect CKPT --draw NAME [--ascii] [--svg FILE] [--slice DIM=INDEX]",
     .description =
-        "Reads the headers of a checkpoint (a folder, or one safetensors file) and prints its\n"
-        "format, its tensors and how they are split over files. What is missing, overlaps or is\n"
-        "too short is an error that names tensor and file. Plain files of ranks say nothing about\n"
-        "how they were split, so that they need --from, and --rules where the names do not tell.\n"
+        "Reads the headers of a checkpoint (a folder or a file) and prints its format, its\n"
+        "tensors, and how they are split over files. If something is missing, overlaps or is too\n"
+        "short, that is an error that names tensor and file. Plain rank files do not say how\n"
+        "they were split, so they need --from, and --rules if the names do not tell.\n"
         "\n"
-        "--draw prints a picture of one tensor, with the numbers of the files that hold its "
+        "--draw prints a picture of one tensor, with the numbers of the files that hold its\n"
         "parts.\n",
     .operand = "CKPT",
     .options = options,

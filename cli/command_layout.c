@@ -34,7 +34,7 @@ static const cli_option options[] = {
     {"shape", CLI_TEXT, offsetof(layout_values, shape), "SHAPE", 1,
      "the tensor's shape: 10x7, 5, scalar"},
     {"rank", CLI_RANK, offsetof(layout_values, rank), "R", 0, "the shards of this rank only"},
-    {"all", CLI_FLAG, offsetof(layout_values, all), NULL, 0, "every row, however many there are"},
+    {"all", CLI_FLAG, offsetof(layout_values, all), NULL, 0, "print every row"},
     {"json", CLI_FLAG, offsetof(layout_values, json), NULL, 0, "one JSON object on one line"},
     CLI_DRAW_OPTION(layout_values),
     CLI_DRAWING_OPTIONS(layout_values),
@@ -396,14 +396,14 @@ const cli_command cli_command_layout = {
     .synopsis = "SPEC --shape SHAPE [--rank R] [--all] [--json]\n"
                 "                 [--draw [--ascii]] [--svg FILE] [--slice DIM=INDEX]",
     .description =
-        "Prints the box of the tensor that each rank owns, the shape of its local buffer, its\n"
-        "number of elements and its share of the tensor. A shard of several pieces lists them\n"
-        "below, with the element of the buffer where each begins. Of more than 64 ranks the\n"
-        "first 32 and the last 8 are printed, and of pieces too many to list the first 32 and\n"
+        "Prints what each rank owns: the box of the tensor, the shape of the local buffer, its\n"
+        "number of elements and its share of the tensor. If a shard has several pieces, they are\n"
+        "listed below it, each with the element of the buffer where it begins. Of more than 64\n"
+        "ranks, the first 32 and the last 8 are printed; of too many pieces, the first 32 and\n"
         "their number. SPEC may be @FILE to read it from a file.\n"
         "\n"
         "--draw prints a picture instead: boxes with the ranks that hold them, as wide as the\n"
-        "window, with the indices of the cuts beside them. It shows one to three dims; where more\n"
+        "window, with the indices of the cuts beside them. It shows one to three dims; if more\n"
         "are cut, --slice chooses an index of the others. --svg writes such a picture to a file.\n",
     .operand = "SPEC",
     .options = options,

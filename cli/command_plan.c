@@ -35,7 +35,7 @@ static const cli_option options[] = {
     {"from", CLI_TEXT, offsetof(plan_values, from), "SPEC", 1, "how it is split now"},
     {"to", CLI_TEXT, offsetof(plan_values, to), "SPEC", 1, "how it is to be split"},
     {"relabel", CLI_FLAG, offsetof(plan_values, relabel), NULL, 0,
-     "let target ranks change parts, so that the fewest bytes move"},
+     "let target ranks swap parts, so that the fewest bytes move"},
     {"balance", CLI_CHOICE, offsetof(plan_values, balance), "rule|exact", 0,
      "who sends what several ranks hold: by rule, or by flow"},
     {"max-memory", CLI_SIZE, offsetof(plan_values, max_memory), "SIZE", 0,
@@ -320,29 +320,29 @@ const cli_command cli_command_plan = {
     .synopsis = "--shape SHAPE --dtype DTYPE --from SPEC --to SPEC [OPTIONS]\n"
                 "  reshard plan CKPT [--to MESH [--rules R]] [OPTIONS of reshard convert]",
     .description =
-        "Plans how a tensor goes from one layout to another and prints the bytes that move and\n"
-        "that stay, the stages, the busiest ranks, the memory for messages, and the bytes that\n"
-        "each rank hands to each other one. No data are needed. Beyond a million ranks, or where\n"
-        "all their parts take too long, the part of rank 0 is told alone. The two layouts may be\n"
-        "over the same ranks, fewer, more or others. A SPEC may be @FILE to read it from a file.\n"
-        "Sizes take K, M, G (1024) and KB, MB, GB (1000).\n"
+        "Plans how a tensor gets from one layout to another, without any data. Prints the bytes\n"
+        "that move and that stay, the stages, the busiest ranks, the memory for messages, and\n"
+        "the bytes that each rank hands to each other rank. The two layouts may be over the same\n"
+        "ranks, fewer, more or others. Beyond a million ranks, or if the parts of all ranks\n"
+        "would take too long, only the part of rank 0 is shown. SPEC may be @FILE to read it\n"
+        "from a file. Sizes take K, M, G (1024) and KB, MB, GB (1000).\n"
         "\n"
-        "With --cluster, predicts how long that takes: the plan's own bytes over the speed of\n"
-        "each rank's link to other nodes (nic) and within its node (intra), of a node's memory\n"
-        "(memory), and the latency of a message to each peer; the busiest link counts. What has\n"
-        "no speed has no limit. docs/scale.md says what the model leaves out. --trace writes the\n"
-        "messages of each rank as they would follow each other (docs/trace.md).\n"
+        "--cluster predicts how long that takes: the plan's own bytes over the speed of each\n"
+        "rank's link to other nodes (nic) and within its node (intra), and of a node's memory\n"
+        "(memory), plus the latency of a message to each peer. The busiest link counts. What is\n"
+        "given no speed has no limit. docs/scale.md says what the model leaves out. --trace\n"
+        "writes the messages of each rank as they would follow each other (docs/trace.md).\n"
         "\n"
-        "--draw prints a picture instead: the two layouts beside each other, shaded where ranks\n"
-        "hold already what they need, dotted where some of them do, and a map of the bytes that\n"
+        "--draw prints a picture instead: the two layouts side by side, shaded where ranks\n"
+        "already hold what they need, dotted where some of them do, and a map of the bytes that\n"
         "go from rank to rank. --svg writes such a picture to a file.\n"
         "\n"
-        "Of a checkpoint, prints what reshard convert would read and write with the same options,\n"
-        "and the bytes that go from each file to each: --to, --rules, --set, --from, "
-        "--from-rules,\n"
-        "--format, --max-shard-size, --dtype, --include, --exclude, --rename, --max-memory,\n"
-        "--threads, --json and --html are as there. --tensors adds each tensor: its shape, its\n"
-        "cut, the shape on one rank, and the rule and line that say so.\n",
+        "With a checkpoint, prints what reshard convert would read and write with the same\n"
+        "options, and the bytes that go from each file to each other file. It takes these\n"
+        "options of convert: --to, --rules, --set, --from, --from-rules, --format,\n"
+        "--max-shard-size, --dtype, --include, --exclude, --only, --all, --dtensor, --rename,\n"
+        "--max-memory, --threads, --json and --html. --tensors adds each tensor: its shape, its\n"
+        "cut, the shape on one rank, and the rule and line that decided.\n",
     .options = options,
     .option_count = sizeof options / sizeof options[0],
     .examples =

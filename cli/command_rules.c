@@ -116,9 +116,10 @@ const cli_command cli_command_rules = {
     .synopsis = "[FAMILY]\n"
                 "  reshard rules --for CKPT [--rules R]",
     .description =
-        "Lists the families of built-in rules, or prints one as text. With --for, prints rules\n"
-        "for a checkpoint: the family that fits, and a line with ??? for each group of names that\n"
-        "it does not know. Put into a file and filled in, they are what --rules takes.\n",
+        "Lists the families of built-in rules, or prints one of them. With --for, drafts rules\n"
+        "for a checkpoint: the family that fits, and a line with ??? for each group of names\n"
+        "that it does not know. Write them to a file, fill them in, and pass the file to\n"
+        "--rules.\n",
     .operand = "FAMILY",
     .operand_is_optional = 1,
     .options = options,

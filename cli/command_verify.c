@@ -36,11 +36,10 @@ static const cli_option options[] = {
     {"from-rules", CLI_TEXT, FIELD(from_rules), "R", 0,
      "how the rank files of A are split (--rules)"},
     {"rules-b", CLI_TEXT, FIELD(rules_b), "R", 0, "how the rank files of B are split (--rules)"},
-    {"set", CLI_TEXTS, FIELD(sets), "KEY=N", 0, "a number for rules, before config.json's"},
+    {"set", CLI_TEXTS, FIELD(sets), "KEY=N", 0, "a number for rules; overrides config.json"},
     {"unlisted", CLI_TEXT, FIELD(unlisted), "skip|take|refuse", 0,
-     "what no index or name covers (skip)"},
-    {"padding", CLI_TEXT, FIELD(padding), "zero|any", 0,
-     "rows that padded tensors end with (zero)"},
+     "tensors and files beside the model (skip)"},
+    {"padding", CLI_TEXT, FIELD(padding), "zero|any", 0, "what padding may hold (zero)"},
     {"dtype", CLI_TEXTS, FIELD(dtypes), "[GLOB=]D", 0, "B was cast: bf16, or *.norm.*=f32"},
     {"rename", CLI_TEXTS, FIELD(renames), "GLOB=NAME", 0, "B has other names: model.*={1}"},
     {"include", CLI_TEXTS, FIELD(includes), "GLOB", 0, "only these tensors of A"},
@@ -427,12 +426,12 @@ const cli_command cli_command_verify = {
     .synopsis = "A [B] [--from MESH] [--from-b MESH] [--rules R] [--dtype D]\n"
                 "  [--rename GLOB=NAME] [--ignore-dropped] [--digest] [OPTIONS]",
     .description =
-        "Reads all of A: every tensor is there once, without holes and overlaps, and where files\n"
-        "hold copies of the same box, the copies are equal. With B, reads all of B likewise, and\n"
-        "compares names, dtypes, shapes and bytes of the tensors, whatever their splits and\n"
-        "formats, naming the first element of each tensor that differs. With the options of a\n"
-        "conversion A is taken as that would leave it, so every conversion can be verified.\n"
-        "Exits with 1 when something is missing, damaged or different. Under mpirun the ranks\n"
+        "Reads all of A and checks that it is whole: every tensor is there once, without holes\n"
+        "or overlaps, and files that hold copies of the same box agree. With B, checks B too and\n"
+        "compares the names, dtypes, shapes and bytes of all tensors, whatever their splits and\n"
+        "formats; it names the first element that differs in each tensor. To verify a\n"
+        "conversion, give its options again: A is then taken as the conversion would leave it.\n"
+        "Exits with 1 if something is missing, damaged or different. Under mpirun the ranks\n"
         "share the reading.\n",
     .operand = "A",
     .second_operand = "B",
