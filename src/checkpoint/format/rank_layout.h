@@ -6,7 +6,7 @@
  *   {"version": 2, "rank": 3, "mesh": "tp=4", "conversion": "0123..", "rules": "..",
  *    "groups": [{"shape": [100, 32], "cuts": "S(0)", "padded": [128, 32], "names": [..]}]}
  *
- * It lists the tensors of all ranks, by the names that files give them (rules/name_boxes.h): the
+ * It lists the tensors of all ranks, by the names that files give them (names/name_boxes.h): the
  * full shape, the cuts in the language of specs over the mesh, and the shape with padding where
  * that is another. rules is for people only. Files of one conversion have the same id, which
  * depends on the source's files. Version 1, which is still read, has in place of groups
