@@ -289,7 +289,7 @@ class Memory(ConvertTest):
                 done = subprocess.run([sys.executable, "-c", launch, support.COMMAND, "convert",
                                        self.at("source"), self.at(out), "--to", "x=4", "--rules", rules, "--max-memory",
                                        f"{limit}M", "--threads", str(threads), "--no-sync", "--quiet"],
-                                      stdout=subprocess.PIPE, check=True, timeout=50)
+                                      stdout=subprocess.PIPE, check=True, timeout=200)
                 self.assertLessEqual(int(done.stdout) * 1024, (limit << 20) + (32 << 20), (limit, threads))
                 found = files.read(self.at(f"{out}/shard-00002-model-00001-of-00001.safetensors"))[0]["w"]
                 self.assertEqual(files.cut(model["w"], [0, 4096], [6000, 4096]), found[2])
@@ -541,7 +541,7 @@ class Interruptions(ConvertTest):
     def finish(self):
         """Goes on to the end; the bytes that need not be done again."""
         done = self.start("--resume")
-        output, errors = done.communicate(timeout=50)
+        output, errors = done.communicate(timeout=200)
         self.assertEqual((done.returncode, errors), (0, b""))
         self.check_same("expected", "out")
         self.assertFalse(os.path.exists(self.at("out.partial")))
@@ -611,7 +611,7 @@ class Interruptions(ConvertTest):
         for options in [[], ["--resume"]]:
             self.fails("source", "out", *self.OPTIONS, *options, words="another process is at work here", code=1)
         running.send_signal(signal.SIGCONT)
-        _, errors = running.communicate(timeout=50)
+        _, errors = running.communicate(timeout=200)
         self.assertEqual((running.returncode, errors), (0, b""))
         self.check_same("expected", "out")
 
@@ -627,7 +627,7 @@ class Interruptions(ConvertTest):
             while not os.path.exists(self.at("out.partial/.reshard-journal")) and running.poll() is None:
                 time.sleep(0.0005)
             running.send_signal(number)
-            _, errors = running.communicate(timeout=50)
+            _, errors = running.communicate(timeout=200)
             if running.returncode == 1:
                 self.assertIn(b"out.partial holds what was done; --resume goes on with it", errors)
                 self.assertEqual(os.stat(self.at("out.partial")).st_mode & 0o777, 0o700)
@@ -721,7 +721,7 @@ class Interruptions(ConvertTest):
 
     def test_source_that_changed(self):
         done = self.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (3 << 20, 3 << 20)))
-        _, errors = done.communicate(timeout=50)
+        _, errors = done.communicate(timeout=200)
         self.assertEqual(done.returncode, 1, errors)
         self.assertRegex(errors.decode(), r"^reshard: .*(room|size|written|limit|too large).*\n$")
         self.assertFalse(os.path.exists(self.at("out")))
@@ -765,7 +765,7 @@ class Interruptions(ConvertTest):
         for limit in [1 << 12, 1 << 20, 5 << 20]:
             done = self.start("--resume",
                               preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
-            _, errors = done.communicate(timeout=50)
+            _, errors = done.communicate(timeout=200)
             self.assertEqual(done.returncode, 1, errors)
             self.assertRegex(errors.decode(), rf"\Areshard: {self.folder}/out\.partial/[^\n]*\n\Z")
             self.assertFalse(os.path.exists(self.at("out")))

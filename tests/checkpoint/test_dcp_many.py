@@ -20,7 +20,7 @@ print(used.ru_utime + used.ru_stime, used.ru_maxrss)"""
 
 def measure(arguments):
     """Seconds of processor time and MiB that the command takes. By a small process: what a large one starts seems as large."""
-    done = subprocess.run([sys.executable, "-c", MEASURE, support.COMMAND, *arguments], check=True, timeout=50, capture_output=True)
+    done = subprocess.run([sys.executable, "-c", MEASURE, support.COMMAND, *arguments], check=True, timeout=200, capture_output=True)
     seconds, kibibytes = done.stdout.split()
     return float(seconds), int(kibibytes) / 1024
 

@@ -45,7 +45,7 @@ class Reflink(support.CommandTest):
         os.mkdir(self.disk)
         with open(image, "wb") as file:
             file.truncate(400 << 20)
-        subprocess.run(["mkfs.xfs", "-q", "-m", "reflink=1", image], check=True, timeout=50)
+        subprocess.run(["mkfs.xfs", "-q", "-m", "reflink=1", image], check=True, timeout=200)
         if subprocess.run(["mount", "-o", "loop", image, self.disk], check=False, stderr=subprocess.DEVNULL).returncode != 0:
             self.skipTest("mounting is not permitted here, or there are no loop devices")
         self.addCleanup(subprocess.run, ["umount", self.disk], check=True)

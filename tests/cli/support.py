@@ -17,7 +17,7 @@ COMMAND = None
 
 def run(*arguments, stdin=b"", **options):
     """Runs the command to its end."""
-    done = subprocess.run([COMMAND, *arguments], input=stdin, stderr=subprocess.PIPE, check=False, timeout=50,
+    done = subprocess.run([COMMAND, *arguments], input=stdin, stderr=subprocess.PIPE, check=False, timeout=200,
                           **{"stdout": subprocess.PIPE, **options})
     done.stdout = (done.stdout or b"").decode("utf-8")
     done.stderr = done.stderr.decode("utf-8", "replace")

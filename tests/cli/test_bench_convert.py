@@ -156,7 +156,7 @@ class BenchConvertTest(CommandTest):
                     break
                 time.sleep(0.01)
             running.send_signal(signal.SIGINT)
-            output, errors = running.communicate(timeout=50)
+            output, errors = running.communicate(timeout=200)
         self.assertEqual((running.returncode, output, errors), (1, b"", b"reshard: cancelled\n"))
         self.assertEqual(os.listdir(self.folder), [])
 

@@ -83,7 +83,7 @@ class BenchMoveTest(CommandTest):
 
     def run_mpi(self, environment, case, folder, *options):
         return subprocess.run(["mpirun", "-n", "4", support.COMMAND, *self.arguments(case, folder), "--json", *options],
-                              env=environment, capture_output=True, text=True, timeout=60, check=False)
+                              env=environment, capture_output=True, text=True, timeout=200, check=False)
 
     def test_mpi(self):
         library = os.path.join(os.path.dirname(os.path.abspath(support.COMMAND)), "libreshard_mpi.so")

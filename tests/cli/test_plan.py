@@ -209,7 +209,7 @@ class PlanTest(CommandTest):
                 if not shown:
                     process.send_signal(signal.SIGINT)
                 shown += block
-            printed = process.communicate(timeout=50)[0]
+            printed = process.communicate(timeout=200)[0]
         if not shown:
             self.skipTest("the plan was ready before a bar could be shown")
         self.assertEqual((process.returncode, printed), (1, b""))

@@ -23,7 +23,7 @@ class ProgramsTest(CommandTest):
 
     def run_alone(self, *arguments, **environment):
         """Runs a copy of the command that nothing lies beside."""
-        done = subprocess.run([self.alone, *arguments], capture_output=True, text=True, check=False, timeout=50,
+        done = subprocess.run([self.alone, *arguments], capture_output=True, text=True, check=False, timeout=200,
                               env={"PATH": "/nowhere", **environment})
         return done.returncode, done.stdout, done.stderr
 

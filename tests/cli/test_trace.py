@@ -111,7 +111,7 @@ class TraceTest(CommandTest):
         for ranks, case, way in [(2, MOVES[0], WAYS[0]), (4, MOVES[2], WAYS[1]), (4, MOVES[3], WAYS[2]), (3, MOVES[5], WAYS[2])]:
             with self.subTest(ranks=ranks, case=case, way=way):
                 done = subprocess.run(["mpirun", "-n", str(ranks), support.COMMAND, *self.arguments(case), "--json", *way],
-                                      env=environment, capture_output=True, text=True, timeout=60, check=False)
+                                      env=environment, capture_output=True, text=True, timeout=200, check=False)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 trace = self.check_move(case)
                 self.assertEqual(trace.other["clock"], "CLOCK_MONOTONIC of one host")
@@ -193,7 +193,7 @@ class TraceTest(CommandTest):
             self.skipTest("no mpirun, no MPI backend in this build, or sanitizers, which do not know what MPI does to memory")
         case = self.write_model()
         done = subprocess.run(["mpirun", "-n", "2", support.COMMAND, *case, "--journal-bytes", "1M", "--json"],
-                              env=environment, capture_output=True, text=True, timeout=60, check=False)
+                              env=environment, capture_output=True, text=True, timeout=200, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         trace = self.check_conversion(support.json.loads(done.stdout))
         for rank in (0, 1):

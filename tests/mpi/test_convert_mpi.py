@@ -54,7 +54,7 @@ class MpiTest(support.CommandTest):
 
     def mpirun(self, ranks, *arguments, **options):
         running = self.start(ranks, *arguments, **options)
-        output, errors = running.communicate(timeout=50)
+        output, errors = running.communicate(timeout=200)
         if b"mpirun: a line of its own" not in errors:
             self.fail(f"the ranks did not begin: {errors}")
         return running.returncode, output.decode(), self.find_ours(errors.decode())
@@ -113,7 +113,7 @@ class MpiTest(support.CommandTest):
                   "open(f'{sys.argv[1]}/{pid}', 'w').write(f'{used.ru_maxrss} {how}')")
         done = subprocess.run([*LAUNCHER, "3", sys.executable, "-c", launch, self.at("peaks"), support.COMMAND, "convert",
                                self.at("large"), self.at("out"), "--to", "tp=4", "--rules", self.at("large.rules"), "--max-memory", "16M",
-                               "--threads", "8", "--json", "--no-sync"], stdout=subprocess.PIPE, check=True, timeout=50)
+                               "--threads", "8", "--json", "--no-sync"], stdout=subprocess.PIPE, check=True, timeout=200)
         report = json.loads(done.stdout)
         self.assertEqual((report["bytes_read"], report["bytes_digested"], report["digest"]), (60000000, 60000000, alone))
         peaks = []
@@ -208,7 +208,7 @@ class MpiTest(support.CommandTest):
                     os.kill(victim, signal.SIGKILL)
                 except ProcessLookupError:
                     pass  # it was faster
-            running.communicate(timeout=50)
+            running.communicate(timeout=200)
             if os.path.exists(self.at("out")):
                 if os.path.exists(self.at("out/.reshard-journal")):
                     os.unlink(self.at("out/.reshard-journal"))
@@ -237,7 +237,7 @@ class MpiTest(support.CommandTest):
                 self.read_json("convert", self.at("source"), self.at("1/out"), *self.options)
                 os.rename(self.at("1/out"), self.at("1/out.partial"))
                 os.chmod(self.at("1/out.partial"), 0o700)
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=50)
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=200)
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertEqual(self.find_ours(done.stderr.decode()), "reshard: rank 1: out.partial: is not the folder that rank 0 writes into; "
                              "all ranks have to see the same files\n")

@@ -398,7 +398,7 @@ class TestWork(Case):
                 break
         time.sleep(0.1)
         child.send_signal(signal.SIGINT)
-        said = child.communicate(timeout=60)[0]
+        said = child.communicate(timeout=200)[0]
         self.assertIn("interrupted", said)
         self.assertFalse(os.path.exists(out))
         self.assertTrue(os.path.exists(out + ".partial"))

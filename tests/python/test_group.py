@@ -224,14 +224,14 @@ def run_with_mpi():
     from mpi4py import MPI
     import reshard.mpi
     wrong = run_page(MPI.COMM_WORLD.rank)
-    with reshard.mpi.group(MPI.COMM_WORLD, timeout=60) as group:
+    with reshard.mpi.group(MPI.COMM_WORLD, timeout=200) as group:
         assert (group.rank, group.size) == (MPI.COMM_WORLD.rank, 4) and group.transport == "mpi", group
         for body in BODIES:
             wrong += [(body.__name__, *found) if isinstance(found, tuple) else (body.__name__, found) for found in body(group)]
     # A rank that leaves by an exception does not leave the others waiting.
     heard = ""
     try:
-        with reshard.mpi.group(MPI.COMM_WORLD, timeout=60) as group:
+        with reshard.mpi.group(MPI.COMM_WORLD, timeout=200) as group:
             if group.rank == 1:
                 raise ZeroDivisionError("on purpose")
             group.barrier()
