@@ -41,8 +41,9 @@ def pick_memory(room):
 class CommandTest(unittest.TestCase):
     maxDiff = None
 
-    def kill_after_a_record(self, *arguments, target):
-        """Starts a conversion until one could be killed with some blocks on record and others still to come."""
+    def kill_after_a_record(self, *arguments, target, besides=()):
+        """Starts a conversion until one could be killed with some blocks on record and others still to come. Those that came to
+        their end leave nothing, neither the target nor the files `besides`."""
         for _ in range(50):
             running = subprocess.Popen([COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             recorded = False
@@ -57,6 +58,8 @@ class CommandTest(unittest.TestCase):
             if os.path.exists(target + ".partial"):
                 return
             shutil.rmtree(target, ignore_errors=True)
+            for path in besides:
+                os.unlink(path)
         self.fail("no conversion could be killed between two records")
 
     def read_text(self, *arguments, **options):

@@ -179,7 +179,7 @@ class TraceTest(CommandTest):
     def test_resume(self):
         """The trace of the second run has what that run did, and no more."""
         case = [*self.write_model(rows=4000), "--journal-bytes", "256K", "--threads", "2", "--max-memory", "2M"]
-        self.kill_after_a_record(*case, target=self.at("out"))
+        self.kill_after_a_record(*case, target=self.at("out"), besides=[self.at("trace.json")])
         self.assertEqual(os.path.getsize(self.at("trace.json")), 0)  # the first run never came to write it
         report = self.read_json(*case, "--resume")
         self.assertGreater(report["bytes_resumed"], 0)
