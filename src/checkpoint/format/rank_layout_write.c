@@ -130,9 +130,12 @@ static reshard_status write_common(const rs_laying *laying, rs_slice mesh, rs_js
     rs_name_box *boxes = rs_allocate_array(target->context, count, sizeof *boxes);
     if (boxes == NULL)
         return rs_allocation_status();
+    int64_t left = target->tensor_count;
     reshard_status status = find_kinds(target, boxes);
+    if (status == RESHARD_OK)
+        status = rs_name_boxes_join(target->context, boxes, &left);
     if (status == RESHARD_OK) {
-        write_groups(writer, target, boxes, rs_name_boxes_join(boxes, target->tensor_count));
+        write_groups(writer, target, boxes, left);
         status = writer->status;
     }
     rs_release(target->context, boxes, count * sizeof *boxes);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * name_boxes.c - each name begins as a box of its own. Then, for each of its numbers from the last
- * to the first, boxes that differ in this number alone, and follow each other in it, become one.
+ * name_boxes.c - each name begins as a box of its own, in a group of those that differ from it in
+ * numbers alone. Then, for each number from the last to the first, boxes of a group that differ in
+ * this number alone, and follow each other in it, become one.
  */
 #include "checkpoint/names/name_boxes.h"
 
@@ -9,41 +10,132 @@
 #include "base/context.h"
 #include "base/error.h"
 #include "base/sort.h"
+#include "base/table.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-/* ---- joining --------------------------------------------------------------------------------- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
-static void read_numbers(rs_name_box *box)
+/* Names of one kind that differ in their numbers alone. */
+typedef struct name_group {
+    const rs_name_box *first;
+    int32_t place; /* in the order of groups: by kind, then by name */
+    struct name_group *next;
+} name_group;
+
+typedef struct grouping {
+    rs_arena arena; /* of groups */
+    rs_table table; /* of groups, by kind and what names are without their numbers */
+    int64_t key_capacity;
+    char *key;
+    name_group *groups; /* the last one that was found */
+    size_t count;
+} grouping;
+
+/* Reads the numbers of a name, and makes the key of its group: the kind, and the name with 0 for
+ * each number. What is taken as text is no number, except behind RS_NAME_NUMBERS_MAX of them, so
+ * names that have a key in common differ in numbers alone. */
+static size_t read_name(rs_name_box *box, char *key)
 {
+    size_t used = sizeof box->kind;
+    memcpy(key, &box->kind, used);
     box->number_count = 0;
-    for (size_t i = 0; i < box->name.count && box->number_count < RS_NAME_NUMBERS_MAX; i++) {
-        size_t length = rs_name_number_length(box->name, i);
+    for (size_t i = 0; i < box->name.count; i++) {
+        size_t length = 0;
+        if (rs_is_digit(box->name.bytes[i]) && box->number_count < RS_NAME_NUMBERS_MAX)
+            length = rs_name_number_length(box->name, i);
+        key[used++] = length != 0 ? '0' : box->name.bytes[i];
         if (length == 0)
             continue;
         int32_t n = box->number_count++;
-        box->first[n] = box->last[n] = rs_name_number_at(box->name, i, length);
+        box->first[n] = box->last[n] = (int32_t)rs_name_number_at(box->name, i, length);
         i += length - 1;
     }
+    return used;
 }
 
-static int compare_kinds(const rs_name_box *a, const rs_name_box *b)
+static reshard_status find_group(grouping *found, rs_name_box *box, name_group **out_group)
 {
-    if (a->kind != b->kind)
-        return a->kind < b->kind ? -1 : 1;
-    return rs_name_compare(a->name, b->name, false);
+    void *key = found->key;
+    int64_t most = (int64_t)(sizeof box->kind + box->name.count);
+    reshard_status status = rs_grow(found->arena.context, &key, &found->key_capacity, most, 1);
+    found->key = key;
+    if (status != RESHARD_OK)
+        return status;
+    size_t bytes = read_name(box, found->key);
+    void **place = rs_table_at(&found->table, found->key, bytes);
+    if (place == NULL)
+        return rs_allocation_status();
+    if (*place == NULL) {
+        name_group *made = rs_arena_allocate(&found->arena, sizeof *made);
+        if (made == NULL)
+            return rs_allocation_status();
+        *made = (name_group){.first = box, .next = found->groups};
+        *place = found->groups = made;
+        found->count++;
+    }
+    *out_group = *place;
+    return RESHARD_OK;
 }
 
-static int compare_boxes(const void *a, const void *b)
+static int compare_groups(const void *a, const void *b)
 {
-    int order = compare_kinds(a, b);
-    return order != 0 ? order
-                      : rs_name_compare(((const rs_name_box *)a)->name,
-                                        ((const rs_name_box *)b)->name, true);
+    const rs_name_box *x = (*(name_group *const *)a)->first, *y = (*(name_group *const *)b)->first;
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    return rs_name_compare(x->name, y->name, false);
 }
+
+/* Gives the groups their places. */
+static reshard_status order_groups(grouping *found)
+{
+    size_t used = 0;
+    name_group **ordered = rs_arena_allocate_array(&found->arena, found->count, sizeof *ordered);
+    if (ordered == NULL)
+        return rs_allocation_status();
+    for (name_group *group = found->groups; group != NULL; group = group->next)
+        ordered[used++] = group;
+    rs_sort(ordered, used, sizeof *ordered, compare_groups);
+    for (size_t i = 0; i < used; i++)
+        ordered[i]->place = (int32_t)i;
+    return RESHARD_OK;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const rs_name_box *x = a, *y = b;
+    return (x->group > y->group) - (x->group < y->group);
+}
+
+/* Reads the names and sorts them by group. Names are many and groups few: a table finds them. */
+static reshard_status group_boxes(reshard_context *context, rs_name_box *boxes, int64_t count)
+{
+    grouping found = {.key = NULL};
+    reshard_status status = RESHARD_OK;
+    rs_arena_init(&found.arena, context);
+    rs_table_init(&found.table, context);
+    name_group **group_of = rs_arena_allocate_array(&found.arena, (size_t)count, sizeof *group_of);
+    if (group_of == NULL)
+        status = rs_allocation_status();
+    for (int64_t i = 0; status == RESHARD_OK && i < count; i++)
+        status = find_group(&found, &boxes[i], &group_of[i]);
+    if (status == RESHARD_OK)
+        status = order_groups(&found);
+    for (int64_t i = 0; status == RESHARD_OK && i < count; i++)
+        boxes[i].group = group_of[i]->place;
+    if (status == RESHARD_OK)
+        rs_sort(boxes, (size_t)count, sizeof *boxes, compare_places);
+    if (found.key != NULL)
+        rs_release(context, found.key, (size_t)found.key_capacity);
+    rs_table_release(&found.table);
+    rs_arena_release(&found.arena);
+    return status;
+}
+
+/* ---- joining --------------------------------------------------------------------------------- */
 
 /* By all numbers but one, then by that. */
 static int compare_along(const void *a, const void *b)
@@ -86,15 +178,13 @@ static int64_t join_along(rs_name_box *boxes, int64_t count, int32_t along)
     return count != 0 ? kept + 1 : 0;
 }
 
-int64_t rs_name_boxes_join(rs_name_box *boxes, int64_t count)
+reshard_status rs_name_boxes_join(reshard_context *context, rs_name_box *boxes, int64_t *count)
 {
     int64_t kept = 0;
-    for (int64_t i = 0; i < count; i++)
-        read_numbers(&boxes[i]);
-    rs_sort(boxes, (size_t)count, sizeof *boxes, compare_boxes);
-    for (int64_t first = 0, next; first < count; first = next) {
-        for (next = first + 1; next < count; next++) {
-            if (compare_kinds(&boxes[first], &boxes[next]) != 0)
+    reshard_status status = group_boxes(context, boxes, *count);
+    for (int64_t first = 0, next; status == RESHARD_OK && first < *count; first = next) {
+        for (next = first + 1; next < *count; next++) {
+            if (boxes[next].group != boxes[first].group)
                 break;
         }
         int64_t left = next - first;
@@ -103,7 +193,9 @@ int64_t rs_name_boxes_join(rs_name_box *boxes, int64_t count)
         memmove(boxes + kept, boxes + first, (size_t)left * sizeof *boxes);
         kept += left;
     }
-    return kept;
+    if (status == RESHARD_OK)
+        *count = kept;
+    return status;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */

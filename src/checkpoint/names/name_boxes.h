@@ -16,16 +16,16 @@
 #include "text/json_writer.h"
 
 typedef struct rs_name_box {
-    rs_slice name; /* one of them */
-    int64_t kind;  /* names of different kinds are never in one box */
+    rs_slice name;        /* one of them */
+    int64_t kind;         /* names of different kinds are never in one box */
+    int32_t group, along; /* while boxes are joined */
     int32_t number_count;
-    int32_t along; /* while boxes are joined */
-    int64_t first[RS_NAME_NUMBERS_MAX], last[RS_NAME_NUMBERS_MAX];
+    int32_t first[RS_NAME_NUMBERS_MAX], last[RS_NAME_NUMBERS_MAX];
 } rs_name_box;
 
 /* Joins boxes of one name each, of which name and kind are given, into as few as a simple rule
- * finds. Sorts them by kind, then by name. Returns how many are left. */
-int64_t rs_name_boxes_join(rs_name_box *boxes, int64_t count);
+ * finds, sorted by kind, then by name. *count is then how many are left. Names are different. */
+reshard_status rs_name_boxes_join(reshard_context *context, rs_name_box *boxes, int64_t *count);
 void rs_name_box_write(const rs_name_box *box, rs_json_writer *writer);
 
 /* Reads a box and calls `add` for each of its names, which are in the arena, with a NUL behind.
