@@ -136,8 +136,9 @@ static reshard_status read_number(rs_pickle_reader *reader, size_t bytes, uint64
     uint64_t number = 0;
     if (reader->count - reader->at < bytes)
         return rs_pickle_fail(reader, "the bytes end inside it");
+    const unsigned char *from = (const unsigned char *)reader->bytes + reader->at;
     for (size_t i = bytes; i > 0; i--)
-        number = number << 8 | (unsigned char)reader->bytes[reader->at + i - 1];
+        number = number << 8 | from[i - 1];
     reader->at += bytes;
     *out_number = number;
     return RESHARD_OK;

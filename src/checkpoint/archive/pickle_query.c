@@ -106,10 +106,12 @@ const rs_pickle_node *rs_pickle_dict(const rs_pickle_node *node)
 const rs_pickle_node *rs_pickle_get(const rs_pickle_node *node, const char *key)
 {
     const rs_pickle_node *dict = rs_pickle_dict(node);
+    size_t length = strlen(key);
     rs_slice text;
     for (size_t i = rs_pickle_count(dict); i > 0; i--) {
         const rs_pickle_node *const *pair = &dict->items.nodes[2 * (i - 1)];
-        if (rs_pickle_text(pair[0], &text) && rs_slice_equals(text, key))
+        if (rs_pickle_text(pair[0], &text) && text.count == length &&
+            memcmp(text.bytes, key, length) == 0)
             return pair[1];
     }
     return NULL;

@@ -53,6 +53,7 @@ typedef struct rs_pickle_reader {
     rs_pickle_taken *taken;          /* in the order of the bytes and of the memo */
     int64_t taken_count, taken_capacity;
     int64_t taken_entries; /* of the memo, by all of them */
+    int64_t found_last;    /* which of them a search found last */
     rs_pickle_text_place *texts;
     int64_t text_count, text_capacity;
     /* Where something was last done that outlives the items around it: a global, a persistent id,

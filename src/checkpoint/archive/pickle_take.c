@@ -78,13 +78,17 @@ reshard_status rs_pickle_offer(reader *r, const rs_pickle_mark *mark,
 
 /* The taken items that come last among those whose entries begin at or before the index; NULL:
  * all are behind it. */
-static const taken *find_taken(const reader *r, int64_t index)
+static const taken *find_taken(reader *r, int64_t index)
 {
     int64_t low = 0, high = r->taken_count;
     if (high == 0 || index < r->taken[0].memo_first) /* classes and keys, mostly */
         return NULL;
     if (index >= r->taken[high - 1].memo_first)
         return &r->taken[high - 1];
+    /* Classes and keys that come later follow the same items, whoever asks for them. */
+    const taken *last = &r->taken[r->found_last];
+    if (last->memo_first <= index && index < last[1].memo_first)
+        return last;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
         if (r->taken[middle].memo_first <= index)
@@ -92,7 +96,8 @@ static const taken *find_taken(const reader *r, int64_t index)
         else
             high = middle;
     }
-    return low != 0 ? &r->taken[low - 1] : NULL;
+    r->found_last = low - 1;
+    return &r->taken[low - 1];
 }
 
 static const rs_pickle_text_place *find_text(const reader *r, const taken *within, int64_t index)

@@ -95,11 +95,20 @@ static bool read_row(const rs_pickle_node *row, int64_t numbers[ROW_MAX])
     return true;
 }
 
+/* Whether it is a torch.Size, of which there are three for every chunk. */
+static bool is_size(rs_dcp_reading *r, const rs_pickle_node *node)
+{
+    bool is_known = rs_pickle_is(node, RS_PICKLE_REDUCE) && node->call->callable == r->size_class;
+    if (!is_known && !rs_pickle_is_call(node, "torch", "Size"))
+        return false;
+    r->size_class = node->call->callable;
+    return true;
+}
+
 reshard_status rs_dcp_copy_numbers(rs_dcp_reading *r, const rs_pickle_node *node,
                                    int32_t *out_count, const int64_t **out_numbers)
 {
-    const rs_pickle_node *row =
-        rs_pickle_is_call(node, "torch", "Size") ? rs_pickle_item(node->call->arguments, 0) : node;
+    const rs_pickle_node *row = is_size(r, node) ? rs_pickle_item(node->call->arguments, 0) : node;
     size_t count = rs_pickle_count(row);
     int64_t numbers[ROW_MAX], number = 0;
     reshard_status status = rs_dcp_spend(r, count + 1);

@@ -32,7 +32,8 @@ typedef struct rs_dcp_reading {
     rs_pickle_index paths; /* planner_data, by name */
     uint64_t left;         /* bytes of texts, and numbers, that may still be copied */
     rs_intern names, files, rows;
-    const rs_pickle_node *chunk_class, *index_class, *info_class; /* as they were met last */
+    /* as they were met last */
+    const rs_pickle_node *chunk_class, *index_class, *info_class, *size_class;
     int64_t batch_count, batch_capacity;
     rs_dcp_batch *batches; /* by list */
     int64_t chunk_count, chunk_capacity;
