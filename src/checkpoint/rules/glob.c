@@ -241,19 +241,31 @@ static bool begin_agrees(const rs_glob_element *element, const rs_glob_element *
     return element->item_count == 0; /* a wildcard */
 }
 
-/* Most names do not match most patterns, and their first or last bytes show it. */
+/* The same for its end, from the element before `element` backwards. */
+static bool end_agrees(const rs_glob_element *begin, const rs_glob_element *element, int depth,
+                       const char *name, size_t bytes)
+{
+    if (element == begin || depth == 0)
+        return true;
+    element--;
+    for (int32_t i = 0; i < element->item_count; i++) {
+        const rs_glob_item *item = &element->items[i];
+        if (item->is_range || (item->length <= bytes &&
+                               begins_with(item, name + bytes - item->length, item->length) &&
+                               end_agrees(begin, element, depth - 1, name, bytes - item->length)))
+            return true;
+    }
+    return element->item_count == 0; /* a wildcard */
+}
+
+/* Most names do not match most patterns, and their first or last bytes show it: ".weight" at the
+ * end seldom does, but what comes before it. */
 static bool ends_agree(const rs_glob *glob, const char *name, size_t bytes)
 {
-    const rs_glob_element *end = glob->elements + glob->element_count, *last = end - 1;
+    const rs_glob_element *begin = glob->elements, *end = begin + glob->element_count;
     if (glob->element_count == 0)
         return bytes == 0;
-    for (int32_t i = 0; i < last->item_count; i++) {
-        const rs_glob_item *item = &last->items[i];
-        if (item->is_range ||
-            (item->length <= bytes && begins_with(item, name + bytes - item->length, item->length)))
-            return begin_agrees(glob->elements, end, 2, name, bytes);
-    }
-    return last->item_count == 0 && begin_agrees(glob->elements, end, 2, name, bytes);
+    return end_agrees(begin, end, 4, name, bytes) && begin_agrees(begin, end, 2, name, bytes);
 }
 
 /* Finds the shortest length, from *length on, at which the item matches the beginning of `name`;
