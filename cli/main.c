@@ -9,6 +9,7 @@
 #include "cli/bench.h"
 #include "cli/commands.h"
 #include "cli/common/failure.h"
+#include "cli/common/memory.h"
 #include "cli/common/program.h"
 #include "cli/common/ranks.h"
 #include "cli/complete.h"
@@ -127,5 +128,6 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    cli_memory_give_back();
     return cli_program_end(argc > 0 ? run(argc - 1, argv + 1) : run(0, argv));
 }

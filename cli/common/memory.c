@@ -6,12 +6,22 @@
 
 #include "cli/common/failure.h"
 
+#include <malloc.h>
 #include <stdint.h>
 #include <stdlib.h>
+
+#define LARGE_BYTES (2 << 20) /* more than a block of an arena */
 
 static _Noreturn void give_up(void)
 {
     exit(cli_fail(CLI_FAILED, "out of memory"));
+}
+
+void cli_memory_give_back(void)
+{
+#ifdef __GLIBC__
+    (void)mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
+#endif
 }
 
 void *cli_allocate(size_t count, size_t item_bytes)

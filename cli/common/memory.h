@@ -9,6 +9,11 @@
 
 #include <stddef.h>
 
+/* From now on, arrays of 2 MiB and more go back to the system as soon as they are freed. Once an
+ * array has been freed, glibc otherwise keeps all that are not larger for later: half of a model's
+ * header, in vain. */
+void cli_memory_give_back(void);
+
 /* count * item_bytes zeroed bytes; never NULL. */
 void *cli_allocate(size_t count, size_t item_bytes);
 
