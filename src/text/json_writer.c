@@ -112,7 +112,7 @@ void rs_json_writer_string(rs_json_writer *writer, rs_slice string)
     rs_json_writer_add(writer, "\"", 1);
     if (!writer->quotes) {
         put_escaped(writer, string.bytes, string.count);
-    } else if (count_plain(string.bytes, string.count) == string.count) {
+    } else if (rs_json_is_plain(string)) {
         put(writer, string.bytes, string.count);
     } else {
         rs_json_writer inner; /* its escapes are escaped once more */
@@ -124,6 +124,20 @@ void rs_json_writer_string(rs_json_writer *writer, rs_slice string)
         rs_json_writer_release(&inner);
     }
     rs_json_writer_add(writer, "\"", 1);
+}
+
+bool rs_json_is_plain(rs_slice string)
+{
+    return count_plain(string.bytes, string.count) == string.count;
+}
+
+void rs_json_writer_plain(rs_json_writer *writer, rs_slice string)
+{
+    const char *quote = writer->quotes ? "\\\"" : "\"";
+    size_t quote_bytes = writer->quotes ? 2 : 1;
+    put(writer, quote, quote_bytes);
+    put(writer, string.bytes, string.count);
+    put(writer, quote, quote_bytes);
 }
 
 void rs_json_writer_begin_quoted(rs_json_writer *writer)

@@ -27,6 +27,9 @@ void rs_json_writer_text(rs_json_writer *writer, const char *text);
 void rs_json_writer_unsigned(rs_json_writer *writer, uint64_t number);
 /* In quotes and escaped. The bytes are UTF-8. */
 void rs_json_writer_string(rs_json_writer *writer, rs_slice string);
+/* Whether a string is written without escapes; and the same for one that is known to be. */
+bool rs_json_is_plain(rs_slice string);
+void rs_json_writer_plain(rs_json_writer *writer, rs_slice string);
 /* What is written between these two is the text of one string: JSON inside JSON. */
 void rs_json_writer_begin_quoted(rs_json_writer *writer);
 void rs_json_writer_end_quoted(rs_json_writer *writer);

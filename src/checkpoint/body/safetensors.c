@@ -87,6 +87,20 @@ static reshard_status read_numbers(reshard_context *context, rs_json *json, cons
 
 enum { HAS_DTYPE = 1, HAS_SHAPE = 2, HAS_OFFSETS = 4 };
 
+/* Keeps a shape. Models have few of them, which the tensors of a file share. */
+static reshard_status keep_shape(rs_header *header, const number_list *list, rs_header_entry *entry)
+{
+    size_t count = (size_t)list->count;
+    void **place = rs_table_at(&header->shapes, list->items, count * sizeof(int64_t));
+    if (place != NULL && *place == NULL)
+        *place = rs_arena_copy(&header->arena, list->items, count, sizeof(int64_t));
+    if (place == NULL || *place == NULL)
+        return rs_allocation_status();
+    entry->ndim = (int32_t)list->count;
+    entry->shape = *place;
+    return RESHARD_OK;
+}
+
 static reshard_status read_field(rs_header *header, rs_json *json, int field, number_list *list,
                                  rs_header_entry *entry)
 {
@@ -95,12 +109,7 @@ static reshard_status read_field(rs_header *header, rs_json *json, int field, nu
         return read_dtype(json, &entry->dtype);
     if (field == HAS_SHAPE) {
         reshard_status status = read_numbers(context, json, "shape is not a list", INT64_MAX, list);
-        if (status != RESHARD_OK)
-            return status;
-        entry->ndim = (int32_t)list->count;
-        entry->shape =
-            rs_arena_copy(&header->arena, list->items, (size_t)list->count, sizeof(int64_t));
-        return entry->shape != NULL ? RESHARD_OK : rs_allocation_status();
+        return status == RESHARD_OK ? keep_shape(header, list, entry) : status;
     }
     reshard_status status =
         read_numbers(context, json, "data_offsets is not a list", UINT64_MAX, list);
@@ -297,6 +306,7 @@ reshard_status rs_header_parse(reshard_context *context, const char *what, char 
     if (header == NULL)
         return rs_allocation_status();
     rs_arena_init(&header->arena, context);
+    rs_table_init(&header->shapes, context);
     header->text = text;
     header->data_begin = 8 + (uint64_t)text_bytes;
     header->data_bytes = data_bytes;
@@ -305,6 +315,7 @@ reshard_status rs_header_parse(reshard_context *context, const char *what, char 
         status = check_places(header);
     if (status == RESHARD_OK)
         status = index_names(header);
+    rs_table_release(&header->shapes);
     header->text = NULL; /* it is the caller's */
     if (status != RESHARD_OK) {
         rs_header_destroy(header);
@@ -397,6 +408,20 @@ reshard_status rs_header_read_at(reshard_context *context, const rs_file *file, 
     return status;
 }
 
+void rs_header_drop_entries(rs_header *header)
+{
+    reshard_context *context = header->arena.context;
+    if (header->by_name != NULL)
+        rs_release(context, header->by_name,
+                   (size_t)header->entry_count * sizeof(rs_header_entry *));
+    if (header->entries != NULL)
+        rs_release(context, header->entries,
+                   (size_t)header->entry_capacity * sizeof(rs_header_entry));
+    header->by_name = NULL;
+    header->entries = NULL;
+    header->entry_count = header->entry_capacity = 0;
+}
+
 void rs_header_destroy(rs_header *header)
 {
     if (header == NULL)
@@ -404,12 +429,7 @@ void rs_header_destroy(rs_header *header)
     reshard_context *context = header->arena.context;
     if (header->text != NULL)
         rs_release(context, header->text, header->text_bytes);
-    if (header->by_name != NULL)
-        rs_release(context, header->by_name,
-                   (size_t)header->entry_count * sizeof(rs_header_entry *));
-    if (header->entries != NULL)
-        rs_release(context, header->entries,
-                   (size_t)header->entry_capacity * sizeof(rs_header_entry));
+    rs_header_drop_entries(header);
     if (header->metadata != NULL)
         rs_release(context, header->metadata,
                    (size_t)header->metadata_capacity * sizeof(rs_metadatum));

@@ -11,6 +11,7 @@
 #ifndef RS_CHECKPOINT_FORMAT_SAFETENSORS_H
 #define RS_CHECKPOINT_FORMAT_SAFETENSORS_H
 
+#include "base/table.h"
 #include "checkpoint/body/format.h"
 #include "text/json.h"
 
@@ -28,6 +29,7 @@ typedef struct rs_header_entry {
 
 typedef struct rs_header {
     rs_arena arena;
+    rs_table shapes;     /* while the header is read: the shapes so far */
     char *text;          /* names point into it; NULL when the caller owns it */
     size_t text_bytes;   /* of names and metadata */
     uint64_t data_begin; /* in the file */
@@ -51,6 +53,8 @@ reshard_status rs_header_read(reshard_context *context, const rs_file *file,
  * counts from there. */
 reshard_status rs_header_read_at(reshard_context *context, const rs_file *file, uint64_t at,
                                  rs_header **out_header);
+/* Lets go of the entries. What they point to, names and shapes, stays. */
+void rs_header_drop_entries(rs_header *header);
 void rs_header_destroy(rs_header *header);
 
 /* The index among entries by name; -1 when there is none. */
@@ -75,8 +79,9 @@ reshard_status rs_safetensors_open_file(reshard_checkpoint *checkpoint, int32_t 
  * refused. what: "tensors that the index does not name"; first: one of them, for the words. */
 reshard_status rs_safetensors_leave_out(reshard_checkpoint *checkpoint, const rs_opening *opening,
                                         int64_t count, const char *what, rs_slice first);
-/* Keeps what the files say beside their tensors, and what they are called. */
-reshard_status rs_safetensors_keep_metadata(reshard_checkpoint *checkpoint);
+/* Keeps what the files say beside their tensors, and what they are called. To be called last: of
+ * the headers only names, shapes and metadata are left. */
+reshard_status rs_safetensors_finish(reshard_checkpoint *checkpoint);
 const rs_header *rs_safetensors_header(const reshard_checkpoint *checkpoint, int32_t file);
 /* An entry as an array of its file: whole, until the caller says which box it is. */
 rs_occurrence rs_safetensors_occurrence(const reshard_checkpoint *checkpoint, int32_t file,

@@ -183,7 +183,7 @@ static reshard_status keep_stem(reshard_checkpoint *checkpoint)
     return RESHARD_OK;
 }
 
-reshard_status rs_safetensors_keep_metadata(reshard_checkpoint *checkpoint)
+static reshard_status keep_metadata(reshard_checkpoint *checkpoint)
 {
     int64_t most = 0, count = 0;
     for (int32_t i = 0; i < checkpoint->file_count; i++)
@@ -201,6 +201,13 @@ reshard_status rs_safetensors_keep_metadata(reshard_checkpoint *checkpoint)
     reshard_status status = keep_said(checkpoint, list, count);
     rs_release(checkpoint->context, list, (size_t)most * sizeof *list);
     return status == RESHARD_OK && checkpoint->file_count != 0 ? keep_stem(checkpoint) : status;
+}
+
+reshard_status rs_safetensors_finish(reshard_checkpoint *checkpoint)
+{
+    for (int32_t i = 0; i < checkpoint->file_count; i++)
+        rs_header_drop_entries(checkpoint->files[i].body);
+    return keep_metadata(checkpoint);
 }
 
 /* ---- entries --------------------------------------------------------------------------------- */

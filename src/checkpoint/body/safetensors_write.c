@@ -16,19 +16,21 @@ static void write_entry(rs_json_writer *writer, const rs_target *target,
                         const rs_target_entry *entry)
 {
     reshard_dtype dtype = target->tensors[entry->tensor].dtype;
+    const rs_target_array *array = rs_target_array_of(target, entry);
+    rs_slice key = rs_target_key(target, entry);
     if (dtype > RESHARD_U64 && writer->status == RESHARD_OK)
-        writer->status = rs_fail(
-            RESHARD_ERR_UNSUPPORTED, "tensor \"%.*s\" is %s, which safetensors does not have",
-            rs_slice_shown(*entry->key), entry->key->bytes, reshard_dtype_name(dtype));
-    rs_json_writer_string(writer, *entry->key);
+        writer->status = rs_fail(RESHARD_ERR_UNSUPPORTED,
+                                 "tensor \"%.*s\" is %s, which safetensors does not have",
+                                 rs_slice_shown(key), key.bytes, reshard_dtype_name(dtype));
+    rs_target_write_key(writer, target, entry);
     rs_json_writer_text(writer, ":{\"dtype\":\"");
     rs_json_writer_text(writer, rs_dtype_safetensors_name(dtype));
     rs_json_writer_text(writer, "\",\"shape\":");
-    rs_json_writer_integers(writer, entry->ndim, entry->shape);
+    rs_json_writer_integers(writer, array->ndim, array->shape);
     rs_json_writer_text(writer, ",\"data_offsets\":[");
     rs_json_writer_unsigned(writer, entry->begin);
     rs_json_writer_add(writer, ",", 1);
-    rs_json_writer_unsigned(writer, entry->begin + entry->bytes);
+    rs_json_writer_unsigned(writer, entry->begin + array->bytes);
     rs_json_writer_text(writer, "]}");
 }
 
@@ -50,12 +52,12 @@ void rs_safetensors_write_shapes(rs_json_writer *writer, const rs_target *target
     for (int64_t i = 0; i < file->entry_count; i++) {
         const rs_target_entry *entry = &target->entries[file->entry_first + i];
         const rs_stored_tensor *tensor = &target->tensors[entry->tensor];
-        if (!entry->hides_shape)
+        if (!rs_target_array_of(target, entry)->hides_shape)
             continue;
         if (!is_first)
             rs_json_writer_add(writer, ",", 1);
         is_first = false;
-        rs_json_writer_string(writer, *entry->key);
+        rs_target_write_key(writer, target, entry);
         rs_json_writer_add(writer, ":", 1);
         rs_json_writer_integers(writer, tensor->ndim, tensor->shape);
     }
@@ -125,7 +127,8 @@ reshard_status rs_safetensors_place(rs_target *target, int32_t index)
     rs_json_writer writer;
     for (int64_t i = file->entry_first; i < file->entry_first + file->entry_count; i++) {
         target->entries[i].begin = used;
-        if (__builtin_add_overflow(used, target->entries[i].bytes, &used))
+        if (__builtin_add_overflow(used, rs_target_array_of(target, &target->entries[i])->bytes,
+                                   &used))
             return rs_fail(RESHARD_ERR_RANGE, "%s would have more than 2^64 bytes", file->name);
     }
     rs_json_writer_init(&writer, target->context);

@@ -16,6 +16,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+reshard_status rs_target_add_array(rs_target *target, const rs_target_array *array,
+                                   int32_t *out_index)
+{
+    void *items = target->arrays;
+    if (target->array_count == INT32_MAX)
+        return rs_fail(RESHARD_ERR_RANGE, "more than 2147483647 different arrays");
+    reshard_status status = rs_grow(target->context, &items, &target->array_capacity,
+                                    target->array_count + 1, sizeof(rs_target_array));
+    target->arrays = items;
+    if (status != RESHARD_OK)
+        return status;
+    *out_index = (int32_t)target->array_count++;
+    target->arrays[*out_index] = *array;
+    return RESHARD_OK;
+}
+
 reshard_status rs_target_add_entry(rs_target *target, const rs_target_entry *entry)
 {
     void *items = target->entries;
@@ -47,14 +63,11 @@ reshard_status rs_target_add_whole(const rs_laying *laying, const rs_selected *s
     tensor->piece_count = 1;
     target->origins[index] = selected->origin;
     target->tensor_count++;
-    rs_target_entry entry = {.key = &tensor->name,
-                             .tensor = (int32_t)index,
-                             .file = file,
-                             .ndim = tensor->ndim,
-                             .shape = tensor->shape,
-                             .piece_count = 1,
-                             .bytes = tensor->bytes};
-    return rs_target_add_entry(target, &entry);
+    const rs_target_array array = {
+        .ndim = tensor->ndim, .shape = tensor->shape, .bytes = tensor->bytes, .piece_count = 1};
+    rs_target_entry entry = {.tensor = (int32_t)index, .file = file};
+    status = rs_target_add_array(target, &array, &entry.array);
+    return status == RESHARD_OK ? rs_target_add_entry(target, &entry) : status;
 }
 
 reshard_status rs_target_say(rs_target *target, const char *format, ...)
@@ -79,9 +92,31 @@ bool rs_target_keeps(const rs_target *target, rs_slice *name)
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
+rs_slice rs_target_key(const rs_target *target, const rs_target_entry *entry)
+{
+    const rs_slice *key = rs_target_array_of(target, entry)->key;
+    return key != NULL ? *key : target->tensors[entry->tensor].name;
+}
+
+void rs_target_write_key(rs_json_writer *writer, const rs_target *target,
+                         const rs_target_entry *entry)
+{
+    rs_slice key = rs_target_key(target, entry);
+    if (target->names_are_plain && rs_target_array_of(target, entry)->key == NULL)
+        rs_json_writer_plain(writer, key);
+    else
+        rs_json_writer_string(writer, key);
+}
+
+/* An entry on its way into the order of keys. */
+typedef struct keyed_entry {
+    rs_slice key;
+    rs_target_entry entry;
+} keyed_entry;
+
 static int compare_keys(const void *a, const void *b)
 {
-    return rs_slice_compare(*((const rs_target_entry *)a)->key, *((const rs_target_entry *)b)->key);
+    return rs_slice_compare(((const keyed_entry *)a)->key, ((const keyed_entry *)b)->key);
 }
 
 #define BITS_MAX 128
@@ -139,15 +174,29 @@ static void permute(rs_target_entry *entries, int64_t count, int64_t *places)
     }
 }
 
+static reshard_status sort_by_key(const rs_target *target, rs_target_entry *entries, size_t count)
+{
+    keyed_entry *keyed = rs_allocate_array(target->context, count, sizeof *keyed);
+    if (keyed == NULL)
+        return rs_allocation_status();
+    for (size_t i = 0; i < count; i++)
+        keyed[i] = (keyed_entry){rs_target_key(target, &entries[i]), entries[i]};
+    rs_sort(keyed, count, sizeof *keyed, compare_keys);
+    for (size_t i = 0; i < count; i++)
+        entries[i] = keyed[i].entry;
+    rs_release(target->context, keyed, count * sizeof *keyed);
+    return RESHARD_OK;
+}
+
 /* Entries come in the order of their tensors' names, so in most groups they are sorted already. */
-static void sort_group(rs_target_entry *entries, int64_t count)
+static reshard_status sort_group(const rs_target *target, rs_target_entry *entries, int64_t count)
 {
     for (int64_t i = 1; i < count; i++) {
-        if (compare_keys(&entries[i - 1], &entries[i]) > 0) {
-            rs_sort(entries, (size_t)count, sizeof *entries, compare_keys);
-            return;
-        }
+        if (rs_slice_compare(rs_target_key(target, &entries[i - 1]),
+                             rs_target_key(target, &entries[i])) > 0)
+            return sort_by_key(target, entries, (size_t)count);
     }
+    return RESHARD_OK;
 }
 
 /* By file, then whole pages first, then by decreasing bits, then by key. */
@@ -167,13 +216,13 @@ static reshard_status sort_entries(rs_target *target)
     for (int64_t i = 0; i < count; i++) {
         const rs_target_entry *entry = &target->entries[i];
         int32_t bits = reshard_dtype_bits(target->tensors[entry->tensor].dtype);
-        places[i] =
-            classes * entry->file + (entry->bytes % RS_DATA_ALIGNMENT == 0 ? 0 : class_of[bits]);
+        bool is_paged = rs_target_array_of(target, entry)->bytes % RS_DATA_ALIGNMENT == 0;
+        places[i] = classes * entry->file + (is_paged ? 0 : class_of[bits]);
     }
     count_places(group_count, groups, count, places);
     permute(target->entries, count, places);
-    for (int64_t i = 0, first = 0; i < group_count; first = groups[i++])
-        sort_group(target->entries + first, groups[i] - first);
+    for (int64_t i = 0, first = 0; status == RESHARD_OK && i < group_count; first = groups[i++])
+        status = sort_group(target, target->entries + first, groups[i] - first);
 out:
     if (places != NULL)
         rs_release(target->context, places, (size_t)count * sizeof *places);
@@ -218,9 +267,10 @@ static reshard_status place_file(rs_target *target, int32_t index)
     target->bytes += file->bytes;
     for (int64_t i = file->entry_first; i < file->entry_first + file->entry_count; i++) {
         const rs_target_entry *entry = &target->entries[i];
+        const rs_target_array *array = rs_target_array_of(target, entry);
         rs_stored_piece *pieces = target->tensors[entry->tensor].pieces + entry->piece_first;
-        assert(file->data_begin + entry->begin + entry->bytes <= file->bytes);
-        for (int64_t j = 0; j < entry->piece_count; j++)
+        assert(file->data_begin + entry->begin + array->bytes <= file->bytes);
+        for (int64_t j = 0; j < array->piece_count; j++)
             pieces[j].at += file->data_begin + entry->begin;
     }
     return RESHARD_OK;
@@ -229,6 +279,9 @@ static reshard_status place_file(rs_target *target, int32_t index)
 reshard_status rs_target_place(rs_target *target)
 {
     reshard_status status = RESHARD_OK;
+    target->names_are_plain = true;
+    for (int64_t i = 0; target->names_are_plain && i < target->tensor_count; i++)
+        target->names_are_plain = rs_json_is_plain(target->tensors[i].name);
     if (target->entry_count != 0)
         status = sort_entries(target);
     if (status == RESHARD_OK)
@@ -245,7 +298,11 @@ void rs_target_release(rs_target *target)
     if (target->entries != NULL)
         rs_release(target->context, target->entries,
                    (size_t)target->entry_capacity * sizeof(rs_target_entry));
+    if (target->arrays != NULL)
+        rs_release(target->context, target->arrays,
+                   (size_t)target->array_capacity * sizeof(rs_target_array));
     target->entries = NULL;
+    target->arrays = NULL;
     rs_arena_release(&target->arena);
 }
 
@@ -283,14 +340,14 @@ void rs_target_digest(const rs_target *target, rs_digest *digest)
     rs_digest_u64(digest, (uint64_t)target->entry_count);
     for (int64_t i = 0; i < target->entry_count; i++) {
         const rs_target_entry *entry = &target->entries[i];
-        const rs_slice *name = &target->tensors[entry->tensor].name;
+        const rs_target_array *array = rs_target_array_of(target, entry);
         rs_digest_u64(digest, (uint64_t)entry->tensor);
         rs_digest_u64(digest, (uint64_t)entry->file);
-        rs_digest_u64(digest, (uint64_t)entry->ndim);
-        rs_digest_i64s(digest, entry->shape, entry->ndim);
+        rs_digest_u64(digest, (uint64_t)array->ndim);
+        rs_digest_i64s(digest, array->shape, array->ndim);
         rs_digest_u64(digest, entry->begin);
-        if (entry->key != name)
-            rs_digest_bytes(digest, entry->key->bytes, entry->key->count);
+        if (array->key != NULL)
+            rs_digest_bytes(digest, array->key->bytes, array->key->count);
     }
 }
 

@@ -19,17 +19,23 @@
 #include "checkpoint/body/format.h"
 #include "checkpoint/select/select.h"
 
-/* One array of one file. */
-typedef struct rs_target_entry {
-    const rs_slice *key; /* mostly the tensor's name */
+/* What an array is, wherever it lies. Tensors that are cut alike share it. */
+typedef struct rs_target_array {
+    const rs_slice *key; /* NULL: the tensor's name */
     const int64_t *shape;
     uint64_t bytes;
+    int32_t ndim;        /* as it is stored */
+    int32_t piece_count; /* of the tensor's pieces, how many lie in it */
+    bool hides_shape;    /* its shape does not tell that of the tensor, so the file has to */
+} rs_target_array;
+
+/* One array of one file. A model has some hundred thousand of them. */
+typedef struct rs_target_entry {
     uint64_t begin; /* in the data section */
+    int32_t array;  /* of the target's arrays: what it is */
     int32_t tensor; /* of the target's tensors */
     int32_t file;
-    int32_t ndim;                     /* of the array, as it is stored */
-    int32_t piece_first, piece_count; /* the tensor's pieces that lie in it */
-    bool hides_shape; /* its shape does not tell that of the tensor, so the file has to */
+    int32_t piece_first; /* of the tensor's pieces, the first that lies in it */
 } rs_target_entry;
 
 typedef struct rs_target_file {
@@ -64,6 +70,8 @@ struct rs_target {
     int64_t *owners;
     int64_t name_count; /* live tensors: how many; else 0 */
     rs_slice *names;
+    int64_t array_count, array_capacity;
+    rs_target_array *arrays;
     int64_t entry_count, entry_capacity;
     rs_target_entry *entries; /* by file, then by place */
     int32_t file_count;
@@ -71,9 +79,10 @@ struct rs_target {
     rs_target_file *files;
     uint64_t bytes; /* of all files */
     char rules[RS_RULES_SAID_BYTES];
-    rs_notes lines;  /* what stays behind, or is not as one may expect, for the user */
-    rs_slice prefix; /* what names of the source lost on their way */
-    void *notes;     /* what the format keeps from lay_out to finish, in the arena */
+    rs_notes lines;       /* what stays behind, or is not as one may expect, for the user */
+    rs_slice prefix;      /* what names of the source lost on their way */
+    bool names_are_plain; /* in JSON, none needs an escape; known once entries have their places */
+    void *notes;          /* what the format keeps from lay_out to finish, in the arena */
     /* Of the source, which must outlive the target. */
     int64_t metadata_count;
     const rs_metadatum *metadata;
@@ -100,6 +109,18 @@ void rs_pieces_digest(rs_digest *digest, const rs_stored_tensor *tensor);
 /* Of what files hold where, and under which names. */
 void rs_target_digest(const rs_target *target, rs_digest *digest);
 
+/* What an entry is. */
+static inline const rs_target_array *rs_target_array_of(const rs_target *target,
+                                                        const rs_target_entry *entry)
+{
+    return &target->arrays[entry->array];
+}
+/* What an entry is called in its file. */
+rs_slice rs_target_key(const rs_target *target, const rs_target_entry *entry);
+/* Writes that as a string. */
+void rs_target_write_key(rs_json_writer *writer, const rs_target *target,
+                         const rs_target_entry *entry);
+
 /* Writes the bytes in front of the data into a file. */
 reshard_status rs_target_write_head(const rs_target *target, int32_t index, rs_file *file);
 /* Adds a line for the user about something that the target will not hold. */
@@ -121,6 +142,8 @@ struct rs_laying {
     uint64_t *loads;                  /* while cutting: bytes of each file so far */
 };
 
+reshard_status rs_target_add_array(rs_target *target, const rs_target_array *array,
+                                   int32_t *out_index);
 reshard_status rs_target_add_entry(rs_target *target, const rs_target_entry *entry);
 /* A whole tensor of the source as the target's next one, as one piece in the given file. */
 reshard_status rs_target_add_whole(const rs_laying *laying, const rs_selected *selected,
@@ -144,14 +167,13 @@ typedef struct rs_candidate {
     const int64_t *strides; /* in the buffer, in elements; NULL: dense */
     int64_t at;             /* in the buffer, in elements */
     uint64_t bytes;
+    int32_t array; /* the box alone, dense; equal boxes share it */
 } rs_candidate;
 
 /* What a rank has in memory, padding included. */
 typedef struct rs_rank_buffer {
     int32_t file;
-    int32_t ndim;
-    const int64_t *shape;
-    uint64_t bytes;
+    int32_t array;
     int64_t first, count; /* of its boxes, among those by buffer */
 } rs_rank_buffer;
 

@@ -32,19 +32,20 @@ static int64_t choose_holders(const rs_laying *laying, const rs_rank_holding *ho
     return chosen;
 }
 
-/* The key of a box: the tensor's name, unless the file holds several of its boxes. */
+/* Gives a box a name of its own, as one of several in its file. */
 static reshard_status name_entry(const rs_laying *laying, const rs_stored_tensor *tensor,
-                                 bool several, rs_box_name_fn *name, int64_t *next_k,
-                                 rs_target_entry *entry)
+                                 rs_box_name_fn *name, int64_t *next_k, rs_target_entry *entry)
 {
-    rs_slice key = tensor->name;
-    entry->key = &tensor->name;
-    if (name == NULL || !several)
-        return RESHARD_OK;
+    rs_target *target = laying->target;
+    rs_target_array array = *rs_target_array_of(target, entry);
+    rs_slice key;
     reshard_status status = name(laying, tensor->name, next_k, &key);
-    if (status == RESHARD_OK)
-        entry->key = rs_arena_copy(&laying->target->arena, &key, 1, sizeof key);
-    return status == RESHARD_OK && entry->key == NULL ? rs_allocation_status() : status;
+    if (status != RESHARD_OK)
+        return status;
+    array.key = rs_arena_copy(&target->arena, &key, 1, sizeof key);
+    if (array.key == NULL)
+        return rs_allocation_status();
+    return rs_target_add_array(target, &array, &entry->array);
 }
 
 static reshard_status add_boxes(const rs_laying *laying, rs_stored_tensor *tensor,
@@ -57,17 +58,15 @@ static reshard_status add_boxes(const rs_laying *laying, rs_stored_tensor *tenso
         bool same_as_last = i > 0 && items[i - 1]->file == items[i]->file;
         bool several = same_as_last || (i + 1 < count && items[i + 1]->file == items[i]->file);
         next_k = same_as_last ? next_k : 0;
-        rs_target_entry entry = {.tensor = (int32_t)target->tensor_count,
+        rs_target_entry entry = {.array = items[i]->array,
+                                 .tensor = (int32_t)target->tensor_count,
                                  .file = items[i]->file,
-                                 .ndim = tensor->opaque ? tensor->ndim : tensor->carried_ndim,
-                                 .shape = tensor->opaque ? tensor->shape : items[i]->size,
-                                 .piece_first = (int32_t)i,
-                                 .piece_count = 1,
-                                 .bytes = items[i]->bytes,
-                                 .hides_shape = true};
+                                 .piece_first = (int32_t)i};
+        reshard_status status = RESHARD_OK;
         tensor->pieces[i] = (rs_stored_piece){
             .file = items[i]->file, .offset = items[i]->offset, .size = items[i]->size};
-        reshard_status status = name_entry(laying, tensor, several, name, &next_k, &entry);
+        if (several && name != NULL)
+            status = name_entry(laying, tensor, name, &next_k, &entry);
         if (status == RESHARD_OK)
             status = rs_target_add_entry(target, &entry);
         if (status != RESHARD_OK)
@@ -81,13 +80,12 @@ static reshard_status add_boxes(const rs_laying *laying, rs_stored_tensor *tenso
 static reshard_status add_empty(const rs_laying *laying, const rs_stored_tensor *tensor,
                                 const rs_rank_buffer *first)
 {
-    rs_target_entry entry = {.key = &tensor->name,
-                             .tensor = (int32_t)laying->target->tensor_count,
-                             .file = first->file,
-                             .ndim = tensor->ndim,
-                             .shape = tensor->shape,
-                             .hides_shape = true};
-    return rs_target_add_entry(laying->target, &entry);
+    rs_target *target = laying->target;
+    const rs_target_array array = {
+        .ndim = tensor->ndim, .shape = tensor->shape, .hides_shape = true};
+    rs_target_entry entry = {.tensor = (int32_t)target->tensor_count, .file = first->file};
+    reshard_status status = rs_target_add_array(target, &array, &entry.array);
+    return status == RESHARD_OK ? rs_target_add_entry(target, &entry) : status;
 }
 
 reshard_status rs_target_place_boxes(const rs_laying *laying, const rs_cut_tensor *cut,

@@ -149,6 +149,18 @@ static reshard_status list_candidates(cutting *cut, const rs_stored_tensor *tens
     return status;
 }
 
+/* Adds a box as an array of its own. */
+static reshard_status add_box(const cutting *cut, const rs_stored_tensor *tensor,
+                              const rs_candidate *item, int32_t *out_array)
+{
+    const rs_target_array array = {.ndim = tensor->opaque ? tensor->ndim : tensor->carried_ndim,
+                                   .shape = tensor->opaque ? tensor->shape : item->size,
+                                   .bytes = item->bytes,
+                                   .piece_count = 1,
+                                   .hides_shape = true};
+    return rs_target_add_array(cut->laying->target, &array, out_array);
+}
+
 /* Sorts by box and numbers the boxes. A box must be on one rank, or whole on several. If one
  * overlaps another in part, as when copies of a part are cut further at different places, files
  * could not tell them apart. All boxes together cover the tensor, so it is enough to count
@@ -164,14 +176,19 @@ static reshard_status number_boxes(cutting *cut, const rs_stored_tensor *tensor,
     for (size_t i = 0; i < count; i++)
         boxed[i] = (boxed_candidate){(rs_candidate *)holding->by_buffer[i], tensor->carried_ndim};
     rs_sort(boxed, count, sizeof *boxed, compare_boxed);
+    int32_t array = 0;
     int64_t box = -1;
     for (size_t i = 0; i < count; i++) {
         rs_candidate *item = boxed[i].item;
         if (i == 0 || compare_boxes(boxed[i - 1].item, item, tensor->carried_ndim) != 0) {
             bytes += item->bytes;
             box++;
+            reshard_status status = add_box(cut, tensor, item, &array);
+            if (status != RESHARD_OK)
+                return status;
         }
         item->box = box;
+        item->array = array;
         holding->by_box[i] = item;
     }
     if (bytes == tensor->bytes)
@@ -181,10 +198,27 @@ static reshard_status number_boxes(cutting *cut, const rs_stored_tensor *tensor,
                    "places, which files cannot tell");
 }
 
+/* Adds what a rank has in memory as an array. */
+static reshard_status add_buffer(const cutting *cut, const rs_stored_tensor *tensor,
+                                 const reshard_shard *shard, const rs_rank_holding *holding,
+                                 rs_rank_buffer *buffer)
+{
+    rs_target *target = cut->laying->target;
+    rs_target_array array = {.ndim = tensor->opaque ? tensor->ndim : shard->ndim,
+                             .piece_count = (int32_t)buffer->count,
+                             .hides_shape = holding->is_flat};
+    array.shape = rs_arena_copy(&target->arena, tensor->opaque ? tensor->shape : shard->shape,
+                                (size_t)array.ndim, sizeof(int64_t));
+    if (array.shape == NULL)
+        return rs_allocation_status();
+    reshard_status status =
+        rs_stored_bytes(tensor->name, tensor->dtype, array.ndim, array.shape, &array.bytes);
+    return status == RESHARD_OK ? rs_target_add_array(target, &array, &buffer->array) : status;
+}
+
 static reshard_status list_buffers(cutting *cut, const rs_stored_tensor *tensor,
                                    const reshard_shards *shards, rs_rank_holding *holding)
 {
-    rs_arena *arena = &cut->laying->target->arena;
     holding->buffers =
         rs_arena_allocate_array(&cut->arena, (size_t)shards->count, sizeof *holding->buffers);
     if (holding->buffers == NULL)
@@ -194,19 +228,12 @@ static reshard_status list_buffers(cutting *cut, const rs_stored_tensor *tensor,
         const reshard_shard *shard = &shards->items[i];
         rs_rank_buffer *buffer = &holding->buffers[holding->buffer_count++];
         /* Shards are sorted by rank, and so are files. */
-        *buffer = (rs_rank_buffer){.file = rs_laying_file(cut->laying, shard->rank),
-                                   .ndim = tensor->opaque ? tensor->ndim : shard->ndim,
-                                   .first = next};
+        *buffer = (rs_rank_buffer){.file = rs_laying_file(cut->laying, shard->rank), .first = next};
         while (next < holding->count && holding->by_buffer[next]->buffer == i)
             next++;
         buffer->count = next - buffer->first;
         buffer->first = buffer->count != 0 ? buffer->first : 0;
-        buffer->shape = rs_arena_copy(arena, tensor->opaque ? tensor->shape : shard->shape,
-                                      (size_t)buffer->ndim, sizeof(int64_t));
-        if (buffer->shape == NULL)
-            return rs_allocation_status();
-        reshard_status status = rs_stored_bytes(tensor->name, tensor->dtype, buffer->ndim,
-                                                buffer->shape, &buffer->bytes);
+        reshard_status status = add_buffer(cut, tensor, shard, holding, buffer);
         if (status != RESHARD_OK)
             return status;
     }
@@ -367,7 +394,7 @@ static reshard_status add_tensor(cutting *cut, const rs_selected *selected)
     const rs_rule_result *result = NULL;
     const rs_rank_holding *holding = NULL;
     reshard_status status =
-        selected->needs_no_rule
+        selected->rule == RS_RULE_NONE
             ? rs_rules_apply_none(&cut->memo, book->rules, book->mesh, &result)
             : rs_rules_apply_found(&cut->memo, book->rules, book->mesh, &book->keys, selected->rule,
                                    selected->matched.bytes, selected->matched.count, stored->ndim,

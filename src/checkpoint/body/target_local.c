@@ -20,15 +20,10 @@ reshard_status rs_target_place_local(const rs_laying *laying, const rs_cut_tenso
     }
     for (int64_t i = 0; status == RESHARD_OK && i < holding->buffer_count; i++) {
         const rs_rank_buffer *buffer = &holding->buffers[i];
-        const rs_target_entry entry = {.key = &tensor->name,
+        const rs_target_entry entry = {.array = buffer->array,
                                        .tensor = (int32_t)laying->target->tensor_count,
                                        .file = buffer->file,
-                                       .ndim = buffer->ndim,
-                                       .shape = buffer->shape,
-                                       .piece_first = (int32_t)buffer->first,
-                                       .piece_count = (int32_t)buffer->count,
-                                       .bytes = buffer->bytes,
-                                       .hides_shape = holding->is_flat};
+                                       .piece_first = (int32_t)buffer->first};
         status = rs_target_add_entry(laying->target, &entry);
     }
     return status;

@@ -77,8 +77,7 @@ static void digest_tensor(rs_digest *digest, const rs_stored_tensor *tensor)
     rs_digest_i64s(digest, tensor->formula->blocks, RESHARD_NDIM_MAX);
 }
 
-/* Of all that decides what is written: the version of every source file, and every place. */
-static void digest_conversion(reshard_conversion *conversion)
+void rs_conversion_digest(const reshard_conversion *conversion, uint64_t out_digest[2])
 {
     const reshard_checkpoint *source = conversion->source;
     const rs_target *target = &conversion->target;
@@ -92,7 +91,7 @@ static void digest_conversion(reshard_conversion *conversion)
     rs_target_digest(target, &digest);
     for (int64_t i = 0; i < target->tensor_count; i++)
         digest_tensor(&digest, target->stored[i]);
-    rs_digest_finish(&digest, conversion->digest);
+    rs_digest_finish(&digest, out_digest);
 }
 
 static reshard_status list_files(reshard_conversion *conversion)
@@ -163,8 +162,6 @@ static reshard_status plan(reshard_conversion *conversion,
         status = rs_conversion_list_others(conversion);
     if (status == RESHARD_OK)
         status = plan_routes(conversion);
-    if (status == RESHARD_OK)
-        digest_conversion(conversion);
     return status;
 }
 
@@ -181,6 +178,15 @@ static reshard_status plan_traced(reshard_conversion *conversion,
     rs_trace_end(track, &event);
     rs_trace_give_back(track);
     return status;
+}
+
+/* Collective: have all ranks planned the same? */
+static reshard_status compare_plans(const reshard_conversion *conversion, reshard_status status)
+{
+    uint64_t digest[2] = {0, 0};
+    if (status == RESHARD_OK && conversion->team.group != NULL)
+        rs_conversion_digest(conversion, digest);
+    return rs_team_compare(&conversion->team, status, "convert: the conversion", digest);
 }
 
 reshard_status reshard_conversion_create(reshard_context *context,
@@ -208,7 +214,7 @@ reshard_status reshard_conversion_create(reshard_context *context,
     rs_arena_init(&conversion->arena, context);
     rs_arena_init(&conversion->target.arena, context);
     status = chosen.trace != NULL ? plan_traced(conversion, &chosen) : plan(conversion, &chosen);
-    status = rs_team_compare(&team, status, "convert: the conversion", conversion->digest);
+    status = compare_plans(conversion, status);
     if (status == RESHARD_OK)
         status = share_memory(conversion, chosen.threads);
     if (status == RESHARD_OK)

@@ -33,7 +33,6 @@ struct reshard_conversion {
     const char **others;
     rs_slice config_text; /* config.json, where it changes; else without bytes */
     uint64_t bytes;       /* to be written */
-    uint64_t digest[2];   /* of all that decides what is written */
 };
 
 /* One run of a conversion. */
@@ -71,6 +70,9 @@ static inline reshard_status rs_run_end(const rs_conversion_run *run, rs_trace_e
     return status;
 }
 
+/* Of all that decides what is written: the version of every source file, and every place. Goes
+ * through all tensors, so that those ask who need it. */
+void rs_conversion_digest(const reshard_conversion *conversion, uint64_t out_digest[2]);
 /* How many of `threads` threads fit into memory with blocks of that size. Errors: MEMORY_LIMIT. */
 reshard_status rs_conversion_fit(const reshard_conversion *conversion, size_t thread_bytes,
                                  int32_t *threads);

@@ -73,15 +73,16 @@ static reshard_status visit_array(const rs_target *target, const rs_target_entry
                                   rs_file *file, gap_fn *visit)
 {
     const rs_stored_tensor *tensor = &target->tensors[entry->tensor];
+    const rs_target_array *array = rs_target_array_of(target, entry);
     const rs_stored_piece *pieces = tensor->pieces + entry->piece_first;
     byte_runs runs = {.context = target->context};
     uint64_t begin = target->files[entry->file].data_begin + entry->begin, filled = 0;
     reshard_status status = RESHARD_OK;
-    for (int64_t i = 0; i < entry->piece_count; i++)
+    for (int64_t i = 0; i < array->piece_count; i++)
         filled += piece_bytes(tensor, &pieces[i]);
-    if (filled == entry->bytes)
+    if (filled == array->bytes)
         return RESHARD_OK;
-    for (int64_t i = 0; status == RESHARD_OK && i < entry->piece_count; i++)
+    for (int64_t i = 0; status == RESHARD_OK && i < array->piece_count; i++)
         status = add_runs(&runs, tensor, &pieces[i]);
     if (status == RESHARD_OK)
         rs_sort(runs.items, (size_t)runs.count, sizeof(byte_run), compare_runs);
@@ -92,8 +93,8 @@ static reshard_status visit_array(const rs_target *target, const rs_target_entry
         uint64_t run_end = runs.items[i].at + runs.items[i].count;
         end = run_end > end ? run_end : end;
     }
-    if (status == RESHARD_OK && end < begin + entry->bytes)
-        status = visit(file, end, begin + entry->bytes - end);
+    if (status == RESHARD_OK && end < begin + array->bytes)
+        status = visit(file, end, begin + array->bytes - end);
     rs_release(runs.context, runs.items, (size_t)runs.capacity * sizeof(byte_run));
     return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(tensor->name),
                           tensor->name.bytes);

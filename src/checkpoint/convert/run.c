@@ -231,8 +231,9 @@ static reshard_status make_entry_sums(rs_conversion_run *run)
         return rs_allocation_status();
     for (size_t i = 0; i < count; i++) {
         const rs_target_entry *entry = &target->entries[i];
-        ranges[i] = (rs_entry_range){
-            entry->file, target->files[entry->file].data_begin + entry->begin, entry->bytes};
+        uint64_t begin = target->files[entry->file].data_begin + entry->begin;
+        uint64_t bytes = rs_target_array_of(target, entry)->bytes;
+        ranges[i] = (rs_entry_range){entry->file, begin, bytes};
     }
     return rs_entry_sums_create(run->context, target->entry_count, ranges, &run->entry_sums);
 }
@@ -369,10 +370,12 @@ static reshard_status compare_runs(const rs_conversion_run *run, reshard_status 
 static void digest_source(const rs_conversion_run *run, uint64_t out_digest[2])
 {
     const reshard_checkpoint *source = run->conversion->source;
+    uint64_t words[2];
     rs_digest digest;
+    rs_conversion_digest(run->conversion, words);
     rs_digest_init(&digest);
-    rs_digest_u64(&digest, run->conversion->digest[0]);
-    rs_digest_u64(&digest, run->conversion->digest[1]);
+    rs_digest_u64(&digest, words[0]);
+    rs_digest_u64(&digest, words[1]);
     for (int32_t i = 0; i < source->file_count; i++) {
         rs_digest_u64(&digest, source->files[i].stamp.inode);
         /* A link that is made to a file is a change of that file. */

@@ -27,9 +27,9 @@ typedef struct rs_route {
     const int64_t *offset, *size; /* the box of the tensor that is carried: mostly all of it */
     int64_t move_count;
     const rs_route_move *moves; /* by target piece, then by source piece */
-    bool casts;
-    bool tiles;        /* target pieces, leaving out repeats of earlier ones, tile the tensor */
     const bool *again; /* by target piece: it repeats the box of an earlier one; NULL: none does */
+    bool tiles;        /* target pieces, leaving out repeats of earlier ones, tile the tensor */
+    bool casts;
     bool direct; /* moves need no buffer: to a file, each is a range that the kernel can copy */
 } rs_route;
 

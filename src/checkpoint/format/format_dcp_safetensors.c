@@ -184,7 +184,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
     if (status == RESHARD_OK)
         status = note_unknown(checkpoint, &list);
     if (status == RESHARD_OK)
-        status = rs_safetensors_keep_metadata(checkpoint);
+        status = rs_safetensors_finish(checkpoint);
     rs_occurrences_release(checkpoint->context, &list);
     return status;
 }
@@ -243,10 +243,11 @@ static void write_offsets(rs_json_writer *writer, const rs_target *target,
                           const rs_target_entry *entry)
 {
     const rs_stored_tensor *tensor = &target->tensors[entry->tensor];
+    const rs_target_array *array = rs_target_array_of(target, entry);
     const int64_t *offset =
-        entry->piece_count != 0 ? tensor->pieces[entry->piece_first].offset : NULL;
+        array->piece_count != 0 ? tensor->pieces[entry->piece_first].offset : NULL;
     rs_json_writer_add(writer, "[", 1);
-    for (int32_t d = 0; d < entry->ndim; d++) {
+    for (int32_t d = 0; d < array->ndim; d++) {
         if (d != 0)
             rs_json_writer_add(writer, ",", 1);
         rs_json_writer_unsigned(writer,
@@ -263,12 +264,13 @@ static void write_sharding(rs_json_writer *writer, const rs_target *target, int3
     for (int64_t i = 0; i < file->entry_count; i++) {
         const rs_target_entry *entry = &target->entries[file->entry_first + i];
         rs_slice name = target->tensors[entry->tensor].name;
+        rs_slice key = rs_target_key(target, entry);
         if (i != 0)
             rs_json_writer_add(writer, ",", 1);
-        rs_json_writer_string(writer, *entry->key);
+        rs_target_write_key(writer, target, entry);
         rs_json_writer_text(writer, ":{\"saved_offsets\":");
         write_offsets(writer, target, entry);
-        if (rs_slice_compare(name, *entry->key) != 0) {
+        if (rs_slice_compare(name, key) != 0) {
             rs_json_writer_text(writer, ",\"logical_fqn\":");
             rs_json_writer_string(writer, name);
         }

@@ -198,7 +198,7 @@ static reshard_status read_folder(reshard_checkpoint *checkpoint, const rs_openi
         status = doubled != RESHARD_OK ? doubled : status;
     }
     if (status == RESHARD_OK)
-        status = rs_safetensors_keep_metadata(checkpoint);
+        status = rs_safetensors_finish(checkpoint);
     rs_weight_map_release(checkpoint->context, &map);
     rs_occurrences_release(checkpoint->context, &found);
     return status;
@@ -249,10 +249,12 @@ static reshard_status write_head(const rs_target *target, int32_t file, rs_json_
     return rs_safetensors_write_head(target, file, NULL, writer);
 }
 
-static int compare_keys(const void *a, const void *b)
+/* Tensors are numbered by their names. */
+static int compare_by_tensor(const void *a, const void *b)
 {
-    return rs_slice_compare(*(*(const rs_target_entry *const *)a)->key,
-                            *(*(const rs_target_entry *const *)b)->key);
+    int32_t x = (*(const rs_target_entry *const *)a)->tensor;
+    int32_t y = (*(const rs_target_entry *const *)b)->tensor;
+    return (x > y) - (x < y);
 }
 
 static void write_weight_map(rs_json_writer *writer, const rs_target *target,
@@ -260,7 +262,7 @@ static void write_weight_map(rs_json_writer *writer, const rs_target *target,
 {
     for (int64_t i = 0; i < target->entry_count; i++) {
         rs_json_writer_text(writer, i == 0 ? "\n    " : ",\n    ");
-        rs_json_writer_string(writer, *sorted[i]->key);
+        rs_json_writer_string(writer, rs_target_key(target, sorted[i]));
         rs_json_writer_text(writer, ": ");
         rs_json_writer_string(writer, rs_slice_of(target->files[sorted[i]->file].name));
     }
@@ -275,9 +277,9 @@ static reshard_status write_index(const rs_target *target, rs_json_writer *write
         return rs_allocation_status();
     for (size_t i = 0; i < count; i++) {
         sorted[i] = &target->entries[i];
-        total += sorted[i]->bytes;
+        total += rs_target_array_of(target, sorted[i])->bytes;
     }
-    rs_sort((void *)sorted, count, sizeof *sorted, compare_keys);
+    rs_sort((void *)sorted, count, sizeof *sorted, compare_by_tensor);
     rs_json_writer_text(writer, "{\n  \"metadata\": {\n    \"total_size\": ");
     rs_json_writer_unsigned(writer, total);
     rs_json_writer_text(writer, "\n  },\n  \"weight_map\": {");

@@ -51,7 +51,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
             checkpoint, &list,
             "; for files of ranks the mesh they were split over has to be given");
     if (status == RESHARD_OK)
-        status = rs_safetensors_keep_metadata(checkpoint);
+        status = rs_safetensors_finish(checkpoint);
     rs_occurrences_release(checkpoint->context, &list);
     return status;
 }

@@ -354,7 +354,7 @@ static reshard_status add_tensor(rank_reading *reading, local_entries *entries,
                         : add_cut(reading, entries, &result, tensor);
     if (status == RESHARD_OK && !result.drop) {
         rs_rank_padding_count(&reading->padding, tensor->name, &result);
-        tensor->place = first->place;
+        tensor->step = first->place.step;
         checkpoint->bytes += tensor->bytes;
         checkpoint->tensor_count++;
     }

@@ -148,8 +148,9 @@ static reshard_status write_entry(saving *s, const rs_target_entry *entry)
     const rs_stored_piece *wanted = &tensor->pieces[entry->piece_first];
     const reshard_piece *piece = NULL;
     reshard_shards *shards = NULL;
+    uint64_t bytes = rs_target_array_of(&s->target, entry)->bytes;
     int64_t shard = 0;
-    if (entry->bytes == 0)
+    if (bytes == 0)
         return RESHARD_OK;
     reshard_status status =
         reshard_layout_shards(live->layout, reshard_group_rank(s->group), &shards);
@@ -158,7 +159,7 @@ static reshard_status write_entry(saving *s, const rs_target_entry *entry)
     if (status == RESHARD_OK && s->track != NULL)
         status = rs_trace_name(s->track->trace, tensor->name, &s->tensor);
     if (status == RESHARD_OK)
-        status = write_box(s, piece, live->dtype, live->shards[shard], entry->bytes, wanted->at);
+        status = write_box(s, piece, live->dtype, live->shards[shard], bytes, wanted->at);
     reshard_shards_destroy(shards);
     return rs_fail_within(status, "tensor \"%.*s\"", rs_slice_shown(tensor->name),
                           tensor->name.bytes);

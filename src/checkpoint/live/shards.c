@@ -46,7 +46,7 @@ static reshard_status describe_shards(const rs_live_reading *r, const reshard_sh
     int64_t count = 0;
     *out_tensor = *r->stored;
     out_tensor->dtype = r->dtype;
-    out_tensor->element_bytes = reshard_dtype_bits(r->dtype) / 8;
+    out_tensor->element_bytes = (int8_t)(reshard_dtype_bits(r->dtype) / 8);
     for (int64_t i = 0; i < shards->count; i++)
         count += shards->items[i].piece_count;
     out_tensor->pieces = rs_arena_allocate_array(arena, (size_t)count, sizeof(rs_stored_piece));

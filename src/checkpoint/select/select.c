@@ -294,10 +294,10 @@ static reshard_status select_tensor(const selector *made, rs_selection *selectio
 /* The first step to a tensor; empty when its format does not nest, or a number. */
 static rs_slice first_step(const rs_stored_tensor *tensor)
 {
-    const rs_value_step *step = tensor->place.step;
+    const rs_value_step *step = tensor->step;
     while (step != NULL && step->parent != NULL)
         step = step->parent;
-    bool is_inside = step != NULL && step != tensor->place.step && step->key.bytes != NULL;
+    bool is_inside = step != NULL && step != tensor->step && step->key.bytes != NULL;
     return is_inside ? step->key : (rs_slice){"", 0};
 }
 
@@ -488,17 +488,19 @@ static reshard_status ask_rules(rs_arena *arena, const rs_stored_tensor *stored,
         status = take_new_name(arena, &result, item);
     *out_unmatched = result.unmatched;
     *out_drops = result.drop;
-    item->rule = result.rule;
+    item->rule = (int32_t)result.rule;
     /* What has another shape than its parameter is cut by a rule of its own. */
     if (status == RESHARD_OK && !result.drop && name.bytes != item->matched.bytes) {
         status = rs_rules_name(book->rules, book->mesh, &book->keys, item->matched.bytes,
                                item->matched.count, stored->ndim, stored->shape, &own);
         *out_unmatched = own.unmatched;
         *out_drops = own.drop;
-        item->rule = own.rule;
+        item->rule = (int32_t)own.rule;
     }
-    item->needs_no_rule = *out_unmatched && stored->ndim == 0;
-    *out_unmatched = *out_unmatched && !item->needs_no_rule;
+    if (*out_unmatched && stored->ndim == 0) {
+        item->rule = RS_RULE_NONE;
+        *out_unmatched = false;
+    }
     rs_rule_result_release(&own);
     rs_rule_result_release(&result);
     return status;

@@ -25,13 +25,14 @@ typedef struct rs_followed {
     rs_slice front, back, skipped;
 } rs_followed;
 
+#define RS_RULE_NONE (-1) /* of a number, which nothing could cut */
+
 typedef struct rs_selected {
     int64_t origin;                 /* the source's tensor */
     const rs_stored_tensor *stored; /* as it is read: that one, or what is made of it */
     reshard_dtype dtype;
-    bool needs_no_rule;          /* a number, which nothing could cut */
+    int32_t rule;                /* once rules are applied: which matches; or RS_RULE_NONE */
     rs_slice matched;            /* what rules match: of a state, the name of its parameter */
-    int64_t rule;                /* the number of the rule that does, once rules are applied */
     rs_slice name;               /* what it shall be called */
     const rs_followed *followed; /* NULL: it is no state */
 } rs_selected;

@@ -101,11 +101,12 @@ reshard_status rs_store_describe(rs_stored_tensor *tensor, rs_arena *arena, rs_s
                                  .ndim = ndim,
                                  .shape = shape,
                                  .bytes = bytes,
-                                 .carried_ndim = ndim,
-                                 .carried_shape = shape,
-                                 .element_bytes = reshard_dtype_bits(dtype) / 8};
-    if (can_be_cut(dtype, ndim, shape))
+                                 .carried_shape = shape};
+    if (can_be_cut(dtype, ndim, shape)) {
+        tensor->carried_ndim = (int8_t)ndim;
+        tensor->element_bytes = (int8_t)(reshard_dtype_bits(dtype) / 8);
         return RESHARD_OK;
+    }
     int64_t line = (int64_t)bytes;
     tensor->opaque = true;
     tensor->carried_ndim = 1;
@@ -179,14 +180,12 @@ static reshard_status find_shape(reshard_checkpoint *checkpoint, const rs_occurr
     return RESHARD_OK;
 }
 
-static reshard_status add_pieces(reshard_checkpoint *checkpoint, const rs_occurrence *items,
-                                 int64_t count, rs_stored_tensor *tensor)
+/* pieces: room for as many as there are items. */
+static void add_pieces(const rs_occurrence *items, int64_t count, rs_stored_piece *pieces,
+                       rs_stored_tensor *tensor)
 {
     assert(count > 0 && tensor->piece_count == 0);
-    tensor->pieces =
-        rs_arena_allocate_array(&checkpoint->arena, (size_t)count, sizeof(rs_stored_piece));
-    if (tensor->pieces == NULL)
-        return rs_allocation_status();
+    tensor->pieces = pieces;
     for (int64_t i = 0; i < count; i++) {
         rs_stored_piece piece = {.file = items[i].file,
                                  .at = items[i].at,
@@ -204,7 +203,6 @@ static reshard_status add_pieces(reshard_checkpoint *checkpoint, const rs_occurr
     if (tensor->bytes == 0) /* there is nothing to tile, but it belongs to a file */
         tensor->pieces[0] = (rs_stored_piece){
             .file = items[0].file, .at = items[0].at, .size = tensor->carried_shape};
-    return RESHARD_OK;
 }
 
 /* Whether a tensor that cannot be cut is all in one dense array. */
@@ -224,7 +222,7 @@ static reshard_status check_opaque(const reshard_checkpoint *checkpoint, const r
 }
 
 static reshard_status join_one(reshard_checkpoint *checkpoint, const rs_occurrence *items,
-                               int64_t count, bool has_copies)
+                               int64_t count, bool has_copies, rs_stored_piece *pieces)
 {
     const int64_t *shape = NULL;
     rs_stored_tensor *tensor = &checkpoint->tensors[checkpoint->tensor_count];
@@ -232,11 +230,14 @@ static reshard_status join_one(reshard_checkpoint *checkpoint, const rs_occurren
     if (status == RESHARD_OK)
         status = rs_store_describe(tensor, &checkpoint->arena, items[0].name, items[0].dtype,
                                    items[0].ndim, shape);
-    tensor->place = items[0].place;
+    tensor->step = items[0].place.step;
     for (int64_t i = 0; status == RESHARD_OK && tensor->opaque && i < (has_copies ? count : 1); i++)
         status = check_opaque(checkpoint, items + i, has_copies ? 1 : count, tensor);
+    if (status == RESHARD_OK && count > INT32_MAX)
+        status = rs_fail(RESHARD_ERR_RANGE, "tensor \"%.*s\": %lld pieces; 2147483647 are the most",
+                         rs_slice_shown(items[0].name), items[0].name.bytes, (long long)count);
     if (status == RESHARD_OK)
-        status = add_pieces(checkpoint, items, count, tensor);
+        add_pieces(items, count, pieces, tensor);
     if (status == RESHARD_OK && has_copies)
         status = rs_store_separate_copies(checkpoint, tensor);
     if (status == RESHARD_OK && tensor->piece_count == 0)
@@ -252,24 +253,47 @@ static reshard_status join_one(reshard_checkpoint *checkpoint, const rs_occurren
     return status;
 }
 
+/* The end of the occurrences that have the name of the first. */
+static int64_t find_end(const rs_occurrences *list, int64_t first)
+{
+    int64_t end = first + 1;
+    while (end < list->count &&
+           rs_slice_compare(list->items[first].name, list->items[end].name) == 0)
+        end++;
+    return end;
+}
+
+/* Sorts by name, then by place. Where there are very many, they mostly come by name. */
+static void sort_occurrences(rs_occurrences *list)
+{
+    bool are_by_name = true;
+    for (int64_t i = 1; are_by_name && i < list->count; i++)
+        are_by_name = rs_slice_compare(list->items[i - 1].name, list->items[i].name) <= 0;
+    for (int64_t first = 0, end; first < list->count; first = end) {
+        end = are_by_name ? find_end(list, first) : list->count;
+        rs_sort(list->items + first, (size_t)(end - first), sizeof(rs_occurrence),
+                compare_occurrences);
+    }
+}
+
 reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *list)
 {
     reshard_status status = RESHARD_OK;
     int64_t names = 0;
     assert(checkpoint->tensor_count == 0 && checkpoint->bytes == 0);
-    rs_sort(list->items, (size_t)list->count, sizeof(rs_occurrence), compare_occurrences);
-    for (int64_t i = 0; i < list->count; i++)
-        names += i == 0 || rs_slice_compare(list->items[i - 1].name, list->items[i].name) != 0;
+    sort_occurrences(list);
+    for (int64_t i = 0; i < list->count; i = find_end(list, i))
+        names++;
     checkpoint->tensors =
         rs_arena_allocate_array(&checkpoint->arena, (size_t)names, sizeof(rs_stored_tensor));
-    if (checkpoint->tensors == NULL)
+    rs_stored_piece *pieces =
+        rs_arena_allocate_array(&checkpoint->arena, (size_t)list->count, sizeof *pieces);
+    if (checkpoint->tensors == NULL || pieces == NULL)
         return rs_allocation_status();
     for (int64_t first = 0, next; status == RESHARD_OK && first < list->count; first = next) {
-        for (next = first + 1; next < list->count; next++) {
-            if (rs_slice_compare(list->items[first].name, list->items[next].name) != 0)
-                break;
-        }
-        status = join_one(checkpoint, list->items + first, next - first, list->has_copies);
+        next = find_end(list, first);
+        status = join_one(checkpoint, list->items + first, next - first, list->has_copies,
+                          pieces + first);
     }
     return status;
 }

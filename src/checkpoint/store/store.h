@@ -79,22 +79,23 @@ typedef struct rs_stored_piece {
     const int64_t *strides; /* in elements; NULL: dense and row-major */
 } rs_stored_piece;
 
+/* Models have up to some hundred thousand of them, so that its members are few and small. */
 typedef struct rs_stored_tensor {
     rs_slice name;
     reshard_dtype dtype;
     int32_t ndim; /* as stored: any number */
     const int64_t *shape;
     uint64_t bytes; /* of the whole tensor */
-    bool opaque;
     /* What pieces are boxes of: the shape, or the bytes of an opaque tensor. */
-    int32_t carried_ndim;
-    int32_t element_bytes;
     const int64_t *carried_shape;
+    int8_t carried_ndim;
+    int8_t element_bytes;
+    bool opaque;
+    int32_t copy_count;
     int64_t piece_count;
     rs_stored_piece *pieces;
-    int64_t copy_count;
     rs_stored_piece *copies;
-    rs_value_place place;
+    const rs_value_step *step;        /* formats that nest: the last step to it; else NULL */
     const struct rs_formula *formula; /* NULL: files hold it; else it is made (formula.h) */
 } rs_stored_tensor;
 

@@ -74,13 +74,14 @@ static reshard_status make_archive(const rs_target *target, const rs_target_entr
     static const char *const names[MEMBER_COUNT] = {"archive/data.pkl", "archive/byteorder",
                                                     "archive/data/0", "archive/version"};
     rs_zip_entry members[MEMBER_COUNT];
+    const rs_target_array *array = rs_target_array_of(target, entry);
     *made = (archive){.contents[ORDER] = rs_slice_of("little"),
-                      .contents[DATA] = {NULL, (size_t)entry->bytes},
+                      .contents[DATA] = {NULL, (size_t)array->bytes},
                       .contents[VERSION] = rs_slice_of("3\n")};
     rs_pickle_writer_init(&made->pickle, target->context);
     rs_pickle_writer_begin(&made->pickle);
     rs_torch_write_tensor(&made->pickle, rs_slice_of("0"), target->tensors[entry->tensor].dtype,
-                          entry->ndim, entry->shape);
+                          array->ndim, array->shape);
     reshard_status status = rs_pickle_writer_finish(&made->pickle, &made->contents[PICKLE]);
     if (status != RESHARD_OK)
         return status;
@@ -278,8 +279,8 @@ static void write_size(metadata_writer *w, int32_t ndim, const int64_t *numbers)
 static const int64_t *offset_of(const rs_target *target, const rs_target_entry *entry)
 {
     const rs_stored_tensor *tensor = &target->tensors[entry->tensor];
-    return entry->piece_count != 0 && !tensor->opaque ? tensor->pieces[entry->piece_first].offset
-                                                      : NULL;
+    bool has_box = rs_target_array_of(target, entry)->piece_count != 0 && !tensor->opaque;
+    return has_box ? tensor->pieces[entry->piece_first].offset : NULL;
 }
 
 static void write_properties(metadata_writer *w, reshard_dtype dtype)
@@ -306,12 +307,13 @@ static void write_properties(metadata_writer *w, reshard_dtype dtype)
 
 static void write_chunk(metadata_writer *w, const rs_target_entry *entry)
 {
+    const rs_target_array *array = rs_target_array_of(w->target, entry);
     begin_object(w, CLASS_CHUNK);
     rs_pickle_write_dict_begin(&w->pickle);
     write_word(w, KEY_OFFSETS);
-    write_size(w, entry->ndim, offset_of(w->target, entry));
+    write_size(w, array->ndim, offset_of(w->target, entry));
     write_word(w, KEY_SIZES);
-    write_size(w, entry->ndim, entry->shape);
+    write_size(w, array->ndim, array->shape);
     end_state(w);
 }
 
@@ -378,7 +380,7 @@ static void write_stored(metadata_writer *w, int64_t first, int64_t count)
             rs_pickle_write_get(pickle, name);
         }
         write_word(w, KEY_OFFSET);
-        write_size(w, entry->ndim, offset_of(target, entry));
+        write_size(w, rs_target_array_of(target, entry)->ndim, offset_of(target, entry));
         write_word(w, KEY_INDEX);
         rs_pickle_write_int(pickle, i);
         end_state(w);
@@ -431,8 +433,7 @@ static void write_planner(metadata_writer *w)
         const rs_stored_tensor *from =
             notes->source != NULL ? &notes->source->tensors[target->origins[i]] : NULL;
         rs_slice name = target->tensors[i].name;
-        write_path(w, name, from != NULL ? from->name : name,
-                   from != NULL ? from->place.step : NULL);
+        write_path(w, name, from != NULL ? from->name : name, from != NULL ? from->step : NULL);
     }
     for (int64_t i = 0; i < notes->value_count; i++) {
         const rs_dcp_value *value = &notes->values[i];

@@ -282,7 +282,7 @@ static reshard_status list_tied(nest *n, const rs_target_file *file)
         *leaf = (nest_leaf){.name = target->tensors[i].name,
                             .entry = &target->entries[file->entry_first + number],
                             .number = number};
-        status = find_steps(n, target->source->tensors[target->origins[i]].place.step, leaf);
+        status = find_steps(n, target->source->tensors[target->origins[i]].step, leaf);
     }
     rs_release(target->context, numbers, bytes);
     return status;
@@ -299,7 +299,7 @@ static reshard_status list_leaves(nest *n, int32_t file_index)
         nest_leaf *leaf = &n->leaves[n->count++];
         *leaf =
             (nest_leaf){.name = target->tensors[entry->tensor].name, .entry = entry, .number = i};
-        status = find_steps(n, source->tensors[target->origins[entry->tensor]].place.step, leaf);
+        status = find_steps(n, source->tensors[target->origins[entry->tensor]].step, leaf);
     }
     if (status == RESHARD_OK && target->owners != NULL)
         status = list_tied(n, file);

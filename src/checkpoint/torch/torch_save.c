@@ -36,8 +36,9 @@ reshard_status rs_torch_save_head(const rs_target *target, int32_t file, rs_json
 void rs_torch_save_plain(rs_pickle_writer *writer, const rs_target *target,
                          const rs_target_entry *entry, rs_slice key)
 {
-    rs_torch_write_tensor(writer, key, target->tensors[entry->tensor].dtype, entry->ndim,
-                          entry->shape);
+    const rs_target_array *array = rs_target_array_of(target, entry);
+    rs_torch_write_tensor(writer, key, target->tensors[entry->tensor].dtype, array->ndim,
+                          array->shape);
 }
 
 static reshard_status draft_members(saving *s, const rs_target *target, const rs_target_file *file)
@@ -54,8 +55,9 @@ static reshard_status draft_members(saving *s, const rs_target *target, const rs
     for (int64_t i = 0; i < file->entry_count; i++) {
         char *name = names + i * NAME_BYTES;
         int length = snprintf(name, NAME_BYTES, "archive/data/%lld", (long long)i);
+        const rs_target_entry *entry = &target->entries[file->entry_first + i];
         entries[s->before_count + (size_t)i] =
-            (rs_zip_entry){{name, (size_t)length}, target->entries[file->entry_first + i].bytes};
+            (rs_zip_entry){{name, (size_t)length}, rs_target_array_of(target, entry)->bytes};
     }
     entries[s->count - 1] = (rs_zip_entry){rs_slice_of("archive/version"), sizeof version - 1};
     reshard_status status =
