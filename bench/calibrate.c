@@ -70,7 +70,7 @@ static int measure(cli_work *work, calibration *c)
     for (int32_t i = 0; i < c->memcpy_count && code == CLI_DONE; i++)
         code = bench_machine_memcpy(bytes, i + 1, &c->memcpy_rates[i]);
     if (code == CLI_DONE)
-        code = bench_timings_run(work, timings, BENCH_MACHINE_TIMINGS);
+        code = bench_timings_run(work, timings, BENCH_MACHINE_TIMINGS, BENCH_MACHINE_TIMINGS);
     if (code == CLI_DONE && cli_ranks_are_first())
         bench_machine_read(&c->machine, timings);
     bench_timings_release(timings, BENCH_MACHINE_TIMINGS);

@@ -108,8 +108,7 @@ static void describe(const bench *b, const struct move_case *c, bench_timing *t)
     snprintf(t->to, sizeof t->to, "%s", c->to);
 }
 
-/* The machine is measured right before each case: on a shared machine it is another one a minute
- * later. */
+/* The machine is measured anew with each case. */
 static int measure_moves(bench *b)
 {
     for (int i = 0; i < CASES; i++) {
@@ -120,7 +119,7 @@ static int measure_moves(bench *b)
         b->timing_count += BENCH_MACHINE_TIMINGS;
         describe(b, &cases[i], &b->timings[b->timing_count++]);
     }
-    return bench_timings_run(b->work, b->timings, b->timing_count);
+    return bench_timings_run(b->work, b->timings, b->timing_count, BENCH_MACHINE_TIMINGS + 1);
 }
 
 static int predict_move(const bench *b, const struct move_case *c, const bench_timing *timings,

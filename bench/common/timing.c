@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * timing.c - one body for all ranks goes through the whole list, because MPI can be started only
- * once in a process. Threads are started anew for each plan, which may have another number of
- * ranks.
+ * timing.c - one body for all ranks goes through all batches, because MPI can be started only once
+ * in a process. Threads are started anew for each batch, which may have another number of ranks.
  */
 #include "bench/common/timing.h"
 
@@ -35,6 +34,7 @@ static reshard_status set_up(state *s, const bench_timing *t)
 {
     reshard_exec_options options = {.size = sizeof options, .messages_only = t->messages};
     const reshard_layout *target = reshard_plan_target_layout(t->plan, 0);
+    s->seconds = cli_allocate((size_t)t->runs, sizeof *s->seconds);
     reshard_status status = bench_buffers_init(&s->from, t->source, s->group, t->plain, t->dtype);
     if (status == RESHARD_OK)
         status = bench_buffers_init(&s->to, target, s->group, t->plain, t->dtype);
@@ -43,6 +43,14 @@ static reshard_status set_up(state *s, const bench_timing *t)
     bench_buffers_fill(&s->from);
     bench_buffers_clear(&s->to);
     return reshard_exec_create(NULL, t->plan, s->group, &options, &s->exec);
+}
+
+static void release(state *s)
+{
+    reshard_exec_destroy(s->exec);
+    bench_buffers_release(&s->from);
+    bench_buffers_release(&s->to);
+    free(s->seconds);
 }
 
 static reshard_status run_once(state *s, double *out_seconds)
@@ -59,6 +67,48 @@ static reshard_status run_once(state *s, double *out_seconds)
     return status;
 }
 
+/* A turn of each timing after the other; one with more runs than there are turns has several in
+ * each. */
+static reshard_status take_turns(state *states, const list *l)
+{
+    int32_t turns = l->timings[0].runs;
+    reshard_status status = RESHARD_OK;
+    for (int i = 0; i < l->count && status == RESHARD_OK; i++) {
+        double ignored; /* the first run warms up */
+        turns = l->timings[i].runs < turns ? l->timings[i].runs : turns;
+        status = run_once(&states[i], &ignored);
+    }
+    for (int32_t turn = 0; turn < turns; turn++) {
+        for (int i = 0; i < l->count; i++) {
+            int64_t runs = l->timings[i].runs;
+            for (int64_t k = runs * turn / turns;
+                 k < runs * (turn + 1) / turns && status == RESHARD_OK; k++)
+                status = run_once(&states[i], &states[i].seconds[k]);
+        }
+    }
+    return status;
+}
+
+/* A run took as long as for the rank that saw most of it: where ranks share processors, others may
+ * have been at work before a rank was let go on from the barrier. */
+static reshard_status find_seconds(const state *s, int32_t runs, double *out_median)
+{
+    size_t each = (size_t)runs * sizeof(double);
+    int32_t size = reshard_group_size(s->group);
+    double *all = cli_allocate((size_t)size, each);
+    reshard_status status = reshard_group_gather_bytes(s->group, s->seconds, each, all);
+    for (int32_t rank = 0; rank < size && status == RESHARD_OK; rank++) {
+        for (int32_t i = 0; i < runs; i++) {
+            double seconds = all[(int64_t)rank * runs + i];
+            s->seconds[i] = seconds > s->seconds[i] ? seconds : s->seconds[i];
+        }
+    }
+    if (status == RESHARD_OK)
+        *out_median = bench_median(s->seconds, runs);
+    free(all);
+    return status;
+}
+
 static reshard_status add_wrong(const state *s, int64_t *out_sum)
 {
     int64_t own = bench_buffers_count_wrong(&s->to);
@@ -71,33 +121,51 @@ static reshard_status add_wrong(const state *s, int64_t *out_sum)
     return status;
 }
 
-static reshard_status time_one(list *l, bench_timing *t, reshard_group *group)
+static reshard_status finish(list *l, bench_timing *t, const state *s)
 {
-    state s = {.group = group, .seconds = cli_allocate((size_t)t->runs + 1, sizeof(double))};
-    int first = reshard_group_rank(group) == 0;
+    double seconds = 0;
     int64_t wrong = 0;
-    reshard_status status = set_up(&s, t);
-    for (int32_t i = 0; i <= t->runs && status == RESHARD_OK; i++) /* the first warms up */
-        status = run_once(&s, &s.seconds[i]);
+    reshard_status status = find_seconds(s, t->runs, &seconds);
     if (status == RESHARD_OK)
-        status = add_wrong(&s, &wrong);
-    if (status == RESHARD_OK && first) {
-        t->seconds = bench_median(s.seconds + 1, t->runs);
+        status = add_wrong(s, &wrong);
+    if (status == RESHARD_OK && reshard_group_rank(s->group) == 0) {
+        t->seconds = seconds;
         l->wrong += wrong;
     }
-    reshard_exec_destroy(s.exec);
-    bench_buffers_release(&s.from);
-    bench_buffers_release(&s.to);
-    free(s.seconds);
     return status;
 }
 
 static reshard_status run_rank(void *user, reshard_group *group)
 {
     list *l = user;
+    state *states = cli_allocate((size_t)l->count, sizeof *states);
     reshard_status status = RESHARD_OK;
+    for (int i = 0; i < l->count && status == RESHARD_OK; i++) {
+        states[i].group = group;
+        status = set_up(&states[i], &l->timings[i]);
+    }
+    if (status == RESHARD_OK)
+        status = take_turns(states, l);
     for (int i = 0; i < l->count && status == RESHARD_OK; i++)
-        status = time_one(l, &l->timings[i], group);
+        status = finish(l, &l->timings[i], &states[i]);
+    for (int i = 0; i < l->count; i++)
+        release(&states[i]);
+    free(states);
+    return status;
+}
+
+/* All batches, where ranks are started only once. */
+typedef struct batches {
+    list *lists;
+    int count;
+} batches;
+
+static reshard_status run_batches(void *user, reshard_group *group)
+{
+    const batches *all = user;
+    reshard_status status = RESHARD_OK;
+    for (int i = 0; i < all->count && status == RESHARD_OK; i++)
+        status = run_rank(&all->lists[i], group);
     return status;
 }
 
@@ -124,22 +192,37 @@ static int plan(cli_work *work, bench_timing *t)
     return code;
 }
 
-int bench_timings_run(cli_work *work, bench_timing *timings, int count)
+static int run_all(cli_work *work, const batches *all)
 {
-    list all = {.timings = timings, .count = count};
+    int code = CLI_DONE;
+    int64_t wrong = 0;
+    if (!cli_ranks_are_threads())
+        code = cli_ranks_run(0, run_batches, (void *)(uintptr_t)all);
+    for (int i = 0; i < all->count && code == CLI_DONE; i++) {
+        list *l = &all->lists[i];
+        if (cli_ranks_are_threads()) {
+            code = cli_ranks_run(reshard_plan_rank_count(l->timings[0].plan), run_rank, l);
+            cli_work_report(work, "measuring", (uint64_t)i + 1, (uint64_t)all->count);
+        }
+        wrong += l->wrong;
+    }
+    if (code == CLI_DONE && wrong != 0)
+        code = cli_fail(CLI_FAILED, "%" PRId64 " elements are wrong after a move", wrong);
+    return code;
+}
+
+int bench_timings_run(cli_work *work, bench_timing *timings, int count, int batch)
+{
+    batches all = {.count = count / batch};
     int code = CLI_DONE;
     for (int i = 0; i < count && code == CLI_DONE; i++)
         code = plan(work, &timings[i]);
-    if (code == CLI_DONE && !cli_ranks_are_threads())
-        code = cli_ranks_run(0, run_rank, &all);
-    for (int i = 0; i < count && code == CLI_DONE && cli_ranks_are_threads(); i++) {
-        list one = {.timings = &timings[i], .count = 1};
-        code = cli_ranks_run(reshard_plan_rank_count(timings[i].plan), run_rank, &one);
-        all.wrong += one.wrong;
-        cli_work_report(work, "measuring", (uint64_t)i + 1, (uint64_t)count);
-    }
-    if (code == CLI_DONE && all.wrong != 0)
-        code = cli_fail(CLI_FAILED, "%" PRId64 " elements are wrong after a move", all.wrong);
+    all.lists = cli_allocate((size_t)all.count, sizeof *all.lists);
+    for (int i = 0; i < all.count; i++)
+        all.lists[i] = (list){.timings = &timings[i * batch], .count = batch};
+    if (code == CLI_DONE)
+        code = run_all(work, &all);
+    free(all.lists);
     return code;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * timing.h - how long moves take: plans carried out by ranks, one plan after another, each several
- * times. Every element of the targets is checked after the last time.
+ * timing.h - how long moves take: plans carried out by ranks, each several times, and every element
+ * of the targets checked after the last time. Moves that are to be compared take turns: on a shared
+ * machine memory may be half as fast a second later.
  */
 #ifndef BENCH_TIMING_H
 #define BENCH_TIMING_H
@@ -24,10 +25,11 @@ typedef struct bench_timing {
     double seconds; /* median of the runs */
 } bench_timing;
 
-/* Plans and measures all of them: on threads, as many as each plan has ranks, or under mpirun on
- * its processes, of which there have to be as many. Returns CLI_DONE, or prints a message and
- * returns another code; only the first rank has the seconds. Release in any case. */
-int bench_timings_run(cli_work *work, bench_timing *timings, int count);
+/* Plans and measures all of them, in batches of so many that take turns and have the same number of
+ * ranks: on threads, or under mpirun on its processes, of which there have to be as many. Returns
+ * CLI_DONE, or prints a message and returns another code; only the first rank has the seconds.
+ * Release in any case. */
+int bench_timings_run(cli_work *work, bench_timing *timings, int count, int batch);
 void bench_timings_release(bench_timing *timings, int count);
 
 #endif
