@@ -63,17 +63,17 @@ static int32_t default_ranks(void)
 static int measure(cli_work *work, calibration *c)
 {
     const calibrate_values *values = c->values;
-    bench_timing timings[BENCH_MACHINE_TIMINGS];
+    bench_timing timings[BENCH_MACHINE_TIMINGS_MAX];
     size_t bytes = (size_t)values->side * (size_t)values->side * sizeof(float);
     int code = CLI_DONE;
-    bench_machine_plan(&c->machine, values->side, timings);
+    int count = bench_machine_plan(&c->machine, values->side, timings);
     for (int32_t i = 0; i < c->memcpy_count && code == CLI_DONE; i++)
         code = bench_machine_memcpy(bytes, i + 1, &c->memcpy_rates[i]);
     if (code == CLI_DONE)
-        code = bench_timings_run(work, timings, BENCH_MACHINE_TIMINGS, BENCH_MACHINE_TIMINGS);
+        code = bench_timings_run(work, timings, count);
     if (code == CLI_DONE && cli_ranks_are_first())
         bench_machine_read(&c->machine, timings);
-    bench_timings_release(timings, BENCH_MACHINE_TIMINGS);
+    bench_timings_release(timings, count);
     if (code == CLI_DONE && values->folder != NULL && cli_ranks_are_first()) {
         code = bench_disk_measure(work, values->folder, values->bytes, default_ranks(),
                                   values->sync, &c->disk);
@@ -93,6 +93,8 @@ static void print_json(const calibration *c)
         cli_json_seconds(&json, NULL, c->memcpy_rates[i]);
     cli_json_end_list(&json);
     cli_json_seconds(&json, "memory_bytes_per_s", c->machine.memory);
+    if (c->machine.scattered > 0)
+        cli_json_seconds(&json, "scattered_bytes_per_s", c->machine.scattered);
     cli_json_seconds(&json, "link_bytes_per_s", c->machine.link);
     cli_json_seconds(&json, "latency_seconds", c->machine.latency);
     if (c->has_disk) {
@@ -127,6 +129,8 @@ static void print_text(const calibration *c)
         add_rate(table, what, c->memcpy_rates[i], "");
     }
     add_rate(table, "kept", m->memory, "by all ranks together, from their own memory to their own");
+    if (m->scattered > 0)
+        add_rate(table, "scattered", m->scattered, "by all ranks together, in runs of 128 bytes");
     add_rate(table, "sent", m->link, "by each rank, while all of them send to the next one");
     cli_table_add(table, CLI_PLAIN, "a message");
     cli_table_add(table, CLI_PLAIN, "%.2f us", m->latency * 1e6);
@@ -136,7 +140,8 @@ static void print_text(const calibration *c)
                  c->values->sync ? "synced" : "page cache warm");
         add_rate(table, "written", c->disk.write, what);
         add_rate(table, "read", c->disk.read, "and digested, likewise");
-        add_rate(table, "copied", c->disk.copy, "by the kernel, from file to file");
+        add_rate(table, "copied", c->disk.copy,
+                 "from file to file, shared by the kernel where it can");
     }
     cli_table_print(table);
     cli_table_destroy(table);
@@ -196,12 +201,12 @@ const cli_command bench_command_calibrate = {
     .summary = "this machine as numbers for plan --cluster",
     .synopsis = "[--ranks N] [--folder DIR] [OPTIONS]",
     .description =
-        "Measures what predictions need: how fast ranks copy what they keep, how fast they send "
-        "to\n"
-        "each other, and what a message costs; beside it memcpy on 1 to N threads, and with\n"
-        "--folder how fast files are read, written and copied there. Ranks are threads of this\n"
-        "process, or under mpirun its processes. The last line is what reshard plan --cluster "
-        "takes.\n",
+        "Measures what predictions need: how fast ranks copy what they keep, how fast in short\n"
+        "runs, how fast they send to each other, and what a message costs; beside it memcpy on 1\n"
+        "to N threads, and with --folder how fast files are read, written and copied there. Ranks\n"
+        "are threads of this process, or under mpirun its processes. The last line is what "
+        "reshard\n"
+        "plan --cluster takes.\n",
     .shares_work = 1,
     .options = options,
     .option_count = sizeof options / sizeof options[0],

@@ -75,8 +75,9 @@ typedef struct bench {
     cli_work *work;
     double factor;
     /* For each case of this kind of ranks: the machine's timings, then its own. */
-    bench_timing timings[CASES * (BENCH_MACHINE_TIMINGS + 1)];
+    bench_timing timings[CASES * (BENCH_MACHINE_TIMINGS_MAX + 1)];
     int timing_count;
+    int first[CASES], own[CASES]; /* where a case's timings begin; which is its own */
     bench_prediction rows[CASES + BENCH_CONVERSIONS];
     int row_count;
 } bench;
@@ -115,17 +116,20 @@ static int measure_moves(bench *b)
         if (!is_wanted(&cases[i]))
             continue;
         bench_machine machine = machine_of(&cases[i]);
-        bench_machine_plan(&machine, b->values->side, &b->timings[b->timing_count]);
-        b->timing_count += BENCH_MACHINE_TIMINGS;
-        describe(b, &cases[i], &b->timings[b->timing_count++]);
+        b->first[i] = b->timing_count;
+        b->own[i] = b->first[i] +
+                    bench_machine_plan(&machine, b->values->side, &b->timings[b->timing_count]);
+        describe(b, &cases[i], &b->timings[b->own[i]]);
+        b->timing_count = b->own[i] + 1;
+        for (int k = b->first[i]; k < b->timing_count; k++)
+            b->timings[k].batch = i;
     }
-    return bench_timings_run(b->work, b->timings, b->timing_count, BENCH_MACHINE_TIMINGS + 1);
+    return bench_timings_run(b->work, b->timings, b->timing_count);
 }
 
 static int predict_move(const bench *b, const struct move_case *c, const bench_timing *timings,
-                        bench_prediction *row)
+                        const bench_timing *own, bench_prediction *row)
 {
-    const bench_timing *own = &timings[BENCH_MACHINE_TIMINGS];
     bench_machine machine = machine_of(c);
     reshard_cluster cluster = {.size = sizeof cluster};
     reshard_prediction *prediction = NULL;
@@ -152,13 +156,13 @@ static int predict_move(const bench *b, const struct move_case *c, const bench_t
 
 static int predict_moves(bench *b)
 {
-    const bench_timing *at = b->timings;
     int code = CLI_DONE;
     for (int i = 0; i < CASES && code == CLI_DONE; i++) {
+        bench_prediction row;
         if (!is_wanted(&cases[i]))
             continue;
-        code = predict_move(b, &cases[i], at, &b->rows[b->row_count++]);
-        at += BENCH_MACHINE_TIMINGS + 1;
+        code = predict_move(b, &cases[i], &b->timings[b->first[i]], &b->timings[b->own[i]], &row);
+        b->rows[b->row_count++] = row;
     }
     return code;
 }

@@ -88,6 +88,8 @@ void cli_prediction_write_json(cli_json *json, const reshard_prediction *predict
         cli_json_unsigned(json, "bytes_between_nodes", stage.bytes_between_nodes);
         cli_json_unsigned(json, "bytes_within_nodes", stage.bytes_within_nodes);
         cli_json_unsigned(json, "bytes_kept", stage.bytes_kept);
+        cli_json_unsigned(json, "bytes_scattered", stage.bytes_scattered);
+        cli_json_unsigned(json, "bytes_packed", stage.bytes_packed);
         cli_json_end_object(json);
     }
     cli_json_end_list(json);

@@ -11,13 +11,33 @@
 #include <string.h>
 
 enum { RUNS_LARGE = 9, RUNS_SMALL = 301, SMALL_SIDE = 64, MEMCPY_TURNS = 7 };
-enum { STAY, TO_THE_NEXT, ALL_TO_ALL };
+enum { STAY, TO_THE_NEXT, ALL_TO_ALL, SHORT_RUNS };
+/* Of f32: runs of 128 bytes. */
+enum { RUN_ELEMENTS = 32 };
 
-void bench_machine_plan(const bench_machine *machine, int32_t side,
-                        bench_timing timings[BENCH_MACHINE_TIMINGS])
+static int count_timings(const bench_machine *machine)
+{
+    int has_runs = machine->ranks > 1 && !machine->plain && !machine->messages;
+    return has_runs ? SHORT_RUNS + 1 : SHORT_RUNS;
+}
+
+static void write_target(int which, int32_t n, char text[BENCH_SPEC_TEXT])
+{
+    if (which == TO_THE_NEXT && n > 1)
+        snprintf(text, BENCH_SPEC_TEXT, "%" PRId32 "[%" PRId32 ",0..%" PRId32 "]: S(0)", n, n - 1,
+                 n - 2);
+    else if (which == SHORT_RUNS)
+        snprintf(text, BENCH_SPEC_TEXT, "%" PRId32 ": S(1/%d)", n, RUN_ELEMENTS);
+    else
+        snprintf(text, BENCH_SPEC_TEXT, "%" PRId32 ": S(%d)", n, which == ALL_TO_ALL);
+}
+
+int bench_machine_plan(const bench_machine *machine, int32_t side,
+                       bench_timing timings[BENCH_MACHINE_TIMINGS_MAX])
 {
     int32_t n = machine->ranks;
-    for (int i = 0; i < BENCH_MACHINE_TIMINGS; i++) {
+    int count = count_timings(machine);
+    for (int i = 0; i < count; i++) {
         bench_timing *t = &timings[i];
         int32_t own = i == ALL_TO_ALL ? SMALL_SIDE : side;
         *t = (bench_timing){.dtype = RESHARD_F32,
@@ -26,35 +46,49 @@ void bench_machine_plan(const bench_machine *machine, int32_t side,
                             .runs = i == ALL_TO_ALL ? RUNS_SMALL : RUNS_LARGE};
         snprintf(t->shape, sizeof t->shape, "%" PRId32 "x%" PRId32, own, own);
         snprintf(t->from, sizeof t->from, "%" PRId32 ": S(0)", n);
-        if (i == TO_THE_NEXT && n > 1)
-            snprintf(t->to, sizeof t->to, "%" PRId32 "[%" PRId32 ",0..%" PRId32 "]: S(0)", n, n - 1,
-                     n - 2);
-        else
-            snprintf(t->to, sizeof t->to, "%" PRId32 ": S(%d)", n, i == ALL_TO_ALL);
+        write_target(i, n, t->to);
     }
+    return count;
 }
 
-void bench_machine_read(bench_machine *machine, const bench_timing timings[BENCH_MACHINE_TIMINGS])
+static double speed_of(const bench_timing *t)
+{
+    return (double)t->bytes / t->seconds;
+}
+
+void bench_machine_read(bench_machine *machine, const bench_timing *timings)
 {
     int32_t n = machine->ranks;
-    machine->memory = (double)timings[STAY].bytes / timings[STAY].seconds;
-    machine->link = (double)timings[TO_THE_NEXT].bytes / n / timings[TO_THE_NEXT].seconds;
+    machine->memory = speed_of(&timings[STAY]);
+    machine->link = speed_of(&timings[TO_THE_NEXT]) / n;
     machine->latency = timings[ALL_TO_ALL].seconds / (n > 1 ? n - 1 : 1);
+    machine->scattered = count_timings(machine) > SHORT_RUNS ? speed_of(&timings[SHORT_RUNS]) : 0;
+}
+
+/* Adds ",name=speed". The unit is small enough to keep three digits of any disk. */
+static void add_speed(char text[BENCH_CLUSTER_TEXT], const char *name, double speed)
+{
+    size_t length = strlen(text);
+    snprintf(text + length, BENCH_CLUSTER_TEXT - length, ",%s=%.0fKB/s", name, speed / 1e3 + 1);
 }
 
 const char *bench_machine_cluster(const bench_machine *machine, const bench_disk *disk,
                                   char text[BENCH_CLUSTER_TEXT])
 {
-    int32_t n = machine->ranks;
-    int length = snprintf(
-        text, BENCH_CLUSTER_TEXT,
-        "nodes=%" PRId32 ",per_node=%" PRId32 ",%s=%.0fKB/s,memory=%.0fKB/s,latency=%.3fus",
-        machine->messages ? n : 1, machine->messages ? 1 : n, machine->messages ? "nic" : "intra",
-        machine->link / 1e3 + 1, machine->memory / 1e3 + 1, machine->latency * 1e6);
-    if (disk != NULL)
-        snprintf(text + length, BENCH_CLUSTER_TEXT - (size_t)length,
-                 ",read=%.0fKB/s,write=%.0fKB/s,copy=%.0fKB/s", disk->read / 1e3 + 1,
-                 disk->write / 1e3 + 1, disk->copy / 1e3 + 1);
+    int32_t nodes = machine->messages ? machine->ranks : 1;
+    snprintf(text, BENCH_CLUSTER_TEXT, "nodes=%" PRId32 ",per_node=%" PRId32, nodes,
+             machine->ranks / nodes);
+    add_speed(text, machine->messages ? "nic" : "intra", machine->link);
+    add_speed(text, "memory", machine->memory / nodes);
+    if (machine->scattered > 0)
+        add_speed(text, "scattered", machine->scattered / nodes);
+    size_t length = strlen(text);
+    snprintf(text + length, BENCH_CLUSTER_TEXT - length, ",latency=%.3fus", machine->latency * 1e6);
+    if (disk != NULL) {
+        add_speed(text, "read", disk->read);
+        add_speed(text, "write", disk->write);
+        add_speed(text, "copy", disk->copy);
+    }
     return text;
 }
 

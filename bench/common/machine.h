@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * machine.h - this machine as the few numbers that predictions need (reshard/predict.h), found by
- * three moves of a number of ranks: everything stays, everything goes to the next rank, and hardly
- * anything goes from all to all.
+ * moves of a number of ranks: everything stays, everything goes to the next rank, hardly anything
+ * goes from all to all, and everything goes from all to all in short runs. The last one is left out
+ * where bytes go through messages, which would take longer than the copies.
  */
 #ifndef BENCH_MACHINE_H
 #define BENCH_MACHINE_H
@@ -15,17 +16,19 @@ typedef struct bench_machine {
     int32_t ranks;
     int plain, messages; /* as of timings; with messages, each rank is a node */
     /* Found: */
-    double memory;  /* bytes a second that all ranks copy together */
-    double link;    /* bytes a second that each rank sends while all do */
-    double latency; /* seconds for each peer of an exchange */
+    double memory;    /* bytes a second that all ranks copy together */
+    double scattered; /* the same in short runs; 0: not measured */
+    double link;      /* bytes a second that each rank sends while all do */
+    double latency;   /* seconds for each peer of an exchange */
 } bench_machine;
 
-enum { BENCH_MACHINE_TIMINGS = 3, BENCH_CLUSTER_TEXT = 256 };
+enum { BENCH_MACHINE_TIMINGS_MAX = 4, BENCH_CLUSTER_TEXT = 256 };
 
-/* Fills in what has to be measured, over a square of side x side f32; then reads the results. */
-void bench_machine_plan(const bench_machine *machine, int32_t side,
-                        bench_timing timings[BENCH_MACHINE_TIMINGS]);
-void bench_machine_read(bench_machine *machine, const bench_timing timings[BENCH_MACHINE_TIMINGS]);
+/* Fills in what has to be measured, over a square of side x side f32, and returns how many timings
+ * that is; then reads the results. */
+int bench_machine_plan(const bench_machine *machine, int32_t side,
+                       bench_timing timings[BENCH_MACHINE_TIMINGS_MAX]);
+void bench_machine_read(bench_machine *machine, const bench_timing *timings);
 
 /* What `--cluster` takes. disk may be NULL. Returns the text. */
 const char *bench_machine_cluster(const bench_machine *machine, const bench_disk *disk,

@@ -211,15 +211,16 @@ static int run_all(cli_work *work, const batches *all)
     return code;
 }
 
-int bench_timings_run(cli_work *work, bench_timing *timings, int count, int batch)
+int bench_timings_run(cli_work *work, bench_timing *timings, int count)
 {
-    batches all = {.count = count / batch};
+    batches all = {.lists = cli_allocate((size_t)count, sizeof *all.lists)};
     int code = CLI_DONE;
-    for (int i = 0; i < count && code == CLI_DONE; i++)
+    for (int i = 0; i < count && code == CLI_DONE; i++) {
+        if (i == 0 || timings[i].batch != timings[i - 1].batch)
+            all.lists[all.count++].timings = &timings[i];
+        all.lists[all.count - 1].count++;
         code = plan(work, &timings[i]);
-    all.lists = cli_allocate((size_t)all.count, sizeof *all.lists);
-    for (int i = 0; i < all.count; i++)
-        all.lists[i] = (list){.timings = &timings[i * batch], .count = batch};
+    }
     if (code == CLI_DONE)
         code = run_all(work, &all);
     free(all.lists);

@@ -18,6 +18,7 @@ typedef struct bench_timing {
     int plain;    /* ordinary memory, which other processes do not see */
     int messages; /* messages only, as between nodes */
     int32_t runs;
+    int batch; /* neighbours of one batch take turns; they have the same number of ranks */
     /* Found: */
     reshard_layout *source;
     reshard_plan *plan;
@@ -25,11 +26,10 @@ typedef struct bench_timing {
     double seconds; /* median of the runs */
 } bench_timing;
 
-/* Plans and measures all of them, in batches of so many that take turns and have the same number of
- * ranks: on threads, or under mpirun on its processes, of which there have to be as many. Returns
- * CLI_DONE, or prints a message and returns another code; only the first rank has the seconds.
- * Release in any case. */
-int bench_timings_run(cli_work *work, bench_timing *timings, int count, int batch);
+/* Plans and measures all of them: on threads, as many as each plan has ranks, or under mpirun on
+ * its processes, of which there have to be as many. Returns CLI_DONE, or prints a message and
+ * returns another code; only the first rank has the seconds. Release in any case. */
+int bench_timings_run(cli_work *work, bench_timing *timings, int count);
 void bench_timings_release(bench_timing *timings, int count);
 
 #endif

@@ -8,10 +8,11 @@
  *     printf("%g s\n", reshard_prediction_seconds(prediction));
  *
  * The bytes are the plan's own, the model is the plain one: each rank has a link to other nodes and
- * one within its node, in each direction; a node has a memory; each message to another rank costs
- * the latency. Links work side by side, and stages follow each other, so a stage takes as long as
- * its busiest link. What the model leaves out: contention between nodes, skew between ranks, and
- * the overlap of one stage with the next.
+ * one within its node, in each direction; a node has a memory, which may be slower for short runs;
+ * each message to another rank costs the latency, and what does not lie in one piece is packed
+ * before it goes to another node. Links work side by side, and stages follow each other, so a stage
+ * takes as long as its busiest link. What the model leaves out: contention between nodes, skew
+ * between ranks, and the overlap of one stage with the next.
  */
 #ifndef RESHARD_PREDICT_H
 #define RESHARD_PREDICT_H
@@ -34,6 +35,8 @@ typedef struct reshard_cluster {
     /* Of the disk or the page cache, for conversions of checkpoints (reshard_conversion_predict):
      * reading to memory, writing from it, and copies that are left to the kernel. */
     double read, write, copy;
+    /* Like memory, for what it copies in runs of at most 4 KiB; 0: the same as memory. */
+    double scattered;
 } reshard_cluster;
 
 /*
@@ -64,6 +67,9 @@ typedef struct reshard_stage_prediction {
     uint64_t bytes;                /* that go over it */
     int32_t peers;                 /* the most ranks that one rank sends to or receives from */
     uint64_t bytes_between_nodes, bytes_within_nodes, bytes_kept; /* of all ranks */
+    /* Of those within nodes and kept: in runs of at most 4 KiB. Of those between nodes: packed
+     * before they are sent, and unpacked, counted once for each. */
+    uint64_t bytes_scattered, bytes_packed;
 } reshard_stage_prediction;
 
 typedef struct reshard_prediction reshard_prediction;

@@ -426,6 +426,7 @@ class reshard_cluster(Structure):
         ("read", c_double),
         ("write", c_double),
         ("copy", c_double),
+        ("scattered", c_double),
     ]
 
 
@@ -441,6 +442,8 @@ class reshard_stage_prediction(Structure):
         ("bytes_between_nodes", c_uint64),
         ("bytes_within_nodes", c_uint64),
         ("bytes_kept", c_uint64),
+        ("bytes_scattered", c_uint64),
+        ("bytes_packed", c_uint64),
     ]
 
 

@@ -29,6 +29,7 @@ static const struct field {
     {"nic", SPEED, offsetof(reshard_cluster, nic)},
     {"intra", SPEED, offsetof(reshard_cluster, intra)},
     {"memory", SPEED, offsetof(reshard_cluster, memory)},
+    {"scattered", SPEED, offsetof(reshard_cluster, scattered)},
     {"latency", TIME, offsetof(reshard_cluster, latency)},
     {"read", SPEED, offsetof(reshard_cluster, read)},
     {"write", SPEED, offsetof(reshard_cluster, write)},
@@ -114,10 +115,11 @@ static reshard_status read_field(const char *text, size_t bytes, unsigned *seen,
     int shown = (int)(bytes < VALUE_MAX_BYTES ? bytes : VALUE_MAX_BYTES);
     const struct field *field = find_field(text, name_bytes);
     if (field == NULL)
-        return rs_fail(RESHARD_ERR_SYNTAX,
-                       "cluster: \"%.*s\"; there are nodes, per_node, nic, intra, memory, latency, "
-                       "read, write and copy, as in nodes=2,nic=50GB/s",
-                       shown, text);
+        return rs_fail(
+            RESHARD_ERR_SYNTAX,
+            "cluster: \"%.*s\"; there are nodes, per_node, nic, intra, memory, scattered, "
+            "latency, read, write and copy, as in nodes=2,nic=50GB/s",
+            shown, text);
     size_t value_bytes = equals == NULL ? 0 : bytes - name_bytes - 1;
     if (value_bytes == 0 || value_bytes >= VALUE_MAX_BYTES)
         return rs_fail(RESHARD_ERR_SYNTAX, "cluster: \"%.*s\"; it takes %s", shown, text,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * trace.c - a prediction as a trace. Each link of a rank is a row, and its messages follow each
- * other in the order of rounds, each as long as its bytes over the link's speed and one latency. So
- * the longest row of a stage ends with the stage, or earlier by the latencies of a rank with more
- * peers: the model counts those of the rank that has the most.
+ * other in the order of rounds, each as long as its bytes over the link's speed, what is packed of
+ * them for another node, and one latency. So the longest row of a stage ends with the stage, or
+ * earlier by the latencies of a rank with more peers: the model counts those of the rank that has
+ * the most.
  */
 #include "base/context.h"
-#include "base/dtype.h"
 #include "base/error.h"
 #include "base/shape.h"
 #include "plan/part.h"
@@ -28,6 +28,12 @@ enum { STAGES, NIC_OUT, NIC_IN, INTRA_OUT, INTRA_IN, MEMORY, ROWS };
 static const char *const labels[ROWS] = {"stages",      "to other nodes", "from other nodes",
                                          "to its node", "from its node",  "memory of the node"};
 
+/* What one rank sends to another in a stage, or receives from it. */
+typedef struct message {
+    uint64_t bytes;
+    rs_copied packed; /* of these, if it is for another node */
+} message;
+
 typedef struct tracing {
     const reshard_prediction *prediction;
     reshard_plan *plan;
@@ -35,58 +41,74 @@ typedef struct tracing {
     reshard_trace *trace;
     int32_t rank_count, stage_count;
     int64_t events;             /* so far */
-    uint64_t *out, *in;         /* by peer: the bytes of one rank in one stage */
-    uint64_t *node_bytes;       /* by stage: copied within the node of the current rank, so far */
+    message *out, *in;          /* by peer: of one rank in one stage */
+    rs_copied *node;            /* by stage: copied within the node of the current rank, so far */
     rs_trace_track *rows[ROWS]; /* of the current rank */
 } tracing;
 
 /* ---- what one rank has to do ----------------------------------------------------------------- */
 
 typedef struct adding {
-    uint64_t *bytes; /* by peer */
-    bool sending;
+    message *messages; /* by peer */
+    bool sending, scattered, packed;
     uint64_t element_bytes;
 } adding;
 
 static reshard_status add_move(void *user, const reshard_move *move)
 {
     const adding *a = user;
-    a->bytes[a->sending ? move->target_rank : move->source_rank] +=
-        a->element_bytes * (uint64_t)rs_volume(move->ndim, move->size);
+    message *to = &a->messages[a->sending ? move->target_rank : move->source_rank];
+    uint64_t bytes = a->element_bytes * (uint64_t)rs_volume(move->ndim, move->size);
+    to->bytes += bytes;
+    if (a->packed)
+        rs_copied_add(&to->packed, (rs_copied){bytes, a->scattered ? bytes : 0});
     return RESHARD_OK;
 }
 
-/* Fills out and in, and adds what stays on the rank to the bytes of its node. */
+static reshard_status add_list(message *messages, const reshard_moves *moves,
+                               const reshard_stage_link *link, int32_t rank, bool sending)
+{
+    reshard_status status = RESHARD_OK;
+    for (int64_t i = 0; i < moves->count && status == RESHARD_OK; i++) {
+        const reshard_moves one = {1, &moves->items[i]};
+        adding a = {.messages = messages, .sending = sending, .element_bytes = rs_wire_bytes(link)};
+        a.scattered = rs_record_is_scattered(one.items, a.element_bytes);
+        a.packed = rs_record_is_packed(one.items, link, sending);
+        status = rs_moves_each(&one, rank, -1, add_move, &a);
+    }
+    return status;
+}
+
+/* Fills out and in, and adds what the rank copies to the bytes of its node. */
 static reshard_status read_stage(tracing *t, const reshard_part *part, int32_t rank, int32_t stage)
 {
-    size_t bytes = (size_t)t->rank_count * sizeof *t->out;
-    memset(t->out, 0, bytes);
-    memset(t->in, 0, bytes);
-    for (int32_t l = 0; l < reshard_plan_stage_link_count(t->plan, stage); l++) {
+    rs_load load;
+    memset(t->out, 0, (size_t)t->rank_count * sizeof *t->out);
+    memset(t->in, 0, (size_t)t->rank_count * sizeof *t->in);
+    reshard_status status = rs_load_read(t->plan, &t->cluster, part, rank, stage, NULL, &load);
+    for (int32_t l = 0; l < reshard_plan_stage_link_count(t->plan, stage) && status == RESHARD_OK;
+         l++) {
         reshard_stage_link link = rs_plan_stage_link(t->plan, stage, l);
-        uint64_t target = rs_element_bytes(link.target_dtype);
-        uint64_t source = link.source < 0 ? target : rs_element_bytes(link.source_dtype);
         const reshard_part_moves *moves = reshard_part_link(part, stage, l);
-        adding out = {t->out, true, source < target ? source : target};
-        adding in = {t->in, false, source < target ? source : target};
-        reshard_status status = rs_moves_each(&moves->sends, rank, -1, add_move, &out);
+        status = add_list(t->out, &moves->sends, &link, rank, true);
         if (status == RESHARD_OK)
-            status = rs_moves_each(&moves->receives, rank, -1, add_move, &in);
-        if (status != RESHARD_OK)
-            return status;
-        for (int64_t i = 0; i < moves->keeps.count; i++) {
-            const reshard_move *record = &moves->keeps.items[i];
-            t->node_bytes[stage] += target * (uint64_t)rs_volume(record->ndim, record->size) *
-                                    (uint64_t)reshard_move_count(record);
-        }
+            status = add_list(t->in, &moves->receives, &link, rank, false);
     }
-    return RESHARD_OK;
+    if (status == RESHARD_OK)
+        rs_copied_add(&t->node[stage], load.copied);
+    return status;
 }
 
 /* The last rank of a node has the row of its memory. */
 static bool ends_node(const tracing *t, int32_t rank)
 {
     return rank % t->cluster.per_node == t->cluster.per_node - 1 || rank == t->rank_count - 1;
+}
+
+/* Whether copies within a node take any time. */
+static bool has_memory(const tracing *t)
+{
+    return t->cluster.memory > 0 || t->cluster.scattered > 0;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -108,9 +130,10 @@ static void add_span(const tracing *t, int row, rs_trace_kind kind, double begin
     rs_trace_add(t->rows[row], &event);
 }
 
-static double seconds_over(uint64_t bytes, double speed)
+static double message_seconds(const reshard_cluster *c, const message *m, bool near)
 {
-    return speed > 0 ? (double)bytes / speed : 0;
+    return c->latency + (near ? rs_seconds_over(m->bytes, c->intra)
+                              : rs_seconds_over(m->bytes, c->nic) + rs_pack_seconds(c, m->packed));
 }
 
 /* The messages of one rank in one direction, by round. Returns its bytes. */
@@ -122,19 +145,17 @@ static uint64_t add_messages(tracing *t, int32_t rank, int32_t stage, bool sendi
     for (int32_t round = 1; round < t->rank_count; round++) {
         int32_t step = sending ? round : t->rank_count - round;
         int32_t peer = (int32_t)(((int64_t)rank + step) % t->rank_count);
-        uint64_t bytes = (sending ? t->out : t->in)[peer];
-        if (bytes == 0)
+        const message *m = sending ? &t->out[peer] : &t->in[peer];
+        if (m->bytes == 0)
             continue;
         bool near = peer / c->per_node == rank / c->per_node;
         double *at = near ? &within : &between;
-        double end = *at + c->latency + seconds_over(bytes, near ? c->intra : c->nic);
+        double end = *at + message_seconds(c, m, near);
         int row = near ? (sending ? INTRA_OUT : INTRA_IN) : (sending ? NIC_OUT : NIC_IN);
-        add_span(t, row, sending ? RS_TRACE_SEND : RS_TRACE_RECEIVE, *at, end, bytes, stage, peer,
-                 round);
+        add_span(t, row, sending ? RS_TRACE_SEND : RS_TRACE_RECEIVE, *at, end, m->bytes, stage,
+                 peer, round);
         *at = end;
-        total += bytes;
-        if (!sending && near)
-            t->node_bytes[stage] += bytes;
+        total += m->bytes;
     }
     return total;
 }
@@ -144,11 +165,11 @@ static void count_messages(const tracing *t, int32_t rank, int64_t counts[ROWS])
 {
     for (int32_t i = 0; i < t->rank_count; i++) {
         bool near = i / t->cluster.per_node == rank / t->cluster.per_node;
-        counts[near ? INTRA_OUT : NIC_OUT] += t->out[i] != 0;
-        counts[near ? INTRA_IN : NIC_IN] += t->in[i] != 0;
+        counts[near ? INTRA_OUT : NIC_OUT] += t->out[i].bytes != 0;
+        counts[near ? INTRA_IN : NIC_IN] += t->in[i].bytes != 0;
     }
     counts[STAGES]++;
-    counts[MEMORY] += t->cluster.memory > 0 && ends_node(t, rank);
+    counts[MEMORY] += has_memory(t) && ends_node(t, rank);
 }
 
 static reshard_status take_rows(tracing *t, int32_t rank, const int64_t counts[ROWS])
@@ -190,9 +211,9 @@ static reshard_status trace_part(tracing *t, const reshard_part *part, int32_t r
         uint64_t received = add_messages(t, rank, i, false, begin);
         add_span(t, STAGES, RS_TRACE_STAGE, begin, begin + seconds, received, i, RS_TRACE_NONE,
                  RS_TRACE_NONE);
-        if (ends_node(t, rank) && t->cluster.memory > 0 && t->node_bytes[i] != 0)
+        if (ends_node(t, rank) && has_memory(t) && t->node[i].bytes != 0)
             add_span(t, MEMORY, RS_TRACE_COPY, begin,
-                     begin + seconds_over(t->node_bytes[i], t->cluster.memory), t->node_bytes[i], i,
+                     begin + rs_copy_seconds(&t->cluster, t->node[i]), t->node[i].bytes, i,
                      RS_TRACE_NONE, RS_TRACE_NONE);
         begin += seconds;
     }
@@ -203,15 +224,15 @@ static reshard_status trace_part(tracing *t, const reshard_part *part, int32_t r
 static reshard_status measure_part(tracing *t, const reshard_part *part, int32_t rank,
                                    int64_t counts[ROWS], bool *out_fits)
 {
-    uint64_t *node_bytes = t->node_bytes;
-    uint64_t unused[RS_STAGES_MAX] = {0};
+    rs_copied *node = t->node;
+    rs_copied unused[RS_STAGES_MAX] = {0};
     reshard_status status = RESHARD_OK;
-    t->node_bytes = unused;
+    t->node = unused;
     for (int32_t i = 0; i < t->stage_count && status == RESHARD_OK; i++) {
         status = read_stage(t, part, rank, i);
         count_messages(t, rank, counts);
     }
-    t->node_bytes = node_bytes;
+    t->node = node;
     for (int i = 0; i < ROWS; i++)
         t->events += counts[i];
     *out_fits = t->events <= EVENTS_MAX && rank < RANKS_MAX;
@@ -230,7 +251,7 @@ static reshard_status trace_rank(tracing *t, int32_t rank, bool *out_fits)
     if (status == RESHARD_OK && *out_fits)
         status = take_rows(t, rank, counts);
     if (rank % t->cluster.per_node == 0)
-        memset(t->node_bytes, 0, (size_t)t->stage_count * sizeof *t->node_bytes);
+        memset(t->node, 0, (size_t)t->stage_count * sizeof *t->node);
     if (status == RESHARD_OK && *out_fits)
         status = trace_part(t, part, rank);
     reshard_part_destroy(part);
@@ -241,13 +262,13 @@ reshard_status reshard_prediction_trace(const reshard_prediction *prediction, re
                                         const reshard_cluster *cluster, reshard_trace *trace,
                                         int32_t *out_ranks)
 {
-    uint64_t node_bytes[RS_STAGES_MAX] = {0};
+    rs_copied node[RS_STAGES_MAX] = {0};
     tracing t = {.prediction = prediction,
                  .plan = plan,
                  .trace = trace,
                  .rank_count = reshard_plan_rank_count(plan),
                  .stage_count = reshard_plan_stage_count(plan),
-                 .node_bytes = node_bytes};
+                 .node = node};
     reshard_status status = rs_cluster_read(plan, cluster, &t.cluster);
     if (status != RESHARD_OK)
         return status;
