@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * predict_conversions.c - conversions beside what the disk's speeds and the conversion's own bytes
- * say. All conversions run before the disk is measured, because that starts threads, after which no
- * process should be forked.
+ * say. Conversions and measurements of the disk take turns, as what a disk or a page cache does
+ * depends on what else goes on; all of them are in processes of their own.
  */
 #include "bench/common/child.h"
 #include "bench/common/folders.h"
@@ -33,6 +33,8 @@ typedef struct one {
     reshard_conversion_options planning;
     reshard_checkpoint *checkpoint;
     reshard_conversion *conversion;
+    double *seconds; /* of each run so far, the first one to warm up included */
+    int32_t run_count;
 } one;
 
 static const reshard_conversion_run_options unsynced = {.size = sizeof unsynced, .no_sync = 1};
@@ -51,20 +53,14 @@ static int make_source(one *o, const struct conversion_case *c, size_t bytes)
     return code == CLI_DONE ? bench_folder_sync(o->source) : code;
 }
 
-static int measure(one *o, int32_t runs, double *out_seconds)
+static int convert_once(one *o)
 {
-    double *seconds = cli_allocate((size_t)runs + 1, sizeof *seconds);
-    int code = CLI_DONE;
-    for (int32_t i = 0; i <= runs && code == CLI_DONE; i++) { /* the first warms up */
-        bench_child_report report;
-        code = bench_child_convert(o->work, o->source, o->target, &o->planning, &unsynced, &report);
-        if (code == CLI_DONE)
-            code = bench_folder_remove(o->target);
-        seconds[i] = report.seconds;
-    }
+    bench_child_report report;
+    int code = bench_child_convert(o->work, o->source, o->target, &o->planning, &unsynced, &report);
     if (code == CLI_DONE)
-        *out_seconds = bench_median(seconds + 1, runs);
-    free(seconds);
+        code = bench_folder_remove(o->target);
+    if (code == CLI_DONE)
+        o->seconds[o->run_count++] = report.seconds;
     return code;
 }
 
@@ -79,7 +75,7 @@ static int plan(one *o)
     return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);
 }
 
-static int run_case(one *o, int index, size_t bytes, int32_t runs, bench_prediction *row)
+static int prepare(one *o, int index, size_t bytes, bench_prediction *row)
 {
     const struct conversion_case *c = &cases[index];
     char size[CLI_SIZE_TEXT];
@@ -88,8 +84,6 @@ static int run_case(one *o, int index, size_t bytes, int32_t runs, bench_predict
                                                .dtype_count = c->cast != NULL ? 1 : 0,
                                                .dtypes = &c->cast};
     int code = make_source(o, c, bytes);
-    if (code == CLI_DONE)
-        code = measure(o, runs, &row->measured);
     if (code == CLI_DONE)
         code = plan(o);
     if (code != CLI_DONE)
@@ -103,22 +97,21 @@ static int run_case(one *o, int index, size_t bytes, int32_t runs, bench_predict
     return CLI_DONE;
 }
 
-static int read_speeds(cli_work *work, const char *inside, size_t bytes, int32_t threads,
-                       const char *given, reshard_cluster *out_cluster)
+/* disk may be NULL. */
+static int take_turns(one *all, bench_disk_turns *disk, int32_t runs)
 {
-    bench_disk disk;
-    if (given != NULL) {
-        reshard_status status = reshard_cluster_parse(given, out_cluster);
-        return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);
+    int code = CLI_DONE;
+    for (int32_t turn = 0; turn <= runs && code == CLI_DONE; turn++) {
+        for (int i = 0; i < BENCH_CONVERSIONS && code == CLI_DONE; i++)
+            code = convert_once(&all[i]);
+        if (code == CLI_DONE && disk != NULL && turn > 0)
+            code = bench_disk_turn(disk, 1);
+        cli_work_report(all->work, "converting", (uint64_t)turn + 1, (uint64_t)runs + 1);
     }
-    int code = bench_disk_measure(work, inside, bytes, threads, 0, &disk);
-    out_cluster->read = disk.read;
-    out_cluster->write = disk.write;
-    out_cluster->copy = disk.copy;
     return code;
 }
 
-/* As many threads as the conversions have used. */
+/* As many threads as the conversions use. */
 static int32_t find_threads(const one *o)
 {
     reshard_conversion_stats stats = {.size = sizeof stats};
@@ -126,18 +119,39 @@ static int32_t find_threads(const one *o)
     return stats.threads > 0 ? stats.threads : 1;
 }
 
-static int predict_all(const one *all, const char *inside, size_t bytes, const char *given,
-                       bench_prediction *rows)
+static int measure(one *all, const char *inside, size_t bytes, int32_t runs,
+                   reshard_cluster *out_cluster)
 {
-    reshard_cluster cluster = {.size = sizeof cluster};
-    int code = read_speeds(all->work, inside, bytes, find_threads(&all[0]), given, &cluster);
-    for (int i = 0; i < BENCH_CONVERSIONS && code == CLI_DONE; i++) {
-        reshard_status status =
-            reshard_conversion_predict(all[i].conversion, &cluster, &rows[i].predicted);
-        if (status != RESHARD_OK)
-            code = cli_fail_status(status);
+    bench_disk_turns *turns = NULL;
+    int code = bench_disk_begin(all->work, inside, bytes, find_threads(&all[0]), 0, &turns);
+    if (code == CLI_DONE)
+        code = take_turns(all, turns, runs);
+    if (code == CLI_DONE) {
+        bench_disk disk = bench_disk_read(turns);
+        out_cluster->read = disk.read;
+        out_cluster->write = disk.write;
+        out_cluster->copy = disk.copy;
     }
-    return code;
+    int removed = bench_disk_end(turns);
+    return code != CLI_DONE ? code : removed;
+}
+
+static int measure_with(one *all, const char *given, int32_t runs, reshard_cluster *out_cluster)
+{
+    reshard_status status = reshard_cluster_parse(given, out_cluster);
+    return status == RESHARD_OK ? take_turns(all, NULL, runs) : cli_fail_status(status);
+}
+
+static int predict_all(one *all, const reshard_cluster *cluster, bench_prediction *rows)
+{
+    for (int i = 0; i < BENCH_CONVERSIONS; i++) {
+        reshard_status status =
+            reshard_conversion_predict(all[i].conversion, cluster, &rows[i].predicted);
+        if (status != RESHARD_OK)
+            return cli_fail_status(status);
+        rows[i].measured = bench_median(all[i].seconds + 1, all[i].run_count - 1);
+    }
+    return CLI_DONE;
 }
 
 static void release(one *o)
@@ -147,12 +161,14 @@ static void release(one *o)
     free(o->whole);
     free(o->source);
     free(o->target);
+    free(o->seconds);
 }
 
 int bench_predict_conversions(cli_work *work, const char *inside, size_t bytes, int32_t runs,
                               const char *given, bench_prediction out_rows[BENCH_CONVERSIONS])
 {
     one all[BENCH_CONVERSIONS];
+    reshard_cluster cluster = {.size = sizeof cluster};
     char *folder = NULL;
     int code = bench_folder_make_private(inside, &folder);
     if (code != CLI_DONE)
@@ -163,14 +179,16 @@ int bench_predict_conversions(cli_work *work, const char *inside, size_t bytes, 
         all[i] = (one){.work = work,
                        .whole = bench_path_add(folder, "/whole"),
                        .source = bench_path_add(folder, name),
-                       .target = bench_path_add(folder, "/target")};
+                       .target = bench_path_add(folder, "/target"),
+                       .seconds = cli_allocate((size_t)runs + 1, sizeof *all[i].seconds)};
     }
-    for (int i = 0; i < BENCH_CONVERSIONS && code == CLI_DONE; i++) {
-        code = run_case(&all[i], i, bytes, runs, &out_rows[i]);
-        cli_work_report(work, "converting", (uint64_t)i + 1, BENCH_CONVERSIONS);
-    }
+    for (int i = 0; i < BENCH_CONVERSIONS && code == CLI_DONE; i++)
+        code = prepare(&all[i], i, bytes, &out_rows[i]);
     if (code == CLI_DONE)
-        code = predict_all(all, folder, bytes, given, out_rows);
+        code = given != NULL ? measure_with(all, given, runs, &cluster)
+                             : measure(all, folder, bytes, runs, &cluster);
+    if (code == CLI_DONE)
+        code = predict_all(all, &cluster, out_rows);
     for (int i = 0; i < BENCH_CONVERSIONS; i++)
         release(&all[i]);
     int removed = bench_folder_remove(folder);

@@ -89,6 +89,21 @@ int bench_child_convert(cli_work *work, const char *source, const char *target,
     return wait_for(child, "the conversion", started, out_report);
 }
 
+int bench_child_run(cli_work *work, int (*body)(void *user), void *user, const char *what,
+                    bench_child_report *out_report)
+{
+    fflush(NULL);
+    double started = cli_seconds();
+    pid_t child = fork();
+    if (child < 0)
+        return fail_fork();
+    if (child == 0) {
+        work->watched = 0; /* the screen is the parent's */
+        _exit(body(user));
+    }
+    return wait_for(child, what, started, out_report);
+}
+
 int bench_child_copy(const char *source, const char *target, int no_reflink, int sync,
                      bench_child_report *out_report)
 {

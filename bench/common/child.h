@@ -20,6 +20,10 @@ int bench_child_convert(cli_work *work, const char *source, const char *target,
                         const reshard_conversion_options *planning,
                         const reshard_conversion_run_options *running,
                         bench_child_report *out_report);
+/* Anything else. `what` is for messages; the body prints its own, and returns a code as these
+ * do. */
+int bench_child_run(cli_work *work, int (*body)(void *user), void *user, const char *what,
+                    bench_child_report *out_report);
 /* Runs `cp -r`. no_reflink: cp must copy even where it could share blocks. sync: the time includes
  * syncing the copy to disk. */
 int bench_child_copy(const char *source, const char *target, int no_reflink, int sync,

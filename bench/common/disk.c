@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * disk.c - a model of the given size is digested, its file is copied by the kernel, and a new file
- * is written, in turns; each thread has its own part of the files and goes through it in blocks of
- * 4 MiB, as conversions do. Medians of the turns.
+ * disk.c - a model of the given size is digested, its file is shared by the kernel where the file
+ * system can do that, and new files are written, in turns; each thread has its own part of the
+ * bytes and goes through it in blocks of 4 MiB, as conversions do. Medians of the turns. Where
+ * blocks cannot be shared, a conversion reads and writes them, so that is what a copy costs.
  */
-#define _GNU_SOURCE /* copy_file_range */
+#define _GNU_SOURCE /* copy_file_range, fallocate, MAP_ANONYMOUS */
 #include "bench/common/disk.h"
 
+#include "bench/common/child.h"
 #include "bench/common/folders.h"
 #include "bench/common/median.h"
 #include "bench/common/sample_model.h"
@@ -15,51 +17,75 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h> /* FICLONE */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define BLOCK ((size_t)4 << 20)
-enum { TURNS = 5 };
+enum { TURNS = 5, TURNS_MAX = 16 };
 
-typedef enum job { WRITE, COPY } job;
+typedef enum job { WRITE, SHARE } job;
 
 typedef struct turn {
     job job;
-    int from, to; /* open files */
-    size_t bytes; /* of the file */
-    int *errors;  /* errno of each thread */
+    int sync;
+    const char *from, *to; /* paths: of the model's file, and of a folder for what is made */
+    size_t bytes;          /* of the model's file */
+    int *errors;           /* errno of each thread */
 } turn;
 
 /* Returns how many bytes were done, or -1 with errno. */
-static ssize_t do_block(const turn *t, char *memory, size_t at, size_t count)
+static ssize_t do_block(const turn *t, int from, off_t at, int to, off_t to_at, char *memory,
+                        size_t count)
 {
-    loff_t from = (loff_t)at, to = (loff_t)at;
-    if (t->job == WRITE)
-        return pwrite(t->to, memory, count, to);
-    ssize_t done = copy_file_range(t->from, &from, t->to, &to, count, 0);
-    if (done >= 0 || (errno != EXDEV && errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL))
-        return done;
-    done = pread(t->from, memory, count, (off_t)at); /* where the kernel cannot */
-    return done > 0 ? pwrite(t->to, memory, (size_t)done, (off_t)at) : done;
+    return t->job == WRITE ? pwrite(to, memory, count, to_at)
+                           : copy_file_range(from, &at, to, &to_at, count, 0);
 }
 
-/* Returns 0 or an errno. */
-static int do_part(const turn *t, int32_t rank, int32_t size)
+/* Bytes begin .. end-1 of the model's file become a file. Returns 0 or an errno. */
+static int do_blocks(const turn *t, int from, int to, size_t begin, size_t end)
 {
-    size_t at = t->bytes / (size_t)size * (size_t)rank;
-    size_t end = rank == size - 1 ? t->bytes : at + t->bytes / (size_t)size;
     char *memory = cli_allocate(BLOCK, 1);
     int error = 0;
-    memset(memory, 1, BLOCK); /* so that its pages exist */
-    while (at < end && error == 0) {
-        ssize_t done = do_block(t, memory, at, end - at < BLOCK ? end - at : BLOCK);
+    memset(memory, 1, BLOCK);           /* so that its pages exist */
+    if (t->job == WRITE && end > begin) /* as conversions do, where the file system can */
+        (void)fallocate(to, 0, 0, (off_t)(end - begin));
+    for (size_t at = begin; at < end && error == 0;) {
+        ssize_t done = do_block(t, from, (off_t)at, to, (off_t)(at - begin), memory,
+                                end - at < BLOCK ? end - at : BLOCK);
         if (done <= 0)
             error = done == 0 ? EIO : errno;
         else
             at += (size_t)done;
     }
     free(memory);
+    return error;
+}
+
+/* Each thread has a file of its own: writers of one file wait for each other, while a conversion's
+ * threads write to several, or one reads meanwhile. Returns 0 or an errno. */
+static int do_part(const turn *t, int32_t rank, int32_t size)
+{
+    char name[32];
+    size_t each = t->bytes / (size_t)size / BLOCK * BLOCK;
+    size_t begin = each * (size_t)rank, end = rank == size - 1 ? t->bytes : begin + each;
+    snprintf(name, sizeof name, "/%d", (int)rank);
+    char *path = bench_path_add(t->to, name);
+    int from = open(t->from, O_RDONLY | O_CLOEXEC);
+    int to = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int error = from < 0 || to < 0 ? errno : do_blocks(t, from, to, begin, end);
+    if (error == 0 && t->sync && fsync(to) != 0)
+        error = errno;
+    if (from >= 0)
+        (void)close(from);
+    if (to >= 0)
+        (void)close(to);
+    free(path);
     return error;
 }
 
@@ -73,44 +99,42 @@ static reshard_status run_rank(void *user, reshard_group *group)
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
-typedef struct measurement {
+enum { WRITTEN, SHARED, DIGESTED, KINDS };
+
+struct bench_disk_turns {
     cli_work *work;
-    char *model, *file, *copy; /* paths */
-    size_t bytes;              /* of the model's file */
+    char *folder, *model, *file, *made; /* paths */
+    size_t bytes;                       /* of the model's file */
     int32_t threads;
     int sync;
+    int shares; /* the file system can share blocks */
     int *errors;
-    double seconds[3][TURNS]; /* written, copied, digested */
-} measurement;
+    double *latest; /* seconds of the latest turn, in memory that a child shares */
+    double seconds[KINDS][TURNS_MAX]; /* of the latest turns */
+    int32_t count;
+};
 
-static int write_or_copy(measurement *m, job which, double *out_seconds)
+static int write_or_share(const bench_disk_turns *m, job which, double *out_seconds)
 {
-    turn t = {.job = which, .bytes = m->bytes, .errors = m->errors, .from = -1};
-    int error = 0;
-    (void)unlink(m->copy);
+    turn t = {which, m->sync, m->file, m->made, m->bytes, m->errors};
+    int code = bench_folder_remove(m->made);
+    if (code == CLI_DONE && mkdir(m->made, 0700) != 0)
+        code = cli_fail(CLI_FAILED, "%s: %s", m->made, strerror(errno));
+    if (code != CLI_DONE)
+        return code;
     double began = cli_seconds();
-    t.to = open(m->copy, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (t.to >= 0 && which == COPY)
-        t.from = open(m->file, O_RDONLY | O_CLOEXEC);
-    if (t.to < 0 || (which == COPY && t.from < 0))
-        error = errno;
-    reshard_status status =
-        error == 0 ? reshard_group_run(NULL, m->threads, run_rank, &t) : RESHARD_OK;
-    for (int32_t i = 0; i < m->threads && error == 0; i++)
-        error = m->errors[i];
-    if (error == 0 && m->sync && fsync(t.to) != 0)
-        error = errno;
+    reshard_status status = reshard_group_run(NULL, m->threads, run_rank, &t);
     *out_seconds = cli_seconds() - began;
-    if (t.from >= 0)
-        (void)close(t.from);
-    if (t.to >= 0)
-        (void)close(t.to);
     if (status != RESHARD_OK)
         return cli_fail_status(status);
-    return error == 0 ? CLI_DONE : cli_fail(CLI_FAILED, "%s: %s", m->copy, strerror(error));
+    for (int32_t i = 0; i < m->threads; i++) {
+        if (m->errors[i] != 0)
+            return cli_fail(CLI_FAILED, "%s: %s", m->made, strerror(m->errors[i]));
+    }
+    return CLI_DONE;
 }
 
-static int digest(const measurement *m, double *out_seconds)
+static int digest(const bench_disk_turns *m, double *out_seconds)
 {
     reshard_checkpoint *checkpoint = NULL;
     reshard_digests *digests = NULL;
@@ -125,48 +149,120 @@ static int digest(const measurement *m, double *out_seconds)
     return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);
 }
 
-static int measure(measurement *m, size_t bytes)
+/* Fills `latest`. */
+static int measure(void *user)
+{
+    bench_disk_turns *m = user;
+    int code = write_or_share(m, WRITE, &m->latest[WRITTEN]);
+    if (code == CLI_DONE && m->shares)
+        code = write_or_share(m, SHARE, &m->latest[SHARED]);
+    if (code == CLI_DONE)
+        code = bench_folder_remove(m->made);
+    if (code == CLI_DONE)
+        code = digest(m, &m->latest[DIGESTED]);
+    return code;
+}
+
+int bench_disk_turn(bench_disk_turns *m, int in_child)
+{
+    bench_child_report ignored;
+    int code = in_child ? bench_child_run(m->work, measure, m, "measuring the disk", &ignored)
+                        : measure(m);
+    if (code == CLI_DONE && cli_work_cancelled())
+        code = cli_fail(CLI_FAILED, "cancelled");
+    for (int i = 0; i < KINDS && code == CLI_DONE; i++)
+        m->seconds[i][m->count % TURNS_MAX] = m->latest[i];
+    m->count += code == CLI_DONE;
+    return code;
+}
+
+static double find_speed(bench_disk_turns *m, int kind)
+{
+    int32_t count = m->count < TURNS_MAX ? m->count : TURNS_MAX;
+    return (double)m->bytes / bench_median(m->seconds[kind], count);
+}
+
+bench_disk bench_disk_read(bench_disk_turns *m)
+{
+    bench_disk disk = {
+        .threads = m->threads, .write = find_speed(m, WRITTEN), .read = find_speed(m, DIGESTED)};
+    disk.copy = m->shares ? find_speed(m, SHARED) : 1 / (1 / disk.write + 1 / disk.read);
+    return disk;
+}
+
+/* Whether the file system can share the blocks of the model's file with another one. */
+static int can_share(const bench_disk_turns *m)
+{
+    int can = 0;
+#ifdef FICLONE
+    int from = open(m->file, O_RDONLY | O_CLOEXEC);
+    int to = open(m->made, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    can = from >= 0 && to >= 0 && ioctl(to, FICLONE, from) == 0;
+    if (from >= 0)
+        (void)close(from);
+    if (to >= 0)
+        (void)close(to);
+    (void)unlink(m->made);
+#else
+    (void)m;
+#endif
+    return can;
+}
+
+int bench_disk_begin(cli_work *work, const char *inside, size_t bytes, int32_t threads, int sync,
+                     bench_disk_turns **out_turns)
 {
     bench_sample_model model;
+    bench_disk_turns *m = cli_allocate(1, sizeof *m);
+    *out_turns = m;
+    *m = (bench_disk_turns){.work = work, .threads = threads, .sync = sync};
+    int code = bench_folder_make_private(inside, &m->folder);
+    if (code != CLI_DONE)
+        return code;
+    m->latest = mmap(NULL, KINDS * sizeof *m->latest, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (m->latest == MAP_FAILED) {
+        m->latest = NULL;
+        return cli_fail(CLI_FAILED, "no memory to share: %s", strerror(errno));
+    }
+    m->model = bench_path_add(m->folder, "/model");
+    m->file = bench_path_add(m->folder, "/model/model.safetensors");
+    m->made = bench_path_add(m->folder, "/made");
+    m->errors = cli_allocate((size_t)threads, sizeof *m->errors);
     bench_sample_choose(bytes, RESHARD_BF16, &model);
     m->bytes = (size_t)bench_sample_bytes(&model);
-    int code = bench_sample_write(m->work, m->model, &model);
-    for (int i = 0; i < TURNS && code == CLI_DONE; i++) {
-        code = write_or_copy(m, WRITE, &m->seconds[0][i]);
-        if (code == CLI_DONE)
-            code = write_or_copy(m, COPY, &m->seconds[1][i]);
-        if (code == CLI_DONE)
-            code = digest(m, &m->seconds[2][i]);
-        if (code == CLI_DONE && cli_work_cancelled())
-            code = cli_fail(CLI_FAILED, "cancelled");
-        cli_work_report(m->work, "measuring the disk", (uint64_t)i + 1, TURNS);
-    }
+    code = bench_sample_write(work, m->model, &model);
+    m->shares = code == CLI_DONE && can_share(m);
+    return code;
+}
+
+int bench_disk_end(bench_disk_turns *m)
+{
+    if (m == NULL)
+        return CLI_DONE;
+    int code = m->folder != NULL ? bench_folder_remove(m->folder) : CLI_DONE;
+    if (m->latest != NULL)
+        (void)munmap(m->latest, KINDS * sizeof *m->latest);
+    free(m->folder);
+    free(m->model);
+    free(m->file);
+    free(m->made);
+    free(m->errors);
+    free(m);
     return code;
 }
 
 int bench_disk_measure(cli_work *work, const char *inside, size_t bytes, int32_t threads, int sync,
                        bench_disk *out_disk)
 {
-    char *folder = NULL;
-    int code = bench_folder_make_private(inside, &folder);
-    if (code != CLI_DONE)
-        return code;
-    measurement m = {.work = work, .threads = threads, .sync = sync};
-    m.model = bench_path_add(folder, "/model");
-    m.file = bench_path_add(folder, "/model/model.safetensors");
-    m.copy = bench_path_add(folder, "/copy");
-    m.errors = cli_allocate((size_t)threads, sizeof *m.errors);
-    code = measure(&m, bytes);
+    bench_disk_turns *m = NULL;
+    int code = bench_disk_begin(work, inside, bytes, threads, sync, &m);
+    for (int i = 0; i < TURNS && code == CLI_DONE; i++) {
+        code = bench_disk_turn(m, 0);
+        cli_work_report(work, "measuring the disk", (uint64_t)i + 1, TURNS);
+    }
     if (code == CLI_DONE)
-        *out_disk = (bench_disk){.threads = threads,
-                                 .write = (double)m.bytes / bench_median(m.seconds[0], TURNS),
-                                 .copy = (double)m.bytes / bench_median(m.seconds[1], TURNS),
-                                 .read = (double)m.bytes / bench_median(m.seconds[2], TURNS)};
-    int removed = bench_folder_remove(folder);
-    free(m.model);
-    free(m.file);
-    free(m.copy);
-    free(m.errors);
-    free(folder);
+        *out_disk = bench_disk_read(m);
+    int removed = bench_disk_end(m);
     return code != CLI_DONE ? code : removed;
 }
