@@ -299,7 +299,7 @@ static void print_values(const reshard_checkpoint *checkpoint, int all)
     for (; reshard_checkpoint_value(checkpoint, count, &value) == RESHARD_OK; count++) {
         if (!all && count >= VALUES_MAX)
             continue;
-        fputs(count == 0 ? "\nvalues that are no tensors\n  " : "  ", stdout);
+        fputs(count == 0 ? "\nvalues that are not tensors\n  " : "  ", stdout);
         cli_print_shown_part(value.name, value.name_bytes);
         fputs(value.text != NULL ? " = " : "", stdout);
         cli_print_shown(value.text != NULL ? value.text : "");

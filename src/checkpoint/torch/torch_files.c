@@ -266,11 +266,12 @@ reshard_status rs_torch_note_globals(reshard_checkpoint *checkpoint)
                 rs_text_add(&text, "%s%s", line[0] == '\0' ? "" : ", ", shown);
         }
         if (unknown != 0)
-            status = rs_store_note(checkpoint,
-                                   "%s: names %zu things that are not tensors' or containers', and "
-                                   "that were not looked up or run: %s%s",
-                                   checkpoint->files[i].name, unknown, line,
-                                   unknown > GLOBALS_SHOWN ? ", .." : "");
+            status =
+                rs_store_note(checkpoint,
+                              "%s: names %zu Python object%s that tensors do not need, neither "
+                              "looked up nor run: %s%s",
+                              checkpoint->files[i].name, unknown, unknown == 1 ? "" : "s", line,
+                              unknown > GLOBALS_SHOWN ? ", .." : "");
     }
     return status;
 }
