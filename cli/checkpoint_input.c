@@ -24,6 +24,7 @@ reshard_status cli_checkpoint_open(reshard_context *context, const cli_checkpoin
                                           .rules = source->rules,
                                           .keep_names = source->keep_names,
                                           .plan_only = source->plan_only,
+                                          .one_rank = source->one_rank,
                                           .unlisted = source->unlisted,
                                           .padding = source->padding};
     if (source->sets != NULL) {

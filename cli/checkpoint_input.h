@@ -16,6 +16,7 @@ typedef struct cli_checkpoint_source {
     const cli_texts *sets; /* may be NULL */
     int keep_names;        /* see reshard_checkpoint_options */
     int plan_only;         /* likewise */
+    int one_rank;          /* likewise */
     const char *unlisted, *padding;
 } cli_checkpoint_source;
 

@@ -111,6 +111,12 @@ static reshard_status write_tensor(cli_json *json, const reshard_checkpoint *che
     cli_json_text_part(json, "name", tensor.name, tensor.name_bytes);
     cli_json_text(json, "dtype", dtype_text(tensor.dtype, dtype));
     cli_json_integers(json, "shape", tensor.ndim, tensor.shape);
+    if (tensor.whole_shape != NULL)
+        cli_json_integers(json, "whole_shape", tensor.whole_ndim, tensor.whole_shape);
+    if (tensor.whole_offset != NULL)
+        cli_json_integers(json, "whole_offset", tensor.whole_ndim, tensor.whole_offset);
+    if (tensor.whole_spec != NULL)
+        cli_json_text(json, "whole_spec", tensor.whole_spec);
     cli_json_begin_list(json, "shards");
     status = write_shards(json, checkpoint, index, &tensor);
     cli_json_end_list(json);
@@ -159,12 +165,25 @@ static reshard_status print_json(const reshard_checkpoint *checkpoint)
 
 /* ---- as a table ------------------------------------------------------------------------------ */
 
-static void long_shape_text(const reshard_stored_tensor *tensor, char buffer[LONG_SHAPE_TEXT])
+static void long_shape_text(int32_t ndim, const int64_t *shape, char buffer[LONG_SHAPE_TEXT])
 {
-    int length = snprintf(buffer, LONG_SHAPE_TEXT, "%s", tensor->ndim == 0 ? "scalar" : "");
-    for (int32_t d = 0; d < tensor->ndim && length < LONG_SHAPE_TEXT - 32; d++)
+    int length = snprintf(buffer, LONG_SHAPE_TEXT, "%s", ndim == 0 ? "scalar" : "");
+    for (int32_t d = 0; d < ndim && length < LONG_SHAPE_TEXT - 32; d++)
         length += snprintf(buffer + length, LONG_SHAPE_TEXT - (size_t)length, "%s%" PRId64,
-                           d == 0 ? "" : "x", tensor->shape[d]);
+                           d == 0 ? "" : "x", shape[d]);
+}
+
+/* What the file of one rank says of the whole that a tensor is a part of. */
+static void add_whole(cli_table *table, const reshard_stored_tensor *tensor)
+{
+    char shape[LONG_SHAPE_TEXT], offset[LONG_SHAPE_TEXT];
+    long_shape_text(tensor->whole_ndim, tensor->whole_shape, shape);
+    if (tensor->whole_spec != NULL) {
+        cli_table_add(table, CLI_PLAIN, "part of %s, %s", shape, tensor->whole_spec);
+    } else {
+        long_shape_text(tensor->whole_ndim, tensor->whole_offset, offset);
+        cli_table_add(table, CLI_PLAIN, "part of %s at %s", shape, offset);
+    }
 }
 
 /* The simplest spec over files, as much of it as is shown. */
@@ -242,12 +261,16 @@ static reshard_status add_tensor(cli_table *table, const reshard_checkpoint *che
     reshard_status status = reshard_checkpoint_tensor(checkpoint, index, &tensor);
     if (status != RESHARD_OK)
         return status;
-    long_shape_text(&tensor, shape);
+    long_shape_text(tensor.ndim, tensor.shape, shape);
     (void)reshard_text_escape(tensor.name, tensor.name_bytes, name, sizeof name);
     cli_table_add(table, CLI_PLAIN, "%s", name);
     cli_table_add(table, CLI_PLAIN, "%s", dtype_text(tensor.dtype, dtype));
     cli_table_add(table, CLI_PLAIN, "%s", shape);
     cli_table_add(table, CLI_PLAIN, "%s", cli_size_text(tensor.bytes, size));
+    if (tensor.whole_shape != NULL) {
+        add_whole(table, &tensor);
+        return RESHARD_OK;
+    }
     return add_split(table, checkpoint, index, &tensor);
 }
 
@@ -360,6 +383,7 @@ static int run(const cli_command *command, int argc, char **argv)
                                           .rules = values.rules,
                                           .sets = &values.sets,
                                           .plan_only = 1,
+                                          .one_rank = 1,
                                           .unlisted = values.unlisted,
                                           .padding = values.padding};
     reshard_status status = cli_checkpoint_open(work.context, &source, &checkpoint);
@@ -385,6 +409,7 @@ const cli_command cli_command_inspect = {
         "tensors, and how they are split over files. If something is missing, overlaps or is too\n"
         "short, that is an error that names tensor and file. Plain rank files do not say how\n"
         "they were split, so they need --from, and --rules if the names do not tell.\n"
+        "One file of several ranks' is shown by itself, with what it says of the whole.\n"
         "\n"
         "--draw prints a picture of one tensor, with the numbers of the files that hold its\n"
         "parts.\n",

@@ -64,6 +64,10 @@ typedef struct reshard_checkpoint_options {
      * many entries of files (dcp), the entries are then not opened, and a note says so. Calls that
      * would read tensors, and runs of conversions, fail with INVALID. */
     int plan_only;
+    /* Non-zero: if path is one file of a set of rank files, it is opened by itself, to be looked
+     * at: its tensors have the shapes that this rank holds, and a note says which of how many it
+     * is. It cannot be converted. Zero: such a file is an error. */
+    int one_rank;
 } reshard_checkpoint_options;
 
 /* path: a folder or one file. options NULL: all zero. The files stay open until destroy. Errors:
@@ -114,6 +118,11 @@ typedef struct reshard_stored_tensor {
     int opaque;
     int64_t piece_count;
     int64_t copy_count; /* boxes stored more than once, like replicas in rank files */
+    /* With one_rank, what the tensor is a part of: the full shape, where the part begins, and the
+     * spec ("tp=2: S(0)"). NULL: the file does not say. */
+    int32_t whole_ndim;
+    const int64_t *whole_shape, *whole_offset;
+    const char *whole_spec;
 } reshard_stored_tensor;
 
 /* Tensors are sorted by name, as bytes. */

@@ -264,6 +264,7 @@ class reshard_checkpoint_options(Structure):
         ("unlisted", c_char_p),
         ("padding", c_char_p),
         ("plan_only", c_int),
+        ("one_rank", c_int),
     ]
 
 
@@ -288,6 +289,10 @@ class reshard_stored_tensor(Structure):
         ("opaque", c_int),
         ("piece_count", c_int64),
         ("copy_count", c_int64),
+        ("whole_ndim", c_int32),
+        ("whole_shape", POINTER(c_int64)),
+        ("whole_offset", POINTER(c_int64)),
+        ("whole_spec", c_char_p),
     ]
 
 

@@ -109,6 +109,39 @@ class RankFiles(ConvertTest):
                 self.assertEqual(self.read_json("digest", self.at(ranks), "--from", mesh, "--rules", rules), expected)
                 self.read_json("verify", self.at(ranks), "--from", mesh, "--rules", rules)
 
+    def test_one_file_is_shown_by_itself(self):
+        """Local shapes, and the whole that they are parts of; nobody takes it for the model."""
+        rnd = random.Random(SEED)
+        model = {"a": tensor(rnd, "F32", 10, 4), "b": tensor(rnd, "U8", 3), "late": tensor(rnd, "F32", 2)}
+        self.write_hf("source", model, None)
+        rules = self.write_file(b"a S(0)@tp pad(0, 4, 10)\nb R\nlate A(1)@tp\n")
+        shapes = {"a": ([6, 4], [10, 4], "tp=2: S(0)"), "b": ([3], [3], "tp=2: R"), "late": ([2], [2], "tp=2: A(1)")}
+        for form, name, whole in [("rank-files", "rank-0000{}-of-00002.safetensors", "missing"), ("torch", "model_world_size_2_rank_{}.pt", "is the file of one rank")]:
+            self.convert("source", form, "--to", "tp=2", "--format", form, "--rules", rules)
+            for rank in range(2):
+                path = self.at(f"{form}/{name.format(rank)}")
+                found = self.read_json("inspect", path)
+                self.assertEqual({t["name"]: (t["shape"], t["whole_shape"], t["whole_spec"]) for t in found["tensors"]},
+                                 {key: shapes[key] for key in ("a", "b", "late") if rank == 1 or key != "late"})
+                self.assertEqual(found["notes"], [f"{name.format(rank)} is the file of rank {rank}, one of 2 of tp=2: the others are not read"])
+                self.assertRegex(self.read_text("inspect", path), r"a +F32 +6x4 +96 B +part of 10x4, tp=2: S\(0\)")
+                for command in (["convert", path, self.at("x")], ["plan", path, "--to", "tp=4"], ["digest", path], ["verify", path, path]):
+                    self.check_fails(command, 1, whole)
+        # Under another name it is no less a part, also in company.
+        os.mkdir(self.at("renamed"))
+        os.rename(self.at("torch/model_world_size_2_rank_0.pt"), self.at("renamed/a.pt"))
+        os.rename(self.at("torch/model_world_size_2_rank_1.pt"), self.at("renamed/b.pt"))
+        for path in ("renamed", "renamed/a.pt"):
+            self.check_fails(["convert", self.at(path), self.at("x")], 1, "a.pt: is the file of one rank")
+        # A file that is not what it claims to be.
+        path = self.at("rank-files/rank-00001-of-00002.safetensors")
+        with open(path, "rb") as file:
+            data = file.read()
+        self.assertEqual(data.count(b'\\"rank\\":1'), 1)
+        with open(path, "wb") as file:
+            file.write(data.replace(b'\\"rank\\":1', b'\\"rank\\":7'))
+        self.check_fails(["inspect", path], 1, "is of rank 7, which tp=2 does not have")
+
     def test_flat_cuts_tell_the_shape(self):
         """A flat shard is a line: the files say of what, and no other metadata."""
         rnd = random.Random(SEED)

@@ -362,6 +362,23 @@ class Ranks(TorchTest):
         self.compare("verl", {"model.w": w, "optim.state.w.exp_avg": m, "optim.state.w.step": ("F32", (), bytes(4)),
                               "extra_state.0.rng": ("U8", (2,), b"\0\7"), "extra_state.1.rng": ("U8", (2,), b"\1\7")})
 
+    def test_one_file_of_ranks(self):
+        """By itself, to be looked at: DTensors tell which part of what they are."""
+        model = {"w": tensor(random.Random(SEED), "F32", 7, 4)}
+        self.write_ranks("one", model, (2, 2), lambda name: [(0, 0), (1, 1)], lambda name: ["S0", "S1"])
+        path = self.at("one/model_world_size_4_rank_3.pt")
+        found = self.read_json("inspect", path)
+        self.assertEqual(found["notes"], ["model_world_size_4_rank_3.pt is the file of rank 3, one of 4 by its name: the others are not read"])
+        self.assertEqual([(t["name"], t["shape"], t.get("whole_shape"), t.get("whole_offset")) for t in found["tensors"]],
+                         [("buffer", [3], None, None), ("w", [3, 2], [7, 4], [4, 2])])
+        self.assertRegex(self.read_text("inspect", path), r"w +F32 +3x2 +24 B +part of 7x4 at 4x2\n")
+        self.check_fails(["convert", path, self.at("x")], 1, "one rank's part of a DTensor")
+        # Plain tensors say nothing, but the name does.
+        torch_files.write(self.at("plain_world_size_8_rank_2.pt"), {"w": torch_files.tensor(("U8", (1,), b"x"))})
+        for command, wanted in (("inspect", "is the file of rank 2, one of 8 by its name"), ("convert", "is one of 8 files, by its name")):
+            arguments = [self.at("plain_world_size_8_rank_2.pt")] + ([self.at("y")] if command == "convert" else [])
+            self.assertIn(f"note: plain_world_size_8_rank_2.pt {wanted}: the others are not read", self.read_text(command, *arguments))
+
     def test_values_of_ranks(self):
         """Values are compared all through: also what differs far behind, and what some ranks do not have."""
         long = ["word"] * 3000

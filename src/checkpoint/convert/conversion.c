@@ -196,6 +196,10 @@ reshard_status reshard_conversion_create(reshard_context *context,
 {
     reshard_conversion_options chosen;
     reshard_status status = rs_options_read("conversion options", options, &chosen, sizeof chosen);
+    if (status == RESHARD_OK && checkpoint->is_one_rank)
+        status = rs_fail(RESHARD_ERR_INVALID,
+                         "%s: is the file of one rank, and was opened to be looked at",
+                         checkpoint->path);
     if (status != RESHARD_OK)
         return status;
     rs_team team = rs_team_of(context, chosen.group);

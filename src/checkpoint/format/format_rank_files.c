@@ -15,6 +15,7 @@
 #include "base/sort.h"
 #include "checkpoint/body/safetensors.h"
 #include "checkpoint/body/target.h"
+#include "checkpoint/format/one_rank.h"
 #include "checkpoint/format/rank_join.h"
 #include "checkpoint/format/rank_layout.h"
 #include "text/json.h"
@@ -121,7 +122,9 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
     for (int32_t i = 0; i < checkpoint->file_count; i++)
         documents[i] = find_document(checkpoint, i);
     reshard_status status = gather(checkpoint, &list);
-    if (status == RESHARD_OK)
+    if (status == RESHARD_OK && rs_one_rank_is_wanted(opening))
+        status = rs_one_rank_keep(checkpoint, documents[0], &list);
+    else if (status == RESHARD_OK)
         status = rs_rank_join(checkpoint, opening, documents, &list);
     if (status == RESHARD_OK)
         status = rs_safetensors_finish(checkpoint);

@@ -6,6 +6,8 @@
  */
 #include "base/context.h"
 #include "checkpoint/format/formats.h"
+#include "checkpoint/format/rank_layout.h"
+#include "checkpoint/format/torch_ranks.h"
 #include "checkpoint/torch/torch_files.h"
 #include "checkpoint/torch/torch_save.h"
 #include "checkpoint/torch/torch_write.h"
@@ -78,10 +80,34 @@ static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_openin
     return status;
 }
 
+/* A file of ours that says that it is one rank's is not the whole of anything. */
+static reshard_status check_whole(reshard_checkpoint *checkpoint)
+{
+    rs_slice *documents = NULL;
+    bool is_told = false;
+    reshard_status status = rs_torch_ranks_documents(checkpoint, &documents, &is_told);
+    for (int32_t i = 0; status == RESHARD_OK && is_told && i < checkpoint->named_count; i++) {
+        if (documents[i].bytes != NULL)
+            return rs_fail(RESHARD_ERR_GAP,
+                           "%s: is the file of one rank (" RS_LAYOUT_KEY
+                           "); give the folder with the files of all ranks, under their own names",
+                           checkpoint->files[i].name);
+    }
+    int32_t rank = 0, world = 0;
+    if (status == RESHARD_OK && checkpoint->named_count == 1 &&
+        rs_torch_rank_name(checkpoint->files[0].name, &rank, &world) && world > 1)
+        status =
+            rs_store_note(checkpoint, "%s is one of %d files, by its name: the others are not read",
+                          checkpoint->files[0].name, (int)world);
+    return status;
+}
+
 static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
     reading r = {.checkpoint = checkpoint};
     reshard_status status = open_files(checkpoint, opening);
+    if (status == RESHARD_OK)
+        status = check_whole(checkpoint);
     for (; status == RESHARD_OK && r.file < checkpoint->named_count; r.file++) {
         size_t bytes = 0;
         const rs_pickle *pickle = rs_torch_file_pickle(rs_torch_opened(checkpoint, r.file), &bytes);

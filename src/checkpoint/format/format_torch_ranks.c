@@ -12,6 +12,7 @@
 #include "base/context.h"
 #include "base/sort.h"
 #include "checkpoint/format/formats.h"
+#include "checkpoint/format/one_rank.h"
 #include "checkpoint/format/rank_join.h"
 #include "checkpoint/format/rank_layout.h"
 #include "checkpoint/format/torch_ranks.h"
@@ -110,6 +111,16 @@ static bool parse_name(const char *file, rank_name *out_name)
     return true;
 }
 
+bool rs_torch_rank_name(const char *file, int32_t *out_rank, int32_t *out_world)
+{
+    rank_name name;
+    if (!parse_name(file, &name))
+        return false;
+    *out_rank = name.rank;
+    *out_world = name.world;
+    return true;
+}
+
 /* ---- opening --------------------------------------------------------------------------------- */
 
 static bool has_ranks(const rs_opening *opening)
@@ -134,7 +145,7 @@ static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *op
 {
     bool is_torch = false, by_rank = has_ranks(opening);
     reshard_status status = RESHARD_OK;
-    if (checkpoint->file_count != 0 || !opening->is_folder)
+    if (checkpoint->file_count != 0 || (!opening->is_folder && !rs_one_rank_is_wanted(opening)))
         return RESHARD_OK;
     for (int64_t i = 0; i < opening->name_count; i++) {
         if (!is_candidate(opening, by_rank, opening->names[i]))
@@ -373,6 +384,29 @@ static reshard_status read_all(reading *r)
     return status == RESHARD_OK ? rs_torch_note_globals(checkpoint) : status;
 }
 
+/* One file by itself, to be looked at. */
+static reshard_status read_one(reading *r, rs_slice document)
+{
+    reshard_checkpoint *checkpoint = r->checkpoint;
+    reshard_status status = sort_into_groups(r);
+    if (status != RESHARD_OK)
+        return status;
+    const rank_name *name = &r->names[0];
+    r->owner = (rs_torch_rank){.file = 0, .rank = name->rank};
+    status = rs_torch_walk_file(checkpoint, 0, (rs_slice){NULL, 0}, take, r);
+    if (status == RESHARD_OK)
+        status = rs_one_rank_keep(checkpoint, document, &r->list);
+    if (status == RESHARD_OK && document.bytes == NULL && name->world > 0)
+        status = rs_store_note(
+            checkpoint, "%s is the file of rank %d, one of %d by its name: the others are not read",
+            checkpoint->files[0].name, (int)name->rank, (int)name->world);
+    else if (status == RESHARD_OK && document.bytes == NULL)
+        status =
+            rs_store_note(checkpoint, "%s is the file of rank %d, by its name: others are not read",
+                          checkpoint->files[0].name, (int)name->rank);
+    return status == RESHARD_OK ? rs_torch_note_globals(checkpoint) : status;
+}
+
 static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
     reading r = {.checkpoint = checkpoint, .list.has_copies = true};
@@ -381,10 +415,11 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
     reshard_status status = open_files(checkpoint, opening);
     if (status == RESHARD_OK)
         status = rs_torch_ranks_documents(checkpoint, &documents, &is_told);
-    if (status == RESHARD_OK && (is_told || opening->options->from != NULL))
+    bool is_one = rs_one_rank_is_wanted(opening);
+    if (status == RESHARD_OK && !is_one && (is_told || opening->options->from != NULL))
         return rs_torch_ranks_read_plain(checkpoint, opening, documents);
     if (status == RESHARD_OK)
-        status = read_all(&r);
+        status = is_one ? read_one(&r, documents[0]) : read_all(&r);
     rs_occurrences_release(checkpoint->context, &r.list);
     return status;
 }

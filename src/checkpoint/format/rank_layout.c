@@ -434,6 +434,26 @@ reshard_status rs_rank_layout_read(reshard_checkpoint *checkpoint, const rs_slic
     return status;
 }
 
+reshard_status rs_rank_layout_read_one(reshard_checkpoint *checkpoint, rs_slice text, int64_t most,
+                                       rs_rank_layout *layout, int32_t *out_rank)
+{
+    document found;
+    *layout = (rs_rank_layout){.mesh = NULL};
+    reshard_status status = read_document(checkpoint, 0, text, &found);
+    if (status == RESHARD_OK)
+        status = reshard_mesh_parse(checkpoint->context, found.mesh.bytes, &layout->mesh);
+    if (status == RESHARD_OK)
+        status = rs_rank_layout_mesh(&checkpoint->arena, layout->mesh, &layout->mesh_text);
+    if (status == RESHARD_OK)
+        status = place_rank(checkpoint, layout, 0, found.rank, 0);
+    if (status == RESHARD_OK)
+        status = rs_fail_within(read_all(checkpoint, &found, most, layout), "%s",
+                                checkpoint->files[0].name);
+    if (status == RESHARD_OK)
+        *out_rank = (int32_t)found.rank;
+    return status;
+}
+
 void rs_rank_layout_release(rs_rank_layout *layout, reshard_context *context)
 {
     reshard_mesh_release(layout->mesh);

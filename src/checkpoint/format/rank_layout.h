@@ -43,6 +43,10 @@ typedef struct rs_rank_layout {
  * (may be NULL) is another mesh. */
 reshard_status rs_rank_layout_read(reshard_checkpoint *checkpoint, const rs_slice *documents,
                                    int64_t array_count, const char *from, rs_rank_layout *layout);
+/* The document of one file alone, of `most` tensors at most, and the rank whose file it is. Errors:
+ * the same, but for files that are missing. */
+reshard_status rs_rank_layout_read_one(reshard_checkpoint *checkpoint, rs_slice text, int64_t most,
+                                       rs_rank_layout *layout, int32_t *out_rank);
 void rs_rank_layout_release(rs_rank_layout *layout, reshard_context *context);
 /* The spec of a tensor. The caller releases it. */
 reshard_status rs_rank_layout_spec(const rs_rank_layout *layout, reshard_context *context,

@@ -15,6 +15,9 @@ reshard_status rs_torch_ranks_documents(reshard_checkpoint *checkpoint, rs_slice
 reshard_status rs_torch_ranks_read_plain(reshard_checkpoint *checkpoint, const rs_opening *opening,
                                          const rs_slice *documents);
 
+/* The rank that a file's name tells, and of how many (0: it does not say); false: none. */
+bool rs_torch_rank_name(const char *file, int32_t *out_rank, int32_t *out_world);
+
 /* A format's name_file: model_world_size_W_rank_R.pt. */
 void rs_torch_ranks_name_file(const rs_target *target, int32_t file, int32_t rank,
                               char out_name[RS_FILE_NAME_BYTES]);

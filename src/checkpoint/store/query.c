@@ -60,6 +60,13 @@ reshard_status reshard_checkpoint_tensor(const reshard_checkpoint *checkpoint, i
                                   .opaque = tensor->opaque,
                                   .piece_count = tensor->piece_count,
                                   .copy_count = tensor->copy_count};
+    if (checkpoint->wholes != NULL) {
+        const rs_stored_whole *whole = &checkpoint->wholes[index];
+        made.whole_ndim = whole->ndim;
+        made.whole_shape = whole->shape;
+        made.whole_offset = whole->offset;
+        made.whole_spec = whole->spec;
+    }
     return rs_report_write("stored tensor", &made, sizeof made, out_tensor);
 }
 

@@ -79,6 +79,14 @@ typedef struct rs_stored_piece {
     const int64_t *strides; /* in elements; NULL: dense and row-major */
 } rs_stored_piece;
 
+/* What an array of one rank's file is a part of; shape NULL: the file does not say. */
+typedef struct rs_stored_whole {
+    int32_t ndim;
+    const int64_t *shape;
+    const int64_t *offset; /* where the part begins; NULL: not known */
+    const char *spec;      /* how it is split; NULL: not known */
+} rs_stored_whole;
+
 /* Models have up to some hundred thousand of them, so that its members are few and small. */
 typedef struct rs_stored_tensor {
     rs_slice name;
@@ -112,7 +120,8 @@ struct reshard_checkpoint {
     bool owns_folder; /* what else is in there belongs to the model: config.json, tokenizers */
     /* Rank files: name() of rules has not been applied; the next to use the rules does that. */
     bool keeps_names;
-    bool plan_only; /* tensors are not to be read: where they lie may not be known exactly */
+    bool plan_only;   /* tensors are not to be read: where they lie may not be known exactly */
+    bool is_one_rank; /* its tensors are what one rank has of them, to be looked at only */
     const char *format;
     int32_t file_count, file_capacity;
     /* the first of them, which were opened by name; others are made from these */
@@ -120,6 +129,7 @@ struct reshard_checkpoint {
     rs_stored_file *files;
     int64_t tensor_count;
     rs_stored_tensor *tensors;
+    const rs_stored_whole *wholes; /* of one rank's file, by tensor; else NULL */
     uint64_t bytes; /* of all tensors, without copies */
     int64_t value_count, value_capacity;
     rs_stored_value *values; /* in the order of the files */
