@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "cli"))
-import families as f
+import families_more as f
 import files
 import support
 
@@ -44,7 +44,7 @@ def small(given):
                "mamba_n_heads": 8, "mamba_d_head": 16, "mamba_n_groups": 2, "mamba_num_heads": 8, "mamba_head_dim": 16, "ssm_state_size": 8,
                "moe_num_experts": 4, "shared_intermediate_size": 32, "moe_shared_expert_intermediate_size": 32,
                "global_head_dim": 32, "num_global_key_value_heads": 2, "kv_n_heads": 2, "vocab_size_per_layer_input": 96, "hidden_size_per_layer_input": 8,
-               "inner": 96}
+               "inner": 96, "dim": 64, "embedding_size": 16}
     made = {}
     for key, value in given.items():
         made[key] = small(value) if isinstance(value, dict) else numbers.get(key, value) if value else value
@@ -131,10 +131,11 @@ FORMS = [
 class Row:
     """A published model: its family, its configuration, which of its layers are looked at closely."""
 
-    def __init__(self, name, family, make, given, sample=None, axes="tp pp", mtp=(), forms=None):
+    def __init__(self, name, family, make, given, sample=None, axes="tp pp", mtp=(), forms=None, headless=False):
         self.name, self.family, self.make, self.given, self.mtp, self.axes = name, family, make, given, mtp, axes.split()
+        self.headless = headless  # no tensor says that there is an output head, tied or not
         self.plain_name = name.replace("/", " ")
-        flat = f.text_of(given)
+        flat = f.text_of(f.flat(f.flat(given, "llm_config"), "thinker_config.text_config"))
         self.layers = flat.get("num_hidden_layers") or flat.get("n_layer") or flat.get("n_layers") or flat.get("num_layers") or 32
         self.sample = sample or (0, self.layers - 1)
         self.forms = [form[0] for form in FORMS] if forms is None else forms
@@ -244,13 +245,13 @@ ROWS = [
     Row("Jamba-v0.1", "jamba", f.jamba, config("jamba", 4096, 32, 8, 14336, 32, 65536, num_experts=16, mamba_d_state=16, mamba_dt_rank=256),
         sample=(0, 1, 4, 31), axes="tp pp ep"),
     Row("Flan-T5-XXL", "t5", f.t5, {"model_type": "t5", "d_model": 4096, "d_kv": 64, "num_heads": 64, "d_ff": 10240, "num_layers": 24, "vocab_size": 32128}, axes="tp"),
-    Row("BERT-large", "bert", f.bert, config("bert", 1024, 16, 16, 4096, 24, 30522), forms=()),
-    Row("RoBERTa-large", "bert", P(f.bert, at="roberta"), config("roberta", 1024, 16, 16, 4096, 24, 50265), forms=()),
-    Row("ViT-large", "bert", P(f.bert, at="vit", inside="attention", ends=False), config("vit", 1024, 16, 16, 4096, 24, 0), forms=()),
+    Row("BERT-large", "bert", P(f.bert, mlm=True), config("bert", 1024, 16, 16, 4096, 24, 30522)),
+    Row("RoBERTa-large", "bert", P(f.bert, at="roberta"), config("roberta", 1024, 16, 16, 4096, 24, 50265), headless=True),
+    Row("ViT-large", "bert", P(f.bert, at="vit", inside="attention", ends=False), config("vit", 1024, 16, 16, 4096, 24, 0)),
     Row("CLIP ViT-L/14", "clip", f.clip, {"model_type": "clip", "text_config": {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072, "vocab_size": 49408},
-        "vision_config": {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096}, "num_hidden_layers": 12}, axes="tp", forms=()),
+        "vision_config": {"hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 4096}, "num_hidden_layers": 12}, axes="tp"),
     Row("Whisper-large-v3", "whisper", f.whisper, {"model_type": "whisper", "d_model": 1280, "encoder_attention_heads": 20, "decoder_attention_heads": 20,
-        "encoder_ffn_dim": 5120, "decoder_ffn_dim": 5120, "num_hidden_layers": 32, "vocab_size": 51866}, axes="tp", forms=()),
+        "encoder_ffn_dim": 5120, "decoder_ffn_dim": 5120, "num_hidden_layers": 32, "vocab_size": 51866}, axes="tp"),
     Row("Llava-1.5-7B", "llava", f.llava, text("llava", {"model_type": "llama", "vocab_size": 32064})),
     Row("Granite-3.1-8B", "llama", P(f.llama, head=False), config("granite", 4096, 32, 8, 12800, 40, 49155, tie_word_embeddings=True)),
     Row("StableLM-2-12B", "llama", P(f.llama, norms=("input_layernorm",), norm_bias=True, more=f.heads_norms), config("stablelm", 5120, 32, 8, 13824, 40, 100352)),
@@ -316,6 +317,24 @@ ROWS = [
     Row("Ling-mini-2.0", "bailing_moe", f.bailing, config("bailing_moe_v2", 2048, 16, 4, 5120, 20, 157184, head_dim=128, num_experts=256, moe_intermediate_size=512),
         axes="tp pp ep"),
     Row("MiniCPM3-4B", "minicpm3", f.minicpm3, config("minicpm3", 2560, 40, 40, 6400, 62, 73448, q_lora_rank=768, kv_lora_rank=256, qk_nope_head_dim=64, qk_rope_head_dim=32)),
+    Row("BART-large", "whisper", f.bart, {"model_type": "bart", "d_model": 1024, "encoder_attention_heads": 16, "decoder_attention_heads": 16,
+        "encoder_ffn_dim": 4096, "decoder_ffn_dim": 4096, "num_hidden_layers": 12, "vocab_size": 50265}, axes="tp"),
+    Row("NLLB-200-3.3B", "whisper", f.bart, {"model_type": "m2m_100", "d_model": 2048, "encoder_attention_heads": 16, "decoder_attention_heads": 16,
+        "encoder_ffn_dim": 8192, "decoder_ffn_dim": 8192, "num_hidden_layers": 24, "vocab_size": 256206}, axes="tp"),
+    Row("XLM-RoBERTa-large", "bert", P(f.bert, at="roberta"), config("xlm-roberta", 1024, 16, 16, 4096, 24, 250002), headless=True),
+    Row("DistilBERT-base", "distilbert", f.distilbert, {"model_type": "distilbert", "dim": 768, "n_heads": 12, "n_layers": 6, "vocab_size": 30522}),
+    Row("ALBERT-xxlarge", "encoders", f.albert, config("albert", 4096, 64, 64, 16384, 12, 30000, embedding_size=128), axes="tp"),
+    Row("DeBERTa-v3-large", "encoders", f.deberta, config("deberta-v2", 1024, 16, 16, 4096, 24, 128100), axes="tp"),
+    Row("MPNet-base", "encoders", f.mpnet, config("mpnet", 768, 12, 12, 3072, 12, 30527), axes="tp"),
+    Row("ModernBERT-large", "modernbert", f.modernbert, config("modernbert", 1024, 16, 16, 2624, 28, 50368)),
+    Row("DINOv3 ViT-L/16", "bert", f.dinov3, config("dinov3_vit", 1024, 16, 16, 4096, 24, 0)),
+    Row("Wav2Vec2-large", "wav2vec2", f.wav2vec2, config("wav2vec2", 1024, 16, 16, 4096, 24, 32)),
+    Row("Qwen2.5-Omni-7B", "omni", f.omni, {"model_type": "qwen2_5_omni", "thinker_config": {"text_config": config("qwen2_5_omni_text", 3584, 28, 4, 18944, 28, 152064)}}),
+    Row("Qwen3-Omni-30B-A3B", "omni", f.omni, {"model_type": "qwen3_omni_moe", "thinker_config": {"text_config": config("qwen3_omni_moe_text", 2048, 32, 4, 768, 48, 152064,
+        head_dim=128, num_experts=128, moe_intermediate_size=768)}}, axes="tp pp ep"),
+    Row("InternVL2.5-8B", "internvl_chat", f.internvl, {"model_type": "internvl_chat", "llm_config": config("internlm2", 4096, 32, 8, 14336, 32, 92553)}),
+    Row("InternVL3-8B", "internvl_chat", f.internvl, {"model_type": "internvl_chat", "llm_config": config("qwen2", 3584, 28, 4, 18944, 28, 151674)}),
+    Row("MiniCPM-V-2.6", "llama", f.minicpmv, config("minicpmv", 3584, 28, 4, 18944, 28, 151700)),
 ]
 BY_NAME = {row.name: row for row in ROWS}
 
@@ -369,7 +388,7 @@ class Models(support.CommandTest):
         self.assertIn(f"family {row.family}", plan["rules"])
         found = {tensor["name"]: tensor for tensor in plan["tensor_list"]}
         self.assertEqual(set(found), {name for name, _, _, _ in tensors})
-        tied = not any("lm_head" in name or "embed_out" in name or "output_layer" in name for name in found)
+        tied = not any(re.search(r"lm_head|embed_out|output_layer|\boutput\.weight$", name) for name in found)
         for name, _, shape, how in tensors:
             want = {}
             for rank in range(tp * pp * ep):
@@ -409,8 +428,10 @@ class Models(support.CommandTest):
     @staticmethod
     def stages(row, name, pp, tied):
         """The stages of the pipeline that have the tensor."""
-        if re.match(r"(model\.)?(visual|vision_|multi_modal|embed_vision|embed_audio)", name):
+        if re.match(r"(model\.|thinker\.)?(visual|vision_|audio_|multi_modal|embed_vision|embed_audio|mlp1|vpm|resampler|wav2vec2\.(feat|masked|encoder.pos))", name):
             return {0}
+        if name.startswith("talker"):
+            return {pp - 1}
         layer = re.search(r"(?:layers|layer|h|blocks|block)\.(\d+)\.", name)
         if layer:
             return {f.dealt_to(min(int(layer[1]), row.layers - 1), row.layers, pp)}
@@ -421,7 +442,7 @@ class Models(support.CommandTest):
         if re.search(r"per_layer_(model|projection)|altup_projections", name):
             return {0}
         if re.search(r"embed|wte|wpe", name) and not re.search("mtp|unembed", name):
-            is_words = re.search(r"embed_tokens\.|word_embeddings\.|wte|embed_in|backbone\.embeddings", name) and row.family != "bert"
+            is_words = re.search(r"(embed_tokens|tok_embeddings)\.|word_embeddings\.|wte|embed_in|backbone\.embeddings", name) and not row.headless
             return {0, pp - 1} if tied and is_words else {0}
         return {pp - 1}
 
@@ -474,7 +495,7 @@ class Models(support.CommandTest):
         """A small model of the same kind, cut into files of ranks and put together again."""
         given = small(row.given)
         layers = range({"jamba": 8, "minimax": 8, "bamba": 10, "gemma4": 6}.get(row.family, 4))
-        flat = given.get("text_config", given)
+        flat = given.get("llm_config") or given.get("thinker_config", given).get("text_config", given)
         for key in ("num_hidden_layers", "n_layer", "n_layers", "num_layers"):
             if key in flat:
                 flat[key] = len(layers)
@@ -626,6 +647,34 @@ class Models(support.CommandTest):
             self.assertEqual(found, [[words], []])
         f.write_sparse(f"{self.folder}/list", m.tensors, [1])
         self.check_fails(["plan", f"{self.folder}/list", "--to", "tp=2"], 1, "config.json: is no object of keys and values")
+
+    def test_blocks_and_groups_that_are_not_full(self):
+        """192 rows or inputs are one and a half blocks of 128: shares of 96 would need the scale of the first block twice."""
+        for number, (name, layer, form, words) in enumerate([
+                ("BLOOM-176B", "transformer.h.0.mlp.dense_h_to_4h", "fp8", "weight"), ("OPT-66B", "model.decoder.layers.0.fc1", "fp8", "weight"),
+                ("Phi-3-mini", "model.layers.0.mlp.gate_up_proj", "fp8", "weight"), ("BERT-large", "bert.encoder.layer.0.intermediate.dense", "fp8", "weight"),
+                ("Llama-2-7B", "model.layers.0.mlp.down_proj", "gptq", "g_idx"), ("BLOOM-176B", "transformer.h.0.mlp.dense_4h_to_h", "gptq", "g_idx"),
+                ("Llama-2-7B", "model.layers.0.mlp.down_proj", "awq", "qweight")]):
+            rows = 384 if "gate_up" in layer else 192
+            tensors = {"fp8": [("weight", "F8_E4M3", (rows, 256)), ("weight_scale_inv", "F32", (-(-rows // 128) // 2 * 2, 2))],
+                       "gptq": [("qweight", "I32", (24, 256)), ("scales", "F16", (2, 256)), ("qzeros", "I32", (2, 32)), ("g_idx", "I32", (192,))],
+                       "awq": [("qweight", "I32", (192, 32)), ("scales", "F16", (2, 256)), ("qzeros", "I32", (2, 32))]}[form]
+            folder = f"{self.folder}/half{number}"
+            extra = {"quant_method": form, **({"weight_block_size": [128, 128]} if form == "fp8" else {"group_size": 128})}
+            f.write_sparse(folder, [(f"{layer}.{end}", dtype, shape, None) for end, dtype, shape in tensors], {**BY_NAME[name].given, "quantization_config": extra})
+            self.check_fails(["plan", folder, "--to", "tp=2"], 1, f"{layer}.{words}")
+            self.assertIn("is no multiple of unit=128", self.plan(folder, "tp=2")[0].stderr)
+
+    def test_names_that_others_add(self):
+        """Heads of reward models, buffers of old programs, adapters and layers as PEFT names them in memory, a model without `model.`"""
+        given = config("llama", 256, 4, 2, 192, 2, 100, head_dim=64)
+        q = "layers.1.self_attn.q_proj"
+        tensors = [("score.weight", "BF16", (1, 256), f.whole()), ("norm.weight", "BF16", (256,), f.whole()), ("layers.1.self_attn.rotary_emb.cos_cached", "F32", (1, 8), f.whole()),
+                   (f"{q}.base_layer.weight", "BF16", (256, 256), f.cut(0, 64)), (f"{q}.base_layer.bias", "BF16", (256,), f.cut(0, 64)),
+                   (f"{q}.lora_A.default.weight", "F32", (8, 256), f.whole()), (f"{q}.lora_B.default.weight", "F32", (256, 8), f.cut(0, 64)),
+                   ("embed_tokens.weight", "BF16", (105, 256), f.vocabulary()), ("lm_head.weight", "BF16", (105, 256), f.vocabulary())]
+        f.write_sparse(f"{self.folder}/added", tensors, given)
+        self.check_plan(Row("added", "llama", None, given), tensors, f"{self.folder}/added", "pp=2,tp=2", True)
 
     def test_bitsandbytes_is_refused_with_the_reason(self):
         row = BY_NAME["Llama-3.1-70B"]

@@ -26,9 +26,10 @@ static const struct {
     {"num_key_value_heads", "$num_attention_heads"},
     {"head_dim", "$hidden_size/$num_attention_heads"},
     {"num_local_experts", "$num_experts?$n_routed_experts?$moe_num_experts"},
-    /* Blocks of such a size share a scale; 1 x 1 where the model is not quantised in blocks. */
+    /* Blocks of such a size share a scale, or groups of inputs (GPTQ, AWQ); else 1 x 1. */
     {"weight_block_rows", "$quantization_config.weight_block_size.0?$block_structure.0?1"},
-    {"weight_block_columns", "$quantization_config.weight_block_size.1?$block_structure.1?1"},
+    {"weight_block_columns", "$quantization_config.weight_block_size.1?$block_structure.1?"
+                             "$quantization_config.group_size?1"},
     {"block_structure.0", "$quantization_config.config_groups.group_0.weights.block_structure.0"},
     {"block_structure.1", "$quantization_config.config_groups.group_0.weights.block_structure.1"},
     /* Rows and columns of attention weights that must stay together. */
@@ -119,28 +120,34 @@ bool rs_cursor_at_variable(rs_cursor *cursor)
 static reshard_status read_sum(const rs_number_scope *scope, rs_cursor *cursor, int depth,
                                int64_t *out_number);
 
-/* Finds the key's value. Models with an image tower keep the keys of their text model apart. */
+/* Models with a tower keep the keys of their text model apart, under one of these. */
+static const char *const text_models[] = {"", "text_config.", "llm_config.", "language_config.",
+                                          "thinker_config.text_config."};
+enum { TEXT_MODELS = sizeof text_models / sizeof *text_models };
+
+/* Finds the key's value. */
 static bool find_plain(const rs_number_scope *scope, const char *key, int64_t *out_value)
 {
-    char nested[RS_KEY_BYTES + 16];
-    if (scope->keys == NULL || scope->keys->find == NULL)
-        return false;
-    if (scope->keys->find(scope->keys->user, key, out_value))
-        return true;
-    (void)snprintf(nested, sizeof nested, "text_config.%s", key);
-    return scope->keys->find(scope->keys->user, nested, out_value);
+    char nested[RS_KEY_BYTES + 32];
+    bool found = false;
+    for (int i = 0; !found && scope->keys != NULL && scope->keys->find != NULL && i < TEXT_MODELS;
+         i++) {
+        (void)snprintf(nested, sizeof nested, "%s%s", text_models[i], key);
+        found = scope->keys->find(scope->keys->user, nested, out_value);
+    }
+    return found;
 }
 
 const char *rs_key_text(const rs_rules_keys *keys, const char *key)
 {
-    char nested[RS_KEY_BYTES + 16];
-    if (keys == NULL || keys->find_text == NULL)
-        return NULL;
-    const char *text = keys->find_text(keys->user, key);
-    if (text != NULL)
-        return text;
-    (void)snprintf(nested, sizeof nested, "text_config.%s", key);
-    return keys->find_text(keys->user, nested);
+    char nested[RS_KEY_BYTES + 32];
+    const char *text = NULL;
+    for (int i = 0; text == NULL && keys != NULL && keys->find_text != NULL && i < TEXT_MODELS;
+         i++) {
+        (void)snprintf(nested, sizeof nested, "%s%s", text_models[i], key);
+        text = keys->find_text(keys->user, nested);
+    }
+    return text;
 }
 
 /* What stands in for a key that the configuration does not have; empty: nothing. Takes the defaults

@@ -130,7 +130,7 @@ struct reshard_checkpoint {
     int64_t tensor_count;
     rs_stored_tensor *tensors;
     const rs_stored_whole *wholes; /* of one rank's file, by tensor; else NULL */
-    uint64_t bytes; /* of all tensors, without copies */
+    uint64_t bytes;                /* of all tensors, without copies */
     int64_t value_count, value_capacity;
     rs_stored_value *values; /* in the order of the files */
     int64_t crc_count, crc_capacity;
