@@ -90,10 +90,12 @@ enum { HAS_DTYPE = 1, HAS_SHAPE = 2, HAS_OFFSETS = 4 };
 /* Keeps a shape. Models have few of them, which the tensors of a file share. */
 static reshard_status keep_shape(rs_header *header, const number_list *list, rs_header_entry *entry)
 {
+    static const int64_t none[1];
     size_t count = (size_t)list->count;
-    void **place = rs_table_at(&header->shapes, list->items, count * sizeof(int64_t));
+    const int64_t *shape = count != 0 ? list->items : none; /* a list may have no memory yet */
+    void **place = rs_table_at(&header->shapes, shape, count * sizeof(int64_t));
     if (place != NULL && *place == NULL)
-        *place = rs_arena_copy(&header->arena, list->items, count, sizeof(int64_t));
+        *place = rs_arena_copy(&header->arena, shape, count, sizeof(int64_t));
     if (place == NULL || *place == NULL)
         return rs_allocation_status();
     entry->ndim = (int32_t)list->count;
