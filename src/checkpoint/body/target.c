@@ -188,12 +188,22 @@ static reshard_status sort_by_key(const rs_target *target, rs_target_entry *entr
     return RESHARD_OK;
 }
 
+/* Whether an entry may come before another. Tensors of a source are numbered by their names. */
+static bool are_in_order(const rs_target *target, const rs_target_entry *a,
+                         const rs_target_entry *b)
+{
+    bool have_names = rs_target_array_of(target, a)->key == NULL &&
+                      rs_target_array_of(target, b)->key == NULL && target->source != NULL;
+    if (have_names)
+        return a->tensor <= b->tensor;
+    return rs_slice_compare(rs_target_key(target, a), rs_target_key(target, b)) <= 0;
+}
+
 /* Entries come in the order of their tensors' names, so in most groups they are sorted already. */
 static reshard_status sort_group(const rs_target *target, rs_target_entry *entries, int64_t count)
 {
     for (int64_t i = 1; i < count; i++) {
-        if (rs_slice_compare(rs_target_key(target, &entries[i - 1]),
-                             rs_target_key(target, &entries[i])) > 0)
+        if (!are_in_order(target, &entries[i - 1], &entries[i]))
             return sort_by_key(target, entries, (size_t)count);
     }
     return RESHARD_OK;
