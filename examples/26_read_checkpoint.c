@@ -60,18 +60,43 @@ static reshard_status read_box(const reshard_checkpoint *checkpoint)
                  "the box holds other elements");
 }
 
-/* Columns are cut over four ranks; the third one has column 2, and wants it as f64. */
+/* Columns are cut over four ranks; the third one has column 2, and wants it as f64. All ranks have
+ * the norm. One call reads both. */
 static reshard_status read_rank(const reshard_checkpoint *checkpoint)
 {
+    static const char *const names[] = {up_projection, "model.norm.weight"};
     double column[ROWS];
-    int64_t index = -1;
-    reshard_layout *columns = NULL;
-    TRY(reshard_checkpoint_find(checkpoint, up_projection, strlen(up_projection), &index));
+    float norm[COLUMNS];
+    reshard_rank_tensor tensors[] = {
+        {.dtype = RESHARD_F64, .shards = (void *[]){column}},
+        {.dtype = RESHARD_DTYPE_NONE, .shards = (void *[]){norm}},
+    };
+    reshard_layout *columns = NULL, *whole = NULL;
+    for (int i = 0; i < 2; i++)
+        TRY(reshard_checkpoint_find(checkpoint, names[i], strlen(names[i]), &tensors[i].tensor));
     TRY(reshard_layout_parse(NULL, "4: S(1)", 2, (int64_t[]){ROWS, COLUMNS}, &columns));
-    TRY(reshard_checkpoint_read_shards(checkpoint, index, columns, 2, RESHARD_F64,
-                                       (void *[]){column}));
+    TRY(reshard_layout_parse(NULL, "4: R", 1, (int64_t[]){COLUMNS}, &whole));
+    tensors[0].layout = columns;
+    tensors[1].layout = whole;
+    TRY(reshard_checkpoint_read_rank(checkpoint, 2, 2, tensors, NULL));
+    reshard_layout_release(whole);
     reshard_layout_release(columns);
-    return check(column[0] == 2 && column[7] == 30, "the column holds other elements");
+    TRY(check(column[0] == 2 && column[7] == 30, "the column holds other elements"));
+    return check(norm[0] == 1 && norm[3] == 1, "the norm holds other elements");
+}
+
+/* The same for one tensor alone: the last row, which rank 7 of 8 has. */
+static reshard_status read_row(const reshard_checkpoint *checkpoint)
+{
+    float row[COLUMNS];
+    int64_t index = -1;
+    reshard_layout *rows = NULL;
+    TRY(reshard_checkpoint_find(checkpoint, up_projection, strlen(up_projection), &index));
+    TRY(reshard_layout_parse(NULL, "8: S(0)", 2, (int64_t[]){ROWS, COLUMNS}, &rows));
+    TRY(reshard_checkpoint_read_shards(checkpoint, index, rows, 7, RESHARD_DTYPE_NONE,
+                                       (void *[]){row}));
+    reshard_layout_release(rows);
+    return check(row[0] == 28 && row[3] == 31, "the row holds other elements");
 }
 
 /* The second half of the rows, where it lies in its file. */
@@ -118,6 +143,8 @@ static reshard_status run(char *path)
     reshard_status status = read_box(checkpoint);
     if (status == RESHARD_OK)
         status = read_rank(checkpoint);
+    if (status == RESHARD_OK)
+        status = read_row(checkpoint);
     if (status == RESHARD_OK)
         status = look_at_file(checkpoint);
     if (status == RESHARD_OK)

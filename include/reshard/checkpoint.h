@@ -16,6 +16,7 @@
 
 #include <reshard/group.h>
 #include <reshard/layout.h>
+#include <reshard/trace.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -159,14 +160,42 @@ RESHARD_API reshard_status reshard_checkpoint_read(const reshard_checkpoint *che
                                                    int64_t tensor, const reshard_box *box,
                                                    void *memory, size_t bytes);
 
-/* Reads what one rank of a layout holds of a tensor: its shards, by index and dense, as
- * reshard_layout_shards lists them; NULL is fine for an empty one. dtype: what the memory has, cast
- * on the way if it is another of f16, bf16, f32 and f64; RESHARD_DTYPE_NONE: as it is stored. A
- * layout may be larger than the tensor, as rules with pad() make it: what lies beyond is zero.
- * What is long is read by as many threads as there are processors, up to 8; several threads may
- * call at once. Can be cancelled. Errors: RANGE; MISMATCH (other dims, or a layout that is too
- * small); UNSUPPORTED (a cast that does not exist, a partial layout, a tensor that cannot be cut);
- * IO, CORRUPT, CANCELLED, NO_MEMORY. On failure, shards may be partly filled. */
+/* What one rank of a layout holds of a tensor, and the memory that it is read into. */
+typedef struct reshard_rank_tensor {
+    int64_t tensor;
+    /* May be larger than the tensor, as rules with pad() make it: what lies beyond is zero. */
+    const reshard_layout *layout;
+    /* What the memory has. Elements are cast on the way if it is another of f16, bf16, f32 and f64
+     * than the stored one. RESHARD_DTYPE_NONE: as it is stored. */
+    reshard_dtype dtype;
+    /* The rank's shards, by index and dense, as reshard_layout_shards lists them; NULL is fine for
+     * an empty one. */
+    void *const *shards;
+} reshard_rank_tensor;
+
+typedef struct reshard_read_options {
+    size_t size;          /* sizeof(reshard_read_options) */
+    int32_t threads;      /* 0: as many as there are processors, up to 8 */
+    reshard_trace *trace; /* threads record in it, as threads of the rank; NULL: nowhere */
+} reshard_read_options;
+
+/*
+ * Reads what one rank holds of many tensors. One call for a whole model is faster than a call for
+ * each tensor: threads and their buffers, of 4 MiB each, serve for all of them, and no thread waits
+ * for the others before it goes on to the next tensor. Several threads may call at once. Progress
+ * is reported as "reading". Can be cancelled.
+ *
+ * Errors: RANGE (a tensor that is not there); MISMATCH (other dims, or a layout that is too small);
+ * UNSUPPORTED (a cast that does not exist, a partial layout, a tensor that cannot be cut); INVALID
+ * (a shard without memory, a number below zero), all of them before anything is read; IO, CORRUPT,
+ * CANCELLED, NO_MEMORY. On failure, shards may be partly filled.
+ */
+RESHARD_API reshard_status reshard_checkpoint_read_rank(const reshard_checkpoint *checkpoint,
+                                                        int32_t rank, int64_t count,
+                                                        const reshard_rank_tensor *tensors,
+                                                        const reshard_read_options *options);
+
+/* The same for one tensor, with no options, and without a report of progress. */
 RESHARD_API reshard_status reshard_checkpoint_read_shards(const reshard_checkpoint *checkpoint,
                                                           int64_t tensor,
                                                           const reshard_layout *layout,

@@ -241,6 +241,13 @@ class reshard_shards(Structure):
     ]
 
 
+class reshard_trace_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("thread_events_max", c_int64),
+    ]
+
+
 class reshard_format(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -306,6 +313,23 @@ class reshard_stored_piece(Structure):
     ]
 
 
+class reshard_rank_tensor(Structure):
+    _fields_ = [
+        ("tensor", c_int64),
+        ("layout", c_void_p),
+        ("dtype", c_int),
+        ("shards", POINTER(c_void_p)),
+    ]
+
+
+class reshard_read_options(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("threads", c_int32),
+        ("trace", c_void_p),
+    ]
+
+
 class reshard_digest_options(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -330,13 +354,6 @@ class reshard_hashes(Structure):
         ("lines", c_void_p),
         ("lines_bytes", c_size_t),
         ("checkpoint", c_char * 65),
-    ]
-
-
-class reshard_trace_options(Structure):
-    _fields_ = [
-        ("size", c_size_t),
-        ("thread_events_max", c_int64),
     ]
 
 
@@ -840,6 +857,10 @@ FUNCTIONS = {
     "reshard_chunk_size": lambda: (STATUS, [c_int64, c_int64, c_int64, POINTER(c_int64)]),
     "reshard_placement_index": lambda: (STATUS, [POINTER(c_int32), c_int32, c_int32, POINTER(c_int32)]),
     "reshard_build_metadata": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_int64), c_int32, POINTER(c_int32), c_int32, POINTER(c_int32), POINTER(POINTER(reshard_shards))]),
+    "reshard_trace_create": lambda: (STATUS, [c_void_p, c_void_p, c_char_p, POINTER(reshard_trace_options), POINTER(c_void_p)]),
+    "reshard_trace_destroy": lambda: (None, [c_void_p]),
+    "reshard_trace_write": lambda: (STATUS, [c_void_p]),
+    "reshard_trace_dropped": lambda: (c_uint64, [c_void_p]),
     "reshard_format_at": lambda: (STATUS, [c_int32, POINTER(reshard_format)]),
     "reshard_checkpoint_open": lambda: (STATUS, [c_void_p, c_char_p, POINTER(reshard_checkpoint_options), POINTER(c_void_p)]),
     "reshard_checkpoint_destroy": lambda: (None, [c_void_p]),
@@ -855,6 +876,7 @@ FUNCTIONS = {
     "reshard_checkpoint_piece": lambda: (STATUS, [c_void_p, c_int64, c_int64, POINTER(reshard_stored_piece)]),
     "reshard_checkpoint_layout": lambda: (STATUS, [c_void_p, c_int64, POINTER(c_void_p)]),
     "reshard_checkpoint_read": lambda: (STATUS, [c_void_p, c_int64, POINTER(reshard_box), c_void_p, c_size_t]),
+    "reshard_checkpoint_read_rank": lambda: (STATUS, [c_void_p, c_int32, c_int64, POINTER(reshard_rank_tensor), POINTER(reshard_read_options)]),
     "reshard_checkpoint_read_shards": lambda: (STATUS, [c_void_p, c_int64, c_void_p, c_int32, c_int, POINTER(c_void_p)]),
     "reshard_checkpoint_map_file": lambda: (STATUS, [c_void_p, c_int32, POINTER(c_void_p), POINTER(c_size_t)]),
     "reshard_checkpoint_unmap_file": lambda: (None, [c_void_p, c_size_t]),
@@ -862,10 +884,6 @@ FUNCTIONS = {
     "reshard_digests_destroy": lambda: (None, [POINTER(reshard_digests)]),
     "reshard_checkpoint_hash": lambda: (STATUS, [c_void_p, POINTER(reshard_digest_options), POINTER(POINTER(reshard_hashes))]),
     "reshard_hashes_destroy": lambda: (None, [POINTER(reshard_hashes)]),
-    "reshard_trace_create": lambda: (STATUS, [c_void_p, c_void_p, c_char_p, POINTER(reshard_trace_options), POINTER(c_void_p)]),
-    "reshard_trace_destroy": lambda: (None, [c_void_p]),
-    "reshard_trace_write": lambda: (STATUS, [c_void_p]),
-    "reshard_trace_dropped": lambda: (c_uint64, [c_void_p]),
     "reshard_checkpoint_load": lambda: (STATUS, [c_void_p, c_void_p, c_int64, POINTER(reshard_live_tensor), POINTER(reshard_checkpoint_load_options)]),
     "reshard_checkpoint_save": lambda: (STATUS, [c_void_p, c_void_p, c_char_p, c_int64, POINTER(reshard_live_tensor), POINTER(reshard_checkpoint_save_options)]),
     "reshard_work_test": lambda: (STATUS, [c_void_p, POINTER(c_int)]),

@@ -7,24 +7,33 @@
 
 #include "checkpoint/store/store.h"
 
+#include <stdbool.h>
+
 /* Checks that files can hold a tensor of this dtype, layout and ranks. Errors, naming it: INVALID,
  * UNSUPPORTED, RANGE. */
 reshard_status rs_live_check(const reshard_live_tensor *tensor, const reshard_group *group);
 
-/* A stored tensor that is to be read into memory. */
+/* How tensors are read into memory. */
 typedef struct rs_live_reading {
     const reshard_checkpoint *checkpoint;
-    const rs_stored_tensor *stored;
     rs_file *const *files; /* the checkpoint's */
-    reshard_dtype dtype;   /* of the memory */
     int32_t threads;       /* that read at most; 0: one */
     reshard_trace *trace;  /* NULL: nothing is recorded */
     int32_t trace_rank;    /* as a rank of all */
+    bool reports;          /* progress, of all tensors together */
 } rs_live_reading;
 
-/* Reads all that a rank holds of a layout, whose dims are those of the tensor. What the layout has
- * beyond the tensor's shape is left alone. */
-reshard_status rs_live_read_shards(const rs_live_reading *reading, const reshard_layout *layout,
-                                   int32_t rank, void *const *memory);
+/* What is read of one tensor. */
+typedef struct rs_live_item {
+    const rs_stored_tensor *stored;
+    const reshard_layout *layout; /* has the dims of the tensor */
+    reshard_dtype dtype;          /* of the memory */
+    void *const *memory;          /* of each shard of the rank */
+} rs_live_item;
+
+/* Reads all that a rank holds of each item. A layout may be larger than the tensor: what it has
+ * beyond is zero. */
+reshard_status rs_live_read_shards(const rs_live_reading *reading, int32_t rank, int64_t count,
+                                   const rs_live_item *items);
 
 #endif

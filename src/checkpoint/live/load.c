@@ -112,26 +112,28 @@ typedef struct sharing {
 } sharing;
 
 static reshard_status read_share(const rs_live_reading *r, reshard_group *group,
-                                 const reshard_live_tensor *tensor, sharing *s)
+                                 const reshard_live_tensor *tensor, const rs_stored_tensor *stored,
+                                 sharing *s)
 {
     int32_t rank = reshard_group_rank(group);
-    rs_live_reading mine = *r;
-    mine.dtype = r->stored->dtype; /* the plan casts */
     reshard_status status = make_shares(r->checkpoint, group, tensor, &s->shares);
     if (status != RESHARD_OK)
         return status;
-    reshard_plan_tensor from = {.name = tensor->name, .layout = s->shares, .dtype = mine.dtype};
+    /* The plan casts. */
+    reshard_plan_tensor from = {.name = tensor->name, .layout = s->shares, .dtype = stored->dtype};
     reshard_plan_tensor to = {
         .name = tensor->name, .layout = tensor->layout, .dtype = tensor->dtype};
-    s->bytes = (size_t)rs_layout_shard_volume(s->shares, rank) * (size_t)r->stored->element_bytes;
+    s->bytes = (size_t)rs_layout_shard_volume(s->shares, rank) * (size_t)stored->element_bytes;
     s->memory = rs_allocate(r->checkpoint->context, s->bytes);
     if (s->memory == NULL)
         return rs_allocation_status();
     reshard_link link = reshard_link_whole(0, 0);
     status =
         reshard_plan_create(r->checkpoint->context, 1, &from, 1, &to, 1, &link, NULL, &s->plan);
+    const rs_live_item mine = {
+        .stored = stored, .layout = s->shares, .dtype = stored->dtype, .memory = &s->memory};
     if (status == RESHARD_OK)
-        status = rs_live_read_shards(&mine, s->shares, rank, &s->memory);
+        status = rs_live_read_shards(r, rank, 1, &mine);
     return status;
 }
 
@@ -140,9 +142,12 @@ static reshard_status load_once(const rs_live_reading *r, reshard_status status,
                                 reshard_group *group, const reshard_live_tensor *tensor)
 {
     reshard_context *context = r->checkpoint->context;
+    const rs_stored_tensor *stored = NULL;
     sharing s = {0};
     if (status == RESHARD_OK)
-        status = read_share(r, group, tensor, &s);
+        status = find_stored(r->checkpoint, group, tensor, &stored);
+    if (status == RESHARD_OK)
+        status = read_share(r, group, tensor, stored, &s);
     status = reshard_group_agree(group, status);
     if (status == RESHARD_OK)
         status =
@@ -160,28 +165,31 @@ static reshard_status load_once(const rs_live_reading *r, reshard_status status,
     return status;
 }
 
-static reshard_status load_each(rs_live_reading *r, reshard_group *group, int64_t count,
+static reshard_status load_each(const rs_live_reading *r, reshard_group *group, int64_t count,
                                 const reshard_live_tensor *tensors)
 {
+    reshard_context *context = r->checkpoint->context;
     reshard_status status = RESHARD_OK;
+    rs_live_item *items = rs_allocate_array(context, (size_t)count, sizeof *items);
+    if (items == NULL)
+        return rs_allocation_status();
     for (int64_t i = 0; status == RESHARD_OK && i < count; i++) {
-        status = find_stored(r->checkpoint, group, &tensors[i], &r->stored);
-        r->dtype = tensors[i].dtype;
-        if (status == RESHARD_OK)
-            status = rs_live_read_shards(r, tensors[i].layout, reshard_group_rank(group),
-                                         tensors[i].shards);
+        items[i] = (rs_live_item){
+            .layout = tensors[i].layout, .dtype = tensors[i].dtype, .memory = tensors[i].shards};
+        status = find_stored(r->checkpoint, group, &tensors[i], &items[i].stored);
     }
+    if (status == RESHARD_OK)
+        status = rs_live_read_shards(r, reshard_group_rank(group), count, items);
+    rs_release(context, items, (size_t)count * sizeof *items);
     return status;
 }
 
 /* Collective. status is that of what went before. */
-static reshard_status load_all_once(rs_live_reading *r, reshard_status status, reshard_group *group,
-                                    int64_t count, const reshard_live_tensor *tensors)
+static reshard_status load_all_once(const rs_live_reading *r, reshard_status status,
+                                    reshard_group *group, int64_t count,
+                                    const reshard_live_tensor *tensors)
 {
     for (int64_t i = 0; i < count; i++) {
-        if (status == RESHARD_OK)
-            status = find_stored(r->checkpoint, group, &tensors[i], &r->stored);
-        r->dtype = tensors[i].dtype;
         status = load_once(r, status, group, &tensors[i]);
         if (status != RESHARD_OK)
             return status; /* as all ranks do */

@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shards.c - reads the shards of one rank from files: every piece of a shard is a route from the
- * files to memory, and the engine carries it there.
+ * shards.c - reads shards of one rank from files: every piece of a shard is a route from the files
+ * to memory, and the engine carries it there.
+ *
+ * The engine starts its threads and takes their memory once for many tensors, and no thread waits
+ * for another between two of them. Routes are kept for one batch of tensors at a time, so they take
+ * bounded memory, however many tensors there are and however finely they are cut.
  *
  * A layout may be larger than the tensor on disk, as rules with pad() make it. Its pieces are cut
  * to the tensor's shape, and the rest of the memory is zero.
  */
 #include "base/checked.h"
 #include "base/context.h"
-#include "base/error.h"
 #include "base/shape.h"
 #include "checkpoint/engine/engine.h"
 #include "checkpoint/live/live.h"
-#include "kernel/cast.h"
 #include "layout/layout.h"
-#include "system/pool.h"
-#include "text/text.h"
 
 #include <string.h>
 
 #define BUFFER_BYTES ((size_t)4 << 20)
+/* A batch ends with the tensor that reaches one of these: so many bytes that starting threads does
+ * not show, or so many shards and pieces that their routes take some MiB. */
+#define BATCH_BYTES ((uint64_t)256 << 20)
+#define BATCH_PIECES ((int64_t)1 << 16)
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
@@ -39,14 +43,16 @@ static const int64_t *clip_size(const reshard_piece *piece, const rs_stored_tens
                    : piece->box.size;
 }
 
-/* The stored tensor with the pieces of the shards in place of its own; `file` is the shard. */
-static reshard_status describe_shards(const rs_live_reading *r, const reshard_shards *shards,
-                                      rs_arena *arena, rs_stored_tensor *out_tensor)
+/* The stored tensor with the pieces of the shards in place of its own; `file` is the shard, counted
+ * from first_shard. */
+static reshard_status describe_shards(const rs_live_item *item, const reshard_shards *shards,
+                                      int64_t first_shard, rs_arena *arena,
+                                      rs_stored_tensor *out_tensor)
 {
     int64_t count = 0;
-    *out_tensor = *r->stored;
-    out_tensor->dtype = r->dtype;
-    out_tensor->element_bytes = (int8_t)(reshard_dtype_bits(r->dtype) / 8);
+    *out_tensor = *item->stored;
+    out_tensor->dtype = item->dtype;
+    out_tensor->element_bytes = (int8_t)(reshard_dtype_bits(item->dtype) / 8);
     for (int64_t i = 0; i < shards->count; i++)
         count += shards->items[i].piece_count;
     out_tensor->pieces = rs_arena_allocate_array(arena, (size_t)count, sizeof(rs_stored_piece));
@@ -56,13 +62,13 @@ static reshard_status describe_shards(const rs_live_reading *r, const reshard_sh
     for (int64_t i = 0; i < shards->count; i++) {
         for (int64_t k = 0; k < shards->items[i].piece_count; k++) {
             const reshard_piece *piece = &shards->items[i].pieces[k];
-            const int64_t *size = clip_size(piece, r->stored, arena);
+            const int64_t *size = clip_size(piece, item->stored, arena);
             if (size == NULL)
                 return rs_allocation_status();
             if (rs_volume(piece->box.ndim, size) == 0)
                 continue;
             out_tensor->pieces[out_tensor->piece_count++] =
-                (rs_stored_piece){.file = (int32_t)i,
+                (rs_stored_piece){.file = (int32_t)(first_shard + i),
                                   .at = (uint64_t)(piece->at * out_tensor->element_bytes),
                                   .offset = piece->box.offset,
                                   .size = size,
@@ -72,135 +78,167 @@ static reshard_status describe_shards(const rs_live_reading *r, const reshard_sh
     return RESHARD_OK;
 }
 
-/* Carries all pieces of the target from the files to memory. */
-static reshard_status carry(const rs_live_reading *r, rs_arena *arena,
-                            const rs_stored_tensor *target, void *const *memory)
+/* Clears the memory of a layout that is larger than the tensor. */
+static void clear_padded(const rs_live_item *item, const reshard_shards *shards)
 {
-    reshard_status status = RESHARD_OK;
-    rs_blocks blocks;
-    size_t count = (size_t)target->piece_count;
-    rs_route *routes = rs_arena_allocate_array(arena, count, sizeof *routes);
-    if (routes == NULL)
+    bool padded = false;
+    for (int32_t d = 0; d < item->stored->ndim; d++)
+        padded = padded || reshard_layout_shape(item->layout)[d] > item->stored->shape[d];
+    size_t element_bytes = (size_t)reshard_dtype_bits(item->dtype) / 8;
+    for (int64_t i = 0; padded && i < shards->count; i++) {
+        size_t volume = (size_t)rs_volume(shards->items[i].ndim, shards->items[i].shape);
+        if (volume != 0)
+            memset(item->memory[i], 0, volume * element_bytes);
+    }
+}
+
+/* ---- one batch ------------------------------------------------------------------------------- */
+
+/* Some items in a row, and what their pieces and routes point to. */
+typedef struct live_batch {
+    const rs_live_item *items;
+    int64_t count;
+    reshard_shards **shards; /* of each item */
+    int64_t shard_count, piece_count;
+    rs_arena arena;
+    void **memory; /* of all shards, one item after the other */
+    rs_route *routes;
+    int64_t route_count;
+} live_batch;
+
+static uint64_t count_bytes(const rs_live_item *item, int32_t rank)
+{
+    return (uint64_t)rs_layout_shard_volume(item->layout, rank) *
+           (uint64_t)item->stored->element_bytes;
+}
+
+/* Takes items, `count` at most, until the batch is full. */
+static reshard_status gather(live_batch *batch, int32_t rank, int64_t count)
+{
+    uint64_t bytes = 0;
+    while (batch->count < count && bytes < BATCH_BYTES &&
+           batch->piece_count + batch->shard_count < BATCH_PIECES) {
+        const rs_live_item *item = &batch->items[batch->count];
+        reshard_shards **shards = &batch->shards[batch->count];
+        reshard_status status = reshard_layout_shards(item->layout, rank, shards);
+        if (status != RESHARD_OK)
+            return status;
+        for (int64_t i = 0; i < (*shards)->count; i++)
+            batch->piece_count += (*shards)->items[i].piece_count;
+        batch->shard_count += (*shards)->count;
+        bytes += count_bytes(item, rank);
+        batch->count++;
+    }
+    return RESHARD_OK;
+}
+
+static reshard_status route_item(live_batch *batch, const rs_live_item *item,
+                                 const reshard_shards *shards, int64_t first_shard)
+{
+    rs_stored_tensor *target = rs_arena_allocate(&batch->arena, sizeof *target);
+    if (target == NULL)
         return rs_allocation_status();
+    clear_padded(item, shards);
+    reshard_status status = describe_shards(item, shards, first_shard, &batch->arena, target);
+    for (int64_t i = 0; i < shards->count; i++)
+        batch->memory[first_shard + i] = item->memory != NULL ? item->memory[i] : NULL;
     for (int64_t i = 0; status == RESHARD_OK && i < target->piece_count; i++)
-        status = rs_route_piece(arena, r->stored, target, i, &routes[i]);
-    if (status == RESHARD_OK)
-        status = rs_blocks_cut(&blocks, arena, target->piece_count, routes, BUFFER_BYTES,
-                               r->threads <= 1); /* several threads need something to share */
+        status = rs_route_piece(&batch->arena, item->stored, target, i,
+                                &batch->routes[batch->route_count++]);
+    return status;
+}
+
+static reshard_status route_batch(live_batch *batch)
+{
+    batch->memory =
+        rs_arena_allocate_array(&batch->arena, (size_t)batch->shard_count, sizeof *batch->memory);
+    batch->routes =
+        rs_arena_allocate_array(&batch->arena, (size_t)batch->piece_count, sizeof *batch->routes);
+    if (batch->memory == NULL || batch->routes == NULL)
+        return rs_allocation_status();
+    reshard_status status = RESHARD_OK;
+    int64_t first_shard = 0;
+    for (int64_t i = 0; status == RESHARD_OK && i < batch->count; i++) {
+        status = route_item(batch, &batch->items[i], batch->shards[i], first_shard);
+        first_shard += batch->shards[i]->count;
+    }
+    return status;
+}
+
+/* What was read before this batch, and what there is to read. */
+typedef struct live_progress {
+    reshard_context *context;
+    uint64_t before, total;
+} live_progress;
+
+static reshard_status report(void *user, uint64_t bytes_done)
+{
+    const live_progress *progress = user;
+    uint64_t done = progress->before + bytes_done;
+    rs_context_progress(progress->context, "reading", done, progress->total);
+    return RESHARD_OK;
+}
+
+static reshard_status carry(const rs_live_reading *r, live_batch *batch, live_progress *progress)
+{
+    rs_blocks blocks;
+    reshard_status status =
+        rs_blocks_cut(&blocks, &batch->arena, batch->route_count, batch->routes, BUFFER_BYTES,
+                      r->threads <= 1); /* several threads need something to share */
     if (status != RESHARD_OK)
         return status;
     rs_engine engine = {.context = r->checkpoint->context,
                         .sink = &rs_sink_memory,
                         .blocks = &blocks,
                         .sources = r->files,
-                        .memory = memory,
+                        .memory = batch->memory,
                         .threads = (int32_t)rs_max(1, rs_min(r->threads, blocks.count)),
+                        .pause = r->reports ? report : NULL,
+                        .user = progress,
                         .trace = r->trace,
                         .trace_rank = r->trace_rank,
                         .block_end = blocks.count};
     return rs_engine_run(&engine);
 }
 
-reshard_status rs_live_read_shards(const rs_live_reading *reading, const reshard_layout *layout,
-                                   int32_t rank, void *const *memory)
+/* Reads the first of `count` items; how many goes to *out_count. `shards` has room for all. */
+static reshard_status read_batch(const rs_live_reading *r, int32_t rank, int64_t count,
+                                 const rs_live_item *items, reshard_shards **shards,
+                                 live_progress *progress, int64_t *out_count)
 {
-    rs_arena arena;
-    rs_stored_tensor target;
-    reshard_shards *shards = NULL;
-    rs_arena_init(&arena, reading->checkpoint->context);
-    reshard_status status = reshard_layout_shards(layout, rank, &shards);
+    live_batch batch = {.items = items, .shards = shards};
+    rs_arena_init(&batch.arena, r->checkpoint->context);
+    reshard_status status = gather(&batch, rank, count);
     if (status == RESHARD_OK)
-        status = describe_shards(reading, shards, &arena, &target);
-    if (status == RESHARD_OK && target.piece_count != 0)
-        status = carry(reading, &arena, &target, memory);
-    reshard_shards_destroy(shards);
-    rs_arena_release(&arena);
+        status = route_batch(&batch);
+    if (status == RESHARD_OK && batch.route_count != 0)
+        status = carry(r, &batch, progress);
+    for (int64_t i = 0; i < batch.count; i++) {
+        progress->before += count_bytes(&items[i], rank);
+        reshard_shards_destroy(shards[i]);
+    }
+    rs_arena_release(&batch.arena);
+    *out_count = batch.count;
     return status;
 }
 
-/* ---- one rank, without a group --------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
-/* Whether the layout reaches beyond the tensor goes to *out_padded. */
-static reshard_status check_fit(const rs_stored_tensor *stored, const reshard_layout *layout,
-                                bool *out_padded)
+reshard_status rs_live_read_shards(const rs_live_reading *reading, int32_t rank, int64_t count,
+                                   const rs_live_item *items)
 {
-    int32_t ndim = reshard_layout_ndim(layout);
-    const int64_t *shape = reshard_layout_shape(layout);
-    bool fits = ndim == stored->ndim, padded = false;
-    for (int32_t d = 0; fits && d < ndim; d++) {
-        fits = shape[d] >= stored->shape[d];
-        padded = padded || shape[d] > stored->shape[d];
-    }
-    if (fits) {
-        *out_padded = padded;
-        return RESHARD_OK;
-    }
-    char words[256];
-    rs_text text;
-    rs_text_init(&text, words, sizeof words);
-    rs_text_add_shape(&text, stored->ndim, stored->shape);
-    rs_text_add(&text, ", the layout ");
-    rs_text_add_shape(&text, ndim, shape);
-    return rs_fail(RESHARD_ERR_MISMATCH, "tensor \"%.*s\" has the shape %s",
-                   rs_slice_shown(stored->name), stored->name.bytes, words);
-}
-
-static reshard_status check_reading(const rs_stored_tensor *stored, const reshard_layout *layout,
-                                    reshard_dtype dtype, bool *out_padded)
-{
-    const char *problem = NULL;
-    if (stored->opaque)
-        problem = "cannot be cut as it is stored";
-    else if (layout->partial)
-        problem = "has no partial sums on disk, as the layout wants";
-    if (problem != NULL)
-        return rs_fail(RESHARD_ERR_UNSUPPORTED, "tensor \"%.*s\" %s", rs_slice_shown(stored->name),
-                       stored->name.bytes, problem);
-    if (dtype != stored->dtype && !rs_cast_supports(stored->dtype, dtype))
-        return rs_fail(RESHARD_ERR_UNSUPPORTED,
-                       "tensor \"%.*s\": cannot be cast from %s, as it is stored, to %s",
-                       rs_slice_shown(stored->name), stored->name.bytes,
-                       reshard_dtype_name(stored->dtype), reshard_dtype_name(dtype));
-    return check_fit(stored, layout, out_padded);
-}
-
-static void clear_shards(const reshard_layout *layout, int32_t rank, reshard_dtype dtype,
-                         void *const *shards)
-{
-    size_t element_bytes = (size_t)reshard_dtype_bits(dtype) / 8;
-    for (int32_t i = 0; i < rs_layout_shard_count(layout, rank); i++) {
-        size_t volume = (size_t)rs_layout_one_shard_volume(layout, rank, i);
-        if (volume != 0)
-            memset(shards[i], 0, volume * element_bytes);
-    }
-}
-
-reshard_status reshard_checkpoint_read_shards(const reshard_checkpoint *checkpoint, int64_t tensor,
-                                              const reshard_layout *layout, int32_t rank,
-                                              reshard_dtype dtype, void *const *shards)
-{
-    if (tensor < 0 || tensor >= checkpoint->tensor_count)
-        return rs_fail(RESHARD_ERR_RANGE, "tensor %lld of %lld", (long long)tensor,
-                       (long long)checkpoint->tensor_count);
-    const rs_stored_tensor *stored = &checkpoint->tensors[tensor];
-    rs_live_reading reading = {.checkpoint = checkpoint,
-                               .stored = stored,
-                               .dtype = dtype != RESHARD_DTYPE_NONE ? dtype : stored->dtype,
-                               .threads = rs_pool_thread_count(0)};
-    bool padded = false;
-    reshard_status status = check_reading(stored, layout, reading.dtype, &padded);
-    if (status != RESHARD_OK)
-        return status;
-    size_t file_count = (size_t)checkpoint->file_count;
-    rs_file **files = rs_allocate_array(checkpoint->context, file_count, sizeof *files);
-    if (files == NULL)
+    reshard_context *context = reading->checkpoint->context;
+    live_progress progress = {.context = context};
+    for (int64_t i = 0; i < count; i++)
+        progress.total += count_bytes(&items[i], rank);
+    reshard_shards **shards = rs_allocate_array(context, (size_t)count, sizeof(reshard_shards *));
+    if (shards == NULL)
         return rs_allocation_status();
-    for (size_t i = 0; i < file_count; i++)
-        files[i] = checkpoint->files[i].file;
-    reading.files = files;
-    if (padded)
-        clear_shards(layout, rank, reading.dtype, shards);
-    status = rs_live_read_shards(&reading, layout, rank, shards);
-    rs_release(checkpoint->context, files, file_count * sizeof *files);
+    reshard_status status = RESHARD_OK;
+    for (int64_t first = 0, taken; status == RESHARD_OK && first < count; first += taken)
+        status = read_batch(reading, rank, count - first, items + first, shards, &progress, &taken);
+    if (status == RESHARD_OK && reading->reports)
+        status = report(&progress, 0); /* that all is done */
+    rs_release(context, shards, (size_t)count * sizeof(reshard_shards *));
     return status;
 }
