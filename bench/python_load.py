@@ -4,9 +4,9 @@
 memmap, written by hand. bench/python_load.py FOLDER [ROUNDS]: FOLDER is where the model is made, and left.
 
 All three read from the page cache into memory that nobody has touched: each load is one of a fresh process, which has imported
-all that it needs. A round is one of each, in turn; the fastest counts, and the median is beside it. The C loader is
-reshard_checkpoint_read_shards called straight through ctypes, with the checkpoint open and its layouts made, so what it lacks is
-all that Python does around it. Peak memory is what the process grew by.
+all that it needs. A round is one of each, in turn; the fastest counts, and the median is beside it. The C loader is one call of
+reshard_checkpoint_read_rank straight through ctypes, with the checkpoint open and its layouts made, so what it lacks is all that
+Python does around it. Peak memory is what the process grew by.
 """
 import ctypes
 import functools
@@ -82,21 +82,23 @@ def load_numpy(path, header, begin, rank):
 
 
 class LoadC:
-    """Everything but the call is made beforehand."""
+    """Everything but the call and its memory is made beforehand."""
 
     def __init__(self, folder, rank):
-        self.checkpoint = reshard.open(folder)
-        self.calls = []
-        mine = self.checkpoint.shard(f"tp={TP}", rank)
-        for name, held in mine._held.items():
-            self.calls.append((held.source, held.layout._pointer, rank, reshard._native.DTYPES[held.dtype][0], held.shards[0].shape, name))
-        self.kept = mine
+        self.checkpoint, self.rank = reshard.open(folder), rank
+        self.held = self.checkpoint.shard(f"tp={TP}", rank)._held
+        self.tensors = (reshard._native.reshard_rank_tensor * len(self.held))()
+        self.memory = [(ctypes.c_void_p * 1)() for _ in self.held]
+        for entry, held, memory in zip(self.tensors, self.held.values(), self.memory):
+            entry.tensor, entry.layout = held.source, held.layout._pointer
+            entry.shards = ctypes.cast(memory, ctypes.POINTER(ctypes.c_void_p))
+        lib.reshard_checkpoint_read_rank  # ctypes looks it up
 
     def __call__(self):
-        found, pointer = {}, self.checkpoint._pointer
-        for source, layout, rank, dtype, shape, name in self.calls:
-            array = found[name] = numpy.empty(shape, "f4")
-            lib.reshard_checkpoint_read_shards(pointer, source, layout, rank, dtype, (ctypes.c_void_p * 1)(array.ctypes.data))
+        found = {name: numpy.empty(held.shards[0].shape, "f4") for name, held in self.held.items()}
+        for memory, array in zip(self.memory, found.values()):
+            memory[0] = array.ctypes.data
+        lib.reshard_checkpoint_read_rank(self.checkpoint._pointer, self.rank, len(found), self.tensors, None)
         return found
 
 

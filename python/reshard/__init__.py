@@ -9,9 +9,9 @@
 
 The work is done by libreshard, which is loaded at the first call. docs/python.md is the tutorial.
 """
-from ._checkpoint import Checkpoint, Digests, StoredPiece, StoredTensor, open
-from ._conversion import (Comparison, Conversion, ConversionReport, ConversionTensor, Difference, Format, Shard, compare,
-                          convert, digest, families, formats, verify)
+from ._checkpoint import Checkpoint, Digests, open
+from ._comparison import Comparison, Difference, compare, digest, verify
+from ._conversion import Conversion, ConversionReport, ConversionTensor, Format, convert, families, formats
 from ._dtypes import dtype_name, numpy_dtype
 from ._errors import (Cancelled, Check, Corrupt, Error, Gap, GroupBroken, Invalid, Io, LibraryMissing, MemoryLimit,
                       Mismatch, NoMemory, NotFound, Overlap, Range, Syntax, Timeout, Unfinished, Unsupported)
@@ -19,6 +19,9 @@ from ._group import Exec, Group, run
 from ._layout import Boxes, Layout, Piece, ShardInfo, Spec
 from ._library import library_path, version
 from ._plan import Part, Plan, PlanStats, PlanTensor, StageLink, StreamMove, plan, plan_tensors
+from ._shard import Shard
+from ._stored import StoredPiece, StoredTensor
+from ._trace import Trace
 from ._native import RESHARD_VERSION_MAJOR, RESHARD_VERSION_MINOR, RESHARD_VERSION_PATCH
 
 __version__ = "%d.%d.%d" % (RESHARD_VERSION_MAJOR, RESHARD_VERSION_MINOR, RESHARD_VERSION_PATCH)
@@ -28,6 +31,6 @@ __all__ = [
     "Corrupt", "Difference", "Digests", "Error", "Exec", "Format", "Gap", "Group", "GroupBroken", "Invalid", "Io", "Layout",
     "LibraryMissing", "MemoryLimit", "Mismatch", "NoMemory", "NotFound", "Overlap", "Part", "Piece", "Plan",
     "PlanStats", "PlanTensor", "Range", "Shard", "ShardInfo", "Spec", "StageLink", "StoredPiece", "StoredTensor",
-    "StreamMove", "Syntax", "Timeout", "Unfinished", "Unsupported", "compare", "convert", "digest", "dtype_name",
+    "StreamMove", "Syntax", "Timeout", "Trace", "Unfinished", "Unsupported", "compare", "convert", "digest", "dtype_name",
     "families", "formats", "library_path", "numpy_dtype", "open", "plan", "plan_tensors", "run", "verify", "version",
 ]

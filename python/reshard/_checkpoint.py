@@ -4,245 +4,20 @@ import ctypes
 import os
 import threading
 from contextlib import contextmanager
-from ctypes import byref, c_int64, c_size_t, c_void_p, string_at
-from operator import getitem
+from ctypes import byref, c_int64, c_void_p, string_at
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _native
-from ._dtypes import NAMES, bits_of, dtype_name, dtype_number, numpy, numpy_dtype
-from ._errors import Invalid, Io, NotFound, Range, Unsupported
-from ._layout import Layout, ShardInfo
+from ._dtypes import dtype_number, numpy
+from ._errors import Io, NotFound, Range, Unsupported
 from ._library import Handle, decode, encode, encode_list, encode_optional, lib, make, read_struct
+from ._stored import MappedFile, RankTensor, StoredTensor
+from ._trace import tracing
 from ._work import SHORT_BYTES, Context, Progress
 
 if TYPE_CHECKING:
-    from ._conversion import Shard
+    from ._shard import Shard
 
-Index = Tuple[Tuple[int, int], ...]  # from and to along each dimension
-
-
-# ---- boxes ------------------------------------------------------------------------------------
-
-def _plain(item: Any) -> Any:
-    """An index of one dimension: a slice or an int."""
-    if isinstance(item, slice):
-        return item
-    if isinstance(item, bool) or not hasattr(item, "__index__") or len(getattr(item, "shape", ())):
-        raise TypeError("a stored tensor is read by slices and numbers, not by %s: read it, then index the array" %
-                        type(item).__name__)
-    return item.__index__()
-
-
-def resolve_index(key: Any, shape: Sequence[int]) -> Tuple[Index, Tuple[Any, ...]]:
-    """What to read, and how to index it afterwards: numbers drop their dimension, and steps are taken in memory.
-
-    >>> resolve_index((slice(2, 9, 2), -1), (6, 4))
-    (((2, 5), (3, 4)), (slice(None, None, 2), 0))
-    >>> resolve_index(..., (6, 4))
-    (((0, 6), (0, 4)), (slice(None, None, None), slice(None, None, None)))
-    """
-    items = list(key) if isinstance(key, tuple) else [key]
-    dots = [i for i, item in enumerate(items) if item is Ellipsis]
-    if len(dots) > 1:
-        raise IndexError("an index can have one Ellipsis")
-    missing = len(shape) - (len(items) - len(dots))
-    if missing < 0:
-        raise IndexError("%d indices for a tensor of %d dimensions" % (len(items) - len(dots), len(shape)))
-    at = dots[0] if dots else len(items)
-    items[at:at + len(dots)] = [slice(None)] * missing
-    box: List[Tuple[int, int]] = []
-    after: List[Any] = []
-    for item, length in zip(items, shape):
-        item = _plain(item)
-        if isinstance(item, int):
-            place = item + length if item < 0 else item
-            if not 0 <= place < length:
-                raise IndexError("index %d is out of bounds for a dimension of %d" % (item, length))
-            box.append((place, place + 1))
-            after.append(0)
-            continue
-        wanted = range(*item.indices(length))
-        low, high = (min(wanted), max(wanted) + 1) if len(wanted) else (0, 0)
-        box.append((low, high))
-        after.append(slice(None, None, None if wanted.step == 1 else wanted.step))
-    return tuple(box), tuple(after)
-
-
-# ---- one tensor -------------------------------------------------------------------------------
-
-class StoredPiece(NamedTuple):
-    """A box of a tensor and where it lies: the file, the byte of its first element, steps in elements."""
-
-    file: str
-    at: int
-    offset: Tuple[int, ...]
-    size: Tuple[int, ...]
-    strides: Tuple[int, ...]
-
-
-class StoredTensor:
-    """A tensor of a checkpoint. Indexing reads a box; nothing is read before.
-
-    `ck[name][...]` is all of it, `ck[name][0:1000]` some rows; numbers, Ellipsis and negative ones work as in NumPy, and
-    steps too, though what lies between is read. `numpy.asarray(ck[name])` reads it all.
-
-    >>> import numpy, reshard, tempfile
-    >>> path = tempfile.mkdtemp() + "/model.npz"
-    >>> numpy.savez(path, a=numpy.arange(6.0).reshape(2, 3), b=numpy.ones(4, "f4"))
-    >>> tensor = reshard.open(path)["a"]
-    >>> tensor.shape, tensor.dtype, tensor[1, ::2].tolist(), tensor.read("f32").dtype
-    ((2, 3), 'f64', [3.0, 5.0], dtype('float32'))
-    """
-
-    def __init__(self, checkpoint: "Checkpoint", index: int) -> None:
-        self._checkpoint, self._index = checkpoint, index
-        with checkpoint._use() as pointer:
-            found = read_struct(_native.reshard_stored_tensor, lib.reshard_checkpoint_tensor, pointer, index)
-            self.name: str = decode(string_at(found.name, found.name_bytes))
-            shape = tuple(found.shape[:found.ndim])
-        #: The library's name of its dtype: "bf16".
-        self.dtype: str = NAMES[found.dtype]
-        self.shape: Tuple[int, ...] = shape
-        self.nbytes: int = found.bytes
-        #: True if it cannot be cut (elements smaller than a byte, more than 8 dimensions): it is read as a line of bytes.
-        self.opaque: bool = bool(found.opaque)
-        self._piece_count: int = found.piece_count
-
-    def __repr__(self) -> str:
-        return "<%s: %s %s>" % (self.name, self.dtype, "x".join(map(str, self.shape)) or "scalar")
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        """Elements."""
-        count = 1
-        for n in self.shape:
-            count *= n
-        return count
-
-    def __reduce__(self) -> Any:
-        return getitem, (self._checkpoint, self.name)
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("a tensor without dimensions has no length")
-        return self.shape[0]
-
-    @property
-    def numpy_dtype(self) -> Any:
-        """What its arrays have. Opaque ones are bytes."""
-        return numpy().dtype("uint8") if self.opaque else numpy_dtype(self.dtype)
-
-    @property
-    def _carried(self) -> Tuple[int, ...]:
-        return (self.nbytes,) if self.opaque else self.shape
-
-    @property
-    def layout(self) -> Layout:
-        """Which file holds which box: the ranks are `checkpoint.files`."""
-        with self._checkpoint._use() as pointer:
-            return Layout._of(make(lib.reshard_checkpoint_layout, pointer, self._index))
-
-    @property
-    def pieces(self) -> List[StoredPiece]:
-        """Where it lies. Copies are left out."""
-        files, n = self._checkpoint.files, len(self._carried)
-        return [StoredPiece(files[piece.file], piece.at, tuple(piece.box.offset[:n]), tuple(piece.box.size[:n]),
-                            tuple(piece.strides[:n])) for piece in self._pieces()]
-
-    def _pieces(self) -> Iterator[Any]:
-        for i in range(self._piece_count):
-            with self._checkpoint._use() as pointer:
-                found = read_struct(_native.reshard_stored_piece, lib.reshard_checkpoint_piece, pointer, self._index, i)
-            yield found
-
-    def __getitem__(self, key: Any) -> Any:
-        box, after = resolve_index(key, self._carried)
-        found = self._read_box(box)
-        if any(isinstance(item, slice) and item.step is not None for item in after):
-            return found[after].copy()  # what lies between does not stay in memory
-        return found[after] if any(item == 0 for item in after if not isinstance(item, slice)) else found
-
-    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> Any:
-        found = self[...]
-        return found if dtype is None else found.astype(dtype)
-
-    def read(self, dtype: Any = None) -> Any:
-        """All of it as an array; with a dtype, cast while it is read ("bf16" to "f32" and the like)."""
-        if dtype is None or dtype_name(dtype) == self.dtype:
-            return self[...]
-        layout = Layout("1: R", self.shape)
-        return self._checkpoint._read_rank(self._index, layout, 0, dtype_name(dtype), layout.shards(0))[0]
-
-    def _read_box(self, box: Index) -> Any:
-        np = numpy()
-        shape = tuple(high - low for low, high in box)
-        if self._checkpoint.mmap:
-            view = self._view_box(box, shape)
-            if view is not None:
-                return view
-        found = np.empty(shape, self.numpy_dtype)
-        self._fill(found, box)
-        return found
-
-    def _fill(self, array: Any, box: Index) -> None:
-        """Reads a box into a dense array, in parts, so that Ctrl-C is noticed between them."""
-        if array.nbytes <= SHORT_BYTES or not box:
-            wanted = _native.reshard_box(ndim=len(box))
-            wanted.offset[:len(box)] = [low for low, _ in box]
-            wanted.size[:len(box)] = [high - low for low, high in box]
-            with self._checkpoint._use() as pointer:
-                lib.reshard_checkpoint_read(pointer, self._index, byref(wanted), array.ctypes.data_as(c_void_p), array.nbytes)
-            return
-        # Parts are cut along the first dimension that has more than one row, so that each is dense.
-        d = next(i for i, (low, high) in enumerate(box) if high - low > 1)
-        low, high = box[d]
-        rows = max(1, SHORT_BYTES * (high - low) // array.nbytes)
-        for first in range(low, high, rows):
-            last = min(first + rows, high)
-            part = array[(slice(None),) * d + (slice(first - low, last - low),)]
-            self._fill(part, box[:d] + ((first, last),) + box[d + 1:])
-
-    def _view_box(self, box: Index, shape: Tuple[int, ...]) -> Any:
-        """The box as a view of a mapped file, if one piece holds all of it; else None."""
-        if 0 in shape:
-            return None
-        n = len(box)
-        for piece in self._pieces():
-            inside = all(offset <= low and high <= offset + size for (low, high), offset, size
-                         in zip(box, piece.box.offset[:n], piece.box.size[:n]))
-            if not inside:
-                continue
-            memory = self._checkpoint._map(piece.file)
-            if memory is None:
-                return None
-            item = self.numpy_dtype.itemsize
-            at = piece.at + item * sum((low - offset) * stride for (low, _), offset, stride
-                                       in zip(box, piece.box.offset[:n], piece.strides[:n]))
-            strides = tuple(item * stride for stride in piece.strides[:n])
-            return numpy().ndarray(shape, self.numpy_dtype, memory, at, strides)
-        return None
-
-
-class _MappedFile:
-    """A private mapping, which arrays keep alive. Writing changes this process's copy of a page alone."""
-
-    def __init__(self, checkpoint: int, file: int) -> None:
-        memory, count = c_void_p(), c_size_t()
-        lib.reshard_checkpoint_map_file(checkpoint, file, byref(memory), byref(count))
-        self._memory, self._bytes = memory.value, count.value
-        self.__array_interface__ = {"shape": (count.value,), "typestr": "|u1", "data": (memory.value, False), "version": 3}
-
-    def __del__(self) -> None:
-        memory = getattr(self, "_memory", None)
-        if memory and lib is not None:
-            lib.reshard_checkpoint_unmap_file(memory, self._bytes)
-
-
-# ---- all of them ------------------------------------------------------------------------------
 
 class Checkpoint(Handle, Mapping[str, StoredTensor]):
     """An open checkpoint: a mapping from names to tensors. Made by `reshard.open`; a context manager.
@@ -404,7 +179,7 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
         if file not in self._maps:
             try:
                 with self._use() as pointer:
-                    self._maps[file] = numpy().asarray(_MappedFile(pointer, file))
+                    self._maps[file] = numpy().asarray(MappedFile(pointer, file))
             except (Unsupported, Io):
                 self._maps[file] = None
         return self._maps[file]
@@ -412,29 +187,26 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
     def _tensor_at(self, index: int) -> StoredTensor:
         return StoredTensor(self, index)
 
-    def _read_rank(self, index: int, layout: Layout, rank: int, dtype: str, shards: Sequence[ShardInfo]) -> List[Any]:
-        """The shards of a rank as new arrays."""
-        np = numpy()
-        arrays = [np.empty(shard.shape, numpy_dtype(dtype)) for shard in shards]
-        self._read_rank_into(index, layout, rank, dtype, shards, arrays, "")
-        return arrays
-
-    def _read_rank_into(self, index: int, layout: Layout, rank: int, dtype: str, shards: Sequence[ShardInfo],
-                        arrays: Sequence[Any], name: str) -> None:
-        for shard, array in zip(shards, arrays):
-            fits = tuple(array.shape) == shard.shape and array.dtype.itemsize * 8 == bits_of(dtype)
-            if not fits or not array.flags.c_contiguous or not array.flags.writeable:
-                raise Invalid('tensor "%s": the array must be C-contiguous and writeable, of shape %s and %d bits' %
-                              (name, shard.shape, bits_of(dtype)))
+    def _read_rank(self, rank: int, tensors: Sequence[RankTensor], *, threads: int = 0, trace: Any = None,
+                   progress: Progress = None) -> None:
+        """Reads what a rank holds of these tensors, in one call."""
+        arrays = [array for tensor in tensors for array in tensor.arrays]
         memory = (c_void_p * max(1, len(arrays)))(*[array.ctypes.data for array in arrays])
-        kind = dtype_number(dtype)
-        with self._use() as pointer:
+        table, at = (_native.reshard_rank_tensor * max(1, len(tensors)))(), ctypes.addressof(memory)
+        for entry, tensor in zip(table, tensors):
+            entry.tensor, entry.layout, entry.dtype = tensor.source, tensor.layout._pointer, dtype_number(tensor.dtype)
+            entry.shards = ctypes.cast(at, ctypes.POINTER(c_void_p))
+            at += ctypes.sizeof(c_void_p) * len(tensor.arrays)
+        options = _native.reshard_read_options(size=ctypes.sizeof(_native.reshard_read_options), threads=threads)
+        with tracing(trace) as recorder, self._use() as pointer:
+            options.trace = None if recorder is None else recorder._pointer
+
             def read() -> None:
-                lib.reshard_checkpoint_read_shards(pointer, index, layout._pointer, rank, kind, memory)
-            if sum(array.nbytes for array in arrays) > SHORT_BYTES:
-                self._context.run(read)
-            else:
+                lib.reshard_checkpoint_read_rank(pointer, rank, len(tensors), table, byref(options))
+            if progress in (None, False) and sum(array.nbytes for array in arrays) <= SHORT_BYTES:
                 read()
+            else:
+                self._context.run(read, progress)
 
     @property
     def torch(self) -> Any:
@@ -458,8 +230,8 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
         >>> mine.shape("w"), mine["w"].tolist()
         ((2, 1), [[3.0], [7.0]])
         """
-        from . import _conversion  # which stands on this module
-        return _conversion.Shard(self, mesh, rank, rules=rules, sets=sets, dtype=dtype, include=include, exclude=exclude)
+        from . import _shard  # which stands on this module
+        return _shard.Shard(self, mesh, rank, rules=rules, sets=sets, dtype=dtype, include=include, exclude=exclude)
 
     def digest(self, *, threads: int = 0, check_copies: bool = False, progress: Progress = "auto") -> "Digests":
         """Digests of the tensors and of the whole, which do not depend on how it is split."""

@@ -95,6 +95,28 @@ def make_llama(folder):
     return tensors
 
 
+def slice_llama(tensors, tp, rank):
+    """Tensor parallel by hand, as Megatron and vLLM cut a Llama: heads, outputs, inputs; key and value heads are copied when
+    there are more ranks than heads; the vocabulary is padded to a multiple of 64, then of the ranks."""
+    import numpy as np
+
+    found = {}
+    for name, array in tensors.items():
+        if "q_proj" in name or "gate_proj" in name or "up_proj" in name:
+            found[name] = np.split(array, tp)[rank]
+        elif "k_proj" in name or "v_proj" in name:
+            found[name] = np.split(array, 2)[rank * 2 // tp] if tp > 2 else np.split(array, tp)[rank]
+        elif "o_proj" in name or "down_proj" in name:
+            found[name] = np.split(array, tp, axis=1)[rank]
+        elif "norm" in name:
+            found[name] = array
+        else:
+            padded = np.zeros((128, 64), "f4")
+            padded[:100] = array
+            found[name] = np.split(padded, tp)[rank]
+    return found
+
+
 class ModelCase(unittest.TestCase):
     """Tests of one class share a small Llama, in a folder that goes with them."""
 
@@ -107,6 +129,12 @@ class ModelCase(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         shutil.rmtree(cls.folder)
+
+    def place(self, name):
+        """A path in the folder; a folder that is made there goes after the test."""
+        path = os.path.join(self.folder, name)
+        self.addCleanup(lambda: shutil.rmtree(path, ignore_errors=True))
+        return path
 
 
 class Result(unittest.TextTestResult):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints from Python: boxes against NumPy's own slices, shards against slices by hand and against the files that the
-command writes for ranks, conversions, comparisons; cancelling, callbacks, views, and that nothing is left behind."""
+"""Checkpoints from Python: boxes against NumPy's own slices, conversions, comparisons; cancelling, callbacks, views, and that
+nothing is left behind."""
 import gc
 import json
 import os
@@ -21,12 +21,7 @@ import reshard  # noqa: E402
 
 COMMAND = os.path.join(support.BUILD, "reshard")
 
-
-class Case(support.ModelCase):
-    def place(self, name):
-        path = os.path.join(self.folder, name)
-        self.addCleanup(lambda: shutil.rmtree(path, ignore_errors=True))
-        return path
+Case = support.ModelCase
 
 
 class TestMapping(Case):
@@ -180,98 +175,6 @@ class TestViews(Case):
         with reshard.open(self.model) as ck:
             array = ck["lm_head.weight"][0:4]
             self.assertTrue(array.flags.owndata and array.flags.writeable)
-
-
-def slice_llama(tensors, tp, rank):
-    """Tensor parallel by hand, as Megatron and vLLM cut a Llama: heads, outputs, inputs; key and value heads are copied when
-    there are more ranks than heads; the vocabulary is padded to a multiple of 64, then of the ranks."""
-    found = {}
-    for name, array in tensors.items():
-        if "q_proj" in name or "gate_proj" in name or "up_proj" in name:
-            found[name] = np.split(array, tp)[rank]
-        elif "k_proj" in name or "v_proj" in name:
-            found[name] = np.split(array, 2)[rank * 2 // tp] if tp > 2 else np.split(array, tp)[rank]
-        elif "o_proj" in name or "down_proj" in name:
-            found[name] = np.split(array, tp, axis=1)[rank]
-        elif "norm" in name:
-            found[name] = array
-        else:
-            padded = np.zeros((128, 64), "f4")
-            padded[:100] = array
-            found[name] = np.split(padded, tp)[rank]
-    return found
-
-
-class TestShards(Case):
-    def test_llama__as_by_hand(self):
-        for mmap in (False, True):
-            with reshard.open(self.model, mmap=mmap) as ck:
-                for tp in (1, 2, 4, 8):
-                    for rank in range(tp):
-                        mine = ck.shard(f"tp={tp}", rank)
-                        wanted = slice_llama(self.tensors, tp, rank)
-                        self.assertEqual(sorted(mine), sorted(wanted))
-                        for name in mine:
-                            np.testing.assert_array_equal(mine[name], wanted[name], f"{name}, rank {rank} of {tp}")
-                            self.assertEqual(mine.shape(name), wanted[name].shape)
-                        self.assertEqual(mine.nbytes, sum(array.nbytes for array in wanted.values()))
-                        self.assertIn("llama", mine.rules)
-
-    def test_meshes__as_the_files_of_the_command(self):
-        for to, dtype in [("tp=4", None), ("pp=2,tp=2", "bf16"), ("fsdp=3,tp=2", None), ("dp=2,tp=2", "*norm*=f64")]:
-            out = self.place("ranks")
-            options = ["--dtype", dtype] if dtype else []
-            subprocess.run([COMMAND, "convert", self.model, out, "--to", to, "--format", "rank-files", "--no-sync", "--quiet",
-                            *options], check=True)
-            files = sorted(name for name in os.listdir(out) if name.endswith(".safetensors"))
-            with reshard.open(self.model) as ck:
-                for rank, file in enumerate(files):
-                    wanted = support.read_safetensors(os.path.join(out, file))
-                    given = {"*norm*": "f64"} if dtype and "=" in dtype else dtype
-                    mine = ck.shard(to, rank, dtype=given)
-                    self.assertEqual(sorted(mine), sorted(wanted), (to, rank))
-                    for name, (kind, array) in wanted.items():
-                        self.assertEqual(mine.dtype(name), kind.lower())
-                        self.assertEqual(np.ascontiguousarray(mine[name]).tobytes(), array.tobytes(), (to, rank, name))
-            shutil.rmtree(out)
-
-    def test_specs__of_the_caller(self):
-        with reshard.open(self.model) as ck:
-            mine = ck.shard("4: S(0)", 2, include="*.weight", exclude="*norm*")
-            for name in mine:
-                size = -(-len(self.tensors[name]) // 4)
-                np.testing.assert_array_equal(mine[name], self.tensors[name][2 * size:3 * size])
-            one = ck.shard({"lm_head.weight": "2: S(1)"}, 1)
-            self.assertEqual(list(one), ["lm_head.weight"])
-            np.testing.assert_array_equal(one["lm_head.weight"], self.tensors["lm_head.weight"][:, 32:])
-            two = ck.shard({"lm_head.weight": "4[0,0,1,1]: S(0)"}, 1)["lm_head.weight"]
-            np.testing.assert_array_equal(np.concatenate(two), self.tensors["lm_head.weight"][50:])
-            with self.assertRaisesRegex(reshard.NotFound, "head.weight"):
-                ck.shard({"head.weight": "2: S(1)"}, 1)
-            with self.assertRaisesRegex(reshard.Error, 'tensor "model.*norm'):
-                ck.shard("2: S(1)", 0)
-            with self.assertRaises(reshard.Invalid):
-                ck.shard("2: S(0)", 0, rules="llama")
-
-    def test_refusals(self):
-        with reshard.open(self.model) as ck:
-            with self.assertRaisesRegex(reshard.Range, "rank 4 is not of the mesh tp=4"):
-                ck.shard("tp=4", 4)
-            with self.assertRaises(reshard.Error):
-                ck.shard("tp=4", 0, rules="nonsense")
-            with self.assertRaisesRegex(reshard.NotFound, '"w"'):
-                ck.shard("tp=4", 0)["w"]
-
-    def test_load__into_given_arrays(self):
-        with reshard.open(self.model) as ck:
-            mine = ck.shard("tp=4", 1)
-            name = "model.layers.0.mlp.down_proj.weight"
-            out = np.full(mine.shape(name), np.nan, "f4")
-            mine.load({name: out})
-            np.testing.assert_array_equal(out, self.tensors[name][:, 24:48])
-            for bad in (out[:, ::2], out.astype("f8"), np.zeros((64, 25), "f4")):
-                with self.assertRaisesRegex(reshard.Invalid, "down_proj"):
-                    mine.load({name: bad})
 
 
 class TestConversions(Case):
@@ -429,7 +332,7 @@ class TestWork(Case):
     def test_threads__read_at_once(self):
         with reshard.open(self.model) as ck:
             mine, wrong = ck.shard("tp=2", 0), []
-            wanted = slice_llama(self.tensors, 2, 0)
+            wanted = support.slice_llama(self.tensors, 2, 0)
 
             def read():
                 for name in list(mine) * 5:

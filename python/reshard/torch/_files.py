@@ -13,6 +13,8 @@ from .._dtypes import dtype_name, dtype_number, numpy
 from .._errors import Invalid, Mismatch
 from .._layout import Layout, Spec
 from .._library import encode, lib
+from .._stored import RankTensor
+from .._work import Progress
 from . import _agree, _shapes
 from ._dtensor import is_dtensor, spec_of_dtensor
 from ._group import Group
@@ -108,16 +110,18 @@ def _targets(out: Mapping[str, Any], split: Any, rank: int) -> Tuple[Any, Dict[s
 
 
 def load(path: Any, split: Any = None, *, rank: Optional[int] = None, out: Optional[Mapping[str, Any]] = None, dtype: Any = None,
-         rules: Optional[str] = None, mmap: bool = False, **opening: Any) -> Dict[str, Any]:
+         rules: Optional[str] = None, mmap: bool = False, trace: Any = None, progress: Progress = None,
+         **opening: Any) -> Dict[str, Any]:
     """Local. This rank's part of a checkpoint, whatever its format and split, as {name: tensor}.
 
     split: a mesh ("tp=4": by the rules of the model's family), a spec for all tensors, {name: spec}, or None for whole
     tensors. rank: that of the default process group, or 0. out: tensors to fill, which are then the only ones that are
     read; DTensors and ShardedTensors say themselves how they are split. mmap: tensors over mapped files where the split
-    allows, which are read when they are touched and never written back. opening: as for reshard.open.
+    allows, which are read when they are touched and never written back. trace: a file (or a Trace) that tells what each
+    thread did when. opening: as for reshard.open.
     """
     rank = _world()[0] if rank is None else rank
-    with Checkpoint(path, mmap=mmap, rules=None, **opening) as checkpoint:
+    with Checkpoint(path, mmap=mmap, rules=None, progress=progress, **opening) as checkpoint:
         parts: Dict[str, List[Any]] = {}
         if out is not None:
             split, parts = _targets(out, split, rank)
@@ -125,9 +129,9 @@ def load(path: Any, split: Any = None, *, rank: Optional[int] = None, out: Optio
                      if given and name in checkpoint and dtype_name(given[0].dtype) != checkpoint[name].dtype}
         shard = checkpoint.shard("1[%d]: R" % rank if split is None else split, rank, rules=rules, dtype=dtype)
         if out is None:
-            return {name: _tensors(shard[name], shard.dtype(name)) for name in shard}
-        for name, given in parts.items():
-            _fill(checkpoint, shard, name, given)
+            return {name: _tensors(found, shard.dtype(name)) for name, found in shard.read(trace=trace, progress=progress).items()}
+        wanted = [_wanted(shard, name, given) for name, given in parts.items() if given or name in shard]
+        checkpoint._read_rank(rank, wanted, trace=trace, progress=progress)
     return dict(out)
 
 
@@ -135,17 +139,15 @@ def _tensors(found: Any, dtype: str) -> Any:
     return [as_torch(each, dtype) for each in found] if isinstance(found, list) else as_torch(found, dtype)
 
 
-def _fill(checkpoint: Checkpoint, shard: Any, name: str, given: List[Any]) -> None:
-    if not given and name not in shard:
-        return
+def _wanted(shard: Any, name: str, given: List[Any]) -> RankTensor:
     held = shard._find(name)
     wanted = [each.shape for each in held.shards]
     whole = _parts(held.layout, shard.rank, given, torch_dtype(held.dtype)) if len(given) < len(wanted) else given
     if [tuple(each.shape) for each in whole] != wanted:
         raise Mismatch('tensor "%s": shapes %s, and %r gives this rank %s' %
                        (name, [tuple(each.shape) for each in given], held.layout, wanted))
-    checkpoint._read_rank_into(held.source, held.layout, shard.rank, held.dtype, held.shards,
-                               [as_array(each) for each in whole], name)
+    found: RankTensor = shard._wanted(name, [as_array(each) for each in whole])
+    return found
 
 
 # ---- writing ------------------------------------------------------------------------------------
