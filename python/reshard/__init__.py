@@ -15,7 +15,8 @@ from ._conversion import Conversion, ConversionReport, ConversionTensor, Format,
 from ._dtypes import dtype_name, numpy_dtype
 from ._errors import (Cancelled, Check, Corrupt, Error, Gap, GroupBroken, Invalid, Io, LibraryMissing, MemoryLimit,
                       Mismatch, NoMemory, NotFound, Overlap, Range, Syntax, Timeout, Unfinished, Unsupported)
-from ._group import Exec, Group, run
+from ._exec import Exec
+from ._group import Group, run
 from ._layout import Boxes, Layout, Piece, ShardInfo, Spec
 from ._library import library_path, version
 from ._plan import Part, Plan, PlanStats, PlanTensor, StageLink, StreamMove, plan, plan_tensors

@@ -45,25 +45,35 @@ def _load() -> ctypes.CDLL:
     tried = []
     for path in _candidates():
         try:
-            library = ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+            problem = _problem_with(ctypes.CDLL(path))  # seen by nobody else until it is known to be the right one
+            if problem is None:
+                _library = ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+                return _library
         except OSError as error:
-            tried.append("%s (%s)" % (path, error))
-            continue
-        _check_mpi(library, path)
-        _library = library
-        return library
+            problem = str(error)
+        tried.append("%s (%s)" % (path, problem))
     raise LibraryMissing("libreshard_mpi was not found. Tried, in this order: %s. RESHARD_MPI_LIBRARY names another place." %
                          "; ".join(tried))
 
 
-def _check_mpi(library: ctypes.CDLL, path: str) -> None:
+def _problem_with(library: ctypes.CDLL) -> Optional[str]:
     """Both must use one MPI: two in a process do not know each other's communicators."""
     from mpi4py import MPI
     text, length = ctypes.create_string_buffer(8192), c_int()
-    library.MPI_Get_library_version(text, byref(length))
-    theirs, ours = MPI.Get_library_version().strip("\0\n "), text.value.decode("utf-8", "replace").strip("\0\n ")
-    if theirs != ours:
-        raise LibraryMissing("%s uses %s, and mpi4py %s" % (path, ours, theirs))
+    try:
+        function = library.MPI_Get_library_version  # its own MPI's, whichever was loaded before
+    except AttributeError:
+        return "is not linked with any MPI"
+    function(text, byref(length))
+    theirs, ours = MPI.Get_library_version(), text.value.decode("utf-8", "replace")
+    if theirs.strip("\0\n ") == ours.strip("\0\n "):
+        return None
+    return "uses %s, and mpi4py %s" % (_first_line(ours), _first_line(theirs))
+
+
+def _first_line(version: str) -> str:
+    """MPICH goes on to tell how it was built."""
+    return " ".join(version.strip("\0\n ").partition("\n")[0].split())
 
 
 def group(comm: Any, *, timeout: float = 0.0) -> Group:

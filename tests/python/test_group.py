@@ -155,6 +155,13 @@ def disagree(group):
         wrong.append("no error")
     except reshard.Mismatch:
         pass
+    for call in (group.all_reduce, group.reduce_scatter, group.all_to_all):  # as many elements, in other shapes
+        try:
+            call(np.zeros((4, 8) if group.rank != 3 else (8, 4)))
+            wrong.append(("no error", call.__name__))
+        except reshard.Mismatch as error:
+            if "%s: the array of rank 3 has the shape (8, 4), and that of rank 0 (4, 8)" % call.__name__ not in str(error):
+                wrong.append(str(error))
     return wrong + ([] if int(group.all_reduce(1)) == 4 else ["broken"])
 
 
@@ -220,10 +227,28 @@ def run_page(rank):
     return [] if np.array_equal(names["columns"], whole[:, 2 * rank:2 * rank + 2]) else [("page", names["columns"])]
 
 
+def refuse_other_mpi():
+    """A libreshard_mpi of another MPI is refused in one line, and the right one is taken afterwards."""
+    from mpi4py import MPI
+    import reshard.mpi
+    wrong, right = [], os.environ["RESHARD_MPI_LIBRARY"]
+    for path, says in [(os.environ["RESHARD_TEST_OTHER_MPI"], r"uses Other MPI Version: 7.1, and mpi4py \w+[^\n]*$"),
+                       (os.environ["RESHARD_LIBRARY"], "is not linked with any MPI"), (right + ".none", "No such file")]:
+        os.environ["RESHARD_MPI_LIBRARY"] = path
+        try:
+            reshard.mpi.group(MPI.COMM_WORLD)
+            wrong.append(("not refused", path))
+        except reshard.LibraryMissing as error:
+            if not re.search(says, str(error)) or path not in str(error):
+                wrong.append(str(error))
+    os.environ["RESHARD_MPI_LIBRARY"] = right
+    return wrong
+
+
 def run_with_mpi():
     from mpi4py import MPI
     import reshard.mpi
-    wrong = run_page(MPI.COMM_WORLD.rank)
+    wrong = refuse_other_mpi() + run_page(MPI.COMM_WORLD.rank)
     with reshard.mpi.group(MPI.COMM_WORLD, timeout=200) as group:
         assert (group.rank, group.size) == (MPI.COMM_WORLD.rank, 4) and group.transport == "mpi", group
         for body in BODIES:
