@@ -4,17 +4,18 @@ import threading
 from collections.abc import Mapping as MappingClass
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
+from . import _native
 from ._checkpoint import Checkpoint
 from ._conversion import Conversion, ConversionTensor, Dtypes, Sets
 from ._dtypes import bits_of, numpy, numpy_dtype
 from ._errors import Error, Invalid, NotFound, Range
 from ._layout import Layout, ShardInfo, Spec
-from ._library import encode, lib, make, whole_number
+from ._library import encode, lib, make, read_struct, whole_number
 from ._stored import RankTensor
 from ._work import Progress
 
 #: What is read beyond the tensor that is asked for, at first and at most.
-_AHEAD_BYTES, _AHEAD_BYTES_MAX = 16 << 20, 64 << 20
+_AHEAD_BYTES, _AHEAD_BYTES_MAX = 32 << 20, 128 << 20
 
 
 class _Held(NamedTuple):
@@ -31,9 +32,9 @@ class _Ahead:
     """Which tensors to read before they are asked for, and those that were.
 
     Whoever asks for one tensor after the other, as dict(shard) does, is likely to ask for the next ones too, and reading
-    several in one call takes less time than reading each in its own. So the second request in order reads a few more,
-    and later ones up to _AHEAD_BYTES_MAX, which is all the memory that this takes. Any other request, which may be the
-    end of it, drops what is here. A shard that a second thread reads from is not read ahead any more: threads that share
+    several in one call takes less time than reading each in its own. So a request for the first tensor, or for the one
+    after the last request's, reads _AHEAD_BYTES more, and later ones up to _AHEAD_BYTES_MAX, which is all the memory that
+    this takes. Any other request, which may be the end of it, drops what is here. A shard that a second thread reads from is not read ahead any more: threads that share
     the tensors between them would get in each other's way.
     """
 
@@ -41,7 +42,7 @@ class _Ahead:
         self._names = list(names)
         self._places = {name: i for i, name in enumerate(self._names)}
         self._thread: Optional[int] = None
-        self._next, self._bytes = -1, 0
+        self._next, self._bytes = 0, 0
         self._found: Dict[str, Any] = {}
 
     def take(self, name: str) -> Tuple[Any, int]:
@@ -88,7 +89,7 @@ class Shard(Mapping[str, Any]):
 
     `Checkpoint.shard` makes it. A rank that holds several shards of a tensor has a list of arrays. `dict(shard)` reads all,
     and so does `shard.read()`, which shows its progress. Tensors that are asked for in order are read some at a time, up to
-    64 MiB beyond the one that is asked for.
+    128 MiB beyond the one that is asked for.
 
     >>> import numpy, reshard, tempfile
     >>> path = tempfile.mkdtemp() + "/model.npz"
@@ -120,8 +121,9 @@ class Shard(Mapping[str, Any]):
             unknown = sorted(set(mesh) - {tensor.name for tensor in tensors})
             if unknown:
                 raise NotFound('%s: has no tensor "%s"' % (checkpoint.path, unknown[0]))
-        for tensor in tensors:
-            self._hold(tensor, self._spec_of(tensor))
+        with checkpoint._use() as pointer:
+            for tensor in tensors:
+                self._hold(pointer, tensor, self._spec_of(tensor))
         self._ahead = _Ahead(self._held)
 
     def _check_rank(self, mesh: str, is_spec: bool) -> None:
@@ -139,11 +141,11 @@ class Shard(Mapping[str, Any]):
             return self.mesh.get(tensor.name)
         return self.mesh if ":" in self.mesh else tensor.cut
 
-    def _hold(self, tensor: ConversionTensor, spec: Any) -> None:
+    def _hold(self, pointer: int, tensor: ConversionTensor, spec: Any) -> None:
         if spec is None:
             return
-        stored = self.checkpoint._tensor_at(tensor.source)
-        shape = stored._carried if stored.opaque else tensor.padded_shape or tensor.shape
+        stored = read_struct(_native.reshard_stored_tensor, lib.reshard_checkpoint_tensor, pointer, tensor.source)
+        shape = (stored.bytes,) if stored.opaque else tensor.padded_shape or tensor.shape
         key = (repr(spec), shape)
         if key not in self._layouts:
             try:
@@ -153,7 +155,7 @@ class Shard(Mapping[str, Any]):
             self._layouts[key] = (layout, tuple(layout.shards(self.rank)))
         layout, shards = self._layouts[key]
         if shards:
-            self._held[tensor.name] = _Held(tensor.source, tensor.dtype, layout, shards, stored.opaque)
+            self._held[tensor.name] = _Held(tensor.source, tensor.dtype, layout, shards, bool(stored.opaque))
 
     def __len__(self) -> int:
         return len(self._held)

@@ -146,7 +146,7 @@ class TestAhead(Case):
 
     def test_in_order__takes_few_calls(self):
         found = dict(self.mine)
-        self.assertEqual(self.calls, [1, len(self.names) - 1])
+        self.assertEqual(self.calls, [len(self.names)])
         for name, array in found.items():
             np.testing.assert_array_equal(array, self.wanted[name], name)
             self.assertTrue(array.flags.owndata)
@@ -161,8 +161,8 @@ class TestAhead(Case):
 
     def test_other_orders__read_what_is_asked_for(self):
         self.check(reversed(self.names))
-        self.check(self.names[::2])
-        self.check(self.names[:1] * 3)
+        self.check(self.names[3::2])
+        self.check(self.names[3:4] * 3)
         self.assertEqual(set(self.calls), {1})
         self.check(self.names[:3])
         self.assertGreater(len(self.mine._ahead._found), 0)
