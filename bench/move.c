@@ -7,6 +7,7 @@
 #include "bench/commands.h"
 #include "bench/common/buffers.h"
 #include "bench/common/median.h"
+#include "bench/common/slowest.h"
 #include "bench/rivals.h"
 #include "cli/common/failure.h"
 #include "cli/common/input.h"
@@ -86,6 +87,7 @@ typedef struct rank_state {
     reshard_trace *trace;
     bench_buffers from, to;
     bench_rivals *rivals;
+    double *seconds[CONTENDERS]; /* of each run, as this rank saw it */
     struct verdict verdict;
 } rank_state;
 
@@ -118,8 +120,25 @@ static reshard_status time_once(rank_state *r, int contender, int32_t run)
         status = run_once(r, contender);
     if (status == RESHARD_OK)
         status = reshard_group_barrier(r->group);
-    if (reshard_group_rank(r->group) == 0)
-        r->all->seconds[contender][run] = cli_seconds() - began;
+    r->seconds[contender][run] = cli_seconds() - began;
+    return status;
+}
+
+static reshard_status time_all(rank_state *r)
+{
+    measurement *m = r->all;
+    reshard_status status = RESHARD_OK;
+    for (int i = 0; i < CONTENDERS; i++)
+        r->seconds[i] = cli_allocate((size_t)m->runs, sizeof *r->seconds[i]);
+    for (int32_t run = 0; run < m->runs; run++) {
+        for (int i = 0; i < CONTENDERS && status == RESHARD_OK; i++)
+            status = has(r, i) ? time_once(r, i, run) : RESHARD_OK;
+    }
+    for (int i = 0; i < CONTENDERS && status == RESHARD_OK; i++) {
+        status = bench_take_slowest(r->group, r->seconds[i], m->runs);
+        if (reshard_group_rank(r->group) == 0)
+            memcpy(m->seconds[i], r->seconds[i], (size_t)m->runs * sizeof *m->seconds[i]);
+    }
     return status;
 }
 
@@ -188,10 +207,8 @@ static reshard_status measure_rank(rank_state *r)
         status = bench_rivals_create(&m->shared, m->plan, r->group, &r->from, &r->to, &r->rivals);
     if (status == RESHARD_OK)
         status = check_contenders(r);
-    for (int32_t run = 0; run < m->runs; run++) {
-        for (int i = 0; i < CONTENDERS && status == RESHARD_OK; i++)
-            status = has(r, i) ? time_once(r, i, run) : RESHARD_OK;
-    }
+    if (status == RESHARD_OK)
+        status = time_all(r);
     if (status != RESHARD_OK)
         return status;
     r->verdict.wrong[MOVE] += bench_buffers_count_wrong(&r->to); /* the move came last */
@@ -214,6 +231,8 @@ static reshard_status run_rank(void *user, reshard_group *group)
     reshard_exec_destroy(r.traced);
     reshard_trace_destroy(r.trace);
     bench_rivals_destroy(r.rivals);
+    for (int i = 0; i < CONTENDERS; i++)
+        free(r.seconds[i]);
     bench_buffers_release(&r.from);
     bench_buffers_release(&r.to);
     return status;

@@ -8,6 +8,7 @@
 #include "bench/commands.h"
 #include "bench/common/buffers.h"
 #include "bench/common/median.h"
+#include "bench/common/slowest.h"
 #include "bench/common/stream_copy.h"
 #include "cli/common/failure.h"
 #include "cli/common/input.h"
@@ -145,10 +146,32 @@ static reshard_status run_once(rank_state *r, int contender, int check, double *
     return status;
 }
 
+/* The first run is the first that has to make everything. */
+static reshard_status time_all(rank_state *r)
+{
+    measurement *m = r->all;
+    int32_t runs = m->values->runs;
+    double *seconds = cli_allocate((size_t)(1 + CONTENDERS * (int64_t)runs), sizeof *seconds);
+    reshard_status status = run_once(r, REDISTRIBUTE, 1, seconds);
+    for (int32_t run = 0; run < runs; run++) {
+        for (int i = 0; i < CONTENDERS && status == RESHARD_OK; i++)
+            status = run_once(r, i, run + 1 == runs, &seconds[1 + (int64_t)i * runs + run]);
+    }
+    if (status == RESHARD_OK)
+        status = bench_take_slowest(r->group, seconds, 1 + CONTENDERS * runs);
+    if (reshard_group_rank(r->group) == 0) {
+        m->first = seconds[0];
+        for (int i = 0; i < CONTENDERS; i++)
+            memcpy(m->seconds[i], &seconds[1 + (int64_t)i * runs], (size_t)runs * sizeof *seconds);
+    }
+    free(seconds);
+    return status;
+}
+
 static reshard_status measure_rank(rank_state *r)
 {
     measurement *m = r->all;
-    int plain = m->values->plain, is_first = reshard_group_rank(r->group) == 0;
+    int plain = m->values->plain;
     reshard_status status = bench_buffers_init(&r->from, m->source, r->group, plain, m->dtype);
     if (status == RESHARD_OK)
         status = bench_buffers_init(&r->to, m->target, r->group, plain, m->dtype);
@@ -158,19 +181,7 @@ static reshard_status measure_rank(rank_state *r)
     r->copied = cli_allocate(r->to.bytes + 1, 1);
     memset(r->copied, 1, r->to.bytes + 1);
     status = reshard_group_agree(r->group, make_source(r));
-    double seconds = 0;
-    if (status == RESHARD_OK)
-        status = run_once(r, REDISTRIBUTE, 1, &seconds);
-    if (is_first)
-        m->first = seconds;
-    for (int32_t run = 0; run < m->values->runs; run++) {
-        for (int i = 0; i < CONTENDERS && status == RESHARD_OK; i++) {
-            status = run_once(r, i, run + 1 == m->values->runs, &seconds);
-            if (is_first)
-                m->seconds[i][run] = seconds;
-        }
-    }
-    return status;
+    return status == RESHARD_OK ? time_all(r) : status;
 }
 
 /* Adds up what the ranks found, on rank 0. */

@@ -7,6 +7,7 @@
 
 #include "bench/common/buffers.h"
 #include "bench/common/median.h"
+#include "bench/common/slowest.h"
 #include "cli/common/failure.h"
 #include "cli/common/input.h"
 #include "cli/common/memory.h"
@@ -89,26 +90,6 @@ static reshard_status take_turns(state *states, const list *l)
     return status;
 }
 
-/* A run took as long as for the rank that saw most of it: where ranks share processors, others may
- * have been at work before a rank was let go on from the barrier. */
-static reshard_status find_seconds(const state *s, int32_t runs, double *out_median)
-{
-    size_t each = (size_t)runs * sizeof(double);
-    int32_t size = reshard_group_size(s->group);
-    double *all = cli_allocate((size_t)size, each);
-    reshard_status status = reshard_group_gather_bytes(s->group, s->seconds, each, all);
-    for (int32_t rank = 0; rank < size && status == RESHARD_OK; rank++) {
-        for (int32_t i = 0; i < runs; i++) {
-            double seconds = all[(int64_t)rank * runs + i];
-            s->seconds[i] = seconds > s->seconds[i] ? seconds : s->seconds[i];
-        }
-    }
-    if (status == RESHARD_OK)
-        *out_median = bench_median(s->seconds, runs);
-    free(all);
-    return status;
-}
-
 static reshard_status add_wrong(const state *s, int64_t *out_sum)
 {
     int64_t own = bench_buffers_count_wrong(&s->to);
@@ -123,13 +104,12 @@ static reshard_status add_wrong(const state *s, int64_t *out_sum)
 
 static reshard_status finish(list *l, bench_timing *t, const state *s)
 {
-    double seconds = 0;
     int64_t wrong = 0;
-    reshard_status status = find_seconds(s, t->runs, &seconds);
+    reshard_status status = bench_take_slowest(s->group, s->seconds, t->runs);
     if (status == RESHARD_OK)
         status = add_wrong(s, &wrong);
     if (status == RESHARD_OK && reshard_group_rank(s->group) == 0) {
-        t->seconds = seconds;
+        t->seconds = bench_median(s->seconds, t->runs);
         l->wrong += wrong;
     }
     return status;
