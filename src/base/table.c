@@ -34,7 +34,8 @@ static uint64_t hash_key(const void *key, size_t bytes)
         hash = rs_mix(hash ^ word);
     }
     word = 0;
-    memcpy(&word, at, bytes);
+    if (bytes != 0) /* an empty key may be NULL */
+        memcpy(&word, at, bytes);
     return rs_mix(hash ^ word);
 }
 
@@ -45,8 +46,8 @@ static rs_table_slot *find_slot(const rs_table *table, const void *key, size_t b
     assert(table->count < table->capacity);
     for (uint64_t i = hash & mask;; i = (i + 1) & mask) {
         rs_table_slot *slot = &table->slots[i];
-        if (slot->key == NULL ||
-            (slot->hash == hash && slot->bytes == bytes && memcmp(slot->key, key, bytes) == 0))
+        if (slot->key == NULL || (slot->hash == hash && slot->bytes == bytes &&
+                                  (bytes == 0 || memcmp(slot->key, key, bytes) == 0)))
             return slot;
     }
 }
