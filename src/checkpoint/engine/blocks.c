@@ -8,6 +8,8 @@
 
 /* A block that takes no memory may be larger than others. */
 #define DIRECT_BLOCK_BYTES ((size_t)64 << 20)
+#define PAGE_BYTES 4096
+#define SLOW_BYTES 32
 
 static const rs_stored_tensor *written(const rs_route *route)
 {
@@ -18,6 +20,23 @@ size_t rs_blocks_gap(const rs_route *route, size_t thread_bytes)
 {
     size_t gaps = RS_BLOCK_ALIGNMENT * (size_t)(route->source->piece_count + 2);
     return gaps <= thread_bytes / 2 ? RS_BLOCK_ALIGNMENT : 0;
+}
+
+static bool is_slow(uint64_t source, uint64_t target)
+{
+    uint64_t behind = (target - source) % PAGE_BYTES;
+    return behind != 0 && behind < SLOW_BYTES;
+}
+
+/* Each of the two ways is slow for one shift at most, so one of three is good. */
+char *rs_blocks_place(char *memory, uint64_t source, uint64_t target)
+{
+    for (size_t shift = 0; shift < RS_BLOCK_SHIFT_MAX; shift += SLOW_BYTES) {
+        uint64_t place = (uintptr_t)memory + shift;
+        if (!is_slow(source, place) && !is_slow(place, target))
+            return memory + shift;
+    }
+    return memory + RS_BLOCK_SHIFT_MAX;
 }
 
 /* Source and target of a block share the memory of a thread. Both begin on the alignment. */

@@ -35,6 +35,11 @@ reshard_status rs_blocks_cut(rs_blocks *blocks, rs_arena *arena, int64_t route_c
  * line: string moves, which kernels and C libraries copy with, are several times slower on some
  * processors when the target lies a few bytes behind the source, modulo a page. */
 #define RS_BLOCK_ALIGNMENT ((size_t)64)
+/* From where on in memory bytes are best read from one place of a file and written to another:
+ * neither way may the target lie 1 to 31 bytes behind the source, modulo a page, which was seen to
+ * be five times slower. Up to RS_BLOCK_SHIFT_MAX bytes behind `memory`. */
+#define RS_BLOCK_SHIFT_MAX ((size_t)64)
+char *rs_blocks_place(char *memory, uint64_t source, uint64_t target);
 /* The most bytes that this leaves unused behind a piece. 0 for a route of so many pieces that the
  * gaps would take half of the memory: then pieces follow each other. */
 size_t rs_blocks_gap(const rs_route *route, size_t thread_bytes);

@@ -42,7 +42,7 @@ static reshard_status enter(void *user, int32_t thread)
     size_t bytes = engine->blocks->thread_bytes + engine->sink->extra_bytes;
     *worker = (rs_worker){.engine = engine,
                           .buffer_bytes = engine->blocks->thread_bytes,
-                          .memory_bytes = bytes + RS_BLOCK_ALIGNMENT};
+                          .memory_bytes = bytes + RS_BLOCK_ALIGNMENT + RS_BLOCK_SHIFT_MAX};
     worker->memory = rs_allocate(engine->context, worker->memory_bytes);
     if (worker->memory == NULL)
         return rs_allocation_status();

@@ -35,17 +35,18 @@ static reshard_status copy_box(rs_worker *worker, const rs_route *route, const r
         for (int32_t d = 0; d < source->carried_ndim; d++)
             tile.offset[d] += box->offset[d];
         size_t bytes = (size_t)(rs_volume(source->carried_ndim, tile.size) * source->element_bytes);
+        uint64_t source_at = rs_move_source_byte(route, move, tile.offset);
+        uint64_t target_at = rs_move_target_byte(route, move, tile.offset);
+        char *memory = rs_blocks_place(worker->buffer, source_at, target_at);
         rs_trace_event event;
         rs_worker_begin(worker, RS_TRACE_READ, &event);
-        status = rs_file_read(from, worker->buffer, bytes,
-                              rs_move_source_byte(route, move, tile.offset));
+        status = rs_file_read(from, memory, bytes, source_at);
         rs_worker_end(worker, &event, bytes);
         if (status != RESHARD_OK)
             return status;
-        rs_block_sums_pass(&worker->sums, move->target, tile.offset, tile.size, worker->buffer);
+        rs_block_sums_pass(&worker->sums, move->target, tile.offset, tile.size, memory);
         rs_worker_begin(worker, RS_TRACE_WRITE, &event);
-        status = write_range(worker, route, to, worker->buffer, bytes,
-                             rs_move_target_byte(route, move, tile.offset));
+        status = write_range(worker, route, to, memory, bytes, target_at);
         rs_worker_end(worker, &event, bytes);
     }
     return status;

@@ -111,6 +111,28 @@ static void test_blocks__direct_ones_are_larger(void **state)
     assert_int_equal(blocks.count, 11);
 }
 
+/* Whatever the two places in files and the memory are modulo a page: neither copy has its target 1
+ * to 31 bytes behind its source. */
+static void test_blocks_place__is_slow_neither_way(void **state)
+{
+    (void)state;
+    static char memory[2 * 4096];
+    for (size_t begin = 0; begin < 4096; begin += 64) {
+        for (uint64_t source = 0; source < 4096; source += 5) {
+            for (uint64_t target = source % 7; target < 4096; target += 31) {
+                char *found = rs_blocks_place(memory + begin, source, target);
+                size_t shift = (size_t)(found - (memory + begin));
+                uint64_t read = ((uintptr_t)found - source) % 4096;
+                uint64_t write = (target - (uintptr_t)found) % 4096;
+                if (shift > RS_BLOCK_SHIFT_MAX || (read > 0 && read < 32) ||
+                    (write > 0 && write < 32))
+                    fail_msg("memory %zu, from %d to %d: shift %zu", begin, (int)source,
+                             (int)target, shift);
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -118,6 +140,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_blocks__are_dealt_out_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_blocks__gaps_give_way, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_blocks__direct_ones_are_larger, set_up, tear_down),
+        cmocka_unit_test(test_blocks_place__is_slow_neither_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
