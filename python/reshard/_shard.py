@@ -34,8 +34,8 @@ class _Ahead:
     Whoever asks for one tensor after the other, as dict(shard) does, is likely to ask for the next ones too, and reading
     several in one call takes less time than reading each in its own. So a request for the first tensor, or for the one
     after the last request's, reads _AHEAD_BYTES more, and later ones up to _AHEAD_BYTES_MAX, which is all the memory that
-    this takes. Any other request, which may be the end of it, drops what is here. A shard that a second thread reads from is not read ahead any more: threads that share
-    the tensors between them would get in each other's way.
+    this takes. Any other request, which may be the end of it, drops what is here. A shard that a second thread reads from is
+    not read ahead any more: threads that share the tensors between them would get in each other's way.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
