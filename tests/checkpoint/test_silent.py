@@ -133,6 +133,39 @@ class Files(SilentTest):
         self.assertRegex(found[0], r'rules \(gpt2\) leave out 2 tensors \(line \d+: "h.0.attn.bias" and others\)')
         self.assertEqual(set(files.read_dcp(self.at("out"))), {"wte.weight"})
 
+    def test_tied_words_are_on_the_last_stage(self):
+        """Where the output head is the embedding of words, the last stage needs it too: only there, and only then."""
+        number = {"num_hidden_layers": 2, "hidden_size": 8, "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 8,
+                  "vocab_size": 16}
+        # model_type, embedding, layers, what a head has besides (its bias), the head itself
+        for kind, words, layers, bias, head in [
+                ("bert", "bert.embeddings.word_embeddings.weight", "bert.encoder.layer.{}.output.dense.bias", "cls.predictions.bias",
+                 "cls.predictions.decoder.weight"),
+                ("distilbert", "distilbert.embeddings.word_embeddings.weight", "distilbert.transformer.layer.{}.ffn.lin2.bias",
+                 "vocab_projector.bias", "vocab_projector.weight"),
+                ("modernbert", "model.embeddings.tok_embeddings.weight", "model.layers.{}.mlp_norm.weight", "decoder.bias", "decoder.weight"),
+                ("internlm2", "model.tok_embeddings.weight", "model.layers.{}.ffn_norm.weight", None, "output.weight")]:
+            for has_bias, has_head in [(True, False), (True, True), (False, False)]:
+                with self.subTest(kind=kind, bias=has_bias, head=has_head):
+                    names = {words: (16, 8), **{layers.format(i): (8,) for i in range(2)}}
+                    names.update({bias: (16,)} if bias and has_bias else {})
+                    names.update({head: (16, 8)} if has_head else {})
+                    source, out = f"{kind}{has_bias}{has_head}", f"out {kind}{has_bias}{has_head}"
+                    files.write(self.at(f"{source}/model.safetensors"), {name: tensor(self.rnd, "F32", *shape) for name, shape in names.items()})
+                    with open(self.at(f"{source}/config.json"), "w", encoding="utf-8") as file:
+                        json.dump({"model_type": kind, **number}, file)
+                    self.convert(source, out, "--to", "pp=2", "--format", "rank-files")
+                    holders = [rank for rank in range(2) if words in self.names_of_rank(out, rank)]
+                    # An encoder without anything of a head has none to be tied.
+                    tied = not has_head and (bias is None or has_bias)
+                    self.assertEqual(holders, [0, 1] if tied else [0])
+
+    def names_of_rank(self, folder, rank):
+        """From the header of the file, by the format's definition."""
+        name, = [name for name in os.listdir(self.at(folder)) if name.endswith(".safetensors") and f"{rank:05d}-of" in name]
+        with open(self.at(f"{folder}/{name}"), "rb") as file:
+            return json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+
     def test_ranks_that_get_nothing_are_told(self):
         """More stages than layers, more ranks than experts (each a tensor, or all in one), and rows that do not go round."""
         layers = llama(self.rnd)
