@@ -67,28 +67,6 @@ static reshard_status plan(reshard_context *context, const char *source, const c
     return status;
 }
 
-int bench_child_convert(cli_work *work, const char *source, const char *target,
-                        const reshard_conversion_options *planning,
-                        const reshard_conversion_run_options *running,
-                        bench_child_report *out_report)
-{
-    fflush(NULL);
-    double started = cli_seconds();
-    pid_t child = fork();
-    if (child < 0)
-        return fail_fork();
-    if (child == 0) {
-        work->watched = 0; /* the screen is the parent's */
-        reshard_status status = running == NULL ? plan(work->context, source, target, planning)
-                                                : reshard_convert(work->context, source, target,
-                                                                  NULL, planning, running, NULL);
-        if (status != RESHARD_OK && !cli_work_cancelled())
-            cli_fail(CLI_FAILED, "%s", reshard_error_text());
-        _exit(status == RESHARD_OK ? CLI_DONE : CLI_FAILED);
-    }
-    return wait_for(child, "the conversion", started, out_report);
-}
-
 int bench_child_run(cli_work *work, int (*body)(void *user), void *user, const char *what,
                     bench_child_report *out_report)
 {
@@ -102,6 +80,35 @@ int bench_child_run(cli_work *work, int (*body)(void *user), void *user, const c
         _exit(body(user));
     }
     return wait_for(child, what, started, out_report);
+}
+
+typedef struct converting {
+    const cli_work *work;
+    const char *source, *target;
+    const reshard_conversion_options *planning;
+    const reshard_conversion_run_options *running; /* NULL: it is only planned */
+} converting;
+
+static int convert(void *user)
+{
+    const converting *c = user;
+    reshard_context *context = c->work->context;
+    reshard_status status =
+        c->running == NULL
+            ? plan(context, c->source, c->target, c->planning)
+            : reshard_convert(context, c->source, c->target, NULL, c->planning, c->running, NULL);
+    if (status != RESHARD_OK && !cli_work_cancelled())
+        cli_fail(CLI_FAILED, "%s", reshard_error_text());
+    return status == RESHARD_OK ? CLI_DONE : CLI_FAILED;
+}
+
+int bench_child_convert(cli_work *work, const char *source, const char *target,
+                        const reshard_conversion_options *planning,
+                        const reshard_conversion_run_options *running,
+                        bench_child_report *out_report)
+{
+    converting c = {work, source, target, planning, running};
+    return bench_child_run(work, convert, &c, "the conversion", out_report);
 }
 
 int bench_child_copy(const char *source, const char *target, int no_reflink, int sync,
