@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arena.c - a list of blocks, each twice as large as the one before up to 1 MiB; allocation bumps
- * an offset. */
+/* arena.c - a list of blocks. Each block is twice as large as the one before, up to 1 MiB, and
+ * allocating from the newest one only advances an offset. */
 #include "base/arena.h"
 
 #include "base/checked.h"
@@ -16,8 +16,8 @@
 
 struct rs_arena_block {
     rs_arena_block *next;
-    size_t bytes; /* of the whole allocation, this head included */
-    size_t used;  /* likewise */
+    size_t bytes; /* size of the whole allocation, including this header */
+    size_t used;  /* bytes taken so far, including this header */
 };
 
 #define ALIGNMENT alignof(max_align_t)
@@ -54,7 +54,7 @@ static rs_arena_block *add_block(rs_arena *arena, size_t room)
 void *rs_arena_allocate(rs_arena *arena, size_t bytes)
 {
     if (bytes > SIZE_MAX / 2)
-        return rs_allocate(arena->context, bytes); /* fails, and says so */
+        return rs_allocate(arena->context, bytes); /* fails and sets the error text */
     bytes = round_up(bytes != 0 ? bytes : 1);
     rs_arena_block *block = arena->blocks;
     if (block == NULL || block->bytes - block->used < bytes) {
@@ -71,7 +71,8 @@ void *rs_arena_allocate_array(rs_arena *arena, size_t count, size_t item_bytes)
 {
     size_t bytes;
     if (!rs_multiply_size(count, item_bytes, &bytes))
-        return rs_allocate_array(arena->context, count, item_bytes); /* fails, and says so */
+        /* fails and sets the error text */
+        return rs_allocate_array(arena->context, count, item_bytes);
     return rs_arena_allocate(arena, bytes);
 }
 

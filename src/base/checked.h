@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checked.h - integer arithmetic that says when it overflows. Every product of sizes goes through
- * here. */
+/* checked.h - integer arithmetic that reports overflow. Every product of sizes goes through these
+ * functions. */
 #ifndef RS_BASE_CHECKED_H
 #define RS_BASE_CHECKED_H
 
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns false on overflow; *out must not be used then. */
+/* Return false on overflow; *out must not be used then. */
 static inline bool rs_multiply(int64_t a, int64_t b, int64_t *out)
 {
     return !__builtin_mul_overflow(a, b, out);
@@ -19,7 +19,8 @@ static inline bool rs_add(int64_t a, int64_t b, int64_t *out)
     return !__builtin_add_overflow(a, b, out);
 }
 
-/* Of numbers that are not negative, for estimates: INT64_MAX when the result does not fit. */
+/* Saturating versions for estimates: non-negative arguments only, INT64_MAX if the result does not
+ * fit. */
 static inline int64_t rs_multiply_up(int64_t a, int64_t b)
 {
     int64_t product;
@@ -54,7 +55,7 @@ static inline int64_t rs_multiply_divide(int64_t a, int64_t b, int64_t c)
     return (int64_t)((unsigned __int128)(uint64_t)a * (uint64_t)b / (uint64_t)c);
 }
 
-/* For numbers that are not negative. When one is 0, the result is the other. */
+/* For non-negative numbers. If one of them is 0, the result is the other. */
 static inline int64_t rs_greatest_common_divisor(int64_t a, int64_t b)
 {
     while (b != 0) {

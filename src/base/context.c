@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * context.c - the context: allocator, limit, callbacks.
+ * context.c - the context: allocator, memory limit, callbacks.
  *
  * Invariants:
- *  1. bytes_now is the sum of all sizes handed out and not yet released; it never exceeds
- *     bytes_max, because room is reserved before the allocator is called and given back if that
- *     fails.
- *  2. Before the allocator is called, kept blocks make way until 1 holds of what is in use and what
- *     is kept together, and until large blocks, in use or kept, take no more than blocks_most: the
- *     most that were in use at once.
+ *  1. bytes_now is the sum of all sizes handed out and not yet released. It never exceeds
+ *     bytes_max, because the bytes are reserved before the allocator is called and given back if
+ *     the call fails.
+ *  2. Before the allocator is called, kept blocks are freed until everything in use and everything
+ *     kept fit into bytes_max together, and until large blocks, in use or kept, take no more than
+ *     blocks_most.
  */
 #include "base/context.h"
 
@@ -23,7 +23,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* From this size on blocks are kept; from this one on they are made of huge pages. */
+/* Smallest block that is kept after release, and smallest one that is made of huge pages. */
 #define KEEP_BYTES_MIN ((size_t)1 << 20)
 #define HUGE_BYTES_MIN ((size_t)4 << 20)
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
@@ -34,14 +34,14 @@ struct reshard_context {
     atomic_size_t bytes_now;
     atomic_size_t bytes_peak;
     atomic_size_t blocks_now;  /* bytes of large blocks in use */
-    atomic_size_t blocks_most; /* the most since the last trim */
-    rs_kept kept;              /* of malloc only: others may have plans of their own */
+    atomic_size_t blocks_most; /* the maximum of blocks_now since the last trim */
+    rs_kept kept; /* used with malloc only; a user's allocator may do its own caching */
     void (*log)(void *user, const char *line);
     void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
     int (*cancelled)(void *user);
     const volatile int *cancel_flag;
     void *user;
-    const struct rs_file_calls *calls; /* NULL: the system's */
+    const struct rs_file_calls *calls; /* replaces the system's file calls, or NULL */
 };
 
 static _Thread_local reshard_status allocation_status;
@@ -69,8 +69,8 @@ static void malloc_release(void *user, void *memory, size_t bytes)
 static const reshard_allocator malloc_allocator = {malloc_allocate, malloc_resize, malloc_release,
                                                    NULL};
 
-/* Huge pages take a fault for 2 MiB instead of one for 4 KiB. The advice is only that: where it
- * fails, the pages are ordinary ones. */
+/* With huge pages there is one page fault for every 2 MiB instead of one for every 4 KiB. If the
+ * kernel ignores the advice, the memory is made of ordinary pages. */
 static void *malloc_huge(size_t bytes)
 {
     void *memory = NULL;
@@ -202,7 +202,7 @@ static bool is_too_much(reshard_context *context)
              atomic_load(&context->bytes_now) + kept > context->bytes_max));
 }
 
-/* Kept blocks make way for what is about to be allocated, which has been reserved. */
+/* Frees kept blocks to make room for an allocation that has already been reserved. */
 static void make_way(reshard_context *context)
 {
     while (context != NULL && is_too_much(context) &&
@@ -267,7 +267,7 @@ void rs_block_release(reshard_context *context, void *memory, size_t bytes)
         rs_release(context, memory, bytes);
         return;
     }
-    /* Without a free slot, what has been there longest makes way. */
+    /* If all slots are taken, free the block that has been kept longest. */
     while (!rs_kept_put(&context->kept, memory, bytes))
         (void)rs_kept_drop(&context->kept, &context->allocator);
     (void)atomic_fetch_sub(&context->blocks_now, bytes);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * context.h - memory through a context. A context of NULL is the default one. Sizes are given back
- * at release, so that user allocators need no headers and the count is exact.
+ * context.h - memory allocated through a context; a NULL context is the default one. The caller
+ * passes the size again when it releases memory, so that user allocators need no headers and the
+ * byte count is exact.
  */
 #ifndef RS_BASE_CONTEXT_H
 #define RS_BASE_CONTEXT_H
@@ -12,21 +13,21 @@
 
 #include <stdbool.h>
 
-/* NULL with the error text set (NO_MEMORY or MEMORY_LIMIT, see rs_allocation_status) on failure.
- * bytes may be 0: the result is then a pointer that can be released. */
+/* On failure these return NULL with the error text set (NO_MEMORY or MEMORY_LIMIT, see
+ * rs_allocation_status). bytes may be 0: the result is then a pointer that can be released. */
 RS_EXPORT void *rs_allocate(reshard_context *context, size_t bytes);
 RS_EXPORT void *rs_allocate_zeroed(reshard_context *context, size_t bytes);
-/* count * item_bytes, checked. */
+/* Allocates count * item_bytes bytes and fails if that overflows. */
 RS_EXPORT void *rs_allocate_array(reshard_context *context, size_t count, size_t item_bytes);
 RS_EXPORT void rs_release(reshard_context *context, void *memory, size_t bytes);
 
-/* The same for what is allocated again and again in the same size, as tensors are. Large blocks of
- * malloc are made of huge pages, and a context keeps them when they are released
- * (reshard_context_trim). */
+/* The same for memory that is allocated repeatedly in the same size, such as that of tensors. With
+ * malloc, large blocks are made of huge pages, and the context keeps them for reuse when they are
+ * released (reshard_context_trim). */
 RS_EXPORT void *rs_block_allocate(reshard_context *context, size_t bytes);
 RS_EXPORT void rs_block_release(reshard_context *context, void *memory, size_t bytes);
 
-/* Makes room for `needed` items in a growing array, by doubling it. The items may move. On failure
+/* Grows an array by doubling until it has room for `needed` items. The items may move. On failure
  * *items and *capacity are unchanged. */
 RS_EXPORT reshard_status rs_grow(reshard_context *context, void **items, int64_t *capacity,
                                  int64_t needed, size_t item_bytes);
@@ -34,12 +35,12 @@ RS_EXPORT reshard_status rs_grow(reshard_context *context, void **items, int64_t
 /* The status of this thread's last failed allocation. */
 RS_EXPORT reshard_status rs_allocation_status(void);
 
-/* True when the user asked to stop. */
+/* True once the user has asked to stop. */
 bool rs_context_cancelled(reshard_context *context);
 void rs_context_progress(reshard_context *context, const char *what, uint64_t done, uint64_t total);
 void rs_context_log(reshard_context *context, const char *line);
 
-/* What file.h calls instead of the system; NULL means the system. */
+/* The functions that file.h calls instead of the system's, or NULL for the system's. */
 struct rs_file_calls;
 const struct rs_file_calls *rs_context_calls(const reshard_context *context);
 void rs_context_set_calls(reshard_context *context, const struct rs_file_calls *calls);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* digest.c - SipHash-2-4-128 over 64-bit words. The state stays open, so finish works on a copy. */
+/* digest.c - SipHash-2-4-128 over 64-bit words. rs_digest_finish works on a copy, so more values
+ * can be added afterwards. */
 #include "base/digest.h"
 
 static uint64_t rotate(uint64_t x, int bits)
@@ -25,7 +26,7 @@ static void mix(uint64_t v[4], int rounds)
 
 void rs_digest_init(rs_digest *digest)
 {
-    /* The constants of the paper with the key (0, 0), and 0xee for 128 bits of output. */
+    /* The paper's constants with the key (0, 0); 0xee selects 128 bits of output. */
     digest->v[0] = UINT64_C(0x736f6d6570736575);
     digest->v[1] = UINT64_C(0x646f72616e646f6d) ^ 0xee;
     digest->v[2] = UINT64_C(0x6c7967656e657261);
@@ -52,7 +53,7 @@ void rs_digest_bytes(rs_digest *digest, const void *bytes, size_t count)
     const unsigned char *p = bytes;
     rs_digest_u64(digest, count);
     for (; count >= 8; count -= 8, p += 8) {
-        /* One load, where the processor is little-endian. */
+        /* On little-endian processors the compiler makes this a single load. */
         uint64_t low =
             (uint64_t)p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 24;
         uint64_t high =

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* intern.c - a table with one slot for each hash: it remembers, and may forget. */
+/* intern.c - a lossy hash table: each hash has a single slot, and a newer run overwrites an older
+ * one. */
 #include "base/intern.h"
 
 #include "base/context.h"
@@ -8,9 +9,9 @@
 #include <assert.h>
 #include <string.h>
 
-#define SLOTS_MIN ((size_t)256) /* powers of 2 */
+#define SLOTS_MIN ((size_t)256) /* both limits are powers of two */
 #define SLOTS_MAX ((size_t)1 << 18)
-#define SLOTS_EACH 16 /* so many for each run, so that few of them share one */
+#define SLOTS_EACH 16 /* slots for each run, so that few runs share a slot */
 
 static uint64_t mix(uint64_t hash, uint64_t word)
 {

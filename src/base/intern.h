@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * intern.h - runs of bytes that occur again and again, each kept once. Mostly: now and then equal
- * runs get two numbers, so that no choice of bytes makes it slow. Whoever needs one number for one
- * run sorts the few that there are.
+ * intern.h - numbers runs of bytes and keeps one copy of each, for runs that occur again and again.
+ * Now and then two equal runs get different numbers: this bounds the cost of every lookup, whatever
+ * the bytes are. A caller that needs exactly one number per run sorts the runs, which are few.
  */
 #ifndef RS_BASE_INTERN_H
 #define RS_BASE_INTERN_H
@@ -11,19 +11,20 @@
 #include "base/slice.h"
 
 typedef struct rs_intern {
-    rs_arena *arena; /* of the kept bytes */
+    rs_arena *arena; /* holds the bytes */
     int64_t count, capacity;
-    rs_slice *items; /* by number; a NUL follows each, and each is aligned for any type */
-    /* numbers + 1 by hash, 0: none. A newer run takes the place of an older one. */
+    rs_slice *items; /* indexed by number; each is followed by a NUL and aligned for any type */
+    /* Indexed by hash: a number + 1, or 0 for none. A newer run overwrites an older one. */
     uint32_t *slots;
     size_t slot_count;
 } rs_intern;
 
-/* All zero but the arena is a valid start. Keeps a copy unless there is one. */
+/* Returns the number of a run, copying its bytes if they are not known yet. An rs_intern that is
+ * all zero except for its arena is ready for use. */
 reshard_status rs_intern_add(rs_intern *intern, rs_slice bytes, int64_t *out_number);
-/* Forgets the run that was added last, which had no number before. */
+/* Removes the run that was added last. That call must have given it a new number. */
 void rs_intern_forget(rs_intern *intern);
-/* Releases the numbers; the bytes stay in the arena. */
+/* Releases the table; the bytes stay in the arena. */
 void rs_intern_release(rs_intern *intern);
 
 #endif

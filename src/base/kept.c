@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kept.c - see kept.h. A thread that moves a slot from EMPTY or from a size to BUSY owns the rest
- * of it until it stores the size again. That store releases, and the exchange that finds the size
- * acquires: whoever takes a block sees it as its last user left it.
+ * kept.c - see kept.h. A thread that changes a slot's size to BUSY owns the slot until it stores
+ * the next size. That store has release order and the exchange that takes a block has acquire
+ * order, so whoever takes a block sees it as its last user left it.
  */
 #include "base/kept.h"
 
@@ -65,7 +65,7 @@ bool rs_kept_put(rs_kept *kept, void *memory, size_t bytes)
             continue;
         (void)atomic_fetch_add(&kept->bytes, bytes);
         slot->memory = memory;
-        ASAN_POISON_MEMORY_REGION(memory, bytes); /* to whom it belonged must not touch it */
+        ASAN_POISON_MEMORY_REGION(memory, bytes); /* catch use after release */
         atomic_store(&slot->since, atomic_fetch_add(&kept->count, 1));
         settle(slot, bytes);
         return true;
@@ -93,7 +93,8 @@ bool rs_kept_drop(rs_kept *kept, const reshard_allocator *allocator)
         (void)sched_yield();
     if (oldest == NULL || !claim(oldest, oldest_bytes))
         return oldest != NULL || busy;
-    /* The slot stays busy until the memory is gone: others who need the room wait for that. */
+    /* The slot stays BUSY until the memory is freed, so that other threads that need the room wait
+     * for it. */
     ASAN_UNPOISON_MEMORY_REGION(oldest->memory, oldest_bytes);
     allocator->release(allocator->user, oldest->memory, oldest_bytes);
     (void)atomic_fetch_sub(&kept->bytes, oldest_bytes);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kept.h - large blocks that nobody uses at the moment, kept for whoever next asks for a block of
- * the same size. Fresh memory costs more than filling it: the system clears every page when it is
- * first touched.
+ * kept.h - keeps large blocks that were released, for the next request of the same size. Getting
+ * fresh memory costs more than filling it, because the kernel clears every page at its first touch.
  *
- * A few slots, each guarded by its own size: EMPTY, the size of the block in it, or BUSY while one
- * thread has it in hand. No thread waits for another one, except in rs_kept_drop.
+ * There are a few slots. Each is guarded by its own size field: EMPTY, the size of the block in it,
+ * or BUSY while a thread is changing the slot. No thread waits for another one, except in
+ * rs_kept_drop.
  */
 #ifndef RS_BASE_KEPT_H
 #define RS_BASE_KEPT_H
@@ -19,23 +19,23 @@ enum { RS_KEPT_SLOTS = 32 };
 
 typedef struct rs_kept_slot {
     atomic_size_t bytes;
-    atomic_uint_least64_t since; /* when the block came, counted in blocks */
+    atomic_uint_least64_t since; /* rs_kept.count when the block arrived: smaller is older */
     void *memory;
 } rs_kept_slot;
 
-/* All zero: empty. */
+/* All zero is a valid empty state. */
 typedef struct rs_kept {
     rs_kept_slot slots[RS_KEPT_SLOTS];
-    atomic_size_t bytes; /* in all slots; never less than what is kept */
+    atomic_size_t bytes; /* in all slots; never less than what is really kept */
     atomic_uint_least64_t count;
 } rs_kept;
 
-/* NULL: there is no block of this size. */
+/* Takes a block of exactly this size, or returns NULL if there is none. */
 void *rs_kept_take(rs_kept *kept, size_t bytes);
-/* False: all slots are full, and the block still belongs to the caller. */
+/* Returns false if all slots are full; the block then still belongs to the caller. */
 bool rs_kept_put(rs_kept *kept, void *memory, size_t bytes);
-/* Releases the block that has been here longest, or lets another thread finish releasing one.
- * False: nothing is kept. */
+/* Frees the block that has been kept longest, or lets another thread that is freeing one make
+ * progress. Returns false if nothing is kept. */
 bool rs_kept_drop(rs_kept *kept, const reshard_allocator *allocator);
 
 #endif

@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* The size that leads a caller's struct. */
+/* Reads the size at the start of a caller's struct. */
 static reshard_status read_size(const char *what, const void *given, size_t *out_size)
 {
     memcpy(out_size, given, sizeof *out_size);

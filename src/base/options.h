@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * options.h - structs that are led by their own size, so that a program and a library of different
- * releases understand each other. A struct only ever grows at its end, and zero means "as before"
- * in every field that was added.
+ * options.h - structs that begin with their own size, so that a program and a library of different
+ * releases work together. Such a struct only grows at its end, and zero in a new field means the
+ * old behaviour.
  */
 #ifndef RS_BASE_OPTIONS_H
 #define RS_BASE_OPTIONS_H
@@ -11,16 +11,16 @@
 
 #include "base/export.h"
 
-/* Brings options from the size that the caller knows to the one this library knows: fields that the
- * caller does not know are zero. out_options has `bytes` bytes and leads with its size; given NULL
- * gives all zero. Errors: INVALID when a field that this library does not know is not zero, because
- * what it asks for would not be done. `what` begins the error text. */
+/* Copies a caller's options into the struct that this library knows. Fields that the caller's
+ * struct lacks become zero, and `given` may be NULL for all zeros. out_options has `bytes` bytes,
+ * and its size is set to that. Fails with INVALID if the caller has set a field that this library
+ * does not know, because the request would be ignored. `what` begins the error text. */
 RS_EXPORT reshard_status rs_options_read(const char *what, const void *given, void *out_options,
                                          size_t bytes);
 
-/* The other direction, for structs that the library fills: copies `made` as far as the caller's
- * struct reaches, and leaves its size alone. Fields beyond what this library knows become zero.
- * Errors: INVALID when the caller did not set a size. */
+/* The other direction, for structs that the library fills in: copies `made` as far as the caller's
+ * struct reaches, and leaves the size there unchanged. Fields that this library does not know
+ * become zero. Fails with INVALID if the caller did not set a size. */
 RS_EXPORT reshard_status rs_report_write(const char *what, const void *made, size_t bytes,
                                          void *out_report);
 

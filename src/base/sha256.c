@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sha256.c - the padding of SHA-256 and its plain form; names are those of FIPS 180-4, 6.2.2. */
+/* sha256.c - SHA-256 in portable C, and its padding. Names are those of FIPS 180-4, section
+ * 6.2.2. */
 #include "base/sha256.h"
 
 #include <string.h>
@@ -42,7 +43,7 @@ static void spread(const unsigned char *bytes, uint32_t w[64])
     }
 }
 
-/* One step, with the letters where the steps before have left them. */
+/* One step. Instead of moving the eight variables along, the caller rotates the arguments. */
 static inline void step(uint32_t a, uint32_t b, uint32_t c, uint32_t *d, uint32_t e, uint32_t f,
                         uint32_t g, uint32_t *h, uint32_t constant_and_w)
 {
@@ -114,7 +115,7 @@ void rs_sha256_finish(rs_sha256 *hash, unsigned char out[RS_SHA256_BYTES])
 {
     uint64_t bits = hash->count * 8;
     unsigned char end[72] = {0x80};
-    size_t zeros = (size_t)(119 - hash->count % 64) % 64; /* up to 8 bytes before a block's end */
+    size_t zeros = (size_t)(119 - hash->count % 64) % 64; /* leaves 8 bytes in the last block */
     store((uint32_t)(bits >> 32), end + 1 + zeros);
     store((uint32_t)bits, end + 5 + zeros);
     rs_sha256_add(hash, end, 9 + zeros);

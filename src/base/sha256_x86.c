@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sha256_x86.c - blocks of SHA-256 by the SHA instructions of x86-64, chosen at run time.
+ * sha256_x86.c - SHA-256 by the SHA instructions of x86-64, chosen at run time.
  *
- * An instruction does two steps on the state, which it wants as two registers: a, b, e, f and c, d,
- * g, h, the first letter in the highest lane. Two others make four words of the message schedule
- * from the sixteen before.
+ * One instruction does two steps on the state, which it takes in two registers: a, b, e, f and c,
+ * d, g, h, the first letter in the highest lane. Two more compute four words of the message
+ * schedule from the sixteen before them.
  */
 #include "base/sha256.h"
 
@@ -15,7 +15,7 @@
 
 #define HASHING __attribute__((target("sha,sse4.1")))
 
-/* Four steps. */
+/* Does four steps. */
 HASHING static inline void steps(__m128i *abef, __m128i *cdgh, __m128i w, const uint32_t *constants)
 {
     __m128i sum = _mm_add_epi32(w, _mm_loadu_si128((const __m128i *)(const void *)constants));
@@ -23,7 +23,7 @@ HASHING static inline void steps(__m128i *abef, __m128i *cdgh, __m128i w, const 
     *abef = _mm_sha256rnds2_epu32(*abef, *cdgh, _mm_shuffle_epi32(sum, 0x0e));
 }
 
-/* The four words after w3, in place of those in w0. */
+/* Computes the four words that follow w3 and puts them in place of w0. */
 HASHING static inline void follow(__m128i *w0, __m128i w1, __m128i w2, __m128i w3)
 {
     __m128i sum = _mm_add_epi32(_mm_sha256msg1_epu32(*w0, w1), _mm_alignr_epi8(w3, w2, 4));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slice.h - a run of bytes that somebody else owns: a word of a text, a tensor's name. It may hold
- * NUL, and none follows it. */
+/* slice.h - a run of bytes that somebody else owns, such as a word of a text or a tensor's name. It
+ * may contain NUL bytes and is not NUL-terminated. */
 #ifndef RS_BASE_SLICE_H
 #define RS_BASE_SLICE_H
 
@@ -12,14 +12,14 @@ typedef struct rs_slice {
     size_t count;
 } rs_slice;
 
-/* All of a NUL-terminated text. */
+/* The whole of a NUL-terminated text. */
 rs_slice rs_slice_of(const char *text);
 bool rs_slice_equals(rs_slice slice, const char *text);
-/* Orders like memcmp; a slice that is the beginning of another comes first. */
+/* Orders like memcmp; a slice that is a prefix of another comes before it. */
 int rs_slice_compare(rs_slice a, rs_slice b);
-/* The same for rs_sort, of two rs_slice. */
+/* The same for rs_sort on arrays of rs_slice. */
 int rs_compare_slices(const void *a, const void *b);
-/* For rs_fail's "%.*s": the count, cut so that messages stay readable. */
+/* The precision for "%.*s" in error texts: the count, limited so that messages stay readable. */
 int rs_slice_shown(rs_slice slice);
 
 #endif

@@ -7,7 +7,7 @@
 void rs_sort(void *items, size_t count, size_t item_bytes, rs_compare_fn *compare)
 {
     assert(items != NULL || count == 0);
-    /* Much of what is sorted here is in order already: files name their tensors in order. */
+    /* Many inputs are in order already: files usually name their tensors in order. */
     for (size_t i = 1; i < count; i++) {
         const char *item = (const char *)items + i * item_bytes;
         if (compare(item - item_bytes, item) > 0) {
@@ -51,7 +51,8 @@ static int64_t median_of_three(int64_t a, int64_t b, int64_t c)
     return c < a ? a : c > b ? b : c;
 }
 
-/* Between 3/10 and 7/10 of the values are on either side of the median of the medians of fives. */
+/* The median of the medians of groups of five. At least about 3/10 of the values lie on either side
+ * of it. */
 static int64_t median_of_medians(int64_t *values, int64_t count)
 {
     int64_t fives = count / 5;
@@ -68,8 +69,8 @@ static int64_t median_of_medians(int64_t *values, int64_t count)
     return rs_select(values, fives, fives / 2);
 }
 
-/* Hoare's selection. Once it has looked at more values than lucky pivots would have needed, it
- * chooses pivots that cannot be bad. */
+/* Hoare's quickselect. Once it has looked at many more values than good pivots would need, it
+ * switches to pivots that are never bad. */
 int64_t rs_select(int64_t *values, int64_t count, int64_t place)
 {
     assert(0 <= place && place < count);

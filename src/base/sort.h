@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sort.h - qsort for arrays that may be empty, and the comparisons of plain numbers for it and for
- * bsearch. What a comparison needs to know beside two items is kept in the items: qsort_r is not
- * portable. The libraries we build on (glibc, musl) sort in O(n log n) steps at worst.
+ * sort.h - qsort for arrays that may be empty, and comparisons of plain numbers for it and for
+ * bsearch. Everything a comparison needs has to be in the items, because qsort_r is not portable.
+ * The C libraries we build on (glibc, musl) sort in O(n log n) steps at worst.
  */
 #ifndef RS_BASE_SORT_H
 #define RS_BASE_SORT_H
@@ -12,15 +12,15 @@
 
 typedef int rs_compare_fn(const void *a, const void *b);
 
-/* items may be NULL when count is 0, which qsort does not allow. */
+/* Unlike qsort, allows items to be NULL if count is 0. */
 void rs_sort(void *items, size_t count, size_t item_bytes, rs_compare_fn *compare);
 
 int rs_compare_i32(const void *a, const void *b);
 int rs_compare_i64(const void *a, const void *b);
 int rs_compare_u64(const void *a, const void *b);
 
-/* The value that sorting would put at `place`, 0 <= place < count. Reorders the values. O(count) in
- * whatever order they come. */
+/* The value that sorting would put at index `place`, 0 <= place < count. Reorders the values. Takes
+ * O(count) steps for any input. */
 int64_t rs_select(int64_t *values, int64_t count, int64_t place);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * status.c - names and texts of statuses, dtypes and reductions, and the one per-thread state of
- * the library: the text of the last error.
+ * status.c - the text of each thread's last error, and the names and texts of statuses, dtypes and
+ * reductions.
  */
 #include "base/dtype.h"
 #include "base/error.h"
@@ -15,7 +15,7 @@
 
 static _Thread_local char error_text[TEXT_BYTES];
 
-/* Escaping what is escaped already changes nothing. */
+/* Text that is already escaped is left unchanged. */
 static void keep_escaped(const char *text)
 {
     (void)reshard_text_escape(text, strlen(text), error_text, sizeof error_text);
@@ -23,7 +23,8 @@ static void keep_escaped(const char *text)
 
 reshard_status rs_fail(reshard_status status, const char *format, ...)
 {
-    /* The arguments may point into the old text, so the new one is made beside it. */
+    /* The arguments may point into the old text, so format the new text in a separate buffer
+     * first. */
     char text[TEXT_BYTES];
     va_list arguments;
     va_start(arguments, format);
@@ -33,7 +34,7 @@ reshard_status rs_fail(reshard_status status, const char *format, ...)
     return status;
 }
 
-/* Whether the text begins with this prefix, perhaps after the rank that it is from. */
+/* Whether the error text begins with this prefix, after any "rank N: " in front of it. */
 static bool has_prefix(const char *prefix)
 {
     const char *text = error_text;

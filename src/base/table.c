@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table.c - at most half of the slots are taken, so a search ends soon at a free one. */
+/* table.c - see table.h. At most half of the slots are taken, so a search soon finds a free one. */
 #include "base/table.h"
 
 #include "base/context.h"
@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
-#define CAPACITY_MIN 64 /* a power of two, as all capacities are */
+#define CAPACITY_MIN 64 /* capacities are powers of two */
 
 void rs_table_init(rs_table *table, reshard_context *context)
 {
@@ -39,7 +39,7 @@ static uint64_t hash_key(const void *key, size_t bytes)
     return rs_mix(hash ^ word);
 }
 
-/* The slot of a key, or the free one where it would be. */
+/* The slot that holds the key, or the free slot where it would go. */
 static rs_table_slot *find_slot(const rs_table *table, const void *key, size_t bytes, uint64_t hash)
 {
     uint64_t mask = (uint64_t)table->capacity - 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* thread_state.c - see thread_state.h. All zero is the state of a new thread. */
+/* thread_state.c - see thread_state.h. A new thread starts with all fields zero. */
 #include "base/thread_state.h"
 
 static _Thread_local rs_thread_state state;
