@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dtype_names.c - reads the name of an element type, in whatever words people have for it. Upper
- * and lower case are the same, and so are "torch.half" and "half".
+ * dtype_names.c - parses the name of an element type, in any of the spellings that people use. Case
+ * does not matter, and neither does the prefix of "torch.half".
  *
- * NumPy's codes are understood with their byte order only ("<f4"): without it they say something
- * else here, where f4 has four bits and not four bytes.
+ * NumPy's codes are accepted only with their byte order ("<f4"): in our own names a plain f4 has
+ * four bits, not four bytes.
  */
 #include "text/dtype_names.h"
 
@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* PyTorch's own name comes first. Our names (base.h) need no row. */
+/* The rows of a dtype begin with PyTorch's name. Our own names (base.h) need no row. */
 static const struct {
     reshard_dtype dtype;
     const char *name;
@@ -90,7 +90,7 @@ static char lower(char letter)
     return letter >= 'A' && letter <= 'Z' ? (char)(letter - 'A' + 'a') : letter;
 }
 
-/* Not strcasecmp, which goes by the locale: in Turkish, "INT8" is not "int8". */
+/* Not strcasecmp, which depends on the locale: in Turkish, "INT8" is not "int8". */
 static bool is_same(const char *a, const char *b)
 {
     while (*a != '\0' && lower(*a) == lower(*b)) {
@@ -100,7 +100,7 @@ static bool is_same(const char *a, const char *b)
     return *a == '\0' && *b == '\0';
 }
 
-/* "|u1" and "=f4" are what "<u1" and "<f4" are, on machines that have their lowest byte first. */
+/* "|u1" and "=f4" mean the same as "<u1" and "<f4" on little-endian machines. */
 static bool is_name(const char *text, const char *name)
 {
     if (name[0] == '<' && text[0] != '\0' && strchr("<|=", text[0]) != NULL)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * escape.c - bytes from strangers as text that is safe to show. Names of tensors and files, paths
- * and arguments may hold anything: newlines that forge lines, sequences that control the terminal,
- * marks that turn the direction of writing or cannot be seen at all. Every message passes through
+ * escape.c - turns untrusted bytes into text that is safe to show. Names of tensors and files,
+ * paths and arguments may contain anything: newlines that forge lines, terminal control sequences,
+ * characters that change the direction of writing or are invisible. Every message passes through
  * here.
  */
 #include "text/text.h"
@@ -10,18 +10,18 @@
 
 #include <string.h>
 
-/* Code points that have no shape of their own and change how others are shown. */
+/* Code points that are invisible, or that change how other characters are shown. */
 static bool is_hidden(uint32_t code)
 {
     static const struct {
         uint32_t first, last;
     } ranges[] = {
         {0x00, 0x1f},       /* controls */
-        {0x7f, 0x9f},       /* delete, and the controls of C1 */
+        {0x7f, 0x9f},       /* delete, C1 controls */
         {0xad, 0xad},       /* soft hyphen */
         {0x61c, 0x61c},     /* Arabic letter mark */
-        {0x200b, 0x200f},   /* zero width, left-to-right and right-to-left marks */
-        {0x2028, 0x202e},   /* line and paragraph separators, directions */
+        {0x200b, 0x200f},   /* zero width, direction marks */
+        {0x2028, 0x202e},   /* line and paragraph separators, direction changes */
         {0x2060, 0x206f},   /* invisible operators, isolates */
         {0xfeff, 0xfeff},   /* byte order mark */
         {0xfff9, 0xfffb},   /* annotations */
@@ -34,7 +34,8 @@ static bool is_hidden(uint32_t code)
     return false;
 }
 
-/* Adds all of a part or nothing, so that no escape is cut. Length counts it in any case. */
+/* Adds the whole part or nothing, so that no escape is cut in two. The length counts it either
+ * way. */
 static void add_part(rs_text *text, const char *part, size_t count, bool *is_full)
 {
     *is_full = *is_full || text->length + count >= text->capacity;

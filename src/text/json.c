@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * json.c - the scanner: one function for each kind of token, and between tokens a state that says
- * what the grammar allows next.
+ * json.c - the scanner: one function for each kind of token, and a state that says what the grammar
+ * allows next.
  */
 #include "text/json.h"
 
@@ -50,7 +50,7 @@ static void skip_space(rs_json *json)
     }
 }
 
-/* Four hexadecimal digits, or -1. */
+/* Reads four hexadecimal digits, or returns -1. */
 static int32_t read_hex(const char *bytes, const char *end)
 {
     int32_t value = 0;
@@ -80,7 +80,7 @@ bool rs_json_is_text(const char *bytes, size_t count)
     return true;
 }
 
-/* Goes past an escape, of which json->at is the backslash. */
+/* Skips an escape, whose backslash is at json->at. */
 static reshard_status scan_escape(rs_json *json)
 {
     const char *end = json->bytes + json->count;
@@ -189,7 +189,7 @@ static reshard_status scan_word(rs_json *json, const char *word, rs_json_kind ki
     return RESHARD_OK;
 }
 
-/* The numbers that Python has and JSON has not. */
+/* Numbers that Python's json module writes but JSON does not have. */
 static bool scan_python(rs_json *json, rs_json_token *token)
 {
     static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
@@ -361,7 +361,7 @@ static char *put_utf8(char *out, uint32_t code)
     return out;
 }
 
-/* Decodes the escape at `at`, a backslash, and returns what follows it. */
+/* Decodes the escape whose backslash is at `at`, and returns the place after it. */
 static const char *decode_escape(const char *at, const char *end, char **out)
 {
     static const char letters[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";

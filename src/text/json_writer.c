@@ -19,7 +19,7 @@ void rs_json_writer_release(rs_json_writer *writer)
     *writer = (rs_json_writer){.context = writer->context};
 }
 
-/* Appends bytes as they are. */
+/* Appends bytes unchanged. */
 static void put(rs_json_writer *writer, const char *bytes, size_t count)
 {
     void *items = writer->bytes;
@@ -42,13 +42,13 @@ static void put(rs_json_writer *writer, const char *bytes, size_t count)
 
 #define EACH_BYTE(c) ((uint64_t)(c)*UINT64_C(0x0101010101010101))
 
-/* Whether any of eight bytes is below `limit`, which is at most 128. Bytes above 127 are not. */
+/* Whether any of the eight bytes is below `limit`, which is at most 128. */
 static bool has_below(uint64_t word, unsigned char limit)
 {
     return ((word - EACH_BYTE(limit)) & ~word & EACH_BYTE(0x80)) != 0;
 }
 
-/* How many bytes from the first on need no escape: eight at a time, as names hardly ever have
+/* How many bytes at the start need no escape. Works eight at a time, because names hardly ever need
  * one. */
 static size_t count_plain(const char *bytes, size_t count)
 {
@@ -104,7 +104,8 @@ void rs_json_writer_unsigned(rs_json_writer *writer, uint64_t number)
         digits[--first] = (char)('0' + number % 10);
         number /= 10;
     } while (number != 0);
-    put(writer, digits + first, sizeof digits - first); /* the same inside quotes */
+    /* digits need no escape, so this is right inside quotes too */
+    put(writer, digits + first, sizeof digits - first);
 }
 
 void rs_json_writer_string(rs_json_writer *writer, rs_slice string)
@@ -115,7 +116,7 @@ void rs_json_writer_string(rs_json_writer *writer, rs_slice string)
     } else if (rs_json_is_plain(string)) {
         put(writer, string.bytes, string.count);
     } else {
-        rs_json_writer inner; /* its escapes are escaped once more */
+        rs_json_writer inner; /* a string inside a string: its escapes are escaped again */
         rs_json_writer_init(&inner, writer->context);
         put_escaped(&inner, string.bytes, string.count);
         put_escaped(writer, inner.bytes, (size_t)inner.count);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nearest.c - edit distances, row by row. */
+/* nearest.c - edit distances by dynamic programming, with one row in memory. */
 #include "text/nearest.h"
 
 #include <string.h>
