@@ -24,7 +24,7 @@ void rs_clock_identity(uint64_t out_identity[2])
     out_identity[0] = out_identity[1] = 0;
     if (boot_bytes <= 0)
         return;
-    /* Kernels without time namespaces have no such link, and one clock. */
+    /* Kernels without time namespaces do not have this link, and have only one clock. */
     ssize_t name_bytes = readlink("/proc/self/ns/time", name, sizeof name);
     rs_digest digest;
     rs_digest_init(&digest);

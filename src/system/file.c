@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * file.c - open files: whole reads and writes at given places, ranges copied by the kernel.
+ * file.c - open files: complete reads and writes at given offsets, and ranges copied by the kernel.
  */
 #define _GNU_SOURCE /* copy_file_range */
 
@@ -23,15 +23,16 @@
 #include <sys/vfs.h>
 #endif
 
-/* The most bytes we ask of one system call; Linux stops a little below 2^31 anyway. */
+/* The most bytes requested from one system call; Linux stops a little below 2^31 anyway. */
 #define CALL_BYTES_MAX ((size_t)1 << 30)
-#define SHARED_BYTES 4096 /* a block of any file system that shares them, or a multiple of one */
+/* a multiple of the block size of any file system that can share blocks */
+#define SHARED_BYTES 4096
 
 struct rs_file {
     reshard_context *context;
     const rs_file_calls *calls;
-    int descriptor;        /* -1: made */
-    const rs_file *origin; /* what follows is of made files */
+    int descriptor;        /* -1 for made files (rs_file_create_made) */
+    const rs_file *origin; /* this and the next three fields are for made files only */
     const rs_file_maker *maker;
     void *user;
     uint64_t bytes;
@@ -53,7 +54,8 @@ static int64_t system_write(void *user, int descriptor, const void *bytes, size_
 }
 
 #if defined(__linux__) && defined(FICLONERANGE)
-/* File systems whose server, or daemon, can copy by itself: bytes need not come here. */
+/* Whether the target's file system can have its server or daemon copy, so that the bytes need not
+ * pass through this machine. */
 static bool copies_elsewhere(int file)
 {
     static const uint32_t kinds[] = {0x6969,     /* NFS */
@@ -71,17 +73,18 @@ static bool copies_elsewhere(int file)
     return false;
 }
 
-/* Asks for a range that no file system can share, as it begins inside of a block: those that share
- * blocks say that it is invalid, the others that they do not know how to. */
+/* Asks the kernel to clone a range that no file system can share, because it begins inside a block.
+ * File systems that can share blocks call it invalid; others say that they do not support the
+ * operation. */
 static bool shares_blocks(int source, int target)
 {
     struct file_clone_range range = {.src_fd = source, .src_offset = 1, .src_length = 1};
     return ioctl(target, FICLONERANGE, &range) != 0 && errno == EINVAL;
 }
 
-/* Is this more to the kernel than reading and writing? Where it is not, copy_file_range goes page
- * by page, holding the target's lock also while it reads: threads that read and write for
- * themselves are faster, above all where the two places differ modulo a page. */
+/* Whether the kernel can do better than read and write. Otherwise copy_file_range copies page by
+ * page and holds the target's lock even while it reads. Our threads are faster at that, most of all
+ * if the two offsets differ modulo the page size. */
 static bool is_for_the_kernel(int source, uint64_t source_at, int target, uint64_t target_at)
 {
     if (copies_elsewhere(target))
@@ -150,7 +153,7 @@ static reshard_status fail(const char *path, const char *what)
     return rs_fail(status, "%s: %s: %s", path, what, strerror(errno));
 }
 
-/* NULL as rs_allocate. */
+/* Returns NULL like rs_allocate. */
 static rs_file *make_file(reshard_context *context, const char *path)
 {
     size_t path_bytes = strlen(path) + 1;
@@ -197,7 +200,8 @@ static reshard_status open_file(reshard_context *context, const char *path, int 
 
 reshard_status rs_file_open(reshard_context *context, const char *path, rs_file **out_file)
 {
-    /* A pipe put in place of a file must not make open wait for a writer. */
+    /* Without O_NONBLOCK, opening a pipe that was put in place of the file would wait for a
+     * writer. */
     return open_file(context, path, O_RDONLY | O_NONBLOCK, out_file);
 }
 
@@ -358,11 +362,11 @@ reshard_status rs_file_resize(rs_file *file, uint64_t bytes, bool reserve)
         return fail(file->path, "cannot be given its size");
     rs_file_did(file->context, "resize", file->path, NULL, bytes);
 #ifdef __linux__
-    /* Not posix_fallocate, which writes zeros where the file system has no such call. */
+    /* Not posix_fallocate, which writes zeros if the file system does not support the call. */
     if (reserve && bytes != 0 && fallocate(file->descriptor, 0, 0, (off_t)bytes) != 0 &&
         (errno == ENOSPC || errno == EFBIG || errno == EDQUOT)) {
         status = fail(file->path, "cannot be given its room on the disk");
-        /* What it did get would stay taken. */
+        /* Release the blocks that were reserved before the disk was full. */
         if (ftruncate(file->descriptor, (off_t)before) == 0)
             rs_file_did(file->context, "resize", file->path, NULL, before);
     }
@@ -415,7 +419,7 @@ reshard_status rs_file_lock(rs_file *file)
     } while (done != 0 && errno == EINTR);
     if (done != 0 && errno == EWOULDBLOCK)
         return rs_fail(RESHARD_ERR_IO, "%s: another process is at work here", file->path);
-    /* A file system without locks is no reason to stop. */
+    /* A file system without locks is no reason to fail. */
     return RESHARD_OK;
 }
 
@@ -440,7 +444,7 @@ reshard_status rs_file_copy(const rs_file *source, uint64_t source_at, rs_file *
         if (done < 0 && !is_refusal(errno))
             return fail(target->path, "cannot be written");
         if (done <= 0)
-            break; /* a source that has ended is noticed by the read that follows */
+            break; /* if the source has ended, the caller's read will notice */
         done_all += (uint64_t)done;
     }
     *out_done = done_all;
@@ -463,7 +467,7 @@ reshard_status rs_file_map(const rs_file *file, uint64_t at, size_t count,
         return rs_fail(RESHARD_ERR_CORRUPT,
                        "%s: %zu bytes from byte %" PRIu64 " on, and the file has %" PRIu64,
                        file->path, count, at, size);
-    /* Nobody has to be able to hold a copy of all of it. */
+    /* Do not reserve memory for private copies of all pages. */
     int flags = MAP_PRIVATE;
 #ifdef MAP_NORESERVE
     flags |= MAP_NORESERVE;

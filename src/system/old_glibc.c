@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * old_glibc.c - lets libreshard.so run with glibc 2.28, whichever it was built with.
+ * old_glibc.c - lets libreshard.so run with glibc 2.28, whichever glibc it was built with.
  *
- * glibc 2.33 and 2.34 gave some functions a new version without changing what they do, and a linker
- * takes the newest. Here each is called by its old version. The linker sends the library's calls
- * through these wrappers (--wrap, in src/CMakeLists.txt), in the shared library only. Before 2.34
- * threads are in libpthread, which is linked by name therefore.
+ * glibc 2.33 and 2.34 gave some functions a new symbol version without changing what they do, and
+ * the linker picks the newest. The wrappers here call the old versions. The linker redirects the
+ * library's calls to them (--wrap, in src/CMakeLists.txt), in the shared library only. Before 2.34,
+ * threads are in libpthread, so that is linked explicitly.
  */
 #include "system/thread.h"
 
@@ -19,7 +19,8 @@ enum { STAT_VERSION = 1 };
 enum { STAT_VERSION = 0 };
 #endif
 
-/* Declares old_<name> as the version of <name> that every glibc of this machine's kind has. */
+/* Declares old_<name> as the oldest version of <name>, which every glibc for this architecture
+ * has. */
 #define OLD(name) __asm__(".symver old_" #name ", " #name "@" OLDEST)
 
 int old_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);

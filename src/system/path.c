@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * path.c - names of files and folders: what is there, what a folder holds, rename, link, remove.
+ * path.c - operations on paths: what a path is, what a folder contains, rename, link, remove.
  */
 #define _GNU_SOURCE /* renameat2 */
 
@@ -37,7 +37,7 @@ reshard_status rs_path_kind_of(const char *path, rs_path_kind *out_kind)
     }
     if (errno != ENOENT && errno != ENOTDIR)
         return fail(path, "cannot be examined");
-    /* A link that leads nowhere is still something. */
+    /* A dangling link counts as something that exists. */
     *out_kind = lstat(path, &information) == 0 ? RS_PATH_OTHER : RS_PATH_NONE;
     return RESHARD_OK;
 }
@@ -98,7 +98,7 @@ reshard_status rs_folder_sync(reshard_context *context, const char *path)
     if (descriptor < 0)
         return fail(path, "the folder cannot be opened");
     int done = rs_file_may(context, "sync", path) ? fsync(descriptor) : -1;
-    /* Some network file systems cannot sync folders, and make names last by themselves. */
+    /* Some network file systems cannot sync folders, but make names durable by themselves. */
     if (done != 0 && errno == EINVAL)
         done = 0;
     reshard_status status =
@@ -130,7 +130,7 @@ char *rs_path_parent(reshard_context *context, const char *path)
     return parent;
 }
 
-/* rename, but nothing is replaced. */
+/* Like rename, but fails if the new name exists. */
 static int rename_to_new(const char *from, const char *to)
 {
 #if defined(__linux__) && defined(RENAME_NOREPLACE)
@@ -156,7 +156,8 @@ reshard_status rs_path_rename(reshard_context *context, const char *from, const 
 
 reshard_status rs_path_link(reshard_context *context, const char *from, const char *to)
 {
-    /* Of a link (the hub's cache is made of them) the file is wanted that it leads to. */
+    /* If `from` is a symbolic link, as in the Hugging Face cache, link to the file that it leads
+     * to. */
     if (!rs_file_may(context, "link", to) ||
         linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW) != 0)
         return fail(to, "cannot be made a hard link");

@@ -16,7 +16,7 @@ typedef struct pool_run {
     const rs_pool *pool;
     atomic_int_fast64_t next;
     atomic_bool stopped;
-    rs_mutex mutex; /* guards what follows, until all threads are joined */
+    rs_mutex mutex; /* guards the fields below, until all threads are joined */
     reshard_status status;
     char words[1024];
 } pool_run;
@@ -47,7 +47,7 @@ static void stop(pool_run *run, reshard_status status)
     atomic_store(&run->stopped, true);
 }
 
-/* The next item, or -1 when none is left or somebody failed. */
+/* The next item, or -1 if none is left or a thread has failed. */
 static int64_t take_item(pool_run *run)
 {
     if (atomic_load(&run->stopped))
@@ -65,7 +65,8 @@ static void report(const rs_pool *pool)
     }
 }
 
-/* Between two items the calling thread also reports, asks whether to stop, and pauses. */
+/* What the calling thread also does after each of its items: report progress, check for
+ * cancellation, pause. */
 static reshard_status look_around(const rs_pool *pool)
 {
     report(pool);

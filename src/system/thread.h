@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * thread.h - threads, locks and conditions. The only file that includes <pthread.h>; what the
- * standard promises cannot fail (locking an initialised mutex, ...) returns nothing here.
+ * thread.h - threads, locks and conditions. This is the only file that includes <pthread.h>.
+ * Functions that cannot fail by the standard, such as locking an initialised mutex, return nothing
+ * here.
  */
 #ifndef RS_SYSTEM_THREAD_H
 #define RS_SYSTEM_THREAD_H
@@ -17,13 +18,13 @@ typedef struct rs_thread {
     void *user;
 } rs_thread;
 
-/* The thread structure must stay where it is until join. Errors: NO_MEMORY when the system has no
- * more threads. */
+/* The rs_thread must not move until it is joined. Errors: NO_MEMORY if the system cannot start a
+ * thread. */
 reshard_status rs_thread_start(rs_thread *thread, void (*body)(void *user), void *user);
 void rs_thread_join(rs_thread *thread);
-/* Lets another thread run. */
+/* Gives up the processor to another thread. */
 void rs_thread_yield(void);
-/* For loops that wait for something another thread will change soon. */
+/* For spin loops that wait for another thread to change something soon. */
 static inline void rs_thread_pause(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -46,12 +47,12 @@ typedef struct rs_condition {
 
 reshard_status rs_condition_init(rs_condition *condition);
 void rs_condition_release(rs_condition *condition);
-/* May wake for no reason: test the condition in a loop. */
+/* May wake up spuriously: test the condition in a loop. */
 void rs_condition_wait(rs_condition *condition, rs_mutex *mutex);
 void rs_condition_wake_all(rs_condition *condition);
 
-/* A count of references. The drop that returns true was the last, and sees everything the other
- * holders did. */
+/* A reference count. rs_reference_drop returns true for the last reference; that caller then sees
+ * everything the other holders did. */
 typedef atomic_int rs_references;
 
 static inline void rs_reference_add(rs_references *references)
