@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cut.c - the check of one cut, and its canonical form.
+ * cut.c - checks one cut and brings it to its canonical form.
  *
- * In the canonical form fields that the kind does not use are zero, a strided cut of one chunk is a
- * chunk cut, a unit of 1 is none, part limits that limit nothing are NULL, the coordinates of A are
- * increasing, and A of all coordinates is R, except on an axis of one coordinate, which keeps what
- * was written. What depends on the shape is checked by the layout.
+ * In the canonical form, fields that the kind does not use are zero; a strided cut with factor 1 is
+ * a chunk cut; a unit of 1 is stored as 0; part limits that limit nothing are NULL; the coordinates
+ * of A are increasing; and A of all coordinates is R, except that an axis of size 1 keeps what was
+ * written. Checks that depend on the shape are made by the layout.
  */
 #include "base/context.h"
 #include "base/sort.h"
@@ -56,8 +56,8 @@ static reshard_status copy_at(rs_arena *arena, int32_t axis_size,
                            "coordinate %" PRId64 " is not on an axis of size %" PRId32,
                            placement->values[i], axis_size);
     }
-    /* With one coordinate more than the axis has, one must occur twice; there is no need to read
-     * on. */
+    /* If there are more coordinates than the axis has, the first axis_size + 1 must contain a
+     * repeat, so there is no need to sort the rest. */
     int32_t count = placement->count > axis_size ? axis_size + 1 : placement->count;
     int64_t *sorted = rs_arena_copy(arena, placement->values, (size_t)count, sizeof *sorted);
     if (sorted == NULL)
@@ -68,7 +68,7 @@ static reshard_status copy_at(rs_arena *arena, int32_t axis_size,
             return rs_fail(RESHARD_ERR_INVALID, "coordinate %" PRId64 " occurs twice", sorted[i]);
     }
     if (count == axis_size && axis_size > 1)
-        return RESHARD_OK; /* everywhere: R */
+        return RESHARD_OK; /* held everywhere, which is R */
     out->kind = RESHARD_AT;
     out->values = sorted;
     out->count = count;
@@ -104,7 +104,7 @@ static reshard_status copy_sizes(rs_arena *arena, int32_t axis_size,
     reshard_status status = check_list(placement, "sizes");
     if (status != RESHARD_OK)
         return status;
-    /* With max= there is one size for each distinct piece. */
+    /* With max= there is one size for each distinct piece, not for each coordinate. */
     int64_t wanted = placement->max > 0 && placement->max < axis_size ? placement->max : axis_size;
     if (placement->count != wanted)
         return rs_fail(RESHARD_ERR_INVALID, "%" PRId32 " sizes for an axis of size %" PRId64,

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * filled.c - do pieces fill their shard's buffer, each element once?
+ * filled.c - checks that pieces fill their shard's buffer, each element once.
  *
- * Let f count, at each element, the pieces that fill it. f is wanted to be 1 on the buffer. A
- * function that vanishes far away is determined by its mixed difference over all dimensions, and
- * that of a box is +1 or -1 at each of its corners, by turns, and 0 elsewhere. So the pieces fill
- * the buffer exactly if their signed corners add up to those of the buffer, point by point: sort
- * the corners and look for a point where they do not.
+ * Let f(x) be the number of pieces that fill element x. We want f = 1 on the buffer. A function
+ * that is zero far away is determined by its mixed difference over all dimensions, and the mixed
+ * difference of a box is +1 or -1, alternating, at its corners and 0 elsewhere. So the pieces fill
+ * the buffer exactly if, at every point, their signed corners add up to those of the buffer: sort
+ * all corners and look for a point where they do not.
  *
- * The first such point in row-major order is itself a witness: f there is the sum of the
- * differences at the points that are not beyond it in any dimension, all of which but itself come
- * before it and cancel. A surplus is an element filled twice, a lack one filled by nobody.
+ * The first such point in row-major order is itself an element at fault. f there is the sum of the
+ * differences at all points that are not beyond it in any dimension; all of these except the point
+ * itself come earlier in the order and cancel. A positive rest means that the element is filled
+ * twice, a negative one that nothing fills it.
  *
- * Time is O(2^m p log p) for p pieces, where m counts the dimensions in which not all pieces are as
- * long as the buffer; the others take no part. m is 1 for flat shards and rarely more than 2.
+ * Time is O(2^m p log p) for p pieces, where m is the number of dimensions in which some piece is
+ * shorter than the buffer; the other dimensions take no part. m is 1 for flat shards and rarely
+ * more than 2.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -23,15 +25,15 @@
 
 #include <inttypes.h>
 
-/* Twice the row-major number of a point, plus 1 when the corner counts -1. Points may lie on the
- * far faces, so each dimension has one point more than elements; the volume is below 2^63, hence
- * the number below 2^71. */
+/* Twice the row-major number of a point, plus 1 if the corner counts -1. Points may lie on the far
+ * faces, so each dimension has one more point than elements. The volume is below 2^63, so the
+ * number is below 2^71. */
 __extension__ typedef unsigned __int128 corner_key;
 
 typedef struct corner_list {
-    int32_t ndim; /* of the buffer */
+    int32_t ndim; /* dimensions of the buffer */
     int32_t varied_count;
-    int32_t varied[RESHARD_NDIM_MAX]; /* dimensions that take part */
+    int32_t varied[RESHARD_NDIM_MAX]; /* the dimensions that take part */
     corner_key weights[RESHARD_NDIM_MAX];
     corner_key *keys;
     size_t count;
@@ -118,14 +120,14 @@ reshard_status rs_shard_check_filled(reshard_context *context, int32_t ndim,
     corner_list corners = {.ndim = shard->ndim};
     reshard_box box = {.ndim = shard->ndim};
     if (rs_volume(shard->ndim, shard->shape) == 0)
-        return RESHARD_OK; /* no piece fits in, as placing them has shown */
+        return RESHARD_OK; /* place_piece has refused every piece with elements */
     choose_dimensions(&corners, ndim, shard);
     if (corners.varied_count == 0 && shard->piece_count == 1)
         return RESHARD_OK;
     size_t capacity;
     if (!rs_multiply_size((size_t)shard->piece_count + 1, (size_t)1 << corners.varied_count,
                           &capacity))
-        capacity = SIZE_MAX / sizeof *corners.keys; /* refused below */
+        capacity = SIZE_MAX / sizeof *corners.keys; /* more than can be allocated */
     corners.keys = rs_allocate_array(context, capacity, sizeof *corners.keys);
     if (corners.keys == NULL)
         return rs_allocation_status();

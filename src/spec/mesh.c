@@ -2,10 +2,10 @@
 /*
  * mesh.c - meshes: axes over ranks.
  *
- * Ranks in one increasing arithmetic progression, however they were told, are kept as first and
- * step, so that a mesh of two billion ranks takes no more memory than one of two. All others are
- * listed, beside an index sorted by rank. Invariants: ranks are not negative, those of several axes
- * are distinct, and step >= 1.
+ * Ranks that form one increasing arithmetic progression, however they were given, are stored as
+ * first and step, so a mesh of two billion ranks takes no more memory than a mesh of two. Other
+ * ranks are listed, with an index sorted by rank. Invariants: ranks are not negative; step >= 1; in
+ * a mesh of several axes, ranks are distinct.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -92,7 +92,7 @@ reshard_status rs_mesh_check_distinct(const reshard_mesh *mesh)
     return RESHARD_OK;
 }
 
-/* Fills by_rank, and finds ranks that occur twice. */
+/* Fills by_rank, sets `repeated`, and refuses repeated ranks in a mesh of several axes. */
 static reshard_status index_by_rank(reshard_mesh *mesh)
 {
     size_t count = (size_t)mesh->size;

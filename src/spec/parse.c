@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parse.c - the text form of specs: mesh ":" cut { "," cut }, or listed shards (parse_boxes.c).
+ * parse.c - parses specs: mesh ":" cut { "," cut }, or listed shards (parse_boxes.c).
  *
- * The parser only reads; what a cut may be is checked by the constructor, whose words it puts
- * behind the place of the cut. Time is linear in the text but for sorts, and memory is too: ranges
- * of ranks are counted before anything is made of them.
+ * The parser only reads. The constructor checks what a cut may be, and the parser adds the position
+ * of the cut to its error text. Time and memory are linear in the length of the text, except for
+ * sorts: ranges of ranks are counted before they are expanded.
  */
 #include "base/context.h"
 #include "spec/build.h"
@@ -15,13 +15,13 @@
 typedef struct cuts_parser {
     reshard_context *context;
     rs_scan scan;
-    rs_arena scratch; /* axis names, and the lists of placements */
+    rs_arena scratch; /* axis names and the value lists of placements */
     reshard_mesh *mesh;
-    int64_t cut_count; /* as written; only as many as there are axes are kept */
-    bool with_axes;    /* the cuts have "@axis" */
+    int64_t cut_count; /* number of cuts read; no more than there are axes are stored */
+    bool with_axes;    /* the cuts have an "@axis" */
     reshard_cut cuts[RESHARD_AXES_MAX];
     size_t positions[RESHARD_AXES_MAX]; /* where each cut begins */
-    /* The list that is being read: its items and, for parts, their limits. */
+    /* The list being read: its items and, for parts, their limits. */
     int64_t *values;
     int64_t *limits;
     int64_t value_count;
@@ -62,7 +62,7 @@ static reshard_status parse_at_least_one(cuts_parser *parser, int64_t *out_numbe
     return status;
 }
 
-/* A comma and a number behind it; a comma before an option stays where it is. */
+/* Accepts a comma if a number follows; a comma before an option is left alone. */
 static bool accept_next_item(cuts_parser *parser)
 {
     size_t start = parser->scan.position;
@@ -72,7 +72,7 @@ static bool accept_next_item(cuts_parser *parser)
     return false;
 }
 
-/* n { "," n }, each with "|" m behind it if `limited`. */
+/* Parses n { "," n }; if `limited`, each n may have "|" m after it. */
 static reshard_status parse_list(cuts_parser *parser, bool limited, reshard_placement *placement)
 {
     parser->value_count = 0;
@@ -185,7 +185,7 @@ static reshard_status parse_shard(cuts_parser *parser, reshard_placement *placem
     rs_scan *scan = &parser->scan;
     placement->kind = RESHARD_SHARD;
     if (rs_scan_at_digit(scan) || rs_scan_peek(scan) == '-')
-        return parse_dim(parser, placement); /* S0 */
+        return parse_dim(parser, placement); /* the short form S0 */
     if (!rs_scan_accept(scan, '('))
         return rs_scan_expected(scan, "\"(\" or a dimension");
     reshard_status status = parse_dim_or_flat(parser, placement);
@@ -228,7 +228,7 @@ static reshard_status parse_placement(cuts_parser *parser, reshard_placement *pl
     size_t start = rs_scan_here(scan);
     if (!rs_scan_at_letter(scan))
         return rs_scan_expected(scan, "a placement (R, P, A or S)");
-    rs_slice word = rs_scan_letters(scan); /* not rs_scan_word: S0 is S and 0 */
+    rs_slice word = rs_scan_letters(scan); /* not rs_scan_word, which would take all of "S0" */
     memset(placement, 0, sizeof *placement);
     if (rs_slice_equals(word, "R")) {
         placement->kind = RESHARD_REPLICATE;
@@ -314,7 +314,7 @@ static reshard_status parse_cut(cuts_parser *parser)
         cut.axis = (int32_t)parser->cut_count;
     if (status != RESHARD_OK)
         return status;
-    /* Bare cuts that no axis is left for are counted for the error text only. */
+    /* Bare cuts beyond the last axis are counted only for the error text. */
     if (parser->cut_count < parser->mesh->axis_count) {
         parser->cuts[parser->cut_count] = cut;
         parser->positions[parser->cut_count] = start;
@@ -365,7 +365,7 @@ reshard_status reshard_spec_parse(reshard_context *context, const char *text,
     reshard_status status = rs_scan_init(&parser.scan, "spec", text);
     if (status != RESHARD_OK)
         return status;
-    /* An axis may have the name "boxes"; then "=" follows. */
+    /* An axis may be named "boxes" or "cover"; then "=" follows. */
     rs_slice word = rs_scan_word(&parser.scan);
     bool cover = rs_slice_equals(word, "cover");
     if ((cover || rs_slice_equals(word, "boxes")) && rs_scan_peek(&parser.scan) != '=')

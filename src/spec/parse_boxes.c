@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parse_boxes.c - the text form of listed shards: shape ":" { rank piece { "+" piece } }.
+ * parse_boxes.c - parses listed shards: shape ":" { rank piece { "+" piece } }.
  *
- * A piece says where it lies in its shard's memory after "@": by as many coordinates as the tensor
- * has dimensions, or by one number, its first element in a flat shard. Without "@", a piece alone
- * is the whole shard, and several pieces lie one after another in a flat one. Shards go to the spec
- * one by one; only the pieces of the current shard are held here.
+ * The numbers after "@" say where a piece lies in its shard's memory: either one coordinate for
+ * each dimension of the tensor, or a single number, the piece's first element in a flat shard.
+ * Without "@", a single piece is the whole shard, and several pieces lie one after another in a
+ * flat shard. Shards are added to the spec one by one; the parser holds only the pieces of the
+ * current shard.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -15,7 +16,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* How the pieces of a shard say where they lie. */
+/* How the pieces of a shard are placed. */
 typedef enum place_form { PLACE_NONE, PLACE_COORDINATES, PLACE_FLAT } place_form;
 
 typedef struct boxes_parser {
@@ -23,7 +24,8 @@ typedef struct boxes_parser {
     rs_scan *scan;
     int32_t ndim;
     int64_t shape[RESHARD_NDIM_MAX];
-    /* The pieces of the current shard. Until all are known, strides hold a piece's coordinates. */
+    /* The pieces of the current shard. Until the whole shard has been read, `strides` holds a
+     * piece's coordinates. */
     reshard_piece *pieces;
     int64_t piece_count;
     int64_t capacity;
@@ -32,7 +34,7 @@ typedef struct boxes_parser {
 
 /* ---- one piece ------------------------------------------------------------------------------- */
 
-/* from ":" to, along dimension d if the tensor has that. */
+/* Parses from ":" to. Checks and stores the interval only if the tensor has a dimension d. */
 static reshard_status parse_interval(boxes_parser *parser, int64_t d, reshard_box *box)
 {
     rs_scan *scan = parser->scan;
@@ -50,7 +52,7 @@ static reshard_status parse_interval(boxes_parser *parser, int64_t d, reshard_bo
         return rs_scan_fail(scan, start, RESHARD_ERR_INVALID,
                             "%" PRId64 ":%" PRId64 " ends before it begins", from, to);
     if (d >= parser->ndim)
-        return RESHARD_OK; /* the caller counts */
+        return RESHARD_OK; /* too many intervals: the caller reports it */
     if (to > parser->shape[d])
         return rs_scan_fail(scan, start, RESHARD_ERR_RANGE,
                             "%" PRId64 ":%" PRId64 " is not within 0:%" PRId64
@@ -88,7 +90,8 @@ static reshard_status parse_box(boxes_parser *parser, reshard_box *out_box)
     return RESHARD_OK;
 }
 
-/* Parses what follows a box: nothing, or "@" and the piece's place, kept in `at` or `strides`. */
+/* Parses what follows a box: nothing, or "@" and the piece's place, which is stored in `at` and
+ * `strides`. */
 static reshard_status parse_place(boxes_parser *parser, reshard_piece *piece, place_form *out_form)
 {
     rs_scan *scan = parser->scan;
@@ -153,8 +156,8 @@ static bool is_empty(const boxes_parser *parser, const reshard_piece *piece)
     return false;
 }
 
-/* The buffer is as long in each dimension as its furthest piece; empty pieces matter only when
- * there are no others. */
+/* In each dimension the buffer reaches to the end of the furthest piece. Empty pieces count only if
+ * there are no others. Returns false on overflow. */
 static bool measure_buffer(const boxes_parser *parser, reshard_shard *shard)
 {
     int32_t ndim = parser->ndim;
@@ -190,7 +193,7 @@ static reshard_status place_by_coordinates(boxes_parser *parser, reshard_shard *
         reshard_piece *piece = &parser->pieces[i];
         piece->at = 0;
         for (int32_t d = 0; d < parser->ndim; d++) {
-            /* The coordinates of a piece with elements are inside the buffer, so this stays below
+            /* The coordinates of a non-empty piece are inside the buffer, so the sum stays below
              * its volume. */
             if (!is_empty(parser, piece))
                 piece->at += piece->strides[d] * strides[d];
@@ -200,7 +203,8 @@ static reshard_status place_by_coordinates(boxes_parser *parser, reshard_shard *
     return RESHARD_OK;
 }
 
-/* at[i] is given, or with `pack` the end of the piece before. */
+/* Places pieces in a flat shard: at the given `at`, or with `pack` right behind the piece
+ * before. */
 static reshard_status place_in_line(boxes_parser *parser, bool pack, reshard_shard *shard)
 {
     shard->ndim = 1;
@@ -226,7 +230,7 @@ static reshard_status place_pieces(boxes_parser *parser, reshard_shard *shard)
 {
     bool coordinates = parser->form == PLACE_COORDINATES ||
                        (parser->form == PLACE_NONE && parser->piece_count == 1);
-    if (coordinates) /* without "@" they are all 0 */
+    if (coordinates) /* without "@", all coordinates are 0 */
         return place_by_coordinates(parser, shard);
     return place_in_line(parser, parser->form == PLACE_NONE, shard);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parse_mesh.c - the text form of meshes: axis { "," axis } [ "[" ranks "]" ] ":".
+ * parse_mesh.c - parses meshes: axis { "," axis } [ "[" ranks "]" ] ":".
  *
- * Ranks are read as runs, first and count and step, and neighbours that continue each other are
- * joined. What ends as one run is never expanded. Several runs are, once their count is known to be
- * that of the mesh.
+ * Ranks are read as runs (first, step, count), and a run that continues the one before is joined to
+ * it. A single run is never expanded. Several runs are, but only after their total count is known
+ * to be the size of the mesh.
  */
 #include "base/context.h"
 #include "base/limits.h"
@@ -93,7 +93,7 @@ static reshard_status parse_rank(mesh_parser *parser, int64_t *out_rank)
     return status;
 }
 
-/* r, a..b or a..b/step */
+/* Parses r, a..b or a..b/step. */
 static reshard_status parse_item(mesh_parser *parser, rank_run *out_run)
 {
     rs_scan *scan = parser->scan;
@@ -123,11 +123,11 @@ static reshard_status parse_item(mesh_parser *parser, rank_run *out_run)
     }
     *out_run = (rank_run){first, step, (last - first) / step + 1};
     if (out_run->count == 1)
-        out_run->step = 1; /* a step beyond the range, which need not fit int32_t */
+        out_run->step = 1; /* the step is larger than the range and need not fit int32_t */
     return RESHARD_OK;
 }
 
-/* Joins `next` to `run` and returns true when it continues it. A run of one rank has no step
+/* Appends `next` to `run` and returns true if it continues the run. A run of one rank has no step
  * yet. */
 static bool join_run(rank_run *run, const rank_run *next)
 {

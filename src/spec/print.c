@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * print.c - the canonical text of meshes and specs. It is a function of what the spec means, not of
- * how it was written: equal specs print alike, and the text parses back to an equal spec.
+ * print.c - the canonical text of meshes and specs. It depends on what a spec means, not on how it
+ * was written: equal specs print alike, and the text parses back to an equal spec.
  */
 #include "spec/build.h"
 
@@ -16,8 +16,8 @@ static void add_run(rs_text *text, int32_t first, int32_t last, int32_t step)
         rs_text_add(text, "/%" PRId32, step);
 }
 
-/* The number of ranks from a position on that rise by equal steps; 1 when the next one does not
- * rise. */
+/* The length of the run of ranks, rising by equal steps, that begins at a position; 1 if the next
+ * rank is not larger. */
 static int32_t run_length(const reshard_mesh *mesh, int32_t position)
 {
     if (mesh->listed == NULL)
@@ -188,7 +188,7 @@ static void add_shard(int32_t ndim, const reshard_shard *shard, rs_text *text)
         if (i > 0)
             rs_text_add(text, "+");
         rs_text_add_box(text, ndim, piece->box.offset, piece->box.size);
-        /* Alone in a shard of the tensor's dimensions, a piece is the shard. */
+        /* A single piece in a shard with the tensor's number of dimensions is the whole shard. */
         if (shard->piece_count == 1 && shard->ndim == ndim)
             continue;
         reshard_box memory;

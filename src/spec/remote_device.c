@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * remote_device.c - PyTorch's remote device strings: owner "/" device, or one of them.
+ * remote_device.c - PyTorch's remote device strings: "owner/device", an owner alone, or a device
+ * alone.
  *
- * The order of the steps is PyTorch's, because it decides which error a wrong text gives: split at
- * "/", empty owner, device, and only then what the owner looks like. One field is a device if the
- * device parser takes it, else an owner on cpu: "cuda:foo" is an owner, and a bad one. Differences:
- * the digits of a rank are ASCII only, where PyTorch's test takes Unicode digits of other scripts;
- * ranks and device indices end at 2^31-1; worker names at RESHARD_WORKER_MAX bytes.
+ * The checks are made in PyTorch's order, because it decides which error a wrong text gives: split
+ * at "/", empty owner, device, and only then the form of the owner. Text without "/" is a device if
+ * the device parser accepts it, otherwise an owner on cpu: "cuda:foo" is an owner, and an invalid
+ * one. Differences from PyTorch: a rank's digits are ASCII only (PyTorch accepts Unicode digits),
+ * ranks and device indices are at most 2^31-1, and worker names have at most RESHARD_WORKER_MAX
+ * bytes.
  */
 #include "spec/scan.h"
 
@@ -30,8 +32,8 @@ static bool is_device_type(rs_slice type)
     return false;
 }
 
-/* One or more ASCII digits, of a value up to INT32_MAX; out of that range gives false with
- * *out_digits set. */
+/* Reads one or more ASCII digits with a value up to INT32_MAX. If there are only digits but the
+ * value is larger, returns false with *out_digits set. */
 static bool read_number(rs_slice slice, bool *out_digits, int32_t *out_number)
 {
     int64_t number = 0;
@@ -52,7 +54,8 @@ static bool read_number(rs_slice slice, bool *out_digits, int32_t *out_number)
     return true;
 }
 
-/* The part of a slice before the first `c`, and what follows it; false when there is none. */
+/* Splits a slice at the first `c` into what is before and what is after it; returns false if there
+ * is no `c`. */
 static bool split(rs_slice slice, char c, rs_slice *out_head, rs_slice *out_tail)
 {
     const char *found = slice.count > 0 ? memchr(slice.bytes, c, slice.count) : NULL;
@@ -64,7 +67,7 @@ static bool split(rs_slice slice, char c, rs_slice *out_head, rs_slice *out_tail
     return true;
 }
 
-/* Type, or type ":" index, the index without leading zeros. */
+/* Reads a type, or type ":" index, where the index has no leading zeros. */
 static bool read_device(rs_slice text, reshard_remote_device *device)
 {
     rs_slice type = text;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * scan.c - the cursor. Text comes from strangers: bytes are looked at only below `length`, each of
- * them a bounded number of times, and nothing of a long text but its beginning enters an error.
+ * scan.c - the cursor. The text is untrusted: no byte at or beyond `length` is read, each byte is
+ * read a bounded number of times, and only the beginning of a long text appears in an error.
  */
 #include "spec/scan.h"
 #include "text/text.h"
@@ -28,7 +28,7 @@ rs_excerpt rs_excerpt_of(const char *text, size_t length)
     size_t kept = length <= room ? length : room;
     for (size_t i = 0; i < kept; i++) {
         unsigned char c = (unsigned char)text[i];
-        /* Bytes beyond ASCII may be no valid UTF-8, and no legal text has them. */
+        /* Bytes beyond ASCII may be invalid UTF-8, and no legal text contains them. */
         excerpt.text[i] = c >= 0x20 && c < 0x7f ? (char)c : '?';
     }
     memcpy(excerpt.text + kept, ellipsis, sizeof ellipsis);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shape_text.c - the text of a shape. */
+/* shape_text.c - parses shapes. */
 #include <reshard/layout.h>
 
 #include "base/shape.h"

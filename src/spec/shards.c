@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shards.c - listed shards: the check of one, and the spec made of many.
+ * shards.c - listed shards: checks a single shard, and builds the spec from many.
  *
  * A piece lies in its shard's buffer in one of two ways. In a shard with the tensor's number of
- * dimensions it is a box of the buffer. In a flat shard (one dimension, of a tensor that has
- * another number of them) it is dense and row-major by itself, somewhere in the line. Other strides
+ * dimensions, it is a box of the buffer. In a flat shard (one dimension, where the tensor has
+ * another number of them), it is stored dense and row-major somewhere in the line. Other strides
  * have no text form and are refused.
  */
 #include "base/checked.h"
@@ -57,8 +57,9 @@ static reshard_status check_box(int32_t ndim, const int64_t *shape, const reshar
     return RESHARD_OK;
 }
 
-/* The piece lies in the buffer, in one of the two ways. Its strides become those of the text form:
- * where a box is one element thick they mean nothing, and users may leave anything there. */
+/* Checks that the piece lies in the buffer in one of the two ways, and sets its strides to those of
+ * the text form. Where a box has size 1 the stride has no meaning, so callers may pass anything
+ * there. */
 static reshard_status place_piece(int32_t ndim, const reshard_shard *shard, reshard_piece *piece)
 {
     int64_t strides[RESHARD_NDIM_MAX];
@@ -108,7 +109,8 @@ static reshard_status check_head(int32_t ndim, const reshard_shard *shard)
     return rs_fail_within(status, "shard of rank %" PRId32, shard->rank);
 }
 
-/* An empty shard is written as one empty box: as long as its buffer, or a point if that is flat. */
+/* An empty shard is printed as one empty box: as large as its buffer, or a point if the buffer is
+ * flat. */
 static reshard_status set_empty(int32_t ndim, const int64_t *shape, const reshard_shard *shard,
                                 reshard_shard *out)
 {
@@ -218,7 +220,7 @@ reshard_status rs_boxes_add(rs_boxes_builder *builder, const reshard_shard *shar
     return status;
 }
 
-/* Numbers the shards of each rank in the order in which they were given. */
+/* Numbers the shards of each rank in the order in which they were added. */
 static reshard_status number_shards(reshard_context *context, int64_t count, reshard_shard *shards)
 {
     uint64_t *keys = rs_allocate_array(context, (size_t)count, sizeof *keys);

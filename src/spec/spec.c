@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spec.c - making, sharing and asking specs. A spec owns one reference to its mesh; all else it has
- * is in its arena.
+ * spec.c - creates specs, counts references, and answers questions about specs. A spec owns one
+ * reference to its mesh; everything else is in its arena.
  */
 #include "spec/spec.h"
 
@@ -46,8 +46,8 @@ static bool is_linear(reshard_reduction reduction)
     return reduction == RESHARD_SUM || reduction == RESHARD_AVG;
 }
 
-/* Reductions over several axes are well defined when their order does not matter: one operation, or
- * sums and averages. */
+/* Reductions over several axes are well defined only if their order does not matter: they must be
+ * the same operation, or all be sums and averages. */
 static reshard_status check_reduction(const reshard_spec *spec, int32_t cut_index)
 {
     const reshard_placement *placement = &spec->cuts[cut_index].placement;
@@ -65,8 +65,8 @@ static reshard_status check_reduction(const reshard_spec *spec, int32_t cut_inde
     return RESHARD_OK;
 }
 
-/* A rank that is named twice has two chunks. It has one copy of what is whole, but it would have to
- * give two contributions to a reduction. */
+/* A rank that is named twice has two chunks, and one copy of a tensor that is not cut. For a
+ * partial tensor it would have to hold two contributions, which is refused. */
 static reshard_status check_repeated(const reshard_spec *spec, const reshard_cut *cut)
 {
     if (cut->placement.kind != RESHARD_PARTIAL || !spec->mesh->repeated)
