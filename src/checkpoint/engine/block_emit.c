@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * block_emit.c - brings what was read of a block into the order of the target's files. For each
- * group of target pieces that share an entry the moves are copied, or cast, into the second part of
- * the buffer, which then is one range of the file. Where that would copy long ranges for nothing,
- * they are handed on from where they lie.
+ * block_emit.c - rearranges a block from the order of the source into that of the target's files.
+ * For each group of target pieces that share an entry, its moves are copied (or cast) into the
+ * second part of the buffer, which then holds one range of the file. Ranges that are long already
+ * are handed on from where they were read, without that copy.
  */
 #include "base/checked.h"
 #include "checkpoint/engine/sink.h"
@@ -13,7 +13,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* Ranges of this length are worth a write of their own. */
+/* Ranges at least this long are worth a write of their own. */
 #define RUN_BYTES_MIN ((int64_t)256 << 10)
 
 /* ---- moves ----------------------------------------------------------------------------------- */
@@ -53,7 +53,7 @@ typedef struct move_view {
     rs_block_box box;
     int64_t bytes; /* in the target's dtype */
     const rs_block_part *part;
-    const char *memory; /* in the part */
+    const char *memory; /* where the box begins in the part */
 } move_view;
 
 static const rs_block_part *find_part(const rs_worker *worker, int64_t piece)
@@ -70,7 +70,7 @@ static const rs_block_part *find_part(const rs_worker *worker, int64_t piece)
     return &worker->parts[low];
 }
 
-/* False when the block has nothing of the move. */
+/* Returns false if the block has nothing of the move. */
 static bool view_move(const rs_worker *worker, const rs_route *route, const rs_route_move *move,
                       const rs_block_box *box, move_view *view)
 {
@@ -86,7 +86,8 @@ static bool view_move(const rs_worker *worker, const rs_route *route, const rs_r
     return true;
 }
 
-/* overflows: where casts count them; NULL where another piece has counted the same ones. */
+/* `overflows`: counter for casts that overflow, or NULL if another piece has counted the same
+ * ones. */
 static void copy_move(const rs_route *route, const move_view *view, char *target,
                       const int64_t *target_strides, int64_t *overflows)
 {
@@ -99,7 +100,7 @@ static void copy_move(const rs_route *route, const move_view *view, char *target
         rs_cast_run(&cast, view->memory, target);
         return;
     }
-    /* What is written next is better kept in the cache than streamed past it. */
+    /* The copy is written to a file next: keep it in the cache instead of streaming past it. */
     const rs_copy_tuning tuning = {.cpu = rs_cpu_detect(), .stream_bytes = SIZE_MAX};
     rs_copy copy;
     rs_copy_prepare_tuned(&copy, &tuning, route->source->element_bytes, ndim, view->box.size,
@@ -109,18 +110,18 @@ static void copy_move(const rs_route *route, const move_view *view, char *target
 
 /* ---- a group of target pieces ---------------------------------------------------------------- */
 
-/* Target pieces that share an entry, and their moves. */
+/* The target pieces that share one entry, and their moves. */
 typedef struct target_group {
     rs_worker *worker;
     const rs_route *route;
     const rs_block_box *box;
     rs_range_fn *take;
-    int64_t first, count;             /* pieces */
-    const rs_route_move *moves, *end; /* of all of them, in the order of pieces */
-    uint64_t file_begin, file_end;    /* of what the block has of them */
+    int64_t first, count;             /* range of pieces */
+    const rs_route_move *moves, *end; /* moves of all these pieces, in the order of the pieces */
+    uint64_t file_begin, file_end;    /* the range of the file that the block's share spans */
 } target_group;
 
-/* The moves of one piece are those from *next on while they are its own. */
+/* How many moves, from `first` on, belong to the piece. */
 static int64_t count_moves(const target_group *group, int64_t piece, const rs_route_move *first)
 {
     const rs_route_move *next = first;
@@ -129,8 +130,8 @@ static int64_t count_moves(const target_group *group, int64_t piece, const rs_ro
     return next - first;
 }
 
-/* Can all moves of the group be handed on from where they lie? Each is then one long range in
- * memory and in the file. */
+/* Whether all moves of the group can be handed on from where they were read: each one is contiguous
+ * in memory and in the file, and is long or the only move of its piece. */
 static bool can_pass_on(const target_group *group)
 {
     const rs_route *route = group->route;
@@ -154,7 +155,7 @@ static bool can_pass_on(const target_group *group)
     return true;
 }
 
-/* Hands out one range. */
+/* Hands one range to the sink. */
 static reshard_status take_range(const target_group *group, int32_t file, const char *bytes,
                                  size_t count, uint64_t at)
 {
@@ -182,7 +183,8 @@ static reshard_status pass_on(const target_group *group)
     return status;
 }
 
-/* The byte, from the first of the clip, where a place of the tensor lies. */
+/* The byte offset of an element, given by its place in the tensor, from the first byte of the
+ * clip. */
 static int64_t place_in(const rs_route *route, const rs_clip *clip, const int64_t *place)
 {
     int64_t at = 0;
@@ -191,7 +193,7 @@ static int64_t place_in(const rs_route *route, const rs_clip *clip, const int64_
     return at * route->target->element_bytes;
 }
 
-/* Brings what the block has of one piece to `memory`, with the strides of the clip, and sums it. */
+/* Copies the block's share of one piece to `memory`, with the strides of the clip, and sums it. */
 static void arrange_piece(const target_group *group, int64_t piece, const rs_route_move *moves,
                           int64_t count, const rs_clip *clip, char *memory)
 {
@@ -216,7 +218,7 @@ static void assemble_piece(const target_group *group, int64_t piece, const rs_ro
     rs_worker_end(group->worker, &event, (uint64_t)clip->bytes);
 }
 
-/* Hands out a dense box from memory that is strided in the file, run by run. */
+/* Hands the sink, run by run, a box that is dense in memory but strided in the file. */
 static reshard_status take_runs(const target_group *group, int32_t file, const rs_clip *clip)
 {
     const rs_stored_tensor *target = group->route->target;
@@ -242,8 +244,8 @@ static reshard_status take_runs(const target_group *group, int32_t file, const r
     return RESHARD_OK;
 }
 
-/* Pieces that lie together in the file are assembled as one range; others one by one, dense in
- * memory and strided in the file. */
+/* Pieces that are contiguous in the file are assembled as one range. Others are assembled one by
+ * one, dense in memory, and handed out run by run. */
 static reshard_status assemble(const target_group *group, bool together)
 {
     const rs_stored_tensor *target = group->route->target;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * block_read.c - what a block has of each source piece is read into the first part of the buffer,
- * each byte once. Pieces that share an entry of a file and lie together are read as one range.
+ * block_read.c - reads a block's share of each source piece into the first part of the buffer, each
+ * byte once. Pieces of one entry of a file that are contiguous there are read as one range.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -29,7 +29,7 @@ static void sum_part(rs_worker *worker, const rs_block_part *part)
     rs_block_sums_read(&worker->sums, part->offset, part->size, part->memory, part->strides);
 }
 
-/* One piece by itself, dense in memory. */
+/* Reads one piece by itself, so that it is dense in memory. */
 static reshard_status read_piece(rs_worker *worker, const rs_route *route, int64_t piece,
                                  const rs_clip *clip, char *memory)
 {
@@ -47,10 +47,10 @@ static reshard_status read_piece(rs_worker *worker, const rs_route *route, int64
     return status;
 }
 
-/* What the block has of the pieces of one entry. */
+/* The block's share of the pieces of one entry. */
 typedef struct group_span {
-    uint64_t begin, end; /* in the file */
-    uint64_t bytes;      /* of elements in between */
+    uint64_t begin, end; /* byte offsets in the file */
+    uint64_t bytes;      /* of the block's elements, which may have gaps between them */
     int64_t parts;
 } group_span;
 
@@ -70,7 +70,7 @@ static group_span span_group(const rs_stored_tensor *source, int64_t first, int6
     return span;
 }
 
-/* Pieces of one entry, to `memory`. */
+/* Reads the pieces of one entry to `memory`. */
 static reshard_status read_group(rs_worker *worker, const rs_route *route, int64_t first,
                                  int64_t count, const rs_block_box *box, const group_span *span,
                                  char *memory)
@@ -99,8 +99,8 @@ static reshard_status read_group(rs_worker *worker, const rs_route *route, int64
     return status;
 }
 
-/* Splits the buffer: what is read first, what is written behind it. rs_blocks_cut has seen to it
- * that both fit. */
+/* Splits the buffer: source bytes first, target bytes after them. rs_blocks_cut made the block
+ * small enough for both to fit. */
 static void split_buffer(rs_worker *worker, const rs_route *route, const rs_block_box *box)
 {
     size_t bytes =
@@ -111,7 +111,8 @@ static void split_buffer(rs_worker *worker, const rs_route *route, const rs_bloc
     worker->target = worker->buffer + bytes / RS_BLOCK_ALIGNMENT * RS_BLOCK_ALIGNMENT;
 }
 
-/* All of the block as one part, dense. What the target will take up is free until then. */
+/* Computes the whole block as one dense part. The target's half of the buffer is not in use yet,
+ * and serves as scratch. */
 static reshard_status make_block(rs_worker *worker, const rs_route *route, const rs_block_box *box)
 {
     const rs_stored_tensor *source = route->source;

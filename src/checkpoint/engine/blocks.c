@@ -6,7 +6,7 @@
 
 #include <assert.h>
 
-/* A block that takes no memory may be larger than others. */
+/* Direct blocks take no memory, so they may be larger than others. */
 #define DIRECT_BLOCK_BYTES ((size_t)64 << 20)
 #define PAGE_BYTES 4096
 #define SLOW_BYTES 32
@@ -28,7 +28,7 @@ static bool is_slow(uint64_t source, uint64_t target)
     return behind != 0 && behind < SLOW_BYTES;
 }
 
-/* Each of the two ways is slow for one shift at most, so one of three is good. */
+/* Reading and writing each rule out at most one of the three shifts, so one is always left. */
 char *rs_blocks_place(char *memory, uint64_t source, uint64_t target)
 {
     for (size_t shift = 0; shift < RS_BLOCK_SHIFT_MAX; shift += SLOW_BYTES) {
@@ -39,7 +39,7 @@ char *rs_blocks_place(char *memory, uint64_t source, uint64_t target)
     return memory + RS_BLOCK_SHIFT_MAX;
 }
 
-/* Source and target of a block share the memory of a thread. Both begin on the alignment. */
+/* The source and the target of a block share a thread's memory, and both begin on the alignment. */
 static rs_tiles cut_route(const rs_route *route, size_t thread_bytes, bool is_direct)
 {
     int64_t each = route->source->element_bytes + written(route)->element_bytes;
@@ -121,7 +121,7 @@ void rs_block_walk_deal(rs_block_walk *walk, const rs_team *team, uint64_t bytes
     uint64_t total = 0, before = 0, rank = (uint64_t)team->rank;
     while (walk->block < walk->blocks->count && total < bytes_max)
         total += rs_block_walk_next(walk);
-    /* A block belongs to the rank whose share its first byte lies in. */
+    /* A block belongs to the rank whose share contains its first byte. */
     uint64_t share = total / (uint64_t)team->rank_count + 1;
     int64_t begin = walk->block, end = walk->block;
     while (at.block < walk->block && before / share <= rank) {

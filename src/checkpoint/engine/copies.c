@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copies.c - are boxes that a checkpoint stores more than once equal? */
+/* copies.c - checks that boxes which a checkpoint stores more than once are equal. */
 #include "base/context.h"
 #include "checkpoint/engine/engine.h"
 
@@ -8,7 +8,7 @@ static bool has_copies(const rs_stored_tensor *tensor)
     return tensor->copy_count != 0 && tensor->bytes != 0;
 }
 
-/* Cuts routes to all copies into blocks. */
+/* Makes the routes to all copies, and cuts them into blocks. */
 static reshard_status prepare(const reshard_checkpoint *checkpoint, rs_arena *arena,
                               size_t thread_bytes, rs_blocks *blocks)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crcs.c - do the files of a checkpoint hold what their writers say? Only some can tell: archives
+/* crcs.c - checks that files still hold what their writers put there. Only archives say so: they
  * have a CRC for each member. */
 #include "base/context.h"
 #include "base/error.h"

@@ -10,10 +10,10 @@
 #include <assert.h>
 #include <stdint.h>
 
-/* A block is read, brought into order and written while it is in the caches: more takes twice the
- * time, less makes many short writes where a tensor is cut into many columns. */
+/* A block is read, rearranged and written while it is in the caches. Larger blocks were measured to
+ * take twice the time; smaller ones make many short writes if a tensor is cut into many columns. */
 #define THREAD_BYTES_MAX ((size_t)4 << 20)
-/* Below this, fewer threads are better than smaller blocks. */
+/* With less memory per thread than this, fewer threads beat smaller blocks. */
 #define THREAD_BYTES_WANTED ((size_t)2 << 20)
 
 void rs_engine_share_memory(size_t memory_bytes, bool adapts, int32_t *threads,
@@ -97,7 +97,7 @@ static reshard_status run_block(void *user, int32_t thread, int64_t block)
                           route->source->name.bytes);
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all threads ----------------------------------------------------------------------------- */
 
 static uint64_t count_done(void *user)
 {

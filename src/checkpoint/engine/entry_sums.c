@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
-#define GATHERED_MAX 8192 /* entries; gathering is for small things */
+#define GATHERED_MAX 8192 /* entries gathered at once, because rs_team_gather is for small data */
 #define READ_BYTES ((size_t)1 << 20)
 
 reshard_status rs_entry_sums_create(reshard_context *context, int64_t count,
@@ -45,7 +45,7 @@ void rs_entry_sums_destroy(rs_entry_sums *sums)
     rs_release(sums->context, sums, sizeof *sums);
 }
 
-/* The last range that begins at or before the place. */
+/* The last range that begins at or before byte `at` of the file. */
 static int64_t find_range(const rs_entry_sums *sums, int32_t file, uint64_t at)
 {
     int64_t low = 0, high = sums->count;
@@ -95,7 +95,7 @@ reshard_status rs_entry_sums_merge(rs_entry_sums *sums, const rs_team *team)
     return status;
 }
 
-/* Sums all of an entry as it is in the file. */
+/* Sums a whole entry as it is in the file. */
 static reshard_status read_back(const rs_entry_range *range, const rs_file *file, char *memory,
                                 rs_zip_sum *out_sum)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file_route.c - plans where one tensor goes. */
+/* file_route.c - plans the moves of one tensor. */
 #include "checkpoint/engine/file_route.h"
 
 #include "base/checked.h"
@@ -13,7 +13,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* Longer ranges the kernel copies better than we do through memory. */
+/* The kernel copies ranges of at least this length better than we do through memory. */
 #define DIRECT_BYTES_MIN ((int64_t)256 << 10)
 
 static const int64_t zeros[RESHARD_NDIM_MAX];
@@ -32,7 +32,8 @@ typedef struct move_list {
     rs_route_move *items;
 } move_list;
 
-/* Where a box begins in a piece, and the strides there: in `numbers` unless the piece has them. */
+/* Finds where a box begins in a piece. Returns the strides there, written to `numbers` if the piece
+ * has none of its own. */
 static const int64_t *place_in(const rs_stored_tensor *tensor, const rs_stored_piece *piece,
                                const int64_t *offset, int64_t *numbers, int64_t *out_at)
 {
@@ -47,7 +48,7 @@ static const int64_t *place_in(const rs_stored_tensor *tensor, const rs_stored_p
     return strides;
 }
 
-/* A box from one piece to another; both hold all of it. */
+/* Adds a box that goes from one piece to another. Both hold all of it. */
 static reshard_status add_move(move_list *list, int64_t source, int64_t target,
                                const int64_t *offset, const int64_t *size)
 {
@@ -84,7 +85,7 @@ static int compare_moves(const void *a, const void *b)
     return (x->source > y->source) - (x->source < y->source);
 }
 
-/* Gives the moves to the route, sorted, and releases the list. */
+/* Sorts the moves, hands them to the route, and frees the list, also after an error. */
 static reshard_status keep_moves(move_list *list, reshard_status status, rs_route *route)
 {
     if (status == RESHARD_OK) {
@@ -102,7 +103,7 @@ static reshard_status keep_moves(move_list *list, reshard_status status, rs_rout
 
 /* ---- moves by the planner -------------------------------------------------------------------- */
 
-/* The first piece of a file; the plan counts its shards from there. Pieces are sorted by file. */
+/* The first piece in a file, from which the plan counts its shards. Pieces are sorted by file. */
 static int64_t first_piece(const rs_stored_tensor *tensor, int32_t file)
 {
     int64_t low = 0, high = tensor->piece_count;
@@ -117,7 +118,7 @@ static int64_t first_piece(const rs_stored_tensor *tensor, int32_t file)
     return low;
 }
 
-/* One record of the plan as single moves between pieces. */
+/* Adds one record of the plan, as single moves between pieces. */
 static reshard_status add_record(move_list *list, const reshard_move *record, int32_t rank,
                                  int32_t first_rank)
 {
@@ -135,7 +136,7 @@ static reshard_status add_record(move_list *list, const reshard_move *record, in
     return status;
 }
 
-/* What one file of the target receives. */
+/* Adds all moves that one file of the target receives. */
 static reshard_status add_part(move_list *list, reshard_plan *plan, int32_t rank,
                                int32_t first_rank)
 {
@@ -158,7 +159,7 @@ static reshard_status plan_moves(rs_arena *arena, rs_route *route)
     reshard_layout *from = NULL, *to = NULL;
     reshard_plan *plan = NULL;
     move_list list = {.arena = arena, .source = source, .target = target};
-    /* The ranks of targets follow those of sources: no file is both. */
+    /* Target ranks are numbered after the source ranks, because no file is both. */
     int32_t first_rank = source->pieces[source->piece_count - 1].file + 1;
     reshard_status status =
         rs_store_layout(context, source, source->pieces, source->piece_count, false, 0, &from);
@@ -213,7 +214,7 @@ static boxed_piece box_piece(int32_t ndim, const rs_stored_piece *piece, int64_t
     return boxed;
 }
 
-/* Sets tiles and again. */
+/* Sets the route's `tiles` and `again`. */
 static reshard_status find_again(rs_arena *arena, rs_route *route)
 {
     const rs_stored_tensor *target = route->target;
@@ -241,7 +242,7 @@ static reshard_status find_again(rs_arena *arena, rs_route *route)
     return status;
 }
 
-/* What all source pieces have of a target piece. */
+/* Adds moves from every source piece that overlaps a target piece. */
 static reshard_status add_overlaps(move_list *list, int64_t target)
 {
     reshard_status status = RESHARD_OK;
@@ -254,7 +255,7 @@ static reshard_status add_overlaps(move_list *list, int64_t target)
     return status;
 }
 
-/* A copy mostly has the box of one piece, which is found by sorting. */
+/* Most copies have the same box as one piece, which sorting puts right before them. */
 static reshard_status add_copies(move_list *list, boxed_piece *boxed)
 {
     const rs_stored_tensor *source = list->source, *copies = list->target;
@@ -284,7 +285,7 @@ rs_route rs_route_nowhere(const rs_stored_tensor *source)
     return (rs_route){.source = source, .offset = zeros, .size = source->carried_shape};
 }
 
-/* One move from piece to piece, when each tensor is in one. */
+/* Makes one move, for tensors that are in one piece on both sides. */
 static reshard_status keep_single(rs_arena *arena, rs_route *route)
 {
     move_list list = {.arena = arena, .source = route->source, .target = route->target};
@@ -312,7 +313,7 @@ static void digest_pieces(rs_digest *digest, const rs_stored_tensor *tensor)
     rs_digest_i64s(digest, tensor->carried_shape, ndim);
     for (int64_t i = 0; i < tensor->piece_count; i++) {
         const rs_stored_piece *piece = &tensor->pieces[i];
-        /* Which pieces share a file decides which one the plan calls which. */
+        /* The plan numbers shards within each file, so it matters which pieces share a file. */
         rs_digest_u64(digest, i > 0 && piece->file == tensor->pieces[i - 1].file);
         rs_digest_i64s(digest, offset_of(piece), ndim);
         rs_digest_i64s(digest, piece->size, ndim);
@@ -322,7 +323,7 @@ static void digest_pieces(rs_digest *digest, const rs_stored_tensor *tensor)
     }
 }
 
-/* From the cache when such pieces were planned before, else by the planner. */
+/* Takes the moves from the cache if such pieces were planned before; otherwise plans them. */
 static reshard_status find_moves(rs_arena *arena, rs_route_cache *cache, rs_route *route)
 {
     uint64_t key[2];

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sink_compare.c - blocks are compared with what the target's files hold. */
+/* sink_compare.c - compares blocks with what the target's files hold. */
 #include "checkpoint/engine/sink.h"
 #include "text/text.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- words about a difference ---------------------------------------------------------------- */
+/* ---- the error text -------------------------------------------------------------------------- */
 
-/* The element of a piece that a byte of its file belongs to; false when it belongs to none. */
+/* Finds the element of a piece that a byte of its file belongs to. Returns false if there is
+ * none. */
 static bool find_element(const rs_stored_tensor *tensor, const rs_stored_piece *piece,
                          uint64_t byte, int64_t out_index[RESHARD_NDIM_MAX])
 {
@@ -36,7 +37,7 @@ static bool holds(int32_t ndim, const rs_route_move *move, const int64_t *index)
     return true;
 }
 
-/* Just the name, where that tells the two files apart. */
+/* The file's name without its folder if that tells the two files apart, else its path. */
 static const char *shown(const rs_file *file, const rs_file *other)
 {
     const char *slash = strrchr(rs_file_path(file), '/');

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sink_file.c - blocks are written to files. Where the file system can, both files share ranges
- * that are long on both sides, or a server copies them; elsewhere they go through the buffer as
- * they are.
+ * sink_file.c - writes blocks to files. Ranges that are long on both sides are left to the file
+ * system if it can share them between the two files, or have a server copy them. Otherwise they
+ * pass through the buffer unchanged.
  */
 #include "base/checked.h"
 #include "checkpoint/engine/sink.h"
@@ -19,7 +19,8 @@ static reshard_status write_range(rs_worker *worker, const rs_route *route, int3
     return rs_file_write(engine->targets[file], bytes, count, at);
 }
 
-/* A box that lies together on both sides and that is not left to the kernel, through the buffer. */
+/* Copies through the buffer a box that is contiguous on both sides but that the kernel did not
+ * take. */
 static reshard_status copy_box(rs_worker *worker, const rs_route *route, const rs_route_move *move,
                                const rs_block_box *box)
 {

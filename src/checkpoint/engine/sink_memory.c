@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sink_memory.c - blocks are brought to their places in memory: straight from the file, or through
- * the buffer where they are cast. A target piece lies at byte `at` of memory[file].
+ * sink_memory.c - puts blocks in their places in memory: straight from the file, or through the
+ * buffer if they are cast. A target piece lies at byte `at` of memory[file].
  */
 #include "base/checked.h"
 #include "checkpoint/engine/sink.h"
@@ -15,7 +15,7 @@ static reshard_status run(rs_worker *worker, const rs_route *route, const rs_blo
     rs_engine *engine = worker->engine;
     const rs_stored_tensor *source = route->source, *target = route->target;
     int32_t ndim = source->carried_ndim;
-    /* What is to be cast is read to the front of the buffer. */
+    /* Elements to be cast are first read to the front of the buffer. */
     size_t front = route->casts ? (size_t)(rs_volume(ndim, box->size) * source->element_bytes) : 0;
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; status == RESHARD_OK && i < route->move_count; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sink_sum.c - blocks are read, which sums them. */
+/* sink_sum.c - only reads blocks; rs_block_read sums them. */
 #include "checkpoint/engine/sink.h"
 
 #include "base/shape.h"

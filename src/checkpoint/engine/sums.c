@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sums.c - sums of blocks as they come by. */
+/* sums.c - sums blocks as they pass through memory. */
 #include "checkpoint/engine/sums.h"
 
 #include "base/checked.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define BOTH_SIDES_EACH 16 /* blocks */
-#define GATHERED_MAX 4096  /* routes; gathering is for small things */
+#define GATHERED_MAX 4096  /* routes gathered at once, because rs_team_gather is for small data */
 
 reshard_status rs_sums_create(reshard_context *context, int64_t route_count, rs_sums **out_sums)
 {
@@ -74,21 +74,21 @@ reshard_status rs_sums_merge(rs_sums *sums, const rs_team *team)
 
 /* ---- one block ------------------------------------------------------------------------------- */
 
-/* Adds a box of the tensor that lies in memory. Strides are those of the memory, in elements; NULL:
- * dense and row-major. */
+/* Adds a box of the tensor that lies in memory. Strides are those of the memory, in elements; NULL
+ * means dense and row-major. */
 static void sum_box(rs_fingerprint_writer *writer, const rs_stored_tensor *tensor,
                     const int64_t *offset, const int64_t *size, const void *memory,
                     const int64_t *strides)
 {
     int64_t places[RESHARD_NDIM_MAX], steps[RESHARD_NDIM_MAX], index[RESHARD_NDIM_MAX] = {0};
     int64_t place = 0, stride = 1, dense = 1, run = 1, count = 1;
-    int32_t outer = 0; /* dims before those that a run covers */
+    int32_t outer = 0; /* number of dims outside a run */
     for (int32_t d = tensor->carried_ndim; d-- > 0;) {
         places[d] = stride * tensor->element_bytes;
         steps[d] = (strides != NULL ? strides[d] : dense) * tensor->element_bytes;
         place += offset[d] * places[d];
-        /* Rows follow each other in the tensor while all dims behind theirs are whole, and in
-         * memory if nothing lies between them. */
+        /* Rows follow each other in the tensor if all inner dims are whole, and in memory if there
+         * is no gap between them. */
         bool follows = run == stride && (size[d] == 1 || steps[d] == run * tensor->element_bytes);
         if (outer == 0 && follows)
             run *= size[d];
@@ -115,7 +115,7 @@ static void sum_box(rs_fingerprint_writer *writer, const rs_stored_tensor *tenso
     }
 }
 
-/* Elements that lie together in a piece and in the tensor. */
+/* How many elements of a piece are contiguous in the tensor as well. */
 static int64_t row_length(const rs_stored_tensor *tensor, const rs_stored_piece *piece)
 {
     int64_t length = 1;

@@ -30,7 +30,7 @@ int32_t rs_team_thread_count(const rs_team *team, int32_t asked)
 {
     if (asked != 0 || team->group == NULL)
         return rs_pool_thread_count(asked);
-    /* The ranks of one machine share its processors. */
+    /* The ranks are taken to be on one machine and to share its processors. */
     int64_t share = sysconf(_SC_NPROCESSORS_ONLN) / team->rank_count;
     return rs_pool_thread_count((int32_t)rs_max(1, rs_min(share, rs_pool_thread_count(0))));
 }
@@ -69,7 +69,7 @@ reshard_status rs_team_tell(const rs_team *team, reshard_status status, uint64_t
 {
     if (team->group == NULL)
         return status;
-    /* All get the largest, and the others pass zero. */
+    /* The agreement yields the largest number, so the other ranks pass zero. */
     uint64_t numbers[RS_AGREE_NUMBERS] = {rs_team_leads(team) ? *number : 0};
     status = rs_group_agree_on(team->group, status, NULL, numbers);
     if (status == RESHARD_OK)
