@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * apply.c - what the rules say of one tensor of known shape on one mesh: its rule and cuts
- * (find.c), the padded shape, whether heads and blocks stay whole, and the spec and layout that
- * follow.
+ * apply.c - applies the rules to one tensor of known shape on one mesh: finds its rule and cuts
+ * (find.c), pads the shape, checks that heads and blocks stay whole, and makes the spec and the
+ * layout.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -17,7 +17,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define NAME_SHOWN 200 /* bytes of a tensor's name in an error */
+#define NAME_SHOWN 200 /* bytes of a tensor's name in an error text */
 
 /* ---- padding --------------------------------------------------------------------------------- */
 
@@ -63,7 +63,8 @@ reshard_status rs_rule_unpad_shape(const rs_rule_finding *found, int32_t ndim, i
 
 /* ---- whole heads ----------------------------------------------------------------------------- */
 
-/* Splits n elements into `pieces` distinct pieces of whole units; all must be of the same size. */
+/* Checks that n elements divide evenly, in whole units, into as many pieces as the axis has
+ * coordinates, or into `max` if that is less. */
 static reshard_status check_division(const reshard_cut *cut, int64_t n, int64_t max,
                                      const rs_rule_finding *found)
 {
@@ -119,8 +120,8 @@ static reshard_status check_cut(const reshard_cut *cut, bool is_even, int64_t n,
     return RESHARD_OK;
 }
 
-/* A unit is a head, or a block that shares a scale. The spec language may deal out units unevenly,
- * but no model runs that way, so here it is an error. */
+/* A unit is a head, or a block that shares a scale. The spec language allows an uneven number of
+ * units per rank, but no model runs that way, so here it is an error. */
 static reshard_status check_units(const rs_rule_finding *found, int32_t ndim, const int64_t *shape)
 {
     int64_t left[RESHARD_NDIM_MAX];
@@ -205,7 +206,7 @@ void rs_rule_result_release(rs_rule_result *result)
     *result = (rs_rule_result){.drop = false};
 }
 
-/* Tensors with more dimensions than layouts support are carried whole. */
+/* Tensors with more dimensions than layouts support are kept whole. */
 static reshard_status finish_large(const rs_rule_finding *found, rs_rule_result *out_result)
 {
     const int64_t none[1] = {0};
@@ -303,7 +304,7 @@ reshard_status rs_rules_scalar(const rs_rules *rules, reshard_mesh *mesh,
     return status;
 }
 
-/* A refusal says why the whole model cannot be cut, so it comes before what is wrong with single
+/* A refusal says why the whole model cannot be cut, so it is reported before errors in single
  * cuts. */
 static reshard_status check_refusal(const rs_rule_finding *found)
 {

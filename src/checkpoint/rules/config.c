@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * config.c - config.json, flattened into names with whole numbers (true is 1) and short texts. What
- * is neither has no place in rules and is skipped.
+ * config.c - config.json, flattened into names with whole numbers (true is 1) and short texts.
+ * Rules cannot use other values, so these are skipped.
  */
 #include "checkpoint/rules/config.h"
 
@@ -16,7 +16,7 @@
 
 #define CONFIG_BYTES_MAX ((size_t)16 << 20)
 #define NAME_BYTES 512
-#define TEXT_BYTES_MAX 200 /* of a text that rules may compare */
+#define TEXT_BYTES_MAX 200 /* longest text that rules may compare */
 
 typedef struct rs_config_item {
     const char *name;
@@ -42,7 +42,7 @@ static reshard_status add_item(rs_config *config, const char *name, size_t lengt
     return RESHARD_OK;
 }
 
-/* A whole number with an optional sign; false for anything else. */
+/* Reads a whole number with an optional sign. Returns false for anything else. */
 static bool read_number(const char *text, size_t length, int64_t *out_value)
 {
     char digits[24];
@@ -75,11 +75,11 @@ static reshard_status add_sets(rs_config *config, int32_t count, const char *con
     return RESHARD_OK;
 }
 
-/* The name of the value being read: parts joined by dots, one for each container. */
+/* The name of the value being read: one part for each container around it, joined by dots. */
 typedef struct flattening {
     char name[NAME_BYTES];
-    size_t lengths[RS_JSON_DEPTH_MAX + 2];  /* of the name up to each depth */
-    int64_t indices[RS_JSON_DEPTH_MAX + 2]; /* of the next item of a list */
+    size_t lengths[RS_JSON_DEPTH_MAX + 2];  /* of the name, up to each depth */
+    int64_t indices[RS_JSON_DEPTH_MAX + 2]; /* of the next item, if the container is a list */
 } flattening;
 
 static size_t append_part(flattening *flat, int depth, const char *part, size_t length)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * draft.c - shows the built-in rules, and drafts rules for a checkpoint: lines to be filled in for
- * the names that no rule matches, then the family that knows the others.
+ * draft.c - lists the built-in rules, and drafts rules for a checkpoint: lines to be filled in for
+ * names that no rule matches, followed by the family that covers the others.
  */
 #include <reshard/model_rules.h>
 
@@ -50,14 +50,15 @@ static const char *name_at(void *user, int64_t index, size_t *out_bytes)
 typedef struct drafting {
     const reshard_checkpoint *checkpoint;
     rs_arena arena;
-    reshard_mesh *mesh; /* of one rank: nothing is cut, but names are looked up */
+    reshard_mesh *mesh; /* of one rank, so that nothing is cut but names can be looked up */
     rs_rulebook book;
-    const char *given, *used; /* the rules asked for, or chosen; NULL: none fits */
+    /* rules asked for; rules asked for or chosen, NULL if no family fits */
+    const char *given, *used;
     int64_t group_count;
-    rs_name_group *groups; /* without a rule */
+    rs_name_group *groups; /* names without a rule */
 } drafting;
 
-/* Chooses rules as a conversion does, except that none may fit. */
+/* Chooses rules as a conversion does, except that it is no error if none fits. */
 static reshard_status choose_rules(drafting *draft, reshard_context *context)
 {
     void *user = (void *)(uintptr_t)draft->checkpoint;
@@ -94,7 +95,7 @@ static reshard_status find_unmatched(drafting *draft)
         if (draft->used != NULL)
             status = rs_rules_name(book->rules, book->mesh, &book->keys, tensor->name.bytes,
                                    tensor->name.count, tensor->ndim, tensor->shape, &result);
-        /* A shape that fits no rule has to be decided by a line of its own, too. */
+        /* A tensor whose shape fits no rule needs a line of its own, too. */
         if (status == RESHARD_ERR_INVALID || (status == RESHARD_OK && result.unmatched))
             items[count++] = (rs_named_shape){tensor->name, tensor->ndim, tensor->shape};
         else if (status != RESHARD_OK)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * families.c - the built-in sets of rules, and which of them a model wants.
+ * families.c - the built-in sets of rules, and which one a model needs.
  *
- * config.json's model_type decides when some family names it (a line `types`). Otherwise the names
- * of the tensors tell the families apart: the first family of the list with a `sign` that any name
- * matches. A model with experts also has the names of one without, so its family comes earlier.
+ * If a family has config.json's model_type in a line `types`, that decides. Otherwise the names of
+ * the tensors do: the first family of the list with a `sign` that matches any name is taken. Models
+ * with experts also have names of the models without, so their families come earlier in the list.
  */
 #include "checkpoint/rules/families.h"
 #include "base/arena.h"
@@ -21,7 +21,7 @@
 #include <string.h>
 
 #define FAMILIES_MAX 64
-#define SIGN_NAME_MAX 1000 /* bytes of a name that may be a sign */
+#define SIGN_NAME_MAX 1000 /* longest name, in bytes, that is compared with signs */
 
 const char *rs_rules_family_name(int32_t index)
 {
@@ -74,7 +74,7 @@ reshard_status rs_rules_builtin(reshard_context *context, const char *family, rs
 
 /* ---- which one ------------------------------------------------------------------------------- */
 
-/* Some meshes need no knowledge of the model. lenient: axes of one coordinate are ignored. */
+/* Some meshes need no knowledge of the model. lenient: ignore axes with one coordinate. */
 static bool detect_by_mesh(const reshard_mesh *mesh, bool lenient, rs_rules_choice *choice)
 {
     const char *family = "replicate";
@@ -94,8 +94,8 @@ static bool detect_by_mesh(const reshard_mesh *mesh, bool lenient, rs_rules_choi
     return true;
 }
 
-/* Steps to the next line of a family that begins with the word and a space; the rest of that line,
- * or nothing behind the last one. */
+/* Steps to the next line of a family that begins with the word and a space. Returns the rest of
+ * that line; nothing after the last one. */
 static rs_slice next_line(const char **at, const char *word)
 {
     size_t length = strlen(word);
@@ -172,7 +172,7 @@ static reshard_status find_sign(const rs_rule_family *family, rs_tensor_name_fn 
     return RESHARD_OK;
 }
 
-/* A model_type that no family has makes the names a guess, which has to be said. */
+/* With a model_type that no family has, going by names is a guess, and the user has to know. */
 static void say_type_unknown(const char *model_type, rs_rules_choice *choice)
 {
     char by_name[sizeof choice->reason];

@@ -15,7 +15,8 @@ typedef struct rs_rule_family {
 /* Ends with an entry whose name is NULL. */
 extern const rs_rule_family rs_rule_families[];
 
-/* NULL when there is none of that name; the error text then lists them all. */
+/* Returns NULL if there is none of that name; the error text then suggests one or lists them
+ * all. */
 const rs_rule_family *rs_rule_family_find(const char *name, size_t length);
 
 #endif

@@ -2,14 +2,15 @@
 /*
  * find.c - finds a tensor's rule and cuts.
  *
- * The first rule whose pattern matches and whose shape fits decides, except for the defaults
- * (`every`): their cuts come after its own, in the order of the lines, on axes that are not cut
- * yet. A cut of an axis that the mesh does not have is ignored, and its keys need no values.
+ * The first rule whose pattern matches and whose shape fits decides. After its own cuts come those
+ * of the defaults (`every`), in the order of the lines, on axes that are not cut yet. A cut of an
+ * axis that the mesh does not have is ignored, and its keys need no values.
  *
  * Invariants:
- *  1. A name that matches a pattern with a shape is never handed on to a pattern without one.
- *  2. Where two rules of one pattern fit and neither is a special case of the other, as for a
- *     square, nothing tells which is meant: an error, unless the first asks for the model_type.
+ *  1. Once a name has matched a pattern with a shape, no rule without a shape can take it.
+ *  2. If a shape fits two rules with the same pattern and neither is a special case of the other,
+ *     as with a square matrix, nothing tells which one is meant. This is an error, unless the first
+ *     rule has a condition on a text, such as the model_type.
  */
 #include "checkpoint/rules/find.h"
 #include "base/checked.h"
@@ -40,7 +41,7 @@ static reshard_status evaluate(const rs_number_scope *scope, rs_slice text, int6
 
 /* ---- conditions ------------------------------------------------------------------------------ */
 
-/* Whether one of "a|b" is the key's text. */
+/* Whether the key's text is one of "a|b". */
 static bool text_is_one_of(const rs_rules_keys *keys, rs_slice key, rs_slice words)
 {
     char name[RS_KEY_BYTES];
@@ -60,7 +61,8 @@ static bool text_is_one_of(const rs_rules_keys *keys, rs_slice key, rs_slice wor
     return false;
 }
 
-/* True when the pattern matches and the conditions hold. A condition without a value does not. */
+/* Whether the pattern matches and the conditions hold. A condition on a key without a value does
+ * not. */
 static reshard_status matches_rule(const rs_rule_finding *found, const rs_rule *rule,
                                    rs_glob_span *spans, bool *out_matches)
 {
@@ -138,7 +140,7 @@ static reshard_status fail_misfit(const rs_rule_finding *found)
     char buffer[160];
     bool matches = false;
     rs_text text;
-    (void)matches_rule(found, rule, spans, &matches); /* for the spans */
+    (void)matches_rule(found, rule, spans, &matches); /* called for the spans */
     rs_number_scope scope = rs_rule_scope(found, rule, spans);
     rs_text_init(&text, buffer, sizeof buffer);
     for (int32_t d = 0; d < rule->shape_ndim; d++) {
@@ -155,7 +157,7 @@ static reshard_status fail_misfit(const rs_rule_finding *found)
                    rs_excerpt_of(rule->glob_text.bytes, rule->glob_text.count).text, buffer);
 }
 
-/* Every shape that fits `special` fits `general` too, to judge by their text. */
+/* Whether, going by the texts, every shape that fits `special` also fits `general`. */
 static bool is_special_case(const rs_rule *special, const rs_rule *general)
 {
     for (int32_t d = 0; d < special->shape_ndim; d++) {
@@ -166,7 +168,7 @@ static bool is_special_case(const rs_rule *special, const rs_rule *general)
     return true;
 }
 
-/* Looks for another rule of the same pattern, in the same file, that the shape fits as well. */
+/* Fails if the shape also fits another rule with the same pattern in the same file. */
 static reshard_status check_clear(const rs_rule_finding *found)
 {
     const rs_rule *rule = found->rule;
@@ -321,7 +323,7 @@ static reshard_status add_cuts(rs_rule_finding *found, const rs_rule *rule,
     return RESHARD_OK;
 }
 
-/* Whether the mesh has an axis that the rule cuts and nothing else has cut yet. */
+/* Whether the rule cuts an axis of the mesh that is not cut yet. */
 static bool can_add(const rs_rule_finding *found, const rs_rule *rule)
 {
     for (int32_t i = 0; i < rule->cut_count; i++) {
@@ -332,7 +334,7 @@ static bool can_add(const rs_rule_finding *found, const rs_rule *rule)
     return false;
 }
 
-/* Matching a name takes longer than asking what the match could add, which mostly is nothing. */
+/* Checks first what a match could add, which is usually nothing: matching the name takes longer. */
 static reshard_status add_defaults(rs_rule_finding *found)
 {
     rs_glob_span spans[RS_GLOB_ELEMENTS_MAX];

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * follow.c - like(): a tensor that belongs to another one, as scales do to a weight, is cut as the
- * other one is, whether that one is in the checkpoint or not.
+ * follow.c - like(): a tensor that belongs to another one, as scales belong to a weight, is cut in
+ * the same way, whether the other one is in the checkpoint or not.
  *
- * like(x.weight, 1/n, 0) says that dimension 0 goes with dimension 1 of the weight, n elements of
- * which share one, and dimension 1 with dimension 0. The numbers of a shared dimension are not
- * those of the weight, so its unit is dropped, and it must divide evenly instead: then both are cut
- * at the same places.
+ * like(x.weight, 1/n, 0) says that our dimension 0 goes with dimension 1 of the weight, where n
+ * elements of the weight share one of ours, and our dimension 1 with dimension 0. A shared
+ * dimension does not count in elements of the weight, so the weight's unit is dropped. It must
+ * divide evenly instead, so that both tensors are cut at the same places.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -18,7 +18,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The own dimension that goes with dimension `dim` of the followed tensor; -1: none. */
+/* Our dimension that goes with dimension `dim` of the followed tensor; -1: none. */
 static int32_t find_own(const rs_rule *rule, int32_t dim)
 {
     for (int32_t d = 0; d < rule->follow_count; d++) {
@@ -28,7 +28,8 @@ static int32_t find_own(const rs_rule *rule, int32_t dim)
     return -1;
 }
 
-/* A packed dimension whose parts are shorter by the same factor as the whole. */
+/* Makes the cut of a packed dimension whose parts are all shorter by the same factor as the
+ * whole. */
 static reshard_status shrink_packed(const rs_rule_finding *found, int32_t own,
                                     const reshard_placement *placement, int32_t axis,
                                     reshard_spec **out_spec)
@@ -117,7 +118,8 @@ static bool cuts_own(const rs_rule_finding *found, int32_t own)
     return false;
 }
 
-/* Where several rows share one of ours, rows that padding adds have none to share. */
+/* If several rows of the followed tensor share one of ours, rows added by padding have none to
+ * share. */
 static reshard_status follow_pad(rs_rule_finding *found, const rs_rule_finding *other,
                                  const rs_rule_pad *pad)
 {
@@ -144,7 +146,7 @@ static reshard_status follow_pad(rs_rule_finding *found, const rs_rule_finding *
 
 static reshard_status follow(rs_rule_finding *found, rs_rule_finding *other)
 {
-    other->ndim = RESHARD_NDIM_MAX; /* what is followed has no shape here */
+    other->ndim = RESHARD_NDIM_MAX; /* the followed tensor's shape is not known */
     reshard_status status = rs_rule_match(other);
     if (status != RESHARD_OK)
         return rs_fail_within(status, RS_RULE_PLACE ": like \"%.*s\"",

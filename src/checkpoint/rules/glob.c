@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * glob.c - compiles patterns to a list of elements, and matches them in two ways that agree. A
- * search from the front goes back where it has to, which names of tensors seldom ask for. Where it
- * has taken too many steps, a table is made from the back, which no pattern makes slow: for each
- * element and each place in the name it says whether this element and the later ones match the rest
- * of the name, and what each wildcard stands for can be read off it from the front.
+ * glob.c - compiles patterns to a list of elements, and matches them in two ways with equal
+ * results. A search from the front backtracks, which names of tensors seldom require. If it takes
+ * too many steps, a table is filled from the back, in time that no pattern can make long: for each
+ * element and each position in the name it says whether this element and the later ones match the
+ * rest of the name. What each wildcard stands for can then be read off from the front.
  */
 #include "checkpoint/rules/glob.h"
 #include "base/checked.h"
@@ -16,8 +16,8 @@
 #include <assert.h>
 #include <string.h>
 
-#define TABLE_BYTES 2048 /* short names need no allocation */
-#define STEPS_MAX 512    /* of the search */
+#define TABLE_BYTES 2048 /* tables of this size are on the stack */
+#define STEPS_MAX 512    /* of the search, before the table takes over */
 
 /* ---- compiling ------------------------------------------------------------------------------- */
 
@@ -25,13 +25,13 @@ typedef struct compiler {
     rs_arena *arena;
     const char *text;
     size_t bytes, at;
-    char *plain; /* the bytes of texts, without backslashes; as long as the pattern */
+    char *plain; /* the literal bytes, without backslashes; as large as the pattern */
     size_t plain_bytes;
     rs_glob_element elements[RS_GLOB_ELEMENTS_MAX];
     int32_t element_count;
 } compiler;
 
-/* Takes one literal byte, without its backslash. */
+/* Consumes one literal byte, without its backslash. */
 static reshard_status take_byte(compiler *made)
 {
     if (made->text[made->at] == '\\') {
@@ -74,7 +74,7 @@ static reshard_status compile_text(compiler *made)
     return item.length != 0 ? add_element(made, RS_GLOB_TEXT, 1, &item) : RESHARD_OK;
 }
 
-/* Reads digits without leading zeros that fit int64_t; false for anything else. */
+/* Reads digits without leading zeros that fit int64_t. Returns false for anything else. */
 static bool read_number(const char *text, size_t length, int64_t *out_number)
 {
     int64_t number = 0;
@@ -98,7 +98,7 @@ static bool is_digits(const char *text, size_t length)
     return true;
 }
 
-/* Reads "a..b" and "a.." as a range. Dots that do not follow a number are plain text. */
+/* Recognises the ranges "a..b" and "a..". Dots that do not follow a number are literal. */
 static reshard_status find_range(rs_glob_item *item)
 {
     size_t dots = 0;
@@ -119,8 +119,8 @@ static reshard_status find_range(rs_glob_item *item)
     return RESHARD_OK;
 }
 
-/* {0.15}, {0-15}, {0:15} and {0...15} are texts, but a range is what people mean by them. Single
- * dots are let through among other texts. */
+/* {0.15}, {0-15}, {0:15} and {0...15} are literal texts, but people who write them mean a range. A
+ * single dot is allowed if there are other texts. */
 static reshard_status check_near_range(const rs_glob_item *item, bool is_alone)
 {
     size_t first = 0, last = item->length;
@@ -225,7 +225,8 @@ static bool begins_with(const rs_glob_item *item, const char *name, size_t bytes
     return name[0] == item->text[0] && memcmp(name, item->text, item->length) == 0;
 }
 
-/* Whether the name can begin like the pattern, to judge by `depth` texts and choices of texts. */
+/* Whether the name can begin like the pattern, judging by its first `depth` elements, or those
+ * before the first wildcard or range. */
 static bool begin_agrees(const rs_glob_element *element, const rs_glob_element *end, int depth,
                          const char *name, size_t bytes)
 {
@@ -238,10 +239,10 @@ static bool begin_agrees(const rs_glob_element *element, const rs_glob_element *
              begin_agrees(element + 1, end, depth - 1, name + item->length, bytes - item->length)))
             return true;
     }
-    return element->item_count == 0; /* a wildcard */
+    return element->item_count == 0; /* true for a wildcard */
 }
 
-/* The same for its end, from the element before `element` backwards. */
+/* The same for the end of the name, going backwards from the element before `element`. */
 static bool end_agrees(const rs_glob_element *begin, const rs_glob_element *element, int depth,
                        const char *name, size_t bytes)
 {
@@ -255,11 +256,11 @@ static bool end_agrees(const rs_glob_element *begin, const rs_glob_element *elem
                                end_agrees(begin, element, depth - 1, name, bytes - item->length)))
             return true;
     }
-    return element->item_count == 0; /* a wildcard */
+    return element->item_count == 0; /* true for a wildcard */
 }
 
-/* Most names do not match most patterns, and their first or last bytes show it: ".weight" at the
- * end seldom does, but what comes before it. */
+/* Most names do not match most patterns, and their first or last bytes show it. At the end, a
+ * ".weight" does not tell much, but the elements before it do. */
 static bool ends_agree(const rs_glob *glob, const char *name, size_t bytes)
 {
     const rs_glob_element *begin = glob->elements, *end = begin + glob->element_count;
@@ -268,8 +269,8 @@ static bool ends_agree(const rs_glob *glob, const char *name, size_t bytes)
     return end_agrees(begin, end, 4, name, bytes) && begin_agrees(begin, end, 2, name, bytes);
 }
 
-/* Finds the shortest length, from *length on, at which the item matches the beginning of `name`;
- * false when there is none. */
+/* Finds the shortest length, at least *length, with which the item matches the beginning of `name`.
+ * Returns false if there is none. */
 static bool item_fits(const rs_glob_item *item, const char *name, size_t bytes, size_t *length)
 {
     if (!item->is_range) {
@@ -296,13 +297,13 @@ typedef struct search {
     const rs_glob *glob;
     const char *name;
     size_t bytes;
-    rs_glob_span *spans; /* room for all wildcards, or NULL */
-    int32_t steps;       /* that it may still take */
+    rs_glob_span *spans; /* one for each wildcard, or NULL */
+    int32_t steps;       /* steps left */
 } search;
 
 static bool search_from(search *now, int32_t index, int32_t wildcard, size_t at);
 
-/* The element takes name[at .. end-1]; do the others match the rest? */
+/* Given that the element takes name[at .. end-1], whether the later ones match the rest. */
 static bool search_behind(search *now, int32_t index, int32_t wildcard, size_t at, size_t end)
 {
     if (now->glob->elements[index].kind == RS_GLOB_TEXT)
@@ -312,7 +313,7 @@ static bool search_behind(search *now, int32_t index, int32_t wildcard, size_t a
     return search_from(now, index + 1, wildcard + 1, end);
 }
 
-/* Where the text next begins, from `from` on; `bytes` when it does not. */
+/* The next position of the text, not before `from`; `bytes` if there is none. */
 static size_t find_text(const rs_glob_item *text, const char *name, size_t bytes, size_t from)
 {
     const char *end = name + bytes, *at = name + from;
@@ -327,7 +328,8 @@ static size_t find_text(const rs_glob_item *text, const char *name, size_t bytes
     return bytes;
 }
 
-/* Tries all that * can take, shortest first; what is followed by a text ends where that begins. */
+/* Tries all that * can take, shortest first. If a text follows, only positions of that text are
+ * tried. */
 static bool search_any(search *now, int32_t index, int32_t wildcard, size_t at)
 {
     const rs_glob_element *next = &now->glob->elements[index + 1];
@@ -368,8 +370,8 @@ static bool search_from(search *now, int32_t index, int32_t wildcard, size_t at)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* How many bytes the choice takes so that the remaining elements match too (`rest` says where they
- * do); -1 when no item will do. */
+/* How many bytes the choice must take so that the later elements match too (`rest` says where they
+ * do); -1 if no item will do. */
 static int64_t take_choice(const rs_glob_element *element, const char *name, size_t bytes,
                            const unsigned char *rest)
 {
@@ -383,7 +385,7 @@ static int64_t take_choice(const rs_glob_element *element, const char *name, siz
     return -1;
 }
 
-/* Marks in a row the places where the text is followed by a place where the rest matches. */
+/* Marks in `row` the positions of the text after which the rest matches. */
 static void add_text(const rs_glob_item *item, const char *name, size_t bytes,
                      const unsigned char *rest, unsigned char *row)
 {
@@ -415,7 +417,7 @@ static void add_range(const rs_glob_item *item, const char *name, size_t bytes,
 }
 
 /* Fills in row[j]: whether this element and the later ones match name[j ..]. `rest` is the row of
- * the later ones. False when no place matches. */
+ * the later ones. Returns false if no position matches. */
 static bool fill_row(const rs_glob_element *element, const char *name, size_t bytes,
                      const unsigned char *rest, unsigned char *row)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * glob.h - patterns of tensor names: * any bytes, ? one byte, {a,b,0..15} one of several
- * texts or a number in a range, \ in front of a byte that is meant literally. A pattern matches
- * the whole of a name.
+ * glob.h - patterns of tensor names: * for any bytes, ? for one byte, {a,b,0..15} for one of
+ * several texts or a number in a range, \ before a byte that is meant literally. A pattern must
+ * match the whole name.
  */
 #ifndef RS_CHECKPOINT_RULES_GLOB_H
 #define RS_CHECKPOINT_RULES_GLOB_H
@@ -13,11 +13,11 @@
 
 #define RS_GLOB_BYTES_MAX 4096
 #define RS_GLOB_ELEMENTS_MAX 64
-#define RS_GLOB_NAME_MAX 65535 /* bytes of a name */
+#define RS_GLOB_NAME_MAX 65535 /* longest name, in bytes */
 
 typedef enum rs_glob_kind { RS_GLOB_TEXT, RS_GLOB_ONE, RS_GLOB_ANY, RS_GLOB_CHOICE } rs_glob_kind;
 
-/* Text, or a number from first to last written without leading zeros. */
+/* A text, or a number from first to last without leading zeros. */
 typedef struct rs_glob_item {
     bool is_range;
     int64_t first, last;
@@ -37,21 +37,21 @@ typedef struct rs_glob {
     rs_glob_element *elements;
 } rs_glob;
 
-/* What a wildcard stands for: name[start .. end-1]. */
+/* The part of the name that a wildcard stands for: name[start .. end-1]. */
 typedef struct rs_glob_span {
     size_t start, end;
 } rs_glob_span;
 
-/* All that the glob points to is in the arena. Errors: SYNTAX, RANGE. */
+/* Everything that the glob points to is in the arena. Errors: SYNTAX, RANGE. */
 reshard_status rs_glob_compile(rs_arena *arena, const char *text, size_t bytes, rs_glob *out_glob);
 
-/* spans: one for each wildcard from the left, or NULL. Where a name matches in several ways, each
- * wildcard in turn takes as little as it can, and a choice takes its first text that fits. Time and
- * memory are at most the product of the number of elements and the name's length. Errors:
- * UNSUPPORTED for a longer name than RS_GLOB_NAME_MAX, NO_MEMORY. */
+/* spans: one for each wildcard, from left to right, or NULL. If a name matches in several ways,
+ * each wildcard in turn takes as little as it can, and a choice takes its first text that fits.
+ * Time and memory are at most proportional to the number of elements times the length of the name.
+ * Errors: UNSUPPORTED for a name longer than RS_GLOB_NAME_MAX, NO_MEMORY. */
 reshard_status rs_glob_try(reshard_context *context, const rs_glob *glob, const char *name,
                            size_t name_bytes, rs_glob_span *spans, bool *out_matches);
-/* The same by the table alone, for names up to RS_GLOB_NAME_MAX. */
+/* The same with the table alone, for names of up to RS_GLOB_NAME_MAX bytes. */
 reshard_status rs_glob_try_table(reshard_context *context, const rs_glob *glob, const char *name,
                                  size_t name_bytes, rs_glob_span *spans, bool *out_matches);
 

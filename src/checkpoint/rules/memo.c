@@ -2,9 +2,9 @@
 /*
  * memo.c - looks up cuts and results, and makes those that are not there yet.
  *
- * Cuts from the memo are one spec for each axis and text, so the addresses of specs tell whether
- * two lists of cuts are the same. A cut that did not come from the memo (found->is_single) might
- * lie where an earlier one was, so its result is kept for its tensor alone.
+ * The memo has one spec for each axis and text, so comparing the addresses of specs tells whether
+ * two lists of cuts are the same. A spec that is not from the memo (found->is_single) might have
+ * the address of an earlier one, so its result is not shared.
  */
 #include "checkpoint/rules/memo.h"
 
@@ -15,7 +15,7 @@
 #include <assert.h>
 #include <string.h>
 
-#define KEY_BYTES 256 /* wildcards that stand for more are read anew for each tensor */
+#define KEY_BYTES 256 /* a longer key is not kept, and its cut is evaluated for each tensor */
 
 struct rs_memo_spec {
     reshard_spec *spec;
@@ -51,7 +51,8 @@ void rs_rule_memo_release(rs_rule_memo *memo)
 
 /* ---- cuts ------------------------------------------------------------------------------------ */
 
-/* Which cut, and what the wildcards that it names stand for. False when that is too long. */
+/* The address of the cut, and the values of the wildcards that it uses. Returns false if that is
+ * too long. */
 static bool write_cut_key(const rs_number_scope *scope, const rs_rule_cut *cut, char key[KEY_BYTES],
                           size_t *out_bytes)
 {
@@ -64,7 +65,7 @@ static bool write_cut_key(const rs_number_scope *scope, const rs_rule_cut *cut, 
         if (length > KEY_BYTES - used - 1)
             return false;
         memcpy(key + used, scope->name + scope->spans[i].start, length);
-        key[used + length] = '}'; /* ends it: what stands for numbers is digits */
+        key[used + length] = '}'; /* a separator, because wildcards in numbers are digits */
         used += length + 1;
     }
     *out_bytes = used;
@@ -83,7 +84,7 @@ static reshard_status keep_spec(rs_rule_memo *memo, reshard_spec *spec)
     return RESHARD_OK;
 }
 
-/* The one spec of this text on this axis. */
+/* Finds or makes the one spec for this text on this axis. */
 static reshard_status find_by_text(rs_rule_memo *memo, const rs_number_scope *scope,
                                    const rs_rule_cut *cut, int64_t axis_size,
                                    reshard_spec **out_spec)
@@ -91,7 +92,8 @@ static reshard_status find_by_text(rs_rule_memo *memo, const rs_number_scope *sc
     char key[sizeof cut->axis + RS_PLACEMENT_BYTES];
     char *text = key + sizeof cut->axis;
     reshard_spec *spec = NULL;
-    memcpy(key, &cut->axis, sizeof cut->axis); /* a set has each name of an axis once */
+    /* a set has each axis name once, so its address will do */
+    memcpy(key, &cut->axis, sizeof cut->axis);
     reshard_status status = rs_rule_placement_text(scope, cut->placement, axis_size, text);
     if (status != RESHARD_OK)
         return status;
@@ -110,7 +112,7 @@ static reshard_status find_by_text(rs_rule_memo *memo, const rs_number_scope *sc
     return RESHARD_OK;
 }
 
-/* What is dealt to the axis so far; a set has each name of an axis once, and a mesh few of them. */
+/* What A(i of n) has dealt to the axis so far. Few axes exist, and each name has one address. */
 static rs_number_dealt *find_dealt(rs_rule_memo *memo, const char *axis)
 {
     int32_t i = 0;
@@ -152,7 +154,7 @@ reshard_status rs_rule_memo_cut(rs_rule_memo *memo, const rs_number_scope *scope
 
 #define WORDS_MAX (3 + RESHARD_NDIM_MAX + 6 * RESHARD_AXES_MAX + 3 * RESHARD_NDIM_MAX)
 
-/* All that rs_rule_finish goes by. */
+/* Everything that rs_rule_finish depends on. */
 static size_t write_result_key(const rs_rule_finding *found, int64_t words[WORDS_MAX])
 {
     const rs_rule *first = found->rules->rules;
@@ -203,7 +205,7 @@ static reshard_status find_result(rs_rule_memo *memo, rs_rule_finding *found,
     reshard_status status = rs_rule_find(found);
     if (status != RESHARD_OK)
         return status;
-    assert(!found->is_drop); /* rs_rules_name told */
+    assert(!found->is_drop); /* rs_rules_name has sorted these out */
     if (!found->is_single && !found->is_large) {
         place = rs_table_at(&memo->results, words, write_result_key(found, words));
         if (place == NULL)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memo.h - what a set of rules has said about earlier tensors. The layers of a model are cut alike:
- * of 90,000 tensors, some hundreds differ in shape, rule or coordinates. Each cut is read once for
- * each value of the wildcards that it names, and a layout is made once for each shape and list of
+ * memo.h - remembers what a set of rules said about earlier tensors. The layers of a model are cut
+ * alike: of 90,000 tensors, a few hundred differ in shape, rule or coordinates. Each cut is parsed
+ * once for each value of the wildcards in it, and a layout is made once for each shape and list of
  * cuts.
  *
  * A memo is for one set of rules, one mesh and one configuration, which must outlive it.
@@ -17,8 +17,8 @@
 struct rs_memo_spec;
 struct rs_memo_result;
 
-/* What A(i of n) dealt to an axis: if the highest i is not n-1, some coordinates get less than the
- * numbers of the configuration promise. */
+/* The items that A(i of n) dealt out to an axis. If the highest i is not n-1, some coordinates get
+ * less than the configuration promises. */
 typedef struct rs_memo_dealt {
     const char *axis;
     rs_number_dealt items;
@@ -26,8 +26,8 @@ typedef struct rs_memo_dealt {
 
 typedef struct rs_rule_memo {
     rs_arena arena;
-    rs_table cuts;    /* by the cut and what its wildcards stand for: specs of one cut */
-    rs_table texts;   /* by axis and text: the same specs. Cuts that are equal are one spec */
+    rs_table cuts;    /* specs of one cut, by the cut and the values of its wildcards */
+    rs_table texts;   /* the same specs, by axis and text; equal cuts share one spec */
     rs_table results; /* by rule, cuts, padding and shape */
     rs_memo_dealt dealt[RESHARD_AXES_MAX];
     int32_t dealt_count;
@@ -38,13 +38,13 @@ typedef struct rs_rule_memo {
 void rs_rule_memo_init(rs_rule_memo *memo, reshard_context *context);
 void rs_rule_memo_release(rs_rule_memo *memo);
 
-/* As rs_rules_apply, given the number of the rule that rs_rules_name found. The result has no new
- * name, belongs to the memo and is the same object for tensors that are cut alike. */
+/* Like rs_rules_apply, given the index of the rule that rs_rules_name found. The result has no new
+ * name, belongs to the memo, and is the same object for all tensors that are cut alike. */
 reshard_status rs_rules_apply_found(rs_rule_memo *memo, const rs_rules *rules, reshard_mesh *mesh,
                                     const rs_rules_keys *keys, int64_t rule, const char *name,
                                     size_t name_bytes, int32_t ndim, const int64_t *shape,
                                     const rs_rule_result **out_result);
-/* As rs_rules_scalar. */
+/* Like rs_rules_scalar. */
 reshard_status rs_rules_apply_none(rs_rule_memo *memo, const rs_rules *rules, reshard_mesh *mesh,
                                    const rs_rule_result **out_result);
 

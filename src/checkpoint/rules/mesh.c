@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mesh.c - checks that a set of rules knows what to do with a mesh. An axis that no rule names
- * would hold copies of everything. That is what the name dp asks for; under any other name it is a
- * mistake.
+ * mesh.c - checks that a set of rules knows what to do with every axis of a mesh. An axis that no
+ * rule names would hold copies of everything. That is what the name dp asks for; under any other
+ * name it is a mistake.
  */
 #include "base/error.h"
 #include "checkpoint/rules/model.h"

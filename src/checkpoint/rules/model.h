@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * model.h - the parts of a set of rules, for the files in this folder that read and apply them.
- * Numbers stay text, because keys and wildcards have other values for each tensor; their form was
- * checked when the set was read.
+ * Numbers are kept as text, because keys and wildcards have a different value for each tensor;
+ * their syntax was checked when the set was read.
  */
 #ifndef RS_CHECKPOINT_RULES_MODEL_H
 #define RS_CHECKPOINT_RULES_MODEL_H
@@ -11,20 +11,20 @@
 #include "checkpoint/rules/number.h"
 
 typedef struct rs_rule_cut {
-    rs_slice placement; /* "S(0, unit=$head_dim)"; "A(..)", "S..", "R" or "refuse(words)" */
+    rs_slice placement; /* "S(0, unit=$head_dim)", "A(..)" or "R"; if it refuses, the reason */
     const char *axis;
-    uint64_t wildcards; /* which of the pattern it names: bit n - 1 for {n} */
+    uint64_t wildcards; /* the {n} that it contains: bit n - 1 for {n} */
     bool refuses;
 } rs_rule_cut;
 
 typedef struct rs_rule_pad {
     int32_t dim; /* may be negative */
     rs_slice multiple;
-    rs_slice true_size; /* empty: none */
+    rs_slice true_size; /* empty: not given */
 } rs_rule_pad;
 
-/* Which dimension of the followed tensor a dimension is: -1 for none. shares: several elements of
- * that one share one of this, as rows of a block share a scale. */
+/* The dimension of the followed tensor that one of our dimensions goes with; -1: none. `shares`:
+ * several elements of that dimension share one of ours, as the rows of a block share a scale. */
 typedef struct rs_rule_follow {
     int32_t dim;
     bool shares;
@@ -33,21 +33,21 @@ typedef struct rs_rule_follow {
 typedef struct rs_rule {
     const char *file_name;
     int32_t line;
-    bool is_every; /* a default: adds cuts to what another rule matched */
+    bool is_every; /* a default, which adds cuts to those of the rule that matched */
     bool is_drop;
     bool is_uneven; /* units need not divide evenly */
-    bool is_void;   /* without(): the model has such a tensor */
+    bool is_void;   /* the model has a tensor that without() excludes: the rule never applies */
     rs_glob glob;
     rs_slice glob_text;
-    bool has_shape; /* "[$heads, *]" behind the pattern */
+    bool has_shape; /* there is a "[$heads, *]" after the pattern */
     int32_t shape_ndim;
-    rs_slice shape[RESHARD_NDIM_MAX]; /* numbers, or "*" */
-    rs_slice when;                    /* applies only if this is not 0; empty: always */
-    rs_slice when_key, when_words;    /* applies only if the key's text is one of "a|b" */
-    rs_slice without_text;            /* applies only if no name matches; empty: always */
+    rs_slice shape[RESHARD_NDIM_MAX]; /* each a number or "*" */
+    rs_slice when;                    /* the rule applies only if this is not 0; empty: always */
+    rs_slice when_key, when_words;    /* the rule applies only if the key's text is one of "a|b" */
+    rs_slice without_text;            /* the rule applies only if no name matches; empty: always */
     rs_glob without;
-    rs_slice new_name; /* empty: the name stays */
-    rs_slice like;     /* the name of the tensor whose rule this one follows; empty: none */
+    rs_slice new_name; /* empty: the name does not change */
+    rs_slice like;     /* name of the tensor whose rule this one follows; empty: none */
     int32_t follow_count;
     rs_rule_follow follows[RESHARD_NDIM_MAX];
     int32_t cut_count;
@@ -58,32 +58,33 @@ typedef struct rs_rule {
 
 struct rs_rules {
     reshard_context *context;
-    rs_arena arena;        /* owns the texts and what globs point to */
-    const char *file_name; /* as given; rules brought in by `use` have another */
+    rs_arena arena;        /* owns the texts, and what the globs point to */
+    const char *file_name; /* as given; rules that came by `use` have another one */
     bool is_builtin;
     int64_t rule_count, rule_capacity;
     rs_rule *rules;
     int64_t default_count, default_capacity;
     rs_number_default *defaults;
     int64_t axis_count, axis_capacity;
-    const char **axes; /* all that any rule names, each once */
+    const char **axes; /* all axes that any rule names, each once */
 };
 
-/* The text of a cut in the spec language, "S(0, unit=128)", with variables replaced by their
- * values. "last" and "of" refer to axis_size. Writes at most RS_PLACEMENT_BYTES. Errors: as
- * rs_number_read; RANGE when the text is too long. */
+/* Writes a cut in the spec language, "S(0, unit=128)", with variables replaced by their values.
+ * "last" and "of" refer to axis_size. Writes at most RS_PLACEMENT_BYTES. Errors: those of
+ * rs_number_read; RANGE if the text is too long. */
 #define RS_PLACEMENT_BYTES 2048
 reshard_status rs_rule_placement_text(const rs_number_scope *scope, rs_slice placement,
                                       int64_t axis_size, char out_text[RS_PLACEMENT_BYTES]);
-/* That text on an axis of that name and size, as a spec of one axis and one cut. */
+/* Parses that text for an axis of the given name and size, into a spec with one axis and one
+ * cut. */
 reshard_status rs_rule_placement_read(reshard_context *context, const char *text, const char *axis,
                                       int64_t axis_size, reshard_spec **out_spec);
-/* Both. */
+/* Does both in one call. */
 reshard_status rs_rule_placement_parse(reshard_context *context, const rs_number_scope *scope,
                                        const rs_rule_cut *cut, int64_t axis_size,
                                        reshard_spec **out_spec);
-/* The new name of a tensor, with wildcards replaced. Writes at most `capacity` bytes and gives the
- * full length. Errors: SYNTAX. */
+/* Writes the new name of a tensor, with wildcards replaced: at most `capacity` bytes. *out_length
+ * is the full length. Errors: SYNTAX. */
 reshard_status rs_rule_new_name(const rs_number_scope *scope, rs_slice new_name, char *buffer,
                                 size_t capacity, size_t *out_length);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * number.c - reads and evaluates numbers in one pass, by recursive descent of bounded depth.
+ * number.c - parses and evaluates numbers in one pass, by recursive descent of bounded depth.
  *
- * Configurations leave out what their model class would fill in, and families have different names
- * for the same thing. The table of substitutes gives, in the same language, the value of a key that
- * the configuration does not have.
+ * Configurations leave out values that the model class would fill in, and families have different
+ * names for the same thing. The table of substitutes says, in the language of numbers, how to
+ * compute a key that the configuration does not have.
  */
 #include "checkpoint/rules/number.h"
 #include "base/checked.h"
@@ -26,7 +26,8 @@ static const struct {
     {"num_key_value_heads", "$num_attention_heads"},
     {"head_dim", "$hidden_size/$num_attention_heads"},
     {"num_local_experts", "$num_experts?$n_routed_experts?$moe_num_experts"},
-    /* Blocks of such a size share a scale, or groups of inputs (GPTQ, AWQ); else 1 x 1. */
+    /* Size of the blocks, or of the groups of inputs (GPTQ, AWQ), that share a scale; 1 x 1 if
+     * unset. */
     {"weight_block_rows", "$quantization_config.weight_block_size.0?$block_structure.0?1"},
     {"weight_block_columns", "$quantization_config.weight_block_size.1?$block_structure.1?"
                              "$quantization_config.group_size?1"},
@@ -37,7 +38,7 @@ static const struct {
     {"head_columns", "lcm($head_dim, $weight_block_columns)"},
     {"query_rows", "$num_attention_heads*$head_dim"},
     {"key_rows", "$num_key_value_heads*$head_dim"},
-    /* Of a tower for images; Qwen2-VL's hidden_size is that of the text. */
+    /* For a vision tower. embed_dim comes first: Qwen2-VL's hidden_size is that of the text. */
     {"tower_size", "$vision_config.embed_dim?$vision_config.hidden_size"},
     {"tower_head_dim", "$tower_size/$tower_heads"},
     {"tower_heads", "$vision_config.num_attention_heads?$vision_config.num_heads"},
@@ -60,7 +61,7 @@ bool rs_cursor_accept(rs_cursor *cursor, char c)
     return true;
 }
 
-/* The end of the word at the cursor, or the cursor itself when there is no word. */
+/* The end of the word at the cursor, or the cursor itself if there is no word. */
 static const char *find_word_end(const rs_cursor *cursor, bool dotted)
 {
     const char *at = cursor->at;
@@ -92,8 +93,8 @@ typedef struct number_function {
 static const number_function functions[] = {
     {"lcm", LEAST_MULTIPLE}, {"min", LESSER}, {"max", GREATER}};
 
-/* Takes the name of a function and the parenthesis behind it; NULL when there is none. max=2, an
- * option of cuts, is no function. */
+/* Consumes the name of a function and the parenthesis after it. Returns NULL if there is none:
+ * max=2, an option of cuts, is not a function. */
 static const number_function *accept_function(rs_cursor *cursor)
 {
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
@@ -120,12 +121,12 @@ bool rs_cursor_at_variable(rs_cursor *cursor)
 static reshard_status read_sum(const rs_number_scope *scope, rs_cursor *cursor, int depth,
                                int64_t *out_number);
 
-/* Models with a tower keep the keys of their text model apart, under one of these. */
+/* Models with a tower nest the keys of their text model in one of these. */
 static const char *const text_models[] = {"", "text_config.", "llm_config.", "language_config.",
                                           "thinker_config.text_config."};
 enum { TEXT_MODELS = sizeof text_models / sizeof *text_models };
 
-/* Finds the key's value. */
+/* Finds the value of a key at the top level or in the part for the text model. */
 static bool find_plain(const rs_number_scope *scope, const char *key, int64_t *out_value)
 {
     char nested[RS_KEY_BYTES + 32];
@@ -150,8 +151,8 @@ const char *rs_key_text(const rs_rules_keys *keys, const char *key)
     return text;
 }
 
-/* What stands in for a key that the configuration does not have; empty: nothing. Takes the defaults
- * out of the scope when it is one of them: chains of defaults could take forever. */
+/* The number that replaces a key that the configuration does not have; empty: none. If it is a
+ * default, the scope loses its defaults, because chains of defaults could take forever. */
 static rs_slice find_other(rs_number_scope *scope, const char *key)
 {
     for (int64_t i = 0; i < scope->default_count; i++) {
@@ -167,7 +168,8 @@ static rs_slice find_other(rs_number_scope *scope, const char *key)
     return (rs_slice){NULL, 0};
 }
 
-/* Whether no configuration has the key: what it is computed from is what somebody has to give. */
+/* Whether the key exists only here and in no configuration. An error then names the keys from which
+ * it is computed, because these are what the user can set. */
 static bool is_computed(const char *key)
 {
     static const char *const keys[] = {"head_rows",      "head_columns", "query_rows", "key_rows",
@@ -184,7 +186,7 @@ static reshard_status find_key(const rs_number_scope *scope, const char *key, in
                                bool has_other, int64_t *out_value)
 {
     if (find_plain(scope, key, out_value)) {
-        if (*out_value < 0 && has_other) /* -1 stands for none, as in group_size */
+        if (*out_value < 0 && has_other) /* -1 means none, as in group_size */
             return RESHARD_ERR_NOT_FOUND;
         if (*out_value < 0)
             return rs_fail(RESHARD_ERR_RANGE, "$%s is %" PRId64 ", which is negative", key,
@@ -295,7 +297,7 @@ static reshard_status read_wildcard(const rs_number_scope *scope, rs_cursor *cur
     return status;
 }
 
-/* The two numbers of a function, behind its parenthesis. */
+/* Reads the two arguments of a function, after its parenthesis. */
 static reshard_status read_function(const rs_number_scope *scope, const number_function *function,
                                     rs_cursor *cursor, int depth, int64_t *out_number)
 {
@@ -366,7 +368,7 @@ static reshard_status read_product(const rs_number_scope *scope, rs_cursor *curs
             if (!rs_multiply(product, factor, &product))
                 return rs_fail(RESHARD_ERR_RANGE, "a product beyond 2^63-1");
         } else if (scope->form_only) {
-            product = 1; /* in form_only everything is 1, and nothing can be divided */
+            product = 1; /* in form_only everything is 1, and division means nothing */
         } else if (factor == 0 || product % factor != 0) {
             return rs_fail(RESHARD_ERR_INVALID, "%" PRId64 " / %" PRId64 " is not a whole number",
                            product, factor);
@@ -395,7 +397,7 @@ static reshard_status read_sum(const rs_number_scope *scope, rs_cursor *cursor, 
             if (!rs_add(sum, term, &sum))
                 return rs_fail(RESHARD_ERR_RANGE, "a sum beyond 2^63-1");
         } else if (scope->form_only) {
-            sum = 1; /* as everything is in form_only */
+            sum = 1; /* in form_only everything is 1 */
         } else if (term > sum) {
             return rs_fail(RESHARD_ERR_RANGE, "%" PRId64 " - %" PRId64 " is negative", sum, term);
         } else {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * number.h - numbers in rules: sums, differences, products and exact quotients of digits, $keys of
- * the model's configuration, @axes of the mesh and {n}, what a wildcard of the pattern stands for.
+ * the model's configuration, @axes of the mesh, and {n}, the value of the pattern's n-th wildcard.
  *
  *   number := term { ("+" | "-") term }
  *   term   := factor { ("*" | "/") factor }
@@ -15,21 +15,22 @@
 #include "checkpoint/rules/glob.h"
 #include "checkpoint/rules/rules.h"
 
-#define RS_KEY_BYTES 128 /* of a $key, its NUL included */
+#define RS_KEY_BYTES 128 /* longest $key, including its NUL */
 
-/* What a key is where the configuration does not say: a line `default key number` of rules. */
+/* The value of a key that the configuration does not have: a line `default key number` of the
+ * rules. */
 typedef struct rs_number_default {
     rs_slice key, number;
 } rs_number_default;
 
-/* What the parts of a number refer to. */
-/* "i of n": the highest i so far, and n. */
+/* Of all "i of n" so far: the highest i, and n. */
 typedef struct rs_number_dealt {
     int64_t highest, count;
 } rs_number_dealt;
 
+/* What the parts of a number refer to. */
 typedef struct rs_number_scope {
-    /* Nothing has a value yet: only the form is checked, and every part counts as 1. */
+    /* Only check the syntax: nothing has a value yet, and every part counts as 1. */
     bool form_only;
     const rs_rules_keys *keys;
     const reshard_mesh *mesh;
@@ -38,27 +39,27 @@ typedef struct rs_number_scope {
     const rs_glob_span *spans;
     int64_t default_count;
     const rs_number_default *defaults;
-    rs_number_dealt *dealt; /* is told of what is dealt out; may be NULL */
+    rs_number_dealt *dealt; /* records "i of n" coordinates; may be NULL */
 } rs_number_scope;
 
-/* A place in a text that ends at `end`. */
+/* A position in a text that ends at `end`. */
 typedef struct rs_cursor {
     const char *at, *end;
 } rs_cursor;
 
 void rs_cursor_skip_spaces(rs_cursor *cursor);
-/* Skips spaces and takes the byte behind them if it is `c`. */
+/* Skips spaces, and consumes the next byte if it is `c`. */
 bool rs_cursor_accept(rs_cursor *cursor, char c);
-/* Skips spaces and takes the word behind them (letters, digits and _) if it is `word`. */
+/* Skips spaces, and consumes the next word (letters, digits and _) if it is `word`. */
 bool rs_cursor_accept_word(rs_cursor *cursor, const char *word);
-/* Skips spaces; true when a number follows that the grammar of specs does not have. */
+/* Skips spaces. Returns true if a number follows that the grammar of specs does not have. */
 bool rs_cursor_at_variable(rs_cursor *cursor);
 
-/* The text of a key, here or in text_config; NULL when it has none. */
+/* The text of a key, at the top level or in the part for the text model; NULL if it has none. */
 const char *rs_key_text(const rs_rules_keys *keys, const char *key);
 
-/* Reads a number and stops behind it. Errors: SYNTAX, NOT_FOUND (a key without value), INVALID (a
- * quotient that is not whole, a wildcard that stands for no number), RANGE. */
+/* Reads a number and stops after it. Errors: SYNTAX, NOT_FOUND (a key without a value), INVALID (a
+ * quotient that is not whole, a wildcard that is not a number), RANGE. */
 reshard_status rs_number_read(const rs_number_scope *scope, rs_cursor *cursor, int64_t *out_number);
 
 #endif

@@ -45,7 +45,7 @@ bool rs_rules_at_end(rs_rules_parser *parser)
     return parser->cursor.at == parser->cursor.end || *parser->cursor.at == '#';
 }
 
-/* Takes everything up to the next space without a backslash. */
+/* Consumes everything up to the next space that has no backslash before it. */
 static rs_slice take_token(rs_rules_parser *parser)
 {
     rs_cursor *cursor = &parser->cursor;
@@ -74,7 +74,7 @@ static reshard_status parse_subject(rs_rules_parser *parser)
     return rs_glob_compile(&parser->rules->arena, token.bytes, token.count, &rule->glob);
 }
 
-/* "[a, *, b]" behind the pattern, if it is there. */
+/* Reads the "[a, *, b]" after the pattern, if there is one. */
 static reshard_status parse_shape(rs_rules_parser *parser)
 {
     rs_rule *rule = &parser->rule;
@@ -193,7 +193,7 @@ static reshard_status parse_line(rs_rules_parser *parser)
     if (accept_word(parser, "default"))
         return parse_default(parser);
     if (accept_word(parser, "types") || accept_word(parser, "sign"))
-        return RESHARD_OK; /* which models the rules are for: families.c */
+        return RESHARD_OK; /* these say which models a family is for (families.c) */
     reshard_status status = parse_subject(parser);
     if (status == RESHARD_OK)
         status = parse_shape(parser);

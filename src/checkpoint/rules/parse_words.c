@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parse_words.c - the words behind the glob of a rule:
+ * parse_words.c - the words after the glob of a rule:
  *
  *   word  := "R" | ( "R" | "S.." | "A(..)" | "refuse(" text ")" ) "@" axis
  *          | "pad(" dim "," number [ "," number ] ")" | "name(" text ")" | "drop" | "uneven"
  *          | "like(" name { "," ( dim [ "/n" ] | "-" ) } ")"
  *          | "when(" ( number | "$" key "=" text { "|" text } ) ")" | "without(" glob ")"
  *
- * Placements are checked with axes longer than any that a rule is likely to have in mind.
+ * The syntax of placements is checked with an axis longer than any that a rule is likely to mean.
  */
 #include "base/context.h"
 #include "base/error.h"
@@ -18,11 +18,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define AXES_MAX 64 /* distinct ones in a set */
+#define AXES_MAX 64 /* distinct axes in a set */
 #define AXIS_BYTES_MAX 64
 #define PROBE_AXIS_SIZE 1000000
 
-/* A word behind the glob. */
+/* A word after the glob, such as S(0). */
 typedef struct rule_word {
     rs_slice letters; /* "S" */
     rs_slice whole;   /* "S(0)" */
@@ -30,7 +30,7 @@ typedef struct rule_word {
     bool has_parentheses;
 } rule_word;
 
-/* For numbers at this stage: every key exists. */
+/* The scope for checking the syntax of numbers: every key exists. */
 static rs_number_scope form_scope(const rs_rules_parser *parser)
 {
     return (rs_number_scope){.form_only = true, .span_count = parser->rule.glob.wildcard_count};
@@ -66,7 +66,7 @@ static reshard_status remember_axis(rs_rules *rules, const char *start, size_t l
 
 static reshard_status parse_axis(rs_rules_parser *parser, const char **out_axis)
 {
-    const char *start = ++parser->cursor.at; /* behind the @ */
+    const char *start = ++parser->cursor.at; /* skips the @ */
     while (parser->cursor.at < parser->cursor.end &&
            (rs_is_letter(*parser->cursor.at) ||
             (rs_is_digit(*parser->cursor.at) && parser->cursor.at > start)))
@@ -79,7 +79,7 @@ static reshard_status parse_axis(rs_rules_parser *parser, const char **out_axis)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-/* No word of the language; perhaps a near one is meant. */
+/* Reports something that is no word of the language, suggesting a similar word if there is one. */
 static reshard_status fail_word(rs_slice found)
 {
     static const char *const words[] = {"pad",  "name",    "when",   "drop",
@@ -101,7 +101,7 @@ static reshard_status fail_word(rs_slice found)
         nearest != NULL ? nearest : "", nearest != NULL ? "?" : "");
 }
 
-/* Takes letters, then digits as in S0 and S-1, or parentheses and everything inside them. */
+/* Consumes letters, then either digits as in S0 and S-1, or parentheses with everything inside. */
 static reshard_status parse_word(rs_rules_parser *parser, rule_word *out_word)
 {
     rs_cursor *cursor = &parser->cursor;
@@ -138,11 +138,12 @@ static reshard_status check_placement(rs_rules_parser *parser, const rs_rule_cut
     reshard_status status =
         rs_rule_placement_parse(parser->rules->context, &scope, cut, PROBE_AXIS_SIZE, &spec);
     reshard_spec_release(spec);
-    /* What is INVALID while every key is 1 may be right with the real values. */
+    /* INVALID may only be due to every key counting as 1, so it is checked again with real
+     * values. */
     return status == RESHARD_ERR_INVALID ? RESHARD_OK : status;
 }
 
-/* Which {n} a text has. */
+/* The set of {n} in a text, as in rs_rule_cut. */
 static uint64_t find_wildcards(rs_slice text)
 {
     uint64_t found = 0;
@@ -243,7 +244,7 @@ static reshard_status set_name(rs_rules_parser *parser, const rule_word *word)
     return rs_rule_new_name(&scope, word->inside, NULL, 0, &length);
 }
 
-/* "$key=text|text", or false when it is a number. */
+/* Splits "$key=text|text". Returns false if it is a number. */
 static bool split_comparison(rs_slice inside, rs_slice *out_key, rs_slice *out_words)
 {
     const char *equals = inside.count != 0 ? memchr(inside.bytes, '=', inside.count) : NULL;
@@ -285,7 +286,7 @@ static reshard_status set_without(rs_rules_parser *parser, const rule_word *word
                            &rule->without);
 }
 
-/* "1", "1/n" or "-" */
+/* Reads "1", "1/n" or "-". */
 static bool read_follow(rs_slice text, rs_rule_follow *out_follow)
 {
     if (rs_slice_equals(text, "-")) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * placement.c - turns a rule's text into the spec language: variables become numbers, and what only
- * rules allow inside A ("last", "3 of 32") becomes coordinates. So there is one grammar of
- * placements, that of specs, and one parser.
+ * placement.c - turns a cut of a rule into the spec language: variables become numbers, and the
+ * forms of A that only rules allow ("last", "3 of 32") become coordinates. So there is only one
+ * grammar of placements, that of specs, and one parser.
  */
 #include "base/checked.h"
 #include "base/error.h"
@@ -17,8 +17,8 @@
 
 /* ---- A --------------------------------------------------------------------------------------- */
 
-/* The coordinate of item i when n items are dealt to k coordinates: shares differ by at most one,
- * the larger ones first. */
+/* The coordinate that gets item i if n items are dealt out to k coordinates: shares differ by at
+ * most one, and the larger ones come first. */
 static int64_t deal(int64_t i, int64_t n, int64_t k)
 {
     assert(k > 0 && i >= 0 && i < n);
@@ -64,7 +64,7 @@ static reshard_status write_coordinates(const rs_number_scope *scope, rs_cursor 
         reshard_status status = read_coordinate(scope, cursor, axis_size, &coordinate);
         if (status != RESHARD_OK)
             return status;
-        bool known = false; /* "0, last" on an axis of one coordinate */
+        bool known = false; /* for "0, last" on an axis with one coordinate */
         for (int32_t i = 0; i < count; i++)
             known = known || listed[i] == coordinate;
         if (known)
@@ -82,8 +82,8 @@ static reshard_status write_coordinates(const rs_number_scope *scope, rs_cursor 
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-/* The value of an option, behind "unit=", may be any number; elsewhere in a cut a number begins
- * with a variable, because digits, * and / have meanings of their own there. */
+/* The value of an option, after "unit=", may be any number. Elsewhere in a cut, a number has to
+ * begin with a variable, because digits, * and / have other meanings there. */
 static bool at_number(const rs_cursor *start, rs_cursor *cursor)
 {
     bool is_value = cursor->at > start->at && cursor->at[-1] == '=';
@@ -92,7 +92,7 @@ static bool at_number(const rs_cursor *start, rs_cursor *cursor)
     return is_value && cursor->at < cursor->end && (*cursor->at == '(' || rs_is_digit(*cursor->at));
 }
 
-/* Copies the text and replaces all numbers that have variables by their values. */
+/* Copies the text, replacing every number that has variables by its value. */
 static reshard_status replace_variables(const rs_number_scope *scope, rs_cursor *cursor,
                                         rs_text *text)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * recover.c - finds the full shape of a tensor from its shapes on each rank.
+ * recover.c - finds the full shape of a tensor from its local shapes.
  *
  * However a dimension is cut, its full length is the sum of the lengths of its distinct pieces
- * along the axes that cut it. This guess is then proved: the layout of the shape found must give
- * every rank the shape that its file has. When the row-major order is cut (flat), lengths tell
- * nothing, so the files must give the shape; that is proved in the same way.
+ * along the axes that cut it. This guess is then checked: the layout of the shape found must give
+ * every rank the shape that its file has. A cut of the row-major order (flat) says nothing about
+ * lengths, so there the files must give the full shape, which is checked in the same way.
  */
 #include "base/checked.h"
 #include "base/error.h"
@@ -26,7 +26,7 @@ static bool cuts_dim(const reshard_cut *cut, int32_t dim, int32_t ndim)
            (placement->dim < 0 ? placement->dim + ndim : placement->dim) == dim;
 }
 
-/* Coordinates where the tensor is known to be: 0, or the first that A lists. */
+/* Coordinates at which the tensor must exist: 0, or the first one that A lists. */
 static void set_home(const rs_rule_finding *found, int32_t coordinates[RESHARD_AXES_MAX])
 {
     memset(coordinates, 0, RESHARD_AXES_MAX * sizeof *coordinates);
@@ -44,8 +44,8 @@ static int32_t find_position(const reshard_mesh *mesh, const int32_t coordinates
     return position;
 }
 
-/* Steps to the next coordinates along the axes that cut the dimension, skipping copies; false after
- * the last. */
+/* Steps to the next coordinates along the axes that cut the dimension, skipping copies. Returns
+ * false after the last. */
 static bool step(const rs_rule_finding *found, int32_t dim, int32_t coordinates[RESHARD_AXES_MAX])
 {
     for (int32_t i = found->cut_count; i-- > 0;) {
@@ -74,7 +74,8 @@ static reshard_status read_local(const rs_local_shapes *locals, int32_t position
                    position);
 }
 
-/* A packed dimension is as long as its parts together. The first cut sees all of it. */
+/* A packed dimension is as long as its parts together. The first cut of the dimension sees all of
+ * it. */
 static bool find_packed(const rs_rule_finding *found, int32_t dim, int64_t *out_length)
 {
     for (int32_t i = 0; i < found->cut_count; i++) {
@@ -173,7 +174,7 @@ static int32_t find_flat(const rs_rule_finding *found)
     return -1;
 }
 
-/* The length of a flat shard does not determine the shape; files may give it. */
+/* Takes the full shape from the files, because the lengths of flat shards do not determine it. */
 static reshard_status take_full(const rs_rule_finding *found, const rs_local_shapes *locals,
                                 int64_t *shape, int64_t *padded)
 {
@@ -192,7 +193,7 @@ static reshard_status take_full(const rs_rule_finding *found, const rs_local_sha
     return rs_rule_pad_shape(found, found->ndim, padded);
 }
 
-/* Sums the local lengths and takes off padding. */
+/* Sums up the local lengths, and removes the padding. */
 static reshard_status sum_locals(const rs_rule_finding *found, const rs_local_shapes *locals,
                                  int64_t *shape, int64_t *padded, bool *out_unknown)
 {
@@ -223,7 +224,7 @@ static reshard_status recover_by_rule(rs_rule_finding *found, const rs_local_sha
     return status;
 }
 
-/* Does the shape lead back to the rule by which it was found, and to no other? */
+/* Checks that the full shape leads back to the rule by which it was found. */
 static reshard_status confirm(const rs_rule_finding *found, const rs_rule_result *result)
 {
     rs_rule_finding again = {.rules = found->rules,
@@ -240,8 +241,8 @@ static reshard_status confirm(const rs_rule_finding *found, const rs_rule_result
     return status;
 }
 
-/* Rules that ask for a shape are tried one after the other: each gives another full shape, which
- * has to be the one that it asks for. */
+/* Rules with a shape are tried one after the other: each one recovers a different full shape, which
+ * must be the one that the rule asks for. */
 static reshard_status recover(rs_rule_finding *found, const rs_local_shapes *locals,
                               rs_rule_result *out_result)
 {

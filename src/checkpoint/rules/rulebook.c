@@ -102,8 +102,8 @@ static reshard_status matches_any(const rs_rules *rules, const rs_rule *rule,
     return status;
 }
 
-/* A line of the user's own that matches no tensor was meant for some, so it is said. Families are
- * for many models, and have lines for others. */
+/* If a line of the user's own rules matches no tensor, it is probably a mistake, so report it.
+ * Built-in families cover many models, and always have lines for others. */
 static reshard_status say_unused(rs_rulebook *book, rs_tensor_name_fn names, void *user)
 {
     const rs_rules *rules = book->rules;
