@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * distribution.c - distributed tensors: shards with a layout and a group, and whether ranks hold
- * the same shards.
+ * distribution.c - makes distributed tensors out of shards, a layout and a group, and tells whether
+ * ranks hold the same shards.
  */
 #include "tensor/core/distribution.h"
 
@@ -83,7 +83,7 @@ static reshard_status make_shards(rs_distribution *distribution, reshard_dtype d
     return status;
 }
 
-/* Takes over the distribution. */
+/* Takes over the distribution, on failure too. */
 static reshard_status make_tensor(rs_distribution *distribution, reshard_dtype dtype,
                                   reshard_tensor **out_tensor)
 {
@@ -145,7 +145,7 @@ reshard_group *rs_distributed_group(const reshard_tensor *tensor)
     return rs_exec_cache_group(tensor->distribution->cache);
 }
 
-/* Finds the rank that a member of `other` has in `group`; -1 when it is not a member. */
+/* Finds which rank of `group` a member of `other` is; -1 if it is none. Both have the same root. */
 static int32_t find_member(const reshard_group *group, const reshard_group *other, int32_t rank)
 {
     int32_t root = other->root_ranks != NULL ? other->root_ranks[rank] : rank;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dlpack.c - tensors to and from DLPack, as the old structure and as the versioned one. Both wrap
- * the same DLTensor and differ in whose deleter is called.
+ * dlpack.c - imports and exports tensors through DLPack, with the original and the versioned
+ * structure. Both contain a DLTensor, and each has a deleter that takes its own type.
  */
 #include "base/context.h"
 #include "base/error.h"
@@ -53,7 +53,7 @@ static const struct {
 };
 enum { TYPES = (int)(sizeof types / sizeof *types) };
 
-/* ---- coming in ------------------------------------------------------------------------------- */
+/* ---- import ---------------------------------------------------------------------------------- */
 
 static reshard_status find_dtype(const reshard_dl_tensor *dl, reshard_dtype *out_dtype)
 {
@@ -116,7 +116,7 @@ reshard_status reshard_tensor_from_dlpack_versioned(reshard_context *context,
                                                     reshard_dl_versioned *managed,
                                                     reshard_tensor **out_tensor)
 {
-    /* For another major version, only version, context and deleter may be read. */
+    /* With another major version, only version, manager_ctx and deleter may be read. */
     if (managed->version.major != VERSION_MAJOR)
         return rs_fail(RESHARD_ERR_UNSUPPORTED, "DLPack: version %" PRIu32 ".%" PRIu32 ", not %d.x",
                        managed->version.major, managed->version.minor, VERSION_MAJOR);
@@ -125,9 +125,9 @@ reshard_status reshard_tensor_from_dlpack_versioned(reshard_context *context,
     return borrow(context, &managed->dl_tensor, let_go_versioned, managed, out_tensor);
 }
 
-/* ---- going out ------------------------------------------------------------------------------- */
+/* ---- export ---------------------------------------------------------------------------------- */
 
-/* An exported structure and what it keeps alive. The structure comes first. */
+/* An exported structure and what it keeps alive. */
 typedef struct holder {
     union {
         reshard_dl_managed old;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * elements.c - single elements, and whole tensors to and from dense memory. Copies use the strided
- * copies of kernel/.
+ * elements.c - reads and writes single elements, and copies whole tensors to and from dense memory
+ * with the strided copies of kernel/.
  */
 #include "base/error.h"
 #include "base/shape.h"
@@ -51,7 +51,7 @@ static reshard_status load(reshard_dtype dtype, const unsigned char *at, double 
     }
 }
 
-/* A value that the type cannot hold is an error; C leaves such conversions undefined. */
+/* Values that the type cannot hold are refused, because C leaves their conversion undefined. */
 static bool fits(double value, double low, double high)
 {
     return value >= low && value < high;

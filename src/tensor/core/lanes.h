@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lanes.h - arithmetic on eight floats at once, in C that every compiler makes vector instructions
- * of. Functions take pointers, because vectors of 32 bytes are passed differently with and without
- * AVX; all are inlined.
+ * lanes.h - arithmetic on eight floats at a time, with vector types that every compiler turns into
+ * SIMD instructions. Functions take pointers, because 32-byte vectors are passed differently with
+ * and without AVX. All of them are inlined.
  *
- * A loop over lanes is written as an inlined function, which two others call: one compiled with
- * RS_LANES_AVX2, one without. rs_cpu_detect (kernel/copy.h) tells which to use.
+ * A loop over lanes is written as an inlined function that two others call, one compiled with
+ * RS_LANES_AVX2 and one without. rs_cpu_detect (kernel/copy.h) tells which one to use.
  */
 #ifndef RS_TENSOR_CORE_LANES_H
 #define RS_TENSOR_CORE_LANES_H
@@ -24,7 +24,7 @@ typedef int32_t rs_lane_bits __attribute__((vector_size(32)));
 #define RS_LANES_AVX2
 #endif
 
-/* `count` floats, at most RS_LANES; the other lanes are 0. */
+/* Loads `count` floats, at most RS_LANES. The remaining lanes are 0. */
 RS_LANES_INLINE void rs_lanes_load(rs_lanes *x, const float *from, int64_t count)
 {
     *x = (rs_lanes){0};
@@ -36,7 +36,7 @@ RS_LANES_INLINE void rs_lanes_store(const rs_lanes *x, float *to, int64_t count)
     memcpy(to, x, (size_t)(count < RS_LANES ? count : RS_LANES) * sizeof *to);
 }
 
-/* Where the mask has all bits set, x; where it has none, y. */
+/* Takes x in lanes where the mask has all bits set, and y where it has none. */
 RS_LANES_INLINE void rs_lanes_choose(const rs_lane_bits *mask, const rs_lanes *x, const rs_lanes *y,
                                      rs_lanes *out)
 {
@@ -44,13 +44,13 @@ RS_LANES_INLINE void rs_lanes_choose(const rs_lane_bits *mask, const rs_lanes *x
 }
 
 /*
- * exp(x) for x <= 0, with an error of 1e-7 of it; 0 below -87, where it is less than the least
- * normal number. x = n ln 2 + r with |r| <= ln(2)/2; 2^n goes into the exponent, and exp(r) is a
- * polynomial whose coefficients are those of the least largest relative error.
+ * exp(x) for x <= 0, with a relative error of 1e-7. Below -87, close to where results stop being
+ * normal numbers, it gives 0. With x = n ln 2 + r and |r| <= ln(2)/2, 2^n goes into the exponent,
+ * and exp(r) is the polynomial with the smallest maximum relative error.
  */
 RS_LANES_INLINE void rs_lanes_exp(const rs_lanes *x, rs_lanes *out)
 {
-    const float to_integer = 12582912.0F; /* 1.5 * 2^23: adding it leaves no bits for fractions */
+    const float to_integer = 12582912.0F; /* 1.5 * 2^23: adding it rounds to an integer */
     const rs_lanes zero = {0}, least = zero - 87.0F;
     const rs_lane_bits tiny = *x < least;
     rs_lanes clamped;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * move.c - moves values from any layout to any other, after the ranks have agreed to.
+ * move.c - moves values from any layout to any other, once the ranks have agreed to do so.
  *
- * Every collective call begins with rs_agree, and allocates what it needs before that: after the
- * agreement only the group can fail.
+ * Every collective call begins with rs_agree and allocates what it needs before that, so that only
+ * the group can fail after the agreement.
  */
 #include "tensor/core/move.h"
 
@@ -51,7 +51,7 @@ void rs_agree_on_failure(void)
 
 /* ---- moving ---------------------------------------------------------------------------------- */
 
-/* What a move needs, allocated before the ranks agree. */
+/* The addresses of the shards at both ends of a move, listed before the ranks agree. */
 typedef struct ends {
     reshard_context *context;
     int64_t source_count, target_count;
@@ -84,7 +84,7 @@ static void release_ends(ends *e)
     rs_release(e->context, e->targets, (size_t)e->target_count * sizeof *e->targets);
 }
 
-/* Collective. Agrees, unless this rank has failed, and moves; `still` tells that nothing has to. */
+/* Collective. Agrees on `status` and then moves, or only agrees if `still`: nothing has to move. */
 static reshard_status move(reshard_context *context, reshard_status status,
                            const reshard_tensor *source, const rs_exec_key *key, bool still,
                            const reshard_tensor *target)
@@ -109,7 +109,7 @@ static reshard_status move(reshard_context *context, reshard_status status,
         status = reshard_exec_wait(exec);
     release_ends(&e);
     if (status != RESHARD_OK)
-        /* after the agreement, a failure is one of all ranks */
+        /* From the agreement on, all ranks fail together. */
         rs_scope_note_told(rs_exec_cache_group(cache));
     return status;
 }
@@ -134,7 +134,7 @@ reshard_status rs_redistribute_keyed(reshard_context *context, const reshard_ten
     return status;
 }
 
-/* Whether a shard of one lies in the memory of the other's. */
+/* Whether a shard of one lies in the same memory as a shard of the other. */
 static bool share_memory(const rs_distribution *a, const rs_distribution *b)
 {
     for (int64_t i = 0; i < a->shard_count; i++) {

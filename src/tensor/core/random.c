@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* random.c - see random.h. A uniform number has as many random bits as its dtype holds, so rounding
- * never makes it 1. */
+/* random.c - see random.h. A uniform number has exactly as many random bits as its dtype has bits
+ * of precision, so it is never rounded up to 1. */
 #include "tensor/core/random.h"
 
 #include "base/digest.h"
@@ -60,8 +60,8 @@ static void put(reshard_dtype dtype, unsigned char *data, int64_t at, double val
         memcpy(data + at * 2, &half, sizeof half);
 }
 
-/* The parts of a complex number are two numbers in a row. Those of a normal one have half of its
- * variance each. */
+/* A complex number takes two consecutive numbers for its parts. If it is normal, each part has half
+ * the variance. */
 static void put_next(reshard_dtype dtype, unsigned char *data, int64_t at, const rs_random *fill,
                      uint64_t index)
 {
@@ -80,7 +80,7 @@ static void fill_dense(reshard_tensor *tensor, const rs_random *fill)
         put_next(tensor->dtype, data, i, fill, (uint64_t)i);
 }
 
-/* Fills all elements of a piece by their global index. */
+/* Fills the elements of a piece by their global index. */
 static void fill_piece(reshard_tensor *shard, const reshard_piece *piece,
                        const int64_t *global_strides, const rs_random *fill)
 {

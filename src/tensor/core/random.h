@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * random.h - random numbers by index: element i of a tensor gets the i-th number of the SplitMix64
- * stream of its seed (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014).
- * Any rank can compute any element, so results do not depend on the layout.
+ * random.h - random numbers by index: element i of a tensor is computed from the i-th numbers of
+ * its seed's SplitMix64 stream (Steele, Lea, Flood, "Fast splittable pseudorandom number
+ * generators", 2014). Any rank can compute any element, so results do not depend on the layout.
  */
 #ifndef RS_TENSOR_CORE_RANDOM_H
 #define RS_TENSOR_CORE_RANDOM_H
@@ -12,7 +12,7 @@
 /* The i-th number of the stream. */
 uint64_t rs_random_bits(uint64_t seed, uint64_t index);
 
-/* What fills an element. */
+/* What an element is filled with. */
 typedef enum rs_random_kind {
     RS_RANDOM_UNIFORM, /* 0 <= x < 1 */
     RS_RANDOM_NORMAL,  /* mean 0, deviation 1 (Box and Muller) */
@@ -25,8 +25,9 @@ typedef struct rs_random {
     double p;
 } rs_random;
 
-/* Fills a dense tensor, f16 to f64, by the index of each element; of a distributed tensor, all
- * shards by the global index. */
+/* Fills a dense local tensor by element index, or all shards of a distributed one by global index.
+ * Errors: UNSUPPORTED unless the dtype is f16 to f64 or, for uniform and normal numbers,
+ * complex. */
 reshard_status rs_fill_random(reshard_tensor *tensor, const rs_random *fill);
 
 #endif

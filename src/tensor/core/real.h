@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * real.h - kernels for f32 and f64 from one text. A file of operations reads itself twice more:
+ * real.h - makes kernels for f32 and f64 from one source. A file of operations includes itself
+ * twice:
  *
  *     #ifndef REAL
  *     ... operations, after
@@ -10,8 +11,8 @@
  *     static void OF(double_it)(const void *x, void *y, int64_t n) { const REAL *a = x; ... }
  *     #endif
  *
- * RS_CALL(dtype, double_it, x, y, n) picks one, RS_BOTH(double_it) initializes an array of both.
- * Kernels take dense memory. This is how all kernels of tensors and modules are made.
+ * RS_CALL(dtype, double_it, x, y, n) calls the one for the dtype, and RS_BOTH(double_it)
+ * initializes an array of both. Kernels work on dense memory.
  */
 #define REAL float
 #define OF(name) name##_f32

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * scope.c - scopes: who owns the results of computations, and which error came first. The list of a
- * scope's tensors grows before a tensor is added, so no reference is ever lost.
+ * scope.c - scopes: who owns the results of computations, and which error came first. The list of
+ * owned tensors grows before a tensor is added, so no reference is ever lost.
  */
 #include "tensor/core/scope.h"
 #include "base/context.h"
@@ -107,7 +107,7 @@ reshard_status rs_scope_leave(reshard_scope *scope)
     if (scope->group != NULL)
         rs_scope_use_group(scope->group);
     if (scope->outer != NULL && scope->outer->failure == 0 && scope->status != RESHARD_OK)
-        scope->outer->failure = scope->failure; /* whoever was told of one was told of both */
+        scope->outer->failure = scope->failure; /* the same failure, so nobody is told twice */
     state->gradients_off = scope->gradients_off;
     rs_hook_pairs_unwind(scope->hooks);
     free_tensors(scope);
@@ -141,7 +141,7 @@ reshard_status reshard_scope_close(reshard_scope *scope)
         last = inner == scope;
         reshard_status status = rs_scope_leave(inner);
         if (status != RESHARD_OK && !last)
-            (void)rs_scope_fail(status); /* the scope around it reports it */
+            (void)rs_scope_fail(status); /* the enclosing scope reports it */
         rs_release(inner->context, inner, sizeof *inner);
         if (last)
             return status;

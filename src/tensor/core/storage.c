@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * storage.c - tensors over files mapped into memory, and over memory that ranks share. Both are
- * borrowed memory with a record that returns it.
+ * storage.c - tensors over memory-mapped files and over memory that ranks share. Both are borrowed
+ * memory, with a record that gives it back.
  */
 #include <reshard/distributed.h>
 
@@ -26,7 +26,7 @@ static reshard_status measure(reshard_dtype dtype, int32_t ndim, const int64_t *
 
 typedef struct mapped {
     reshard_context *context;
-    rs_file_mapping mapping; /* bytes NULL: nothing is mapped, because the tensor is empty */
+    rs_file_mapping mapping; /* bytes is NULL if the tensor is empty and nothing is mapped */
 } mapped;
 
 static void unmap(void *user)
@@ -122,8 +122,8 @@ reshard_status reshard_tensor_create_shared(reshard_context *context, reshard_gr
     if (status == RESHARD_OK) {
         s->context = context;
         s->group = reshard_group_retain(group);
-        /* Made before the memory, so that nothing that can fail on one rank alone comes after
-         * it. */
+        /* The tensor is made before the memory, with `s` in its place, so that nothing that can
+         * fail on one rank alone comes after the collective allocation. */
         status = reshard_tensor_borrow(context, dtype, ndim, shape, NULL, s, give_back, s, &tensor);
         if (status != RESHARD_OK)
             give_back(s);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor.c - making tensors and asking about them. Storage counts its references, and how often it
- * was opened for writing: a backward pass can so tell that a saved tensor has been overwritten.
+ * tensor.c - makes tensors and answers questions about them. Storage counts its references, and how
+ * often it was opened for writing, so that a backward pass can tell whether a saved tensor has been
+ * overwritten.
  */
 #include "tensor/core/tensor.h"
 
@@ -182,7 +183,7 @@ reshard_status reshard_tensor_from_data(reshard_context *context, reshard_dtype 
     return RESHARD_OK;
 }
 
-/* Strides from the caller must not lead beyond what addresses can express. */
+/* Checks that offsets computed with the caller's strides cannot overflow. */
 static reshard_status check_strides(int32_t ndim, const int64_t *shape, const int64_t *strides,
                                     size_t element_bytes)
 {
@@ -311,7 +312,7 @@ void reshard_tensor_release(reshard_tensor *tensor)
 {
     if (tensor == NULL || !rs_reference_drop(&tensor->references))
         return;
-    reshard_tensor_release(tensor->gradient); /* which has no gradient of its own */
+    reshard_tensor_release(tensor->gradient); /* recurses once: a gradient has none itself */
     rs_node_release(tensor->node);
     rs_distribution_release(tensor->distribution);
     release_storage(tensor->storage);

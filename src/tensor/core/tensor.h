@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor.h - what tensors are made of.
+ * tensor.h - the structs behind tensors, and the functions on them that other layers build on.
  *
  * Invariants:
  *  1. A local tensor has storage and no distribution. A distributed tensor has a distribution
@@ -23,17 +23,17 @@ typedef struct rs_storage {
     rs_references references;
     reshard_context *context;
     unsigned char *bytes;
-    size_t byte_count;            /* own memory only */
+    size_t byte_count;            /* 0 for borrowed memory */
     atomic_uint_fast64_t version; /* how often it was opened for writing */
     bool own;
-    void (*release)(void *user); /* borrowed memory; may be NULL */
+    void (*release)(void *user); /* gives borrowed memory back; may be NULL */
     void *user;
     void *attachment;                            /* belongs to a layer above; not owned */
     void (*forget_attachment)(void *attachment); /* called when the memory is freed; may be NULL */
 } rs_storage;
 
-/* Whether a local tensor is known to be the same on several ranks. A result computed from tensors
- * that are the same is the same; one input that differs makes it differ. */
+/* Whether a local tensor is known to have the same values on several ranks. A result is the same if
+ * all inputs are; a single input that differs makes it differ. */
 typedef enum rs_sameness { RS_SAME_UNKNOWN, RS_SAME_YES, RS_SAME_NO } rs_sameness;
 
 /* The operation that computed a tensor (grad/node.h). A tensor only holds and releases it. */
@@ -55,9 +55,9 @@ struct reshard_tensor {
     rs_distribution *distribution;
     rs_sameness sameness; /* of a local tensor */
 
-    bool requires_grad;       /* it is a leaf that collects gradients */
-    reshard_tensor *gradient; /* of a leaf */
-    rs_node *node;            /* that computed it; NULL for leaves */
+    bool requires_grad;       /* this is a leaf that collects gradients */
+    reshard_tensor *gradient; /* what a leaf has collected, or NULL */
+    rs_node *node;            /* the operation that computed it; NULL for leaves */
     int32_t node_output;
 };
 
@@ -69,10 +69,11 @@ reshard_status rs_tensor_alias(reshard_context *context, const reshard_tensor *t
                                reshard_tensor **out_tensor);
 /* Bytes of a local tensor's elements, or of this rank's shards of a distributed one. */
 size_t rs_tensor_bytes(const reshard_tensor *tensor);
-/* A number that changes whenever the tensor's memory is written; of a distributed tensor, that of
- * any shard. */
+/* A number that changes whenever the memory of the tensor, or of one of its shards, is opened for
+ * writing. */
 uint64_t rs_tensor_version(const reshard_tensor *tensor);
-/* The same with another shape, starting `at` elements further on. */
+/* Like rs_tensor_alias, but with another shape and strides, and starting `at` elements further
+ * on. */
 reshard_status rs_tensor_view(reshard_context *context, const reshard_tensor *tensor, int32_t ndim,
                               const int64_t *shape, const int64_t *strides, int64_t at,
                               reshard_tensor **out_tensor);
@@ -80,9 +81,9 @@ reshard_status rs_tensor_view(reshard_context *context, const reshard_tensor *te
 reshard_status rs_tensor_densify(reshard_context *context, reshard_tensor *tensor,
                                  reshard_tensor **out_tensor);
 void rs_tensor_copy(const reshard_tensor *source, reshard_tensor *target);
-/* Releases the memory of a local tensor, of which only the outline is needed from now on. */
+/* Releases the memory of a local tensor. Dtype, shape and strides stay. */
 void rs_tensor_drop_data(reshard_tensor *tensor);
-/* Gives it memory again: that of `from`, starting at its byte `at`. */
+/* Gives a tensor without memory that of `from`, starting at byte `at`. */
 void rs_tensor_lend_data(reshard_tensor *tensor, const reshard_tensor *from, ptrdiff_t at);
 /* The sameness of a result computed from these inputs. */
 rs_sameness rs_sameness_of(int32_t count, reshard_tensor *const *inputs);
@@ -94,15 +95,17 @@ typedef struct rs_extents {
 } rs_extents;
 rs_extents rs_extents_of(const reshard_tensor *tensor);
 
-/* The bytes of `volume` elements. Errors: INVALID for dtypes that are not whole bytes, RANGE. */
+/* Computes the size of `volume` elements in bytes. Errors: INVALID for dtypes that are not whole
+ * bytes, RANGE for more bytes than can be counted. */
 reshard_status rs_count_bytes(reshard_dtype dtype, int64_t volume, size_t *out_bytes);
-/* rs_shape_check (base/shape.h), which also gives the volume. */
+/* Does what rs_shape_check (base/shape.h) does, and gives the volume. */
 reshard_status rs_extents_check(int32_t ndim, const int64_t *shape, int64_t *out_volume);
 bool rs_shape_equals(const reshard_tensor *a, const reshard_tensor *b);
-/* Counts negative dims from the end. Errors: RANGE. */
+/* Turns a negative dim, which counts from the end, into one that counts from the front. Errors:
+ * RANGE. */
 reshard_status rs_dim_normalize(int32_t ndim, int32_t dim, int32_t *out_dim);
 bool rs_dtype_is_half(reshard_dtype dtype); /* f16, bf16 */
-/* "f32 3x4", for messages. */
+/* A tensor's dtype and shape in error texts, such as "f32 3x4". */
 typedef struct rs_tensor_words {
     char text[160];
 } rs_tensor_words;

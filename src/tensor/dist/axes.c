@@ -71,14 +71,16 @@ reshard_status rs_check_linear(const reshard_tensor *tensor, const reshard_place
     return RESHARD_OK;
 }
 
-/* Whether two cuts must keep their order: they cut the same dim, or one cuts all (flat). */
+/* Whether two cuts must keep their order: they cut the same dim, or one is flat and cuts all
+ * dims. */
 static bool depend(const reshard_placement *a, const reshard_placement *b)
 {
     return a->kind == RESHARD_SHARD && b->kind == RESHARD_SHARD &&
            (a->dim == b->dim || a->dim == RESHARD_DIM_FLAT || b->dim == RESHARD_DIM_FLAT);
 }
 
-/* Sorts by axis as far as that changes nothing, so that equal layouts get equal specs. */
+/* Sorts the cuts by axis as far as that does not change the layout, so that equal layouts get equal
+ * specs. */
 static void sort_cuts(rs_axes *axes)
 {
     for (int32_t i = 1; i < axes->count; i++) {

@@ -21,14 +21,14 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* How the values lie at one end. */
+/* How the values lie on the ranks at one end of the exchange. */
 typedef enum form {
     COPIES,        /* R */
     CONTRIBUTIONS, /* P */
     CHUNKS,        /* S(0) */
-    ROWS,          /* S(0=..), as many as each rank has */
+    ROWS,          /* S(0=..): as many rows as each rank has */
     AT_ROOT,       /* 1[root]: R */
-    ADDRESSED      /* all_to_all: what each rank is sent */
+    ADDRESSED      /* for all_to_all: the rows that were sent to each rank */
 } form;
 
 typedef struct exchange {
@@ -37,7 +37,7 @@ typedef struct exchange {
     form source, target;
     reshard_reduction reduction;
     int32_t root;
-    const int64_t *send_rows, *receive_rows; /* ADDRESSED */
+    const int64_t *send_rows, *receive_rows; /* only if ADDRESSED */
 } exchange;
 
 /* What the operation keeps for its backward step. */
@@ -62,7 +62,8 @@ static void forget_ends(void *extra)
 
 /* ---- agreeing on shapes ---------------------------------------------------------------------- */
 
-/* What a rank asks for, as one number to compare. Root and reduction are not checked yet. */
+/* What a rank asks for, as one number that ranks compare. Root and reduction may still be
+ * invalid. */
 static int64_t request_number(const exchange *x)
 {
     int64_t forms = (int64_t)x->source * 16 + (int64_t)x->target;
@@ -76,7 +77,8 @@ static bool same_rows(const rs_outline *a, const rs_outline *b)
     return rs_outline_same(&other, b);
 }
 
-/* Comes to the same verdict on all ranks. out_whole: the tensor as a whole. */
+/* Checks that the ranks' tensors fit together, with the same verdict on all ranks. out_whole
+ * describes the whole tensor. */
 static reshard_status compare(const exchange *x, const rs_outline *all, rs_outline *out_whole)
 {
     int32_t size = reshard_group_size(x->group);
@@ -126,7 +128,8 @@ static reshard_status check_counts(const exchange *x, const reshard_tensor *tens
     return RESHARD_OK;
 }
 
-/* sent[i * size + j] rows go from i to j. Rank j's shard has one piece from each rank. */
+/* Makes the spec of the received rows. sent[i * size + j] rows go from rank i to rank j, whose
+ * shard has one piece for every rank that sends it any. */
 static reshard_status address(const exchange *x, const rs_outline *whole, const int64_t *sent,
                               reshard_spec **out_spec)
 {
@@ -172,7 +175,7 @@ static reshard_status address(const exchange *x, const rs_outline *whole, const 
     return status;
 }
 
-/* Collective. */
+/* Collective. Gathers send_rows of all ranks, and checks the rows that this rank is to receive. */
 static reshard_status gather_counts(const exchange *x, int64_t **out_sent)
 {
     int32_t size = reshard_group_size(x->group);
@@ -282,7 +285,7 @@ static reshard_status run(const ends *e, reshard_tensor *x, reshard_tensor **out
     status = status == RESHARD_OK
                  ? rs_redistribute(e->context, source, e->target, x->dtype, &target)
                  : rs_agree(group, status, NULL, "collective", false, NULL);
-    /* An alias, because between equal layouts the shard is the input itself. */
+    /* An alias, because recording the operation changes the tensor that it returns. */
     if (status == RESHARD_OK && target->distribution->shard_count > 0)
         status = rs_tensor_alias(e->context, target->distribution->shards[0], out_local);
     else if (status == RESHARD_OK)
@@ -330,7 +333,7 @@ static void backward_collective(rs_node *node, reshard_tensor *const *gradients,
                      : rs_result_zeros(dtype, input->ndim, input->shape, &local);
     reshard_tensor_release(incoming);
     reshard_tensor_release(moved);
-    /* No gradient reaches a rank whose tensor was not read and may have another shape. */
+    /* A rank without a shard, whose tensor was not read, gets zeros in its own tensor's shape. */
     out_gradients[0] = rs_scope_finish(status, local);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * distributed.c - making distributed tensors from data, and asking about them. Ranks first tell
- * each other what they have. Each then makes the same checks on the same facts, so all come to the
- * same verdict without asking again.
+ * distributed.c - makes distributed tensors from data, and answers questions about them. Ranks
+ * first tell each other what they have. Each then makes the same checks on the same facts, so that
+ * all come to the same verdict without another exchange.
  */
 #include <reshard/autograd.h>
 #include <reshard/distributed.h>
@@ -109,7 +109,7 @@ reshard_status rs_distributed_fill(reshard_tensor *tensor, double value)
     return status;
 }
 
-/* ---- like another ---------------------------------------------------------------------------- */
+/* ---- tensors like another one ---------------------------------------------------------------- */
 
 reshard_status reshard_tensor_zeros_like(const reshard_tensor *like, reshard_dtype dtype,
                                          reshard_tensor **out_tensor)
@@ -128,7 +128,7 @@ reshard_status reshard_tensor_zeros_like(const reshard_tensor *like, reshard_dty
     return RESHARD_OK;
 }
 
-/* Hands out a tensor that has been filled, or releases it. */
+/* Hands out a tensor if filling it has succeeded, otherwise releases it. */
 static reshard_status finish_like(reshard_status status, reshard_tensor *made,
                                   reshard_tensor **out_tensor)
 {
@@ -171,7 +171,7 @@ reshard_status reshard_tensor_normal_like(const reshard_tensor *like, reshard_dt
 
 /* ---- one rank's tensor ----------------------------------------------------------------------- */
 
-/* Comes to the same verdict on all ranks. */
+/* Checks what the ranks ask for, with the same verdict on all ranks. */
 static reshard_status compare_sources(reshard_group *group, const rs_outline *all)
 {
     int32_t size = reshard_group_size(group);
@@ -198,7 +198,7 @@ static reshard_status compare_sources(reshard_group *group, const rs_outline *al
     return RESHARD_OK;
 }
 
-/* Wraps the source's tensor as a distributed one that is whole on one rank. */
+/* Wraps the source's tensor as a distributed one that is whole on that rank alone. */
 static reshard_status wrap_source(reshard_context *context, reshard_group *group,
                                   const rs_outline *source, int32_t rank, reshard_tensor *tensor,
                                   reshard_tensor **out_tensor)
@@ -305,7 +305,7 @@ static reshard_status compare_shards(reshard_group *group, const rs_outline *all
     return RESHARD_OK;
 }
 
-/* Lists all shards as the layout functions take them: dense, with one piece each. */
+/* Lists all shards in the form that layouts take: dense, with one piece each. */
 static void list_shards(reshard_group *group, const rs_outline *all, int32_t ndim, int64_t most,
                         const place *places, reshard_piece *pieces, reshard_shard *shards)
 {
@@ -362,7 +362,7 @@ static bool is_shard(const reshard_shard *shard, const reshard_local_shard *give
     return same;
 }
 
-/* The layout may order a rank's shards differently from how they were given. */
+/* Makes the tensor. The layout may list this rank's shards in another order than the caller did. */
 static reshard_status place_shards(reshard_context *context, rs_exec_cache *cache,
                                    reshard_layout *layout, reshard_dtype dtype, int64_t count,
                                    const reshard_local_shard *given, reshard_tensor **out_tensor)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * from_local.c - local tensors become shards of a distributed one. The global shape is the sum of
- * what the ranks have. Sizes that the spec's own rule would not give become a ragged cut.
+ * from_local.c - makes local tensors the shards of a distributed one. The global shape is added up
+ * from what the ranks have. Sizes that the spec's own rule would not give become a ragged cut.
  */
 #include <reshard/distributed.h>
 
@@ -53,8 +53,8 @@ static int32_t dim_of(const puzzle *p, const reshard_placement *placement)
     return placement->dim < 0 ? placement->dim + p->ndim : placement->dim;
 }
 
-/* Whether a position counts when the sizes of a dim are added up: on every axis that does not cut
- * the dim it has to be at the first coordinate that holds something. */
+/* Whether a position counts when the sizes of a dim are added up. On every axis that does not cut
+ * the dim, only the first coordinate that holds something counts. */
 static bool counts(const puzzle *p, int32_t position, int32_t dim)
 {
     bool first = true;
@@ -72,7 +72,7 @@ static bool counts(const puzzle *p, int32_t position, int32_t dim)
 static reshard_status check_members(puzzle *p)
 {
     const rs_outline *first = NULL;
-    reshard_status status = rs_mesh_check_distinct(p->mesh); /* one tensor from each */
+    reshard_status status = rs_mesh_check_distinct(p->mesh); /* each rank gives one tensor */
     if (status != RESHARD_OK)
         return status;
     for (int32_t i = 0; i < reshard_mesh_size(p->mesh); i++) {
@@ -140,7 +140,8 @@ static reshard_status check_shapes(const puzzle *p, const reshard_layout *layout
     return status;
 }
 
-/* The same spec with the actual sizes, for dims that are cut by one axis alone. */
+/* Makes the layout with the ranks' actual sizes, as a ragged cut of every dim that only one axis
+ * cuts. */
 static reshard_status make_ragged(const puzzle *p, reshard_layout **out_layout)
 {
     reshard_cut cuts[RESHARD_AXES_MAX];
@@ -249,7 +250,8 @@ static reshard_status make_origin(reshard_group *group, const reshard_spec *spec
     return status;
 }
 
-/* The local gradient; for a partial tensor, what its reduction makes of it. */
+/* Gives this rank's part of the gradient. For a partial tensor, that is the gradient of its
+ * contribution to the reduction. */
 static reshard_status take_local(rs_node *node, const origin *o, reshard_tensor *gradient,
                                  reshard_tensor **out_local)
 {

@@ -33,8 +33,8 @@ static void forget_layout(void *extra)
     reshard_layout_release(extra);
 }
 
-/* Every rank's local tensor gets the whole gradient of the replicated one, also on ranks that the
- * mesh leaves out: they are copies of one tensor, and stay equal. */
+/* Every rank gets the whole gradient of the replicated tensor, even ranks outside the mesh: all
+ * local tensors are copies of one, and have to stay equal. */
 static void backward_lift(rs_node *node, reshard_tensor *const *gradients,
                           reshard_tensor **out_gradients)
 {
@@ -120,7 +120,7 @@ static reshard_status wrap_whole(reshard_context *context, reshard_tensor *local
     return status;
 }
 
-/* Gathers the tensor on every rank of the group, including those that the mesh leaves out. */
+/* Gathers the tensor on every rank of the group, including those outside the mesh. */
 static reshard_status gather_whole(reshard_context *context, const reshard_tensor *source,
                                    reshard_tensor **out_tensor)
 {

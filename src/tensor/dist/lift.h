@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * lift.h - local tensors used together with distributed ones. In a module that is spread over
- * ranks, a local tensor (an input, or a weight that the plan leaves out) is the same on all ranks,
- * and counts as replicated over the mesh of the others.
+ * ranks, a local tensor (an input, or a weight that the sharding plan does not name) is the same on
+ * all ranks, and counts as replicated over the mesh of the distributed ones.
  */
 #ifndef RS_TENSOR_DIST_LIFT_H
 #define RS_TENSOR_DIST_LIFT_H
 
 #include "tensor/dist/spread.h"
 
-/* The layout that puts all of `shape` on every rank of the mesh of `like`, or of its group if it
- * has no mesh, or one that names a rank twice. */
+/* Makes the layout that puts all of `shape` on every rank of the mesh of `like`. If `like` has no
+ * mesh, or one that names a rank twice, it is every rank of its group. */
 reshard_status rs_layout_replicated(reshard_context *context, const reshard_tensor *like,
                                     int32_t ndim, const int64_t *shape,
                                     reshard_layout **out_layout);
 
-/* If one of the tensors is distributed, replaces local ones by replicated ones in the innermost
+/* If one of the tensors is distributed, replaces the local ones by replicated ones in the innermost
  * scope. Gradients flow back. Entries may be NULL. Local. Returns false on failure, with the error
  * noted. */
 bool rs_lift(int32_t count, reshard_tensor **tensors);
 
 /* Gives the values of `source` in the layout of `target`, which has the same shape and dtype. A
- * local tensor counts as whole on every rank. Collective if one is distributed. No gradients. */
+ * local tensor counts as whole on every rank. Collective if either is distributed. Not recorded for
+ * gradients. */
 reshard_status rs_tensor_bring(reshard_context *context, reshard_tensor *source,
                                const reshard_tensor *target, reshard_tensor **out_tensor);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * partial.c - what the gradient of a reduction is to its contributions.
- *   sum   as it is
- *   avg   divided by their number
- *   min, max   to the first contributor that has the value: the least of their numbers is found by
- *              one more reduction
- *   prod  times the product of the others: with the product p of all that are not zero and the
- *         number z of zeros, that is p/x for z = 0, p at the zero for z = 1, and 0 else; of complex
- *         numbers, by the conjugate of that, as PyTorch has it
+ * partial.c - how the gradient g of a reduction's result becomes that of its contributions x:
+ *   sum       g
+ *   avg       g divided by the number of contributions
+ *   min, max  g for the lowest contributor that has the value, 0 for the others. Another reduction
+ *             finds its number.
+ *   prod      g times the product of the other contributions. With p the product of all that are
+ *             not zero, and z the number of zeros, that is p/x if z = 0, p at the zero if z = 1,
+ *             and 0 otherwise. Complex numbers take the conjugate of it, as in PyTorch.
  * Complex numbers have no min and max.
  */
 #ifndef REAL
@@ -27,9 +27,9 @@
 #define RS_REAL_FILE "tensor/dist/partial.c"
 #include "tensor/core/real.h"
 
-/* ---- tensors that lie as x does -------------------------------------------------------------- */
+/* ---- tensors with the shards of x ------------------------------------------------------------ */
 
-/* Makes contributions of this dtype for this reduction. */
+/* Makes contributions to another reduction, in another dtype. */
 static reshard_status make_like(const reshard_tensor *x, reshard_reduction reduction,
                                 reshard_dtype dtype, reshard_tensor **out_tensor)
 {
@@ -43,7 +43,7 @@ static reshard_status make_like(const reshard_tensor *x, reshard_reduction reduc
     return status;
 }
 
-/* Reduces contributions; the result is whole on every rank that has one. */
+/* Reduces contributions. Every rank that has one gets the result. */
 static reshard_status reduce(const reshard_tensor *x, reshard_status before,
                              reshard_tensor **out_tensor)
 {
@@ -57,7 +57,7 @@ static reshard_status reduce(const reshard_tensor *x, reshard_status before,
     return status;
 }
 
-/* Tells which contribution is this rank's. A partial layout gives a rank at most one shard. */
+/* Finds the number of this rank's contribution. A partial layout gives a rank at most one shard. */
 static reshard_status find_contributor(const reshard_tensor *x, int32_t *out_contributor)
 {
     reshard_shards *shards = NULL;
@@ -153,7 +153,7 @@ static reshard_status find_gradient(const reshard_tensor *x, const reshard_tenso
     return RESHARD_OK;
 }
 
-/* f16 and bf16 are computed in f32. */
+/* Turns f16 and bf16 into f32, in which their gradients are computed. */
 static reshard_status widen(reshard_tensor *tensor, reshard_tensor **out_tensor)
 {
     if (!rs_dtype_is_half(tensor->dtype)) {

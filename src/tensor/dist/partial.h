@@ -6,9 +6,10 @@
 #include "tensor/core/distribution.h"
 
 /*
- * Collective for PROD, MIN and MAX. x: a partial tensor, the contributions. gradient: that of the
- * reduced tensor, once for each contribution on this rank, with the shards of x; for AVG, as if it
- * were SUM. Returns the gradient of the contributions, in the innermost scope.
+ * Gives the gradient of the contributions to a reduction, in the innermost scope. Collective for
+ * PROD, MIN and MAX. `x` is the partial tensor of the contributions. `gradient` has the same shards
+ * as x, each of them filled from the gradient of the reduced tensor; the division for AVG happens
+ * here.
  */
 reshard_tensor *rs_partial_gradient(reshard_tensor *x, reshard_tensor *gradient);
 

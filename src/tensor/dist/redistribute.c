@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * redistribute.c - redistribute, to_local, full and gather. Redistribute does not change the global
- * value, and neither does its backward step, which brings the gradient to the layout of the input.
+ * redistribute.c - redistribute, to_local, full, value and gather. Redistribute does not change the
+ * global value, and neither does its backward step, which brings the gradient to the layout of the
+ * input.
  */
 #include <reshard/distributed.h>
 
@@ -16,7 +17,7 @@
 
 #include <reshard/group.h>
 
-/* A rank that has failed tells those who wait for it in this call. */
+/* Makes a rank that has failed tell those who wait for it in this call. */
 static void use_group_of(const reshard_tensor *tensor)
 {
     if (tensor != NULL && tensor->distribution != NULL && rs_thread_state_get()->scope != NULL)
@@ -27,7 +28,7 @@ static void use_group_of(const reshard_tensor *tensor)
 
 typedef struct redistribute_facts {
     reshard_dtype dtype;          /* of the input */
-    reshard_dtype gradient_dtype; /* on the way, or NONE */
+    reshard_dtype gradient_dtype; /* in which it moves, or NONE */
     bool own_layout;              /* the caller chose the layout of the gradient */
 } redistribute_facts;
 
@@ -36,7 +37,8 @@ static void forget_layout(void *extra)
     reshard_layout_release(extra);
 }
 
-/* An axis that is partial in the same way before and after need not be summed yet. */
+/* Chooses the layout of the input's gradient. An axis that is partial in the input, and in the same
+ * way in the gradient, stays partial: it need not be summed yet. */
 static reshard_status choose_layout(reshard_layout *input, const reshard_tensor *gradient,
                                     reshard_layout **out_layout)
 {
@@ -72,7 +74,6 @@ static reshard_tensor *cast_local(reshard_tensor *const *inputs, const void *use
     return reshard_tensor_cast(inputs[0], *(const reshard_dtype *)user);
 }
 
-/* Casts every shard. */
 static reshard_status cast_shards(reshard_tensor *tensor, reshard_dtype dtype,
                                   reshard_tensor **out_tensor)
 {
@@ -174,7 +175,7 @@ reshard_tensor *reshard_tensor_redistribute(reshard_tensor *tensor, reshard_spec
     return rs_op_end(&recipe, status, made);
 }
 
-/* ---- into memory that is there --------------------------------------------------------------- */
+/* ---- into an existing tensor ----------------------------------------------------------------- */
 
 static reshard_status check_target(const reshard_tensor *tensor, const reshard_tensor *target)
 {
@@ -215,7 +216,7 @@ static void forget_distribution(void *extra)
     rs_distribution_release(extra);
 }
 
-/* The local gradients of all ranks make up the gradient. */
+/* Makes the local gradients of all ranks the shards of the tensor's gradient. */
 static void backward_to_local(rs_node *node, reshard_tensor *const *gradients,
                               reshard_tensor **out_gradients)
 {
@@ -226,7 +227,7 @@ static void backward_to_local(rs_node *node, reshard_tensor *const *gradients,
     out_gradients[0] = rs_scope_finish(status, made);
 }
 
-/* How they do. */
+/* Finds their layout: that of `gradient_spec`, or the tensor's gradient layout if it is NULL. */
 static reshard_status outline_gradient(reshard_tensor *tensor, reshard_spec *gradient_spec,
                                        rs_distribution **out_back)
 {
@@ -243,7 +244,7 @@ static reshard_status outline_gradient(reshard_tensor *tensor, reshard_spec *gra
     return status;
 }
 
-/* The gradients of all ranks' local tensors must be shards of that layout. */
+/* Checks that the gradient of this rank's local tensor can be a shard of that layout. */
 static reshard_status check_gradient_layout(const reshard_tensor *tensor,
                                             const rs_distribution *back)
 {
@@ -288,7 +289,8 @@ reshard_tensor *reshard_tensor_to_local(reshard_tensor *tensor, reshard_spec *gr
                      ? rs_tensor_alias(rs_scope_context(), d->shards[0], &local)
                      : rs_make_empty(tensor->dtype, tensor->ndim, tensor->shape, &local);
     }
-    /* Whoever uses it may compare other ranks than this thread does now. */
+    /* Unless every rank has the whole tensor, the result counts as different: it may be compared
+     * with that of other ranks than this thread's replicas. */
     if (status == RESHARD_OK && !rs_layout_is_everywhere(d->layout))
         local->sameness = RS_SAME_NO;
     rs_recipe recipe = {.name = "to_local",

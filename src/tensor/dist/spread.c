@@ -68,10 +68,10 @@ reshard_status rs_check_together(int32_t count, reshard_tensor *const *inputs)
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* What becomes of the inner graphs until the backward step. */
+/* What happens to the inner graphs until the backward step. */
 typedef enum graphs_fate { STAY, HOLLOWED, MADE_AGAIN } graphs_fate;
 
-/* What one recorded operation keeps. */
+/* What a recorded operation keeps. */
 typedef struct insides {
     reshard_context *context;
     rs_exec_cache *cache;
@@ -161,7 +161,7 @@ static reshard_status make_insides(const rs_spread *spread, insides **out_inside
     return status;
 }
 
-/* Makes aliases of one shard of every input. Those that want gradients collect them. */
+/* Makes aliases of one shard of every input. Those of inputs that want gradients collect them. */
 static reshard_status make_leaves(const insides *in, reshard_tensor *const *inputs,
                                   const bool *wanted, int64_t shard, reshard_tensor **leaves)
 {
@@ -205,7 +205,7 @@ static reshard_status run_forward(insides *in, reshard_tensor *const *inputs)
     return status;
 }
 
-/* While hooks are set, the memory of the inner graphs is not kept: the hooks decide how to. */
+/* While hooks are set, it is up to them how to keep memory, so the inner graphs give up theirs. */
 static reshard_status hollow_graphs(insides *in, const rs_spread *spread)
 {
     reshard_status status = RESHARD_OK;
@@ -259,7 +259,7 @@ static reshard_status make_graphs_again(rs_node *node, insides *in, reshard_tens
     return status;
 }
 
-/* Restores the inner graphs from what was saved. */
+/* Restores the inner graphs from the saved inputs. */
 static reshard_status restore_graphs(rs_node *node, insides *in)
 {
     reshard_tensor *inputs[RS_SPREAD_MAX] = {NULL};
@@ -374,7 +374,7 @@ reshard_tensor *rs_spread_run(rs_spread *spread, reshard_status status)
     return output;
 }
 
-/* ---- inputs alike ---------------------------------------------------------------------------- */
+/* ---- inputs with one layout ------------------------------------------------------------------ */
 
 static reshard_status check_kind(const reshard_tensor *tensor, rs_spread_kind kind)
 {

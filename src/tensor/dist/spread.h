@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spread.h - running an operation on distributed tensors: a local operation on every shard, with
- * layouts under which the result is right.
+ * spread.h - runs an operation on distributed tensors as a local operation on every shard, with
+ * layouts for which that gives the right result.
  */
 #ifndef RS_TENSOR_DIST_SPREAD_H
 #define RS_TENSOR_DIST_SPREAD_H
@@ -11,12 +11,12 @@
 bool rs_any_distributed(int32_t count, reshard_tensor *const *inputs);
 /* Checks that all inputs that are not NULL are distributed over one group. Errors: INVALID. */
 reshard_status rs_check_together(int32_t count, reshard_tensor *const *inputs);
-/* The tensor's layout in an error message. */
+/* The tensor's layout for error texts. */
 rs_layout_words rs_tensor_describe_layout(const reshard_tensor *tensor);
-/* INVALID, with the text that this partial tensor has to be redistributed first. */
+/* Returns INVALID, with the text that this partial tensor has to be redistributed first. */
 reshard_status rs_refuse_partial(const reshard_tensor *tensor);
 
-/* A local operation on the i-th shards of all inputs. Entries are NULL where inputs are. */
+/* A local operation on one shard of every input. Entries are NULL where inputs are. */
 typedef reshard_tensor *(*rs_local_fn)(reshard_tensor *const *inputs, const void *user);
 
 #define RS_SPREAD_MAX 16  /* inputs */
@@ -24,7 +24,7 @@ typedef reshard_tensor *(*rs_local_fn)(reshard_tensor *const *inputs, const void
 
 /*
  * Describes a distributed operation. Layouts are taken over. The gradient of the output arrives in
- * the output's gradient layout; the local backward steps turn it into that of input i, which has
+ * the output's gradient layout. The local backward steps turn it into the gradient of input i, in
  * the layout gradient_layouts[i].
  */
 typedef struct rs_spread {
@@ -39,16 +39,18 @@ typedef struct rs_spread {
     reshard_shards *shards; /* taken over; user may point into it */
 } rs_spread;
 
-/* Runs it, if `status`, that of the preparation, is OK. Layouts may be NULL otherwise. */
+/* Runs the operation if `status`, the result of its preparation, is OK. Otherwise fails with it;
+ * layouts may then be NULL. */
 reshard_tensor *rs_spread_run(rs_spread *spread, reshard_status status);
 
 typedef enum rs_spread_kind {
-    RS_SPREAD_LINEAR, /* sums and averages may be partial */
-    RS_SPREAD_ANY,    /* not partial */
-    RS_SPREAD_ROWS    /* not partial, the last dim not cut */
+    RS_SPREAD_LINEAR, /* inputs may be partial sums or averages */
+    RS_SPREAD_ANY,    /* inputs must not be partial */
+    RS_SPREAD_ROWS    /* inputs must not be partial, nor cut along the last dim */
 } rs_spread_kind;
 
-/* For inputs of equal shapes and layouts, which the output has as well. */
+/* Runs an operation whose inputs all have the same shape and layout, which its output has as
+ * well. */
 reshard_tensor *rs_spread_alike(const char *name, rs_spread_kind kind, int32_t count,
                                 reshard_tensor *const *inputs, rs_local_fn fn, const void *user,
                                 size_t user_bytes);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * backward.c - the backward pass. It runs the nodes behind a tensor in reverse order of their
- * creation, which is a valid order and the same on all ranks that ran the same program. Each step
- * has a scope of its own, so that its temporaries are freed at once.
+ * backward.c - the backward pass. It runs the nodes that led to a tensor in reverse order of
+ * creation. This order is valid, and the same on all ranks that ran the same program. Each step has
+ * a scope of its own, so that its temporaries are freed at once.
  *
- * A rank that fails between two collective steps goes on to the next one of each group and tells
- * its ranks there, so that nobody waits for it. Those fail then, and tell the ranks of their own
+ * A rank that fails goes on to the next collective step of each group and tells that group's ranks
+ * there, so that nobody waits for it. Those ranks then fail too, and tell the ranks of their other
  * groups.
  */
 #include "tensor/grad/backward.h"
@@ -71,7 +71,7 @@ static reshard_status collect(pass *p, rs_node *first)
     return status;
 }
 
-/* Stores a gradient, or adds it to the one that is there. */
+/* Stores a gradient, or adds it to the one already there. */
 static reshard_status accumulate(reshard_tensor **place, reshard_tensor *gradient)
 {
     reshard_tensor *sum = gradient;
@@ -85,9 +85,9 @@ static reshard_status accumulate(reshard_tensor **place, reshard_tensor *gradien
     return RESHARD_OK;
 }
 
-/* The gradient that a leaf keeps must belong to it alone, because its owner may write to it. So
- * take the given tensor if only the scope holds it, and a copy otherwise. `passing` is the number
- * of other tensors that share its memory and are about to be freed. */
+/* A leaf's gradient must not share its memory, because the leaf's owner may write to it. So the
+ * leaf takes the given tensor if only the scope holds it, and a copy otherwise. `passing` is the
+ * number of other tensors that share the memory and are about to be freed. */
 static reshard_status make_own(reshard_context *context, reshard_tensor *gradient, int passing,
                                reshard_tensor **out_own)
 {
@@ -107,8 +107,8 @@ static reshard_status make_own(reshard_context *context, reshard_tensor *gradien
     return status;
 }
 
-/* Where the layouts are equal, `moved` shares the memory of `gradient`, whose shards are freed with
- * the scope if nobody else holds them. */
+/* Makes sure that the shards of `moved` share no memory. If the layouts were equal they share that
+ * of `gradient`, which is about to be freed with the scope unless somebody else holds it. */
 static reshard_status own_shards(reshard_tensor *moved, const reshard_tensor *gradient)
 {
     rs_distribution *to = moved->distribution, *from = gradient->distribution;
@@ -128,7 +128,8 @@ static reshard_status own_shards(reshard_tensor *moved, const reshard_tensor *gr
     return status;
 }
 
-/* Where nothing moves, the ranks need not meet here; they do at the next step, or at the end. */
+/* Gives the gradient in another layout. If nothing has to move, the ranks do not meet here but at
+ * the next collective step, or at the end. */
 static reshard_status bring(reshard_tensor *gradient, reshard_layout *layout,
                             reshard_tensor **out_moved)
 {
@@ -155,7 +156,8 @@ static reshard_status accumulate_distributed(reshard_tensor *leaf, reshard_tenso
     return status;
 }
 
-/* A leaf's gradient outlives the pass: it belongs to no scope, and has the layout of the leaf. */
+/* A leaf's gradient outlives the pass, so it belongs to no scope. It has the leaf's gradient
+ * layout. */
 static reshard_status accumulate_leaf(reshard_tensor *leaf, reshard_tensor *gradient)
 {
     if (leaf->dtype != gradient->dtype || !rs_shape_equals(leaf, gradient))
@@ -206,7 +208,7 @@ static const reshard_group *find_told(const reshard_scope *scope)
     return told ? scope->group : NULL;
 }
 
-/* out_told: the group whose ranks have agreed on the failure, if any. */
+/* *out_told is the group whose ranks have agreed on the failure, or NULL. */
 static reshard_status step(const pass *p, rs_node *node, const reshard_group **out_told)
 {
     assert(node->output_count > 0 && !node->spent);
@@ -240,12 +242,12 @@ static reshard_status step(const pass *p, rs_node *node, const reshard_group **o
 /* How far a pass came on this rank. */
 typedef struct progress {
     reshard_status status;
-    int64_t failed;            /* the step; -1: before the first one */
-    const reshard_group *told; /* the group that knows of it from that step, or NULL */
+    int64_t failed;            /* the last step that ran; -1: none */
+    const reshard_group *told; /* the group that learned of the failure in that step, or NULL */
 } progress;
 
-/* Whether the ranks of a group know of the failure when this step comes: all that has a step of
- * theirs since then was told. */
+/* Whether the ranks of a group know of the failure before step `now`. They do if they learned of it
+ * in the failed step, or were told at a collective step of theirs since then. */
 static bool is_told(const pass *p, const progress *at, int64_t now, const reshard_group *group)
 {
     bool told = at->told == group;
@@ -290,8 +292,7 @@ static reshard_status check(reshard_tensor *tensor, const reshard_tensor *gradie
     return RESHARD_OK;
 }
 
-/* A gradient of one on every rank. For a partial tensor it is replicated, as all its gradients
- * are. */
+/* Makes a gradient of ones. That of a partial tensor is replicated, as all its gradients are. */
 static reshard_status make_one(reshard_tensor *tensor, reshard_tensor **out_one)
 {
     reshard_tensor *one = NULL;
@@ -321,14 +322,15 @@ static reshard_status begin(reshard_tensor *tensor, reshard_tensor *gradient)
 {
     if (tensor->node != NULL)
         return accumulate(&tensor->node->gradients[tensor->node_output], gradient);
-    reshard_tensor_retain(gradient); /* it is the caller's, so a leaf must not take it over */
+    reshard_tensor_retain(gradient); /* the caller's, so a leaf must not take it over */
     reshard_status status = accumulate_leaf(tensor, gradient);
     reshard_tensor_release(gradient);
     return status;
 }
 
-/* The group whose ranks have to begin together, if any: that of the first collective step, or, on a
- * rank that has failed, that of its last computation. */
+/* Finds the group whose ranks have to begin together, or NULL: that of the tensor or of the first
+ * collective step. On a rank that has failed it is the group of the last computation, unless that
+ * group knows already. */
 static reshard_group *find_group(const pass *p, const reshard_tensor *tensor, reshard_status status)
 {
     const reshard_scope *scope = rs_thread_state_get()->scope;
@@ -343,19 +345,19 @@ static reshard_group *find_group(const pass *p, const reshard_tensor *tensor, re
     return NULL;
 }
 
-/* Runs a pass whose nodes have been collected. */
+/* Runs a pass after its nodes have been collected. */
 static reshard_status go(const pass *p, reshard_tensor *tensor, reshard_tensor *gradient,
                          reshard_group *group)
 {
     reshard_scope scope;
-    /* Held while the graph runs, in case a hook drops the last other reference to the tensor. */
+    /* Hold the tensor while the graph runs: a hook may drop the last other reference to it. */
     reshard_tensor_retain(tensor);
     rs_scope_enter(&scope, p->context);
     (void)reshard_set_gradients_enabled(0);
     progress at = {.status = begin(tensor, gradient), .failed = -1};
     at.told = find_told(&scope);
     run(p, &at);
-    /* A rank may have failed after the last collective step. */
+    /* Another rank may have failed after the last collective step. */
     if (group != NULL && (at.status == RESHARD_OK || !is_told(p, &at, p->count, group)))
         at.status = rs_agree(group, at.status, NULL, "backward", false, NULL);
     (void)rs_scope_leave(&scope);
@@ -415,6 +417,6 @@ reshard_status reshard_backward(reshard_tensor *tensor, reshard_tensor *gradient
     reshard_tensor_release(one);
     release_pass(&p);
     if (status != RESHARD_OK)
-        (void)rs_scope_fail(status); /* for callers who only look when they close the scope */
+        (void)rs_scope_fail(status); /* for callers who look only when they close the scope */
     return status;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* backward.h - visiting the graph behind a tensor, and running a backward pass inside another
- * one. */
+/* backward.h - visiting the graph that computed a tensor, and running one backward pass inside
+ * another. */
 #ifndef RS_TENSOR_GRAD_BACKWARD_H
 #define RS_TENSOR_GRAD_BACKWARD_H
 
 #include "tensor/grad/node.h"
 
-/* reshard_backward for local tensors, without agreement between ranks. */
+/* Does what reshard_backward does for local tensors, without agreement between ranks. */
 reshard_status rs_backward_local(reshard_tensor *tensor, reshard_tensor *gradient, bool retain);
 
 typedef reshard_status (*rs_node_fn)(void *user, rs_node *node);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hollow.c - remembers for every saved tensor in which leaf it lies, and where. The saved tensors
- * stay: they keep their shape and strides and only lose their memory. */
+/* hollow.c - remembers for every saved tensor in which leaf it lies, and where. Saved tensors keep
+ * their shapes and strides, and only lose their memory. */
 #include "tensor/grad/hollow.h"
 
 #include "base/context.h"
@@ -11,19 +11,19 @@
 typedef struct slot {
     rs_saved *saved;
     int32_t leaf;
-    ptrdiff_t at; /* bytes from the first of the leaf */
+    ptrdiff_t at; /* byte offset in the leaf */
 } slot;
 
 struct rs_hollow {
     reshard_context *context;
     int32_t leaf_count;
-    reshard_tensor *const *leaves; /* the caller's */
+    reshard_tensor *const *leaves; /* the caller's array */
     int64_t count, capacity;
     slot *slots;
     bool complete; /* everything saved so far lies in a leaf */
 };
 
-/* Whether all elements of a tensor lie in a dense one. */
+/* Whether all elements of a tensor lie in the memory of a dense one. */
 static bool lies_in(const reshard_tensor *tensor, const reshard_tensor *dense)
 {
     assert(reshard_tensor_is_contiguous(dense));
@@ -68,7 +68,7 @@ static reshard_status visit(void *user, rs_node *node)
         if (h->complete)
             status = add_slot(h, saved, leaf);
     }
-    /* What an operation keeps besides tensors may hold memory as well. */
+    /* The operation's own data may hold memory as well. */
     h->complete = h->complete && node->extra == NULL;
     return status;
 }

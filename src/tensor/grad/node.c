@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * node.c - recording operations. A graph can be as deep as a training step is long, so nodes are
- * freed with a list instead of by recursion.
+ * node.c - records operations. A graph can be as deep as a training step is long, so nodes are
+ * freed from a list and not by recursion.
  */
 #include "tensor/grad/node.h"
 #include "base/context.h"
@@ -31,7 +31,8 @@ void rs_node_forget_saved(rs_node *node)
     node->extra = NULL;
 }
 
-/* Frees one node. Nodes before it whose last use this was join the list. */
+/* Frees one node. Nodes before it that nobody else uses are added to the list, which is
+ * returned. */
 static rs_node *free_one(rs_node *node, rs_node *list)
 {
     rs_node_forget_saved(node);
@@ -89,7 +90,7 @@ bool rs_op_begin(const char *name, int32_t count, reshard_tensor *const *inputs)
     }
     if (scope->status != RESHARD_OK)
         return false;
-    scope->failure = 0; /* whatever failed outside of operations needs no more telling */
+    scope->failure = 0; /* left by an earlier call that failed without failing the scope */
     for (int32_t i = 0; i < count; i++) {
         if (inputs[i] == NULL) {
             (void)rs_scope_fail(rs_fail(RESHARD_ERR_INVALID, "%s: input %d is NULL", name, i));
@@ -154,7 +155,8 @@ static bool is_input(const rs_recipe *recipe, const reshard_tensor *tensor)
     return found;
 }
 
-/* What an operation saves besides inputs and outputs was computed from its inputs. */
+/* Saves one tensor. If it is neither input nor output it was computed from the inputs, so it is the
+ * same on several ranks if they are. */
 static reshard_status save(const rs_recipe *recipe, rs_sameness sameness, int32_t slot,
                            rs_node *node)
 {
@@ -216,7 +218,7 @@ bool rs_op_end_many(const rs_recipe *recipe, reshard_status status, int32_t coun
         }
         outputs[i] = rs_scope_own(outputs[i]);
         if (outputs[i] == NULL)
-            status = RESHARD_ERR_NO_MEMORY; /* rs_scope_own has noted it; the rest is released */
+            status = RESHARD_ERR_NO_MEMORY; /* rs_scope_own has noted it; release the rest */
     }
     for (int32_t i = 0; i < count && status != RESHARD_OK; i++)
         outputs[i] = NULL; /* the earlier ones already belong to the scope */

@@ -2,9 +2,9 @@
 /*
  * node.h - recorded operations.
  *
- * A tensor holds the node that computed it, and a node holds the nodes before it and what it saved.
- * Nothing points the other way, since a saved tensor is an alias without a node. So there are no
- * cycles.
+ * A tensor holds the node that computed it; a node holds the nodes that computed its inputs, and
+ * what it saved. Nothing points the other way, because a saved tensor is an alias without a node,
+ * so there are no cycles.
  */
 #ifndef RS_TENSOR_GRAD_NODE_H
 #define RS_TENSOR_GRAD_NODE_H
@@ -14,8 +14,8 @@
 #include <stddef.h>
 
 /* Computes gradients of the inputs from those of the outputs, in the innermost scope, with
- * recording off. gradients: NULL for outputs that no gradient reached. out_gradients: left NULL
- * where there is none, or where nobody wants it (rs_node_wants). */
+ * recording off. An entry of `gradients` is NULL if no gradient reached that output. An entry of
+ * `out_gradients` is left NULL if there is no gradient, or nobody wants it (rs_node_wants). */
 typedef void (*rs_backward_fn)(rs_node *node, reshard_tensor *const *gradients,
                                reshard_tensor **out_gradients);
 
@@ -37,7 +37,7 @@ struct rs_node {
     reshard_tensor **gradients; /* of the outputs, during a backward pass */
     rs_saved *saved;
     struct reshard_group *group; /* retained; the backward step is Collective over it */
-    void *extra;                 /* belongs to the operation */
+    void *extra;                 /* the operation's own data */
     void (*forget_extra)(void *extra);
     bool spent;    /* a backward pass has freed what was saved */
     bool retain;   /* the current backward pass keeps what was saved */
@@ -47,7 +47,7 @@ struct rs_node {
     _Alignas(max_align_t) unsigned char facts[]; /* see rs_node_facts */
 };
 
-/* What an operation says about itself. Arrays are copied. */
+/* How an operation describes itself when it is recorded. Arrays are copied. */
 typedef struct rs_recipe {
     const char *name;
     rs_backward_fn backward;
@@ -73,12 +73,12 @@ bool rs_op_end_many(const rs_recipe *recipe, reshard_status status, int32_t coun
                     reshard_tensor **outputs);
 /* Whether the operation would be recorded. */
 bool rs_op_records(int32_t count, reshard_tensor *const *inputs);
-/* The facts that the recipe had, which must have had some. */
+/* The facts of the recipe, which must have had some. */
 const void *rs_node_facts(const rs_node *node);
-/* Whether anybody wants the gradient of this input. */
+/* Whether the gradient of this input goes anywhere. */
 bool rs_node_wants(const rs_node *node, int32_t input);
-/* A saved tensor, owned by the innermost scope. NULL if the recipe had NULL there, or on failure,
- * with the error noted. */
+/* Gives a saved tensor, owned by the innermost scope. NULL if the recipe had NULL in that slot, or
+ * on failure, with the error noted. */
 reshard_tensor *rs_node_saved(rs_node *node, int32_t slot);
 void rs_node_forget_saved(rs_node *node);
 rs_node *rs_node_retain(rs_node *node);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * saved.c - a saved tensor is kept as an alias with the version of its memory, or as whatever the
- * innermost pair of hooks makes of it. A packed slot also keeps an outline, to compare with what
- * unpacking gives.
+ * saved.c - a saved tensor is kept as an alias with the version of its memory, or packed by the
+ * innermost pair of hooks. A packed slot also keeps an outline, which the unpacked tensor has to
+ * match.
  */
 #include "tensor/grad/saved.h"
 #include "base/context.h"
@@ -12,7 +12,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* A tensor with the same dtype, shape and layout and no data. */
+/* Makes a tensor with the same dtype, shape and layout, but without data. */
 static reshard_status make_outline(reshard_context *context, const reshard_tensor *tensor,
                                    reshard_tensor **out_outline)
 {

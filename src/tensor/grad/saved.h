@@ -6,12 +6,12 @@
 #include "tensor/core/scope.h"
 
 typedef struct rs_saved {
-    reshard_tensor *tensor; /* without hooks: an alias */
+    reshard_tensor *tensor; /* an alias, if there were no hooks */
     uint64_t version;
     bool packed;
     reshard_saved_tensor_hooks hooks;
     void *packed_object;
-    reshard_tensor *outline; /* packed: dtype, shape and layout, without data */
+    reshard_tensor *outline; /* dtype, shape and layout of a packed tensor, without data */
 } rs_saved;
 
 reshard_status rs_saved_pack(reshard_context *context, reshard_tensor *tensor, rs_saved *out_saved);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * attention.c - causal attention, fused: the probabilities of one head at a time are computed from
- * q and k, used and thrown away; the backward step computes them again. So memory grows with the
+ * attention.c - fused causal attention. The probabilities are computed from q and k for one head at
+ * a time, used and thrown away, and the backward step computes them again. So memory grows with the
  * square of the length for one head only.
  */
 #ifndef REAL
@@ -44,7 +44,7 @@ static reshard_status find_probabilities(const reshard_tensor *q, const void *q_
     return status;
 }
 
-/* One matrix product of [length, length] with [length, size], or its transpose. */
+/* Multiplies p [length, length], or its transpose, by rows [length, size]. */
 static reshard_status apply(const reshard_tensor *q, const reshard_tensor *p, bool transpose,
                             const void *rows, double scale, void *output)
 {
@@ -218,7 +218,7 @@ reshard_tensor *reshard_causal_attention(reshard_tensor *q, reshard_tensor *k, r
 
 #else
 
-/* In place: row i keeps its elements 0..i, the rest become 0. */
+/* Computes the softmax of elements 0..i of each row i in place. The rest become 0. */
 static void OF(causal_softmax)(void *scores, int64_t length)
 {
     for (int64_t r = 0; r < length; r++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* elementwise.c - add, mul (with broadcasting) and scale, of real and complex numbers. The gradient
- * of a complex factor is by the conjugate of the other one. */
+/* elementwise.c - add, mul (with broadcasting) and scale, for real and complex numbers. The
+ * gradient of a complex factor is multiplied by the conjugate of the other one. */
 #ifndef REAL
 #include "base/error.h"
 #include "tensor/dist/spread.h"
@@ -43,7 +43,7 @@ static reshard_status plan_walk(reshard_tensor *const *inputs, walk *out_walk)
     return RESHARD_OK;
 }
 
-/* If both inputs are as dense as the result, all of it is one row. */
+/* If both inputs are dense and have the shape of the result, the walk is a single row. */
 static void flatten_walk(reshard_tensor *const *inputs, walk *w)
 {
     bool dense = rs_shape_equals(inputs[0], inputs[1]);
@@ -110,7 +110,7 @@ typedef struct binary_facts {
     rs_extents inputs[2]; /* before they were broadcast */
 } binary_facts;
 
-/* Not recorded. A real tensor is its own. */
+/* Gives the conjugate; for a real tensor, the tensor itself. Not recorded. */
 static reshard_tensor *conjugate(reshard_tensor *x)
 {
     if (x == NULL || !rs_dtype_is_complex(x->dtype))
@@ -224,7 +224,7 @@ static void OF(multiply_row)(const void *x, int64_t step_x, const void *y, int64
     }
 }
 
-/* The same for pairs of reals, which are complex numbers; steps count pairs. */
+/* Adds or multiplies complex numbers, which are pairs of reals. Steps count pairs. */
 static void OF(combine_pairs)(bool multiplies, const void *x, int64_t step_x, const void *y,
                               int64_t step_y, void *z, int64_t n)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gelu.c - x Phi(x), where Phi is the distribution function of the normal distribution, and its
- * derivative Phi(x) + x phi(x), phi being the density.
+ * gelu.c - gelu(x) = x Phi(x) and its derivative Phi(x) + x phi(x), where Phi is the cumulative
+ * distribution function of the standard normal distribution, and phi its density.
  *
- * For f64 by erf. For f32 by erfc(z) = exp(-z^2) erfcx(z), eight at a time: the exponential is that
- * of the density, and erfcx is smooth. Written in y = 1 / (1 + k|x|), which takes 0 .. infinity to
- * 1 .. 0, it is y times a polynomial in 2y - 1 whose coefficients are those of the least largest
- * relative error. That is 4e-7 of Phi for all x, also where 1 + erf(x) would cancel.
+ * f64 uses erf. f32 uses erfc(z) = exp(-z^2) erfcx(z), eight elements at a time: the exponential is
+ * needed for the density as well, and erfcx is smooth. In y = 1 / (1 + k|x|), which takes 0 ..
+ * infinity to 1 .. 0, it is y times a polynomial in 2y - 1, the one with the smallest maximum
+ * relative error. This error is 4e-7 of Phi for all x, even where 1 + erf(x) would cancel.
  */
 #include "tensor/ops/unary.h"
 

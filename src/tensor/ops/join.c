@@ -32,7 +32,7 @@ typedef struct split_facts {
     rs_extents input;
 } split_facts;
 
-/* The sizes of the parts, of which there can be any number. */
+/* The sizes of the parts. There can be any number of them. */
 typedef struct sizes {
     reshard_context *context;
     int32_t count;
@@ -121,7 +121,7 @@ static void split_distributed(reshard_tensor *x, int32_t dim, int32_t count, con
         start += parts[i];
     }
     for (int32_t i = 0; i < count && outputs[count - 1] == NULL; i++)
-        outputs[i] = NULL; /* if one has failed, all have */
+        outputs[i] = NULL; /* after one fails, all later ones do */
 }
 
 void reshard_split(reshard_tensor *x, int32_t dim, int32_t count, const int64_t *parts,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layout_rules.h - operations on distributed tensors whose output has another layout than their
- * inputs: which layouts fit, and which come out. The other operations use rs_spread_alike
- * (dist/spread.h). An operation calls its rule if an input is distributed.
+ * layout_rules.h - rules for operations on distributed tensors whose output has another layout than
+ * their inputs: which layouts fit together, and which one comes out. An operation calls its rule if
+ * an input is distributed. All other operations use rs_spread_alike (dist/spread.h).
  */
 #ifndef RS_TENSOR_OPS_LAYOUT_RULES_H
 #define RS_TENSOR_OPS_LAYOUT_RULES_H
@@ -15,8 +15,8 @@ reshard_status rs_spread_transpose(reshard_tensor *tensor, int32_t a, int32_t b,
                                    reshard_tensor **out_tensor);
 reshard_tensor *rs_spread_cat(int32_t count, reshard_tensor *const *tensors, int32_t dim);
 reshard_tensor *rs_spread_sum(reshard_tensor *x);
-/* In these, dims are counted from the front, and arguments have been checked against the global
- * shape. */
+/* For these, dims are counted from the front, and the caller has checked the arguments against the
+ * global shape. */
 reshard_tensor *rs_spread_sum_dim(reshard_tensor *x, int32_t dim);
 reshard_tensor *rs_spread_narrow(reshard_tensor *x, int32_t dim, int64_t start, int64_t length);
 reshard_tensor *rs_spread_index_select(reshard_tensor *x, int32_t dim, reshard_tensor *indices);
@@ -29,12 +29,13 @@ reshard_tensor *rs_spread_norm(const char *name, reshard_tensor *x, reshard_tens
                                size_t user_bytes);
 reshard_tensor *rs_spread_cross_entropy(reshard_tensor *logits, reshard_tensor *labels);
 
-/* The sum of the cross-entropies of these rows, divided by `count`, the number of all rows. */
+/* The sum of the cross-entropies of these rows, divided by `count`, the number of rows on all
+ * ranks. */
 reshard_tensor *rs_cross_entropy_of(reshard_tensor *logits, reshard_tensor *labels, int64_t count);
-/* embedding by place in a local weight; a place of -1 gives a row of zeros. */
+/* Embedding by row number in a local weight. A place of -1 gives a row of zeros. */
 reshard_tensor *rs_embedding_at(reshard_tensor *weight, reshard_tensor *places);
-/* A mask of 1/(1-p) or 0 for each element, by global index, with the shape or layout of x.
- * Local. */
+/* Makes a mask with the shape or layout of x, in which each element is 0 or 1/(1-p), depending on
+ * the seed and its global index. Local. */
 reshard_tensor *rs_dropout_mask(reshard_tensor *x, double p, uint64_t seed);
 
 #endif

@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-/* One product of two tensors' dense real values, into a new tensor of this shape. It is repeated
- * `batch` times over consecutive matrices. */
+/* A product of two tensors into a new one of the given shape, repeated for `batch` consecutive
+ * matrices. */
 typedef struct job {
     reshard_tensor *a, *b;
     bool transpose_a, transpose_b;

@@ -164,8 +164,8 @@ reshard_tensor *reshard_rmsnorm(reshard_tensor *x, reshard_tensor *weight, doubl
 
 #else
 
-/* The sum of x[i] - mean, or of the squares, in double. LANES sums take turns, because a single one
- * would wait for its previous addition at every step. */
+/* Sums x[i] - mean, or its square, in double. LANES sums take turns, because a single one would
+ * wait for its previous addition at every step. */
 static double OF(add_up)(const REAL *x, int64_t n, double mean, bool squared)
 {
     double lanes[LANES] = {0}, sum = 0;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * product.c - products of matrices by OpenBLAS, which is called only here.
+ * product.c - matrix products by OpenBLAS, which is called only here.
  *
- * Ranks can be threads that multiply at the same time, so each product uses one thread. The first
- * product that finds OpenBLAS set otherwise sets that, for the whole process. A sequential build of
- * OpenBLAS shares its scratch memory between callers without a lock (0.3.21 was seen to give wrong
- * results), so with such a build the plain loops below do the work.
+ * Ranks can be threads that multiply at the same time, so each product uses a single thread. If
+ * OpenBLAS is set to use more, the first product changes that for the whole process. A sequential
+ * build of OpenBLAS shares its scratch memory between callers without a lock (0.3.21 was seen to
+ * give wrong results), so with such a build the plain loops below do the work.
  */
 #ifndef REAL
 #include "base/error.h"

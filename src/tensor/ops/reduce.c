@@ -12,7 +12,8 @@ enum { COLUMNS = 64 };
 #define RS_REAL_FILE "tensor/ops/reduce.c"
 #include "tensor/core/real.h"
 
-/* A sum over the middle of [outer, n, inner]; the parts of complex numbers are inner ones. */
+/* A sum over the middle dim of [outer, n, inner]. The two parts of complex numbers count in
+ * inner. */
 typedef struct sum_facts {
     rs_extents input;
     int64_t outer, n, inner;
@@ -118,7 +119,8 @@ reshard_tensor *rs_sum_to(reshard_tensor *gradient, int32_t ndim, const int64_t 
 
 #else
 
-/* Adds up some columns at a time, row by row: memory is read in order, and so is each column. */
+/* Adds up COLUMNS columns or fewer, row by row, so that memory is read in order and each column is
+ * added in order. */
 static void OF(add_up_columns)(const REAL *a, int64_t n, int64_t inner, int64_t columns, REAL *b)
 {
     double sums[COLUMNS] = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rules_linear.c - linear, matmul and embedding on distributed tensors: the tables in ops.h, axis
- * by axis. If several axes cut one dim, their cuts keep the order they have in the input they come
+ * rules_linear.c - layout rules for linear, matmul and embedding: the tables in ops.h, axis by
+ * axis. If several axes cut one dim, their cuts keep the order they have in the input they come
  * from.
  */
 #include "base/error.h"
@@ -20,7 +20,7 @@
 typedef struct linear {
     reshard_tensor *inputs[3];
     rs_axes x, weight, bias, y, dx, dweight, dbias;
-    int32_t last;         /* dim of x and y */
+    int32_t last;         /* the last dim of x and y */
     int32_t outer, inner; /* dims of the weight: the output's, and the one that is summed over */
 } linear;
 
@@ -109,7 +109,8 @@ static reshard_status judge_linear(linear *l)
     l->y.mesh = l->dbias.mesh = l->x.mesh;
     if (!same_order(l))
         return refuse(l, 0);
-    /* x's cuts come first, in their order; judge_axis confirms those that are y's as well. */
+    /* y begins with the cuts of x, in their order. judge_axis decides later whether they are
+     * allowed. */
     for (int32_t i = 0; i < l->x.count; i++) {
         if (l->x.cuts[i].placement.kind == RESHARD_SHARD && l->x.cuts[i].placement.dim < l->last)
             rs_axes_set(&l->y, l->x.cuts[i].axis, l->x.cuts[i].placement);
@@ -127,7 +128,8 @@ static reshard_status judge_linear(linear *l)
     return status;
 }
 
-/* Of a partial output, one rank adds the bias: that at coordinate 0 of all partial axes. */
+/* Whether this rank adds the bias. If the output is partial, only one rank does: that at coordinate
+ * 0 of all partial axes. */
 static bool has_bias(const linear *l)
 {
     const rs_distribution *distribution = l->inputs[0]->distribution;
@@ -188,7 +190,8 @@ static reshard_tensor *matmul_local(reshard_tensor *const *inputs, const void *u
     return reshard_matmul(inputs[0], inputs[1]);
 }
 
-/* A product for each index of the leading dims, along which both are cut alike or not at all. */
+/* One product for each index of the leading dims. Both inputs must be cut alike, and only along
+ * these dims. */
 static reshard_status judge_batched(linear *l)
 {
     bool same = true;
@@ -244,7 +247,7 @@ typedef struct rows {
     int64_t limit;
 } rows;
 
-/* The local row of a global one; -1 if it is not here. */
+/* The local number of a global row; -1 if it is not on this rank. */
 static int64_t find_row(const reshard_shards *shards, int64_t row, int64_t width)
 {
     const reshard_shard *shard = &shards->items[0];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rules_rows.c - rules for transpose, cat, sums, norms and cross-entropy. */
+/* rules_rows.c - layout rules for transpose, cat, sums, norms and cross-entropy. */
 #include "base/context.h"
 #include "base/error.h"
 #include "layout/layout.h"
@@ -74,7 +74,7 @@ static reshard_tensor *cat_local(reshard_tensor *const *inputs, const void *user
     return reshard_cat(j->count, inputs, j->dim);
 }
 
-/* Checks that the specs are equal and leave the dim whole. */
+/* Checks that all inputs are cut alike, and not along the dim. */
 static reshard_status check_cat(int32_t count, reshard_tensor *const *tensors, int32_t dim,
                                 rs_axes *out_axes)
 {
@@ -131,7 +131,7 @@ static reshard_tensor *sum_local(reshard_tensor *const *inputs, const void *user
     return reshard_sum(inputs[0]);
 }
 
-/* Turns cuts into partial sums. Axes that are partial already must be sums or averages. */
+/* Turns cuts into partial sums. Axes that are already partial must be sums or averages. */
 static reshard_status reduce_axes(const reshard_tensor *tensor, rs_axes *axes)
 {
     for (int32_t i = 0; i < axes->count; i++) {
@@ -202,7 +202,7 @@ reshard_tensor *rs_spread_norm(const char *name, reshard_tensor *x, reshard_tens
                              i == 1 ? "weight" : "bias", rs_tensor_describe_layout(inputs[i]).text);
     }
     if (status == RESHARD_OK) {
-        /* The gradient of a row's weights, from the rows that are on this rank. */
+        /* Each rank has the gradient of weight and bias from its own rows only. */
         rows = axes;
         status = reduce_axes(x, &rows);
     }

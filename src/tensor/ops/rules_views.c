@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rules_views.c - rules for operations that take parts of dims or change them: narrow,
- * index_select, sums along a dim, reshape. A dim that changes must be whole on each rank, except in
- * sums, which then give a partial result. Shards are dense, so results are copies and not views.
+ * rules_views.c - layout rules for operations that change the size of dims: narrow, index_select,
+ * sums along a dim, reshape. A dim that changes must be whole on each rank. There are two
+ * exceptions: the sum along a cut dim is partial, and reshape accepts even cuts. Shards are dense,
+ * so results are copies and not views.
  */
 #include "base/error.h"
 #include "layout/layout.h"
@@ -24,7 +25,7 @@ static reshard_status check_whole(const reshard_tensor *x, const rs_axes *axes, 
     return RESHARD_OK;
 }
 
-/* Gives the dim, which must be whole, another size. */
+/* Sets the layouts of an operation that changes the size of one dim, which must be whole. */
 static reshard_status resize_dim(rs_spread *spread, reshard_tensor *x, int32_t dim, int64_t size)
 {
     rs_axes axes;
@@ -102,7 +103,7 @@ static reshard_tensor *sum_dim_local(reshard_tensor *const *inputs, const void *
     return reshard_sum_dim(inputs[0], *(const int32_t *)user);
 }
 
-/* Turns the dim's cuts into partial sums, and renumbers the dims behind it. */
+/* Turns the dim's cuts into partial sums, and renumbers the dims after it. */
 static reshard_status drop_dim(const reshard_tensor *x, int32_t dim, rs_axes *axes)
 {
     for (int32_t i = 0; i < axes->count; i++) {
@@ -153,9 +154,9 @@ static int32_t first_large(const int64_t *shape, int32_t from, int32_t to)
     return from < to ? from : -1;
 }
 
-/* Matches runs of dims with equal products, in which no size is 0. out_to: where each dim of x
- * goes. The first dim of a run (sizes of 1 aside) goes to the first of the matching run, and the
- * others nowhere (-1). */
+/* Matches runs of dims of x with runs of the new shape that have the same product. No size is 0.
+ * out_to tells where each dim of x goes: the first of a run, not counting sizes of 1, goes to the
+ * first of the matching run, and the others go nowhere (-1). */
 static void match_dims(const reshard_tensor *x, int32_t ndim, const int64_t *shape, int32_t *out_to)
 {
     for (int32_t d = 0; d < x->ndim; d++)
@@ -173,8 +174,9 @@ static void match_dims(const reshard_tensor *x, int32_t ndim, const int64_t *sha
     }
 }
 
-/* A dim that keeps its size may be cut in any way. One that is merged with those behind it, or
- * split into several, must be cut evenly, so that its parts are parts of the new dim. */
+/* Moves cuts to the new dims. A dim that keeps its size may be cut in any way. One that is merged
+ * with those after it, or split into several, must be cut evenly, so that its parts are parts of
+ * the new dim. */
 static reshard_status follow_dims(const reshard_tensor *x, const int64_t *shape, const int32_t *to,
                                   rs_axes *axes)
 {

@@ -35,7 +35,7 @@ reshard_tensor *reshard_softmax(reshard_tensor *x, int32_t dim)
 /* ---- cross-entropy --------------------------------------------------------------------------- */
 
 typedef struct cross_entropy_facts {
-    double count; /* of all rows, including those of other ranks */
+    double count; /* of rows on all ranks */
 } cross_entropy_facts;
 
 static void backward_cross_entropy(rs_node *node, reshard_tensor *const *gradients,

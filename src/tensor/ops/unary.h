@@ -8,7 +8,7 @@
 
 #include "tensor/dist/spread.h"
 
-/* What kernels work on: dense rows of the last dim, and one number that belongs to the
+/* What kernels work on: dense rows along the last dim, and one number that is up to the
  * operation. */
 typedef struct rs_unary_rows {
     int64_t count, size;
@@ -16,14 +16,14 @@ typedef struct rs_unary_rows {
 } rs_unary_rows;
 
 typedef void (*rs_unary_fn)(const rs_unary_rows *rows, const void *x, void *y);
-/* kept: the input or output, as the operation asks for; NULL if it keeps nothing. */
+/* kept: the input or output, whichever the operation asks for; NULL if it keeps nothing. */
 typedef void (*rs_unary_back_fn)(const rs_unary_rows *rows, const void *kept, const void *gradient,
                                  void *out);
 
 typedef struct rs_unary {
     const char *name;
-    /* which layouts a distributed input may have; what is linear takes complex numbers, part by
-     * part */
+    /* Which layouts a distributed input may have. Linear operations also take complex numbers, part
+     * by part. */
     rs_spread_kind spread;
     enum { RS_KEEPS_NOTHING, RS_KEEPS_INPUT, RS_KEEPS_OUTPUT } keeps; /* for the backward step */
     rs_unary_fn forward[2];       /* f32, f64: RS_BOTH(kernel) of real.h */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * view.c - views: other shapes and strides over the same memory. Their backward steps are views of
- * the gradient, except for narrow, which puts the gradient into zeros.
+ * the gradient, except that narrow copies the gradient into zeros.
  */
 #include "base/checked.h"
 #include "base/error.h"
@@ -131,7 +131,7 @@ static reshard_tensor *end_reshape(const char *name, reshard_tensor *tensor, res
     return rs_op_end(&recipe, status, view);
 }
 
-/* Replaces a size of -1 by what the others leave. */
+/* Replaces a size of -1 by whatever the other sizes leave. */
 static reshard_status resolve_shape(const reshard_tensor *tensor, int32_t ndim,
                                     const int64_t *shape, int64_t *out_shape)
 {
