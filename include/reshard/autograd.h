@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * autograd.h - gradients. Operations on tensors that require gradients are recorded as they run;
+ * autograd.h - gradients. Operations on tensors that require gradients are recorded as they run.
  * backward goes through the record in reverse order of creation, so that all ranks of a group enter
  * collectives in the same order. The record belongs to the thread that made it, and lives as long
- * as a tensor that it computed. There are no gradients of gradients.
+ * as any tensor whose computation it records. There are no gradients of gradients.
  */
 #ifndef RESHARD_AUTOGRAD_H
 #define RESHARD_AUTOGRAD_H
@@ -20,8 +20,8 @@ extern "C" {
 RESHARD_API reshard_status reshard_tensor_set_requires_grad(reshard_tensor *tensor, int requires);
 /* True for leaves that collect gradients, and for everything computed from them. */
 RESHARD_API int reshard_tensor_requires_grad(const reshard_tensor *tensor);
-/* The sum of what backward passes gave a leaf; NULL if none has reached it. Not retained; valid
- * until the next backward pass or clear. */
+/* The sum of all gradients that backward passes gave a leaf; NULL if none has reached it. Not
+ * retained; valid until the next backward pass or clear. */
 RESHARD_API reshard_tensor *reshard_tensor_gradient(const reshard_tensor *tensor);
 RESHARD_API void reshard_tensor_clear_gradient(reshard_tensor *tensor);
 
@@ -31,16 +31,16 @@ RESHARD_API int reshard_gradients_enabled(void);
 
 typedef struct reshard_backward_options {
     size_t size;      /* sizeof(reshard_backward_options) */
-    int retain_graph; /* non-zero: keep what was saved for another backward pass */
+    int retain_graph; /* non-zero: keep the saved tensors for another backward pass */
 } reshard_backward_options;
 
 /*
- * Adds d(tensor)/d(leaf) . gradient to the gradient of every leaf. gradient NULL: one, for a tensor
+ * Adds d(tensor)/d(leaf) . gradient to the gradient of every leaf. gradient NULL: 1, for a tensor
  * with one element. Local, or Collective if a distributed tensor is involved; the ranks then agree
  * on success before the first step. Errors: INVALID (no gradient is recorded, shapes differ, the
- * graph was freed, a saved tensor was overwritten), and those of operations and hooks. On failure
- * some leaves may have received gradients, and the innermost scope notes the error. In a scope that
- * has failed this only returns that error.
+ * graph was freed, a saved tensor was overwritten), and those of operations and hooks. On failure,
+ * some leaves may have received gradients, and the innermost scope keeps the error. In a scope that
+ * has already failed, this only returns its error.
  */
 RESHARD_API reshard_status reshard_backward(reshard_tensor *tensor, reshard_tensor *gradient,
                                             const reshard_backward_options *options);
@@ -48,17 +48,17 @@ RESHARD_API reshard_status reshard_backward(reshard_tensor *tensor, reshard_tens
 /* ---- saved tensors --------------------------------------------------------------------------- */
 
 /*
- * Operations save tensors for their backward step: inputs, outputs, weights. A pair of hooks
- * decides what is kept instead. The rules are PyTorch's: each thread has a stack of pairs, of which
- * only the innermost is used; pack is called once for each saved slot, with recording off; nothing
- * is saved while gradients are disabled; unpack is called at every access.
+ * Operations save tensors for their backward step: inputs, outputs, weights. A pair of hooks can
+ * keep something else in their place. The rules are PyTorch's: each thread has a stack of pairs, of
+ * which only the innermost is used; pack is called once for each saved tensor, with recording off;
+ * nothing is saved while gradients are disabled; unpack is called at every access.
  *
  * Unlike PyTorch, what unpack returns must have the dtype, shape and layout of what was packed; a
  * pack that writes to its tensor is an error; and closing a scope pops the pairs pushed inside it,
  * so that a forward pass that failed leaves none behind.
  */
 typedef struct reshard_saved_tensor_hooks {
-    /* Retain the tensor to keep it. *out_packed may be anything. */
+    /* Must retain the tensor to keep it. *out_packed may be anything. */
     reshard_status (*pack)(void *user, reshard_tensor *tensor, void **out_packed);
     /* *out_tensor: a reference that the caller releases. */
     reshard_status (*unpack)(void *user, void *packed, reshard_tensor **out_tensor);

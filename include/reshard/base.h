@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * base.h - what every other header needs: status codes and their texts, the context that sets
- * memory policy, element types.
+ * base.h - what every other header needs: status codes and error texts, contexts, element types.
  *
  * Rules that hold for every call of the library:
  *  - A call that can fail returns reshard_status. Outputs come last, are named out_*, and are set
- *    only on success. On failure, reshard_error_text() says what was wrong with which value.
+ *    only on success. On failure, reshard_error_text() says what was wrong, and with which value.
  *  - "Local" calls involve this thread alone. "Collective" calls must be made by all ranks of a
  *    group. Everything in base.h, spec.h, layout.h and plan.h is Local.
  *  - destroy(NULL) and release(NULL) do nothing.
@@ -31,7 +30,7 @@ extern "C" {
 #define RESHARD_VERSION_MINOR 2
 #define RESHARD_VERSION_PATCH 0
 
-/* The library's version as text, "0.2.0". Static; never NULL. */
+/* The library's version as text, such as "0.2.0". Static; never NULL. */
 RESHARD_API const char *reshard_version(void);
 
 /* The version of the binary interface: if reshard_abi_version() differs from the number a program
@@ -45,8 +44,8 @@ RESHARD_API int32_t reshard_abi_version(void);
 typedef int32_t reshard_status;
 
 /*
- * One list of names, numbers and texts, grouped by the largest thing the error breaks, so that a
- * caller knows what is still usable:
+ * Names, numbers and texts of all statuses. They are grouped by the largest thing that the error
+ * breaks, so that a caller knows what is still usable:
  *   -1 ..  -99  nothing: the call had no effect and every object is as before
  * -100 .. -199  this object: destroy it; others are fine
  * -200 .. -299  the whole group of ranks
@@ -77,35 +76,36 @@ enum {
 #undef RESHARD_STATUS_ENUM
 };
 
-/* The status's name ("RESHARD_ERR_RANGE") and its general text ("number out of range"). Static;
- * "unknown status" for an unknown number. */
+/* The status's name ("RESHARD_ERR_RANGE") and its general text ("number out of range"); for an
+ * unknown number, both are "unknown status". Static. */
 RESHARD_API const char *reshard_status_name(reshard_status status);
 RESHARD_API const char *reshard_status_text(reshard_status status);
 
-/* What was wrong with which value in this thread's last failed call; "" if none has failed. Valid
- * until this thread's next failed call. */
+/* Describes this thread's last failed call: what was wrong, and with which value. "" if no call has
+ * failed yet. Valid until this thread's next failed call. */
 RESHARD_API const char *reshard_error_text(void);
 
-/* Bytes from strangers, such as names of tensors, as part of one line that is safe to show: control
- * characters, marks that change the direction of writing or cannot be seen, and bytes that are not
- * UTF-8 become \x1b, \u202e and the like. Error texts and notes have been through this already.
- * Writes at most `capacity` bytes, NUL included, and returns the length of the whole text without
- * NUL; buffer may be NULL when capacity is 0. */
+/* Makes untrusted bytes, such as tensor names, safe to show on one line: control characters,
+ * invisible characters, characters that change the direction of text, and bytes that are not UTF-8
+ * are written as \x1b, \u202e and the like. Error texts and notes are already escaped. Writes at
+ * most `capacity` bytes, including the NUL, and returns the length of the whole text without it;
+ * buffer may be NULL if capacity is 0. */
 RESHARD_API size_t reshard_text_escape(const char *bytes, size_t count, char *buffer,
                                        size_t capacity);
 
 /* ---- context --------------------------------------------------------------------------------- */
 
 /*
- * Where memory comes from and how much may be used, who receives log lines and progress, and
- * whether to stop. Several threads may use a context at once if its callbacks allow it. It must
- * outlive everything made with it. Wherever a call takes a context, NULL means the default one:
- * malloc, no limit, no log.
+ * A context says where memory comes from and how much of it may be used, who receives log lines and
+ * progress reports, and when to stop. Several threads may use a context at once if its callbacks
+ * allow it. It must outlive everything made with it. Wherever a call takes a context, NULL means
+ * the default one: malloc, no limit, no log.
  */
 typedef struct reshard_context reshard_context;
 
 typedef struct reshard_allocator {
-    /* Like malloc, realloc and free, but given the old sizes. Never asked for zero bytes. */
+    /* Like malloc, realloc and free, but with the old size passed in. Never asked for zero
+     * bytes. */
     void *(*allocate)(void *user, size_t bytes);
     void *(*resize)(void *user, void *memory, size_t bytes_old, size_t bytes_new);
     void (*release)(void *user, void *memory, size_t bytes);
@@ -120,38 +120,39 @@ typedef struct reshard_context_options {
     void (*progress)(void *user, const char *what, uint64_t done, uint64_t total);
     int (*cancelled)(void *user); /* non-zero: long calls stop with RESHARD_ERR_CANCELLED */
     void *user;                   /* handed to log, progress and cancelled */
-    /* Long calls stop, too, once this is not zero; NULL: there is none. For signal handlers and
-     * other threads, which may set it at any time. Must outlive the context. */
+    /* Long calls also stop once the value it points to is not zero; a signal handler or another
+     * thread may set it at any time. Must outlive the context. May be NULL. */
     const volatile int *cancel_flag;
 } reshard_context_options;
 
-/* Local. options NULL: like the default context, but counted separately. */
+/* Local. options NULL: like the default context, but its memory is counted. */
 RESHARD_API reshard_status reshard_context_create(const reshard_context_options *options,
                                                   reshard_context **out_context);
 RESHARD_API void reshard_context_destroy(reshard_context *context);
 
-/* Bytes in use now, and the most in use at any time since the last reset. Local. The default
- * context is not counted: both give 0 for NULL. */
+/* Bytes in use now, and the most that were in use at one time since the last reset. Local. The
+ * memory of the default context is not counted: both return 0 for NULL. */
 RESHARD_API size_t reshard_context_bytes(const reshard_context *context);
 RESHARD_API size_t reshard_context_bytes_peak(const reshard_context *context);
 RESHARD_API void reshard_context_reset_peak(reshard_context *context);
 
-/* A context that uses malloc keeps the memory of large tensors (1 MiB or more) that were released,
- * for the next ones of the same size: fresh memory takes longer to get than to fill. Large tensors
- * in use and what is kept are together never more than the most that were in use at once, and all
- * that is in use and kept is within memory_bytes_max. Trim gives back to malloc what is kept now.
- * Local, from any thread; NULL, the default context, keeps nothing. */
+/* A context that uses malloc keeps the memory of released large tensors (1 MiB or more) for later
+ * ones of the same size, because getting fresh memory takes longer than filling it. Large tensors
+ * in use plus kept memory never exceed the most that large tensors have used at one time, and kept
+ * memory counts towards memory_bytes_max. Trim gives all kept memory back to malloc. Local, from
+ * any thread. The default context (NULL) keeps nothing. */
 RESHARD_API size_t reshard_context_bytes_kept(const reshard_context *context);
 RESHARD_API void reshard_context_trim(reshard_context *context);
 
-/* A pointer to options of a type, with their size set and the rest zero, for use in one call:
+/* A pointer to an options struct with its size set, the given fields, and zero elsewhere, for use
+ * in one call:
  *     reshard_linear_create(NULL, 8, 8, RESHARD_OPTIONS(reshard_layer_options, .seed = 1), &m) */
 #define RESHARD_OPTIONS(type, ...) (&(type){.size = sizeof(type), __VA_ARGS__})
 
 /* ---- element types --------------------------------------------------------------------------- */
 
-/* The dtypes of safetensors, in its order: name there, our short name, bits of one element; then
- * those that it does not have. Numbers begin at 1. */
+/* The dtypes of safetensors, in its order, then those that it lacks: name in safetensors, our short
+ * name, bits of one element. Numbers begin at 1. */
 #define RESHARD_DTYPE_LIST(X)        \
     X(BOOL, "bool", 8)               \
     X(F4, "f4", 4)                   \
@@ -178,18 +179,19 @@ RESHARD_API void reshard_context_trim(reshard_context *context);
     X(C128, "c128", 128)
 
 typedef enum reshard_dtype {
-    RESHARD_DTYPE_NONE = 0, /* no dtype: in options, the default */
+    RESHARD_DTYPE_NONE = 0, /* in options: use the default */
 #define RESHARD_DTYPE_ENUM(name, text, bits) RESHARD_##name,
     RESHARD_DTYPE_LIST(RESHARD_DTYPE_ENUM) RESHARD_DTYPE_COUNT
 #undef RESHARD_DTYPE_ENUM
 } reshard_dtype;
 
-/* "f32" for RESHARD_F32; "?" for a number that is not a dtype. Static. */
+/* The short name: "f32" for RESHARD_F32; "?" for a number that is not a dtype. Static. */
 RESHARD_API const char *reshard_dtype_name(reshard_dtype dtype);
 /* Bits of one element; 0 for a number that is not a dtype. */
 RESHARD_API int32_t reshard_dtype_bits(reshard_dtype dtype);
-/* By short name ("f32") or what safetensors, PyTorch and NumPy call it ("F32", "torch.float32",
- * "half", "fp8_e4m3", "<f4"), in upper or lower case. Errors: RESHARD_ERR_NOT_FOUND. */
+/* Finds a dtype by its short name ("f32") or by its name in safetensors, PyTorch or NumPy ("F32",
+ * "torch.float32", "half", "fp8_e4m3", "<f4"), in upper or lower case. Errors:
+ * RESHARD_ERR_NOT_FOUND. */
 RESHARD_API reshard_status reshard_dtype_parse(const char *name, reshard_dtype *out_dtype);
 
 /* How partial values are combined. The last three are bitwise, for integers and bool. */

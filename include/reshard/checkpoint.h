@@ -3,13 +3,13 @@
  * checkpoint.h - models on disk: named tensors in files, however they are split.
  *
  * A checkpoint is a set of named layouts whose owners are files. Opening one reads only headers,
- * and checks everything they tell: every tensor is complete, without holes or overlaps, and no file
- * is too short. After that any box of any tensor can be read, whatever files it lies in.
+ * and checks from them that every tensor is complete, without holes or overlaps, and that no file
+ * is too short. After that, any box of any tensor can be read, whichever files it lies in.
  *
- * Formats: safetensors (one file, or a folder of files), Hugging Face folders with an index,
- * PyTorch DCP in safetensors, and plain rank files, which hold local shapes and need a mesh and
- * rules. docs/checkpoints.md has more. All calls are Local except reshard_checkpoint_digest with a
- * group. For conversions see conversion.h.
+ * docs/formats.md describes the formats, and reshard_format_at lists them. Most files say how their
+ * tensors are split; plain rank files hold only local shapes, and need a mesh and rules. All calls
+ * are Local, except reshard_checkpoint_digest and reshard_checkpoint_hash with a group. For
+ * conversions see conversion.h.
  */
 #ifndef RESHARD_CHECKPOINT_H
 #define RESHARD_CHECKPOINT_H
@@ -26,14 +26,14 @@ extern "C" {
 
 typedef struct reshard_format {
     size_t size;      /* sizeof(reshard_format), set by the caller */
-    const char *name; /* such as "hf", as calls take and return it. Static, as is the description */
+    const char *name; /* such as "hf", as calls take and return it. Static, like the description */
     const char *description; /* half a line */
     int reads, writes;       /* non-zero: this library can do it */
     int is_split;            /* non-zero: written over a mesh; else whole tensors */
     int needs_mesh;          /* non-zero: the files do not say how they are split */
 } reshard_format;
 
-/* The formats that this library knows, from index 0 up. Errors: RANGE beyond the last. */
+/* The formats that this library knows, numbered from 0. Errors: RANGE beyond the last. */
 RESHARD_API reshard_status reshard_format_at(int32_t index, reshard_format *out_format);
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -42,38 +42,40 @@ typedef struct reshard_checkpoint reshard_checkpoint;
 
 typedef struct reshard_checkpoint_options {
     size_t size; /* sizeof(reshard_checkpoint_options) */
-    /* The mesh of plain rank files, "tp=4": the files of the folder, in the order of the numbers in
-     * their names, belong to its ranks in increasing order. NULL: the files say what they hold. */
+    /* The mesh of plain rank files, such as "tp=4". The files of the folder, sorted by the numbers
+     * in their names, belong to its ranks in increasing order. NULL: the files say how they are
+     * split. */
     const char *from;
-    /* How rank files are split: a built-in family ("llama") or the path of a rules file. NULL:
-     * chosen by config.json or the tensor names. */
+    /* The rules by which rank files are split: a built-in family ("llama") or the path of a rules
+     * file. NULL: chosen by config.json or the tensor names. */
     const char *rules;
-    int32_t set_count; /* "key=value" for rules; these override config.json */
+    int32_t set_count; /* values for rules, each "key=value"; they override config.json */
     const char *const *sets;
-    /* Non-zero: tensors of rank files keep the names that the files give them, and name() in the
-     * rules is left to the conversion that applies rules next. */
+    /* Non-zero: tensors of rank files keep the names that the files give them; renaming by name()
+     * in the rules is left to the conversion that applies the rules next. */
     int keep_names;
-    /* What becomes of tensors and files that lie beside those of the model: tensors that the index
-     * of a Hugging Face folder does not name, files that it does not list, and in a folder without
-     * index files with another name than the model's. "skip" (NULL too): left out, with a note.
-     * "take": they belong to the model if their file's name does. "refuse": an error. */
+    /* What to do with tensors and files that seem not to belong to the model: tensors that the
+     * index of a Hugging Face folder does not name, files that it does not list, and, in a folder
+     * without an index, files that are named differently from the model's. "skip" or NULL: leave
+     * them out, with a note. "take": they belong to the model if their file is named like the
+     * model's. "refuse": they are an error. */
     const char *unlisted;
-    /* Rows that rules add to a tensor (pad) are cut off again when rank files are read. "zero"
-     * (NULL too): they must be zero, or it is an error. "any": whatever they hold, with a note. */
+    /* Rows that rules add to a tensor, by pad(), are cut off again when rank files are read. "zero"
+     * or NULL: it is an error if they are not zero. "any": they may hold anything, with a note. */
     const char *padding;
-    /* Non-zero: to be asked about and planned with, not read. Where metadata tell all about a great
-     * many entries of files (dcp), the entries are then not opened, and a note says so. Calls that
-     * would read tensors, and runs of conversions, fail with INVALID. */
+    /* Non-zero: the checkpoint can be asked about and planned with, but not read. If the metadata
+     * (of dcp) describe a great many entries of files, these entries are then not opened, and a
+     * note says so. Calls that would read tensors, and runs of conversions, fail with INVALID. */
     int plan_only;
-    /* Non-zero: if path is one file of a set of rank files, it is opened by itself, to be looked
-     * at: its tensors have the shapes that this rank holds, and a note says which of how many it
-     * is. It cannot be converted. Zero: such a file is an error. */
+    /* Non-zero: if path is one file of a set of rank files, it is opened by itself, for inspection
+     * only: its tensors have the shapes that this rank holds, a note says which file of how many it
+     * is, and it cannot be converted. Zero: such a file is an error. */
     int one_rank;
 } reshard_checkpoint_options;
 
 /* path: a folder or one file. options NULL: all zero. The files stay open until destroy. Errors:
- * NOT_FOUND, IO, SYNTAX, CORRUPT, GAP, OVERLAP, ..., naming the tensor and the file; UNSUPPORTED
- * for a known format that cannot be read. */
+ * NOT_FOUND, IO, SYNTAX, CORRUPT, GAP, OVERLAP, ..., with a text that names the tensor and the
+ * file; UNSUPPORTED for a known format that cannot be read. */
 RESHARD_API reshard_status reshard_checkpoint_open(reshard_context *context, const char *path,
                                                    const reshard_checkpoint_options *options,
                                                    reshard_checkpoint **out_checkpoint);
@@ -81,27 +83,29 @@ RESHARD_API void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint);
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* The name of its format, as in reshard_format. Static. */
+/* The name of the checkpoint's format, as in reshard_format. Static. */
 RESHARD_API const char *reshard_checkpoint_format(const reshard_checkpoint *checkpoint);
 /* Bytes of all tensors, each element counted once. */
 RESHARD_API uint64_t reshard_checkpoint_bytes(const reshard_checkpoint *checkpoint);
 RESHARD_API int32_t reshard_checkpoint_file_count(const reshard_checkpoint *checkpoint);
-/* Relative to the checkpoint's folder. Lives as long as the checkpoint; NULL beyond the last. */
+/* The path of a file, relative to the checkpoint's folder. Lives as long as the checkpoint; NULL
+ * beyond the last. */
 RESHARD_API const char *reshard_checkpoint_file_name(const reshard_checkpoint *checkpoint,
                                                      int32_t file);
-/* One line about something that could not be determined or was left out; NULL beyond the last. */
+/* One line about something that could not be determined or was left out. Notes are numbered from 0;
+ * NULL beyond the last. */
 RESHARD_API const char *reshard_checkpoint_note(const reshard_checkpoint *checkpoint,
                                                 int64_t index);
 
-/* Something that is no tensor: a step count, hyper-parameters. Pointers live as long as the
- * checkpoint. */
+/* A stored value that is not a tensor, such as a step count or a hyper-parameter. Pointers live as
+ * long as the checkpoint. */
 typedef struct reshard_stored_value {
     size_t size;      /* sizeof(reshard_stored_value), set by the caller */
-    const char *name; /* as of tensors */
+    const char *name; /* like the name of a tensor, below */
     size_t name_bytes;
-    const char *text; /* the value in short, on one line; NULL: not known */
+    const char *text; /* the value, shortened to one line; NULL: not known */
 } reshard_stored_value;
-/* Values in the order of the files, from index 0 up. Errors: RANGE beyond the last. */
+/* Values, numbered from 0 in the order of the files. Errors: RANGE beyond the last. */
 RESHARD_API reshard_status reshard_checkpoint_value(const reshard_checkpoint *checkpoint,
                                                     int64_t index, reshard_stored_value *out_value);
 
@@ -114,19 +118,19 @@ typedef struct reshard_stored_tensor {
     int32_t ndim; /* may exceed RESHARD_NDIM_MAX */
     const int64_t *shape;
     uint64_t bytes;
-    /* Non-zero: it cannot be cut (elements smaller than a byte, more than 8 dims). Boxes and
-     * layouts treat such a tensor as one dimension of `bytes` bytes. */
+    /* Non-zero: the tensor cannot be cut (elements smaller than a byte, more than 8 dims). Boxes
+     * and layouts treat it as one dimension of `bytes` bytes. */
     int opaque;
     int64_t piece_count;
-    int64_t copy_count; /* boxes stored more than once, like replicas in rank files */
-    /* With one_rank, what the tensor is a part of: the full shape, where the part begins, and the
-     * spec ("tp=2: S(0)"). NULL: the file does not say. */
+    int64_t copy_count; /* additional copies of boxes, such as replicas in rank files */
+    /* With one_rank, the whole tensor that this is a part of: its shape, where the part begins, and
+     * its spec ("tp=2: S(0)"). NULL: the file does not say. */
     int32_t whole_ndim;
     const int64_t *whole_shape, *whole_offset;
     const char *whole_spec;
 } reshard_stored_tensor;
 
-/* Tensors are sorted by name, as bytes. */
+/* Tensors are numbered in the order of their names, compared as bytes. */
 RESHARD_API int64_t reshard_checkpoint_tensor_count(const reshard_checkpoint *checkpoint);
 RESHARD_API reshard_status reshard_checkpoint_tensor(const reshard_checkpoint *checkpoint,
                                                      int64_t index,
@@ -140,15 +144,16 @@ RESHARD_API reshard_status reshard_checkpoint_find(const reshard_checkpoint *che
 typedef struct reshard_stored_piece {
     size_t size; /* sizeof(reshard_stored_piece), set by the caller */
     int32_t file;
-    uint64_t at; /* where its first element lies, in bytes from the start of the file */
+    uint64_t at; /* offset of its first element in the file, in bytes */
     reshard_box box;
-    int64_t strides[RESHARD_NDIM_MAX]; /* the step in elements along each dim, in the file */
+    int64_t strides[RESHARD_NDIM_MAX]; /* step along each dim in the file, in elements */
 } reshard_stored_piece;
-/* Pieces 0 .. piece_count-1, then copies from piece_count on. Errors: RANGE. */
+/* Numbers 0 .. piece_count-1 are the pieces; copies follow from piece_count on. Errors: RANGE. */
 RESHARD_API reshard_status reshard_checkpoint_piece(const reshard_checkpoint *checkpoint,
                                                     int64_t tensor, int64_t piece,
                                                     reshard_stored_piece *out_piece);
-/* Which file holds which box, without copies: rank = file. The caller releases it. */
+/* The layout that says which file holds which box, with file numbers as ranks and without copies.
+ * The caller releases it. */
 RESHARD_API reshard_status reshard_checkpoint_layout(const reshard_checkpoint *checkpoint,
                                                      int64_t tensor, reshard_layout **out_layout);
 
@@ -160,52 +165,54 @@ RESHARD_API reshard_status reshard_checkpoint_read(const reshard_checkpoint *che
                                                    int64_t tensor, const reshard_box *box,
                                                    void *memory, size_t bytes);
 
-/* What one rank of a layout holds of a tensor, and the memory that it is read into. */
+/* A tensor, the layout it is split by, and the memory for one rank's part of it. */
 typedef struct reshard_rank_tensor {
     int64_t tensor;
-    /* May be larger than the tensor, as rules with pad() make it: what lies beyond is zero. */
+    /* May be larger than the tensor, as rules with pad() make it; elements beyond the tensor become
+     * zero. */
     const reshard_layout *layout;
-    /* What the memory has. Elements are cast on the way if it is another of f16, bf16, f32 and f64
-     * than the stored one. RESHARD_DTYPE_NONE: as it is stored. */
+    /* The dtype in memory. If it and the stored dtype are two different ones of f16, bf16, f32 and
+     * f64, elements are cast on the way. RESHARD_DTYPE_NONE: the stored dtype. */
     reshard_dtype dtype;
-    /* The rank's shards, by index and dense, as reshard_layout_shards lists them; NULL is fine for
-     * an empty one. */
+    /* The rank's shards by index, dense, as reshard_layout_shards lists them; those of empty shards
+     * may be NULL. */
     void *const *shards;
 } reshard_rank_tensor;
 
 typedef struct reshard_read_options {
     size_t size;          /* sizeof(reshard_read_options) */
     int32_t threads;      /* 0: as many as there are processors, up to 8 */
-    reshard_trace *trace; /* threads record in it, as threads of the rank; NULL: nowhere */
+    reshard_trace *trace; /* where the threads record, as threads of the rank; or NULL */
 } reshard_read_options;
 
 /*
  * Reads what one rank holds of many tensors. One call for a whole model is faster than a call for
- * each tensor: threads and their buffers, of 4 MiB each, serve for all of them, and no thread waits
- * for the others before it goes on to the next tensor. Several threads may call at once. Progress
- * is reported as "reading". Can be cancelled.
+ * each tensor: the threads and their buffers, of 4 MiB each, are set up once, and no thread waits
+ * for the others before it goes on to the next tensor. Several threads may call this at once.
+ * Progress is reported as "reading". Can be cancelled.
  *
- * Errors: RANGE (a tensor that is not there); MISMATCH (other dims, or a layout that is too small);
- * UNSUPPORTED (a cast that does not exist, a partial layout, a tensor that cannot be cut); INVALID
- * (a shard without memory, a number below zero), all of them before anything is read; IO, CORRUPT,
- * CANCELLED, NO_MEMORY. On failure, shards may be partly filled.
+ * Errors found before anything is read: RANGE (no such tensor); MISMATCH (a different number of
+ * dims, or a layout that is too small); UNSUPPORTED (a cast that does not exist, a partial layout,
+ * a tensor that cannot be cut); INVALID (a shard without memory, a number below zero). Others: IO,
+ * CORRUPT, CANCELLED, NO_MEMORY. On failure, shards may be partly filled.
  */
 RESHARD_API reshard_status reshard_checkpoint_read_rank(const reshard_checkpoint *checkpoint,
                                                         int32_t rank, int64_t count,
                                                         const reshard_rank_tensor *tensors,
                                                         const reshard_read_options *options);
 
-/* The same for one tensor, with no options, and without a report of progress. */
+/* The same for one tensor, without options and progress reports. */
 RESHARD_API reshard_status reshard_checkpoint_read_shards(const reshard_checkpoint *checkpoint,
                                                           int64_t tensor,
                                                           const reshard_layout *layout,
                                                           int32_t rank, reshard_dtype dtype,
                                                           void *const *shards);
 
-/* Maps a file, which stored pieces name by its number: all of its bytes as memory. Private: writing
- * changes this process's copy of a page, never the file. Outlives the checkpoint; give it back with
- * unmap. If the file is cut shorter meanwhile, touching what is gone ends the process with SIGBUS.
- * Errors: RANGE; UNSUPPORTED for what is unpacked while it is read; IO. */
+/* Maps a whole file into memory; `file` is its number, as in stored pieces. The mapping is private:
+ * writing to it changes this process's copy of a page, never the file. It may outlive the
+ * checkpoint, and is given back with unmap. If the file is truncated meanwhile, touching the lost
+ * part ends the process with SIGBUS. Errors: RANGE; UNSUPPORTED for files that are unpacked as they
+ * are read; IO. */
 RESHARD_API reshard_status reshard_checkpoint_map_file(const reshard_checkpoint *checkpoint,
                                                        int32_t file, void **out_memory,
                                                        size_t *out_bytes);
@@ -218,14 +225,14 @@ RESHARD_API void reshard_checkpoint_unmap_file(void *memory, size_t bytes);
 typedef struct reshard_digest_options {
     size_t size;     /* sizeof(reshard_digest_options) */
     int32_t threads; /* 0: as many as there are processors, up to 8; ranks divide them */
-    /* Non-zero: all copies of boxes that are stored more than once are read, and must be equal. */
+    /* Non-zero: if a box is stored more than once, all copies are read, and must be equal. */
     int check_copies;
     /* Ranks that share the work; NULL: this one alone. */
     reshard_group *group;
 } reshard_digest_options;
 
-/* The digest of each tensor, by its index, and that of the checkpoint. They depend on dtypes,
- * shapes, bytes and names, not on how tensors are split; docs/digest.md defines them. */
+/* The digest of each tensor, by its index, and of the checkpoint. Digests depend on dtypes, shapes,
+ * bytes and names, not on how tensors are split; docs/digest.md defines them. */
 typedef struct reshard_digests {
     int64_t count;
     const char (*tensors)[RESHARD_DIGEST_TEXT];
@@ -233,12 +240,12 @@ typedef struct reshard_digests {
 } reshard_digests;
 
 /* Reads everything once, using about 1 MiB of memory for each thread. options NULL: all zero.
- * Reports progress in bytes, and can be cancelled. Errors: IO, CORRUPT (also copies that differ,
- * naming tensor, files and element), CANCELLED, NO_MEMORY.
+ * Reports progress in bytes, and can be cancelled. Errors: IO, CORRUPT (also if copies differ; the
+ * text names tensor, files and element), CANCELLED, NO_MEMORY.
  *
  * Local, or with a group Collective over it: each rank has opened the same checkpoint itself, each
  * byte is read by one rank, and all get the same digests or the same status. Errors: also MISMATCH
- * when ranks see different files. */
+ * if ranks see different files. */
 RESHARD_API reshard_status reshard_checkpoint_digest(const reshard_checkpoint *checkpoint,
                                                      const reshard_digest_options *options,
                                                      reshard_digests **out_digests);
@@ -248,20 +255,20 @@ RESHARD_API void reshard_digests_destroy(reshard_digests *digests);
 
 #define RESHARD_HASH_TEXT 65 /* 64 hexadecimal digits and NUL */
 
-/* SHA-256, for those who sign what they publish: of each tensor's bytes, by its index, and of all
- * lines. docs/digest.md defines them. */
+/* SHA-256 hashes, for those who sign what they publish: one of each tensor's bytes, by its index,
+ * and one of all lines. docs/digest.md defines them. */
 typedef struct reshard_hashes {
     int64_t count;
     const char (*tensors)[RESHARD_HASH_TEXT];
-    /* A line for each tensor, sorted as bytes: its name as a string of JSON in ASCII, its dtype as
-     * safetensors writes it, its shape ("4096x1024", "scalar"), its hash. A NUL follows. */
+    /* One line for each tensor, sorted as bytes: its name as a JSON string in ASCII, its dtype as
+     * safetensors writes it, its shape ("4096x1024", "scalar"), and its hash. A NUL follows. */
     const char *lines;
     size_t lines_bytes;
     char checkpoint[RESHARD_HASH_TEXT]; /* of the lines */
 } reshard_hashes;
 
-/* As reshard_checkpoint_digest. A tensor is hashed by one thread, from its first byte to its last,
- * so threads and ranks share tensors, not parts of them. */
+/* Like reshard_checkpoint_digest. A tensor is hashed by one thread, from its first byte to its
+ * last, so the work is divided among threads and ranks by whole tensors. */
 RESHARD_API reshard_status reshard_checkpoint_hash(const reshard_checkpoint *checkpoint,
                                                    const reshard_digest_options *options,
                                                    reshard_hashes **out_hashes);

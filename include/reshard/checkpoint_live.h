@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * checkpoint_live.h - checkpoints and live ranks: tensors split over the ranks of a group are
- * loaded from a checkpoint, whatever its split, and saved to a new one.
+ * checkpoint_live.h - loads tensors that are split over the ranks of a group from a checkpoint with
+ * any split, and saves them to a new one.
  *
  *     reshard_live_tensor tensors[] = {{"lm_head.weight", RESHARD_BF16, layout, my_shards}, ..};
  *     reshard_checkpoint_load(checkpoint, group, count, tensors, NULL);
@@ -28,14 +28,14 @@ typedef struct reshard_live_tensor {
     const char *name;
     reshard_dtype dtype;
     reshard_layout *layout; /* its ranks are those of the group */
-    void *const *shards;    /* this rank's, by index, dense; NULL is fine for an empty shard */
+    void *const *shards;    /* this rank's, by index, dense; an empty shard may be NULL */
 } reshard_live_tensor;
 
 typedef struct reshard_checkpoint_load_options {
     size_t size; /* sizeof(reshard_checkpoint_load_options) */
-    /* Non-zero: every rank reads an even share of each tensor, and ranks then hand each other what
-     * they need, so each byte is read once, however many ranks want it. Takes memory for that
-     * share, one tensor at a time. Zero: every rank reads what it needs itself. */
+    /* Non-zero: each rank reads an even share of each tensor, and the ranks then exchange what they
+     * need, so each byte is read once, no matter how many ranks need it. This takes memory for one
+     * tensor's share at a time. Zero: each rank reads what it needs itself. */
     int read_once;
     reshard_trace *trace; /* where this rank records what it does, and when; NULL: nowhere */
 } reshard_checkpoint_load_options;
@@ -43,10 +43,10 @@ typedef struct reshard_checkpoint_load_options {
 /*
  * Fills this rank's shards. Each rank has opened the checkpoint itself. Stored f16, bf16, f32 and
  * f64 are cast if the tensor has another of these dtypes. Only what this rank's shards need is
- * read, unless read_once asks for shares. Errors, agreed by all ranks: NOT_FOUND (a name that the
- * checkpoint does not have), MISMATCH (another shape), UNSUPPORTED (a cast that does not exist, a
- * partial layout, a stored tensor that cannot be cut), RANGE (a rank that the group lacks), IO,
- * CORRUPT, NO_MEMORY. On failure, shards may be partly filled.
+ * read, unless read_once is set. Errors, agreed by all ranks: NOT_FOUND (a name that the checkpoint
+ * does not have), MISMATCH (a different shape), UNSUPPORTED (a cast that does not exist, a partial
+ * layout, a stored tensor that cannot be cut), RANGE (a rank that the group lacks), IO, CORRUPT,
+ * NO_MEMORY. On failure, shards may be partly filled.
  */
 RESHARD_API reshard_status reshard_checkpoint_load(const reshard_checkpoint *checkpoint,
                                                    reshard_group *group, int64_t count,
@@ -60,15 +60,15 @@ typedef struct reshard_checkpoint_save_options {
 } reshard_checkpoint_save_options;
 
 /*
- * Writes a new checkpoint into a folder that must not exist yet: PyTorch DCP in safetensors, one
- * file for each rank that has something to store. What several ranks hold is stored once, by
- * whichever of them has the least in its file. All or nothing: the folder gets its name only when
- * all files are complete and on disk; until then it is called path.partial, and a save that fails
- * removes it. All ranks must see the same file system. Errors, agreed by all ranks: INVALID (the
- * path already exists, two tensors have the same name), MISMATCH (ranks pass different tensors,
- * paths or options, or see different folders), UNSUPPORTED (a partial layout: redistribute first),
- * RANGE (a rank that the group lacks), GAP (a layout that does not hold all of its tensor), IO,
- * NO_MEMORY.
+ * Writes a new checkpoint into a folder that must not exist yet: PyTorch DCP in safetensors, with
+ * one file for each rank that has something to store. A box that several ranks hold is stored once,
+ * by whichever of them has the least in its file. All or nothing: the folder gets its name only
+ * when all files are complete and on disk. Until then it is called path.partial, and a save that
+ * fails removes it. All ranks must see the same file system. Errors, agreed by all ranks: INVALID
+ * (the path already exists, two tensors have the same name), MISMATCH (ranks pass different
+ * tensors, paths or options, or see different folders), UNSUPPORTED (a partial layout: redistribute
+ * first), RANGE (a rank that the group lacks), GAP (a layout that does not hold all of its tensor),
+ * IO, NO_MEMORY.
  */
 RESHARD_API reshard_status reshard_checkpoint_save(reshard_context *context, reshard_group *group,
                                                    const char *path, int64_t count,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * collective.h - the usual collectives over a group, messages between two ranks, and PyTorch's two
- * functions that reshard one local tensor.
+ * collective.h - the usual collectives over a group, messages between two ranks, and the two
+ * functions of PyTorch that reshard a tensor's local shard.
  *
- * Each exchange is a plan between two layouts, made, carried out and discarded in one call. To
- * repeat one without its set-up, which costs several small messages, keep the work and restart it,
- * or make a plan and an exec yourself. With K ranks and counts c0, c1, ... the layouts are, for a
- * tensor of one dimension:
+ * Each collective is a plan between two layouts, which is made, carried out and discarded in one
+ * call. Its set-up costs several small messages; to repeat a collective without them, keep the work
+ * and restart it, or make a plan and an exec yourself. With K ranks and counts c0, c1, ... the
+ * layouts are, for a tensor of one dimension:
  *
  *   all_gather         K: S(0=c0,c1,..)   to   K: R
  *   reduce_scatter     K: P(sum)          to   K: S(0=c0,c1,..)
@@ -20,27 +20,27 @@
  *
  * What holds for all of these calls:
  *  - They are Collective, and return when this rank's target is complete and its source is no
- *    longer needed. Those that end in _start return as soon as the exchange is under way, with a
+ *    longer needed. Calls that end in _start return as soon as the exchange is under way, with a
  *    work to wait for. The context may differ from rank to rank.
- *  - Ranks, roots included, are ranks of the group that is passed, also when it is a sub-group.
+ *  - Ranks, roots included, are those of the group that is passed, also if it is a sub-group.
  *  - Every dtype can be moved; with 4 and 6 bit dtypes each count must come to whole bytes. Counts
- *    are in elements and may be 0. `counts` has one for each rank and is the same on all ranks;
- *    NULL: `count` for each.
+ *    are in elements and may be 0. `counts` has one count for each rank and is the same on all
+ *    ranks; NULL: every rank has `count`.
  *  - Reductions: sum, avg, prod, min and max of integers and f16, bf16, f32, f64; sum, avg and prod
- *    of c64; band, bor and bxor of integers. bool has all but avg: sum and max are "or", prod and
- *    min are "and". Values are combined in rank order, so every rank gets the same bits each time.
- *    Averages of integers round towards zero.
+ *    of c64; band, bor and bxor of integers. bool has all of them except avg: sum and max are "or",
+ *    prod and min are "and". Values are combined in rank order, so every rank gets the same bits
+ *    each time. Averages of integers round towards zero.
  *  - Buffers are dense and aligned to their element. Buffers that are empty on this rank may be
- *    NULL. A source must not overlap a target unless it lies exactly in place: source == target for
- *    all_reduce, reduce and broadcast; source == this rank's part of the target for all_gather and
- *    gather; target == this rank's part of the source for reduce_scatter and scatter. Each rank may
- *    choose on its own whether to work in place. In place, reduce_scatter and reduce need memory
- *    for one more target.
- *  - All ranks agree on set-up errors, which name a rank: INVALID (a missing or overlapping buffer,
- *    an unknown dtype or reduction), RANGE (a negative count, a root that is not in the group,
- *    sizes that overflow), UNSUPPORTED (a reduction that the dtype does not have, fractions of a
- *    byte), MISMATCH (ranks ask for different things), NO_MEMORY, MEMORY_LIMIT. The group stays
- *    usable after them. An error during the exchange itself breaks the group.
+ *    NULL. A source must not overlap a target unless the two are exactly in place: source == target
+ *    for all_reduce, reduce and broadcast; source == this rank's part of the target for all_gather
+ *    and gather; target == this rank's part of the source for reduce_scatter and scatter. Each rank
+ *    may choose on its own whether to work in place. In place, reduce_scatter and reduce need
+ *    memory for one more target.
+ *  - All ranks agree on errors of the set-up, which name a rank: INVALID (a missing or overlapping
+ *    buffer, an unknown dtype or reduction), RANGE (a negative count, a root that is not in the
+ *    group, sizes that overflow), UNSUPPORTED (a reduction that the dtype does not have, fractions
+ *    of a byte), MISMATCH (ranks ask for different things), NO_MEMORY, MEMORY_LIMIT. The group
+ *    stays usable after them. An error during the exchange itself breaks the group.
  */
 #ifndef RESHARD_COLLECTIVE_H
 #define RESHARD_COLLECTIVE_H
@@ -55,36 +55,37 @@ extern "C" {
 /* ---- what is under way ----------------------------------------------------------------------- */
 
 /*
- * A collective or a message that has been started. Leave its buffers alone until wait returns or
- * test reports it done, even if it fails; after a failure the group is broken and nobody touches
- * them any more. Any number of works may be under way on one group.
+ * A collective or a message that has been started. Do not touch its buffers until wait returns or
+ * test reports it done, even if it fails; after a failure the group is broken, and no other rank
+ * touches them any more. Any number of works may be under way on one group.
  *
  * Starting a collective is Collective: it returns when all ranks have started it. All ranks must
- * start their collectives in the same order, but may wait for them in any: a rank that waits in any
- * call on the group makes progress on everything it has under way.
+ * start their collectives in the same order, but may wait for them in any order, because a rank
+ * that waits in any call on the group makes progress on everything it has under way.
  */
 typedef struct reshard_work reshard_work;
 
-/* Local. Makes progress. *out_done: the work is complete, as after wait. */
+/* Local. Makes progress. *out_done is set to whether the work is complete, as after wait. */
 RESHARD_API reshard_status reshard_work_test(reshard_work *work, int *out_done);
 /* Local. Returns at once if the work is already complete. */
 RESHARD_API reshard_status reshard_work_wait(reshard_work *work);
-/* Runs the same work again on the same buffers, without set-up or allocation. All ranks restart
- * works in the order in which they would start them, but this call does not wait for the others.
- * Errors: INVALID while it is under way; those of a broken group. */
+/* Runs the same work again on the same buffers, without set-up or allocation. As with starting, all
+ * ranks must restart works in the same order, but this call does not wait for the other ranks.
+ * Errors: INVALID if the work is still under way; those of a broken group. */
 RESHARD_API reshard_status reshard_work_restart(reshard_work *work);
 /* Local. If the work is under way, waits for it first. */
 RESHARD_API void reshard_work_destroy(reshard_work *work);
 
 /* ---- everybody ------------------------------------------------------------------------------- */
 
-/* Collective. target: what all ranks gave, in the order of ranks. This rank gives its count. */
+/* Collective. target: the sources of all ranks, in rank order. source: this rank's count of
+ * elements. */
 RESHARD_API reshard_status reshard_all_gather(reshard_context *context, reshard_group *group,
                                               reshard_dtype dtype, int64_t count,
                                               const int64_t *counts, const void *source,
                                               void *target);
 /* Collective. source: on every rank, as many elements as all counts together. target: this rank's
- * part, in rank order, of the reduction. */
+ * part of the reduction; parts are in rank order. */
 RESHARD_API reshard_status reshard_reduce_scatter(reshard_context *context, reshard_group *group,
                                                   reshard_dtype dtype, reshard_reduction reduction,
                                                   int64_t count, const int64_t *counts,
@@ -96,16 +97,16 @@ RESHARD_API reshard_status reshard_all_reduce(reshard_context *context, reshard_
 
 /* ---- one rank and the others ----------------------------------------------------------------- */
 
-/* Collective. target, on every rank including the root: the root's source. Other sources are not
+/* Collective. target: the root's source, on every rank including the root. Other sources are not
  * read. */
 RESHARD_API reshard_status reshard_broadcast(reshard_context *context, reshard_group *group,
                                              reshard_dtype dtype, int32_t root, int64_t count,
                                              const void *source, void *target);
-/* Collective. target: this rank's part, in the order of ranks, of the root's source. */
+/* Collective. target: this rank's part of the root's source; parts are in rank order. */
 RESHARD_API reshard_status reshard_scatter(reshard_context *context, reshard_group *group,
                                            reshard_dtype dtype, int32_t root, int64_t count,
                                            const int64_t *counts, const void *source, void *target);
-/* Collective. target, on the root only: what all ranks gave, in the order of ranks. */
+/* Collective. target, on the root only: the sources of all ranks, in rank order. */
 RESHARD_API reshard_status reshard_gather(reshard_context *context, reshard_group *group,
                                           reshard_dtype dtype, int32_t root, int64_t count,
                                           const int64_t *counts, const void *source, void *target);
@@ -119,17 +120,18 @@ RESHARD_API reshard_status reshard_reduce(reshard_context *context, reshard_grou
 
 /*
  * Collective. This rank sends send_counts[r] elements to rank r and gets receive_counts[r] from it.
- * source: what goes to rank 0, to rank 1, ...; target: what comes from rank 0, from rank 1, ...
- * Every rank learns all counts, so time and memory grow with the square of the number of ranks.
- * Errors: MISMATCH naming two ranks when one expects a different count than the other sends.
+ * source holds the elements for rank 0, then those for rank 1, and so on; target receives those
+ * from rank 0, then those from rank 1, and so on. Every rank learns all counts, so time and memory
+ * grow with the square of the number of ranks. Errors: also MISMATCH, naming two ranks, if one
+ * expects a different count than the other sends.
  */
 RESHARD_API reshard_status reshard_all_to_all_single(reshard_context *context, reshard_group *group,
                                                      reshard_dtype dtype,
                                                      const int64_t *send_counts,
                                                      const int64_t *receive_counts,
                                                      const void *source, void *target);
-/* Collective. The same with one buffer for each rank: sources[r] goes to rank r, targets[r] gets
- * what rank r sends. */
+/* Collective. The same with one buffer for each rank: sources[r] goes to rank r, and targets[r]
+ * receives what rank r sends. */
 RESHARD_API reshard_status reshard_all_to_all(reshard_context *context, reshard_group *group,
                                               reshard_dtype dtype, const int64_t *send_counts,
                                               const int64_t *receive_counts,
@@ -180,16 +182,16 @@ RESHARD_API reshard_status reshard_all_to_all_start(reshard_context *context, re
 /* ---- one rank and another -------------------------------------------------------------------- */
 
 /*
- * Messages of any size between two ranks; only these two take part. Messages from one rank to
- * another match in the order in which both started them, no matter which is waited for first. A
- * send may block until its receive: if two ranks both send before they receive, at least one of the
- * sends must be a _start. A rank may send to itself if it uses _start for both ends.
+ * Messages of any size between two ranks; only these two take part. The n-th send from one rank to
+ * another meets the n-th receive there, no matter which is waited for first. A send may block until
+ * its receive begins: if two ranks both send before they receive, at least one of the sends must be
+ * a _start. A rank may send to itself if it uses _start for both ends.
  *
  * Errors that leave everything as it was: RANGE (no such rank, a negative count), INVALID (a bad
  * dtype or buffer; a blocking call to this rank itself), UNSUPPORTED (fractions of a byte),
  * NO_MEMORY. If the two ends differ in count or dtype, the receiver gets GROUP_BROKEN with a text
- * that states both, and so does the sender unless it has finished: a posted message cannot be taken
- * back.
+ * that states both. So does the sender, unless it has already finished, because a message cannot be
+ * taken back.
  */
 RESHARD_API reshard_status reshard_send(reshard_context *context, reshard_group *group,
                                         reshard_dtype dtype, int32_t target_rank, int64_t count,
@@ -208,7 +210,7 @@ RESHARD_API reshard_status reshard_receive_start(reshard_context *context, resha
 
 /* ---- PyTorch's local shards ------------------------------------------------------------------ */
 
-/* PyTorch's ChunkShardingSpec: chunk i of dim on ranks[i]. Chunks have ceil(n / count) elements,
+/* PyTorch's ChunkShardingSpec: chunk i of dim is on ranks[i]. Chunks have ceil(n / count) elements,
  * the last ones fewer or none. */
 typedef struct reshard_chunks {
     int32_t dim;          /* may be negative: counts from the end */
@@ -216,19 +218,18 @@ typedef struct reshard_chunks {
     const int32_t *ranks; /* all different; NULL: chunk i is on rank i */
 } reshard_chunks;
 
-/* How many elements of a tensor cut like this are on a rank; 0 if it has no chunk. Local. Errors:
- * INVALID, RANGE. */
+/* How many elements of a tensor that is cut like this are on a rank; 0 if the rank has no chunk.
+ * Local. Errors: INVALID, RANGE. */
 RESHARD_API reshard_status reshard_local_shard_volume(reshard_context *context, int32_t ndim,
                                                       const int64_t *shape,
                                                       const reshard_chunks *chunks, int32_t rank,
                                                       int64_t *out_volume);
 /*
- * Collective. reshard_local_shard: from chunks of one dim on some ranks to chunks of another or the
- * same dim on other or the same ranks. source: this rank's chunk of `from`, row-major; target: room
- * for its chunk of `to` (reshard_local_shard_volume), which is all the memory that results take.
- * Works for any order of ranks, and for uneven and empty chunks. If nothing changes, chunks are
- * copied and nothing is sent. Errors: as above; RANGE also for a dim that the tensor does not have
- * and for a rank that the group does not have.
+ * PyTorch's reshard_local_shard: goes from chunks of one dim on some ranks to chunks of any dim on
+ * any ranks. source: this rank's chunk of `from`, row-major; target: room for its chunk of `to`
+ * (reshard_local_shard_volume elements). Ranks may be in any order, and chunks may be uneven or
+ * empty. If nothing changes, chunks are copied and nothing is sent. Collective. Errors: as above;
+ * RANGE also for a dim that the tensor lacks or a rank that the group lacks.
  */
 RESHARD_API reshard_status reshard_reshard_local_shard(reshard_context *context,
                                                        reshard_group *group, int32_t ndim,
@@ -236,8 +237,8 @@ RESHARD_API reshard_status reshard_reshard_local_shard(reshard_context *context,
                                                        const reshard_chunks *from,
                                                        const reshard_chunks *to, const void *source,
                                                        void *target);
-/* Collective. reshuffle_local_shard: the same where only the ranks change. Errors: also INVALID
- * when the dims differ; in a matrix, -1 and 1 are the same dim. */
+/* PyTorch's reshuffle_local_shard: the same if only the ranks change. Collective. Errors: also
+ * INVALID if the dims differ; in a matrix, -1 and 1 are the same dim. */
 RESHARD_API reshard_status reshard_reshuffle_local_shard(reshard_context *context,
                                                          reshard_group *group, int32_t ndim,
                                                          const int64_t *shape, reshard_dtype dtype,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * device_mesh.h - a mesh over live ranks: PyTorch's DeviceMesh.
+ * device_mesh.h - a mesh over live ranks, like PyTorch's DeviceMesh.
  *
- * A mesh (spec.h) names axes and ranks; here they are the ranks of a group. Every rank then has
- * coordinates, and along each axis a sub-group: the ranks that differ from it on that axis only,
- * numbered by their coordinate. A rank of the group that is not in the mesh gets a device mesh too,
- * but without coordinates or groups.
+ * A mesh (spec.h) names axes and ranks; here the ranks are those of a group. Every rank then has
+ * coordinates, and along each axis a sub-group: the ranks that differ from it only on that axis,
+ * numbered by their coordinate. A rank of the group that is not in the mesh also gets a device
+ * mesh, but one without coordinates or groups.
  *
  *     reshard_mesh_create(NULL, 2, names, sizes, NULL, &mesh);          dp=2,tp=4
  *     reshard_device_mesh_create(NULL, group, mesh, &world);            Collective
@@ -27,10 +27,10 @@ extern "C" {
 
 typedef struct reshard_device_mesh reshard_device_mesh;
 
-/* Collective over the group, including ranks outside the mesh. Creates all sub-groups, with one
- * agreement each: size / axis_size of them for each axis. Retains the mesh and the group. Errors,
- * agreed by all ranks: RANGE (a rank that the group does not have), MISMATCH naming a rank that
- * passes a different mesh, NO_MEMORY. */
+/* Collective over the group, including ranks outside the mesh. Creates all sub-groups, of which
+ * there are size / axis_size for each axis; the ranks agree once for each. Retains the mesh and the
+ * group. Errors, agreed by all ranks: RANGE (a rank that the group does not have), MISMATCH (names
+ * a rank that passes a different mesh), NO_MEMORY. */
 RESHARD_API reshard_status reshard_device_mesh_create(reshard_context *context,
                                                       reshard_group *group, reshard_mesh *mesh,
                                                       reshard_device_mesh **out_device_mesh);
@@ -43,23 +43,23 @@ RESHARD_API void reshard_device_mesh_release(reshard_device_mesh *device_mesh);
 
 /* ---- asking; all Local ----------------------------------------------------------------------- */
 
-/* Axes, sizes, names and ranks: reshard_mesh_axis_count, _axis_size, _find_axis and so on. Lives as
- * long as the device mesh. */
+/* The mesh, to be asked for axes, sizes, names and ranks (reshard_mesh_axis_count and so on). Lives
+ * as long as the device mesh. */
 RESHARD_API reshard_mesh *reshard_device_mesh_mesh(const reshard_device_mesh *device_mesh);
-/* By name. Errors: NOT_FOUND. */
+/* The size of an axis, found by name. Errors: NOT_FOUND. */
 RESHARD_API reshard_status reshard_device_mesh_size_of(const reshard_device_mesh *device_mesh,
                                                        const char *name, int32_t *out_size);
-/* This rank's position in the mesh, and its coordinate on an axis; -1 when it is not in the mesh,
- * and for an axis that does not exist. */
+/* This rank's position in the mesh, and its coordinate on an axis; -1 if the rank is not in the
+ * mesh, or the axis does not exist. */
 RESHARD_API int32_t reshard_device_mesh_position(const reshard_device_mesh *device_mesh);
 RESHARD_API int32_t reshard_device_mesh_coordinate(const reshard_device_mesh *device_mesh,
                                                    int32_t axis);
-/* The ranks of the mesh, numbered by position. Not retained; NULL when this rank is not in the
- * mesh. */
+/* The group of all ranks of the mesh, numbered by position. Not retained; NULL if this rank is not
+ * in the mesh. */
 RESHARD_API reshard_group *reshard_device_mesh_group(const reshard_device_mesh *device_mesh);
-/* The ranks along one axis through this one, numbered by coordinate. Not retained; NULL when this
- * rank is not in the mesh, and for an axis that does not exist. Along an axis of size 1 it is this
- * rank alone. */
+/* The group of this rank and those that differ from it only on this axis, numbered by coordinate;
+ * this rank alone if the axis has size 1. Not retained; NULL if this rank is not in the mesh, or
+ * the axis does not exist. */
 RESHARD_API reshard_group *reshard_device_mesh_axis_group(const reshard_device_mesh *device_mesh,
                                                           int32_t axis);
 RESHARD_API reshard_status reshard_device_mesh_group_of(const reshard_device_mesh *device_mesh,
@@ -69,14 +69,14 @@ RESHARD_API reshard_status reshard_device_mesh_group_of(const reshard_device_mes
 /* ---- slices ---------------------------------------------------------------------------------- */
 
 /*
- * Collective over the ranks of the mesh; Local for others. The part of the mesh along the named
- * axes, in mesh order, that goes through this rank: its group holds the ranks that differ from this
- * one on these axes only, and its mesh numbers them 0, 1, 2, ... It shares the sub-groups along its
- * axes with the mesh it was taken from. A rank outside the mesh gets a device mesh without
- * coordinates.
+ * Collective over the ranks of the mesh; Local for others. Makes a device mesh of the part along
+ * the named axes, given in mesh order, that contains this rank: its group holds the ranks that
+ * differ from this one only on these axes, and its mesh numbers them 0, 1, 2, ... It shares the
+ * sub-groups along its axes with the mesh it was taken from. A rank outside the mesh gets a device
+ * mesh without coordinates.
  *
  * Errors, agreed by the ranks of the mesh: NOT_FOUND (no such axis), INVALID (no names, a name
- * twice or out of order), MISMATCH naming a rank that passes different names, NO_MEMORY.
+ * twice or out of order), MISMATCH (names a rank that passes different names), NO_MEMORY.
  */
 RESHARD_API reshard_status reshard_device_mesh_slice(reshard_device_mesh *device_mesh,
                                                      int32_t name_count, const char *const *names,

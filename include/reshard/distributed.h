@@ -4,19 +4,18 @@
  * as operations with gradients. They are what PyTorch calls ShardedTensor, _PartialTensor and
  * DTensor.
  *
- * A distributed tensor has one global value. redistribute changes its layout and never the value;
- * its gradient is a distributed tensor of the same global shape. Tensors are never changed in
- * place: redistribute makes another one.
+ * A distributed tensor has one global value. redistribute makes a new tensor with another layout
+ * and the same value; tensors are never changed in place. Its gradient is a distributed tensor of
+ * the same global shape.
  *
- * Where a call takes a group, NULL is the current one (reshard_group_set_default). Ranks are ranks
- * of the group. A layout may name fewer ranks than the group has; the others take
- * part in all calls and hold nothing. Calls are Collective where it says so: they agree on success,
- * and errors name a rank. Operations return tensors of the innermost scope, as in ops.h. If the
- * scope of one rank has failed, collective operations tell the other ranks, whose scopes then fail
- * too.
+ * Wherever a call takes a group, NULL means the current one (reshard_group_set_default). Ranks are
+ * ranks of the group. A layout may name fewer ranks than the group has; the others take part in all
+ * calls and hold nothing. Ranks agree on the success of Collective calls, and errors name a rank.
+ * Operations return tensors of the innermost scope, as in ops.h. If the scope of one rank has
+ * failed, collective operations tell the other ranks, whose scopes then fail too.
  *
- * A distributed tensor holds its group. While one lives, up to 64 plans and execs of the group are
- * kept for reuse.
+ * A distributed tensor retains its group. While one exists, up to 64 plans and execs of the group
+ * are kept for reuse.
  */
 #ifndef RESHARD_DISTRIBUTED_H
 #define RESHARD_DISTRIBUTED_H
@@ -31,22 +30,23 @@ extern "C" {
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* Collective. Makes zeros. Errors: MISMATCH if ranks ask for different things, and those of
- * layouts. */
+/* Collective. Makes a tensor of zeros. Errors: MISMATCH if ranks ask for different things, and
+ * those of layouts. */
 RESHARD_API reshard_status reshard_tensor_create_distributed(
     reshard_context *context, reshard_group *group, reshard_spec *spec, reshard_dtype dtype,
     int32_t ndim, const int64_t *shape, reshard_tensor **out_tensor);
-/* Fills in random numbers that depend only on the seed and on the element's global index: they are
- * the same for any layout, any number of ranks, and a local tensor of that shape. Uniform in [0,
- * 1), or normal with mean 0 and deviation 1. Local. Errors: UNSUPPORTED for dtypes other than f16,
- * bf16, f32, f64; INVALID for partial tensors. reshard_tensor_fill takes distributed tensors as
- * well. */
+/* Fill a tensor with random numbers that depend only on the seed and on the element's global index:
+ * they are the same for any layout and number of ranks, and for a local tensor of that shape.
+ * Uniform in [0, 1), or normal with mean 0 and standard deviation 1. Local. Errors: UNSUPPORTED for
+ * dtypes other than f16, bf16, f32, f64; INVALID for partial tensors. reshard_tensor_fill takes
+ * distributed tensors as well. */
 RESHARD_API reshard_status reshard_tensor_fill_uniform(reshard_tensor *tensor, uint64_t seed);
 RESHARD_API reshard_status reshard_tensor_fill_normal(reshard_tensor *tensor, uint64_t seed);
 
-/* Local. New tensors with the shape, layout and group of another one, which may be local. dtype
- * NONE: its dtype too. They do not require gradients. Random numbers are those of fill_uniform and
- * fill_normal. Errors: NO_MEMORY, MEMORY_LIMIT, those of reshard_tensor_fill and of the others. */
+/* Local. Make a new tensor with the shape, layout and group of `like`, which may be local. dtype
+ * NONE: the dtype of `like`. The new tensor does not require gradients. Random numbers are those of
+ * fill_uniform and fill_normal. Errors: NO_MEMORY, MEMORY_LIMIT, and those of reshard_tensor_fill,
+ * _fill_uniform and _fill_normal. */
 RESHARD_API reshard_status reshard_tensor_zeros_like(const reshard_tensor *like,
                                                      reshard_dtype dtype,
                                                      reshard_tensor **out_tensor);
@@ -59,23 +59,24 @@ RESHARD_API reshard_status reshard_tensor_normal_like(const reshard_tensor *like
                                                       reshard_dtype dtype, uint64_t seed,
                                                       reshard_tensor **out_tensor);
 
-/* Collective. Cuts one rank's tensor and hands out the parts. Other ranks may pass NULL, or a
- * tensor of the same shape and dtype. Makes a new leaf, which requires gradients if the source's
- * tensor does. Errors: MISMATCH if ranks name different sources, specs, shapes or dtypes. */
+/* Collective. Cuts the tensor of source_rank and hands out the parts. Other ranks may pass NULL, or
+ * a tensor of the same shape and dtype. The result is a new leaf, which requires gradients if the
+ * source's tensor does. Errors: MISMATCH if ranks name different sources, specs, shapes or
+ * dtypes. */
 RESHARD_API reshard_status reshard_tensor_shard(reshard_context *context, reshard_group *group,
                                                 reshard_spec *spec, int32_t source_rank,
                                                 reshard_tensor *tensor,
                                                 reshard_tensor **out_tensor);
 
-/* One of a rank's own shards, and its place in the whole. */
+/* One of this rank's shards, and where it lies in the whole tensor. */
 typedef struct reshard_local_shard {
     reshard_tensor *tensor;
     int64_t offset[RESHARD_NDIM_MAX];
 } reshard_local_shard;
 
-/* Collective. Makes a tensor out of what each rank has, which may be nothing. The spec is inferred
- * exactly. Tensors that are dense are shared, not copied. Errors: MISMATCH (shapes or dtypes differ
- * between ranks), OVERLAP, GAP, RANGE, INVALID. */
+/* Collective. Makes a tensor from the shards that the ranks have; a rank may have none. The spec is
+ * inferred exactly (reshard_spec_infer). The memory of dense tensors is shared, not copied. Errors:
+ * MISMATCH (shapes or dtypes differ between ranks), OVERLAP, GAP, RANGE, INVALID. */
 RESHARD_API reshard_status reshard_tensor_from_shards(reshard_context *context,
                                                       reshard_group *group, int32_t ndim,
                                                       const int64_t *shape, int64_t count,
@@ -83,10 +84,10 @@ RESHARD_API reshard_status reshard_tensor_from_shards(reshard_context *context,
                                                       reshard_tensor **out_tensor);
 
 /* Collective. Makes a local tensor of zeros in memory of the group (reshard_group_alloc) that peers
- * on the same node can see. Used as a shard (reshard_tensor_from_local, from_shards), it is read
- * directly when it is redistributed, and by collectives. dtype and shape may differ between ranks.
- * Freeing it is Local; until then it holds the group, as distributed tensors do. Errors, agreed by
- * all ranks: INVALID, RANGE, NO_MEMORY. */
+ * on the same node can see. If it is used as a shard (reshard_tensor_from_local, from_shards),
+ * redistribute and collectives read it directly. dtype and shape may differ between ranks. Freeing
+ * it is Local; until then it retains the group, as distributed tensors do. Errors, agreed by all
+ * ranks: INVALID, RANGE, NO_MEMORY. */
 RESHARD_API reshard_status reshard_tensor_create_shared(reshard_context *context,
                                                         reshard_group *group, reshard_dtype dtype,
                                                         int32_t ndim, const int64_t *shape,
@@ -95,25 +96,26 @@ RESHARD_API reshard_status reshard_tensor_create_shared(reshard_context *context
 /* ---- between local and distributed ----------------------------------------------------------- */
 
 /*
- * Collective. Makes each rank's tensor its shard under this spec of cuts. The global shape is
- * worked out from the shapes of all ranks; a dim that one axis cuts may have any sizes, which the
- * layout then has (S(0=3,1,2)). Dense memory is shared. Gradients flow back to the local tensors:
- * those of a partial sum unchanged, of an average divided, of a maximum or minimum to the first
- * rank that has the value, of a product multiplied by the other factors. Ranks outside of the mesh
- * pass any tensor of the dtype. Errors: MISMATCH and INVALID if shapes do not fit; UNSUPPORTED for
- * flat cuts and specs other than cuts.
+ * Collective. Makes a distributed tensor in which each rank's local tensor is its shard, by a spec
+ * made of cuts. The global shape is computed from the shapes of all ranks; a dim that a single axis
+ * cuts may have any sizes, and the layout then lists them (S(0=3,1,2)). Dense memory is shared.
+ * Gradients flow back to the local tensors: unchanged for a partial sum, divided for an average, to
+ * the first rank that has the value for a maximum or minimum, multiplied by the other factors for a
+ * product. Ranks outside of the mesh pass any tensor of the same dtype. Errors: MISMATCH and
+ * INVALID if shapes do not fit; UNSUPPORTED for flat cuts and for specs other than cuts.
  */
 RESHARD_API reshard_tensor *reshard_tensor_from_local(reshard_tensor *local, reshard_group *group,
                                                       reshard_spec *spec);
-/* Local. This rank's shard, sharing memory; empty if the rank has none. gradient_spec: how the
- * gradients of all ranks make up a tensor; NULL: as the tensor does, with partial axes replicated.
- * Errors: UNSUPPORTED for several shards. */
+/* Local. This rank's shard, sharing its memory; an empty tensor if the rank has none.
+ * gradient_spec: the layout in which the ranks' gradients together form the tensor's gradient;
+ * NULL: the tensor's layout, with partial axes replicated. Errors: UNSUPPORTED if the rank has
+ * several shards. */
 RESHARD_API reshard_tensor *reshard_tensor_to_local(reshard_tensor *tensor,
                                                     reshard_spec *gradient_spec);
 /* Collective. The whole tensor on every rank, as a local tensor. */
 RESHARD_API reshard_tensor *reshard_tensor_full(reshard_tensor *tensor);
-/* Collective. Gathers the whole tensor on one rank, bit for bit, as a local tensor that the caller
- * releases; *out_tensor is NULL on the others. No gradients. */
+/* Collective. Gathers the whole tensor on the root, bit for bit, as a local tensor that the caller
+ * releases; *out_tensor is NULL on other ranks. No gradients. */
 RESHARD_API reshard_status reshard_tensor_gather(reshard_tensor *tensor, int32_t root,
                                                  reshard_tensor **out_tensor);
 
@@ -121,38 +123,41 @@ RESHARD_API reshard_status reshard_tensor_gather(reshard_tensor *tensor, int32_t
 
 typedef struct reshard_redistribute_options {
     size_t size; /* sizeof(reshard_redistribute_options) */
-    /* the layout of the gradient; NULL: that of the tensor, with partial axes replicated unless the
-     * incoming gradient is partial in the same way */
+    /* the layout of the gradient; NULL: the tensor's layout, with partial axes replicated unless
+     * the incoming gradient is partial in the same way */
     reshard_spec *gradient_spec;
-    reshard_dtype dtype;          /* of the result, f16 to f64; NONE: that of the tensor */
-    reshard_dtype gradient_dtype; /* the gradient travels as this; NONE: as it comes */
+    reshard_dtype dtype;          /* of the result: f16, bf16, f32 or f64; NONE: the tensor's */
+    reshard_dtype gradient_dtype; /* the dtype in which the gradient travels; NONE: its own */
 } reshard_redistribute_options;
 
-/* Collective. Gives the same value in any other layout, on any ranks of the group, by one plan.
- * Equal layouts share memory and move nothing. It takes memory for the result, for staging, and for
- * the intermediate layout of sums that go to many ranks. options NULL: all zero. */
+/* Collective. Returns the same value in any other layout, on any ranks of the group, by one plan.
+ * If the layouts are equal, memory is shared and nothing moves. Otherwise this takes memory for the
+ * result, for staging, and for the intermediate layout of sums that go to many ranks. options NULL:
+ * all zero. */
 RESHARD_API reshard_tensor *
 reshard_tensor_redistribute(reshard_tensor *tensor, reshard_spec *spec,
                             const reshard_redistribute_options *options);
 
-/* Collective. Writes the value into the memory of a tensor with another layout (or the same), over
- * the same group and of the same shape: nothing is allocated for the result. Casts if the dtypes
- * are other ones of f16 to f64. No gradients; what was saved of the target for a backward pass
- * counts as overwritten. Errors, agreed by all ranks: INVALID (shape, group, memory that both
- * share, a target that an operation computed), UNSUPPORTED (dtypes). */
+/* Collective. Writes the value into the memory of `target`, a tensor with any layout over the same
+ * group and of the same shape, so that nothing is allocated for the result. Casts between f16,
+ * bf16, f32 and f64 if the dtypes differ. No gradients; a backward pass that saved the target finds
+ * it overwritten. Errors, agreed by all ranks: INVALID (a different shape or group, memory that
+ * both share, a target that an operation computed), UNSUPPORTED (dtypes). */
 RESHARD_API reshard_status reshard_tensor_redistribute_into(reshard_tensor *tensor,
                                                             reshard_tensor *target);
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-/* NULL and 0 for local tensors. Not retained. */
+/* The layout and the group, not retained, and the number of this rank's shards; NULL and 0 for
+ * local tensors. */
 RESHARD_API reshard_layout *reshard_tensor_layout(const reshard_tensor *tensor);
 RESHARD_API reshard_group *reshard_tensor_group(const reshard_tensor *tensor);
 RESHARD_API int64_t reshard_tensor_local_shard_count(const reshard_tensor *tensor);
-/* A dense local tensor, not retained; NULL if there is no such shard. */
+/* One of this rank's shards, as a dense local tensor that is not retained; NULL if there is no such
+ * shard. */
 RESHARD_API reshard_tensor *reshard_tensor_local_shard(const reshard_tensor *tensor, int64_t index);
 
-/* How often moves between layouts of a tensor's group found their plan ready. */
+/* How often moves between layouts, in the tensor's group, found their plan in the cache. */
 typedef struct reshard_plan_cache_counts {
     size_t size; /* sizeof(reshard_plan_cache_counts), set by the caller */
     int64_t hits, misses;
@@ -165,30 +170,31 @@ RESHARD_API reshard_status reshard_tensor_plan_cache(const reshard_tensor *tenso
 /* ---- collectives on local tensors ------------------------------------------------------------ */
 
 /*
- * Collective operations on each rank's local tensor, with the gradients of the sum of all ranks'
- * losses. Rows are the entries of dim 0. For min and max the gradient goes to the first rank that
- * has the value; for prod, zeros are handled. Shapes may differ in rows only, and only where it
- * says so. Errors: MISMATCH, INVALID, RANGE.
+ * Collectives on each rank's local tensor, with gradients of the sum of all ranks' losses. Rows are
+ * the entries of dim 0. For min and max, the gradient goes to the first rank that has the value;
+ * for prod, zeros are handled. Shapes may differ between ranks only in the number of rows, and only
+ * where stated below. Errors: MISMATCH, INVALID, RANGE.
  */
 RESHARD_API reshard_tensor *reshard_tensor_all_reduce(reshard_tensor *x, reshard_group *group,
                                                       reshard_reduction reduction);
-/* On the root; others get an empty tensor. */
+/* The root gets the reduction, the other ranks an empty tensor. */
 RESHARD_API reshard_tensor *reshard_tensor_reduce_to(reshard_tensor *x, reshard_group *group,
                                                      reshard_reduction reduction, int32_t root);
 /* This rank's chunk of rows of the reduction: ceil(n/ranks) each, the last ones fewer or none. */
 RESHARD_API reshard_tensor *reshard_tensor_reduce_scatter(reshard_tensor *x, reshard_group *group,
                                                           reshard_reduction reduction);
-/* The rows of all ranks, one below the other; ranks may have different numbers of them. */
+/* The rows of all ranks, in rank order; ranks may have different numbers of rows. */
 RESHARD_API reshard_tensor *reshard_tensor_all_gather(reshard_tensor *x, reshard_group *group);
 RESHARD_API reshard_tensor *reshard_tensor_gather_to(reshard_tensor *x, reshard_group *group,
                                                      int32_t root);
-/* The root's tensor; the others' are not read, and their gradient is zero. */
+/* The root's tensor on all ranks; the tensors of other ranks are not read, and their gradient is
+ * zero. */
 RESHARD_API reshard_tensor *reshard_tensor_broadcast_from(reshard_tensor *x, reshard_group *group,
                                                           int32_t root);
-/* This rank's chunk of the root's rows; the others' tensors may have any shape. */
+/* This rank's chunk of the root's rows; the tensors of other ranks may have any shape. */
 RESHARD_API reshard_tensor *reshard_tensor_scatter_from(reshard_tensor *x, reshard_group *group,
                                                         int32_t root);
-/* send_rows[r] rows go to rank r and receive_rows[r] come from it, both in the order of ranks. */
+/* send_rows[r] rows go to rank r and receive_rows[r] rows come from it, both in rank order. */
 RESHARD_API reshard_tensor *reshard_tensor_all_to_all(reshard_tensor *x, reshard_group *group,
                                                       const int64_t *send_rows,
                                                       const int64_t *receive_rows);

@@ -2,17 +2,17 @@
 /*
  * group.h - ranks that can talk.
  *
- * A group is an ordered set of ranks, numbered from 0. A sub-group renumbers its members, and every
- * call takes ranks as numbered in the group it is called on. A group object belongs to one rank and
- * must be used by one thread at a time.
+ * A group is an ordered set of ranks, numbered from 0. A sub-group renumbers its members; every
+ * call takes the rank numbers of the group that it is called on. A group object belongs to one rank
+ * and must be used by one thread at a time.
  *
  * "Collective" calls must be made by all ranks of the group, in the same order. Set-up calls agree
- * on their status: if one rank fails, all get an error that names it. A rank that fails or leaves
- * in any other way breaks the group: all calls on it then return RESHARD_ERR_GROUP_BROKEN, and
- * nobody waits forever.
+ * on their status: if one rank fails, all ranks get an error that names it. A rank that fails
+ * elsewhere, or leaves, breaks the group: all further calls on it return RESHARD_ERR_GROUP_BROKEN,
+ * and nobody waits forever.
  *
- * For groups over MPI see mpi.h, for simulated ones sim.h, and to build one on your own transport,
- * transport.h.
+ * mpi.h has groups over MPI, sim.h simulated ones, and transport.h makes a group over a transport
+ * of your own.
  */
 #ifndef RESHARD_GROUP_H
 #define RESHARD_GROUP_H
@@ -30,12 +30,12 @@ typedef struct reshard_group reshard_group;
 /* This process alone: one rank. Local. */
 RESHARD_API reshard_status reshard_group_self(reshard_context *context, reshard_group **out_group);
 
-/* The function each rank runs. It does not release the group; its caller does. */
+/* The function that each rank runs. Its caller releases the group. */
 typedef reshard_status (*reshard_rank_fn)(void *user, reshard_group *group);
 
 /*
  * Runs `body` on `size` ranks, each a thread of this process that sees all memory, and returns when
- * all have finished. The status and error text are those of the first rank to fail. Local.
+ * all have finished. The status and error text are those of the first rank that failed. Local.
  */
 RESHARD_API reshard_status reshard_group_run(reshard_context *context, int32_t size,
                                              reshard_rank_fn body, void *user);
@@ -48,57 +48,61 @@ RESHARD_API void reshard_group_release(reshard_group *group);
 
 RESHARD_API int32_t reshard_group_rank(const reshard_group *group);
 RESHARD_API int32_t reshard_group_size(const reshard_group *group);
-/* A member's rank in the group that this one is a subset of; -1 if there is no such member. */
+/* The rank that member `rank` has in the group this one is a subset of; -1 if there is no such
+ * member. */
 RESHARD_API int32_t reshard_group_parent_rank(const reshard_group *group, int32_t rank);
 /* "threads", "self", ... Static. */
 RESHARD_API const char *reshard_group_transport_name(const reshard_group *group);
 
 /* ---- the default group ----------------------------------------------------------------------- */
 
-/* Sets this thread's default group, as PyTorch's init_process_group does for a process: calls that
- * may be given a NULL group take it, unless reshard_load_with_group (shard.h) has set another one.
- * It is retained until it is replaced; NULL: none. A rank of reshard_group_run begins without one,
- * and what it sets ends with it. Local. */
+/* Sets this thread's default group, as PyTorch's init_process_group does for a process. Calls that
+ * accept a NULL group use it, unless reshard_load_with_group (shard.h) has set another one. The
+ * group is retained until it is replaced; NULL: no default. A rank of reshard_group_run begins
+ * without a default group, and the one it sets ends with it. Local. */
 RESHARD_API void reshard_group_set_default(reshard_group *group);
-/* NULL if there is none; not retained. Local. */
+/* The default group, not retained; NULL if there is none. Local. */
 RESHARD_API reshard_group *reshard_group_default(void);
 
 /* ---- together -------------------------------------------------------------------------------- */
 
 /* Collective over the parent. ranks: the members, all different, in the order of their new numbers.
- * Ranks not listed get NULL. Errors: INVALID, MISMATCH when ranks pass different lists. */
+ * Ranks that are not listed get NULL. Errors: INVALID, MISMATCH (ranks pass different lists). */
 RESHARD_API reshard_status reshard_group_subset(reshard_group *group, int32_t count,
                                                 const int32_t *ranks, reshard_group **out_group);
 /* Collective. Returns once all ranks have entered. */
 RESHARD_API reshard_status reshard_group_barrier(reshard_group *group);
-/* Collective. All get the status of the lowest rank that did not pass RESHARD_OK, with that rank's
- * error text after "rank r: ". Pass the status of the step you want to agree on. */
+/* Collective. Every rank passes the status of the step to agree on. All get the status of the
+ * lowest rank that did not pass RESHARD_OK, with that rank's error text after "rank r: ". */
 RESHARD_API reshard_status reshard_group_agree(reshard_group *group, reshard_status status);
-/* Collective. `bytes` from each rank, in rank order, to all. Meant for small data: all of it passes
- * through rank 0. */
+/* Collective. Gathers `bytes` bytes from each rank, in rank order, to all ranks. Meant for small
+ * data, because all of it passes through rank 0. */
 RESHARD_API reshard_status reshard_group_gather_bytes(reshard_group *group, const void *mine,
                                                       size_t bytes, void *out_all);
-/* Breaks the group on purpose: from now on every call of every rank fails with this text. Local. */
+/* Breaks the group on purpose: from now on, every call of every rank fails with this text.
+ * Local. */
 RESHARD_API void reshard_group_break(reshard_group *group, const char *why);
 
-/* Local. For bodies and transports: sets this thread's error text and returns `status`, so that
- * every error comes with an explanation. */
+/* Local. For rank bodies and transports: sets this thread's error text and returns `status`. */
 RESHARD_API reshard_status reshard_error_set(reshard_status status, const char *text);
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /*
- * Memory that other ranks of the group can see wherever sharing is possible: always between
- * threads, and between ranks of the same node over MPI. Resharding from and to such memory copies
- * each byte once. Where sharing is not possible (this includes a subset of an MPI group whose arena
- * is full, because it cannot grow without the others) this is plain memory, which works too.
+ * Allocates memory that other ranks of the group can see wherever sharing is possible: always
+ * between threads, and over MPI between ranks of the same node. Resharding from and to such memory
+ * copies each byte once. Where sharing is not possible, the result is plain memory, which works
+ * too. (This includes a subset of an MPI group whose shared memory is used up, because getting more
+ * takes all ranks.)
  *
- * Aligned to 64 bytes, contents undefined. Valid until it is freed or the group's transport is
- * closed. `bytes` may differ from rank to rank. Collective. Errors, agreed by all: NO_MEMORY.
+ * The memory is aligned to 64 bytes, its contents are undefined, and it is valid until it is freed
+ * or the group's transport is closed. `bytes` may differ from rank to rank. Collective. Errors,
+ * agreed by all ranks: NO_MEMORY.
  */
 RESHARD_API reshard_status reshard_group_alloc(reshard_group *group, size_t bytes,
                                                void **out_memory);
-/* Local. NULL is fine. `group` is the one the memory came from, or one with the same transport. */
+/* Local. Does nothing for NULL. `group` is the one the memory came from, or one with the same
+ * transport. */
 RESHARD_API void reshard_group_free(reshard_group *group, void *memory);
 
 #ifdef __cplusplus

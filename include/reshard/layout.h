@@ -25,7 +25,7 @@ RESHARD_API reshard_status reshard_shape_parse(const char *text, int32_t *out_nd
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* Checks everything, so that every layout that exists is valid. Errors: INVALID (a dim that does
+/* Everything is checked here, so a layout that exists is valid. Errors: INVALID (a dim that does
  * not exist, parts or sizes that do not add up, a shape other than that of the boxes), RANGE
  * (bounds, overflow), OVERLAP, GAP. */
 RESHARD_API reshard_status reshard_layout_create(reshard_context *context, reshard_spec *spec,
@@ -43,28 +43,29 @@ RESHARD_API void reshard_layout_release(reshard_layout *layout);
 RESHARD_API int32_t reshard_layout_ndim(const reshard_layout *layout);
 RESHARD_API const int64_t *reshard_layout_shape(const reshard_layout *layout);
 RESHARD_API reshard_spec *reshard_layout_spec(const reshard_layout *layout); /* not retained */
-/* The number of ranks that take part (own a shard, possibly an empty one), and the index-th of them
- * in increasing order. */
+/* The number of ranks that take part, which means that they own a shard, possibly an empty one; and
+ * the index-th of them, in increasing order. */
 RESHARD_API int32_t reshard_layout_rank_count(const reshard_layout *layout);
 RESHARD_API int32_t reshard_layout_rank_at(const reshard_layout *layout, int32_t index);
-/* The highest rank that takes part; -1 when none does. */
+/* The highest rank that takes part; -1 if none does. */
 RESHARD_API int32_t reshard_layout_rank_max(const reshard_layout *layout);
-/* Whether shape and all shards are the same, as far as the specs tell: never true for layouts that
- * differ, and always true for equal canonical texts, no matter from which end dims are counted. */
+/* Whether the shape and all shards are the same, judged by the specs. Layouts that differ are never
+ * equal; layouts whose canonical texts are the same always are, no matter from which end dims are
+ * counted. */
 RESHARD_API int reshard_layout_equals(const reshard_layout *a, const reshard_layout *b);
 
-/* The shards of one rank (of all ranks, by rank), with their pieces. A rank that takes no part has
- * none. Errors: RANGE for more pieces or ranks than can be listed (docs/limits.md), before any
- * is. */
+/* The shards of one rank, or of all ranks ordered by rank, with their pieces. A rank that takes no
+ * part has none. Errors: RANGE if there are more pieces or ranks than can be listed
+ * (docs/limits.md); this is found before listing begins. */
 typedef struct reshard_shards {
     int64_t count;
     const reshard_shard *items;
 } reshard_shards;
 RESHARD_API reshard_status reshard_layout_shards(const reshard_layout *layout, int32_t rank,
                                                  reshard_shards **out_shards);
-/* The same with no more than piece_max pieces of the shard of a layout of cuts, for ranks that have
- * too many to list. out_piece_count gets how many the rank has in all: exact where every dim is cut
- * once, else about right. */
+/* Like reshard_layout_shards, but with at most piece_max pieces of the shard if the layout is made
+ * of cuts, for ranks that have too many to list. *out_piece_count is how many the rank has in all:
+ * exact if every dim is cut once, otherwise an estimate. */
 RESHARD_API reshard_status reshard_layout_shards_head(const reshard_layout *layout, int32_t rank,
                                                       int64_t piece_max, int64_t *out_piece_count,
                                                       reshard_shards **out_shards);
@@ -74,26 +75,28 @@ RESHARD_API void reshard_shards_destroy(reshard_shards *shards);
 
 /* ---- checking lists of shards ---------------------------------------------------------------- */
 
-/* Errors: OVERLAP naming two shards. Time O(n log n) for n shards. Empty shards overlap nothing. */
+/* Errors: OVERLAP, naming two shards. Takes O(n log n) time for n shards. Empty shards overlap
+ * nothing. */
 RESHARD_API reshard_status reshard_shards_check_overlap(reshard_context *context, int64_t count,
                                                         const reshard_shard *shards);
 /* Errors: INVALID (no shards, wrong number of dims), RANGE (out of bounds), OVERLAP, GAP. */
 RESHARD_API reshard_status reshard_shards_check_tiling(reshard_context *context, int32_t ndim,
                                                        const int64_t *shape, int64_t count,
                                                        const reshard_shard *shards);
-/* The simplest spec that describes exactly these shards: `K[ranks]: S(d)` or another single cut if
- * every offset and size agrees with it, else a grid of cuts if one does, else boxes. Errors: as
- * check_tiling. */
+/* Finds the simplest spec that describes exactly these shards: `K[ranks]: S(d)` or another single
+ * cut if every offset and size agrees with it, otherwise a grid of cuts if one agrees, otherwise
+ * boxes. Errors: those of check_tiling. */
 RESHARD_API reshard_status reshard_spec_infer(reshard_context *context, int32_t ndim,
                                               const int64_t *shape, int64_t count,
                                               const reshard_shard *shards, reshard_spec **out_spec);
-/* The same of the shards of a layout; its own spec when that is made of cuts or has overlaps. */
+/* The same for the shards of a layout. If its own spec is made of cuts or has overlaps, returns
+ * that one. */
 RESHARD_API reshard_status reshard_layout_infer(const reshard_layout *layout,
                                                 reshard_spec **out_spec);
 
 /* ---- PyTorch's functions --------------------------------------------------------------------- */
 
-/* get_split_size: ceil(n / chunks). Errors: RANGE when n < 0 or chunks < 1. */
+/* get_split_size: ceil(n / chunks). Errors: RANGE if n < 0 or chunks < 1. */
 RESHARD_API reshard_status reshard_split_size(int64_t n, int64_t chunks, int64_t *out_size);
 /* get_chunked_dim_size: the length of chunk `index` when chunks have split_size. Errors: RANGE. */
 RESHARD_API reshard_status reshard_chunk_size(int64_t n, int64_t split_size, int64_t index,
@@ -101,10 +104,10 @@ RESHARD_API reshard_status reshard_chunk_size(int64_t n, int64_t split_size, int
 /* get_idx_from_placements: the first index whose rank is `rank`. Errors: NOT_FOUND. */
 RESHARD_API reshard_status reshard_placement_index(const int32_t *ranks, int32_t count,
                                                    int32_t rank, int32_t *out_index);
-/* build_reshard_metadata: chunk i of dim on ranks[i]; out_shards->items has `count` shards by rank,
- * offsets clamped, out_order (room for `count`) the ranks in placement order. Unlike PyTorch, this
- * reports a rank named twice as an error and counts negative dims from the end. Errors: INVALID,
- * RANGE. */
+/* build_reshard_metadata: chunk i of dim is on ranks[i]. out_shards->items holds `count` shards
+ * ordered by rank, with offsets clamped; out_order (room for `count`) gets the ranks in placement
+ * order. Unlike PyTorch, this reports a rank named twice as an error and counts negative dims from
+ * the end. Errors: INVALID, RANGE. */
 RESHARD_API reshard_status reshard_build_metadata(reshard_context *context, int32_t ndim,
                                                   const int64_t *shape, int32_t dim,
                                                   const int32_t *ranks, int32_t count,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model_rules.h - the built-in rules that say how the tensors of a model are cut, and a draft of
- * rules for a checkpoint that they do not cover. docs/rules.md describes the language,
+ * model_rules.h - the built-in rules that say how the tensors of a model are cut, and drafts of
+ * rules for checkpoints that they do not cover. docs/rules.md describes the language,
  * docs/families.md the families. All calls are Local.
  */
 #ifndef RESHARD_MODEL_RULES_H
@@ -18,19 +18,19 @@ typedef struct reshard_family {
     size_t size;         /* sizeof(reshard_family), set by the caller */
     const char *name;    /* such as "llama", as conversion options take it */
     const char *text;    /* the rules */
-    const char *summary; /* the first line of the text; ends at a line end, not at NUL */
+    const char *summary; /* the first line of the text; ended by a newline, not by NUL */
     size_t summary_bytes;
 } reshard_family;
 
-/* The families that this library has, from index 0 up. Errors: RANGE beyond the last. */
+/* The families that this library has, numbered from 0. Errors: RANGE beyond the last. */
 RESHARD_API reshard_status reshard_family_at(int32_t index, reshard_family *out_family);
 
 /*
- * Writes rules for a checkpoint as text: the family that fits, and a line for each group of names
- * that it does not know, with ??? where somebody has to say how they are cut. rules: a family's
- * name, the path of a file, or NULL to choose by config.json or the names of the tensors. Writes at
- * most `capacity` bytes, the NUL included, and gives the full length without it. Errors: those of
- * the rules, of config.json, NO_MEMORY.
+ * Drafts rules for a checkpoint, as text: the family that fits, and a line for each group of names
+ * that the family does not know, with ??? where somebody has to say how they are cut. rules: a
+ * family's name, the path of a file, or NULL to choose by config.json or the tensor names. Writes
+ * at most `capacity` bytes, including the NUL, and sets *out_length to the length of the whole text
+ * without it. Errors: those of the rules and of config.json, NO_MEMORY.
  */
 RESHARD_API reshard_status reshard_rules_draft(reshard_context *context,
                                                const reshard_checkpoint *checkpoint,

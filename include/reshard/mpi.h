@@ -7,7 +7,7 @@
  * exchange messages of at most 1 GiB.
  *
  * A rank that fails tells the others; every call of every rank then returns
- * RESHARD_ERR_GROUP_BROKEN and says which rank failed and why. If a rank dies, MPI handles it:
+ * RESHARD_ERR_GROUP_BROKEN, and the error text says which rank failed and why. If a rank dies,
  * mpirun ends the job.
  */
 #ifndef RESHARD_MPI_H
@@ -29,19 +29,19 @@ typedef struct reshard_mpi_options {
 
 /*
  * Makes a group of the ranks of `comm`, in its order. Collective over comm, which is duplicated, so
- * you may use and free yours as you like. options NULL: defaults.
+ * the caller may go on using it and free it. options NULL: all zero.
  *
  * The last release of the group on each rank, sub-groups included, is Collective too: it returns
  * when all ranks have reached theirs, or the group is broken. It must come before MPI_Finalize. A
  * broken group leaves its communicators and windows for MPI_Finalize to clean up.
  *
- * The group's own communicators return errors. But MPICH calls the error handler of MPI_COMM_WORLD
- * when a message is longer than its receiver expects, and unless that is MPI_ERRORS_RETURN, the
- * mistake ends the job.
+ * The group's own communicators return errors. But if a message is longer than its receiver
+ * expects, MPICH calls the error handler of MPI_COMM_WORLD, which ends the job unless it is
+ * MPI_ERRORS_RETURN.
  *
- * Only one thread at a time may call the group, and MPI as well if it was initialised with less
- * than MPI_THREAD_MULTIPLE. Errors: INVALID, NO_MEMORY, GROUP_BROKEN when MPI fails; all ranks
- * agree.
+ * Only one thread at a time may call the group; if MPI was initialised with less than
+ * MPI_THREAD_MULTIPLE, this includes calls of MPI itself. Errors, agreed by all ranks: INVALID,
+ * NO_MEMORY, GROUP_BROKEN (MPI failed).
  */
 RESHARD_API reshard_status reshard_group_from_mpi(reshard_context *context, MPI_Comm comm,
                                                   const reshard_mpi_options *options,

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * nn.h - modules: a forward function with named children, parameters and buffers. nn_layers.h has
- * ready ones, optimizer.h trains them, shard.h spreads them over ranks.
+ * ready-made ones, optimizer.h trains them, shard.h spreads them over ranks.
  *
  *     reshard_module_create(NULL, &(reshard_module_kind){.name = "scaled", .forward = scale}, &m);
  *     reshard_module_add_parameter(m, "factor", factor);
  *     reshard_module_add_child(parent, "scaled", m);
  *
  * Parameters are tensors, local or distributed, that may collect gradients or be frozen
- * (reshard_tensor_set_requires_grad); reshard_module_set_parameter sets their values. One tensor
- * under two names is tied: whoever replaces it under one name replaces it under both. Names of
- * children, parameters and buffers are paths with dots: "h.0.mlp.weight"; "" is the module itself.
+ * (reshard_tensor_set_requires_grad); reshard_module_set_parameter sets their values. A tensor that
+ * has two names is tied: replacing it under one name replaces it under both. Names of children,
+ * parameters and buffers are paths with dots: "h.0.mlp.weight"; "" is the module itself.
  *
- * A module belongs to one rank and is used by one thread at a time. Calls are Local unless it says
- * otherwise; calling a module is Collective where its tensors are distributed.
+ * A module belongs to one rank and is used by one thread at a time. Calls are Local unless stated
+ * otherwise; calling a module is Collective if its tensors are distributed.
  */
 #ifndef RESHARD_NN_H
 #define RESHARD_NN_H
@@ -30,10 +30,10 @@ typedef enum reshard_value_kind {
     RESHARD_VALUE_NOTHING,
     RESHARD_VALUE_TENSOR,
     RESHARD_VALUE_LIST,
-    RESHARD_VALUE_FAILED /* the scope knows why */
+    RESHARD_VALUE_FAILED /* the scope has the error */
 } reshard_value_kind;
 
-/* What modules take and give. A value owns nothing: tensors and lists belong to scopes. */
+/* What modules take and return. A value owns nothing: tensors and lists belong to scopes. */
 typedef struct reshard_value {
     reshard_value_kind kind;
     int32_t count; /* of a list */
@@ -46,9 +46,10 @@ RESHARD_API reshard_value reshard_value_nothing(void);
 RESHARD_API reshard_value reshard_value_of(reshard_tensor *tensor);
 /* The items are copied into the innermost scope. A failed item makes the list failed. */
 RESHARD_API reshard_value reshard_value_list(int32_t count, const reshard_value *items);
-/* The tensor of a value that is one; otherwise NULL, with an error in the scope. */
+/* The tensor of a value of kind TENSOR; otherwise NULL, with an error in the scope. */
 RESHARD_API reshard_tensor *reshard_value_tensor(reshard_value value);
-/* An item of a list; FAILED, with an error in the scope, if there is none. */
+/* An item of a list; if there is no such item, a value of kind FAILED, with an error in the
+ * scope. */
 RESHARD_API reshard_value reshard_value_item(reshard_value list, int32_t index);
 
 /* ---- making modules -------------------------------------------------------------------------- */
@@ -63,7 +64,7 @@ typedef struct reshard_module_kind {
     void (*forget)(void *user); /* called when the module is freed; may be NULL */
 } reshard_module_kind;
 
-/* Does not call forget on failure. */
+/* If this fails, forget is not called. */
 RESHARD_API reshard_status reshard_module_create(reshard_context *context,
                                                  const reshard_module_kind *kind,
                                                  reshard_module **out_module);
@@ -76,26 +77,27 @@ RESHARD_API void *reshard_module_user(const reshard_module *module);
  * parameter or buffer; or if the module would become its own descendant. */
 RESHARD_API reshard_status reshard_module_add_child(reshard_module *module, const char *name,
                                                     reshard_module *child);
-/* Retains the tensor. NULL: the name exists but stands for nothing (a bias that is left out). */
+/* Retains the tensor. NULL: the name exists but has no tensor, like a bias that is left out. */
 RESHARD_API reshard_status reshard_module_add_parameter(reshard_module *module, const char *name,
                                                         reshard_tensor *tensor);
-/* A tensor that is not a parameter. transient: it is not part of the state dict. */
+/* Adds a tensor that is not a parameter. transient non-zero: it is not part of the state dict. */
 RESHARD_API reshard_status reshard_module_add_buffer(reshard_module *module, const char *name,
                                                      reshard_tensor *tensor, int transient);
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-/* By path; not retained. Errors: NOT_FOUND naming the path and where it ends. */
+/* Finds by path; the result is not retained. Errors: NOT_FOUND, naming the path and where it
+ * ends. */
 RESHARD_API reshard_status reshard_module_find(reshard_module *module, const char *path,
                                                reshard_module **out_module);
-/* *out_tensor may be NULL, for a parameter that stands for nothing. */
+/* *out_tensor is NULL for a parameter without a tensor. */
 RESHARD_API reshard_status reshard_module_find_parameter(const reshard_module *module,
                                                          const char *path,
                                                          reshard_tensor **out_tensor);
 RESHARD_API reshard_status reshard_module_find_buffer(const reshard_module *module,
                                                       const char *path,
                                                       reshard_tensor **out_tensor);
-/* For forward functions: the module's own, by name; NULL if there is none. */
+/* For forward functions: the module's own parameter or buffer by name; NULL if there is none. */
 RESHARD_API reshard_tensor *reshard_module_parameter(const reshard_module *module,
                                                      const char *name);
 RESHARD_API reshard_tensor *reshard_module_buffer(const reshard_module *module, const char *name);
@@ -103,43 +105,44 @@ RESHARD_API int32_t reshard_module_child_count(const reshard_module *module);
 RESHARD_API reshard_module *reshard_module_child(const reshard_module *module, int32_t index);
 RESHARD_API const char *reshard_module_child_name(const reshard_module *module, int32_t index);
 
-/* Puts another module in a child's place. Errors: as find and add_child; INVALID for the path
+/* Replaces a child by another module. Errors: those of find and add_child; INVALID for the path
  * "". */
 RESHARD_API reshard_status reshard_module_replace_child(reshard_module *module, const char *path,
                                                         reshard_module *child);
-/* Puts another tensor in a parameter's place, under all names it has in the module and its
- * descendants. The new tensor decides whether it is trainable. */
+/* Replaces a parameter by another tensor, under all names it has in the module and its descendants.
+ * Whether the parameter is trainable depends on the new tensor. */
 RESHARD_API reshard_status reshard_module_replace_parameter(reshard_module *module,
                                                             const char *path,
                                                             reshard_tensor *tensor);
 
-/* Sets the values of a parameter, which keeps its layout and stays trainable or frozen. tensor: of
- * its shape and dtype; a local one counts as the whole, the same on all ranks, and a distributed
- * one is moved. Collective if one is distributed. Errors: NOT_FOUND; INVALID (shape, dtype, another
- * group, a parameter that stands for nothing). */
+/* Copies a tensor's values into a parameter, which keeps its layout and stays trainable or frozen.
+ * tensor: of the same shape and dtype; a local one counts as the whole value, the same on all
+ * ranks, and a distributed one is moved. Collective if one of the two is distributed. Errors:
+ * NOT_FOUND; INVALID (shape, dtype, another group, a parameter without a tensor). */
 RESHARD_API reshard_status reshard_module_set_parameter(reshard_module *module, const char *path,
                                                         reshard_tensor *tensor);
 
 /* ---- lists of tensors ------------------------------------------------------------------------ */
 
-/* Names and references, valid until the list is destroyed. */
+/* Names and tensors, valid until the list is destroyed. */
 typedef struct reshard_named_tensors {
     int64_t count;
     const reshard_named_tensor *items;
 } reshard_named_tensors;
 
-/* Parameters of the module and its descendants: a module's own first, then its children's, in the
- * order they were added. A tied parameter is listed once, under its first name. */
+/* Lists the parameters of the module and its descendants: a module's own first, then its
+ * children's, in the order in which they were added. A tied parameter is listed once, under its
+ * first name. */
 RESHARD_API reshard_status reshard_module_parameters(const reshard_module *module,
                                                      reshard_named_tensors **out_list);
 RESHARD_API reshard_status reshard_module_buffers(const reshard_module *module,
                                                   reshard_named_tensors **out_list);
-/* What a checkpoint stores: parameters, tied ones under all their names, and buffers that are not
- * transient. The tensors are the module's own, not copies. */
+/* Lists what a checkpoint stores: parameters, tied ones under all their names, and buffers that are
+ * not transient. The tensors are the module's own, not copies. */
 RESHARD_API reshard_status reshard_module_state_dict(const reshard_module *module,
                                                      reshard_named_tensors **out_list);
-/* The entries of both lists, the first list's first; for example what a module and its optimizer
- * store. */
+/* Makes a list of the entries of `first` and then those of `second`; for example to store a module
+ * together with its optimizer. */
 RESHARD_API reshard_status reshard_named_tensors_join(const reshard_named_tensors *first,
                                                       const reshard_named_tensors *second,
                                                       reshard_named_tensors **out_list);
@@ -154,10 +157,10 @@ typedef struct reshard_load_options {
 /*
  * Copies values into the module's parameters and buffers. Shapes and dtypes must be equal, layouts
  * need not be: a distributed tensor is moved into the module's layout, and a local one counts as
- * the whole tensor, the same on all ranks. All names, shapes and dtypes are checked first, and
- * nothing is written unless all are right. Collective if tensors are distributed. options NULL: all
- * zero. Errors: NOT_FOUND (missing, unexpected), INVALID (shape, dtype, a tensor that is
- * distributed over another group than the module's; nn_checkpoint.h goes between groups).
+ * the whole tensor, the same on all ranks. All names, shapes and dtypes are checked first; if one
+ * is wrong, nothing is written. Collective if tensors are distributed. options NULL: all zero.
+ * Errors: NOT_FOUND (missing, unexpected), INVALID (shape, dtype, a tensor that is distributed over
+ * a group other than the module's; nn_checkpoint.h can go between groups).
  */
 RESHARD_API reshard_status reshard_module_load_state_dict(reshard_module *module, int64_t count,
                                                           const reshard_named_tensor *items,
@@ -166,9 +169,9 @@ RESHARD_API reshard_status reshard_module_load_state_dict(reshard_module *module
 /* ---- calling --------------------------------------------------------------------------------- */
 
 /*
- * Runs pre-hooks, forward and hooks, in the order they were added. Each sees what the one before it
- * left. If one of them fails, the rest are skipped, except for hooks that always run, and the
- * result is FAILED. In a scope that has failed, nothing is called.
+ * Runs pre-hooks, forward and hooks, in the order in which they were added; each sees the value
+ * that the one before it left. If one of them fails, the rest are skipped, except for hooks that
+ * always run, and the result is FAILED. In a scope that has already failed, nothing is called.
  *
  * The call runs in a scope of its own. The output is handed to the innermost scope; other tensors
  * that were computed are freed with the call unless somebody has retained them.
@@ -185,21 +188,22 @@ typedef struct reshard_hook reshard_hook;
 /* May replace the input. A status other than OK fails the call. */
 typedef reshard_status (*reshard_forward_pre_hook_fn)(void *user, reshard_module *module,
                                                       reshard_value *input);
-/* May replace the output. input: what forward was given. */
+/* May replace the output. input: the value passed to forward. */
 typedef reshard_status (*reshard_forward_hook_fn)(void *user, reshard_module *module,
                                                   reshard_value input, reshard_value *output);
 
 typedef struct reshard_hook_options {
     size_t size; /* sizeof(reshard_hook_options) */
     int prepend; /* before the existing hooks */
-    /* forward hooks: also run if the call has failed, with an output of kind FAILED, which the hook
-     * cannot repair */
+    /* forward hooks: run the hook even if the call has failed; its output is then of kind FAILED,
+     * and stays so */
     int always;
-    void (*forget)(void *user); /* called when the hook is gone; may be NULL */
+    /* called when the hook is removed or its module freed; may be NULL */
+    void (*forget)(void *user);
 } reshard_hook_options;
 
-/* A hook added while its module runs is called from the next call on; one removed meanwhile is not
- * called any more. out_hook may be NULL: the hook then stays as long as the module. options NULL:
+/* A hook added while its module runs takes effect at the next call; one removed meanwhile is not
+ * called any more. out_hook may be NULL: the hook then lives as long as the module. options NULL:
  * all zero. */
 RESHARD_API reshard_status reshard_module_add_forward_pre_hook(reshard_module *module,
                                                                reshard_forward_pre_hook_fn fn,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nn_checkpoint.h - checkpoints of tensors: the state dict of a module or an optimizer is saved, or
- * filled from a checkpoint that is split in any other way.
+ * nn_checkpoint.h - saves the state dict of a module or an optimizer to a checkpoint, and loads it
+ * from one with any split.
  *
  *     reshard_module_state_dict(module, &list);
  *     reshard_checkpoint_save_tensors(NULL, group, "step-100", list->count, list->items, NULL);
@@ -21,9 +21,8 @@
 extern "C" {
 #endif
 
-/* Writes what is loaded into the tensors themselves: into the shards of a distributed tensor, and
- * into all of a local one, which counts as whole on every rank. Some may be filled and others not
- * when it fails. */
+/* Loads into the tensors themselves: into the shards of distributed tensors, and into local ones,
+ * each of which is whole on every rank. On failure, some tensors may be filled and others not. */
 RESHARD_API reshard_status reshard_checkpoint_load_tensors(
     const reshard_checkpoint *checkpoint, reshard_group *group, int64_t count,
     const reshard_named_tensor *tensors, const reshard_checkpoint_load_options *options);

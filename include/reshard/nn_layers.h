@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nn_layers.h - ready modules. Each call makes one; what it holds is named behind it. Parameters
- * collect gradients. Their first values depend on the seed and on the element's index alone, so
- * that they are the same however the module is spread over ranks later.
+ * nn_layers.h - ready-made modules. The comment of each call lists what the module holds.
+ * Parameters collect gradients. Their first values depend only on the seed and on the element's
+ * index, so they are the same no matter how the module is later spread over ranks.
  *
- * All of them work on local tensors, and on distributed ones. Where some of a module's tensors are
- * distributed and others are local, local ones count as replicated over the mesh of the others: a
- * plan (shard.h) need not name everything. Weights stay where the plan put them, and the rest
- * follows: what is replicated is used by its slices, which moves nothing (a bias beside a weight
- * cut by rows; an input beside one cut by columns); inputs that are cut otherwise or partial, and
- * weights in layouts that ops.h does not have, are redistributed. Gradients have the layout of
- * their tensor.
+ * All of them work on local and on distributed tensors. If some of a module's tensors are
+ * distributed and others are local, the local ones count as replicated over the mesh of the others,
+ * so a plan (shard.h) need not name everything. Weights stay where the plan put them, and the rest
+ * follows. Of replicated tensors, each rank uses the slice that it needs, which moves nothing (a
+ * bias beside a weight cut by rows; an input beside one cut by columns). Inputs that are partial or
+ * cut in another way, and weights in layouts that ops.h does not support, are redistributed.
+ * Gradients have the layout of their tensor.
  *
  * All calls are Local. Errors: RANGE for sizes, UNSUPPORTED for dtypes other than f16, bf16, f32,
  * f64.
@@ -24,14 +24,15 @@
 extern "C" {
 #endif
 
-/* What the parameters of a module should be. */
+/* How to make the parameters of a module. */
 typedef struct reshard_layer_options {
     size_t size;         /* sizeof(reshard_layer_options) */
     reshard_dtype dtype; /* of parameters; NONE: f32 */
     uint64_t seed;
     int no_bias;
-    /* Weights are normal with this deviation and biases are zero. 0: as in PyTorch, that is,
-     * uniform within 1/sqrt(inputs) for linear, and normal with deviation 1 for embedding. */
+    /* Weights are drawn from a normal distribution with this standard deviation, and biases are
+     * zero. 0: as in PyTorch: uniform within +-1/sqrt(inputs) for linear, normal with standard
+     * deviation 1 for embedding. */
     double deviation;
 } reshard_layer_options;
 
@@ -76,9 +77,10 @@ RESHARD_API reshard_status reshard_mlp_create(reshard_context *context, int64_t 
                                               int64_t hidden, reshard_activation activation,
                                               const reshard_layer_options *options,
                                               reshard_module **out_module);
-/* q, k, v and o are linear from width to width; takes and gives [batch, length, width]. Heads are
- * consecutive parts of the rows of q, k and v. Cuts that keep them whole (S(0, unit=width/heads))
- * move nothing; others are put together first. Errors: INVALID if heads do not divide width. */
+/* q, k, v and o are linear from width to width; takes and returns [batch, length, width]. Heads are
+ * consecutive parts of the rows of q, k and v. Cuts that keep heads whole (S(0, unit=width/heads))
+ * move nothing; with other cuts, heads are joined first. Errors: INVALID if width is not a multiple
+ * of heads. */
 RESHARD_API reshard_status reshard_attention_create(reshard_context *context, int64_t width,
                                                     int64_t heads,
                                                     const reshard_layer_options *options,
@@ -89,8 +91,9 @@ RESHARD_API reshard_status reshard_block_create(reshard_context *context, int64_
                                                 reshard_module **out_module);
 
 /* The mean of (output - target)^2, as a tensor without dims in the innermost scope. If one of the
- * two is distributed, the other may be local, and counts as replicated; where their layouts differ,
- * or are partial, they are brought together, which is Collective. reshard_tensor_value reads it. */
+ * two is distributed, the other may be local, and counts as replicated. If their layouts differ or
+ * are partial, they are redistributed first, which is Collective. reshard_tensor_value reads the
+ * result. */
 RESHARD_API reshard_tensor *reshard_mse_loss(reshard_tensor *output, reshard_tensor *target);
 
 typedef struct reshard_gpt_options {
@@ -103,9 +106,9 @@ typedef struct reshard_gpt_options {
     int untied; /* non-zero: the head has a weight of its own */
 } reshard_gpt_options;
 
-/* Takes i64 tokens [batch, length] and gives logits [batch, length, vocabulary]. Has the children
- * wte, wpe, h.0, h.1, .., ln, head; head.weight is tied to wte.weight. Weights are normal with
- * deviation 0.02. */
+/* Takes i64 tokens [batch, length] and returns logits [batch, length, vocabulary]. The children are
+ * wte, wpe, h.0, h.1, .., ln and head; head.weight is tied to wte.weight unless `untied` is set.
+ * Weights are drawn from a normal distribution with standard deviation 0.02. */
 RESHARD_API reshard_status reshard_gpt_create(reshard_context *context,
                                               const reshard_gpt_options *options,
                                               reshard_module **out_module);

@@ -2,16 +2,16 @@
 /*
  * ops.h - operations on tensors. Results belong to the innermost scope (tensor.h), are NULL on
  * failure, and are recorded for gradients (autograd.h) if an input requires them. Inputs may have
- * any strides. Values are f32 or f64, the same for all inputs of a call; f16 and bf16 are computed
- * in f32 and rounded. Indices are i64. Dims may be negative.
+ * any strides. Values are f16, bf16, f32 or f64, the same for all inputs of a call; f16 and bf16
+ * are computed in f32 and rounded. Indices are i64. Dims may be negative.
  *
  * Errors, noted in the scope with their text: INVALID (dtypes or shapes that do not fit), RANGE
  * (dims, indices), UNSUPPORTED (dtypes), NO_MEMORY.
  *
- * Local for local tensors. With distributed tensors, all ranks of the group make the same calls; no
- * forward operation moves data. "Distributed" tells which layouts an operation takes and gives;
- * without it, the operation takes local tensors only. Layouts that do not fit are an error that
- * names them. Backward steps may move gradients, and are Collective.
+ * Calls are Local for local tensors. With distributed tensors, all ranks of the group make the same
+ * calls, and no forward operation moves data. "Distributed:" below says which layouts an operation
+ * takes and returns; operations without it take local tensors only. The error for layouts that do
+ * not fit names them. Backward steps may move gradients, and are Collective.
  */
 #ifndef RESHARD_OPS_H
 #define RESHARD_OPS_H
@@ -30,7 +30,7 @@ RESHARD_API reshard_tensor *reshard_add(reshard_tensor *a, reshard_tensor *b);
 RESHARD_API reshard_tensor *reshard_mul(reshard_tensor *a, reshard_tensor *b);
 /* Distributed: any layout; a partial one must be a sum or an average. */
 RESHARD_API reshard_tensor *reshard_scale(reshard_tensor *x, double factor);
-/* Distributed: any layout that is not partial. gelu is the exact one, with erf. */
+/* gelu is the exact form, with erf. Distributed: any layout that is not partial. */
 RESHARD_API reshard_tensor *reshard_relu(reshard_tensor *x);
 RESHARD_API reshard_tensor *reshard_gelu(reshard_tensor *x);
 RESHARD_API reshard_tensor *reshard_silu(reshard_tensor *x);
@@ -41,21 +41,23 @@ RESHARD_API reshard_tensor *reshard_dropout(reshard_tensor *x, double p, uint64_
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/* Of all elements, as a tensor without dims. Distributed: the result is a partial sum over axes
- * that cut x; the mean counts global elements, however unevenly they are split. */
+/* The sum or mean of all elements, as a tensor without dims. Distributed: the result is a partial
+ * sum over axes that cut x; the mean counts global elements, however unevenly they are split. */
 RESHARD_API reshard_tensor *reshard_sum(reshard_tensor *x);
 RESHARD_API reshard_tensor *reshard_mean(reshard_tensor *x);
-/* Along one dim, which is dropped. Distributed: the result is a partial sum if the dim is cut. */
+/* The sum along one dim, which is dropped. Distributed: the result is a partial sum if the dim is
+ * cut. */
 RESHARD_API reshard_tensor *reshard_sum_dim(reshard_tensor *x, int32_t dim);
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* a [.., m, k] by b [k, n] or [.., k, n] with the same leading dims. Distributed: with b [k, n] as
- * linear with a weight of the other order of dims; else both cut along leading dims, alike. */
+/* a [.., m, k] times b [k, n], or times b [.., k, n] with the same leading dims. Distributed: b [k,
+ * n] takes the layouts of linear's weight with its two dims swapped; otherwise, a and b must be cut
+ * alike, along leading dims only. */
 RESHARD_API reshard_tensor *reshard_matmul(reshard_tensor *a, reshard_tensor *b);
 /*
- * x [.., k] by the transpose of weight [n, k], plus bias [n], which may be NULL. Distributed, axis
- * by axis of one mesh:
+ * x [.., k] times the transpose of weight [n, k], plus bias [n], which may be NULL. Distributed,
+ * for each axis of one mesh:
  *   x       weight  bias    gives         gradients of x, weight, bias
  *   R       R       R       R             R, R, R
  *   S(i)    R       R       S(i)          S(i), P(sum), P(sum)       i a leading dim of x
@@ -71,15 +73,15 @@ RESHARD_API reshard_tensor *reshard_linear(reshard_tensor *x, reshard_tensor *we
 /* Along one dim. Distributed: not partial, and the dim must not be cut. */
 RESHARD_API reshard_tensor *reshard_softmax(reshard_tensor *x, int32_t dim);
 /* The mean over rows of -log softmax(logits)[label], for logits [.., classes] and i64 labels [..]
- * in range. Distributed: the classes must be whole, and labels must have the layout of logits
- * without the last dim; the result is a partial sum over axes that cut them. */
+ * in range. Distributed: the dim of classes must not be cut, and labels must have the layout of
+ * logits without the last dim; the result is a partial sum over axes that cut them. */
 RESHARD_API reshard_tensor *reshard_cross_entropy(reshard_tensor *logits, reshard_tensor *labels);
 /* The same for the output of a model that may be spread over ranks: if one of the two is
  * distributed, the other may be local and counts as replicated over the same mesh. */
 RESHARD_API reshard_tensor *reshard_cross_entropy_loss(reshard_tensor *logits,
                                                        reshard_tensor *labels);
-/* Over the last dim, with weight and bias [n]; bias may be NULL. Distributed: the last dim must be
- * whole, and weight and bias replicated. */
+/* Normalise over the last dim, with weight and bias [n]; bias may be NULL. Distributed: the last
+ * dim must not be cut, and weight and bias must be replicated. */
 RESHARD_API reshard_tensor *reshard_layernorm(reshard_tensor *x, reshard_tensor *weight,
                                               reshard_tensor *bias, double epsilon);
 RESHARD_API reshard_tensor *reshard_rmsnorm(reshard_tensor *x, reshard_tensor *weight,
@@ -92,7 +94,8 @@ RESHARD_API reshard_tensor *reshard_causal_attention(reshard_tensor *q, reshard_
 /* ---- choosing and joining -------------------------------------------------------------------- */
 
 /*
- * Rows of weight [n, size] by indices [..]: [.., size]. Distributed, axis by axis of one mesh:
+ * The rows of weight [n, size] that indices [..] name, as [.., size]. Distributed, for each axis of
+ * one mesh:
  *   weight  indices  gives      gradient of weight
  *   R       R        R          R
  *   S(0)    R        P(sum)     S(0)
@@ -100,16 +103,17 @@ RESHARD_API reshard_tensor *reshard_causal_attention(reshard_tensor *q, reshard_
  *   R       S(i)     S(i)       P(sum)
  */
 RESHARD_API reshard_tensor *reshard_embedding(reshard_tensor *weight, reshard_tensor *indices);
-/* The entries of a dim that indices [m] name, in their order. Distributed: the dim must not be cut,
- * and indices must be replicated. */
+/* The entries of a dim that indices [m] name, in the order of the indices. Distributed: the dim
+ * must not be cut, and indices must be replicated. */
 RESHARD_API reshard_tensor *reshard_index_select(reshard_tensor *x, int32_t dim,
                                                  reshard_tensor *indices);
-/* Consecutive parts of a dim, as views; their sizes add up to that of the dim. outputs: room for
- * count tensors; all are NULL on failure. Distributed: the dim must not be cut, and parts are
- * copies. */
+/* Splits a dim into consecutive parts, which are views; their sizes must add up to that of the dim.
+ * outputs: room for count tensors; all are NULL on failure. Distributed: the dim must not be cut,
+ * and the parts are copies. */
 RESHARD_API void reshard_split(reshard_tensor *x, int32_t dim, int32_t count, const int64_t *sizes,
                                reshard_tensor **outputs);
-/* Distributed: equal specs, the dim must not be cut; partial tensors of one reduction are fine. */
+/* Joins tensors along a dim. Distributed: the specs must be equal, and the dim must not be cut;
+ * partial tensors of one reduction are allowed. */
 RESHARD_API reshard_tensor *reshard_cat(int32_t count, reshard_tensor *const *tensors, int32_t dim);
 
 #ifdef __cplusplus

@@ -31,10 +31,10 @@ typedef struct reshard_adamw_options {
     double weight_decay; /* decoupled: applied to the value itself */
 } reshard_adamw_options;
 
-/* For the parameters that the module has now and that require gradients; parameters tied to each
- * other are stepped once. Create it after the module has been spread over ranks. The module's
- * parameters are retained. Local. Errors: UNSUPPORTED for dtypes other than f32 and f64; INVALID
- * for options that are NULL or out of range; NOT_FOUND if nothing is trainable. */
+/* Makes an optimizer for the parameters that the module has now and that require gradients; a tied
+ * parameter is stepped once. Create it after the module has been spread over ranks. The parameters
+ * are retained. Local. Errors: UNSUPPORTED for dtypes other than f32 and f64; INVALID for options
+ * that are NULL or out of range; NOT_FOUND if nothing is trainable. */
 RESHARD_API reshard_status reshard_sgd_create(reshard_context *context, reshard_module *module,
                                               const reshard_sgd_options *options,
                                               reshard_optimizer **out_optimizer);
@@ -43,8 +43,8 @@ RESHARD_API reshard_status reshard_adamw_create(reshard_context *context, reshar
                                                 reshard_optimizer **out_optimizer);
 RESHARD_API void reshard_optimizer_destroy(reshard_optimizer *optimizer);
 
-/* Parameters without a gradient stay as they are, and do not count the step. Local. Errors: INVALID
- * for an impossible step count, before anything changes; NO_MEMORY. */
+/* Takes one step. Parameters without a gradient stay as they are, and their step count does too.
+ * Local. Errors: INVALID if a step count is impossible (nothing has changed then); NO_MEMORY. */
 RESHARD_API reshard_status reshard_optimizer_step(reshard_optimizer *optimizer);
 RESHARD_API void reshard_optimizer_clear_gradients(reshard_optimizer *optimizer);
 RESHARD_API void reshard_optimizer_set_learning_rate(reshard_optimizer *optimizer, double rate);
@@ -52,17 +52,18 @@ RESHARD_API void reshard_optimizer_set_learning_rate(reshard_optimizer *optimize
 RESHARD_API size_t reshard_optimizer_bytes(const reshard_optimizer *optimizer);
 
 /*
- * What a checkpoint stores, under PyTorch's names: for AdamW "h.0.attn.q.weight.exp_avg" and
+ * Lists what a checkpoint stores, under PyTorch's names: for AdamW, "h.0.attn.q.weight.exp_avg" and
  * ".exp_avg_sq" in the layout of their parameter, and ".step", an i64 without dims that is the same
- * on all ranks; for SGD with momentum ".momentum_buffer". No name occurs in the module's own state
- * dict, so both can be stored together. The tensors are the optimizer's own, not copies: another
- * optimizer whose tensors have the same values continues training bit for bit. Local.
+ * on all ranks; for SGD with momentum, ".momentum_buffer". None of these names occurs in the
+ * module's own state dict, so both can be stored together. The tensors are the optimizer's own, not
+ * copies. Another optimizer whose tensors have the same values continues training bit for bit.
+ * Local.
  */
 RESHARD_API reshard_status reshard_optimizer_state_dict(const reshard_optimizer *optimizer,
                                                         reshard_named_tensors **out_list);
-/* Copies values into them by the rules of reshard_module_load_state_dict: all or nothing, from any
- * layout. Learning rate, decay and other options are not part of the state. Collective if tensors
- * are distributed. */
+/* Copies values into the optimizer's tensors, by the rules of reshard_module_load_state_dict: all
+ * or nothing, from any layout. Learning rate, decay and other options are not part of the state.
+ * Collective if tensors are distributed. */
 RESHARD_API reshard_status reshard_optimizer_load_state_dict(reshard_optimizer *optimizer,
                                                              int64_t count,
                                                              const reshard_named_tensor *items,
@@ -70,11 +71,11 @@ RESHARD_API reshard_status reshard_optimizer_load_state_dict(reshard_optimizer *
 
 /*
  * Scales the gradients so that their norm over all parameters and ranks is at most norm_max.
- * Elements that several ranks hold count once; gradients of local parameters are the same on all
- * ranks. The sum is in double and in the order of ranks, so every rank gets the same norm.
- * Collective over the group; group NULL: this rank alone. norm_max 0: only computes the norm.
- * out_norm may be NULL. Errors: INVALID for a norm that is not finite (nothing is scaled);
- * UNSUPPORTED for layouts with copies that no axis explains.
+ * Elements that several ranks hold count once; gradients of local parameters must be the same on
+ * all ranks, and also count once. The sum is computed in double and in rank order, so every rank
+ * gets the same norm. Collective over the group; group NULL: this rank alone. norm_max 0: only
+ * compute the norm. out_norm may be NULL. Errors: INVALID if the norm is not finite (nothing is
+ * scaled then); UNSUPPORTED for layouts in which copies are not the replicas of a mesh axis.
  */
 RESHARD_API reshard_status reshard_optimizer_clip(reshard_optimizer *optimizer,
                                                   reshard_group *group, double norm_max,

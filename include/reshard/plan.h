@@ -4,20 +4,20 @@
  *
  * A plan is made from layouts and links alone: no data, no communication. It has one or more
  * stages; a stage is all moves from one set of layouts to the next, for all tensors at once. The
- * plan itself is small. What one rank has to do is its part, which is worked out on demand, in time
- * and memory proportional to what that rank touches, never to ranks squared. Plans are immutable
- * and may be shared by threads. All calls are Local.
+ * plan itself is small. The part of one rank (what it has to do) is computed on demand, in time and
+ * memory proportional to what that rank touches, never to the square of the number of ranks. Plans
+ * are immutable and may be shared by threads. All calls are Local.
  *
  * What a plan promises:
  *  1. A byte that its target rank already holds never travels; within a stage, every other byte
  *     travels once to each rank that needs it.
- *  2. When several ranks hold an element, a closed rule that both ends can compute decides who
- *     sends it: of s holders and t needers outside, no holder sends an element more than ceil(t/s)
- *     times, and when s > t the holders divide the element range of each box among themselves
- *     (docs/plan.md has the proof).
+ *  2. If several ranks hold an element, both ends compute who sends it from the same formula, the
+ *     closed rule: with s holders, and t ranks that need the element and do not hold it, no holder
+ *     sends it more than ceil(t/s) times; and if s > t, the holders divide the element range of
+ *     each box among themselves (docs/plan.md has the proof).
  *  3. Partial sources are always combined in the order of their contributors.
- *  4. Each ordered pair of ranks has one byte stream over all tensors, in an order that both ends
- *     know, cut into segments of one size.
+ *  4. In each stage, each ordered pair of ranks has one byte stream for all tensors, in an order
+ *     that both ends know, cut into segments of one size.
  */
 #ifndef RESHARD_PLAN_H
 #define RESHARD_PLAN_H
@@ -33,16 +33,17 @@ extern "C" {
 typedef struct reshard_plan_tensor {
     const char *name; /* for messages; may be NULL */
     reshard_layout *layout;
-    reshard_dtype dtype; /* whole bytes only. If the two ends differ, the narrower type travels */
+    /* whole bytes only. If source and target differ, the narrower type travels */
+    reshard_dtype dtype;
 } reshard_plan_tensor;
 
 #define RESHARD_FACTORS_MAX 16
 
 /*
- * Which box of a source tensor fills which box of a target tensor. Without factors both boxes have
- * the same sizes. With factors, each dim of the source box, in order, is a product of consecutive
- * factors; the factors are then reordered, and each dim of the target box is a product of
- * consecutive factors in the new order. Transposing 4x6: factors {4,6}, order {1,0}. Rows
+ * Says which box of a source tensor fills which box of a target tensor. Without factors, both boxes
+ * have the same sizes. With factors, each dim of the source box, in order, is a product of
+ * consecutive factors; the factors are then reordered, and each dim of the target box is a product
+ * of consecutive factors in the new order. Transposing 4x6: factors {4,6}, order {1,0}. Rows
  * [head][q,k,v][d] to [q,k,v][head][d]: factors {heads,3,d,columns}, order {1,0,2,3}.
  */
 typedef struct reshard_link {
@@ -60,15 +61,15 @@ RESHARD_API reshard_link reshard_link_whole(int32_t source, int32_t target);
 
 typedef enum reshard_balance {
     RESHARD_BALANCE_RULE, /* the closed rule */
-    /* the least possible load on the busiest sender, by a flow over all ranks; stored in the
-     * plan */
+    /* the lowest possible load on the busiest sender, found as a network flow over all ranks and
+     * stored in the plan */
     RESHARD_BALANCE_EXACT
 } reshard_balance;
 
 typedef struct reshard_plan_options {
     size_t size; /* sizeof(reshard_plan_options) */
     reshard_balance balance;
-    /* non-zero: choose which rank plays which target rank's part so that the fewest bytes move */
+    /* non-zero: renumber the target ranks so that the fewest bytes move */
     int relabel;
     int single_stage; /* non-zero: never pass through an intermediate layout */
     /* non-zero: target elements that no link fills become zero instead of an error */
@@ -82,12 +83,13 @@ typedef struct reshard_plan_options {
 typedef struct reshard_plan reshard_plan;
 
 /* The arrays are copied and the layouts retained. options NULL: all zero. Errors: INVALID, RANGE,
- * UNSUPPORTED, OVERLAP (two links fill the same element), GAP (none does, and zero_fill is off). */
+ * UNSUPPORTED, OVERLAP (two links fill the same element), GAP (no link fills an element, and
+ * zero_fill is off). */
 RESHARD_API reshard_status reshard_plan_create(
     reshard_context *context, int32_t source_count, const reshard_plan_tensor *sources,
     int32_t target_count, const reshard_plan_tensor *targets, int32_t link_count,
     const reshard_link *links, const reshard_plan_options *options, reshard_plan **out_plan);
-/* One tensor from one layout to another. */
+/* A plan for one tensor, from one layout to another. */
 RESHARD_API reshard_status reshard_plan_create_simple(reshard_context *context,
                                                       reshard_layout *source,
                                                       reshard_layout *target, reshard_dtype dtype,
@@ -96,10 +98,10 @@ RESHARD_API reshard_status reshard_plan_create_simple(reshard_context *context,
 RESHARD_API reshard_plan *reshard_plan_retain(reshard_plan *plan);
 RESHARD_API void reshard_plan_release(reshard_plan *plan);
 
-/* The transposed plan: from the targets' local tensors to the sources'. Every copy becomes an
- * addition to zero, every sum a copy to each contributor, every average such a copy divided by
- * their number. <Ax,y> = <x,A'y> summed over ranks. Errors: UNSUPPORTED for prod, min and max, and
- * if dtypes differ. */
+/* The transposed plan, from the targets' local tensors to those of the sources: <Ax,y> = <x,A'y>
+ * summed over ranks. Every copy becomes an addition to zero; every sum becomes a copy to each
+ * contributor; every average becomes such a copy, divided by the number of contributors. Errors:
+ * UNSUPPORTED for prod, min and max, and if dtypes differ. */
 RESHARD_API reshard_status reshard_plan_adjoint(reshard_plan *plan, reshard_plan **out_plan);
 RESHARD_API int reshard_plan_is_adjoint(const reshard_plan *plan);
 
@@ -108,15 +110,16 @@ RESHARD_API int reshard_plan_is_adjoint(const reshard_plan *plan);
 RESHARD_API int32_t reshard_plan_stage_count(const reshard_plan *plan);
 /* One past the highest rank of any layout. */
 RESHARD_API int32_t reshard_plan_rank_count(const reshard_plan *plan);
-/* The target layout as planned: with relabel, its ranks may differ from those given. Not
+/* The target layout as planned: with relabel, its ranks may differ from the given ones. Not
  * retained. */
 RESHARD_API reshard_layout *reshard_plan_target_layout(const reshard_plan *plan, int32_t target);
-/* With relabel: (*out_ranks)[i] is the rank that plays the part of the i-th target rank (in
- * increasing order); returns the number of target ranks. Ranks of a mesh that A leaves without a
- * shard count too, and may be given a part. Without relabel: 0. */
+/* With relabel: sets (*out_ranks)[i] to the rank that takes the place of the i-th target rank, in
+ * increasing order, and returns the number of target ranks. Ranks of the mesh that a placement
+ * A(..) leaves without a shard count too, and may take another's place. Without relabel: returns
+ * 0. */
 RESHARD_API int32_t reshard_plan_relabelling(const reshard_plan *plan, const int32_t **out_ranks);
-/* A digest of the inputs (layouts, links, dtypes, options, planner version), for ranks to
- * compare. */
+/* A digest of everything the plan was made from (layouts, links, dtypes, options, planner version),
+ * for ranks to compare. */
 RESHARD_API void reshard_plan_digest(const reshard_plan *plan, uint64_t out_digest[2]);
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -124,24 +127,24 @@ RESHARD_API void reshard_plan_digest(const reshard_plan *plan, uint64_t out_dige
 typedef struct reshard_plan_stats {
     size_t size;                          /* sizeof(reshard_plan_stats), set by the caller */
     uint64_t bytes_total;                 /* written to the final targets */
-    uint64_t bytes_moved;                 /* between ranks, over all stages */
+    uint64_t bytes_moved;                 /* from rank to rank, over all stages */
     uint64_t bytes_kept;                  /* within ranks, over all stages */
     uint64_t moves;                       /* single moves, each counted once */
     uint64_t records;                     /* families of moves, over all ranks and both ends */
-    uint64_t bytes_in_max, bytes_out_max; /* for the busiest ranks, over all stages */
+    uint64_t bytes_in_max, bytes_out_max; /* of the busiest rank, over all stages */
     uint64_t staging_bytes_peak;
     int32_t stages;
 } reshard_plan_stats;
-/* Goes through all ranks. matrix: NULL, or room for rank_count * rank_count numbers; [s *
- * rank_count + t] is set to the bytes that rank s hands to rank t over all stages, and the diagonal
- * to what stays. */
+/* Goes through all ranks, so the time grows with their number. matrix: NULL, or room for rank_count
+ * * rank_count numbers: [s * rank_count + t] is set to the bytes that rank s hands to rank t over
+ * all stages, and the diagonal to the bytes that stay. */
 RESHARD_API reshard_status reshard_plan_get_stats(reshard_plan *plan, reshard_plan_stats *out_stats,
                                                   uint64_t *matrix);
 
-/* Proves, without the planner's code, that in every stage every target element arrives exactly
- * once, or is combined exactly once from each contributor, from where the source layout says it is,
- * and that both ends of every pair list the same moves. Errors: CHECK, with the first mistake
- * found. */
+/* Proves, without using the planner's code, that in every stage every target element arrives
+ * exactly once (or is combined from exactly one contribution of each contributor), that it comes
+ * from where the source layout says it is, and that both ends of every pair of ranks list the same
+ * moves. Errors: CHECK; the text describes the first mistake found. */
 RESHARD_API reshard_status reshard_plan_check(reshard_plan *plan);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * plan_inspect.h - a plan taken apart: stages, the part of one rank, single moves, byte streams.
- * For those who carry plans out themselves, draw them or check them; reshard_exec (exec.h) needs
- * nothing of this. All calls are Local.
+ * For code that carries plans out itself, draws them or checks them; users of reshard_exec (exec.h)
+ * need none of it. All calls are Local.
  */
 #ifndef RESHARD_PLAN_INSPECT_H
 #define RESHARD_PLAN_INSPECT_H
@@ -15,12 +15,12 @@ extern "C" {
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-/* What one stage does with one link. Tensors are those given to the plan or intermediate ones. A
- * box that no link fills (zero_fill) has a stage link of its own, with link and source -1 and no
+/* What one stage does for one link. Its tensors are those given to the plan, or intermediate ones.
+ * A box that no link fills (zero_fill) has a stage link of its own, with link and source -1 and no
  * source layout. */
 typedef struct reshard_stage_link {
     size_t size;  /* sizeof(reshard_stage_link), set by the caller */
-    int32_t link; /* as given to the plan */
+    int32_t link; /* index of the link given to the plan */
     int32_t source, target;
     int source_is_intermediate, target_is_intermediate;
     reshard_layout *source_layout, *target_layout; /* not retained */
@@ -42,20 +42,20 @@ typedef enum reshard_move_kind {
     RESHARD_MOVE_ADD      /* target += source, in canonical order; adjoint plans only */
 } reshard_move_kind;
 
-/* Repeats a move `count` times, each time at these steps. */
+/* Repeats a move `count` times, adding these steps each time. */
 typedef struct reshard_move_loop {
     int64_t count;
-    int32_t peer_step; /* of the rank that is not mine */
+    int32_t peer_step; /* added to the rank of the peer */
     int32_t contributor_step;
     int64_t source_step, target_step; /* elements of memory */
     const int64_t *start_steps;       /* one for each dim */
 } reshard_move_loop;
 
 /*
- * One record: a box that goes from a source shard to a target shard, or with loops a regular family
- * of them. Dims are those of the target box, or with factors the factors in target order. Element x
- * of the box lies at source_at + sum x[d]*source_strides[d] in the source shard, and likewise in
- * the target shard.
+ * One record: a box that goes from a source shard to a target shard or, with loops, a regular
+ * family of such moves. Its dims are those of the target box or, if the link has factors, the
+ * factors in target order. Element x of the box lies at source_at + sum x[d]*source_strides[d] in
+ * the source shard, and likewise in the target shard.
  */
 typedef struct reshard_move {
     reshard_move_kind kind;
@@ -64,10 +64,10 @@ typedef struct reshard_move {
     int32_t contributor;         /* COMBINE: which one */
     int32_t contributor_count;   /* COMBINE: of how many */
     reshard_reduction reduction; /* COMBINE: how. FILL: whose identity */
-    int32_t divisor; /* COMBINE by average: what the sum is divided by. ADD: what the source is */
+    int32_t divisor;             /* COMBINE by average: divides the sum. ADD: divides the source */
     int32_t ndim;
     int32_t loop_count;
-    const int64_t *start; /* least corner, counted from the link's box */
+    const int64_t *start; /* lowest corner, relative to the link's box */
     const int64_t *size;
     const int64_t *source_strides, *target_strides;
     int64_t source_at, target_at;
@@ -76,8 +76,8 @@ typedef struct reshard_move {
 
 /* How many single moves a record stands for. */
 RESHARD_API int64_t reshard_move_count(const reshard_move *move);
-/* The index-th of them, 0 <= index < count; rank is mine, the other one is the peer. start is
- * written to out_start. */
+/* The index-th of these, 0 <= index < count. rank: the one whose part has the record; loops step
+ * through the other end, the peer. out_start receives the array that out_move->start points to. */
 RESHARD_API void reshard_move_single(const reshard_move *move, int32_t rank, int64_t index,
                                      reshard_move *out_move,
                                      int64_t out_start[RESHARD_FACTORS_MAX]);
@@ -91,15 +91,15 @@ typedef struct reshard_moves {
 
 typedef struct reshard_part reshard_part;
 
-/* The part of a rank that no layout names is empty. */
+/* A rank that no layout names has an empty part. */
 RESHARD_API reshard_status reshard_part_create(reshard_context *context, reshard_plan *plan,
                                                int32_t rank, reshard_part **out_part);
 RESHARD_API void reshard_part_destroy(reshard_part *part);
 
 /* The moves of one link of one stage. Links whose layouts are equal share one list. */
 typedef struct reshard_part_moves {
-    reshard_moves receives; /* from other ranks to mine */
-    reshard_moves sends;    /* from mine to others */
+    reshard_moves receives; /* from other ranks to this one */
+    reshard_moves sends;    /* from this rank to others */
     reshard_moves keeps;    /* within this rank, fills included */
 } reshard_part_moves;
 RESHARD_API const reshard_part_moves *reshard_part_link(const reshard_part *part, int32_t stage,
@@ -109,30 +109,31 @@ typedef struct reshard_part_stats {
     size_t size;                  /* sizeof(reshard_part_stats), set by the caller */
     uint64_t bytes_in, bytes_out; /* over all stages */
     uint64_t bytes_kept;
-    uint64_t moves;              /* single ones: receives, sends and keeps */
-    uint64_t moves_out;          /* of which sends */
-    uint64_t records;            /* families, in lists that are shared counted once */
+    uint64_t moves;              /* single moves: receives, sends and keeps */
+    uint64_t moves_out;          /* the sends among them */
+    uint64_t records;            /* families of moves; lists that links share are counted once */
     uint64_t staging_bytes_peak; /* for messages; at most the plan's staging_bytes_max */
 } reshard_part_stats;
-/* Errors: INVALID for a size that was not set. */
+/* Errors: INVALID if size was not set. */
 RESHARD_API reshard_status reshard_part_get_stats(const reshard_part *part,
                                                   reshard_part_stats *out_stats);
 
-/* One line for each record of one rank; in the manner of reshard_spec_text. */
+/* Writes one line for each record of the part. buffer, capacity and out_length are used as in
+ * reshard_spec_text. */
 RESHARD_API reshard_status reshard_part_text(const reshard_part *part, char *buffer,
                                              size_t capacity, size_t *out_length);
 
 /* ---- byte streams ---------------------------------------------------------------------------- */
 
-/* The size of a segment: the largest power of two, up to 4 MB, of which eight fit into the plan's
- * staging_bytes_max. */
+/* The size of a segment: the largest power of two, up to 4 MiB, such that eight segments fit into
+ * the plan's staging_bytes_max. */
 RESHARD_API size_t reshard_plan_segment_bytes(const reshard_plan *plan);
 
 /*
  * The byte stream between this rank and one peer in one stage: single moves in the canonical order
- * (stage link, then target shard, place in the target shard, contributor), which is the same on
- * both ends. offsets[i] is where move i begins, offsets[count] the length. Segment k is the bytes
- * from k * segment_bytes on; it may begin inside a move.
+ * (by stage link, then target shard, place in the target shard, and contributor), which is the same
+ * on both ends. Move i begins at offsets[i], and offsets[count] is the length of the stream.
+ * Segment k begins at byte k * segment_bytes, which may lie inside a move.
  */
 typedef struct reshard_stream {
     int64_t count;

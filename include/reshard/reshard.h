@@ -4,28 +4,31 @@
  *
  *   text -> spec -> layout -> plan -> exec -> bytes
  *
- *   base.h    statuses and their words, contexts, element types
- *   spec.h    "dp=2,tp=4: R, S(0)": meshes, placements, how a tensor is to be split
- *   layout.h  a spec that met a shape: who owns which box
- *   plan.h    two sets of layouts: what has to move, who sends it, in which order
- *   exec.h    a plan meets a group and moves bytes
- *   collective.h  all_gather, all_reduce, all_to_all and their kin, as plans
- *   checkpoint.h  models on disk: tensors in files, however they are split
- *   conversion.h  a checkpoint in another split, format or dtype
- *   comparison.h  do two checkpoints hold the same, byte for byte
- *   model_rules.h  the built-in rules that say how models are cut
- *   device_mesh.h  named axes over live ranks, with a sub-group along each
- *   group.h   ranks that can talk: threads of this process
- *   trace.h   what ranks and threads did when, for a viewer
+ *   base.h             statuses, error texts, contexts, element types
+ *   spec.h             how a tensor is to be split: "dp=2,tp=4: R, S(0)"; meshes and placements
+ *   layout.h           a spec applied to a shape: who owns which box
+ *   plan.h             what has to move between two sets of layouts, who sends it, in which order
+ *   predict.h          how long a plan would take on a given machine
+ *   group.h            ranks that can talk: threads of this process
+ *   exec.h             carries a plan out on a group
+ *   collective.h       all_gather, all_reduce, all_to_all and so on, as plans
+ *   device_mesh.h      named axes over live ranks, with a sub-group along each
+ *   checkpoint.h       models on disk: tensors in files, however they are split
+ *   checkpoint_live.h  tensors of live ranks, loaded from a checkpoint and saved to one
+ *   conversion.h       converts a checkpoint to another split, format or dtype
+ *   comparison.h       do two checkpoints hold the same tensors?
+ *   model_rules.h      the built-in rules for cutting models
+ *   trace.h            records what ranks and threads did when, for a viewer
  *
- * Behind their own headers, for those who need them:
+ * Not included here, for those who need them:
  *
- *   sim.h        ranks in an order drawn from a seed, with faults: to test code that uses groups
- *   transport.h  to write a transport of your own
- *   mpi.h, mpi_run.h  ranks of an MPI communicator, in libreshard_mpi
+ *   plan_inspect.h     takes a plan apart into single moves
+ *   draw.h             draws layouts and plans
+ *   sim.h              ranks in an order drawn from a seed, with faults, to test code with
+ *   transport.h        for writing a transport of your own
+ *   mpi.h, mpi_run.h   ranks of an MPI communicator, in libreshard_mpi
  *
- * Behind headers of their own: plan_inspect.h, which takes a plan apart into single moves, and
- * draw.h, which makes pictures. Tensors, gradients and modules are in libreshard_nn: reshard_nn.h.
+ * Tensors, gradients and modules are in libreshard_nn: reshard_nn.h.
  *
  * A first program:
  *

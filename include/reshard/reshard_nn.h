@@ -9,7 +9,7 @@
  *   input_reshard.h  activations that all ranks hold alike, kept in chunks
  *   nn_checkpoint.h  state dicts saved, and loaded into any layout
  *
- * A first program, a step of training:
+ * A first program, one step of training:
  *
  *   reshard_scope_open(NULL, &scope);
  *   reshard_tensor *logits = reshard_module_forward(model, tokens);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spec.h - how a tensor is to be split, in the user's terms: meshes, placements, specs, remote
+ * spec.h - how a tensor is to be split, as the user describes it: meshes, placements, specs, remote
  * devices.
  *
  * A spec is a mesh (named axes over ranks) and what each axis does to a tensor. It has no shape;
@@ -35,15 +35,15 @@ extern "C" {
  * one axis a rank may have several positions, and then owns several chunks: `4[0,0,1,1]: S(0)`. */
 typedef struct reshard_mesh reshard_mesh;
 
-/* names: axis_count texts, or NULL; a single NULL or "" among them is an axis without a name.
- * sizes: at least 1 each, product at most 2^31-1. ranks: one rank for each position, all different
- * if there are several axes, or NULL for 0, 1, 2, ... The arrays are copied. Errors: INVALID (bad
- * or repeated name, repeated rank), RANGE. */
+/* names: axis_count strings, of which NULL or "" stands for an axis without a name; or NULL if no
+ * axis has one. sizes: at least 1 each, with a product of at most 2^31-1. ranks: the rank at each
+ * position, all different if there are several axes; or NULL for 0, 1, 2, ... The arrays are
+ * copied. Errors: INVALID (bad or repeated name, repeated rank), RANGE. */
 RESHARD_API reshard_status reshard_mesh_create(reshard_context *context, int32_t axis_count,
                                                const char *const *names, const int32_t *sizes,
                                                const int32_t *ranks, reshard_mesh **out_mesh);
-/* The text form: "tp=4", "dp=2,tp=4[0..7]". Errors: SYNTAX and those of create, with the
- * position. */
+/* Parses the text form: "tp=4", "dp=2,tp=4[0..7]". Errors: SYNTAX and those of create; the error
+ * text gives the position. */
 RESHARD_API reshard_status reshard_mesh_parse(reshard_context *context, const char *text,
                                               reshard_mesh **out_mesh);
 RESHARD_API reshard_mesh *reshard_mesh_retain(reshard_mesh *mesh);
@@ -54,10 +54,10 @@ RESHARD_API int32_t reshard_mesh_size(const reshard_mesh *mesh);
 RESHARD_API int32_t reshard_mesh_axis_size(const reshard_mesh *mesh, int32_t axis);
 /* "" for an axis without a name. Lives as long as the mesh. */
 RESHARD_API const char *reshard_mesh_axis_name(const reshard_mesh *mesh, int32_t axis);
-/* The axis of that name, or -1. */
+/* The axis with that name, or -1. */
 RESHARD_API int32_t reshard_mesh_find_axis(const reshard_mesh *mesh, const char *name);
-/* The rank at a position 0..size-1, or -1; the (first) position of a rank, or -1 when it is not in
- * the mesh. */
+/* The rank at a position, or -1 if the position is not in 0..size-1; the first position of a rank,
+ * or -1 if the rank is not in the mesh. */
 RESHARD_API int32_t reshard_mesh_rank_at(const reshard_mesh *mesh, int32_t position);
 RESHARD_API int32_t reshard_mesh_position_of(const reshard_mesh *mesh, int32_t rank);
 
@@ -65,7 +65,7 @@ RESHARD_API int32_t reshard_mesh_position_of(const reshard_mesh *mesh, int32_t r
 
 typedef enum reshard_placement_kind {
     RESHARD_REPLICATE, /* R: every coordinate holds everything */
-    /* P(op): every coordinate holds a contribution; the value is their reduction */
+    /* P(op): every coordinate holds a contribution; the value is the reduction of all of them */
     RESHARD_PARTIAL,
     RESHARD_AT,   /* A(..): whole, at some coordinates only */
     RESHARD_SHARD /* S(..): cut along one dimension, or along the row-major element order */
@@ -80,7 +80,7 @@ typedef enum reshard_shard_rule {
     RESHARD_CYCLIC    /* /b  blocks of b, dealt out in turn */
 } reshard_shard_rule;
 
-#define RESHARD_DIM_FLAT INT32_MIN /* S(flat): the dim is the row-major order of all elements */
+#define RESHARD_DIM_FLAT INT32_MIN /* S(flat): cut the row-major order of all elements */
 
 typedef struct reshard_placement {
     reshard_placement_kind kind;
@@ -88,16 +88,16 @@ typedef struct reshard_placement {
     int32_t dim;                 /* SHARD: may be negative, or RESHARD_DIM_FLAT */
     reshard_shard_rule rule;     /* SHARD */
     int64_t factor;              /* STRIDED: q. CYCLIC: b. At least 1 */
-    int64_t unit;                /* SHARD: cut on multiples of this only; 0 or 1: anywhere */
+    int64_t unit;                /* SHARD: cut only at multiples of this; 0 or 1: anywhere */
     int64_t max;                 /* SHARD: at most this many distinct pieces; 0: no limit */
-    int32_t count;               /* AT: coordinates. RAGGED: sizes. PACKED: parts */
+    int32_t count;               /* of values */
     const int64_t *values; /* AT: coordinates, increasing. RAGGED: sizes. PACKED: part lengths */
-    /* PACKED: at most this many distinct pieces of each part (0: no limit); or NULL */
+    /* PACKED: for each part, at most this many distinct pieces (0: no limit); or NULL */
     const int64_t *part_max;
 } reshard_placement;
 
-/* What one axis of the mesh does. Cuts apply in the order they are listed; axes not listed
- * replicate. */
+/* What one axis of the mesh does. Cuts apply in the order in which they are listed; axes that are
+ * not listed replicate. */
 typedef struct reshard_cut {
     int32_t axis;
     reshard_placement placement;
@@ -111,8 +111,8 @@ typedef struct reshard_box {
     int64_t size[RESHARD_NDIM_MAX];
 } reshard_box;
 
-/* A box of the global tensor and where it lies in its shard's memory: elements from the shard's
- * start, and the step in elements along each dimension of the box. */
+/* A box of the global tensor and where it lies in its shard's memory: `at` is the offset of its
+ * first element, and strides are the steps along each dimension of the box, both in elements. */
 typedef struct reshard_piece {
     reshard_box box;
     int64_t at;
@@ -122,17 +122,17 @@ typedef struct reshard_piece {
 /* One local buffer of one rank: a dense row-major shape, filled by pieces. */
 typedef struct reshard_shard {
     int32_t rank;
-    int32_t index; /* among the shards of its rank, from 0 */
-    int32_t ndim;  /* of the buffer; 1 for flat shards, else that of the tensor */
+    int32_t index; /* position among the shards of its rank, from 0 */
+    int32_t ndim;  /* of the buffer: 1 for flat shards, otherwise as the tensor */
     int64_t shape[RESHARD_NDIM_MAX];
-    int32_t partial; /* non-zero: its values are contributions to a reduction */
+    int32_t partial; /* non-zero: the values are contributions to a reduction */
     reshard_reduction reduction;
-    int32_t contributor;       /* partial: which contribution, 0 .. contributor_count-1 */
-    int32_t contributor_count; /* 1 when not partial */
-    int32_t divisor;           /* what the sum is divided by: more than 1 for averages only */
+    int32_t contributor; /* if partial, which contribution this is: 0 .. contributor_count-1 */
+    int32_t contributor_count; /* 1 if not partial */
+    int32_t divisor;           /* the sum is divided by this: more than 1 only for averages */
     int64_t piece_count;       /* pieces are not empty; an empty shard has none */
     const reshard_piece *pieces;
-    /* least corner of the pieces; clamped to the tensor for an empty shard */
+    /* the lowest index of any piece along each dim; clamped to the tensor for an empty shard */
     int64_t offset[RESHARD_NDIM_MAX];
 } reshard_shard;
 
@@ -147,36 +147,36 @@ typedef enum reshard_spec_kind {
     RESHARD_SPEC_CALLBACK /* shards supplied by a function, for any shape */
 } reshard_spec_kind;
 
-/* Errors: SYNTAX and others, with the position in the text. */
+/* Errors: SYNTAX and others; the error text gives the position in the text. */
 RESHARD_API reshard_status reshard_spec_parse(reshard_context *context, const char *text,
                                               reshard_spec **out_spec);
-/* cuts: at most one for each axis; copied, with the arrays they point to. If there is one for each
- * axis, in the order of the axes, the spec prints without @. Errors: INVALID, RANGE, UNSUPPORTED
- * (reductions that do not commute). */
+/* cuts: at most one for each axis; they are copied, together with the arrays they point to. If
+ * there is one for each axis, in the order of the axes, the spec prints without @. Errors: INVALID,
+ * RANGE, UNSUPPORTED (reductions that do not commute). */
 RESHARD_API reshard_status reshard_spec_create(reshard_context *context, reshard_mesh *mesh,
                                                int32_t cut_count, const reshard_cut *cuts,
                                                reshard_spec **out_spec);
-/* PyTorch's ChunkShardingSpec: chunk i of dim on ranks[i] (NULL: on rank i), which may have several
- * of them. */
+/* PyTorch's ChunkShardingSpec: chunk i of dim is on ranks[i] (NULL: on rank i). A rank may have
+ * several chunks. */
 RESHARD_API reshard_status reshard_spec_chunk(reshard_context *context, int32_t dim, int32_t count,
                                               const int32_t *ranks, reshard_spec **out_spec);
-/* PyTorch's EnumerableShardingSpec, and more: any number of shards, each of one or more pieces.
- * Only rank, ndim, shape, piece_count and pieces of each shard are read; the rest is worked out.
- * cover non-zero: shards may overlap. Whether shards tile (or cover) the shape is checked when a
- * layout is made. Errors: INVALID, RANGE. */
+/* PyTorch's EnumerableShardingSpec, and more: any number of shards, each of one or more pieces. Of
+ * each shard, only rank, ndim, shape, piece_count and pieces are read; the other fields are
+ * computed. cover non-zero: shards may overlap. That shards tile (or cover) the shape is checked
+ * when a layout is made. Errors: INVALID, RANGE. */
 RESHARD_API reshard_status reshard_spec_boxes(reshard_context *context, int cover, int32_t ndim,
                                               const int64_t *shape, int64_t shard_count,
                                               const reshard_shard *shards, reshard_spec **out_spec);
 
-/* Called when a layout is made. Supplies the shards by calling reshard_shard_sink_add, in any
- * order. If that fails, returns its status. */
+/* Called when a layout is made. It supplies the shards by calling reshard_shard_sink_add, in any
+ * order; if that fails, it must return its status. */
 typedef struct reshard_shard_sink reshard_shard_sink;
 typedef reshard_status (*reshard_shards_fn)(void *user, int32_t ndim, const int64_t *shape,
                                             reshard_shard_sink *sink);
 RESHARD_API reshard_status reshard_shard_sink_add(reshard_shard_sink *sink,
                                                   const reshard_shard *shard);
-/* A spec defined by the caller's own function. It has no text form. forget (may be NULL) is called
- * with user at the last release. */
+/* Makes a spec whose shards the caller's function supplies. It has no text form. forget (may be
+ * NULL) is called with `user` at the last release. */
 RESHARD_API reshard_status reshard_spec_callback(reshard_context *context, int cover,
                                                  reshard_shards_fn fn, void *user,
                                                  void (*forget)(void *user),
@@ -186,8 +186,8 @@ RESHARD_API reshard_spec *reshard_spec_retain(reshard_spec *spec);
 RESHARD_API void reshard_spec_release(reshard_spec *spec);
 
 RESHARD_API reshard_spec_kind reshard_spec_get_kind(const reshard_spec *spec);
-/* The mesh and the cuts of a spec of kind CUTS; NULL and 0 for others. They live as long as the
- * spec. */
+/* The mesh and the cuts of a spec of kind CUTS; NULL and 0 for other kinds. They live as long as
+ * the spec. */
 RESHARD_API const reshard_mesh *reshard_spec_mesh(const reshard_spec *spec);
 RESHARD_API int32_t reshard_spec_cut_count(const reshard_spec *spec);
 RESHARD_API const reshard_cut *reshard_spec_cut(const reshard_spec *spec, int32_t index);
@@ -214,7 +214,7 @@ typedef struct reshard_remote_device {
  * RuntimeError. */
 RESHARD_API reshard_status reshard_remote_device_parse(const char *text,
                                                        reshard_remote_device *out_device);
-/* Always owner/device: "rank:0" prints as "rank:0/cpu". Needs up to RESHARD_REMOTE_DEVICE_TEXT
+/* Always writes owner/device: "rank:0" becomes "rank:0/cpu". Needs up to RESHARD_REMOTE_DEVICE_TEXT
  * bytes. */
 #define RESHARD_REMOTE_DEVICE_TEXT 192
 RESHARD_API void reshard_remote_device_text(const reshard_remote_device *device, char *buffer,

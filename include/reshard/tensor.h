@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tensor.h - tensors: a dtype, a shape, strides, and memory that is counted by reference. A tensor
- * with a layout and a group is distributed (distributed.h); one type serves both. ops.h computes
+ * tensor.h - tensors: a dtype, a shape, strides, and reference-counted memory. A tensor with a
+ * layout and a group is distributed (distributed.h); both kinds have the same type. ops.h computes
  * with tensors, autograd.h differentiates.
  *
  * Two kinds of calls:
- *  - What makes a tensor out of data returns a status and gives a reference that is the caller's.
- *  - What computes a tensor out of tensors returns the result itself, so that calls nest and model
- *    code reads like model code. The result belongs to the innermost scope open on this thread, and
- *    is freed with it. On failure the result is NULL; calls given NULL give NULL; the scope keeps
- *    the first error and its words, and reshard_scope_close returns them.
+ *  - Calls that make a tensor from data return a status, and give the caller a reference to
+ *    release.
+ *  - Calls that compute a tensor from tensors return the result itself, so that they can be nested
+ *    and model code reads like model code. The result belongs to the innermost scope open on this
+ *    thread, and is freed with it. On failure the result is NULL, and calls that are given NULL
+ *    return NULL; the scope keeps the first error and its text, and reshard_scope_close returns
+ *    them.
  *
  *     reshard_scope_open(NULL, &scope);
  *     reshard_tensor *hidden = reshard_relu(reshard_linear(x, w1, b1));
@@ -17,8 +19,8 @@
  *     reshard_backward(loss, NULL, NULL);
  *     status = reshard_scope_close(scope);
  *
- * A tensor and what was computed from it are used by one thread at a time. All calls are Local
- * unless it says otherwise.
+ * A tensor and everything computed from it may be used by one thread at a time. All calls are Local
+ * unless stated otherwise.
  */
 #ifndef RESHARD_TENSOR_H
 #define RESHARD_TENSOR_H
@@ -39,37 +41,37 @@ typedef struct reshard_named_tensor {
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
 
-/* Owns what is computed while it is the innermost scope open on its thread. Scopes nest. */
+/* A scope owns whatever is computed while it is the innermost one open on its thread. Scopes
+ * nest. */
 typedef struct reshard_scope reshard_scope;
 
-/* context: provides the memory of results, which it must outlive. */
+/* The results take their memory from the context, which must outlive them. */
 RESHARD_API reshard_status reshard_scope_open(reshard_context *context, reshard_scope **out_scope);
-/* Frees what the scope owns, closes scopes opened after it, and puts gradient recording and
- * saved-tensor hooks back to what they were when it was opened. Returns the first error of a
- * computation in it, with its text. Errors: also INVALID if the scope is not open on this
- * thread. */
+/* Frees what the scope owns, closes scopes opened after it, and restores gradient recording and
+ * saved-tensor hooks to what they were when it was opened. Returns the first error of a computation
+ * in the scope, with its text. Errors: also INVALID if the scope is not open on this thread. */
 RESHARD_API reshard_status reshard_scope_close(reshard_scope *scope);
 /* Returns what close would return now, and sets the error text accordingly. */
 RESHARD_API reshard_status reshard_scope_status(const reshard_scope *scope);
 /*
- * Set-up calls, which return statuses, in the same manner: the call is made only if the innermost
- * scope has not failed, and its error becomes the scope's. A program can so call through and look
- * at reshard_scope_close alone:
+ * Treats a set-up call, which returns a status, like a computation: the call is made only if the
+ * innermost scope has not failed, and its error becomes the scope's. So a program can make all of
+ * its calls and check only reshard_scope_close:
  *
  *     RESHARD_DO(reshard_mlp_create(NULL, 64, 256, RESHARD_ACTIVATION_RELU, NULL, &mlp));
  *     RESHARD_DO(reshard_module_set_parameter(mlp, "fc1.weight", weight));
  *
- * A rank that has failed skips collective calls; the others wait until its body has returned the
- * error, and then fail as well.
+ * A rank that has failed skips collective calls; the other ranks wait there until its body has
+ * returned the error, and then fail as well.
  */
 #define RESHARD_DO(call) ((void)(reshard_scope_failed() ? 0 : reshard_scope_note(call)))
 /* Non-zero if the innermost scope has failed, or there is none. */
 RESHARD_API int reshard_scope_failed(void);
-/* Notes an error of this thread's last call in the innermost scope, unless it has failed already.
- * RESHARD_OK changes nothing. Returns the status. */
+/* If `status` is an error of this thread's last call, makes it the error of the innermost scope,
+ * unless that has already failed. RESHARD_OK changes nothing. Returns the status. */
 RESHARD_API reshard_status reshard_scope_note(reshard_status status);
-/* Hands a tensor of the innermost scope to the one around it, so that it outlives the inner one.
- * Returns the tensor. If there is no outer scope, the innermost one keeps it. */
+/* Hands a tensor of the innermost scope to the scope around it, so that it outlives the inner one;
+ * without an outer scope, it stays where it is. Returns the tensor. */
 RESHARD_API reshard_tensor *reshard_scope_keep(reshard_tensor *tensor);
 
 /* ---- making ---------------------------------------------------------------------------------- */
@@ -84,7 +86,7 @@ RESHARD_API reshard_status reshard_tensor_from_data(reshard_context *context, re
                                                     int32_t ndim, const int64_t *shape,
                                                     const void *data, reshard_tensor **out_tensor);
 /* Uses memory that belongs to the caller, without copying it. strides: in elements; NULL: dense and
- * row-major. release (may be NULL) is called with user once no tensor needs the memory any more,
+ * row-major. release (may be NULL) is called with `user` once no tensor needs the memory any more,
  * but not if this call fails. */
 RESHARD_API reshard_status reshard_tensor_borrow(reshard_context *context, reshard_dtype dtype,
                                                  int32_t ndim, const int64_t *shape,
@@ -93,12 +95,12 @@ RESHARD_API reshard_status reshard_tensor_borrow(reshard_context *context, resha
                                                  reshard_tensor **out_tensor);
 /*
  * Makes a dense row-major tensor over the bytes of a file from `offset` on, in the machine's byte
- * order. The file is mapped: nothing is read before it is used, and ranks on one machine share the
- * pages. Writing to the tensor changes this process's copy of a page, never the file. The memory
- * does not count towards the context's limit. It is undefined whether changes that others make to
- * the file show; if the file is truncated, touching the lost part ends the process (SIGBUS).
- * Errors: NOT_FOUND, IO, CORRUPT (the file ends before the tensor does), INVALID (the offset is not
- * a multiple of the element size; dtype), RANGE.
+ * order. The file is mapped: pages are read when they are first used, and ranks on one machine
+ * share them. Writing to the tensor changes this process's copy of a page, never the file. The
+ * memory does not count towards the context's limit. Whether later changes to the file are visible
+ * is undefined; if the file is truncated, touching the lost part ends the process with SIGBUS.
+ * Errors: NOT_FOUND, IO, CORRUPT (the file ends before the tensor does), INVALID (a bad dtype, or
+ * an offset that is not a multiple of the element size), RANGE.
  */
 RESHARD_API reshard_status reshard_tensor_map_file(reshard_context *context, const char *path,
                                                    uint64_t offset, reshard_dtype dtype,
@@ -111,7 +113,7 @@ RESHARD_API void reshard_tensor_release(reshard_tensor *tensor);
 
 RESHARD_API reshard_dtype reshard_tensor_dtype(const reshard_tensor *tensor);
 RESHARD_API int32_t reshard_tensor_ndim(const reshard_tensor *tensor);
-/* ndim numbers; the global shape of a distributed tensor. */
+/* ndim sizes; the global shape if the tensor is distributed. */
 RESHARD_API const int64_t *reshard_tensor_shape(const reshard_tensor *tensor);
 /* In elements; NULL for a distributed tensor. */
 RESHARD_API const int64_t *reshard_tensor_strides(const reshard_tensor *tensor);
@@ -123,23 +125,24 @@ RESHARD_API int reshard_tensor_is_distributed(const reshard_tensor *tensor);
 
 /* The first element, for reading; NULL for a distributed tensor. */
 RESHARD_API const void *reshard_tensor_data(const reshard_tensor *tensor);
-/* The same for writing. It marks the memory as changed: a backward pass that needs what was saved
- * before fails instead of using changed values. */
+/* The same for writing. Marks the memory as changed, so that a backward pass that needs the values
+ * saved before fails instead of using the new ones. */
 RESHARD_API void *reshard_tensor_write(reshard_tensor *tensor);
-/* Reads or writes one element as double; integers beyond 2^53 round. index: ndim numbers. Errors:
- * RANGE, UNSUPPORTED (f8 and complex). */
+/* Reads or writes one element as a double; integers beyond 2^53 are rounded. index: ndim numbers.
+ * Errors: RANGE, UNSUPPORTED (f8 and complex). */
 RESHARD_API reshard_status reshard_tensor_get(const reshard_tensor *tensor, const int64_t *index,
                                               double *out_value);
 RESHARD_API reshard_status reshard_tensor_set(reshard_tensor *tensor, const int64_t *index,
                                               double value);
-/* The value of a tensor with one element. */
+/* The value of a local tensor with one element. */
 RESHARD_API reshard_status reshard_tensor_item(const reshard_tensor *tensor, double *out_value);
 RESHARD_API reshard_status reshard_tensor_fill(reshard_tensor *tensor, double value);
-/* The value of a tensor with one element, local or distributed in any way (a loss). Collective if
- * it is distributed, and the same on all ranks. Errors: INVALID, UNSUPPORTED. */
+/* The value of a tensor with one element, such as a loss, local or distributed in any way. If it is
+ * distributed, the call is Collective and all ranks get the same value. Errors: INVALID,
+ * UNSUPPORTED. */
 RESHARD_API reshard_status reshard_tensor_value(reshard_tensor *tensor, double *out_value);
-/* Copies all elements, row-major, to or from dense memory of `bytes` bytes. Errors: INVALID if that
- * is not the size. */
+/* Copies all elements, in row-major order, to or from dense memory of `bytes` bytes. Errors:
+ * INVALID if `bytes` is not the tensor's size. */
 RESHARD_API reshard_status reshard_tensor_copy_to(const reshard_tensor *tensor, void *memory,
                                                   size_t bytes);
 RESHARD_API reshard_status reshard_tensor_copy_from(reshard_tensor *tensor, const void *memory,
@@ -147,14 +150,14 @@ RESHARD_API reshard_status reshard_tensor_copy_from(reshard_tensor *tensor, cons
 
 /* ---- views ----------------------------------------------------------------------------------- */
 
-/* A view shares the memory of its tensor. Views of distributed tensors are copies of the local
- * shards, except for contiguous and detach. Dims may be negative. Results belong to the scope, and
- * gradients flow through them. */
+/* A view shares the memory of its tensor. For distributed tensors, all of these calls except
+ * contiguous and detach copy the local shards. Dims may be negative. Results belong to the scope,
+ * and gradients flow through them. */
 RESHARD_API reshard_tensor *reshard_tensor_transpose(reshard_tensor *tensor, int32_t a, int32_t b);
 /* Distributed: the dim must not be cut. */
 RESHARD_API reshard_tensor *reshard_tensor_narrow(reshard_tensor *tensor, int32_t dim,
                                                   int64_t start, int64_t length);
-/* One size may be -1, for whatever the others leave. Copies if the strides do not allow a view.
+/* One size may be -1: it is computed from the others. Copies if the strides do not allow a view.
  * Distributed: a dim that is cut must keep its size, or be the first of the dims that are merged or
  * split, with old and new sizes that are multiples of the number of ranks that cut it. */
 RESHARD_API reshard_tensor *reshard_tensor_reshape(reshard_tensor *tensor, int32_t ndim,
@@ -173,7 +176,7 @@ RESHARD_API reshard_tensor *reshard_tensor_cast(reshard_tensor *tensor, reshard_
 
 /*
  * The structures of DLPack (dlpack.h of dmlc), declared here so that nothing has to be installed.
- * They have the same bytes under other names, so pointers may be cast. CPU memory only.
+ * Only the names differ, so pointers may be cast. CPU memory only.
  */
 typedef struct reshard_dl_tensor {
     void *data;
@@ -188,7 +191,7 @@ typedef struct reshard_dl_tensor {
         uint16_t lanes;
     } dtype;
     int64_t *shape;
-    int64_t *strides; /* in elements; may be NULL on import, never is on export */
+    int64_t *strides; /* in elements; may be NULL on import, but not on export */
     uint64_t byte_offset;
 } reshard_dl_tensor;
 
@@ -210,17 +213,17 @@ typedef struct reshard_dl_versioned {
     reshard_dl_tensor dl_tensor;
 } reshard_dl_versioned;
 
-/* Takes over the structure: its deleter is called with the last use of the memory, or never if this
- * fails. Errors: UNSUPPORTED (a device other than the CPU, several lanes, a type without an
- * equivalent here, another major version, read-only memory), RANGE, INVALID. */
+/* Takes over the structure: its deleter is called when the memory is no longer used, but not if
+ * this call fails. Errors: UNSUPPORTED (a device other than the CPU, several lanes, a type without
+ * an equivalent here, another major version, read-only memory), RANGE, INVALID. */
 RESHARD_API reshard_status reshard_tensor_from_dlpack(reshard_context *context,
                                                       reshard_dl_managed *managed,
                                                       reshard_tensor **out_tensor);
 RESHARD_API reshard_status reshard_tensor_from_dlpack_versioned(reshard_context *context,
                                                                 reshard_dl_versioned *managed,
                                                                 reshard_tensor **out_tensor);
-/* Makes a new structure that holds a reference to the tensor. The receiver calls its deleter.
- * Errors: UNSUPPORTED for distributed tensors. */
+/* Makes a new structure that holds a reference to the tensor. Whoever receives it calls its
+ * deleter. Errors: UNSUPPORTED for distributed tensors. */
 RESHARD_API reshard_status reshard_tensor_to_dlpack(reshard_tensor *tensor,
                                                     reshard_dl_managed **out_managed);
 RESHARD_API reshard_status reshard_tensor_to_dlpack_versioned(reshard_tensor *tensor,
