@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint_input.c - opening and digesting what the user names. */
+/* checkpoint_input.c - opens and digests the checkpoint that the user names. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/checkpoint_input.h"
 

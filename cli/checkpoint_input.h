@@ -10,17 +10,17 @@
 
 #include <reshard/checkpoint.h>
 
-/* Where a checkpoint is, and what its files do not tell. */
+/* Where a checkpoint is, and what its files do not say (see reshard_checkpoint_options). */
 typedef struct cli_checkpoint_source {
     const char *path, *from, *rules;
     const cli_texts *sets; /* may be NULL */
-    int keep_names;        /* see reshard_checkpoint_options */
-    int plan_only;         /* likewise */
-    int one_rank;          /* likewise */
+    int keep_names;
+    int plan_only;
+    int one_rank;
     const char *unlisted, *padding;
 } cli_checkpoint_source;
 
-/* Opens it, with as many open files as the system allows. */
+/* Opens a checkpoint. Raises the limit of open files first. */
 reshard_status cli_checkpoint_open(reshard_context *context, const cli_checkpoint_source *source,
                                    reshard_checkpoint **out_checkpoint);
 /* Lets this process open as many files as the system allows. */
@@ -32,15 +32,15 @@ typedef struct cli_digesting {
     cli_checkpoint_source source;
     int32_t threads; /* 0: as many as there are processors, up to 8; ranks divide them */
     int check_copies;
-    int hashes_wanted; /* else digests */
+    int hashes_wanted; /* compute hashes instead of digests */
     reshard_checkpoint *checkpoint;
     reshard_digests *digests;
     reshard_hashes *hashes;
 } cli_digesting;
 
-/* Opens and digests it; under mpirun ranks share the reading, and only the first one prints
- * afterwards. Settles the work. Returns CLI_DONE, or another code after a message. Release in any
- * case. */
+/* Opens and digests a checkpoint; under mpirun, the ranks share the reading. Settles the work.
+ * Returns CLI_DONE, or another code after a message. Release in any case. Only the first rank
+ * should print the result. */
 int cli_digesting_run(cli_digesting *d);
 void cli_digesting_release(cli_digesting *d);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * command_convert.c - `reshard convert`: a checkpoint in another split, format or dtype.
+ * command_convert.c - `reshard convert`: converts a checkpoint to another split, format or dtype.
  */
 #include "cli/checkpoint_input.h"
 #include "cli/commands.h"
@@ -14,15 +14,15 @@
 #include <signal.h>
 #include <stdio.h>
 
-/* What is done, or planned, and how it went. */
+/* One run of the command: what was asked for, the conversion, and its timing. */
 typedef struct conversion {
     cli_work work;
     const char *source, *target;
     cli_conversion_options options;
-    int dry_run, prints; /* prints: text, and on this rank */
+    int dry_run, prints; /* prints: this rank prints text */
     cli_conversion made;
-    double seconds;       /* that it took, or may take */
-    cli_tracing *tracing; /* NULL: nothing is recorded */
+    double seconds;       /* measured or, with dry_run, estimated */
+    cli_tracing *tracing; /* NULL: no trace */
     reshard_trace *trace;
 } conversion;
 
@@ -49,9 +49,9 @@ static void print_text(const conversion *c)
            cli_size_text((uint64_t)(written / (c->seconds + 1e-9)), rate));
 }
 
-/* ---- one process, or each of those that mpirun has started ----------------------------------- */
+/* ---- one process, or each rank of mpirun ----------------------------------------------------- */
 
-/* One rank looks at the disk, for all. */
+/* The first rank estimates for all, since they write to the same disk. */
 static reshard_status estimate(conversion *c, reshard_group *group)
 {
     reshard_status status = RESHARD_OK;
@@ -61,7 +61,7 @@ static reshard_status estimate(conversion *c, reshard_group *group)
     return group != NULL ? reshard_group_agree(group, status) : status;
 }
 
-/* What one process did is worth seeing after a failure too. Keeps the words of that. */
+/* A single process writes its trace even after a failure. The original error text is preserved. */
 static reshard_status write_trace(const conversion *c, reshard_group *group, reshard_status status)
 {
     char words[1024];
@@ -78,7 +78,7 @@ static reshard_status convert_rank(void *user, reshard_group *group)
     double started = cli_seconds();
     c->options.planning.group = group;
     reshard_status status = cli_conversion_plan(c->work.context, c->source, &c->options, &c->made);
-    /* Before the bar, so that what is wrong can be stopped. */
+    /* Print the plan before the progress bar starts, so the user can interrupt a wrong one. */
     if (status == RESHARD_OK && c->prints) {
         cli_work_hide_bar();
         cli_conversion_print(&c->made, c->target);
@@ -106,7 +106,7 @@ static reshard_status convert_traced(void *user, reshard_group *group)
     return write_trace(c, group, convert_rank(c, group));
 }
 
-/* What the library's words do not say: how the command is told to. */
+/* The library's error text does not know the command's options. */
 static const char *find_hint(reshard_status status)
 {
     int can_resume = status == RESHARD_ERR_UNFINISHED || status == RESHARD_ERR_CANCELLED;
@@ -142,7 +142,7 @@ static int run(const cli_command *command, int argc, char **argv)
     if (values.quiet || !speaks)
         c.work.watched = 0;
     cli_raise_file_limit();
-    /* A file that grows beyond its limit is an error to report, not a reason to die. */
+    /* Exceeding the file size limit should be reported as an error, not kill the process. */
     (void)signal(SIGXFSZ, SIG_IGN);
     cli_converting_fill(&values, &c.options);
     c.source = paths[0];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * command_digest.c - `reshard digest`: a fingerprint of each tensor that does not depend on how it
- * is split.
+ * command_digest.c - `reshard digest`: prints a fingerprint of each tensor that does not depend on
+ * how it is split.
  */
 #include "cli/checkpoint_input.h"
 #include "cli/commands.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * command_info.c - `reshard info`: what this program is and what this machine offers it, for bug
- * reports. What a folder's file system can do is tried out, on two small files that lose their
- * names before anything else is done with them, so that nothing can be left behind.
+ * command_info.c - `reshard info`: describes this program and this machine, for bug reports. What a
+ * folder's file system can do is tried out on two small files, which are unlinked as soon as they
+ * are open, so that nothing is left behind.
  */
 #define _GNU_SOURCE /* O_DIRECT */
 #include "cli/commands.h"
@@ -44,8 +44,8 @@ typedef struct folder_facts {
 
 enum { TRIED_BYTES = 4096 };
 
-/* A new file of the folder, without a name already; -1 with errno. is_direct gets whether it could
- * also be opened for direct access. */
+/* Opens a new file in the folder and unlinks it. Returns -1 with errno on failure. *is_direct is
+ * set to whether the file could also be opened for direct access. */
 static int open_nameless(const char *folder, int *is_direct)
 {
     char path[4096];
@@ -94,8 +94,8 @@ static int try_folder(const char *folder, folder_facts *facts)
 typedef struct machine_facts {
     int64_t processors;
     uint64_t memory_bytes;
-    uint64_t cache_bytes[3]; /* first, second, third level; 0: not known */
-    int has_mpi;             /* libreshard_mpi is there and can be loaded */
+    uint64_t cache_bytes[3]; /* levels 1 to 3; 0: not known */
+    int has_mpi;             /* libreshard_mpi can be loaded */
 } machine_facts;
 
 static uint64_t ask_system(int name)
@@ -167,7 +167,7 @@ static void print_json(const machine_facts *machine, const char *path, const fol
     putchar('\n');
 }
 
-/* Names one after the other, in lines that are not too long. */
+/* Prints names one after another, wrapping long lines. */
 typedef struct name_lines {
     int column;
 } name_lines;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * command_inspect.c - `reshard inspect`: what a checkpoint holds and how each tensor is split.
+ * command_inspect.c - `reshard inspect`: shows what a checkpoint holds and how each tensor is
+ * split.
  */
 #include "cli/checkpoint_input.h"
 #include "cli/commands.h"
@@ -22,7 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A spec of more boxes than this nobody reads, and to find a shorter one takes time. */
+/* Beyond so many pieces no spec is inferred: it takes too long, and nobody would read the
+ * result. */
 enum { PIECES_INFERRED_MAX = 16384 };
 enum {
     VALUES_MAX = 24,
@@ -59,7 +61,7 @@ static const cli_option options[] = {
     CLI_DRAWING_OPTIONS(inspect_values),
 };
 
-/* safetensors' name of a dtype is ours in capitals. */
+/* The name of a dtype in safetensors is ours in upper case. */
 static const char *dtype_text(reshard_dtype dtype, char buffer[DTYPE_TEXT])
 {
     const char *name = reshard_dtype_name(dtype);
@@ -82,7 +84,7 @@ static reshard_status write_shards(cli_json *json, const reshard_checkpoint *che
             return status;
         cli_json_begin_object(json, NULL);
         cli_json_text(json, "file", reshard_checkpoint_file_name(checkpoint, piece.file));
-        if (tensor->opaque) { /* its box is of bytes; what the user knows is its shape */
+        if (tensor->opaque) { /* its box counts bytes, but the user knows its shape */
             cli_json_begin_list(json, "offset");
             for (int32_t d = 0; d < tensor->ndim; d++)
                 cli_json_integer(json, NULL, 0);
@@ -124,7 +126,7 @@ static reshard_status write_tensor(cli_json *json, const reshard_checkpoint *che
     return status;
 }
 
-/* What is no tensor. */
+/* Values that are not tensors. */
 static void write_values(cli_json *json, const reshard_checkpoint *checkpoint)
 {
     reshard_stored_value value = {.size = sizeof value};
@@ -173,7 +175,8 @@ static void long_shape_text(int32_t ndim, const int64_t *shape, char buffer[LONG
                            d == 0 ? "" : "x", shape[d]);
 }
 
-/* What the file of one rank says of the whole that a tensor is a part of. */
+/* In the file of a single rank: the whole tensor that this is a part of, as far as the file
+ * says. */
 static void add_whole(cli_table *table, const reshard_stored_tensor *tensor)
 {
     char shape[LONG_SHAPE_TEXT], offset[LONG_SHAPE_TEXT];
@@ -186,7 +189,7 @@ static void add_whole(cli_table *table, const reshard_stored_tensor *tensor)
     }
 }
 
-/* The simplest spec over files, as much of it as is shown. */
+/* The simplest spec of the split over files, shortened to CLI_SPEC_SHOWN. */
 static reshard_status infer_split(const reshard_checkpoint *checkpoint, int64_t index,
                                   char shown[CLI_SPEC_SHOWN])
 {
@@ -205,7 +208,7 @@ static reshard_status infer_split(const reshard_checkpoint *checkpoint, int64_t 
     return status;
 }
 
-/* How many files hold pieces of a tensor. Pieces are in the order of files. */
+/* How many files hold pieces of a tensor. Pieces are ordered by file. */
 static reshard_status count_files(const reshard_checkpoint *checkpoint, int64_t index,
                                   int64_t piece_count, int64_t *out_count)
 {
@@ -314,7 +317,7 @@ static reshard_status add_tensors(cli_table *table, const reshard_checkpoint *ch
     return status;
 }
 
-/* What is no tensor, one to a line. */
+/* Values that are not tensors, one per line. */
 static void print_values(const reshard_checkpoint *checkpoint, int all)
 {
     reshard_stored_value value = {.size = sizeof value};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * command_layout.c - `reshard layout`: who owns which box.
+ * command_layout.c - `reshard layout`: prints who owns which box.
  *
- * Ranks are asked one after the other and only those that are printed, so a layout over 131,072
+ * The layout is asked only about ranks that are printed, one at a time, so a layout over 131,072
  * ranks costs no more than its forty lines.
  */
 #include "cli/commands.h"
@@ -20,7 +20,7 @@
 
 enum { ROWS_MAX = 64, ROWS_FIRST = 32, ROWS_LAST = 8, BOX_TEXT = 512 };
 
-/* Beyond that, one rank has to be chosen: --all and --json are of this many ranks at most. */
+/* --all and --json list at most this many ranks; beyond that, one has to be chosen with --rank. */
 enum { RANKS_LISTED_MAX = 1 << 22 };
 
 typedef struct layout_values {
@@ -59,8 +59,7 @@ static void write_shard(cli_json *json, const reshard_layout *layout, const resh
     cli_json_integer(json, "rank", shard->rank);
     cli_json_integers(json, "offset", ndim, shard->offset);
     cli_json_integers(json, "size", shard->ndim, shard->shape);
-    /* A flat shard's size is that of its memory, so its box would be lost even when it is only
-     * one. */
+    /* The size of a flat shard is that of its memory, so even a single box has to be listed. */
     if (shard->piece_count > 1 || shard->ndim != ndim) {
         cli_json_begin_list(json, "pieces");
         for (int64_t i = 0; i < shard->piece_count; i++)
@@ -87,7 +86,8 @@ static reshard_status write_rank(cli_json *json, const reshard_layout *layout, i
     return RESHARD_OK;
 }
 
-/* JSON is exact or not at all: the rank with the most pieces of a layout of cuts is the first. */
+/* JSON is exact, so all pieces must be listable. Checking the first rank is enough, because in a
+ * layout of cuts it has the most pieces. */
 static reshard_status check_listable(const reshard_layout *layout, int32_t rank)
 {
     reshard_shards *shards = NULL;
@@ -128,10 +128,11 @@ typedef struct listing {
     cli_table *table;
     int64_t volume;
     int has_partial, all;
-    int64_t hidden; /* pieces of the rank at hand that are too many to list */
+    int64_t hidden; /* pieces of the current rank that are not listed */
 } listing;
 
-/* Extents may be huge beside a zero, so zeros are looked for first. */
+/* Beside a zero, the other extents may be so large that their product overflows; so look for zeros
+ * first. */
 static int64_t volume_of(int32_t ndim, const int64_t *extents)
 {
     int64_t volume = 1;

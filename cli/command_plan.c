@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * command_plan.c - `reshard plan`: what has to move to get a tensor from one layout to another.
+ * command_plan.c - `reshard plan`: shows what has to move to get a tensor from one layout to
+ * another.
  *
  * Figures about the whole plan need the parts of all ranks. With --rank only that rank's part is
- * worked out, which costs what the rank touches, however many ranks there are. Where
- * all ranks are too much, the part of rank 0 stands in, with a note.
+ * computed; its cost depends on what the rank touches, not on the number of ranks. If all ranks are
+ * too much, the part of rank 0 is shown instead, with a note.
  */
 #include "cli/commands.h"
 #include "cli/common/failure.h"
@@ -80,7 +81,7 @@ static int gather_stats(reshard_context *context, const plan_values *values,
         report->matrix = cli_allocate(n * n, sizeof *report->matrix);
     report->stats.size = sizeof report->stats;
     reshard_status status = reshard_plan_get_stats(report->plan, &report->stats, report->matrix);
-    if (status == RESHARD_ERR_RANGE) { /* too much for all ranks, but perhaps not for one */
+    if (status == RESHARD_ERR_RANGE) { /* too much work for all ranks, but perhaps not for one */
         free(report->matrix);
         report->matrix = NULL;
         snprintf(report->note, sizeof report->note, "%s", reshard_error_text());
@@ -233,7 +234,7 @@ static void release_report(cli_plan_report *report)
     reshard_layout_release(report->target);
 }
 
-/* Whether an argument is one of the options that take no value. */
+/* Whether an argument is an option that takes no value. */
 static int is_flag(const char *text, const cli_option *table, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -243,7 +244,7 @@ static int is_flag(const char *text, const cli_option *table, int count)
     return 0;
 }
 
-/* Whether the arguments name a checkpoint, and no shape. */
+/* Whether the arguments name a checkpoint, and have no --shape. */
 static int names_checkpoint(const cli_command *command, int argc, char **argv)
 {
     int named = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * command_rules.c - `reshard rules`: the families of built-in rules, one of them as text, or rules
- * for a checkpoint with the lines that still have to be filled in.
+ * command_rules.c - `reshard rules`: lists the families of built-in rules, prints one of them, or
+ * drafts rules for a checkpoint, with lines that still have to be filled in.
  */
 #include "cli/commands.h"
 #include "cli/common/failure.h"

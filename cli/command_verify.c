@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * command_verify.c - `reshard verify`: is a checkpoint whole, do two hold the same tensors, is one
- * what a conversion made of the other? The library compares; here it is asked and printed.
+ * command_verify.c - `reshard verify`: is a checkpoint whole, do two hold the same tensors, or is
+ * one what a conversion made of the other? The library compares; this file calls it and prints the
+ * result.
  */
 #include "cli/checkpoint_input.h"
 #include "cli/commands.h"
@@ -68,7 +69,7 @@ static int64_t count_copies(const reshard_checkpoint *checkpoint)
     return count;
 }
 
-/* digest: "" if it is not known. */
+/* digest: "" if not known. */
 static void print_whole(const char *path, const reshard_checkpoint *checkpoint, const char *digest)
 {
     char size[CLI_SIZE_TEXT];
@@ -135,7 +136,7 @@ typedef struct verifying {
     const verify_values *values;
     cli_work *work;
     cli_checkpoint_source sources[2];
-    const char *path; /* of the checkpoint that is being opened */
+    const char *path; /* of the checkpoint that is being opened, or NULL */
     reshard_checkpoint *checkpoints[2];
     reshard_comparison *comparison;
     reshard_comparison_stats stats;
@@ -357,8 +358,8 @@ static int verify_two(const verify_values *values, const char *const paths[2], c
 {
     const char *rules_a = values->from_rules != NULL ? values->from_rules : values->rules;
     const char *rules_b = values->rules_b != NULL ? values->rules_b : values->rules;
-    /* As in a conversion: the same rules for reading A and for what became of it give a tensor its
-     * new name once. */
+    /* As in a conversion: if A is read by the same rules that the conversion applied, it must be
+     * opened with its old names, so that the rules rename each tensor only once. */
     int keep_names = values->from_rules == NULL && values->rules != NULL;
     verifying v = {.values = values,
                    .work = work,
@@ -378,7 +379,7 @@ static int verify_two(const verify_values *values, const char *const paths[2], c
     return code;
 }
 
-/* Options that say something about B are a mistake without one. */
+/* Without B, options that are about B are a mistake. */
 static int check_values(const verify_values *values, const char *path_b)
 {
     const struct {

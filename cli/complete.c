@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * complete.c - finds the table for the words that a shell asks about: of a command, of `plan` for a
- * checkpoint, or of a measurement, which its own program knows. Names of tensors are those of the
- * checkpoint that is already on the line.
+ * complete.c - finds the option table for the words that a shell asks about: that of a command,
+ * that of `plan` for a checkpoint, or that of a measurement, which its own program has. Names of
+ * tensors are taken from the checkpoint that is already on the line.
  */
 #include "cli/complete.h"
 
@@ -22,7 +22,7 @@ static void offer_tensor_names(const cli_completion *c)
         .path = c->operands[0], .from = c->from, .rules = c->rules, .plan_only = 1};
     reshard_checkpoint *checkpoint = NULL;
     if (c->option != NULL && strcmp(c->option, "only") == 0)
-        return; /* takes what names begin with, not a tensor */
+        return; /* takes the beginning of names, not the name of a tensor */
     if (cli_checkpoint_open(NULL, &source, &checkpoint) != RESHARD_OK)
         return;
     for (int64_t i = 0; i < reshard_checkpoint_tensor_count(checkpoint); i++) {
@@ -33,15 +33,17 @@ static void offer_tensor_names(const cli_completion *c)
     reshard_checkpoint_destroy(checkpoint);
 }
 
-/* `plan` has other options for a checkpoint than for a tensor, and an operand tells them apart. */
+/* `plan` has different options for a checkpoint and for a tensor; only a checkpoint is an
+ * operand. */
 static void complete_plan(const cli_command *plan, int argc, char **argv)
 {
     cli_option options[CLI_PLAN_CHECKPOINT_OPTIONS];
     cli_command checkpoint = cli_plan_checkpoint_command(options);
     cli_command tensor = *plan;
-    tensor.operand = checkpoint.operand; /* an empty line may still become either */
+    tensor.operand = checkpoint.operand; /* without arguments, it may still become either */
     int names_one = cli_completion_operand_count(&checkpoint, argc, argv) > 0 &&
-                    /* not the value of --shape */
+                    /* a word that is an operand in only one of the two may be the value of an
+                     * option */
                     cli_completion_operand_count(plan, argc, argv) > 0;
     cli_complete_arguments(names_one ? &checkpoint : &tensor, argc, argv, offer_tensor_names);
 }

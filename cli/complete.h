@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * complete.h - `reshard complete WORD..`: what shells ask, see cli/common/complete.h.
+ * complete.h - `reshard complete WORD..`, which shells call; see cli/common/complete.h.
  */
 #ifndef CLI_COMPLETE_COMMAND_H
 #define CLI_COMPLETE_COMMAND_H
 
 #include "cli/common/options.h"
 
-/* The words after "complete". Returns CLI_DONE, or what the program behind `reshard bench`
+/* Takes the words after "complete". Returns CLI_DONE, or what the program behind `reshard bench`
  * returns. */
 int cli_complete(const cli_command *const *commands, int command_count, int argc, char **argv);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conversion_page.c - a planned conversion as data of a page: the fields of --json, the bytes from
- * file to file, and each tensor as it is stored and as it will be cut. Tensors that are cut alike
- * share a picture, as the layers of a model do.
+ * conversion_page.c - writes a planned conversion as the data of a page: the fields of --json, the
+ * bytes from file to file, and each tensor as it is stored and as it will be cut. Tensors that are
+ * cut alike, as in the layers of a model, share a picture.
  */
 #include "cli/common/memory.h"
 #include "cli/page/matrix.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The pictures so far, in the order of cut and shape; `index` is their place on the page. */
+/* The pictures so far, sorted by shape and cut; `index` is their position on the page. */
 typedef struct picture {
     reshard_conversion_tensor tensor;
     int64_t index;
@@ -33,7 +33,8 @@ static int compare(const reshard_conversion_tensor *a, const reshard_conversion_
     return order != 0 ? order : strcmp(a->cut, b->cut);
 }
 
-/* The tensor's picture; a new one, marked by *out_is_new, if no other tensor is cut like it. */
+/* Finds the picture of a tensor. If no earlier tensor is cut like it, adds one and sets
+ * *out_is_new. */
 static int64_t find_picture(album *a, const reshard_conversion_tensor *tensor, int *out_is_new)
 {
     size_t low = 0, high = a->count;
@@ -55,7 +56,8 @@ static int64_t find_picture(album *a, const reshard_conversion_tensor *tensor, i
     return (int64_t)a->count++;
 }
 
-/* Adds what --json does not have: the stored boxes, and the picture of the cut. */
+/* Writes the fields of --json, and those that it does not have: the stored boxes, and the picture
+ * of the cut. */
 static reshard_status write_tensor(cli_page *page, const cli_conversion *made, album *pictures,
                                    const reshard_conversion_tensor *tensor)
 {

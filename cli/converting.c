@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converting.c - options and reports of conversions, planned or carried out. */
+/* converting.c - the options and reports of conversions, planned or carried out. */
 #include "cli/converting.h"
 
 #include "cli/common/failure.h"
@@ -86,7 +86,7 @@ void cli_converting_fill(const cli_converting *values, cli_conversion_options *o
                     .rules = values->from_rules != NULL ? values->from_rules : values->rules,
                     .set_count = values->sets.count,
                     .sets = values->sets.items,
-                    /* The same rules for both sides give a tensor its new name once. */
+                    /* If the same rules apply to source and target, only the conversion renames. */
                     .keep_names = values->from_rules == NULL && values->rules != NULL,
                     .unlisted = values->unlisted,
                     .padding = values->padding},
@@ -117,7 +117,7 @@ void cli_converting_fill(const cli_converting *values, cli_conversion_options *o
                     .no_sync = values->no_sync,
                     .journal_bytes = values->journal_bytes},
     };
-    /* That it is one, cli_converting_check has seen. */
+    /* cli_converting_check has checked that it is a dtype. */
     if (values->dequantize != NULL)
         (void)reshard_dtype_parse(values->dequantize, &out_options->planning.dequantize);
 }
@@ -140,7 +140,7 @@ reshard_status cli_conversion_plan(reshard_context *context, const char *path,
         status = reshard_conversion_get_stats(out_made->conversion, &out_made->stats);
     if (status != RESHARD_OK)
         return status;
-    /* What is planned, until a run says what was done. */
+    /* Until a run fills in what was done, the report says what is planned. */
     out_made->report = (reshard_conversion_report){.size = sizeof out_made->report,
                                                    .bytes_read = out_made->stats.bytes_read,
                                                    .bytes_written = out_made->stats.bytes_written,
@@ -155,7 +155,7 @@ void cli_conversion_release(cli_conversion *made)
     *made = (cli_conversion){0};
 }
 
-/* Those of the checkpoint, then those of the conversion. */
+/* Notes of the checkpoint come first, then those of the conversion. */
 static const char *find_note(const cli_conversion *made, int64_t index)
 {
     const char *note;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * converting.h - what `reshard convert` and `reshard plan CKPT` share: the options that say what to
- * write, and how the results are printed.
+ * converting.h - what `reshard convert` and `reshard plan CKPT` share: their options, and how
+ * results are printed.
  */
 #ifndef CLI_CONVERTING_H
 #define CLI_CONVERTING_H
@@ -22,16 +22,16 @@ typedef struct cli_converting {
     cli_tracing tracing;
 } cli_converting;
 
-/* They fill a cli_converting. The first ones are about the plan, the others about carrying it
- * out. */
+/* The options that fill a cli_converting. The first CLI_PLANNING_OPTIONS are about the plan, the
+ * others about carrying it out. */
 enum { CLI_PLANNING_OPTIONS = 21, CLI_CONVERTING_OPTIONS = 30 };
 extern const cli_option cli_converting_options[CLI_CONVERTING_OPTIONS];
 
-/* Refuses meshes and dtypes that do not parse, before any checkpoint is opened. Returns CLI_DONE,
- * or another code after a message. */
+/* Checks that meshes and dtypes parse, before any checkpoint is opened. Returns CLI_DONE, or
+ * another code after a message. */
 int cli_converting_check(const cli_converting *values);
 
-/* The same for the library's calls, one after the other. */
+/* The same values as options of the library's calls: opening, planning, running. */
 typedef struct cli_conversion_options {
     reshard_checkpoint_options opening;
     reshard_conversion_options planning;
@@ -41,13 +41,13 @@ typedef struct cli_conversion_options {
 /* `values` must outlive the options. */
 void cli_converting_fill(const cli_converting *values, cli_conversion_options *out_options);
 
-/* A conversion that is planned, and what is known of it. */
+/* A planned conversion, and what is known about it. */
 typedef struct cli_conversion {
     reshard_checkpoint *checkpoint;
     reshard_conversion *conversion;
     reshard_conversion_stats stats;
-    reshard_conversion_report report; /* of a run, or what is planned */
-    int casts;                        /* values may overflow */
+    reshard_conversion_report report; /* of a run; before it, what is planned */
+    int casts;                        /* so values may overflow */
 } cli_conversion;
 
 /* Opens the checkpoint and plans. Collective over planning.group, if there is one. Release in any
@@ -56,20 +56,20 @@ reshard_status cli_conversion_plan(reshard_context *context, const char *path,
                                    const cli_conversion_options *options, cli_conversion *out_made);
 void cli_conversion_release(cli_conversion *made);
 
-/* Prints which rules, what is left out, what is read and written, and in how much memory. target:
- * NULL when there is none. */
+/* Prints which rules are used, what is left out, what is read and written, and in how much memory.
+ * target may be NULL. */
 void cli_conversion_print(const cli_conversion *made, const char *target);
-/* Prints what a run has done beyond that. */
+/* Prints what a run did, beyond what cli_conversion_print says. */
 void cli_conversion_print_report(const cli_conversion *made);
-/* All of it as fields of an object. */
+/* Writes all of this as fields of the open JSON object. */
 void cli_conversion_write(const cli_conversion *made, cli_json *json);
-/* The same after the fields that all plans have. */
+/* The same, preceded by the fields that all plans have. */
 void cli_conversion_plan_write(const cli_conversion *made, cli_json *json);
 
-/* Its table; the options, which it refers to, are written to `options`. */
+/* The table of `reshard plan CKPT`. Its options are written to `options`, which must outlive it. */
 enum { CLI_PLAN_CHECKPOINT_OPTIONS = CLI_PLANNING_OPTIONS + 2 };
 cli_command cli_plan_checkpoint_command(cli_option options[CLI_PLAN_CHECKPOINT_OPTIONS]);
-/* `reshard plan` of a checkpoint, with the arguments after the command's name. */
+/* Runs `reshard plan CKPT` with the arguments after the command's name. */
 int cli_plan_checkpoint(int argc, char **argv);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * drawing.c - asks the library for pictures that fit the window, and writes SVG files.
+ * drawing.c - has the library draw pictures that fit the window, and writes SVG files.
  */
 #define _GNU_SOURCE /* TIOCGWINSZ, strcasestr */
 #include "cli/drawing.h"
@@ -23,7 +23,7 @@
 
 enum { COLUMNS_DEFAULT = 80, COLUMNS_MAX = 1000 };
 
-/* The window's width: what the terminal says, else COLUMNS, else 80. */
+/* The window's width according to the terminal, otherwise to COLUMNS, otherwise 80. */
 static int32_t window_columns(void)
 {
     struct winsize window;
@@ -38,8 +38,8 @@ static int32_t window_columns(void)
     return columns < RESHARD_DRAW_COLUMNS_MIN ? RESHARD_DRAW_COLUMNS_MIN : (int32_t)columns;
 }
 
-/* Whether a terminal was told to use something else than UTF-8, by the variable that counts. What
- * is not printed on a terminal is the same everywhere. */
+/* Whether output goes to a terminal whose locale is not UTF-8. Other output does not depend on the
+ * locale. */
 static int is_without_unicode(void)
 {
     static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
@@ -140,7 +140,8 @@ static int fail_file(const char *path, const char *what)
     return cli_fail(CLI_FAILED, "%s: %s: %s", path, what, strerror(errno));
 }
 
-/* Whether a file may be replaced: it is a picture of ours, or any other SVG without a prologue. */
+/* Whether a file may be replaced: it does not exist, is empty, or is an SVG without a prologue,
+ * like ours. */
 static int may_replace(const char *path)
 {
     static const char beginning[] = "<svg ";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * drawing.h - pictures of layouts and plans, on the terminal and as SVG files. The options are the
- * same for every command that draws.
+ * drawing.h - pictures of layouts and plans, on the terminal and as SVG files, and the options that
+ * all commands that draw have in common.
  */
 #ifndef CLI_DRAWING_H
 #define CLI_DRAWING_H
@@ -12,12 +12,12 @@
 
 typedef struct cli_drawing {
     int draw;        /* print a picture */
-    int ascii;       /* .. without Unicode */
-    const char *svg; /* write one to this file; NULL: none */
+    int ascii;       /* draw with ASCII characters only */
+    const char *svg; /* also write a picture to this file; NULL: none */
     cli_texts slices;
 } cli_drawing;
 
-/* The rows of a command's options, for a struct whose field `drawing` is a cli_drawing. */
+/* Rows for a command's option table, for a struct whose field `drawing` is a cli_drawing. */
 #define CLI_DRAW_OPTION(type)                                                                   \
     {                                                                                           \
         "draw", CLI_FLAG, offsetof(type, drawing.draw), NULL, 0, "a picture instead of a table" \
@@ -30,26 +30,26 @@ typedef struct cli_drawing {
         "svg", CLI_TEXT, offsetof(type, drawing.svg), "FILE", 0, "also write a picture to a file"  \
     }
 
-/* What is drawn: either a plan or a layout. */
+/* A picture of a plan or, if plan is NULL, of a layout. */
 typedef struct cli_picture {
     const reshard_layout *layout;
     reshard_plan *plan;
-    char *text;         /* for the terminal, when asked for */
-    char *svg;          /* for the file, when asked for */
+    char *text;         /* for the terminal; NULL if not asked for */
+    char *svg;          /* for the file; NULL if not asked for */
     size_t text_length; /* in bytes */
     size_t svg_length;
 } cli_picture;
 
-/* Draws what the options ask for, before anything is printed or written. Returns CLI_DONE, or
- * another code after a message. Release in any case. */
+/* Draws what the options ask for, into memory. Returns CLI_DONE, or another code after a message.
+ * Release in any case. */
 int cli_picture_make(cli_picture *picture, const cli_drawing *drawing, const char *command);
-/* Writes the SVG file, if one was asked for. It replaces nothing but an SVG file, and that only
- * when the new one is complete. */
+/* Writes the SVG file, if one was asked for. It replaces only an SVG file, and only once the new
+ * one is complete. */
 int cli_picture_save(const cli_picture *picture, const char *path);
-/* What stands between the two halves of the line above a picture: two spaces, or a new line where
- * the window is too narrow for both. Widths are in columns. Static. */
+/* What separates the two halves of the line above a picture: two spaces, or a newline if the window
+ * is too narrow for both. Widths are in columns. Static. */
 const char *cli_picture_gap(size_t left, size_t right);
-/* Prints the text, if it was asked for. */
+/* Prints the picture's text, if it was asked for. */
 void cli_picture_print(const cli_picture *picture);
 void cli_picture_release(cli_picture *picture);
 

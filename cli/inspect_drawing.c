@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * inspect_drawing.c - `reshard inspect --draw NAME`: one tensor of a checkpoint, with the files
- * that hold it in place of ranks.
+ * inspect_drawing.c - `reshard inspect --draw NAME`: draws one tensor of a checkpoint, with files
+ * in place of ranks.
  */
 #include "cli/inspect_drawing.h"
 
@@ -17,7 +17,7 @@
 
 enum { FILES_SHOWN = 32 };
 
-/* A name nearly like the one that was not found is likely what was meant. */
+/* Suggests the most similar name. */
 static int fail_unknown(const reshard_checkpoint *checkpoint, const char *name)
 {
     int64_t count = reshard_checkpoint_tensor_count(checkpoint);
@@ -38,7 +38,7 @@ static int fail_unknown(const reshard_checkpoint *checkpoint, const char *name)
     return code;
 }
 
-/* Which number is which file, of those that hold the tensor. */
+/* Lists the numbers and names of the files that hold the tensor. */
 static void print_files(const reshard_checkpoint *checkpoint, const reshard_layout *layout)
 {
     int32_t count = reshard_layout_rank_count(layout);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * main.c - the `reshard` command: finds the command that is named and runs it.
+ * main.c - the `reshard` command: finds the command that the user names, and runs it.
  *
  * Exit codes: 0 done, 1 failed, 2 wrong usage. Results go to standard output, and the last write is
  * checked before the process ends. Messages go to standard error as "reshard: what is wrong with

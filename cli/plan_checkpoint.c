@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan_checkpoint.c - `reshard plan CKPT`: what a conversion of a checkpoint would read, write and
- * move, file by file.
+ * plan_checkpoint.c - `reshard plan CKPT`: shows what a conversion of a checkpoint would read and
+ * write, file by file.
  */
 #include "cli/checkpoint_input.h"
 #include "cli/commands.h"
@@ -24,8 +24,8 @@
 
 enum { FILES_SHOWN_MAX = 16 };
 
-/* The bytes that go from file to file: a row for each file that is read. To be freed; NULL beyond
- * CLI_MATRIX_RANKS_MAX files on a side. */
+/* The bytes that go from file to file, with a row for each file that is read. The caller frees it.
+ * NULL if either side has more than CLI_MATRIX_RANKS_MAX files. */
 static uint64_t *read_matrix(const cli_conversion *made)
 {
     int32_t rows = made->stats.source_file_count, columns = made->stats.target_file_count;
@@ -37,12 +37,12 @@ static uint64_t *read_matrix(const cli_conversion *made)
 }
 
 typedef struct checkpoint_values {
-    cli_converting converting; /* first: its options have offsets in it */
+    cli_converting converting; /* must come first: option offsets are relative to it */
     int tensors;
     const char *cluster;
 } checkpoint_values;
 
-/* What is printed besides the conversion itself. */
+/* What is printed in addition to the conversion itself. */
 typedef struct extras {
     int tensors;
     int is_predicted;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan_page.c - a plan between two layouts as data of a page: the fields of --json, both layouts
- * and those between them as boxes, and for each stage who hands how much to whom, in which round.
+ * plan_page.c - writes a plan between two layouts as the data of a page: the fields of --json, the
+ * two layouts and the intermediate ones as boxes, and for each stage who hands how much to whom, in
+ * which round.
  *
- * The bytes of a pair are added up from the records of the sender's part: loops that stay with a
- * peer multiply, loops that go from peer to peer are walked, so that the work is that of the pairs
- * and not of the single moves.
+ * The bytes of a pair of ranks are added up from the records of the sender's part. Loops that stay
+ * with one peer only multiply; loops that go from peer to peer are walked. So the work grows with
+ * the number of pairs, not of single moves.
  */
 #include "cli/plan_page.h"
 
@@ -17,10 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What every rank does, and what it holds. */
+/* Figures of all ranks: who hands how much to whom, and how much memory each needs. */
 typedef struct figures {
     int32_t rank_count, stage_count;
-    uint64_t **stages; /* for each stage a matrix, rank_count squared */
+    uint64_t **stages; /* a matrix of rank_count x rank_count for each stage */
     int64_t *staging, *source, *target, *between;
 } figures;
 
@@ -31,7 +32,7 @@ static uint64_t element_bytes(reshard_dtype dtype)
 
 /* ---- who hands how much to whom -------------------------------------------------------------- */
 
-/* Adds `bytes` for every peer that the loops from `loop` on come to. */
+/* Adds `bytes` for every peer that the loops from `loop` on reach. */
 static void add_peers(uint64_t *row, const reshard_move *move, int32_t loop, int32_t peer,
                       uint64_t bytes)
 {
@@ -52,7 +53,7 @@ static void add_moves(uint64_t *row, const reshard_moves *moves, uint64_t bytes_
         uint64_t bytes = bytes_each;
         for (int32_t d = 0; d < move->ndim; d++)
             bytes *= (uint64_t)move->size[d];
-        if (move->kind != RESHARD_MOVE_FILL) /* comes from nowhere */
+        if (move->kind != RESHARD_MOVE_FILL) /* a fill has no source */
             add_peers(row, move, 0, move->target_rank, bytes);
     }
 }
@@ -69,7 +70,7 @@ static void add_stage(figures *f, const cli_plan_report *report, const reshard_p
     }
 }
 
-/* The memory of a rank's shards. */
+/* Adds the memory of a rank's shards to *bytes. */
 static reshard_status add_shards(const reshard_layout *layout, int32_t rank, reshard_dtype dtype,
                                  int64_t *bytes)
 {
@@ -142,7 +143,8 @@ static void destroy_figures(figures *f)
 
 /* ---- as JSON --------------------------------------------------------------------------------- */
 
-/* In round k, rank r sends to r+k: each round's bytes, and those of its busiest pair. */
+/* In round k, rank r sends to rank r+k. Writes each round's bytes, and those of its busiest
+ * pair. */
 static void write_rounds(cli_json *json, const uint64_t *matrix, int32_t n)
 {
     cli_json_begin_list(json, "rounds");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_prediction.c - a prediction for people, and as JSON. */
+/* plan_prediction.c - prints a prediction, as text and as JSON. */
 #include "cli/plan_prediction.h"
 
 #include "cli/common/failure.h"
@@ -27,7 +27,7 @@ static reshard_stage_prediction read_stage(const reshard_prediction *prediction,
 {
     reshard_stage_prediction found = {.size = sizeof found};
     reshard_status status = reshard_prediction_stage(prediction, stage, &found);
-    assert(status == RESHARD_OK); /* the stage is one of the plan's */
+    assert(status == RESHARD_OK); /* only a stage that the plan does not have could fail */
     (void)status;
     return found;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan_report.c - a plan for people: what moves, what stays, who is busiest, and who hands what to
- * whom.
+ * plan_report.c - prints a plan as text: what moves, what stays, who is busiest, and who hands how
+ * much to whom.
  */
 #include "cli/plan_report.h"
 
@@ -59,7 +59,7 @@ static void add_count(cli_table *table, const char *label, uint64_t count, const
     cli_table_add(table, CLI_DIM, "%s", note);
 }
 
-/* Percent of all bytes handed on, in all stages. */
+/* The note is the percentage of all bytes that are moved or kept, over all stages. */
 static void add_share(cli_table *table, const char *label, uint64_t bytes,
                       const reshard_plan_stats *stats)
 {
@@ -70,7 +70,7 @@ static void add_share(cli_table *table, const char *label, uint64_t bytes,
     add_size(table, label, bytes, note);
 }
 
-/* Names the first of the busiest ranks, when the matrix is there to tell. */
+/* Names the first of the busiest ranks, if there is a matrix to find it in. */
 static void add_busiest(cli_table *table, const cli_plan_report *report, int sending)
 {
     char note[32] = "";

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan_report_json.c - a plan for machines: one object on one line. The order of fields is fixed;
- * later versions add fields and take none away.
+ * plan_report_json.c - prints a plan as JSON: one object on one line. The order of fields is fixed;
+ * later versions may add fields, but remove none.
  */
 #include "cli/common/failure.h"
 #include "cli/plan_report.h"

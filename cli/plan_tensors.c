@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_tensors.c - the tensors of a planned conversion, one by one. */
+/* plan_tensors.c - prints the tensors of a planned conversion, one by one. */
 #include "cli/plan_tensors.h"
 
 #include "cli/common/input.h"

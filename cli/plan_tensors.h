@@ -9,14 +9,14 @@
 
 /* Errors are the library's, with its text set. */
 reshard_status cli_plan_tensors_print(const cli_conversion *made);
-/* The same as a list in an object. Meshes of up to CLI_PLAN_SHARDS_MAX ranks also get the shards of
- * each rank. */
+/* The same as a list in the open JSON object. Over meshes of up to CLI_PLAN_SHARDS_MAX ranks,
+ * tensors have their shards too. */
 enum { CLI_PLAN_SHARDS_MAX = 16 };
 reshard_status cli_plan_tensors_write(const cli_conversion *made, cli_json *json);
 
-/* The tensors in the order in which people want to read them; free(*out_names) in any case. */
+/* Sorts the tensors as people read them (names.h). free(*out_names) in any case. */
 reshard_status cli_plan_tensors_sort(const cli_conversion *made, cli_name **out_names);
-/* A tensor's fields, but for its shards, into an object that is open. */
+/* Writes a tensor's fields, except its shards, into the open object. */
 void cli_plan_tensor_write(cli_json *json, const reshard_conversion_tensor *tensor);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * complete.c - completion from the tables that parse the options, so that a new option, format or
- * family is completed as soon as it exists. What an option takes is told by its kind and by what
- * help calls its value.
+ * complete.c - completes words from the same tables that parse the options, so that a new option,
+ * format or family is completed as soon as it exists. An option's kind, and the name that help has
+ * for its value, tell what it takes.
  */
 #include "cli/common/complete.h"
 
@@ -59,8 +59,8 @@ static void note_value(cli_completion *c, const cli_option *option, const char *
         c->rules = value;
 }
 
-/* Goes through all words but the last, as the parser will. Returns the option whose value the last
- * word is, or NULL. */
+/* Goes through all words except the last, as the parser will. Returns the option whose value the
+ * last word is, or NULL. */
 static const cli_option *walk(const cli_command *command, int argc, char **argv, cli_completion *c,
                               int *out_operand_count, int *out_ended)
 {
@@ -117,12 +117,12 @@ static void offer_dtypes(const cli_completion *c)
         offer(c, reshard_dtype_name((reshard_dtype)i));
 }
 
-/* By the name that help has for the value. */
+/* Offers what fits the name that help has for the value. */
 static void complete_value(const cli_completion *c, const char *takes,
                            cli_completion_names_fn find_names)
 {
     static const char *const of_files[] = {"CKPT", "SRC", "DST", "A", "B", "DIR", "FILE", "FOLDER"};
-    int files = strcmp(takes, "R") == 0; /* a family of rules, or a file of them */
+    int files = strcmp(takes, "R") == 0; /* a family of rules, or a file with rules */
     for (size_t i = 0; i < sizeof of_files / sizeof of_files[0]; i++)
         files = files || strcmp(takes, of_files[i]) == 0;
     puts(files ? "files" : "words");

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * complete.h - what may come next on a command line, for the completion of shells.
+ * complete.h - finds what may come next on a command line, for shell completion.
  *
  * A shell calls `reshard complete WORD..` with the words after the program's name, up to and
  * including the one that is still being written. The first line of the answer is "files" or
- * "words": whether names of files will do as well. Each line after it is a candidate. Whatever is
- * wrong with the words has no candidates; completion prints no errors.
+ * "words": whether file names fit as well. Each further line is a candidate. If the words make no
+ * sense there are no candidates; completion prints no errors.
  */
 #ifndef CLI_COMPLETE_H
 #define CLI_COMPLETE_H
@@ -17,8 +17,9 @@ typedef struct cli_completion {
     const char *word; /* its beginning, which every candidate shares */
     const char *lead; /* printed in front of each candidate, such as "--format=" */
     int lead_length;
-    const char *operands[2];           /* what came before it; NULL: not given */
-    const char *from, *rules, *option; /* values of --from and --rules; the option before it */
+    const char *operands[2]; /* the operands before it; NULL: not given */
+    /* values of --from and --rules; the option whose value it is */
+    const char *from, *rules, *option;
 } cli_completion;
 
 /* Offers the names of tensors of c->operands[0]. */
@@ -32,10 +33,10 @@ void cli_complete_arguments(const cli_command *command, int argc, char **argv,
 /* Prints the candidates among fixed words. */
 void cli_complete_words(const char *word, const char *const *candidates, int count);
 
-/* Prints a candidate if it begins with what is written, and can be a line. */
+/* Prints a candidate if it begins with the word so far and has no control characters. */
 void cli_completion_offer(const cli_completion *c, const char *text, size_t length);
 
-/* How many operands are among the words; the last one is not counted. */
+/* How many of the words are operands, not counting the last word. */
 int cli_completion_operand_count(const cli_command *command, int argc, char **argv);
 
 #endif

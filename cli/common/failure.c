@@ -14,11 +14,12 @@
 
 enum { MESSAGE_BYTES = 1024 };
 
-/* Arguments may hold newlines and escape sequences; printed raw, they would forge lines and
+/* Escapes the message: an argument with newlines or escape sequences could forge lines and
  * colours. */
 static void print_line(const char *message)
 {
-    /* In one write: other processes may print lines too. A byte becomes four at most. */
+    /* Print in one write, because other processes may print too. Escaping makes at most four of a
+     * byte. */
     static const char program[] = "reshard: ";
     char line[sizeof program + 4 * MESSAGE_BYTES + 1];
     size_t length = sizeof program - 1;
@@ -29,7 +30,7 @@ static void print_line(const char *message)
     (void)fwrite(line, 1, length, stderr);
 }
 
-/* The library says what is missing; here it has the name of an option. */
+/* If the library says that something has to be given, adds which option gives it. */
 static void add_option_name(char message[MESSAGE_BYTES])
 {
     static const struct {

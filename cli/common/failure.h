@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * failure.h - how the command says that something is wrong: one line on standard error that begins
- * with "reshard: ", and one of three exit codes. Whoever finds the cause reports it and returns the
- * code; callers pass the code on.
+ * failure.h - error messages and exit codes. A message is one line on standard error that begins
+ * with "reshard: ". Whoever finds the cause prints it and returns an exit code; callers pass the
+ * code on.
  */
 #ifndef CLI_FAILURE_H
 #define CLI_FAILURE_H
@@ -11,8 +11,8 @@
 
 enum {
     CLI_DONE = 0,
-    CLI_FAILED = 1, /* the machine failed, or we did */
-    CLI_USAGE = 2   /* what the user wrote is wrong */
+    CLI_FAILED = 1, /* the machine or the program failed */
+    CLI_USAGE = 2   /* the user's input is wrong */
 };
 
 #if defined(__GNUC__)
@@ -21,14 +21,15 @@ enum {
 #define CLI_PRINTF(format_index, first)
 #endif
 
-/* Prints "reshard: ..." as one line, whatever bytes the arguments hold, and returns `code`. Until
- * the ranks of an mpirun are connected, only the first one prints. */
+/* Prints "reshard: ..." as one line, whatever bytes the arguments hold, and returns `code`. Under
+ * mpirun, only the first rank prints until the ranks are connected. */
 int cli_fail(int code, const char *format, ...) CLI_PRINTF(2, 3);
 
-/* The same with the library's words for its last error; the code follows from the status. */
+/* The same with the library's text of its last error; the code follows from the status. */
 int cli_fail_status(reshard_status status);
 
-/* Flushes standard output and returns `code`, or reports that it could not be written. */
+/* Flushes standard output and returns `code`; if it cannot be written, prints a message and returns
+ * CLI_FAILED. */
 int cli_finish(int code);
 
 #endif

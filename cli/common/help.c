@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * help.c - prints help pages from the commands' tables, and guesses what a misspelt word was meant
- * to be.
+ * help.c - prints help pages from the commands' tables, and suggests corrections of misspelt words.
  */
 #include "cli/common/options.h"
 #include "cli/common/style.h"
@@ -49,7 +48,8 @@ void cli_command_print_help(const cli_command *command)
     fputs(command->examples, stdout);
 }
 
-/* Letters to insert, drop or exchange to get from a to b; both shorter than WORD_MAX. */
+/* The edit distance (insertions, deletions, substitutions) from a to b; both shorter than
+ * WORD_MAX. */
 static int edit_distance(const char *a, const char *b)
 {
     int row[WORD_MAX + 1];
@@ -81,7 +81,7 @@ const char *cli_nearest(const char *written, const char *const *candidates, int 
     for (int i = 0; i < count; i++) {
         int length = (int)strlen(candidates[i]);
         int distance = length < WORD_MAX ? edit_distance(written, candidates[i]) : WORD_MAX;
-        /* A guess that shares less than half of its letters is noise. */
+        /* A suggestion in which half of the letters differ is useless. */
         if (distance < nearest_distance && distance * 2 < length) {
             nearest_distance = distance;
             nearest = candidates[i];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * input.c - arguments become shapes, specs and layouts.
+ * input.c - turns arguments into shapes, specs and layouts.
  */
 #include "cli/common/input.h"
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Far beyond any spec; keeps @/dev/zero from filling the machine. */
+/* Far longer than any spec, but keeps @/dev/zero from filling the memory. */
 static const size_t file_bytes_max = (size_t)256 << 20;
 
 int cli_mesh_check(const char *argument)
@@ -32,7 +32,7 @@ int cli_shape_read(const char *argument, cli_shape *out_shape)
     return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);
 }
 
-/* The text ends with a NUL and has no other. */
+/* Reads all of the stream as one text, which must not contain NUL. */
 static int read_stream(FILE *stream, const char *name, char **out_text)
 {
     char *text = NULL;

@@ -15,14 +15,14 @@ typedef struct cli_shape {
 
 int cli_shape_read(const char *argument, cli_shape *out_shape);
 
-/* Checks that the text is a mesh, such as "tp=4". NULL, no mesh, is fine. */
+/* Checks that the text is a mesh, such as "tp=4". NULL, for no mesh, is accepted. */
 int cli_mesh_check(const char *argument);
 
 /* The argument is a spec's text, or @FILE to read the text from a file, or @- for standard
  * input. */
 int cli_spec_read(reshard_context *context, const char *argument, reshard_spec **out_spec);
 
-/* Makes a layout of the argument's spec and the shape. */
+/* Makes a layout from the argument's spec and the shape. */
 int cli_layout_read(reshard_context *context, const char *argument, const cli_shape *shape,
                     reshard_layout **out_layout);
 
@@ -34,10 +34,11 @@ int cli_layout_text(const reshard_layout *layout, char **out_text);
 /* "10x7", "scalar". Returns `buffer`. */
 const char *cli_shape_text(int32_t ndim, const int64_t *extents, char buffer[CLI_SHAPE_TEXT]);
 
-/* How many bytes of a spec's text a person wants to see. */
+/* How many bytes of a spec's text are shown to a person. */
 #define CLI_SPEC_SHOWN 160
 
-/* The first bytes of a text, with "..." where something was left out. Returns `buffer`. */
+/* Shortens a text to CLI_SPEC_SHOWN bytes, ending in "..." if something was left out. Returns
+ * `buffer`. */
 const char *cli_text_clip(const char *text, char buffer[CLI_SPEC_SHOWN]);
 
 #endif

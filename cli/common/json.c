@@ -3,15 +3,16 @@
  * json.c - the JSON writer.
  *
  * Invariant: needs_comma says whether the next key or value of the open list or object follows
- * another. An end always leaves it set, because what ended was itself a value.
+ * another one. Closing a bracket always sets it, because the list or object that it closes is
+ * itself a value.
  */
 #include "cli/common/json.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* The code point of the UTF-8 sequence that begins here, and its length. JSON must be UTF-8 but
- * arguments need not be: a byte that begins no sequence stands for itself, as in Latin-1. */
+/* The code point of the UTF-8 sequence that begins here, and its length. JSON must be UTF-8, but
+ * arguments need not be: a byte that begins no valid sequence counts as a character of Latin-1. */
 static unsigned read_code(const char *text, size_t room, size_t *out_length)
 {
     const unsigned char *bytes = (const unsigned char *)text;
@@ -32,7 +33,7 @@ static unsigned read_code(const char *text, size_t room, size_t *out_length)
     return code;
 }
 
-/* Writes ASCII only, which every terminal and program can take. */
+/* Writes only ASCII, which every terminal and program accepts. */
 static void write_string(const cli_json *json, const char *text, size_t length)
 {
     FILE *stream = json->stream;

@@ -12,7 +12,7 @@
 typedef struct cli_json {
     FILE *stream;
     int needs_comma;
-    int in_html; /* escape what would end, or begin, an element of HTML */
+    int in_html; /* also escape <, > and & */
 } cli_json;
 
 void cli_json_begin_object(cli_json *json, const char *key);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * library.h - opens libraries at run time, so that programs also start on machines without MPI.
+ * library.h - opens libraries at run time, so that programs start even on machines without MPI.
  */
 #ifndef CLI_LIBRARY_H
 #define CLI_LIBRARY_H
 
-/* Opens lib<name>.so of this version. Looks beside the program (a build tree), in the library
- * folder of the same installation, and then where the system looks. Returns NULL on failure, and
- * cli_library_error says why. The library stays open until the process ends. */
+/* Opens lib<name>.so of this version. Looks beside the program (as in a build tree), then in the
+ * library folder of the same installation, then where the system looks. Returns NULL on failure,
+ * and cli_library_error says why. The library stays open until the process ends. */
 void *cli_library_open(const char *name);
 /* The address of a name in an open library, or NULL. */
 void *cli_library_find(void *library, const char *name);

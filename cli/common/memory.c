@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#define LARGE_BYTES (2 << 20) /* more than a block of an arena */
+#define LARGE_BYTES (2 << 20) /* more than a block of the library's arenas */
 
 static _Noreturn void give_up(void)
 {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory.h - memory for the command's own small things (cells, texts, names). A command that cannot
- * get it can do nothing else either, so running out of memory prints a message and ends the process
- * with exit code 1.
+ * memory.h - memory for the command's own small data (cells, texts, names). If even that cannot be
+ * allocated, nothing else can be done, so a message is printed and the process ends with exit code
+ * 1.
  */
 #ifndef CLI_MEMORY_H
 #define CLI_MEMORY_H
 
 #include <stddef.h>
 
-/* From now on, arrays of 2 MiB and more go back to the system as soon as they are freed. Once an
- * array has been freed, glibc otherwise keeps all that are not larger for later: half of a model's
- * header, in vain. */
+/* Makes malloc return arrays of 2 MiB and more to the system as soon as they are freed. By default,
+ * freeing an array raises the size below which glibc keeps freed memory for later, and half of a
+ * large model's header would stay in use for nothing. */
 void cli_memory_give_back(void);
 
 /* count * item_bytes zeroed bytes; never NULL. */

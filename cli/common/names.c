@@ -10,7 +10,7 @@ static int is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* The digits at the beginning of a text, without leading zeros. */
+/* The length of the digits at the beginning of a text; *out_digits skips leading zeros. */
 static size_t skip_number(const char *bytes, size_t count, const char **out_digits)
 {
     size_t end = 0, zeros = 0;

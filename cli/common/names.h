@@ -9,10 +9,10 @@
 typedef struct cli_name {
     const char *bytes;
     size_t count;
-    int64_t index; /* whatever the caller wants to find again */
+    int64_t index; /* the caller's own */
 } cli_name;
 
-/* Sorts by text, and by value where both have a number. */
+/* Sorts as text, except that runs of digits are compared by value. */
 void cli_names_sort(cli_name *names, size_t count);
 
 #endif

@@ -22,7 +22,7 @@ typedef struct parser {
     unsigned char given[OPTIONS_MAX];
 } parser;
 
-/* The index of the option called by the first `length` bytes of `name`, or -1. */
+/* The index of the option whose name is the first `length` bytes of `name`, or -1. */
 static int find_option(const cli_command *command, const char *name, size_t length)
 {
     for (int i = 0; i < command->option_count; i++) {
@@ -60,7 +60,8 @@ const char *cli_option_argument(const cli_option *option, char buffer[CLI_ARGUME
     return buffer;
 }
 
-/* The library's own text of the name; "auto" gives NULL. -1 when it writes no such format. */
+/* Sets *out_name to the library's own string, which outlives argv; to NULL for "auto". Returns -1
+ * if the library writes no such format. */
 static int find_format(const char *text, const char **out_name)
 {
     reshard_format format = {.size = sizeof format};

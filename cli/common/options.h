@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * options.h - commands described as data: their options, operands and help. One table serves the
- * parser, the help page and the "did you mean" of messages.
+ * options.h - commands described as data: their options, operands and help. The same table serves
+ * the parser, the help page, completion and the suggestions in error messages.
  *
  * Options may come before or after operands, as `--name value` or `--name=value`; `--` ends them.
  * An option with a value may be given once, unless it is of CLI_TEXTS. Values go into the command's
- * own struct, at the offset its table says.
+ * own struct, at the offset given in its table.
  */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
@@ -33,10 +33,9 @@ typedef struct cli_option {
     const char *name; /* without the dashes */
     cli_option_kind kind;
     size_t offset; /* of its field in the command's struct */
-    const char *
-        /* what help calls its value; CLI_CHOICE: the choices, "rule|exact"; flags and CLI_FORMAT:
-         * NULL */
-        argument;
+    /* The name of its value in help; CLI_CHOICE: the choices, "rule|exact"; CLI_FLAG and
+     * CLI_FORMAT: NULL. */
+    const char *argument;
     int required;
     const char *meaning; /* a line of help, without a full stop */
 } cli_option;
@@ -49,13 +48,13 @@ typedef struct cli_command cli_command;
 struct cli_command {
     const char *name;     /* "layout", "bench plan" */
     const char *summary;  /* "who owns which box" */
-    const char *synopsis; /* what follows the name, on one or more lines */
+    const char *synopsis; /* what follows the name, in one or more lines */
     const char *description;
     const char *operand; /* name of the first operand; NULL: there is none */
     int operand_is_optional;
     const char *second_operand; /* the same for the second operand */
     int second_is_optional;
-    int shares_work; /* under mpirun all ranks run it; other commands run on the first rank only */
+    int shares_work; /* under mpirun, all ranks run it; other commands run on the first rank only */
     const cli_option *options;
     int option_count;
     const char *examples;
@@ -80,7 +79,7 @@ void cli_command_print_line(const char *name, const char *summary);
 /* Prints a heading such as "Usage" after an empty line. */
 void cli_print_heading(const char *heading);
 
-/* The candidate nearest to what the user wrote, or NULL when none is near. */
+/* The candidate most similar to what the user wrote, or NULL if none is similar. */
 const char *cli_nearest(const char *written, const char *const *candidates, int count);
 
 #endif

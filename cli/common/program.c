@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * program.c - the folder of the running program, its version, and how it ends.
+ * program.c - finds the folder of the running program, prints its version, and ends it.
  */
 #include "cli/common/program.h"
 

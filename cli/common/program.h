@@ -7,15 +7,15 @@
 
 #include <stddef.h>
 
-/* Writes the folder of the running program, without a slash at the end. Returns 0, or -1 when the
- * system does not tell or the buffer is too small. */
+/* Writes the folder of the running program, without a slash at the end. Returns 0, or -1 if it
+ * cannot be found or the buffer is too small. */
 int cli_program_folder(char *buffer, size_t bytes);
 
 /* Prints "reshard 0.2.0". */
 void cli_program_print_version(void);
 
-/* Turns a command's code into what main returns: checks that all of standard output was written.
- * Until the ranks of an mpirun are connected, only the first one may fail. */
+/* Turns a command's exit code into what main returns, after checking that all of standard output
+ * was written. Under mpirun, until the ranks are connected, all ranks except the first return 0. */
 int cli_program_end(int code);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* ranks.c - finds out whether mpirun started this process, and loads the MPI backend if so. */
 #include "cli/common/ranks.h"
 
 #include "cli/common/failure.h"
@@ -11,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What launchers tell their processes: Open MPI, and those that speak PMI (MPICH, Slurm). */
+/* Variables that launchers set for their processes: Open MPI, and those that use PMI (MPICH,
+ * Slurm). */
 static const char *const size_variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
 static const char *const rank_variables[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK"};
 
@@ -51,7 +53,7 @@ const char *cli_ranks_kind(void)
     return is_launched() ? "MPI" : "threads";
 }
 
-static int connected; /* ranks have been told to find each other */
+static int connected; /* the MPI backend has been started */
 
 int cli_ranks_may_fail(void)
 {
@@ -77,7 +79,7 @@ static int run_mpi(reshard_rank_fn body, void *user, reshard_status *out_status)
                         backend != NULL ? "it lacks reshard_mpi_run" : cli_library_error());
     connected = 1;
     *out_status = run(NULL, body, user);
-    /* All ranks have the same status, and only the first one fails: mpirun kills the others as soon
+    /* All ranks have the same status, but only the first one fails: mpirun kills all ranks as soon
      * as one fails, and that must not happen before the first has printed its message. */
     if (!cli_ranks_are_first())
         *out_status = RESHARD_OK;

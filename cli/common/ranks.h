@@ -8,21 +8,21 @@
 
 #include <reshard/reshard.h>
 
-/* How many ranks there will be: under mpirun as many as it started, else `wanted`. */
+/* How many ranks there will be: under mpirun as many as it started, otherwise `wanted`. */
 int32_t cli_ranks_count(int32_t wanted);
-/* Returns CLI_DONE, or prints a message and returns another code. Under mpirun only one rank
- * reports an error; the others return CLI_DONE. */
+/* Runs the body on all ranks. Returns CLI_DONE, or prints a message and returns another code. Under
+ * mpirun, only the first rank reports an error of the body; the others return CLI_DONE. */
 int cli_ranks_run(int32_t count, reshard_rank_fn body, void *user);
 /* For work that ranks may share: under mpirun, runs the body with a group of all ranks; otherwise
- * runs it in this thread with a NULL group. An error is reported with CLI_FAILED, prefixed by
- * "*subject: " unless the text already names the subject; *subject may change while the body runs,
- * and may be NULL. find_hint, unless NULL, may add words for a status: the library does not know
- * the command's options. Otherwise like cli_ranks_run. */
+ * runs it in this thread with a NULL group. Errors have the code CLI_FAILED, and their text begins
+ * with "*subject: " unless it already names the subject; *subject may be NULL, and may change while
+ * the body runs. find_hint (may be NULL) returns text to add for a status, or NULL, because the
+ * library does not know the command's options. Otherwise like cli_ranks_run. */
 int cli_ranks_share(reshard_rank_fn body, void *user, const char *const *subject,
                     const char *(*find_hint)(reshard_status status));
-/* Whether this process speaks for all. */
+/* Whether this process is the first rank, which prints for all. */
 int cli_ranks_are_first(void);
-/* Whether this process may report errors. Until ranks are connected they all find the same
+/* Whether this process may report errors. Until the ranks are connected, all find the same
  * mistakes, and only the first one reports them and fails. */
 int cli_ranks_may_fail(void);
 int cli_ranks_are_threads(void);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Reads digits and leaves *text behind them. */
+/* Reads digits and advances *text past them. */
 static int take_digits(const char **text, uint64_t *out_number)
 {
     const char *digit = *text;
@@ -37,7 +37,7 @@ int cli_number_parse(const char *text, uint64_t max, uint64_t *out_number)
     return 0;
 }
 
-/* The bytes of a unit, or 0 when it is none. */
+/* The bytes of a unit, or 0 if there is no such unit. */
 static uint64_t unit_bytes(const char *unit)
 {
     static const char letters[] = "kmgt";

@@ -8,12 +8,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Decimal digits only. Returns 0, or -1 when the text is anything else or the number exceeds
+/* Decimal digits only. Returns 0, or -1 if the text is anything else or the number exceeds
  * `max`. */
 int cli_number_parse(const char *text, uint64_t max, uint64_t *out_number);
 
-/* Digits and a unit in either case: none or B; K, M, G, T or KiB, MiB, .. (1024); KB, MB, ..
- * (1000). Returns 0, or -1 when the text is no size or does not fit. */
+/* Digits and an optional unit, in upper or lower case: B; K, M, G, T or KiB, MiB, .. (1024); KB,
+ * MB, .. (1000). Returns 0, or -1 if the text is not a size or does not fit. */
 int cli_size_parse(const char *text, size_t *out_bytes);
 
 #define CLI_SIZE_TEXT 32

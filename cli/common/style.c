@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * style.c - decides whether standard output is styled, for which the environment is read once, and
- * prints what strangers have named.
+ * style.c - decides once, from the environment, whether standard output is styled, and prints
+ * untrusted text.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/common/style.h"
@@ -22,7 +22,7 @@ int cli_output_is_styled(void)
     if (known < 0) {
         const char *no_color = getenv("NO_COLOR");
         const char *terminal = getenv("TERM");
-        /* mpirun may give its processes a terminal even when their output goes elsewhere. */
+        /* mpirun may give its processes a terminal even if their output goes elsewhere. */
         known = cli_ranks_are_threads() && isatty(STDOUT_FILENO) &&
                 (no_color == NULL || no_color[0] == '\0') && terminal != NULL &&
                 strcmp(terminal, "dumb") != 0;

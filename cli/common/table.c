@@ -2,9 +2,9 @@
 /*
  * table.c - aligned tables.
  *
- * The texts of all cells lie in one growing buffer, each with its NUL, and cells keep offsets into
- * it: a table of 131,072 rows is three arrays. A line between rows is a specially marked cell,
- * added only where a row could begin, so that cells and columns stay in step.
+ * The texts of all cells are in one growing buffer, each with its NUL, and cells keep offsets into
+ * it, so a table of 131,072 rows is three arrays. A line between rows is a cell with is_line set.
+ * It may only be added where a row begins, so that cells and columns stay in step.
  */
 #include "cli/common/table.h"
 
@@ -36,7 +36,7 @@ struct cli_table {
     size_t cell_count, cell_capacity;
     char *text;
     size_t text_length, text_capacity;
-    char *raw; /* the cell that is being added, before it is escaped */
+    char *raw; /* the text of the cell that is being added, before it is escaped */
     size_t raw_capacity;
 };
 
@@ -75,7 +75,7 @@ static cell *add_cell(cli_table *table, cli_style style, const char *format, va_
     table->raw = cli_grow(table->raw, &table->raw_capacity, raw_bytes, 1);
     vsnprintf(table->raw, raw_bytes, format, again);
     va_end(again);
-    /* Names in cells come from strangers. */
+    /* Names in cells are untrusted. */
     size_t width = reshard_text_escape(table->raw, raw_bytes - 1, NULL, 0), bytes = width + 1;
     table->text = cli_grow(table->text, &table->text_capacity, table->text_length + bytes, 1);
     (void)reshard_text_escape(table->raw, raw_bytes - 1, table->text + table->text_length, bytes);
@@ -113,7 +113,8 @@ static void print_styled(const cli_table *table, const cell *printed)
            cli_style_end(printed->style));
 }
 
-/* Spaces are written only when text follows, so that no line ends in spaces. */
+/* Writes padding only once text follows it, so that no line ends in spaces. Returns the padding
+ * that is still owed. */
 static int print_cell(const cli_table *table, const cell *printed, const column *under, int owed)
 {
     int padding = under->width - printed->width;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * table.h - aligned tables. Cells are added left to right, row by row; column widths are worked out
- * when the table is printed.
+ * table.h - aligned tables. Cells are added left to right, row by row; columns are as wide as their
+ * widest cell.
  */
 #ifndef CLI_TABLE_H
 #define CLI_TABLE_H

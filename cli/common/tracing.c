@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* tracing.c - whether a command records a trace, and where. */
 #include "cli/common/tracing.h"
 
 #include "cli/common/failure.h"

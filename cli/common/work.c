@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * work.c - progress on a terminal, and stopping.
+ * work.c - shows progress on a terminal, and stops when asked to.
  *
- * The bar is one line, redrawn in place after "\r" and erased at the end. Signal handlers get no
- * pointer, so the flag that asks to stop is global. So is the flag that a bar is on the screen,
- * because every message must erase it first.
+ * The bar is one line, redrawn in place after "\r" and erased at the end. The flag that asks to
+ * stop is global because signal handlers get no user pointer. So is bar_is_shown, because every
+ * message must erase the bar first.
  */
 #define _POSIX_C_SOURCE 200809L
 #include "cli/common/work.h"
@@ -25,7 +25,8 @@ static const double first_shown_seconds = 1.0;
 static const double redraw_seconds = 0.1;
 static const double line_seconds = 10.0;
 
-/* What asks a program to end: an interrupt, a scheduler or `kill`, a terminal that goes away. */
+/* Signals that ask a program to end: sent by Ctrl-C, by a scheduler or `kill`, by a closing
+ * terminal. */
 static const int stop_signals[] = {SIGINT, SIGTERM, SIGHUP};
 enum { STOP_SIGNALS = sizeof stop_signals / sizeof stop_signals[0] };
 
@@ -61,7 +62,7 @@ static void report(void *user, const char *what, uint64_t done, uint64_t total)
     cli_work_report(user, what, done, total);
 }
 
-/* Our parent may have chosen to ignore a signal, as shells do for background jobs, and nohup. */
+/* Leaves a signal alone if our parent ignores it, as nohup does, and shells for background jobs. */
 static void catch_signal(int number)
 {
     struct sigaction action;
@@ -71,7 +72,7 @@ static void catch_signal(int number)
     memset(&action, 0, sizeof action);
     action.sa_handler = want_stop;
     sigemptyset(&action.sa_mask);
-    /* One-shot: if the work does not stop, a second one ends the process. */
+    /* One-shot: if the work does not stop, a second signal ends the process. */
     action.sa_flags = SA_RESTART | (int)SA_RESETHAND;
     sigaction(number, &action, NULL);
 }
@@ -153,7 +154,7 @@ static void draw(const cli_work *work, uint64_t done, uint64_t total, double ela
     fflush(stderr);
 }
 
-/* A line every ten seconds, for logs. */
+/* Without a terminal, prints a line every ten seconds, for logs. */
 static void report_line(cli_work *work, uint64_t done, uint64_t total, double now)
 {
     double since = work->drawn > work->started ? work->drawn : work->started;

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Completion of the reshard command for bash. `reshard complete` knows what may come next; this file
-# gives it the words of the line, and its answer to bash.
+# passes it the words of the line, and passes its answer to bash.
 
 _reshard()
 {
     local line=${COMP_LINE:0:COMP_POINT} word=${COMP_WORDS[0]} part rest kind answer i
     local -a words=()
 
-    # bash cuts words at = and : too. Parts that touch each other on the line are one word.
+    # bash also splits words at = and :. Parts without a space between them are one word.
     rest=${line#*"$word"}
     for ((i = 1; i <= COMP_CWORD; i++)); do
         part=${COMP_WORDS[i]}
@@ -21,7 +21,7 @@ _reshard()
     done
     local current=${words[${#words[@]} - 1]}
 
-    # The program takes words without their quotes. Nothing of the line is ever evaluated.
+    # Remove the quotes of words. Nothing on the line is ever evaluated.
     for i in "${!words[@]}"; do
         case ${words[i]} in
         \'*) words[i]=${words[i]#\'} words[i]=${words[i]%\'} ;;
@@ -34,7 +34,7 @@ _reshard()
     done
 
     COMPREPLY=()
-    # What bash replaces is what follows the last = or : of the word.
+    # bash replaces only what follows the last = or : of the word.
     local kept=${current%"${current##*[=:]}"}
     [[ $COMP_WORDBREAKS == *=* && $COMP_WORDBREAKS == *:* ]] || kept=
     while IFS= read -r answer; do

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* matrix.c - matrices as runs, joined to larger cells until there are few enough. */
+/* matrix.c - writes matrices as runs of equal numbers, with larger cells if there are too many
+ * runs. */
 #include "cli/page/matrix.h"
 
 #include "cli/common/memory.h"
 
 #include <stdlib.h>
 
-/* One row of cells: the sums of `cell` rows by `cell` columns. */
+/* Computes one row of cells: each is the sum of `cell` rows by `cell` columns. */
 static void sum_row(int32_t rows, int32_t columns, const uint64_t *matrix, int32_t cell,
                     int32_t row, uint64_t *out)
 {
@@ -18,7 +19,7 @@ static void sum_row(int32_t rows, int32_t columns, const uint64_t *matrix, int32
     }
 }
 
-/* The cells from `begin` on that hold the same number. */
+/* How many cells from `begin` on hold the same number. */
 static int32_t find_run(const uint64_t *cells, int32_t begin, int32_t count)
 {
     int32_t end = begin + 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * page.c - the file of a page: begun beside its final place, and renamed once it is complete, so
- * that whoever has the old page open never sees half of a new one.
+ * page.c - the file of a page. It is written under a temporary name and renamed once it is
+ * complete, so that nobody ever opens half a page.
  */
 #include "cli/page/page.h"
 
@@ -16,10 +16,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The program of web/ before and after its data; made by cmake/JoinPage.cmake. */
+/* The page before and after its data; generated from web/ by cmake/JoinPage.cmake. */
 extern const char cli_page_head[], cli_page_tail[];
 
-/* A page that is there may be replaced. Anything else was not meant, or is worth asking twice. */
+/* An older page may be replaced, but no other file: the user may have named it by mistake. */
 static int check_replaceable(const char *path)
 {
     static const char begins[] = "<!doctype html>\n<!-- reshard";
@@ -55,7 +55,7 @@ static int open_page(cli_page *page)
     return code;
 }
 
-/* As a shell would take it: in single quotes where that is needed. */
+/* Quotes a word for a shell, in single quotes if necessary. Returns the length written. */
 static size_t quote_word(const char *word, char *out)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pieces.c - the boxes of layouts. Ranks that follow each other and hold the same box are one
- * entry, so that a tensor which all ranks hold takes one, however many they are.
+ * pieces.c - writes the boxes of layouts. Consecutive ranks that hold the same box share one entry,
+ * so a replicated tensor takes one entry, no matter how many ranks hold it.
  */
 #include "cli/page/pieces.h"
 
@@ -44,7 +44,7 @@ static void add_box(cli_page *page, entry *e, int32_t rank, const reshard_box *b
     *e = (entry){rank, 1, *box};
 }
 
-/* How many boxes a picture may have that is drawn now. */
+/* How many boxes the next picture may have. */
 static int64_t find_room(const cli_page *page)
 {
     return page->pieces_left < CLI_PAGE_PICTURE_PIECES_MAX ? page->pieces_left
@@ -61,7 +61,7 @@ static void write_end(cli_page *page, entry *e, int64_t ranks_shown, int pieces_
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* What is known of a layout's picture so far. */
+/* The state of a layout's picture while it is written. */
 typedef struct picture {
     entry last;
     int pieces_cut;

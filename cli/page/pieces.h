@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pieces.h - who holds which box, as a page draws it. */
+/* pieces.h - writes who holds which box, for the pictures of a page. */
 #ifndef CLI_PAGE_PIECES_H
 #define CLI_PAGE_PIECES_H
 
@@ -7,15 +7,15 @@
 
 #include <reshard/reshard.h>
 
-/* How many boxes one page holds, and one picture of it: some 30 bytes each. */
+/* How many boxes one page, and one picture on it, may have; each takes some 30 bytes. */
 enum { CLI_PAGE_PIECES_MAX = 60000, CLI_PAGE_PICTURE_PIECES_MAX = 6000 };
 
 /*
- * Writes an object: `shape`, `ranks` (how many take part), `pieces`, a flat list in which each box
- * is its first rank, the number of ranks from there on that hold it, its offsets and its sizes, and
- * `partial`, the reduction, if shards are contributions. `ranks_shown` and `pieces_cut` tell what
- * is missing: ranks beyond the first, and whether some rank has more pieces than are listed. Errors
- * are the library's.
+ * Writes an object: `shape`; `ranks`, how many take part; `pieces`, a flat list in which each box
+ * is its first rank, the number of consecutive ranks that hold it, its offsets and its sizes; and
+ * `partial`, the reduction, if shards are contributions. `ranks_shown`, how many of the ranks are
+ * listed, and `pieces_cut`, whether a rank has more pieces than are listed, say what is missing.
+ * Errors are the library's.
  */
 reshard_status cli_page_layout(cli_page *page, const char *key, const reshard_layout *layout);
 

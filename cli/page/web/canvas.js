@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A canvas that is sharp on every screen, tells what is under the pointer, and can be used by keys.
+// A canvas that is sharp on every screen, describes what is under the pointer, and can be used with the keyboard.
 import { element } from "./dom.js";
 import { onTheme } from "./colour.js";
 
-/** Where charts begin, right of the words of their axis. */
+/** The left edge of charts, to the right of their axis labels. */
 export const CHART_LEFT = 64;
 
-/** How many places of an axis to go on from number to number, so that each has some room. */
+/** The step from one number on an axis to the next, such that the numbers have enough room. */
 export function tickStep(length, room) {
     return 2 ** Math.max(0, Math.ceil(Math.log2(room / length)));
 }
 
-/** Where a bar begins: on a pixel, so that thin bars beside each other make no pattern. */
+/** The edge of a bar, rounded to half a pixel, so that adjacent thin bars make no moire pattern. */
 export function barEdge(x) {
     return CHART_LEFT + Math.round(2 * x) / 2;
 }
@@ -32,8 +32,8 @@ function hideTip() {
 
 /**
  * parts: {label, height(width), draw(context, width, height, cursor), hit(x, y), tell(target), pick(target),
- * step(target, dx, dy)}. A target is whatever hit() finds: an object, or null. tell() gives its words, step() the
- * target beside it for arrow keys.
+ * step(target, dx, dy)}. A target is whatever hit() finds: an object, or null. tell() returns its description, step()
+ * the target next to it, for the arrow keys.
  */
 export function drawing(parts) {
     const canvas = element("canvas", { role: "img", tabindex: "0", "aria-label": parts.label, "aria-describedby": "keys" });
@@ -46,7 +46,7 @@ export function drawing(parts) {
         const width = node.clientWidth;
         if (width === 0) return;
         const height = Math.round(parts.height(width));
-        const scale = Math.max(2, window.devicePixelRatio || 1); // 2 at least, for paper
+        const scale = Math.max(2, window.devicePixelRatio || 1); // at least 2, for printing
         canvas.width = Math.round(width * scale);
         canvas.height = Math.round(height * scale);
         canvas.style.height = `${height}px`;
@@ -105,7 +105,7 @@ export function drawing(parts) {
 export function beginTips() {
     document.body.append(tip, element("p", { id: "keys", class: "unseen" },
         "Arrow keys move, Enter chooses, Escape lets go."));
-    // Keys may scroll to what they reach; what they tell has to stay.
+    // The keyboard may scroll the page to its target, whose description must stay; so do not listen to "scroll".
     window.addEventListener("wheel", hideTip, { passive: true });
     window.addEventListener("touchmove", hideTip, { passive: true });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colours of ranks and of amounts. Numbers and borders carry the meaning; colour only helps.
+// Colours of ranks and of amounts. The meaning is always also in numbers and borders, never in colour alone.
 
-// Told apart by people who see fewer colours, too; beyond them hues go round by the golden angle.
+// Hues that colour-blind people can tell apart. Further hues advance by the golden angle.
 const FIRST_HUES = [[212, 72], [28, 85], [160, 60], [330, 55], [48, 90], [265, 55], [190, 70], [5, 70]];
 
 const isDark = matchMedia("(prefers-color-scheme: dark)");
@@ -26,7 +26,7 @@ export function rankColour(rank, alpha = 1) {
     return `hsl(${hue} ${darkNow() ? saturation * 0.7 : saturation}% ${light}% / ${alpha})`;
 }
 
-// From nothing to the most, darker by day and brighter by night.
+// From nothing to the maximum: darker in the light theme, brighter in the dark one.
 const HEAT = {
     light: [[232, 241, 251], [168, 205, 240], [93, 154, 217], [38, 97, 173]],
     dark: [[26, 36, 52], [31, 72, 120], [51, 117, 186], [121, 184, 245]],
@@ -34,7 +34,7 @@ const HEAT = {
     keptDark: [[32, 35, 40], [45, 49, 55], [59, 64, 71], [74, 80, 88]],
 };
 
-/** The colour of a share between 0 and 1, as [red, green, blue]; kept: of what stays, in grey. */
+/** The colour of a share between 0 and 1, as [red, green, blue]; grey for kept bytes. */
 export function heatColour(share, kept = false) {
     const scale = HEAT[kept ? (darkNow() ? "keptDark" : "keptLight") : darkNow() ? "dark" : "light"];
     const place = Math.min(1, Math.max(0, share)) ** 0.7 * (scale.length - 1);
@@ -47,10 +47,10 @@ export function heatText(share) {
     return isBright ? "#10151d" : "#fff";
 }
 
-const inks = new Map(); // asking for a computed style thousands of times takes seconds
+const inks = new Map(); // a cache: computing a style thousands of times takes seconds
 onTheme(() => inks.clear());
 
-/** The value of a CSS variable, for what is drawn on canvases. */
+/** The value of a CSS variable, for drawing on canvases. */
 export function ink(name) {
     if (!inks.has(name)) inks.set(name, getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim());
     return inks.get(name);

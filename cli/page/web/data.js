@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan's data, as the command put it into the page, made ready to be asked.
+// The plan's data, as the command put it into the page, unpacked for the other modules.
 import { boxText } from "./format.js";
 
 export const DATA = JSON.parse(document.getElementById("data").textContent);
 export const REPORT = DATA.report;
 export const IS_PLAN = DATA.kind === "plan";
 
-/** A matrix of sums: `cell` entries by `cell` entries of the plan are one number. */
+/** A matrix of sums: each number stands for `cell` x `cell` entries of the plan's matrix. */
 class Matrix {
     constructor(rows, columns, cell) {
         this.rows = rows; // in entries: ranks or files
@@ -53,7 +53,7 @@ function unpackMatrix(packed) {
     return matrix;
 }
 
-/** One matrix for each stage, with cells of one size. Empty where there is none on the page. */
+/** One matrix for each stage, all with cells of the same size. Empty if the page has none. */
 function unpackStages() {
     const packed = IS_PLAN ? (DATA.stage_list ?? []).map((stage) => stage.matrix) : DATA.matrix ? [DATA.matrix] : [];
     const stages = packed.map(unpackMatrix);
@@ -84,7 +84,7 @@ function unpackBoxes(layout) {
     return [...found.values()];
 }
 
-/** The layout's boxes, worked out when they are asked for first. */
+/** The layout's boxes, unpacked at the first call. */
 export function boxesOf(layout) {
     layout.boxes ??= unpackBoxes(layout);
     return layout.boxes;
@@ -98,14 +98,14 @@ export function boxesOfRank(layout, rank) {
     return boxesOf(layout).filter((box) => holds(box, rank));
 }
 
-/** What two boxes share, or null. */
+/** The intersection of two boxes, or null. */
 function meet(a, b) {
     const offset = a.offset.map((from, d) => Math.max(from, b.offset[d]));
     const size = a.size.map((length, d) => Math.min(a.offset[d] + length, b.offset[d] + b.size[d]) - offset[d]);
     return size.some((length) => length <= 0) ? null : { offset, size };
 }
 
-/** How much of each dimension is drawn: all of it, or the part that the first boxes reach if not all are on the page. */
+/** How much of each dimension is drawn: all of it or, if the page lacks some boxes, the part that the others reach. */
 export function extentsOf(layout) {
     const isWhole = layout.ranks_shown >= layout.ranks && !layout.pieces_cut;
     layout.extents ??= isWhole ? layout.shape :
@@ -113,7 +113,7 @@ export function extentsOf(layout) {
     return layout.extents;
 }
 
-/** What a layout's picture lacks, in words; "" if it is complete. */
+/** Says what a layout's picture lacks; "" if it is complete. */
 export function lackText(layout) {
     if (layout.ranks_shown >= layout.ranks && !layout.pieces_cut) return "";
     const what = layout.ranks_shown < layout.ranks ? `the first ${layout.ranks_shown} of ${layout.ranks} ranks` : "the first boxes of each rank";
@@ -123,7 +123,7 @@ export function lackText(layout) {
 export const TENSORS = DATA.tensor_list ?? [];
 const PICTURES = new Map(TENSORS.filter((tensor) => tensor.layout).map((tensor) => [tensor.picture, tensor.layout]));
 
-/** The layout that a tensor is cut into; null if it stays whole, or found no room on the page. */
+/** The layout that a tensor is cut into; null if it stays whole, or there was no room on the page. */
 export function layoutOf(tensor) {
     return PICTURES.get(tensor.picture) ?? null;
 }
@@ -132,7 +132,7 @@ export function tensorBytes(tensor) {
     return Math.ceil((tensor.shape.reduce((volume, length) => volume * length, 1) * tensor.bits) / 8);
 }
 
-/** How rows and columns of the matrix are called. */
+/** The names of the matrix's rows and columns. */
 export function rowName(row) {
     return IS_PLAN ? `rank ${row}` : DATA.source_files[row] || `file ${row}`;
 }
@@ -141,13 +141,13 @@ export function columnName(column) {
     return IS_PLAN ? `rank ${column}` : DATA.target_files[column] || `file ${column}`;
 }
 
-/** What the boxes of one rank and those of another have in common, as boxes and as a number of elements. */
+/** The intersection of one rank's boxes with another's, as boxes and as a number of elements. */
 export function shareOfBoxes(has, wants) {
     const boxes = has.flatMap((a) => wants.map((b) => meet(a, b))).filter((box) => box !== null);
     return { boxes, volume: boxes.reduce((sum, box) => sum + box.size.reduce((product, length) => product * length, 1), 0) };
 }
 
-/** The tensors of which a stored file gives most to a file that is written: [{tensor, bytes}], falling. */
+/** The tensors that a stored file contributes to a written one: [{tensor, bytes}], largest first. */
 export function tensorsBetween(file, rank) {
     const wanted = new Map(); // by layout: tensors that are cut alike share one
     const found = [];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements from data. Text goes in as text nodes only, so that no name can become markup.
+// Makes elements from data. Text is only ever inserted as text nodes, so that no name can become markup.
 
 /** element("p", {class: "x", onclick: f}, "text", child, ...); null children are left out. */
 export function element(tag, attributes = {}, ...children) {
@@ -13,7 +13,7 @@ export function element(tag, attributes = {}, ...children) {
     return made;
 }
 
-/** A section with a heading that it is labelled by. */
+/** A section, labelled by its heading. */
 export function section(id, title, ...children) {
     return element("section", { id, "aria-labelledby": `${id}-title` },
         element("h2", { id: `${id}-title` }, title), ...children);
@@ -23,7 +23,7 @@ async function copyText(text) {
     try {
         await navigator.clipboard.writeText(text);
     } catch {
-        // Pages opened from a disk may have no clipboard of the new kind.
+        // Pages opened from a disk may lack navigator.clipboard.
         const area = element("textarea", { "aria-hidden": "true" });
         area.value = text;
         document.body.append(area);
@@ -46,7 +46,7 @@ function copyButton(text, what) {
     return button;
 }
 
-/** A piece of code that can be copied, as it is or as another text. */
+/** A piece of code with a button that copies it, or another text in its place. */
 export function codeLine(text, what, copied = text) {
     return element("span", { class: "code" }, element("code", { tabindex: "0" }, text), copyButton(copied, what));
 }

@@ -14,13 +14,13 @@ export function sizeText(bytes) {
     return `${unit === 0 ? value : Number(value.toFixed(1))} ${UNITS[unit]}`;
 }
 
-/** All digits, with thin spaces between thousands; beyond 2^53 a number of JSON is not exact. */
+/** All digits, with thin spaces between thousands; "about" beyond 2^53, where JSON numbers are not exact. */
 export function exactText(number) {
     const digits = String(number).replace(/\B(?=(\d{3})+$)/g, "\u2009");
     return Number.isSafeInteger(number) ? digits : `about ${number}`;
 }
 
-/** A name of any characters, of which those that cannot be seen, or turn others round, are spelt out. */
+/** A name, with invisible characters and those that change the direction of text spelt out. */
 export function nameText(name) {
     const shown = name.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, (one) => `\\u{${one.codePointAt(0).toString(16)}}`);
     return shown === "" ? "(no name)" : shown;
@@ -49,7 +49,7 @@ export function boxText(offset, size) {
     return `[${offset.map((from, d) => `${from}:${from + size[d]}`).join(", ")}]`;
 }
 
-/** "0\u20133, 8", with a count where there are many: ranges are [first, count]. */
+/** "0\u20133, 8", with a count if there are many; ranges are [first, count]. */
 export function rangesText(ranges, limit = 4) {
     const shown = ranges.slice(0, limit).map(([first, count]) =>
         count === 1 ? `${first}` : count === 2 ? `${first}, ${first + 1}` : `${first}\u2013${first + count - 1}`);

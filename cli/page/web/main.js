@@ -18,7 +18,7 @@ function layoutsSection() {
     const texts = [REPORT.from, ...REPORT.intermediates, REPORT.to];
     const items = DATA.layouts.map((layout, i) => ({
         title: titles[i], text: texts[i], layout, owner: "rank", bytes: DATA.element_bytes, padding: null,
-        // A link lights its sender in the source and its receiver in the target.
+        // A chosen link highlights its sender in the source and its receiver in the target.
         chosen: () => state.link ? state.link[i === 0 ? 0 : 1] : state.rank,
         pick: (rank) => choose("rank", rank),
     }));

@@ -9,13 +9,13 @@ import { state, onState, setState, choose } from "./state.js";
 
 const NODE_SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const SIDE_MAX = 620;
-const FINE = 96; // beyond so many cells on a side they are drawn as an image
+const FINE = 96; // with more cells than this on a side, they are drawn as an image
 
 let current = { key: null };
 
 /**
- * What is shown now: the matrix of the chosen stage in cells of the chosen size, and of it without what stays within
- * ranks the values, and the most of them.
+ * The matrix that is shown now, of the chosen stage and with cells of the chosen size; its values without bytes that
+ * stay within a rank; and the largest of these.
  */
 function currentMatrix() {
     const key = `${state.stage} ${state.node}`;
@@ -49,7 +49,7 @@ function cellName(matrix, index, isRow) {
     return IS_PLAN ? `node ${index} (ranks ${from}\u2013${from + count - 1})` : `files ${from}\u2013${from + count - 1}`;
 }
 
-/** The links that carry most: [[source, target], ...]. */
+/** The links that carry the most: [[source, target], ...]. */
 function findBusiest(matrix) {
     let most = 0;
     let links = [];
@@ -65,7 +65,7 @@ function findBusiest(matrix) {
     return { most, links };
 }
 
-/** Why so much goes from one rank to another: what the one holds and the other wants. */
+/** Why so much goes from one rank to another: what one holds and the other needs. */
 function planReason([s, t]) {
     if (DATA.layouts.length > 2)
         return "The plan goes through another layout, so that no rank has to send everything to everybody; the pictures show it.";
@@ -77,7 +77,7 @@ function planReason([s, t]) {
     return `Rank ${s} holds ${some(has)}, rank ${t} wants ${some(wants)}; they share ${some(shared)}.${others}`;
 }
 
-/** The same between files: which tensors are the largest on this way. */
+/** The same between files: the tensors that contribute most. */
 function conversionReason([s, t]) {
     const found = tensorsBetween(s, t);
     if (found.length === 0) return "";
@@ -85,7 +85,7 @@ function conversionReason([s, t]) {
     return `Parts of ${countText(found.length, "tensor")}; the largest: ${shown.join(", ")}.`;
 }
 
-/** A link in words, with its reason. */
+/** Describes a link, with its reason. */
 function linkWords(link, note = "") {
     const bytes = TOTAL.at(...link);
     return [element("p", {}, element("button", { type: "button", class: "link", onclick: () => choose("link", link) },

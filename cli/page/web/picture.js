@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// One layout as a picture: two of its dimensions, and the boxes that lie there at the chosen place of the others.
+// Draws one layout: two of its dimensions, and the boxes at the chosen index of the others.
 import { boxText, rangesText, rangesCount, sizeText } from "./format.js";
 import { boxesOf, extentsOf, holds } from "./data.js";
 import { rankColour, ink } from "./colour.js";
 import { drawing } from "./canvas.js";
 
-const STRIP_HEIGHT = 72; // of tensors with one dimension
+const STRIP_HEIGHT = 72; // for tensors with one dimension
 const STRIPES_MAX = 4;
 
-/** Stripes in the colours of the first ranks that hold a box, so that replicas look like what they are. */
+/** Stripes in the colours of the first ranks that hold a box, so that replicas can be recognised. */
 function fillOf(context, box, alpha) {
     const ranks = [];
     for (const [first, count] of box.ranges)
@@ -29,7 +29,7 @@ function fillOf(context, box, alpha) {
     return context.createPattern(tile, "repeat");
 }
 
-/** The longest of some texts that fits, in the middle of a rectangle. */
+/** Writes the longest of the texts that fits into the middle of a rectangle. */
 function writeLabel(context, texts, [x, y, width, height]) {
     const size = Math.min(16, Math.max(10, height * 0.3));
     if (height < 11 || width < 12) return;
@@ -46,12 +46,12 @@ function writeLabel(context, texts, [x, y, width, height]) {
 }
 
 /**
- * view(): {layout, rowDim, columnDim, slice, chosen, ghosts, owner, bytes, padding}. rowDim and columnDim are null where
+ * view(): {layout, rowDim, columnDim, slice, chosen, ghosts, owner, bytes, padding}. rowDim and columnDim are null if
  * there is no such dimension; `chosen` is the rank to show, or null; `ghosts` are boxes drawn with dashes; `owner` is
  * "rank" or "file"; `padding` is the shape without padding, or null.
  */
 export function layoutPicture(label, view, pick) {
-    let placed = []; // what the last drawing put where
+    let placed = []; // boxes and where they were drawn last
 
     function place(now, box, width, height) {
         const part = (dim, room) => {
@@ -153,7 +153,7 @@ export function layoutPicture(label, view, pick) {
         step: (target, dx, dy) => placed.length === 0 ? null :
             { index: target === null ? 0 : (target.index + dx + dy + placed.length) % placed.length },
         pick: ({ index }) => {
-            // Choosing the same box again goes to the next of the ranks that hold it.
+            // Picking the same box again chooses the next rank that holds it.
             const { ranges } = placed[index].box;
             const ranks = ranges.flatMap(([first, count]) => Array.from({ length: Math.min(count, 4096) }, (_, i) => first + i));
             const at = ranks.indexOf(view().chosen);

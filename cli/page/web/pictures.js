@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several layouts of one tensor side by side, with one choice of dimensions and one slider for each other dimension.
+// Draws several layouts of one tensor side by side, with the same two dimensions and a slider for each other one.
 import { element, choice, codeLine } from "./dom.js";
 import { countText, shapeText } from "./format.js";
 import { boxesOf, boxesOfRank, extentsOf, lackText, shareOfBoxes } from "./data.js";
 import { layoutPicture } from "./picture.js";
 import { state, onState } from "./state.js";
 
-/** The two dimensions to begin with: those that are cut, else the last ones. */
+/** The two dimensions to show first: those that are cut, otherwise the last ones. */
 function pickDims(layouts) {
     const ndim = layouts[0].shape.length;
     const isCut = (d) => layouts.some((layout) => boxesOf(layout).some((box) => box.size[d] !== layout.shape[d]));
@@ -53,8 +53,8 @@ function chooser(shape, axes, onchange) {
 
 /**
  * items: [{title, text, layout, owner, bytes, padding, chosen(), pick(rank)}]. `text` is the spec, or null; chosen()
- * gives the rank to show, or null. With ghosts, the boxes of a chosen rank in the first layout are dashed in the last
- * one and the other way round, and what the ends of a chosen link share is dashed in both.
+ * returns the rank to show, or null. With ghosts, the boxes that a chosen rank has in the first layout are drawn dashed
+ * in the last one and vice versa, and the intersection of the ends of a chosen link is drawn dashed in both.
  */
 export function pictureRow(items, { ghosts = false } = {}) {
     const shape = extentsOf(items.at(-1).layout);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each rank, or file, has to hold: bars of several parts, and the same as a table.
+// What each rank, or file, holds: as stacked bars, and as a table.
 import { section, element } from "./dom.js";
 import { countText, exactText, sizeText } from "./format.js";
 import { DATA, IS_PLAN, TOTAL, columnName, rowName } from "./data.js";
@@ -9,7 +9,7 @@ import { state, onState, choose } from "./state.js";
 
 const HEIGHT = 190;
 
-/** series: [{name, ink, values}]; bars stand beside each other, their parts on top of each other. */
+/** Stacked bars. series: [{name, ink, values}]. */
 function barDrawing(label, series, { nameOf, isChosen, pick }) {
     const count = series[0].values.length;
     const totals = series[0].values.map((_, i) => series.reduce((sum, one) => sum + one.values[i], 0));
@@ -70,7 +70,7 @@ function keyOf(series) {
     return key;
 }
 
-/** A table whose columns can be sorted: columns are {name, values}. Made when it is opened first. */
+/** A table that can be sorted by its columns, {name, values}. Built when it is first opened. */
 function rankTable(columns) {
     const count = columns[0].values.length;
     const body = element("tbody");

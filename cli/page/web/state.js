@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is chosen on the page. It lives in the URL's hash, so that a link shows what its sender saw.
+// What is chosen on the page. It is kept in the URL's hash, so that a link shows what its sender saw.
 
 const NUMBERS = ["rank", "file", "stage", "node"];
 const TEXTS = ["find", "sort"];
@@ -16,7 +16,7 @@ export function onState(listener) {
 function writeHash() {
     const words = new URLSearchParams();
     for (const name of NUMBERS) if (state[name] !== null) words.set(name, state[name]);
-    if (state.tensor !== null) words.set("tensor", state.tensor); // one may be called ""
+    if (state.tensor !== null) words.set("tensor", state.tensor); // a tensor may be called ""
     if (state.link) words.set("link", state.link.join("-"));
     for (const name of TEXTS) if (state[name]) words.set(name, state[name]);
     const hash = words.toString();
@@ -37,14 +37,14 @@ function tellAll() {
     for (const listener of listeners) listener(state);
 }
 
-/** Changes some of it: setState({rank: 3}). */
+/** Changes parts of the state: setState({rank: 3}). */
 export function setState(change) {
     Object.assign(state, change);
     writeHash();
     tellAll();
 }
 
-/** A rank, a file and a link exclude each other; choosing the same again lets go of it. */
+/** Chooses a rank, a file or a link, which exclude each other; choosing the same again clears it. */
 export function choose(kind, value) {
     const same = JSON.stringify(state[kind]) === JSON.stringify(value);
     setState({ rank: null, file: null, link: null, [kind]: same ? null : value });
@@ -54,7 +54,7 @@ export function clearChoice() {
     setState({ rank: null, file: null, link: null });
 }
 
-/** Reads the hash and tells everybody, now and whenever it changes. */
+/** Reads the hash and notifies all listeners, now and whenever it changes. */
 export function beginState() {
     readHash();
     window.addEventListener("hashchange", () => { readHash(); tellAll(); });

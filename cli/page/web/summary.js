@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The head of the page: what this is, its figures, what is chosen, and what the page leaves out.
+// The top of the page: what it shows, its figures, what is chosen, and what the page leaves out.
 import { element, section, codeLine } from "./dom.js";
 import { boxText, countText, exactText, percentText, shapeText, sizeText, timeText } from "./format.js";
 import { DATA, IS_PLAN, REPORT, STAGES, TENSORS, TOTAL, boxesOfRank, columnName, lackText, rowName } from "./data.js";
@@ -15,7 +15,7 @@ function tile(name, field, text, note, bar = null) {
 const size = (name, field, note = "", bar = null) => tile(name, field, sizeText(REPORT[field]), note, bar);
 const count = (name, field, note = "") => tile(name, field, exactText(REPORT[field]), note);
 
-/** The first rank that has so much. */
+/** The first rank that has this many bytes. */
 function whoHas(values, bytes) {
     const rank = values && bytes > 0 ? values.indexOf(bytes) : -1;
     return rank === -1 ? "" : `rank ${rank}`;
@@ -59,7 +59,7 @@ export function pageHeader() {
         element("p", { class: "command" }, codeLine(DATA.command, "the command that made this page")));
 }
 
-/** What does not fit, said. */
+/** Lists what did not fit on the page. */
 function findLacks() {
     const lacks = [];
     if (IS_PLAN && !DATA.stage_list) lacks.push(`Figures of single ranks and pairs are left out: there are ${exactText(REPORT.ranks)} ranks.`);
@@ -105,7 +105,7 @@ function linkText([s, t]) {
     return `${rowName(s)} \u2192 ${columnName(t)}${has ? `: ${sizeText(TOTAL.at(s, t))}${stages}` : ""}`;
 }
 
-/** A bar at the foot of the window that says what is chosen; screen readers hear it. */
+/** A bar at the bottom of the window that says what is chosen, also to screen readers. */
 export function choiceBar() {
     const text = element("span", { role: "status", "aria-live": "polite" });
     const bar = element("div", { id: "chosen", hidden: true }, text,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors of a checkpoint: searched, sorted, and each with its own picture.
+// The tensors of a checkpoint, as a list to search and sort, with a picture of each.
 import { section, element, codeLine } from "./dom.js";
 import { exactText, nameText, shapeText, sizeText } from "./format.js";
 import { DATA, REPORT, TENSORS, boxesOf, holds, layoutOf, tensorBytes } from "./data.js";
@@ -23,7 +23,7 @@ const COLUMNS = [
     { key: "rule", name: "rule", show: ruleText, compare: (a, b) => compareText(ruleText(a), ruleText(b)) },
 ];
 
-/** All words must be found somewhere in the row. */
+/** The tensors in whose row all of the words occur. */
 function findTensors(words) {
     const wanted = words.toLowerCase().split(/\s+/).filter((word) => word);
     return TENSORS.filter((tensor) => {
@@ -32,7 +32,7 @@ function findTensors(words) {
     });
 }
 
-/** sort is "name", or "-name" for falling order; "" is the order of the page. */
+/** sort is "name", or "-name" for descending order; "" is the order of the page. */
 function sortTensors(found, sort) {
     const column = COLUMNS.find((one) => one.key === sort.replace(/^-/, ""));
     if (!column) return found;
@@ -40,7 +40,7 @@ function sortTensors(found, sort) {
     return [...found].sort((a, b) => sign * column.compare(a, b));
 }
 
-/** The tensor as it is stored and as it will be. */
+/** Pictures of a tensor as it is stored and as it will be. */
 function tensorPicture(tensor) {
     const layout = layoutOf(tensor);
     const items = [];

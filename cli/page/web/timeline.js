@@ -16,7 +16,7 @@ function readRounds(stage) {
     return rounds;
 }
 
-/** What a rank sends in a round, or null where the page does not tell. */
+/** What a rank sends in a round, or null if the page does not say. */
 function bytesOfRank(stage, round, rank) {
     const matrix = STAGES[stage];
     return matrix.cell > 1 ? null : matrix.at(rank, (rank + round) % matrix.rows);
@@ -93,7 +93,7 @@ function timelineDrawing(lanes) {
     });
 }
 
-/** What was predicted for each stage, and what makes it last so long. */
+/** The predicted time of each stage, and its bottleneck. */
 function predictionList() {
     if (!REPORT.prediction) return null;
     return element("ul", { class: "hint" }, REPORT.prediction.stages.map((stage, i) => element("li", {},
