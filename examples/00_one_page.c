@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * 00_one_page.c - a whole reshard by hand, without the library: a matrix that four ranks hold by
- * rows is brought to four ranks that hold it by columns. Nothing but plain C, to be read from top
- * to bottom: all the rest of reshard grows out of these three steps.
+ * rows is moved so that they hold it by columns. It is plain C, to be read from top to bottom;
+ * everything else in reshard grows out of these three steps.
  *
  *   1. Each rank owns a box of the tensor; chunks are ceil(n / ranks) long, the last ones shorter.
  *   2. What one rank has and another wants is the intersection of their boxes.
  *   3. That intersection is a strided copy from one local buffer to the other.
  *
  * What the library adds: any layout on either side (meshes, replicas, partial sums, fused and
- * strided cuts, lists of boxes) and any number of dims; asking only those ranks that overlap, not
- * all pairs; one sender where several ranks have a box; a proof that every element arrives once;
+ * strided cuts, lists of boxes) and up to eight dims; work only for ranks that overlap, not for all
+ * pairs; a single sender if several ranks have a box; a proof that every element arrives once;
  * copies at the speed of memory; ranks that are threads, processes or files; errors instead of
  * overflows; gradients.
  */
@@ -28,7 +28,7 @@ static int smaller(int a, int b)
     return a < b ? a : b;
 }
 
-/* The box of one rank when dimension `cut` is divided into chunks; the last may be empty. */
+/* The box of one rank if dimension `cut` is divided into chunks; the last ones may be empty. */
 static box own_box(int rank, int cut)
 {
     box own = {{0, 0}, {ROWS, COLUMNS}};
@@ -49,7 +49,7 @@ static box intersect(box a, box b)
     return both;
 }
 
-/* Where element (row, column) of the whole matrix lies in the buffer of the rank that owns
+/* The address of element (row, column) of the whole matrix in the buffer of the rank that owns
  * `own`. */
 static float *element(float *buffer, box own, int row, int column)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 01_layout.c - a spec meets a shape: who owns which box. The same as `reshard layout '4: S(0)'
- * --shape 10x7`. */
+/* 01_layout.c - a spec and a shape make a layout: who owns which box. `reshard layout '4: S(0)'
+ * --shape 10x7` does the same. */
 #include <reshard/reshard.h>
 
 #include <stdio.h>

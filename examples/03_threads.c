@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 03_threads.c - four ranks, which are threads, turn a matrix that is split by rows into one that
- * is split by columns. Each rank fills its rows with the index of every element, and finds the
- * indices of its columns afterwards.
+ * 03_threads.c - four ranks, which are threads, take a matrix from a split by rows to a split by
+ * columns. Each rank fills its rows with the index of every element, and checks the indices in its
+ * columns afterwards.
  */
 #include <reshard/reshard.h>
 

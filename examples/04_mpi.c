@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 04_mpi.c - the ranks of an MPI program turn a matrix that is split by rows into one that is split
- * by columns, and go on with MPI as before. Any number of ranks that divides 12 will do:
+ * 04_mpi.c - the ranks of an MPI program take a matrix from a split by rows to a split by columns,
+ * and then continue with MPI as before. Works with any number of ranks that divides 12:
  *
  *     mpirun -n 3 04_mpi
  */
@@ -12,7 +12,7 @@
 
 enum { ROWS = 12, COLUMNS = 24 };
 
-static int32_t rows[ROWS * COLUMNS], columns[ROWS * COLUMNS]; /* enough for one rank alone */
+static int32_t rows[ROWS * COLUMNS], columns[ROWS * COLUMNS]; /* enough for a single rank */
 
 static reshard_status turn(reshard_group *group, reshard_layout *from, reshard_layout *to)
 {

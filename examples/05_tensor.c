@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 05_tensor.c - a tensor that rank 0 has is cut over four ranks by rows, moved to columns on three
- * of them, and gathered again. Five rows over four ranks: the last rank has none. The columns are
- * then written over with ones, in the memory that they have.
+ * 05_tensor.c - a tensor of rank 0 is cut by rows over four ranks, redistributed by columns over
+ * three of them, and gathered again. There are five rows for four ranks, so the last rank has none.
+ * Then the columns are overwritten with ones in place.
  */
 #include <reshard/reshard_nn.h>
 
@@ -10,7 +10,7 @@
 
 enum { RANKS = 4, ROWS = 5, COLUMNS = 6 };
 
-/* The same move again without new memory. */
+/* The same move, into memory that exists already. */
 static reshard_status overwrite(reshard_tensor *rows, reshard_tensor *columns)
 {
     reshard_tensor *ones = NULL, *sums = NULL;
@@ -19,7 +19,8 @@ static reshard_status overwrite(reshard_tensor *rows, reshard_tensor *columns)
     if (status == RESHARD_OK)
         status = reshard_tensor_redistribute_into(ones, columns);
     if (status == RESHARD_OK)
-        status = reshard_tensor_zeros_like(columns, RESHARD_F64, &sums); /* of another dtype */
+        /* the same layout, another dtype */
+        status = reshard_tensor_zeros_like(columns, RESHARD_F64, &sums);
     if (status == RESHARD_OK && reshard_tensor_local_shard_count(columns) > 0)
         status =
             reshard_tensor_get(reshard_tensor_local_shard(columns, 0), (int64_t[]){0, 0}, &value);
@@ -30,7 +31,7 @@ static reshard_status overwrite(reshard_tensor *rows, reshard_tensor *columns)
     return status;
 }
 
-/* What all ranks do; `numbers` is there on rank 0 only. */
+/* Run by all ranks; only rank 0 has `numbers`. */
 static reshard_status travel(reshard_group *group, reshard_spec *rows, reshard_spec *columns,
                              reshard_tensor *numbers)
 {

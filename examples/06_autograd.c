@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * 06_autograd.c - a network of two layers learns exclusive or, with its weights cut over two ranks:
- * the first layer by rows of its weight, so that the hidden values are cut too; the second by
- * columns, so that each rank has a part of the sum. One redistribute adds the parts up, and its
- * backward step costs nothing.
+ * the first weight by rows, so that the hidden values are cut too; the second by columns, so that
+ * each rank has a partial sum. One redistribute adds these up; its backward step moves nothing.
  */
 #include <reshard/reshard_nn.h>
 
@@ -17,7 +16,7 @@ typedef struct model {
     reshard_spec *whole;
 } model;
 
-/* One step of training reads like the model. Errors wait in the scope. */
+/* One training step, which reads like the model. The scope keeps the first error. */
 static reshard_status step(model *m, double *out_loss)
 {
     reshard_scope *scope = NULL;
@@ -44,7 +43,7 @@ static void descend(reshard_tensor *weight)
     reshard_tensor_clear_gradient(weight);
 }
 
-/* Normal numbers by global index: the same on any number of ranks. */
+/* The random numbers depend on the global index, so they are the same on any number of ranks. */
 static reshard_status make_parameter(reshard_group *group, const char *text, int32_t ndim,
                                      const int64_t *shape, uint64_t seed,
                                      reshard_tensor **out_tensor)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 07_train_gpt.c - a small GPT on the bytes of a text, trained on some ranks, then on others.
+ * 07_train_gpt.c - trains a small GPT on the bytes of a text, on some ranks and then on others.
  *
  *   07_train_gpt --text FILE --ranks 2 --then 4 --steps 20 --save DIR
  *
- * The ranks are threads. The model is tensor parallel by a sharding plan; every block keeps only
- * its chunk of the activations that all ranks hold alike; AdamW steps on each rank's own shards.
- * The first training ends with a checkpoint, weights and AdamW's state, in which every rank has
- * written what it holds. The second one, on other ranks, reads what they need and goes on.
+ * The ranks are threads. A sharding plan makes the model tensor parallel; in every block, each rank
+ * keeps only its chunk of the activations that are the same on all ranks; AdamW steps on each
+ * rank's own shards. The first training ends with a checkpoint of weights and AdamW's state, to
+ * which every rank writes what it holds. The second training, on a different number of ranks, reads
+ * what these need and continues.
  */
 #include <reshard/reshard_nn.h>
 
@@ -23,22 +24,22 @@ typedef struct settings {
     size_t text_bytes;
 } settings;
 
-/* One training: what goes from one to the next is on disk. */
+/* One training; the next one continues from its checkpoint. */
 typedef struct training {
     const settings *set;
     int64_t first_step;
     const char *load, *save; /* folders of checkpoints; NULL: none */
 } training;
 
-/* What a rank trains with. */
+/* The objects that one rank trains with. */
 typedef struct trainer {
     reshard_mesh *mesh;
     reshard_device_mesh *ranks;
     reshard_module *gpt;
     reshard_optimizer *optimizer;
-    reshard_named_tensors *state; /* what a checkpoint keeps of both */
+    reshard_named_tensors *state; /* the state of both that goes into a checkpoint */
     int64_t hook_count;
-    reshard_hook **hooks; /* of input_reshard, one for each block */
+    reshard_hook **hooks; /* the input_reshard of each block */
 } trainer;
 
 /* ---- data ------------------------------------------------------------------------------------ */
@@ -49,7 +50,8 @@ static const char built_in[] =
     "group and moves bytes. What is replicated need not be kept by all: a chunk will do, until "
     "somebody asks for the whole of it again. ";
 
-/* Sequences of bytes and those that follow them, at places that depend on the step. */
+/* Makes sequences of bytes, and the bytes that follow each, at positions that depend on the
+ * step. */
 static reshard_status make_batch(const settings *set, int64_t step, reshard_tensor **out_tokens,
                                  reshard_tensor **out_labels)
 {
@@ -106,7 +108,7 @@ static reshard_status reshard_inputs(trainer *t, int64_t layers)
         reshard_module *block = NULL;
         (void)snprintf(path, sizeof path, "h.%lld", (long long)i);
         status = reshard_module_find(t->gpt, path, &block);
-        if (status == RESHARD_OK) /* along the positions */
+        if (status == RESHARD_OK) /* cut along the sequence */
             status = reshard_module_input_reshard(block, t->ranks, 1, NULL, &t->hooks[i]);
     }
     return status;
@@ -220,7 +222,7 @@ static reshard_status load(const trainer *t, reshard_group *group, const char *f
     return status;
 }
 
-/* What every rank runs. */
+/* The body that every rank runs. */
 static reshard_status train(void *user, reshard_group *group)
 {
     const training *plan = user;
@@ -240,7 +242,7 @@ static reshard_status train(void *user, reshard_group *group)
     return status;
 }
 
-/* One training, a checkpoint, and another one from there. */
+/* Trains, saves a checkpoint, and continues from it. */
 static int train_twice(const settings *set, const char *folder)
 {
     training first = {.set = set, .save = folder};
@@ -272,7 +274,7 @@ static char *read_file(const char *path, size_t *out_bytes)
     return text;
 }
 
-/* A folder and the files in it. */
+/* Removes a folder and the files in it. */
 static void remove_folder(const char *folder)
 {
     char path[512];
@@ -313,7 +315,7 @@ static int read_options(int count, char **words, settings *set, const char **out
     return count % 2 == 1;
 }
 
-/* Without --save the checkpoint is in a folder of its own, which goes when the program ends. */
+/* Without --save, the checkpoint is in a temporary folder, which is removed at the end. */
 static int run(const settings *set, const char *save)
 {
     char around[] = "/tmp/reshard-gpt-XXXXXX", folder[64];

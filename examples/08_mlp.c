@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 08_mlp.c - an MLP cut over four ranks as Megatron does, saved activations kept in chunks
- * (input_reshard), trained by SGD. The first error of any call is the result of the scope. */
+/* 08_mlp.c - an MLP cut over four ranks as in Megatron, with saved activations kept in chunks
+ * (input_reshard), trained by SGD. The scope returns the first error of any call. */
 #include <reshard/reshard_nn.h>
 
 #include <stdio.h>
@@ -30,7 +30,7 @@ static reshard_status train(void *user, reshard_group *group)
     RESHARD_DO(reshard_tensor_fill_normal(x, 2));
     RESHARD_DO(reshard_tensor_uniform_like(x, RESHARD_DTYPE_NONE, 3, &wanted));
     for (int i = 0; i < 20 && !reshard_scope_failed(); i++) {
-        RESHARD_DO(reshard_scope_open(NULL, &step)); /* owns what the step computes */
+        RESHARD_DO(reshard_scope_open(NULL, &step)); /* owns everything that the step computes */
         reshard_tensor *error = reshard_mse_loss(reshard_module_forward(mlp, x), wanted);
         RESHARD_DO(reshard_backward(error, NULL, NULL));
         RESHARD_DO(reshard_optimizer_step(sgd));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 09_own_module.c - a module of one's own: a forward function with a parameter and a buffer, put
- * behind a ready layer, watched by a hook, trained by SGD with a learning rate that falls, and
- * copied to another module by its state dict.
+ * 09_own_module.c - a module of your own: a forward function with a parameter and a buffer, placed
+ * after a ready-made layer, watched by a hook, trained by SGD with a decreasing learning rate, and
+ * copied to another module through its state dict.
  */
 #include <reshard/reshard_nn.h>
 
@@ -20,7 +20,7 @@ static reshard_value forward_gated(reshard_module *module, void *user, reshard_v
     return reshard_value_of(reshard_mul(over, reshard_module_parameter(module, "gain")));
 }
 
-/* Gives a tensor of one element to a module, under a name. */
+/* Adds a named tensor with one element to a module. */
 static reshard_status add_number(reshard_module *module, const char *name, double value,
                                  int is_parameter)
 {
@@ -33,11 +33,11 @@ static reshard_status add_number(reshard_module *module, const char *name, doubl
     if (status == RESHARD_OK)
         status = is_parameter ? reshard_module_add_parameter(module, name, number)
                               : reshard_module_add_buffer(module, name, number, 0);
-    reshard_tensor_release(number); /* the module holds it */
+    reshard_tensor_release(number); /* the module has retained it */
     return status;
 }
 
-/* linear from 1 to 1, then the gate. */
+/* A linear layer from 1 to 1, followed by the gate. */
 static reshard_status create_model(uint64_t seed, reshard_module **out_model)
 {
     reshard_module *parts[2] = {NULL, NULL};
@@ -57,7 +57,7 @@ static reshard_status create_model(uint64_t seed, reshard_module **out_model)
     return status;
 }
 
-/* Counts calls, and the rows that went through. */
+/* Counts the rows that pass through. */
 static reshard_status count_rows(void *user, reshard_module *module, reshard_value input,
                                  reshard_value *output)
 {
@@ -68,7 +68,7 @@ static reshard_status count_rows(void *user, reshard_module *module, reshard_val
     return RESHARD_OK;
 }
 
-/* One step towards y = 3 relu(x + 0.25); gives the mean of squared errors before it. */
+/* One step towards y = 3 relu(x + 0.25). *out_error is the mean squared error before it. */
 static reshard_status train_step(reshard_module *model, reshard_optimizer *optimizer,
                                  reshard_tensor *x, reshard_tensor *wanted, double *out_error)
 {
@@ -82,7 +82,7 @@ static reshard_status train_step(reshard_module *model, reshard_optimizer *optim
     (void)reshard_backward(error, NULL, NULL);
     if (error != NULL)
         (void)reshard_tensor_item(error, out_error);
-    status = reshard_scope_close(scope); /* the first thing that went wrong in it */
+    status = reshard_scope_close(scope); /* returns the scope's first error */
     if (status == RESHARD_OK)
         status = reshard_optimizer_step(optimizer);
     reshard_optimizer_clear_gradients(optimizer);
@@ -118,7 +118,7 @@ static reshard_status train(reshard_module *model, double *out_error)
     return status;
 }
 
-/* A second model takes over what the first one has learned. */
+/* Copies what the first model has learned to a second one. */
 static reshard_status copy_state(const reshard_module *from, reshard_module *to)
 {
     reshard_named_tensors *state = NULL;
@@ -145,7 +145,7 @@ int main(void)
         status = create_model(2, &copy);
     if (status == RESHARD_OK)
         status = reshard_module_find(model, "1", &gate);
-    if (status == RESHARD_OK) /* stays as long as the module */
+    if (status == RESHARD_OK) /* without a handle, the hook lives as long as the module */
         status = reshard_module_add_forward_hook(gate, count_rows, &rows, NULL, NULL);
     if (status == RESHARD_OK)
         status = train(model, &error);

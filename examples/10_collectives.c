@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * 10_collectives.c - six ranks, which are threads, in a mesh of two replicas of three. Gradients
- * are averaged over the replicas, parameters gathered within each, and rank 0 hands a token around
- * by messages. What is done in every step is started once and restarted.
+ * are averaged over the replicas, parameters are gathered within each, and a token is passed around
+ * by messages. Work that every step repeats is set up once and restarted.
  */
 #include <reshard/reshard.h>
 
@@ -10,7 +10,7 @@
 
 enum { REPLICAS = 2, PARTS = 3, COUNT = 4 };
 
-/* The status of the first call that fails is the rank's. */
+/* Returns from the function with the status of the first call that fails. */
 #define TRY(call)                           \
     do {                                    \
         reshard_status try_status = (call); \
@@ -23,14 +23,14 @@ static reshard_status check(int holds, const char *what)
     return holds ? RESHARD_OK : reshard_error_set(RESHARD_ERR_CHECK, what);
 }
 
-/* Several steps of an all_reduce along one axis. Other work can be done before wait. */
+/* Several steps of an all_reduce along one axis. Other work could be done before each wait. */
 static reshard_status average(reshard_group *replicas, float gradient)
 {
     float mine[COUNT] = {0}, mean[COUNT];
     reshard_work *work = NULL;
     TRY(reshard_all_reduce_start(NULL, replicas, RESHARD_F32, RESHARD_AVG, COUNT, mine, mean,
                                  &work));
-    TRY(reshard_work_wait(work)); /* starting is a first run, here of zeros */
+    TRY(reshard_work_wait(work)); /* the start was also the first run, of zeros */
     for (int step = 0; step < 3; step++) {
         for (int i = 0; i < COUNT; i++)
             mine[i] = gradient + (float)(step + i);
@@ -45,8 +45,8 @@ static reshard_status average(reshard_group *replicas, float gradient)
     return RESHARD_OK;
 }
 
-/* Rank r of the parts holds r + 1 elements; all hold all of them afterwards, and then only a share
- * of the sum over all parts. */
+/* Rank r of a replica has r + 1 elements. First all ranks gather all elements, then each gets its
+ * share of their sum over the ranks. */
 static reshard_status gather_and_reduce(reshard_group *parts)
 {
     static const int64_t counts[PARTS] = {1, 2, 3};
@@ -56,7 +56,7 @@ static reshard_status gather_and_reduce(reshard_group *parts)
     TRY(check(all[0] == 0 && all[1] == 1 && all[3] == 2 && all[5] == 2, "a part is misplaced"));
     TRY(reshard_reduce_scatter(NULL, parts, RESHARD_I32, RESHARD_SUM, 0, counts, all, sums));
     TRY(check(sums[0] == PARTS * rank, "a sum is wrong"));
-    /* From one rank to the others and back. */
+    /* From one rank to the others, and back. */
     int32_t given = -1;
     TRY(reshard_broadcast(NULL, parts, RESHARD_I32, 2, 3, sums, all));
     TRY(reshard_scatter(NULL, parts, RESHARD_I32, 1, 1, NULL, all, &given));
@@ -65,7 +65,7 @@ static reshard_status gather_and_reduce(reshard_group *parts)
     return check(given == PARTS * 2, "what was handed around has changed");
 }
 
-/* Everybody sends as many elements to a rank as that rank's number. */
+/* Every rank sends r elements to rank r. */
 static reshard_status exchange(reshard_group *group)
 {
     int32_t rank = reshard_group_rank(group), size = reshard_group_size(group);
@@ -83,7 +83,7 @@ static reshard_status exchange(reshard_group *group)
     return RESHARD_OK;
 }
 
-/* Around the even ranks only, backwards: a group of their own. */
+/* Passes a token around the even ranks, in reverse order, in a group of their own. */
 static reshard_status pass_token(reshard_group *group)
 {
     static const int32_t even[] = {4, 2, 0};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 11_faults.c - does a program survive a message that fails? Two tensors change hands in one plan,
- * on ranks that are simulated: run again for every message, each of which fails once. Nobody may
- * hang, and a run that ends well must hold the right numbers.
+ * 11_faults.c - does a program survive a message that fails? One plan moves two tensors between
+ * simulated ranks. It is run once for every message, and each time another message fails. No rank
+ * may hang, and a run that succeeds must have the right numbers.
  */
 #include <reshard/reshard.h>
 #include <reshard/sim.h>
@@ -12,7 +12,7 @@
 
 enum { RANKS = 3, ROWS = 6, COLUMNS = 3, LENGTH = 9 };
 
-/* This rank's buffers are listed tensor by tensor; the exec knows where each begins. */
+/* Buffers are listed tensor by tensor; the exec knows which one is a tensor's first. */
 static reshard_status move_both(reshard_exec *exec, int32_t rank)
 {
     int32_t rows[ROWS / RANKS][COLUMNS], columns[ROWS], part[LENGTH / RANKS], whole[LENGTH];
@@ -50,7 +50,7 @@ static reshard_status run_rank(void *user, reshard_group *group)
     return status;
 }
 
-/* Rows to columns; parts to a whole on every rank. */
+/* One tensor goes from rows to columns, the other from chunks to replicas. */
 static reshard_status make_plan(reshard_plan **out_plan)
 {
     const int64_t matrix[] = {ROWS, COLUMNS}, line[] = {LENGTH};
@@ -86,7 +86,7 @@ int main(void)
                                        .out_reached = &reached};
         status = reshard_sim_run(NULL, RANKS, &options, run_rank, plan);
         if (reached && status == RESHARD_ERR_GROUP_BROKEN) {
-            status = RESHARD_OK; /* all ranks were told, and came back */
+            status = RESHARD_OK; /* all ranks got the error and returned */
             failures++;
         }
     }

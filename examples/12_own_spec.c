@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 12_own_spec.c - a kind of split that the language does not have: rows go to the ranks in reverse
- * order, by a callback. The layout is checked like any other, and what it takes is counted by a
- * context.
+ * 12_own_spec.c - a split that the spec language lacks: a callback gives rows to the ranks in
+ * reverse order. The layout is checked like any other, and a context counts its memory.
  */
 #include <reshard/reshard.h>
 
@@ -10,7 +9,7 @@
 
 enum { RANKS = 4 };
 
-/* Hands over one shard for each rank: the last rows to rank 0, the first ones to the last rank. */
+/* Supplies one shard for each rank: the last rows go to rank 0, the first ones to the last rank. */
 static reshard_status deal_backwards(void *user, int32_t ndim, const int64_t *shape,
                                      reshard_shard_sink *sink)
 {
@@ -51,7 +50,7 @@ static reshard_status run(reshard_context *context, reshard_spec **spec, reshard
         printf("rank %d has %lld rows from row %lld on\n", shard->rank, (long long)shard->shape[0],
                (long long)shard->offset[0]);
     }
-    /* Equal shards, but only their texts could tell, and a callback has none. */
+    /* The shards are the same, but layouts are compared by their texts, and a callback has none. */
     printf("known to equal 4[3,2,1,0]: S(0): %s\n",
            reshard_layout_equals(*layout, *same) ? "yes" : "no");
     printf("%zu bytes in use\n", reshard_context_bytes(context));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 13_metadata.c - for those who come from PyTorch: build_reshard_metadata, remote devices and the
- * check that shards do not overlap. docs/pytorch.md has all names side by side.
+ * 13_metadata.c - for users of PyTorch: build_reshard_metadata, remote devices, and the check that
+ * shards do not overlap. docs/pytorch.md lists the names on both sides.
  */
 #include <reshard/reshard.h>
 

@@ -11,7 +11,7 @@
 
 enum { ROWS = 3, COLUMNS = 4, HEADER_BYTES = 16 };
 
-/* The status of the first call that fails is the program's. */
+/* Returns from the function with the status of the first call that fails. */
 #define TRY(call)                           \
     do {                                    \
         reshard_status try_status = (call); \
@@ -24,7 +24,8 @@ static reshard_status check(int holds, const char *what)
     return holds ? RESHARD_OK : reshard_error_set(RESHARD_ERR_CHECK, what);
 }
 
-/* Views are other strides over the same elements. Only contiguous copies, and only if it must. */
+/* Views are different strides over the same elements. Only contiguous copies, and only if it
+ * must. */
 static reshard_status try_views(reshard_tensor *x)
 {
     const float *data = reshard_tensor_data(x);
@@ -50,7 +51,7 @@ static reshard_status try_views(reshard_tensor *x)
     return reshard_scope_close(scope);
 }
 
-/* What is written to a mapped tensor stays in this process; the file keeps its bytes. */
+/* Writing to a mapped tensor is visible only in this process; the file does not change. */
 static reshard_status try_mapped(const char *path)
 {
     float values[ROWS * COLUMNS], again[ROWS * COLUMNS];
@@ -71,7 +72,7 @@ static reshard_status try_mapped(const char *path)
     return RESHARD_OK;
 }
 
-/* The tensor that comes back holds the memory of the one that went out. */
+/* The tensor that comes back shares the memory of the one that was exported. */
 static reshard_status try_dlpack(void)
 {
     reshard_tensor *x = NULL, *y = NULL, *z = NULL;
@@ -83,7 +84,7 @@ static reshard_status try_dlpack(void)
     reshard_tensor_release(x);
     TRY(check(managed->dl_tensor.dtype.code == 4 && managed->dl_tensor.dtype.bits == 16,
               "DLPack calls it bfloat"));
-    TRY(reshard_tensor_from_dlpack(NULL, managed, &y)); /* takes over; calls the deleter */
+    TRY(reshard_tensor_from_dlpack(NULL, managed, &y)); /* takes ownership, and calls the deleter */
     TRY(reshard_tensor_to_dlpack_versioned(y, &versioned));
     TRY(reshard_tensor_from_dlpack_versioned(NULL, versioned, &z));
     TRY(check(reshard_tensor_data(z) == data && reshard_tensor_dtype(z) == RESHARD_BF16,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 15_shards_by_hand.c - distributed tensors made of what three ranks already have: one shard each,
- * with as many rows as it happens to have, in memory that the ranks share; and two shards each,
- * dealt out like cards. Then both are moved, by plans that are kept for the next time.
+ * 15_shards_by_hand.c - distributed tensors made from what three ranks already have: first one
+ * shard each, with any number of rows, in memory that the ranks share; then two shards each, dealt
+ * out like cards. Both are redistributed, by plans that are cached for the next time.
  */
 #include <reshard/reshard_nn.h>
 
@@ -10,7 +10,7 @@
 
 enum { RANKS = 3, ROWS = 6, COLUMNS = 4 };
 
-/* The status of the first call that fails is the rank's. */
+/* Returns from the function with the status of the first call that fails. */
 #define TRY(call)                           \
     do {                                    \
         reshard_status try_status = (call); \
@@ -23,7 +23,7 @@ static reshard_status check(int holds, const char *what)
     return holds ? RESHARD_OK : reshard_error_set(RESHARD_ERR_CHECK, what);
 }
 
-/* Whether a whole tensor has its row number in every element. */
+/* Checks that every element of a whole tensor is its row number. */
 static reshard_status check_rows(const reshard_tensor *whole)
 {
     for (int64_t i = 0; whole != NULL && i < ROWS * COLUMNS; i++) {
@@ -34,7 +34,7 @@ static reshard_status check_rows(const reshard_tensor *whole)
     return RESHARD_OK;
 }
 
-/* Rank r brings r + 1 rows. Nobody says how many there are in all: from_local finds out. */
+/* Rank r has r + 1 rows. No rank knows the total; from_local finds it. */
 static reshard_status join_rows(reshard_group *group, reshard_spec *rows)
 {
     int32_t rank = reshard_group_rank(group);
@@ -59,7 +59,7 @@ static reshard_status join_rows(reshard_group *group, reshard_spec *rows)
     return RESHARD_OK;
 }
 
-/* Rank r brings rows r and r + 3. The same move three times makes one plan. */
+/* Rank r has rows r and r + 3. The same move is made three times, but planned once. */
 static reshard_status deal_rows(reshard_group *group, reshard_spec *columns)
 {
     int32_t rank = reshard_group_rank(group);

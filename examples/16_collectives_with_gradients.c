@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * 16_collectives_with_gradients.c - eight collectives as operations on local tensors. Rank r of
- * three gives three rows of r + 1; its loss is the sum of what it gets. Backward finds how much
- * the losses of all ranks together depend on each row: 3 where all ranks see it, 0 where none does.
+ * three passes in three rows filled with r + 1; its loss is the sum of its result. Backward
+ * computes how much the sum of all ranks' losses depends on each row: 3 if all ranks receive it, 0
+ * if none does.
  */
 #include <reshard/reshard_nn.h>
 
@@ -46,7 +47,7 @@ static reshard_tensor *all_to_all(reshard_tensor *x, reshard_group *group)
     return reshard_tensor_all_to_all(x, group, one_row_each, one_row_each);
 }
 
-/* What each rank finds: its loss, and the gradient of each of its rows. */
+/* The expected results of each rank: its loss, and the gradient of each of its rows. */
 typedef struct collective {
     const char *name;
     reshard_tensor *(*run)(reshard_tensor *x, reshard_group *group);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 17_layers.c - ready layers as a tree that can be changed: a GPT block gets the norms, the
- * activation and the layers without biases that Llama has, and a hook drops some of its input while
- * it is there.
+ * 17_layers.c - ready-made layers form a tree that can be changed: a GPT block gets Llama's norms,
+ * activation and layers without biases, and a hook applies dropout to its input until it is
+ * removed.
  */
 #include <reshard/reshard_nn.h>
 
@@ -11,7 +11,7 @@
 
 enum { WIDTH = 8, HEADS = 2, LENGTH = 3 };
 
-/* The status of the first call that fails is the program's. */
+/* Returns from the function with the status of the first call that fails. */
 #define TRY(call)                           \
     do {                                    \
         reshard_status try_status = (call); \
@@ -32,7 +32,7 @@ static void print_tree(const reshard_module *module, const char *name, int depth
                    depth + 1);
 }
 
-/* Puts a new module in a child's place; the tree holds it from then on. */
+/* Replaces a child by a new module, which belongs to the tree from then on. */
 static reshard_status replace(reshard_module *block, const char *path, reshard_module *child)
 {
     reshard_status status = reshard_module_replace_child(block, path, child);
@@ -55,7 +55,7 @@ static reshard_status make_llama(reshard_module *block)
     return replace(block, "mlp", child);
 }
 
-/* A hook before forward: every call drops other elements, by a seed that counts calls. */
+/* A pre-hook. The seed counts calls, so every call drops other elements. */
 static reshard_status drop(void *user, reshard_module *module, reshard_value *input)
 {
     uint64_t *calls = user;
@@ -74,7 +74,7 @@ static reshard_status run(reshard_module *block, reshard_tensor *x, float *out_v
     return reshard_scope_close(scope);
 }
 
-/* A weight gets other values; the block gives x itself where attention and MLP give nothing. */
+/* Sets the output weights of attention and MLP to zero, so that the block returns x itself. */
 static reshard_status set_weights(reshard_module *block, reshard_tensor *x)
 {
     static const char *const paths[] = {"attn.o.weight", "mlp.fc2.weight"};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 18_sharding.c - a network of two layers is spread over two ranks by a planner: the first layer is
- * cut by naming its parameters, the second by a sharder that replaces the whole module. The parts
- * of the sum are added up behind it. The output is what it was on one rank.
+ * 18_sharding.c - a planner spreads a network of two layers over two ranks. It names the parameters
+ * of the first layer, and has a sharder replace the whole second one, whose partial sums are then
+ * added up. The output is the same as on one rank.
  */
 #include <reshard/reshard_nn.h>
 
@@ -10,7 +10,7 @@
 
 enum { RANKS = 2, ROWS = 3, INPUTS = 4, HIDDEN = 6, OUTPUTS = 2 };
 
-/* The status of the first call that fails is the rank's. */
+/* Returns from the function with the status of the first call that fails. */
 #define TRY(call)                           \
     do {                                    \
         reshard_status try_status = (call); \
@@ -23,7 +23,7 @@ static reshard_status check(int holds, const char *what)
     return holds ? RESHARD_OK : reshard_error_set(RESHARD_ERR_CHECK, what);
 }
 
-/* Makes a linear layer like the given one, with its weight cut by columns. */
+/* Makes a linear layer like the given one, but with its weight cut by columns. */
 static reshard_status shard_columns(void *user, reshard_module *module, reshard_group *group,
                                     reshard_module **out_module)
 {
@@ -40,7 +40,7 @@ static reshard_status shard_columns(void *user, reshard_module *module, reshard_
     return RESHARD_OK;
 }
 
-/* Looks at the module and writes down what to do with it. Nothing happens yet. */
+/* Describes what to do with the module. Nothing happens yet. */
 static reshard_status build_plan(void *user, reshard_module *module, reshard_sharding_plan *plan)
 {
     const reshard_sharder sharder = {.shard = shard_columns};
@@ -52,14 +52,14 @@ static reshard_status build_plan(void *user, reshard_module *module, reshard_sha
     TRY(reshard_sharding_plan_add(plan, "0.weight", rows));
     TRY(reshard_sharding_plan_add(plan, "0.bias", rows));
     TRY(reshard_sharding_plan_add_sharder(plan, "2", &sharder));
-    TRY(reshard_sharding_plan_add_output(plan, "", whole)); /* adds up the parts */
-    TRY(reshard_sharding_plan_add_local(plan, ""));         /* the shard is the whole */
+    TRY(reshard_sharding_plan_add_output(plan, "", whole)); /* adds up the partial sums */
+    TRY(reshard_sharding_plan_add_local(plan, ""));         /* the output as a local tensor */
     reshard_spec_release(whole);
     reshard_spec_release(rows);
     return RESHARD_OK;
 }
 
-/* Code that does not know the group, such as that of a library of models. */
+/* Code that does not know the group, for example in a library of models. */
 static reshard_status spread(void *user)
 {
     const reshard_sharding_planner planner = {.build = build_plan};

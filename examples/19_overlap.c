@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * 19_overlap.c - ten exchanges between three ranks, all under way at once. Every rank starts them
- * in the same order and waits for them in the opposite one: whoever waits for one moves them all.
+ * in the same order and waits for them in the reverse order, which works because waiting for one
+ * makes progress on all.
  */
 #include <reshard/reshard.h>
 
@@ -9,7 +10,7 @@
 
 enum { RANKS = 3, WORKS = 10 };
 
-/* The status of the first call that fails is the rank's. */
+/* Returns from the function with the status of the first call that fails. */
 #define TRY(call)                           \
     do {                                    \
         reshard_status try_status = (call); \
@@ -17,13 +18,13 @@ enum { RANKS = 3, WORKS = 10 };
             return try_status;              \
     } while (0)
 
-/* Where the results arrive. Nobody touches them before the waiting is over. */
+/* The results, which must not be touched before the waits have returned. */
 typedef struct results {
     int32_t gathered[RANKS], share, from_root, part, at_root[RANKS], sum;
     int32_t exchanged[RANKS], posted[RANKS], neighbour;
 } results;
 
-/* Each rank gives 10 * rank, 10 * rank + 1, 10 * rank + 2. */
+/* mine: 10 * rank, 10 * rank + 1, 10 * rank + 2. */
 static reshard_status start_collectives(reshard_group *group, const int32_t mine[RANKS], results *r,
                                         reshard_work **works)
 {
@@ -42,7 +43,7 @@ static reshard_status start_collectives(reshard_group *group, const int32_t mine
     return reshard_all_to_all_start(NULL, group, RESHARD_I32, ones, ones, sources, targets, works);
 }
 
-/* Around a ring. All send before anybody receives, which only started messages may do. */
+/* Messages around a ring. All ranks send before any receives, which is allowed only with _start. */
 static reshard_status start_messages(reshard_group *group, const int32_t *mine, results *r,
                                      reshard_work **works)
 {
@@ -76,7 +77,7 @@ static reshard_status run_rank(void *user, reshard_group *group)
     reshard_status status = start_collectives(group, mine, &r, works);
     if (status == RESHARD_OK)
         status = start_messages(group, mine, &r, &works[WORKS - 2]);
-    /* ... time to compute something else ... */
+    /* ... compute something else meanwhile ... */
     for (int i = WORKS; i-- > 0 && status == RESHARD_OK;)
         status = reshard_work_wait(works[i]);
     for (int i = 0; i < WORKS; i++)

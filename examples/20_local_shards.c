@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * 20_local_shards.c - PyTorch's reshard_local_shard and reshuffle_local_shard on plain memory. A
- * matrix in chunks of rows on ranks 0, 1, 2 becomes one in chunks of columns on ranks 2, 0, and
- * these then change places. Seven rows: the last chunk is shorter than the others.
+ * matrix goes from chunks of rows on ranks 0, 1, 2 to chunks of columns on ranks 2, 0, which then
+ * swap. It has seven rows, so the last chunk is shorter than the others.
  */
 #include <reshard/reshard.h>
 
@@ -10,7 +10,7 @@
 
 enum { RANKS = 3, ROWS = 7, COLUMNS = 4 };
 
-/* The status of the first call that fails is the rank's. */
+/* Returns from the function with the status of the first call that fails. */
 #define TRY(call)                           \
     do {                                    \
         reshard_status try_status = (call); \
@@ -18,7 +18,7 @@ enum { RANKS = 3, ROWS = 7, COLUMNS = 4 };
             return try_status;              \
     } while (0)
 
-/* Whether the matrix holds its indices in these two columns. */
+/* Checks that the elements of these two columns are their indices. */
 static int has_columns(const int32_t *shard, int32_t first)
 {
     for (int32_t i = 0; i < ROWS * 2; i++)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 21_mesh_slices.c - eight ranks in a mesh of three axes. A slice leaves one axis out: the ranks
- * of one pipeline stage are a mesh of their own, and do their collectives without the other stage.
+ * 21_mesh_slices.c - eight ranks in a mesh of three axes. A slice leaves one axis out: the ranks of
+ * each pipeline stage form a mesh of their own, with collectives that do not involve the other
+ * stage.
  */
 #include <reshard/reshard.h>
 
@@ -9,7 +10,7 @@
 
 enum { RANKS = 8, STAGE_RANKS = 4 };
 
-/* The status of the first call that fails is the rank's. */
+/* Returns from the function with the status of the first call that fails. */
 #define TRY(call)                           \
     do {                                    \
         reshard_status try_status = (call); \
@@ -22,7 +23,7 @@ static reshard_status check(int holds, const char *what)
     return holds ? RESHARD_OK : reshard_error_set(RESHARD_ERR_CHECK, what);
 }
 
-/* Everybody in the stage sends one number to everybody, from and to any place in memory. */
+/* Every rank of the stage sends one number to every rank; buffers may lie anywhere in memory. */
 static reshard_status exchange(reshard_group *stage, int32_t stage_number)
 {
     static const int64_t ones[STAGE_RANKS] = {1, 1, 1, 1};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 22_values.c - modules take and give values: a tensor, a list, or nothing. One module here mixes
- * rows by scores, if it gets any, and gives its weights back besides the result. A buffer holds the
- * scores that are added to all others.
+ * 22_values.c - modules take and return values: a tensor, a list, or nothing. The module here mixes
+ * rows by scores, if it gets any, and returns the weights as well as the result. A buffer holds a
+ * bias that is added to all scores.
  */
 #include <reshard/reshard_nn.h>
 
@@ -11,7 +11,7 @@
 
 enum { ROWS = 2, COLUMNS = 3 };
 
-/* The status of the first call that fails is the program's. */
+/* Returns from the function with the status of the first call that fails. */
 #define TRY(call)                           \
     do {                                    \
         reshard_status try_status = (call); \
@@ -24,7 +24,7 @@ static reshard_status check(int holds, const char *what)
     return holds ? RESHARD_OK : reshard_error_set(RESHARD_ERR_CHECK, what);
 }
 
-/* Takes [x, scores or nothing] and gives [softmax(scores + bias) x, weights or nothing]. */
+/* Takes [x, scores or nothing] and returns [softmax(scores + bias) x, weights or nothing]. */
 static reshard_value forward_mix(reshard_module *module, void *user, reshard_value input)
 {
     (void)user;
@@ -40,7 +40,7 @@ static reshard_value forward_mix(reshard_module *module, void *user, reshard_val
                                                    reshard_value_of(weights)});
 }
 
-/* Scores that differ by a lot choose a row; without scores every row stays where it is. */
+/* Scores that differ a lot select a row; without scores, every row stays where it is. */
 static reshard_status mix(reshard_module *module, reshard_tensor *x, reshard_tensor *scores)
 {
     double chosen = 0, weight = 0, kept = 0;

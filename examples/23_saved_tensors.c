@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 23_saved_tensors.c - what autograd keeps for backward, in half the memory: a pair of hooks stores
- * saved tensors as bf16 and gives them back as f32. And a prediction, which saves nothing at all.
+ * 23_saved_tensors.c - halves the memory of what autograd saves for backward: a pair of hooks
+ * stores saved tensors as bf16 and returns them as f32. Then inference, which saves nothing at all.
  */
 #include <reshard/reshard_nn.h>
 
@@ -9,7 +9,7 @@
 
 enum { COUNT = 64 };
 
-/* The status of the first call that fails is the program's. */
+/* Returns from the function with the status of the first call that fails. */
 #define TRY(call)                           \
     do {                                    \
         reshard_status try_status = (call); \
@@ -22,7 +22,7 @@ static reshard_status check(int holds, const char *what)
     return holds ? RESHARD_OK : reshard_error_set(RESHARD_ERR_CHECK, what);
 }
 
-/* Tensors kept now, and at most. */
+/* How many tensors are kept now, and the most at one time. */
 typedef struct saved {
     int64_t kept, kept_most;
 } saved;
@@ -55,7 +55,7 @@ static void forget(void *user, void *packed)
     reshard_tensor_release(packed);
 }
 
-/* The gradient of sum(x x) is 2 x. These numbers are the same in bf16. */
+/* The gradient of sum(x x) is 2 x. The numbers used here are exact in bf16. */
 static reshard_status differentiate(reshard_tensor *x)
 {
     saved counts = {0};
@@ -64,7 +64,7 @@ static reshard_status differentiate(reshard_tensor *x)
     TRY(reshard_scope_open(NULL, &scope));
     TRY(reshard_saved_tensor_hooks_push(NULL, &hooks));
     reshard_tensor *square = reshard_mul(x, x);
-    TRY(reshard_saved_tensor_hooks_pop()); /* from here on tensors are saved as they are */
+    TRY(reshard_saved_tensor_hooks_pop()); /* from here on, tensors are saved as they are */
     TRY(reshard_backward(reshard_sum(square), NULL, NULL));
     TRY(reshard_scope_close(scope));
     for (int64_t i = 0; i < COUNT; i++) {
@@ -75,7 +75,7 @@ static reshard_status differentiate(reshard_tensor *x)
     return check(counts.kept_most == 2 && counts.kept == 0, "the hooks saw other tensors");
 }
 
-/* Records nothing. The result outlives the scope that everything else is freed with. */
+/* Computes without recording. The result outlives the scope, which frees everything else. */
 static reshard_tensor *predict(reshard_tensor *x)
 {
     reshard_scope *scope = NULL;
@@ -83,7 +83,8 @@ static reshard_tensor *predict(reshard_tensor *x)
         return NULL;
     (void)reshard_set_gradients_enabled(0);
     reshard_tensor *result = reshard_scope_keep(reshard_sum(reshard_scale(reshard_relu(x), 2)));
-    return reshard_scope_close(scope) == RESHARD_OK ? result : NULL; /* records again */
+    /* closing restores recording */
+    return reshard_scope_close(scope) == RESHARD_OK ? result : NULL;
 }
 
 static reshard_status run(reshard_tensor *x)

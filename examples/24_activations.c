@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 24_activations.c - what all ranks hold alike, only once: each of two ranks keeps half of a tensor
- * and they put it together again when it is needed. input_reshard does so for all that a module
+ * 24_activations.c - stores a replicated tensor only once: each of two ranks keeps half of it, and
+ * they gather it again when it is needed. input_reshard does this for everything that a module
  * saves for backward.
  */
 #include <reshard/reshard_nn.h>
@@ -11,7 +11,7 @@
 
 enum { RANKS = 2, ROWS = 5, COLUMNS = 8 };
 
-/* The status of the first call that fails is the rank's. */
+/* Returns from the function with the status of the first call that fails. */
 #define TRY(call)                           \
     do {                                    \
         reshard_status try_status = (call); \
@@ -24,14 +24,15 @@ static reshard_status check(int holds, const char *what)
     return holds ? RESHARD_OK : reshard_error_set(RESHARD_ERR_CHECK, what);
 }
 
-/* Five rows: rank 0 keeps three of them and rank 1 two. */
+/* Of five rows, rank 0 keeps three and rank 1 two. */
 static reshard_status pack_one(reshard_tensor *x, reshard_device_mesh *mesh)
 {
     reshard_packed *packed = NULL;
     reshard_tensor *again = NULL;
     size_t bytes = ROWS * COLUMNS * sizeof(float);
     size_t rows = reshard_device_mesh_position(mesh) == 0 ? 3 : 2;
-    TRY(reshard_pack_replicated(x, mesh, 0, 1, &packed)); /* 1: make sure that it is the same */
+    /* 1: verify that it is the same on both */
+    TRY(reshard_pack_replicated(x, mesh, 0, 1, &packed));
     TRY(check(reshard_packed_bytes(packed) == rows * COLUMNS * sizeof(float),
               "a rank keeps more than its rows"));
     TRY(reshard_unpack_replicated(packed, &again));
@@ -42,7 +43,7 @@ static reshard_status pack_one(reshard_tensor *x, reshard_device_mesh *mesh)
     return RESHARD_OK;
 }
 
-/* One step; what was saved in it, and nothing of the steps before. */
+/* Runs one step, and counts what was saved in this step only. */
 static reshard_status step(reshard_module *mlp, reshard_tensor *x, reshard_hook *hook,
                            reshard_saved_counts *out_counts)
 {
@@ -64,7 +65,8 @@ static reshard_status run_rank(void *user, reshard_group *group)
     reshard_saved_counts first = {.size = sizeof first}, second = first;
     TRY(reshard_device_mesh_create(NULL, group, user, &mesh));
     TRY(reshard_tensor_create(NULL, RESHARD_F32, 2, (int64_t[]){ROWS, COLUMNS}, &x));
-    TRY(reshard_tensor_fill_uniform(x, 11)); /* the same seed, the same numbers */
+    /* the same seed gives the same numbers on both ranks */
+    TRY(reshard_tensor_fill_uniform(x, 11));
     TRY(pack_one(x, mesh));
 
     TRY(reshard_mlp_create(NULL, COLUMNS, 4 * COLUMNS, RESHARD_ACTIVATION_GELU, NULL, &mlp));

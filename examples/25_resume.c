@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 25_resume.c - training that goes on elsewhere: a second model takes over the weights of the first
- * and a second optimizer its moments, and both models then learn the same, bit for bit.
+ * 25_resume.c - continues a training elsewhere: a second model takes over the weights of the first,
+ * and a second optimizer its moments; from then on both train alike, bit for bit.
  */
 #include <reshard/reshard_nn.h>
 
@@ -10,7 +10,7 @@
 
 enum { ROWS = 8, INPUTS = 4, STEPS = 5 };
 
-/* The status of the first call that fails is the program's. */
+/* Returns from the function with the status of the first call that fails. */
 #define TRY(call)                           \
     do {                                    \
         reshard_status try_status = (call); \
@@ -43,7 +43,7 @@ static void tear_down(trainer *t)
     reshard_module_release(t->model);
 }
 
-/* Some steps towards y = 0. */
+/* Trains some steps towards y = 0. */
 static reshard_status train(trainer *t, reshard_tensor *x)
 {
     for (int i = 0; i < STEPS; i++) {
@@ -58,7 +58,8 @@ static reshard_status train(trainer *t, reshard_tensor *x)
     return RESHARD_OK;
 }
 
-/* Weights alone would not do: AdamW's next step depends on those before. */
+/* Copies weights and optimizer state. Weights alone are not enough, because AdamW's next step
+ * depends on earlier ones. */
 static reshard_status take_over(trainer *to, const trainer *from)
 {
     reshard_named_tensors *weights = NULL, *moments = NULL;
@@ -73,7 +74,7 @@ static reshard_status take_over(trainer *to, const trainer *from)
     return RESHARD_OK;
 }
 
-/* Whether both have the same weight, bit for bit. */
+/* Checks that both have the same weight, bit for bit. */
 static int agree(const trainer *a, const trainer *b)
 {
     return memcmp(reshard_tensor_data(reshard_module_parameter(a->model, "weight")),

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 26_read_checkpoint.c - two ranks save a checkpoint; one process then reads a box of a tensor, no
- * matter in which files it lies, and what the third of four ranks would hold, maps a file, and asks
- * how the rules of Llama would cut the tensors over four ranks. Nothing is converted: a conversion
- * can be asked before it runs.
+ * 26_read_checkpoint.c - two ranks save a checkpoint. Then one process reads a box of a tensor, no
+ * matter which files it lies in; reads what the third of four ranks would hold; maps a file; and
+ * asks how the rules of Llama would cut the tensors over four ranks, by planning a conversion
+ * without running it.
  */
 #include <reshard/reshard.h>
 
@@ -16,7 +16,7 @@ enum { RANKS = 2, ROWS = 8, COLUMNS = 4 };
 
 static const char up_projection[] = "model.layers.0.mlp.up_proj.weight";
 
-/* The status of the first call that fails is the program's. */
+/* Returns from the function with the status of the first call that fails. */
 #define TRY(call)                           \
     do {                                    \
         reshard_status try_status = (call); \
@@ -29,7 +29,7 @@ static reshard_status check(int holds, const char *what)
     return holds ? RESHARD_OK : reshard_error_set(RESHARD_ERR_CHECK, what);
 }
 
-/* Each rank saves half of the rows, which hold their indices. */
+/* Each rank saves half of the rows; every element is its index. */
 static reshard_status save(void *user, reshard_group *group)
 {
     float half[ROWS / RANKS * COLUMNS], norm[COLUMNS] = {1, 1, 1, 1};
@@ -60,8 +60,8 @@ static reshard_status read_box(const reshard_checkpoint *checkpoint)
                  "the box holds other elements");
 }
 
-/* Columns are cut over four ranks; the third one has column 2, and wants it as f64. All ranks have
- * the norm. One call reads both. */
+/* The weight is cut by columns over four ranks: the third one has column 2, and wants it as f64.
+ * The norm is replicated. One call reads both. */
 static reshard_status read_rank(const reshard_checkpoint *checkpoint)
 {
     static const char *const names[] = {up_projection, "model.norm.weight"};
@@ -85,7 +85,7 @@ static reshard_status read_rank(const reshard_checkpoint *checkpoint)
     return check(norm[0] == 1 && norm[3] == 1, "the norm holds other elements");
 }
 
-/* The same for one tensor alone: the last row, which rank 7 of 8 has. */
+/* The same for a single tensor: the last row, which rank 7 of 8 has. */
 static reshard_status read_row(const reshard_checkpoint *checkpoint)
 {
     float row[COLUMNS];
@@ -99,7 +99,7 @@ static reshard_status read_row(const reshard_checkpoint *checkpoint)
     return check(row[0] == 28 && row[3] == 31, "the row holds other elements");
 }
 
-/* The second half of the rows, where it lies in its file. */
+/* Maps the second half of the rows, as it lies in its file. */
 static reshard_status look_at_file(const reshard_checkpoint *checkpoint)
 {
     reshard_stored_piece piece = {.size = sizeof piece};

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 27_own_transport.c - a transport of one's own: four processes, a socket between every two of
- * them. It needs <reshard/transport.h> and nothing of the library's insides. With it the processes
- * reshard a matrix, as threads and MPI ranks do in the other examples.
+ * 27_own_transport.c - a transport of your own: four processes, with a socket between every two of
+ * them. It needs only <reshard/transport.h>, and none of the library's internals. The processes
+ * reshard a matrix with it, as threads and MPI ranks do in the other examples.
  *
- * A message on a socket is a head (channel, count) and its bytes. One that arrives before its
- * receive was started is kept in memory of its own until then, for otherwise it would hold up
- * messages behind it on the same socket. That allocates, which a transport made for speed avoids.
+ * On a socket, a message is a head (channel, count) followed by its bytes. A message that arrives
+ * before its receive was started is kept in memory of its own until then, because it would
+ * otherwise hold up the messages behind it on the same socket. A transport made for speed would
+ * avoid these allocations.
  */
 #define _GNU_SOURCE
 #include <reshard/reshard.h>
@@ -28,17 +29,17 @@ typedef struct head {
     size_t count;
 } head;
 
-/* A message that was started, in the request's memory, or one that came early, in its own. */
+/* A message: one that was started lives in the memory of its request, an early one in its own. */
 typedef struct message {
     struct message *next;
     head head;
-    size_t passed; /* bytes of head and body that went through the socket */
+    size_t passed; /* bytes of head and body that have gone through the socket */
     char *bytes;
     int32_t peer;
     int done;
 } message;
 
-/* One rank's end of the socket to one peer. Lists are in order, oldest first. */
+/* One rank's end of the socket to one peer. Lists are ordered, oldest first. */
 typedef struct line {
     int socket, gone; /* gone: the peer will neither send nor receive */
     message *sending, *receiving, *early;
@@ -47,8 +48,8 @@ typedef struct line {
 
 typedef struct endpoint {
     line lines[RANKS];
-    int32_t rank;     /* whose own line has no socket */
-    char broken[200]; /* why; empty: it is not */
+    int32_t rank;     /* this rank; its line to itself has no socket */
+    char broken[200]; /* why the group is broken; "" if it is not */
 } endpoint;
 
 static reshard_status refuse(endpoint *e, const char *why)
@@ -77,7 +78,8 @@ static message *take(message **list, int64_t channel)
     return found;
 }
 
-/* Sends or reads on, through the head and then the body; 1 when all of it has passed. */
+/* Sends or receives as much as possible of the head and then the body; returns 1 when all is
+ * done. */
 static int pass(endpoint *e, line *l, message *m, int sending)
 {
     while (m->passed < sizeof m->head || m->passed < sizeof m->head + m->head.count) {
@@ -114,7 +116,7 @@ static void deliver(endpoint *e, message *to, const char *bytes, size_t count)
     to->done = to->head.count == count;
 }
 
-/* The message is complete: to the receive that waits for it, or kept. */
+/* Hands a complete message to the receive that waits for it, or keeps it. */
 static void arrive(endpoint *e, line *l)
 {
     message *waiting = take(&l->receiving, l->incoming.head.channel);
@@ -133,7 +135,7 @@ static void arrive(endpoint *e, line *l)
     l->incoming = (message){0};
 }
 
-/* What a rank sends to itself, as far as it receives it. */
+/* Delivers messages from this rank to itself whose receives have been started. */
 static void pass_to_self(endpoint *e, line *own)
 {
     for (message **at = &own->sending; *at != NULL;) {
@@ -220,7 +222,7 @@ static void idle(void *state)
     poll(waits, RANKS, 10);
 }
 
-/* Peers find their sockets closed, and break as well. */
+/* Peers find their sockets closed, and break the group as well. */
 static void fail(void *state, const char *why)
 {
     endpoint *e = state;
@@ -247,7 +249,7 @@ static void close_lines(void *state)
     }
 }
 
-/* What each process does; the plan was made before there were several. */
+/* Run by each process. The plan was made before the fork. */
 static reshard_status run_rank(reshard_plan *plan, reshard_group *group)
 {
     int32_t rank = reshard_group_rank(group), share = SIDE / RANKS;
@@ -273,7 +275,7 @@ static reshard_status run_rank(reshard_plan *plan, reshard_group *group)
     return reshard_group_barrier(group);
 }
 
-/* In the process of one rank: its ends of the sockets become an endpoint, and that a group. */
+/* In one rank's process: makes an endpoint from its ends of the sockets, and a group over it. */
 static int join(reshard_plan *plan, int32_t rank, int sockets[RANKS][RANKS])
 {
     static endpoint e;
@@ -308,7 +310,7 @@ static int join(reshard_plan *plan, int32_t rank, int sockets[RANKS][RANKS])
     return failed;
 }
 
-/* sockets[a][b] is rank a's end of the line to b. */
+/* sockets[a][b] is rank a's end of its socket to rank b. */
 static int connect_all(int sockets[RANKS][RANKS])
 {
     for (int a = 0; a < RANKS; a++) {

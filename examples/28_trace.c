@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * 28_trace.c - the move of 03_threads.c while it is recorded. Open the file that it writes,
- * trace.json or the one that is named, in chrome://tracing or Perfetto: a row for each rank.
+ * 28_trace.c - records the move of 03_threads.c as a trace. Open the file, trace.json or the one
+ * given as argument, in chrome://tracing or Perfetto; it has a row for each rank.
  */
 #include <reshard/reshard.h>
 

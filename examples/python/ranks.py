@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Rows become columns on four ranks: `ranks.py` as threads, `mpirun -n 4 python3 ranks.py mpi` as processes."""
+"""Takes a table from a split by rows to a split by columns, on four threads or, as `mpirun -n 4 python3 ranks.py mpi`, processes."""
 import sys
 
 import numpy
@@ -11,7 +11,7 @@ SHAPE = (8, 12)
 
 
 def body(group):
-    """Each rank has its rows of a table, and gets its columns; every element says where it belongs."""
+    """Each rank has its rows of a table and gets its columns; every element is its own index."""
     table = numpy.arange(SHAPE[0] * SHAPE[1]).reshape(SHAPE)
     rows = numpy.split(table, group.size)[group.rank]
     columns = group.redistribute(rows, f"{group.size}: S(0)", f"{group.size}: S(1)")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What every rank of a mesh holds of a checkpoint: shard.py MODEL [MESH]. Nothing is converted, and only headers are read."""
+"""Prints what every rank of a mesh holds of a checkpoint: shard.py MODEL [MESH]. Only headers are read."""
 import sys
 
 import reshard
