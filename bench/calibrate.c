@@ -49,7 +49,7 @@ typedef struct calibration {
     bench_machine machine;
     bench_disk disk;
     int has_disk;
-    int32_t memcpy_count; /* 1 .. memcpy_count threads were measured; none under mpirun */
+    int32_t memcpy_count; /* memcpy was measured on 1 .. memcpy_count threads; 0 under mpirun */
     double *memcpy_rates;
     char cluster[BENCH_CLUSTER_TEXT];
 } calibration;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * convert.c - `reshard bench convert`: conversions beside `cp -r` of their source, on
- * the same disk in the same run.
+ * convert.c - `reshard bench convert`: compares conversions with `cp -r` of their source, on the
+ * same disk and in the same run.
  *
- * cp and the conversion take turns in alternating order, each in its own process and each into a
- * folder that is removed before the next turn; the first turn of both only warms up. Sources are
- * made just before, so they are in the page cache. Times are medians; memory is the largest of all
+ * cp and the conversion take turns, in alternating order, each in its own process and into a folder
+ * that is removed before the next turn; the first turn of both only warms up. Sources have just
+ * been written, so they are in the page cache. Times are medians; memory is the maximum over all
  * runs.
  */
 #include "bench/commands.h"
@@ -28,18 +28,19 @@ enum { CROWD_TENSORS_DEFAULT = 100000, CROWD_TENSORS_MAX = 1000000, CROWD_FILES 
 
 #define BYTES_DEFAULT ((size_t)2000000000)
 #define BYTES_MAX ((size_t)1 << 40)
-/* What code, threads and small lists may take beside --max-memory, and how often a header. */
+/* Memory allowed on top of --max-memory: a base for code, threads and small lists, and a multiple
+ * of the longest header. */
 #define BASE_BYTES ((uint64_t)32 << 20)
 #define HEADER_TIMES 4
 
 typedef struct convert_case {
     const char *name, *title;
     reshard_dtype dtype;
-    const char *from; /* mesh of the source; NULL: whole tensors */
+    const char *from; /* the source's mesh; NULL: whole tensors */
     const char *to, *cast;
-    double aimed;                     /* at least this times the speed of cp */
-    const char *from_format, *format; /* NULL: as for reshard convert */
-    int dtensors;                     /* rank files, on both sides, hold DTensors */
+    double aimed;                     /* the goal: this many times the speed of cp */
+    const char *from_format, *format; /* NULL: as reshard convert chooses */
+    int dtensors;                     /* rank files hold DTensors, on both sides */
 } convert_case;
 
 static const convert_case cases[CASE_COUNT] = {
@@ -92,9 +93,9 @@ typedef struct bench_result {
     int is_measured;
     bench_folder_facts source, target;
     double seconds, copy_seconds;
-    double cpu_seconds, copy_cpu_seconds; /* of all threads: less noisy on a busy machine */
+    double cpu_seconds, copy_cpu_seconds; /* sums over all threads: less noisy on a busy machine */
     uint64_t peak_bytes;
-    uint64_t peaks[LIMIT_COUNT]; /* under each of the limits */
+    uint64_t peaks[LIMIT_COUNT]; /* peak memory under each of the limits */
 } bench_result;
 
 typedef struct bench {
@@ -129,7 +130,7 @@ static reshard_conversion_options describe(const bench *shared, const convert_ca
     };
 }
 
-/* Makes the source of a case, with nothing else in the folder. */
+/* Makes the source of a case. A temporary whole model is removed. */
 static int make_source(bench *shared, const convert_case *measured)
 {
     bench_sample_model model;
@@ -181,7 +182,7 @@ typedef struct bench_turns {
 
 static int measure_turns(bench *shared, const convert_case *measured, bench_result *result)
 {
-    bench_turns turns[2]; /* of cp, of the conversion */
+    bench_turns turns[2]; /* those of cp, then those of the conversion */
     int32_t runs = shared->values->runs;
     for (int32_t i = 0; i < 2 * (runs + 1); i++) {
         bench_child_report report;
@@ -226,7 +227,8 @@ static int measure_case(bench *shared, int index)
     return code == CLI_DONE ? bench_folder_remove(shared->source) : code;
 }
 
-/* Headers and planning: a dry run, which writes nothing but a short probe of the disk. */
+/* Measures reading headers and planning, by a dry run, which writes only a short probe to the
+ * disk. */
 static int measure_crowd(bench *shared)
 {
     double seconds[RUNS_MAX];
@@ -274,7 +276,7 @@ static int measure(bench *shared)
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-/* What the conversion may take under a limit. */
+/* The memory that a conversion may take under a limit. */
 static uint64_t allowed_bytes(const bench_result *result, size_t limit)
 {
     uint64_t header = result->source.header_bytes_max > result->target.header_bytes_max

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * main.c - `reshard-bench`: the measurements that need no more than libreshard does.
+ * main.c - `reshard-bench`: the measurements that need nothing but libreshard.
  */
 #include "bench/commands.h"
 #include "bench/common/program.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * main_nn.c - `reshard-bench-nn`: the measurements that need libreshard_nn, and OpenBLAS with it.
+ * main_nn.c - `reshard-bench-nn`: the measurements that need libreshard_nn and OpenBLAS.
  */
 #include "bench/commands.h"
 #include "bench/common/program.h"

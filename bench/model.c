@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model.c - `reshard bench model`: a checkpoint to try things with.
+ * model.c - `reshard bench model`: makes a checkpoint to experiment with.
  */
 #include "bench/commands.h"
 #include "bench/common/folders.h"
@@ -31,7 +31,7 @@ static const cli_option options[] = {
     {"json", CLI_FLAG, offsetof(model_values, json), NULL, 0, "one JSON object on one line"},
 };
 
-/* Writes whole tensors first, beside the folder, and then converts them as the user asked. */
+/* Writes whole tensors into a folder beside this one, and converts them as the user asked. */
 static int write_split(cli_work *work, const char *folder, const bench_sample_model *model,
                        const model_values *values)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * move.c - `reshard bench move`: a live reshard between ranks, measured beside its
- * rivals (rivals.h) on the same buffers, in turns within one run. The targets are checked
- * element by element, the rivals' too.
+ * move.c - `reshard bench move`: measures a live reshard between ranks, in turns with its rivals
+ * (rivals.h) on the same buffers. Targets are checked element by element, those of the rivals too.
  */
 #include "bench/commands.h"
 #include "bench/common/buffers.h"
@@ -52,12 +51,12 @@ static const cli_option options[] = {
     CLI_TRACING_OPTIONS(move_values, tracing),
 };
 
-/* What is measured, in turns: the rivals of the move, the move with a trace, the move. */
+/* What is measured, in this order in every turn: the rivals, the move with a trace, the move. */
 enum { TRACED = BENCH_RIVAL_COUNT, MOVE, CONTENDERS };
 
-/* What a rank found when it looked at its targets. */
+/* What a rank found when it checked its targets. */
 struct verdict {
-    int64_t wrong[CONTENDERS]; /* elements */
+    int64_t wrong[CONTENDERS]; /* wrong elements */
     int64_t dump_error;
 };
 
@@ -68,10 +67,10 @@ typedef struct measurement {
     const char *dump;
     int32_t runs;
     int plain, messages;
-    const cli_tracing *tracing; /* NULL: nothing is recorded */
+    const cli_tracing *tracing; /* NULL: no trace */
     bench_rivals_shared shared;
-    /* By rank 0: */
-    uint64_t dropped; /* events */
+    /* Set by rank 0: */
+    uint64_t dropped; /* events of the trace */
     int have[CONTENDERS];
     double *seconds[CONTENDERS]; /* of each run */
     struct verdict *verdicts;    /* by rank */
@@ -83,7 +82,7 @@ typedef struct measurement {
 typedef struct rank_state {
     measurement *all;
     reshard_group *group;
-    reshard_exec *exec, *traced; /* NULL: nothing is recorded */
+    reshard_exec *exec, *traced; /* traced: NULL without a trace */
     reshard_trace *trace;
     bench_buffers from, to;
     bench_rivals *rivals;
@@ -111,7 +110,8 @@ static reshard_status run_once(rank_state *r, int contender)
 static reshard_status time_once(rank_state *r, int contender, int32_t run)
 {
     reshard_status status = RESHARD_OK;
-    if (contender == TRACED) /* the move follows a move: so that both find the caches alike */
+    /* the untraced move follows a move, so let this one do so too: both find the same caches */
+    if (contender == TRACED)
         status = run_once(r, MOVE);
     if (status == RESHARD_OK)
         status = reshard_group_barrier(r->group);
@@ -142,7 +142,7 @@ static reshard_status time_all(rank_state *r)
     return status;
 }
 
-/* A rival that delivers wrong bytes does not count. This also warms up. */
+/* Checks that every contender delivers the right bytes. This also warms up. */
 static reshard_status check_contenders(rank_state *r)
 {
     reshard_status status = RESHARD_OK;
@@ -150,7 +150,8 @@ static reshard_status check_contenders(rank_state *r)
         if (!has(r, i))
             continue;
         bench_buffers_clear(&r->to);
-        status = reshard_group_barrier(r->group); /* the by-hand rival reads other ranks' targets */
+        /* the by-hand rival reads the targets of other ranks */
+        status = reshard_group_barrier(r->group);
         if (status == RESHARD_OK)
             status = run_once(r, i);
         if (status == RESHARD_OK)
@@ -244,10 +245,11 @@ typedef struct results {
     uint64_t bytes;
     double seconds[CONTENDERS]; /* medians */
     double rates[CONTENDERS];   /* GB/s */
-    double ratios[CONTENDERS];  /* of the move's rate to a rival's: median over the runs */
+    double ratios[CONTENDERS];  /* the move's rate divided by this one's: median over the runs */
 } results;
 
-/* Runs close in time see the same load on the machine, so ratios are steadier than times. */
+/* Ratios are taken within a turn, because its runs see the same load on the machine; so they vary
+ * less than times. */
 static void find_medians(const measurement *m, results *found)
 {
     double *ratios = cli_allocate((size_t)m->runs, sizeof *ratios);
@@ -428,7 +430,7 @@ static int run(const cli_command *command, int argc, char **argv)
     cli_work work = {0};
     measurement *m = cli_allocate(1, sizeof *m);
     int code = cli_options_parse(command, argc, argv, &values, NULL);
-    int least = values.dump != NULL ? 1 : RUNS_MIN; /* a dump needs no median */
+    int least = values.dump != NULL ? 1 : RUNS_MIN; /* with --dump, the time does not matter */
     if (code == CLI_DONE && (values.runs < least || values.runs > RUNS_MAX))
         code = cli_fail(CLI_USAGE, "bench move: --runs %" PRId32 ": from %d to %d are possible",
                         values.runs, least, RUNS_MAX);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mpi_rival.c - a plan carried out by MPI_Alltoallw, and by packing and MPI_Alltoallv, as a careful
+ * mpi_rival.c - carries a plan out by MPI_Alltoallw, and by packing and MPI_Alltoallv, as a careful
  * user of MPI would write it.
  *
- * The single moves between two ranks come in an order that both ends know. Runs of them that differ
- * by constant steps are folded into one block with one more dim, and both ends sort dims by their
- * strides in the target: so a cyclic split becomes one subarray for each peer instead of thousands,
+ * Both ends know the order of the single moves between two ranks. Moves that follow each other at
+ * constant steps are folded into one block with one more dim, and both ends sort dims by their
+ * strides in the target. So a cyclic split becomes one subarray for each peer instead of thousands,
  * and the target is written in memory order.
  */
 #include "bench/mpi_rival.h"
@@ -24,7 +24,7 @@
 
 enum { DIMS_MAX = RESHARD_FACTORS_MAX + 4 };
 
-/* An end of a block: elements of a shard. */
+/* One end of a block: its elements in a shard. */
 typedef struct end {
     int32_t shard;
     int64_t at;
@@ -37,7 +37,7 @@ typedef struct block {
     end source, target;
 } block;
 
-/* What goes to one rank, or comes from one. */
+/* The blocks that go to one rank, or come from it. */
 typedef struct traffic {
     int64_t count;
     block *blocks;
@@ -48,11 +48,11 @@ typedef struct traffic {
 struct bench_mpi_rival {
     MPI_Comm comm;
     int rank, size;
-    size_t item; /* bytes of an element */
+    size_t item; /* bytes per element */
     MPI_Datatype element;
     const void *const *sources;
     void *const *targets;
-    traffic *out, *in; /* by rank; `in` of this rank is empty, and `out` has what stays */
+    traffic *out, *in; /* by rank; this rank's own `in` is empty, and its `out` has what stays */
     /* for MPI_Alltoallw */
     MPI_Datatype *out_types, *in_types;
     int *ones_out, *ones_in, *zeros;
@@ -100,7 +100,7 @@ static bool has_same_shape(const block *a, const block *b)
            memcmp(a->target.strides, b->target.strides, bytes) == 0;
 }
 
-/* How many blocks from this one on are at constant steps. */
+/* How many blocks, from this one on, follow each other at constant steps. */
 static int64_t count_regular(const block *blocks, int64_t count)
 {
     int64_t n = 1;
@@ -139,8 +139,8 @@ static void swap_numbers(int64_t *a, int64_t *b)
     *b = kept;
 }
 
-/* Sorts dims by falling stride in the target, then merges those that both ends hold without a
- * gap. */
+/* Sorts dims by decreasing stride in the target, then merges dims that are contiguous on both
+ * ends. */
 static void sort_dims(block *b)
 {
     for (int32_t i = 1; i < b->ndim; i++) {
@@ -269,8 +269,8 @@ static reshard_status check_mpi(int code, const char *call)
     return code == MPI_SUCCESS ? RESHARD_OK : fail(RESHARD_ERR_GROUP_BROKEN, "%s failed", call);
 }
 
-/* The array that the strides are those of, and where the block begins in it; false when there is no
- * such array, or it is too large for int. */
+/* Finds an array that has these strides, and where the block begins in it. Returns false if there
+ * is no such array, or it is too large for int. */
 static bool find_array(const block *b, const end *e, int *sizes, int *subsizes, int *starts)
 {
     int64_t at = e->at;
@@ -293,7 +293,7 @@ static bool find_array(const block *b, const end *e, int *sizes, int *subsizes, 
     return true;
 }
 
-/* Makes vectors of vectors, for strides that no array has. */
+/* Makes vectors of vectors, for strides that fit no array. */
 static int make_vectors(const bench_mpi_rival *r, const block *b, const end *e,
                         MPI_Datatype *out_type)
 {
@@ -326,7 +326,7 @@ static int make_type(const bench_mpi_rival *r, const block *b, const end *e, MPI
                : make_vectors(r, b, e, out_type);
 }
 
-/* All blocks of one peer as one type, counted from the first shard's memory. */
+/* Joins all blocks of one peer into one type, relative to the memory of the first shard. */
 static reshard_status join_types(const bench_mpi_rival *r, const traffic *t, bool sending,
                                  MPI_Datatype *out_type)
 {
@@ -393,7 +393,7 @@ static void copy_dims(int32_t ndim, const int64_t *size, const int64_t *source_s
     }
     int64_t source_step = *source_strides * (int64_t)item;
     int64_t target_step = *target_strides * (int64_t)item;
-    if (ndim == 1 && item == 4) { /* a constant size, for the compiler */
+    if (ndim == 1 && item == 4) { /* a constant size, so that the compiler can inline it */
         for (int64_t i = 0; i < *size; i++)
             memcpy(target + i * target_step, source + i * source_step, 4);
         return;
@@ -449,7 +449,7 @@ static void copy_kept(const bench_mpi_rival *r, const traffic *t)
     }
 }
 
-/* Counts and places of one direction, and the memory for it. */
+/* Sets counts and positions for one direction, and allocates its memory. */
 static reshard_status place_packed(const bench_mpi_rival *r, traffic *all, int *counts, int *starts,
                                    char **out_bytes)
 {
@@ -465,7 +465,7 @@ static reshard_status place_packed(const bench_mpi_rival *r, traffic *all, int *
     *out_bytes = malloc((size_t)total * r->item + 1);
     if (*out_bytes == NULL)
         return fail(RESHARD_ERR_NO_MEMORY, "no memory to pack %lld elements", (long long)total);
-    memset(*out_bytes, 1, (size_t)total * r->item + 1); /* touches the pages */
+    memset(*out_bytes, 1, (size_t)total * r->item + 1); /* touch the pages */
     for (int i = 0; i < r->size; i++)
         all[i].packed = *out_bytes + (size_t)starts[i] * r->item;
     return RESHARD_OK;
@@ -480,7 +480,7 @@ static reshard_status allocate(bench_mpi_rival *r)
     r->in = calloc(n, sizeof *r->in);
     r->out_types = calloc(n, sizeof *r->out_types);
     r->in_types = calloc(n, sizeof *r->in_types);
-    int *numbers = calloc(7 * n, sizeof *numbers); /* the first owns all */
+    int *numbers = calloc(7 * n, sizeof *numbers); /* `zeros` owns all seven arrays */
     r->zeros = numbers;
     for (size_t i = 0; i < n && r->out_types != NULL; i++)
         r->out_types[i] = MPI_BYTE;
@@ -510,7 +510,7 @@ static reshard_status build(bench_mpi_rival *r, reshard_plan *plan)
     return status;
 }
 
-/* All ranks get the lowest status; the rank that found it keeps its own words. */
+/* All ranks get the lowest status; the rank that found it keeps its own error text. */
 static reshard_status agree(MPI_Comm comm, reshard_status status)
 {
     int mine = status, lowest = RESHARD_OK;
@@ -591,7 +591,7 @@ static reshard_status run(bench_mpi_rival *r, bench_mpi_rival_kind kind)
 {
     if (kind == BENCH_MPI_ALLTOALLV)
         return run_packed(r);
-    /* The base is the first buffer; a rank without buffers has only counts of 0. */
+    /* Types are relative to the first buffer. A rank without buffers has only counts of 0. */
     bool sends = false, receives = false;
     for (int i = 0; i < r->size; i++) {
         sends = sends || r->ones_out[i];

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan.c - `reshard bench plan`: how long it takes one rank to find out what it has
- * to do.
+ * plan.c - `reshard bench plan`: measures how long one rank takes to find out what it has to do.
  *
- * One run is everything from the specs' texts on: layouts of all tensors on both sides, the plan,
- * and the part of one rank. All of it is allocated from one counting context, whose peak is the
- * memory reported. Times are medians of RUNS runs, each from nothing; the first run also warms the
- * caches for the others.
+ * One run does everything from the texts of the specs on: the layouts of all tensors on both sides,
+ * the plan, and the part of one rank. All memory comes from one counting context, whose peak is
+ * reported. Times are medians of RUNS runs, each from scratch; the first one also warms the caches
+ * for the others.
  */
 #include "bench/commands.h"
 #include "bench/plan_model.h"
@@ -41,7 +40,7 @@ static const cli_option options[] = {
     {"json", CLI_FLAG, offsetof(bench_values, json), NULL, 0, "one JSON object on one line"},
 };
 
-/* The steps of a run, and what each took. */
+/* The steps of a run, which are timed separately. */
 enum { STEP_LAYOUTS, STEP_PLAN, STEP_PART, STEP_TOTAL, STEP_COUNT };
 
 typedef struct bench_run {
@@ -56,7 +55,8 @@ typedef struct bench_case {
     bench_run median;
 } bench_case;
 
-/* What the runs share. The caller owns the lists, as it would in a program. */
+/* What all runs share. The lists are not part of the measured memory, since a program would have
+ * them anyway. */
 typedef struct bench {
     const bench_plan_tensor *tensors;
     reshard_plan_tensor *sources, *targets;
@@ -151,7 +151,8 @@ static int run_and_report(bench *shared, int32_t ranks, int32_t rank, bench_run 
     return CLI_DONE;
 }
 
-/* With more ranks than rows, ranks differ in how much they touch, the first and last ones most. */
+/* With more ranks than rows, some ranks touch more than others, most of all the first and the last
+ * ones. */
 static int find_slowest(bench *shared, int32_t ranks, int32_t *out_rank)
 {
     double slowest = -1;

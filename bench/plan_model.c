@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan_model.c - shapes and cuts of the Llama-shaped model.
+ * plan_model.c - the shapes and cuts of the Llama-shaped model.
  */
 #include "bench/plan_model.h"
 
@@ -15,7 +15,7 @@ enum {
     LAYERS = 126
 };
 
-/* The cuts of the targets; plan_model.h counts them. */
+/* The cuts of the targets, BENCH_PLAN_SPEC_COUNT of them. */
 enum { QUERY, KEY_VALUE_HEADS, OUTPUT, ROWS, COLUMNS, WHOLE };
 
 static const char *const target_cuts[BENCH_PLAN_SPEC_COUNT] = {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * predict.c - `reshard bench predict`: measures the machine, predicts moves and conversions by
- * these numbers, runs them, and prints both times side by side. It fails where they differ by more
- * than a factor, so that a model that has stopped being true is noticed.
+ * predict.c - `reshard bench predict`: measures the machine, predicts moves and conversions from
+ * these numbers, runs them, and prints both times side by side. It fails if they differ by more
+ * than a factor, so that a model that is no longer accurate is noticed.
  *
- * The moves that the machine is measured by (machine.h) are none of those that are predicted.
+ * The moves that measure the machine (machine.h) are different from those that are predicted.
  */
 #include "bench/predict.h"
 
@@ -26,7 +26,7 @@ enum { MPI_RANKS = 4, FACTOR_DEFAULT = 2 };
 
 typedef enum shape_kind { SQUARE, CUBE, SIXTEENTH } shape_kind;
 
-/* Moves: on threads, and under mpirun on four processes. */
+/* The moves: on threads, or under mpirun on four processes. */
 static const struct move_case {
     int under_mpi;
     shape_kind shape;
@@ -69,15 +69,15 @@ static const cli_option options[] = {
     {"json", CLI_FLAG, offsetof(predict_values, json), NULL, 0, "one JSON object on one line"},
 };
 
-/* Everything that is measured, and what it says. */
+/* Everything that is measured, and the results. */
 typedef struct bench {
     const predict_values *values;
     cli_work *work;
     double factor;
-    /* For each case of this kind of ranks: the machine's timings, then its own. */
+    /* For each case that is run: the timings of the machine, then its own. */
     bench_timing timings[CASES * (BENCH_MACHINE_TIMINGS_MAX + 1)];
     int timing_count;
-    int first[CASES], own[CASES]; /* where a case's timings begin; which is its own */
+    int first[CASES], own[CASES]; /* index of a case's first timing, and of its own */
     bench_prediction rows[CASES + BENCH_CONVERSIONS];
     int row_count;
 } bench;
@@ -109,7 +109,7 @@ static void describe(const bench *b, const struct move_case *c, bench_timing *t)
     snprintf(t->to, sizeof t->to, "%s", c->to);
 }
 
-/* The machine is measured anew with each case. */
+/* Measures the machine again with each case. */
 static int measure_moves(bench *b)
 {
     for (int i = 0; i < CASES; i++) {

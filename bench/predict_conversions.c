@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * predict_conversions.c - conversions beside what the disk's speeds and the conversion's own bytes
- * say. Conversions and measurements of the disk take turns, as what a disk or a page cache does
- * depends on what else goes on; all of them are in processes of their own.
+ * predict_conversions.c - compares conversions with their prediction from the disk's speeds and the
+ * conversion's own bytes. Conversions and measurements of the disk take turns, because the speed of
+ * a disk or page cache depends on what else is going on. Each runs in a process of its own.
  */
 #include "bench/common/child.h"
 #include "bench/common/folders.h"
@@ -19,21 +19,21 @@
 static const struct conversion_case {
     const char *what;
     reshard_dtype dtype;
-    const char *from, *to, *cast; /* NULL: whole tensors; no cast */
+    const char *from, *to, *cast; /* from, to NULL: whole tensors. cast NULL: none */
 } cases[BENCH_CONVERSIONS] = {
     {"shards joined", RESHARD_BF16, "fsdp=8", NULL, NULL},
     {"cut", RESHARD_BF16, NULL, "tp=4", NULL},
     {"cut and cast", RESHARD_F32, "fsdp=8", "tp=4", "bf16"},
 };
 
-/* A case whose source is on disk. */
+/* One case, whose source is on disk. */
 typedef struct one {
     cli_work *work;
     char *whole, *source, *target;
     reshard_conversion_options planning;
     reshard_checkpoint *checkpoint;
     reshard_conversion *conversion;
-    double *seconds; /* of each run so far, the first one to warm up included */
+    double *seconds; /* of each run so far, including the first one, which warms up */
     int32_t run_count;
 } one;
 
@@ -64,7 +64,7 @@ static int convert_once(one *o)
     return code;
 }
 
-/* Plans without running: what is planned stays, to be predicted when the speeds are known. */
+/* Only plans: the conversion is kept, to be predicted once the speeds are known. */
 static int plan(one *o)
 {
     reshard_status status =
@@ -111,7 +111,7 @@ static int take_turns(one *all, bench_disk_turns *disk, int32_t runs)
     return code;
 }
 
-/* As many threads as the conversions use. */
+/* The number of threads that the conversions use. */
 static int32_t find_threads(const one *o)
 {
     reshard_conversion_stats stats = {.size = sizeof stats};

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * redistribute.c - `reshard bench redistribute`: a tensor brought from one layout to another by
- * reshard_tensor_redistribute, which allocates its result, beside memcpy and a streaming copy by as
- * many ranks into buffers that are there. They are measured in turns, and every element of the
- * result is checked.
+ * redistribute.c - `reshard bench redistribute`: measures reshard_tensor_redistribute, which
+ * allocates its result, in turns with memcpy and a streaming copy into existing buffers by as many
+ * ranks. Every element of the result is checked.
  */
 #include "bench/commands.h"
 #include "bench/common/buffers.h"
@@ -58,12 +57,12 @@ typedef struct measurement {
     reshard_layout *source, *target;
     reshard_dtype dtype;
     int32_t rank_count;
-    /* By rank 0: */
+    /* Set by rank 0: */
     double first;                /* seconds of the first redistribute */
     double *seconds[CONTENDERS]; /* of each run */
     uint64_t bytes;              /* of all targets */
     uint64_t kept;               /* bytes that the context of rank 0 kept at the end */
-    int64_t wrong;               /* elements */
+    int64_t wrong;               /* wrong elements */
 } measurement;
 
 /* ---- one rank -------------------------------------------------------------------------------- */
@@ -72,7 +71,7 @@ typedef struct rank_state {
     measurement *all;
     reshard_group *group;
     bench_buffers from, to;
-    char *copied; /* what copies read: as large as the targets */
+    char *copied; /* the source of copies, as large as the targets */
     reshard_tensor *source;
     int64_t wrong;
 } rank_state;
@@ -99,7 +98,8 @@ static reshard_status make_source(rank_state *r)
     return status;
 }
 
-/* Looks at the result's elements in place of the buffer's. */
+/* Checks the elements of the result, by putting its memory in place of the buffer's for a
+ * moment. */
 static int64_t count_wrong(rank_state *r, const reshard_tensor *result)
 {
     void *kept = r->to.items[0];
@@ -146,7 +146,7 @@ static reshard_status run_once(rank_state *r, int contender, int check, double *
     return status;
 }
 
-/* The first run is the first that has to make everything. */
+/* The first run is timed separately, because it has to plan and allocate everything. */
 static reshard_status time_all(rank_state *r)
 {
     measurement *m = r->all;
@@ -184,7 +184,7 @@ static reshard_status measure_rank(rank_state *r)
     return status == RESHARD_OK ? time_all(r) : status;
 }
 
-/* Adds up what the ranks found, on rank 0. */
+/* Adds up on rank 0 what the ranks found. */
 static reshard_status collect(rank_state *r)
 {
     measurement *m = r->all;
@@ -222,7 +222,7 @@ static reshard_status run_rank(void *user, reshard_group *group)
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Of the rate of redistribute to a copy's: median over the runs. */
+/* The rate of redistribute divided by that of a copy: median over the runs. */
 static double find_ratio(const measurement *m, int copy)
 {
     double *ratios = cli_allocate((size_t)m->values->runs, sizeof *ratios);

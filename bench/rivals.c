@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* rivals.c - copies, an all-reduce by hand, and the calls of mpi_rival.h. */
 #include "bench/rivals.h"
 
 #include "bench/common/stream_copy.h"
@@ -15,7 +16,7 @@ struct bench_rivals {
     reshard_group *group;
     const bench_buffers *from, *to;
     int have[BENCH_RIVAL_COUNT];
-    char *copied; /* what copies read: as large as the targets */
+    char *copied; /* the source of copies, as large as the targets */
     const bench_mpi_calls *mpi_calls;
     bench_mpi_rival *mpi;
 };
@@ -52,7 +53,7 @@ static void run_copy(const bench_rivals *r, bench_rival_kind kind)
 
 /* ---- an all-reduce by hand ------------------------------------------------------------------- */
 
-enum { BLOCK = 2048 }; /* floats: 8 KiB, so that sums stay in the L1 cache */
+enum { BLOCK = 2048 }; /* floats; 8 KiB, so that sums stay in the L1 cache */
 
 static void add_block(float *restrict sum, const float *restrict more, size_t count)
 {
@@ -60,7 +61,7 @@ static void add_block(float *restrict sum, const float *restrict more, size_t co
         sum[i] += more[i];
 }
 
-/* Each rank reduces its share from all sources, then fetches the others' shares. */
+/* Each rank reduces its share of all sources, then fetches the shares of the others. */
 static reshard_status run_by_hand(const bench_rivals *r)
 {
     size_t size = (size_t)reshard_group_size(r->group), rank = (size_t)reshard_group_rank(r->group);
@@ -136,7 +137,7 @@ reshard_status bench_rivals_create(bench_rivals_shared *shared, reshard_plan *pl
     memset(r->copied, 1, to->bytes + 1);
     r->have[BENCH_RIVAL_MEMCPY] = 1;
     r->have[BENCH_RIVAL_STREAMING] = bench_stream_copy_is_there();
-    /* By hand only if every rank can, and all share memory. */
+    /* The by-hand rival needs shared memory, and every rank must be able to run it. */
     reshard_status status =
         agree(group, cli_ranks_are_threads() && is_all_reduce(r), &r->have[BENCH_RIVAL_BY_HAND]);
     if (status == RESHARD_OK && r->have[BENCH_RIVAL_BY_HAND]) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rivals.h - other ways to do what a plan does, to measure reshard beside them in one run:
- * memcpy and a streaming copy of as many bytes; MPI's own collectives, where ranks are MPI's; and
- * an all-reduce written by hand, where ranks are threads.
+ * rivals.h - other ways to do what a plan does, measured in the same run as reshard: memcpy and a
+ * streaming copy of as many bytes; MPI's own collectives, if the ranks are MPI's; and an all-reduce
+ * written by hand, if the ranks are threads.
  */
 #ifndef BENCH_RIVALS_H
 #define BENCH_RIVALS_H
@@ -36,11 +36,11 @@ reshard_status bench_rivals_create(bench_rivals_shared *shared, reshard_plan *pl
                                    const bench_buffers *to, bench_rivals **out_rivals);
 /* Collective. */
 void bench_rivals_destroy(bench_rivals *rivals);
-/* The same answer on all ranks. */
+/* Whether this rival exists here; the same on all ranks. */
 int bench_rivals_have(const bench_rivals *rivals, bench_rival_kind kind);
-/* Whether it is a copy of as many bytes, not of the right ones. */
+/* Whether it only copies as many bytes, without moving the right ones. */
 int bench_rival_is_copy(bench_rival_kind kind);
-/* Collective. Fills the targets, copies with arbitrary bytes. */
+/* Collective. Fills the targets; mere copies fill them with arbitrary bytes. */
 reshard_status bench_rivals_run(bench_rivals *rivals, bench_rival_kind kind);
 
 #endif

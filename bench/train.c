@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * train.c - `reshard bench train`: what training costs. Measures the forward and backward
- * pass of a linear layer beside the three matrix products that it needs, and a GPT's training step
- * on one rank beside the same step on several. Ranks are threads; OpenBLAS uses one thread for
- * each. What is compared is measured in turns, and a ratio is the median over the turns.
+ * train.c - `reshard bench train`: measures what training costs. Compares the forward and backward
+ * pass of a linear layer with the three matrix products that it needs, and a GPT's training step on
+ * one rank with the same step on several. Ranks are threads; OpenBLAS uses one thread for each. The
+ * two sides of a comparison take turns, and a ratio is the median over the turns.
  */
 #include "bench/commands.h"
 #include "bench/common/median.h"
@@ -43,15 +43,15 @@ static const cli_option options[] = {
 /* Two ways to do the same thing: the median times, and the median ratio over the turns. */
 typedef struct comparison {
     double seconds[2];
-    double ratio; /* the first one's time over the second one's */
+    double ratio; /* the first time divided by the second */
 } comparison;
 
 typedef struct bench {
     const train_values *values;
     cli_work *work;
     uint64_t done, total;
-    comparison linear;        /* reshard_linear, products alone */
-    comparison step;          /* one rank, several */
+    comparison linear;        /* reshard_linear, and the products alone */
+    comparison step;          /* one rank, and several */
     double processor_seconds; /* of a step on one rank */
     double losses[2];
 } bench;
@@ -83,7 +83,7 @@ static void find_medians(double (*turns)[2], int32_t count, comparison *found)
 typedef struct matrices {
     int64_t size;
     reshard_tensor *x, *weight, *gradient;
-    float *out[3]; /* of the products alone */
+    float *out[3]; /* results of the products alone */
 } matrices;
 
 static reshard_status make_matrices(reshard_context *context, matrices *m)
@@ -148,7 +148,7 @@ static int measure_linear(bench *b)
     int code = CLI_DONE;
     for (int32_t i = -1; i < count && status == RESHARD_OK && code == CLI_DONE; i++) {
         double began = cli_seconds(), middle;
-        status = run_linear(context, &m); /* first: it sets OpenBLAS to one thread */
+        status = run_linear(context, &m); /* must run first: it sets OpenBLAS to one thread */
         middle = cli_seconds();
         run_products(&m);
         if (i >= 0) {

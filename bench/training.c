@@ -21,10 +21,10 @@ int64_t bench_training_parameters(const bench_training *t)
     return (VOCABULARY + t->length + 2) * t->width + t->layers * block;
 }
 
-/* What one rank holds. */
+/* The objects of one rank. */
 typedef struct worker {
     bench_training *training;
-    reshard_context *context; /* of the group: it keeps memory from step to step */
+    reshard_context *context; /* the group's; it keeps memory from step to step */
     reshard_group *group;
     reshard_mesh *mesh;
     reshard_device_mesh *ranks;
@@ -137,7 +137,7 @@ static double processor_seconds(void)
            1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
 
-/* A step is over when the last rank has finished it. */
+/* A step takes until the last rank has finished it. */
 static reshard_status time_steps(worker *w)
 {
     bench_training *t = w->training;

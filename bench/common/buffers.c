@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* buffers.c - allocates, fills and checks the shards of a rank. */
 #include "bench/common/buffers.h"
 
 #include "cli/common/memory.h"
@@ -110,7 +111,7 @@ static void encode(reshard_dtype dtype, size_t bytes, int64_t index, unsigned ch
     }
 }
 
-/* What one contributor holds so that the reduction of all of them gives the index. */
+/* What one contributor holds, such that the reduction of all contributions gives the index. */
 static int64_t contribution(const reshard_shard *shard, int64_t index)
 {
     if (!shard->partial || shard->contributor == 0)

@@ -2,8 +2,8 @@
 /*
  * child.c - fork, work, wait.
  *
- * A child starts with its parent's pages, so the parent must stay small for the figures to be the
- * child's own: it never holds data, and starts no threads before it forks.
+ * A child starts with its parent's pages. For the figures to be the child's own, the parent must
+ * stay small: it never holds data. It also starts no threads before it forks.
  */
 #define _DEFAULT_SOURCE /* wait4 */
 #include "bench/common/child.h"
@@ -38,7 +38,7 @@ static int wait_for(pid_t child, const char *what, double started, bench_child_r
     if (WIFSIGNALED(state))
         return cli_fail(CLI_FAILED, "%s: ended by signal %d", what, WTERMSIG(state));
     if (WEXITSTATUS(state) != 0)
-        return CLI_FAILED; /* the child said why */
+        return CLI_FAILED; /* the child has printed why */
     out_report->seconds = cli_seconds() - started;
     out_report->cpu_seconds = read_seconds(&usage.ru_utime) + read_seconds(&usage.ru_stime);
     out_report->peak_bytes = (uint64_t)usage.ru_maxrss * 1024;
@@ -76,7 +76,7 @@ int bench_child_run(cli_work *work, int (*body)(void *user), void *user, const c
     if (child < 0)
         return fail_fork();
     if (child == 0) {
-        work->watched = 0; /* the screen is the parent's */
+        work->watched = 0; /* only the parent draws a progress bar */
         _exit(body(user));
     }
     return wait_for(child, what, started, out_report);
@@ -86,7 +86,7 @@ typedef struct converting {
     const cli_work *work;
     const char *source, *target;
     const reshard_conversion_options *planning;
-    const reshard_conversion_run_options *running; /* NULL: it is only planned */
+    const reshard_conversion_run_options *running; /* NULL: only plan */
 } converting;
 
 static int convert(void *user)

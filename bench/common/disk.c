@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * disk.c - a model of the given size is digested, its file is shared by the kernel where the file
- * system can do that, and new files are written, in turns; each thread has its own part of the
- * bytes and goes through it in blocks of 4 MiB, as conversions do. Medians of the turns. Where
- * blocks cannot be shared, a conversion reads and writes them, so that is what a copy costs.
+ * disk.c - each turn writes new files, has the kernel share a model's file if the file system can,
+ * and digests the model. Each thread has its own part of the bytes and goes through it in blocks of
+ * 4 MiB, as conversions do. Results are medians of the turns. If blocks cannot be shared, a
+ * conversion reads and writes them, so that is the cost of a copy.
  */
 #define _GNU_SOURCE /* copy_file_range, MAP_ANONYMOUS */
 #include "bench/common/disk.h"
@@ -34,7 +34,7 @@ typedef enum job { WRITE, SHARE } job;
 typedef struct turn {
     job job;
     int sync;
-    const char *from, *to; /* paths: of the model's file, and of a folder for what is made */
+    const char *from, *to; /* paths of the model's file, and of a folder for new files */
     size_t bytes;          /* of the model's file */
     int *errors;           /* errno of each thread */
 } turn;
@@ -47,12 +47,12 @@ static ssize_t do_block(const turn *t, int from, off_t at, int to, off_t to_at, 
                            : copy_file_range(from, &at, to, &to_at, count, 0);
 }
 
-/* Bytes begin .. end-1 of the model's file become a file. Returns 0 or an errno. */
+/* Makes a file of bytes begin .. end-1 of the model's file. Returns 0 or an errno. */
 static int do_blocks(const turn *t, int from, int to, size_t begin, size_t end)
 {
     char *memory = cli_allocate(BLOCK, 1);
     int error = 0;
-    memset(memory, 1, BLOCK); /* so that its pages exist */
+    memset(memory, 1, BLOCK); /* touch its pages */
     for (size_t at = begin; at < end && error == 0;) {
         ssize_t done = do_block(t, from, (off_t)at, to, (off_t)(at - begin), memory,
                                 end - at < BLOCK ? end - at : BLOCK);
@@ -65,8 +65,9 @@ static int do_blocks(const turn *t, int from, int to, size_t begin, size_t end)
     return error;
 }
 
-/* Each thread has a file of its own: writers of one file wait for each other, while a conversion's
- * threads write to several, or one reads meanwhile. Returns 0 or an errno. */
+/* Each thread writes a file of its own, because writers of the same file wait for each other,
+ * whereas the threads of a conversion write to several files, or read meanwhile. Returns 0 or an
+ * errno. */
 static int do_part(const turn *t, int32_t rank, int32_t size)
 {
     char name[32];
@@ -107,7 +108,7 @@ struct bench_disk_turns {
     int sync;
     int shares; /* the file system can share blocks */
     int *errors;
-    double *latest; /* seconds of the latest turn, in memory that a child shares */
+    double *latest; /* seconds of the latest turn, in memory shared with the child */
     double seconds[KINDS][TURNS_MAX]; /* of the latest turns */
     int32_t count;
 };
@@ -147,9 +148,9 @@ static int digest(const bench_disk_turns *m, double *out_seconds)
     return status == RESHARD_OK ? CLI_DONE : cli_fail_status(status);
 }
 
-/* Fills `latest`. Files are written twice, and the second time counts: the page cache takes memory
- * for the first ones that nobody has used for long, which on a virtual machine may cost several
- * times as much as writing. */
+/* Fills `latest`. Files are written twice, and the second time counts: the first time, the page
+ * cache may take memory that has not been used for long, and on a virtual machine this can cost
+ * several times as much as writing. */
 static int measure(void *user)
 {
     bench_disk_turns *m = user;
@@ -192,7 +193,7 @@ bench_disk bench_disk_read(bench_disk_turns *m)
     return disk;
 }
 
-/* Whether the file system can share the blocks of the model's file with another one. */
+/* Whether the file system can share the blocks of the model's file with another file. */
 static int can_share(const bench_disk_turns *m)
 {
     int can = 0;

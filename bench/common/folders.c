@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * folders.c - making, examining and removing folders.
+ * folders.c - makes, examines and removes folders.
  */
 #define _XOPEN_SOURCE 700 /* nftw */
 #include "bench/common/folders.h"
@@ -68,7 +68,7 @@ static int sync_path(const char *path)
     return code;
 }
 
-/* The length that a safetensors file begins with; 0 for other files. */
+/* Reads the header length at the start of a safetensors file; 0 for other files. */
 static int read_header_bytes(const char *path, uint64_t *out_bytes)
 {
     unsigned char bytes[LENGTH_BYTES];
@@ -101,7 +101,7 @@ static int examine_file(const char *path, bench_folder_facts *facts)
     return code;
 }
 
-/* Every file of a folder: examined, or synced when facts is NULL. */
+/* Examines every file of a folder or, if facts is NULL, syncs it. */
 static int visit(const char *path, bench_folder_facts *facts)
 {
     struct dirent *entry;

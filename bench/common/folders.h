@@ -10,11 +10,11 @@
 
 /* The prefix followed by the text. The caller frees it. */
 char *bench_path_add(const char *prefix, const char *text);
-/* Makes a new folder inside this one that only this user may enter. The caller frees the path. */
+/* Makes a new folder inside `inside` that only this user may enter. The caller frees the path. */
 int bench_folder_make_private(const char *inside, char **out_path);
-/* Removes the folder and everything in it. Fine if it does not exist. */
+/* Removes the folder and everything in it. Succeeds if it does not exist. */
 int bench_folder_remove(const char *path);
-/* Makes its files and their names durable (syncs them). */
+/* Syncs the folder's files and their names to disk. */
 int bench_folder_sync(const char *path);
 
 typedef struct bench_folder_facts {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* machine.c - which moves tell what about a machine. */
+/* machine.c - which moves reveal what about a machine. */
 #include "bench/common/machine.h"
 
 #include "cli/common/failure.h"
@@ -12,7 +12,7 @@
 
 enum { RUNS_LARGE = 9, RUNS_SMALL = 301, SMALL_SIDE = 64, MEMCPY_TURNS = 7 };
 enum { STAY, TO_THE_NEXT, ALL_TO_ALL, SHORT_RUNS };
-/* Of f32: runs of 128 bytes. */
+/* f32 elements per short run: 128 bytes. */
 enum { RUN_ELEMENTS = 32 };
 
 static int count_timings(const bench_machine *machine)
@@ -65,7 +65,7 @@ void bench_machine_read(bench_machine *machine, const bench_timing *timings)
     machine->scattered = count_timings(machine) > SHORT_RUNS ? speed_of(&timings[SHORT_RUNS]) : 0;
 }
 
-/* Adds ",name=speed". The unit is small enough to keep three digits of any disk. */
+/* Adds ",name=speed". The unit is small enough to keep three digits even for a slow disk. */
 static void add_speed(char text[BENCH_CLUSTER_TEXT], const char *name, double speed)
 {
     size_t length = strlen(text);
@@ -96,7 +96,7 @@ const char *bench_machine_cluster(const bench_machine *machine, const bench_disk
 
 typedef struct copying {
     size_t bytes;    /* of one thread */
-    double *seconds; /* of each thread in each turn */
+    double *seconds; /* of each thread, in each turn */
 } copying;
 
 static reshard_status run_rank(void *user, reshard_group *group)
@@ -120,7 +120,7 @@ static reshard_status run_rank(void *user, reshard_group *group)
     return status;
 }
 
-/* The shortest turn; a turn took as long as for the thread that saw most of it. */
+/* The shortest turn; a turn takes as long as its slowest thread. */
 static double find_best(const copying *c, int32_t threads)
 {
     double best = 0;

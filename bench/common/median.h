@@ -5,7 +5,8 @@
 
 #include <stdint.h>
 
-/* Of at least one number; sorts them. Of an even count, the upper one of the two in the middle. */
+/* The median of at least one number; sorts them. For an even count, the upper of the two in the
+ * middle. */
 double bench_median(double *numbers, int32_t count);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * program.c - finds the measurement named and runs it.
+ * program.c - finds the measurement that the user names, and runs it.
  */
 #include "bench/common/program.h"
 
@@ -31,7 +31,7 @@ static void print_page(const char *program, const cli_command *const *commands, 
         cli_command_print_line(commands[i]->name, commands[i]->summary);
 }
 
-/* What `reshard complete bench ..` hands on. */
+/* Answers `reshard complete bench ..`, which is passed on to this program. */
 static int complete(const cli_command *const *commands, int count, int argc, char **argv)
 {
     const cli_command *command = argc > 0 ? find(commands, count, argv[0]) : NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * program.h - what the main functions of measuring programs share. Commands have the names that
- * `reshard` gives them, such as "bench plan"; the program itself is called with the second word.
+ * program.h - what the main functions of the measuring programs share. Commands are named as for
+ * `reshard`, such as "bench plan"; the program itself is called with the second word only.
  */
 #ifndef BENCH_PROGRAM_H
 #define BENCH_PROGRAM_H

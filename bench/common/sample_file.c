@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sample_file.c - writes a safetensors header, then values made from a counter: each 8 bytes are a
- * hash of their own number, so that no value depends on the one before.
+ * hash of their position, so that no value depends on the one before.
  */
 #include "bench/common/sample_file.h"
 
@@ -31,7 +31,7 @@ uint64_t bench_sample_tensor_bytes(const bench_sample_tensor *tensor, reshard_dt
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* The finishing steps of splitmix64, on multiples of its odd constant. */
+/* The final steps of splitmix64, applied to multiples of its odd constant. */
 static uint64_t mix(uint64_t counter)
 {
     uint64_t x = counter * 0x9e3779b97f4a7c15u;
@@ -40,7 +40,7 @@ static uint64_t mix(uint64_t counter)
     return x ^ (x >> 31);
 }
 
-/* The upper bits of the exponent are fixed, so that no value is infinite or NaN; bf16 values are
+/* Fixes the upper bits of the exponent, so that no value is infinite or NaN. bf16 values are
  * truncated f32 values. */
 static void fill(uint64_t *words, size_t count, uint64_t counter, reshard_dtype dtype)
 {
@@ -66,7 +66,7 @@ static void add(growing_text *text, const char *bytes)
     text->count += count;
 }
 
-/* Writes the header with its length in front, padded with spaces to where data may begin. */
+/* Writes the header, preceded by its length and padded with spaces to the alignment of the data. */
 static void write_header(growing_text *header, reshard_dtype dtype,
                          const bench_sample_tensor *tensors, int64_t count)
 {
@@ -105,7 +105,7 @@ static int write_values(cli_work *work, FILE *file, const char *path, reshard_dt
 {
     uint64_t *words = cli_allocate(BUFFER_WORDS, sizeof *words);
     int code = CLI_DONE;
-    /* Each file starts at a fresh number, because its size need not be a multiple of 8. */
+    /* Round up to a new position for each file, because file sizes need not be multiples of 8. */
     uint64_t counter = *done / sizeof *words + 1;
     while (bytes != 0 && code == CLI_DONE) {
         size_t part = BUFFER_WORDS * sizeof *words;

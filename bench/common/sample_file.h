@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sample_file.h - one safetensors file of made-up values, written from front to back.
+ * sample_file.h - writes one safetensors file of made-up values, from front to back.
  */
 #ifndef BENCH_SAMPLE_FILE_H
 #define BENCH_SAMPLE_FILE_H
@@ -15,13 +15,13 @@ typedef struct bench_sample_tensor {
 
 uint64_t bench_sample_tensor_bytes(const bench_sample_tensor *tensor, reshard_dtype dtype);
 
-/* Values go on from *counter, a number for each 8 bytes. Progress counts bytes: *done of total.
- * Returns CLI_DONE, or another code after a message. */
+/* *done is how many of `total` bytes earlier files have; it determines the values and the progress
+ * that is reported, and is advanced. Returns CLI_DONE, or another code after a message. */
 int bench_sample_file_write(cli_work *work, const char *path, reshard_dtype dtype,
                             const bench_sample_tensor *tensors, int64_t count, uint64_t *done,
                             uint64_t total);
 
-/* A small text file. */
+/* Writes a small text file. */
 int bench_text_file_write(const char *path, const char *text);
 
 #endif

@@ -17,7 +17,8 @@
 
 enum { LAYERS_WANTED = 6, LAYER_TENSORS = 9, CROWD_EXTENT = 512 };
 
-/* From the shapes of Llama 3 of 8 and of 1 billion parameters downwards. */
+/* Starts with the shapes of Llama 3 with 8 and with 1 billion parameters, and goes down from
+ * there. */
 static const bench_sample_model ladder[] = {
     {4096, 14336, 128256, 32, 8, 128, 0, 0, RESHARD_BF16},
     {2048, 8192, 128256, 32, 8, 64, 0, 1, RESHARD_BF16},

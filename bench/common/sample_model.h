@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sample_model.h - checkpoints to try and to measure with: a Llama of about any size with the names
- * and shapes that Hugging Face gives it, and a crowd of small tensors in many files.
+ * sample_model.h - checkpoints to experiment and measure with: a Llama of about any size, with
+ * Hugging Face's names and shapes, and a crowd of small tensors in many files.
  *
- * Values are a function of dtype and position alone, so that the same call writes the same bytes on
- * every machine. They lie between 2^-7 and 2 with either sign, as a trained weight might.
+ * Values depend only on dtype and position, so the same call writes the same bytes on every
+ * machine. They lie between 2^-7 and 2, with either sign, as trained weights might.
  */
 #ifndef BENCH_SAMPLE_MODEL_H
 #define BENCH_SAMPLE_MODEL_H
@@ -15,13 +15,13 @@ typedef struct bench_sample_model {
     int64_t hidden, feed_forward, vocabulary;
     int64_t heads, key_value_heads, head_size;
     int64_t layers;
-    int tied;            /* the output head is the embedding, and is not stored */
+    int tied;            /* the output head is the embedding, and is not stored again */
     reshard_dtype dtype; /* BF16 or F32 */
 } bench_sample_model;
 
-/* The model whose tensors come nearest to that many bytes, with shapes that suit the size. It has
- * at least one layer, so there is a least size, of some 200 KB. Heads and key-value heads divide by
- * 8. */
+/* Chooses the model whose tensors come closest to this many bytes, with shapes that suit the size.
+ * It has at least one layer, so the smallest size is some 200 KB. The numbers of heads and of
+ * key-value heads are multiples of 8. */
 void bench_sample_choose(uint64_t bytes, reshard_dtype dtype, bench_sample_model *out_model);
 uint64_t bench_sample_bytes(const bench_sample_model *model);
 int64_t bench_sample_tensor_count(const bench_sample_model *model);

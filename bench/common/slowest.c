@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* slowest.c - the maximum over all ranks. */
 #include "bench/common/slowest.h"
 
 #include "cli/common/memory.h"

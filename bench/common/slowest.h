@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slowest.h - how long a run took that all ranks timed. */
+/* slowest.h - the time of a run that all ranks measured. */
 #ifndef BENCH_SLOWEST_H
 #define BENCH_SLOWEST_H
 
@@ -7,9 +7,9 @@
 
 #include <stdint.h>
 
-/* A run took as long as for the rank that saw most of it: where ranks share processors, others may
- * have been at work before a rank was let go on from the barrier. Replaces the seconds of each run
- * by the most that any rank has there, on all ranks. Collective. */
+/* Replaces the seconds of each run by the maximum over all ranks, on all ranks. The maximum is the
+ * right time because, if ranks share processors, a rank may leave the barrier that starts its clock
+ * only after others have already begun. Collective. */
 reshard_status bench_take_slowest(reshard_group *group, double *seconds, int32_t runs);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* stream_copy.c - streaming stores of x86-64; other processors have none. */
 #include "bench/common/stream_copy.h"
 
 #include <stdint.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * timing.c - one body for all ranks goes through all batches, because MPI can be started only once
- * in a process. Threads are started anew for each batch, which may have another number of ranks.
+ * timing.c - under MPI, one rank body goes through all batches, because MPI can be started only
+ * once in a process. Threads are started anew for each batch, which may have a different number of
+ * ranks.
  */
 #include "bench/common/timing.h"
 
@@ -16,14 +17,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* What the ranks share; written by the first one. */
+/* Shared by the ranks; written by the first one. */
 typedef struct list {
     bench_timing *timings;
     int count;
-    int64_t wrong; /* elements */
+    int64_t wrong; /* wrong elements */
 } list;
 
-/* What one rank has for one timing. */
+/* The objects of one rank for one timing. */
 typedef struct state {
     reshard_group *group;
     reshard_exec *exec;
@@ -68,8 +69,8 @@ static reshard_status run_once(state *s, double *out_seconds)
     return status;
 }
 
-/* A turn of each timing after the other; one with more runs than there are turns has several in
- * each. */
+/* Takes turns through the timings; one with more runs than there are turns has several runs in each
+ * turn. */
 static reshard_status take_turns(state *states, const list *l)
 {
     int32_t turns = l->timings[0].runs;
@@ -134,7 +135,7 @@ static reshard_status run_rank(void *user, reshard_group *group)
     return status;
 }
 
-/* All batches, where ranks are started only once. */
+/* All batches, for ranks that are started only once. */
 typedef struct batches {
     list *lists;
     int count;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * timing.h - how long moves take: plans carried out by ranks, each several times, and every element
- * of the targets checked after the last time. Moves that are to be compared take turns: on a shared
- * machine memory may be half as fast a second later.
+ * timing.h - measures how long moves take: ranks carry out plans, each several times, and every
+ * element of the targets is checked after the last time. Moves that are to be compared take turns,
+ * because on a shared machine memory may be half as fast a second later.
  */
 #ifndef BENCH_TIMING_H
 #define BENCH_TIMING_H
@@ -18,17 +18,18 @@ typedef struct bench_timing {
     int plain;    /* ordinary memory, which other processes do not see */
     int messages; /* messages only, as between nodes */
     int32_t runs;
-    int batch; /* neighbours of one batch take turns; they have the same number of ranks */
-    /* Found: */
+    /* consecutive timings of the same batch take turns; they must have the same number of ranks */
+    int batch;
+    /* Results: */
     reshard_layout *source;
     reshard_plan *plan;
     uint64_t bytes; /* written to targets */
     double seconds; /* median of the runs */
 } bench_timing;
 
-/* Plans and measures all of them: on threads, as many as each plan has ranks, or under mpirun on
- * its processes, of which there have to be as many. Returns CLI_DONE, or prints a message and
- * returns another code; only the first rank has the seconds. Release in any case. */
+/* Plans and measures all timings, on as many threads as each plan has ranks or, under mpirun, on as
+ * many processes. Returns CLI_DONE, or prints a message and returns another code; only the first
+ * rank has the seconds. Release in any case. */
 int bench_timings_run(cli_work *work, bench_timing *timings, int count);
 void bench_timings_release(bench_timing *timings, int count);
 
