@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times what a rank of `tp=4` loads of a model of about 2 GB: `ck.shard` beside the same call in C and beside slices of NumPy's
-memmap, written by hand. bench/python_load.py FOLDER [ROUNDS]: FOLDER is where the model is made, and left.
+"""Times how long one rank of `tp=4` takes to load its part of a model of about 2 GB, in three ways: `ck.shard`, the same call in C, and
+slices of NumPy's memmap written by hand.
 
-All three read from the page cache into memory that nobody has touched: each load is one of a fresh process, which has imported
-all that it needs. A round is one of each, in turn; the fastest counts, and the median is beside it. The C loader is one call of
-reshard_checkpoint_read_rank straight through ctypes, with the checkpoint open and its layouts made, so what it lacks is all that
-Python does around it. Peak memory is what the process grew by.
+  bench/python_load.py FOLDER [ROUNDS]     the model is made in FOLDER, and stays there
+
+All three read from the page cache into untouched memory: each load runs in a fresh process that has already imported everything. A
+round has one load of each kind; the table shows the fastest and the median. The C loader is one call of reshard_checkpoint_read_rank
+through ctypes, with the checkpoint open and the layouts made, so it shows what Python adds. Peak memory is the growth of the process.
 """
 import ctypes
 import functools
@@ -40,7 +41,7 @@ def list_shapes():
 
 
 def make_model(folder):
-    """One file of f32, from the format's definition, and config.json."""
+    """Writes one safetensors file of f32, byte by byte, and config.json."""
     path, header, at = os.path.join(folder, "model.safetensors"), {}, 0
     for name, shape in list_shapes().items():
         count = 4 * int(numpy.prod(shape))
@@ -67,7 +68,7 @@ def load_python(folder, rank):
 
 
 def load_numpy(path, header, begin, rank):
-    """As one would write it: map the file, slice, copy."""
+    """As a user would write it: map the file, slice, copy."""
     mapped, found = numpy.memmap(path, "u1", "r"), {}
     for name, entry in header.items():
         first, last = entry["data_offsets"]
@@ -82,7 +83,7 @@ def load_numpy(path, header, begin, rank):
 
 
 class LoadC:
-    """Everything but the call and its memory is made beforehand."""
+    """Prepares everything except the call and its memory."""
 
     def __init__(self, folder, rank):
         self.checkpoint, self.rank = reshard.open(folder), rank
@@ -108,7 +109,7 @@ def read_status(field):
 
 
 def load_once(way, folder):
-    """In a process of its own: seconds, bytes, the memory that it grew by, and a number that says what was read."""
+    """Runs in a process of its own. Prints seconds, bytes, the growth of memory, and a checksum of what was read."""
     path, header, begin = make_model(folder)
     if way == "C loader":
         call = LoadC(folder, 0)
@@ -121,7 +122,7 @@ def load_once(way, folder):
     found = call()
     seconds = time.perf_counter() - begun
     grown = read_status("VmHWM") - before
-    # NumPy's mapping counts as memory of the process as well, though it is the page cache.
+    # NumPy's mapping is the page cache, but counts as memory of the process all the same.
     check = sum(int(array.ravel()[::4099].view("u4").sum()) for _, array in sorted(found.items()))
     print(seconds, sum(array.nbytes for array in found.values()), grown, check)
 
