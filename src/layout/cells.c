@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cells.c - the partition of a tensor by listed shards into cells that the same shards hold
- * throughout.
+ * cells.c - divides a tensor, by its listed shards, into cells: boxes that are held by the same
+ * shards throughout.
  *
- * Shards that tile the tensor have their pieces for cells. Shards that may overlap are cut apart: a
- * box that every piece touching it contains is a cell; any other is split at the median of those
- * faces of the pieces that lie inside it, in the dim that has most of them. Each split halves the
- * faces of that dim, so the depth is logarithmic. A box that no piece touches is a gap.
+ * If the shards tile the tensor, their pieces are the cells. Shards that may overlap are cut apart,
+ * starting with the whole tensor: a box that is contained in every piece that touches it is a cell.
+ * Any other box is split in the dim in which it contains the most faces of pieces, at the median of
+ * these faces. Each split halves the faces in that dim, so the depth is logarithmic. A box that no
+ * piece touches is a gap.
  *
- * Covers can be so tangled that the cells outnumber the pieces by far (n slabs across n others), or
- * that each of many cells has many holders (n boxes inside each other); both are bounded.
+ * Some covers have far more cells than pieces (n slabs across n others), or many cells with many
+ * holders each (n boxes inside each other). Both numbers are limited.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -25,7 +26,7 @@
 typedef struct cutter {
     reshard_layout *layout;
     reshard_context *context;
-    const rs_cell_holder *pieces; /* all pieces of all shards, by shard */
+    const rs_cell_holder *pieces; /* all pieces of all shards, ordered by shard */
     rs_cell *cells;
     int64_t cell_count, cell_capacity, cell_max;
     rs_cell_holder *holders;
@@ -69,7 +70,8 @@ static reshard_status add_cell(cutter *c, const reshard_box *box, const int64_t 
     return RESHARD_OK;
 }
 
-/* Faces of the listed pieces strictly inside the box, in one dim. */
+/* Collects the faces of the listed pieces that lie strictly inside the box, in one dim, and returns
+ * their number. out_faces may be NULL. */
 static int64_t collect_faces(const cutter *c, const reshard_box *box, int32_t dim,
                              const int64_t *list, int64_t count, int64_t *out_faces)
 {
@@ -131,7 +133,7 @@ static reshard_status cut_apart(cutter *c, const reshard_box *box, const int64_t
 {
     if (count == 0)
         return fail_gap(box);
-    /* Room for the list of one half; before that, for the faces the split is chosen from. */
+    /* Used first for the faces from which the split is chosen, then for the list of one half. */
     int64_t *scratch = rs_allocate_array(c->context, (size_t)count * 2, sizeof *scratch);
     if (scratch == NULL)
         return rs_allocation_status();

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chain.c - the rules of cutting, each as two closed formulas that are inverse to each other:
+ * chain.c - the rules of cutting. Each rule is a pair of closed formulas that are inverse to each
+ * other:
  *
- *   find   position in the line  -> interval around it, who holds it, place in the holder's own
- *          line
- *   place  place in the own line -> interval around it
+ *   find   position in the line -> the interval around it, its holders, and its place in a holder's
+ *          own line
+ *   place  place in a holder's own line -> the interval around it
  *
- * Everything else (lengths, walks, nested cuts) is made of these two. Invariants that the tests
- * hold:
+ * Everything else (lengths, walks, nested cuts) is made of these two. Invariants, which tests
+ * check:
  *  1. find(place(x)) gives x back, and place(find(p)) gives p back.
  *  2. A coordinate's intervals are increasing, both in the line and in its own line.
  */
@@ -19,22 +20,22 @@
 #include <assert.h>
 #include <inttypes.h>
 
-/* An interval of the line, the piece it belongs to, and where it begins in that piece's own
- * line. */
+/* An interval of the line, the piece it belongs to, and where it begins in the own line of that
+ * piece. */
 typedef struct interval {
     int64_t start, length;
     int64_t piece;
-    int64_t piece_count; /* distinct pieces that are dealt out here; parts of PACKED may differ */
+    int64_t piece_count; /* distinct pieces here; the parts of PACKED may differ in this */
     int64_t local;
 } interval;
 
-/* min(n, count * length) for length >= 1, where the product may not fit. */
+/* min(n, count * length) for length >= 1; the product may overflow. */
 static int64_t multiply_up_to(int64_t n, int64_t count, int64_t length)
 {
     return count > n / length ? n : rs_min(n, count * length);
 }
 
-/* Which piece a coordinate holds, when neighbours share `pieces` pieces. */
+/* The piece that a coordinate holds if neighbouring coordinates share `pieces` pieces. */
 static int64_t piece_of(const rs_cut *cut, int64_t pieces, int32_t coordinate)
 {
     return rs_multiply_divide(coordinate, pieces, cut->coordinate_count);
@@ -47,7 +48,8 @@ static int32_t first_holder(const rs_cut *cut, int64_t pieces, int64_t piece)
 
 /* ---- equal chunks of whole units: the rule under CHUNK, PACKED and STRIDED ------------------- */
 
-/* At least 1, so that it can divide; a chunk of the whole line is as good as a longer one. */
+/* At least 1, so that it can be a divisor. No more than n, because a chunk longer than the line is
+ * no different. */
 static int64_t chunk_length(int64_t n, int64_t unit, int64_t pieces)
 {
     return rs_max(1, multiply_up_to(n, rs_divide_up(rs_divide_up(n, unit), pieces), unit));
@@ -78,7 +80,7 @@ static int64_t balanced_piece(const rs_cut *cut, int64_t n, int64_t position)
     return unit < in_larger ? unit / (each + 1) : larger + (unit - in_larger) / each;
 }
 
-/* ---- parts: PACKED and STRIDED deal out a sequence of parts, each in chunks ------------------ */
+/* ---- parts: PACKED and STRIDED cut a sequence of parts, each into chunks --------------------- */
 
 typedef struct part {
     int64_t start, length;
@@ -113,8 +115,8 @@ static part part_at(const rs_cut *cut, int64_t n, int64_t index)
     return result;
 }
 
-/* The last of `count` increasing starts that is at most `position`. Where parts are empty, this is
- * the one that holds the position. */
+/* The index of the last start that is at most `position`, among `count` non-decreasing starts. Of
+ * several equal starts this is the part that is not empty, so it holds the position. */
 static int64_t search_starts(const int64_t *starts, int64_t count, int64_t position)
 {
     int64_t low = 0, high = count;
@@ -141,8 +143,8 @@ static int64_t part_share(const rs_cut *cut, const part *p, int32_t coordinate)
     return chunk_size(p->length, chunk, piece_of(cut, p->pieces, coordinate));
 }
 
-/* What a coordinate holds of all parts before `index`. All parts of STRIDED but the last are
- * alike. */
+/* How many elements a coordinate holds of all parts before `index`. All parts of STRIDED are alike,
+ * except for the last. */
 static int64_t parts_before(const rs_cut *cut, int64_t n, int64_t index, int32_t coordinate)
 {
     if (index == 0)
@@ -221,8 +223,8 @@ static interval place_in_parts(const rs_cut *cut, int64_t n, int32_t coordinate,
     if (cut->rule == RESHARD_STRIDED) {
         part first = part_at(cut, n, 0);
         int64_t share = part_share(cut, &first, coordinate);
-        /* All parts but the last are alike; of the last, which is shorter, a late coordinate may
-         * have more. */
+        /* All parts but the last are alike. The last part is shorter, so a late coordinate may hold
+         * more of it than of the others. */
         int64_t last = part_count(cut, n) - 1;
         i = share != 0 ? rs_min(local / share, last) : last;
         before = i * share;
@@ -244,7 +246,8 @@ static interval place_in_parts(const rs_cut *cut, int64_t n, int32_t coordinate,
     }
 }
 
-/* The interval around place `local` of the coordinate's own line, 0 <= local < its length. */
+/* The interval around place `local` of the coordinate's own line, 0 <= local < length of that
+ * line. */
 static interval place_interval(const rs_cut *cut, int64_t n, int32_t coordinate, int64_t local)
 {
     if (cut->rule == RESHARD_PACKED || cut->rule == RESHARD_STRIDED)
@@ -307,7 +310,7 @@ int64_t rs_cut_length(const rs_cut *cut, int64_t n, int32_t coordinate)
 int64_t rs_cut_length_max(const rs_cut *cut, int64_t n)
 {
     if (cut->rule != RESHARD_RAGGED)
-        return rs_cut_length(cut, n, 0); /* all other rules serve the first coordinate first */
+        return rs_cut_length(cut, n, 0); /* all other rules give the first coordinate the most */
     int64_t longest = 0;
     for (int32_t i = 0; i < cut->value_count; i++)
         longest = rs_max(longest, cut->values[i]);
@@ -371,8 +374,8 @@ static void set_holders(rs_span *span, int32_t level, const rs_cut *cut, const i
 
 void rs_chain_find(const rs_chain *chain, int64_t n, int64_t position, rs_span *out_span)
 {
-    /* The span so far: `length` elements from `start` of the whole line are [low, low + length) of
-     * the line that the current level cuts. */
+    /* The span found so far: the `length` elements from `start` of the whole line are [low, low +
+     * length) of the line that the current level cuts. */
     int64_t start = 0, length = n, low = 0;
     for (int32_t i = 0; i < chain->count; i++) {
         const rs_cut *cut = &chain->cuts[i];
@@ -405,11 +408,11 @@ bool rs_chain_next(const rs_chain *chain, int64_t n, int64_t end, int64_t *posit
     return true;
 }
 
-/* The place of `position` in the line of one of its holders. */
+/* The place of `position` in the own line of one of its holders. */
 static int64_t local_in_cut(const rs_cut *cut, int64_t n, int32_t coordinate, int64_t position)
 {
     interval found = find_interval(cut, n, position);
-    /* parts shared by several coordinates lie at different places */
+    /* Coordinates that share a part may have different lengths before it. */
     if (cut->rule == RESHARD_PACKED)
         found.local = parts_before(cut, n, part_around(cut, n, position), coordinate);
     return found.local + (position - found.start);
@@ -432,8 +435,8 @@ void rs_walk_init(rs_walk *walk, const rs_chain *chain, int64_t n, const int32_t
     walk->length = rs_chain_length(chain, n, coordinates);
 }
 
-/* The span around place `local` of the own line at these coordinates: up the chain from the last
- * cut. */
+/* The span around place `local` of the own line at these coordinates. Goes up the chain from the
+ * last cut. */
 static void place_span(const rs_walk *walk, int64_t local, rs_span *out_span)
 {
     const rs_chain *chain = walk->chain;
@@ -441,7 +444,8 @@ static void place_span(const rs_walk *walk, int64_t local, rs_span *out_span)
     lengths[0] = walk->n;
     for (int32_t i = 0; i < chain->count; i++)
         lengths[i + 1] = rs_cut_length(&chain->cuts[i], lengths[i], walk->coordinates[i]);
-    /* [from, to) is the span that level i makes of the line; `at` is the place we look for. */
+    /* [from, to) is the span so far, in the line that level i makes; `at` is our place in that
+     * line. */
     int64_t from = 0, to = lengths[chain->count], at = local;
     for (int32_t i = chain->count - 1; i >= 0; i--) {
         const rs_cut *cut = &chain->cuts[i];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * derive.h - layouts made from little or from other layouts, and short answers about them.
+ * derive.h - simple layouts, layouts derived from other layouts, and short questions about layouts.
  */
 #ifndef RS_LAYOUT_DERIVE_H
 #define RS_LAYOUT_DERIVE_H
@@ -11,30 +11,31 @@
 
 #include <stdbool.h>
 
-/* A layout of one axis over ranks 0 .. rank_count-1, or with rank >= 0 over that rank alone. A
- * placement of NULL means R. */
+/* A layout with one axis over ranks 0 .. rank_count-1 or, if rank >= 0, over that rank alone. A
+ * NULL placement means R. */
 RS_EXPORT reshard_status rs_layout_simple(reshard_context *context, int32_t rank_count,
                                           int32_t rank, const reshard_placement *placement,
                                           int32_t ndim, const int64_t *shape,
                                           reshard_layout **out_layout);
-/* The same layout with another placement on its partial axes; the layout itself, retained, when it
- * has none. */
+/* The same layout with another placement on its partial axes. If it has none, the layout itself is
+ * retained and returned. */
 RS_EXPORT reshard_status rs_layout_replace_partial(reshard_layout *layout,
                                                    const reshard_placement *placement,
                                                    reshard_layout **out_layout);
 
 /* The reduction of a partial layout; SUM for any other. */
 RS_EXPORT reshard_reduction rs_layout_reduction(const reshard_layout *layout);
-/* The axes along which shards differ: how many, or -1 when the layout is not made of cuts. */
+/* Lists the axes along which shards differ and returns their number, or -1 if the layout is not
+ * made of cuts. */
 RS_EXPORT int32_t rs_layout_list_axes(const reshard_layout *layout,
                                       int32_t out_axes[RESHARD_AXES_MAX]);
-/* Every rank of the layout has the whole tensor. */
+/* Whether every rank of the layout holds the whole tensor. */
 RS_EXPORT bool rs_layout_is_everywhere(const reshard_layout *layout);
-/* Whether every rank has the same shards in both: true of equal layouts, and of two that leave the
- * tensor whole on one and the same rank, whatever their axes of size 1 would do to it. */
+/* Whether every rank has the same shards in both layouts. True for equal layouts, and for two
+ * layouts that put the whole tensor on the same single rank, whatever their axes of size 1 say. */
 RS_EXPORT bool rs_layouts_lie_alike(const reshard_layout *a, const reshard_layout *b);
 
-/* The text of the layout's spec for error messages, cut short where it is long. */
+/* The text of the layout's spec for error messages, truncated if it is long. */
 typedef struct rs_layout_words {
     char text[200];
 } rs_layout_words;

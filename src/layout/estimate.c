@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * estimate.c - how many spans a chain has, and how many pieces a rank, without going through them.
- * Exact for a line that is cut once; for several cuts the borders of each are added up, which is
- * right to within a small factor. For refusing what would take forever, not for allocating.
+ * estimate.c - estimates the number of spans of a chain, and of pieces of a rank, without
+ * enumerating them. Exact for a line that is cut once. For several cuts the borders of each are
+ * added up, which is right to within a small factor. Used to refuse work that would take forever,
+ * not to size memory.
  */
 #include "base/checked.h"
 #include "base/shape.h"
 #include "layout/layout.h"
 
-/* The length of most intervals of a line of n; 0 where they are listed. */
+/* The length of most intervals that a cut makes of a line of n elements; 0 if their lengths are
+ * listed. */
 static int64_t interval_length(const rs_cut *cut, int64_t n)
 {
     int64_t parts = cut->rule == RESHARD_STRIDED ? rs_max(1, cut->factor) : 1;
@@ -19,8 +21,8 @@ static int64_t interval_length(const rs_cut *cut, int64_t n)
     return rs_max(1, rs_divide_up(rs_divide_up(n, parts), cut->piece_count));
 }
 
-/* Into how many intervals the cut divides `runs` stretches of `length` elements in all, on any of
- * `lines` lines of n elements. */
+/* How many intervals the cut makes of `runs` stretches, which have `length` elements in all and lie
+ * on any of `lines` lines of n elements. */
 static int64_t cut_runs(const rs_cut *cut, int64_t n, int64_t lines, int64_t length, int64_t runs)
 {
     int64_t each = interval_length(cut, n), borders;
@@ -45,7 +47,7 @@ int64_t rs_chain_met_estimate(const rs_chain *chain, int64_t n, int64_t length, 
     return runs;
 }
 
-/* Intervals of one coordinate of one cut. */
+/* The number of intervals that one coordinate of a cut holds. */
 static int64_t held_intervals(const rs_cut *cut, int64_t n, int64_t length)
 {
     if (cut->rule == RESHARD_CYCLIC)
@@ -65,7 +67,7 @@ int64_t rs_chain_held_estimate(const rs_chain *chain, int64_t n, const int32_t *
     int64_t length = lengths[chain->count], runs = length != 0;
     for (int32_t i = chain->count - 1; i >= 0 && runs != 0; i--) {
         const rs_cut *cut = &chain->cuts[i];
-        /* Of the intervals on this level, only those that the levels below have kept. */
+        /* Count only those intervals of this level that the levels below have kept. */
         int64_t all = held_intervals(cut, lengths[i], lengths[i + 1]);
         int64_t each = rs_max(1, lengths[i + 1] / rs_max(1, all));
         int64_t crossed = rs_add_up(length / each, i + 1 < chain->count ? 2 * runs : 0);
@@ -94,7 +96,7 @@ int64_t rs_layout_piece_estimate(const reshard_layout *layout, int32_t rank)
     }
     if (layout->flat.count == 0)
         return pieces;
-    /* A range within a row is one box; a longer one has the ends of rows at both ends, dim by
+    /* A range within a row is one box. A longer range has partial slices at both ends, dim by
      * dim. */
     rs_chain_coordinates(&layout->flat, coordinates, by_level);
     int64_t ranges = rs_chain_held_estimate(&layout->flat, volume, by_level);

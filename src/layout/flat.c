@@ -14,8 +14,8 @@ static void to_coordinates(const rs_flat_block *block, int64_t place, int64_t *o
     }
 }
 
-/* One box: the coordinates before `dim` fixed at those of `at`, `dim` from low to high, the rest
- * whole. */
+/* Adds one box: coordinates before `dim` are those of `at`, `dim` goes from low to high, later dims
+ * are whole. */
 static void add_box(const rs_flat_block *block, const int64_t *at, int32_t dim, int64_t low,
                     int64_t high, rs_flat_boxes *boxes)
 {
@@ -45,8 +45,9 @@ void rs_flat_split(const rs_flat_block *block, int64_t from, int64_t to, rs_flat
     int32_t fork = 0; /* the first dim in which the two ends differ, or the last dim */
     while (fork < block->ndim - 1 && first[fork] == last[fork])
         fork++;
-    /* Below the fork, a head from `first` to the end of its slice and a tail up to `last`; where a
-     * head or tail is a whole slice it joins the middle instead. */
+    /* Below the fork there is a head, from `first` to the end of its slice, and a tail, from the
+     * start of its slice to `last`. A head or tail that is a whole slice joins the middle
+     * instead. */
     int32_t head = block->ndim - 1, tail = block->ndim - 1;
     while (head > fork && first[head] == 0)
         head--;
@@ -75,14 +76,14 @@ int64_t rs_flat_next(const rs_flat_block *block, const int64_t *start, const int
         return -1;
     int64_t at[RESHARD_NDIM_MAX];
     to_coordinates(block, from, at);
-    /* The coordinates before d are inside the box; the first one outside decides. */
+    /* Find the first coordinate that is outside the box; it decides. */
     int32_t d = 0;
     while (d < block->ndim && at[d] >= start[d] && at[d] < start[d] + size[d])
         d++;
     if (d == block->ndim)
         return from;
     if (at[d] >= start[d] + size[d]) {
-        /* Past the box in this dim: step forward in the nearest dim before it that has room. */
+        /* Past the box in this dim: step forward in the nearest earlier dim that has room. */
         do {
             d--;
         } while (d >= 0 && at[d] + 1 >= start[d] + size[d]);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * flat.h - a range of a block's row-major order as boxes. A range of a block of n dims is at most
- * 2n-1 boxes: a ragged head, whole slices, a ragged tail, each one dim deeper than the other.
+ * flat.h - describes a range of a block's row-major order as boxes. In a block of n dims that takes
+ * at most 2n-1 boxes: a ragged head, whole slices in the middle, and a ragged tail, where head and
+ * tail go one dim deeper at each step.
  */
 #ifndef RS_LAYOUT_FLAT_H
 #define RS_LAYOUT_FLAT_H
@@ -23,11 +24,11 @@ typedef struct rs_flat_boxes {
     rs_flat_box items[2 * RESHARD_NDIM_MAX];
 } rs_flat_boxes;
 
-/* The elements from..to-1 of the row-major order, as boxes in that order. */
+/* The elements from .. to-1 of the row-major order, as boxes in that order. */
 void rs_flat_split(const rs_flat_block *block, int64_t from, int64_t to, rs_flat_boxes *out_boxes);
 
-/* The first place at or after `from`, in row-major order, that lies in the box [start, start+size);
- * -1 when there is none. */
+/* The first place at or after `from`, in row-major order, that lies in the box [start, start+size),
+ * or -1 if there is none. */
 int64_t rs_flat_next(const rs_flat_block *block, const int64_t *start, const int64_t *size,
                      int64_t from);
 

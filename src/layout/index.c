@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * index.c - the tree is a complete one over a range of `order`: node (first, count) with more than
- * LEAF boxes has its lower half of the boxes to the left, the rest to the right. Nodes are numbered
- * in the order they are built, parent before left subtree before right subtree, so that no child
- * pointers are needed: the left child is the next node, and the number of nodes below a range
- * follows from its count alone.
+ * index.c - a binary tree over ranges of `order`. A node with more than LEAF boxes has the lower
+ * half of its boxes on the left and the rest on the right. Nodes are numbered in preorder (parent,
+ * left subtree, right subtree), so no child pointers are needed: the left child is the next node,
+ * and the number of nodes in a subtree depends only on its number of boxes.
  */
 #include "layout/index.h"
 
@@ -16,9 +15,9 @@
 
 #define LEAF 8
 
-/* Halving keeps the sizes of one level within one of each other: at depth k they are a = count /
- * 2^k or a + 1. At the first depth where a is at most LEAF all are leaves, except those of size
- * LEAF + 1, which have two. */
+/* The number of nodes of a tree over `count` boxes. Halving keeps the sizes at one depth within one
+ * of each other: at depth k they are a = count / 2^k or a + 1. At the first depth where a <= LEAF,
+ * all nodes are leaves, except that nodes of size LEAF + 1 have two leaves below them. */
 static int64_t nodes_below(int64_t count)
 {
     int64_t width = 1;
@@ -43,10 +42,10 @@ static bool box_is_empty(const rs_index *index, int64_t box)
     return false;
 }
 
-/* A tree on its way. */
+/* A tree under construction. */
 typedef struct builder {
     rs_index *index;
-    int64_t *middles, *boxes; /* scratch, one for each box */
+    int64_t *middles, *boxes; /* scratch arrays, one item for each box */
 } builder;
 
 static int64_t middle_of(const rs_index *index, int64_t box, int32_t dim)
@@ -55,13 +54,14 @@ static int64_t middle_of(const rs_index *index, int64_t box, int32_t dim)
     return b[dim] + (b[index->ndim + dim] - b[dim]) / 2;
 }
 
-/* Puts the `left` boxes with the least middles first; boxes keep their order otherwise. */
+/* Moves the `left` boxes with the smallest middles to the front. Boxes keep their order
+ * otherwise. */
 static void select_lower(const builder *b, int64_t *order, int64_t count, int64_t left, int32_t dim)
 {
     for (int64_t i = 0; i < count; i++)
         b->middles[i] = middle_of(b->index, order[i], dim);
     int64_t border = rs_select(b->middles, count, left);
-    int64_t at_border = left; /* how many of those at the border go left */
+    int64_t at_border = left; /* how many of the boxes at the border go left */
     for (int64_t i = 0; i < count; i++)
         at_border -= b->middles[i] < border;
     memcpy(b->boxes, order, (size_t)count * sizeof *order);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * infer.c - the simplest spec of a list of shards that tile a tensor.
+ * infer.c - finds the simplest spec for a list of shards that tile a tensor.
  *
- * Guess and prove: the intervals that shards have on each dim suggest a grid of cuts; the guess
- * counts only if its layout has exactly these shards, piece by piece. Comparing sizes alone, or
- * offsets in one dim alone, takes tilings for chunks that are none.
+ * Guess and prove: the intervals that shards occupy in each dim suggest a grid of cuts, and the
+ * guess is accepted only if its layout has exactly these shards, piece by piece. Comparing only
+ * sizes, or only the offsets in one dim, would accept tilings that are not chunks.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- proof ----------------------------------------------------------------------------------- */
+/* ---- proving a guess ------------------------------------------------------------------------- */
 
 static bool same_piece(const reshard_piece *a, const reshard_piece *b)
 {
@@ -30,7 +30,8 @@ static bool same_piece(const reshard_piece *a, const reshard_piece *b)
     return true;
 }
 
-/* Pieces come in the order of memory in layouts; given ones may not, which then is no match. */
+/* The pieces of a layout are in memory order. Given pieces may be in another order, which counts as
+ * no match. */
 static bool same_shard(const reshard_shard *a, const reshard_shard *b)
 {
     if (a->rank != b->rank || a->ndim != b->ndim || a->piece_count != b->piece_count)
@@ -46,8 +47,8 @@ static bool same_shard(const reshard_shard *a, const reshard_shard *b)
     return true;
 }
 
-/* Whether the layout of `spec` has exactly the shards of `wanted`. False for a spec that has no
- * layout. */
+/* Whether the layout of `spec` has exactly the shards of `wanted`. False if the spec cannot be a
+ * layout of this shape. */
 static reshard_status prove(reshard_spec *spec, const reshard_layout *wanted, bool *out_proved)
 {
     reshard_layout *layout = NULL;
@@ -70,7 +71,7 @@ static reshard_status prove(reshard_spec *spec, const reshard_layout *wanted, bo
     return status;
 }
 
-/* ---- guess ----------------------------------------------------------------------------------- */
+/* ---- guessing -------------------------------------------------------------------------------- */
 
 typedef struct interval {
     int64_t start, size;
@@ -79,8 +80,8 @@ typedef struct interval {
 typedef struct guess {
     const reshard_layout *wanted;
     rs_arena arena;
-    int32_t *ranks;                    /* by position in the grid */
-    interval *lines[RESHARD_NDIM_MAX]; /* distinct intervals of each dim, increasing */
+    int32_t *ranks;                    /* the rank at each position of the grid */
+    interval *lines[RESHARD_NDIM_MAX]; /* the distinct intervals of each dim, increasing */
     int64_t line_count[RESHARD_NDIM_MAX];
 } guess;
 
@@ -92,14 +93,14 @@ static int compare_intervals(const void *a, const void *b)
     return (x->size > y->size) - (x->size < y->size);
 }
 
-/* Where a shard begins on a dim, and how much of it the shard has. */
+/* The interval of a dim that a shard occupies. */
 static interval interval_of(const reshard_shard *shard, int32_t dim)
 {
     return (interval){shard->offset[dim], shard->shape[dim]};
 }
 
-/* Distinct intervals of one dim; empty ones are kept apart from each other, since each has an
- * owner. */
+/* Collects the distinct intervals of one dim. Empty intervals are all kept, even if they are equal,
+ * because each has an owner. */
 static reshard_status collect_lines(guess *g, int32_t dim)
 {
     const reshard_layout *wanted = g->wanted;
@@ -119,8 +120,7 @@ static reshard_status collect_lines(guess *g, int32_t dim)
     return RESHARD_OK;
 }
 
-/* In the order in which they begin; empty shards, which may say that they begin anywhere, come
- * last. */
+/* Orders shards by their offsets. Empty shards come last, because their offset may be anything. */
 static int compare_offsets(const void *a, const void *b)
 {
     const reshard_shard *x = *(const reshard_shard *const *)a,
@@ -134,7 +134,8 @@ static int compare_offsets(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* By the first element in memory, which of a flat range is the first in row-major order. */
+/* Orders shards by their first element in memory. For a flat range that is also its first in
+ * row-major order. */
 static int compare_flat_starts(const void *a, const void *b)
 {
     const reshard_shard *x = *(const reshard_shard *const *)a,
@@ -166,7 +167,8 @@ static reshard_status order_by(guess *g, int (*compare)(const void *, const void
     return RESHARD_OK;
 }
 
-/* Puts each shard's rank at its place in the grid; false when two want the same place. */
+/* Puts each shard's rank at its position in the grid; returns false if two shards have the same
+ * position. */
 static bool place_ranks(guess *g)
 {
     const reshard_layout *wanted = g->wanted;
@@ -212,7 +214,7 @@ static reshard_status make_grid_spec(guess *g, reshard_shard_rule rule, reshard_
         }
         axes++;
     }
-    if (axes == 0) { /* one rank has everything */
+    if (axes == 0) { /* one rank holds everything */
         sizes[0] = 1;
         cuts[axes++] = (reshard_cut){.axis = 0, .placement = {.kind = RESHARD_REPLICATE}};
     }
@@ -249,7 +251,7 @@ static reshard_status try_grid(guess *g, reshard_spec **out_spec)
     }
     if (product != g->wanted->shard_count)
         return RESHARD_OK;
-    if (cut_dims == 1) { /* empty shards, which look alike, have their place by order */
+    if (cut_dims == 1) { /* empty shards look alike, so go by their order */
         const reshard_shard **order;
         reshard_status status = order_by(g, compare_offsets, &order);
         if (status != RESHARD_OK)
@@ -268,7 +270,7 @@ static reshard_status try_grid(guess *g, reshard_spec **out_spec)
     return RESHARD_OK;
 }
 
-/* Shards of several pieces along one dim: strided or block-cyclic. */
+/* Tries shards of several pieces along one dim: strided or block-cyclic. */
 static reshard_status try_dealt(guess *g, int32_t dim, reshard_spec **out_spec)
 {
     const reshard_layout *wanted = g->wanted;
@@ -301,8 +303,7 @@ static reshard_status try_dealt(guess *g, int32_t dim, reshard_spec **out_spec)
     return status;
 }
 
-/* Shards that are ranges of the row-major order; the offsets of such ranges increase with the
- * ranges. */
+/* Tries shards that are ranges of the row-major order. */
 static reshard_status try_flat(guess *g, reshard_spec **out_spec)
 {
     const reshard_layout *wanted = g->wanted;
@@ -335,7 +336,7 @@ static reshard_status try_flat(guess *g, reshard_spec **out_spec)
     return status;
 }
 
-/* One shard on each rank, each with the tensor's number of dims (or, flat, with one). */
+/* Whether each rank has one shard, with `ndim` dims: those of the tensor, or one for flat cuts. */
 static bool may_be_cuts(const reshard_layout *wanted, int32_t ndim)
 {
     for (int64_t i = 0; i < wanted->shard_count; i++) {
@@ -363,9 +364,9 @@ static reshard_status try_cuts(const reshard_layout *wanted, reshard_spec **out_
     return status;
 }
 
-/* ---- shards that boxes cannot say as they are ------------------------------------------------ */
+/* ---- shards that a spec of boxes cannot describe directly ------------------------------------ */
 
-/* The first dim from which a piece is dense; dims before it have to be taken apart. */
+/* The first dim from which on a piece is dense; the dims before it have to be taken apart. */
 static int32_t first_dense_dim(const reshard_piece *piece)
 {
     int64_t stride = 1;
@@ -377,8 +378,8 @@ static int32_t first_dense_dim(const reshard_piece *piece)
     return 0;
 }
 
-/* Pieces of a flat shard, each cut into dense ones: cuts of dims under a flat cut leave gaps in
- * them. */
+/* Cuts the pieces of a flat shard into dense ones, because a spec of boxes allows no others. If
+ * dims were cut before the flat cut, pieces have gaps. */
 static reshard_status make_dense(rs_arena *arena, reshard_shard *shard)
 {
     int64_t count = 0;
@@ -411,8 +412,8 @@ static reshard_status make_dense(rs_arena *arena, reshard_shard *shard)
     return RESHARD_OK;
 }
 
-/* Empty shards of a scalar have no box; that of the element comes first in a flat cut, and the
- * others follow. */
+/* A scalar has no empty boxes, so the spec is a flat cut: the rank that has the element comes
+ * first, and those with empty shards follow. */
 static reshard_status infer_scalar(reshard_context *context, int64_t count,
                                    const reshard_shard *shards, reshard_spec **out_spec)
 {

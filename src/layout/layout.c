@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layout.c - making layouts from specs, and the plain questions about them. */
+/* layout.c - creates layouts from specs and answers simple questions about them. */
 #include "layout/layout.h"
 
 #include "base/checked.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 struct reshard_shard_sink {
     reshard_layout *layout;
@@ -73,13 +73,13 @@ static reshard_status init_boxes(reshard_layout *layout)
                        given, wanted);
     }
     reshard_shard *shards = rs_arena_copy(&layout->arena, spec->shards, (size_t)spec->shard_count,
-                                          sizeof *shards); /* pieces stay the spec's */
+                                          sizeof *shards); /* the pieces still belong to the spec */
     if (shards == NULL)
         return rs_allocation_status();
     return rs_listed_init(layout, spec->shard_count, shards, spec->kind == RESHARD_SPEC_COVER);
 }
 
-/* The index-th position of the mesh that A does not leave out, in increasing order. */
+/* The index-th position of the mesh, in increasing order, among those that A does not leave out. */
 static int32_t position_at(const reshard_layout *layout, int32_t index)
 {
     int32_t position = 0;
@@ -93,8 +93,8 @@ static int32_t position_at(const reshard_layout *layout, int32_t index)
     return position;
 }
 
-/* Lists the ranks that own a shard. In an evenly spaced mesh ranks increase with the position, so
- * no list is needed. */
+/* Counts the ranks that own a shard, and lists them unless the mesh is evenly spaced: there, ranks
+ * increase with the position and are computed. */
 static reshard_status count_ranks(reshard_layout *layout)
 {
     layout->rank_count = 1;
@@ -115,8 +115,7 @@ static reshard_status count_ranks(reshard_layout *layout)
     return RESHARD_OK;
 }
 
-/* Whether each element of a block is in the shard of just one coordinate of the axes that cut
- * it. */
+/* Whether no cut gives the same element to several coordinates, as max= and part limits do. */
 static bool cuts_share_nothing(const reshard_layout *layout)
 {
     for (int32_t d = 0; d <= layout->ndim; d++) {
@@ -136,7 +135,7 @@ static int compare_shard_ranks(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* Every shard is the whole tensor, of which a rank has one copy. */
+/* All shards are the whole tensor. Keeps one for each rank, and returns their number. */
 static int64_t drop_copies(reshard_shard *shards, int64_t count)
 {
     int64_t kept = 0;
@@ -148,8 +147,8 @@ static int64_t drop_copies(reshard_shard *shards, int64_t count)
     return kept;
 }
 
-/* A rank has several positions of the mesh. Their shards are found as those of so many ranks, then
- * get the ranks they belong to, and are listed. */
+/* Some rank has several positions in the mesh. Computes the shards as if every position were a rank
+ * of its own, then gives them their real ranks and makes a listed layout of them. */
 static reshard_status init_repeated(reshard_layout *layout)
 {
     reshard_mesh *line = NULL;
@@ -193,7 +192,8 @@ static reshard_status init_cuts(reshard_layout *layout)
     return status == RESHARD_OK ? rs_listed_init(layout, count, shards, true) : status;
 }
 
-/* The spec of cuts with dims counted from the front, so that S(1) and S(-1) of a matrix are one. */
+/* The spec with all dims counted from the front, so that S(1) and S(-1) of a matrix are the
+ * same. */
 static reshard_status normalize_dims(const reshard_layout *layout, reshard_spec **out_spec)
 {
     reshard_spec *spec = layout->spec;
@@ -214,7 +214,7 @@ static reshard_status normalize_dims(const reshard_layout *layout, reshard_spec 
     return RESHARD_OK;
 }
 
-/* The canonical text of the cuts. */
+/* Adds the canonical text of the cuts to the digest. */
 static reshard_status digest_cuts(const reshard_layout *layout, rs_digest *digest)
 {
     reshard_spec *spec = NULL;
@@ -278,7 +278,7 @@ static reshard_status init_by_kind(reshard_layout *layout)
     return rs_fail(RESHARD_ERR_INVALID, "spec kind %d is not known", (int)layout->spec->kind);
 }
 
-/* Puts the spec and the shape in front of the words. */
+/* Puts the spec and the shape in front of the error text. */
 static reshard_status fail_with_spec(reshard_status status, const reshard_spec *spec, int32_t ndim,
                                      const int64_t *shape)
 {
@@ -353,7 +353,7 @@ void reshard_layout_release(reshard_layout *layout)
     rs_release(layout->context, layout, sizeof *layout);
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 int32_t reshard_layout_ndim(const reshard_layout *layout)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layout.h - what a layout is made of, and the questions the planner asks it.
+ * layout.h - the struct of layouts, and the questions that the planner asks.
  *
- * A regular layout (made from cuts) is one chain of cuts for each dim, and perhaps one more for the
- * row-major order of what these leave (flat). A listed layout (made from boxes) is an array of
- * shards and a partition of the tensor into cells, each held by the same shards throughout, found
- * through an index.
+ * A regular layout, made from cuts, is one chain of cuts for each dim, and perhaps one more (flat)
+ * that cuts the row-major order of what the others leave. A listed layout, made from boxes, is an
+ * array of shards and a partition of the tensor into cells, each held by the same shards
+ * throughout, with an index to find them.
  *
  * Both answer in regions: boxes that one set of holders has in common. The regions of a layout are
- * disjoint and do not depend on who asks, which is what lets both ends of a transfer compute the
+ * disjoint and do not depend on who asks. That is what lets both ends of a transfer compute the
  * same moves.
  */
 #ifndef RS_LAYOUT_LAYOUT_H
@@ -26,29 +26,30 @@
 #include <stdbool.h>
 
 typedef enum rs_axis_role {
-    RS_AXIS_COPIES,  /* R: all coordinates hold the same */
-    RS_AXIS_AT,      /* A: the listed coordinates hold the same, the others nothing */
+    RS_AXIS_COPIES,  /* R: all coordinates hold the same elements */
+    RS_AXIS_AT,      /* A: the listed coordinates hold the same elements, the others nothing */
     RS_AXIS_PARTIAL, /* P: each coordinate holds a contribution */
-    RS_AXIS_CUT      /* S: in one of the chains */
+    RS_AXIS_CUT      /* S: the axis cuts, as part of one of the chains */
 } rs_axis_role;
 
 typedef struct rs_axis {
     rs_axis_role role;
-    int32_t size, stride; /* of the mesh axis */
-    int32_t at_count;     /* AT */
-    const int64_t *at;    /* AT: increasing coordinates */
+    int32_t size, stride; /* of the axis in the mesh */
+    int32_t at_count;     /* AT: number of coordinates */
+    const int64_t *at;    /* AT: the coordinates, increasing */
 } rs_axis;
 
-/* A part of the tensor that the same shards hold; listed layouts only. */
+/* One of the pieces that hold a cell; listed layouts only. */
 typedef struct rs_cell_holder {
-    int64_t shard; /* in layout->shards */
-    int64_t piece; /* of that shard */
+    int64_t shard; /* index into layout->shards */
+    int64_t piece; /* index into the shard's pieces */
 } rs_cell_holder;
 
 typedef struct rs_cell {
     int64_t start[RESHARD_NDIM_MAX];
     int64_t size[RESHARD_NDIM_MAX];
-    int64_t first_holder; /* in layout->cell_holders, by shard */
+    /* index into layout->cell_holders, where a cell's holders are ordered by shard */
+    int64_t first_holder;
     int64_t holder_count;
 } rs_cell;
 
@@ -62,27 +63,28 @@ struct reshard_layout {
     int64_t volume;
     uint64_t digest[2]; /* of spec and shape */
     bool listed;
-    int32_t rank_count;   /* that own a shard */
-    const int32_t *ranks; /* increasing; NULL for evenly spaced meshes, where they are computed */
+    int32_t rank_count;   /* number of ranks that own a shard */
+    const int32_t *ranks; /* increasing; NULL if the mesh is evenly spaced and ranks are computed */
 
-    /* regular */
+    /* regular layouts */
     const reshard_mesh *mesh;
     int32_t axis_count;
     rs_axis axes[RESHARD_AXES_MAX];
     rs_chain dims[RESHARD_NDIM_MAX];
-    rs_chain flat; /* count 0: none */
+    rs_chain flat; /* count is 0 if there is no flat cut */
     bool partial;
     reshard_reduction reduction;
     int32_t contributor_count;
     int32_t divisor;
 
-    /* listed */
+    /* listed layouts */
     int64_t shard_count;
-    const reshard_shard *shards; /* by rank, then index */
+    const reshard_shard *shards; /* ordered by rank, then by index */
     int64_t cell_count;
     const rs_cell *cells;
     const rs_cell_holder *cell_holders;
-    /* Where shards tile: the cell of each shard's first piece; the others follow. Else NULL. */
+    /* The cell of each shard's first piece; those of its other pieces follow. NULL if shards may
+     * overlap, because pieces are not cells then. */
     const int64_t *first_cells;
     rs_index cell_index;
 };
@@ -93,22 +95,22 @@ typedef struct rs_region {
     const reshard_layout *layout;
     int64_t start[RESHARD_NDIM_MAX];
     int64_t size[RESHARD_NDIM_MAX];
-    /* Who holds it. Regular: on each axis the coordinates first .. first+count-1 (of AT: of its
-     * list). */
+    /* The holders. In a regular layout they are the coordinates first .. first+count-1 of each
+     * axis; for an AT axis, the coordinates with these indices in its list. */
     int32_t first[RESHARD_AXES_MAX];
     int32_t count[RESHARD_AXES_MAX];
-    int64_t cell; /* listed */
+    int64_t cell; /* index into layout->cells; listed layouts only */
 } rs_region;
 
-/* One holder: a rank's shard. `copy` counts the holders of the same contribution. */
+/* One holder: a shard of a rank. `copy` numbers the holders of the same contribution. */
 typedef struct rs_holder {
     int32_t rank;
-    int32_t shard; /* index among the rank's shards */
+    int32_t shard; /* index into the rank's shards */
     int32_t contributor;
     int64_t copy;
 } rs_holder;
 
-/* Where a region's first element lies in a holder's shard, and the steps along each dim. */
+/* Where a region's first element lies in a holder's shard, and the stride of each dim. */
 typedef struct rs_place {
     int64_t at;
     int64_t strides[RESHARD_NDIM_MAX];
@@ -117,81 +119,84 @@ typedef struct rs_place {
 typedef reshard_status (*rs_region_fn)(void *user, const rs_region *region);
 typedef reshard_status (*rs_held_fn)(void *user, const rs_region *region, const rs_holder *holder);
 
-/* The regions that touch a box, clipped to it; time proportional to their number. */
+/* Visits the regions that touch a box, clipped to the box. Takes time proportional to their
+ * number. */
 reshard_status rs_layout_visit(const reshard_layout *layout, const int64_t *start,
                                const int64_t *size, rs_region_fn fn, void *user);
-/* The regions that one rank holds. */
+/* Visits the regions that one rank holds. */
 reshard_status rs_layout_visit_held(const reshard_layout *layout, int32_t rank, rs_held_fn fn,
                                     void *user);
 
-/* The region before it was clipped to the box in question. */
+/* The region as it was before it was clipped. */
 void rs_region_whole(const rs_region *region, int64_t *out_start, int64_t *out_size);
-/* Holders of one contribution. */
+/* The number of holders of one contribution. */
 int64_t rs_region_copy_count(const rs_region *region);
 void rs_region_holder(const rs_region *region, int32_t contributor, int64_t copy,
                       rs_holder *out_holder);
-/* The first holder on this rank; false when the rank does not hold the region. */
+/* The first holder on this rank; false if the rank does not hold the region. */
 bool rs_region_find(const rs_region *region, int32_t rank, rs_holder *out_holder);
-/* Where element `start` (inside the region) lies in the holder's shard. */
+/* Where element `start`, which must be inside the region, lies in the holder's shard. */
 void rs_region_place(const rs_region *region, const rs_holder *holder, const int64_t *start,
                      rs_place *out_place);
 
-/* ---- more questions -------------------------------------------------------------------------- */
+/* ---- other queries --------------------------------------------------------------------------- */
 
-/* The coordinates of a rank in a regular layout; false when it is not in the mesh or A leaves it
+/* The coordinates of a rank in a regular layout; false if it is not in the mesh, or A leaves it
  * out. */
 RS_EXPORT bool rs_layout_coordinates(const reshard_layout *layout, int32_t rank,
                                      int32_t *out_coordinates);
-/* The coordinates of one chain's axes, by level. */
+/* The coordinates of the axes that a chain's cuts use, one for each level. */
 void rs_chain_coordinates(const rs_chain *chain, const int32_t *coordinates, int32_t *out_by_level);
-/* Elements of the largest shard. */
+/* The number of elements of the largest shard. */
 int64_t rs_layout_shard_volume_max(const reshard_layout *layout);
-/* Shards of one rank, and their elements. */
+/* The number of shards of one rank, of their elements, and of the elements of one shard. */
 RS_EXPORT int64_t rs_layout_shard_count(const reshard_layout *layout, int32_t rank);
 int64_t rs_layout_shard_volume(const reshard_layout *layout, int32_t rank);
 int64_t rs_layout_one_shard_volume(const reshard_layout *layout, int32_t rank, int32_t index);
-/* Elements of all shards of all ranks, copies and contributions counted each. */
+/* The number of elements of all shards of all ranks, counting every copy and contribution. */
 int64_t rs_layout_shard_volume_sum(const reshard_layout *layout);
-/* About how many pieces a rank has: exact for a listed layout, and for one whose dims are each cut
- * once. At once, however many; at most INT64_MAX. */
+/* Estimates the number of pieces that a rank has, without enumerating them; at most INT64_MAX.
+ * Exact for a listed layout, and if each dim is cut once and nothing is cut flat. */
 int64_t rs_layout_piece_estimate(const reshard_layout *layout, int32_t rank);
-/* Compares digests. */
+/* Whether two layouts are equal, by their digests. */
 RS_EXPORT bool rs_layout_same(const reshard_layout *a, const reshard_layout *b);
-/* Rank from[i] becomes to[i]; `from` increases, and ranks that it does not have stay. */
+/* Rank from[i] becomes to[i]. `from` is increasing; ranks that are not in it keep their number. */
 typedef struct rs_rank_map {
     int32_t count;
     const int32_t *from, *to;
 } rs_rank_map;
-/* The layout with other ranks. The map must not bring two ranks of the layout together. */
+/* The layout with other ranks. The map must not give two ranks of the layout the same number. */
 reshard_status rs_layout_map_ranks(const reshard_layout *layout, const rs_rank_map *map,
                                    reshard_layout **out_layout);
 
-/* ---- between the files of this folder -------------------------------------------------------- */
+/* ---- internal to this folder ----------------------------------------------------------------- */
 
 reshard_status rs_regular_init(reshard_layout *layout);
 reshard_status rs_regular_visit(const reshard_layout *layout, const int64_t *start,
                                 const int64_t *size, rs_region_fn fn, void *user);
 reshard_status rs_regular_visit_held(const reshard_layout *layout, int32_t rank, rs_held_fn fn,
                                      void *user);
-/* The shard of one rank, its pieces, or the first piece_max of them, in the arena. out_count is 0
- * or 1. */
+/* The shard of one rank with its pieces, or the first piece_max of them, in the arena. *out_count
+ * is 0 if the rank has no shard, otherwise 1. */
 reshard_status rs_regular_shard(const reshard_layout *layout, int32_t rank, int64_t piece_max,
                                 rs_arena *arena, reshard_shard *out_shard, int64_t *out_count);
-/* The shards of all ranks, in the arena. Errors: RANGE when there are too many pieces to list. */
+/* The shards of all ranks, in the arena. Errors: RANGE if there are too many pieces to list. */
 reshard_status rs_regular_shards(const reshard_layout *layout, rs_arena *arena,
                                  reshard_shard **out_shards, int64_t *out_count);
-/* Copies that do not share a box exactly (packed |m under another cut) cannot be kept as
- * arithmetic. */
+/* Whether some copies do not share a box exactly (packed parts with |m under another cut), so that
+ * the layout cannot be kept as arithmetic. */
 bool rs_regular_is_tangled(const reshard_layout *layout);
 
-/* Takes over shards that are in the layout's arena; checks that they tile (or cover) the shape. */
+/* Makes a listed layout of shards that are in the layout's arena, and checks that they tile (or
+ * cover) the shape. */
 reshard_status rs_listed_init(reshard_layout *layout, int64_t shard_count, reshard_shard *shards,
                               bool cover);
 
-/* The first shard of that rank or a higher one. */
+/* The index of the first shard of this rank or a higher one. */
 int64_t rs_listed_first_shard(const reshard_layout *layout, int32_t rank);
 
-/* Partition of the shape into cells by the pieces of all shards. Errors: GAP naming a box. */
+/* Divides the shape into cells by the pieces of all shards. Errors: GAP, naming a box; RANGE if
+ * there are too many cells. */
 reshard_status rs_cells_build(reshard_layout *layout);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * listed.c - layouts made from lists of shards: boxes, covers, callbacks, and cuts too tangled for
- * arithmetic. Shards are put in the order of ranks; those of one rank stay in the order they were
- * given.
+ * listed.c - layouts made from lists of shards: boxes, covers, callbacks, and cuts that cannot be
+ * kept as arithmetic. Shards are sorted by rank; those of one rank keep their order.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -14,7 +13,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Within a rank, `index` still is the place in the list as given. */
+/* At this point `index` is still the place in the given list. */
 static int compare_shards(const void *a, const void *b)
 {
     const reshard_shard *x = a, *y = b;
@@ -34,7 +33,7 @@ static reshard_status order_shards(reshard_layout *layout, int64_t count, reshar
     if (ranks == NULL)
         return rs_allocation_status();
     int32_t found = 0;
-    int64_t first = 0; /* shard of the rank at hand */
+    int64_t first = 0; /* the first shard of the current rank */
     for (int64_t i = 0; i < count; i++) {
         if (i == 0 || shards[i].rank != shards[i - 1].rank) {
             ranks[found++] = shards[i].rank;
@@ -66,7 +65,7 @@ int64_t rs_listed_first_shard(const reshard_layout *layout, int32_t rank)
     return low;
 }
 
-/* The pieces of a tiling are its cells. */
+/* Makes each piece of a tiling a cell. */
 static reshard_status pieces_to_cells(reshard_layout *layout)
 {
     int64_t count = 0;
@@ -124,7 +123,7 @@ static reshard_status tile(reshard_layout *layout)
     int64_t owned = rs_tiling_volume(layout->ndim, layout->shard_count, layout->shards);
     if (owned == layout->volume)
         return pieces_to_cells(layout);
-    /* There is a gap, which cells find, unless there are too many of them to come to it. */
+    /* There is a gap. Building the cells finds it, unless there are too many cells. */
     status = rs_cells_build(layout);
     if (status == RESHARD_ERR_RANGE)
         status = rs_fail(RESHARD_ERR_GAP, "%" PRId64 " of %" PRId64 " elements have an owner",

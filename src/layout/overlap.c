@@ -3,15 +3,16 @@
  * overlap.c - streamed segment trees, after Zomorodian and Edelsbrunner ("Fast software for box
  * intersections", 2000).
  *
- * Two intervals overlap when one of them contains the first element of the other. So boxes play two
+ * Two intervals overlap if one of them contains the first element of the other. So boxes play two
  * parts: holders contain, points are contained. search() looks for a holder and a point that
- * overlap in the dims of a level and those below it, where all points begin in [from, to) of that
- * level's dim. Holders that contain all of [from, to) contain every point there, so the levels
- * below decide about them, with the parts played either way. The other holders are shared out
- * between two halves of the points. On level 0 a scan in sorted order finds a pair or proves that
- * there is none.
+ * overlap in the dim of a level and in all dims of lower levels, where all points begin in the
+ * interval `range` of that level's dim. Holders that contain all of the range contain every point
+ * in it, so the lower levels decide about them, once for each assignment of the two parts. The
+ * other holders are divided between two halves of the points. At level 0, a scan in sorted order
+ * finds a pair or proves that there is none.
  *
- * Lists are reordered in place: a call may permute its holders and its points, but keeps both sets.
+ * Lists are reordered in place: a call may permute its holders and its points, but both sets stay
+ * the same.
  */
 #include "layout/overlap.h"
 
@@ -21,13 +22,13 @@
 
 #include <assert.h>
 
-#define FEW 16 /* holders or points: compared one by one */
+#define FEW 16 /* up to this many holders or points are compared one by one */
 
 typedef struct interval {
     int64_t start, end;
 } interval;
 
-/* A box that is not empty, in the dims in which boxes differ. */
+/* A non-empty box, in the dims in which boxes differ. */
 typedef struct solid {
     int64_t box;
     interval levels[RESHARD_NDIM_MAX];
@@ -39,7 +40,7 @@ typedef struct list {
 } list;
 
 typedef struct finder {
-    int64_t *starts; /* scratch, one for each box */
+    int64_t *starts; /* scratch, one item for each box */
     bool found;
     int64_t pair[2];
 } finder;
@@ -74,8 +75,8 @@ static int compare_starts(const void *a, const void *b)
     return (x->levels[0].start > y->levels[0].start) - (x->levels[0].start < y->levels[0].start);
 }
 
-/* The first point inside a holder, other than itself, is a pair; so no holder looks at more than
- * two. */
+/* The first point inside a holder, other than the holder itself, makes a pair. So the scan looks at
+ * no more than two points for each holder. */
 static void scan_sorted(finder *f, list holders, list points)
 {
     rs_sort(holders.items, (size_t)holders.count, sizeof *holders.items, compare_starts);
@@ -93,7 +94,7 @@ static void scan_sorted(finder *f, list holders, list points)
     }
 }
 
-/* Which boxes of a list go to the front. */
+/* Which boxes of a list are chosen. */
 typedef enum choice { CONTAINING, TOUCHING, BEGINNING } choice;
 
 static bool is_chosen(interval of, choice which, interval range)
@@ -109,7 +110,7 @@ static bool is_chosen(interval of, choice which, interval range)
     return false;
 }
 
-/* Moves the chosen boxes to the front and gives the list of them. */
+/* Moves the chosen boxes to the front and returns the list of them. */
 static list choose(list from, int32_t level, choice which, interval range)
 {
     list chosen = {from.items, 0};
@@ -123,8 +124,8 @@ static list choose(list from, int32_t level, choice which, interval range)
     return chosen;
 }
 
-/* A start that has points on both sides, about as many on each. When all points begin at one place,
- * the element after it. */
+/* A place that divides the points into those that begin before it and those that do not, about half
+ * each. If all points begin at the same place, the element after it. */
 static int64_t choose_border(finder *f, list points, int32_t level)
 {
     int64_t least = points.items[0]->levels[level].start;
@@ -163,7 +164,7 @@ static void search(finder *f, list holders, list points, int32_t level, interval
     int64_t border = choose_border(f, points, level);
     interval halves[2] = {{range.start, border}, {border, range.end}};
     if (choose(points, level, BEGINNING, halves[0]).count == points.count) {
-        /* All begin at border - 1, so a holder contains all of them or none. */
+        /* All points begin at border - 1, so a holder contains all of them or none. */
         halves[0].start = border - 1;
         list around = choose(others, level, CONTAINING, halves[0]);
         search(f, around, points, level - 1, anywhere);
@@ -185,7 +186,7 @@ static bool differ_in(int32_t ndim, int64_t count, const int64_t *boxes, int32_t
     return false;
 }
 
-/* The boxes that are not empty; gives their number. */
+/* Collects the non-empty boxes and returns their number. */
 static int64_t collect(int32_t ndim, int64_t count, const int64_t *boxes, int32_t level_count,
                        const int32_t *dims, solid *out_solids)
 {

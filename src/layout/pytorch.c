@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pytorch.c - the functions of torch/distributed/_shard that compute chunks, with PyTorch's meaning
- * and without its defects: chunks are counted by the placements, not by the world; offsets of empty
- * chunks are clamped; a rank that is named twice or is foreign is an error.
+ * pytorch.c - the functions of torch/distributed/_shard that compute chunks. They mean the same as
+ * in PyTorch but avoid its defects: the number of chunks is that of the placements, not of the
+ * world; offsets of empty chunks are clamped; a rank that occurs twice or is not among the
+ * placements is an error.
  */
 #include "base/checked.h"
 #include "base/error.h"
@@ -54,7 +55,7 @@ reshard_status reshard_build_metadata(reshard_context *context, int32_t ndim, co
     reshard_layout *layout = NULL;
     reshard_shards *shards = NULL;
     reshard_status status = reshard_spec_chunk(context, dim, count, ranks, &spec);
-    if (status == RESHARD_OK) /* one entry for each rank */
+    if (status == RESHARD_OK) /* a rank has only one entry */
         status = rs_mesh_check_distinct(reshard_spec_mesh(spec));
     if (status == RESHARD_OK)
         status = reshard_layout_create(context, spec, ndim, shape, &layout);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * region.c - who holds a region, and where it lies in their memory.
+ * region.c - who holds a region, and where it lies in a holder's memory.
  *
- * Holders are numbered. In a regular layout a holder's number is split in two: `contributor`, a
- * mixed-radix number over the partial axes, and `copy`, one over all other axes that have more than
- * one holder, both with the last axis fastest. In a listed layout the copies are the shards of the
- * region's cell, by rank.
+ * Holders are numbered. In a regular layout the number has two parts: `contributor`, a mixed-radix
+ * number over the partial axes, and `copy`, a mixed-radix number over all other axes, both with the
+ * last axis varying fastest. In a listed layout the copies are the shards of the region's cell,
+ * ordered by rank.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -15,15 +15,14 @@
 
 #include <string.h>
 
-/* ---- regular --------------------------------------------------------------------------------- */
+/* ---- regular layouts ------------------------------------------------------------------------- */
 
 static int32_t coordinate_at(const rs_axis *axis, int32_t index)
 {
     return axis->role == RS_AXIS_AT ? (int32_t)axis->at[index] : index;
 }
 
-/* The index of a coordinate among the axis' holders, before `first` is taken off; -1 when A leaves
- * it out. */
+/* The index of a coordinate among those that the axis allows; -1 if A leaves it out. */
 static int32_t index_of(const rs_axis *axis, int32_t coordinate)
 {
     if (axis->role != RS_AXIS_AT)
@@ -102,7 +101,8 @@ static void regular_place(const rs_region *region, const rs_holder *holder, cons
     }
 }
 
-/* The flat box around a region: by the local block of the first holder, as the visit found it. */
+/* Clips start and size to the flat box around the region, computed in the first holder's block as
+ * in visit_flat. */
 static void whole_flat(const rs_region *region, const rs_flat_block *block, const int64_t *low,
                        int64_t *start, int64_t *size)
 {
@@ -121,7 +121,7 @@ static void whole_flat(const rs_region *region, const rs_flat_block *block, cons
         rs_flat_box inside = boxes.items[i];
         if (!rs_box_clip(layout->ndim, inside.start, inside.size, low, one))
             continue;
-        /* Cut to the dims' spans: local places run alongside global ones inside a span. */
+        /* Clip to the dims' spans. Inside a span, local and global places differ by a constant. */
         for (int32_t d = 0; d < layout->ndim; d++) {
             int64_t shift = region->start[d] - low[d];
             int64_t from = rs_max(start[d], boxes.items[i].start[d] + shift);
@@ -151,7 +151,7 @@ static void regular_whole(const rs_region *region, int64_t *out_start, int64_t *
         whole_flat(region, &block, low, out_start, out_size);
 }
 
-/* ---- listed ---------------------------------------------------------------------------------- */
+/* ---- listed layouts -------------------------------------------------------------------------- */
 
 static const rs_cell_holder *cell_holder(const rs_region *region, int64_t copy)
 {
@@ -165,7 +165,7 @@ static void listed_holder(const rs_region *region, int64_t copy, rs_holder *out_
     *out_holder = (rs_holder){.rank = shard->rank, .shard = shard->index, .copy = copy};
 }
 
-/* Holders are in the order of shards, and shards in the order of ranks. */
+/* Binary search: holders are ordered by shard, and shards by rank. */
 static bool listed_find(const rs_region *region, int32_t rank, rs_holder *out_holder)
 {
     const reshard_layout *layout = region->layout;
@@ -273,7 +273,7 @@ static void listed_whole(const rs_region *region, int64_t *out_start, int64_t *o
     memcpy(out_size, cell->size, bytes);
 }
 
-/* ---- both ------------------------------------------------------------------------------------ */
+/* ---- both kinds ------------------------------------------------------------------------------ */
 
 reshard_status rs_layout_visit(const reshard_layout *layout, const int64_t *start,
                                const int64_t *size, rs_region_fn fn, void *user)

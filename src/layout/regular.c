@@ -2,10 +2,10 @@
 /*
  * regular.c - layouts made from cuts, kept as arithmetic.
  *
- * A rank's coordinates choose, on each dim, a list of intervals (its chain's spans); the rank holds
- * their product. Dims do not know of each other, so regions are found dim by dim. A flat chain then
- * cuts the row-major order of that product: its spans become boxes of the local block (flat.h),
- * which are cut back to the dims' intervals.
+ * In each dim, a rank's coordinates select a list of intervals (the spans of the dim's chain), and
+ * the rank holds the product of these lists. Dims are independent of each other, so regions are
+ * found dim by dim. A flat chain then cuts the row-major order of that product: its spans become
+ * boxes of the local block (flat.h), which are clipped to the dims' intervals.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 static reshard_status add_starts(rs_arena *arena, rs_cut *cut)
 {
@@ -54,7 +54,7 @@ static reshard_status make_cut(reshard_layout *layout, const reshard_cut *given,
     return RESHARD_OK;
 }
 
-/* Appends to a chain; chains are short, so each append copies. */
+/* Appends a cut to a chain. Chains are short, so each append copies the array. */
 static reshard_status append_cut(reshard_layout *layout, rs_chain *chain, const reshard_cut *given)
 {
     rs_cut *cuts = rs_arena_allocate_array(&layout->arena, (size_t)chain->count + 1, sizeof *cuts);
@@ -104,7 +104,8 @@ static reshard_status add_cut(reshard_layout *layout, const reshard_cut *given)
         layout->contributor_count *= axis->size;
         if (placement->reduction == RESHARD_AVG)
             layout->divisor *= axis->size;
-        /* sum with avg is an average by another divisor; others do not mix */
+        /* sums and averages together are an average with another divisor; other reductions do not
+         * mix */
         if (!layout->partial || placement->reduction == RESHARD_AVG)
             layout->reduction = placement->reduction;
         layout->partial = true;
@@ -116,16 +117,17 @@ static reshard_status add_cut(reshard_layout *layout, const reshard_cut *given)
     return rs_fail(RESHARD_ERR_INVALID, "placement kind %d is not known", (int)placement->kind);
 }
 
-/* The coordinates to look at so that all lengths are seen: no rule but RAGGED gives a later
- * coordinate more than an earlier one, so that the first and the last have the extremes. */
+/* The next coordinate to look at if only the extreme lengths matter. Except for RAGGED, no rule
+ * gives a later coordinate more than an earlier one, so the first and the last have the
+ * extremes. */
 static int32_t next_extreme(const rs_cut *cut, int32_t coordinate)
 {
     int32_t last = cut->coordinate_count - 1;
     return cut->rule == RESHARD_RAGGED || coordinate >= last ? coordinate + 1 : last;
 }
 
-/* Ragged sizes and parts must fit whatever length the cuts before them leave, at every coordinate:
- * these lengths must all be the same, so the extremes suffice. */
+/* Ragged sizes and parts must add up to the length that the cuts before them leave, at every
+ * coordinate. So all these lengths must be equal, and checking the extremes is enough. */
 static reshard_status check_level(const rs_chain *chain, int32_t level, int64_t n)
 {
     reshard_status status = rs_cut_check(&chain->cuts[level], n);
@@ -153,8 +155,8 @@ static bool needs_check(const rs_chain *chain)
     return false;
 }
 
-/* Flat sizes must fit the volume of the local block at every combination of dim coordinates; again
- * extremes suffice. */
+/* Flat sizes must add up to the volume of the local block, at every combination of coordinates.
+ * Again the extremes are enough. */
 static reshard_status check_flat(const reshard_layout *layout, int32_t dim, int64_t volume)
 {
     if (dim == layout->ndim)
@@ -195,7 +197,7 @@ static reshard_status check_chains(const reshard_layout *layout)
     return RESHARD_OK;
 }
 
-/* One piece is the whole line however it is dealt, and the chunk rule finds it in one span. */
+/* A single piece is the whole line under every rule, and the chunk rule finds it as one span. */
 static void simplify_chain(const rs_chain *chain)
 {
     for (int32_t i = 0; i < chain->count; i++) {
@@ -284,7 +286,7 @@ void rs_chain_coordinates(const rs_chain *chain, const int32_t *coordinates, int
         out_by_level[i] = coordinates[chain->cuts[i].axis];
 }
 
-/* A region before any chain has spoken: every axis that is not cut, whole. */
+/* Starts a region: axes that are not cut have all their holders. The chains fill in the others. */
 static void init_region(const reshard_layout *layout, rs_region *region)
 {
     region->layout = layout;
@@ -312,7 +314,8 @@ typedef struct visit {
     rs_region_fn fn;
     void *user;
     rs_region region;
-    /* With flat: the local block of the first holder, and where the sub-box at hand lies in it. */
+    /* With a flat cut: the local block of the first holder, and where the current sub-box lies in
+     * it. */
     int64_t block[RESHARD_NDIM_MAX];
     int64_t low[RESHARD_NDIM_MAX];
 } visit;
@@ -396,7 +399,7 @@ typedef struct held_visit {
     int32_t rank;
     rs_region region;
     int32_t by_level[RESHARD_NDIM_MAX][RESHARD_AXES_MAX];
-    /* The part of the rank's line of each dim that we look for. */
+    /* The part of the rank's own line to visit, in each dim. */
     int64_t low[RESHARD_NDIM_MAX], high[RESHARD_NDIM_MAX];
 } held_visit;
 
@@ -404,7 +407,7 @@ static reshard_status visit_held_dim(held_visit *v, int32_t dim)
 {
     const reshard_layout *layout = v->layout;
     if (dim == layout->ndim) {
-        rs_holder holder; /* which copy this is may differ from region to region */
+        rs_holder holder; /* the number of the copy may differ from region to region */
         (void)rs_region_find(&v->region, v->rank, &holder);
         return v->fn(v->user, &v->region, &holder);
     }

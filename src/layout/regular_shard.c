@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* regular_shard.c - the shard of one rank of a regular layout: its shape, its place and its
+/* regular_shard.c - computes the shard of one rank of a regular layout: its shape, offset and
  * pieces. */
 #include "base/checked.h"
 #include "base/context.h"
@@ -16,14 +16,14 @@ typedef struct piece_list {
     reshard_context *context;
     reshard_piece *items;
     int64_t count, capacity;
-    int64_t wanted; /* that many are enough */
+    int64_t wanted; /* stop after this many */
 } piece_list;
 
 static reshard_status add_piece(void *user, const rs_region *region, const rs_holder *holder)
 {
     piece_list *list = user;
     if (list->count == list->wanted)
-        return RESHARD_ERR_CANCELLED; /* and that is fine */
+        return RESHARD_ERR_CANCELLED; /* stops the visit; not an error */
     if (list->count == RS_PIECES_LISTED_MAX)
         return rs_fail(RESHARD_ERR_RANGE,
                        "rank %d has more than the %" PRId64 " pieces that can be listed",
@@ -44,7 +44,7 @@ static reshard_status add_piece(void *user, const rs_region *region, const rs_ho
     return RESHARD_OK;
 }
 
-/* Where an own line of one dim begins; of an empty one, where it would. */
+/* Where the own line begins in one dim or, if it is empty, where it would begin. */
 static int64_t line_offset(const rs_chain *chain, int64_t n, const int32_t *by_level)
 {
     rs_walk walk;
@@ -79,7 +79,8 @@ static void shape_shard(const reshard_layout *layout, const int32_t *coordinates
     }
 }
 
-/* The least corner of the pieces of a flat shard. An empty shard begins after the last element. */
+/* The offset of a flat shard: the least offset of its pieces in each dim. An empty shard begins
+ * after the last element. */
 static void offset_flat_shard(const reshard_layout *layout, reshard_shard *shard)
 {
     for (int32_t d = 0; d < layout->ndim; d++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shards.c - lists of shards for callers: those of one rank, or of all. Regular layouts work them
- * out, listed ones copy what they have. Each list has its own memory.
+ * shards.c - lists of shards for callers: those of one rank, or of all ranks. Regular layouts
+ * compute them, listed layouts copy what they have. Each list owns its memory.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -43,7 +43,7 @@ reshard_status rs_regular_shards(const reshard_layout *layout, rs_arena *arena,
 }
 
 typedef struct shard_list {
-    reshard_shards shown; /* first, so that the list can be found from it */
+    reshard_shards shown; /* must be first: reshard_shards_destroy casts it back */
     reshard_context *context;
     rs_arena arena;
 } shard_list;

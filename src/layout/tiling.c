@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tiling.c - do these shards tile the tensor? Pieces that do not overlap and have the volume of the
- * tensor leave no gap.
+ * tiling.c - checks whether shards tile a tensor. Pieces that do not overlap and together have the
+ * tensor's volume leave no gap.
  */
 #include "layout/tiling.h"
 #include "base/checked.h"
@@ -128,7 +128,7 @@ reshard_status reshard_shards_check_tiling(reshard_context *context, int32_t ndi
         status = check_shard_dims(i, &shards[i], ndim);
     if (status != RESHARD_OK)
         return status;
-    /* A spec of boxes checks each shard; a layout of it names the gap, if there is one. */
+    /* The spec of boxes checks each shard. If there is a gap, creating a layout names it. */
     reshard_spec *spec = NULL;
     reshard_layout *layout = NULL;
     status = reshard_spec_boxes(context, 0, ndim, shape, count, shards, &spec);
