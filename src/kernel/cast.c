@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cast.c - casts are runs to f32 and from f32, a few hundred elements at a time, so that what lies
- * between stays in the nearest cache. A line that is not dense on one side passes through one more
- * buffer there.
+ * cast.c - a cast converts runs to f32 and from f32, a few hundred elements at a time, so that the
+ * values in between stay in the nearest cache. On a side where the line is not dense, it passes
+ * through one more buffer.
  */
 #include "kernel/cast.h"
 
@@ -103,7 +103,7 @@ static void count_overflows(const rs_cast *cast, const void *source, const void 
         *cast->overflows += after - rs_count_infinite(cast->source, source, count);
 }
 
-/* At most STAGE_COUNT elements. */
+/* Casts at most STAGE_COUNT elements. */
 static void cast_piece(const rs_cast *cast, const unsigned char *source, unsigned char *target,
                        int64_t count)
 {
@@ -168,7 +168,7 @@ void rs_cast_run(const rs_cast *cast, const void *source, void *target)
     rs_cast_run_part(cast, source, target, 0, rs_cast_outer_count(cast));
 }
 
-/* Every supported value fits f64. */
+/* Every value of a supported type fits f64. */
 static double read_value(reshard_dtype dtype, const void *source)
 {
     uint16_t half;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cast_runs.c - runs of floating values to f32 and from f32, which all casts go through. f16, bf16
- * and the 8-bit types fit f32 exactly. f64 does not: on its way to a narrower type it is rounded to
- * odd, that is, cut off, with the last bit set if anything was lost. What follows then rounds as if
- * it had seen all bits (f32 has more than two bits more than either type).
+ * cast_runs.c - converts runs of floating values to f32 and from f32; all casts go through f32.
+ * f16, bf16 and the 8-bit types fit f32 exactly. f64 does not: on its way to a narrower type it is
+ * rounded to odd, that is, truncated, with the last bit set if anything was lost. The second
+ * conversion then rounds as if it had seen all bits, because f32 has more than two extra bits.
  */
 #include "kernel/cast_runs.h"
 #include "kernel/cast.h"
@@ -40,8 +40,9 @@ static inline float f64_to_f32_odd(double value)
     float nearest = (float)value;
     if (value != value || (double)nearest == value)
         return nearest;
-    /* The neighbour towards zero, unless the nearest one is that already; then the odd one of the
-     * two: the other one is next to it. Infinity stands for all that is too large. */
+    /* Truncate: take the neighbour towards zero, unless the nearest value is that already. Setting
+     * the last bit then gives the odd one of the two neighbours. Values beyond the range of f32,
+     * rounded to infinity, become its largest finite value. */
     uint32_t bits = rs_f32_bits(nearest);
     double magnitude = value < 0 ? -value : value, found = nearest < 0 ? -nearest : nearest;
     if (found > magnitude)
@@ -67,7 +68,7 @@ static void f32_to_f32(const unsigned char *source, unsigned char *target, int64
 }
 
 #if RS_X86
-/* Vectors of eight; the rest by the plain function. */
+/* Converts vectors of eight, and the rest by the plain function. */
 #define DEFINE_VECTORS(function, source_bytes, target_bytes, convert, plain)         \
     RS_AVX2 static void function(const unsigned char *source, unsigned char *target, \
                                  int64_t count)                                      \
@@ -132,8 +133,8 @@ RS_AVX2 RS_INLINE void convert_f32_to_f64(const unsigned char *source, unsigned 
                      _mm256_cvtps_pd(_mm_loadu_ps((const float *)source + 4)));
 }
 
-/* The 29 bits that f32 has no room for become one, in the last place that it has room for. That is
- * right as long as f32 does not have to shorten the fraction further. */
+/* The 29 bits that f32 has no room for are folded into its last bit. That is right unless the
+ * result is subnormal in f32, which would drop more bits. */
 RS_AVX2 RS_INLINE void convert_f64_to_f32_odd(const unsigned char *source, unsigned char *target)
 {
     const __m256i lost = _mm256_set1_epi64x((INT64_C(1) << 29) - 1);
@@ -159,14 +160,15 @@ RS_AVX2 RS_INLINE __m128i load_8(const unsigned char *source)
     return _mm_loadl_epi64((const __m128i *)source);
 }
 
-/* e5m2 is the upper half of f16. */
+/* e5m2 is the upper byte of f16. */
 RS_AVX2 RS_INLINE void convert_f8_e5m2_to_f32(const unsigned char *source, unsigned char *target)
 {
     __m128i halves = _mm_unpacklo_epi8(_mm_setzero_si128(), load_8(source));
     _mm256_storeu_ps((float *)target, _mm256_cvtph_ps(halves));
 }
 
-/* As f16, an e4m3 is 2^8 times as small. 480, its last code, is NaN. */
+/* An e4m3 whose bits are moved into an f16 has 2^-8 times its value. The last code, which would be
+ * 480, is NaN. */
 RS_AVX2 RS_INLINE void convert_f8_e4m3_to_f32(const unsigned char *source, unsigned char *target)
 {
     __m128i upper = _mm_unpacklo_epi8(_mm_setzero_si128(), load_8(source));
@@ -179,15 +181,15 @@ RS_AVX2 RS_INLINE void convert_f8_e4m3_to_f32(const unsigned char *source, unsig
     _mm256_storeu_ps((float *)target, _mm256_or_ps(value, _mm256_and_ps(last, nan)));
 }
 
-/* What an f32 becomes in a type of 8 bits: how many bits of the fraction go, its bias below that of
- * f32, the first value that is too large, and a power of two whose last place is the least value of
- * the type, so that adding it rounds what is subnormal there. */
+/* How an f32 is narrowed to an 8-bit type: the number of fraction bits dropped, the difference of
+ * the exponent biases, the first value that is too large, and a power of two whose last place is
+ * the smallest value of the type, so that adding it rounds values that are subnormal there. */
 typedef struct f8_form {
     int dropped, bias;
     uint32_t beyond, magic;
 } f8_form;
 
-/* The codes without signs, one in each 32 bits. */
+/* Returns the codes without signs, one in each 32 bits. */
 RS_AVX2 RS_INLINE __m256i narrow_to_f8(__m256i magnitude, f8_form form)
 {
     __m256i bounded = _mm256_min_epu32(magnitude, _mm256_set1_epi32((int)form.beyond));
@@ -212,7 +214,7 @@ RS_AVX2 RS_INLINE void store_f8(__m256i codes, __m256i bits, unsigned char *targ
 
 RS_AVX2 RS_INLINE void convert_f32_to_f8_e4m3(const unsigned char *source, unsigned char *target)
 {
-    const f8_form form = {20, 120, 0x43f00000, 141u << 23}; /* 480, 2^14 */
+    const f8_form form = {20, 120, 0x43f00000, 141u << 23}; /* beyond: 480, magic: 2^14 */
     __m256i bits = _mm256_loadu_si256((const __m256i *)source);
     __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
     store_f8(narrow_to_f8(magnitude, form), bits, target);
@@ -220,7 +222,7 @@ RS_AVX2 RS_INLINE void convert_f32_to_f8_e4m3(const unsigned char *source, unsig
 
 RS_AVX2 RS_INLINE void convert_f32_to_f8_e5m2(const unsigned char *source, unsigned char *target)
 {
-    const f8_form form = {21, 112, 0x47800000, 134u << 23}; /* 2^16, 2^7 */
+    const f8_form form = {21, 112, 0x47800000, 134u << 23}; /* beyond: 2^16, magic: 2^7 */
     __m256i bits = _mm256_loadu_si256((const __m256i *)source);
     __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
     __m256i nan = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7f800000));

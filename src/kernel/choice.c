@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * choice.c - see choice.h. Times are compared by their least of the last few: a copy that was
- * interrupted, or that met fresh pages, took longer than either way needs.
+ * choice.c - see choice.h. The two ways are compared by the shortest of their recent times, because
+ * a copy that was interrupted, or that touched fresh pages, takes longer than the way itself needs.
  */
 #include "kernel/choice.h"
 
 #include <time.h>
 
-/* Sizes from 64 KiB to 1 GiB; 1, 2, 3 or 4, and more threads. */
+/* Classes: sizes from 64 KiB to 1 GiB by powers of two, and 1, 2, 3 to 4, or more threads. */
 enum { SIZE_FIRST = 16, SIZES = 15, THREADS = 4 };
 
 static rs_choice_record records[SIZES][THREADS];
-static atomic_uint under_way; /* copies of this process */
+static atomic_uint under_way; /* copies in progress in this process */
 
 static unsigned find_least(rs_choice_record *record, bool streams)
 {
@@ -31,7 +31,7 @@ bool rs_choice_next(rs_choice_record *record)
     unsigned streamed = atomic_load_explicit(&record->counts[true], memory_order_relaxed);
     if (cached < RS_CHOICE_TRIES || streamed < RS_CHOICE_TRIES)
         return streamed <= cached;
-    /* Where they are about the same, the caches are left to others. */
+    /* If both are about the same, stream, and leave the caches to others. */
     unsigned through = find_least(record, false), around = find_least(record, true);
     bool streams = around - around / 32 <= through;
     return copies % RS_CHOICE_AGAIN == 0 ? !streams : streams;

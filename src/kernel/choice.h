@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * choice.h - whether large copies go through the caches or around them (streaming stores).
+ * choice.h - decides whether a large copy goes through the caches or around them (streaming
+ * stores).
  *
- * Which is faster differs from machine to machine, and on one machine with the size of what is
- * copied (it may fit the last cache or not) and with how many threads copy at once. No rule holds
- * everywhere, so copies are timed as they happen: for each size, by powers of two, and number of
- * threads, both ways are tried a few times, then the faster one is taken, and the other one is
- * tried again now and then. What was measured is kept for the life of the process. The bytes that
- * are written are the same either way.
+ * Which way is faster depends on the machine, on the size of the copy (it may or may not fit the
+ * last cache) and on how many threads copy at once. No rule holds everywhere, so copies are timed
+ * as they happen. For each size class and number of threads, both ways are tried a few times. Then
+ * the faster one is used, and the other is tried again now and then. The measurements are kept for
+ * the life of the process. Both ways write the same bytes.
  */
 #ifndef RS_KERNEL_CHOICE_H
 #define RS_KERNEL_CHOICE_H
@@ -17,33 +17,34 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How often each way is tried at first; in how many copies the slower one is tried once more; how
- * many times of each way are compared. */
+/* How often each way is tried at first; after how many copies the slower one is tried again; how
+ * many recent times of each way are compared. */
 #define RS_CHOICE_TRIES 4
 #define RS_CHOICE_AGAIN 64
 #define RS_CHOICE_RECENT 8
 
-/* What is known of one size and number of threads. Threads share it without locks: a number that is
- * lost costs a little time, nothing else. */
+/* The measurements for one size class and number of threads. Threads share them without locks: a
+ * lost update costs a little time, nothing else. */
 typedef struct rs_choice_record {
     atomic_uint copies;
-    atomic_uint counts[2];                   /* of copies that were timed: cached, streaming */
-    atomic_uint recent[2][RS_CHOICE_RECENT]; /* ns for each MiB, in turns; 0: none yet */
+    atomic_uint counts[2];                   /* timed copies: cached, streaming */
+    atomic_uint recent[2][RS_CHOICE_RECENT]; /* ring of times in ns per MiB; 0 if not yet filled */
 } rs_choice_record;
 
-/* The way of the next copy: true to stream. */
+/* Chooses the way of the next copy: true to stream. */
 bool rs_choice_next(rs_choice_record *record);
-/* What a copy took. */
+/* Records the time of a copy. */
 void rs_choice_note(rs_choice_record *record, bool streams, size_t bytes, uint64_t nanoseconds);
 
-/* A copy under way. */
+/* A copy in progress. */
 typedef struct rs_choice {
     rs_choice_record *record;
     bool streams;
     uint64_t began; /* ns */
 } rs_choice;
 
-/* Around a copy of so many bytes by this thread, with this process's records. */
+/* Called before and after a copy of `bytes` bytes by this thread. They use this process's
+ * records. */
 rs_choice rs_choice_begin(size_t bytes);
 void rs_choice_end(const rs_choice *choice, size_t bytes);
 

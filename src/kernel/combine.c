@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* combine.c - combines over strided shapes. A line that is not dense is collected in a buffer, and
- * put back from it. */
+/* combine.c - combines over strided shapes. A line that is not dense is collected in a buffer and,
+ * on the target's side, put back from it. */
 #include "kernel/combine.h"
 
 #include "kernel/kernels.h"
@@ -61,7 +61,7 @@ void rs_scale_prepare(rs_combining *combining, reshard_dtype dtype, int32_t divi
     prepare(combining, dtype, ndim, size, target_strides, target_strides);
 }
 
-/* At most STAGE_COUNT elements. */
+/* Combines at most STAGE_COUNT elements. */
 static void combine_piece(const rs_combining *combining, const unsigned char *source,
                           unsigned char *target, int64_t count)
 {
@@ -110,7 +110,8 @@ void rs_combine_run_part(const rs_combining *combining, const void *source, void
     if (count == 0)
         return;
     const rs_loop *outer = combining->nest.count > 0 ? &combining->nest.loops[0] : &combining->line;
-    /* A scaling has no source; its pointer is moved along with the target's. */
+    /* Scaling has no source; use the target's address, so that the pointer arithmetic stays
+     * valid. */
     const unsigned char *from = combining->combine != NULL ? source : target;
     from += first * outer->source_step;
     unsigned char *to = (unsigned char *)target + first * outer->target_step;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * combine_runs.c - the loops of combine.h, one for each type and reduction. They are written so
- * that compilers make vectors of them: loads and stores by memcpy, no branches.
+ * that compilers can vectorise them: loads and stores by memcpy, no branches.
  */
 #include "kernel/cast_runs.h"
 #include "kernel/combine.h"
 
 #include <string.h>
 
-/* Sums and products of integers are computed in an unsigned type that is at least as wide as int:
- * they wrap round instead of being undefined. */
+/* Integer operations are computed in an unsigned type that is at least as wide as int, so that
+ * overflow wraps around instead of being undefined. */
 #define INTEGER_SUM(type, wide, a, b) (type)((wide)(a) + (wide)(b))
 #define INTEGER_PROD(type, wide, a, b) (type)((wide)(a) * (wide)(b))
 #define INTEGER_MIN(type, wide, a, b) ((b) < (a) ? (b) : (a))
@@ -22,7 +22,7 @@
 #define BOOL_XOR(type, wide, a, b) (type)(((a) != 0) != ((b) != 0))
 #define FLOAT_SUM(type, wide, a, b) ((a) + (b))
 #define FLOAT_PROD(type, wide, a, b) ((a) * (b))
-/* A NaN among the two is the result. */
+/* If either one is NaN, the result is NaN. */
 #define FLOAT_MIN(type, wide, a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
 #define FLOAT_MAX(type, wide, a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
 
@@ -38,7 +38,7 @@
         }                                                                                   \
     }
 
-/* divisor as its type needs it: wider than a narrow integer, as it may not fit there. */
+/* The division is done in the type `wide`, because the divisor may not fit a narrow integer. */
 #define DEFINE_SCALE(function, type, wide)                                      \
     static void function(unsigned char *target, int64_t count, int32_t divisor) \
     {                                                                           \
@@ -77,7 +77,7 @@ DEFINE_COMBINE(bool_xor, uint8_t, uint32_t, BOOL_XOR)
 DEFINE_ALL(f32, FLOAT, float, float, float)
 DEFINE_ALL(f64, FLOAT, double, double, double)
 
-/* A complex sum is a sum of twice as many reals. */
+/* A complex sum is a sum of twice as many real numbers. */
 #define DEFINE_COMPLEX(name, real, part)                                                       \
     static void name##_sum(unsigned char *target, const unsigned char *source, int64_t count)  \
     {                                                                                          \
@@ -101,7 +101,7 @@ DEFINE_ALL(f64, FLOAT, double, double, double)
 DEFINE_COMPLEX(c64, float, f32)
 DEFINE_COMPLEX(c128, double, f64)
 
-/* The 16-bit types by way of f32, in pieces. */
+/* The 16-bit types are computed in f32, STAGE_COUNT elements at a time. */
 #define STAGE_COUNT 512
 
 static void combine_staged(reshard_dtype dtype, rs_combine_fn *combine, unsigned char *target,

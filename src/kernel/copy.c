@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copy.c - which loops a copy has, and which kernel does the inner two of them.
+ * copy.c - decides which loops a copy has, and which kernel runs the innermost two of them.
  *
- * A copy is a nest of loops around a plane: rows x columns units, a unit being what is contiguous
- * on both sides. The choice, in order:
- *  1. A long run on both sides is a row of the plane (kernel "rows").
- *  2. If different loops touch neighbours in source and target, and neighbours share cache lines,
- *     the plane is made of these two loops and done in tiles ("transpose").
- *     Where these planes are tiny and many, the loop over them is made the inner one instead.
- *  3. Otherwise columns are the loop in which the target is dense ("gather", "units"), or that in
- *     which the source is, if the target is nowhere.
+ * A copy is a nest of loops around a plane of rows x columns units, where a unit is contiguous on
+ * both sides. The choice, in order:
+ *  1. A long run on both sides becomes a row of the plane (kernel "rows").
+ *  2. If different loops step through neighbours in the source and in the target, and these
+ *     neighbours share cache lines, the plane is made of these two loops and copied in tiles
+ *     ("transpose"). If such planes are tiny and many, the loop over them becomes the inner one
+ *     instead.
+ *  3. Otherwise the columns are the loop in which the target is dense ("gather", "units") or, if
+ *     the target is dense in none, the loop in which the source is.
  */
 #include "kernel/copy.h"
 
@@ -27,7 +28,7 @@
 rs_cpu rs_cpu_detect(void)
 {
 #if RS_X86
-    /* clang 14 cannot be asked for F16C. Processors that have AVX2 and FMA have it. */
+    /* clang 14 cannot test for F16C. Processors with AVX2 and FMA have it. */
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         return RS_CPU_AVX2;
 #endif
@@ -57,7 +58,7 @@ static void set_plane(rs_plane *plane, rs_loop rows, rs_loop columns, int64_t un
     plane->unit = unit;
 }
 
-/* A plane of so few units is not worth the call. */
+/* A plane with this few units is not worth a call. */
 #define SMALL_PLANE 16
 
 static int32_t find_longest(const rs_nest *nest)
@@ -69,7 +70,7 @@ static int32_t find_longest(const rs_nest *nest)
     return longest;
 }
 
-/* Many small transposes: the loop over them goes inside. */
+/* Many small transposes: make the loop over them the inner one. */
 static bool choose_small(rs_copy *copy, int64_t unit)
 {
     rs_nest *nest = &copy->nest;
@@ -87,7 +88,7 @@ static bool choose_small(rs_copy *copy, int64_t unit)
     return true;
 }
 
-/* Neighbours in the source and neighbours in the target come from different loops. */
+/* A transpose: neighbours in the source and neighbours in the target come from different loops. */
 static bool choose_transpose(rs_copy *copy, int64_t unit)
 {
     rs_nest *nest = &copy->nest;
@@ -95,7 +96,7 @@ static bool choose_transpose(rs_copy *copy, int64_t unit)
     if (by_source == by_target || !shares_lines(nest->loops[by_source].source_step) ||
         !shares_lines(nest->loops[by_target].target_step))
         return false;
-    /* by_target is the last loop, so that taking it first leaves the other index valid. */
+    /* by_target is the last loop, so taking it first leaves the other index valid. */
     rs_loop rows = rs_nest_take(nest, by_target), columns = rs_nest_take(nest, by_source);
     set_plane(&copy->plane, rows, columns, unit);
     copy->plane.tile = rs_kernel_tile(&copy->plane);
@@ -249,7 +250,8 @@ void rs_copy_run(const rs_copy *copy, const void *source, void *target)
         rs_copy_fence();
 }
 
-/* Iterations of one copy in one turn; whole lines of the target where the loop is long enough. */
+/* How many iterations of a copy make one turn: a multiple of the cache line size if the loop is
+ * long enough. */
 static int64_t find_share(int64_t outer_count, int64_t turn_count)
 {
     int64_t share = rs_divide_up(outer_count, turn_count);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copy_gather.c - single elements of 2, 4 and 8 bytes that are dense in the target and lie at a
- * constant step in the source: one phase of interleaved data.
+ * copy_gather.c - copies single elements of 2, 4 or 8 bytes that are dense in the target and at a
+ * constant step in the source, such as one component of interleaved data.
  *
  * Each kernel collects 32 bytes of the target in a register. For steps of 2, 3 and 4 elements it
- * loads whole vectors, gaps included, and shuffles; the last elements are left to a plain loop, so
- * that no load goes past the last one. For other steps it loads the elements one by one.
+ * loads whole vectors, including the gaps, and shuffles them; a plain loop copies the last
+ * elements, so that no load goes past the end. For other steps it loads the elements one by one.
  */
 #include "kernel/kernels.h"
 
@@ -19,7 +19,7 @@ RS_AVX2 RS_INLINE __m256i load(const unsigned char *source)
     return _mm256_loadu_si256((const __m256i *)source);
 }
 
-/* Two vectors of [a0 _ a1 _ ...]. */
+/* Takes from two vectors of [a0 _ a1 _ ...]. */
 RS_AVX2 RS_INLINE __m256i take_4_of_2(const unsigned char *source, int64_t step)
 {
     (void)step;
@@ -28,7 +28,7 @@ RS_AVX2 RS_INLINE __m256i take_4_of_2(const unsigned char *source, int64_t step)
     return _mm256_permute4x64_epi64(mixed, 0xd8);
 }
 
-/* Three vectors; the wanted elements are at places 0 3 6, 1 4 7 and 2 5 of them. */
+/* Takes from three vectors: places 0 3 6 of the first, 1 4 7 of the second and 2 5 of the third. */
 RS_AVX2 RS_INLINE __m256i take_4_of_3(const unsigned char *source, int64_t step)
 {
     (void)step;
@@ -41,7 +41,7 @@ RS_AVX2 RS_INLINE __m256i take_4_of_3(const unsigned char *source, int64_t step)
     return _mm256_blend_epi32(_mm256_blend_epi32(a, b, 0x38), c, 0xc0);
 }
 
-/* Four vectors of [a0 _ _ _ | a1 _ _ _]. */
+/* Takes from four vectors of [a0 _ _ _ | a1 _ _ _]. */
 RS_AVX2 RS_INLINE __m256i take_4_of_4(const unsigned char *source, int64_t step)
 {
     (void)step;
@@ -79,7 +79,8 @@ RS_AVX2 RS_INLINE __m256i take_8(const unsigned char *source, int64_t step)
                               load_8(source + 3 * step));
 }
 
-/* Packing works within halves of a vector: this puts the quarters of two vectors in order. */
+/* Takes from two vectors. The pack instruction works within 128-bit halves, so the quarters are put
+ * in order afterwards. */
 RS_AVX2 RS_INLINE __m256i take_2_of_2(const unsigned char *source, int64_t step)
 {
     (void)step;
@@ -88,7 +89,7 @@ RS_AVX2 RS_INLINE __m256i take_2_of_2(const unsigned char *source, int64_t step)
     return _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
 }
 
-/* The same twice; each vector has four elements, two in each half. */
+/* Takes from four vectors by packing twice; each vector has four elements, two in each half. */
 RS_AVX2 RS_INLINE __m256i take_2_of_4(const unsigned char *source, int64_t step)
 {
     (void)step;
@@ -123,8 +124,8 @@ RS_AVX2 RS_INLINE __m256i take_2(const unsigned char *source, int64_t step)
 }
 
 /*
- * One row. A take may read up to `step` bytes from the start of its last element on, so at least
- * one element has to follow it. Streaming goes line by line: half a line is no use to memory.
+ * Copies one row. A take may read up to `step` bytes from the start of its last element on, so at
+ * least one element has to follow. Streaming writes whole cache lines, because half a line is slow.
  */
 #define DEFINE_GATHER(function, unit, take)                                                       \
     RS_AVX2 static void function##_row(const unsigned char *source, int64_t step,                 \
@@ -165,7 +166,8 @@ DEFINE_GATHER(gather_4_of_3, 4, take_4_of_3)
 DEFINE_GATHER(gather_4_of_4, 4, take_4_of_4)
 DEFINE_GATHER(gather_8, 8, take_8)
 
-/* By unit, then by step in units; step 0 takes any. The first that fits is taken. */
+/* Indexed by unit and by step in units, where 0 stands for any step. The first row that fits is
+ * used. */
 static const struct {
     int64_t unit, step;
     rs_copy_kernel kernel;

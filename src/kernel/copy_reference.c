@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy_reference.c - the copy that nobody doubts: one element at a time, dims as they are given. */
+/* copy_reference.c - the obviously correct copy: one element at a time, in the given order of
+ * dims. */
 #include "kernel/copy.h"
 
 #include <string.h>

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copy_runs.c - long runs, and streaming, which all kernels use.
+ * copy_runs.c - copies long runs, and has the streaming that all kernels use.
  *
- * A streamed run is cheap to write; its speed is that of reading. The processor looks ahead within
- * a page of 4 KiB and knows nothing of the next one, so several pages are read side by side, and
- * short rows with gaps between them are asked for in advance.
+ * Streaming stores are cheap, so the speed is that of reading. The processor prefetches within a
+ * page of 4 KiB but not into the next one. So several pages are read side by side, and short rows
+ * with gaps between them are prefetched explicitly.
  */
 #include "kernel/kernels.h"
 
 #if RS_X86
 #include <immintrin.h>
 
-/* Rows up to SHORT_BYTES are asked for BLOCK_ROWS rows in advance or, if the source is dense, taken
- * in turn from SIDE_ROWS blocks of BLOCK_ROWS; longer ones are read SIDE_ROWS at a time, SIDE_BYTES
- * of each in turn. Rows of LONG_BYTES or more are cut into parts that are rows of this kind. */
+/* Rows of up to SHORT_BYTES are prefetched BLOCK_ROWS rows ahead or, if the source is dense, taken
+ * in turn from SIDE_ROWS blocks of BLOCK_ROWS rows. Longer rows are read SIDE_ROWS at a time,
+ * SIDE_BYTES of each in turn. Rows of LONG_BYTES or more are cut into parts of PART_BYTES, which
+ * are treated as rows of that kind. */
 #define SHORT_BYTES 2048
 #define BLOCK_ROWS 8
 #define LONG_BYTES 32768
@@ -38,8 +39,8 @@ static void stream_lines_sse2(unsigned char *target, const unsigned char *source
     }
 }
 
-/* Lines to prefetch, one of each row of a block in turn, so that they come from several pages at
- * once. One is prefetched with each line that is written. */
+/* The lines to prefetch: one of each row of a block in turn, so that they come from several pages
+ * at once. One line is prefetched for each line that is written. */
 typedef struct advance {
     uintptr_t block;
     int64_t step;
@@ -55,7 +56,7 @@ RS_INLINE void ask_for_line(advance *next)
     }
 }
 
-/* Fewer stores wait in the queue for each line, so that more loads are under way at once. */
+/* Two stores per line instead of four leave more room for loads in flight. */
 RS_AVX2 RS_INLINE void stream_lines_avx2(unsigned char *target, const unsigned char *source,
                                          size_t bytes, advance *next)
 {
@@ -81,8 +82,8 @@ RS_AVX2 static void stream_avx2(unsigned char *target, const unsigned char *sour
 static void stream_run(rs_cpu cpu, unsigned char *target, const unsigned char *source, size_t bytes,
                        advance *next)
 {
-    /* Lines that are written in part go through the cache: the other part may be someone else's,
-     * and part of a line costs more than a line when streamed. */
+    /* Partial lines at both ends go through the cache: another thread may own the rest of the line,
+     * and streaming a partial line costs more than a whole one. */
     size_t head = rs_to_line(target);
     if (bytes < head + RS_LINE_BYTES) {
         memcpy(target, source, bytes);
@@ -123,7 +124,7 @@ static void stream_side_by_side(rs_cpu cpu, int64_t bytes, const unsigned char *
     }
 }
 
-/* SIDE_ROWS blocks of BLOCK_ROWS short rows, one row of each block in turn. */
+/* Copies SIDE_ROWS blocks of BLOCK_ROWS short rows, taking one row of each block in turn. */
 static void stream_blocks(rs_cpu cpu, int64_t bytes, const unsigned char *source,
                           unsigned char *target, int64_t target_step)
 {
@@ -133,7 +134,7 @@ static void stream_blocks(rs_cpu cpu, int64_t bytes, const unsigned char *source
     }
 }
 
-/* From the first line on, in parts that are read side by side. */
+/* From the first cache line of the target on, copies parts that are read side by side. */
 static void stream_long(rs_cpu cpu, int64_t bytes, const unsigned char *source,
                         unsigned char *target)
 {

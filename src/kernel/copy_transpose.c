@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copy_transpose.c - planes whose neighbours are along columns in the source and along rows in the
- * target. They are done in tiles of a few cache lines in both directions, so that every line that a
- * tile touches is used up before it is pushed out of the cache, even where the steps are powers of
- * two and lines of one column compete for the same places.
+ * copy_transpose.c - copies planes whose neighbours are along columns in the source and along rows
+ * in the target. They are copied in tiles of a few cache lines in both directions, so that every
+ * line that a tile touches is used up before it is evicted, even if the steps are powers of two and
+ * the lines of a column compete for the same cache sets.
  *
- * A streamed tile is transposed into a buffer first, from which whole lines of the target are
- * written. Inside of a tile, blocks of 4x4 or 8x8 elements are transposed in registers; what is
- * left at the edges of the plane goes element by element.
+ * A streamed tile is first transposed into a buffer, from which whole lines of the target are
+ * written. Inside a tile, blocks such as 4x4 or 8x8 elements are transposed in registers; the rest
+ * at the edges is copied element by element.
  */
 #include "kernel/kernels.h"
 
@@ -16,16 +16,17 @@
 #endif
 
 /*
- * A tile takes a few lines of each of its source's rows, so that memory is read in order, and gives
- * so many bytes to each column in the target that lines which it shares with the next tile matter
- * little. Small units get smaller ones, as there are more columns.
+ * A tile takes a few lines of each row of the source, so that memory is read in order. It gives
+ * each column of the target so many bytes that the lines it shares with the next tile matter
+ * little. Tiles of small units are smaller, because they have more columns.
  */
 #define TILE_SOURCE_BYTES(unit) ((unit) == 1 ? 128 : 256)
 #define TILE_TARGET_BYTES(unit) ((unit) < 4 ? 512 : 1024)
-/* Room between the buffer's columns, so that a power of two does not put them all in one set. */
+/* Padding between the buffer's columns, so that a power of two does not put them all in one cache
+ * set. */
 #define BUFFER_PITCH_EXTRA 64
 #define BUFFER_BYTES (128 * (512 + BUFFER_PITCH_EXTRA))
-/* In the target, columns at multiples of this compete for a few places in the cache. */
+/* Target columns at multiples of this many bytes compete for a few cache sets. */
 #define COMPETING_BYTES 512
 
 static void copy_tile_plain(const rs_plane *plane, const unsigned char *source,
@@ -50,7 +51,8 @@ RS_INLINE void store_16(unsigned char *target, __m128i value)
     _mm_storeu_si128((__m128i *)target, value);
 }
 
-/* Blocks: rows of the source at source_step, columns of it at target_step in the target. */
+/* Transpose one block. Its rows are source_step apart in the source, its columns target_step apart
+ * in the target. */
 RS_INLINE void transpose_1(const unsigned char *source, int64_t source_step, unsigned char *target,
                            int64_t target_step)
 {
@@ -87,7 +89,8 @@ RS_INLINE void transpose_2(const unsigned char *source, int64_t source_step, uns
         a[i] = _mm_unpacklo_epi32(b[2 * i], b[2 * i + 1]);
         a[i + 4] = _mm_unpackhi_epi32(b[2 * i], b[2 * i + 1]);
     }
-    /* Now a[0], a[1] have columns 0 and 1; a[4], a[5] columns 2 and 3; a[2], a[3] columns 4, 5. */
+    /* Now a[0], a[1] hold columns 0 and 1; a[4], a[5] columns 2 and 3; a[2], a[3] columns 4 and 5;
+     * a[6], a[7] columns 6 and 7. */
     static const int place[4] = {0, 4, 2, 6};
     for (int i = 0; i < 4; i++) {
         __m128i top = a[place[i]], bottom = a[place[i] + 1];
@@ -170,7 +173,7 @@ RS_AVX2 RS_INLINE void transpose_8_avx2(const unsigned char *source, int64_t sou
     }
 }
 
-/* Copies what is right of `column` or below `row`, element by element. */
+/* Copies the units in columns from `column` on or in rows from `row` on, one by one. */
 static void copy_edges(const rs_plane *plane, const unsigned char *source, unsigned char *target,
                        int64_t row, int64_t column)
 {
@@ -183,8 +186,8 @@ static void copy_edges(const rs_plane *plane, const unsigned char *source, unsig
     copy_tile_plain(&edge, source + column * plane->unit, target + column * plane->target_column);
 }
 
-/* The next rows are prefetched while these are transposed: they are in other pages, where the
- * processor does not look ahead on its own. */
+/* Later rows are prefetched while these are transposed: they are in other pages, into which the
+ * processor does not prefetch. */
 #define DEFINE_TILE(function, attribute, unit, block_rows, block_columns, transpose)        \
     attribute static void function(const rs_plane *plane, const unsigned char *source,      \
                                    unsigned char *target)                                   \
@@ -243,7 +246,7 @@ const rs_copy_kernel *rs_kernel_tile(const rs_plane *plane)
     return &tile_plain;
 }
 
-/* A tile through the buffer; its columns are dense in the target. */
+/* Copies a tile through the buffer. The tile's columns must be dense in the target. */
 static void copy_tile_staged(const rs_plane *tile, const unsigned char *source,
                              unsigned char *target)
 {

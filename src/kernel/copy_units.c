@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copy_units.c - short runs at constant steps on both sides. Sizes of 2^n get a loop with that size
- * as a constant; others are copied as two overlapping pieces, which needs no branch per unit.
+ * copy_units.c - copies short runs at constant steps on both sides. Units of 2^n bytes have a loop
+ * with that size as a constant. Others are copied as two overlapping pieces, which needs no branch
+ * per unit.
  *
- * When streaming, units of whole lines are streamed one by one if the target is aligned, and units
- * that are dense in the target are first collected in a small buffer.
+ * When streaming, units of whole cache lines are streamed one by one if the target is aligned, and
+ * units that are dense in the target are first collected in a small buffer.
  */
 #include "kernel/kernels.h"
 
@@ -21,7 +22,7 @@ RS_INLINE void copy_fixed(const unsigned char *source, int64_t source_step, unsi
         memcpy(target + i * target_step, source + i * source_step, unit);
 }
 
-/* Units of piece .. 2 * piece bytes: their first and their last `piece` bytes. */
+/* Copies units of piece .. 2 * piece bytes: the first and the last `piece` bytes of each. */
 RS_INLINE void copy_overlapping(const unsigned char *source, int64_t source_step,
                                 unsigned char *target, int64_t target_step, size_t piece,
                                 int64_t unit, int64_t count)
@@ -108,7 +109,8 @@ static void copy_units_staged(const rs_plane *plane, const unsigned char *source
 
 static const rs_copy_kernel units_staged = {"units, staged", copy_units_staged};
 
-/* Loads of several lines before the first store keep more of them on their way from memory. */
+/* Loading several lines before the first store keeps more loads in flight. Returns the number of
+ * lines done. */
 RS_AVX2 static int64_t stream_lines(const unsigned char *source, int64_t source_step,
                                     unsigned char *target, int64_t target_step, int64_t count)
 {

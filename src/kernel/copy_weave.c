@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copy_weave.c - k copies that fill one target in turns, element by element: the i-th has every
- * k-th place from i on, and its own source densely. One by one each would touch every line of the
- * target; woven, the target is written once, in order. The loops are written so that the compiler
- * turns them into vector loads and interleaving stores.
+ * copy_weave.c - runs k copies at once that interleave their sources in one target: copy i writes
+ * elements i, i + k, i + 2k and so on, and reads its source densely. One after another, each copy
+ * would touch every line of the target; woven, the target is written once, in order. The loops are
+ * written so that the compiler turns them into vector loads and interleaving stores.
  */
 #include "kernel/kernels.h"
 
@@ -11,7 +11,7 @@
 
 #define WEAVE_MAX 16
 
-/* One line: `length` elements of each source. */
+/* Weaves one line: `length` elements of each source. */
 typedef void weave_fn(int32_t count, int64_t length, const unsigned char *const *sources,
                       unsigned char *target);
 
@@ -82,7 +82,7 @@ static weave_fn *find_weave(int64_t unit, int32_t count)
     return unit == 2 ? find_2(count) : unit == 4 ? find_4(count) : find_8(count);
 }
 
-/* The plane with the dense source along its columns. */
+/* Swaps rows and columns if that makes the source dense along the columns. */
 static rs_plane turn(const rs_plane *plane)
 {
     rs_plane turned = *plane;
@@ -103,8 +103,8 @@ static bool is_alike(const rs_plane *a, const rs_plane *b)
            a->target_row == b->target_row && a->target_column == b->target_column;
 }
 
-/* Columns of a line that are woven before the next ones: all sources and the target stay in the
- * nearest cache. */
+/* The number of columns woven at a time, so that all sources and the target stay in the nearest
+ * cache. */
 #define WEAVE_COLUMNS 1024
 
 bool rs_weave(int32_t count, const rs_copy *const *copies, const void *const *sources,

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * float.h - conversions between the floating types, one value at a time, on their bits. These are
- * the definition of what casts do; the vector code in cast.c gives the same bits.
+ * float.h - conversions between the floating types, one value at a time, on their bits. These
+ * define what casts do; the vector code in cast_runs.c gives the same bits.
  *
- * Rounding is to nearest, ties to even, once: f64 goes to narrower types directly and not by way of
- * f32. A NaN keeps its sign and the upper bits of its payload and becomes quiet.
+ * Values are rounded once, to nearest, ties to even: f64 goes to narrower types directly, not
+ * through f32. A NaN keeps its sign and the upper bits of its payload and becomes quiet.
  *
- * The 8-bit types are as in PyTorch. e4m3 (its "fn" form) has no infinity: 448 is followed by the
- * one NaN of each sign, which all that is too large becomes. Of e5m2's NaNs only the last is made.
+ * The 8-bit types are those of PyTorch. e4m3 (the "fn" form) has no infinity: after 448 comes the
+ * one NaN of each sign, which values that are too large become. Of e5m2's NaNs, only the last one
+ * is ever produced.
  */
 #ifndef RS_KERNEL_FLOAT_H
 #define RS_KERNEL_FLOAT_H
@@ -57,11 +58,11 @@ static inline float rs_f16_to_f32(uint16_t bits)
         return rs_f32_make(sign | 0x7f800000 | fraction << 13 | (fraction != 0 ? 0x400000 : 0));
     if (exponent != 0)
         return rs_f32_make(sign | (exponent + 112) << 23 | fraction << 13);
-    /* Subnormal: a whole number of 2^-24, which f32 holds exactly. */
+    /* Subnormal: a multiple of 2^-24, which f32 represents exactly. */
     return rs_f32_make(sign | rs_f32_bits((float)fraction * 0x1p-24f));
 }
 
-/* x / 2^shift, to nearest, ties to even. shift 1 .. 63. */
+/* x / 2^shift, rounded to nearest, ties to even. shift is 1 .. 63. */
 static inline uint64_t rs_shift_to_nearest(uint64_t x, int shift)
 {
     uint64_t quotient = x >> shift, rest = x & ((UINT64_C(1) << shift) - 1);
@@ -70,8 +71,8 @@ static inline uint64_t rs_shift_to_nearest(uint64_t x, int shift)
 }
 
 /*
- * The bits of a finite or infinite or NaN f64 to a type with so many bits of exponent and fraction,
- * 16 with the sign at most. A carry out of the fraction goes into the exponent by itself, up to
+ * Converts any f64 to a type with this many bits of exponent and fraction, at most 16 with the
+ * sign, and returns its bits. A carry out of the fraction goes into the exponent by itself, up to
  * infinity.
  */
 static inline uint16_t rs_f64_narrow(double value, int exponent_bits, int fraction_bits)
@@ -88,7 +89,7 @@ static inline uint16_t rs_f64_narrow(double value, int exponent_bits, int fracti
     if (biased > 0)
         return (uint16_t)(sign +
                           (uint16_t)rs_shift_to_nearest((uint64_t)biased << 52 | fraction, drop));
-    /* Subnormal in the target; what is far below half of its least value is zero. */
+    /* Subnormal in the target. Values far below half of its least value become zero. */
     int shift = drop + 1 - biased;
     if (exponent == 0 || shift > 60)
         return sign;
@@ -134,15 +135,15 @@ static inline uint8_t rs_f64_to_f8_e5m2(double value)
     return value != value ? (uint8_t)(bits | 0x7f) : bits;
 }
 
-/* With one more bit of exponent there would be an infinity far beyond, and 2^8 times as small
- * values would have these very codes. */
+/* A type with one more exponent bit represents 2^-8 times the value with the same code, and has
+ * room for values that are too large, which become NaN. */
 static inline uint8_t rs_f64_to_f8_e4m3(double value)
 {
     uint16_t bits = rs_f64_narrow(value * 0x1p-8, 5, 3), magnitude = bits & 0xff;
     return (uint8_t)((bits >> 8) << 7 | (magnitude > 0x7f ? 0x7f : magnitude));
 }
 
-/* Every f32 is an f64, and NaNs keep their upper bits on the way. */
+/* Converting f32 to f64 first is exact, and NaNs keep their upper bits. */
 static inline uint8_t rs_f32_to_f8_e5m2(float value)
 {
     return rs_f64_to_f8_e5m2((double)value);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * infinite.c - several values at a time, as one word. What is not finite has all bits of its
- * exponent set (all but the sign, in e4m3); adding the last of these bits to them then carries into
- * the place of the sign, and otherwise does not.
+ * infinite.c - counts values that are not finite, several at a time in one word. Such a value has
+ * all bits of its exponent set (in e4m3, all bits but the sign). Adding the lowest of these bits to
+ * them then carries into the place of the sign; for finite values it does not.
  */
 #include "kernel/infinite.h"
 
@@ -33,7 +33,7 @@ static exponent_bits find_bits(reshard_dtype dtype)
     }
 }
 
-/* The word at a byte, with zeros behind the last one. */
+/* Loads the word at a byte offset; bytes beyond the end are zero. */
 static uint64_t load(const unsigned char *bytes, size_t at, size_t count)
 {
     uint64_t word = 0;

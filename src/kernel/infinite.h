@@ -5,8 +5,8 @@
 
 #include <reshard/base.h>
 
-/* How many of so many values, one behind the other, are infinities or NaNs. For the types that
- * casts know. Fast where there are none. */
+/* Counts the infinities and NaNs among `count` contiguous values of a type that casts support. Fast
+ * if there are none. */
 int64_t rs_count_infinite(reshard_dtype dtype, const void *values, int64_t count);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kernels.h - the kernels of copies, and who is asked for them. All have the form of rs_plane:
- * copy_runs.c does long runs, copy_units.c short ones, copy_gather.c single elements that are dense
- * in the target, copy_weave.c such that are dense in the source, copy_transpose.c planes that are
- * dense along different dims on the two sides.
+ * kernels.h - the kernels of copies, and how to find them. Each copies an rs_plane: copy_runs.c
+ * long runs, copy_units.c short ones, copy_gather.c single elements that are dense in the target,
+ * copy_weave.c several copies whose elements are dense in the source, copy_transpose.c planes that
+ * are dense along different dims in source and target.
  */
 #ifndef RS_KERNEL_KERNELS_H
 #define RS_KERNEL_KERNELS_H
@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* RS_PORTABLE is for trying on x86-64 what other processors get. */
+/* Define RS_PORTABLE to test, on x86-64, the code that other processors run. */
 #if defined(__x86_64__) && !defined(RS_PORTABLE)
 #define RS_X86 1
 #define RS_AVX2 __attribute__((target("avx2,f16c")))
@@ -22,44 +22,44 @@
 #define RS_INLINE static inline __attribute__((always_inline))
 
 #define RS_LINE_BYTES 64
-/* Shorter runs are units of a plane, longer ones its rows. */
+/* Runs shorter than this are units of a plane; longer ones are its rows. */
 #define RS_RUN_BYTES_MIN 512
 
-/* Writes around the caches where that is possible; fencing is the caller's. */
+/* Writes around the caches if possible. The caller has to fence. */
 void rs_stream(rs_cpu cpu, unsigned char *target, const unsigned char *source, size_t bytes);
-/* Rows of `bytes` each. */
+/* The same for rows of `bytes` bytes each. */
 void rs_stream_rows(rs_cpu cpu, int64_t rows, int64_t bytes, const unsigned char *source,
                     int64_t source_step, unsigned char *target, int64_t target_step);
 
-/* Asks for a line that is needed soon. The address may lie outside of any object. */
+/* Prefetches a line that is needed soon. The address may lie outside any object. */
 RS_INLINE void rs_prefetch(uintptr_t address)
 {
     __builtin_prefetch((const void *)address, 0, 3);
 }
 
-/* Bytes from `target` to the next line. */
+/* The number of bytes from `target` to the next line. */
 RS_INLINE size_t rs_to_line(const unsigned char *target)
 {
     return (size_t)(-(uintptr_t)target & (RS_LINE_BYTES - 1));
 }
 
-/* Runs of plane.columns * plane.unit bytes. */
+/* Copies each row as one run of plane.columns * plane.unit bytes. */
 extern const rs_copy_kernel rs_kernel_rows;
 
 const rs_copy_kernel *rs_kernel_units(const rs_plane *plane);
-/* NULL where there is nothing better than units. */
+/* NULL if nothing is better than rs_kernel_units. */
 const rs_copy_kernel *rs_kernel_gather(const rs_plane *plane);
 
-/* Goes through a plane in tiles that fit the cache. plane.tile is one of rs_kernel_tile's. */
+/* Copies a plane in tiles that fit the cache. plane.tile must be a result of rs_kernel_tile. */
 extern const rs_copy_kernel rs_kernel_tiled;
 const rs_copy_kernel *rs_kernel_tile(const rs_plane *plane);
 
-/* Copies that fill one target in turns, element by element, in one go; false when these are not
- * such copies. */
+/* Runs copies that interleave their elements in one target, all at once. Returns false, having done
+ * nothing, if the copies are not of this kind. */
 bool rs_weave(int32_t count, const rs_copy *const *copies, const void *const *sources,
               void *const *targets);
 
-/* count units, each at its steps. */
+/* Copies count units of `unit` bytes at the given steps. */
 void rs_units_copy(const unsigned char *source, int64_t source_step, unsigned char *target,
                    int64_t target_step, int64_t unit, int64_t count);
 

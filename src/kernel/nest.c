@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nest.c - see nest.h. Nests have at most 16 loops, so everything here compares all pairs. */
+/* nest.c - see nest.h. Nests have at most 16 loops, so functions here simply compare all pairs. */
 #include "kernel/nest.h"
 
 #include <assert.h>
@@ -29,7 +29,7 @@ static void sort_loops(rs_nest *nest)
     }
 }
 
-/* Merges one pair of loops that step like a single one; false when there is none. */
+/* Merges one pair of loops that step like a single one; returns false if there is no such pair. */
 static bool merge_pair(rs_nest *nest)
 {
     for (int32_t outer = 0; outer < nest->count; outer++) {
@@ -108,7 +108,7 @@ rs_loop rs_nest_take(rs_nest *nest, int32_t index)
 
 static int64_t find_run(const rs_nest *nest, int64_t run, bool of_source)
 {
-    /* Each round takes the loop that continues where the run ends. */
+    /* Each round adds the loop that continues where the run ends. */
     for (int32_t round = 0; round < nest->count; round++) {
         for (int32_t i = 0; i < nest->count; i++) {
             const rs_loop *loop = &nest->loops[i];

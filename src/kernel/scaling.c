@@ -20,7 +20,7 @@ void rs_scaling_prepare(rs_scaling *scaling, reshard_dtype codes, reshard_dtype 
     assert(scaling->write != NULL);
 }
 
-/* Multiplies elements `at` .. of a row, each by its scale. */
+/* Multiplies `count` elements of a row, from element `at` on, each by its scale. */
 static void multiply(const rs_scale_row *row, int64_t at, int64_t count, float *values)
 {
     for (int64_t i = 0, run; i < count; i += run) {
