@@ -22,7 +22,7 @@ rs_trace_clock rs_trace_clock_here(void)
     return clock;
 }
 
-/* Rank 0 asks, `rank` answers, and is told what came of it. */
+/* Runs on rank 0: asks `rank` for its time ROUND_TRIPS times, and sends it the best measurement. */
 static reshard_status ask(reshard_group *group, const rs_trace_clock *clock, int32_t rank)
 {
     rs_clock_point best = {.round_trip = INT64_MAX};
@@ -39,7 +39,7 @@ static reshard_status ask(reshard_group *group, const rs_trace_clock *clock, int
                                     .round_trip = answered - asked};
     }
     if (best.round_trip == 0)
-        best.round_trip = 1; /* it was measured */
+        best.round_trip = 1; /* 0 would mean that nothing was measured */
     return status == RESHARD_OK ? rs_group_send_small(group, rank, &best, sizeof best) : status;
 }
 
@@ -58,7 +58,7 @@ static reshard_status answer(reshard_group *group, const rs_trace_clock *clock,
                                 : status;
 }
 
-/* Whether the two identities are known, and are those of one clock. */
+/* Whether both identities are known and equal. */
 static bool is_same(const uint64_t *a, const uint64_t *b)
 {
     return (a[0] != 0 || a[1] != 0) && a[0] == b[0] && a[1] == b[1];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * events.c - events in the form that Chrome's trace viewer gave its name to: spans are complete
- * events ("X"), arrows are flow events ("s" and "f") that bind to the span around them, names of
- * ranks and threads are metadata ("M"). Times are in microseconds, to the nanosecond.
+ * events.c - writes events in the Trace Event Format of Chrome's trace viewer: spans are complete
+ * events ("X"), arrows are flow events ("s" and "f") that bind to the enclosing span, names of
+ * ranks and threads are metadata ("M"). Times are in microseconds, with three decimals.
  */
 #include "trace/trace.h"
 
@@ -27,7 +27,7 @@ static void write_field(rs_json_writer *w, const char *key, const char *value)
     rs_json_writer_text(w, value);
 }
 
-/* Nanoseconds as microseconds. */
+/* Writes nanoseconds as microseconds. */
 static void write_time(rs_json_writer *w, const char *key, int64_t ns)
 {
     char digits[40];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record.c - tracks, and what is appended to them. */
+/* record.c - gives tracks to threads, and appends events to them. */
 #include "trace/record.h"
 
 #include "base/context.h"
@@ -22,7 +22,8 @@ static rs_trace_track *find_track(const reshard_trace *trace, int32_t rank, int3
     return found;
 }
 
-/* The first from *thread on that nobody has; NULL: there is none yet, of the number *thread. */
+/* Finds the first track from *thread on that no thread holds. Returns NULL if there is none;
+ * *thread is then the number for a new one. */
 static rs_trace_track *find_free(const reshard_trace *trace, int32_t rank, int32_t *thread)
 {
     rs_trace_track *found = find_track(trace, rank, *thread);
@@ -48,7 +49,7 @@ static reshard_status add_track(reshard_trace *trace, int32_t rank, int32_t thre
     rs_trace_track *track = rs_allocate_zeroed(trace->context, sizeof *track);
     if (track == NULL)
         return rs_allocation_status();
-    /* Not zeroed: large memory is not touched before there are events. */
+    /* Not zeroed, so that the pages are not touched before there are events. */
     track->events = rs_allocate_array(trace->context, (size_t)capacity, sizeof *track->events);
     if (track->events == NULL) {
         rs_release(trace->context, track, sizeof *track);
@@ -67,7 +68,7 @@ static reshard_status add_track(reshard_trace *trace, int32_t rank, int32_t thre
 reshard_status rs_trace_take(reshard_trace *trace, int32_t rank, int32_t thread, int64_t capacity,
                              rs_trace_track **out_track)
 {
-    const void *holder = rs_thread_state_get(); /* its address tells threads apart */
+    const void *holder = rs_thread_state_get(); /* its address identifies the thread */
     reshard_status status = RESHARD_OK;
     rs_mutex_lock(&trace->mutex);
     rs_trace_track *track = find_mine(trace, rank, holder);
@@ -93,7 +94,7 @@ void rs_trace_give_back(rs_trace_track *track)
     rs_mutex_unlock(&track->trace->mutex);
 }
 
-/* Names may be any bytes of any number; the file has UTF-8, and a picture has no room. */
+/* Makes a name that the file and the viewer can show: valid UTF-8, of limited length. */
 static rs_slice make_name(rs_slice name, char out[NAME_BYTES_MAX])
 {
     size_t count = 0;
@@ -140,8 +141,8 @@ uint64_t rs_trace_now(const rs_trace_track *track)
     return clock->now(clock->user);
 }
 
-/* Threads that hand work to each other may share a track, so places are claimed. Whoever writes the
- * file has waited for them by other means. */
+/* Threads that hand work to each other may share a track, so places are claimed atomically. The
+ * writer of the file needs no order here: it has synchronised with these threads by other means. */
 void rs_trace_add(rs_trace_track *track, const rs_trace_event *event)
 {
     int64_t place = atomic_fetch_add_explicit(&track->claimed, 1, memory_order_relaxed);

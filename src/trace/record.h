@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record.h - recording events, for the layers that move bytes.
+ * record.h - records events, for the layers that move bytes.
  *
- * A track is a row of the picture: one thread of one rank. Whoever is about to record takes the
- * track of its thread and gives it back when it is done with it; a thread that takes twice has the
- * same one twice. To record is to claim the next place of the track's array and to fill it: no lock
- * and no allocation. When the array is full, the claim counts what was dropped.
+ * A track is a row of the picture: one thread of one rank. A thread takes its track before it
+ * records and gives it back when it is done; if it takes a track twice, it gets the same one.
+ * Recording claims the next place in the track's array and fills it, without a lock or an
+ * allocation. When the array is full, events are dropped but still counted.
  *
- *     rs_trace_event event = rs_trace_begin(track, RS_TRACE_PACK);
- *     event.bytes = ..
+ *     rs_trace_event event = rs_trace_begin(track, RS_TRACE_PACK); event.bytes = ..
  *     rs_trace_end(track, &event);
  */
 #ifndef RS_TRACE_RECORD_H
@@ -21,7 +20,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* What spans are called in the file; then flows, the arrows from span to span. */
+/* Kinds of events, with their name and category in the file: spans, and flows, which are the arrows
+ * from span to span. */
 #define RS_TRACE_KINDS(X)           \
     X(PLAN, "plan", "plan")         \
     X(READY, "ready", "exec")       \
@@ -50,18 +50,18 @@ typedef enum rs_trace_kind {
 #undef RS_TRACE_ENUM
 } rs_trace_kind;
 
-/* In place of a number: it has none, or several that differ. */
+/* Used in place of a number: there is none, or there are several different ones. */
 enum { RS_TRACE_NONE = -1, RS_TRACE_SEVERAL = -2 };
 
 typedef struct rs_trace_event {
-    uint64_t begin, end; /* ns; of a flow, begin alone */
-    uint64_t bytes;      /* 0: not told */
+    uint64_t begin, end; /* ns; a flow has only begin */
+    uint64_t bytes;      /* 0 if unknown */
     union {
-        uint64_t kept; /* bytes that stay on their rank; 0: not told */
-        uint64_t flow; /* of a flow: which one */
+        uint64_t kept; /* bytes that stay on their rank; 0 if unknown */
+        uint64_t flow; /* flows only: the number that both ends share */
     };
-    int32_t tensor; /* the number of its name */
-    int32_t peer;   /* as a rank of all */
+    int32_t tensor; /* number of the tensor's name (rs_trace_name) */
+    int32_t peer;   /* rank of the whole group */
     int32_t round, segment;
     int32_t exec, run;
     int16_t stage;
@@ -71,33 +71,35 @@ typedef struct rs_trace_event {
 typedef struct rs_trace_track {
     reshard_trace *trace;
     int32_t rank, thread;
-    const char *label; /* of the thread; static; NULL: its number */
+    const char *label; /* name of the thread (static), or NULL to use its number */
     rs_trace_event *events;
     int64_t capacity;
-    atomic_int_fast64_t claimed; /* beyond the capacity: dropped */
-    const void *holder;          /* the thread that has it */
-    int32_t holds;               /* how often */
+    atomic_int_fast64_t claimed; /* events recorded; those beyond the capacity are dropped */
+    const void *holder;          /* the thread that holds the track */
+    int32_t holds;               /* how many times it has taken it */
     struct rs_trace_track *next;
 } rs_trace_track;
 
-/* The track of this thread, as a thread of that rank: the one it has already, or else the first
- * from `thread` on that nobody has. With capacity 0, as many events as the trace's options say. */
+/* Takes the track of this thread for a rank: the one that it holds already, or else the first one
+ * from `thread` on that no thread holds. A new track has room for `capacity` events; 0 means the
+ * number in the trace's options. */
 reshard_status rs_trace_take(reshard_trace *trace, int32_t rank, int32_t thread, int64_t capacity,
                              rs_trace_track **out_track);
-/* Takes NULL. What was recorded stays. */
+/* Takes NULL. Recorded events stay. */
 void rs_trace_give_back(rs_trace_track *track);
-/* The number of a name: its first 1024 bytes, kept once. */
+/* Returns the number of a name, and keeps its first 1024 bytes. */
 reshard_status rs_trace_name(reshard_trace *trace, rs_slice name, int32_t *out_number);
-/* The times of this trace are not those of a clock but what the text, which is static, says. */
+/* Says that the times of this trace are not read from a clock; `text`, which must be static, says
+ * what they are. */
 void rs_trace_set_origin(reshard_trace *trace, const char *text);
-/* So many ranks were left out, because there would be too many events. */
+/* Notes how many ranks were left out because there would be too many events. */
 void rs_trace_leave_out(reshard_trace *trace, int32_t ranks);
 
 uint64_t rs_trace_now(const rs_trace_track *track);
 void rs_trace_add(rs_trace_track *track, const rs_trace_event *event);
-/* An event that knows nothing but its kind and its beginning. */
+/* An event with only its kind and its beginning set. */
 rs_trace_event rs_trace_span(rs_trace_kind kind, uint64_t begin);
-/* An arrow begins or ends here; the two ends have the same number, which is not 0. */
+/* Records where an arrow begins or ends. Both ends have the same number, which is not 0. */
 void rs_trace_flow(rs_trace_track *track, rs_trace_kind kind, uint64_t at, uint64_t flow);
 
 static inline rs_trace_event rs_trace_begin(const rs_trace_track *track, rs_trace_kind kind)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trace.c - making traces, and the file that they will be written to. */
+/* trace.c - creates traces and opens their files. */
 #include "trace/trace.h"
 
 #include "base/context.h"
@@ -14,7 +14,7 @@
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-/* A trace that is there may be replaced. Anything else was not meant. */
+/* An existing trace may be replaced. Any other file is probably a mistake of the user. */
 static reshard_status check_replaceable(const rs_file *file, const char *path)
 {
     static const char begins[] = "{\"traceEvents\":[";
@@ -48,7 +48,7 @@ static reshard_status open_file(reshard_trace *trace)
     return status == RESHARD_OK ? check_replaceable(trace->file, trace->path) : status;
 }
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 static reshard_status fill(reshard_trace *trace, const char *path,
                            const reshard_trace_options *options)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * write.c - a trace becomes a file. Every rank turns its events into text, some at a time. Rank 0
- * writes its own, and then those of each other rank as they arrive, so that no rank holds more than
- * a chunk of text.
+ * write.c - writes a trace to its file. Every rank turns its events into text, a chunk at a time.
+ * Rank 0 writes its own chunks and then those of each other rank as they arrive, so that no rank
+ * holds more than a chunk of text.
  *
- * A rank that fails says so in place of its next chunk, and all agree on the status at the end.
+ * A rank that fails says so in place of its next chunk, and all ranks agree on the status at the
+ * end.
  */
 #include "base/context.h"
 #include "base/error.h"
@@ -14,25 +15,25 @@
 #include <string.h>
 
 #define CHUNK_BYTES ((size_t)64 << 10)
-#define FAILED UINT64_MAX /* in place of the length of a chunk */
+#define FAILED UINT64_MAX /* sent instead of the length of a chunk */
 
-/* What each rank tells all others. */
+/* What each rank tells all other ranks. */
 typedef struct summary {
-    rs_clock_line clocks; /* its origin is not set */
-    int64_t made;         /* by rank 0's clock */
+    rs_clock_line clocks; /* the origin is not set */
+    int64_t made;         /* time of creation, by rank 0's clock */
     uint64_t events, dropped;
 } summary;
 
-/* Where text goes: to the file, or to rank 0, which has it. */
+/* Where text goes: to the file on rank 0, or from another rank to rank 0. */
 typedef struct output {
     reshard_trace *trace;
     rs_json_writer writer;
-    uint64_t at; /* in the file */
+    uint64_t at; /* offset in the file */
 } output;
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* Hands on what the writer holds; to rank 0 also if it is nothing, which ends the text. */
+/* Passes on what the writer holds. Sent to rank 0, an empty chunk ends the text. */
 static reshard_status flush(output *out)
 {
     reshard_trace *trace = out->trace;
@@ -63,7 +64,8 @@ static int64_t count_kept(const rs_trace_track *track)
     return claimed < track->capacity ? claimed : track->capacity;
 }
 
-/* All that this rank has recorded. The last of it stays with the writer, and so does its status. */
+/* Writes everything that this rank has recorded. The last chunk stays in the writer, and so does
+ * the writer's status. */
 static reshard_status write_tracks(output *out, const rs_clock_line *clocks)
 {
     reshard_status status = RESHARD_OK;
@@ -79,8 +81,9 @@ static reshard_status write_tracks(output *out, const rs_clock_line *clocks)
     return status;
 }
 
-/* Text from another rank, until it says that there is no more. `status` is that of the file so far:
- * after a failure the text is received and dropped, so that nobody waits. */
+/* Receives text from another rank until it says that there is no more. `status` is the status of
+ * the file so far: after a failure the text is received and dropped, so that the sender does not
+ * wait forever. */
 static reshard_status take_text(output *out, int32_t rank, char *chunk, size_t capacity,
                                 reshard_status status)
 {
@@ -91,7 +94,7 @@ static reshard_status take_text(output *out, int32_t rank, char *chunk, size_t c
         if (received != RESHARD_OK)
             return received;
         if (length == 0 || length == FAILED)
-            return status; /* it tells its own error when all agree */
+            return status; /* a rank that failed reports its error when all agree */
         if (length > capacity)
             return rs_fail(RESHARD_ERR_GROUP_BROKEN, "trace: rank %d sends more than a chunk",
                            rank);
@@ -169,7 +172,7 @@ static reshard_status write_tail(output *out, int32_t count, const summary *all)
     return status == RESHARD_OK ? flush(out) : status;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the whole file -------------------------------------------------------------------------- */
 
 static void count_events(const reshard_trace *trace, summary *mine)
 {
@@ -188,7 +191,7 @@ static summary sum_up(const reshard_trace *trace, const rs_clock_point *end)
     return mine;
 }
 
-/* Rank 0: the file, from its head to its tail. */
+/* Rank 0: writes the file, from its head to its tail. */
 static reshard_status write_file(output *out, const rs_clock_line *clocks, int32_t count,
                                  const summary *all)
 {
@@ -216,7 +219,7 @@ static reshard_status write_file(output *out, const rs_clock_line *clocks, int32
     return status;
 }
 
-/* Other ranks: their events, for the file. */
+/* Other ranks: send their events to rank 0. */
 static reshard_status send_file(output *out, const rs_clock_line *clocks)
 {
     reshard_status status = reshard_group_agree(out->trace->group, RESHARD_OK);
@@ -225,10 +228,10 @@ static reshard_status send_file(output *out, const rs_clock_line *clocks)
     status = write_tracks(out, clocks);
     if (status == RESHARD_OK && out->writer.count != 0)
         status = flush(out);
-    return status == RESHARD_OK ? flush(out) : status; /* of nothing: that is the end */
+    return status == RESHARD_OK ? flush(out) : status; /* an empty chunk is the end */
 }
 
-/* Tells all ranks what each has; `all` has room for that. Collective. */
+/* Shares every rank's summary with all ranks; `all` has room for `count` of them. Collective. */
 static reshard_status share_summaries(reshard_trace *trace, int32_t count, summary *all)
 {
     rs_clock_point end;
