@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cluster.c - the text form of a cluster: "nodes=2,per_node=8,nic=50GB/s,latency=5us". One table
- * says which names there are and what each of them counts.
+ * cluster.c - parses the text of a cluster, such as "nodes=2,per_node=8,nic=50GB/s,latency=5us".
+ * One table lists the names and the kind of each value.
  */
 #include <reshard/predict.h>
 
@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum { VALUE_MAX_BYTES = 48 };
-static const double counts_max = 16777216; /* nodes, or ranks on one */
+static const double counts_max = 16777216; /* the most nodes, or ranks per node */
 
 typedef enum kind { COUNT, SPEED, TIME } kind;
 
@@ -70,7 +70,8 @@ static const struct field *find_field(const char *name, size_t bytes)
     return NULL;
 }
 
-/* Digits, perhaps with a point, and a unit. strtod alone would take " 1", "0x1" and "nan". */
+/* Parses a number and a unit. The checks before strtod refuse what it would accept as well: " 1",
+ * "0x1" and "nan". */
 static bool read_value(const char *text, kind wanted, double *out_value)
 {
     char *end = NULL;

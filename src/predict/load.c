@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * load.c - what one rank has to do in one stage, counted. It is a short list of regular families of
- * moves; where a family steps from peer to peer, those on the rank's own node are counted by
- * arithmetic, so that an exchange of all with all costs a few steps for each rank, and not one for
- * each pair.
+ * load.c - counts what one rank has to do in one stage. Its moves are a short list of regular
+ * families. Where a family steps from peer to peer, the peers on the rank's own node are counted by
+ * arithmetic, so that an all-to-all exchange costs a few steps for each rank, not one for each
+ * pair.
  *
- * Two things about memory are seen here. Copies in short runs are slower than others: processors
- * read ahead within a page, and each run begins anew. The runs are those that an exec copies: what
- * lies one after another on both sides, over all loops of a family that stay with one peer. And a
- * message is packed unless its bytes lie in the sender's memory just as they travel, and unpacked
- * unless they lie so in the receiver's.
+ * Two properties of memory are considered. Copies in short runs are slower, because processors read
+ * ahead within a page and each run begins anew. The runs are those that an exec copies: elements
+ * that are contiguous on both sides, over all loops of a family that stay with one peer. And a
+ * message has to be packed unless its bytes lie in the sender's memory in the order in which they
+ * travel, and unpacked unless they lie so in the receiver's.
  */
 #include "base/dtype.h"
 #include "base/shape.h"
@@ -20,10 +20,10 @@
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* Up to a page. */
+/* Runs of up to a page are short. */
 #define SHORT_RUN_BYTES 4096
 
-/* Whether something of so many elements, at these steps, goes on where a run ends. A fill has no
+/* Whether a dim or loop with these steps continues a run of `run` elements. A fill has no
  * source. */
 static bool continues(const reshard_move *record, int64_t run, int64_t source_step,
                       int64_t target_step)
@@ -31,7 +31,7 @@ static bool continues(const reshard_move *record, int64_t run, int64_t source_st
     return target_step == run && (source_step == run || record->kind == RESHARD_MOVE_FILL);
 }
 
-/* The run, in elements, with the first dim or loop that continues it. */
+/* The length of the run, in elements, extended by the first dim or loop that continues it. */
 static int64_t extend(const reshard_move *record, int64_t run)
 {
     for (int32_t d = 0; d < record->ndim; d++) {
@@ -72,12 +72,13 @@ uint64_t rs_wire_bytes(const reshard_stage_link *link)
 
 /* ---- one list of records --------------------------------------------------------------------- */
 
-/* Of the peers first, first + step, .. (count of them), how many are of lowest .. highest? */
+/* How many of the `count` peers first, first + step, .. are between lowest and highest,
+ * inclusive. */
 static int64_t count_between(int64_t first, int64_t step, int64_t count, int64_t lowest,
                              int64_t highest)
 {
     assert(step != 0 && count > 0);
-    if (step < 0) { /* the same peers, from the other end */
+    if (step < 0) { /* count the same peers from the other end */
         first += (count - 1) * step;
         step = -step;
     }
@@ -88,17 +89,17 @@ static int64_t count_between(int64_t first, int64_t step, int64_t count, int64_t
     return end > begin ? end - begin : 0;
 }
 
-/* Families of up to this many peers are gone through to find which of them were seen before; the
- * peers of larger ones are taken for new, which those of one exchange of all with all are. */
+/* Families of up to this many peers are enumerated, to find which peers were seen before. The peers
+ * of larger families count as new, which is right for an all-to-all exchange. */
 enum { PEERS_MARKED_MAX = 256 };
 
 typedef struct walk {
-    int64_t node_first, node_last; /* ranks of this rank's node */
-    uint64_t between, within;      /* bytes */
-    uint64_t scattered;            /* of those within */
-    rs_copied packed;              /* of those between */
+    int64_t node_first, node_last; /* the ranks of this rank's node */
+    uint64_t between, within;      /* bytes to or from other nodes, and inside the node */
+    uint64_t scattered;            /* bytes inside the node that are copied in short runs */
+    rs_copied packed;              /* bytes to or from other nodes that are packed */
     int64_t peers;
-    int64_t *seen; /* for each rank, the last walk that met it */
+    int64_t *seen; /* for each rank, the number of the last walk that met it */
     int64_t number;
 } walk;
 
@@ -115,8 +116,7 @@ static void count_peers(walk *w, int64_t first, int64_t step, int64_t count)
     }
 }
 
-/* Adds a record from loop `level` on. The innermost loop over peers is counted, not gone
- * through. */
+/* Adds a record, from loop `level` on. The innermost loop over peers is counted, not enumerated. */
 static void add_record(walk *w, const reshard_move *record, int32_t level, int64_t peer,
                        uint64_t bytes)
 {
@@ -128,7 +128,8 @@ static void add_record(walk *w, const reshard_move *record, int32_t level, int64
         if (record->loops[i].peer_step != 0)
             last = i;
     }
-    if (next < record->loop_count && last < record->loop_count) { /* another one follows */
+    /* another loop over peers follows */
+    if (next < record->loop_count && last < record->loop_count) {
         for (int64_t i = 0; i < record->loops[next].count; i++)
             add_record(w, record, next + 1, peer + i * record->loops[next].peer_step, bytes);
         return;
@@ -153,7 +154,7 @@ static void add_list(walk *w, const reshard_moves *moves, const reshard_stage_li
     for (int64_t i = 0; i < moves->count; i++) {
         const reshard_move *record = &moves->items[i];
         uint64_t bytes = element * (uint64_t)rs_volume(record->ndim, record->size);
-        uint64_t between = w->between, within = w->within; /* so far */
+        uint64_t between = w->between, within = w->within; /* before this record */
         add_record(w, record, 0, sending ? record->target_rank : record->source_rank, bytes);
         bool scattered = rs_record_is_scattered(record, element);
         if (scattered)
@@ -186,7 +187,8 @@ reshard_status rs_load_read(const reshard_plan *plan, const reshard_cluster *clu
     int64_t first = rank / cluster->per_node * (int64_t)cluster->per_node;
     walk out_walk = {.node_first = first, .node_last = first + cluster->per_node - 1};
     walk in_walk = out_walk;
-    /* Each walk has a number of its own, from 1 on; two follow each other for every stage. */
+    /* Number the walks from 1 on, two for each stage of each rank, so that marks of earlier walks
+     * do not count. */
     int64_t turn = (int64_t)rank * reshard_plan_stage_count(plan) + stage;
     out_walk.number = 2 * turn + 1;
     in_walk.number = 2 * turn + 2;

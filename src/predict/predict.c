@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * predict.c - the model: what the loads of ranks (load.c) take on a cluster. A stage lasts as long
- * as the busiest of its links and memories, and the latencies of the rank with the most peers.
+ * predict.c - the model: how long the loads of ranks (load.c) take on a cluster. A stage lasts as
+ * long as its busiest link or memory, plus the latencies of the rank with the most peers.
  */
 #include <reshard/plan_inspect.h>
 #include <reshard/predict.h>
@@ -23,7 +23,7 @@ struct reshard_prediction {
     reshard_stage_prediction stages[];
 };
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all ranks ------------------------------------------------------------------------------- */
 
 double rs_copy_seconds(const reshard_cluster *cluster, rs_copied copied)
 {
@@ -37,7 +37,7 @@ double rs_pack_seconds(const reshard_cluster *cluster, rs_copied packed)
     return rs_copy_seconds(cluster, packed) * cluster->per_node;
 }
 
-/* The busiest link is the one that takes longest; of equals the first stays. */
+/* Makes this link or memory the bottleneck if it takes longer than all before it. */
 static void offer(reshard_stage_prediction *stage, double *longest, reshard_bottleneck kind,
                   int32_t which, uint64_t bytes, double seconds)
 {
@@ -49,10 +49,10 @@ static void offer(reshard_stage_prediction *stage, double *longest, reshard_bott
     stage->bytes = bytes;
 }
 
-/* Sums that ranks are added to, one after the other. */
+/* What is summed up over the ranks, in order, for one stage. */
 typedef struct sums {
-    double longest; /* of a link so far */
-    rs_copied node; /* copied within the node of the current rank */
+    double longest; /* seconds of the busiest link or memory so far */
+    rs_copied node; /* copied so far within the current rank's node */
 } sums;
 
 static void offer_links(reshard_stage_prediction *stage, double *longest,
@@ -194,7 +194,7 @@ void reshard_prediction_destroy(reshard_prediction *prediction)
         rs_release(prediction->context, prediction, prediction_bytes(prediction->stage_count));
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 double reshard_prediction_seconds(const reshard_prediction *prediction)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * trace.c - a prediction as a trace. Each link of a rank is a row, and its messages follow each
- * other in the order of rounds, each as long as its bytes over the link's speed, what is packed of
- * them for another node, and one latency. So the longest row of a stage ends with the stage, or
- * earlier by the latencies of a rank with more peers: the model counts those of the rank that has
- * the most.
+ * trace.c - writes a prediction as a trace. Each link of a rank is a row, on which its messages
+ * follow each other in the order of rounds. A message takes its bytes over the link's speed, the
+ * time to pack it if it goes to another node, and one latency. So the longest row of a stage ends
+ * with the stage or, if another rank has more peers, earlier: the model adds the latencies of the
+ * rank that has the most.
  */
 #include "base/context.h"
 #include "base/error.h"
@@ -18,7 +18,7 @@
 #include <math.h>
 #include <string.h>
 
-/* More than viewers can show. */
+/* Viewers cannot show more than this. */
 #define EVENTS_MAX 1000000
 #define RANKS_MAX 1024
 
@@ -28,10 +28,10 @@ enum { STAGES, NIC_OUT, NIC_IN, INTRA_OUT, INTRA_IN, MEMORY, ROWS };
 static const char *const labels[ROWS] = {"stages",      "to other nodes", "from other nodes",
                                          "to its node", "from its node",  "memory of the node"};
 
-/* What one rank sends to another in a stage, or receives from it. */
+/* What one rank sends to another in one stage, or receives from it. */
 typedef struct message {
     uint64_t bytes;
-    rs_copied packed; /* of these, if it is for another node */
+    rs_copied packed; /* how much of it is packed or unpacked if it crosses nodes */
 } message;
 
 typedef struct tracing {
@@ -40,16 +40,16 @@ typedef struct tracing {
     reshard_cluster cluster;
     reshard_trace *trace;
     int32_t rank_count, stage_count;
-    int64_t events;             /* so far */
-    message *out, *in;          /* by peer: of one rank in one stage */
-    rs_copied *node;            /* by stage: copied within the node of the current rank, so far */
-    rs_trace_track *rows[ROWS]; /* of the current rank */
+    int64_t events;             /* number of events so far */
+    message *out, *in;          /* indexed by peer: messages of one rank in one stage */
+    rs_copied *node;            /* indexed by stage: copied so far within the current rank's node */
+    rs_trace_track *rows[ROWS]; /* tracks of the current rank */
 } tracing;
 
-/* ---- what one rank has to do ----------------------------------------------------------------- */
+/* ---- the work of one rank -------------------------------------------------------------------- */
 
 typedef struct adding {
-    message *messages; /* by peer */
+    message *messages; /* indexed by peer */
     bool sending, scattered, packed;
     uint64_t element_bytes;
 } adding;
@@ -79,7 +79,7 @@ static reshard_status add_list(message *messages, const reshard_moves *moves,
     return status;
 }
 
-/* Fills out and in, and adds what the rank copies to the bytes of its node. */
+/* Fills t->out and t->in, and adds what the rank copies to the bytes of its node. */
 static reshard_status read_stage(tracing *t, const reshard_part *part, int32_t rank, int32_t stage)
 {
     rs_load load;
@@ -99,13 +99,13 @@ static reshard_status read_stage(tracing *t, const reshard_part *part, int32_t r
     return status;
 }
 
-/* The last rank of a node has the row of its memory. */
+/* Whether this is the last rank of its node, which gets the row of the node's memory. */
 static bool ends_node(const tracing *t, int32_t rank)
 {
     return rank % t->cluster.per_node == t->cluster.per_node - 1 || rank == t->rank_count - 1;
 }
 
-/* Whether copies within a node take any time. */
+/* Whether the cluster says how long copies within a node take. */
 static bool has_memory(const tracing *t)
 {
     return t->cluster.memory > 0 || t->cluster.scattered > 0;
@@ -136,11 +136,12 @@ static double message_seconds(const reshard_cluster *c, const message *m, bool n
                               : rs_seconds_over(m->bytes, c->nic) + rs_pack_seconds(c, m->packed));
 }
 
-/* The messages of one rank in one direction, by round. Returns its bytes. */
+/* Adds the messages of one rank in one direction, in the order of rounds, and returns their
+ * bytes. */
 static uint64_t add_messages(tracing *t, int32_t rank, int32_t stage, bool sending, double begin)
 {
     const reshard_cluster *c = &t->cluster;
-    double between = begin, within = begin; /* where the last span ended */
+    double between = begin, within = begin; /* where the last span of each row ended */
     uint64_t total = 0;
     for (int32_t round = 1; round < t->rank_count; round++) {
         int32_t step = sending ? round : t->rank_count - round;
@@ -160,7 +161,7 @@ static uint64_t add_messages(tracing *t, int32_t rank, int32_t stage, bool sendi
     return total;
 }
 
-/* Adds the messages of a rank in one stage to the counts of its rows. */
+/* Adds the rank's messages in one stage to the numbers of events of its rows. */
 static void count_messages(const tracing *t, int32_t rank, int64_t counts[ROWS])
 {
     for (int32_t i = 0; i < t->rank_count; i++) {
@@ -178,7 +179,8 @@ static reshard_status take_rows(tracing *t, int32_t rank, const int64_t counts[R
     for (int i = 0; i < ROWS && status == RESHARD_OK; i++) {
         if (counts[i] == 0)
             continue;
-        /* Rows are told apart by number; a row that is held would be given out again. */
+        /* Take each row by its number and give it back at once: a thread that still holds a row
+         * would get the same one again. */
         status = rs_trace_take(t->trace, rank, i, counts[i], &t->rows[i]);
         if (status == RESHARD_OK) {
             t->rows[i]->label = labels[i];
@@ -194,7 +196,7 @@ static double stage_seconds(const tracing *t, int32_t stage)
 {
     reshard_stage_prediction found = {.size = sizeof found};
     reshard_status status = reshard_prediction_stage(t->prediction, stage, &found);
-    assert(status == RESHARD_OK); /* the prediction is of this plan */
+    assert(status == RESHARD_OK); /* the prediction must be of this plan */
     (void)status;
     return found.seconds;
 }
@@ -220,7 +222,7 @@ static reshard_status trace_part(tracing *t, const reshard_part *part, int32_t r
     return RESHARD_OK;
 }
 
-/* How many events each row has. *out_fits: whether there is room for the rank. */
+/* Counts the events of each row. *out_fits says whether there is room for the rank. */
 static reshard_status measure_part(tracing *t, const reshard_part *part, int32_t rank,
                                    int64_t counts[ROWS], bool *out_fits)
 {
