@@ -42,7 +42,7 @@ static reshard_status copy_values(rs_arena *arena, const reshard_placement *plac
     return out->values != NULL ? RESHARD_OK : rs_allocation_status();
 }
 
-/* ---- A --------------------------------------------------------------------------------------- */
+/* ---- A: whole, at some coordinates ----------------------------------------------------------- */
 
 static reshard_status copy_at(rs_arena *arena, int32_t axis_size,
                               const reshard_placement *placement, reshard_placement *out)
@@ -75,7 +75,7 @@ static reshard_status copy_at(rs_arena *arena, int32_t axis_size,
     return RESHARD_OK;
 }
 
-/* ---- S --------------------------------------------------------------------------------------- */
+/* ---- S: sharded ------------------------------------------------------------------------------ */
 
 static reshard_status copy_parts(rs_arena *arena, const reshard_placement *placement,
                                  reshard_placement *out)
@@ -158,7 +158,7 @@ static reshard_status copy_shard(rs_arena *arena, int32_t axis_size,
     return rs_fail(RESHARD_ERR_INVALID, "there is no shard rule %d", (int)placement->rule);
 }
 
-/* ---- all ------------------------------------------------------------------------------------- */
+/* ---- any placement --------------------------------------------------------------------------- */
 
 reshard_status rs_cut_copy_checked(rs_arena *arena, const reshard_mesh *mesh,
                                    const reshard_cut *cut, reshard_cut *out_cut)

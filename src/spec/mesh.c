@@ -138,7 +138,7 @@ static reshard_status set_ranks(reshard_mesh *mesh, const rs_ranks *ranks)
     return index_by_rank(mesh);
 }
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 static reshard_status set_axes(reshard_mesh *mesh, const char *const *names, const int32_t *sizes)
 {
@@ -216,7 +216,7 @@ void reshard_mesh_release(reshard_mesh *mesh)
     rs_release(mesh->context, mesh, sizeof *mesh);
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 int32_t reshard_mesh_axis_count(const reshard_mesh *mesh)
 {

@@ -347,7 +347,7 @@ static reshard_status parse_cuts(cuts_parser *parser, reshard_spec **out_spec)
                                status);
 }
 
-/* ---- all ------------------------------------------------------------------------------------- */
+/* ---- entry points ---------------------------------------------------------------------------- */
 
 static void release_parser(cuts_parser *parser)
 {

@@ -264,7 +264,7 @@ static reshard_status parse_shard(boxes_parser *parser, rs_boxes_builder *builde
     return status == RESHARD_OK ? status : rs_scan_fail_within(scan, start, status);
 }
 
-/* ---- all ------------------------------------------------------------------------------------- */
+/* ---- entry point ----------------------------------------------------------------------------- */
 
 reshard_status rs_parse_boxes(reshard_context *context, rs_scan *scan, int cover,
                               reshard_spec **out_spec)

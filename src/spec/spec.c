@@ -166,7 +166,7 @@ reshard_status reshard_spec_callback(reshard_context *context, int cover, reshar
     return RESHARD_OK;
 }
 
-/* ---- sharing and asking ---------------------------------------------------------------------- */
+/* ---- references and queries ------------------------------------------------------------------ */
 
 reshard_spec *reshard_spec_retain(reshard_spec *spec)
 {
