@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * name_boxes.c - each name begins as a box of its own, in a group of those that differ from it in
- * numbers alone. Then, for each number from the last to the first, boxes of a group that differ in
- * this number alone, and follow each other in it, become one.
+ * name_boxes.c - each name starts as a box of its own, grouped with the names that differ from it
+ * only in numbers. Then, for each number from the last to the first, boxes of a group that differ
+ * only in this number and are consecutive in it are joined.
  */
 #include "checkpoint/names/name_boxes.h"
 
@@ -19,25 +19,25 @@
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* Names of one kind that differ in their numbers alone. */
+/* Names of one kind that differ only in their numbers. */
 typedef struct name_group {
     const rs_name_box *first;
-    int32_t place; /* in the order of groups: by kind, then by name */
+    int32_t place; /* in the order of groups, by kind and then by name */
     struct name_group *next;
 } name_group;
 
 typedef struct grouping {
-    rs_arena arena; /* of groups */
-    rs_table table; /* of groups, by kind and what names are without their numbers */
+    rs_arena arena; /* of the groups */
+    rs_table table; /* groups by kind and by name without numbers */
     int64_t key_capacity;
     char *key;
-    name_group *groups; /* the last one that was found */
+    name_group *groups; /* linked list, most recent first */
     size_t count;
 } grouping;
 
-/* Reads the numbers of a name, and makes the key of its group: the kind, and the name with 0 for
- * each number. What is taken as text is no number, except behind RS_NAME_NUMBERS_MAX of them, so
- * names that have a key in common differ in numbers alone. */
+/* Reads the numbers of a name, and writes the key of its group: the kind, and the name with 0 for
+ * each number. A part that looks like a number is one, unless it comes after RS_NAME_NUMBERS_MAX
+ * others, so names with equal keys differ only in numbers. */
 static size_t read_name(rs_name_box *box, char *key)
 {
     size_t used = sizeof box->kind;
@@ -89,7 +89,7 @@ static int compare_groups(const void *a, const void *b)
     return rs_name_compare(x->name, y->name, false);
 }
 
-/* Gives the groups their places. */
+/* Numbers the groups in their order. */
 static reshard_status order_groups(grouping *found)
 {
     size_t used = 0;
@@ -110,7 +110,8 @@ static int compare_places(const void *a, const void *b)
     return (x->group > y->group) - (x->group < y->group);
 }
 
-/* Reads the names and sorts them by group. Names are many and groups few: a table finds them. */
+/* Reads the names and sorts them by group. There are many names and few groups, so a table finds
+ * them. */
 static reshard_status group_boxes(reshard_context *context, rs_name_box *boxes, int64_t count)
 {
     grouping found = {.key = NULL};
@@ -137,7 +138,7 @@ static reshard_status group_boxes(reshard_context *context, rs_name_box *boxes, 
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
-/* By all numbers but one, then by that. */
+/* Compares all numbers but one, then that one. */
 static int compare_along(const void *a, const void *b)
 {
     const rs_name_box *x = a, *y = b;
@@ -161,7 +162,7 @@ static bool differ_in_one(const rs_name_box *a, const rs_name_box *b)
     return true;
 }
 
-/* Joins boxes along one number. */
+/* Joins boxes along one number. Returns how many are left. */
 static int64_t join_along(rs_name_box *boxes, int64_t count, int32_t along)
 {
     int64_t kept = 0;
@@ -232,7 +233,7 @@ void rs_name_box_write(const rs_name_box *box, rs_json_writer *writer)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Texts and, behind each but the last, a range. */
+/* Texts, with a range after each but the last. */
 typedef struct box_parts {
     int32_t text_count, range_count;
     rs_slice texts[RS_NAME_NUMBERS_MAX + 1];
@@ -249,7 +250,7 @@ static reshard_status read_text(rs_arena *arena, const rs_json_token *token, rs_
     return RESHARD_OK;
 }
 
-/* [first, last], of which the bracket has been read. */
+/* Reads [first, last] after its opening bracket. */
 static reshard_status read_range(rs_json *json, int64_t *out_first, int64_t *out_last)
 {
     uint64_t numbers[2] = {0, 0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * name_groups.c - sorts names by what is left of them without their numbers, then by shape. Equals
- * lie side by side and make a group, whose pattern has a range where its numbers differ.
+ * name_groups.c - sorts names, ignoring their numbers, and then by shape. Equal ones are then
+ * adjacent and form a group, whose pattern has a range wherever their numbers differ.
  */
 #include "checkpoint/names/name_groups.h"
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NUMBER_BYTES_MAX 9 /* of a number; longer ones are taken as text */
+#define NUMBER_BYTES_MAX 9 /* digits of a number; longer ones count as text */
 #define SHAPE_BYTES 192
 
 size_t rs_name_number_length(rs_slice name, size_t at)
