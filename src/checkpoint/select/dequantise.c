@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * dequantise.c - finds the scales of each tensor of codes by name: "weight_scale_inv" or
- * "weight_scale" of "weight", "x_scales" of "x_blocks". Whatever is quantised and has none of these
- * is refused, so that nothing of it is left behind.
+ * "weight_scale" of "weight", "x_scales" of "x_blocks". Quantised tensors without any of these are
+ * refused, so that no weight stays quantised unnoticed.
  */
 #include "checkpoint/select/dequantise.h"
 
@@ -15,15 +15,16 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define BLOCK_USUAL 128 /* of DeepSeek's fp8, and of all that came after it */
+#define BLOCK_USUAL 128 /* block size of DeepSeek's fp8, and of all models after it */
 
 typedef struct dequantising {
     rs_arena *arena;
     const reshard_checkpoint *source;
     rs_config *config;
     reshard_dtype dtype;
-    const void *table; /* for mxfp4, once one was needed */
-    int64_t blocks[2]; /* of rows and columns, as config.json says; 0: it does not */
+    const void *table; /* for mxfp4; made when first needed */
+    /* rows and columns of a block according to config.json; 0: it does not say */
+    int64_t blocks[2];
 } dequantising;
 
 /* ---- names ----------------------------------------------------------------------------------- */
@@ -34,7 +35,8 @@ static bool ends_with(rs_slice name, const char *ending)
     return name.count > length && memcmp(name.bytes + name.count - length, ending, length) == 0;
 }
 
-/* A name with `cut` bytes less and an ending more; NUL-terminated. bytes NULL: no memory. */
+/* A name with `cut` bytes removed from its end and `ending` added, NUL-terminated. bytes NULL: no
+ * memory. */
 static rs_slice rename_end(rs_arena *arena, rs_slice name, size_t cut, const char *ending)
 {
     size_t kept = name.count - cut, length = strlen(ending);
@@ -46,7 +48,7 @@ static rs_slice rename_end(rs_arena *arena, rs_slice name, size_t cut, const cha
     return (rs_slice){bytes, kept + length};
 }
 
-/* The tensor of that name; *out_found NULL when there is none. */
+/* Finds the tensor of the name that rename_end gives; *out_found is NULL if there is none. */
 static reshard_status find_kin(const dequantising *d, rs_slice name, size_t cut, const char *ending,
                                const rs_stored_tensor **out_found)
 {
@@ -58,9 +60,9 @@ static reshard_status find_kin(const dequantising *d, rs_slice name, size_t cut,
     return RESHARD_OK;
 }
 
-/* ---- what cannot be done --------------------------------------------------------------------- */
+/* ---- refusals -------------------------------------------------------------------------------- */
 
-/* A guess, where config.json does not tell. */
+/* Guesses the method, if config.json does not name it, for an error text. */
 static const char *guess_method(const dequantising *d, const rs_stored_tensor *codes)
 {
     const rs_stored_tensor *kin = NULL;
@@ -151,9 +153,9 @@ static bool fits(int64_t length, int64_t scales, int64_t block)
     return block > 0 && length / block + (length % block != 0) == scales;
 }
 
-/* How many of `length` elements share one of `scales` scales; 0 when that cannot be known. Some
- * checkpoints have more than one size of blocks, so an even division counts as much as what is
- * usual, if it is not another one. */
+/* How many of `length` elements share one of `scales` scales; 0 if that is not clear. Some
+ * checkpoints have blocks of several sizes, so an even division is accepted like the usual size,
+ * unless the two disagree. */
 static int64_t find_block(int64_t length, int64_t scales, int64_t declared)
 {
     if (scales == 1)
@@ -179,7 +181,7 @@ static reshard_status make_scaled(const dequantising *d, const rs_stored_tensor 
         (!rs_dtype_is_float(scales->dtype) || scales->dtype == RESHARD_F64))
         return refuse_shape(codes, scales, "scales are f32, f16, bf16 or f8_e8m0");
     for (int32_t k = 0; k < scales->ndim; k++) {
-        int32_t from_end = codes->ndim - 1 - k; /* columns are 0, rows 1 */
+        int32_t from_end = codes->ndim - 1 - k; /* 0 for columns, 1 for rows */
         formula.blocks[k] = find_block(codes->shape[k], scales->shape[k],
                                        from_end < 2 ? d->blocks[1 - from_end] : 0);
         if (formula.blocks[k] == 0)
@@ -218,7 +220,7 @@ static reshard_status make_mxfp4(dequantising *d, const rs_stored_tensor *codes,
     return make(d, &formula, name, 3, shape, out_made);
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all formats ----------------------------------------------------------------------------- */
 
 static reshard_status dequantise(dequantising *d, const rs_stored_tensor *codes,
                                  const rs_stored_tensor **out_made)

@@ -5,7 +5,7 @@
 
 #define NAME_BYTES_MAX 1024
 
-/* Keys that a model is kept below, beside its optimizer. */
+/* Keys below which a model is stored beside its optimizer. */
 static const char *const homes[] = {"", "model.", "module.", "state_dict."};
 
 static bool has_same_shape(const rs_stored_tensor *a, const rs_stored_tensor *b)
@@ -14,8 +14,8 @@ static bool has_same_shape(const rs_stored_tensor *a, const rs_stored_tensor *b)
            (a->ndim == 0 || memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(int64_t)) == 0);
 }
 
-/* Whether the way to a tensor leads through an optimizer: a step "state", or one with "optim" in
- * it. Names of models have neither. */
+/* Whether the path leads through an optimizer: a step "state", or one that contains "optim". Names
+ * in models have neither. */
 static bool is_of_optimizer(rs_slice front)
 {
     static const char part[] = "optim", state[] = "state.";
@@ -29,7 +29,7 @@ static bool is_of_optimizer(rs_slice front)
     return false;
 }
 
-/* The parameter of that name, or of that name in one of the homes. */
+/* Finds the parameter with that name, or with that name below one of these keys. */
 static int64_t find_parameter(const reshard_checkpoint *source, rs_slice name, size_t *out_skipped)
 {
     char buffer[NAME_BYTES_MAX];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * parameter.h - which parameter a tensor of an optimizer's state belongs to: its name is that of
- * the parameter, with a path in front of it and the name of the state behind,
+ * parameter.h - finds the parameter that a tensor of an optimizer's state belongs to. The state's
+ * name is that of the parameter, with a path before it and the name of the state after it:
  *     optimizer.state.model.layers.0.mlp.up_proj.weight.exp_avg
- * The names of states are whatever the files say. Where the model is kept below a key of its own
- * (model, module, state_dict), the optimizer's names are without it.
+ * Any name of a state will do. If the model is stored below a key of its own (model, module,
+ * state_dict), names in the optimizer do not have that key.
  */
 #ifndef RS_CHECKPOINT_RULES_PARAMETER_H
 #define RS_CHECKPOINT_RULES_PARAMETER_H
@@ -12,13 +12,13 @@
 #include "checkpoint/store/store.h"
 
 typedef struct rs_parameter {
-    int64_t tensor;       /* of the source; -1: none, and nothing else is set */
-    rs_slice front, back; /* the state's name in front of the parameter's, and behind it */
-    size_t skipped;       /* bytes of the parameter's name that are not in the state's: "model." */
-    bool same_shape;      /* else it is a number beside the parameter, such as a step */
+    int64_t tensor;       /* index in the source; -1: none, and nothing else is set */
+    rs_slice front, back; /* the parts of the state's name before and after the parameter's */
+    size_t skipped;       /* bytes of the parameter's name that the state's name lacks: "model." */
+    bool same_shape;      /* false: it is a scalar of the parameter, such as a step */
 } rs_parameter;
 
-/* Looks at one suffix of the name after the other. */
+/* Tries every suffix of the name that begins after a dot. */
 rs_parameter rs_parameter_find(const reshard_checkpoint *source, const rs_stored_tensor *tensor);
 
 #endif

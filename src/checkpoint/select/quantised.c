@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * quantised.c - goes through the tensors module by module. A module is quantised if it has both
- * codes and something that names itself a companion of codes; bitsandbytes puts the companions of
- * "q_proj.weight" one level further down ("q_proj.weight.absmax").
+ * quantised.c - classifies tensors module by module. A module is quantised if it has both codes and
+ * a tensor with the name of a companion. bitsandbytes puts the companions of "q_proj.weight" one
+ * level deeper ("q_proj.weight.absmax").
  */
 #include "checkpoint/select/quantised.h"
 
@@ -19,14 +19,14 @@ typedef struct member {
     int64_t tensor;
 } member;
 
-/* Types that codes are stored in. Masks and positions are BOOL and I64. */
+/* Dtypes in which codes are stored. BOOL and I64 are for masks and positions. */
 static bool is_code(reshard_dtype dtype)
 {
     return dtype != RESHARD_BOOL && dtype != RESHARD_I64 && dtype != RESHARD_U64 &&
            !rs_dtype_is_complex(dtype) && !rs_dtype_is_float(dtype);
 }
 
-/* Types that nothing but codes is stored in. */
+/* Dtypes in which only codes are stored. */
 static bool is_narrow_float(reshard_dtype dtype)
 {
     return is_code(dtype) && strchr(reshard_dtype_name(dtype), 'f') == reshard_dtype_name(dtype);
@@ -53,7 +53,7 @@ static bool is_companion(rs_slice part)
     return false;
 }
 
-/* Scales of what attention keeps are in the module above the weights. */
+/* Scales of attention's caches are in the module above the weights. */
 static bool is_cache_scale(rs_slice part)
 {
     static const char *const names[] = {"k_scale", "v_scale", "q_scale", "kv_scale", "prob_scale"};
@@ -87,7 +87,7 @@ static rs_quantised_kind kind_of(const reshard_checkpoint *checkpoint, const mem
     return is_code(checkpoint->tensors[of->tensor].dtype) ? RS_QUANTISED_CODES : RS_QUANTISED_NOT;
 }
 
-/* The members of one module. */
+/* Classifies the members of one module. */
 static void judge_module(const reshard_checkpoint *checkpoint, const member *members, int64_t count,
                          rs_quantised_kind *kinds)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * quantised.h - which tensors of a checkpoint are quantised weights, and which are the scales, zero
- * points and tables that belong to some. Formats have little more in common than this: the two are
- * in one module ("..q_proj"), the weights have a dtype of codes, and names tell what the others
- * are.
+ * points and tables that belong to them. Formats have little in common beyond this: both are in the
+ * same module ("..q_proj"), the weights have a dtype of codes, and the others can be told by their
+ * names.
  */
 #ifndef RS_CHECKPOINT_RULES_QUANTISED_H
 #define RS_CHECKPOINT_RULES_QUANTISED_H
@@ -17,12 +17,12 @@ typedef enum rs_quantised_kind {
     RS_QUANTISED_COMPANION, /* belongs to codes */
 } rs_quantised_kind;
 
-/* What each tensor of the checkpoint is, in the arena. is_declared: config.json says that the model
- * is quantised, so that codes are codes even where no scale is beside them. */
+/* Classifies each tensor of the checkpoint; the array is in the arena. is_declared: config.json
+ * says that the model is quantised, so narrow floats are codes even without scales beside them. */
 reshard_status rs_quantised_find(rs_arena *arena, const reshard_checkpoint *checkpoint,
                                  bool is_declared, rs_quantised_kind **out_kinds);
 
-/* By which method config.json says that the model is quantised; NULL when it does not. */
+/* The method by which the model is quantised, according to config.json; NULL if it does not say. */
 const char *rs_quantised_method(rs_config *config);
 
 #endif

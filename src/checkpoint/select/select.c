@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * select.c - compiles the patterns of the options once and tries them on every tensor of the
- * source. A pattern that asks for something and matches nothing is an error, because it was meant
- * for some tensor. An exclude that matches nothing is fine.
+ * select.c - compiles the patterns of the options once, and tries them on every tensor of the
+ * source. A pattern that matches nothing is an error, because it was meant for some tensor. An
+ * exclude may match nothing.
  */
 #include "checkpoint/select/select.h"
 
@@ -19,12 +19,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNMATCHED_BYTES 3600 /* of a list of names in an error */
+#define UNMATCHED_BYTES 3600 /* for the list of names in an error text */
 
-/* One pattern of an option, and what comes after its "=". */
+/* One pattern of an option, and the value after its "=". */
 typedef struct pattern {
-    const char *option, *text; /* for error texts: which option, and what it says */
-    bool has_glob;             /* else every tensor matches */
+    const char *option, *text; /* for error texts: the option and its value */
+    bool has_glob;             /* false: it applies to every tensor */
     bool used;
     rs_glob glob;
     reshard_dtype dtype;
@@ -40,8 +40,9 @@ typedef struct patterns {
 typedef struct selector {
     rs_arena *arena;
     patterns includes, excludes, dtypes, renames;
-    const rs_quantised_kind *quantised;  /* of each tensor of the source; NULL: nobody asks */
-    const rs_stored_tensor *const *made; /* likewise, what codes become; NULL: they stay */
+    const rs_quantised_kind *quantised; /* by tensor of the source; NULL: not needed */
+    /* by tensor of the source, what codes become; NULL: they stay codes */
+    const rs_stored_tensor *const *made;
 } selector;
 
 #define CASTS "f16, bf16, f32, f64, f8_e4m3 and f8_e5m2"
@@ -125,8 +126,8 @@ static reshard_status compile_all(selector *made, const reshard_conversion_optio
 
 /* ---- matching -------------------------------------------------------------------------------- */
 
-/* The first pattern that matches, or NULL. All are tried, to know which are used at all. spans:
- * what its wildcards stand for; may be NULL. */
+/* Finds the first pattern that matches, or NULL. The others are tried too, to see whether they are
+ * used at all. spans: what the wildcards stand for; may be NULL. */
 static reshard_status match(const patterns *list, rs_slice name, rs_glob_span *spans,
                             const pattern **out_first)
 {
@@ -160,8 +161,8 @@ static reshard_status check_used(const patterns *list)
     return RESHARD_OK;
 }
 
-/* A cast of everything is for plain values. Codes mean nothing without their scales, which whoever
- * computes with them wants as they are. */
+/* A cast of everything applies to plain values only. Codes are meaningless without their scales,
+ * and programs that compute with them need the scales unchanged. */
 static reshard_status choose_dtype(const selector *made, rs_selection *selection, int64_t origin,
                                    const rs_stored_tensor *tensor, reshard_dtype *out_dtype)
 {
@@ -215,7 +216,7 @@ static reshard_status choose_name(const selector *made, rs_slice name, rs_slice 
     return rs_rule_new_name(&scope, found->new_name, bytes, length, &length);
 }
 
-/* What the source's tensors are, and what they become, as far as the options ask. */
+/* Finds the quantised tensors of the source, and what they become, if the options require it. */
 static reshard_status find_quantised(selector *made, const reshard_checkpoint *source,
                                      const reshard_conversion_options *options)
 {
@@ -228,7 +229,7 @@ static reshard_status find_quantised(selector *made, const reshard_checkpoint *s
     if (!is_needed)
         return RESHARD_OK;
     reshard_status status = rs_config_init(&config, made->arena->context, source->folder, 0, NULL);
-    /* A config.json that is no JSON says nothing, and is copied as it is. */
+    /* A config.json that is not valid JSON is ignored here, and copied as it is. */
     if (status == RESHARD_OK || status == RESHARD_ERR_SYNTAX)
         status =
             rs_quantised_find(made->arena, source, rs_quantised_method(&config) != NULL, &kinds);
@@ -250,7 +251,7 @@ static reshard_status check_dequantize(const reshard_conversion_options *options
                    reshard_dtype_name(dtype));
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- selecting ------------------------------------------------------------------------------- */
 
 static bool begins_with(rs_slice name, rs_slice prefix)
 {
@@ -291,7 +292,8 @@ static reshard_status select_tensor(const selector *made, rs_selection *selectio
     return status;
 }
 
-/* The first step to a tensor; empty when its format does not nest, or a number. */
+/* The first step on the way to a tensor; empty if its format does not nest or if the step is a
+ * number. */
 static rs_slice first_step(const rs_stored_tensor *tensor)
 {
     const rs_value_step *step = tensor->step;
@@ -334,7 +336,7 @@ static reshard_status choose_prefix(rs_selection *selection, rs_arena *arena,
     return RESHARD_OK;
 }
 
-/* Names a state after its parameter, which has got this name. */
+/* Makes a state's name from the new name of its parameter. */
 static reshard_status follow_name(rs_arena *arena, const rs_followed *followed, rs_slice parameter,
                                   rs_slice *out_name)
 {
@@ -354,7 +356,8 @@ static reshard_status follow_name(rs_arena *arena, const rs_followed *followed, 
     return RESHARD_OK;
 }
 
-/* Finds the parameter of a state, if it is one. A state that an option renames is called that. */
+/* Finds the parameter of a state, if it is one. If an option renames the state, it keeps that
+ * name. */
 static reshard_status follow_parameter(const selector *made, const reshard_checkpoint *source,
                                        size_t cut, rs_selected *item)
 {
@@ -368,7 +371,7 @@ static reshard_status follow_parameter(const selector *made, const reshard_check
     rs_followed *followed = rs_arena_allocate(made->arena, sizeof *followed);
     if (status != RESHARD_OK || followed == NULL)
         return status != RESHARD_OK ? status : rs_allocation_status();
-    /* What names lose at their beginning, a state's loses with what stands before its parameter. */
+    /* The prefix that names lose is cut from what precedes the parameter's name. */
     bool follows = item->name.bytes == tensor->name.bytes + cut && parameter.front.count >= cut;
     size_t lost = follows ? cut : 0;
     *followed = (rs_followed){
@@ -434,7 +437,7 @@ static void count_dropped(rs_selection *selection, rs_slice name, int32_t line)
     selection->dropped_line = line;
 }
 
-/* Tells of all tensors without a rule, whose places in the selection the list has. */
+/* Reports all tensors without a rule. `unmatched` has their indices in the selection. */
 static reshard_status fail_unmatched(const rs_selection *selection, rs_arena *arena,
                                      const rs_rulebook *book, int64_t count,
                                      const int64_t *unmatched)
@@ -473,7 +476,7 @@ static reshard_status take_new_name(rs_arena *arena, const rs_rule_result *resul
     return RESHARD_OK;
 }
 
-/* Whether a rule matches a tensor, and what the rules call it. */
+/* Finds the rule that matches a tensor, and the name that rules give it. */
 static reshard_status ask_rules(rs_arena *arena, const rs_stored_tensor *stored,
                                 const rs_rulebook *book, rs_selected *item, bool *out_unmatched,
                                 bool *out_drops)
@@ -489,7 +492,7 @@ static reshard_status ask_rules(rs_arena *arena, const rs_stored_tensor *stored,
     *out_unmatched = result.unmatched;
     *out_drops = result.drop;
     item->rule = (int32_t)result.rule;
-    /* What has another shape than its parameter is cut by a rule of its own. */
+    /* A state with a different shape than its parameter is cut by a rule of its own. */
     if (status == RESHARD_OK && !result.drop && name.bytes != item->matched.bytes) {
         status = rs_rules_name(book->rules, book->mesh, &book->keys, item->matched.bytes,
                                item->matched.count, stored->ndim, stored->shape, &own);

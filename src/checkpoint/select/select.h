@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * select.h - which tensors of the source a conversion takes, with which dtype and under which name:
- * first include, exclude, dtype and rename of the options, then name() and drop of rules.
+ * select.h - which tensors of the source a conversion takes, and their dtypes and names: first the
+ * options include, exclude, dtype and rename, then name() and drop of the rules.
  *
  * Patterns of options match names in the source; rules see the names after rename.
  *
- * The state of an optimizer follows its parameters (parameter.h): what has the parameter's shape is
- * cut by its rule, and everything is renamed and dropped with it.
+ * The state of an optimizer follows its parameters (parameter.h): state with the parameter's shape
+ * is cut by the parameter's rule, and all of it is renamed and dropped together with the parameter.
  */
 #ifndef RS_CHECKPOINT_RULES_SELECT_H
 #define RS_CHECKPOINT_RULES_SELECT_H
@@ -15,9 +15,9 @@
 
 #include <reshard/conversion.h>
 
-/* Of an optimizer's state: its parameter, and what that is called now. Its own name is the
- * parameter's with front and back around it, unless an option gives it one; skipped is what the
- * parameter's name begins with and this one does not. */
+/* For an optimizer's state: its parameter, and the parameter's new name. The state's own name is
+ * that name between front and back, unless an option renames it (`follows` is false then). skipped
+ * is the beginning of the parameter's name that the state's name does not have. */
 typedef struct rs_followed {
     const rs_stored_tensor *parameter;
     rs_slice parameter_name;
@@ -25,53 +25,57 @@ typedef struct rs_followed {
     rs_slice front, back, skipped;
 } rs_followed;
 
-#define RS_RULE_NONE (-1) /* of a number, which nothing could cut */
+#define RS_RULE_NONE (-1) /* for a scalar, which nothing can cut */
 
 typedef struct rs_selected {
-    int64_t origin;                 /* the source's tensor */
-    const rs_stored_tensor *stored; /* as it is read: that one, or what is made of it */
+    int64_t origin;                 /* index of the tensor in the source */
+    const rs_stored_tensor *stored; /* as it is read: that tensor, or what is computed from it */
     reshard_dtype dtype;
-    int32_t rule;                /* once rules are applied: which matches; or RS_RULE_NONE */
-    rs_slice matched;            /* what rules match: of a state, the name of its parameter */
-    rs_slice name;               /* what it shall be called */
-    const rs_followed *followed; /* NULL: it is no state */
+    /* index of the matching rule, or RS_RULE_NONE; set by rs_selection_apply */
+    int32_t rule;
+    rs_slice matched;            /* the name that rules match; for a state, that of its parameter */
+    rs_slice name;               /* the name in the target */
+    const rs_followed *followed; /* NULL: this is no optimizer state */
 } rs_selected;
 
 typedef struct rs_selection {
     int64_t count, room;
-    rs_selected *items; /* by name, once finished */
-    /* Only names that begin like this were taken, and lost it; "model.", say. Empty: all. */
+    rs_selected *items; /* sorted by name once finished */
+    /* Only tensors with this prefix ("model.") were taken, and lost it. Empty: all were. */
     rs_slice prefix;
-    int64_t outside_count; /* tensors that do not begin like this */
+    int64_t outside_count; /* tensors without the prefix */
     uint64_t outside_bytes;
-    /* What rules left out: how many, and the first one's name and rule. */
+    /* Tensors that rules dropped: how many, and the first one's name and line. */
     int64_t dropped_count;
     rs_slice dropped;
     int32_t dropped_line;
-    /* What is quantised, and what belongs to it: a cast of everything leaves it alone. */
+    /* Quantised tensors and their companions, which a cast of everything leaves alone: how many,
+     * and the first one's name. */
     int64_t quantised_count;
     rs_slice quantised;
-    /* Weights that are made of codes and scales, and what goes with these and is left out. */
+    /* Weights that are computed from codes and scales, and scales and the like that are left out
+     * because of it. */
     int64_t made_count, scale_count;
 } rs_selection;
 
-/* Everything that items point to is in the arena or belongs to the source, so that names outlive
- * the selection. takes_model: unless the options say otherwise, only the part that is the model is
- * taken. Release in any case. Errors: SYNTAX, INVALID (a pattern of include, dtype or rename that
- * matches no tensor), UNSUPPORTED (a cast). */
+/* Everything that items point to is in the arena or belongs to the source, so names outlive the
+ * selection. takes_model: take only the part that is the model, unless the options say otherwise.
+ * Release in any case, even after an error. Errors: SYNTAX, INVALID (a pattern of include, dtype or
+ * rename that matches no tensor), UNSUPPORTED (a cast). */
 reshard_status rs_selection_init(rs_selection *selection, rs_arena *arena,
                                  const reshard_checkpoint *source,
                                  const reshard_conversion_options *options, bool takes_model);
 void rs_selection_release(rs_selection *selection, reshard_context *context);
-/* Adds what rules say about names. Errors: NOT_FOUND when no rule matches one. */
+/* Applies the rules to names. Errors: NOT_FOUND if no rule matches one. */
 reshard_status rs_selection_apply(rs_selection *selection, rs_arena *arena,
                                   const rs_rulebook *book);
-/* Sorts by name. Errors: INVALID when two have the same name, or when a name cannot be written. */
+/* Sorts by name. Errors: INVALID if two tensors have the same name, or if a name cannot be
+ * written. */
 reshard_status rs_selection_finish(rs_selection *selection);
 
-/* Whether a tensor of a finished selection has this name. */
+/* Whether a finished selection has a tensor of this name. */
 bool rs_selection_has(const rs_selection *selection, rs_slice name);
-/* An rs_tensor_name_fn over the names that rules match; user is a selection. */
+/* The rs_tensor_name_fn for the names that rules match; user is a selection. */
 const char *rs_selection_name(void *user, int64_t index, size_t *out_bytes);
 
 #endif
