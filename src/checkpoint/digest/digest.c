@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * digest.c - the digests of a checkpoint's tensors. Every tensor is a route to nowhere, or, where
- * copies are to be checked, to its copies: the engine reads each piece once, sums it, and compares
- * the copies with it. Ranks share the blocks and merge each other's sums.
+ * digest.c - computes the digests of a checkpoint's tensors. Every tensor is a route without a
+ * target or, if copies are to be checked, with its copies as the target: the engine reads each
+ * piece once, sums it, and compares the copies with it. Ranks divide the blocks and merge their
+ * sums.
  */
 #include "base/digest.h"
 #include "base/context.h"
@@ -12,7 +13,8 @@
 
 #include <string.h>
 
-#define THREAD_BYTES ((size_t)1 << 20) /* half of it a core's own between memory and digest */
+/* half of it fits a core's own cache between reading and summing */
+#define THREAD_BYTES ((size_t)1 << 20)
 
 typedef struct digest_work {
     const reshard_checkpoint *checkpoint;
@@ -21,8 +23,8 @@ typedef struct digest_work {
     rs_team team;
     int32_t threads;
     rs_arena arena;   /* of routes, blocks and files */
-    rs_route *routes; /* of tensors that have bytes, */
-    int64_t *tensors; /* and which those are */
+    rs_route *routes; /* of the tensors that are not empty */
+    int64_t *tensors; /* the tensor of each route */
     int64_t route_count;
     rs_blocks blocks;
     rs_file **files;
@@ -68,7 +70,7 @@ static reshard_status prepare(digest_work *work)
     return status;
 }
 
-/* Do all ranks see the same tensors at the same places? */
+/* Checks that all ranks see the same tensors at the same places. */
 static reshard_status compare_ranks(const digest_work *work, reshard_status status)
 {
     uint64_t words[2];
@@ -82,7 +84,7 @@ static reshard_status compare_ranks(const digest_work *work, reshard_status stat
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Reads everything: this rank its share, and then knows the sums of all. */
+/* Reads this rank's share, and merges the sums of all ranks. */
 static reshard_status read_all(digest_work *work)
 {
     rs_engine engine = {.context = work->context,
@@ -94,7 +96,7 @@ static reshard_status read_all(digest_work *work)
                         .threads = work->threads,
                         .sums = work->sums};
     reshard_status status = rs_engine_run_shared(&engine, &work->team);
-    /* Here it is the checkpoint that is wrong. */
+    /* Here a failed check means that the checkpoint is damaged. */
     if (status == RESHARD_ERR_CHECK)
         return rs_fail(RESHARD_ERR_CORRUPT, "%s", reshard_error_text());
     return status == RESHARD_OK ? rs_sums_merge(work->sums, &work->team) : status;
@@ -102,7 +104,7 @@ static reshard_status read_all(digest_work *work)
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Digests and what frees them, in one block. */
+/* The digests, and what is needed to free them, in one block of memory. */
 typedef struct digests_block {
     reshard_digests shown;
     reshard_context *context;
@@ -143,7 +145,7 @@ static reshard_status finish(const digest_work *work, digests_block *block)
         sums[i].tensor = &checkpoint->tensors[i];
     for (int64_t i = 0; i < work->route_count; i++)
         sums[work->tensors[i]].sum = work->sums->items[i].source;
-    /* Tensors are in the order of names already. */
+    /* Tensors are sorted by name already, so the sort in there keeps their order. */
     reshard_status status = rs_tensor_sums_finish(work->sums->code, checkpoint->tensor_count, sums,
                                                   &known, block->shown.checkpoint);
     if (status == RESHARD_OK && known < checkpoint->tensor_count)

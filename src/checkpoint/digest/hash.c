@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hash.c - SHA-256 of each tensor, and of the lines that list them. A hash has to see its bytes in
- * order, so a tensor is one item of work: a thread reads it tile by tile in row-major order,
- * whatever pieces these come from. The largest tensors are begun first, so that the last thread
- * does not stay alone with one; ranks take them in turns.
+ * hash.c - SHA-256 of each tensor, and of the lines that list them. A hash needs its bytes in
+ * order, so a tensor is one item of work: one thread reads it tile by tile in row-major order, from
+ * whatever pieces it is stored in. The largest tensors come first, so that no thread is left alone
+ * with one at the end. Ranks take tensors in turn.
  */
 #include "base/context.h"
 #include "base/digest.h"
@@ -19,7 +19,7 @@
 #include <string.h>
 
 #define TILE_BYTES ((size_t)1 << 20)
-#define SCRATCH_BYTES ((size_t)1 << 18) /* for what lies strided in a file */
+#define SCRATCH_BYTES ((size_t)1 << 18) /* for boxes that are strided in a file */
 
 typedef struct hash_order {
     uint64_t bytes;
@@ -30,8 +30,8 @@ typedef struct hash_work {
     const reshard_checkpoint *checkpoint;
     rs_team team;
     int32_t threads;
-    rs_arena arena;                           /* of what follows */
-    hash_order *order;                        /* all tensors, the largest first */
+    rs_arena arena;                           /* of the arrays below */
+    hash_order *order;                        /* all tensors, largest first */
     unsigned char (*hashes)[RS_SHA256_BYTES]; /* by tensor */
     char **memory;                            /* by thread */
     rs_slice *lines;                          /* by tensor, then sorted */
@@ -64,7 +64,7 @@ static reshard_status prepare(hash_work *work)
     return RESHARD_OK;
 }
 
-/* Do all ranks see the same tensors at the same places? */
+/* Checks that all ranks see the same tensors at the same places. */
 static reshard_status compare_ranks(const hash_work *work, reshard_status status, bool check_copies)
 {
     uint64_t words[2];
@@ -92,7 +92,7 @@ static void leave(void *user, int32_t thread)
         rs_release(work->team.context, work->memory[thread], TILE_BYTES + SCRATCH_BYTES);
 }
 
-/* The position in the order of an item that this rank does. */
+/* The position, in the order, of this rank's item. */
 static int64_t position_of(const hash_work *work, int64_t item)
 {
     return item * work->team.rank_count + work->team.rank;
@@ -131,7 +131,7 @@ static uint64_t count_done(void *user)
     return atomic_load(&work->bytes_done) * (uint64_t)work->team.rank_count;
 }
 
-/* Takes each hash from the rank that made it. Collective. */
+/* Takes each hash from the rank that computed it. Collective. */
 static reshard_status merge(hash_work *work)
 {
     size_t count = (size_t)work->checkpoint->tensor_count, ranks = (size_t)work->team.rank_count;
@@ -207,7 +207,7 @@ static reshard_status make_lines(hash_work *work)
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Hashes, lines and what frees them, in one block. */
+/* The hashes, the lines, and what is needed to free them, in one block of memory. */
 typedef struct hashes_block {
     reshard_hashes shown;
     reshard_context *context;
@@ -275,7 +275,7 @@ reshard_status reshard_checkpoint_hash(const reshard_checkpoint *checkpoint,
     if (status == RESHARD_OK && chosen.check_copies)
         status = rs_engine_check_copies(checkpoint, &work.team, "comparing", work.threads,
                                         RS_ENGINE_BYTES_MIN);
-    if (status == RESHARD_ERR_CHECK) /* here it is the checkpoint that is wrong */
+    if (status == RESHARD_ERR_CHECK) /* here a failed check means that the checkpoint is damaged */
         status = rs_fail(RESHARD_ERR_CORRUPT, "%s", reshard_error_text());
     if (status == RESHARD_OK)
         status = read_all(&work);
