@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fingerprint.c - the digest: sums of runs, each shifted to its place, with element type and shape
- * mixed in.
+ * fingerprint.c - computes the digest: a sum of runs, each shifted to its place, with dtype and
+ * shape mixed in.
  *
  * The digest of a tensor is the remainder of "f32 10x7\n" followed by its bytes. That head is added
- * last, so runs can be summed before anybody knows the shape.
+ * last, so runs can be summed before the shape is known.
  */
 #include "base/error.h"
 #include "checkpoint/fingerprint/fingerprint_code.h"
@@ -16,9 +16,9 @@
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* A function without structure. The sum of mix(end) - mix(first) over the runs equals that of the
- * whole only if every place in between begins as many runs as it ends. Runs lead forward, so they
- * form one chain then. */
+/* A function without any structure. The sum of mix(end) - mix(first) over the runs equals that of
+ * the whole tensor only if every place in between begins as many runs as it ends. As runs only go
+ * forward, they then form one chain. */
 static uint64_t mix(uint64_t place)
 {
     place += 0x9e3779b97f4a7c15u;
@@ -41,7 +41,8 @@ static void find_power(const rs_fingerprint_code *code, uint64_t places, uint64_
     memcpy(out, power, sizeof power);
 }
 
-/* Brings place_power to another place: one product when the step is the same as last time. */
+/* Moves place_power to another place, with a single product if the step is the same as last
+ * time. */
 static void go_to(rs_fingerprint_writer *writer, uint64_t place)
 {
     if (place < writer->place) {
@@ -113,7 +114,7 @@ static reshard_status count_bytes(reshard_dtype dtype, int32_t ndim, const int64
     return RESHARD_OK;
 }
 
-/* Adds the digest's first bytes, "f32 10x7\n". */
+/* Adds the head, "f32 10x7\n", and returns its length. */
 static uint64_t add_head(rs_fingerprint_writer *writer, reshard_dtype dtype, int32_t ndim,
                          const int64_t *shape)
 {
@@ -167,7 +168,7 @@ static int compare_names(const rs_fingerprint_entry *a, const rs_fingerprint_ent
     return order != 0 ? order : (a->name_bytes > b->name_bytes) - (a->name_bytes < b->name_bytes);
 }
 
-/* One line of the text that is digested: "DIGEST LENGTH NAME\n". */
+/* Adds one line of the text that is digested: "DIGEST LENGTH NAME\n". */
 static uint64_t add_entry(rs_fingerprint_writer *writer, uint64_t place,
                           const rs_fingerprint_entry *entry)
 {

@@ -2,13 +2,12 @@
 /*
  * fingerprint_carryless.c - remainders by the carry-less multiply of x86-64, chosen at run time.
  *
- * The idea is that of CRC by folding (Gopal et al., "Fast CRC computation for generic polynomials
- * using PCLMULQDQ", 2009), in the order of memory: a block of 128 bits, low + high * x^64, is
- * brought back by n bits through low * x^-n + high * x^(64-n), both constants reduced to 64 bits,
- * so the sum has 127 bits and is simply added to the next block. Working on four blocks at a time
- * hides the latency of the multiply; where registers of two blocks can be multiplied, on four of
- * those. The last
- * reduction is Barrett's.
+ * The idea is CRC by folding (Gopal et al., "Fast CRC computation for generic polynomials using
+ * PCLMULQDQ", 2009), in the order of memory: a block of 128 bits, low + high * x^64, is brought
+ * back by n bits as low * x^-n + high * x^(64-n). Both constants are reduced to 64 bits, so the sum
+ * has 127 bits and can simply be added to the next block. Working on four blocks at a time hides
+ * the latency of the multiply; if the processor multiplies registers of two blocks, four of these
+ * are used instead. The last reduction is Barrett's.
  */
 #include "checkpoint/fingerprint/fingerprint_code.h"
 
@@ -20,9 +19,10 @@
 #define CARRYLESS __attribute__((target("pclmul")))
 #define WIDE __attribute__((target("avx2,pclmul,vpclmulqdq")))
 #define LANES 4
-#define WIDE_BYTES_MIN ((size_t)256) /* below this, its longer end costs more than it saves */
+/* for shorter runs, the longer tail costs more than it saves */
+#define WIDE_BYTES_MIN ((size_t)256)
 
-/* The two constants of a modulus in one register, the one for the low half first. */
+/* Loads the two constants of a modulus, the one for the low half first. */
 CARRYLESS static inline __m128i load_pair(const uint64_t pair[2])
 {
     return _mm_loadu_si128((const __m128i *)(const void *)pair);
@@ -70,7 +70,7 @@ CARRYLESS static void multiply_carryless(const rs_fingerprint_code *code,
         out[m] = reduce(&code->moduli[m], multiply_halves(a[m], b[m]));
 }
 
-/* Whole groups of four blocks; at least one. Leaves one block for each modulus. */
+/* Folds whole groups of four blocks, at least one group, into one block for each modulus. */
 CARRYLESS static void fold_groups(const rs_fingerprint_code *code, const unsigned char *bytes,
                                   size_t group_count, __m128i out[RS_MODULI])
 {
@@ -112,7 +112,7 @@ WIDE static inline __m256i load_pair_twice(const uint64_t pair[2])
     return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)pair));
 }
 
-/* The two blocks of a register as one. */
+/* Joins the two blocks of a register. */
 WIDE static inline __m128i join_blocks(__m256i blocks, const rs_modulus *modulus)
 {
     __m128i constants = _mm_loadu_si128((const __m128i *)(const void *)modulus->back_16);
@@ -122,7 +122,7 @@ WIDE static inline __m128i join_blocks(__m256i blocks, const rs_modulus *modulus
     return _mm_xor_si128(brought, _mm256_extracti128_si256(blocks, 1));
 }
 
-/* As fold_groups, for groups of four registers of two blocks. */
+/* Like fold_groups, for groups of four registers of two blocks each. */
 WIDE static void fold_wide_groups(const rs_fingerprint_code *code, const unsigned char *bytes,
                                   size_t group_count, __m128i out[RS_MODULI])
 {
@@ -163,7 +163,7 @@ CARRYLESS static uint64_t remainder_carryless(const rs_fingerprint_code *code,
     else if (at != 0)
         fold_groups(code, bytes, at / group_bytes, folded);
     while (at < count) {
-        unsigned char last[16] = {0}; /* zeros behind the end change nothing */
+        unsigned char last[16] = {0}; /* zeros after the end change nothing */
         __m128i block;
         if (count - at >= 16) {
             block = load_block(bytes + at);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fingerprint_code.c - the two polynomials, the constants that follow from them, and the plain
- * arithmetic, which is also what the fast one is tested against.
+ * fingerprint_code.c - the two polynomials, the constants derived from them, and the plain
+ * arithmetic, against which the fast one is tested.
  *
- * The polynomials are x^64 + low, where `low` is the first number from the first 64 binary digits
- * of pi, and of e, behind the point that makes them primitive. Primitive means that the powers of x
- * only repeat after 2^64 - 1 steps, so no two places of a tensor have the same weight.
+ * The polynomials are x^64 + low. To find `low`, start with the first 64 binary digits of pi, and
+ * of e, after the point, and count up to the first number that makes the polynomial primitive.
+ * Primitive means that the powers of x repeat only after 2^64 - 1 steps, so no two places in a
+ * tensor have the same weight.
  */
 #include "checkpoint/fingerprint/fingerprint_code.h"
 #include "base/context.h"
