@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * compare.c - compares two checkpoints: pairs their tensors, looks at copies within each, lets the
- * engine compare the bytes of all pairs, and reads the first elements that differ once more to tell
- * their values. Ranks share the blocks and merge what they have found.
+ * compare.c - compares two checkpoints: pairs their tensors, checks the copies within each, lets
+ * the engine compare the bytes of all pairs, and reads the first differing elements again to report
+ * their values. Ranks divide the blocks and merge what they find.
  */
 #include "base/context.h"
 #include "base/options.h"
@@ -13,16 +13,16 @@
 #include <string.h>
 
 #define THREAD_BYTES ((size_t)4 << 20)
-#define GATHERED_MAX 65536 /* routes; gathering is for small things */
+#define GATHERED_MAX 65536 /* routes gathered at once, because rs_team_gather is for small data */
 
 typedef struct compare_work {
     reshard_comparison *comparison;
     rs_team team;
     int32_t threads;
-    rs_arena arena; /* of what follows */
+    rs_arena arena; /* of the arrays below */
     rs_route *routes;
     int64_t route_count;
-    rs_compared **items_of_b; /* by tensor of B; NULL: is not compared */
+    rs_compared **items_of_b; /* by tensor of B; NULL: not compared */
     rs_file **files_a, **files_b;
     rs_blocks blocks;
     rs_finding finding;
@@ -30,7 +30,7 @@ typedef struct compare_work {
 
 /* ---- before reading -------------------------------------------------------------------------- */
 
-/* Do all ranks compare the same? */
+/* Checks that all ranks compare the same tensors in the same way. */
 static reshard_status compare_ranks(const compare_work *work, reshard_status status,
                                     const reshard_comparison_options *options)
 {
@@ -51,7 +51,7 @@ static reshard_status compare_ranks(const compare_work *work, reshard_status sta
     return rs_team_compare(&work->team, status, "compare: the checkpoints", words);
 }
 
-/* In the order of A, so that reads go forward. */
+/* By place in A, so that reads go forward. */
 static int compare_routes(const void *x, const void *y)
 {
     const rs_stored_piece *a = ((const rs_route *)x)->source->pieces;
@@ -124,7 +124,7 @@ static reshard_status prepare(compare_work *work)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* Keeps, for each route, the least of what the ranks have found. Collective. */
+/* Keeps for each route the smallest number that any rank found. Collective. */
 static reshard_status merge(compare_work *work, uint64_t *firsts)
 {
     reshard_status status = RESHARD_OK;
@@ -146,7 +146,7 @@ static reshard_status merge(compare_work *work, uint64_t *firsts)
     return status;
 }
 
-/* Reads the first element that differs from each side; A's as it is after the conversion. */
+/* Reads the first differing element from both sides; A's as it is after the conversion. */
 static reshard_status read_values(const reshard_comparison *comparison, rs_compared *item)
 {
     const rs_stored_tensor *a = &comparison->a->tensors[item->a];
@@ -168,7 +168,7 @@ static reshard_status read_values(const reshard_comparison *comparison, rs_compa
     return status;
 }
 
-/* Collective. */
+/* Turns the findings of all ranks into differences. Collective. */
 static reshard_status settle(compare_work *work)
 {
     const reshard_comparison *comparison = work->comparison;
@@ -191,7 +191,8 @@ static reshard_status settle(compare_work *work)
     return rs_team_agree(&work->team, status);
 }
 
-/* What is wrong within one of the two checkpoints is told with its path. */
+/* Prefixes an error within one of the two checkpoints with its path. A failed check there means
+ * damage. */
 static reshard_status blame(const reshard_checkpoint *checkpoint, reshard_status status)
 {
     bool is_named = status == RESHARD_OK || strstr(reshard_error_text(), checkpoint->path) != NULL;

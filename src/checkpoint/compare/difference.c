@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * difference.c - tells about one difference, with the values of the first element as text.
+ * difference.c - describes one difference, with the values of its first element as text.
  */
 #include "base/dtype.h"
 #include "base/options.h"
@@ -25,7 +25,7 @@ static bool is_unsigned(reshard_dtype dtype)
            dtype == RESHARD_U64;
 }
 
-/* Little-endian, as files are. */
+/* Little-endian, as in files. */
 static uint64_t load(const unsigned char *bytes, size_t count)
 {
     uint64_t number = 0;
@@ -69,7 +69,7 @@ static void describe_element(const rs_stored_tensor *tensor, const rs_compared *
     char *shown[2] = {made->value_a, made->value_b};
     made->ndim = tensor->carried_ndim;
     rs_element_index(tensor, item->first, made->element);
-    /* Zeros of both signs and many a NaN look alike as numbers. */
+    /* As numbers, zeros of both signs look alike, and so do many NaNs: then show bytes. */
     for (int as_bytes = 0; as_bytes < 2 && strcmp(shown[0], shown[1]) == 0; as_bytes++) {
         for (int i = 0; i < 2; i++) {
             rs_text text;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * match_tensors.c - pairs the tensors of two checkpoints. A's are first given the names and dtypes
- * that a conversion would give them; then both lists are sorted by name, and one walk over both
- * finds what is in only one of them.
+ * match_tensors.c - pairs the tensors of two checkpoints. A's tensors first get the names and
+ * dtypes that a conversion would give them. Both lists are then sorted by name, and one pass over
+ * both finds the tensors that only one of them has.
  */
 #include "base/context.h"
 #include "checkpoint/compare/comparison.h"
 
 #include <string.h>
 
-/* What the conversion makes of A. Whole tensors are compared, so no mesh is needed. */
+/* Selects what the conversion makes of A. Whole tensors are compared, so a mesh of one rank will
+ * do. */
 static reshard_status select_tensors(reshard_comparison *comparison,
                                      const reshard_conversion_options *options,
                                      rs_selection *selection)
@@ -48,7 +49,7 @@ static void judge_pair(const reshard_comparison *comparison, rs_compared *item)
         item->kind = RESHARD_DIFFERENCE_SHAPE;
 }
 
-/* The next name of either list. */
+/* The next name in either list. */
 static rs_compared take_next(const rs_selected *from_a, const rs_stored_tensor *from_b,
                              int64_t index_b)
 {

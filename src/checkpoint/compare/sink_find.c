@@ -3,11 +3,11 @@
  * sink_find.c - compares blocks with the other checkpoint's files and notes, for each route, the
  * first element in row-major order that differs.
  *
- * 1. A block is compared as it is emitted, in the order of B's files, which is fast but says only
- *    that something differs. Then the block's box is read from both sides in row-major order, in
- *    small tiles, up to the first element that does.
- * 2. A block whose elements all come after one that was found is passed over, so a tensor that
- *    differs everywhere costs a block or two.
+ * 1. A block is compared as it is emitted, in the order of B's files, which is fast but tells only
+ *    that something differs. If so, the block's box is read again from both sides in row-major
+ *    order, in small tiles, up to the first element that differs.
+ * 2. A block whose elements all come after a difference that is already known is skipped, so a
+ *    tensor that differs everywhere costs only a block or two.
  */
 #include "base/context.h"
 #include "base/shape.h"
@@ -20,7 +20,7 @@
 #define TILE_ELEMENTS ((int64_t)1 << 13)
 #define SCRATCH_BYTES ((size_t)1 << 18)
 
-/* The number of an element, counted in row-major order. */
+/* The number of an element in row-major order. */
 static uint64_t number_of(const rs_stored_tensor *tensor, const int64_t *index)
 {
     int64_t number = 0;
@@ -45,12 +45,12 @@ static void note(atomic_uint_fast64_t *first, uint64_t number)
         ;
 }
 
-/* Memory for one tile: of A, of A cast, of B, and scratch. */
+/* Memory for one tile: A's elements, the same after the cast, B's elements, and scratch. */
 typedef struct tile_memory {
     char *a, *cast, *b, *scratch;
 } tile_memory;
 
-/* The first element of a tile that differs, counted in the tile; -1: none. */
+/* The first differing element, counted within the tile; -1: none. */
 static reshard_status search_tile(const rs_finding *finding, const rs_route *route,
                                   const int64_t *offset, const int64_t *size,
                                   const tile_memory *memory, int64_t *out_element)
@@ -82,7 +82,7 @@ static reshard_status search_tile(const rs_finding *finding, const rs_route *rou
     return RESHARD_OK;
 }
 
-/* Moves an index of the tensor on by some elements of a box that begins there. */
+/* Moves an index by a number of elements of the box that begins there. */
 static void advance(int32_t ndim, const int64_t *size, int64_t elements, int64_t *index)
 {
     for (int32_t d = ndim - 1; d >= 0; d--) {
@@ -91,7 +91,7 @@ static void advance(int32_t ndim, const int64_t *size, int64_t elements, int64_t
     }
 }
 
-/* Finds the first element of a block that differs, tile by tile. */
+/* Finds the first differing element of a block, tile by tile. */
 static reshard_status search(rs_finding *finding, const rs_route *route, const rs_block_box *box,
                              atomic_uint_fast64_t *first)
 {
