@@ -2,9 +2,9 @@
 /*
  * load.c - fills the shards of live ranks from a checkpoint.
  *
- * Every rank reads its shards itself (shards.c). With read_once, all ranks first read even shares
- * of a tensor, as a line of elements, which files mostly hold in long runs; a plan then brings the
- * elements to where they belong.
+ * Every rank reads its own shards (shards.c). With read_once, all ranks first read equal shares of
+ * a tensor, cut as a line of elements because files usually hold these in long runs. A plan then
+ * moves the elements to where they belong.
  */
 #include "base/shape.h"
 #include "checkpoint/live/live.h"
@@ -91,7 +91,7 @@ static reshard_status find_stored(const reshard_checkpoint *checkpoint, const re
     return check_shape(tensor, stored);
 }
 
-/* The even shares that ranks read of a tensor that is read once. */
+/* The equal shares of a tensor that ranks read if it is read once. */
 static reshard_status make_shares(const reshard_checkpoint *checkpoint, const reshard_group *group,
                                   const reshard_live_tensor *tensor, reshard_layout **out_layout)
 {
@@ -119,7 +119,7 @@ static reshard_status read_share(const rs_live_reading *r, reshard_group *group,
     reshard_status status = make_shares(r->checkpoint, group, tensor, &s->shares);
     if (status != RESHARD_OK)
         return status;
-    /* The plan casts. */
+    /* Casting is left to the plan. */
     reshard_plan_tensor from = {.name = tensor->name, .layout = s->shares, .dtype = stored->dtype};
     reshard_plan_tensor to = {
         .name = tensor->name, .layout = tensor->layout, .dtype = tensor->dtype};
@@ -184,7 +184,7 @@ static reshard_status load_each(const rs_live_reading *r, reshard_group *group, 
     return status;
 }
 
-/* Collective. status is that of what went before. */
+/* Collective. `status`: the result of the steps before, on this rank. */
 static reshard_status load_all_once(const rs_live_reading *r, reshard_status status,
                                     reshard_group *group, int64_t count,
                                     const reshard_live_tensor *tensors)
@@ -192,7 +192,7 @@ static reshard_status load_all_once(const rs_live_reading *r, reshard_status sta
     for (int64_t i = 0; i < count; i++) {
         status = load_once(r, status, group, &tensors[i]);
         if (status != RESHARD_OK)
-            return status; /* as all ranks do */
+            return status; /* all ranks return here */
     }
     return reshard_group_agree(group, status);
 }

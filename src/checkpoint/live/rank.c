@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rank.c - reads what one rank of a layout holds, without a group. Everything that can be refused
- * is refused before the first byte is read.
+ * rank.c - reads the shards of one rank of a layout, without a group. All checks are made before
+ * the first byte is read.
  */
 #include "base/context.h"
 #include "base/error.h"

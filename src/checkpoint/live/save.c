@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * save.c - writes what live ranks hold as a new checkpoint. All ranks work out the same target
- * (target.h) from names and layouts alone, and compare its digest. Rank 0 makes the folder, each
- * rank writes its own file into it, and when all files are on disk rank 0 gives the folder its
- * name.
+ * save.c - writes the tensors of live ranks as a new checkpoint. All ranks work out the same target
+ * (target.h) from names and layouts alone, and compare its digest. Rank 0 creates the folder, each
+ * rank writes its own file into it, and once all files are on disk, rank 0 gives the folder its
+ * final name.
  */
 #include "checkpoint/live/live.h"
 
@@ -31,10 +31,10 @@ typedef struct saving {
     bool sync;
     rs_target target;
     rs_output output;
-    rs_file *file; /* this rank's; NULL: it has nothing to store */
+    rs_file *file; /* this rank's file; NULL: it has nothing to store */
     char *buffer;
-    rs_trace_track *track; /* NULL: nothing is recorded */
-    int32_t tensor;        /* the number of the name of the one at hand */
+    rs_trace_track *track; /* may be NULL */
+    int32_t tensor;        /* number, in the trace, of the current tensor's name */
 } saving;
 
 /* ---- agreeing -------------------------------------------------------------------------------- */
@@ -47,7 +47,7 @@ static void digest_target(const rs_target *target, uint64_t out_digest[2])
     rs_digest_finish(&digest, out_digest);
 }
 
-/* Do all ranks mean the same folder and the same way of writing it? Collective. */
+/* Checks that all ranks mean the same folder and write it in the same way. Collective. */
 static reshard_status compare_options(const saving *s)
 {
     rs_claim claim = {.what = "save: the path or the options"};
@@ -72,7 +72,7 @@ static reshard_status make_target(saving *s, int64_t count)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Finds where a box of a tensor lies in this rank's shards. */
+/* Finds a box of a tensor in this rank's shards. */
 static reshard_status find_piece(const reshard_shards *shards, const rs_stored_piece *wanted,
                                  int32_t ndim, int64_t *out_shard, const reshard_piece **out_piece)
 {
@@ -116,7 +116,8 @@ static reshard_status write_bytes(saving *s, const char *bytes, uint64_t count, 
     return status;
 }
 
-/* Writes a box of a shard to its place in the file: as it is, or packed, block by block. */
+/* Writes a box of a shard to its place in the file: in one piece if it is dense, else packed block
+ * by block. */
 static reshard_status write_box(saving *s, const reshard_piece *piece, reshard_dtype dtype,
                                 char *shard, uint64_t bytes, uint64_t at)
 {
@@ -175,7 +176,7 @@ static reshard_status sync_file(saving *s)
     return status;
 }
 
-/* Writes this rank's file into the folder that rank 0 has made. */
+/* Writes this rank's file into the folder that rank 0 created. */
 static reshard_status write_file(saving *s)
 {
     int32_t rank = reshard_group_rank(s->group);
@@ -210,12 +211,12 @@ static reshard_status make_folder(saving *s)
     return status;
 }
 
-/* Rank 0 makes the folder, and all others look whether they see the same one. Collective. */
+/* Rank 0 creates the folder, and all others check that they see the same one. Collective. */
 static reshard_status open_folder(saving *s)
 {
     bool first = reshard_group_rank(s->group) == 0;
     reshard_status status = first ? make_folder(s) : RESHARD_OK;
-    /* All get the largest: that of rank 0. */
+    /* The agreement yields the largest number, which is rank 0's. */
     uint64_t numbers[RS_AGREE_NUMBERS] = {first ? s->output.journal.state.nonce : 0};
     status = rs_group_agree_on(s->group, status, NULL, numbers);
     if (status != RESHARD_OK)
@@ -228,7 +229,7 @@ static reshard_status open_folder(saving *s)
     return status;
 }
 
-/* Collective. Rank 0 has made the folder. */
+/* Writes all files and publishes the folder that rank 0 created. Collective. */
 static reshard_status fill_folder(saving *s)
 {
     reshard_status status = reshard_group_agree(s->group, write_file(s));

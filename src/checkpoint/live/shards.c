@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shards.c - reads shards of one rank from files: every piece of a shard is a route from the files
- * to memory, and the engine carries it there.
+ * shards.c - reads the shards of one rank from files. Every piece of a shard is a route from the
+ * files to memory, which the engine carries out.
  *
- * The engine starts its threads and takes their memory once for many tensors, and no thread waits
- * for another between two of them. Routes are kept for one batch of tensors at a time, so they take
- * bounded memory, however many tensors there are and however finely they are cut.
+ * The engine starts its threads and allocates their buffers once for many tensors, and no thread
+ * waits for another between two tensors. Routes are kept for one batch of tensors at a time, so
+ * they take bounded memory, however many tensors there are and however finely they are cut.
  *
- * A layout may be larger than the tensor on disk, as rules with pad() make it. Its pieces are cut
- * to the tensor's shape, and the rest of the memory is zero.
+ * A layout may be larger than the tensor on disk, because of pad() in rules. Its pieces are then
+ * cut to the tensor's shape, and the rest of the memory is zero.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -20,15 +20,15 @@
 #include <string.h>
 
 #define BUFFER_BYTES ((size_t)4 << 20)
-/* A batch ends with the tensor that reaches one of these: so many bytes that starting threads does
- * not show, or so many shards and pieces that their routes take some MiB. */
+/* A batch ends with the tensor that reaches one of these limits: enough bytes that the time to
+ * start threads does not matter, or so many shards and pieces that their routes take a few MiB. */
 #define BATCH_BYTES ((uint64_t)256 << 20)
 #define BATCH_PIECES ((int64_t)1 << 16)
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
 
-/* The size of a piece inside the tensor, in the arena where it differs from the piece's own; an
- * empty one has a 0. NULL: no memory. */
+/* The size of the part of a piece that lies in the tensor, in the arena if it differs from the
+ * piece's own size; a part that is empty has a 0 in it. NULL: no memory. */
 static const int64_t *clip_size(const reshard_piece *piece, const rs_stored_tensor *stored,
                                 rs_arena *arena)
 {
@@ -43,8 +43,8 @@ static const int64_t *clip_size(const reshard_piece *piece, const rs_stored_tens
                    : piece->box.size;
 }
 
-/* The stored tensor with the pieces of the shards in place of its own; `file` is the shard, counted
- * from first_shard. */
+/* Describes the shards as a stored tensor, with their pieces in place of its own. `file` is the
+ * index of the shard, counted from first_shard. */
 static reshard_status describe_shards(const rs_live_item *item, const reshard_shards *shards,
                                       int64_t first_shard, rs_arena *arena,
                                       rs_stored_tensor *out_tensor)
@@ -78,7 +78,7 @@ static reshard_status describe_shards(const rs_live_item *item, const reshard_sh
     return RESHARD_OK;
 }
 
-/* Clears the memory of a layout that is larger than the tensor. */
+/* Sets the memory to zero if the layout is larger than the tensor. */
 static void clear_padded(const rs_live_item *item, const reshard_shards *shards)
 {
     bool padded = false;
@@ -94,14 +94,14 @@ static void clear_padded(const rs_live_item *item, const reshard_shards *shards)
 
 /* ---- one batch ------------------------------------------------------------------------------- */
 
-/* Some items in a row, and what their pieces and routes point to. */
+/* Some consecutive items, and what their pieces and routes point to. */
 typedef struct live_batch {
     const rs_live_item *items;
     int64_t count;
-    reshard_shards **shards; /* of each item */
+    reshard_shards **shards; /* one list for each item */
     int64_t shard_count, piece_count;
     rs_arena arena;
-    void **memory; /* of all shards, one item after the other */
+    void **memory; /* one for each shard, item by item */
     rs_route *routes;
     int64_t route_count;
 } live_batch;
@@ -112,7 +112,7 @@ static uint64_t count_bytes(const rs_live_item *item, int32_t rank)
            (uint64_t)item->stored->element_bytes;
 }
 
-/* Takes items, `count` at most, until the batch is full. */
+/* Takes items, at most `count`, until the batch is full. */
 static reshard_status gather(live_batch *batch, int32_t rank, int64_t count)
 {
     uint64_t bytes = 0;
@@ -165,7 +165,7 @@ static reshard_status route_batch(live_batch *batch)
     return status;
 }
 
-/* What was read before this batch, and what there is to read. */
+/* How much was read before this batch, and how much there is in all. */
 typedef struct live_progress {
     reshard_context *context;
     uint64_t before, total;
@@ -184,7 +184,8 @@ static reshard_status carry(const rs_live_reading *r, live_batch *batch, live_pr
     rs_blocks blocks;
     reshard_status status =
         rs_blocks_cut(&blocks, &batch->arena, batch->route_count, batch->routes, BUFFER_BYTES,
-                      r->threads <= 1); /* several threads need something to share */
+                      /* with several threads, cut small blocks so that they can share the work */
+                      r->threads <= 1);
     if (status != RESHARD_OK)
         return status;
     rs_engine engine = {.context = r->checkpoint->context,
@@ -201,7 +202,8 @@ static reshard_status carry(const rs_live_reading *r, live_batch *batch, live_pr
     return rs_engine_run(&engine);
 }
 
-/* Reads the first of `count` items; how many goes to *out_count. `shards` has room for all. */
+/* Reads the first batch of the `count` items; *out_count is its length. `shards` has room for
+ * all. */
 static reshard_status read_batch(const rs_live_reading *r, int32_t rank, int64_t count,
                                  const rs_live_item *items, reshard_shards **shards,
                                  live_progress *progress, int64_t *out_count)
@@ -222,7 +224,7 @@ static reshard_status read_batch(const rs_live_reading *r, int32_t rank, int64_t
     return status;
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all batches ----------------------------------------------------------------------------- */
 
 reshard_status rs_live_read_shards(const rs_live_reading *reading, int32_t rank, int64_t count,
                                    const rs_live_item *items)
@@ -238,7 +240,7 @@ reshard_status rs_live_read_shards(const rs_live_reading *reading, int32_t rank,
     for (int64_t first = 0, taken; status == RESHARD_OK && first < count; first += taken)
         status = read_batch(reading, rank, count - first, items + first, shards, &progress, &taken);
     if (status == RESHARD_OK && reading->reports)
-        status = report(&progress, 0); /* that all is done */
+        status = report(&progress, 0); /* done */
     rs_release(context, shards, (size_t)count * sizeof(reshard_shards *));
     return status;
 }
