@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check.c - what a run checks: may the target be written there, are replicas equal, is the output
- * what the source says, and did the source stay as it was? The engine compares.
+ * check.c - what a run checks: that the target can be written there, that replicas are equal, that
+ * the output matches the source, and that the source did not change.
  */
 #include "base/context.h"
 #include "checkpoint/convert/conversion.h"
@@ -10,7 +10,8 @@
 
 /* ---- paths ----------------------------------------------------------------------------------- */
 
-/* Is one of the folders above the target the source? Then writing the target would touch it. */
+/* Fails if the source is one of the folders above the target, because writing the target would
+ * change it. */
 static reshard_status check_outside(reshard_context *context, const char *source,
                                     const char *target)
 {
@@ -74,7 +75,7 @@ reshard_status rs_run_check_copies(rs_conversion_run *run)
     return status == RESHARD_ERR_CHECK ? rs_fail_within(status, "replicas differ") : status;
 }
 
-/* Files are dealt out to ranks. Collective. */
+/* Checks the padding of all files, which are divided among the ranks. Collective. */
 static reshard_status check_padding(const rs_conversion_run *run)
 {
     const rs_target *target = &run->conversion->target;
@@ -107,7 +108,7 @@ reshard_status rs_run_verify(rs_conversion_run *run, rs_sums *sums)
                         .trace = conversion->trace,
                         .trace_rank = conversion->trace_rank};
     status = rs_engine_run_shared(&engine, run->team);
-    /* Everything was cast again, also what an earlier run had done. */
+    /* Everything was cast again, including what an earlier run had done. */
     run->overflows = atomic_load(&engine.values_overflowed);
     if (status == RESHARD_OK)
         status = check_padding(run);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config_file.c - finds the places that change, and copies what is between them. */
+/* config_file.c - finds the places that change, and copies the text between them. */
 #include "checkpoint/convert/config_file.h"
 
 #include "base/context.h"
@@ -12,9 +12,9 @@ typedef struct rewriting {
     rs_json json;
     rs_slice text;
     const rs_config_change *change;
-    size_t copied; /* bytes of the text so far */
+    size_t copied; /* bytes of the text that were copied or replaced so far */
     bool changed;
-    bool names_dtype; /* of the whole model */
+    bool names_dtype; /* the whole model has a dtype */
     rs_json_writer writer;
 } rewriting;
 
@@ -24,7 +24,7 @@ static bool ends_with(const rs_json_token *key, const char *ending)
     return key->count >= length && memcmp(key->bytes + key->count - length, ending, length) == 0;
 }
 
-/* Writes what comes before a place, which what is there follows from `next` on. */
+/* Copies the text up to `place`, and skips what follows up to `next`. */
 static void copy_until(rewriting *r, size_t place, size_t next)
 {
     rs_json_writer_add(&r->writer, r->text.bytes + r->copied, place - r->copied);
@@ -32,7 +32,7 @@ static void copy_until(rewriting *r, size_t place, size_t next)
     r->changed = true;
 }
 
-/* Puts the dtype in the place of a string, between its quotes. */
+/* Replaces a string by the dtype, between its quotes. */
 static void replace(rewriting *r, const rs_json_token *token)
 {
     size_t begin = (size_t)(token->bytes - r->text.bytes);
@@ -71,11 +71,12 @@ static void add_dtype(rewriting *r, size_t place, bool is_first)
     rs_json_writer_text(&r->writer, "\"");
 }
 
-/* The object has been begun. A member is taken out with the comma in front of it; the first one
- * with the comma behind it, which is to say, up to the next key. */
+/* Rewrites an object after its opening brace. A member is removed together with the comma before
+ * it; the first member together with the comma after it, that is, up to the next key. */
 static reshard_status rewrite_object(rewriting *r, int depth)
 {
-    size_t end = r->json.at, first_gone = SIZE_MAX; /* end: of the last member that stays */
+    /* end: of the last member that was kept, or of a removed one after it */
+    size_t end = r->json.at, first_gone = SIZE_MAX;
     bool any = false;
     for (;;) {
         rs_json_token key;
@@ -131,7 +132,7 @@ reshard_status rs_config_file_rewrite(rs_arena *arena, rs_slice text,
     if (status == RESHARD_OK)
         status = rewrite_object(&r, 0);
     if (status == RESHARD_OK)
-        status = rs_json_next(&r.json, &token); /* nothing may follow */
+        status = rs_json_next(&r.json, &token); /* checks that nothing follows */
     if (status == RESHARD_OK && r.changed)
         status = keep_text(&r, arena, out_text);
     rs_json_writer_release(&r.writer);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config_file.h - config.json as the output needs it. */
+/* config_file.h - rewrites config.json for the output. */
 #ifndef RS_CHECKPOINT_CONVERT_CONFIG_FILE_H
 #define RS_CHECKPOINT_CONVERT_CONFIG_FILE_H
 
@@ -8,16 +8,16 @@
 
 #include <stdbool.h>
 
-/* What changes: everything else stays as it is, byte for byte. */
+/* What changes. Everything else stays as it is, byte for byte. */
 typedef struct rs_config_change {
-    /* What weights were cast to, as PyTorch calls it: the value of torch_dtype or dtype, of the
-     * model and of its parts (text_config). */
+    /* The dtype that weights were cast to, as PyTorch calls it: the new value of torch_dtype or
+     * dtype, for the model and for its parts (text_config). */
     const char *dtype;
-    /* quantization_config goes, and torch_dtype is added if nothing says it. */
+    /* Remove quantization_config, and add torch_dtype if there is no dtype. */
     bool is_dequantised;
 } rs_config_change;
 
-/* *out_text is in the arena; without bytes when nothing changes. Errors: SYNTAX. */
+/* *out_text is in the arena; its bytes are NULL if nothing changes. Errors: SYNTAX. */
 reshard_status rs_config_file_rewrite(rs_arena *arena, rs_slice text,
                                       const rs_config_change *change, rs_slice *out_text);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conversion.c - plans a conversion and tells about it. Everything that can be wrong with source,
- * rules and options is found here, before anything is written.
+ * conversion.c - plans a conversion and answers questions about it. Everything that can be wrong
+ * with source, rules and options is found here, before anything is written.
  */
 #include "checkpoint/convert/conversion.h"
 
@@ -50,19 +50,19 @@ static reshard_status plan_routes(reshard_conversion *conversion)
             status = rs_fail(RESHARD_ERR_CANCELLED, "cancelled");
         if (status != RESHARD_OK)
             return status;
-        /* What is summed has to pass through memory. */
+        /* CRCs are summed in memory, so the kernel cannot copy. */
         route->direct = route->direct && !target->format->has_crcs;
         conversion->bytes += rs_route_target_bytes(route);
         conversion->route_count++;
         rs_context_progress(conversion->context, "planning", (uint64_t)i + 1,
                             (uint64_t)target->tensor_count);
     }
-    /* In the order of the source, so that reads go forward. */
+    /* Sorted by place in the source, so that reads go forward. */
     rs_sort(conversion->routes, (size_t)conversion->route_count, sizeof(rs_route), compare_routes);
     return RESHARD_OK;
 }
 
-/* A tensor of the source. */
+/* Adds a tensor of the source to the digest. */
 static void digest_tensor(rs_digest *digest, const rs_stored_tensor *tensor)
 {
     rs_digest_bytes(digest, tensor->name.bytes, tensor->name.count);
@@ -133,7 +133,7 @@ static reshard_status check_memory(const reshard_conversion_options *options)
     return RESHARD_OK;
 }
 
-/* Collective: all ranks cut blocks for the memory that the leader has. */
+/* Makes all ranks cut blocks for the leader's memory. Collective. */
 static reshard_status share_memory(reshard_conversion *conversion, int32_t threads)
 {
     conversion->threads = rs_team_thread_count(&conversion->team, threads);
@@ -180,7 +180,7 @@ static reshard_status plan_traced(reshard_conversion *conversion,
     return status;
 }
 
-/* Collective: have all ranks planned the same? */
+/* Checks that all ranks have made the same plan. Collective. */
 static reshard_status compare_plans(const reshard_conversion *conversion, reshard_status status)
 {
     uint64_t digest[2] = {0, 0};
@@ -238,7 +238,7 @@ void reshard_conversion_destroy(reshard_conversion *conversion)
     rs_release(conversion->context, conversion, sizeof *conversion);
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 reshard_status reshard_conversion_get_stats(const reshard_conversion *conversion,
                                             reshard_conversion_stats *out_stats)

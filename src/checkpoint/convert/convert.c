@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* convert.c - a conversion in one call. */
+/* convert.c - opens, plans and runs a conversion in one call. */
 #include "base/options.h"
 #include "checkpoint/engine/team.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* estimate.c - how long a run may take: from a short look at the disk, or from speeds that are
- * known. */
+/* estimate.c - how long a run may take: measured by a short test of the disk, or computed from
+ * known speeds. */
 #include "base/context.h"
 #include "base/error.h"
 #include "base/options.h"
@@ -18,7 +18,7 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* Seconds for a byte, from reading the end of the largest file. */
+/* Measures seconds per byte by reading the end of the largest file. */
 static reshard_status probe_read(const reshard_checkpoint *source, void *memory, double *out_each)
 {
     int32_t largest = 0;
@@ -37,7 +37,7 @@ static reshard_status probe_read(const reshard_checkpoint *source, void *memory,
     return status;
 }
 
-/* Likewise, from writing a file beside the target, which is removed again. */
+/* Measures seconds per byte by writing a file beside the target, which is then removed. */
 static reshard_status probe_write(const rs_conversion_run *run, const void *memory,
                                   double *out_each)
 {
@@ -45,7 +45,7 @@ static reshard_status probe_write(const rs_conversion_run *run, const void *memo
     rs_file *file = NULL;
     size_t length = strlen(run->target);
     while (length > 1 && run->target[length - 1] == '/')
-        length--; /* beside the folder, not inside */
+        length--; /* so that the file is beside the folder, not inside */
     char *path = rs_allocate(context, length + sizeof ".probe");
     if (path == NULL)
         return rs_allocation_status();

@@ -37,13 +37,13 @@ static int print_done(char line[LINE_BYTES], int64_t first, int64_t count)
     return snprintf(line, LINE_BYTES, "done %" PRId64 " %" PRId64 "\n", first, count);
 }
 
-/* What was scanned counts only if it is written exactly as we write it. */
+/* A scanned line counts only if printing its values gives exactly the same text. */
 static bool begins_with(const char *text, const char *printed)
 {
     return strncmp(text, printed, strlen(printed)) == 0;
 }
 
-/* The bytes of the head; 0 when there is none. */
+/* The length of the head; 0 if there is none. */
 static size_t scan_head(const char *text, rs_journal_head *head)
 {
     char printed[LINE_BYTES];
@@ -73,7 +73,7 @@ static bool scan_run(const char *line, uint64_t *nonce)
     return begins_with(line, printed);
 }
 
-/* Whole lines behind the head. False when one of them is none of ours. */
+/* Reads the whole lines after the head. Returns false if one of them is not ours. */
 static bool scan_lines(const char *line, rs_journal_state *state)
 {
     int64_t first, count;
@@ -90,7 +90,7 @@ static bool scan_lines(const char *line, rs_journal_state *state)
 
 /* ---- what an earlier run left ---------------------------------------------------------------- */
 
-/* Reads it all; what a crash cut off, which may be zeros, does not count. */
+/* Reads all of it. An incomplete end that a crash left, which may be zeros, does not count. */
 static reshard_status read_text(rs_journal *journal, const char *folder)
 {
     uint64_t size = 0;
@@ -154,7 +154,7 @@ reshard_status rs_journal_check_idle(reshard_context *context, const char *folde
     reshard_status status = rs_file_open(context, path, &file);
     rs_release(context, path, strlen(path) + 1);
     if (status == RESHARD_OK)
-        status = rs_file_lock(file); /* closing gives it back */
+        status = rs_file_lock(file); /* closing releases the lock */
     rs_file_close(file);
     return status == RESHARD_ERR_NOT_FOUND ? RESHARD_OK : status;
 }
@@ -180,8 +180,8 @@ static reshard_status append(rs_journal *journal, const char *line, size_t lengt
     return status;
 }
 
-/* No two runs have the same, so whoever reads it knows whether this is the folder that the run is
- * about, or one of the same name elsewhere. Time and process are enough for that. */
+/* No two runs have the same nonce, so a rank that reads it knows whether it sees the folder of this
+ * run, or one of the same name elsewhere. Time and process id are enough for that. */
 static uint64_t make_nonce(void)
 {
     struct timespec now;
@@ -196,7 +196,7 @@ static reshard_status append_run(rs_journal *journal)
     uint64_t nonce = make_nonce();
     reshard_status status = append(journal, line, (size_t)print_run(line, nonce));
     journal->state.nonce = nonce;
-    /* In any case: other ranks, maybe on other machines, are about to read it. */
+    /* Sync in any case: other ranks, maybe on other machines, are about to read this. */
     return status == RESHARD_OK ? rs_file_sync(journal->file) : status;
 }
 
@@ -225,7 +225,7 @@ reshard_status rs_journal_create(rs_journal *journal, reshard_context *context, 
     return status;
 }
 
-/* Takes away what a crash cut off, before anything is written where it was. */
+/* Removes an incomplete end that a crash left, before anything is written in its place. */
 static reshard_status cut_off(rs_journal *journal)
 {
     uint64_t size = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * others.c - what a conversion writes besides tensors: the index, copies of files of the source
- * that hold no weights (config.json, tokenizers), and links to files that do not change.
+ * others.c - what a conversion writes besides tensors: the index, copies of the source's files that
+ * hold no weights (config.json, tokenizers), and links to files that do not change.
  */
 #include "base/context.h"
 #include "base/dtype.h"
@@ -17,9 +17,10 @@
 #define CONFIG_NAME "config.json"
 #define CONFIG_BYTES_MAX ((size_t)16 << 20)
 
-/* ---- which ----------------------------------------------------------------------------------- */
+/* ---- listing --------------------------------------------------------------------------------- */
 
-/* Files and folders beside the source's files that share a fate. */
+/* Files and folders beside the checkpoint's own that are treated in the same way: how many, and the
+ * first. */
 typedef struct kin {
     int64_t count;
     const char *first;
@@ -44,8 +45,8 @@ static bool is_source_file(const reshard_checkpoint *source, const char *name)
     return false;
 }
 
-/* Can it be copied, and should it? A link to a file elsewhere would bring that file into the
- * output. */
+/* Checks that a file can be copied, and may be: a link that leaves the checkpoint would bring
+ * somebody else's file into the output. */
 static reshard_status check_other(const reshard_conversion *conversion, const char *path,
                                   rs_path_kind *out_kind)
 {
@@ -95,7 +96,7 @@ static reshard_status consider_other(reshard_conversion *conversion, char *name,
         return rs_target_say(&conversion->target,
                              "left out: %s, which tells how weights are quantised", name);
     } else if (rs_name_holds_weights(name)) {
-        /* What is left out of safetensors, the reader has said. */
+        /* The reader has a note about safetensors files that are left out. */
         if (strstr(name, ".safetensors") == NULL)
             add_kin(&seen->weights, name);
     } else {
@@ -143,12 +144,12 @@ static bool copies_config(const reshard_conversion *conversion)
     return false;
 }
 
-/* config.json as it shall be, and what to say about it. One that is no JSON is copied as it is. */
+/* Rewrites config.json, and adds a note about it. One that is not valid JSON is copied as it is. */
 static reshard_status change_config(reshard_conversion *conversion, rs_slice text)
 {
     rs_target *target = &conversion->target;
     const char *dtype = rs_dtype_torch_name(target->cast);
-    /* PyTorch has 8-bit types, but no model computes in them. */
+    /* PyTorch has 8-bit dtypes, but no model computes in them. */
     if (!rs_dtype_is_float(target->cast))
         return rs_target_say(target, "config.json keeps its dtype, though most weights become %s",
                              reshard_dtype_name(target->cast));
@@ -256,7 +257,7 @@ static reshard_status copy_other(rs_conversion_run *run, const char *name)
     return status;
 }
 
-/* The `add` of rs_finishing. */
+/* The `add` function of rs_finishing. */
 static reshard_status add_file(void *user, const char *name, const char *bytes, size_t count)
 {
     rs_conversion_run *run = user;
@@ -283,8 +284,8 @@ reshard_status rs_run_copy_others(rs_conversion_run *run)
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
-/* The source file with exactly the tensors that a target file shall hold, at the same places, or
- * -1. The caller compares the headers. */
+/* The source file that has exactly the tensors that a target file will hold, at the same places;
+ * -1: none. The caller compares the headers. */
 static int32_t find_same(const rs_conversion_run *run, const rs_target_file *file)
 {
     const reshard_checkpoint *source = run->conversion->source;
@@ -322,7 +323,7 @@ static reshard_status has_header(const rs_conversion_run *run, int32_t file, int
     return status;
 }
 
-/* The blocks of a file that was linked are done, and need no journal. */
+/* The blocks of a file that was linked are done, and need no record in the journal. */
 static void recall_blocks(rs_conversion_run *run, int32_t file)
 {
     const rs_blocks *blocks = &run->blocks;
@@ -338,7 +339,7 @@ static reshard_status link_file(rs_conversion_run *run, int32_t file, int32_t sa
     reshard_status status =
         rs_output_link(&run->output, run->conversion->target.files[file].name,
                        run->conversion->source_files[same], &run->target_files[file]);
-    /* Where there can be no link, the file is copied as others are. */
+    /* If no link can be made, the file is written like any other. */
     if (status == RESHARD_OK && run->target_files[file] != NULL)
         recall_blocks(run, file);
     return status;
@@ -348,7 +349,7 @@ reshard_status rs_run_link(rs_conversion_run *run)
 {
     reshard_status status = RESHARD_OK;
     const rs_format *format = run->conversion->target.format;
-    /* The heads of archives come last, so that they cannot be compared now. */
+    /* The heads of archives are written last, so they cannot be compared now. */
     if (format->is_split || format->has_crcs)
         return RESHARD_OK;
     for (int32_t i = 0; status == RESHARD_OK && i < run->conversion->target.file_count; i++) {

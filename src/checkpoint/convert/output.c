@@ -48,8 +48,8 @@ reshard_status rs_output_look(reshard_context *context, const char *target,
     return status == RESHARD_ERR_NOT_FOUND ? RESHARD_OK : status;
 }
 
-/* Makes the journal, and its name, durable before any other file is made. The folder's own name
- * follows so that a later run finds what this one did. */
+/* Makes the journal and its name durable before any other file is created. The folder's own name is
+ * synced too, so that a later run finds what this one did. */
 static reshard_status make_journal(rs_output *output, const rs_journal_head *head, bool sync)
 {
     reshard_context *context = output->context;
@@ -66,8 +66,8 @@ static reshard_status make_journal(rs_output *output, const rs_journal_head *hea
     return status;
 }
 
-/* A folder without a journal is ours if there is nothing in it but the beginning of one: a
- * conversion left it so if it was interrupted there. */
+/* A folder without a journal is ours if it is empty or holds only the beginning of a journal: an
+ * interrupted conversion may have left it like this. Removes that beginning. */
 static reshard_status clear_beginning(const rs_output *output)
 {
     rs_names names = {.context = output->context};
@@ -130,7 +130,7 @@ reshard_status rs_output_create(rs_output *output, reshard_context *context, con
         return status;
     status = make_journal(output, head, sync);
     if (status != RESHARD_OK)
-        rs_output_discard(output); /* there is nothing in it to go on with */
+        rs_output_discard(output); /* it holds nothing to continue from */
     return status;
 }
 
@@ -194,7 +194,7 @@ reshard_status rs_output_check_names(rs_output *output, bool all)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* A file that an earlier run has written to, as that run left it. */
+/* Opens a file that an earlier run has written to, if it is as that run left it. */
 static reshard_status take_file(const rs_output *output, const char *path, uint64_t bytes,
                                 rs_file **out_file)
 {
@@ -216,7 +216,8 @@ static reshard_status take_file(const rs_output *output, const char *path, uint6
     return status;
 }
 
-/* What an earlier run may have left of a file goes, so that nothing of it shows through. */
+/* Creates a file. One that an earlier run left is removed first, so that none of its bytes
+ * remain. */
 static reshard_status make_file(const rs_output *output, const char *path, uint64_t bytes,
                                 const rs_file *like, rs_file **out_file)
 {
@@ -262,7 +263,7 @@ reshard_status rs_output_open_file(const rs_output *output, const char *name, ui
     reshard_status status = output->named ? rs_file_open(context, path, &file)
                                           : rs_file_open_write(context, path, &file);
     if (status == RESHARD_OK && rs_file_has_links(file)) {
-        /* What the source shares is not written. */
+        /* It may be the source's, which must not be written. */
         rs_file_close(file);
         file = NULL;
         status = rs_file_open(context, path, &file);
@@ -290,17 +291,17 @@ reshard_status rs_output_link(rs_output *output, const char *name, const rs_file
     char *path = rs_path_join(context, output->path, name);
     if (path == NULL)
         return rs_allocation_status();
-    (void)rs_path_remove(context, path); /* what an earlier run may have left */
-    /* Opened for reading: what the source shares is not written, and verify reads it. */
+    (void)rs_path_remove(context, path); /* that an earlier run may have left */
+    /* For reading only: it is the source's too. Verifying reads it. */
     if (rs_path_link(context, rs_file_path(source), path) == RESHARD_OK)
         status = rs_file_open(context, path, out_file);
     release_path(context, path);
     return status;
 }
 
-/* ---- the name -------------------------------------------------------------------------------- */
+/* ---- the final name -------------------------------------------------------------------------- */
 
-/* Says that everything is there, once all names are durable. */
+/* Records that everything is there, once all names are durable. */
 static reshard_status finish(rs_output *output, bool sync)
 {
     if (output->journal.state.finished)
@@ -311,8 +312,9 @@ static reshard_status finish(rs_output *output, bool sync)
     return status == RESHARD_OK ? rs_journal_finish(&output->journal, sync) : status;
 }
 
-/* The journal goes last: until then a later run can go on, whatever name the folder has. A removal
- * that a crash takes back leaves a whole target, so it is no error if it cannot be waited for. */
+/* The journal is removed last: until then a later run can continue, whichever name the folder has.
+ * If a crash undoes the removal, the target is still complete, so failing to sync it is not an
+ * error. */
 static reshard_status give_name(rs_output *output, const char *parent, const char *journal,
                                 bool sync)
 {
@@ -336,7 +338,7 @@ static reshard_status give_name(rs_output *output, const char *parent, const cha
 reshard_status rs_output_publish(rs_output *output, bool sync)
 {
     assert(output->path != NULL && output->target != NULL && output->journal.file != NULL);
-    /* All memory first, so that nothing can be missing once the name is given. */
+    /* Allocate everything first, so that nothing can fail for lack of memory after the rename. */
     char *parent = rs_path_parent(output->context, output->target);
     char *journal =
         parent != NULL ? rs_path_join(output->context, output->target, RS_JOURNAL_NAME) : NULL;

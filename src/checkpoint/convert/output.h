@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * output.h - the folder that is written into, target.partial, until it gets the target's name.
+ * output.h - the folder that is written into, target.partial, until it is renamed to the target.
  *
- *  1. After a crash at any point, also of the machine, the target's name does not exist, or
+ *  1. After a crash at any point, even of the machine, either the target does not exist, or
  *     everything in it is on disk and its journal says so.
- *  2. The folder holds what this conversion puts there and nothing else: a file that an earlier run
- *     left is taken over as its journal tells, or made anew, and a file of somebody else is an
- *     error.
+ *  2. The folder holds only what this conversion puts there: a file that an earlier run left is
+ *     continued according to its journal, or created again, and anybody else's file is an error.
  *
- * The order that this takes, each step on disk before the next:
+ * The order of steps, each on disk before the next:
  *
  *     folder, journal with its head | names of both | files | names of files | "finished" |
- *     the target's name | its mode | the journal goes
+ *     the target's name | its mode | removal of the journal
  */
 #ifndef RS_CHECKPOINT_CONVERT_OUTPUT_H
 #define RS_CHECKPOINT_CONVERT_OUTPUT_H
@@ -20,59 +19,59 @@
 
 typedef struct rs_output {
     reshard_context *context;
-    char *target; /* as given, without slashes at the end */
+    char *target; /* as given, without trailing slashes */
     char *path;   /* where the files are: target.partial, or the target itself */
     rs_journal journal;
-    rs_names names; /* of the files that belong into the folder */
+    rs_names names; /* of the files that belong in the folder */
     bool resumed;
-    bool named; /* the folder has the target's name already; it is finished */
+    bool named; /* the folder already has the target's name, and is finished */
 } rs_output;
 
 typedef enum rs_output_kind {
     RS_OUTPUT_OTHER,     /* nothing, or nothing that a conversion left */
     RS_OUTPUT_FINISHED,  /* complete: the run was interrupted before it removed the journal */
-    RS_OUTPUT_UNFINISHED /* an unfinished folder that somebody gave the target's name */
+    RS_OUTPUT_UNFINISHED /* an unfinished folder that somebody renamed to the target */
 } rs_output_kind;
 
-/* What there is under the target's name. */
+/* Finds out what exists under the target's name. */
 reshard_status rs_output_look(reshard_context *context, const char *target,
                               rs_output_kind *out_kind);
-/* Makes the folder and its journal, or with `resume` takes those of an interrupted conversion of
- * the same digest. release in any case. Errors: UNFINISHED when an interrupted conversion is in the
- * way and resume is not asked for; INVALID for anything else in the way, with words about what to
- * do; IO. */
+/* Creates the folder and its journal or, with `resume`, takes over those of an interrupted
+ * conversion with the same digest. Release in any case, even after an error. Errors: UNFINISHED if
+ * an interrupted conversion is in the way and `resume` is not set; INVALID for anything else in the
+ * way, with advice; IO. */
 reshard_status rs_output_create(rs_output *output, reshard_context *context, const char *target,
                                 const rs_journal_head *head, bool resume, bool sync);
-/* The folder that another rank has made or taken, with the nonce of its journal. release in any
- * case. Errors: MISMATCH when the folder that this rank sees is another one. */
+/* Opens the folder that rank 0 has created or taken over, whose journal has this nonce. Release in
+ * any case. Errors: MISMATCH if this rank sees a different folder. */
 reshard_status rs_output_join(rs_output *output, reshard_context *context, const char *target,
                               bool named, uint64_t nonce);
 /* Removes the folder and what is in it, as far as possible. */
 void rs_output_discard(rs_output *output);
-/* Closes; the folder stays as it is. */
+/* Closes everything and leaves the folder as it is. */
 void rs_output_release(rs_output *output);
 
-/* A file of this name belongs into the folder, whoever makes it. */
+/* Notes that a file of this name belongs in the folder, whoever creates it. */
 reshard_status rs_output_expect(rs_output *output, const char *name);
-/* Is there anything in the folder that does not belong there? all: is everything there that does?
- * Errors: INVALID, naming it. */
+/* Checks that the folder holds nothing else than the expected files and, with `all`, that none of
+ * them is missing. Errors: INVALID, naming the file. */
 reshard_status rs_output_check_names(rs_output *output, bool all);
 
-/* A file in the folder, of this size. begun: an earlier run has written to it, and it is taken
- * over; errors: INVALID when it is not as that run left it. Else it is new, and all zeros. like: a
- * file whose blocks it shall share if they can be, so that no room is asked for; its first 4096
- * bytes may then be any. NULL: none. */
+/* Opens a file of this size in the folder. begun: an earlier run has written to it, so it is
+ * continued; errors: INVALID if it is not as that run left it. Otherwise it is created, filled with
+ * zeros. like: a file whose blocks it will share if possible, so that no space is allocated; its
+ * first 4096 bytes are then undefined. May be NULL. */
 reshard_status rs_output_file(rs_output *output, const char *name, uint64_t bytes, bool begun,
                               const rs_file *like, rs_file **out_file);
-/* A file of the folder that is there already. For writing, unless it is a link to the source's or
- * the folder is finished. Errors: INVALID when its size is another one. */
+/* Opens an existing file of the folder: for writing, unless it is a link to the source's or the
+ * folder is finished. Errors: INVALID if its size is different. */
 reshard_status rs_output_open_file(const rs_output *output, const char *name, uint64_t bytes,
                                    rs_file **out_file);
-/* Makes a file of the folder a link to another one, and opens it. Where links cannot be made
- * (across file systems, say) *out_file stays as it is. */
+/* Makes a file of the folder a link to another one, and opens it. If links cannot be made (for
+ * example across file systems), *out_file does not change. */
 reshard_status rs_output_link(rs_output *output, const char *name, const rs_file *source,
                               rs_file **out_file);
-/* Checks and makes durable all names, gives the folder the target's name, and removes the
+/* Checks all names and makes them durable, renames the folder to the target, and removes the
  * journal. */
 reshard_status rs_output_publish(rs_output *output, bool sync);
 

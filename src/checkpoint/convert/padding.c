@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * padding.c - the bytes of a file's arrays that no tensor fills, as pad() of rules makes them. They
- * are zero: a conversion writes them, and verifying reads them.
+ * padding.c - the bytes of a file's arrays that no tensor fills, because of pad() in rules. They
+ * are zero: a conversion writes them, and verifying checks them.
  *
- * An array is the pieces that lie in it and padding. The runs of bytes that pieces take are listed
- * and sorted; what is between them is padding. Most arrays have none, which their bytes tell.
+ * An array consists of pieces and padding. The runs of bytes that pieces take up are listed and
+ * sorted, and the gaps between them are padding. Most arrays have none, as adding up their pieces
+ * shows.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -17,10 +18,10 @@
 
 #define PART_BYTES ((size_t)64 << 10)
 
-/* Does something with padding from byte `at` of the file on. */
+/* Handles `count` bytes of padding at byte `at` of the file. */
 typedef reshard_status gap_fn(rs_file *file, uint64_t at, uint64_t count);
 
-/* Bytes of a file that a piece takes. */
+/* A run of bytes in a file that belongs to a piece. */
 typedef struct byte_run {
     uint64_t at, count;
 } byte_run;
@@ -42,8 +43,8 @@ static uint64_t piece_bytes(const rs_stored_tensor *tensor, const rs_stored_piec
     return (uint64_t)rs_volume(tensor->carried_ndim, piece->size) * (uint64_t)tensor->element_bytes;
 }
 
-/* The runs of a piece: those of its dims that are dense, from the last one back, for each place in
- * the others. */
+/* Adds the runs of a piece: its innermost dims as far as they are dense, once for each index of the
+ * outer dims. */
 static reshard_status add_runs(byte_runs *runs, const rs_stored_tensor *tensor,
                                const rs_stored_piece *piece)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rounds.c - the blocks of a run, and the journal of those that are done. One process alone writes
- * the journal between two blocks. Several ranks go in rounds.
+ * rounds.c - runs the blocks, and keeps the journal of those that are done. A single process writes
+ * the journal between two blocks. Several ranks work in rounds.
  *
- * A round is as many blocks as the journal may fall behind, and each rank has a range of it, of
- * about the same bytes. After a round all ranks make their files durable and tell each other how
- * far they came; the leader writes that down.
+ * A round has as many blocks as the journal may lag behind, and each rank gets a range of them with
+ * about the same number of bytes. After a round, all ranks make their files durable and tell each
+ * other how far they got, and the leader records it.
  *
- * 1. Between rounds all ranks have the same idea of what is done, so that all deal out alike
- *    without talking.
- * 2. A rank that fails goes on to the end of the round, where all hear of it: nobody waits for a
- *    rank that has gone.
+ * 1. Between rounds, all ranks agree on what is done, so they divide the next round in the same way
+ *    without communicating.
+ * 2. A rank that fails still takes part in the exchange at the end of the round, where all learn of
+ *    it, so nobody waits for a rank that has left.
  */
 #include "base/context.h"
 #include "checkpoint/convert/conversion.h"
@@ -59,7 +59,7 @@ reshard_status rs_run_end_blocks(rs_conversion_run *run)
     return rs_team_agree(run->team, status);
 }
 
-/* ---- alone ----------------------------------------------------------------------------------- */
+/* ---- a single process ------------------------------------------------------------------------ */
 
 /* Makes finished blocks durable, then records them. */
 static reshard_status write_journal(rs_conversion_run *run)
@@ -69,7 +69,7 @@ static reshard_status write_journal(rs_conversion_run *run)
     return status == RESHARD_OK ? record(run) : status;
 }
 
-/* The engine's pause. */
+/* Called by the engine between blocks (rs_engine's `pause`). */
 static reshard_status write_journal_if_due(void *user, uint64_t bytes_done)
 {
     rs_conversion_run *run = user;
@@ -92,7 +92,7 @@ static reshard_status run_alone(rs_conversion_run *run)
     return status == RESHARD_OK ? rs_fail(RESHARD_ERR_CANCELLED, "cancelled") : status;
 }
 
-/* ---- together -------------------------------------------------------------------------------- */
+/* ---- several ranks --------------------------------------------------------------------------- */
 
 reshard_status rs_run_share_ledger(rs_conversion_run *run)
 {
@@ -118,13 +118,13 @@ reshard_status rs_run_share_ledger(rs_conversion_run *run)
     return status;
 }
 
-/* What a rank did of a round: count blocks from first on, and they are on disk. */
+/* What a rank did in a round: `count` blocks from `first` on, all on disk. */
 typedef struct account {
     int64_t first, count;
     uint64_t bytes;
 } account;
 
-/* Enters what all ranks did, and writes it down. */
+/* Marks as done what all ranks did, and writes the journal. */
 static reshard_status enter_accounts(rs_conversion_run *run, const account *accounts)
 {
     uint64_t bytes = run->engine.shown_from;

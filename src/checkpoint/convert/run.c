@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.c - a conversion is carried out: files with their headers, blocks, the journal of those that
- * are done, and at last the name. Sums of what passes are kept on the way.
+ * run.c - carries out a conversion: creates files with their headers, runs the blocks, keeps the
+ * journal of those that are done, and gives the target its name at the end. The bytes are summed on
+ * the way.
  */
 #include "checkpoint/convert/conversion.h"
 
@@ -14,7 +15,7 @@
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Which files an earlier run has written blocks of. */
+/* Finds the files that an earlier run has written blocks to. */
 static void find_begun(const rs_conversion_run *run, bool *begun)
 {
     const rs_blocks *blocks = &run->blocks;
@@ -28,7 +29,7 @@ static void find_begun(const rs_conversion_run *run, bool *begun)
     }
 }
 
-/* A file of the source, if the kernel is to copy some of it. */
+/* A file of the source of which the kernel is to copy some part, or NULL. */
 static const rs_file *find_shared(const reshard_conversion *conversion)
 {
     for (int64_t i = 0; i < conversion->route_count; i++) {
@@ -39,7 +40,7 @@ static const rs_file *find_shared(const reshard_conversion *conversion)
     return NULL;
 }
 
-/* A file with all that is not of tensors: its head, and zeros where they are padded. */
+/* Creates a file with everything but its tensors: its head, and zeros where they are padded. */
 static reshard_status make_file(rs_conversion_run *run, int32_t index, bool begun,
                                 const rs_file *shared)
 {
@@ -49,7 +50,8 @@ static reshard_status make_file(rs_conversion_run *run, int32_t index, bool begu
                                            &run->target_files[index]);
     if (status == RESHARD_OK)
         status = rs_target_write_head(target, index, run->target_files[index]);
-    /* A file that was begun has its zeros: they were on disk before the first block was. */
+    /* A file that was begun has its zeros already: they were on disk before its first block was
+     * recorded. */
     return status == RESHARD_OK && !begun
                ? rs_padding_write(target, index, run->target_files[index])
                : status;
@@ -76,7 +78,7 @@ static reshard_status make_files(rs_conversion_run *run)
     }
     if (status == RESHARD_OK && !run->options.no_sync)
         status = rs_folder_sync(run->context, run->output.path);
-    /* A disk that was too full for all of them is not left full by some. */
+    /* If the disk was too full for all files, do not leave it full of some. */
     for (size_t i = 0; status != RESHARD_OK && i < count; i++) {
         if (made[i] && run->target_files[i] != NULL)
             rs_file_give_back(run->target_files[i]);
@@ -84,7 +86,7 @@ static reshard_status make_files(rs_conversion_run *run)
     return status;
 }
 
-/* These files were created by another rank, or by an earlier run. */
+/* Opens files that were created by another rank, or by an earlier run. */
 static reshard_status open_files(rs_conversion_run *run)
 {
     const rs_target *target = &run->conversion->target;
@@ -100,7 +102,7 @@ static reshard_status open_files(rs_conversion_run *run)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* The bytes of blocks that need not be done again. */
+/* The bytes of blocks that are already done. */
 static uint64_t count_done(const rs_conversion_run *run)
 {
     const rs_blocks *blocks = &run->blocks;
@@ -114,7 +116,8 @@ static uint64_t count_done(const rs_conversion_run *run)
     return bytes;
 }
 
-/* Cuts blocks as the journal counts them, and recalls which are done. */
+/* Cuts the blocks with the journal's thread_bytes, so that their numbers match, and recalls which
+ * are done. */
 static reshard_status cut_blocks(rs_conversion_run *run, uint64_t thread_bytes)
 {
     const reshard_conversion *conversion = run->conversion;
@@ -130,7 +133,7 @@ static reshard_status cut_blocks(rs_conversion_run *run, uint64_t thread_bytes)
     return status;
 }
 
-/* Collective. */
+/* Cuts the blocks, and creates or opens all files. Collective. */
 static reshard_status prepare_files(rs_conversion_run *run)
 {
     bool leads = rs_team_leads(run->team);
@@ -155,7 +158,7 @@ static reshard_status prepare_files(rs_conversion_run *run)
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* Digests of both sides, from the sums of all ranks. */
+/* Computes the digests of both sides from the sums of all ranks. */
 static reshard_status finish_sums(const rs_conversion_run *run, const rs_sums *sums,
                                   reshard_conversion_report *report)
 {
@@ -172,7 +175,7 @@ static reshard_status finish_sums(const rs_conversion_run *run, const rs_sums *s
         to[i].tensor = &target->tensors[i];
     }
     report->bytes_digested = 0;
-    /* Tensors without bytes have no route, and nothing is the sum of all of them. */
+    /* Empty tensors have no route, and zero is the correct sum for them. */
     for (int64_t i = 0; i < sums->count; i++) {
         int64_t tensor = run->conversion->routes[i].target - target->tensors;
         from[tensor].sum = sums->items[i].source;
@@ -195,7 +198,7 @@ static reshard_status finish_sums(const rs_conversion_run *run, const rs_sums *s
     return status;
 }
 
-/* What the sums of all ranks tell. Collective. */
+/* Merges the sums of all ranks, and reports the digests. Collective. */
 static reshard_status report_sums(const rs_conversion_run *run, rs_sums *sums,
                                   reshard_conversion_report *report)
 {
@@ -203,7 +206,7 @@ static reshard_status report_sums(const rs_conversion_run *run, rs_sums *sums,
     return status == RESHARD_OK ? rs_team_agree(run->team, finish_sums(run, sums, report)) : status;
 }
 
-/* Does something that sums what passes, and reports the sums. Collective. */
+/* Runs `body`, which sums the bytes that pass, and reports the sums. Collective. */
 static reshard_status with_sums(rs_conversion_run *run, reshard_conversion_report *report,
                                 reshard_status (*body)(rs_conversion_run *run, rs_sums *sums))
 {
@@ -238,7 +241,8 @@ static reshard_status make_entry_sums(rs_conversion_run *run)
     return rs_entry_sums_create(run->context, target->entry_count, ranges, &run->entry_sums);
 }
 
-/* What all ranks summed, and what none did. Collective. */
+/* Merges the CRCs of all ranks, and completes those of which some bytes were not summed.
+ * Collective. */
 static reshard_status finish_entry_sums(rs_conversion_run *run)
 {
     if (run->entry_sums == NULL)
@@ -249,7 +253,7 @@ static reshard_status finish_entry_sums(rs_conversion_run *run)
     return rs_team_agree(run->team, status);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the whole run --------------------------------------------------------------------------- */
 
 static reshard_status run_blocks(rs_conversion_run *run, rs_sums *sums)
 {
@@ -302,7 +306,7 @@ static reshard_status publish(rs_conversion_run *run)
     return rs_team_agree(run->team, status);
 }
 
-/* All files are written. */
+/* The steps after all files are written. */
 static reshard_status conclude(rs_conversion_run *run, reshard_conversion_report *report)
 {
     reshard_status status = RESHARD_OK;
@@ -317,7 +321,7 @@ static reshard_status conclude(rs_conversion_run *run, reshard_conversion_report
     return status == RESHARD_OK ? publish(run) : status;
 }
 
-/* All blocks are written. */
+/* The steps after all blocks are written. */
 static reshard_status finish(rs_conversion_run *run, reshard_conversion_report *report)
 {
     reshard_status status = rs_run_end_blocks(run);
@@ -349,7 +353,7 @@ static reshard_status write_all(rs_conversion_run *run, reshard_conversion_repor
     return status == RESHARD_OK ? finish(run, report) : status;
 }
 
-/* Do all ranks mean the same run? Collective. */
+/* Checks that all ranks were given the same options. Collective. */
 static reshard_status compare_runs(const rs_conversion_run *run, reshard_status status)
 {
     uint64_t words[2];
@@ -365,8 +369,9 @@ static reshard_status compare_runs(const rs_conversion_run *run, reshard_status 
     return rs_team_compare(run->team, status, "convert: the run", words);
 }
 
-/* Of the conversion, and of the very files that it reads: whoever goes on must find these. Ranks
- * compare without the latter, since they may have copies of their own. */
+/* Digest of the conversion, and of the identity of the files that it reads: a run that continues
+ * must find the same ones. Ranks compare plans without the latter, because each may have its own
+ * copies. */
 static void digest_source(const rs_conversion_run *run, uint64_t out_digest[2])
 {
     const reshard_checkpoint *source = run->conversion->source;
@@ -378,7 +383,7 @@ static void digest_source(const rs_conversion_run *run, uint64_t out_digest[2])
     rs_digest_u64(&digest, words[1]);
     for (int32_t i = 0; i < source->file_count; i++) {
         rs_digest_u64(&digest, source->files[i].stamp.inode);
-        /* A link that is made to a file is a change of that file. */
+        /* Making a link to a file counts as a change of that file. */
         rs_digest_u64(&digest, run->options.link ? 0 : (uint64_t)source->files[i].stamp.changed);
     }
     rs_digest_finish(&digest, out_digest);
@@ -395,14 +400,14 @@ static reshard_status create_output(rs_conversion_run *run)
         if (target->files[i].name != NULL)
             status = rs_output_expect(&run->output, target->files[i].name);
     }
-    /* Once other files may be there, they are checked with the rest, when they are known. */
+    /* Once other files may exist, all names are checked at the end, when these are known. */
     return status == RESHARD_OK && !run->output.journal.state.blocks_done
                ? rs_output_check_names(&run->output, false)
                : status;
 }
 
-/* The leader has the folder, and all others look whether they see the same one. Tells all whether
- * everything is in it already. Collective. */
+/* The leader creates or takes over the folder, and all others check that they see the same one.
+ * *out_finished: everything is in it already. Collective. */
 static reshard_status open_output(rs_conversion_run *run, bool *out_finished)
 {
     bool leads = rs_team_leads(run->team);
@@ -421,7 +426,7 @@ static reshard_status open_output(rs_conversion_run *run, bool *out_finished)
     return rs_team_agree(run->team, status);
 }
 
-/* An earlier run has written all files. Collective. */
+/* The steps that are left if an earlier run has written all files. Collective. */
 static reshard_status conclude_finished(rs_conversion_run *run, reshard_conversion_report *report)
 {
     report->bytes_resumed = run->conversion->bytes;
