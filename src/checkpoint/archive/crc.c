@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * crc.c - the CRC by folding with the carry-less multiply of x86-64 (Gopal et al., "Fast CRC
- * computation for generic polynomials using PCLMULQDQ", 2009), where the processor has it.
+ * crc.c - CRC-32 by folding with the carry-less multiply of x86-64, where the processor has it
+ * (Gopal et al., "Fast CRC computation for generic polynomials using PCLMULQDQ", 2009).
  *
- * Blocks of 16 bytes are multiplied by a power of x and added to a later block, which leaves the
- * remainder as it is. Four at a time, all of the message is folded into its last four blocks, then
- * into one; zlib does that one and what is left behind it. The register of the CRC is added to the
- * first four bytes at the beginning, so that it is zero from there on.
+ * Multiplying a block of 16 bytes by a power of x and adding it to a later block leaves the
+ * remainder unchanged. Four lanes fold the message into its last four blocks, and these into one;
+ * zlib then computes the CRC of that block and of the bytes that follow it. The CRC register is
+ * xor-ed into the first four bytes, so that it counts as zero from there on.
  */
 #include "checkpoint/archive/crc.h"
 
@@ -33,7 +33,7 @@ CARRYLESS static inline __m128i fold(__m128i block, __m128i powers, __m128i onto
     return _mm_xor_si128(_mm_xor_si128(low, high), onto);
 }
 
-/* Folds a multiple of four blocks into one, with the register of the CRC in front of them. */
+/* Folds all blocks, a multiple of four, into one. `start` is the CRC register before them. */
 CARRYLESS static void fold_all(uint32_t start, const unsigned char *bytes, size_t count,
                                unsigned char out_block[16])
 {
@@ -62,7 +62,7 @@ uint32_t rs_crc32(uint32_t crc, const void *bytes, size_t count)
         return (uint32_t)crc32_z(crc, from, count);
     size_t whole = count / (LANES * BLOCK) * (LANES * BLOCK);
     fold_all(~crc, from, whole, folded);
-    /* A CRC of all ones is a register of zero. */
+    /* zlib inverts the CRC it is given, so all ones stand for a register of zero. */
     crc = (uint32_t)crc32_z(UINT32_MAX, folded, sizeof folded);
     return (uint32_t)crc32_z(crc, from + whole, count - whole);
 }

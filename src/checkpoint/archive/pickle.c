@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pickle.c - from bytes to opcodes: one table says for each what follows it and what it does. The
- * loop never recurses, and every opcode takes at least one byte and makes at most a few nodes, so
- * that time and memory are in proportion to the bytes.
+ * pickle.c - splits bytes into opcodes and carries them out. One table says for each opcode which
+ * argument follows it and which function runs it. The loop never recurses, and each opcode takes at
+ * least one byte and makes at most a few nodes, so time and memory are proportional to the bytes.
  */
 #include "checkpoint/archive/pickle.h"
 
@@ -24,7 +24,7 @@ struct rs_pickle {
     size_t persistent_count;
 };
 
-/* What follows an opcode. Numbers have their lowest byte first. */
+/* The argument that follows an opcode. Numbers are little-endian. */
 typedef enum argument_form {
     PLAIN, /* nothing */
     U1,
@@ -32,10 +32,10 @@ typedef enum argument_form {
     I4,
     U4,
     U8,
-    F8,   /* a double with its highest byte first */
+    F8,   /* a big-endian double */
     LINE, /* up to the next newline */
     LINES,
-    RUN_U1, /* a count, and so many bytes */
+    RUN_U1, /* a count, and that many bytes */
     RUN_I4,
     RUN_U4,
     RUN_U8,
@@ -144,7 +144,7 @@ static reshard_status read_number(rs_pickle_reader *reader, size_t bytes, uint64
     return RESHARD_OK;
 }
 
-/* The same for the most common width. */
+/* read_number for the most common width. */
 static reshard_status read_byte(rs_pickle_reader *reader, uint64_t *out_number)
 {
     if (reader->at == reader->count)
@@ -247,8 +247,8 @@ reshard_status rs_pickle_step(rs_pickle_reader *reader)
     return status == RESHARD_OK ? found->action(reader, &argument) : status;
 }
 
-/* Half of the opcodes of a large pickle are these two, and there are many millions: MEMOIZE and
- * BINGET in their plainest form, without the table. False, and nothing done: for the table. */
+/* MEMOIZE and BINGET make up half of the opcodes of a large pickle, many millions of them. Carries
+ * out their plainest form without the table. False: nothing was done, and the table is needed. */
 static bool step_quickly(rs_pickle_reader *reader)
 {
     if (reader->count - reader->at < 2)

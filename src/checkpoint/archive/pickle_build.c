@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pickle_build.c - carries out opcodes: each takes values from the stack and pushes the node it
- * makes. Calls are recorded, never made.
+ * pickle_build.c - carries out the opcodes that take values from the stack and push the node they
+ * make. Calls are recorded, never made.
  */
 #include "base/context.h"
 #include "base/error.h"
@@ -38,7 +38,7 @@ reshard_status rs_pickle_push(reader *r, node *value)
     return status;
 }
 
-/* Fails unless so many values lie above the last mark. */
+/* Fails unless at least `count` values lie above the last mark. */
 static reshard_status need(const reader *r, int64_t count)
 {
     int64_t floor = r->mark_count != 0 ? r->marks[r->mark_count - 1].stack_count : 0;
@@ -48,7 +48,7 @@ static reshard_status need(const reader *r, int64_t count)
                : rs_pickle_fail(r, "it takes more values than the stack holds above the last mark");
 }
 
-/* Only after `need`. */
+/* Call `need` first. */
 static node *pop(reader *r)
 {
     assert(r->stack_count > 0);
@@ -61,7 +61,7 @@ static node *top(const reader *r)
     return r->stack[r->stack_count - 1];
 }
 
-/* Removes the last mark; the values from *out_begin on were above it. */
+/* Removes the last mark. The values above it are those from *out_begin on. */
 static reshard_status pop_mark(reader *r, int64_t *out_begin)
 {
     if (r->mark_count == 0)
@@ -70,8 +70,8 @@ static reshard_status pop_mark(reader *r, int64_t *out_begin)
     return RESHARD_OK;
 }
 
-/* A value is about to be changed. If it is older than the last mark, the values above that mark
- * are not on their own any more. */
+/* Called before a value changes. If it is older than the last mark, it will refer to values above
+ * that mark, so that these cannot be taken any more. */
 static void change(reader *r, const node *value)
 {
     if (r->mark_count != 0 && value->at < r->marks[r->mark_count - 1].at)
@@ -102,7 +102,7 @@ reshard_status rs_pickle_do_mark(reader *r, const argument *a)
     return status;
 }
 
-/* Removes the last mark if there is nothing above it. */
+/* Pops a value, or the last mark if nothing lies above it. */
 reshard_status rs_pickle_do_pop(reader *r, const argument *a)
 {
     (void)a;
@@ -131,8 +131,8 @@ reshard_status rs_pickle_do_dup(reader *r, const argument *a)
 
 /* ---- memo ------------------------------------------------------------------------------------ */
 
-/* Writers count from 0 (Python 2 from 1), so an index is never larger than the place it stands at.
- * That bounds the memo. */
+/* Writers number the memo from 0 (Python 2 from 1) without gaps, so an index is never larger than
+ * the position of its opcode. Insisting on that bounds the memo. */
 static reshard_status put(reader *r, uint64_t index)
 {
     reshard_status status = need(r, 1);
@@ -141,7 +141,8 @@ static reshard_status put(reader *r, uint64_t index)
     if (index > r->opcode_at)
         return rs_pickle_fail(r, "the memo's index is larger than the bytes before it allow");
     int64_t i = (int64_t)index;
-    /* Python's own pickles fill the memo in order, and nothing in it is replaced. */
+    /* Taking relies on a memo that is filled in order, without replacing entries, as in Python's
+     * pickles. */
     if (i != r->memo_end && r->taker != NULL)
         status = rs_pickle_give_back(r);
     int64_t slot = i - r->taken_entries;
@@ -157,7 +158,7 @@ static reshard_status put(reader *r, uint64_t index)
     return RESHARD_OK;
 }
 
-/* The index is the argument's number, or written out in its line. */
+/* Reads an index of the memo: the argument's number, or decimal digits in its line. */
 static reshard_status read_index(const reader *r, const argument *a, uint64_t *out_index)
 {
     uint64_t index = 0;
@@ -200,8 +201,8 @@ reshard_status rs_pickle_do_get(reader *r, const argument *a)
 
 /* ---- containers ------------------------------------------------------------------------------ */
 
-/* Adds the values from `begin` of the stack on. The first ones get exactly their room, as most
- * containers are filled once. */
+/* Moves the values from stack index `begin` on into the container. The first batch gets exactly the
+ * room it needs, because most containers are filled once. */
 static reshard_status add_items(reader *r, node *container, int64_t begin)
 {
     rs_pickle_items *items = &container->items;
@@ -227,7 +228,7 @@ reshard_status rs_pickle_do_empty(reader *r, const argument *a)
     return rs_pickle_push(r, rs_pickle_make(r, (rs_pickle_kind)a->which));
 }
 
-/* Makes a container of the values from `begin` of the stack on, in their place. */
+/* Replaces the values from stack index `begin` on by a container of them. */
 static reshard_status gather(reader *r, rs_pickle_kind kind, int64_t begin)
 {
     node *made = rs_pickle_make(r, kind);
@@ -255,8 +256,8 @@ static bool is_call(const node *value)
     return value->kind == RS_PICKLE_REDUCE || value->kind == RS_PICKLE_OBJECT;
 }
 
-/* The container of this kind that values for `target` go into: itself, or for a call the one that
- * is kept beside it. *out is NULL when it takes none. */
+/* Finds the container of this kind that values added to `target` go into: the target itself or, for
+ * a call, the one kept beside it. *out is NULL if the target takes no such values. */
 static reshard_status find_container(reader *r, node *target, rs_pickle_kind kind, node **out)
 {
     *out = target->kind == kind ? target : NULL;
@@ -269,7 +270,7 @@ static reshard_status find_container(reader *r, node *target, rs_pickle_kind kin
     return *beside != NULL ? RESHARD_OK : rs_allocation_status();
 }
 
-/* Adds the values from `begin` on to the one below them. */
+/* Adds the values from stack index `begin` on to the value below them. */
 static reshard_status add_to_below(reader *r, rs_pickle_kind kind, int64_t begin)
 {
     node *container = NULL;
@@ -395,7 +396,7 @@ reshard_status rs_pickle_do_call_keywords(reader *r, const argument *a)
         (rs_pickle_call){.callable = callable, .arguments = arguments, .keywords = keywords});
 }
 
-/* The arguments from `begin` on, as a tuple, go to the class. */
+/* Pushes an object of the class. Its arguments are the values from stack index `begin` on. */
 static reshard_status push_instance(reader *r, const node *class, int64_t begin)
 {
     reshard_status status = gather(r, RS_PICKLE_TUPLE, begin);
@@ -426,7 +427,7 @@ reshard_status rs_pickle_do_obj(reader *r, const argument *a)
         return rs_pickle_fail(r, "there is no class behind the mark");
     const node *class = r->stack[begin];
     status = push_instance(r, class, begin + 1);
-    if (status == RESHARD_OK) { /* the class is below the instance now */
+    if (status == RESHARD_OK) { /* the class is still below the object */
         r->stack[begin] = r->stack[begin + 1];
         r->stack_count = begin + 1;
     }

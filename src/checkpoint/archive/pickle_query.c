@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pickle_query.c - finding one's way among nodes, and the index of a large dict: its text keys
- * sorted, so that no choice of keys makes it slow. */
+/* pickle_query.c - questions about nodes, and the index of a large dict. The index is a sorted
+ * array of the text keys, so that no choice of keys can make it slow. */
 #include "base/context.h"
 #include "base/error.h"
 #include "base/sort.h"
@@ -11,7 +11,7 @@
 
 struct rs_pickle_pair {
     rs_slice key;
-    size_t position; /* in the dict */
+    size_t position; /* of the pair in the dict */
     const rs_pickle_node *value;
 };
 
@@ -192,7 +192,7 @@ static int compare_pairs(const void *a, const void *b)
                       : (left->position > right->position) - (left->position < right->position);
 }
 
-/* Of equal keys the last one in the dict stays. */
+/* Of equal keys, keeps the one that is last in the dict. */
 static void keep_last(rs_pickle_index *index)
 {
     size_t kept = 0;

@@ -20,14 +20,15 @@ static bool is_full(const rs_text *text)
     return text->length >= text->capacity;
 }
 
-/* Surrogates and controls beyond ASCII, which only look like text. */
+/* Surrogates and control characters beyond ASCII, which terminals cannot show. */
 static bool is_hidden(const char *at)
 {
     unsigned char first = (unsigned char)at[0], second = (unsigned char)at[1];
     return (first == 0xed && second >= 0xa0) || (first == 0xc2 && second < 0xa0);
 }
 
-/* Escapes what would not stay on the line. is_text: it is UTF-8. */
+/* Escapes quotes, backslashes, control characters and, unless is_text (UTF-8), bytes from 0x80
+ * on. */
 static void show_characters(rs_text *text, rs_slice slice, bool is_text)
 {
     for (size_t i = 0; i < slice.count && !is_full(text); i++) {
@@ -59,7 +60,7 @@ static void show_quoted(rs_text *text, const char *before, rs_slice slice, bool 
     rs_text_add(text, "'");
 }
 
-/* With the fewest digits that read back as the same number. */
+/* Writes the fewest digits that read back as the same number. */
 static void show_float(rs_text *text, double real)
 {
     char digits[40];
@@ -107,7 +108,7 @@ static void show_within(rs_text *text, const char *open, const rs_pickle_node *n
     rs_text_add(text, "%s", close);
 }
 
-/* name(arguments)[appended]{set by key}<state> */
+/* Writes name(arguments){keywords}[appended]{set by key}<state>. */
 static void show_call(rs_text *text, const rs_pickle_call *call, int depth)
 {
     if (depth >= DEPTH_MAX) {
@@ -192,7 +193,7 @@ void rs_pickle_show(const rs_pickle_node *node, char *out_text, size_t room)
     show(&text, node, 0);
     if (text.length < room || room < 4)
         return;
-    size_t end = room - 3; /* for ".." and NUL, before the character that they would cut */
+    size_t end = room - 3; /* room for ".." and NUL, without cutting a UTF-8 character in two */
     while (end > 0 && ((unsigned char)out_text[end] & 0xc0) == 0x80)
         end--;
     memcpy(out_text + end, "..", 3);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pickle_take.c - items that somebody takes while the pickle is read (rs_pickle_taker).
+ * pickle_take.c - hands items to a taker while the pickle is read (rs_pickle_taker).
  *
- * What opcodes make between a MARK and the APPENDS or SETITEMS that ends it can be let go if
- * nothing else knows of it: no global or persistent id was made there, no older value was changed,
- * and the memo only grew. The arena then goes back to where it was at the MARK.
+ * The values made between a MARK and its APPENDS or SETITEMS can be dropped if nothing else refers
+ * to them: no global or persistent id was made there, no older value was changed, and the memo only
+ * grew. The arena then goes back to where it was at the MARK.
  *
- * The memo still has entries for what is gone, and a later opcode may ask for one. Texts, such as
- * the name of a file that many items share, are made again from the opcode that made them. For
- * anything else, which Python's own files hardly do, all that was taken is made again by carrying
- * its opcodes out once more, first things first, and from then on nobody takes any more: the rest
- * of the reading is as if nobody had. So a pickle is read twice at most.
+ * The memo still has entries for the dropped values, and a later opcode may ask for one. A text,
+ * such as a file name that many items share, is recreated by running the opcode that made it again.
+ * Anything else is rare in files that Python wrote: then all batches that were taken are recreated,
+ * in order, by running their opcodes again, and from then on no items are offered. So each opcode
+ * is run at most twice, apart from those of texts.
  */
 #include "base/context.h"
 #include "base/error.h"
@@ -24,7 +24,7 @@ typedef rs_pickle_taken taken;
 
 /* ---- taking ---------------------------------------------------------------------------------- */
 
-/* Notes where the texts are made that the memo got since the mark. */
+/* Records where the texts were made that entered the memo since the mark. */
 static reshard_status keep_texts(reader *r, const rs_pickle_mark *mark)
 {
     int64_t before = r->taken_entries;
@@ -74,18 +74,17 @@ reshard_status rs_pickle_offer(reader *r, const rs_pickle_mark *mark,
     return status;
 }
 
-/* ---- coming back to it ----------------------------------------------------------------------- */
+/* ---- recalling taken values ------------------------------------------------------------------ */
 
-/* The taken items that come last among those whose entries begin at or before the index; NULL:
- * all are behind it. */
+/* The last batch whose memo entries begin at or before the index; NULL if there is none. */
 static const taken *find_taken(reader *r, int64_t index)
 {
     int64_t low = 0, high = r->taken_count;
-    if (high == 0 || index < r->taken[0].memo_first) /* classes and keys, mostly */
+    if (high == 0 || index < r->taken[0].memo_first) /* mostly classes and keys */
         return NULL;
     if (index >= r->taken[high - 1].memo_first)
         return &r->taken[high - 1];
-    /* Classes and keys that come later follow the same items, whoever asks for them. */
+    /* Entries between two batches are asked for again and again: they too are classes and keys. */
     const taken *last = &r->taken[r->found_last];
     if (last->memo_first <= index && index < last[1].memo_first)
         return last;
@@ -113,7 +112,7 @@ static const rs_pickle_text_place *find_text(const reader *r, const taken *withi
     return low < within->text_end && r->texts[low].index == index ? &r->texts[low] : NULL;
 }
 
-/* Carries out the opcodes from `begin` to `end` once more. */
+/* Runs the opcodes from `begin` to `end` again. */
 static reshard_status repeat(reader *r, size_t begin, size_t end)
 {
     reshard_status status = RESHARD_OK;
@@ -147,7 +146,7 @@ reshard_status rs_pickle_recall(reader *r, uint64_t index)
     return rs_pickle_push(r, r->memo[i - before]);
 }
 
-/* Appends entries [begin, end) of an earlier memo, which may be NULL if there are none. */
+/* Appends entries [begin, end) of the earlier memo, which may be NULL if there are none. */
 static reshard_status append_memo(reader *r, rs_pickle_node *const *earlier, int64_t begin,
                                   int64_t end)
 {
@@ -179,7 +178,7 @@ reshard_status rs_pickle_give_back(reader *r)
         status = append_memo(r, memo, copied, kept);
         copied = kept;
         assert(status != RESHARD_OK || r->memo_end == again->memo_first);
-        r->memo_count = r->memo_end; /* where MEMOIZE goes on */
+        r->memo_count = r->memo_end; /* the index that MEMOIZE fills next */
         if (status == RESHARD_OK)
             status = rs_pickle_do_mark(r, NULL);
         if (status == RESHARD_OK)

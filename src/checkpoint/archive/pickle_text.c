@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pickle_text.c - decimal numbers to binary ones, and escaped texts to UTF-8. What the input may
- * look like follows Python's reader, short of underscores, spaces and hexadecimal numbers, which no
- * writer uses. */
+/* pickle_text.c - converts decimal numbers to binary and escaped texts to UTF-8. It accepts what
+ * Python's reader accepts, except underscores, spaces and hexadecimal numbers, which no writer
+ * uses. */
 #include "checkpoint/archive/pickle_text.h"
 
 #include <assert.h>
@@ -83,7 +83,7 @@ const char *rs_pickle_parse_integer(rs_slice text, char out_bytes[RS_PICKLE_LARG
     return NULL;
 }
 
-/* Python's repr has no other characters; the rest of what strtod takes is none of ours. */
+/* Only the characters of Python's repr; strtod would accept more. */
 static bool is_float(rs_slice text)
 {
     const char *digits = text.bytes;
@@ -99,7 +99,7 @@ static bool is_float(rs_slice text)
     return count != 0 && count < FLOAT_CHARACTERS_MAX;
 }
 
-/* strtod with a point for the decimal point, whatever the program's locale. */
+/* strtod with "." as the decimal point, whatever the program's locale. */
 static double parse_double(const char *text, char **out_end)
 {
     locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
@@ -167,7 +167,7 @@ size_t rs_pickle_encode_utf8(uint32_t code, char *out_bytes)
     return length;
 }
 
-/* Hexadecimal digits, exactly this many; false when one is missing. */
+/* Reads exactly this many hexadecimal digits; false if one is missing. */
 static bool read_hex(const char *at, const char *end, int digits, uint32_t *out_code)
 {
     uint32_t code = 0;
@@ -198,7 +198,7 @@ const char *rs_pickle_decode_unicode(rs_slice text, char *out_bytes, size_t *out
             continue;
         }
         int digits = *at == 'u' ? 4 : *at == 'U' ? 8 : 0;
-        if (digits == 0) { /* a backslash and what follows it stay as they are */
+        if (digits == 0) { /* not an escape: keep both characters */
             out_bytes[count++] = '\\';
             count += rs_pickle_encode_utf8((unsigned char)*at++, out_bytes + count);
             continue;
@@ -214,7 +214,7 @@ const char *rs_pickle_decode_unicode(rs_slice text, char *out_bytes, size_t *out
     return NULL;
 }
 
-/* Decodes the escape whose backslash stands before *at, and goes past it. */
+/* Decodes the escape whose backslash precedes *at, and moves *at past it. */
 static const char *decode_escape(const char **at, const char *end, char *out_bytes, size_t *count)
 {
     static const char letters[] = "\\'\"abfnrtv", meanings[] = "\\'\"\a\b\f\n\r\t\v";

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pickle_text.h - the numbers and texts of a pickle that are written out in characters, as protocol
- * 0 does. Each call returns NULL on success, else what is wrong, in words. */
+/* pickle_text.h - numbers and texts written out in characters, as protocol 0 does. Functions that
+ * return a text return NULL on success, else what is wrong, in words. */
 #ifndef RS_CHECKPOINT_ARCHIVE_PICKLE_TEXT_H
 #define RS_CHECKPOINT_ARCHIVE_PICKLE_TEXT_H
 
 #include "checkpoint/archive/pickle.h"
 
-/* Room for a number of RS_PICKLE_DIGITS_MAX digits in two's complement. */
+/* Room for a number of RS_PICKLE_DIGITS_MAX decimal digits in two's complement. */
 #define RS_PICKLE_LARGE_BYTES_MAX 1792
 
-/* The fewest bytes of two's complement, lowest first, that still give the same number; 0 has
- * none. */
+/* Returns how many of these bytes, two's complement with the lowest first, suffice for the same
+ * number. Zero needs none. */
 size_t rs_pickle_trim(const char *bytes, size_t count);
-/* The number in two's complement of at most 8 bytes. */
+/* The value of at most 8 bytes of two's complement, the lowest first. */
 int64_t rs_pickle_small(const char *bytes, size_t count);
 
-/* A decimal number, as trimmed two's complement. */
+/* Converts a decimal number to trimmed two's complement. */
 const char *rs_pickle_parse_integer(rs_slice text, char out_bytes[RS_PICKLE_LARGE_BYTES_MAX],
                                     size_t *out_count);
 const char *rs_pickle_parse_float(rs_slice text, double *out_real);
 
-/* Is it UTF-8? Lone surrogates are let through, as Python does. */
+/* Is it UTF-8? Lone surrogates pass, as in Python's pickles. */
 bool rs_pickle_is_utf8(rs_slice text);
 /* Decodes \uXXXX and \UXXXXXXXX; other bytes are Latin-1. out_bytes has room for 2 * text.count. */
 const char *rs_pickle_decode_unicode(rs_slice text, char *out_bytes, size_t *out_count);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pickle_values.c - opcodes that push one value without taking any: none, numbers, texts and
+/* pickle_values.c - opcodes that push one value and take none: None, bools, numbers, texts and
  * bytes. */
 #include "base/context.h"
 #include "checkpoint/archive/pickle_reader.h"
@@ -42,7 +42,8 @@ static reshard_status push_bytes(reader *r, rs_pickle_kind kind, rs_slice bytes)
     return rs_pickle_push(r, made);
 }
 
-/* Two's complement of any length; the bytes must last as long as the node. */
+/* Pushes an integer in two's complement of any length. Beyond 8 bytes, the bytes must live as long
+ * as the node. */
 static reshard_status push_integer(reader *r, rs_slice bytes)
 {
     bytes.count = rs_pickle_trim(bytes.bytes, bytes.count);
@@ -82,7 +83,7 @@ static reshard_status push_float(reader *r, double real)
     return rs_pickle_push(r, made);
 }
 
-/* The highest byte comes first. */
+/* Pickles store doubles big-endian; the number was read as little-endian. */
 reshard_status rs_pickle_do_float(reader *r, const argument *a)
 {
     uint64_t bits = 0;
@@ -111,7 +112,7 @@ reshard_status rs_pickle_do_text(reader *r, const argument *a)
                                        : rs_pickle_fail(r, "the text is not UTF-8");
 }
 
-/* A str of Python 2 is text when it can be. */
+/* A str of Python 2 becomes a text if it is UTF-8, else bytes. */
 reshard_status rs_pickle_do_string(reader *r, const argument *a)
 {
     return push_bytes(r, rs_pickle_is_utf8(a->bytes) ? RS_PICKLE_TEXT : RS_PICKLE_BYTES, a->bytes);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pickle_write.c - one function for each kind of value; `add` is the only one that touches the
- * buffer. */
+/* pickle_write.c - one function for each kind of value. Only `add` touches the buffer. */
 #include "checkpoint/archive/pickle_write.h"
 
 #include "base/context.h"
@@ -37,7 +36,7 @@ static void add_opcode(rs_pickle_writer *writer, int opcode)
     add(writer, &(char){(char)opcode}, 1);
 }
 
-/* The opcode and a number of so many bytes, the lowest first. */
+/* Adds an opcode and a little-endian number of `bytes` bytes. */
 static void add_number(rs_pickle_writer *writer, int opcode, uint64_t number, size_t bytes)
 {
     char digits[8];
@@ -48,7 +47,7 @@ static void add_number(rs_pickle_writer *writer, int opcode, uint64_t number, si
     add(writer, digits, bytes);
 }
 
-/* A failure of the caller's values, unless one came before it. */
+/* Records that the caller's values cannot be written, unless there is an earlier failure. */
 static void fail(rs_pickle_writer *writer, reshard_status status, const char *words)
 {
     if (writer->status == RESHARD_OK)
@@ -104,7 +103,7 @@ void rs_pickle_write_float(rs_pickle_writer *writer, double real)
 {
     uint64_t bits, turned = 0;
     memcpy(&bits, &real, sizeof bits);
-    for (int i = 0; i < 8; i++) /* the highest byte comes first */
+    for (int i = 0; i < 8; i++) /* doubles are big-endian in pickles */
         turned = turned << 8 | (bits >> (8 * i) & 0xff);
     add_number(writer, 'G', turned, 8);
 }
@@ -119,7 +118,7 @@ void rs_pickle_write_text(rs_pickle_writer *writer, rs_slice text)
     add(writer, text.bytes, text.count);
 }
 
-/* _codecs.encode(text, "latin1"), the text having one character for each byte. */
+/* Writes _codecs.encode(text, "latin1") with a text of one character for each byte. */
 void rs_pickle_write_bytes(rs_pickle_writer *writer, rs_slice bytes)
 {
     size_t count = bytes.count;

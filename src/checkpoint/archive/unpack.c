@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unpack.c - files made of decoders, which are kept where they have come to. */
+/* unpack.c - made files whose reads run a decoder. Decoders that stopped midway are kept for later
+ * reads. */
 #include "checkpoint/archive/unpack.h"
 
 #include "base/context.h"
@@ -12,8 +13,8 @@
 #include <string.h>
 
 #define SKIP_BYTES ((size_t)64 << 10)
-/* What is kept of both ends of a zstd stream while its length is found: the records of an archive
- * are there. */
+/* Bytes kept of each end of a zstd stream's content while its length is measured. The records of an
+ * archive are there, so opening it needs no second pass. */
 #define EDGE_BYTES ((size_t)4 << 10)
 
 /* One compressed content. */
@@ -22,14 +23,15 @@ typedef struct packed {
     const rs_file *file;
     const rs_zip *zip; /* NULL: zstd */
     const rs_zip_member *member;
-    uint64_t at, count; /* of zstd */
-    uint64_t bytes;     /* of content */
+    uint64_t at, count; /* zstd only: its bytes in the file */
+    uint64_t bytes;     /* length of the content */
     size_t head_bytes, tail_bytes;
-    char edges[]; /* of zstd: the first bytes, then the last ones from EDGE_BYTES on */
+    /* zstd only: the first bytes of the content, then from EDGE_BYTES on its last ones */
+    char edges[];
 } packed;
 
 typedef struct decoder {
-    const packed *of; /* NULL: none */
+    const packed *of; /* NULL: not a decoder */
     uint64_t given;
     rs_zip_reader *zip;
     rs_zstd_reader *zstd;
@@ -38,9 +40,9 @@ typedef struct decoder {
 struct rs_unpacking {
     reshard_context *context;
     rs_references references;
-    rs_mutex mutex; /* guards what follows */
+    rs_mutex mutex; /* guards the fields below */
     int32_t idle_count;
-    decoder idle[RS_UNPACK_IDLE_MAX]; /* the one used last is the last */
+    decoder idle[RS_UNPACK_IDLE_MAX]; /* least recently used first */
 };
 
 /* ---- decoders -------------------------------------------------------------------------------- */
@@ -70,7 +72,7 @@ static reshard_status decode(decoder *from, void *bytes, size_t count, size_t *o
     return status;
 }
 
-/* Takes idle decoder i out of the list, which the caller has locked. */
+/* Takes idle decoder i out of the list. The caller holds the mutex. */
 static decoder take_idle(rs_unpacking *unpacking, int32_t i)
 {
     decoder taken = unpacking->idle[i];
@@ -80,7 +82,7 @@ static decoder take_idle(rs_unpacking *unpacking, int32_t i)
     return taken;
 }
 
-/* The one that is nearest before `at`; without any, a new one. */
+/* Takes the idle decoder that is closest before `at`, or makes a new one. */
 static reshard_status find_decoder(const packed *content, uint64_t at, decoder *out_decoder)
 {
     rs_unpacking *unpacking = content->unpacking;
@@ -102,7 +104,8 @@ static reshard_status find_decoder(const packed *content, uint64_t at, decoder *
     return RESHARD_OK;
 }
 
-/* Keeps a decoder for the next read, in place of the one that waited longest. */
+/* Keeps a decoder for the next read. If the list is full, the least recently used one is
+ * destroyed. */
 static void keep_decoder(rs_unpacking *unpacking, const decoder *used)
 {
     decoder oldest = {0};
@@ -158,7 +161,7 @@ static reshard_status skip(decoder *from, uint64_t at)
     return status;
 }
 
-/* Serves a read from the ends that were kept; false when it wants more than those. */
+/* Serves a read from the ends that were kept; false if it needs other bytes too. */
 static bool read_edges(const packed *content, void *bytes, size_t count, uint64_t at)
 {
     uint64_t tail = content->bytes - content->tail_bytes;
@@ -241,7 +244,7 @@ reshard_status rs_unpack_member(rs_unpacking *unpacking, const rs_file *file, co
     return make_file(content, member->name, out_file);
 }
 
-/* The last bytes of everything that comes by. */
+/* Appends decoded bytes to the tail, which keeps the last EDGE_BYTES of them. */
 static void keep_tail(packed *content, const char *bytes, size_t count)
 {
     char *tail = content->edges + EDGE_BYTES;
@@ -252,7 +255,7 @@ static void keep_tail(packed *content, const char *bytes, size_t count)
     content->tail_bytes = old + part;
 }
 
-/* Reads all of it once: its length, and both ends. */
+/* Decodes everything once, to find the length and keep both ends. */
 static reshard_status measure(packed *content, uint64_t bytes_max)
 {
     reshard_context *context = content->unpacking->context;

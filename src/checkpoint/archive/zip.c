@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zip.c - opens an archive: searches for the end record from the back, follows it to the directory,
- * and each entry of the directory to a local header, after which the data begins. The two headers
- * of a member must agree: a file that could show different readers different things is refused.
+ * zip.c - opens an archive: searches backwards for the end record, follows it to the directory, and
+ * each entry of the directory to a local header, after which the data begins. The two headers of a
+ * member must agree, because a file that shows different readers different things is refused.
  */
 #include "checkpoint/archive/zip.h"
 
@@ -20,13 +20,13 @@
 #define TAIL_BYTES_MAX \
     (RS_ZIP_END_BYTES + COMMENT_BYTES_MAX + RS_ZIP_LOCATOR_BYTES + RS_ZIP_END64_BYTES)
 
-/* Where a member's local header begins; its data end at member->at + member->stored_bytes. */
+/* Where a member's local header begins; its data ends at member->at + member->stored_bytes. */
 typedef struct extent {
     uint64_t header_at;
     rs_zip_member *member;
 } extent;
 
-/* What the end records say, places from the beginning of the range. */
+/* The contents of the end records. Offsets count from the beginning of the range. */
 typedef struct ending {
     uint64_t entries, directory_bytes, directory_offset;
     uint64_t directory_end;
@@ -47,7 +47,7 @@ reshard_status rs_zip_fail(const rs_zip *zip, reshard_status status, rs_slice na
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-/* The last end record whose comment fits into the range. Bytes after it are ignored, as torch
+/* Finds the last end record whose comment fits into the range. Bytes after it are ignored, as torch
  * does. */
 static const unsigned char *find_end(const unsigned char *tail, size_t count)
 {
@@ -59,8 +59,8 @@ static const unsigned char *find_end(const unsigned char *tail, size_t count)
     return NULL;
 }
 
-/* Reads the end record of zip64, which stands before its locator, and lets it overrule the
- * other. */
+/* Reads the end record of zip64, which precedes its locator. Its values replace those of the other
+ * end record. */
 static reshard_status read_end64(const rs_zip *zip, const unsigned char *locator, ending *end)
 {
     const unsigned char *record = locator - RS_ZIP_END64_BYTES;
@@ -82,7 +82,7 @@ static reshard_status read_end64(const rs_zip *zip, const unsigned char *locator
     return RESHARD_OK;
 }
 
-/* tail: the last `count` bytes of the range, which ends at `range`. */
+/* tail: the last `count` bytes of the range, which is `range` bytes long. */
 static reshard_status read_end(const rs_zip *zip, const unsigned char *tail, size_t count,
                                uint64_t range, ending *out)
 {
@@ -112,8 +112,8 @@ static reshard_status read_end(const rs_zip *zip, const unsigned char *tail, siz
     return RESHARD_OK;
 }
 
-/* Finds and reads the directory, and allocates the members. Data in front of the archive shifts all
- * places in it: zip->begin moves past that data. */
+/* Finds and reads the directory, and allocates the members. Bytes in front of the archive shift all
+ * offsets in it, so zip->begin moves past them. */
 static reshard_status read_directory(rs_zip *zip, uint64_t range)
 {
     size_t count = range < TAIL_BYTES_MAX ? (size_t)range : TAIL_BYTES_MAX;
@@ -159,7 +159,7 @@ const char *rs_zip_name_fault(rs_slice name)
     return NULL;
 }
 
-/* Reads the sizes and the place that did not fit into the entry's own fields. */
+/* Reads the sizes and the header's offset if they did not fit into the entry's own fields. */
 static const char *read_extra(const unsigned char *extra, size_t count, rs_zip_member *member,
                               uint64_t *header_at)
 {
@@ -180,7 +180,7 @@ static const char *read_extra(const unsigned char *extra, size_t count, rs_zip_m
         extra = end;
         count -= 4 + length;
     }
-    return NULL; /* up to 3 bytes at the end are padding of some writers */
+    return NULL; /* some writers leave up to 3 bytes of padding */
 }
 
 static reshard_status check_method(const rs_zip *zip, const rs_zip_member *member, unsigned flags,
@@ -201,7 +201,7 @@ static reshard_status check_method(const rs_zip *zip, const rs_zip_member *membe
     return RESHARD_OK;
 }
 
-/* Reads the entry at *at of the directory, and moves *at behind it. */
+/* Reads the directory entry at *at, and moves *at past it. */
 static reshard_status read_entry(const rs_zip *zip, size_t *at, extent *out)
 {
     const unsigned char *entry = zip->directory + *at;
@@ -230,14 +230,14 @@ static reshard_status read_entry(const rs_zip *zip, size_t *at, extent *out)
     return check_method(zip, member, rs_zip_u16(entry + 8), rs_zip_u16(entry + 10));
 }
 
-/* Sizes and CRC of a local header are 0 where they stand behind the data, and full of ones where
- * they stand in an extra field; else they must be those of the directory. */
+/* In a local header, sizes and the CRC are 0 if they follow the data, and all ones if they are in
+ * an extra field; otherwise they must equal those in the directory. */
 static bool agrees(uint32_t field, uint64_t value)
 {
     return field == 0 || field == UINT32_MAX || field == value;
 }
 
-/* Reads the local header, which says where the data begin. `header` has room for the longest
+/* Reads the local header, which says where the data begins. `header` has room for the longest
  * name. */
 static reshard_status read_local(const rs_zip *zip, extent *one, unsigned char *header)
 {
@@ -275,7 +275,7 @@ static int compare_extents(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Reads the headers in file order, which is the quickest, and finds overlaps on the way. */
+/* Reads the headers in file order, which is fastest, and finds overlaps on the way. */
 static reshard_status read_locals(const rs_zip *zip, extent *extents)
 {
     size_t room = RS_ZIP_LOCAL_BYTES + UINT16_MAX;

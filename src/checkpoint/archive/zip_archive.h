@@ -8,7 +8,8 @@
 struct rs_zip {
     reshard_context *context;
     const rs_file *file;
-    uint64_t begin; /* of the archive in the file; places in its records count from here */
+    /* where the archive begins in the file; offsets in its records count from here */
+    uint64_t begin;
     uint64_t directory_at;
     unsigned char *directory; /* the names point into it */
     size_t directory_bytes;
@@ -17,7 +18,7 @@ struct rs_zip {
     size_t count;
 };
 
-/* Says which member of which file. */
+/* Fails with words that name the file and the member. */
 reshard_status rs_zip_fail(const rs_zip *zip, reshard_status status, rs_slice name,
                            const char *words);
 

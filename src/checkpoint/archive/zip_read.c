@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zip_read.c - reads the content of one member in order. Output never exceeds the size that the
- * directory announced: a stream that holds more is refused, as is one that ends early or leaves
- * input unread.
+ * zip_read.c - reads the content of one member in order. The output never exceeds the size in the
+ * directory: a stream that holds more is refused, and so is one that ends early or leaves input
+ * unread.
  */
 #include "base/context.h"
 #include "base/error.h"
@@ -20,19 +20,19 @@
 struct rs_zip_reader {
     const rs_zip *zip;
     const rs_zip_member *member;
-    uint64_t taken; /* bytes of the file */
-    uint64_t given; /* bytes of content */
-    uint32_t crc;   /* of what was given */
-    bool inflating; /* the stream was set up */
+    uint64_t taken; /* bytes read from the file */
+    uint64_t given; /* bytes of content returned */
+    uint32_t crc;   /* of the content returned so far */
+    bool inflating; /* zlib's stream was set up */
     bool stream_ended;
-    bool ended; /* and all was checked */
+    bool ended; /* the content has ended and was checked */
     z_stream stream;
     unsigned char *input; /* for deflated members */
 };
 
 /* ---- zlib's memory --------------------------------------------------------------------------- */
 
-/* Precedes each block, because zlib does not pass sizes when it frees. */
+/* Precedes each block, because zlib does not pass sizes when it frees memory. */
 typedef union block_head {
     size_t bytes;
     max_align_t alignment;
@@ -75,7 +75,7 @@ reshard_status rs_zip_reader_create(const rs_zip *zip, const rs_zip_member *memb
         reader->stream.zalloc = allocate_for_zlib;
         reader->stream.zfree = release_for_zlib;
         reader->stream.opaque = zip->context;
-        /* A negative number of window bits: no header of zlib around the stream. */
+        /* A negative number of window bits means a raw stream without zlib's header. */
         reader->inflating =
             reader->input != NULL && inflateInit2(&reader->stream, -MAX_WBITS) == Z_OK;
         status = reader->inflating ? RESHARD_OK : rs_allocation_status();
@@ -107,7 +107,8 @@ static reshard_status read_stored(rs_zip_reader *reader, void *bytes, size_t cou
     return status;
 }
 
-/* Reads the next bytes of the stream; fails when it has no more but is not finished. */
+/* Reads the next bytes of the stream. Fails if there are none, because the stream has not ended
+ * yet. */
 static reshard_status refill(rs_zip_reader *reader)
 {
     uint64_t left = reader->member->stored_bytes - reader->taken;
@@ -119,7 +120,7 @@ static reshard_status refill(rs_zip_reader *reader)
     return read_stored(reader, reader->input, count);
 }
 
-/* Inflates until `count` bytes are there or the stream ends. */
+/* Inflates until there are `count` bytes or the stream ends. */
 static reshard_status inflate_some(rs_zip_reader *reader, unsigned char *bytes, unsigned count,
                                    unsigned *out_done)
 {
@@ -157,7 +158,7 @@ static reshard_status read_deflated(rs_zip_reader *reader, unsigned char *bytes,
     return RESHARD_OK;
 }
 
-/* After the last byte of content: nothing may follow it, and the CRC must match. */
+/* Called after the last byte of content: nothing may follow it, and the CRC must match. */
 static reshard_status finish(rs_zip_reader *reader)
 {
     if (reader->member->deflated) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zip_records.h - the records of a zip file (APPNOTE 6.3, chapter 4), by the places of their
- * fields. All numbers have their lowest byte first. A file is: a local header and data for each
- * member, the directory with one entry for each, and the end record. In zip64 a field that is full
- * of ones stands in an extra field, and a second end record comes before the first.
+ * zip_records.h - the records of a zip file (APPNOTE 6.3, chapter 4), by the offsets of their
+ * fields. All numbers are little-endian. A file consists of a local header and data for each
+ * member, the directory with one entry for each, and the end record. In zip64, a field that is all
+ * ones is continued in an extra field, and a second end record precedes the first.
  */
 #ifndef RS_CHECKPOINT_ARCHIVE_ZIP_RECORDS_H
 #define RS_CHECKPOINT_ARCHIVE_ZIP_RECORDS_H
@@ -17,7 +17,7 @@
 #define RS_ZIP_END64_SIGNATURE 0x06064b50U
 #define RS_ZIP_LOCATOR_SIGNATURE 0x07064b50U
 
-/* Bytes without names, extra fields and comments. */
+/* Sizes without names, extra fields and comments. */
 enum {
     RS_ZIP_LOCAL_BYTES = 30,
     RS_ZIP_ENTRY_BYTES = 46,
@@ -28,7 +28,7 @@ enum {
 
 enum {
     RS_ZIP_FLAG_ENCRYPTED = 1,
-    RS_ZIP_FLAG_SIZES_BEHIND = 1 << 3, /* sizes and CRC stand behind the data */
+    RS_ZIP_FLAG_SIZES_BEHIND = 1 << 3, /* sizes and CRC follow the data */
     RS_ZIP_FLAG_PATCH = 1 << 5,
     RS_ZIP_FLAG_STRONG = 1 << 6,
     RS_ZIP_FLAG_UTF8 = 1 << 11,
@@ -38,8 +38,8 @@ enum {
 enum { RS_ZIP_STORED = 0, RS_ZIP_DEFLATED = 8 };
 
 enum {
-    RS_ZIP_EXTRA_SIZES = 0x0001,  /* of zip64 */
-    RS_ZIP_EXTRA_PADDING = 0x4246 /* "FB": torch's, so that data begins at a multiple */
+    RS_ZIP_EXTRA_SIZES = 0x0001,  /* of zip64: fields that need 64 bits */
+    RS_ZIP_EXTRA_PADDING = 0x4246 /* "FB", as torch pads, to align the data */
 };
 
 static inline uint16_t rs_zip_u16(const unsigned char *at)
@@ -57,7 +57,7 @@ static inline uint64_t rs_zip_u64(const unsigned char *at)
     return rs_zip_u32(at) | (uint64_t)rs_zip_u32(at + 4) << 32;
 }
 
-/* Writes the number's low bytes and returns the place behind them. */
+/* Writes the number's low bytes and returns the address after them. */
 static inline unsigned char *rs_zip_put(unsigned char *at, uint64_t number, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zip_write.c - computes places first and writes records last. CRCs are linear: the CRC of a member
- * is the xor of those of its blocks, each advanced by the number of bytes that follow it. So blocks
- * may come in any order.
+ * zip_write.c - computes all offsets first and writes the records last. CRCs are linear: a member's
+ * CRC is the xor of its blocks' CRCs, each advanced by the number of bytes that follow the block.
+ * So blocks may come in any order.
  */
 #include "checkpoint/archive/zip_write.h"
 
@@ -26,10 +26,10 @@ static_assert(sizeof(z_off_t) == 8, "members of 2 GiB and more need zlib with la
 enum {
     VERSION_PLAIN = 20,
     VERSION_64 = 45,
-    DATE_FIRST = 0x0021,  /* 1980-01-01: the same bytes for the same content */
+    DATE_FIRST = 0x0021,  /* 1980-01-01, always, so that equal content gives equal bytes */
     EXTRA_HEAD_BYTES = 4, /* id and length */
-    SIZES_BYTES = 16,     /* of the extra field of zip64 in a local header */
-    ENTRY_EXTRA_MAX = 28  /* the longest one in the directory */
+    SIZES_BYTES = 16,     /* of the zip64 extra field in a local header */
+    ENTRY_EXTRA_MAX = 28  /* the longest extra field in the directory */
 };
 
 typedef struct drafted {
@@ -40,7 +40,7 @@ typedef struct drafted {
 
 struct rs_zip_draft {
     reshard_context *context;
-    rs_arena arena; /* of names */
+    rs_arena arena; /* holds the names */
     size_t count;
     drafted *items;
     uint64_t directory_at, directory_bytes, bytes;
@@ -53,7 +53,7 @@ static bool is_64(uint64_t number)
     return number >= UINT32_MAX;
 }
 
-/* Bytes of the extra field of zip64 in the directory. */
+/* Size of the zip64 extra field in the directory; 0 if there is none. */
 static size_t entry_extra_bytes(const drafted *item)
 {
     size_t bytes = (is_64(item->bytes) ? SIZES_BYTES : 0U) + (is_64(item->header_at) ? 8U : 0U);
@@ -100,7 +100,7 @@ static reshard_status check_names(reshard_context *context, const rs_zip_entry *
     return status;
 }
 
-/* Places a member at *at and moves *at to its end. False when the archive gets too large. */
+/* Places a member at *at and moves *at to its end. False if the archive gets too large. */
 static bool place(drafted *item, size_t alignment, uint64_t *at)
 {
     uint64_t head = RS_ZIP_LOCAL_BYTES + item->name.count + local_extra_bytes(item);
@@ -186,7 +186,7 @@ void rs_zip_sum_add(rs_zip_sum *sum, uint64_t member_bytes, uint64_t offset, con
 {
     assert(offset <= member_bytes && count <= member_bytes - offset);
     if (count == 0)
-        return; /* block may be NULL here, which zlib would take as a request to start over */
+        return; /* block may be NULL, which zlib would take as a request to start over */
     uint64_t behind = member_bytes - offset - count;
     uLong crc = rs_crc32(0, block, count);
     sum->crc ^= (uint32_t)crc32_combine(crc, 0, (z_off_t)behind);
@@ -206,7 +206,7 @@ static uint32_t cap(uint64_t number)
     return is_64(number) ? UINT32_MAX : (uint32_t)number;
 }
 
-/* What a local header and an entry of the directory have in common, from the version on. */
+/* Writes the fields that local headers and directory entries share, from the version on. */
 static unsigned char *put_common(unsigned char *at, const drafted *item, uint32_t crc,
                                  bool is_large)
 {
@@ -221,7 +221,8 @@ static unsigned char *put_common(unsigned char *at, const drafted *item, uint32_
     return rs_zip_put(at, item->name.count, 2);
 }
 
-/* Size of the content, then size in the file: the same, as members are stored. */
+/* Writes the size of the content and that in the file, which are equal because members are
+ * stored. */
 static unsigned char *put_sizes(unsigned char *at, const drafted *item)
 {
     at = rs_zip_put(at, item->bytes, 8);

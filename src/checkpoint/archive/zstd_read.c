@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* zstd_read.c - streams zstd frames out of a file. */
-#define ZSTD_STATIC_LINKING_ONLY /* for memory of our own */
+#define ZSTD_STATIC_LINKING_ONLY /* for our own allocator */
 
 #include "checkpoint/archive/zstd_read.h"
 
@@ -17,14 +17,14 @@
 struct rs_zstd_reader {
     reshard_context *context;
     const rs_file *file;
-    uint64_t at, left; /* what was not read yet of the file */
-    bool in_frame;     /* the frame has not ended */
+    uint64_t at, left; /* the part of the file that is still to be read */
+    bool in_frame;     /* the current frame has not ended */
     ZSTD_DStream *stream;
     ZSTD_inBuffer input;
-    unsigned char *memory; /* of the input */
+    unsigned char *memory; /* of the input buffer */
 };
 
-/* Precedes each block, because zstd does not pass sizes when it frees. */
+/* Precedes each block, because zstd does not pass sizes when it frees memory. */
 typedef union block_head {
     size_t bytes;
     max_align_t alignment;
@@ -105,7 +105,7 @@ reshard_status rs_zstd_reader_read(rs_zstd_reader *reader, void *bytes, size_t c
             if (status != RESHARD_OK)
                 return status;
         } else if (is_empty && !reader->in_frame) {
-            break; /* at the end of the last frame */
+            break; /* the last frame has ended */
         }
         size_t before = output.pos, input_before = reader->input.pos;
         size_t result = ZSTD_decompressStream(reader->stream, &output, &reader->input);
