@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file_names.c - takes names apart, from the end: ".safetensors", then "-N-of-M", then the stem. */
+/* file_names.c - takes names apart from the end: ".safetensors", then "-N-of-M", then the stem. */
 #include "checkpoint/body/file_names.h"
 
 #include "base/context.h"
@@ -11,7 +11,7 @@
 
 static const char ending[] = ".safetensors";
 
-/* What loaders look for, the whole model first. */
+/* The stems that loaders look for, the whole model first. */
 static const char *const known[] = {"model", "consolidated", "adapter_model",
                                     "diffusion_pytorch_model", "pytorch_lora_weights"};
 #define KNOWN_COUNT (sizeof known / sizeof *known)
@@ -59,7 +59,7 @@ bool rs_file_name_read(const char *name, rs_file_name *out_name)
     return true;
 }
 
-/* ---- the model's ----------------------------------------------------------------------------- */
+/* ---- stems ----------------------------------------------------------------------------------- */
 
 static bool has_base(rs_slice stem, const char *base, bool with_variant)
 {
@@ -125,7 +125,7 @@ static const char *name_fellow(rs_arena *arena, const rs_file_name *like, uint64
     return name;
 }
 
-/* The files of one group, sorted by number; numbers begin at 0 or at 1. */
+/* Finds the first missing number of a group, which is sorted by number. Numbers begin at 0 or 1. */
 static bool find_gap(const rs_file_name *group, int64_t size, uint64_t *out_number,
                      uint64_t *out_found)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * safetensors.c - reads headers. The order of checks is the reference reader's: length, JSON, then
- * for each tensor, in the order of their places, offset, overflow, whole bytes and size, and last
- * the total.
+ * safetensors.c - reads headers. Checks come in the order of the reference reader: the length, the
+ * JSON; then for each tensor, in the order of their data, offset, overflow, whole bytes and size;
+ * and last the total.
  */
 #include "checkpoint/body/safetensors.h"
 
@@ -17,13 +17,13 @@
 
 /* ---- one entry ------------------------------------------------------------------------------- */
 
-/* Decodes a string over the text that has been read before it, behind the others, with a NUL at its
- * end. At least a quote came before each of them, so nothing is written ahead of what is read. */
+/* Decodes a string into the part of the text that has been read, after the strings already there,
+ * and adds a NUL. At least a quote precedes each string, so this never overwrites unread text. */
 static rs_slice decode(rs_header *header, const rs_json_token *token)
 {
     char *place = header->text + header->text_bytes;
     rs_slice name = {place, token->count};
-    assert(place < token->bytes); /* both are of the same text */
+    assert(place < token->bytes); /* both point into the same text */
     if (token->escaped)
         name.count = rs_json_decode(token, place);
     else
@@ -58,7 +58,7 @@ typedef struct number_list {
     int64_t *items;
 } number_list;
 
-/* Reads a list of whole numbers into a list that is reused. */
+/* Reads a JSON list of non-negative integers into `list`, which is reused. */
 static reshard_status read_numbers(reshard_context *context, rs_json *json, const char *wanted,
                                    uint64_t max, number_list *list)
 {
@@ -87,12 +87,12 @@ static reshard_status read_numbers(reshard_context *context, rs_json *json, cons
 
 enum { HAS_DTYPE = 1, HAS_SHAPE = 2, HAS_OFFSETS = 4 };
 
-/* Keeps a shape. Models have few of them, which the tensors of a file share. */
+/* Keeps a shape. Models have few different ones, and the tensors of a file share them. */
 static reshard_status keep_shape(rs_header *header, const number_list *list, rs_header_entry *entry)
 {
     static const int64_t none[1];
     size_t count = (size_t)list->count;
-    const int64_t *shape = count != 0 ? list->items : none; /* a list may have no memory yet */
+    const int64_t *shape = count != 0 ? list->items : none; /* an empty list may have no memory */
     void **place = rs_table_at(&header->shapes, shape, count * sizeof(int64_t));
     if (place != NULL && *place == NULL)
         *place = rs_arena_copy(&header->arena, shape, count, sizeof(int64_t));
@@ -125,7 +125,7 @@ static reshard_status read_field(rs_header *header, rs_json *json, int field, nu
     return RESHARD_OK;
 }
 
-/* {"dtype": .., "shape": .., "data_offsets": ..}; other fields are skipped. */
+/* Reads {"dtype": .., "shape": .., "data_offsets": ..}; other fields are skipped. */
 static reshard_status read_entry(rs_header *header, rs_json *json, number_list *list,
                                  rs_header_entry *entry)
 {
@@ -318,7 +318,7 @@ reshard_status rs_header_parse(reshard_context *context, const char *what, char 
     if (status == RESHARD_OK)
         status = index_names(header);
     rs_table_release(&header->shapes);
-    header->text = NULL; /* it is the caller's */
+    header->text = NULL; /* it belongs to the caller */
     if (status != RESHARD_OK) {
         rs_header_destroy(header);
         return rs_fail_within(status, "%s", what);
@@ -363,7 +363,7 @@ static void move_slice(rs_slice *slice, const char *from, const char *to)
     slice->bytes = to + (slice->bytes - from);
 }
 
-/* Keeps of a header's text what strings need, which is at the front of it: about half. */
+/* Keeps only the front of a header's text, where the decoded strings are: about half of it. */
 static reshard_status keep_names(rs_header *header, const char *text)
 {
     size_t bytes = header->text_bytes;

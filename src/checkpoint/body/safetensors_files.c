@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* safetensors_files.c - opens the safetensors files of a checkpoint and reads what their headers
- * say. */
+/* safetensors_files.c - opens the safetensors files of a checkpoint, and reads metadata and
+ * documents from their headers. */
 #include "base/context.h"
 #include "base/error.h"
 #include "base/sort.h"
@@ -33,7 +33,7 @@ reshard_status rs_safetensors_open_named(reshard_checkpoint *checkpoint, int64_t
     return rs_store_open_each(checkpoint, count, names, rs_safetensors_open_file);
 }
 
-/* True for a length that fits the file, followed by an object. */
+/* Does the file begin with a length that fits it, followed by a "{"? */
 static reshard_status looks_like_one(reshard_checkpoint *checkpoint, bool *out_does)
 {
     rs_file *file = NULL;
@@ -64,7 +64,7 @@ reshard_status rs_safetensors_leave_out(reshard_checkpoint *checkpoint, const rs
                          rs_slice_shown(first), first.bytes, count > 1 ? " and others" : "");
 }
 
-/* Keeps the names of the model's files, which come first; the others are left out. */
+/* Keeps the names of the model's files, and leaves the others out. */
 static reshard_status keep_model(reshard_checkpoint *checkpoint, const rs_opening *opening,
                                  char **names, int64_t *count)
 {
@@ -124,7 +124,8 @@ typedef struct said {
     int64_t index;
 } said;
 
-/* By key; then the first file, and in it the last one, which is the one that readers see. */
+/* Sorts by key, then by file; within a file the last one first, because that is the one readers
+ * see. */
 static int compare_said(const void *a, const void *b)
 {
     const said *x = a, *y = b;
@@ -165,7 +166,7 @@ static reshard_status keep_said(reshard_checkpoint *checkpoint, said *list, int6
                          (long long)differing);
 }
 
-/* What loaders go by; NULL for any other name. */
+/* Keeps the stem of the file names if loaders know it. */
 static reshard_status keep_stem(reshard_checkpoint *checkpoint)
 {
     const rs_metadatum *said_name = rs_header_metadata(checkpoint->files[0].body, RS_NAME_KEY);

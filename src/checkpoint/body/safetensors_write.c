@@ -64,7 +64,7 @@ void rs_safetensors_write_shapes(rs_json_writer *writer, const rs_target *target
     rs_json_writer_add(writer, "}", 1);
 }
 
-/* What the source's files say, then the name of the model where files do not have it. */
+/* Writes the source's metadata, then the model's stem if the file names do not show it. */
 static void write_carried(rs_json_writer *writer, const rs_target *target)
 {
     bool has_format = false;
@@ -91,7 +91,7 @@ reshard_status rs_safetensors_write_head(const rs_target *target, int32_t index,
 {
     const rs_target_file *file = &target->files[index];
     assert(writer->count == 0 && file->name != NULL);
-    rs_json_writer_text(writer, "        {\"__metadata__\":{"); /* eight bytes for the length */
+    rs_json_writer_text(writer, "        {\"__metadata__\":{"); /* room for the length, 8 bytes */
     if (metadata != NULL)
         metadata(writer, target, index);
     write_carried(writer, target);

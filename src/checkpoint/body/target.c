@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * target.c - what a conversion shall write, entry by entry: where each lies, the heads of its files
- * and its end. Who lays a target out is in format/target_make.c.
+ * target.c - a conversion's target, entry by entry: where each lies, and the heads and ends of its
+ * files. format/target_make.c lays targets out.
  */
 #include "checkpoint/body/target.h"
 
@@ -108,7 +108,7 @@ void rs_target_write_key(rs_json_writer *writer, const rs_target *target,
         rs_json_writer_string(writer, key);
 }
 
-/* An entry on its way into the order of keys. */
+/* An entry and its key, for sorting. */
 typedef struct keyed_entry {
     rs_slice key;
     rs_target_entry entry;
@@ -121,8 +121,8 @@ static int compare_keys(const void *a, const void *b)
 
 #define BITS_MAX 128
 
-/* The classes of entries, in the order they have in a file: class 0 is whole pages, the others go
- * by the bits of their elements. class_of is by bits. Returns how many there are. */
+/* Numbers the classes of entries in the order they have in a file: class 0 is for whole pages, the
+ * others are by element size. class_of maps bits to classes. Returns their number. */
 static int32_t find_classes(const rs_target *target, int32_t class_of[BITS_MAX + 1])
 {
     int32_t count = 1;
@@ -139,8 +139,8 @@ static int32_t find_classes(const rs_target *target, int32_t class_of[BITS_MAX +
     return count;
 }
 
-/* Where each entry goes, by counting: `places` has the number of its file and class when this
- * begins, and its place when it ends. */
+/* A counting sort. places[i] is the group (file and class) of entry i before the call, and its
+ * place after it. groups: zeroed; afterwards the end of each group. */
 static void count_places(int64_t group_count, int64_t *groups, int64_t entry_count, int64_t *places)
 {
     int64_t first = 0;
@@ -155,7 +155,7 @@ static void count_places(int64_t group_count, int64_t *groups, int64_t entry_cou
         places[i] = groups[places[i]]++;
 }
 
-/* Brings every entry to its place, along the cycles of the permutation. */
+/* Moves every entry to its place, following the cycles of the permutation. */
 static void permute(rs_target_entry *entries, int64_t count, int64_t *places)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -188,7 +188,7 @@ static reshard_status sort_by_key(const rs_target *target, rs_target_entry *entr
     return RESHARD_OK;
 }
 
-/* Whether an entry may come before another. Tensors of a source are numbered by their names. */
+/* May entry a come before b? Tensors of a source are numbered in the order of their names. */
 static bool are_in_order(const rs_target *target, const rs_target_entry *a,
                          const rs_target_entry *b)
 {
@@ -199,7 +199,7 @@ static bool are_in_order(const rs_target *target, const rs_target_entry *a,
     return rs_slice_compare(rs_target_key(target, a), rs_target_key(target, b)) <= 0;
 }
 
-/* Entries come in the order of their tensors' names, so in most groups they are sorted already. */
+/* Entries were added in the order of their tensors' names, so most groups are sorted already. */
 static reshard_status sort_group(const rs_target *target, rs_target_entry *entries, int64_t count)
 {
     for (int64_t i = 1; i < count; i++) {
@@ -209,7 +209,7 @@ static reshard_status sort_group(const rs_target *target, rs_target_entry *entri
     return RESHARD_OK;
 }
 
-/* By file, then whole pages first, then by decreasing bits, then by key. */
+/* Sorts by file, then whole pages first, then by decreasing element size, then by key. */
 static reshard_status sort_entries(rs_target *target)
 {
     int32_t class_of[BITS_MAX + 1];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * target_boxes.c - places the boxes of a tensor for formats that store each of them once: an entry
- * is one box, dense and without padding, in the file that has the least so far among those whose
- * ranks hold it.
+ * target_boxes.c - places boxes for formats that store each of them once. An entry is one box,
+ * dense and without padding. Of the ranks that hold the box, the one whose file has the fewest
+ * bytes so far stores it.
  */
 #include "checkpoint/body/target.h"
 
@@ -10,8 +10,8 @@
 
 #include <assert.h>
 
-/* Of the candidates for each box chooses the one whose file has the least so far; returns how many
- * boxes there are. */
+/* For each box, chooses the candidate whose file has the fewest bytes so far. Returns the number of
+ * boxes. */
 static int64_t choose_holders(const rs_laying *laying, const rs_rank_holding *holding)
 {
     int64_t chosen = 0;
@@ -32,7 +32,7 @@ static int64_t choose_holders(const rs_laying *laying, const rs_rank_holding *ho
     return chosen;
 }
 
-/* Gives a box a name of its own, as one of several in its file. */
+/* Gives a box its own name, because its file has several boxes of the tensor. */
 static reshard_status name_entry(const rs_laying *laying, const rs_stored_tensor *tensor,
                                  rs_box_name_fn *name, int64_t *next_k, rs_target_entry *entry)
 {
@@ -76,7 +76,7 @@ static reshard_status add_boxes(const rs_laying *laying, rs_stored_tensor *tenso
     return RESHARD_OK;
 }
 
-/* A tensor without elements has no boxes, but still an entry: in the file of its first rank. */
+/* A tensor without elements has no boxes, but gets an entry in the file of its first rank. */
 static reshard_status add_empty(const rs_laying *laying, const rs_stored_tensor *tensor,
                                 const rs_rank_buffer *first)
 {

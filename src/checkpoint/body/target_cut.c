@@ -3,8 +3,8 @@
  * target_cut.c - cuts tensors over a mesh by rules, or takes the layouts of live ones, and lists
  * the boxes that ranks hold. The format then places them in files.
  *
- * What ranks hold is worked out once for all tensors that have rule, cuts, shape and dtype in
- * common; they share the numbers of their boxes too.
+ * Holdings are computed once for all tensors that have the same rule, cuts, shape and dtype. These
+ * tensors also share the numbers of their boxes.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -32,10 +32,10 @@ typedef struct cutting {
     const rs_laying *laying;
     rs_place_fn *place;
     rs_rule_memo memo;
-    rs_table holdings;     /* by what the rules said, dtype and shape */
-    rs_rank_holding *kept; /* all of them */
-    rs_arena arena;        /* of holdings, but for what entries and pieces point to */
-    rs_shares shares;      /* not of live tensors */
+    rs_table holdings;     /* by rule result, dtype and shape */
+    rs_rank_holding *kept; /* a list of all holdings */
+    rs_arena arena;        /* of holdings, except arrays that entries and pieces point to */
+    rs_shares shares;      /* unused for live tensors */
 } cutting;
 
 /* ---- boxes ----------------------------------------------------------------------------------- */
@@ -51,7 +51,7 @@ static int compare_boxes(const rs_candidate *a, const rs_candidate *b, int32_t n
     return 0;
 }
 
-/* A candidate on its way into the order of boxes. */
+/* A candidate and the number of its dims, for sorting. */
 typedef struct boxed_candidate {
     rs_candidate *item;
     int32_t ndim;
@@ -84,7 +84,7 @@ void rs_candidates_sort(const rs_candidate **items, int64_t count)
         rs_sort(items, (size_t)count, sizeof *items, compare_by_buffer);
 }
 
-/* A box of a rank, cut to the shape. False when nothing is left of it. */
+/* Cuts a rank's box to the tensor's shape. False if nothing is left of it. */
 static bool clip_to_shape(const rs_stored_tensor *tensor, const reshard_box *box, int64_t *offset,
                           int64_t *size)
 {
@@ -149,7 +149,7 @@ static reshard_status list_candidates(cutting *cut, const rs_stored_tensor *tens
     return status;
 }
 
-/* Adds a box as an array of its own. */
+/* Adds an array for a single box. */
 static reshard_status add_box(const cutting *cut, const rs_stored_tensor *tensor,
                               const rs_candidate *item, int32_t *out_array)
 {
@@ -161,10 +161,10 @@ static reshard_status add_box(const cutting *cut, const rs_stored_tensor *tensor
     return rs_target_add_array(cut->laying->target, &array, out_array);
 }
 
-/* Sorts by box and numbers the boxes. A box must be on one rank, or whole on several. If one
- * overlaps another in part, as when copies of a part are cut further at different places, files
- * could not tell them apart. All boxes together cover the tensor, so it is enough to count
- * bytes. */
+/* Sorts by box and numbers the boxes. Ranks must hold either the same box or disjoint ones: a
+ * partial overlap, as when copies of a part are cut further at different places, cannot be
+ * expressed in files. All boxes together cover the tensor, so counting bytes is enough to find
+ * one. */
 static reshard_status number_boxes(cutting *cut, const rs_stored_tensor *tensor,
                                    rs_rank_holding *holding)
 {
@@ -198,7 +198,7 @@ static reshard_status number_boxes(cutting *cut, const rs_stored_tensor *tensor,
                    "places, which files cannot tell");
 }
 
-/* Adds what a rank has in memory as an array. */
+/* Adds an array for a rank's buffer. */
 static reshard_status add_buffer(const cutting *cut, const rs_stored_tensor *tensor,
                                  const reshard_shard *shard, const rs_rank_holding *holding,
                                  rs_rank_buffer *buffer)
@@ -227,7 +227,7 @@ static reshard_status list_buffers(cutting *cut, const rs_stored_tensor *tensor,
     for (int64_t i = 0, next = 0; i < shards->count; i++) {
         const reshard_shard *shard = &shards->items[i];
         rs_rank_buffer *buffer = &holding->buffers[holding->buffer_count++];
-        /* Shards are sorted by rank, and so are files. */
+        /* Shards are sorted by rank, and files are in the order of ranks. */
         *buffer = (rs_rank_buffer){.file = rs_laying_file(cut->laying, shard->rank), .first = next};
         while (next < holding->count && holding->by_buffer[next]->buffer == i)
             next++;
@@ -240,7 +240,7 @@ static reshard_status list_buffers(cutting *cut, const rs_stored_tensor *tensor,
     return RESHARD_OK;
 }
 
-/* What ranks hold of a tensor of this layout. */
+/* Fills in what ranks hold of a tensor with this layout. */
 static reshard_status make_holding(cutting *cut, const rs_stored_tensor *tensor,
                                    const reshard_layout *layout, rs_rank_holding *holding)
 {
@@ -299,7 +299,7 @@ static reshard_status describe(const rs_laying *laying, const rs_selected *selec
     return status;
 }
 
-/* What the first rank that holds some of the tensor has of it. */
+/* Keeps the local shape on the first rank that holds part of the tensor. */
 static reshard_status keep_local_shape(rs_arena *arena, const reshard_layout *layout,
                                        rs_target_row *row)
 {
@@ -316,7 +316,7 @@ static reshard_status keep_local_shape(rs_arena *arena, const reshard_layout *la
     return status;
 }
 
-/* Keeps what the rules say of a tensor. */
+/* Keeps for reports how the rules cut a tensor. */
 static reshard_status keep_row(rs_arena *arena, const rs_rule_result *result, int32_t ndim,
                                const rs_target_row **out_row)
 {
@@ -338,7 +338,7 @@ static reshard_status keep_row(rs_arena *arena, const rs_rule_result *result, in
         return rs_allocation_status();
     *out_row = row;
     *row = (rs_target_row){.cut = cut, .rule_file = file, .rule_line = result->line};
-    /* Rules give tensors of too many dimensions a layout without any. */
+    /* For tensors with too many dims, the layout of the rules has none. */
     if (result->ndim != ndim)
         return RESHARD_OK;
     row->padded_shape = rs_arena_copy(arena, result->padded_shape, (size_t)ndim, sizeof(int64_t));
@@ -347,14 +347,14 @@ static reshard_status keep_row(rs_arena *arena, const rs_rule_result *result, in
     return keep_local_shape(arena, result->layout, row);
 }
 
-/* The holding of a tensor that rules have spoken about, kept for others like it. */
+/* Finds or makes the holding of a tensor that the rules cut this way. Tensors like it share it. */
 static reshard_status find_holding(cutting *cut, const rs_rule_result *result,
                                    const rs_stored_tensor *tensor,
                                    const rs_rank_holding **out_holding)
 {
     int64_t key[3 + RESHARD_NDIM_MAX] = {(int64_t)(intptr_t)result, tensor->dtype, tensor->ndim};
     void *none = NULL, **place = &none;
-    reshard_layout *whole = NULL; /* the rules' layout does not know it as a line of bytes */
+    reshard_layout *whole = NULL; /* for an opaque tensor: the layout of its line of bytes */
     reshard_status status = RESHARD_OK;
     if (tensor->ndim <= RESHARD_NDIM_MAX) {
         size_t ndim = (size_t)tensor->ndim;
@@ -434,7 +434,7 @@ static reshard_status add_live(cutting *cut, int64_t index)
     return rs_fail_within(status, "tensor \"%.200s\"", live->name);
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all tensors ----------------------------------------------------------------------------- */
 
 reshard_status rs_target_cut(rs_laying *laying, rs_place_fn *place)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* target_local.c - files of ranks that hold what each rank has in memory: one entry for each shard,
- * with the pieces where they lie in the shard's buffer. */
+/* target_local.c - files that hold what each rank has in memory: one entry for each shard, whose
+ * pieces lie where they lie in the shard's buffer. */
 #include "base/context.h"
 #include "checkpoint/body/target.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * target_shares.c - tells of shares that are smaller than somebody may expect: coordinates of an
- * axis that get nothing of what is cut over it, as when there are more stages than layers, and
- * layers or experts that the configuration counts and no tensor is of.
+ * target_shares.c - tells the user about shares that are smaller than expected: coordinates of an
+ * axis that get nothing of what is cut over it, as when there are more stages than layers; and
+ * layers or experts that the configuration counts but that have no tensors.
  */
 #include "base/context.h"
 #include "checkpoint/body/target.h"
@@ -47,7 +47,7 @@ static void add_to_axis(rs_shares *shares, int32_t axis)
 void rs_shares_add(rs_shares *shares, const rs_rank_holding *holding)
 {
     const reshard_spec *spec = reshard_layout_spec(holding->layout);
-    bool is_known = false; /* which files hold some of it */
+    bool is_known = false; /* file_holds has been filled in for this holding */
     for (int32_t i = 0; holding->count != 0 && i < reshard_spec_cut_count(spec); i++) {
         const reshard_cut *cut = reshard_spec_cut(spec, i);
         bool is_cut = cut->placement.kind == RESHARD_SHARD || cut->placement.kind == RESHARD_AT;
@@ -63,7 +63,7 @@ void rs_shares_add(rs_shares *shares, const rs_rank_holding *holding)
     }
 }
 
-/* A configuration of more layers or experts than there are gives some ranks too little. */
+/* If the configuration counts more layers or experts than there are, some ranks get too little. */
 static reshard_status say_missing(rs_target *target, const rs_memo_dealt *dealt)
 {
     if (dealt->items.highest + 1 >= dealt->items.count)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* target_tied.c - tensors that share their bytes in the source, such as an embedding and the head
- * that is tied to it, and that a format can let share them again. */
+/* target_tied.c - finds tensors that share their bytes in the source, such as an embedding and the
+ * output head tied to it, so that a format can let them share them again. */
 #include "base/context.h"
 #include "base/sort.h"
 #include "checkpoint/body/target.h"
@@ -8,10 +8,10 @@
 #include <assert.h>
 #include <string.h>
 
-/* A tensor of the selection that lies in one place of the source. */
+/* A selected tensor that is one piece of the source. */
 typedef struct placed {
     const rs_stored_tensor *stored;
-    reshard_dtype dtype; /* that is written */
+    reshard_dtype dtype; /* as written */
     int64_t index;
 } placed;
 
@@ -26,7 +26,7 @@ static int compare_numbers(const int64_t *a, const int64_t *b, int32_t count)
     return 0;
 }
 
-/* 0 for the same elements at the same place. */
+/* 0 if both have the same elements at the same place. */
 static int compare_places(const placed *a, const placed *b)
 {
     const rs_stored_tensor *x = a->stored, *y = b->stored;

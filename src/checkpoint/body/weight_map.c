@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * weight_map.c - reads {"metadata": .., "weight_map": {"tensor": "file", ..}}. Metadata is not
- * looked at: its total_size is wrong in many files.
+ * weight_map.c - reads {"metadata": .., "weight_map": {"tensor": "file", ..}}. The metadata is
+ * ignored: its total_size is wrong in many files.
  */
 #include "checkpoint/body/weight_map.h"
 
@@ -98,7 +98,7 @@ static int compare_files(const void *a, const void *b)
     return strcmp(((const rs_weight_mapping *)a)->file, ((const rs_weight_mapping *)b)->file);
 }
 
-/* Gives every file a number, in the order of names. */
+/* Numbers the files in the order of their names. */
 static void number_files(rs_weight_map *map)
 {
     rs_sort(map->items, (size_t)map->count, sizeof(rs_weight_mapping), compare_files);
