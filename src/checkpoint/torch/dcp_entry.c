@@ -11,18 +11,19 @@
 #include <assert.h>
 #include <string.h>
 
-/* An entry has little beside its data: records of a zip file, and a pickle. */
+/* Besides its data an entry has little: the records of a zip file, and a pickle. */
 #define OVERHEAD_BYTES_MAX ((uint64_t)1 << 20)
 
-/* ---- what is kept of a file ------------------------------------------------------------------ */
+/* ---- file bodies ----------------------------------------------------------------------------- */
 
 typedef struct dcp_body {
     reshard_context *context;
-    rs_header *header; /* of the safetensors file at header_at; NULL: none was read */
+    rs_header *header; /* of the safetensors file at header_at; NULL: not read yet */
     uint64_t header_at;
-    const int64_t **offsets; /* by the header's entries by name: what the file says; NULL: not */
+    /* by index into header->by_name: saved_offsets; NULL: the file does not say */
+    const int64_t **offsets;
     int64_t value_count, value_capacity;
-    rs_torch_file **values; /* whose nodes the checkpoint's values are */
+    rs_torch_file **values; /* their nodes are values of the checkpoint */
 } dcp_body;
 
 static void destroy_body(void *user)
@@ -37,7 +38,7 @@ static void destroy_body(void *user)
     rs_release(body->context, body, sizeof *body);
 }
 
-/* The body of a file, made when it is first asked for. NULL as rs_allocate. */
+/* The body of a file, made on first use. NULL if out of memory. */
 static dcp_body *body_of(reshard_checkpoint *checkpoint, int32_t file)
 {
     rs_stored_file *stored = &checkpoint->files[file];
@@ -108,7 +109,7 @@ static reshard_status read_saved(reshard_checkpoint *checkpoint, int32_t file, u
 
 /* ---- entries of one safetensors file --------------------------------------------------------- */
 
-/* {"saved_offsets": [..], ..} of one entry. */
+/* Reads {"saved_offsets": [..], ..}, which describes one entry. */
 static reshard_status read_offsets(rs_arena *arena, rs_json *json, const rs_json_token *key,
                                    int64_t index, void *user)
 {
@@ -162,7 +163,7 @@ static reshard_status find_header(reshard_checkpoint *checkpoint, int32_t file, 
     return status;
 }
 
-/* Whether the entry says that it is this chunk. One that says nothing is a whole tensor. */
+/* Does the entry say that it is this chunk? One that says nothing is a whole tensor. */
 static bool is_at(const int64_t *offset, int32_t ndim, const rs_dcp_chunk *chunk)
 {
     bool is_same = true;
@@ -171,8 +172,8 @@ static bool is_at(const int64_t *offset, int32_t ndim, const rs_dcp_chunk *chunk
     return is_same;
 }
 
-/* The metadata gives all tensors of a file the same place: that of the safetensors file. Its writer
- * kept one chunk of each tensor, and lost the others without a word. */
+/* The metadata gives all tensors of a file the same place, that of the safetensors file. Its writer
+ * kept one chunk of each tensor and silently lost the others. */
 static reshard_status read_safetensors(reshard_checkpoint *checkpoint, int32_t file, uint64_t at,
                                        const rs_dcp_tensor *tensor, const rs_dcp_chunk *chunk,
                                        rs_occurrence *made)
@@ -209,7 +210,7 @@ static reshard_status check_inside(const reshard_checkpoint *checkpoint, const r
         (unsigned long long)bytes, (unsigned long long)entry->at, (unsigned long long)size);
 }
 
-/* The content of a compressed entry becomes a file of the checkpoint. */
+/* Makes the content of a compressed entry a file of the checkpoint. */
 static reshard_status unpack(rs_dcp_entries *entries, const rs_dcp_entry *entry,
                              uint64_t data_bytes, int32_t *file)
 {
@@ -254,7 +255,7 @@ static reshard_status read_entry(rs_dcp_entries *entries, const rs_dcp_entry *en
                                 : status;
 }
 
-/* The same without a look at the entry. All entries of a safetensors file have its place, and only
+/* read_entry without opening the entry. Entries of a safetensors file all have its place, and only
  * the length of their own data. */
 static reshard_status describe_entry(const reshard_checkpoint *checkpoint,
                                      const rs_dcp_entry *entry, int32_t file,
@@ -298,7 +299,8 @@ reshard_status rs_dcp_entry_read(rs_dcp_entries *entries, const rs_dcp_entry *en
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* The node of a value, if it is one of torch.save; another is kept as bytes. */
+/* Finds the node of a value that torch.save wrote. Any other value has no node and is kept as
+ * bytes. */
 static reshard_status open_value(reshard_checkpoint *checkpoint, rs_stored_value *value)
 {
     dcp_body *body = body_of(checkpoint, value->file);
@@ -323,7 +325,7 @@ static reshard_status open_value(reshard_checkpoint *checkpoint, rs_stored_value
     return RESHARD_OK;
 }
 
-/* Where the bytes of an entry are: in their file, or unpacked in another one. */
+/* Finds the bytes of an entry: in its own file, or unpacked in another one. */
 static reshard_status find_bytes(rs_dcp_entries *entries, const rs_dcp_entry *entry, int32_t file,
                                  rs_stored_value *out_value)
 {
@@ -372,8 +374,8 @@ static reshard_status compare_bytes(const reshard_checkpoint *checkpoint, const 
     return status;
 }
 
-/* Archives of one value can differ, in dates for instance. One that refers to storages, whose bytes
- * are not looked at here, is not the same as any other. */
+/* Archives of equal values can differ, for instance in dates, so this compares their nodes. A value
+ * that refers to storages, whose bytes are not compared here, counts as different. */
 static reshard_status compare_nodes(const reshard_checkpoint *checkpoint,
                                     const rs_stored_value *kept, const rs_stored_value *found,
                                     bool *out_same)

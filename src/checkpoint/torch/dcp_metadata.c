@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dcp_metadata.c - gives meaning to the objects of a `.metadata`. dcp_objects.c knows how they are
- * spelt, dcp_places.c where chunks are stored.
+ * dcp_metadata.c - reads the tensors of a `.metadata`. dcp_objects.c knows how its objects are
+ * written, dcp_places.c where chunks are stored.
  */
 #include "checkpoint/torch/dcp_metadata.h"
 
@@ -15,7 +15,7 @@
 
 #define COPIED_PER_BYTE 16
 #define COPIED_FREE 4096
-/* Shorter lists and dicts are not worth the trouble. */
+/* Shorter batches are not worth taking. */
 #define TAKEN_MIN 64
 
 typedef rs_dcp_reading reading;
@@ -50,7 +50,7 @@ static reshard_status check_layout(const rs_pickle_node *node)
                    text.bytes);
 }
 
-/* TensorProperties has a tuple for its state: dtype, layout, .. */
+/* The state of TensorProperties is a dict or, mostly, a tuple: dtype, layout, .. */
 static reshard_status read_properties(const rs_pickle_node *node, reshard_dtype *out_dtype)
 {
     if (!rs_dcp_is_of(node, "TensorProperties"))
@@ -65,7 +65,7 @@ static reshard_status read_properties(const rs_pickle_node *node, reshard_dtype 
                                out_dtype);
 }
 
-/* One chunk, whose dims are *ndim, or decide it when that is -1. */
+/* Reads one chunk of *ndim dims; if that is -1, the chunk decides it. */
 static reshard_status read_chunk(reading *r, const rs_pickle_node *node, int32_t *ndim,
                                  rs_dcp_chunk *chunk)
 {
@@ -81,7 +81,7 @@ static reshard_status read_chunk(reading *r, const rs_pickle_node *node, int32_t
     return status;
 }
 
-/* The first batch that was taken from a list; those of one list follow each other. */
+/* The first batch that was taken from a list. Batches of one list follow each other. */
 static int64_t find_batches(const reading *r, const rs_pickle_node *list)
 {
     int64_t low = 0, high = r->batch_count;
@@ -129,7 +129,7 @@ static reshard_status read_chunks(reading *r, const rs_pickle_node *node, rs_dcp
     return status;
 }
 
-/* The keys on the way to a tensor, of which its name was made. */
+/* Reads the keys that lead to a tensor in the nested state dict. */
 static reshard_status read_path(reading *r, const rs_pickle_node *path, rs_value_place *place)
 {
     size_t count = rs_pickle_count(path);
@@ -241,15 +241,16 @@ static reshard_status take_entries(reading *r, const rs_pickle_node *dict,
     return status;
 }
 
-/* Takes chunks and entries. What is wrong with one is found again, and told, when all of the pickle
- * has been read. */
+/* An rs_pickle_taker for chunks and entries. Batches with an error are not taken: the error is
+ * found again, and reported, once the whole pickle has been read. */
 static reshard_status take(void *user, const rs_pickle_node *container,
                            const rs_pickle_node *const *items, size_t count, bool *out_taken)
 {
     reading *r = user;
     uint64_t left = r->left;
     reshard_status status = RESHARD_ERR_UNSUPPORTED;
-    /* Batches are found by their lists, which come one after the other unless somebody plays. */
+    /* find_batches needs lists in the order of the pickle. Only a crafted file has them in
+     * another. */
     if (container->kind == RS_PICKLE_LIST && rs_dcp_is_of(items[0], "ChunkStorageMetadata") &&
         (r->batch_count == 0 || r->batches[r->batch_count - 1].list <= container->at))
         status = take_chunks(r, container, items, count);
@@ -264,13 +265,13 @@ static reshard_status take(void *user, const rs_pickle_node *container,
     return RESHARD_OK;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static reshard_status read_version(reading *r, const rs_pickle_node *node)
 {
     rs_slice text, copy = {NULL, 0};
     if (!rs_pickle_text(node, &text))
-        return RESHARD_OK; /* a draft of PyTorch wrote a float */
+        return RESHARD_OK; /* a development version of PyTorch wrote a float */
     reshard_status status = rs_dcp_copy_text(r, text, &copy);
     if (status == RESHARD_OK)
         r->made.version = copy.bytes;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dcp_objects.c - objects of a `.metadata`, their fields, texts and numbers. */
+/* dcp_objects.c - the objects of a `.metadata`: their classes, fields, texts and numbers. */
 #include "base/context.h"
 #include "checkpoint/torch/dcp_reading.h"
 #include "checkpoint/torch/torch_values.h"
 
 #include <string.h>
 
-/* Longer rows of numbers are not looked for among those that were read before. */
+/* Longer rows of numbers are not shared with equal ones read before. */
 #define ROW_MAX 32
 
 reshard_status rs_dcp_spend(rs_dcp_reading *r, uint64_t amount)
@@ -24,8 +24,7 @@ static bool begins_with(rs_slice text, const char *beginning)
     return text.count >= count && memcmp(text.bytes, beginning, count) == 0;
 }
 
-/* The global that an object is of; NULL when it is no object of the two projects that write such
- * files. */
+/* The class of an object; NULL if it is not an object of the two projects that write such files. */
 static const rs_pickle_global *class_of(const rs_pickle_node *node)
 {
     if (!rs_pickle_is(node, RS_PICKLE_OBJECT) && !rs_pickle_is(node, RS_PICKLE_REDUCE))
@@ -81,7 +80,7 @@ reshard_status rs_dcp_copy_text(rs_dcp_reading *r, rs_slice text, rs_slice *out_
     return RESHARD_OK;
 }
 
-/* False for anything but a row of at most ROW_MAX sizes. */
+/* False unless it is a tuple or list of at most ROW_MAX sizes. */
 static bool read_row(const rs_pickle_node *row, int64_t numbers[ROW_MAX])
 {
     size_t count = rs_pickle_count(row);
@@ -95,7 +94,7 @@ static bool read_row(const rs_pickle_node *row, int64_t numbers[ROW_MAX])
     return true;
 }
 
-/* Whether it is a torch.Size, of which there are three for every chunk. */
+/* Is it a torch.Size? There are three for every chunk, so the class is remembered. */
 static bool is_size(rs_dcp_reading *r, const rs_pickle_node *node)
 {
     bool is_known = rs_pickle_is(node, RS_PICKLE_REDUCE) && node->call->callable == r->size_class;

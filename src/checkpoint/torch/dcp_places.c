@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dcp_places.c - storage_data of a `.metadata`: in which file each chunk is, and where there. Its
- * pairs come rank by rank, and are wanted tensor by tensor: they are dealt out to their names, each
- * of which mostly has them in order then.
+ * dcp_places.c - storage_data of a `.metadata`: which file each chunk is in, and where. Its pairs
+ * come rank by rank but are wanted tensor by tensor. So they are first distributed over the names;
+ * the entries of each name are then mostly in order.
  */
 #include "base/context.h"
 #include "base/sort.h"
@@ -24,7 +24,7 @@ static bool begins_with(rs_slice text, const char *beginning)
     return text.count >= count && memcmp(text.bytes, beginning, count) == 0;
 }
 
-/* "stream.zstd", with or without a domain, and version 1.x. */
+/* Is it "stream.zstd", with or without a domain, and of version 1.x if it has one? */
 static bool is_zstd(rs_slice descriptor)
 {
     static const char name[] = "stream.zstd";
@@ -55,7 +55,7 @@ static reshard_status read_transforms(const rs_pickle_node *list, rs_dcp_found *
                    rs_slice_shown(first), first.bytes, count > 1 ? " and others" : "");
 }
 
-/* The number of a text, which is copied unless it was met before. */
+/* Gives a text its number. The text is copied when it is seen first. */
 static reshard_status number_text(reading *r, rs_intern *intern, rs_slice text, int32_t *out_number)
 {
     int64_t number = 0;
@@ -148,7 +148,7 @@ const rs_dcp_entry *rs_dcp_metadata_use(rs_dcp_metadata *metadata, rs_slice name
 {
     const rs_dcp_entry wanted = {.name = name, .ndim = ndim, .offset = offset};
     rs_dcp_entry *found = NULL;
-    /* Chunks are mostly asked for in the order of entries. */
+    /* Chunks are mostly asked for in the order of the entries. */
     if (metadata->next < metadata->entry_count &&
         compare_entries(&wanted, &metadata->entries[metadata->next]) == 0)
         found = &metadata->entries[metadata->next];
@@ -182,7 +182,7 @@ int rs_dcp_file_compare(const char *a, const char *b)
     return (unsigned char)*a - (unsigned char)*b;
 }
 
-/* A text and its number; equal texts may have several. */
+/* A text and its number. Equal texts may have several numbers. */
 typedef struct numbered {
     rs_slice text;
     int64_t number;
@@ -199,8 +199,8 @@ static int compare_files(const void *a, const void *b)
                                ((const numbered *)b)->text.bytes);
 }
 
-/* Sorts texts. out_texts: each once; out_places, by number: where it is among them. Both have
- * room for intern->count. */
+/* Sorts texts. out_texts gets each text once; out_places, by number, its index there. Both have
+ * room for intern->count items. */
 static reshard_status sort_texts(const rs_intern *intern, rs_compare_fn *compare,
                                  rs_slice *out_texts, int64_t *out_places, int64_t *out_count)
 {
@@ -223,14 +223,14 @@ static reshard_status sort_texts(const rs_intern *intern, rs_compare_fn *compare
     return RESHARD_OK;
 }
 
-/* What sort_texts makes of all names and files. */
+/* The results of sort_texts for names and files. */
 typedef struct ordering {
     reshard_context *context;
     int64_t name_room, file_room;
     int64_t name_count;
     rs_slice *names, *files;
     int64_t *name_places, *file_places;
-    int64_t *ends; /* by place of the name: where its entries end */
+    int64_t *ends; /* by index into names: where its entries end */
 } ordering;
 
 static reshard_status order_texts(reading *r, ordering *o)
@@ -264,7 +264,7 @@ static void release_ordering(ordering *o)
     rs_release(o->context, o->file_places, files * sizeof *o->file_places);
 }
 
-/* Deals what was found out to the names, in the order in which it was found. */
+/* Distributes the found entries over the names, keeping their order. */
 static void deal(const reading *r, ordering *o, rs_dcp_entry *entries)
 {
     memset(o->ends, 0, ((size_t)o->name_count + 1) * sizeof *o->ends);
@@ -314,14 +314,14 @@ static reshard_status list_files(reading *r, const ordering *o)
     return RESHARD_OK;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 reshard_status rs_dcp_read_entries(reading *r, const rs_pickle_node *dict)
 {
     ordering o;
     if (!rs_pickle_is(dict, RS_PICKLE_DICT))
         return rs_dcp_fail_kind(dict, "the dict storage_data");
-    if (r->dict != dict->at) { /* another dict was like it */
+    if (r->dict != dict->at) { /* entries were taken from another dict */
         r->found_count = 0;
         rs_intern_release(&r->names);
         rs_intern_release(&r->files);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dcp_reading.h - what the files that read a `.metadata` share. Chunks and entries, of which there
- * may be a million, are taken out of the pickle in batches while it is read; what a batch had of
- * names, files and offsets is mostly kept already.
+ * dcp_reading.h - state shared by the sources that read a `.metadata`. There may be a million
+ * chunks and entries, so they are taken out of the pickle in batches while it is read. Names, files
+ * and offsets repeat, and each is kept once.
  */
 #ifndef RS_CHECKPOINT_TORCH_DCP_READING_H
 #define RS_CHECKPOINT_TORCH_DCP_READING_H
@@ -10,17 +10,17 @@
 #include "base/intern.h"
 #include "checkpoint/torch/dcp_metadata.h"
 
-/* Chunks that were taken from a list. */
+/* A batch of chunks that was taken from a list. */
 typedef struct rs_dcp_batch {
-    uint32_t list; /* `at` of its node */
+    uint32_t list; /* the list, by `at` of its node */
     int32_t ndim;
     int64_t first, count;
 } rs_dcp_batch;
 
-/* An entry as it was found: names and files by their numbers in `names` and `files`. */
+/* An entry of storage_data. Name and file are numbers in `names` and `files`. */
 typedef struct rs_dcp_found {
     int32_t name, file;
-    int32_t ndim; /* -1: bytes */
+    int32_t ndim; /* -1: a byte entry */
     bool is_zstd;
     const int64_t *offset;
     uint64_t at, bytes;
@@ -30,45 +30,46 @@ typedef struct rs_dcp_reading {
     rs_arena *arena;
     rs_dcp_metadata made;
     rs_pickle_index paths; /* planner_data, by name */
-    uint64_t left;         /* bytes of texts, and numbers, that may still be copied */
+    uint64_t left;         /* budget of text bytes and numbers that may still be copied */
     rs_intern names, files, rows;
-    /* as they were met last */
+    /* The globals of these classes, as last seen. */
     const rs_pickle_node *chunk_class, *index_class, *info_class, *size_class;
     int64_t batch_count, batch_capacity;
-    rs_dcp_batch *batches; /* by list */
+    rs_dcp_batch *batches; /* sorted by list */
     int64_t chunk_count, chunk_capacity;
     rs_dcp_chunk *chunks;
-    uint32_t dict; /* `at` of the dict that entries were taken from; 0: none were */
+    uint32_t dict; /* the dict that entries were taken from, by `at` of its node; 0: none */
     int64_t found_count, found_capacity;
     rs_dcp_found *found;
 } rs_dcp_reading;
 
 /* ---- objects (dcp_objects.c) ----------------------------------------------------------------- */
 
-/* A node that is shared is copied each time: a small pickle could stand for a huge list. Errors:
- * RANGE when much more was spent than the pickle has bytes. */
+/* Spends from `left`. Shared nodes are copied each time, so a small pickle could stand for a huge
+ * list. Errors: RANGE once much more was spent than the pickle has bytes. */
 reshard_status rs_dcp_spend(rs_dcp_reading *r, uint64_t amount);
-/* Is it an object of this class, of PyTorch or Megatron? */
+/* Is it an object of a class of PyTorch or Megatron with this name? */
 bool rs_dcp_is_of(const rs_pickle_node *node, const char *name);
-/* Likewise, for a class of which there are many objects: *known is the global that was found to be
- * it last time. */
+/* Likewise, for a class with many objects: *known caches the global that was found to be the
+ * class. */
 bool rs_dcp_is_again(const rs_pickle_node *node, const char *name, const rs_pickle_node **known);
-/* A field of an object; NULL when it is absent, so that the class's default counts. */
+/* A field of an object; NULL if it is absent, which means the class's default. */
 const rs_pickle_node *rs_dcp_field(const rs_pickle_node *object, const char *name);
-/* `node` is not what it should be. */
+/* Fails because `node` is not what is wanted. */
 reshard_status rs_dcp_fail_kind(const rs_pickle_node *node, const char *wanted);
-/* Into the arena, with a NUL behind it. */
+/* Copies a text into the arena, followed by a NUL. */
 reshard_status rs_dcp_copy_text(rs_dcp_reading *r, rs_slice text, rs_slice *out_copy);
-/* As rs_torch_numbers. */
+/* Like rs_torch_numbers; equal rows share their memory. */
 reshard_status rs_dcp_copy_numbers(rs_dcp_reading *r, const rs_pickle_node *node,
                                    int32_t *out_count, const int64_t **out_numbers);
 
 /* ---- storage_data (dcp_places.c) ------------------------------------------------------------- */
 
-/* Adds one pair of storage_data to what was found. Errors: CORRUPT, UNSUPPORTED, RANGE. */
+/* Adds one pair of storage_data to `found`. Errors: CORRUPT, UNSUPPORTED, RANGE. */
 reshard_status rs_dcp_find_entry(rs_dcp_reading *r, const rs_pickle_node *key,
                                  const rs_pickle_node *info);
-/* All of storage_data, with what was taken from it: entries in their order, and files. */
+/* Reads the rest of storage_data, adds what was taken from it, and fills in the sorted entries and
+ * the files. */
 reshard_status rs_dcp_read_entries(rs_dcp_reading *r, const rs_pickle_node *dict);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* dcp_values.c - makes archives of values, takes nested values apart, and copies stored ones. */
 #include "checkpoint/torch/dcp_values.h"
 
 #include "base/context.h"
@@ -13,7 +14,7 @@
 #include <string.h>
 
 #define COPY_BYTES ((size_t)1 << 20)
-/* Bytes of names for all values: what is shared is named each time. */
+/* Limit for the names of all values. A shared value has a name for each place it is used in. */
 #define NAME_BYTES_MAX ((size_t)1 << 30)
 
 bool rs_dcp_holds_value(const rs_stored_value *value)
@@ -25,14 +26,14 @@ bool rs_dcp_holds_value(const rs_stored_value *value)
 
 enum { PICKLE, ORDER, VERSION, MEMBER_COUNT };
 
-/* What torch.save makes of a value without tensors. */
+/* The archive that torch.save makes of a value without tensors. */
 typedef struct value_archive {
     rs_pickle_writer pickle;
     rs_zip_draft *draft;
     rs_slice contents[MEMBER_COUNT];
 } value_archive;
 
-/* release in any case. */
+/* Release the archive in any case. */
 static reshard_status make_archive(reshard_context *context, const rs_pickle_node *node,
                                    value_archive *made)
 {
@@ -123,7 +124,7 @@ static reshard_status add(listing *l, const rs_dcp_value *value)
     return status;
 }
 
-/* A dict whose keys can be steps of a name, or a list with containers in it. */
+/* Is it a dict whose keys can be steps of a name, or a list that contains such a dict? */
 static bool is_taken_apart(const rs_pickle_node *node)
 {
     const rs_pickle_node *dict = rs_pickle_dict(node);
@@ -154,7 +155,7 @@ static reshard_status add_made(listing *l, const rs_dcp_value *value)
 
 static reshard_status take_apart(listing *l, const rs_dcp_value *whole);
 
-/* One part, one step further. */
+/* Adds one part of a value, one step further down. */
 static reshard_status add_part(listing *l, const rs_dcp_value *whole, const rs_value_step *given,
                                const rs_pickle_node *node)
 {
@@ -190,7 +191,7 @@ static reshard_status add_part(listing *l, const rs_dcp_value *whole, const rs_v
     return take_apart(l, &part);
 }
 
-/* As deep as rs_torch_nest_holds allows. */
+/* The recursion is as deep as rs_torch_nest_holds allows. */
 static reshard_status take_apart(listing *l, const rs_dcp_value *whole)
 {
     const rs_pickle_node *dict = rs_pickle_dict(whole->node);
@@ -208,7 +209,7 @@ static reshard_status take_apart(listing *l, const rs_dcp_value *whole)
     return status;
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all values ------------------------------------------------------------------------------ */
 
 static int compare_names(const void *a, const void *b)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* dcp_write.c - writes the archives of all entries, then `.metadata` with their places. */
 #include "checkpoint/torch/dcp_write.h"
 
 #include "base/context.h"
@@ -17,7 +18,7 @@ typedef struct dcp_notes {
     const reshard_checkpoint *source;
     int64_t value_count;
     rs_dcp_value *values;
-    int32_t value_file; /* that they are in */
+    int32_t value_file; /* index of the file that holds them */
 } dcp_notes;
 
 static reshard_status place_tensor(const rs_laying *laying, const rs_cut_tensor *cut)
@@ -54,11 +55,11 @@ void rs_dcp_name_file(const rs_target *target, int32_t file, int32_t rank,
 
 enum { PICKLE, ORDER, DATA, VERSION, MEMBER_COUNT };
 
-/* One entry as an archive: its pickle, and where its members go. */
+/* The archive of one entry: its pickle, and where its members go. */
 typedef struct archive {
     rs_pickle_writer pickle;
     rs_zip_draft *draft;
-    rs_slice contents[MEMBER_COUNT]; /* that of DATA is written by others */
+    rs_slice contents[MEMBER_COUNT]; /* DATA is written elsewhere */
 } archive;
 
 static void release_archive(archive *made)
@@ -67,7 +68,7 @@ static void release_archive(archive *made)
     rs_pickle_writer_release(&made->pickle);
 }
 
-/* release in any case. */
+/* Release the archive in any case. */
 static reshard_status make_archive(const rs_target *target, const rs_target_entry *entry,
                                    archive *made)
 {
@@ -96,7 +97,7 @@ static uint64_t align(uint64_t at)
     return (at + RS_ZIP_ALIGNMENT - 1) / RS_ZIP_ALIGNMENT * RS_ZIP_ALIGNMENT;
 }
 
-/* The first file that is written has the values, in front of its tensors. */
+/* Places the values in the first file that is written, in front of its tensors. */
 static uint64_t place_values(rs_target *target, int32_t file)
 {
     dcp_notes *notes = target->notes;
@@ -140,7 +141,7 @@ reshard_status rs_dcp_write_head(const rs_target *target, int32_t file, rs_json_
     (void)target;
     (void)file;
     (void)writer;
-    return RESHARD_OK; /* all headers have CRCs, and come last */
+    return RESHARD_OK; /* headers contain CRCs, so they are all written last */
 }
 
 static reshard_status write_archive(const rs_target *target, const rs_target_entry *entry,
@@ -171,7 +172,7 @@ static reshard_status write_archive(const rs_target *target, const rs_target_ent
 
 /* ---- the metadata ---------------------------------------------------------------------------- */
 
-/* Words that a pickle of metadata repeats; each is written once and then fetched. */
+/* Words that the pickle repeats. Each is written once and then fetched from the memo. */
 enum {
     CLASS_TENSOR,
     CLASS_BYTES,
@@ -223,9 +224,9 @@ typedef struct metadata_writer {
     rs_pickle_writer pickle;
     bool is_put[WORD_COUNT];
     uint32_t puts[WORD_COUNT];
-    /* Of each target entry, where its archive lies; then of each value. */
+    /* By index of the target's entries: where each archive begins, and its size. */
     uint64_t *places, *lengths;
-    const rs_target_entry **entries; /* by tensor, then by piece */
+    const rs_target_entry **entries; /* sorted by tensor, then by piece */
 } metadata_writer;
 
 static void write_word(metadata_writer *w, int word)
@@ -247,7 +248,7 @@ static void write_text(metadata_writer *w, const char *text)
     rs_pickle_write_text(&w->pickle, rs_slice_of(text));
 }
 
-/* class.__new__(class), whose state follows. */
+/* Writes class.__new__(class); its state follows. */
 static void begin_object(metadata_writer *w, int class)
 {
     write_word(w, class);
@@ -275,7 +276,7 @@ static void write_size(metadata_writer *w, int32_t ndim, const int64_t *numbers)
     rs_pickle_write_reduce(&w->pickle);
 }
 
-/* Where an entry lies in its tensor; NULL: at its beginning. */
+/* The offset of an entry in its tensor; NULL: zeros. */
 static const int64_t *offset_of(const rs_target *target, const rs_target_entry *entry)
 {
     const rs_stored_tensor *tensor = &target->tensors[entry->tensor];
@@ -388,7 +389,7 @@ static void write_stored(metadata_writer *w, int64_t first, int64_t count)
     }
 }
 
-/* A number that is a key of a dict, not a place in a list: PyTorch makes it a text. */
+/* Writes a number that is a key of a dict, not an index of a list. PyTorch makes it a text. */
 static void write_digits(metadata_writer *w, int64_t number)
 {
     char digits[24];
@@ -396,8 +397,8 @@ static void write_digits(metadata_writer *w, int64_t number)
     write_text(w, digits);
 }
 
-/* The keys on the way to a tensor or value, if the source told them and its name is still the same;
- * else its name is the only one. */
+/* Writes the keys that lead to a tensor or value, if the source has them and its name has not
+ * changed; otherwise its name is the only key. */
 static void write_path(metadata_writer *w, rs_slice name, rs_slice source_name,
                        const rs_value_step *last)
 {
@@ -497,7 +498,7 @@ static reshard_status write_metadata(metadata_writer *w, rs_slice *out_bytes)
     return rs_pickle_writer_finish(&w->pickle, out_bytes);
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static int compare_entries(const void *a, const void *b)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dcp_write.h - how a distributed checkpoint of PyTorch is laid out and written: each box is an
- * entry of its own, what torch.save makes of one tensor, and `.metadata` says where they are.
- * Entries begin at multiples of 64 bytes, so that data does too. Values of the source that are no
- * tensors are entries in front of the tensors of the first file.
+ * dcp_write.h - lays out and writes PyTorch's distributed checkpoints. Each box is an entry of its
+ * own, as torch.save writes one tensor, and `.metadata` says where the entries are. Entries begin
+ * at multiples of 64 bytes, so that data does too. Values of the source are entries in front of the
+ * tensors of the first file.
  *
- * The names of classes are those that PyTorch 2.0 and all later versions read.
+ * Classes are named so that PyTorch 2.0 and all later versions can read them.
  */
 #ifndef RS_CHECKPOINT_FORMAT_DCP_WRITE_H
 #define RS_CHECKPOINT_FORMAT_DCP_WRITE_H
 
 #include "checkpoint/body/target.h"
 
-/* As the fields of rs_format. */
+/* For the fields of rs_format. */
 reshard_status rs_dcp_lay_out(rs_laying *laying);
 void rs_dcp_name_file(const rs_target *target, int32_t file, int32_t rank,
                       char out_name[RS_FILE_NAME_BYTES]);

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* item_metadata.c - reads the dicts of metadata.pkl. How a tensor is distributed is read only when
+ * a rank asks for it. */
 #include "checkpoint/torch/item_metadata.h"
 
 #include "base/checked.h"
@@ -14,14 +16,15 @@
 #include <string.h>
 
 #define METADATA_BYTES_MAX ((size_t)1 << 30)
-/* A dict that is shared is gone through each time: a small pickle could stand for a huge list. */
+/* Shared dicts are read each time, so a small pickle could stand for a huge list. These limit the
+ * bytes of names by the bytes of the pickle. */
 #define MADE_PER_BYTE 16
 #define MADE_FREE 65536
 
 typedef struct reading {
     rs_arena *arena;
     rs_item_metadata *made;
-    uint64_t left; /* bytes of names that may still be made */
+    uint64_t left; /* budget of name bytes that may still be made */
 } reading;
 
 static reshard_status spend(reading *r, size_t amount)
@@ -38,7 +41,7 @@ static reshard_status fail_kind(const rs_pickle_node *node, const char *wanted)
     return rs_fail(RESHARD_ERR_CORRUPT, "%s where %s should be", rs_pickle_kind_text(node), wanted);
 }
 
-/* The name of an item, which outlives the pickle. */
+/* Copies the name of an item, because it outlives the pickle. */
 static reshard_status read_item(reading *r, const rs_pickle_node *node, rs_slice *out_item)
 {
     rs_slice text;
@@ -82,7 +85,8 @@ static reshard_status read_body(const rs_pickle_node *format, rs_item_body *out_
                    rs_slice_shown(type), type.bytes);
 }
 
-/* Where nothing is said, an item is torch.save's and called by its own name and the rank. */
+/* Adds the file of one rank. Without a layout it is a torch.save file, named after item and
+ * rank. */
 static reshard_status add_file(reading *r, rs_slice item, const rs_pickle_node *rank,
                                const rs_pickle_node *layout)
 {
@@ -121,7 +125,7 @@ static reshard_status add_file(reading *r, rs_slice item, const rs_pickle_node *
     return status;
 }
 
-/* {rank: layout}, or of version 1.0 {rank: {item: layout}}. */
+/* Reads {rank: layout} or, in version 1.0 (item NULL), {rank: {item: layout}}. */
 static reshard_status add_files(reading *r, const rs_pickle_node *dict, const rs_slice *item)
 {
     reshard_status status = RESHARD_OK;
@@ -167,7 +171,7 @@ static reshard_status sort_files(rs_item_metadata *made)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* A path is a JSON list of keys and places in lists. */
+/* Joins a path, which is a JSON list of keys and list indices, to a name. */
 static reshard_status join_path(reading *r, const rs_slice *item, rs_slice path, rs_slice *out_name)
 {
     size_t room = path.count + (item != NULL ? item->count : 0) + 2, count = 0;
@@ -200,7 +204,7 @@ static reshard_status join_path(reading *r, const rs_slice *item, rs_slice path,
     }
     if (status == RESHARD_OK)
         status = rs_json_next(&json, &token);
-    assert(count < room); /* the brackets and quotes of the path are more than the dots */
+    assert(count < room); /* the path's brackets, quotes and commas outnumber the dots */
     name[count] = '\0';
     *out_name = (rs_slice){name, count};
     return status;
@@ -266,8 +270,8 @@ static bool holds_rank(const rs_pickle_node *ranks, int32_t rank)
     return false;
 }
 
-/* What describes the tensor to a rank; NULL: nothing. Mostly all ranks are one group, and then the
- * mesh tells if the rank is among them. */
+/* Finds the description of the tensor for a rank; NULL if there is none. Mostly there is one group
+ * for all ranks; then the mesh tells whether the rank is among them. */
 static const rs_pickle_node *find_description(const rs_item_tensor *tensor, int32_t rank)
 {
     size_t count = rs_pickle_count(tensor->groups);
@@ -390,7 +394,7 @@ reshard_status rs_item_tensor_share(rs_arena *arena, const rs_item_tensor *tenso
     return status;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static reshard_status read_items(reading *r, const rs_pickle_node *dict)
 {

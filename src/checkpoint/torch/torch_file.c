@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch_file.c - opens both containers. Of a zip file the member FOLDER/data.pkl is the pickle and
- * FOLDER/data/KEY are the storages. A legacy file is five pickles (a magic number, a version, facts
- * about the machine, the value, the list of keys), and then for each key its number of elements and
- * its bytes.
+ * torch_file.c - opens both containers. In a zip file, FOLDER/data.pkl is the pickle, and
+ * FOLDER/data/KEY are the storages. A legacy file consists of five pickles (a magic number, a
+ * version, facts about the machine, the value, the list of keys), followed for each key by its
+ * number of elements and its bytes.
  */
 #include "checkpoint/torch/torch_file.h"
 
@@ -16,9 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A pickle this much larger than its file, or than this, is a bomb and not a checkpoint. */
+/* The pickle of a zip file may have four times the size of the file, plus this. A larger one is a
+ * bomb, not a checkpoint. */
 #define PICKLE_BYTES_FREE ((uint64_t)64 << 20)
-/* Pickles at the front of a legacy file are looked for in at most this much of it. */
+/* The pickles of a legacy file are searched for in this much of its front: the first attempt, and
+ * the limit. */
 #define LEGACY_BYTES_FIRST ((uint64_t)1 << 20)
 #define LEGACY_BYTES_MAX ((uint64_t)1 << 28)
 
@@ -35,15 +37,15 @@ struct rs_torch_file {
     reshard_context *context;
     const rs_file *file;
     uint64_t begin, count;
-    char *bytes; /* of the pickle, which points into them */
+    char *bytes; /* the pickle's bytes, which its nodes point into */
     size_t byte_count;
     rs_pickle *pickle;
     rs_zip *zip;     /* NULL: a legacy file */
-    rs_slice folder; /* of the zip, without a slash */
+    rs_slice folder; /* the first folder in the zip, without a slash */
     rs_pickle *keys; /* legacy: the list of keys */
     legacy_storage *storages;
-    size_t storage_count; /* by key */
-    int32_t *made;        /* of each member of the zip; NULL: none is compressed */
+    size_t storage_count; /* number of storages, which are sorted by key */
+    int32_t *made;        /* by member: the file made of it, or -1; NULL: none was made yet */
     rs_unpacking *unpacking;
 };
 
@@ -77,7 +79,7 @@ void rs_torch_file_destroy(void *body)
 
 /* ---- zip files ------------------------------------------------------------------------------- */
 
-/* FOLDER/name; NULL when there is none. */
+/* Finds the member FOLDER/ + middle + name; NULL if there is none. */
 static const rs_zip_member *find_member(const rs_zip *zip, rs_slice folder, rs_slice middle,
                                         rs_slice name)
 {
@@ -97,7 +99,7 @@ static const rs_zip_member *find_named(const rs_torch_file *opened, const char *
     return find_member(opened->zip, opened->folder, rs_slice_of(""), rs_slice_of(name));
 }
 
-/* torch takes the folder of the first member, and so do we. False when it has none. */
+/* Takes the folder of the first member, as torch does. False if it has none. */
 static bool find_folder(const rs_zip *zip, rs_slice *out_folder)
 {
     size_t count = 0;
@@ -130,7 +132,7 @@ static reshard_status check_byte_order(const rs_torch_file *opened)
     char *text = NULL;
     size_t count = 0;
     if (member == NULL)
-        return RESHARD_OK; /* as PyTorch 1 wrote it, on little-endian machines */
+        return RESHARD_OK; /* PyTorch 1 wrote none; its machines were little-endian */
     reshard_status status = rs_zip_read_all(opened->zip, member, 64, &text, &count);
     if (status != RESHARD_OK)
         return status;
@@ -181,7 +183,7 @@ static int compare_storages(const void *a, const void *b)
     return rs_slice_compare(((const legacy_storage *)a)->key, ((const legacy_storage *)b)->key);
 }
 
-/* Reads `count` pickles in a row and keeps the last two: the value and the keys. */
+/* Reads five pickles in a row and keeps the last two: the value and the keys. */
 static reshard_status read_row(rs_torch_file *opened, const char *path, size_t *out_used)
 {
     size_t at = 0;
@@ -213,7 +215,8 @@ static void drop_row(rs_torch_file *opened)
     opened->bytes = NULL;
 }
 
-/* How long the pickles are is not known before they are read: more and more is tried. */
+/* The length of the pickles is not known before they are read, so larger and larger parts are
+ * tried. */
 static reshard_status read_pickles(rs_torch_file *opened, size_t *out_used)
 {
     const char *path = rs_file_path(opened->file);
@@ -233,7 +236,7 @@ static reshard_status read_pickles(rs_torch_file *opened, size_t *out_used)
     }
 }
 
-/* How large the elements of a storage are, by the references to it. */
+/* Reads all references to storages, which say how large a storage's elements are. */
 static reshard_status list_references(const rs_torch_file *opened, rs_torch_storage *references,
                                       size_t *out_count)
 {
@@ -253,7 +256,7 @@ static int compare_references(const void *a, const void *b)
     return rs_slice_compare(((const rs_torch_storage *)a)->key, ((const rs_torch_storage *)b)->key);
 }
 
-/* Reads the number in front of a storage, and steps over it. */
+/* Reads the number of elements in front of a storage, and steps over the storage. */
 static reshard_status step_over(const rs_torch_file *opened, const rs_torch_storage *reference,
                                 uint64_t *at, legacy_storage *out_storage)
 {
@@ -331,7 +334,7 @@ static reshard_status open_legacy(rs_torch_file *opened)
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-/* The first bytes; zeros where the file is shorter. */
+/* Reads the first bytes, with zeros where the file is shorter. */
 static reshard_status read_front(const rs_file *file, uint64_t begin, uint64_t count,
                                  unsigned char out_bytes[sizeof legacy_magic])
 {
@@ -364,7 +367,8 @@ reshard_status rs_torch_file_is(reshard_context *context, const rs_file *file, b
     *out_is = is_legacy(bytes);
     if (!is_zip(bytes))
         return RESHARD_OK;
-    /* A damaged zip file under this name is more likely ours than anything else's. */
+    /* A damaged zip file with such a name is most likely from torch.save: open it, and report the
+     * damage. */
     status = rs_zip_open(context, file, 0, count, &zip);
     *out_is = status != RESHARD_OK ||
               (find_folder(zip, &folder) &&
@@ -393,7 +397,7 @@ reshard_status rs_torch_file_open(reshard_context *context, const rs_file *file,
     return status;
 }
 
-/* Where the bytes of a key lie, in the file or in a compressed member. */
+/* Finds the bytes of a key, in the file or in a compressed member. */
 static reshard_status find_bytes(const rs_torch_file *opened, rs_slice key, uint64_t *out_at,
                                  uint64_t *out_bytes, const rs_zip_member **out_member)
 {
@@ -424,7 +428,7 @@ reshard_status rs_torch_file_place(const rs_torch_file *opened, const rs_torch_t
     reshard_status status = find_bytes(opened, storage->key, &at, &bytes, out_member);
     if (status != RESHARD_OK)
         return status;
-    /* rs_torch_storage_read has seen to it that neither overflows. */
+    /* rs_torch_storage_read has checked that neither product overflows. */
     uint64_t wanted = (uint64_t)(storage->view_at * storage->element_bytes) +
                       (uint64_t)(storage->elements * storage->element_bytes);
     if (wanted > bytes)

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* torch_files.c - opens torch.save files, and keeps their tensors, values and CRCs with the
+ * checkpoint. */
 #include "checkpoint/torch/torch_files.h"
 
 #include "base/context.h"
@@ -16,7 +18,7 @@ static const char *const endings[] = {".pt", ".pth", ".bin", ".ckpt"};
 /* Bytes of a value's text for inspect. */
 #define VALUE_SHOWN 160
 
-/* The ending of torch.save that a name has, or NULL. */
+/* The ending of a name if it is one of torch.save's, or NULL. */
 static const char *find_ending(const char *name)
 {
     size_t length = strlen(name);
@@ -79,7 +81,7 @@ reshard_status rs_torch_keep_crcs(reshard_checkpoint *checkpoint, int32_t file,
     const rs_zip_member *members = zip != NULL ? rs_zip_members(zip, &count) : NULL;
     for (size_t i = 0; status == RESHARD_OK && i < count; i++) {
         const rs_zip_member *member = &members[i];
-        /* What is deflated is checked while it is read. */
+        /* Deflated members are checked while they are read. */
         if (member->crc != 0 && !member->deflated)
             status = rs_store_add_crc(
                 checkpoint, &(rs_stored_crc){file, member->crc, member->at, member->bytes});
@@ -108,7 +110,7 @@ reshard_status rs_torch_walk_file(reshard_checkpoint *checkpoint, int32_t file, 
                          take, user);
 }
 
-/* All files of a checkpoint share the idle decoders of the first. */
+/* All files of a checkpoint share the decoders that the first torch.save file keeps. */
 static reshard_status find_unpacking(const reshard_checkpoint *checkpoint,
                                      rs_unpacking **out_unpacking)
 {
@@ -122,7 +124,7 @@ static reshard_status find_unpacking(const reshard_checkpoint *checkpoint,
     return status;
 }
 
-/* A compressed member becomes a file of the checkpoint, once. */
+/* Makes a compressed member a file of the checkpoint, unless that has been done. */
 static reshard_status unpack(reshard_checkpoint *checkpoint, int32_t file,
                              const rs_zip_member *member, int32_t *out_file)
 {
@@ -161,7 +163,7 @@ reshard_status rs_torch_occurrence(reshard_checkpoint *checkpoint, int32_t file,
     int32_t holder = file;
     reshard_status status = rs_torch_tensor_read(&checkpoint->arena, leaf->node, &tensor);
     if (status == RESHARD_OK && rs_volume(tensor.ndim, tensor.shape) == 0)
-        at = 0; /* it may have no storage at all */
+        at = 0; /* an empty tensor may have no storage */
     else if (status == RESHARD_OK)
         status = rs_torch_locate(checkpoint, file, &tensor, &holder, &at);
     if (status != RESHARD_OK)
@@ -192,8 +194,8 @@ reshard_status rs_torch_keep_value(reshard_checkpoint *checkpoint, int32_t file,
     return value.text != NULL ? rs_store_add_value(checkpoint, &value) : rs_allocation_status();
 }
 
-/* Files of ranks mostly hold the same values in the same order, so the search goes on where the
- * last one ended. */
+/* Rank files mostly hold the same values in the same order, so the search continues where the last
+ * one ended. */
 static const rs_stored_value *find_common(const reshard_checkpoint *checkpoint,
                                           rs_torch_common *common, rs_slice name)
 {
@@ -253,7 +255,7 @@ reshard_status rs_torch_note_globals(reshard_checkpoint *checkpoint)
         rs_text text;
         size_t bytes = 0, count = 0, unknown = 0;
         if (checkpoint->files[i].body_destroy != rs_torch_file_destroy)
-            continue; /* a format has files of other kinds beside these */
+            continue; /* some formats have files of other kinds as well */
         const rs_pickle *pickle = rs_torch_file_pickle(rs_torch_opened(checkpoint, i), &bytes);
         const rs_pickle_node *const *globals = rs_pickle_globals(pickle, &count);
         rs_text_init(&text, line, sizeof line);

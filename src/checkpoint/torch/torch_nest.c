@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* torch_nest.c - finds the path of every tensor and value, sorts the paths, and writes a container
+ * for each beginning that several paths share. */
 #include "checkpoint/torch/torch_nest.h"
 
 #include "base/context.h"
@@ -17,7 +19,7 @@
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* Can a file that is loaded with weights_only=True hold it? Plain numbers, texts and containers. */
+/* Can a file for weights_only=True hold it? Plain numbers, texts, dtypes and containers can. */
 static bool can_hold(const rs_pickle_node *node, int depth, int64_t *left)
 {
     const rs_pickle_node *parts = node;
@@ -30,7 +32,7 @@ static bool can_hold(const rs_pickle_node *node, int depth, int64_t *left)
     case RS_PICKLE_FLOAT:
     case RS_PICKLE_BYTES:
         return true;
-    case RS_PICKLE_TEXT: { /* no lone surrogates */
+    case RS_PICKLE_TEXT: { /* without lone surrogates */
         rs_slice text = node->bytes;
         return rs_json_is_text(text.bytes, text.count);
     }
@@ -91,7 +93,7 @@ static void write_call(rs_pickle_writer *writer, const rs_pickle_node *node)
     }
 }
 
-/* Of what can_hold has passed. */
+/* Writes a value that can_hold accepts. */
 static void write_value(rs_pickle_writer *writer, const rs_pickle_node *node)
 {
     switch (node->kind) {
@@ -158,7 +160,7 @@ typedef struct nest_leaf {
     int32_t step_count;
     const rs_value_step *steps;
     const rs_target_entry *entry; /* NULL: a value */
-    int64_t number;               /* of the entry in its file */
+    int64_t number;               /* index of the entry in its file */
     const rs_pickle_node *value;
 } nest_leaf;
 
@@ -166,7 +168,7 @@ typedef struct nest {
     const rs_target *target;
     rs_torch_entry_fn *write;
     rs_pickle_writer *writer;
-    rs_arena arena; /* of steps */
+    rs_arena arena; /* holds the steps */
     int64_t count;
     nest_leaf *leaves;
 } nest;
@@ -179,8 +181,8 @@ static rs_slice step_word(const rs_value_step *step, char digits[24])
     return (rs_slice){digits, (size_t)length};
 }
 
-/* How many bytes of the name the first steps take up, dots behind them included, as far as they
- * are steps of the name. */
+/* Matches the first steps with the beginning of the name, as far as they agree. Returns how many
+ * bytes of the name they take up, including the dots after them. */
 static size_t match_front(const rs_value_step *steps, int32_t count, rs_slice name,
                           int32_t *out_matched)
 {
@@ -198,7 +200,7 @@ static size_t match_front(const rs_value_step *steps, int32_t count, rs_slice na
     return at;
 }
 
-/* How many of the last steps make up the whole name; 0 when none do. */
+/* How many of the last steps make up the whole name; 0 if none do. */
 static int32_t match_back(const rs_value_step *steps, int32_t count, rs_slice name)
 {
     size_t left = name.count;
@@ -217,7 +219,7 @@ static int32_t match_back(const rs_value_step *steps, int32_t count, rs_slice na
     return 0;
 }
 
-/* Where something of that name goes, if it came from `last`. */
+/* Finds the steps to the leaf's new name, given the last step of its old one (NULL: none). */
 static reshard_status find_steps(nest *n, const rs_value_step *last, nest_leaf *leaf)
 {
     rs_value_step steps[STEPS_MAX + 1];
@@ -263,13 +265,14 @@ static int compare_leaves(const void *a, const void *b)
     return (x->step_count > y->step_count) - (x->step_count < y->step_count);
 }
 
-/* Tied tensors have no entries of their own. */
+/* Lists the tied tensors, which have no entries of their own. */
 static reshard_status list_tied(nest *n, const rs_target_file *file)
 {
     const rs_target *target = n->target;
     size_t bytes = (size_t)target->tensor_count * sizeof(int64_t);
     reshard_status status = RESHARD_OK;
-    int64_t *numbers = rs_allocate(target->context, bytes); /* of each tensor's entry */
+    /* by tensor: the index of its entry in the file */
+    int64_t *numbers = rs_allocate(target->context, bytes);
     if (numbers == NULL)
         return rs_allocation_status();
     for (int64_t i = 0; i < file->entry_count; i++)
@@ -329,7 +332,7 @@ static void write_leaf(nest *n, const nest_leaf *leaf)
     n->write(n->writer, n->target, leaf->entry, (rs_slice){key, (size_t)length});
 }
 
-/* The leaves from `first` on that go the same way at a level. */
+/* How many leaves from `first` on take the same step at this level. */
 static int64_t count_alike(const nest *n, int64_t first, int64_t end, int32_t level)
 {
     int64_t next = first + 1;
@@ -358,7 +361,7 @@ static void write_key(nest *n, const rs_value_step *step)
         rs_pickle_write_int(n->writer, step->number);
 }
 
-/* A container: the leaves from first to end share the steps above this level. Levels are bounded
+/* Writes a container: the leaves [first, end) share the steps above this level. Levels are bounded
  * by STEPS_MAX. */
 static reshard_status write_level(nest *n, int64_t first, int64_t end, int32_t level)
 {

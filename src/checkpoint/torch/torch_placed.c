@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch_placed.c - the spellings that PyTorch 1.13 to 2.x has for meshes, placements and shards.
+ * torch_placed.c - reads meshes, placements and shards in the spellings of PyTorch 1.13 to 2.x.
  * Fields are found by name in the state of an object, or by position in its arguments.
  */
 #include "checkpoint/torch/torch_placed.h"
@@ -22,7 +22,7 @@ static bool is_call(const rs_pickle_node *node)
     return rs_pickle_is(node, RS_PICKLE_REDUCE) || rs_pickle_is(node, RS_PICKLE_OBJECT);
 }
 
-/* A field of a state: a dict, or a tuple of dicts when the class has slots. */
+/* Finds a field of a state, which is a dict, or a tuple of dicts if the class has slots. */
 static const rs_pickle_node *find_in_state(const rs_pickle_node *state, const char *name)
 {
     const rs_pickle_node *found = rs_pickle_get(state, name);
@@ -32,7 +32,7 @@ static const rs_pickle_node *find_in_state(const rs_pickle_node *state, const ch
     return found;
 }
 
-/* A field of an object, by name or else by its position in the arguments; -1: it has none. */
+/* Finds a field of an object by name or else by its position in the arguments; -1: not there. */
 static const rs_pickle_node *find_field(const rs_pickle_node *node, const char *name, int position)
 {
     if (!is_call(node))
@@ -52,7 +52,7 @@ static rs_slice class_of(const rs_pickle_node *node)
 
 /* ---- meshes ---------------------------------------------------------------------------------- */
 
-/* A tensor of ints that holds ranks: checked, and where it lies. */
+/* Reads and checks a tensor of ints that holds ranks, and finds where it lies. */
 static reshard_status read_ranks(reshard_checkpoint *checkpoint, int32_t *file,
                                  const rs_pickle_node *node, rs_torch_tensor *out_tensor,
                                  uint64_t *out_at)
@@ -67,7 +67,7 @@ static reshard_status read_ranks(reshard_checkpoint *checkpoint, int32_t *file,
     return rs_torch_locate(checkpoint, *file, out_tensor, file, out_at);
 }
 
-/* Where a rank stands among the ranks of a mesh, all in a row. */
+/* Finds the index of the owner's rank among the ranks of a mesh, in row-major order. */
 static reshard_status find_rank(reshard_checkpoint *checkpoint, const rs_torch_rank *owner,
                                 const rs_pickle_node *node, rs_torch_tensor *out_tensor,
                                 int64_t *out_at)
@@ -98,7 +98,7 @@ static reshard_status find_rank(reshard_checkpoint *checkpoint, const rs_torch_r
     return status;
 }
 
-/* Before PyTorch 2.9: an array of ranks in the shape of the mesh. */
+/* Before PyTorch 2.9, a mesh is an array of ranks in the shape of the mesh. */
 static reshard_status find_in_array(const rs_torch_tensor *array, int64_t at, rs_torch_mesh *mesh)
 {
     if (array->ndim > RS_TORCH_AXES_MAX)
@@ -112,7 +112,7 @@ static reshard_status find_in_array(const rs_torch_tensor *array, int64_t at, rs
     return RESHARD_OK;
 }
 
-/* A size and a stride, or tuples of them where axes were flattened into one. */
+/* Reads an axis: a size and a stride, or tuples of them if axes were flattened into one. */
 static reshard_status add_axis(const rs_pickle_node *size, const rs_pickle_node *stride, int64_t at,
                                int depth, int64_t *total, int64_t *coordinate)
 {
@@ -135,14 +135,14 @@ static reshard_status add_axis(const rs_pickle_node *size, const rs_pickle_node 
     return status;
 }
 
-/* From PyTorch 2.9 on: all ranks of the root mesh in a row, and sizes and strides of the axes in
- * that row. A rank's place in the row then tells its coordinates, also in a part of the mesh. */
+/* From PyTorch 2.9 on, a mesh is a row of all ranks of the root mesh, with sizes and strides of the
+ * axes in that row. A rank's index in the row gives its coordinates, also in a part of the mesh. */
 static reshard_status find_in_layout(const rs_pickle_node *layout, int64_t at, rs_torch_mesh *mesh)
 {
     const rs_pickle_node *sizes = find_field(layout, "shape", 0);
     const rs_pickle_node *strides = find_field(layout, "stride", 1);
     reshard_status status = RESHARD_OK;
-    if (rs_pickle_is(sizes, RS_PICKLE_INT)) { /* one axis */
+    if (rs_pickle_is(sizes, RS_PICKLE_INT)) { /* a single axis */
         mesh->axis_count = 1;
         mesh->sizes[0] = 1;
         mesh->coordinate[0] = 0;
@@ -240,7 +240,8 @@ reshard_status rs_torch_cuts_order(const rs_torch_mesh *mesh, int32_t ndim, rs_t
         if (placement->dim < 0 || placement->dim >= ndim)
             return rs_fail(RESHARD_ERR_CORRUPT, "it is cut along dimension %d of %d",
                            (int)placement->dim, (int)ndim);
-        /* In front of all others, or behind as many cuts of the dim as make up the factor. */
+        /* It goes in front of all others or, if strided, after as many cuts of the dim as make up
+         * the factor. */
         while (placement->kind == RS_TORCH_STRIDED && parts < placement->factor &&
                at < cuts->order_count) {
             int32_t other = cuts->order[at++];
@@ -276,7 +277,7 @@ void rs_torch_cuts_box(const rs_torch_mesh *mesh, const rs_torch_cuts *cuts, int
     }
 }
 
-/* From PyTorch 2.9 on a spec can say the order itself: ((dim, (axis, ..)), ..). */
+/* From PyTorch 2.9 on, a spec can give the order itself: ((dim, (axis, ..)), ..). */
 static reshard_status read_order(const rs_pickle_node *node, const rs_torch_mesh *mesh,
                                  rs_torch_cuts *cuts)
 {
@@ -333,7 +334,7 @@ static reshard_status check_local(const rs_occurrence *local, int32_t ndim, cons
     rs_text text;
     if (local->ndim == ndim && memcmp(local->shape, size, (size_t)ndim * sizeof(int64_t)) == 0)
         return RESHARD_OK;
-    /* A rank that has nothing may keep any empty tensor. */
+    /* A rank that holds nothing may have stored any empty tensor. */
     if (rs_volume(local->ndim, local->shape) == 0 && rs_volume(ndim, size) == 0)
         return RESHARD_OK;
     rs_text_init(&text, said, sizeof said);
@@ -394,7 +395,7 @@ static reshard_status add_dtensor(reshard_checkpoint *checkpoint, rs_torch_rank 
 
 /* ---- ShardedTensor --------------------------------------------------------------------------- */
 
-/* (local shards, metadata, process group, sharding spec, ..) */
+/* The state is (local shards, metadata, process group, sharding spec, ..). */
 static const rs_pickle_node *find_sharded_state(const rs_pickle_node *node)
 {
     const rs_pickle_node *state = node->call->state;
@@ -432,7 +433,7 @@ static reshard_status add_shard(reshard_checkpoint *checkpoint, int32_t file,
     return status == RESHARD_OK ? rs_occurrences_add(checkpoint->context, list, &found) : status;
 }
 
-/* So that a tensor of which no file holds anything is missed. */
+/* Adds an empty box, so that a tensor of which no file holds anything is found missing. */
 static reshard_status add_nothing(reshard_checkpoint *checkpoint, int32_t file,
                                   const rs_torch_leaf *leaf, const rs_pickle_node *properties,
                                   int32_t ndim, const int64_t *full, rs_occurrences *list)

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* torch_save.c - drafts a file's archive when it is placed, and again, with the same result, when
+ * it is finished. */
 #include "checkpoint/torch/torch_save.h"
 
 #include "base/context.h"
@@ -8,8 +10,8 @@
 #include <assert.h>
 #include <stdio.h>
 
-/* Members besides the storages: the pickle, the byte order and perhaps a record of the format's own
- * before them, the version behind. */
+/* Members besides the storages: before them the pickle, the byte order and perhaps the format's
+ * record; after them the version. */
 enum { PICKLE, ORDER, RECORD, BEFORE_MAX, BEHIND = 1, NAME_BYTES = 64 };
 
 static const char byte_order[] = "little", version[] = "3\n";
@@ -19,9 +21,9 @@ typedef struct saving {
     reshard_context *context;
     rs_pickle_writer writer;
     rs_json_writer record;
-    rs_slice before[BEFORE_MAX]; /* contents */
+    rs_slice before[BEFORE_MAX]; /* contents of the members before the storages */
     char record_name[NAME_BYTES];
-    size_t before_count, count; /* of members */
+    size_t before_count, count; /* numbers of members: before the storages, and all */
     rs_zip_draft *draft;
 } saving;
 

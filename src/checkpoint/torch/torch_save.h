@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch_save.h - targets whose files are what torch.save writes: zip files with the pickle, the
- * storages of all entries, and the records that torch looks for. Places are known beforehand, and
- * the archive's headers come last, with the CRCs of all data.
+ * torch_save.h - targets whose files are those of torch.save: zip files with the pickle, the
+ * storages of all entries, and the records that torch looks for. Places are known beforehand; the
+ * archive's headers are written last, with the CRCs of all data.
  */
 #ifndef RS_CHECKPOINT_FORMAT_TORCH_SAVE_H
 #define RS_CHECKPOINT_FORMAT_TORCH_SAVE_H
@@ -11,20 +11,20 @@
 
 /* How a format writes such files. */
 typedef struct rs_torch_style {
-    rs_torch_entry_fn *write; /* the tensor of an entry */
-    /* A record that torch does not look at; name NULL: none. */
+    rs_torch_entry_fn *write; /* writes the tensor of an entry */
+    /* A record that torch ignores; name NULL: none. */
     const char *record_name;
     void (*write_record)(rs_json_writer *writer, const rs_target *target, int32_t file);
 } rs_torch_style;
 
-/* What a format's place and finish do. */
+/* For rs_format's place and finish. */
 reshard_status rs_torch_save_place(rs_target *target, int32_t file, const rs_torch_style *style);
 reshard_status rs_torch_save_finish(const rs_target *target, const rs_finishing *finishing,
                                     const rs_torch_style *style);
-/* A format's write_head: there is nothing in front of the data that could be written early. */
+/* For rs_format's write_head: nothing can be written before the data. */
 reshard_status rs_torch_save_head(const rs_target *target, int32_t file, rs_json_writer *writer);
 
-/* The tensor of an entry as a plain, dense one. */
+/* An rs_torch_entry_fn that writes a plain, dense tensor. */
 void rs_torch_save_plain(rs_pickle_writer *writer, const rs_target *target,
                          const rs_target_entry *entry, rs_slice key);
 

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* torch_values.c - tables of PyTorch's names, and the checks of what a pickle says about storages
+ * and tensors. */
 #include "checkpoint/torch/torch_values.h"
 
 #include "base/checked.h"
@@ -8,16 +10,16 @@
 
 #include <string.h>
 
-/* Calls around calls: a parameter of a subclass of a tensor. */
+/* Limit for calls around calls, such as a parameter of a tensor subclass. */
 #define WRAPPING_MAX 8
-/* How often a view may repeat its storage, once it is large. */
+/* How often a view larger than REPEATED_BYTES_MIN may repeat its storage. */
 #define REPEATS_MAX 1024
 #define REPEATED_BYTES_MIN ((int64_t)1 << 30)
 
 /* ---- dtypes ---------------------------------------------------------------------------------- */
 
 typedef struct dtype_row {
-    reshard_dtype dtype; /* NONE: not among ours */
+    reshard_dtype dtype; /* NONE: not one of ours */
     const char *name, *storage;
 } dtype_row;
 
@@ -139,7 +141,7 @@ static reshard_status read_storage_class(const rs_pickle_node *node, rs_torch_st
                    rs_slice_shown(name), name.bytes);
 }
 
-/* Legacy files: None, or (key of the view, where it begins, how long it is). */
+/* Reads the view of a legacy file: None, or (key of the view, where it begins, its length). */
 static reshard_status read_view(const rs_pickle_node *view, rs_torch_storage *storage)
 {
     int64_t size = 0;
@@ -195,7 +197,8 @@ static bool is_call(const rs_pickle_node *node)
     return rs_pickle_is(node, RS_PICKLE_REDUCE) || rs_pickle_is(node, RS_PICKLE_OBJECT);
 }
 
-/* _rebuild_tensor_v2, _rebuild_sparse_tensor, ..: a tensor, or one that is refused by name. */
+/* Is it _rebuild_tensor_v2, _rebuild_sparse_tensor, ..? A tensor, or one that is refused by
+ * name. */
 static bool rebuilds(const rs_pickle_node *callable)
 {
     return rs_pickle_is(callable, RS_PICKLE_GLOBAL) &&
@@ -223,7 +226,7 @@ rs_torch_kind rs_torch_kind_of(const rs_pickle_node *node)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* Lazily pending operations on the values: {"conj": True}. */
+/* Refuses tensors with lazily pending operations on their values, such as {"conj": True}. */
 static reshard_status check_pending(const rs_pickle_node *metadata)
 {
     const rs_pickle_node *dict = rs_pickle_dict(metadata);
@@ -237,7 +240,7 @@ static reshard_status check_pending(const rs_pickle_node *metadata)
     return RESHARD_OK;
 }
 
-/* Where the elements lie in the storage, which has to hold all of them. */
+/* Finds where the elements lie in the storage, and checks that it holds all of them. */
 static reshard_status place(rs_torch_tensor *tensor, int64_t offset, const int64_t *strides)
 {
     const rs_torch_storage *storage = &tensor->storage;
@@ -263,8 +266,8 @@ static reshard_status place(rs_torch_tensor *tensor, int64_t offset, const int64
     return RESHARD_OK;
 }
 
-/* A view may repeat its elements by strides of 0, so a few bytes can stand for any number of them.
- * Large tensors that consist of little else are not a model's. */
+/* With strides of 0 a view can repeat its elements, so a few bytes can stand for any number of
+ * them. A large tensor that does little else is not part of a model. */
 static reshard_status check_repeats(const rs_torch_tensor *tensor)
 {
     const rs_torch_storage *storage = &tensor->storage;
@@ -282,7 +285,7 @@ static reshard_status check_repeats(const rs_torch_tensor *tensor)
                    storage->key.bytes, REPEATS_MAX);
 }
 
-/* torch counts pairs of 4 bits; we count elements. */
+/* torch counts pairs of 4-bit elements; we count elements. */
 static reshard_status unpack_pairs(rs_arena *arena, rs_torch_tensor *tensor)
 {
     if (tensor->dtype != RESHARD_F4)
@@ -298,7 +301,7 @@ static reshard_status unpack_pairs(rs_arena *arena, rs_torch_tensor *tensor)
     return RESHARD_OK;
 }
 
-/* (storage, offset, size, strides, ..) */
+/* Reads the arguments (storage, offset, size, strides, ..). */
 static reshard_status read_dense(rs_arena *arena, const rs_pickle_node *arguments,
                                  const rs_pickle_node *dtype, const rs_pickle_node *metadata,
                                  rs_torch_tensor *tensor)
@@ -343,7 +346,8 @@ reshard_status rs_torch_tensor_read(rs_arena *arena, const rs_pickle_node *node,
     for (int i = 0; i < WRAPPING_MAX && rs_torch_kind_of(node) == RS_TORCH_TENSOR; i++) {
         callable = node->call->callable;
         arguments = node->call->arguments;
-        if (!rebuilds(callable)) { /* a subclass: what it wraps is function(*arguments) */
+        /* a subclass: its arguments contain a function and that function's arguments */
+        if (!rebuilds(callable)) {
             callable = rs_pickle_item(arguments, 0);
             arguments = rs_pickle_item(arguments, 2);
         }
@@ -374,8 +378,8 @@ reshard_status rs_torch_tensor_read(rs_arena *arena, const rs_pickle_node *node,
 
 /* ---- globals --------------------------------------------------------------------------------- */
 
-/* Names of PyTorch that only describe data. Others of its functions (torch.load, torch.hub) do
- * things, and a pickle that names them is worth a look. */
+/* Names of PyTorch that only describe data. Other functions (torch.load, torch.hub) do things, and
+ * a pickle that names them is worth a look. */
 static bool is_known_torch(rs_slice module, rs_slice name)
 {
     static const char *const modules[] = {"torch.distributed.", "torch.nn.modules.",

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch_walk.c - one pass over the graph of a pickle. Whether a value holds tensors is found out
- * once for each, and kept in a byte for each byte of the pickle (values are told apart by the
- * opcode that made them). So what holds none costs its own size only, however often it is shared;
- * what holds some is visited once for each name, and names are counted.
+ * torch_walk.c - one pass over the graph of a pickle. Whether a value contains tensors is found out
+ * once, and kept in one byte for each byte of the pickle (a value is identified by the position of
+ * the opcode that made it). So values without tensors cost only their own size, however often they
+ * are shared. Values with tensors are visited once for each name, and the bytes of names are
+ * limited.
  */
 #include "checkpoint/torch/torch_walk.h"
 
@@ -15,11 +16,11 @@
 #include <string.h>
 
 #define DEPTH_MAX 256
-/* Bytes of names for each byte of the pickle, and in any case. */
+/* Limits for the bytes of all names: per byte of the pickle, and in any case. */
 #define NAME_BYTES_RATIO 64
 #define NAME_BYTES_FREE ((size_t)1 << 20)
 #define NAME_BYTES_MAX 4096
-/* What a leaf counts besides its name. */
+/* What each leaf counts in addition to its name. */
 #define LEAF_BYTES 32
 
 enum { UNSEEN, ENTERED, BARREN, FERTILE };
@@ -27,7 +28,7 @@ enum { UNSEEN, ENTERED, BARREN, FERTILE };
 typedef struct walk {
     rs_arena *arena;
     const char *what;
-    unsigned char *marks; /* by the byte of the opcode */
+    unsigned char *marks; /* by position of the opcode */
     rs_torch_leaf_fn *take;
     void *user;
     size_t name_bytes_left;
@@ -41,7 +42,7 @@ static reshard_status fail_depth(const walk *w)
                    DEPTH_MAX);
 }
 
-/* ---- what holds tensors ---------------------------------------------------------------------- */
+/* ---- values that contain tensors ------------------------------------------------------------- */
 
 static reshard_status find_tensors(walk *w, const rs_pickle_node *node, int depth, bool *out_any);
 
@@ -53,7 +54,8 @@ static reshard_status find_in_items(walk *w, const rs_pickle_node *node, int dep
     return status;
 }
 
-/* A call's arguments are looked at through the call: INST and OBJ make both by one opcode. */
+/* The argument tuple has no mark of its own, because INST and OBJ make it and the call by one
+ * opcode. */
 static reshard_status find_in_call(walk *w, const rs_pickle_call *call, int depth, bool *any)
 {
     reshard_status status = find_in_items(w, call->arguments, depth, any);
@@ -122,7 +124,7 @@ static reshard_status fail_name(const walk *w)
     return rs_fail(RESHARD_ERR_RANGE, "%s: a name of more than %d bytes", w->what, NAME_BYTES_MAX);
 }
 
-/* Puts one more word behind the first bytes of the name; returns how many there are then. */
+/* Appends a word to the first name_bytes of the name, and returns its new length. */
 static size_t add_word(walk *w, const rs_value_step *parent, rs_slice word, size_t name_bytes)
 {
     if (parent != NULL)
@@ -131,7 +133,7 @@ static size_t add_word(walk *w, const rs_value_step *parent, rs_slice word, size
     return name_bytes + word.count;
 }
 
-/* Goes to a value below: its step, and its part of the name behind the first name_bytes. */
+/* Enters a value one step further down: appends the step to the path, and its word to the name. */
 static reshard_status step_down(walk *w, const rs_pickle_node *node, const rs_value_step *given,
                                 size_t name_bytes, int depth)
 {
@@ -160,7 +162,8 @@ static reshard_status enter_list(walk *w, const rs_pickle_node *list, const rs_v
     return status;
 }
 
-/* A key that is neither text nor a number goes by its looks. */
+/* Reads the key of a dict. One that is neither a text nor a number becomes the text that shows
+ * it. */
 static reshard_status read_key(walk *w, const rs_pickle_node *key, rs_value_step *step)
 {
     char shown[256];
@@ -180,7 +183,7 @@ static reshard_status enter_pairs(walk *w, const rs_pickle_node *dict, const rs_
         const rs_pickle_node *key = dict->items.nodes[2 * i], *value = dict->items.nodes[2 * i + 1];
         rs_value_step step = {.parent = parent};
         rs_slice text;
-        /* Of equal keys the last counts. */
+        /* Of equal keys, the last one counts. */
         if (rs_pickle_text(key, &text) && rs_pickle_index_get(index, text) != value)
             continue;
         status = read_key(w, key, &step);
@@ -217,7 +220,7 @@ static reshard_status enter_arguments(walk *w, const rs_pickle_node *arguments,
     return enter_list(w, arguments, step, name_bytes, depth);
 }
 
-/* An object by its attributes, a list or dict of some class by its items. */
+/* Enters an object by its attributes, or a list or dict of some class by its items. */
 static reshard_status enter_call(walk *w, const rs_pickle_node *node, const rs_value_step *parent,
                                  size_t name_bytes, int depth)
 {
@@ -253,7 +256,7 @@ static reshard_status enter(walk *w, const rs_pickle_node *node, const rs_value_
     if (!fertile || rs_torch_kind_of(node) != RS_TORCH_VALUE)
         return hand_out(w, node, step, name_bytes);
     unsigned char *mark = &w->marks[node->at];
-    *mark = ENTERED; /* what contains itself is not entered again */
+    *mark = ENTERED; /* a value that contains itself is not entered again */
     if (node->kind == RS_PICKLE_DICT)
         status = enter_dict(w, node, step, name_bytes, depth);
     else if (node->kind == RS_PICKLE_REDUCE || node->kind == RS_PICKLE_OBJECT)

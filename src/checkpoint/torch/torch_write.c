@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* torch_write.c - writes tensors, storages and strides in PyTorch's spelling. */
 #include "checkpoint/torch/torch_write.h"
 
 #include "base/error.h"
@@ -24,7 +25,7 @@ void rs_torch_write_numbers(rs_pickle_writer *writer, int32_t count, const int64
     rs_pickle_write_tuple_end(writer);
 }
 
-/* Dtypes newer than typed storages have a storage of bytes, counted in bytes. */
+/* Dtypes without a typed storage class use an untyped storage, counted in bytes. */
 static void write_storage(rs_pickle_writer *writer, rs_slice key, reshard_dtype dtype,
                           int64_t elements)
 {
@@ -41,7 +42,7 @@ static void write_storage(rs_pickle_writer *writer, rs_slice key, reshard_dtype 
     rs_pickle_write_persistent(writer);
 }
 
-/* As torch has them: where an extent is 0, the next one counts as 1. */
+/* As torch computes them: an extent of 0 counts as 1. */
 void rs_torch_write_strides(rs_pickle_writer *writer, int32_t ndim, const int64_t *shape)
 {
     rs_pickle_write_tuple_begin(writer);
