@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * foreign.c - recognises formats that reshard does not read, by the endings of names. When one of
- * them joins the list of formats, its row here goes.
+ * foreign.c - recognises formats that reshard does not read, by the endings of names. A format that
+ * joins the list in formats.c loses its row here.
  */
 #include "checkpoint/format/foreign.h"
 #include "checkpoint/format/formats.h"
@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* The first row that matches the end of some name counts. */
+/* The first row that matches the end of any name wins. */
 static const struct {
     const char *ending, *what;
 } rows[] = {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * format_dcp.c - PyTorch's distributed checkpoints: a pickle `.metadata`, and files `__R_N.distcp`
- * with entries at the places that it names. Without `.metadata` each rank may have left its own,
- * `__R.metadata`; their union is read, and what several of them hold are copies.
+ * with entries at the places that it names. If there is no `.metadata`, ranks may have left one
+ * each, `__R.metadata`. Then their union is read, and boxes that several ranks hold are copies.
  *
- * Accelerate keeps model and optimizer in two folders of this kind, beside each other in one that
- * is read as a whole: pytorch_model_fsdp_I and optimizer_I.
+ * Accelerate puts two folders of this kind, pytorch_model_fsdp_I for the model and optimizer_I for
+ * the optimizer, into one folder, which is read as a whole.
  */
 #include "base/context.h"
 #include "base/sort.h"
@@ -21,31 +21,32 @@
 #include <string.h>
 
 #define METADATA_NAME ".metadata"
-/* As many entries are opened in any case: it takes less than a second. */
+/* Up to this many entries are always opened; it takes less than a second. */
 #define OPENED_MAX 16384
-/* Lightning has what is not model or optimizer in a file of torch.save beside. */
+/* Lightning keeps everything except model and optimizer in this torch.save file beside them. */
 #define LIGHTNING_NAME "meta.pt"
 
 /* ---- metadata -------------------------------------------------------------------------------- */
 
-/* One pickle of metadata; its files are in `folder` of the checkpoint's, "" or with a slash. */
+/* One pickle of metadata. Its files are in this subfolder of the checkpoint's folder: "", or a name
+ * with a slash at the end. */
 typedef struct part {
     const char *folder;
-    const char *name; /* of the pickle, with the folder */
+    const char *name; /* of the pickle, including the subfolder */
     rs_dcp_metadata metadata;
-    int32_t *files; /* of the checkpoint, for each one of the metadata */
+    int32_t *files; /* by file of the metadata: the file of the checkpoint */
 } part;
 
 typedef struct reading {
     reshard_checkpoint *checkpoint;
     int64_t part_count, part_capacity;
     part *parts;
-    bool has_ranks; /* each rank has metadata of its own */
+    bool has_ranks; /* each rank has its own metadata */
     int64_t file_count;
-    char **files; /* of all parts, each once, by the numbers in their names */
+    char **files; /* of all parts, each once, sorted by the numbers in their names */
     rs_dcp_entries entries;
     rs_occurrences list;
-    int64_t differing; /* values that are not the same on all ranks */
+    int64_t differing; /* number of values that differ between ranks */
     bool has_lightning;
 } reading;
 
@@ -54,7 +55,7 @@ static bool begins_with(const char *text, const char *beginning)
     return strncmp(text, beginning, strlen(beginning)) == 0;
 }
 
-/* __R.metadata */
+/* Is it __R.metadata? */
 static bool is_rank_metadata(const char *name)
 {
     size_t digits = begins_with(name, "__") ? strspn(name + 2, "0123456789") : 0;
@@ -68,7 +69,7 @@ static bool is_data(const char *name)
     return length > count && strcmp(name + length - count, ending) == 0;
 }
 
-/* pytorch_model_fsdp_I or optimizer_I */
+/* Is it pytorch_model_fsdp_I or optimizer_I? */
 static bool is_accelerate(const char *name)
 {
     static const char *const beginnings[] = {"pytorch_model_fsdp_", "optimizer_"};
@@ -81,7 +82,7 @@ static bool is_accelerate(const char *name)
     return false;
 }
 
-/* folder + name, in the arena. */
+/* Joins folder and name, in the arena. */
 static reshard_status join_names(const reading *r, const char *folder, const char *name,
                                  char **out_path)
 {
@@ -95,7 +96,8 @@ static reshard_status join_names(const reading *r, const char *folder, const cha
     return RESHARD_OK;
 }
 
-/* Whether the checkpoint's folder has such a file; names that begin with a dot are not listed. */
+/* Does the folder have such a file? Names that begin with a dot are not listed, so this asks the
+ * file system. */
 static reshard_status has_file(const reshard_checkpoint *checkpoint, const char *folder,
                                const char *name, bool *out_has)
 {
@@ -125,7 +127,7 @@ static reshard_status add_part(reading *r, const char *folder, const char *name)
     return status;
 }
 
-/* The pickles of one folder: `.metadata`, or else those of ranks. */
+/* Finds the pickles of one folder: `.metadata`, or else those of the ranks. */
 static reshard_status find_parts(reading *r, const char *folder, int64_t count, char *const *names)
 {
     bool has = false;
@@ -241,7 +243,7 @@ static reshard_status open_files(reading *r)
         "named in %s", r->parts[0].name);
 }
 
-/* The number of a file among those of the checkpoint. */
+/* The index of a file in r->files, which is also its number in the checkpoint. */
 static int32_t find_file(const reading *r, const char *path)
 {
     int64_t low = 0, high = r->file_count;
@@ -307,7 +309,7 @@ static reshard_status add_chunk(reading *r, part *from, const rs_dcp_tensor *ten
                                 : status;
 }
 
-/* A tensor without elements needs no entry, but belongs to a file. */
+/* Adds a tensor without elements, which needs no entry but must belong to a file. */
 static reshard_status add_empty(reading *r, const part *from, const rs_dcp_tensor *tensor)
 {
     rs_occurrence item = {.name = tensor->name,
@@ -327,7 +329,7 @@ static reshard_status add_tensor(reading *r, part *from, const rs_dcp_tensor *te
     int64_t count = r->list.count;
     for (int64_t i = 0; status == RESHARD_OK && i < tensor->chunk_count; i++) {
         const rs_dcp_chunk *chunk = &tensor->chunks[i];
-        /* Where a rank has nothing of a DTensor, its chunk is empty, and needs no entry. */
+        /* If a rank holds nothing of a DTensor, its chunk is empty and needs no entry. */
         if (is_empty(tensor, chunk->size))
             (void)rs_dcp_metadata_use(&from->metadata, tensor->name, tensor->ndim, chunk->offset);
         else
@@ -348,7 +350,7 @@ static reshard_status add_value(reading *r, part *from, const rs_dcp_tensor *val
         return rs_fail(RESHARD_ERR_GAP, "%s: no file is named for the bytes \"%.*s\"", from->name,
                        rs_slice_shown(value->name), value->name.bytes);
     int32_t file = from->files[entry->file];
-    /* Each rank has its own copy; the first one's is taken, as PyTorch does. */
+    /* Each rank has its own copy. The first rank's is kept, as PyTorch does. */
     for (int64_t i = 0; r->has_ranks && i < r->checkpoint->value_count; i++) {
         bool is_same = false;
         if (rs_slice_compare(r->checkpoint->values[i].name, value->name) != 0)
@@ -361,7 +363,7 @@ static reshard_status add_value(reading *r, part *from, const rs_dcp_tensor *val
     return rs_dcp_entry_keep(&r->entries, entry, file, value);
 }
 
-/* Entries that the metadata places in files, but that no tensor has as a chunk. */
+/* Counts entries that the metadata places in files but that are not a chunk of any tensor. */
 static reshard_status note_unused(const reading *r)
 {
     int64_t count = 0;
@@ -381,7 +383,7 @@ static reshard_status note_unused(const reading *r)
                          rs_slice_shown(first), first.bytes, count == 1 ? "" : " and others");
 }
 
-/* To plan with very many entries they need not be opened: the metadata tell what they hold. */
+/* For planning, a great many entries need not be opened: the metadata says what they hold. */
 static reshard_status choose_opening(reading *r)
 {
     int64_t count = 0;
@@ -414,7 +416,7 @@ static reshard_status add_all(reading *r)
     return status;
 }
 
-/* ---- files beside ---------------------------------------------------------------------------- */
+/* ---- other PyTorch files in the folder ------------------------------------------------------- */
 
 static reshard_status take_beside(void *user, const rs_torch_leaf *leaf)
 {
@@ -446,7 +448,8 @@ static reshard_status read_beside(reading *r)
                                 : status;
 }
 
-/* What else looks like PyTorch's in the folder is not read, which somebody may not expect. */
+/* Looks for other PyTorch files in the folder. They are not read, except Lightning's, and a note
+ * says so because users may expect otherwise. */
 static reshard_status look_beside(reading *r, const rs_opening *opening)
 {
     reshard_status status = RESHARD_OK;

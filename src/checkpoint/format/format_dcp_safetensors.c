@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * format_dcp_safetensors.c - what PyTorch's distributed checkpointing writes as safetensors: each
- * file holds boxes of tensors, and its `__metadata__` has
+ * format_dcp_safetensors.c - PyTorch's distributed checkpoints as safetensors. Each file holds
+ * boxes of tensors, and its `__metadata__` has
  *   DCP_SHARDING_INFO  a JSON document as a string: {"key": {"saved_offsets": [..],
  *                      "logical_fqn": "name"}}; a key without an entry here is a whole tensor
  * Our own files add, so that a missing piece or file is noticed,
  *   RESHARD_SHAPES     also a document: {"key": [full shape]}
  *   RESHARD_FILES      how many files there are
  *
- * Written, an entry is one box of its tensor, dense and without padding. A box that several ranks
- * hold is stored once, by the one whose file has the least so far.
+ * When written, an entry is one box of its tensor, dense and without padding. A box that several
+ * ranks hold is stored once, by the rank whose file has the fewest bytes so far.
  */
 #include "base/context.h"
 #include "checkpoint/body/safetensors.h"
@@ -25,10 +25,10 @@
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* What the metadata of one file says, by index into its entries by name. */
+/* What the metadata of one file says, by index into header->by_name. */
 typedef struct sharding {
     const rs_header *header;
-    rs_slice *names; /* logical ones; bytes NULL: the key itself */
+    rs_slice *names; /* logical names; bytes NULL: the same as the key */
     const int64_t **offsets;
     const int64_t **shapes;
 } sharding;
@@ -119,7 +119,7 @@ static reshard_status add_file(reshard_checkpoint *checkpoint, int32_t file, rs_
     return status;
 }
 
-/* Our files say how many of them there are. */
+/* Our own files say how many files there are. */
 static reshard_status check_file_count(const reshard_checkpoint *checkpoint)
 {
     for (int32_t i = 0; i < checkpoint->file_count; i++) {
@@ -191,7 +191,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
 
 /* ---- laying out ------------------------------------------------------------------------------ */
 
-/* Whether a tensor has this name. */
+/* Does some tensor have this name? */
 static bool is_taken(const rs_laying *laying, rs_slice key)
 {
     if (laying->source != NULL)
@@ -203,7 +203,7 @@ static bool is_taken(const rs_laying *laying, rs_slice key)
     return false;
 }
 
-/* An rs_box_name_fn: name.__dcp_shard_k with the next free k. */
+/* An rs_box_name_fn: makes name.__dcp_shard_k with the next free k. */
 static reshard_status name_box(const rs_laying *laying, rs_slice name, int64_t *next_k,
                                rs_slice *out_key)
 {
@@ -256,7 +256,7 @@ static void write_offsets(rs_json_writer *writer, const rs_target *target,
     rs_json_writer_add(writer, "]", 1);
 }
 
-/* Says which box of its tensor each entry is. */
+/* Writes which box of its tensor each entry is. */
 static void write_sharding(rs_json_writer *writer, const rs_target *target, int32_t index)
 {
     const rs_target_file *file = &target->files[index];

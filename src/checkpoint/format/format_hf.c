@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * format_hf.c - Hugging Face folders: safetensors files of whole tensors, and an index when there
- * are several, {"metadata": .., "weight_map": {"tensor": "file"}}.
+ * format_hf.c - Hugging Face folders: safetensors files of whole tensors and, if there are several,
+ * an index: {"metadata": .., "weight_map": {"tensor": "file"}}.
  *
- * The index decides: its files are read and no others, and a tensor is the one in the file that the
- * index names, whatever other files hold. What it does not name is left out with a note, or taken,
- * or refused, as the caller wishes. total_size is informational and written wrongly by old tools,
- * so it is ignored. Files lie beside the index: a name with a slash is refused.
+ * The index decides: its files are read and no others, and a tensor is taken from the file that the
+ * index names, whatever other files hold. Tensors and files that it does not name are left out with
+ * a note, taken, or refused, as the caller wishes. total_size is informational, and old tools write
+ * it wrongly, so it is ignored. Files must be beside the index: a name with a slash is refused.
  */
 #include "base/context.h"
 #include "base/sort.h"
@@ -37,8 +37,8 @@ static int compare_tensors(const void *a, const void *b)
                             ((const rs_weight_mapping *)b)->tensor);
 }
 
-/* Adds files beside the index that it does not list: to the names, if they are to be taken and are
- * called like a listed one. The others are left out. */
+/* Looks at files beside the index that it does not list. If they are to be taken, and are named
+ * like a listed file, they are added to the names; the others are left out. */
 static reshard_status consider_files(reshard_checkpoint *checkpoint, const rs_opening *opening,
                                      const rs_weight_map *list, char **names, int32_t *count)
 {
@@ -64,7 +64,7 @@ static reshard_status consider_files(reshard_checkpoint *checkpoint, const rs_op
                                     first);
 }
 
-/* Opens the files of the index, and then those that are taken beside it. */
+/* Opens the files of the index, followed by unlisted files that are taken. */
 static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_opening *opening,
                                  const rs_weight_map *list)
 {
@@ -103,13 +103,13 @@ static reshard_status find_entries(reshard_checkpoint *checkpoint, const char *n
     return RESHARD_OK;
 }
 
-/* What the index does not say of the tensors in one file. */
+/* Tensors in the files that the index does not name, or places in another file. */
 typedef struct unnamed {
-    int64_t count, moved; /* tensors that it does not name, or places in another file */
+    int64_t count, moved; /* numbers of unnamed tensors, and of tensors placed elsewhere */
     rs_slice first, first_moved;
 } unnamed;
 
-/* The mappings are sorted by tensor. */
+/* Compares the entries of one file with the index, whose mappings are sorted by tensor. */
 static reshard_status consider_file(reshard_checkpoint *checkpoint, const rs_opening *opening,
                                     const rs_weight_map *list, int32_t file, unnamed *seen,
                                     rs_occurrences *found)
@@ -158,7 +158,7 @@ static reshard_status consider_tensors(reshard_checkpoint *checkpoint, const rs_
     return status;
 }
 
-/* Tensors that were taken may be in two files. */
+/* A tensor that was taken may be in two files. */
 static reshard_status check_double(const reshard_checkpoint *checkpoint, const rs_opening *opening,
                                    const char *name, const rs_occurrences *found)
 {
@@ -206,7 +206,8 @@ static reshard_status read_folder(reshard_checkpoint *checkpoint, const rs_openi
 
 /* ---- laying out ------------------------------------------------------------------------------ */
 
-/* Deals out tensors in the order of names; one that does not fit begins another file. */
+/* Distributes tensors over files in the order of names. One that does not fit begins another
+ * file. */
 static reshard_status lay_out(rs_laying *laying)
 {
     rs_target *target = laying->target;
@@ -249,7 +250,7 @@ static reshard_status write_head(const rs_target *target, int32_t file, rs_json_
     return rs_safetensors_write_head(target, file, NULL, writer);
 }
 
-/* Tensors are numbered by their names. */
+/* Tensors are numbered in the order of their names. */
 static int compare_by_tensor(const void *a, const void *b)
 {
     int32_t x = (*(const rs_target_entry *const *)a)->tensor;
@@ -289,7 +290,7 @@ static reshard_status write_index(const rs_target *target, rs_json_writer *write
     return writer->status;
 }
 
-/* model.safetensors.index.json; the variant of the stem "model.fp16" comes behind "index". */
+/* Makes model.safetensors.index.json. For the stem "model.fp16" the variant follows "index". */
 static void name_index(const char *stem, char out_name[RS_FILE_NAME_BYTES])
 {
     const char *variant = strchr(stem, '.');

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * format_npy.c - NumPy's arrays: .npy files and .npz archives of them, one or a folder of them. An
- * array is a whole tensor; its name is that of its file or member without ".npy". It is only read.
+ * format_npy.c - NumPy's arrays: a .npy file, a .npz archive of them, or a folder of either. An
+ * array is a whole tensor, named after its file or member without ".npy". The format is only read.
  *
- * A .npy is "\x93NUMPY", two bytes of version, the length of the header (two bytes in version 1,
- * four in 2 and 3), the header, and the data. The header is a Python dict as text:
+ * A .npy file is "\x93NUMPY", a version of two bytes, the length of the header (two bytes in
+ * version 1, four in 2 and 3), the header, and the data. The header is a Python dict as text:
  *     {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
- * with spaces and a newline behind it. A .npz is a zip file whose members may be deflated.
+ * followed by spaces and a newline. A .npz is a zip file whose members may be deflated.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -19,8 +19,8 @@
 
 #define MAGIC "\x93NUMPY"
 #define MAGIC_BYTES 6
-#define HEADER_BYTES_MAX 65535 /* NumPy's own reader takes 10000 */
-#define NDIM_MAX 64            /* of NumPy 2 */
+#define HEADER_BYTES_MAX 65535 /* NumPy's own reader accepts 10000 */
+#define NDIM_MAX 64            /* as in NumPy 2 */
 
 static bool has_ending(const char *name, const char *ending)
 {
@@ -48,7 +48,7 @@ typedef struct array {
     uint64_t data_at;
 } array;
 
-/* The text of a header, as far as it is read. */
+/* The rest of a header's text. */
 typedef struct scanner {
     const char *what; /* for error texts */
     const char *at, *end;
@@ -65,7 +65,7 @@ static void skip_spaces(scanner *from)
         from->at++;
 }
 
-/* Takes the text if it comes next. */
+/* Skips the text if it comes next. */
 static bool take(scanner *from, const char *text)
 {
     size_t count = strlen(text);
@@ -76,7 +76,7 @@ static bool take(scanner *from, const char *text)
     return true;
 }
 
-/* A text in quotes, without backslashes. */
+/* Reads a text in quotes, without backslashes. */
 static reshard_status take_text(scanner *from, rs_slice *out_text)
 {
     skip_spaces(from);
@@ -118,7 +118,7 @@ static reshard_status take_shape(scanner *from, array *made)
         reshard_status status = take_extent(from, &made->shape[made->ndim++]);
         if (status != RESHARD_OK)
             return status;
-        (void)take(from, "L"); /* of Python 2 */
+        (void)take(from, "L"); /* as Python 2 wrote */
         if (!take(from, ",") && !take(from, ")"))
             return fail(from, "its shape is no tuple of numbers");
         if (from->at[-1] == ')')
@@ -214,7 +214,7 @@ static reshard_status parse_header(scanner *from, array *made)
     return status;
 }
 
-/* The .npy in `bytes` bytes of the file from `at` on. */
+/* Reads the header of a .npy in `bytes` bytes of the file from `at` on. */
 static reshard_status read_header(reshard_context *context, const char *what, const rs_file *file,
                                   uint64_t at, uint64_t bytes, array *made)
 {
@@ -250,7 +250,7 @@ static reshard_status read_header(reshard_context *context, const char *what, co
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
-/* Strides where the first dim is the one that runs fastest. */
+/* Computes the strides of column-major order, in which the first dim varies fastest. */
 static void column_strides(int32_t ndim, const int64_t *shape, int64_t *strides)
 {
     int64_t stride = 1;
@@ -317,7 +317,7 @@ static rs_slice without_ending(rs_slice name)
     return name;
 }
 
-/* A deflated member becomes a file of the checkpoint. */
+/* Adds a member. A deflated one becomes a file of the checkpoint. */
 static reshard_status add_member(reshard_checkpoint *checkpoint, rs_unpacking *unpacking,
                                  int32_t file, const rs_zip_member *member, rs_occurrences *list)
 {
@@ -393,7 +393,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
     rs_occurrences list = {0};
     rs_unpacking *unpacking = NULL;
     reshard_status status = open_files(checkpoint, opening);
-    int32_t count = checkpoint->file_count; /* those of deflated members follow */
+    int32_t count = checkpoint->file_count; /* files of deflated members are added after these */
     if (status == RESHARD_OK)
         status = rs_unpacking_create(checkpoint->context, &unpacking);
     for (int32_t i = 0; status == RESHARD_OK && i < count; i++) {

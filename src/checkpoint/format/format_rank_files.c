@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * format_rank_files.c - plain files of ranks: each holds what a rank has in memory, in local
- * shapes. Our own files say how they were split (rank_layout.h); for those of others a mesh and
- * rules tell which part each rank has (rank_join.h), and for tensors that are cut flat older files
- * of ours give the shape (RESHARD_SHAPES). Files of others are ordered by name, with numbers in
- * names compared as numbers, and belong to the ranks in increasing order.
+ * format_rank_files.c - one safetensors file for each rank, with what the rank has in memory, in
+ * local shapes. Our own files say how they were split (rank_layout.h). For files of other programs,
+ * a mesh and rules tell which part each rank has (rank_join.h); older files of ours give the full
+ * shape of tensors that are cut flat (RESHARD_SHAPES). Files of other programs are sorted by name,
+ * with numbers compared as numbers, and belong to the ranks in increasing order.
  *
- * Written, an entry is a rank's whole local buffer, including padding, and its pieces lie in it
- * strided.
+ * When written, an entry is a rank's whole local buffer, including padding, and its pieces lie in
+ * it strided.
  */
 #include "checkpoint/format/formats.h"
 
@@ -26,7 +26,7 @@
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* What a file says of the split; bytes NULL: nothing. */
+/* The document in which a file describes its split; bytes NULL: there is none. */
 static rs_slice find_document(const reshard_checkpoint *checkpoint, int32_t file)
 {
     const rs_metadatum *item =
@@ -51,9 +51,9 @@ static int compare_files(const void *a, const void *b)
     return order != 0 ? order : strcmp(x->name, y->name);
 }
 
-/* What RESHARD_SHAPES of one file says, by index into its entries by name. */
+/* What RESHARD_SHAPES of one file says, by index into header->by_name. */
 typedef struct told_shapes {
-    const int64_t **shapes; /* NULL: it does not say */
+    const int64_t **shapes; /* NULL: not given */
     int32_t *ndims;
 } told_shapes;
 
@@ -110,6 +110,7 @@ static reshard_status gather(reshard_checkpoint *checkpoint, rs_occurrences *lis
     }
     return RESHARD_OK;
 }
+
 static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
     rs_occurrences list = {0};

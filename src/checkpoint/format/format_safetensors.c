@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * format_safetensors.c - one safetensors file, or a folder of them without an index: whole tensors,
- * each name once. Files whose names count them (model-00001-of-00004) must all be there. It is only
- * read; whole tensors are written as a Hugging Face folder.
+ * each name once. If names are numbered (model-00001-of-00004), all files must be there. The format
+ * is only read; whole tensors are written as a Hugging Face folder.
  */
 #include "base/context.h"
 #include "base/error.h"
@@ -10,8 +10,8 @@
 #include "checkpoint/body/safetensors.h"
 #include "checkpoint/format/formats.h"
 
-/* Without an index only the names tell that a file is missing. Who names one file of several wants
- * that one. */
+/* Without an index, only the names tell that a file is missing. A user who names one of several
+ * files wants only that one. */
 static reshard_status check_complete(reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
     const char *missing = NULL;

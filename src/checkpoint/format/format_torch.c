@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * format_torch.c - what torch.save writes: one file, or a folder of such files. Names are the way
- * through nested dicts and lists; in a folder of several files the name of the file, without its
- * ending, comes first.
+ * format_torch.c - files of torch.save: one, or a folder of them. A tensor's name is its path
+ * through nested dicts and lists. In a folder of several files, names begin with the file's name
+ * without its ending.
  */
 #include "base/context.h"
 #include "checkpoint/format/formats.h"
@@ -45,7 +45,7 @@ static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *op
     reshard_status status = RESHARD_OK;
     bool is = false;
     if (checkpoint->file_count != 0)
-        return RESHARD_OK; /* somebody has found files of his own */
+        return RESHARD_OK; /* another format has opened files already */
     for (int64_t i = 0; status == RESHARD_OK && !is && i < opening->name_count; i++) {
         if (!opening->is_folder || rs_torch_name_is(opening->names[i]))
             status = rs_torch_probe_file(checkpoint, opening->names[i], &is);
@@ -54,7 +54,7 @@ static reshard_status probe(reshard_checkpoint *checkpoint, const rs_opening *op
     return status;
 }
 
-/* Files whose names end like torch.save's and that are not its own stay out, and are noted. */
+/* Files with an ending of torch.save that it did not write are left out with a note. */
 static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
     int64_t count = 0;
@@ -80,7 +80,7 @@ static reshard_status open_files(reshard_checkpoint *checkpoint, const rs_openin
     return status;
 }
 
-/* A file of ours that says that it is one rank's is not the whole of anything. */
+/* Refuses a file of ours that says it is one rank's: it is only a part of something. */
 static reshard_status check_whole(reshard_checkpoint *checkpoint)
 {
     rs_slice *documents = NULL;
@@ -112,7 +112,7 @@ static reshard_status read_files(reshard_checkpoint *checkpoint, const rs_openin
         size_t bytes = 0;
         const rs_pickle *pickle = rs_torch_file_pickle(rs_torch_opened(checkpoint, r.file), &bytes);
         rs_slice prefix = {0};
-        /* A tensor by itself needs a name, too. */
+        /* A file that is a single tensor needs a name for it. */
         if (checkpoint->named_count > 1 ||
             rs_torch_kind_of(rs_pickle_root(pickle)) != RS_TORCH_VALUE)
             prefix = rs_torch_name_stem(checkpoint->files[r.file].name);

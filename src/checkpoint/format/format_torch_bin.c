@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * format_torch_bin.c - a folder of transformers with PyTorch's files: pytorch_model.bin, or
- * pytorch_model-00001-of-00002.bin, .. with an index. The index decides: its files are read, and of
- * them the tensors that it names. Other files of the folder (training_args.bin, optimizer.pt) are
- * not part of the model.
+ * format_torch_bin.c - a transformers folder with PyTorch's files: pytorch_model.bin, or
+ * pytorch_model-00001-of-00002.bin, .. with an index. The index decides: of its files, the tensors
+ * that it names are read. Other files in the folder (training_args.bin, optimizer.pt) are not part
+ * of the model.
  */
 #include "checkpoint/body/weight_map.h"
 #include "checkpoint/format/formats.h"
@@ -58,7 +58,7 @@ static int compare_occurrences(const void *a, const void *b)
     return order != 0 ? order : (x->file > y->file) - (x->file < y->file);
 }
 
-/* Those of the files' tensors that the index names. */
+/* Picks the tensors that the index names. */
 static reshard_status pick(const reading *r, const char *name, const rs_weight_map *map,
                            rs_occurrences *picked)
 {
@@ -99,7 +99,7 @@ static reshard_status read_indexed(reading *r, const char *name, const rs_weight
     return status;
 }
 
-/* Files of PyTorch that are not the model's are worth a word, because their endings are alike. */
+/* Notes PyTorch files that are not the model's, because their endings are the same. */
 static reshard_status note_others(reshard_checkpoint *checkpoint, const rs_opening *opening)
 {
     reshard_status status = RESHARD_OK;

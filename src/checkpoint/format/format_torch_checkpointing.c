@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * format_torch_checkpointing.c - checkpoints of torch_checkpointing: metadata.pkl, and for each
- * item (model, optimizer) and rank a file of torch.save or safetensors. The item is the first step
- * of all names.
+ * format_torch_checkpointing.c - checkpoints of torch_checkpointing: metadata.pkl, and a torch.save
+ * or safetensors file for each item (model, optimizer) and rank. All names begin with the item.
  *
- * A DTensor says itself which part it is; of other arrays the metadata does. Arrays beside them
- * that it does not name are replicas. An item of which nothing is spread is kept by rank,
+ * A DTensor says itself which part it is; for other arrays the metadata does. Arrays that the
+ * metadata does not name are replicas. An item with nothing distributed in it is kept by rank,
  * item.rank.name, unless only one rank has written it. Files that the metadata names may be
- * missing: a rank writes none for an item that it does not have. What then has holes is an error.
+ * missing, because a rank writes none for an item that it does not have. If that leaves holes in a
+ * tensor, it is an error.
  */
 #include "base/context.h"
 #include "checkpoint/body/safetensors.h"
@@ -22,16 +22,16 @@
 typedef struct item_reading {
     reshard_checkpoint *checkpoint;
     rs_item_metadata metadata;
-    const rs_item_file **files; /* of each of the checkpoint's */
+    const rs_item_file **files; /* by file of the checkpoint */
     char **names;
-    int64_t missing, others; /* files that are not there, and that hold no tensors */
+    int64_t missing, others; /* numbers of files that are missing, and that hold no tensors */
     const rs_item_file *first_missing, *first_other;
-    /* The file at hand. */
+    /* The current file. */
     rs_torch_rank owner;
-    rs_slice prefix; /* of its names */
-    bool is_first;   /* of its item */
-    bool is_spread;  /* some tensor of its item is */
-    int64_t order;   /* of entries of safetensors files */
+    rs_slice prefix; /* that its names begin with */
+    bool is_first;   /* it is the first file of its item */
+    bool is_spread;  /* some tensor of its item is distributed */
+    int64_t order;   /* counts the entries of safetensors files */
     int64_t doubtful_count;
     rs_torch_common common;
     rs_occurrences list;
@@ -46,7 +46,7 @@ static reshard_status make_path(const reshard_checkpoint *checkpoint, const char
     return *out_path != NULL ? RESHARD_OK : rs_allocation_status();
 }
 
-/* Whether the folder has such a file. */
+/* Does the folder have such a file? */
 static reshard_status has_file(const reshard_checkpoint *checkpoint, const char *name,
                                bool *out_has)
 {
@@ -113,7 +113,7 @@ static reshard_status open_files(item_reading *r)
 
 /* ---- items ----------------------------------------------------------------------------------- */
 
-/* The files of an item follow each other; its first one, and the first behind them. */
+/* Finds the files of the same item, which follow each other: the first, and the end. */
 static void find_item(const item_reading *r, int32_t file, int32_t *out_first, int32_t *out_end)
 {
     int32_t first = file, end = file + 1;
@@ -144,7 +144,7 @@ static bool is_spread(const item_reading *r, int32_t first, int32_t end)
     return any;
 }
 
-/* What is true of all names and values of a file. */
+/* Sets what all names and values of a file have in common. */
 static reshard_status begin_file(item_reading *r, int32_t file)
 {
     const rs_item_file *from = r->files[file];
@@ -168,7 +168,7 @@ static reshard_status begin_file(item_reading *r, int32_t file)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* An array that does not say which part of a tensor it is: the metadata may. */
+/* Adds an array that does not say which part of a tensor it is. The metadata may. */
 static reshard_status add_array(item_reading *r, rs_occurrence *found)
 {
     reshard_checkpoint *checkpoint = r->checkpoint;
@@ -215,7 +215,7 @@ static reshard_status take(void *user, const rs_torch_leaf *leaf)
     return status == RESHARD_OK ? add_array(r, &found) : status;
 }
 
-/* item.name, as two steps: the names of safetensors do not nest. */
+/* Names an entry item.name, with two steps, because names in safetensors do not nest. */
 static reshard_status name_entry(item_reading *r, rs_slice entry, rs_occurrence *found)
 {
     rs_arena *arena = &r->checkpoint->arena;
@@ -251,7 +251,7 @@ static reshard_status take_entries(item_reading *r)
     return status;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static reshard_status check_found(const item_reading *r)
 {
@@ -266,7 +266,7 @@ static reshard_status check_found(const item_reading *r)
     return RESHARD_OK;
 }
 
-/* "(a.pt and others)": some of the files that the metadata names. */
+/* Adds a note about some files that the metadata names: ".. (a.pt and others)". */
 static reshard_status note_files(const item_reading *r, int64_t count, const rs_item_file *first,
                                  const char *one, const char *several)
 {

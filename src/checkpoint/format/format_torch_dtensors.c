@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * format_torch_dtensors.c - files of ranks whose tensors are DTensors of the mesh, as an FSDP job
- * of PyTorch 2.5 to 2.8 leaves them: written when a conversion to files of torch.save asks for it,
- * and read as any other files of ranks.
+ * format_torch_dtensors.c - rank files whose tensors are DTensors of the mesh, as an FSDP job of
+ * PyTorch 2.5 to 2.8 leaves them. They are written if a conversion to torch.save files asks for
+ * DTensors, and read like other rank files.
  *
- * A DTensor can say less than our rules can. Whether it can say how a tensor is cut is found out by
- * asking: the placements that come closest are chosen, and must give every rank the box that it
- * has.
+ * A DTensor can express less than our rules. Whether it can express how a tensor is cut is found by
+ * trying: the closest placements are chosen, and must give every rank exactly the box that it has.
  */
 #include "base/context.h"
 #include "base/shape.h"
@@ -25,19 +24,19 @@
 #define TENSOR_MODULE "torch.distributed.tensor"
 #define SPEC_MODULE "torch.distributed.tensor._dtensor_spec"
 #define PLACEMENT_MODULE "torch.distributed.tensor.placement_types"
-/* The storage that holds the ranks of the mesh. */
+/* Key of the storage that holds the ranks of the mesh. */
 #define MESH_KEY "mesh"
 
-/* What is kept from laying out to the end. */
+/* State that is kept from lay_out to finish. */
 typedef struct dtensor_notes {
     int32_t axis_count;
     int64_t sizes[RS_TORCH_AXES_MAX];
-    const char *names[RS_TORCH_AXES_MAX]; /* NULL: some axis has none */
+    const char *names[RS_TORCH_AXES_MAX]; /* names[0] NULL: not all axes have names */
     int32_t rank_count;
-    int32_t *ranks;       /* by position */
+    int32_t *ranks;       /* by position in the mesh */
     int32_t *positions;   /* by file */
-    rs_torch_cuts *cuts;  /* of each tensor */
-    int32_t pickled_file; /* whose pickle has the mesh already; -1: none */
+    rs_torch_cuts *cuts;  /* by tensor */
+    int32_t pickled_file; /* the file whose pickle already has the mesh; -1: none */
     uint32_t pickled_mesh;
 } dtensor_notes;
 
@@ -53,7 +52,8 @@ static void find_coordinate(const dtensor_notes *notes, int64_t position, rs_tor
     }
 }
 
-/* An axis that cuts a dim after axes to its right have done so is a strided one. */
+/* The split factor of a cut: more than 1 if axes to its right have cut the dim before it, which
+ * makes it a strided shard. */
 static int64_t find_factor(const dtensor_notes *notes, const reshard_spec *spec, int32_t index,
                            int32_t dim, int32_t ndim)
 {
@@ -68,7 +68,7 @@ static int64_t find_factor(const dtensor_notes *notes, const reshard_spec *spec,
     return factor;
 }
 
-/* The placements that come closest to a spec. */
+/* Chooses the placements that come closest to a spec. */
 static void choose_placements(const dtensor_notes *notes, const reshard_spec *spec, int32_t ndim,
                               rs_torch_cuts *cuts)
 {
@@ -84,7 +84,7 @@ static void choose_placements(const dtensor_notes *notes, const reshard_spec *sp
     }
 }
 
-/* Do the placements give every rank what it has? */
+/* Do the placements give every rank exactly what it has? */
 static bool fits(const dtensor_notes *notes, const rs_laying *laying, const rs_cut_tensor *cut,
                  rs_torch_cuts *cuts)
 {
@@ -196,7 +196,7 @@ static void write_key(rs_pickle_writer *writer, const char *key)
     rs_pickle_write_text(writer, rs_slice_of(key));
 }
 
-/* class.__new__(class), whose state may follow. */
+/* Writes class.__new__(class); a state may follow. */
 static void write_new(rs_pickle_writer *writer, const char *module, const char *class)
 {
     rs_pickle_write_global(writer, module, class);
@@ -205,7 +205,7 @@ static void write_new(rs_pickle_writer *writer, const char *module, const char *
     rs_pickle_write_object(writer);
 }
 
-/* function(text) */
+/* Writes function(text). */
 static void write_call(rs_pickle_writer *writer, const char *module, const char *function,
                        const char *text)
 {
@@ -228,7 +228,7 @@ static void write_names(rs_pickle_writer *writer, const dtensor_notes *notes)
     rs_pickle_write_tuple_end(writer);
 }
 
-/* The mesh as the rank of a file sees it, once in each pickle. */
+/* Writes the mesh as the rank of a file sees it, once in each pickle. */
 static void write_mesh(rs_pickle_writer *writer, dtensor_notes *notes, int32_t file)
 {
     rs_torch_mesh mesh;
@@ -315,7 +315,7 @@ static void write_spec(rs_pickle_writer *writer, dtensor_notes *notes, const rs_
     rs_pickle_write_build(writer);
 }
 
-/* (class, dtype, size, strides, offset, layout, device, requires_grad) */
+/* Writes (class, dtype, size, strides, offset, layout, device, requires_grad). */
 static void write_wrapper(rs_pickle_writer *writer, const rs_stored_tensor *tensor)
 {
     rs_pickle_write_tuple_begin(writer);
@@ -334,7 +334,7 @@ static void write_dtensor(rs_pickle_writer *writer, const rs_target *target,
                           const rs_target_entry *entry, rs_slice key)
 {
     const rs_stored_tensor *tensor = &target->tensors[entry->tensor];
-    if (tensor->opaque) { /* whole on every rank */
+    if (tensor->opaque) { /* it is whole on every rank */
         rs_torch_save_plain(writer, target, entry, key);
         return;
     }
@@ -356,7 +356,7 @@ static void write_dtensor(rs_pickle_writer *writer, const rs_target *target,
     rs_pickle_write_reduce(writer);
 }
 
-/* The storage of the mesh: ranks as 32-bit numbers, the lowest byte first. */
+/* Writes the storage of the mesh: ranks as little-endian 32-bit numbers. */
 static void write_ranks(rs_json_writer *writer, const rs_target *target, int32_t file)
 {
     const dtensor_notes *notes = target->notes;

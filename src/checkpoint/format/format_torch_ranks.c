@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * format_torch_ranks.c - one torch.save file for each rank, as FSDP jobs leave them:
- * model_world_size_8_rank_3.pt, rank3.pt, checkpoint-shard3.pt. What the files of all ranks have in
- * their names before that is a group (model, optim, extra_state); where there are several, it is
- * the first step of all names.
+ * model_world_size_8_rank_3.pt, rank3.pt, checkpoint-shard3.pt. The part of the name in front of
+ * that is the group (model, optim, extra_state); if there are several groups, it is the first step
+ * of all names.
  *
  * DTensors and ShardedTensors say which box of which tensor they are. Plain tensors beside them are
- * replicas. A group without such tensors (extra_state) is kept by rank: group.rank.name. Where all
+ * replicas. A group without such tensors (extra_state) is kept by rank: group.rank.name. If all
  * tensors are plain, a record of our own or a mesh tells how they are split (torch_ranks_plain.c).
  */
 #include "base/context.h"
@@ -31,12 +31,12 @@
 typedef struct rank_name {
     rs_slice group;
     int32_t rank;
-    int32_t world; /* 0: it does not say */
+    int32_t world; /* 0: not given */
 } rank_name;
 
 typedef struct rank_group {
     rs_slice name;
-    bool is_cut; /* some of its tensors are */
+    bool is_cut; /* some of its tensors are DTensors or ShardedTensors */
     int32_t world;
     int32_t first_file;
     int32_t file_count;
@@ -45,8 +45,8 @@ typedef struct rank_group {
 typedef struct reading {
     reshard_checkpoint *checkpoint;
     rs_torch_rank owner;
-    rank_name *names;  /* of each file */
-    int32_t *group_of; /* likewise */
+    rank_name *names;  /* by file */
+    int32_t *group_of; /* by file */
     int32_t group_count;
     rank_group *groups;
     rs_torch_common common;
@@ -55,7 +55,7 @@ typedef struct reading {
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* The number that a name ends with, which is cut off; -1 when there is none. */
+/* Cuts the number off the end of a name; -1 if there is none. */
 static int32_t take_number(rs_slice *name)
 {
     size_t from = name->count;
@@ -85,7 +85,7 @@ static bool take_word(rs_slice *name, const char *word)
     return true;
 }
 
-/* GROUP_world_size_W_rank_R, GROUP.rankR, GROUP-shardR, .. */
+/* Parses GROUP_world_size_W_rank_R, GROUP.rankR, GROUP-shardR, .. */
 static bool parse_name(const char *file, rank_name *out_name)
 {
     rs_slice name = rs_torch_name_stem(file);
@@ -132,8 +132,8 @@ static bool has_ranks(const rs_opening *opening)
     return any;
 }
 
-/* A file of one rank by its name; given a mesh, any file of torch.save where none has such a
- * name. */
+/* Is it a rank's file by its name? If no file has such a name but a mesh was given, any file with
+ * an ending of torch.save is. */
 static bool is_candidate(const rs_opening *opening, bool by_rank, const char *name)
 {
     rank_name parsed;
@@ -253,8 +253,8 @@ static bool has_rank(const reading *r, int32_t group, int32_t rank)
     return false;
 }
 
-/* "3, 5": ranks that a group's files do not have, out of as many as they say there are, or as the
- * highest number tells. */
+/* Lists the ranks that have no file in a group, as in "3, 5". The number of ranks is the one in the
+ * names, or follows from the highest rank. */
 static void list_missing(const reading *r, int32_t group, char *out_text, size_t room)
 {
     rs_text text;
@@ -277,7 +277,7 @@ static void list_missing(const reading *r, int32_t group, char *out_text, size_t
     }
 }
 
-/* Says which files are missing: an error if tensors have holes, else worth a note. */
+/* Says which files are missing: in the error if tensors have holes, else in a note. */
 static reshard_status tell_missing(const reading *r, reshard_status status)
 {
     for (int32_t i = 0; i < r->group_count; i++) {
@@ -311,7 +311,7 @@ static bool is_flat(rs_slice name)
     return false;
 }
 
-/* Values of groups that are cut are kept once, others by rank. */
+/* Keeps values of groups that are cut once, and those of other groups by rank. */
 static reshard_status take_value(reading *r, const rs_torch_leaf *leaf)
 {
     int32_t file = r->owner.file;
@@ -340,8 +340,8 @@ static reshard_status take(void *user, const rs_torch_leaf *leaf)
                                 : status;
 }
 
-/* The group, and for groups that are kept by rank the rank: "extra_state.3". Steps of their own, so
- * that what is nested can be put together again. */
+/* Makes the first step of a file's names: the group, if there are several, and for groups that are
+ * kept by rank also the rank, as in "extra_state.3". */
 static reshard_status make_prefix(const reading *r, int32_t file, rs_slice *out_prefix)
 {
     const rank_group *group = &r->groups[r->group_of[file]];
@@ -384,7 +384,7 @@ static reshard_status read_all(reading *r)
     return status == RESHARD_OK ? rs_torch_note_globals(checkpoint) : status;
 }
 
-/* One file by itself, to be looked at. */
+/* Reads a single rank's file, for inspection. */
 static reshard_status read_one(reading *r, rs_slice document)
 {
     reshard_checkpoint *checkpoint = r->checkpoint;
@@ -448,7 +448,7 @@ void rs_torch_ranks_name_file(const rs_target *target, int32_t file, int32_t ran
                    (int)target->file_count, (int)rank);
 }
 
-/* torch.load does not look at records that its pickle does not name. */
+/* torch.load ignores records that its pickle does not name. */
 static const rs_torch_style style = {.write = rs_torch_save_plain,
                                      .record_name = RS_LAYOUT_KEY,
                                      .write_record = rs_rank_layout_write_record};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats.c - the list of formats, in the order in which they are probed: the more a format asks
- * for, the earlier it comes. */
+/* formats.c - the list of formats, in the order in which they are probed: the more specific a
+ * format's files are, the earlier it comes. */
 #include "checkpoint/format/formats.h"
 #include "base/error.h"
 #include "base/options.h"

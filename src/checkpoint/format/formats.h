@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* formats.h - the list of formats, in the order in which they are asked about a path. */
+/* formats.h - the list of formats, in the order in which they are probed. */
 #ifndef RS_CHECKPOINT_FORMATS_H
 #define RS_CHECKPOINT_FORMATS_H
 
@@ -8,14 +8,14 @@
 extern const rs_format rs_format_hf, rs_format_dcp_safetensors, rs_format_rank_files,
     rs_format_safetensors, rs_format_npy, rs_format_torch, rs_format_torch_bin,
     rs_format_torch_ranks, rs_format_torch_checkpointing, rs_format_dcp;
-/* Not in the list: format_torch_ranks.c names it. */
+/* Not in the list: reached through `placed` of rs_format_torch_ranks. */
 extern const rs_format rs_format_torch_dtensors;
 
-/* In the order they are probed; NULL beyond the last. */
+/* The format at this index of the list; NULL beyond the last. */
 const rs_format *rs_format_at(int32_t index);
-/* Errors: NOT_FOUND, naming all that can be written. */
+/* Finds a format that can be written. Errors: NOT_FOUND, naming all of these. */
 reshard_status rs_format_find_writer(const char *name, const rs_format **out_format);
-/* The one that is written when none is named: the first of the list that is split, or is not. */
+/* The format that is written if none is named: the first of the list that is split, or is not. */
 const rs_format *rs_format_default_writer(bool is_split);
 
 #endif

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* hub_cache.c - finds a model's snapshot in the hub's cache. */
 #include "checkpoint/format/hub_cache.h"
 
 #include "base/context.h"
@@ -31,7 +32,7 @@ static void release_path(reshard_context *context, char *path)
         rs_release(context, path, strlen(path) + 1);
 }
 
-/* What refs/main holds, up to its first line's end; NULL when there is no such file. */
+/* Reads refs/main, up to the first end of line or slash; NULL if there is no such file. */
 static reshard_status read_main(reshard_context *context, const char *path, char **out_text,
                                 size_t *out_count)
 {
@@ -48,7 +49,7 @@ static reshard_status read_main(reshard_context *context, const char *path, char
     return status;
 }
 
-/* The only name in the folder of snapshots. */
+/* Chooses the only name in the folder of snapshots. */
 static reshard_status choose_only(const char *path, const rs_names *names, const char **out_name)
 {
     if (names->count == 0)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* one_rank.c - joins the arrays of one rank's file, and finds out what they are parts of. */
 #include "checkpoint/format/one_rank.h"
 
 #include "base/checked.h"
@@ -7,7 +8,8 @@
 
 #include <string.h>
 
-#define TENSORS_MAX ((int64_t)1 << 22) /* of all ranks */
+/* limit for the document, which lists the tensors of all ranks */
+#define TENSORS_MAX ((int64_t)1 << 22)
 
 bool rs_one_rank_is_wanted(const rs_opening *opening)
 {
@@ -15,7 +17,7 @@ bool rs_one_rank_is_wanted(const rs_opening *opening)
     return options->one_rank != 0 && options->from == NULL && !opening->is_folder;
 }
 
-/* "tp=2: S(0)", in the arena. */
+/* Makes the text "tp=2: S(0)" in the arena. */
 static reshard_status make_spec(reshard_checkpoint *checkpoint, const rs_rank_layout *layout,
                                 rs_slice cuts, const char **out_text)
 {
@@ -47,7 +49,8 @@ static const rs_rank_tensor *find_tensor(const rs_rank_layout *layout, rs_slice 
     return NULL;
 }
 
-/* What the document says of each tensor. Groups of tensors share the text of their cuts. */
+/* Fills in what the document says about each tensor. Tensors of a group share the text of their
+ * cuts. */
 static reshard_status tell_wholes(reshard_checkpoint *checkpoint, const rs_rank_layout *layout,
                                   rs_stored_whole *wholes)
 {
@@ -83,7 +86,7 @@ static reshard_status tell_by_document(reshard_checkpoint *checkpoint, rs_slice 
     return status;
 }
 
-/* The full shapes and offsets that the arrays came with. */
+/* Fills in the full shapes and offsets that the arrays came with. */
 static void tell_by_arrays(reshard_checkpoint *checkpoint, int64_t count,
                            const rs_occurrence *arrays, rs_stored_whole *wholes)
 {
@@ -112,7 +115,7 @@ reshard_status rs_one_rank_keep(reshard_checkpoint *checkpoint, rs_slice documen
     for (int64_t i = 0; i < count; i++) {
         rs_occurrence *item = &list->items[i];
         arrays[i] = *item;
-        item->full = item->offset = NULL; /* for now the array is all there is */
+        item->full = item->offset = NULL; /* join it as if the array were the whole tensor */
         item->full_ndim = 0;
     }
     checkpoint->is_one_rank = true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * open.c - finds out what a path holds and opens it: asks one format after the other, and the first
- * that recognises the path reads it.
+ * open.c - opens a path: asks one format after the other, and the first that recognises the path
+ * reads it.
  */
 #include "base/context.h"
 #include "base/options.h"
@@ -36,7 +36,7 @@ static reshard_status read_by_format(reshard_checkpoint *checkpoint, const rs_op
 
 static reshard_status open_folder(reshard_checkpoint *checkpoint, rs_opening *opening);
 
-/* The folder that the hub keeps a model in: what was asked for is one of its snapshots. */
+/* Opens a model's root in the hub's cache: the checkpoint is one of its snapshots. */
 static reshard_status open_snapshot(reshard_checkpoint *checkpoint, rs_opening *opening)
 {
     char *path = NULL;
@@ -53,7 +53,7 @@ static reshard_status open_snapshot(reshard_checkpoint *checkpoint, rs_opening *
     return status == RESHARD_OK ? open_folder(checkpoint, opening) : status;
 }
 
-/* The checkpoint's folder is known. */
+/* Opens checkpoint->folder, which has been set. */
 static reshard_status open_folder(reshard_checkpoint *checkpoint, rs_opening *opening)
 {
     rs_names names;
@@ -73,7 +73,8 @@ static reshard_status open_folder(reshard_checkpoint *checkpoint, rs_opening *op
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Is the folder of the one file a model's, so that what else is in there belongs to it? */
+/* Sets owns_folder if the file's folder has a config.json, so that the other files there belong to
+ * the model. */
 static reshard_status find_config(reshard_checkpoint *checkpoint)
 {
     static const char *const names[] = {"config.json", "adapter_config.json"};
@@ -91,7 +92,7 @@ static reshard_status find_config(reshard_checkpoint *checkpoint)
 }
 
 /* Splits folder/name into the checkpoint's folder and the name, which stays inside the path. An
- * index stands for its folder. */
+ * index file stands for its folder. */
 static reshard_status open_file(reshard_checkpoint *checkpoint, rs_opening *opening)
 {
     char *slash = strrchr(checkpoint->path, '/');
@@ -99,7 +100,7 @@ static reshard_status open_file(reshard_checkpoint *checkpoint, rs_opening *open
     const char *folder = slash != NULL ? checkpoint->path : ".";
     char *name = slash != NULL ? slash + 1 : checkpoint->path;
     if (length == 0)
-        length = 1; /* the root */
+        length = 1; /* the root folder */
     checkpoint->folder = rs_arena_allocate(&checkpoint->arena, length + 1);
     if (checkpoint->folder == NULL)
         return rs_allocation_status();
@@ -115,9 +116,9 @@ static reshard_status open_file(reshard_checkpoint *checkpoint, rs_opening *open
     return status == RESHARD_OK ? read_by_format(checkpoint, opening) : status;
 }
 
-/* ---- all ------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
-/* The options that are words. */
+/* Reads the options whose values are words. */
 static reshard_status read_words(const reshard_checkpoint_options *options, rs_opening *opening)
 {
     static const char *const words[] = {

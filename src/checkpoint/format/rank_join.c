@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rank_join.c - puts local arrays together, tensor by tensor. Where files say how they are split,
- * that is proved against the shapes that they hold; else the full shape is found from the local
- * ones by rules, or told for tensors that are cut flat.
+ * rank_join.c - puts local arrays together, tensor by tensor. If the files say how they are split,
+ * that is proved against the shapes in the files. Otherwise rules find the full shape from the
+ * local ones, or the files give it, for tensors that are cut flat.
  *
  * A box that several ranks hold becomes one piece, in the first of their files, and copies in the
- * others. Padding is cut off after it was looked at (rank_padding.c).
+ * others. Padding is checked (rank_padding.c) and cut off.
  */
 #include "checkpoint/format/rank_join.h"
 
@@ -22,25 +22,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is read, and what tells how it is split. */
+/* The checkpoint that is read, and how it is split. */
 typedef struct rank_reading {
     reshard_checkpoint *checkpoint;
     reshard_mesh *mesh;
-    const rs_rulebook *book;    /* NULL: files say all, and tensors keep their names */
-    const rs_rank_layout *told; /* NULL: files say nothing */
-    const int32_t *file_of;     /* the file of the rank at each position of the mesh */
+    const rs_rulebook *book;    /* NULL: the documents suffice, and tensors keep their names */
+    const rs_rank_layout *told; /* from the documents; NULL: there are none */
+    const int32_t *file_of;     /* by position in the mesh: the rank's file */
     rs_rank_padding padding;
-    int64_t dropped_count; /* tensors that rules leave out */
+    int64_t dropped_count; /* number of tensors that rules leave out */
     rs_slice dropped;
 } rank_reading;
 
 /* ---- one tensor ------------------------------------------------------------------------------ */
 
-/* The entries with one name, sorted by file. */
+/* The local arrays with one name, sorted by file. */
 typedef struct local_entries {
     const rs_occurrence *items;
     int64_t count;
-    const int32_t *file_of; /* the file of the rank at each position of the mesh */
+    const int32_t *file_of; /* by position in the mesh: the rank's file */
 } local_entries;
 
 static int compare_by_file(const void *a, const void *b)
@@ -65,8 +65,8 @@ static bool local_shape(void *user, int32_t position, int64_t *out_shape)
     return true;
 }
 
-/* Keeps a box, clipped to the tensor's own shape (padding lies outside of it). *out_kept is false
- * when nothing is left. */
+/* Keeps a box, clipped to the tensor's own shape, because padding lies outside it. *out_kept is
+ * false if nothing is left. */
 static reshard_status keep_box(rs_arena *arena, const rs_stored_tensor *tensor,
                                const reshard_piece *found, rs_stored_piece *piece, bool *out_kept)
 {
@@ -89,7 +89,7 @@ static reshard_status keep_box(rs_arena *arena, const rs_stored_tensor *tensor,
     return RESHARD_OK;
 }
 
-/* A piece of a dense buffer, where the buffer is stored with strides of its own. */
+/* Converts a piece of a dense buffer to the strides that the buffer is stored with. */
 static reshard_status follow_strides(const rs_occurrence *entry, int32_t ndim, reshard_piece *piece)
 {
     int64_t dense[RESHARD_NDIM_MAX], left = piece->at;
@@ -124,7 +124,7 @@ static reshard_status add_shards(rank_reading *reading, const local_entries *ent
         const reshard_shard *shard = &shards->items[i];
         int32_t file = entries->file_of[reshard_mesh_position_of(reading->mesh, shard->rank)];
         const rs_occurrence *entry = entry_in(entries, file);
-        assert(entry != NULL || shard->piece_count == 0); /* recovering the shape has proved it */
+        assert(entry != NULL || shard->piece_count == 0); /* proved when the shape was recovered */
         for (int64_t j = 0; j < shard->piece_count; j++) {
             rs_stored_piece piece = {.file = file};
             reshard_piece found = shard->pieces[j];
@@ -156,7 +156,7 @@ static reshard_status take_new_name(reshard_checkpoint *checkpoint, const rs_rul
     return name->bytes != NULL ? RESHARD_OK : rs_allocation_status();
 }
 
-/* A tensor that cannot be cut is whole in every file that has it. */
+/* Adds a tensor that cannot be cut. It is whole in every file that has it. */
 static reshard_status add_opaque(reshard_checkpoint *checkpoint, const local_entries *entries,
                                  const rs_rule_result *result, rs_stored_tensor *tensor)
 {
@@ -274,7 +274,7 @@ static reshard_status find_by_rules(rank_reading *reading, const rs_occurrence *
                             first->name.count, locals, out_result);
 }
 
-/* What the files say of a tensor, proved against the shapes that they hold. */
+/* Takes what the documents say about a tensor, and proves it against the shapes in the files. */
 static reshard_status find_as_told(const rank_reading *reading, const rs_rank_tensor *tensor,
                                    const rs_local_shapes *locals, rs_rule_result *out_result)
 {
@@ -299,7 +299,8 @@ static reshard_status find_as_told(const rank_reading *reading, const rs_rank_te
     return RESHARD_OK;
 }
 
-/* Files say how the tensor is split; rules, if the caller gives some, may still rename it. */
+/* If the documents say how the tensor is split, the caller's rules may still rename it or leave it
+ * out. */
 static reshard_status find_result(rank_reading *reading, local_entries *entries,
                                   const rs_rank_tensor *told, bool opaque,
                                   rs_rule_result *out_result)
@@ -362,7 +363,7 @@ static reshard_status add_tensor(rank_reading *reading, local_entries *entries,
     return status;
 }
 
-/* ---- all of them ----------------------------------------------------------------------------- */
+/* ---- all tensors ----------------------------------------------------------------------------- */
 
 static int compare_occurrences(const void *a, const void *b)
 {
@@ -371,7 +372,8 @@ static int compare_occurrences(const void *a, const void *b)
     return order != 0 ? order : compare_by_file(a, b);
 }
 
-/* What the files say of the tensors with one name; NULL when they say nothing of any. */
+/* Finds what the documents say about the tensor of this name; NULL if there are no documents. Names
+ * come in sorted order, and *next counts along. */
 static reshard_status find_told(const rank_reading *reading, rs_slice name, int64_t *next,
                                 const rs_rank_tensor **out_told)
 {
@@ -426,7 +428,7 @@ static reshard_status add_all(rank_reading *reading, const rs_occurrences *list)
 
 static reshard_status sort_tensors(const reshard_checkpoint *checkpoint)
 {
-    /* Rules may have changed the names. */
+    /* Rules may have changed names. */
     rs_sort(checkpoint->tensors, (size_t)checkpoint->tensor_count, sizeof(rs_stored_tensor),
             rs_stored_tensor_compare);
     for (int64_t i = 1; i < checkpoint->tensor_count; i++) {
@@ -452,7 +454,6 @@ reshard_status rs_rank_mesh_check(const reshard_mesh *mesh)
     return rs_fail_within(rs_mesh_check_distinct(mesh), "files of ranks hold one part of a tensor");
 }
 
-/* Finds rules for a mesh. */
 static reshard_status read_rules(const rank_reading *reading, const rs_opening *opening,
                                  rs_occurrences *list, rs_rulebook *book)
 {
@@ -463,7 +464,7 @@ static reshard_status read_rules(const rank_reading *reading, const rs_opening *
                             list);
 }
 
-/* The mesh that the caller gives, rules for it, and the file of each position. */
+/* Reads the caller's mesh and rules, and finds the file of each position. */
 static reshard_status prepare_by_rules(rank_reading *reading, const rs_opening *opening,
                                        rs_occurrences *list, rs_rulebook *book)
 {
@@ -492,7 +493,8 @@ static reshard_status prepare_by_rules(rank_reading *reading, const rs_opening *
     return rs_store_note(checkpoint, "split by %s", book->said);
 }
 
-/* Rules that are given together with a mesh are those of the source, and may rename tensors. */
+/* Reads the documents. Rules that are given together with a mesh describe the source, and may
+ * rename tensors. */
 static reshard_status prepare_as_told(rank_reading *reading, const rs_opening *opening,
                                       const rs_slice *documents, rs_occurrences *list,
                                       rs_rulebook *book, rs_rank_layout *told)
@@ -529,6 +531,7 @@ static reshard_status add_notes(const rank_reading *reading)
                          (long long)reading->dropped_count, rs_slice_shown(reading->dropped),
                          reading->dropped.bytes, reading->dropped_count > 1 ? " and others" : "");
 }
+
 static bool is_told(const reshard_checkpoint *checkpoint, const rs_slice *documents)
 {
     bool any = false;

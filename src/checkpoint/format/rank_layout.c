@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* rank_layout.c - reads the documents of rank files, and checks that they agree. */
 #include "checkpoint/format/rank_layout.h"
 
 #include "base/context.h"
@@ -11,11 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LAYOUT_VERSION 2 /* 1 is read too */
+#define LAYOUT_VERSION 2 /* version 1 is read too */
 
 /* ---- meshes as text -------------------------------------------------------------------------- */
 
-/* "tp=4: S(0)" is a mesh and cuts. */
+/* The mesh in front of the cuts of "tp=4: S(0)". */
 static rs_slice cut_mesh(const char *spec)
 {
     return (rs_slice){spec, strcspn(spec, ":")};
@@ -41,7 +42,7 @@ reshard_status rs_rank_layout_mesh(rs_arena *arena, reshard_mesh *mesh, rs_slice
 
 /* ---- one document ---------------------------------------------------------------------------- */
 
-/* What a file says, but for its tensors. */
+/* A file's document, with its tensors not yet read. */
 typedef struct document {
     uint64_t version, rank;
     bool has_version, has_rank;
@@ -107,7 +108,7 @@ static reshard_status read_member(rs_arena *arena, rs_json *json, const rs_json_
     return rs_json_skip(json);
 }
 
-/* Another version may mean anything by the other members, so it is looked for first. */
+/* Looks for the version first, because in another version the other members may mean anything. */
 static reshard_status check_version(rs_json json)
 {
     rs_json_token token;
@@ -165,7 +166,7 @@ static reshard_status read_document(reshard_checkpoint *checkpoint, int32_t file
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* A list of numbers of any length. */
+/* Reads a list of numbers of any length. */
 static reshard_status read_shape(rs_arena *arena, rs_json *json, int32_t *out_ndim,
                                  const int64_t **out_shape)
 {
@@ -181,8 +182,8 @@ static reshard_status read_shape(rs_arena *arena, rs_json *json, int32_t *out_nd
     return status == RESHARD_OK ? rs_safetensors_numbers(arena, json, ndim, out_shape) : status;
 }
 
-/* Shape, cuts and padding. names: where the list of names is, in a document that has such; else
- * NULL. */
+/* Reads shape, cuts and padding. names: gets the text of the list of names; NULL in version 1,
+ * which has none. */
 static reshard_status read_tensor(rs_arena *arena, rs_json *json, rs_rank_tensor *tensor,
                                   rs_slice *names)
 {
@@ -225,10 +226,10 @@ static int compare_tensors(const void *a, const void *b)
 typedef struct tensor_list {
     rs_arena *arena;
     rs_rank_layout *layout;
-    rs_rank_tensor like; /* what the next names have in common */
+    rs_rank_tensor like; /* what the tensors with the next names have in common */
 } tensor_list;
 
-/* An rs_name_fn. */
+/* An rs_name_fn that adds a tensor. */
 static reshard_status add_name(void *user, rs_slice name)
 {
     tensor_list *list = user;
@@ -244,11 +245,11 @@ static reshard_status add_name(void *user, rs_slice name)
     return RESHARD_OK;
 }
 
-/* Version 1: an object of tensors. */
+/* Reads the tensors of version 1, an object. */
 static reshard_status read_tensors(tensor_list *list, rs_json *json)
 {
     rs_json_token token;
-    reshard_status status = rs_json_next(json, &token); /* its kind has been seen */
+    reshard_status status = rs_json_next(json, &token); /* its kind is known */
     while (status == RESHARD_OK) {
         status = rs_json_next(json, &token);
         if (status != RESHARD_OK || token.kind == RS_JSON_OBJECT_END)
@@ -267,13 +268,13 @@ static reshard_status read_tensors(tensor_list *list, rs_json *json)
     return status;
 }
 
-/* The names of one group; there may be `most` tensors in all. */
+/* Reads the names of one group. There may be `most` tensors in all. */
 static reshard_status read_names(tensor_list *list, rs_slice text, int64_t most)
 {
     rs_json json;
     rs_json_token token;
     rs_json_init(&json, RS_LAYOUT_KEY, text.bytes, text.count);
-    reshard_status status = rs_json_next(&json, &token); /* its kind has been seen */
+    reshard_status status = rs_json_next(&json, &token); /* its kind is known */
     while (status == RESHARD_OK) {
         rs_json ahead = json;
         status = rs_json_next(&ahead, &token);
@@ -285,11 +286,11 @@ static reshard_status read_names(tensor_list *list, rs_slice text, int64_t most)
     return status;
 }
 
-/* Version 2: a list of groups. */
+/* Reads the groups of version 2, a list. */
 static reshard_status read_groups(tensor_list *list, rs_json *json, int64_t most)
 {
     rs_json_token token;
-    reshard_status status = rs_json_next(json, &token); /* its kind has been seen */
+    reshard_status status = rs_json_next(json, &token); /* its kind is known */
     while (status == RESHARD_OK) {
         rs_json ahead = *json;
         rs_slice names = {NULL, 0};
@@ -306,7 +307,7 @@ static reshard_status read_groups(tensor_list *list, rs_json *json, int64_t most
     return status;
 }
 
-/* All tensors, by name. */
+/* Reads all tensors and sorts them by name. */
 static reshard_status read_all(reshard_checkpoint *checkpoint, const document *first, int64_t most,
                                rs_rank_layout *layout)
 {
@@ -348,7 +349,7 @@ static reshard_status place_rank(const reshard_checkpoint *checkpoint, const rs_
                        checkpoint->files[file].name, rank, rs_slice_shown(layout->mesh_text),
                        layout->mesh_text.bytes);
     if (position >= room)
-        return RESHARD_OK; /* files are missing, which is found below */
+        return RESHARD_OK; /* files are missing, which read_ranks finds */
     if (layout->file_of[position] >= 0)
         return rs_fail(RESHARD_ERR_CORRUPT, "%s: %s and %s are both of rank %" PRIu64,
                        checkpoint->path, checkpoint->files[layout->file_of[position]].name,
@@ -357,12 +358,13 @@ static reshard_status place_rank(const reshard_checkpoint *checkpoint, const rs_
     return RESHARD_OK;
 }
 
-/* One document after the other; what the first one says has been kept. */
+/* Reads one document after the other. The first has already been read. */
 static reshard_status read_ranks(reshard_checkpoint *checkpoint, const rs_slice *documents,
                                  const document *first, rs_rank_layout *layout)
 {
     int32_t count = reshard_mesh_size(layout->mesh);
-    /* Whatever the mesh claims to be: one more than there are files shows that some are missing. */
+    /* However large the mesh claims to be, one place more than there are files shows that some are
+     * missing. */
     int32_t room = count <= checkpoint->named_count ? count : checkpoint->named_count + 1;
     layout->file_of = rs_arena_allocate_array(&checkpoint->arena, (size_t)room, sizeof(int32_t));
     if (layout->file_of == NULL)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rank_layout_write.c - writes the document of rank files. Tensors that have shape, cuts and
- * padding in common are one group, and names that differ in numbers alone are written as ranges:
- * the document of a model of 90,000 tensors, which every file has, is some ten thousand bytes long.
+ * rank_layout_write.c - writes the document of rank files. Tensors with the same shape, cuts and
+ * padding form one group, and names that differ only in numbers are written as ranges. So for a
+ * model of 90,000 tensors the document, which every file contains, has only some ten thousand
+ * bytes.
  */
 #include "base/context.h"
 #include "base/digest.h"
@@ -15,14 +16,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* "tp=4: S(0)" is a mesh and cuts. */
+/* The cuts in "tp=4: S(0)". */
 static const char *find_cuts(const char *spec)
 {
     const char *cuts = spec + strcspn(spec, ":");
     return cuts + strspn(cuts, ": ");
 }
 
-/* Of the source's files and all that decides where its elements go. */
+/* Makes the id of a conversion: a digest of the source's files and of everything that decides where
+ * its elements go. */
 static void identify(const rs_laying *laying, char out_text[33])
 {
     const rs_target *target = laying->target;
@@ -47,7 +49,7 @@ static void identify(const rs_laying *laying, char out_text[33])
     (void)snprintf(out_text, 33, "%016" PRIx64 "%016" PRIx64, words[0], words[1]);
 }
 
-/* What the tensors of a group have in common. */
+/* Writes what the tensors of a group have in common. */
 static void write_common_of(rs_json_writer *writer, const rs_stored_tensor *tensor,
                             const rs_target_row *row)
 {
@@ -63,8 +65,8 @@ static void write_common_of(rs_json_writer *writer, const rs_stored_tensor *tens
     rs_json_writer_text(writer, ",\"names\":[");
 }
 
-/* Tensors with the same text of shape, cuts and padding are of one kind, whose number is the index
- * of the first of them. */
+/* Finds the kind of each tensor. Tensors with equal text for shape, cuts and padding are of one
+ * kind, whose number is the index of the first of them. */
 static reshard_status find_kinds(const rs_target *target, rs_name_box *boxes)
 {
     reshard_status status = RESHARD_OK;
@@ -97,7 +99,7 @@ static reshard_status find_kinds(const rs_target *target, rs_name_box *boxes)
     return status;
 }
 
-/* Each group has a kind and the names of all its tensors. */
+/* Writes the groups: each is a kind, and the names of all its tensors. */
 static void write_groups(rs_json_writer *writer, const rs_target *target, const rs_name_box *boxes,
                          int64_t count)
 {
@@ -156,7 +158,7 @@ reshard_status rs_rank_layout_prepare(rs_laying *laying, bool as_string)
         rs_json_writer_string(&quoted, (rs_slice){plain.bytes, (size_t)plain.count});
         status = quoted.status;
     }
-    if (status == RESHARD_OK && as_string) /* the first quote goes, the last one stays */
+    if (status == RESHARD_OK && as_string) /* without the first quote, with the last one */
         made = (rs_slice){quoted.bytes + 1, (size_t)quoted.count - 1};
     else if (status == RESHARD_OK)
         made = (rs_slice){plain.bytes, (size_t)plain.count};

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* rank_padding.c - reads padding in tiles, and checks that it is zero. */
 #include "checkpoint/format/rank_padding.h"
 
 #include "base/checked.h"
@@ -14,8 +15,8 @@ static bool is_zero(const char *bytes, size_t count)
     return count == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, count - 1) == 0);
 }
 
-/* A box of the file, in parts that fit into half of the buffer; the other half is scratch. Stops at
- * the first value that is not zero. */
+/* Reads a box of the file, in tiles that fit into half of the buffer; the other half is scratch.
+ * Stops at the first tile with a value that is not zero. */
 static reshard_status look_at_box(const rs_stored_file *file, const rs_stored_tensor *tensor,
                                   const reshard_piece *piece, uint64_t at, const int64_t *offset,
                                   const int64_t *size, char *buffer, bool *out_zero)
@@ -41,8 +42,8 @@ static reshard_status look_at_box(const rs_stored_file *file, const rs_stored_te
     return RESHARD_OK;
 }
 
-/* The part of a piece that lies beyond the shape in one dimension: its place in the piece, and its
- * size. False when there is none. */
+/* Finds the part of a piece that lies beyond the shape in one dimension: its offset in the piece,
+ * and its size. False if there is none. */
 static bool find_beyond(const rs_stored_tensor *tensor, const reshard_piece *piece, int32_t dim,
                         int64_t *offset, int64_t *size)
 {

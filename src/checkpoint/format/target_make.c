@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * target_make.c - lays out what a conversion shall write: chooses the format and the tensors, lets
- * the format deal them out to files, and gives every entry its place.
+ * target_make.c - lays out the target of a conversion: chooses the format and the tensors, lets the
+ * format distribute them over files, and gives every entry its place.
  */
 #include "base/context.h"
 #include "base/dtype.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many of the values that stay behind are named. */
+/* How many of the values that stay behind are listed by name. */
 #define VALUES_SHOWN 4
 
 static reshard_status choose_format(rs_target *target, const reshard_mesh *mesh,
@@ -48,7 +48,7 @@ static reshard_status choose_format(rs_target *target, const reshard_mesh *mesh,
     return RESHARD_OK;
 }
 
-/* Whole tensors need no rules. If rules are given, they rename tensors and leave some out. */
+/* Whole tensors need no rules; if some are given, they rename tensors and leave some out. */
 static reshard_status read_rules(rs_target *target, const reshard_checkpoint *source,
                                  reshard_mesh *mesh, const reshard_conversion_options *options,
                                  rs_selection *selection, rs_rulebook *book)
@@ -75,7 +75,7 @@ static reshard_status read_rules(rs_target *target, const reshard_checkpoint *so
     return status;
 }
 
-/* One file for each rank of the mesh, in increasing order. */
+/* Numbers the files: one for each rank of the mesh, in increasing order. */
 static reshard_status order_files(rs_laying *laying, const reshard_mesh *mesh)
 {
     rs_target *target = laying->target;
@@ -90,7 +90,7 @@ static reshard_status order_files(rs_laying *laying, const reshard_mesh *mesh)
     return RESHARD_OK;
 }
 
-/* Says which values the format cannot hold. */
+/* Tells the user which values the format cannot hold. */
 static reshard_status tell_values(rs_target *target)
 {
     const reshard_checkpoint *source = target->source;
@@ -116,7 +116,7 @@ static reshard_status tell_values(rs_target *target)
                          count == 1 ? "s" : "", shown, count > VALUES_SHOWN ? ", .." : "");
 }
 
-/* Says what the selection, and the format, leave behind. */
+/* Tells the user what the selection and the format leave behind. */
 static reshard_status tell_behind(rs_target *target, const rs_selection *selection)
 {
     const reshard_checkpoint *source = target->source;
@@ -136,7 +136,7 @@ static reshard_status tell_behind(rs_target *target, const rs_selection *selecti
     return status == RESHARD_OK ? tell_values(target) : status;
 }
 
-/* Room for as many tensors as are selected. */
+/* Makes room for the selected tensors. */
 static reshard_status make_room(rs_target *target, int64_t selected)
 {
     size_t count = (size_t)selected;
@@ -155,8 +155,8 @@ static reshard_status make_room(rs_target *target, int64_t selected)
     return RESHARD_OK;
 }
 
-/* What most floating-point bytes of the output are, if some were cast to that. Codes that stay as
- * they are do not count. */
+/* Finds the dtype of most floating-point bytes of the output, if some were cast to it; else NONE.
+ * Quantised codes that stay as they are do not count. */
 static reshard_dtype find_cast(const rs_selection *selection)
 {
     uint64_t bytes[RESHARD_DTYPE_COUNT] = {0};

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * torch_ranks_plain.c - files of torch.save whose tensors are what each rank has in memory, and do
- * not say which part that is. Ours have a record that does; for those of others a mesh and rules
- * are given, and files belong to the ranks in the order of the numbers in their names.
+ * torch_ranks_plain.c - torch.save files with what each rank has in memory, in tensors that do not
+ * say which part they are. Our own files have a record that does. For files of other programs a
+ * mesh and rules are given, and files belong to the ranks in the order of the numbers in their
+ * names.
  */
 #include "base/context.h"
 #include "checkpoint/format/rank_join.h"
