@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* files.c - a checkpoint's beginning, its open files, and its end. */
+/* files.c - creates and destroys checkpoints, and opens their files. */
 #include "base/context.h"
 #include "checkpoint/store/store.h"
 #include "text/text.h"
@@ -26,7 +26,8 @@ reshard_status rs_store_create(reshard_context *context, const char *path,
     return RESHARD_OK;
 }
 
-/* What a clone without git-LFS has in place of a large file: a few lines that name it. */
+/* Refuses a git-LFS pointer: the few lines that a clone without git-LFS has in place of a large
+ * file. */
 static reshard_status check_pointer(const rs_stored_file *file)
 {
     static const char first[] = "version https://git-lfs.github.com/spec/";
@@ -57,14 +58,14 @@ static reshard_status open_file(reshard_checkpoint *checkpoint, rs_stored_file *
     return status == RESHARD_OK ? check_pointer(file) : status;
 }
 
-/* Weights that lie elsewhere are read, as the user asked for, but told of. */
+/* Files that lie outside the folder are read, as the user asked, but a note says so. */
 static reshard_status note_links(reshard_checkpoint *checkpoint)
 {
     reshard_context *context = checkpoint->context;
     reshard_status status = RESHARD_OK;
     char *first = NULL;
     int32_t first_file = 0, count = 0;
-    /* A single file was named by the user. */
+    /* If the user named a single file, folder and path differ, and its links are not noted. */
     for (int32_t i = 0; status == RESHARD_OK && i < checkpoint->file_count &&
                         checkpoint->folder == checkpoint->path;
          i++) {
@@ -117,7 +118,7 @@ reshard_status rs_store_open_files(reshard_checkpoint *checkpoint, int64_t count
     return note_links(checkpoint);
 }
 
-/* Room for one more file; arrays that were outgrown stay in the arena. */
+/* Makes room for one more file. Outgrown arrays stay in the arena. */
 static reshard_status make_room(reshard_checkpoint *checkpoint)
 {
     if (checkpoint->file_count < checkpoint->file_capacity)
@@ -175,7 +176,7 @@ void reshard_checkpoint_destroy(reshard_checkpoint *checkpoint)
 {
     if (checkpoint == NULL)
         return;
-    /* From the end: a file may be made from an earlier one. */
+    /* In reverse order, because a file may be made from an earlier one. */
     for (int32_t i = checkpoint->file_count; i-- > 0;) {
         rs_stored_file *file = &checkpoint->files[i];
         assert(file->body == NULL || file->body_destroy != NULL);

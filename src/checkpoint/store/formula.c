@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * formula.c - a box is made in tiles, so that codes, scales and what lies between fit into the
+ * formula.c - computes a box in tiles, so that codes, scales and intermediate values fit into the
  * scratch memory, however small that is.
  */
 #include "checkpoint/store/formula.h"
@@ -13,10 +13,11 @@
 #include <assert.h>
 #include <string.h>
 
-/* Of the scratch memory, for each element of a tile: its code, its scale as it is stored and as f32
- * (there are never more scales than elements), and as much again for reading. */
+/* Scratch bytes for each element of a tile: its code, its scale as stored and as f32 (there are
+ * never more scales than elements), and the rest for reading. */
 #define SCALED_BYTES 16
-/* For each group of a tile: codes, scale, 32 values of four bytes, and something for reading. */
+/* Scratch bytes for each group of a tile: codes, scale, 32 values of four bytes, and some for
+ * reading. */
 #define MXFP4_BYTES 192
 
 static const int64_t *strides_of(int32_t ndim, const int64_t *size,
@@ -28,9 +29,9 @@ static const int64_t *strides_of(int32_t ndim, const int64_t *size,
 
 /* ---- scaled ---------------------------------------------------------------------------------- */
 
-/* Codes and scales of a tile. */
+/* A tile, with its codes and scales. */
 typedef struct scaled_tile {
-    int64_t offset[RESHARD_NDIM_MAX], size[RESHARD_NDIM_MAX]; /* in the tensor */
+    int64_t offset[RESHARD_NDIM_MAX], size[RESHARD_NDIM_MAX]; /* of the tile in the tensor */
     int64_t scale_offset[RESHARD_NDIM_MAX], scale_size[RESHARD_NDIM_MAX];
     char *codes, *raw, *rest;
     float *scales;
@@ -77,7 +78,7 @@ static reshard_status read_scaled(const rs_formula *formula, scaled_tile *tile,
     return RESHARD_OK;
 }
 
-/* The scales of the row that begins at these indices of the tile. */
+/* Finds the scales of the row at these indices of the tile. */
 static rs_scale_row find_row(const rs_formula *formula, const scaled_tile *tile,
                              const int64_t *index)
 {
@@ -95,7 +96,8 @@ static rs_scale_row find_row(const rs_formula *formula, const scaled_tile *tile,
                           .step = 1};
 }
 
-/* Tiles are runs of the dense box, so the rows of one follow each other in memory. */
+/* Computes a tile. Tiles are runs of the dense box, so the rows of a tile follow each other in
+ * memory. */
 static void make_tile(const rs_stored_tensor *tensor, const scaled_tile *tile, char *memory,
                       rs_formula_tally *tally)
 {
@@ -147,8 +149,8 @@ static reshard_status read_box_scaled(const rs_stored_tensor *tensor, const int6
 
 /* ---- mxfp4 ----------------------------------------------------------------------------------- */
 
-/* Brings decoded groups, [expert, row, value], to their places in the box, [expert, value, row].
- * from, groups: the box of groups that was decoded. */
+/* Copies decoded groups, [expert, row, value], to their places in the box, [expert, value, row].
+ * from, groups: offset and size of the box of groups that was decoded. */
 static void transpose_groups(const rs_stored_tensor *tensor, const int64_t *offset,
                              const int64_t *size, const int64_t *from, const int64_t *groups,
                              const char *values, char *memory)
@@ -200,7 +202,7 @@ static reshard_status read_box_mxfp4(const rs_stored_tensor *tensor, const int64
         tally->bytes_read += (uint64_t)count * (RS_MXFP4_CODES + 1);
         transpose_groups(tensor, offset, size, from, groups, values, memory);
     }
-    /* Codes are finite, all of them. */
+    /* All codes are finite, so every infinite value is an overflow. */
     tally->overflows += rs_count_infinite(tensor->dtype, memory, rs_volume(3, size));
     return RESHARD_OK;
 }

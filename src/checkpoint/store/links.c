@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * links.c - where symbolic links of a checkpoint's folder lead. A folder from a stranger may link
- * to any file of this machine. Links inside the folder are fine, and so are those of the hub's
- * cache, where a checkpoint is MODEL/snapshots/REVISION and its files link to MODEL/blobs.
+ * links.c - finds out where symbolic links of a checkpoint's folder lead. A folder from a stranger
+ * may link to any file of this machine. Links inside the folder are fine, and so are those of the
+ * hub's cache, where a checkpoint is MODEL/snapshots/REVISION and its files link to MODEL/blobs.
  */
 #include "checkpoint/store/store.h"
 #include "text/text.h"
 
 #include <string.h>
 
-/* How much of a folder's resolved path links may not leave: all of it, or of a snapshot in the
- * hub's cache that of its model. */
+/* The length of the part of a folder's resolved path that links may not leave: all of it or, for a
+ * snapshot in the hub's cache, its model's folder. */
 static size_t measure_root(const char *folder)
 {
     const char *model = strstr(folder, "/models--");

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* notes.c - a list of lines in an arena. */
 #include "checkpoint/store/notes.h"
 
 #include "base/context.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* notes.h - lines for the user about what was left out, or cannot be known. */
+/* notes.h - lines for the user about things that were left out or cannot be known. */
 #ifndef RS_CHECKPOINT_STORE_NOTES_H
 #define RS_CHECKPOINT_STORE_NOTES_H
 
@@ -8,13 +8,13 @@
 
 #include <stdarg.h>
 
-/* Zero is an empty list. The lines are in the arena that they were added with. */
+/* Initialise with zeros. The lines are in the arena they were added with. */
 typedef struct rs_notes {
     struct rs_note *first, *last;
 } rs_notes;
 
-/* Names in it may come from strangers: it is kept as reshard_text_escape shows it. Fails only for
- * lack of memory. */
+/* Adds a line. Names in it may come from strangers, so it is kept as reshard_text_escape shows it.
+ * Fails only for lack of memory. */
 reshard_status rs_notes_add(rs_notes *notes, rs_arena *arena, const char *format,
                             va_list arguments);
 /* NULL beyond the last. */

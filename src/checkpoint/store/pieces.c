@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pieces.c - the pieces of a tensor as a layout over files; which of them are copies of others; and
- * whether the rest tile the tensor: every element once, no hole, no overlap.
+ * pieces.c - the pieces of a tensor as a layout over files; finds copies among them, and checks
+ * that the rest tile the tensor: every element once, no hole, no overlap.
  */
 #include "checkpoint/store/store.h"
 
@@ -40,8 +40,8 @@ bool rs_piece_is_empty(const rs_stored_tensor *tensor, const rs_stored_piece *pi
 
 /* ---- layouts --------------------------------------------------------------------------------- */
 
-/* Pieces as dense shards, for the calls of layout.h: one block of *out_bytes, which the caller
- * releases. NULL when there is no memory. */
+/* Describes pieces as dense shards, for the calls of layout.h: one block of *out_bytes, which the
+ * caller releases. NULL if out of memory. */
 static reshard_shard *describe_shards(reshard_context *context, const rs_stored_tensor *tensor,
                                       const rs_stored_piece *pieces, int64_t count,
                                       int32_t first_rank, size_t *out_bytes)
@@ -162,8 +162,8 @@ static reshard_status fail_gap(const reshard_checkpoint *checkpoint, const rs_st
                    (unsigned long long)(tensor->bytes / (uint64_t)tensor->element_bytes), shape);
 }
 
-/* The one dim along which pieces differ, all others being whole in each of them; -1: there are
- * several. */
+/* The one dim along which pieces are cut, if all other dims are whole in each of them; -1: there
+ * are several. */
 static int32_t find_cut_dim(const rs_stored_tensor *tensor)
 {
     int32_t cut = -1;
@@ -191,8 +191,9 @@ static int compare_intervals(const void *a, const void *b)
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* Most tensors are cut along one dim: then it is enough to sort the pieces and see that each begins
- * where the one before ends. False when they do not; the general check finds the words. */
+/* Most tensors are cut along one dim. Then it is enough to sort the pieces and check that each
+ * begins where the one before ends. If not, *out_tiles is false, and the general check finds the
+ * words. */
 static reshard_status tiles_in_line(const reshard_checkpoint *checkpoint,
                                     const rs_stored_tensor *tensor, bool *out_tiles)
 {

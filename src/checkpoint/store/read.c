@@ -2,9 +2,9 @@
 /*
  * read.c - reads boxes of tensors from files. A strided region is read in blocks as large as the
  * scratch memory: one read covers many rows, and the wanted parts are then copied out. Parts that
- * are far apart are read one by one instead, straight to where they belong; if they make up a good
- * part of what lies between them, the system is told beforehand, and fetches it all in large
- * pieces where it is not in memory yet.
+ * are far apart are instead read one by one, straight to where they belong. If they make up a good
+ * part of their span, it is announced to the system beforehand, which then fetches uncached data in
+ * large pieces.
  */
 #include "base/checked.h"
 #include "base/context.h"
@@ -16,12 +16,12 @@
 #include <assert.h>
 #include <string.h>
 
-/* Of a span whose wanted parts are less than one SPARSE-th, the rest is not worth fetching. */
+/* If the wanted parts are less than 1/SPARSE of a span, the rest is not worth fetching. */
 #define SPARSE 4
-/* From this distance between two runs on, a call for each of them is cheaper than copying what
- * lies between. */
+/* If two runs are at least this far apart, a call for each is cheaper than copying what lies
+ * between. */
 #define FAR_BYTES 4096
-/* How much the system is told to fetch at a time. */
+/* How much is announced to the system at a time. */
 #define AHEAD_BYTES ((int64_t)4 << 20)
 
 /* Bytes from the first to the last element, ignoring one dim (-1: none). */
@@ -38,14 +38,14 @@ static int64_t span_without(const rs_file_region *region, int32_t left_out)
 /* Bytes between the end of one run of the file and the beginning of the next. */
 static int64_t find_distance(const rs_file_region *region)
 {
-    int64_t run = 1, next = INT64_MAX; /* elements that follow each other; the step to the next */
+    int64_t run = 1, next = INT64_MAX; /* length of a run, and the step to the next */
     for (bool grows = true; grows;) {
         grows = false;
         next = INT64_MAX;
         for (int32_t d = 0; d < region->ndim; d++) {
             int64_t stride = region->file_strides[d];
             if (region->size[d] <= 1 || stride < run)
-                continue; /* a part of the run, or no step at all */
+                continue; /* part of the run, or only one element */
             if (stride == run) {
                 run *= region->size[d];
                 grows = true;
@@ -61,13 +61,15 @@ static reshard_status read_parts(const rs_file *file, uint64_t at, const rs_file
                                  bool one_by_one, bool announce, char *memory, void *scratch,
                                  size_t scratch_bytes)
 {
-    /* Along the longest stride, so that what lies close together is read together. */
+    /* Splits along the longest stride, so that elements that lie close together are read
+     * together. */
     int32_t d = -1;
     for (int32_t i = 0; i < region->ndim; i++) {
         if (region->size[i] > 1 && (d < 0 || region->file_strides[i] > region->file_strides[d]))
             d = i;
     }
-    /* One element alone is dense, and was read directly; one that repeats is no long span. */
+    /* A single element is dense, and was read directly; repeated elements do not make a long
+     * span. */
     assert(d >= 0 && region->file_strides[d] > 0);
     int64_t row = span_without(region, d), step = region->file_strides[d] * region->element_bytes;
     int64_t rows = 1, told = 0;

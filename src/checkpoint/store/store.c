@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store.c - joins the arrays that files hold to tensors, and checks that the pieces tile them.
+ * store.c - joins the arrays in files into tensors, and checks that the pieces tile them.
  */
 #include "checkpoint/store/store.h"
 
@@ -136,7 +136,7 @@ static reshard_status fail_differs(const reshard_checkpoint *checkpoint, const r
                    checkpoint->files[b->file].name, what);
 }
 
-/* The whole shape: as the files give it, or as far as the pieces reach. */
+/* Finds the full shape: as the files give it, or as far as the pieces reach. */
 static reshard_status find_shape(reshard_checkpoint *checkpoint, const rs_occurrence *items,
                                  int64_t count, const int64_t **out_shape)
 {
@@ -180,7 +180,7 @@ static reshard_status find_shape(reshard_checkpoint *checkpoint, const rs_occurr
     return RESHARD_OK;
 }
 
-/* pieces: room for as many as there are items. */
+/* Makes the occurrences pieces of the tensor. pieces: room for `count` of them. */
 static void add_pieces(const rs_occurrence *items, int64_t count, rs_stored_piece *pieces,
                        rs_stored_tensor *tensor)
 {
@@ -196,16 +196,16 @@ static void add_pieces(const rs_occurrence *items, int64_t count, rs_stored_piec
             piece.size = tensor->carried_shape;
             piece.offset = piece.strides = NULL;
         }
-        /* DTensor stores an empty piece where a rank has nothing. */
+        /* DTensors have an empty piece where a rank holds nothing. */
         if (tensor->bytes == 0 ? tensor->piece_count == 0 : !rs_piece_is_empty(tensor, &piece))
             tensor->pieces[tensor->piece_count++] = piece;
     }
-    if (tensor->bytes == 0) /* there is nothing to tile, but it belongs to a file */
+    if (tensor->bytes == 0) /* there is nothing to tile, but the tensor belongs to a file */
         tensor->pieces[0] = (rs_stored_piece){
             .file = items[0].file, .at = items[0].at, .size = tensor->carried_shape};
 }
 
-/* Whether a tensor that cannot be cut is all in one dense array. */
+/* Checks that a tensor that cannot be cut is one dense array. */
 static reshard_status check_opaque(const reshard_checkpoint *checkpoint, const rs_occurrence *items,
                                    int64_t count, const rs_stored_tensor *tensor)
 {
@@ -253,7 +253,7 @@ static reshard_status join_one(reshard_checkpoint *checkpoint, const rs_occurren
     return status;
 }
 
-/* The end of the occurrences that have the name of the first. */
+/* The end of the occurrences that have the same name as the one at `first`. */
 static int64_t find_end(const rs_occurrences *list, int64_t first)
 {
     int64_t end = first + 1;
@@ -263,7 +263,7 @@ static int64_t find_end(const rs_occurrences *list, int64_t first)
     return end;
 }
 
-/* Sorts by name, then by place. Where there are very many, they mostly come by name. */
+/* Sorts by name, then by place. Very long lists are mostly sorted by name already. */
 static void sort_occurrences(rs_occurrences *list)
 {
     bool are_by_name = true;
@@ -298,7 +298,7 @@ reshard_status rs_store_join(reshard_checkpoint *checkpoint, rs_occurrences *lis
     return status;
 }
 
-/* Files do not say which part they hold, so every name may occur once only. */
+/* The files do not say which part they hold, so a name may occur only once. */
 static reshard_status check_single(const reshard_checkpoint *checkpoint, const rs_occurrences *list,
                                    const char *advice)
 {
