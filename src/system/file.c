@@ -25,6 +25,10 @@
 
 /* The most bytes requested from one system call; Linux stops a little below 2^31 anyway. */
 #define CALL_BYTES_MAX ((size_t)1 << 30)
+/* Writes are shorter. Linux sizes the folios of its page cache by the write, and one of 2 MiB takes
+ * a whole free block of memory: exactly what a hypervisor takes back from its guests (free page
+ * reporting), so that every page of it faults in the host. docs/benchmarks.md has the cost. */
+#define WRITE_BYTES_MAX ((size_t)1 << 20)
 /* a multiple of the block size of any file system that can share blocks */
 #define SHARED_BYTES 4096
 
@@ -333,7 +337,7 @@ reshard_status rs_file_write(rs_file *file, const void *bytes, size_t count, uin
 {
     const char *from = bytes;
     while (count != 0) {
-        size_t asked = count < CALL_BYTES_MAX ? count : CALL_BYTES_MAX;
+        size_t asked = count < WRITE_BYTES_MAX ? count : WRITE_BYTES_MAX;
         int64_t done = file->calls->write(file->calls->user, file->descriptor, from, asked, at);
         if (done < 0 && errno == EINTR)
             continue;

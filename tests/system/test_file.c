@@ -126,6 +126,43 @@ static void test_file__short_calls_are_gone_on_with(void **state)
     assert_int_equal(rs_path_remove(NULL, path), RESHARD_OK);
 }
 
+static int64_t write_and_note(void *user, int descriptor, const void *bytes, size_t count,
+                              uint64_t at)
+{
+    size_t *longest = user;
+    if (count > *longest)
+        *longest = count;
+    return rs_file_calls_system()->write(NULL, descriptor, bytes, count, at);
+}
+
+/* Longer ones would take 2 MiB folios of the page cache (file.c). */
+static void test_file__writes_are_at_most_a_mebibyte_each(void **state)
+{
+    (void)state;
+    const size_t count = 3 * 1048576 + 5;
+    size_t longest = 0;
+    rs_file_calls calls = *rs_file_calls_system();
+    calls.write = write_and_note;
+    calls.user = &longest;
+    reshard_context *context = NULL;
+    rs_file *file = NULL;
+    unsigned char *bytes = test_malloc(count), *seen = test_malloc(count);
+    for (size_t i = 0; i < count; i++)
+        bytes[i] = (unsigned char)(i % 251);
+    assert_int_equal(reshard_context_create(NULL, &context), RESHARD_OK);
+    rs_file_calls_set(context, &calls);
+    assert_int_equal(rs_file_create(context, path, &file), RESHARD_OK);
+    assert_int_equal(rs_file_write(file, bytes, count, 3), RESHARD_OK);
+    assert_int_equal(longest, 1048576);
+    assert_int_equal(rs_file_read(file, seen, count, 3), RESHARD_OK);
+    assert_memory_equal(bytes, seen, count);
+    rs_file_close(file);
+    reshard_context_destroy(context);
+    assert_int_equal(rs_path_remove(NULL, path), RESHARD_OK);
+    test_free(bytes);
+    test_free(seen);
+}
+
 static void test_file__short_copies_are_gone_on_with(void **state)
 {
     (void)state;
@@ -266,6 +303,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_file__short_calls_are_gone_on_with),
+        cmocka_unit_test(test_file__writes_are_at_most_a_mebibyte_each),
         cmocka_unit_test(test_file__short_copies_are_gone_on_with),
         cmocka_unit_test(test_file__errors_name_the_path_and_the_cause),
         cmocka_unit_test(test_file__copies_ranges),
