@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * call.c - values, and calling modules. A call has a scope of its own, which frees everything but
+ * call.c - values, and calls of modules. A call has a scope of its own, which frees everything but
  * the output; the graph holds what backward needs. A call may call its own module again, and hooks
- * may be added and removed while it runs: meanwhile lists of hooks only grow, and a call skips
- * hooks that are younger than itself.
+ * may be added and removed while it runs. So the lists of hooks only grow during calls, and a call
+ * skips hooks that were added after it began.
  */
 #include "base/context.h"
 #include "base/error.h"
@@ -34,7 +34,7 @@ reshard_value reshard_value_of(reshard_tensor *tensor)
                           : failed;
 }
 
-/* The memory is a tensor of bytes, which the scope owns like any other. */
+/* The list lies in a tensor of bytes, which the scope owns like any other tensor. */
 reshard_value reshard_value_list(int32_t count, const reshard_value *items)
 {
     if (rs_thread_state_get()->scope == NULL || count < 0)
@@ -92,7 +92,7 @@ reshard_value reshard_value_item(reshard_value list, int32_t index)
 /* One call under way. */
 typedef struct call {
     reshard_module *module;
-    uint64_t serial;  /* of the youngest hook that is called */
+    uint64_t serial;  /* of the newest hook that takes part */
     uint64_t reached; /* serial of the last forward hook called in its turn; 0: none */
     reshard_value input, output;
 } call;
@@ -156,7 +156,7 @@ static reshard_status run_hooks(call *c)
     return status;
 }
 
-/* Runs the hooks that always run and have not had their turn. They cannot undo the failure. */
+/* Runs hooks that are marked `always` and have not had their turn. They cannot undo the failure. */
 static void run_always(call *c)
 {
     bool behind = c->reached == 0;
@@ -169,7 +169,8 @@ static void run_always(call *c)
     }
 }
 
-/* Hands the value to the scope around the call's own, which is about to be closed. */
+/* Hands the value to the innermost scope, which the caller has set to the one around the call's
+ * own. */
 static reshard_value hand_out(reshard_value value)
 {
     if (value.kind == RESHARD_VALUE_TENSOR)
@@ -186,7 +187,7 @@ static reshard_value hand_out(reshard_value value)
     return list;
 }
 
-/* True if the call has an output. */
+/* Runs the hooks and forward. True if the call has an output. */
 static bool run(call *c)
 {
     reshard_status status = run_pre_hooks(c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * checkpoint.c - describes tensors as reshard_checkpoint_load and _save take them: a distributed
- * tensor is its layout and shards, and a local one is whole on every rank of the group.
+ * checkpoint.c - describes tensors in the form that reshard_checkpoint_load and _save take: a
+ * distributed tensor by its layout and shards, a local one as whole on every rank of the group.
  */
 #include <reshard/nn_checkpoint.h>
 
@@ -106,7 +106,7 @@ reshard_status reshard_checkpoint_save_tensors(reshard_context *context, reshard
     return status;
 }
 
-/* Marks the memory as written, and copies dense copies back. */
+/* Marks the memory as written. If a dense copy was filled, copies it back to the tensor. */
 static void note_written(reshard_tensor *tensor, const reshard_tensor *dense)
 {
     const rs_distribution *d = tensor->distribution;

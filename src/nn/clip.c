@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clip.c - the norm of all gradients over parameters and ranks, and scaling gradients to a norm. */
+/* clip.c - computes the norm of all gradients, over parameters and ranks, and scales them to a
+ * norm. */
 #ifndef REAL
 #include "base/context.h"
 #include "base/error.h"
@@ -15,8 +16,8 @@ enum { LANES = 8 };
 #define RS_REAL_FILE "nn/clip.c"
 #include "tensor/core/real.h"
 
-/* Of the ranks that hold the same shard, one counts: that at coordinate 0 of all replicated
- * axes. */
+/* Tells whether this rank counts. Of the ranks that hold the same shard, only that at coordinate 0
+ * of all replicated axes does. */
 static reshard_status counts_here(const reshard_tensor *parameter, bool *out_counts)
 {
     const reshard_layout *layout = parameter->distribution->layout;
@@ -46,7 +47,8 @@ static reshard_status counts_here(const reshard_tensor *parameter, bool *out_cou
     return RESHARD_OK;
 }
 
-/* sums[0] is of local parameters, the same on every rank; sums[1] is of this rank's shards. */
+/* Sums squares: sums[0] is of local parameters and the same on every rank; sums[1] is of this
+ * rank's shards. */
 static reshard_status sum_gradients(const reshard_optimizer *o, double sums[2])
 {
     reshard_status status = RESHARD_OK;
@@ -66,8 +68,7 @@ static reshard_status sum_gradients(const reshard_optimizer *o, double sums[2])
     return status;
 }
 
-/* A gradient belongs to its leaf, unless somebody else holds it too; then a scaled copy replaces
- * it. */
+/* Scales a gradient in place if only its leaf holds it. Otherwise a scaled copy replaces it. */
 static reshard_status scale_gradient(const reshard_optimizer *o, reshard_tensor **place,
                                      double factor)
 {
@@ -86,7 +87,7 @@ static reshard_status scale_gradient(const reshard_optimizer *o, reshard_tensor 
     return RESHARD_OK;
 }
 
-/* The same for a distributed gradient, which may be held as a whole. */
+/* The same for a distributed gradient, which somebody else may hold as a whole. */
 static reshard_status scale_shards(const reshard_optimizer *o, reshard_tensor **place,
                                    double factor)
 {
@@ -163,8 +164,8 @@ reshard_status reshard_optimizer_clip(reshard_optimizer *o, reshard_group *group
 
 #else
 
-/* In double. LANES sums take turns, because a single one would wait for its previous addition at
- * every step. */
+/* Sums in double. LANES sums take turns, because a single one would wait for its previous addition
+ * at every step. */
 static double OF(sum_squares)(const REAL *x, int64_t n)
 {
     double lanes[LANES] = {0}, sum = 0;

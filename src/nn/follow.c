@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * follow.c - see follow.h. A layout that cannot be told by axes (boxes, flat cuts, copies of
- * pieces), or that is over another mesh than the layer's leading tensor, counts as one to be
- * replicated.
+ * follow.c - see follow.h. A tensor is always redistributed if rs_axes cannot describe its layout
+ * (boxes, flat cuts, copies of pieces), or if it is over another mesh than the layer's leading
+ * tensor.
  */
 #include "nn/follow.h"
 
@@ -22,11 +22,11 @@ enum { TENSORS = 3 };
 typedef struct joint {
     int32_t count;
     reshard_tensor **tensors;
-    bool told[TENSORS]; /* `now` is the layout, over the mesh of all */
+    bool told[TENSORS]; /* `now` is the layout, over the leading tensor's mesh */
     rs_axes now[TENSORS], wanted[TENSORS];
 } joint;
 
-/* NULL if there is none that axes can be told of. */
+/* The mesh of a tensor; NULL if it has none, or one that names a rank twice. */
 static const reshard_mesh *mesh_of(const reshard_tensor *tensor)
 {
     const reshard_mesh *mesh = reshard_spec_mesh(reshard_layout_spec(tensor->distribution->layout));
@@ -44,7 +44,7 @@ static reshard_tensor *bring(reshard_tensor *tensor, const rs_axes *axes)
     return made;
 }
 
-/* Over its mesh, or over its group if it has none. */
+/* Replicates a tensor over its mesh, or over its group if it has none. */
 static reshard_tensor *replicate(reshard_tensor *tensor)
 {
     reshard_layout *layout = NULL;
@@ -57,7 +57,7 @@ static reshard_tensor *replicate(reshard_tensor *tensor)
     return made;
 }
 
-/* Lifts what is local and reads the layouts, over the mesh of the leading tensor. */
+/* Lifts local tensors and reads the layouts, over the mesh of the leading tensor. */
 static bool join(joint *j, int32_t leading)
 {
     reshard_tensor **t = j->tensors;
@@ -80,7 +80,7 @@ static bool join(joint *j, int32_t leading)
     return true;
 }
 
-/* Brings the tensors into the layouts that are wanted. */
+/* Brings the tensors into the wanted layouts. */
 static bool settle(joint *j)
 {
     for (int32_t i = 0; i < j->count; i++) {
@@ -99,8 +99,8 @@ static bool is_cut(const rs_axes *axes, int32_t axis)
     return rs_axes_at(axes, axis).kind == RESHARD_SHARD;
 }
 
-/* Appends those cuts of `from` along `dim` whose axes `unless` does not cut (NULL: all of them), as
- * cuts along `as`. */
+/* Appends the cuts of `from` along `dim`, as cuts along `as`. Axes that `unless` cuts are left out;
+ * it may be NULL. */
 static void append_cuts(rs_axes *axes, const rs_axes *from, int32_t dim, int32_t as,
                         const rs_axes *unless)
 {
@@ -115,8 +115,8 @@ static void append_cuts(rs_axes *axes, const rs_axes *from, int32_t dim, int32_t
 
 /* ---- linear ---------------------------------------------------------------------------------- */
 
-/* The rows of ops.h: where the weight is cut, x and bias follow it; where it is whole, it is used
- * by the slices that fit an x whose last dim is cut. */
+/* Chooses a row of the table in ops.h for each axis. If the axis cuts the weight, x and bias
+ * follow. Otherwise, if x is cut along its last dim, the matching slices of the weight are used. */
 static void want_linear(joint *j, int32_t last)
 {
     const rs_axes *x = &j->now[0], *weight = &j->now[1];
@@ -141,7 +141,7 @@ bool rs_follow_linear(reshard_tensor **tensors)
     if (!join(&j, 1))
         return false;
     if (tensors[1]->distribution == NULL || tensors[0]->ndim < 1 || tensors[1]->ndim != 2)
-        return true; /* the operation tells what is wrong with shapes */
+        return true; /* the operation reports shapes that do not fit */
     want_linear(&j, tensors[0]->ndim - 1);
     return settle(&j);
 }
@@ -190,7 +190,8 @@ bool rs_follow_activation(reshard_tensor **tensor)
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* Both get the layout of the first that is not partial, or lose what is partial if both are. */
+/* Both get the layout of the first that is not partial. If both are partial, they get the cuts of
+ * the first, and no partial axes. */
 bool rs_follow_add(reshard_tensor **tensors)
 {
     joint j = {.count = 2, .tensors = tensors};
@@ -211,7 +212,8 @@ bool rs_follow_add(reshard_tensor **tensors)
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-/* Every rank looks at the shards of all ranks, so all come to the same verdict. */
+/* Tells whether every shard has whole heads at all positions. Every rank looks at the shards of all
+ * ranks, so all come to the same verdict. */
 static reshard_status find_whole_heads(const reshard_tensor *q, int64_t head, bool *out_whole)
 {
     reshard_shards *shards = NULL;
@@ -245,7 +247,7 @@ bool rs_follow_attention(reshard_tensor **tensors, int64_t head)
         for (int32_t k = 0; k < 3 && whole; k++)
             j.wanted[k] = j.now[i];
     }
-    for (int32_t k = 0; k < 3 && !whole; k++) /* whole sequences at least */
+    for (int32_t k = 0; k < 3 && !whole; k++) /* at least keep cuts between sequences */
         append_cuts(&j.wanted[k], &j.now[0], 0, 0, NULL);
     return settle(&j);
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * follow.h - ready layers follow a plan that does not name everything. Operations take few
- * combinations of layouts and never move what they are given (ops.h); here the tensors of a layer
- * are brought into such a combination first.
+ * follow.h - lets ready-made layers work with a sharding plan that does not name all of their
+ * tensors. Operations take few combinations of layouts and never move their inputs (ops.h), so the
+ * functions here bring the tensors of a layer into such a combination first.
  *
- * Weights stay where the plan put them. What is replicated is used by its slices, which moves
- * nothing; what is cut otherwise, partial, or over another mesh is redistributed. Local tensors are
+ * Weights stay where the plan put them. A replicated tensor is used in slices, which moves nothing.
+ * One that is cut differently, partial, or over another mesh is redistributed. Local tensors are
  * lifted. Gradients flow back into the layouts that the tensors had.
  *
- * All of them replace tensors by others of the innermost scope, do nothing if all are local, and
- * return false on failure, with the error noted. Collective: layouts alone decide what moves, and
- * they are the same on all ranks.
+ * Each function replaces tensors by others that the innermost scope owns. It does nothing if all
+ * are local, and returns false on failure, with the error noted. Collective: only layouts decide
+ * what moves, and they are the same on all ranks.
  */
 #ifndef RS_NN_FOLLOW_H
 #define RS_NN_FOLLOW_H
@@ -23,11 +23,12 @@ bool rs_follow_linear(reshard_tensor **tensors);
 bool rs_follow_embedding(reshard_tensor **tensors);
 /* x, weight, bias; the bias may be NULL. */
 bool rs_follow_norm(reshard_tensor **tensors);
-/* One tensor, for an operation element by element that is not linear. */
+/* One tensor, for an elementwise operation that is not linear. */
 bool rs_follow_activation(reshard_tensor **tensor);
 /* Two tensors to be added. */
 bool rs_follow_add(reshard_tensor **tensors);
-/* q, k and v [batch, length, heads * head]: all positions of whole heads, all three alike. */
+/* q, k and v [batch, length, heads * head]. They get one layout, in which every shard has whole
+ * heads at all positions. */
 bool rs_follow_attention(reshard_tensor **tensors, int64_t head);
 
 #endif

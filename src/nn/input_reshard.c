@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * input_reshard.c - saved-tensor hooks around a module's forward that keep chunks of what is
- * replicated (pack.c). The tensor layer knows what is replicated: it follows the sameness of local
- * tensors through operations. Parameters and buffers are recognized by their memory.
+ * input_reshard.c - saved-tensor hooks around a module's forward that keep only chunks of
+ * replicated tensors (pack.c). The tensor layer knows which local tensors are replicated: it
+ * follows their sameness through operations. Parameters and buffers are recognized by their memory.
  *
  * A packed object holds the state, because the graph may outlive hook and module.
  */
@@ -100,7 +100,7 @@ static bool is_replicated(const reshard_tensor *tensor)
     if (d != NULL)
         return d->shard_count == 1 &&
                rs_layout_sameness(d->layout, rs_distributed_group(tensor)) == RS_SAME_YES;
-    return tensor->sameness != RS_SAME_NO; /* by the module's promise */
+    return tensor->sameness != RS_SAME_NO; /* unknown: as the module promises */
 }
 
 static bool is_wanted(const state *s, const reshard_tensor *tensor)
@@ -115,7 +115,8 @@ static reshard_tensor *memory_of(reshard_tensor *tensor)
     return tensor->distribution != NULL ? tensor->distribution->shards[0] : tensor;
 }
 
-/* Whether these are the same elements of the same memory, not written to since they were packed. */
+/* Finds the chunk of the same elements of the same memory, if they were not written to since
+ * then. */
 static reshard_packed *find_packed(const state *s, reshard_tensor *tensor)
 {
     const reshard_tensor *local = memory_of(tensor);
@@ -168,7 +169,7 @@ static void count_packed(state *s, const reshard_tensor *tensor, reshard_packed 
     p->user = s;
 }
 
-/* What a saved slot holds. The state must live as long as the slot, whatever was packed. */
+/* What a saved slot holds. The state must live as long as the slot, even if no chunk was cut. */
 typedef struct held {
     state *owner;
     reshard_packed *packed;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layers.c - the simple ready modules, each one operation with its parameters. */
+/* layers.c - the simple ready-made modules, each one operation with its parameters. */
 #include "nn/layers.h"
 
 #include "base/context.h"
@@ -76,7 +76,7 @@ reshard_status rs_adopt(reshard_module *parent, const char *name, reshard_status
     return status;
 }
 
-/* first + scale * (random numbers of this kind), or `first` everywhere if the scale is 0. */
+/* Fills with first + scale * (random numbers of this kind), or with `first` if the scale is 0. */
 typedef struct filling {
     rs_random_kind kind;
     double first, scale;
@@ -234,7 +234,7 @@ static reshard_value forward_rmsnorm(reshard_module *module, void *user, reshard
     return reshard_value_of(reshard_rmsnorm(t[0], t[1], n->epsilon));
 }
 
-/* has_bias: this kind of norm can have one. */
+/* has_bias: whether this kind of norm can have one. */
 static reshard_status create_norm(reshard_context *context, reshard_module_kind kind, bool has_bias,
                                   int64_t width, double epsilon, const reshard_layer_options *given,
                                   reshard_module **out_module)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layers.h - what ready modules share. */
+/* layers.h - what ready-made modules share. */
 #ifndef RS_NN_LAYERS_H
 #define RS_NN_LAYERS_H
 
@@ -9,21 +9,23 @@
 
 /* Reads options and fills in defaults. Errors: INVALID, UNSUPPORTED. */
 reshard_status rs_layer_options(const reshard_layer_options *given, reshard_layer_options *out);
-/* The options of the index-th part of a module, which has a seed of its own. */
+/* The options for part `index` of a module: the same, except for a seed of its own. */
 reshard_layer_options rs_layer_part(const reshard_layer_options *options, uint64_t index);
 
-/* Gives a child to its parent, if `status`, that of making the child, is OK. The child is passed by
- * address, because C does not say whether it is read before or after the call that makes it. */
+/* Gives a child to its parent if `status`, the result of making the child, is OK. The child is
+ * passed by address, because C does not say whether it would be read before or after the call in
+ * another argument that makes it. */
 reshard_status rs_adopt(reshard_module *parent, const char *name, reshard_status status,
                         reshard_module **child);
-/* Hands out a finished module, or releases an unfinished one. */
+/* Hands out the module if `status` is OK, otherwise releases it. */
 reshard_status rs_module_finish(reshard_status status, reshard_module *module,
                                 reshard_module **out_module);
-/* Whether the module computes with several parameters at once, which have to be of one group. */
+/* Whether the module computes with several parameters at once, which then have to be of one
+ * group. */
 bool rs_layer_is_joint(const reshard_module *module);
-/* The elements of one head of an attention module. */
+/* The number of elements in one head of an attention module. */
 int64_t rs_attention_head(const reshard_module *module);
-/* A block of memory for the `user` of a module, and how to free it. */
+/* Allocates zeroed memory for the `user` of a module; rs_user_free frees it. */
 void *rs_user_allocate(reshard_context *context, size_t bytes);
 void rs_user_free(void *user);
 

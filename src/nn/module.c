@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* module.c - making modules, and finding what they hold by path. */
+/* module.c - makes modules, and finds what they hold by path. */
 #include "nn/module.h"
 
 #include "base/context.h"
@@ -97,7 +97,7 @@ static reshard_status check_name(const reshard_module *module, const char *name)
     return RESHARD_OK;
 }
 
-/* Retains the tensor or child of the holding. */
+/* Adds a holding, and retains its tensor or child. */
 static reshard_status add_holding(reshard_module *module, const char *name, const rs_holding *given)
 {
     reshard_status status = check_name(module, name);
@@ -335,7 +335,7 @@ reshard_status reshard_module_replace_parameter(reshard_module *module, const ch
         holding->tensor = reshard_tensor_retain(tensor);
         return RESHARD_OK;
     }
-    /* Kept until all holdings have been compared with it by address. */
+    /* Keep the old tensor until all holdings have been compared with its address. */
     (void)reshard_tensor_retain(old);
     rs_module_swap_tensor(module, old, tensor);
     reshard_tensor_release(old);

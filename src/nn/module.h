@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * module.h - what modules and hooks are made of.
+ * module.h - the structs behind modules and hooks.
  *
  * Invariants:
  *  1. A module has holdings, each with a name and a tensor or a child. Nothing holds a parent.
@@ -25,13 +25,13 @@ typedef enum rs_holding_kind {
 typedef struct rs_holding {
     char *name;
     rs_holding_kind kind;
-    bool transient;         /* buffers */
+    bool transient;         /* of a buffer: not part of the state dict */
     bool planned;           /* a sharding plan put the parameter or child there */
-    reshard_module *child;  /* children */
-    reshard_tensor *tensor; /* parameters and buffers; may be NULL */
+    reshard_module *child;  /* only of a child */
+    reshard_tensor *tensor; /* only of a parameter or buffer; may be NULL */
 } rs_holding;
 
-/* What in a sharding plan asked for a hook. */
+/* Who asked for a hook: the user, or an entry of a sharding plan. */
 typedef enum rs_hook_origin {
     RS_HOOK_OWN,
     RS_HOOK_PLANNED_OUTPUT,
@@ -40,13 +40,13 @@ typedef enum rs_hook_origin {
 
 typedef enum rs_hook_kind { RS_HOOK_PRE, RS_HOOK_POST, RS_HOOK_AROUND, RS_HOOK_KINDS } rs_hook_kind;
 
-/* What the thread had before the call. */
+/* The thread's state before the call, which leave restores. */
 typedef struct rs_around_frame {
     struct rs_hook_pair *hooks;
     struct reshard_group *replicas;
 } rs_around_frame;
 
-/* Runs before and after forward itself. leave is called if and only if enter returned
+/* Functions that run right before and after forward. leave is called if and only if enter returned
  * RESHARD_OK. */
 typedef struct rs_around {
     reshard_status (*enter)(void *user, reshard_module *module, rs_around_frame *frame);
@@ -59,7 +59,7 @@ typedef struct rs_hook_entry {
     reshard_module *module; /* NULL after the module is gone */
     rs_hook_kind kind;
     rs_hook_origin origin;
-    uint64_t serial; /* when it was added */
+    uint64_t serial; /* counts hooks in the order they were added */
     bool always, removed;
     reshard_forward_pre_hook_fn pre;
     reshard_forward_hook_fn post;
@@ -72,7 +72,7 @@ typedef struct rs_hook_entry {
 struct reshard_hook {
     reshard_context *context;
     rs_hook_entry *entry;
-    reshard_hook *next; /* in a handle of several hooks */
+    reshard_hook *next; /* for a handle of several hooks */
 };
 
 struct reshard_module {
@@ -87,18 +87,19 @@ struct reshard_module {
     int64_t running; /* calls in progress */
 };
 
-/* The holding of this name in this module, or NULL. */
+/* Finds the holding of this name in this module; NULL if there is none. */
 rs_holding *rs_module_holding(const reshard_module *module, const char *name, size_t length);
-/* The holding at a path, which is not "". Errors: NOT_FOUND. */
+/* Finds the holding at a path, which must not be "". Errors: NOT_FOUND. */
 reshard_status rs_module_find_holding(const reshard_module *module, const char *path,
                                       rs_holding **out_holding);
-/* Replaces `old` by `tensor` in the module and its descendants. Cannot fail. */
+/* Replaces the parameter `old` by `tensor` wherever the module and its descendants have it. Cannot
+ * fail. */
 void rs_module_swap_tensor(reshard_module *module, const reshard_tensor *old,
                            reshard_tensor *tensor);
 bool rs_module_contains(const reshard_module *module, const reshard_module *other);
 
-/* Adds a hook. Of `entry`, which is copied, kind, always, user, forget and the functions are read.
- * Does not call forget on failure. */
+/* Adds a copy of `entry`, in which the caller sets kind, origin, always, user, forget and the
+ * functions. Does not call forget on failure. */
 reshard_status rs_hook_add(reshard_module *module, const rs_hook_entry *entry, bool prepend,
                            reshard_hook **out_hook);
 void rs_hooks_purge(reshard_module *module);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * optimizer.c - making optimizers. Their state has the layout of the parameters; every shard of
- * this rank has a slot, and a local parameter is its own only shard.
+ * optimizer.c - makes optimizers. Their state has the layout of the parameters. Every shard on this
+ * rank has a slot, and a local parameter is its own only shard.
  */
 #include "nn/optimizer.h"
 
@@ -35,7 +35,7 @@ void reshard_optimizer_destroy(reshard_optimizer *optimizer)
     rs_release(optimizer->context, optimizer, sizeof *optimizer);
 }
 
-/* Zeros in the layout of the parameter. */
+/* Makes zeros in the layout of the parameter. */
 static reshard_status make_average(const reshard_optimizer *o, const reshard_tensor *parameter,
                                    reshard_tensor **out_average)
 {
@@ -94,7 +94,8 @@ static reshard_status add_slots(reshard_optimizer *o, const rs_moments *m)
     return status;
 }
 
-/* Options may be older or newer than the library. The learning rate has no default. */
+/* Reads options that may be older or newer than the library. The learning rate has no default, so
+ * they must not be NULL. */
 static reshard_status read_options(const char *what, const void *given, void *out, size_t bytes)
 {
     if (given == NULL)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* optimizer.h - what optimizers are made of. */
+/* optimizer.h - the structs behind optimizers. */
 #ifndef RS_NN_OPTIMIZER_H
 #define RS_NN_OPTIMIZER_H
 
@@ -16,12 +16,13 @@ typedef struct rs_moments {
     reshard_tensor *second;    /* AdamW */
 } rs_moments;
 
-/* One shard of this rank; a local parameter is its own only shard. Nothing is retained. */
+/* One shard of a parameter on this rank. A local parameter is its own only shard. Nothing is
+ * retained. */
 typedef struct rs_step_slot {
     const rs_moments *moments;
     int64_t shard_index;
     reshard_tensor *shard;
-    reshard_tensor *first, *second; /* of the shard's shape and dtype; may be NULL */
+    reshard_tensor *first, *second; /* with the shard's shape and dtype; may be NULL */
 } rs_step_slot;
 
 typedef struct rs_step_settings {
@@ -39,7 +40,7 @@ struct reshard_optimizer {
     rs_step_slot *slots; /* in the order of moments */
 };
 
-/* The dense gradient of a slot, retained; NULL if there is none. */
+/* Gives the dense gradient of a slot, retained; NULL if there is none. */
 reshard_status rs_slot_gradient(const reshard_optimizer *optimizer, const rs_step_slot *slot,
                                 reshard_tensor **out_gradient);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * output.c - hooks that reshard or collect the output of a module, and the current group. They walk
- * nested outputs and change nothing in place.
+ * output.c - hooks that reshard a module's output or collect its local shard, and the current
+ * group. They walk through nested outputs and change nothing in place.
  */
 #include <reshard/shard.h>
 
@@ -37,7 +37,7 @@ reshard_group *reshard_current_group(void)
     return group != NULL ? group : reshard_group_default();
 }
 
-/* ---- going through values -------------------------------------------------------------------- */
+/* ---- walking through values ------------------------------------------------------------------ */
 
 typedef reshard_tensor *(*change_fn)(reshard_tensor *tensor, const void *user);
 
@@ -49,7 +49,8 @@ static reshard_value change(reshard_value value, change_fn fn, const void *user)
     if (value.kind != RESHARD_VALUE_LIST)
         return value;
     reshard_value list = reshard_value_list(value.count, value.items);
-    reshard_value *items = (reshard_value *)list.items; /* belongs to this scope */
+    /* The list is a copy that this scope owns, so its items may be changed. */
+    reshard_value *items = (reshard_value *)list.items;
     for (int32_t i = 0; i < list.count; i++) {
         items[i] = change(value.items[i], fn, user);
         if (items[i].kind == RESHARD_VALUE_FAILED)
@@ -69,7 +70,7 @@ static reshard_status change_output(reshard_value *output, change_fn fn, const v
 
 /* ---- resharding ------------------------------------------------------------------------------ */
 
-/* Whether the spec needs dims, or a shape, that a tensor without dims does not have. */
+/* Whether the spec cannot describe a tensor without dims. */
 static bool needs_dims(const reshard_spec *spec)
 {
     bool needs = reshard_spec_get_kind(spec) != RESHARD_SPEC_CUTS;
@@ -83,7 +84,7 @@ static bool needs_dims(const reshard_spec *spec)
 static reshard_tensor *redistribute(reshard_tensor *tensor, const void *user)
 {
     if (tensor->ndim == 0 && needs_dims(user))
-        return tensor; /* a scalar beside what is resharded, such as a loss */
+        return tensor; /* a scalar beside resharded tensors, such as a loss */
     return reshard_tensor_redistribute(tensor, (reshard_spec *)user, NULL);
 }
 
@@ -117,7 +118,7 @@ reshard_status reshard_module_reshard_output(reshard_module *module, reshard_spe
 
 /* ---- collecting ------------------------------------------------------------------------------ */
 
-/* The one dim that is cut; -1 if there is none, or more than one. */
+/* The one dim that is cut; -1 if no dim is, or more than one. */
 static int32_t find_cut_dim(const reshard_tensor *tensor)
 {
     const reshard_spec *spec = reshard_layout_spec(tensor->distribution->layout);
@@ -134,8 +135,8 @@ static int32_t find_cut_dim(const reshard_tensor *tensor)
     return found;
 }
 
-/* Whether every shard has length 1 along the dim, and ranks without one can give something empty
- * with one dim less. */
+/* Tells whether every shard has length 1 along the dim, and ranks without a shard can give an empty
+ * tensor with one dim less. */
 static reshard_status is_single(const reshard_tensor *tensor, int32_t dim, bool *out_single)
 {
     const reshard_layout *layout = tensor->distribution->layout;
@@ -149,7 +150,8 @@ static reshard_status is_single(const reshard_tensor *tensor, int32_t dim, bool 
     return status;
 }
 
-/* A rank that the layout leaves out gives as many dims as the others: an empty tensor. */
+/* Drops a dim of length 1. A rank that is not in the layout gives an empty tensor with as many dims
+ * as the others. */
 static reshard_tensor *drop_dim(reshard_tensor *local, int32_t dim)
 {
     if (local->shape[dim] == 1)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pack.c - keeping one rank's chunk of a replicated tensor, and restoring the whole.
+ * pack.c - keeps this rank's chunk of a replicated tensor, and restores the whole.
  *
  * A tensor that has the dim is cut along it by the chunk rule; otherwise its elements are cut in
  * row-major order. Unpacking is a move from the layout of chunks to the replicated one, so uneven
@@ -81,7 +81,7 @@ static reshard_status verify_same(reshard_context *context, reshard_tensor *tens
     return rs_agree(group, status, digest, what, false, NULL);
 }
 
-/* A copy and not a view, because the tensor's memory is to be freed. */
+/* Copies the chunk. A view would keep the memory of the whole tensor. */
 static reshard_status copy_chunk(reshard_packed *p, const reshard_tensor *tensor, int32_t dim)
 {
     const reshard_group *group = rs_exec_cache_group(p->cache);
@@ -163,7 +163,8 @@ reshard_status rs_pack(reshard_context *context, reshard_tensor *tensor, const r
 
 /* ---- unpacking ------------------------------------------------------------------------------- */
 
-/* Gives the gathered elements their shape again, and distributes them if they were distributed. */
+/* Gives the gathered elements their shape back, and makes them a distributed tensor again if they
+ * were one. */
 static reshard_status restore(const reshard_packed *p, const reshard_tensor *gathered,
                               reshard_tensor **out_tensor)
 {
@@ -181,7 +182,8 @@ static reshard_status restore(const reshard_packed *p, const reshard_tensor *gat
     return status;
 }
 
-/* The layouts of chunks and of the whole: of the tensor, or of its elements in a row. */
+/* Makes the layouts of chunks and of the whole, for the tensor or for its elements in row-major
+ * order. */
 static reshard_status make_layouts(const reshard_packed *p, reshard_layout **out_cut,
                                    reshard_layout **out_whole)
 {

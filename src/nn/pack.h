@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pack.h - a tensor kept as one rank's chunk, counted by reference. */
+/* pack.h - a tensor of which only this rank's chunk is kept. Counted by reference. */
 #ifndef RS_NN_PACK_H
 #define RS_NN_PACK_H
 
@@ -11,16 +11,16 @@ struct reshard_packed {
     rs_references references;
     reshard_context *context;
     bool is_chunk;
-    /* the chunk, in dense memory of its own; or an alias of the whole tensor */
+    /* the chunk, in dense memory of its own, or an alias of the whole tensor if it is not cut */
     reshard_tensor *kept;
-    uint64_t version; /* of the whole tensor's memory */
-    /* How the chunks of all ranks make up the tensor. Layouts are made when needed, since they
-     * would take more memory than small chunks. */
+    uint64_t version; /* of the whole tensor's memory when it was packed */
+    /* How the chunks of all ranks make up the tensor. Layouts are made only when needed, because
+     * they would take more memory than small chunks do. */
     rs_exec_cache *cache;
-    int32_t dim; /* the one that is cut; -1: the elements in a row are */
+    int32_t dim; /* the dim that is cut; -1: the elements are cut in row-major order */
     int32_t ndim;
     int64_t shape[RESHARD_NDIM_MAX];
-    /* If the tensor was distributed: how. */
+    /* The group and layout of a distributed tensor; NULL for a local one. */
     rs_exec_cache *outer_cache;
     reshard_layout *outer_layout;
     /* What was packed, to recognize it when it is packed again. Storage and chunk point at each
@@ -34,7 +34,8 @@ struct reshard_packed {
     void *user;
 };
 
-/* Over which ranks to cut, and along which dim. */
+/* How to pack: over which ranks to cut, along which dim, and whether to verify first that all ranks
+ * have the same values. */
 typedef struct rs_pack_way {
     reshard_group *group;
     int32_t dim;

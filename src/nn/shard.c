@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shard.c - carrying out a sharding plan, in three steps that all ranks take together:
- *  1. Every rank checks the whole plan against its module; ranks compare what they pass.
- *  2. All that the plan asks for is made: tensors and replacements beside the module, hooks on it,
- *     which are taken off again if anything fails.
+ * shard.c - carries out a sharding plan, in three steps that all ranks take together:
+ *  1. Every rank checks the whole plan against its module, and ranks compare their plans.
+ *  2. Everything that the plan asks for is made: tensors and replacements outside the module, and
+ *     hooks on it, which are removed again if anything fails.
  *  3. Tensors and replacements are put in place, which cannot fail.
  * The ranks agree after the first and the second step, so either all come to the third or none.
  */
@@ -61,8 +61,8 @@ static reshard_status check_against_sharders(const reshard_sharding_plan *plan, 
     return RESHARD_OK;
 }
 
-/* Goes down a path that exists to the module that has its last name. A plan before this one may
- * have replaced one on the way. */
+/* Finds the module that holds the last name of a path, which exists. Fails if an earlier plan has
+ * replaced a module on the way. */
 static reshard_status check_above(const work *w, const char *name, reshard_module **out_module)
 {
     reshard_module *module = w->root;
@@ -81,7 +81,7 @@ static reshard_status check_above(const work *w, const char *name, reshard_modul
     return RESHARD_OK;
 }
 
-/* Some layers compute with all of their tensors at once, so these have to be of one group. */
+/* Some layers compute with all of their tensors at once, which then have to be of one group. */
 static reshard_status check_siblings(const work *w, const char *name, const reshard_module *module)
 {
     for (int64_t i = 0; rs_layer_is_joint(module) && i < module->holding_count; i++) {
@@ -95,7 +95,7 @@ static reshard_status check_siblings(const work *w, const char *name, const resh
     return RESHARD_OK;
 }
 
-/* Looks for the parameter of the entry. Errors: NOT_FOUND; INVALID for a buffer. */
+/* Finds the parameter of an entry. Errors: NOT_FOUND; INVALID for a buffer. */
 static reshard_status find_parameter(work *w, const char *name, product *p)
 {
     rs_holding *holding = NULL;
@@ -146,8 +146,8 @@ static reshard_status check_parameter(work *w, int64_t index)
 
 enum { WORDS = 240 };
 
-/* Finds what an earlier plan has changed in a module or below it. path: the module's, perhaps
- * shortened. */
+/* Checks that no earlier plan has changed anything in a module or below it. `path` is the module's,
+ * perhaps shortened. */
 static reshard_status check_untouched(const reshard_module *module, const char *path)
 {
     for (const rs_hook_entry *hook = module->hooks[RS_HOOK_POST]; hook != NULL; hook = hook->next) {
@@ -191,8 +191,8 @@ static reshard_status check_sharder(work *w, int64_t index)
     return status;
 }
 
-/* Of each kind a module has one hook: a second one would change what the first has made. Of a local
- * output nothing is left to reshard. */
+/* A module can have one planned hook of each kind, because a second one would change the result of
+ * the first. Nor can an output that is already local be resharded. */
 static reshard_status check_hooks(const work *w, int64_t index)
 {
     const rs_sharding_entry *entry = &w->plan->entries[index];
@@ -218,7 +218,8 @@ static reshard_status check_entry(work *w, int64_t index)
     if (entry->kind == RS_SHARDING_SHARDER)
         return check_sharder(w, index);
     reshard_status status = reshard_module_find(w->root, entry->name, &w->products[index].module);
-    /* Of the sharder's module itself it is the replacement's output; what lies below is lost. */
+    /* The output of the sharder's own module is that of its replacement. Modules below it
+     * disappear. */
     for (int64_t i = 0; i < w->plan->count && status == RESHARD_OK; i++) {
         const rs_sharding_entry *other = &w->plan->entries[i];
         if (other->kind == RS_SHARDING_SHARDER && strcmp(other->name, entry->name) != 0 &&
@@ -237,10 +238,10 @@ static reshard_status check_plan(work *w)
     return status;
 }
 
-/* ---- what ranks pass ------------------------------------------------------------------------- */
+/* ---- comparing ranks ------------------------------------------------------------------------- */
 
-/* An entry as text, shortened if it is long, for messages and for finding out which entries
- * differ. */
+/* Describes an entry in words, shortened if necessary, for messages and for finding the entry that
+ * differs. */
 static void describe(const work *w, int64_t index, char words[WORDS])
 {
     static const char *const kinds[] = {"parameter", "sharder of", "output of", "local output of"};
@@ -262,7 +263,8 @@ static void describe(const work *w, int64_t index, char words[WORDS])
         rs_text_add(&text, " as \"%s\"", spec);
 }
 
-/* A digest of everything that must be the same. A callback's spec counts by the layout it gives. */
+/* Computes a digest of everything that must be the same on all ranks. A callback's spec is not part
+ * of it: its layouts are compared when they are used. */
 static reshard_status digest_work(const work *w, uint64_t out_digest[2])
 {
     rs_digest digest;
@@ -286,7 +288,7 @@ static reshard_status digest_work(const work *w, uint64_t out_digest[2])
     return RESHARD_OK;
 }
 
-/* Collective. RESHARD_OK when all ranks say the same of one thing. */
+/* Collective. Returns RESHARD_OK if all ranks pass the same words. */
 static reshard_status compare_words(const work *w, const char *what, const char *words)
 {
     rs_claim claim = {.what = what, .words = words};
@@ -297,7 +299,7 @@ static reshard_status compare_words(const work *w, const char *what, const char 
     return rs_group_agree_on(w->group, RESHARD_OK, &claim, NULL);
 }
 
-/* Ranks pass different things: which entry is it? */
+/* Collective. Finds the entry in which the ranks' plans differ, and fails with it. */
 static reshard_status tell_difference(const work *w, int64_t count_most)
 {
     char words[WORDS];
@@ -334,7 +336,7 @@ static reshard_status make_tensor(work *w, int64_t index)
     reshard_status status = rs_tensor_densify(w->root->context, p->old, &dense);
     status = reshard_group_agree(w->group, status);
     if (status == RESHARD_OK) {
-        /* A dense copy is not the user's leaf: whether it is trainable is copied with the
+        /* A dense copy is not the user's leaf, so requires_grad has to be copied like the
          * values. */
         bool before = dense->requires_grad;
         dense->requires_grad = p->old->requires_grad;
@@ -364,7 +366,7 @@ static reshard_status make_hook(work *w, int64_t index)
     const rs_sharding_entry *entry = &w->plan->entries[index];
     product *p = &w->products[index];
     reshard_module *module = p->module;
-    for (int64_t i = 0; i < w->plan->count; i++) { /* in the replacement, if there is one */
+    for (int64_t i = 0; i < w->plan->count; i++) { /* on the replacement, if there is one */
         if (w->plan->entries[i].kind == RS_SHARDING_SHARDER && w->products[i].module == module)
             module = w->products[i].replacement;
     }
@@ -376,13 +378,14 @@ static reshard_status make_hook(work *w, int64_t index)
     return rs_fail_within(status, "output of \"%s\"", entry->name);
 }
 
-/* Parameters come first, then sharders, outputs and collecting, so that hooks run in that order. */
+/* Makes parameters first, then sharders, outputs and local outputs, so that hooks run in that
+ * order. */
 static reshard_status make_all(work *w)
 {
     reshard_status status = RESHARD_OK;
     for (int64_t i = 0; i < w->plan->count && status == RESHARD_OK; i++) {
         if (w->plan->entries[i].kind == RS_SHARDING_PARAMETER)
-            status = make_tensor(w, i); /* the call agrees itself */
+            status = make_tensor(w, i); /* agrees by itself */
     }
     for (int kind = RS_SHARDING_SHARDER; kind <= RS_SHARDING_LOCAL; kind++) {
         for (int64_t i = 0; i < w->plan->count && status == RESHARD_OK; i++) {
@@ -390,7 +393,7 @@ static reshard_status make_all(work *w)
                 continue;
             status = kind == RS_SHARDING_SHARDER ? make_module(w, i) : make_hook(w, i);
         }
-        if (kind == RS_SHARDING_SHARDER) /* outputs of replacements are looked up later */
+        if (kind == RS_SHARDING_SHARDER) /* hooks on outputs need the replacements */
             status = reshard_group_agree(w->group, status);
     }
     return reshard_group_agree(w->group, status);
@@ -404,7 +407,7 @@ static void put_in_place(work *w, reshard_hook **out_hook)
     for (int64_t i = 0; i < w->plan->count; i++) {
         product *p = &w->products[i];
         if (p->tensor != NULL) {
-            (void)reshard_tensor_retain(p->old); /* addresses are compared until all is done */
+            (void)reshard_tensor_retain(p->old); /* its address is compared until all is done */
             rs_module_swap_tensor(w->root, p->old, p->tensor);
             reshard_tensor_release(p->old);
             p->holding->planned = true;
@@ -426,7 +429,7 @@ static void put_in_place(work *w, reshard_hook **out_hook)
 static void clear(work *w)
 {
     for (int64_t i = 0; w->products != NULL && i < w->plan->count; i++) {
-        reshard_hook_remove(w->products[i].hook); /* those that are not in place */
+        reshard_hook_remove(w->products[i].hook); /* only those that are not in place */
         reshard_tensor_release(w->products[i].tensor);
         reshard_module_release(w->products[i].replacement);
     }
@@ -435,7 +438,7 @@ static void clear(work *w)
 
 /* ---- the calls ------------------------------------------------------------------------------- */
 
-/* status: that of what this rank did before. */
+/* `status` is the result of what this rank did before. */
 static reshard_status carry_out(reshard_module *module, const reshard_sharding_plan *plan,
                                 int32_t source_rank, reshard_group *group, reshard_status status,
                                 reshard_hook **out_hook)

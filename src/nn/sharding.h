@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sharding.h - what a sharding plan is made of. */
+/* sharding.h - the structs behind sharding plans. */
 #ifndef RS_NN_SHARDING_H
 #define RS_NN_SHARDING_H
 
@@ -15,8 +15,8 @@ typedef enum rs_sharding_kind {
 typedef struct rs_sharding_entry {
     rs_sharding_kind kind;
     char *name;
-    reshard_spec *spec;      /* parameters and outputs */
-    reshard_sharder sharder; /* sharders */
+    reshard_spec *spec;      /* only of parameters and outputs */
+    reshard_sharder sharder; /* only of sharders */
 } rs_sharding_entry;
 
 struct reshard_sharding_plan {

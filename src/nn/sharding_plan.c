@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sharding_plan.c - plans as lists of entries, and the one that makes a GPT tensor parallel. */
+/* sharding_plan.c - sharding plans as lists of entries, and the plan that makes a GPT tensor
+ * parallel. */
 #include "base/context.h"
 #include "base/error.h"
 #include "nn/layers.h"

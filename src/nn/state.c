@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * state.c - lists of a module's tensors by path, and loading values into them. Loading checks all
- * names, shapes and dtypes, brings all values into the module's layouts, and only then writes, so a
- * failure leaves the module as it was.
+ * names, shapes and dtypes, brings all values into the module's layouts, and only then writes, so
+ * that a failure leaves the module as it was.
  */
 #include "nn/state.h"
 
@@ -66,7 +66,7 @@ static bool is_wanted(const rs_named_list *l, const rs_holding *holding, wanted 
         return false;
     for (int64_t i = 0; what != STATE && i < l->shown.count; i++) {
         if (l->items[i].tensor == holding->tensor)
-            return false; /* it is tied, and listed under its first name */
+            return false; /* tied, and already listed under its first name */
     }
     return true;
 }
@@ -225,7 +225,8 @@ static reshard_group *find_group(int64_t count, const reshard_named_tensor *item
     return NULL;
 }
 
-/* Works without a list, for which there may be no memory. */
+/* Finds the group of the module's distributed tensors, without a list, for which memory may be
+ * missing. */
 static reshard_group *find_module_group(const reshard_module *module)
 {
     reshard_group *group = NULL;
@@ -252,7 +253,7 @@ static void write_shards(reshard_tensor *source, reshard_tensor *target)
         write_shards(source->distribution->shards[i], target->distribution->shards[i]);
 }
 
-/* The last step that can fail on one rank alone. */
+/* Checks and allocates everything. This is the last step that can fail on one rank alone. */
 static reshard_status prepare(reshard_context *context, const reshard_named_tensors *mine,
                               int64_t count, const reshard_named_tensor *items,
                               const reshard_load_options *options, reshard_tensor ***out_moved)

@@ -14,9 +14,9 @@
 
 /* Numbers that are the same for all elements. */
 typedef struct factors {
-    double keep; /* what decoupled decay leaves of the value */
-    double rate; /* the rate over the bias correction of the first average */
-    double root; /* the root of the bias correction of the second average */
+    double keep; /* the factor by which decoupled weight decay shrinks values */
+    double rate; /* the learning rate, divided by the bias correction of the first average */
+    double root; /* the square root of the bias correction of the second average */
 } factors;
 
 #define RS_REAL_FILE "nn/step.c"
@@ -27,7 +27,7 @@ static int64_t count_of(const rs_moments *m)
     return *(const int64_t *)reshard_tensor_data(m->steps);
 }
 
-/* For a step that has been counted. */
+/* Computes them for a step that has already been counted. */
 static factors make_factors(const rs_step_settings *set, const rs_moments *m)
 {
     double count = set->adamw ? (double)count_of(m) : 1;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * transformer.c - the ready modules of a GPT: MLP, causal self-attention, block, and the whole.
+ * transformer.c - the ready-made modules of a GPT: MLP, causal self-attention, block, and the whole
+ * model.
  *
  * Attention on distributed tensors is a local operation on every shard: q, k and v have the same
  * layout, and each shard has all positions of some heads of some sequences (follow.h).
@@ -28,7 +29,7 @@ static reshard_module *child(const reshard_module *module, const char *name)
     return found;
 }
 
-/* A child by name; it may have been replaced since it was added. */
+/* Calls a child, looked up by name because it may have been replaced. */
 static reshard_tensor *through(const reshard_module *module, const char *name, reshard_tensor *x)
 {
     return reshard_module_forward(child(module, name), x);
@@ -51,7 +52,7 @@ static reshard_value forward_mlp(reshard_module *module, void *user, reshard_val
     return reshard_value_of(through(module, "fc2", through(module, "activation", x)));
 }
 
-/* The second layer's weights have a deviation of their own, smaller in deep models. */
+/* `deviation` is for the weights of the second layer, whose deviation is smaller in deep models. */
 static reshard_status create_mlp(reshard_context *context, int64_t width, int64_t hidden,
                                  reshard_activation activation,
                                  const reshard_layer_options *options, double deviation,
@@ -88,7 +89,7 @@ reshard_status reshard_mlp_create(reshard_context *context, int64_t width, int64
 /* ---- attention ------------------------------------------------------------------------------- */
 
 typedef struct attention {
-    int64_t head; /* elements of one */
+    int64_t head; /* the number of elements in one */
 } attention;
 
 int64_t rs_attention_head(const reshard_module *module)
@@ -104,7 +105,7 @@ static reshard_tensor *part_heads(reshard_tensor *x, int64_t head)
     return reshard_tensor_transpose(reshard_tensor_reshape(x, 4, shape), 1, 2);
 }
 
-/* Attends with q, k and v of [batch, length, some heads]. */
+/* Attention on q, k and v of [batch, length, some heads]. */
 static reshard_tensor *attend(reshard_tensor *const *inputs, const void *user)
 {
     int64_t head = ((const attention *)user)->head;
@@ -120,7 +121,7 @@ static reshard_value forward_attention(reshard_module *module, void *user, resha
     const attention *a = user;
     reshard_tensor *x = reshard_value_tensor(input), *y = NULL;
     reshard_tensor *t[3];
-    t[0] = through(module, "q", x); /* in this order on all ranks: hooks may communicate */
+    t[0] = through(module, "q", x); /* the same order on all ranks, because hooks may communicate */
     t[1] = through(module, "k", x);
     t[2] = through(module, "v", x);
     if (t[0] == NULL || t[1] == NULL || t[2] == NULL)
@@ -233,7 +234,8 @@ typedef struct gpt {
     int64_t layers;
 } gpt;
 
-/* 0, 1, 2, .. for every sequence, in the shape of the tokens, so that layouts fit. */
+/* Makes the positions 0, 1, 2, .. of every sequence, in the shape of the tokens so that layouts
+ * fit. */
 static reshard_tensor *make_positions(const reshard_tensor *tokens, int64_t length)
 {
     reshard_tensor *made = NULL;
@@ -290,7 +292,7 @@ static reshard_status add_blocks(reshard_module *module, const reshard_gpt_optio
                                  const reshard_layer_options *layer)
 {
     reshard_module *blocks = NULL, *part = NULL;
-    /* What is added to the residual stream starts smaller in deeper models. */
+    /* The layers that add to the residual stream start with smaller weights in deeper models. */
     double deviation = layer->deviation / sqrt(2 * (double)(o->layers > 0 ? o->layers : 1));
     reshard_status status = reshard_sequential_create(module->context, 0, NULL, &blocks);
     for (int64_t i = 0; i < o->layers && status == RESHARD_OK; i++) {
