@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the wheel: a build backend (PEP 517) without dependencies, so that pip works offline.
 
-  pip install ./python            builds libreshard and the command by cmake, in build/wheel of the tree
-  RESHARD_LIBRARY=.. pip install ./python     takes that library, and static/reshard beside it if it is there
-  python3 python/backend.py [FOLDER]          writes the wheel into FOLDER (build)
+  pip install ./python                        builds libreshard and the command with cmake, in build/wheel of the tree
+  RESHARD_LIBRARY=.. pip install ./python     takes that library, and static/reshard beside it if it exists
+  python3 python/backend.py [FOLDER]          writes the wheel into FOLDER (default: build)
 
 One wheel serves every Python from 3.8 on. Its tag says which glibc it needs: the newest version of any symbol that the
-files inside ask for, which is read from the files themselves. What needs other libraries than libc's is refused.
+files inside ask for, read from the files themselves. A file that needs other libraries than libc's is refused.
 """
 import base64
 import hashlib
@@ -29,7 +29,7 @@ SUMMARY = "How tensors are split over ranks, devices or files, and how to get fr
 # ---- ELF --------------------------------------------------------------------------------------
 
 class Elf:
-    """What the dynamic linker reads of a 64-bit little-endian ELF file."""
+    """The parts of a 64-bit little-endian ELF file that the dynamic linker reads."""
 
     def __init__(self, path):
         with open(path, "rb") as file:
@@ -47,7 +47,7 @@ class Elf:
         return self.data[begin:self.data.index(b"\0", begin)].decode("ascii")
 
     def dynamic(self, wanted):
-        """The texts of the entries with this tag."""
+        """The strings of the dynamic entries with this tag."""
         found = []
         for _, kind, _, _, offset, count, link, _, _, _ in self.sections:
             for at in range(offset, offset + count, 16) if kind == SECTION_DYNAMIC else ():
@@ -57,7 +57,7 @@ class Elf:
         return found
 
     def versions(self):
-        """The versions of symbols that it needs: ["GLIBC_2.17", ..]."""
+        """The symbol versions that the file needs: ["GLIBC_2.17", ..]."""
         found = []
         for _, kind, _, _, offset, _, link, needs, _, _ in self.sections:
             if kind != SECTION_NEEDS:
@@ -74,7 +74,7 @@ class Elf:
 
 
 def find_tag(paths):
-    """manylinux_2_28_x86_64: true of all of these files."""
+    """The platform tag that holds for all of these files, such as manylinux_2_28_x86_64."""
     newest, machines = (2, 17), set()
     for path in paths:
         elf = Elf(path)
@@ -98,7 +98,7 @@ def read_version():
 
 
 def build_library():
-    """The path of libreshard, built where it was not given."""
+    """The path of libreshard, which is built unless RESHARD_LIBRARY names one."""
     given = os.environ.get("RESHARD_LIBRARY")
     if given:
         return os.path.realpath(given)
@@ -114,7 +114,7 @@ def build_library():
 
 
 def list_binaries():
-    """{name in the wheel: path}. The library keeps its SONAME, so that libreshard_mpi finds the one that is loaded."""
+    """{name in the wheel: path}. The library is named by its SONAME, so that libreshard_mpi finds the one that is loaded."""
     library = build_library()
     soname, = Elf(library).dynamic(TAG_SONAME) or [None]
     if soname is None or not soname.startswith("libreshard.so."):
@@ -147,7 +147,7 @@ def write_metadata(version):
 
 
 class Archive:
-    """A wheel under way: files with fixed times, so that the same tree gives the same bytes, and their record."""
+    """A wheel being written, and its record. Files have fixed times, so that the same tree gives the same bytes."""
 
     def __init__(self, path):
         self.zip = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9)
@@ -167,7 +167,7 @@ class Archive:
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    """PEP 517. Gives the name of the wheel."""
+    """PEP 517. Returns the name of the wheel."""
     version, binaries = read_version(), list_binaries()
     tag = "py3-none-" + find_tag(binaries.values())
     name = "reshard-%s-%s.whl" % (version, tag)
@@ -187,7 +187,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 def build_sdist(sdist_directory, config_settings=None):
-    """PEP 517 wants it; the sources of the library are the tree itself."""
+    """Required by PEP 517, but there is no source distribution: the sources are the tree itself."""
     sys.exit("there is no source distribution: install from the tree, or build a wheel there")
 
 

@@ -3,7 +3,7 @@
 
     ck = reshard.open("model/")                     any checkpoint that the command reads
     ck["lm_head.weight"][0:1000]                    a box of a tensor, as a NumPy array
-    ck.shard("tp=8", rank=3)                        what a rank of a mesh holds, by the rules of the model's family
+    ck.shard("tp=8", rank=3)                        the part that a rank of a mesh holds, by the rules of the model's family
     reshard.convert("model/", "model-tp4/", to="tp=4", dtype="bf16")
     reshard.plan((8192, 8192), "f32", "4: S(0)", "dp=2,tp=2: R, S(1)").matrix
 

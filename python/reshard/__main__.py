@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m reshard ..` and the script `reshard` are the command: the one in the package, else the first of PATH."""
+"""`python -m reshard ..` and the script `reshard` run the command: the one in the package, else the first one in PATH."""
 import os
 import shutil
 import sys
@@ -9,7 +9,7 @@ from ._library import HERE
 
 
 def find_command() -> Optional[str]:
-    """RESHARD_COMMAND, the package's own, or another `reshard` of PATH that is not this script."""
+    """RESHARD_COMMAND, the package's own command, or a `reshard` in PATH that is not this script."""
     asked = os.environ.get("RESHARD_COMMAND")
     if asked:
         return asked
@@ -22,7 +22,7 @@ def find_command() -> Optional[str]:
 
 
 def main() -> None:
-    """Becomes the command, with the arguments of this process."""
+    """Replaces this process by the command, with the same arguments."""
     command = find_command()
     if command is None:
         sys.exit("reshard: the command is neither in the package nor in PATH; RESHARD_COMMAND names another place")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints: models on disk as mappings from names to tensors, read where they lie."""
+"""Checkpoints: models on disk, as mappings from names to tensors that are read on access."""
 import ctypes
 import os
 import threading
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 class Checkpoint(Handle, Mapping[str, StoredTensor]):
     """An open checkpoint: a mapping from names to tensors. Made by `reshard.open`; a context manager.
 
-    Names are sorted. Arrays that were read are the caller's own. With mmap=True, boxes that lie in one file are
-    copy-on-write views of it, which stay valid after `close()`; a file that is cut shorter meanwhile ends the process when
-    what is gone is touched, as everywhere with mappings. Several threads may read at once. A copy, or one that was pickled
-    for another process, opens the files again.
+    Names are sorted. Arrays that were read belong to the caller. With mmap=True, boxes that lie in one file are
+    copy-on-write views of it, which stay valid after `close()`. As with all mappings, if the file is truncated, touching
+    the missing part kills the process. Several threads may read at once. A copy, or a checkpoint pickled for another
+    process, opens the files again.
 
     >>> import numpy, reshard, tempfile
     >>> path = tempfile.mkdtemp() + "/model.npz"
@@ -46,7 +46,7 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
         self._context = Context()
         self._maps: Dict[int, Any] = {}
         self._idle = threading.Condition(threading.Lock())
-        self._threads: List[int] = []  # threads with a call under way
+        self._threads: List[int] = []  # one item for each call under way
         self._opened_with = dict(mesh=mesh, rules=rules, sets=None if sets is None else dict(sets), unlisted=unlisted,
                                  padding=padding, keep_names=keep_names, mmap=mmap)
         options, kept = opening_options(mesh, rules, sets, unlisted, padding, keep_names)
@@ -62,7 +62,7 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
 
     @contextmanager
     def _use(self) -> Iterator[int]:
-        """The pointer, for calls that may take long: close() waits until they are done."""
+        """The pointer, for calls that may take long. close() waits until they are done."""
         with self._idle:
             pointer = self._live()
             self._threads.append(threading.get_ident())
@@ -74,7 +74,7 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
                 self._idle.notify_all()
 
     def close(self) -> None:
-        """Closes its files, after reads of other threads. Arrays and views that were read stay valid."""
+        """Closes the files, once reads on other threads are done. Arrays and views that were read stay valid."""
         with self._idle:
             if threading.get_ident() in self._threads or self._context.is_called():
                 raise ValueError("the checkpoint %s cannot be closed while it is at work for this thread" % (self.path,))
@@ -82,13 +82,13 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
             try:
                 while self._threads:
                     self._idle.wait()
-            finally:  # after Ctrl-C it is as open as before
+            finally:  # after Ctrl-C it is still open
                 self._pointer = pointer
             self._maps = {}
             self.__del__()
 
     def __reduce__(self) -> Any:
-        # Another process, such as a worker that loads data, opens it again.
+        # Another process, such as a data loader's worker, opens the checkpoint again.
         self._live()
         return _reopen, (type(self), os.path.abspath(os.fsdecode(self.path)), self._opened_with)
 
@@ -108,13 +108,13 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
 
     @property
     def format(self) -> str:
-        """Its format, as `reshard.formats()` calls it."""
+        """The name of its format in `reshard.formats()`."""
         with self._use() as pointer:
             return decode(lib.reshard_checkpoint_format(pointer))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all tensors, each element counted once."""
+        """The bytes of all tensors. Each element counts once."""
         with self._use() as pointer:
             return int(lib.reshard_checkpoint_bytes(pointer))
 
@@ -127,19 +127,19 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
 
     @property
     def notes(self) -> List[str]:
-        """What could not be determined or was left out, a line each."""
+        """What could not be determined or was left out, one line each."""
         with self._use() as pointer:
             return list_lines(lib.reshard_checkpoint_note, pointer)
 
     @property
     def others(self) -> Dict[str, Optional[str]]:
-        """What is no tensor, such as a step count: its value in short, as text; None if that is not known."""
+        """Values that are not tensors, such as a step count: {name: short text of the value, or None if it is not known}."""
         found: Dict[str, Optional[str]] = {}
         with self._use() as pointer:
             while True:
                 try:
                     value = read_struct(_native.reshard_stored_value, lib.reshard_checkpoint_value, pointer, len(found))
-                except Range:  # behind the last one
+                except Range:  # there are no more
                     return found
                 name = decode(string_at(value.name, value.name_bytes))
                 found[name] = None if value.text is None else decode(value.text)
@@ -189,7 +189,7 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
 
     def _read_rank(self, rank: int, tensors: Sequence[RankTensor], *, threads: int = 0, trace: Any = None,
                    progress: Progress = None) -> None:
-        """Reads what a rank holds of these tensors, in one call."""
+        """Reads a rank's parts of these tensors in one call."""
         arrays = [array for tensor in tensors for array in tensor.arrays]
         memory = (c_void_p * max(1, len(arrays)))(*[array.ctypes.data for array in arrays])
         table, at = (_native.reshard_rank_tensor * max(1, len(tensors)))(), ctypes.addressof(memory)
@@ -210,18 +210,18 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
 
     @property
     def torch(self) -> Any:
-        """The same checkpoint with tensors of PyTorch in place of arrays: `ck.torch["lm_head.weight"][0:1000]`."""
-        from .torch._files import TorchCheckpoint  # which needs PyTorch
+        """The same checkpoint, giving PyTorch tensors instead of arrays: `ck.torch["lm_head.weight"][0:1000]`."""
+        from .torch._files import TorchCheckpoint  # needs PyTorch
         return TorchCheckpoint(self)
 
     def shard(self, mesh: Union[str, Mapping[str, Any]], rank: int, *, rules: Optional[str] = None,
               sets: Optional[Mapping[str, Any]] = None, dtype: Any = None, include: Union[str, Sequence[str]] = (),
               exclude: Union[str, Sequence[str]] = ()) -> "Shard":
-        """What a rank of a mesh holds: a mapping from names to arrays that are read when they are asked for.
+        """The part that a rank of a mesh holds: a mapping from names to arrays, which are read on access.
 
-        mesh: "tp=8", with the rules of the model's family, which config.json or the names tell; rules names another
-        family or a file. A whole spec ("8: S(0)") cuts every tensor alike instead, and {name: spec} each in its own way.
-        dtype: "bf16", or {pattern: dtype}.
+        mesh: "tp=8" cuts by the rules of the model's family, which is found from config.json or the tensors' names, or by
+        `rules`: another family, or a file. A whole spec ("8: S(0)") cuts every tensor in the same way instead, and {name:
+        spec} cuts each in its own way. dtype: "bf16", or {pattern: dtype}.
 
         >>> import numpy, reshard, tempfile
         >>> folder = tempfile.mkdtemp()
@@ -230,11 +230,11 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
         >>> mine.shape("w"), mine["w"].tolist()
         ((2, 1), [[3.0], [7.0]])
         """
-        from . import _shard  # which stands on this module
+        from . import _shard  # it imports this module
         return _shard.Shard(self, mesh, rank, rules=rules, sets=sets, dtype=dtype, include=include, exclude=exclude)
 
     def digest(self, *, threads: int = 0, check_copies: bool = False, progress: Progress = "auto") -> "Digests":
-        """Digests of the tensors and of the whole, which do not depend on how it is split."""
+        """Digests of the tensors and of the whole checkpoint. They do not depend on the split."""
         options = _native.reshard_digest_options(size=ctypes.sizeof(_native.reshard_digest_options), threads=threads,
                                                  check_copies=int(check_copies))
         found, names = ctypes.POINTER(_native.reshard_digests)(), list(self)
@@ -248,7 +248,7 @@ class Checkpoint(Handle, Mapping[str, StoredTensor]):
 
 
 class Digests(NamedTuple):
-    """Of a checkpoint, and of each of its tensors by name; 32 hexadecimal digits each."""
+    """The digests of a checkpoint and of each of its tensors by name, of 32 hexadecimal digits each."""
 
     checkpoint: str
     tensors: Dict[str, str]
@@ -273,7 +273,7 @@ def set_list(sets: Optional[Mapping[str, Any]]) -> List[str]:
 
 def opening_options(mesh: Optional[str], rules: Optional[str], sets: Optional[Mapping[str, Any]], unlisted: str,
                     padding: str, keep_names: bool) -> Tuple[Any, Any]:
-    """The options, and what has to live as long."""
+    """The options, and an object that has to live as long as they do."""
     texts = set_list(sets)
     kept = encode_list(texts, "a value for rules")
     options = _native.reshard_checkpoint_options(size=ctypes.sizeof(_native.reshard_checkpoint_options))
@@ -288,11 +288,11 @@ def opening_options(mesh: Optional[str], rules: Optional[str], sets: Optional[Ma
 def open(path: Any, *, mesh: Optional[str] = None, rules: Optional[str] = None, sets: Optional[Mapping[str, Any]] = None,
          unlisted: str = "skip", padding: str = "zero", keep_names: bool = False, mmap: bool = False,
          progress: Progress = None) -> Checkpoint:
-    """Opens a checkpoint: a folder or a file, of any format that `reshard convert` reads. Only headers are read.
+    """Opens a checkpoint: a folder or a file in any format that `reshard convert` reads. Only headers are read.
 
-    mesh, rules, sets: how plain rank files are split ("tp=4"). unlisted: what becomes of tensors that an index does not
-    name ("skip", "take", "refuse"). padding: whether padded rows must be zero ("zero", "any"). mmap: boxes that lie in one
-    file are copy-on-write views.
+    mesh, rules, sets: how plain rank files are split ("tp=4"). unlisted: what to do with tensors that an index does not
+    name ("skip", "take", "refuse"). padding: whether padded rows must be zero ("zero", "any"). mmap: whether boxes that lie
+    in one file become copy-on-write views of it.
 
     >>> import numpy, reshard, tempfile
     >>> folder = tempfile.mkdtemp()

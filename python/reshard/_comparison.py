@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether checkpoints hold the same: comparisons byte for byte, and digests."""
+"""Whether checkpoints hold the same tensors: comparisons byte by byte, and digests."""
 import ctypes
 from ctypes import byref, string_at
 from typing import Any, NamedTuple, Optional, Tuple
@@ -12,8 +12,8 @@ from ._work import Progress
 
 
 class Difference(NamedTuple):
-    """Where two checkpoints differ. kind: "only in a", "only in b", "dtype", "shape" or "bytes"; for bytes the first element
-    that differs, and both values as text."""
+    """A tensor in which two checkpoints differ. kind: "only in a", "only in b", "dtype", "shape" or "bytes". For bytes, the
+    first element that differs and both values as text."""
 
     kind: str
     name: str
@@ -23,7 +23,7 @@ class Difference(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Of two checkpoints."""
+    """The result of comparing two checkpoints."""
 
     tensors_compared: int
     bytes_compared: int
@@ -33,7 +33,7 @@ class Comparison(NamedTuple):
 
     @property
     def same(self) -> bool:
-        """Whether both hold the same."""
+        """Whether both checkpoints hold the same tensors."""
         return not self.differences
 
 
@@ -50,7 +50,7 @@ def _read_difference(pointer: int, index: int) -> Difference:
 
 
 def compare(a: Any, b: Any, *, ignore_dropped: bool = False, threads: int = 0, progress: Progress = "auto") -> Comparison:
-    """Compares two checkpoints byte for byte, whatever their splits and formats are: paths, or open ones.
+    """Compares two checkpoints, given as paths or opened, byte by byte, whatever their splits and formats are.
 
     >>> import numpy, reshard, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -77,7 +77,7 @@ def compare(a: Any, b: Any, *, ignore_dropped: bool = False, threads: int = 0, p
 
 
 def verify(a: Any, b: Any, *, ignore_dropped: bool = False, threads: int = 0, progress: Progress = "auto") -> Comparison:
-    """As `compare`, but raises Check if the two differ.
+    """Like `compare`, but raises Check if the two differ.
 
     >>> import numpy, reshard, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -95,7 +95,7 @@ def verify(a: Any, b: Any, *, ignore_dropped: bool = False, threads: int = 0, pr
 
 
 def digest(path: Any, *, threads: int = 0, check_copies: bool = False, progress: Progress = "auto") -> str:
-    """The digest of a checkpoint, which does not depend on how it is split; `Checkpoint.digest` has those of tensors.
+    """The digest of a checkpoint, which does not depend on its split. `Checkpoint.digest` also gives those of its tensors.
 
     >>> import numpy, reshard, tempfile
     >>> folder = tempfile.mkdtemp()

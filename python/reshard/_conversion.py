@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversions: a checkpoint in another split, format or dtype; the formats and families that the library knows."""
+"""Conversions of a checkpoint to another split, format or dtype, and the formats and families that the library knows."""
 import ctypes
 from collections.abc import Mapping as MappingClass
 from ctypes import byref, string_at
@@ -39,7 +39,7 @@ def _texts(given: Union[str, Sequence[str]]) -> List[str]:
 
 class ConversionTensor(NamedTuple):
     """A tensor as a conversion writes it. cut: its spec, which applies to padded_shape; None if it is not cut. rule: the
-    line that says so."""
+    line of the rules that decided this."""
 
     name: str
     source: int
@@ -51,7 +51,7 @@ class ConversionTensor(NamedTuple):
 
 
 class Conversion(Handle):
-    """A conversion that is planned, and can be asked before it runs.
+    """A planned conversion, which can be inspected before it runs.
 
     >>> import numpy, reshard, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -93,23 +93,23 @@ class Conversion(Handle):
 
     @property
     def _stats(self) -> Any:
-        with self._checkpoint._use():  # which the conversion asks in turn; so below
+        with self._checkpoint._use():  # the conversion uses the checkpoint, here and below
             return read_struct(_native.reshard_conversion_stats, lib.reshard_conversion_get_stats, self._pointer)
 
     @property
     def rules(self) -> str:
-        """Which rules cut the tensors, and why these; "" if none do."""
+        """Which rules cut the tensors, and why these were chosen; "" if there are none."""
         return decode(self._stats.rules)
 
     @property
     def notes(self) -> List[str]:
-        """What is left out, or is not as one may expect, a line each; the checkpoint has notes of its own."""
+        """What is left out or may be unexpected, one line each. The checkpoint has notes of its own."""
         with self._checkpoint._use():
             return list_lines(lib.reshard_conversion_note, self._pointer)
 
     @property
     def tensors(self) -> List[ConversionTensor]:
-        """What will be written, by name."""
+        """The tensors that will be written, ordered by name."""
         count = self._stats.tensor_count
         with self._checkpoint._use():
             return [self._tensor(i) for i in range(count)]
@@ -123,7 +123,7 @@ class Conversion(Handle):
 
     @property
     def matrix(self) -> Any:
-        """Bytes from each file of the source (row) to each file of the target (column)."""
+        """Bytes that go from each file of the source (row) to each file of the target (column)."""
         np, stats = numpy(), self._stats
         found = np.zeros((stats.source_file_count, stats.target_file_count), np.uint64)
         with self._checkpoint._use():
@@ -132,7 +132,7 @@ class Conversion(Handle):
 
     def run(self, target: Any, *, resume: bool = False, verify: bool = False, link: bool = False, sync: bool = True,
             journal_bytes: int = 0, progress: Progress = "auto") -> "ConversionReport":
-        """Writes it. All or nothing: the target does not exist before it is complete."""
+        """Writes the target, all or nothing: it does not exist until it is complete."""
         options = _native.reshard_conversion_run_options(
             size=ctypes.sizeof(_native.reshard_conversion_run_options), resume=int(resume), verify=int(verify), link=int(link),
             no_sync=int(not sync), journal_bytes=journal_bytes)
@@ -146,7 +146,7 @@ class Conversion(Handle):
                                 tuple(self._checkpoint.notes + self.notes))
 
     def estimate(self, target: Any) -> float:
-        """About how many seconds a run to this target would take; tries the disk a little."""
+        """Estimates how many seconds a run to this target would take, after a short test of the disk."""
         seconds = ctypes.c_double()
         path = encode(target, "a path")
         with self._checkpoint._use():
@@ -156,7 +156,7 @@ class Conversion(Handle):
 
 
 class ConversionReport(NamedTuple):
-    """What a conversion did. Digests are "" if some bytes did not pass through memory."""
+    """What a conversion has done. Digests are "" if some bytes did not pass through memory."""
 
     bytes_read: int
     bytes_written: int
@@ -178,10 +178,10 @@ def convert(source: Any, target: Any, *, to: Optional[str] = None, rules: Option
             progress: Progress = "auto") -> ConversionReport:
     """Writes a checkpoint in another split, format or dtype: `reshard convert` as a call.
 
-    to: the mesh to split over ("tp=4"); None: whole tensors. rules: a family or a file; None: by config.json or the names.
-    dtype: "bf16", or {pattern: dtype}. mesh, mesh_rules: how a source of plain rank files is split. The target does not
-    exist until it is complete and on disk; Ctrl-C leaves target.partial, which resume=True goes on with. trace: a file (or a
-    Trace) that tells what each thread did when.
+    to: the mesh to split over ("tp=4"); None: whole tensors. rules: a family or a file; None: found from config.json or the
+    tensors' names. dtype: "bf16", or {pattern: dtype}. mesh, mesh_rules: how a source of plain rank files is split. The
+    target does not exist until it is complete and on disk. Ctrl-C leaves target.partial, which resume=True continues. trace:
+    a file (or a Trace) to record what each thread did when.
 
     >>> import numpy, reshard, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -203,7 +203,7 @@ def convert(source: Any, target: Any, *, to: Optional[str] = None, rules: Option
 # ---- what the library knows -------------------------------------------------------------------
 
 class Format(NamedTuple):
-    """A format of checkpoints."""
+    """A checkpoint format."""
 
     name: str
     description: str
@@ -235,7 +235,7 @@ def formats() -> List[Format]:
 
 
 def families() -> Dict[str, str]:
-    """The built-in rules: the name of each family and its text.
+    """The built-in rules: {name of the family: text of its rules}.
 
     >>> import reshard
     >>> "llama" in reshard.families()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Element types: the library's names ("bf16"), NumPy's dtypes, and which of them stand for each other.
+"""Element types: the library's names ("bf16"), NumPy's dtypes, and how they correspond.
 
-NumPy has no bf16 and no fp8. With the package ml_dtypes these are its types; without it, such elements are unsigned
-integers of their width, and whoever hands them back says what they are (`dtype="bf16"`). 4 and 6 bit elements are
-only ever bytes.
+NumPy has no bf16 and no fp8. If the package ml_dtypes is installed, its types are used. Otherwise such elements are
+unsigned integers of the same width, and the caller says what they are when handing them back (`dtype="bf16"`). Elements
+of 4 and 6 bits are always plain bytes.
 """
 from typing import Any, Dict, Optional
 
@@ -19,7 +19,7 @@ NAMES: Dict[int, str] = {number: name for name, (number, _) in _native.DTYPES.it
 
 
 def numpy() -> Any:
-    """NumPy, which is loaded when arrays are first asked for."""
+    """NumPy, imported when arrays are first needed."""
     try:
         import numpy as module
     except ImportError as error:
@@ -40,7 +40,7 @@ def bits_of(name: str) -> int:
 
 
 def numpy_dtype(name: str) -> Any:
-    """The NumPy dtype that stands for one of the library's.
+    """The NumPy dtype that corresponds to one of the library's.
 
     >>> import reshard
     >>> reshard.numpy_dtype("f32")
@@ -57,16 +57,16 @@ def numpy_dtype(name: str) -> Any:
 
 
 def dtype_name(dtype: Any) -> str:
-    """The library's name of a dtype: of its own name, of a NumPy or torch dtype, or of a Python type.
+    """The library's name of a dtype, which may be given as that name, a NumPy or torch dtype, or a Python type.
 
-    Texts are the library's names first: "i8" has 8 bits, and "f4" has 4. NumPy's short codes count bytes; its dtypes and
-    long names ("int64") leave no doubt.
+    A string is read as one of the library's names if it is one: "i8" has 8 bits and "f4" has 4, while NumPy's short codes
+    count bytes. NumPy's dtypes and long names ("int64") are never ambiguous.
 
     >>> import reshard
     >>> reshard.dtype_name("float32"), reshard.dtype_name(int), reshard.dtype_name("bf16")
     ('f32', 'i64', 'bf16')
     """
-    if dtype is None:  # which NumPy takes for float64
+    if dtype is None:  # NumPy would take it for float64
         raise TypeError("a dtype is needed, such as \"f32\"")
     spelt = dtype.lower() if isinstance(dtype, str) else str(dtype)
     spelt = spelt[len("torch."):] if spelt.startswith("torch.") else spelt

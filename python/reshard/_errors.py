@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exceptions: one for each status of the library, with the library's words.
+"""Exceptions: one for each error status of the library, with the library's error text.
 
-They are also the built-in exceptions that their kind suggests, so that `except KeyError` and `except OSError` work
-as everywhere:
+Each is also the built-in exception that fits its kind, so that `except KeyError` and `except OSError` work as usual:
 
 >>> import reshard
 >>> try:
@@ -17,7 +16,7 @@ from . import _native
 
 
 class Error(Exception):
-    """What the library cannot do, in its own words. The subclasses tell the kind."""
+    """An error of the library, with the library's text. The subclasses tell the kind."""
 
     #: The library's number for this kind of error; 0 if the error is not the library's.
     status = 0
@@ -31,11 +30,11 @@ class LibraryMissing(Error, ImportError):
 
 
 class Invalid(Error, ValueError):
-    """An argument that cannot be."""
+    """An argument that makes no sense."""
 
 
 class Syntax(Error, ValueError):
-    """A text that is not what it should be: a spec, a mesh, rules, the header of a file."""
+    """A text that cannot be parsed: a spec, a mesh, rules, the header of a file."""
 
 
 class Range(Error, ValueError, IndexError):
@@ -43,19 +42,19 @@ class Range(Error, ValueError, IndexError):
 
 
 class Overlap(Error, ValueError):
-    """Two shards hold the same element, and may not."""
+    """Two shards hold the same element where that is not allowed."""
 
 
 class Gap(Error, ValueError):
-    """Elements that nobody holds."""
+    """Some elements are held by no shard."""
 
 
 class Unsupported(Error, NotImplementedError):
-    """Something that the library knows, and cannot do."""
+    """Something that the library recognizes, but cannot do."""
 
 
 class NotFound(Error, KeyError, FileNotFoundError):
-    """A tensor, a file, a family or a dtype that is not there."""
+    """There is no such tensor, file, family or dtype."""
 
 
 class NoMemory(Error, MemoryError):
@@ -67,15 +66,15 @@ class MemoryLimit(Error, MemoryError):
 
 
 class Cancelled(Error):
-    """Stopped by whoever asked for it."""
+    """Stopped because the caller asked for it."""
 
 
 class Mismatch(Error, ValueError):
-    """Two that should be alike are not: what ranks pass to a call, or a shape here and on disk."""
+    """Two things that should agree do not: arguments on different ranks, or a shape in memory and on disk."""
 
 
 class Unfinished(Error, FileExistsError):
-    """An interrupted conversion lies where this one would write."""
+    """An interrupted conversion is in the way of this one."""
 
 
 class Io(Error, OSError):
@@ -83,7 +82,7 @@ class Io(Error, OSError):
 
 
 class Corrupt(Error, OSError):
-    """A file that is damaged."""
+    """A file is damaged."""
 
 
 class Check(Error):
@@ -113,7 +112,7 @@ KINDS = _by_status()
 
 
 def make_error(status: int, text: str) -> Error:
-    """The exception for a status. A status that this package does not know yet is a plain Error."""
+    """The exception for a status; a plain Error for one that this package does not know yet."""
     error = KINDS.get(status, Error)(text)
     error.status = status
     return error

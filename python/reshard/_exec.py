@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan on a group: arrays go in, arrays come out."""
+"""Plans carried out on a group, with arrays as sources and targets."""
 import ctypes
 from ctypes import byref, c_void_p
 from typing import TYPE_CHECKING, Any, List, Sequence, Tuple
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def as_array(given: Any, dtype: Any = None) -> Tuple[Any, str]:
-    """A dense array of what was given, copied only if it is not dense, and the library's name of its dtype. dtype: what the
-    elements are, if NumPy cannot tell ("bf16" kept as uint16)."""
+    """The argument as a dense array, copied only if it is not dense, and the library's name of its dtype. dtype: what the
+    elements are if NumPy cannot know ("bf16" held as uint16)."""
     np = numpy()
     if hasattr(given, "__dlpack__") and not hasattr(given, "__array_interface__"):
         given = np.from_dlpack(given)
@@ -32,7 +32,7 @@ _Places = Sequence[Tuple[PlanTensor, ShardInfo]]
 
 
 def prepare(rank: int, sources: _Places, targets: _Places, given: Any, out: Any) -> Tuple[List[Any], List[Any]]:
-    """The arrays to read from and to write to, one for each shard."""
+    """The arrays to read from and those to write to, one for each shard."""
     np = numpy()
     listed = [] if given is None else list(given) if isinstance(given, (list, tuple)) else [given]
     if len(listed) != len(sources):
@@ -46,7 +46,7 @@ def prepare(rank: int, sources: _Places, targets: _Places, given: Any, out: Any)
     if out is not None:
         return arrays, _check_out(rank, targets, list(out) if isinstance(out, (list, tuple)) else [out])
     kinds = {tensor.source_dtype: array.dtype for (tensor, _), array in zip(sources, arrays)}
-    # What NumPy cannot tell (bf16 as uint16) stays as it came.
+    # A dtype that NumPy does not have (bf16) is held in the same way as in the source (uint16).
     return arrays, [np.empty(shard.shape, kinds.get(tensor.target_dtype, numpy_dtype(tensor.target_dtype)))
                     for tensor, shard in targets]
 
@@ -63,10 +63,10 @@ def _check_out(rank: int, targets: _Places, out: List[Any]) -> List[Any]:
 
 
 class Exec(Handle):
-    """A plan on a group, to be run again and again: what comes in are this rank's shards, what goes out too.
+    """A plan bound to a group. It can be called many times: it takes this rank's source shards and returns its target shards.
 
-    Making one is for all ranks of the group together, and so is calling it. A rank that raises before it calls leaves the
-    others waiting, unless the group ends with it, as in `run` and in `with group:`.
+    All ranks of the group make it together, and call it together. A rank that raises before its call leaves the others
+    waiting, unless the exception breaks the group, as in `run` and in `with group:`.
 
     >>> import numpy, reshard
     >>> plan = reshard.plan((4, 2), "f32", "2: S(0)", "2: R")
@@ -81,7 +81,7 @@ class Exec(Handle):
 
     def __init__(self, group: "Group", plan: Plan, *, verify: bool = False, messages_only: bool = False) -> None:
         super().__init__(None)
-        # Not the group itself, which may hold on to this: the library keeps what it needs.
+        # No reference to the group, which may have one to this exec. The library keeps what it needs.
         self.plan = plan
         self._need(plan)
         self._rank = group.rank
@@ -93,7 +93,7 @@ class Exec(Handle):
                          for shard in plan.target_layout(i).shards(self._rank)]
 
     def __call__(self, sources: Any = None, out: Any = None) -> Any:
-        """sources: this rank's shards, a list if there are several. Gives the target's; out: arrays to write them to."""
+        """Takes this rank's source shards (a list if there are several) and returns its target shards. out: arrays for them."""
         return self._run(*prepare(self._rank, self._sources, self._targets, sources, out))
 
     def _run(self, sources: Sequence[Any], targets: Sequence[Any]) -> Any:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups: ranks that can talk. `run` makes ranks of threads, `reshard.mpi.group` takes those of MPI.
+"""Groups: ranks that can talk. `run` makes threads the ranks, `reshard.mpi.group` takes those of MPI.
 
-Arrays of any kind go in (NumPy, the buffer protocol, `__array_interface__`, DLPack on the CPU), NumPy arrays that own their
-memory come out. What a rank raises ends the others: they get GroupBroken, and `run` raises what came first.
+Calls take arrays of any kind (NumPy, the buffer protocol, `__array_interface__`, DLPack on the CPU) and return NumPy arrays
+that own their memory. If a rank raises, the calls of the others raise GroupBroken, and `run` raises the first exception.
 """
 import ctypes
 import hashlib
@@ -20,7 +20,7 @@ from ._library import Handle, lib
 from ._plan import Plan, PlanTensor
 
 _SpecLike = Union[str, Spec, Layout]
-_DIMENSIONS_MAX = 64  # of NumPy
+_DIMENSIONS_MAX = 64  # NumPy's limit
 
 
 def _pointer_of(array: Any) -> c_void_p:
@@ -43,7 +43,7 @@ class Group(Handle):
     _release = "reshard_group_release"
 
     def __init__(self, pointer: int) -> None:
-        """Takes over a reference."""
+        """Takes over a reference to the library's group."""
         super().__init__(pointer)
         self._execs: Dict[Any, "Exec"] = {}
 
@@ -53,7 +53,7 @@ class Group(Handle):
         return self._pointer
 
     def close(self) -> None:
-        """Lets go of the group. Over MPI all ranks have to do so, before MPI ends."""
+        """Releases the group. Over MPI, all ranks have to do so before MPI is finalized."""
         self._execs = {}
         self.__del__()
 
@@ -61,16 +61,16 @@ class Group(Handle):
         return self
 
     def __exit__(self, _kind: Any, error: Any, _trace: Any) -> None:
-        if error is not None and self._pointer is not None:  # nobody shall wait for a rank that leaves like this
+        if error is not None and self._pointer is not None:  # so that nobody waits for this rank
             self.break_("%s: %s" % (type(error).__name__, error))
         self.close()
 
     def break_(self, why: str) -> None:
-        """Ends the group on purpose: from now on every call of every rank raises GroupBroken with this text."""
+        """Breaks the group on purpose: from now on, every call of every rank raises GroupBroken with this text."""
         lib.reshard_group_break(self._live(), why.encode("utf-8", "replace").replace(b"\0", b" "))
 
     def agree(self, error: Optional[BaseException] = None) -> None:
-        """Raises on all ranks if one of them passes an exception: the lowest such rank's words."""
+        """Raises on all ranks if one of them passes an exception, with the text of the lowest such rank."""
         status = 0
         if error is not None:
             status = getattr(error, "status", 0) or _native.RESHARD_ERR_INVALID
@@ -89,20 +89,20 @@ class Group(Handle):
 
     @property
     def size(self) -> int:
-        """How many ranks there are."""
+        """The number of ranks."""
         return int(lib.reshard_group_size(self._live()))
 
     @property
     def transport(self) -> str:
-        """What carries messages: "threads", "mpi", .."""
+        """The name of the transport: "threads", "mpi", .."""
         return str(lib.reshard_group_transport_name(self._live()).decode("ascii"))
 
     def barrier(self) -> None:
-        """Returns once all ranks are here."""
+        """Returns once all ranks have called it."""
         lib.reshard_group_barrier(self._live())
 
     def subset(self, ranks: Sequence[int]) -> Optional["Group"]:
-        """A group of some of the ranks, in this order; None on the others. All ranks of this group call it."""
+        """A group of some of the ranks, in this order; None on the other ranks. All ranks of this group call it."""
         pointer = c_void_p()
         listed = (ctypes.c_int32 * max(1, len(ranks)))(*ranks)
         lib.reshard_group_subset(self._live(), len(ranks), listed, byref(pointer))
@@ -112,9 +112,11 @@ class Group(Handle):
 
     def redistribute(self, array: Any, source: _SpecLike, target: _SpecLike, *, shape: Optional[Shape] = None,
                      dtype: Any = None, target_dtype: Any = None, verify: bool = False) -> Any:
-        """From this rank's shard of one split to that of another. array: None on a rank that has none; several shards of a
-        rank are a list, and so is what comes back. shape: of the whole tensor, which is found without it if the source
-        spec cuts nothing but whole chunks of known ranks. Plans are kept: the same call again costs no planning.
+        """Moves a tensor from one split to another: takes this rank's shard of the first, and returns that of the second.
+
+        array: None on a rank that has no shard, and a list if it has several; the same holds for the result. shape: of the
+        whole tensor. Without it, the shape is found from the shards if the spec makes that possible. Plans are kept, so the
+        same call again costs no planning.
         """
         key: Any = None
         try:
@@ -142,8 +144,8 @@ class Group(Handle):
         return PlanTensor("", source, target, name, name if target_dtype is None else dtype_name(target_dtype))
 
     def _compare(self, key: Any, wrong: Optional[BaseException]) -> None:
-        """All ranks go on, or all raise: if one has found something wrong, or asks for another move than rank 0. Whether a
-        plan is kept from an earlier call is then the same on all ranks, too."""
+        """Raises on all ranks if one of them has found something wrong, or asks for another move than rank 0. So all ranks
+        also agree on whether the plan is kept from an earlier call."""
         mine = bytes(16) if wrong is not None else hashlib.sha256(repr(key).encode("utf-8")).digest()[:16]
         everything = ctypes.create_string_buffer(16 * self.size)
         lib.reshard_group_gather_bytes(self._live(), mine, 16, everything)
@@ -155,14 +157,14 @@ class Group(Handle):
                 raise Mismatch("rank %d asks for another move than rank 0" % rank)
 
     def _share(self, mine: Any) -> Any:
-        """The value of the lowest rank that has one. Small, and the same on all ranks."""
+        """The value of the lowest rank that has one, on all ranks. For small values."""
         for value in self.gather_objects(mine):
             if value is not None:
                 return value
         raise _AgreedError("no rank has an array")
 
     def _find_shape(self, array: Any, source: _SpecLike, dtype: Any) -> Tuple[Tuple[int, ...], Any]:
-        """The shape of the whole from those of all shards, by trying: the spec applied to it gives them."""
+        """Finds the shape of the whole tensor by trial: the spec applied to it must give the shapes of all shards."""
         mine = None if array is None else as_array(_first(array), dtype)
         found = self.gather_objects(None if mine is None else (mine[0].shape, mine[1]))
         present = [(rank, one) for rank, one in enumerate(found) if one is not None]
@@ -194,7 +196,7 @@ class Group(Handle):
     # ---- small things ----
 
     def gather_objects(self, mine: Any) -> List[Any]:
-        """What each rank gave, by rank: small values of Python that `repr` writes (numbers, texts, tuples of them)."""
+        """The values of all ranks, by rank. For small Python values that `repr` can write: numbers, strings, tuples of them."""
         import ast
         try:
             ast.literal_eval(repr(mine))
@@ -217,7 +219,7 @@ class Group(Handle):
         return int(_native.REDUCTIONS[reduction])
 
     def _compare_shapes(self, what: str, shape: Sequence[int]) -> None:
-        """The library compares how many elements ranks pass; 2x3 and 3x2 are as many, but nothing to be added up."""
+        """Raises unless all ranks pass the same shape. The library compares only the number of elements, as in 2x3 and 3x2."""
         form = "%dq" % (_DIMENSIONS_MAX + 1)
         mine = struct.pack(form, len(shape), *shape, *[0] * (_DIMENSIONS_MAX - len(shape)))
         everything = ctypes.create_string_buffer(len(mine) * self.size)
@@ -228,7 +230,7 @@ class Group(Handle):
                 raise Mismatch("%s: the array of rank %d has the shape %s, and that of rank 0 %s" % (what, rank, one, found[0]))
 
     def all_reduce(self, array: Any, reduction: str = "sum", *, dtype: Any = None) -> Any:
-        """The sum (or avg, prod, min, max, band, bor, bxor) of all ranks' arrays, which have one shape, on all of them."""
+        """The sum (or avg, prod, min, max, band, bor, bxor) of all ranks' arrays, on all ranks. The arrays have one shape."""
         source, name = as_array(array, dtype)
         self._compare_shapes("all_reduce", source.shape)
         target = numpy().empty_like(source)
@@ -237,7 +239,7 @@ class Group(Handle):
         return target
 
     def all_gather(self, array: Any, *, dtype: Any = None) -> Any:
-        """All ranks' arrays, one after the other along the first dimension, which may differ from rank to rank."""
+        """All ranks' arrays, joined along the first dimension, whose length may differ from rank to rank."""
         source, name = as_array(array, dtype)
         source = source.reshape(1) if source.ndim == 0 else source
         rows = self.gather_objects((source.shape[0], source.shape[1:]))
@@ -254,7 +256,7 @@ class Group(Handle):
         return target
 
     def reduce_scatter(self, array: Any, reduction: str = "sum", *, dtype: Any = None) -> Any:
-        """This rank's part of the reduction: as many rows of the first dimension for each rank."""
+        """This rank's part of the reduction: an equal number of rows along the first dimension for each rank."""
         source, name = as_array(array, dtype)
         if source.ndim == 0 or source.shape[0] % self.size:
             raise Invalid("%s rows for %d ranks" % (source.shape[:1] or "no", self.size))
@@ -265,7 +267,7 @@ class Group(Handle):
         return target
 
     def broadcast(self, array: Any, root: int = 0, *, dtype: Any = None) -> Any:
-        """The root's array, on all ranks; the others pass None."""
+        """The root's array, on all ranks. The other ranks pass None."""
         np = numpy()
         mine = as_array(array, dtype) if self.rank == root else None
         told = self.gather_objects(None if mine is None else (mine[0].shape, mine[0].dtype.str, mine[1]))
@@ -278,7 +280,7 @@ class Group(Handle):
         return target
 
     def all_to_all(self, array: Any, *, dtype: Any = None) -> Any:
-        """Row block r of the first dimension goes to rank r; what rank r sent becomes block r. Blocks are of equal size."""
+        """Sends block r of the rows to rank r. Block r of the result is what rank r sent. All blocks have the same size."""
         source, name = as_array(array, dtype)
         if source.ndim == 0 or source.shape[0] % self.size:
             raise Invalid("%s rows for %d ranks" % (source.shape[:1] or "no", self.size))
@@ -290,12 +292,12 @@ class Group(Handle):
         return target
 
     def send(self, array: Any, rank: int, *, dtype: Any = None) -> None:
-        """To another rank, which calls `receive` with an array of the same size and dtype."""
+        """Sends an array to another rank, which calls `receive` with the same size and dtype."""
         source, name = as_array(array, dtype)
         lib.reshard_send(None, self._live(), _native.DTYPES[name][0], rank, source.size, _pointer_of(source))
 
     def receive(self, shape: Any, dtype: Any, rank: int) -> Any:
-        """What another rank sends."""
+        """Receives the array that another rank sends."""
         name = dtype_name(dtype)
         target = numpy().empty(shape, numpy_dtype(name))
         lib.reshard_receive(None, self._live(), _native.DTYPES[name][0], rank, target.size, _pointer_of(target))
@@ -307,22 +309,22 @@ def _first(array: Any) -> Any:
 
 
 def _candidates(lengths: Sequence[int]) -> List[int]:
-    """How long a dimension may be: all the ranks' lengths together, if each part of it is held as often as any other."""
+    """Possible lengths of a dimension: the sum of the ranks' lengths, divided by the number of ranks that hold each part."""
     total = sum(lengths)
     return [total // copies for copies in range(1, len(lengths) + 1) if total % copies == 0]
 
 
 class _AgreedError(Invalid):
-    """What all ranks find wrong alike."""
+    """An error that all ranks find in the same way, so that they need not agree on it."""
 
 
 # ---- ranks as threads -------------------------------------------------------------------------
 
 def run(size: int, body: Callable[[Group], Any]) -> List[Any]:
-    """Runs body(group) on ranks that are threads of this process, and gives what each returned, by rank.
+    """Runs body(group) on ranks that are threads of this process, and returns the results by rank.
 
     If one raises, the others' calls on the group fail, and the first exception is raised here. NumPy and the library
-    release the GIL while they work; Python code between does not run in parallel.
+    release the GIL while they work, but Python code in between does not run in parallel.
 
     >>> import reshard
     >>> reshard.run(3, lambda group: int(group.all_reduce(group.rank + 1)))
@@ -355,13 +357,13 @@ def run(size: int, body: Callable[[Group], Any]) -> List[Any]:
         if not raised:
             raise
     if raised:
-        # What broke the group, not what others heard of it.
+        # Raise what broke the group, not the GroupBroken of the other ranks.
         causes = [error for error in raised if not isinstance(error, GroupBroken)]
         raise (causes or raised)[0]
     return results
 
 
 def _run_beside(work: Callable[[], Any]) -> Any:
-    """On another thread, so that Ctrl-C is noticed here; ranks end when they next talk to each other."""
+    """Runs on another thread, so that Ctrl-C is noticed here. The ranks end when they next communicate."""
     from ._work import Context
     return Context().run(work)

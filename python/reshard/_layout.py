@@ -13,7 +13,7 @@ Shape = Union[Sequence[int], str, int]
 
 
 def read_shape(shape: Shape) -> Tuple[int, ...]:
-    """A shape as a tuple: of numbers, of one number, or of the library's text ("1024x512", "scalar")."""
+    """A shape as a tuple. It may be given as numbers, as a single number, or as text ("1024x512", "scalar")."""
     if isinstance(shape, str):
         ndim, found = ctypes.c_int32(), (c_int64 * _native.RESHARD_NDIM_MAX)()
         lib.reshard_shape_parse(encode(shape, "a shape"), byref(ndim), found)
@@ -32,7 +32,7 @@ def shape_array(shape: Sequence[int]) -> Any:
 
 
 def draw_svg(function: Any, pointer: Any) -> Optional[str]:
-    """The library's picture for a notebook; None, so that the text is shown, of what cannot be drawn."""
+    """A picture for notebooks; None if there is none, so that the notebook shows the text."""
     options = _native.reshard_draw_options(size=ctypes.sizeof(_native.reshard_draw_options), form=_native.RESHARD_DRAW_SVG)
     try:
         return read_text(function, pointer, byref(options))
@@ -41,7 +41,7 @@ def draw_svg(function: Any, pointer: Any) -> Optional[str]:
 
 
 class Spec(Handle):
-    """How a tensor is split over ranks, without its shape. `repr` is the canonical text, which parses back.
+    """How a tensor is split over ranks, without its shape. `repr` gives the canonical text, which can be parsed again.
 
     >>> import reshard
     >>> spec = reshard.Spec("dp=2, tp=4: R, S(-1)")
@@ -89,8 +89,7 @@ class Spec(Handle):
 
     @property
     def axes(self) -> "dict[str, int]":
-        """The axes of the mesh by name, with their sizes; one without a name is called by its number. Empty for a list
-        of boxes."""
+        """The sizes of the mesh's axes by name. An axis without a name goes by its number. Empty for a list of boxes."""
         mesh = lib.reshard_spec_mesh(self._pointer)
         count = lib.reshard_mesh_axis_count(mesh) if mesh else 0
         return {decode(lib.reshard_mesh_axis_name(mesh, i)) or str(i): lib.reshard_mesh_axis_size(mesh, i)
@@ -98,7 +97,7 @@ class Spec(Handle):
 
     @property
     def ranks(self) -> Any:
-        """The ranks of the mesh as an array with one dimension for each axis.
+        """The ranks of the mesh, as an array with one dimension for each axis.
 
         >>> import reshard
         >>> reshard.Spec("2,2[3,1,0,2]: R, S(0)").ranks
@@ -113,8 +112,8 @@ class Spec(Handle):
 
 
 class Piece(NamedTuple):
-    """A box of the whole tensor, and where it lies in its shard: elements from the shard's start, and the step in
-    elements along each dimension."""
+    """A box of the whole tensor, and where it lies in its shard: `at` elements from the start, with these strides in
+    elements."""
 
     offset: Tuple[int, ...]
     size: Tuple[int, ...]
@@ -126,7 +125,7 @@ class ShardInfo(NamedTuple):
     """One local buffer of a rank: a dense shape, filled by pieces of the tensor."""
 
     rank: int
-    index: int  # type: ignore[assignment]  # tuples have a method of this name
+    index: int  # type: ignore[assignment]  # tuples have a method with this name
     shape: Tuple[int, ...]
     offset: Tuple[int, ...]
     pieces: Tuple[Piece, ...]
@@ -134,7 +133,7 @@ class ShardInfo(NamedTuple):
 
 
 class Boxes(NamedTuple):
-    """All boxes of a layout as arrays: whose each is, where it begins, how large it is."""
+    """All boxes of a layout as arrays: the rank that holds each, its offset and its size."""
 
     ranks: Any
     offsets: Any
@@ -199,12 +198,12 @@ class Layout(Handle):
 
     @property
     def rank_count(self) -> int:
-        """How many ranks take part."""
+        """The number of ranks that hold something."""
         return int(lib.reshard_layout_rank_count(self._pointer))
 
     @property
     def ranks(self) -> Any:
-        """The ranks that take part, in increasing order."""
+        """The ranks that hold something, in increasing order."""
         return numpy().array([lib.reshard_layout_rank_at(self._pointer, i) for i in range(self.rank_count)], "int32")
 
     def _list(self, function: Any, *arguments: Any) -> List[ShardInfo]:
@@ -216,19 +215,19 @@ class Layout(Handle):
             lib.reshard_shards_destroy(found)
 
     def shards(self, rank: int) -> List[ShardInfo]:
-        """What a rank holds: one shard, several, or none."""
+        """The shards of a rank: one, several or none."""
         number = whole_number(rank, "a rank")
         if not 0 <= number < 2**31:
             raise Range("rank %d" % number)
         return self._list(lib.reshard_layout_shards, number)
 
     def all_shards(self) -> List[ShardInfo]:
-        """What all ranks hold, by rank."""
+        """The shards of all ranks, ordered by rank."""
         return self._list(lib.reshard_layout_all_shards)
 
     @property
     def boxes(self) -> Boxes:
-        """All boxes of all ranks, by rank, as arrays of int32 and int64."""
+        """The boxes of all ranks, ordered by rank, as arrays of int32 and int64."""
         np = numpy()
         found = [(shard.rank, piece) for shard in self.all_shards() for piece in shard.pieces]
         table = (len(found), self.ndim)

@@ -3,8 +3,8 @@
 
     lib.reshard_spec_parse(None, b"4: S(0)", byref(handle))
 
-`lib` loads the library at the first call. Calls that fail raise the exception of their status (_errors.py), and all
-of them release the GIL while they run. Each module that wraps a part of the library calls `lib`; nothing else does.
+`lib` loads the library at the first call. A call that fails raises the exception for its status (_errors.py). All calls
+release the GIL while they run. Only modules that wrap a part of the library call `lib`.
 """
 import ctypes
 import os
@@ -15,14 +15,14 @@ from typing import Any, List, Optional, Sequence, Tuple
 from . import _native
 from ._errors import LibraryMissing, make_error
 
-#: What the dynamic linker calls the library: before 1.0 a minor version may break binary compatibility.
+#: The library's name for the dynamic linker. It has the minor version in it, which may break compatibility before 1.0.
 SONAME = "libreshard.so." + (str(_native.RESHARD_VERSION_MAJOR) if _native.RESHARD_VERSION_MAJOR else
                              "0.%d" % _native.RESHARD_VERSION_MINOR)
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def find_candidates() -> List[str]:
-    """Where to look, in this order. A library that was asked for by name is the only one to try."""
+    """Where to look, in this order. If RESHARD_LIBRARY names a library, only that one is tried."""
     asked = os.environ.get("RESHARD_LIBRARY")
     if asked:
         return [asked]
@@ -55,7 +55,7 @@ def check_abi(library: ctypes.CDLL, path: str) -> None:
 
 
 class Library:
-    """The functions of libreshard, as attributes. Each gets its types when it is first asked for."""
+    """The functions of libreshard, as attributes. Each gets its argument types when it is first used."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -83,13 +83,13 @@ class Library:
             raise LibraryMissing("%s has no %s: it is older than this package" % (library._name, name)) from None
         function.argtypes = parameters
         function.restype = ctypes.c_int32 if result is _native.STATUS else result
-        if result is _native.STATUS and name != "reshard_error_set":  # which gives back what it is given
+        if result is _native.STATUS and name != "reshard_error_set":  # it returns the status that it is given
             function.errcheck = self._check
         return function
 
     def _check(self, status: int, _function: Any, _arguments: Any) -> int:
         if status < 0:
-            # Still the same thread, so the words are those of this call.
+            # The text is kept for each thread, and this is still the thread of the call.
             raise make_error(status, self.reshard_error_text().decode("utf-8", "replace"))
         return status
 
@@ -98,7 +98,7 @@ lib = Library()
 
 
 def library_path() -> str:
-    """The file that was loaded; loads it if need be.
+    """The path of the library, which is loaded if it has not been yet.
 
     >>> import reshard
     >>> "libreshard.so" in reshard.library_path()
@@ -108,13 +108,13 @@ def library_path() -> str:
 
 
 class Handle:
-    """An object of the library that is released together with this one, but after those that need it.
+    """Owns an object of the library, and releases it together with itself, but after all handles that need it.
 
-    A reference from Python does not ensure that order: of objects that are garbage together, because a cycle leads through
-    them, any may be finalised first.
+    Python references alone do not ensure that order: objects that are collected together, as part of a cycle, may be
+    finalised in any order.
     """
 
-    _release = ""  # the name of the call that does it
+    _release = ""  # the name of the function that releases it
     _pointer: Optional[int] = None
     _ended = False
     _needs: Tuple["Handle", ...] = ()
@@ -125,7 +125,7 @@ class Handle:
         self._users = []
 
     def _need(self, *handles: "Handle") -> None:
-        """The library's objects of these must outlive this one's."""
+        """Makes sure that the library's objects of these handles outlive that of this one."""
         self._needs += handles
         for handle in handles:
             handle._users.append(None)
@@ -139,19 +139,19 @@ class Handle:
             return
         pointer, self._pointer = self._pointer, None
         needs, self._needs = self._needs, ()
-        if pointer and lib is not None:  # the interpreter may be going down
+        if pointer and lib is not None:  # it is None while the interpreter shuts down
             getattr(lib, self._release)(pointer)
         for handle in needs:
             handle._users.pop()
             handle._let_go()
 
     def __reduce__(self) -> Any:
-        # Two objects with one pointer would release it twice; copy.copy comes here as well.
+        # Two handles of one object would release it twice. copy.copy calls this as well.
         raise TypeError("a %s can be neither copied nor pickled" % type(self).__name__)
 
 
 def make(function: Any, *arguments: Any) -> int:
-    """Calls what ends in an out_ pointer, and gives the pointer."""
+    """Calls a function whose last argument is an out_ pointer, and returns that pointer."""
     pointer = c_void_p()
     function(*arguments, byref(pointer))
     assert pointer.value is not None
@@ -159,7 +159,7 @@ def make(function: Any, *arguments: Any) -> int:
 
 
 def encode(text: Any, what: str = "text") -> bytes:
-    """A text for the library, which would end at a NUL. Paths may be of any type that os takes."""
+    """Encodes a text for the library, for which it must not contain a NUL. Paths may be of any type that os takes."""
     found = os.fsencode(text)
     if b"\0" in found:
         raise ValueError("%s with a NUL: %r" % (what, text))
@@ -167,7 +167,7 @@ def encode(text: Any, what: str = "text") -> bytes:
 
 
 def whole_number(number: Any, what: str) -> int:
-    """An int of whatever stands for one, such as NumPy's; a text or a float is a mistake."""
+    """An int from any integer type, such as NumPy's. Raises TypeError for strings, floats and bools."""
     if isinstance(number, bool) or not hasattr(number, "__index__"):
         raise TypeError("%s is a whole number, not %r" % (what, number))
     return int(number.__index__())
@@ -178,7 +178,7 @@ def encode_optional(text: Any, what: str = "text") -> Optional[bytes]:
 
 
 def encode_list(texts: Sequence[str], what: str) -> Any:
-    """An array of C texts, which lives as long as the result."""
+    """An array of C strings, which live as long as the result."""
     return (ctypes.c_char_p * len(texts))(*[encode(text, what) for text in texts])
 
 
@@ -187,7 +187,7 @@ def decode(found: bytes) -> str:
 
 
 def read_text(function: Any, *arguments: Any) -> str:
-    """The text of a call that ends in buffer, capacity and out_length."""
+    """The text that a function writes whose last arguments are buffer, capacity and out_length."""
     length = c_size_t()
     function(*arguments, None, 0, byref(length))
     buffer = create_string_buffer(length.value + 1)
@@ -196,7 +196,7 @@ def read_text(function: Any, *arguments: Any) -> str:
 
 
 def read_struct(kind: Any, function: Any, *arguments: Any) -> Any:
-    """The struct that a call fills; those that can grow lead with their own size."""
+    """The struct that a function fills. A struct that may grow begins with its size, which is set here."""
     found = kind()
     if kind._fields_[0][0] == "size":
         found.size = ctypes.sizeof(kind)
@@ -205,7 +205,7 @@ def read_struct(kind: Any, function: Any, *arguments: Any) -> Any:
 
 
 def version() -> str:
-    """The version of the library that is loaded, as text.
+    """The version of the loaded library.
 
     >>> import reshard
     >>> reshard.version() == reshard.__version__

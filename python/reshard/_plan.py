@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans: what has to move from one split to another, who sends it, and in which order."""
+"""Plans: which boxes have to move to get from one split to another, who sends them, and in which order."""
 import ctypes
 from ctypes import POINTER, byref
 from typing import Any, List, Mapping, NamedTuple, Optional, Tuple, Union
@@ -13,7 +13,7 @@ from ._work import Context
 
 
 class PlanTensor(NamedTuple):
-    """One tensor of a plan: its layouts at both ends, and the dtypes there."""
+    """One tensor of a plan: its layout and dtype at both ends."""
 
     name: str
     source: Layout
@@ -23,7 +23,7 @@ class PlanTensor(NamedTuple):
 
 
 class PlanStats(NamedTuple):
-    """The numbers of a whole plan, in bytes where nothing else is said."""
+    """The figures of a whole plan."""
 
     bytes_total: int
     bytes_moved: int
@@ -37,8 +37,8 @@ class PlanStats(NamedTuple):
 
 
 class StreamMove(NamedTuple):
-    """One box of the byte stream between two ranks. Element x of the box lies at `at` + sum of x[d] * strides[d] in the
-    shard of this side, in elements; in the stream it begins at byte `offset` and is dense."""
+    """One box of the byte stream between two ranks. On each side, element x of the box lies `at` + sum of x[d] * strides[d]
+    elements into the shard. In the stream the box is dense and begins at byte `offset`."""
 
     link: int
     offset: int
@@ -72,7 +72,7 @@ def _options(balance: str, relabel: bool, single_stage: bool, staging_bytes: int
 
 
 class Plan(Handle):
-    """What moves from one split of some tensors to another. Made by `plan` and `plan_tensors`; immutable, without data.
+    """The moves from one split of some tensors to another. Made by `plan` and `plan_tensors`. Immutable; holds no data.
 
     >>> import reshard
     >>> plan = reshard.plan((8, 8), "f32", "2: S(0)", "2: S(1)")
@@ -107,7 +107,7 @@ class Plan(Handle):
         self.tensors: Tuple[PlanTensor, ...] = tuple(tensors)
 
     def adjoint(self) -> "Plan":
-        """The transposed plan, from the target's split to the source's: it adds up what this one copies."""
+        """The transposed plan, from the target's split to the source's. It adds up what this plan copies."""
         made = Plan.__new__(Plan)
         Handle.__init__(made, None)
         made._context = Context()
@@ -135,25 +135,25 @@ class Plan(Handle):
 
     @property
     def rank_count(self) -> int:
-        """One more than the highest rank of any layout."""
+        """One more than the highest rank in any layout."""
         return int(lib.reshard_plan_rank_count(self._pointer))
 
     @property
     def digest(self) -> str:
-        """Of all that the plan was made from: equal on two ranks if and only if they have the same plan."""
+        """A digest of everything that the plan was made from. It is equal on two ranks if and only if their plans are."""
         found = (ctypes.c_uint64 * 2)()
         lib.reshard_plan_digest(self._pointer, found)
         return "%016x%016x" % tuple(found)
 
     @property
     def stats(self) -> PlanStats:
-        """Goes through all ranks, as `matrix` and `check` do; Ctrl-C ends it."""
+        """The plan's figures. Goes through all ranks, as `matrix` and `check` do, and can be stopped with Ctrl-C."""
         found = self._get_stats(None)
         return PlanStats(*[getattr(found, name) for name in PlanStats._fields])
 
     @property
     def matrix(self) -> Any:
-        """Bytes from each rank (row) to each rank (column), over all stages; the diagonal is what stays."""
+        """Bytes from each rank (row) to each rank (column), over all stages. The diagonal is what stays in place."""
         np, count = numpy(), self.rank_count
         found = np.zeros((count, count), np.uint64)
         self._get_stats(found.ctypes.data_as(POINTER(ctypes.c_uint64)))
@@ -165,23 +165,23 @@ class Plan(Handle):
         return stats
 
     def check(self) -> bool:
-        """Proves that every target element arrives exactly once; raises Check if not."""
+        """Proves that every target element arrives exactly once. Raises Check if it does not."""
         self._context.run(lambda: lib.reshard_plan_check(self._pointer))
         return True
 
     def target_layout(self, tensor: int = 0) -> Layout:
-        """The target as planned: with relabel its ranks may be others than those given."""
+        """The target layout as planned. With relabel=True its ranks may differ from those that were given."""
         if not 0 <= tensor < len(self.tensors):
             raise IndexError("tensor %d of %d" % (tensor, len(self.tensors)))
         return Layout._of(lib.reshard_layout_retain(lib.reshard_plan_target_layout(self._pointer, tensor)))
 
     def part(self, rank: int) -> "Part":
-        """What one rank has to do."""
+        """The part of the plan that one rank carries out."""
         return Part(self, rank)
 
 
 class StageLink(NamedTuple):
-    """What one stage does with one tensor: from which layout to which. Intermediate ones exist between stages only."""
+    """What one stage does with one tensor: between which layouts it goes. Intermediate layouts exist only between stages."""
 
     tensor: int
     source: int
@@ -193,7 +193,7 @@ class StageLink(NamedTuple):
 
 
 class Part(Handle):
-    """What one rank has to do for a plan: its moves, and the byte streams between it and others.
+    """The part of a plan that one rank carries out: its moves, and the byte streams between it and other ranks.
 
     >>> import reshard
     >>> part = reshard.plan((4, 4), "f32", "2: S(0)", "2: S(1)").part(1)
@@ -220,7 +220,7 @@ class Part(Handle):
         return read_text(lib.reshard_part_text, self._pointer)
 
     def links(self, stage: int) -> List[StageLink]:
-        """The links of a stage, which StreamMove.link counts."""
+        """The links of a stage. StreamMove.link is an index into this list."""
         found = []
         for i in range(lib.reshard_plan_stage_link_count(self.plan._pointer, self._stage(stage))):
             link = read_struct(_native.reshard_stage_link, lib.reshard_plan_stage_link, self.plan._pointer, stage, i)
@@ -230,7 +230,7 @@ class Part(Handle):
         return found
 
     def keeps(self, stage: int) -> List[StreamMove]:
-        """The moves within this rank, fills included. Their offsets are 0."""
+        """The moves within this rank, including fills. Their offsets are 0."""
         found = []
         start = (ctypes.c_int64 * _native.RESHARD_FACTORS_MAX)()
         for i in range(lib.reshard_plan_stage_link_count(self.plan._pointer, self._stage(stage))):
@@ -243,7 +243,7 @@ class Part(Handle):
         return found
 
     def stream(self, stage: int, peer: int, sending: bool) -> List[StreamMove]:
-        """The moves between this rank and another, in the order in which both ends know them."""
+        """The moves between this rank and another, in an order that is the same on both ends."""
         found = POINTER(_native.reshard_stream)()
         if not 0 <= whole_number(peer, "a rank") < 2**31:
             raise Range("rank %d" % peer)
@@ -282,7 +282,7 @@ def plan(shape: Shape, dtype: Any, source: Union[str, Spec, Layout], target: Uni
 def plan_tensors(tensors: Mapping[str, Tuple[Shape, Any]], source: Union[str, Mapping[str, Any]],
                  target: Union[str, Mapping[str, Any]], *, target_dtype: Any = None, balance: str = "rule",
                  relabel: bool = False, single_stage: bool = False, staging_bytes: int = 0) -> Plan:
-    """Plans many tensors at once: {name: (shape, dtype)}, with one spec for all of them or {name: spec}.
+    """Plans many tensors at once, given as {name: (shape, dtype)}, with one spec for all of them or {name: spec}.
 
     >>> import reshard
     >>> plan = reshard.plan_tensors({"a": ((8, 8), "f32"), "b": ((8,), "bf16")}, "2: S(0)", {"a": "2: S(1)", "b": "2: R"})

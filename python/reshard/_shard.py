@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one rank of a mesh holds of a checkpoint, read when it is asked for, or a little before."""
+"""The part of a checkpoint that one rank of a mesh holds, read on access or a little ahead."""
 import threading
 from collections.abc import Mapping as MappingClass
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
@@ -14,12 +14,12 @@ from ._library import encode, lib, make, read_struct, whole_number
 from ._stored import RankTensor
 from ._work import Progress
 
-#: What is read beyond the tensor that is asked for, at first and at most.
+#: How many bytes to read beyond the requested tensor: at first, and at most.
 _AHEAD_BYTES, _AHEAD_BYTES_MAX = 32 << 20, 128 << 20
 
 
 class _Held(NamedTuple):
-    """A tensor that a rank holds. layout: of its padded shape, or of its bytes if it cannot be cut."""
+    """A tensor that a rank holds. The layout is that of its padded shape, or of its bytes if it cannot be cut."""
 
     source: int
     dtype: str
@@ -29,13 +29,13 @@ class _Held(NamedTuple):
 
 
 class _Ahead:
-    """Which tensors to read before they are asked for, and those that were.
+    """Decides which tensors to read ahead, and keeps those that were.
 
-    Whoever asks for one tensor after the other, as dict(shard) does, is likely to ask for the next ones too, and reading
-    several in one call takes less time than reading each in its own. So a request for the first tensor, or for the one
-    after the last request's, reads _AHEAD_BYTES more, and later ones up to _AHEAD_BYTES_MAX, which is all the memory that
-    this takes. Any other request, which may be the end of it, drops what is here. A shard that a second thread reads from is
-    not read ahead any more: threads that share the tensors between them would get in each other's way.
+    A caller that asks for one tensor after the other, as dict(shard) does, is likely to ask for the next ones too, and
+    reading several in one call is faster than one call for each. So a request for the first tensor, or for the one that
+    follows the previous request, reads _AHEAD_BYTES more, later up to _AHEAD_BYTES_MAX, which bounds the memory that this
+    takes. Any other request drops what is kept, because the sequence may be over. Once a second thread reads from the shard,
+    nothing is read ahead any more: threads that share the tensors between them would get in each other's way.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -46,7 +46,7 @@ class _Ahead:
         self._found: Dict[str, Any] = {}
 
     def take(self, name: str) -> Tuple[Any, int]:
-        """What was read of a tensor, or None, and how many bytes to read beyond it."""
+        """The tensor if it was read ahead, else None, and how many bytes to read beyond it."""
         place, thread = self._places[name], threading.get_ident()
         if self._thread is None:
             self._thread = thread
@@ -63,7 +63,7 @@ class _Ahead:
         return found, self._bytes
 
     def list_next(self, name: str) -> Iterator[str]:
-        """The names that follow."""
+        """The names after this one."""
         for place in range(self._places[name] + 1, len(self._names)):
             yield self._names[place]
 
@@ -72,11 +72,11 @@ class _Ahead:
             self._found = found
 
     def stop(self) -> None:
-        self._thread, self._found = 0, {}  # no thread is 0
+        self._thread, self._found = 0, {}  # no thread has the number 0
 
 
 def _mesh_of(mesh: Any) -> Any:
-    """A text, or {name: spec}."""
+    """The mesh as a text, or as {name: spec}."""
     if isinstance(mesh, (str, MappingClass)):
         return mesh
     if isinstance(mesh, Spec):
@@ -85,11 +85,11 @@ def _mesh_of(mesh: Any) -> Any:
 
 
 class Shard(Mapping[str, Any]):
-    """What a rank of a mesh holds of a checkpoint: a mapping from names to arrays, read when they are asked for.
+    """The part of a checkpoint that a rank of a mesh holds: a mapping from names to arrays, which are read on access.
 
-    `Checkpoint.shard` makes it. A rank that holds several shards of a tensor has a list of arrays. `dict(shard)` reads all,
-    and so does `shard.read()`, which shows its progress. Tensors that are asked for in order are read some at a time, up to
-    128 MiB beyond the one that is asked for.
+    Made by `Checkpoint.shard`. If the rank holds several shards of a tensor, its value is a list of arrays. `dict(shard)`
+    reads everything; so does `shard.read()`, which shows its progress. If tensors are accessed in order, several are read
+    at a time, up to 128 MiB beyond the one that was asked for.
 
     >>> import numpy, reshard, tempfile
     >>> path = tempfile.mkdtemp() + "/model.npz"
@@ -103,7 +103,7 @@ class Shard(Mapping[str, Any]):
                  sets: Sets = None, dtype: Dtypes = None, include: Union[str, Sequence[str]] = (),
                  exclude: Union[str, Sequence[str]] = ()) -> None:
         self.checkpoint, self.mesh, self.rank = checkpoint, _mesh_of(mesh), whole_number(rank, "a rank")
-        #: Which rules cut the tensors, and why these.
+        #: Which rules cut the tensors, and why these were chosen.
         self.rules = ""
         self._layouts: Dict[Any, Tuple[Layout, Tuple[ShardInfo, ...]]] = {}
         self._held: Dict[str, _Held] = {}
@@ -127,7 +127,7 @@ class Shard(Mapping[str, Any]):
         self._ahead = _Ahead(self._held)
 
     def _check_rank(self, mesh: str, is_spec: bool) -> None:
-        """A rank that is not there would hold nothing, without a word. Of {name: spec}, each may be on other ranks."""
+        """Refuses a rank outside the mesh, which would hold nothing. With {name: spec}, each tensor may be on other ranks."""
         spec = Spec(mesh) if is_spec else None
         pointer = lib.reshard_spec_mesh(spec._pointer) if spec else make(lib.reshard_mesh_parse, None, encode(mesh, "a mesh"))
         inside = -2**31 <= self.rank < 2**31 and (not pointer or lib.reshard_mesh_position_of(pointer, self.rank) >= 0)
@@ -175,7 +175,7 @@ class Shard(Mapping[str, Any]):
         return self._held[name]
 
     def layout(self, name: str) -> Layout:
-        """How a tensor is cut, over all ranks."""
+        """How a tensor is cut over all ranks."""
         return self._find(name).layout
 
     def dtype(self, name: str) -> str:
@@ -183,18 +183,18 @@ class Shard(Mapping[str, Any]):
         return self._find(name).dtype
 
     def shape(self, name: str) -> Tuple[int, ...]:
-        """The shape of this rank's shard, without reading it."""
+        """The shape of this rank's (first) shard of a tensor, which is not read for it."""
         return self._find(name).shards[0].shape
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all that this rank holds."""
+        """The bytes of everything that this rank holds."""
         return sum(map(_count_bytes, self._held.values()))
 
     def __getitem__(self, name: str) -> Any:
         self._find(name)
         self.checkpoint._live()
-        if self.checkpoint.mmap:  # views cost nothing
+        if self.checkpoint.mmap:  # views need no reading ahead
             return self._read((name,))[name]
         found, ahead = self._ahead.take(name)
         if found is not None:
@@ -212,14 +212,14 @@ class Shard(Mapping[str, Any]):
                 self._ahead.keep(several)
                 return found
             except (Error, MemoryError):
-                self._ahead.stop()  # it may be about one that nobody has asked for
+                self._ahead.stop()  # the error may be about a tensor that nobody asked for
         return self._read((name,))[name]
 
     def read(self, names: Optional[Iterable[str]] = None, *, threads: int = 0, trace: Any = None,
              progress: Progress = "auto") -> Dict[str, Any]:
-        """All tensors, or those that are named, read in one go: {name: array}.
+        """Reads all tensors, or the named ones, in one go, and returns {name: array}.
 
-        threads: 0 for as many as there are processors, up to 8. trace: a file (or a Trace) that tells what each thread did
+        threads: 0 for as many as there are processors, up to 8. trace: a file (or a Trace) to record what each thread did
         when.
         """
         if isinstance(names, str):
@@ -243,7 +243,7 @@ class Shard(Mapping[str, Any]):
         return found
 
     def _read_without_copy(self, name: str, held: _Held) -> Any:
-        """What is not read as shards: opaque tensors, and views; None for all others."""
+        """An opaque tensor, or a view. None for tensors that are read as shards."""
         if not held.opaque and not self.checkpoint.mmap:
             return None
         stored = self.checkpoint._tensor_at(held.source)
@@ -254,7 +254,7 @@ class Shard(Mapping[str, Any]):
         return stored[...]
 
     def _view(self, held: _Held, stored: Any) -> Any:
-        """A mapped file, where one holds the shard as it is."""
+        """A view of a mapped file, if one holds the shard as it is."""
         if held.dtype != stored.dtype or len(held.shards) != 1 \
                 or len(held.shards[0].pieces) != 1:
             return None
@@ -267,7 +267,7 @@ class Shard(Mapping[str, Any]):
         return stored._view_box(box, shard.shape)
 
     def load(self, out: Mapping[str, Any], *, threads: int = 0, trace: Any = None, progress: Progress = None) -> None:
-        """Reads into arrays that are there: {name: array} of the shapes and dtypes of this rank's shards, C-contiguous."""
+        """Reads into existing arrays, {name: array}, which are C-contiguous and match this rank's shards in shape and dtype."""
         if not isinstance(out, MappingClass):
             raise TypeError("arrays to read into are {name: array}, not a %s" % type(out).__name__)
         tensors = []
@@ -281,7 +281,7 @@ class Shard(Mapping[str, Any]):
         self.checkpoint._read_rank(self.rank, tensors, threads=whole_number(threads, "threads"), trace=trace, progress=progress)
 
     def _wanted(self, name: str, arrays: Sequence[Any]) -> RankTensor:
-        """A tensor and the arrays of its shards, which are checked."""
+        """A tensor with the arrays for its shards, which are checked here."""
         held = self._find(name)
         for shard, array in zip(held.shards, arrays):
             fits = tuple(array.shape) == shard.shape and array.dtype.itemsize * 8 == bits_of(held.dtype)

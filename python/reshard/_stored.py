@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors of a checkpoint, read box by box where they lie."""
+"""Tensors of a checkpoint, read box by box from its files."""
 from ctypes import byref, c_size_t, c_void_p, string_at
 from operator import getitem
 from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -13,13 +13,13 @@ from ._work import SHORT_BYTES
 if TYPE_CHECKING:
     from ._checkpoint import Checkpoint
 
-Index = Tuple[Tuple[int, int], ...]  # from and to along each dimension
+Index = Tuple[Tuple[int, int], ...]  # first and end along each dimension
 
 
 # ---- boxes ------------------------------------------------------------------------------------
 
 def _plain(item: Any) -> Any:
-    """An index of one dimension: a slice or an int."""
+    """An index along one dimension, as a slice or an int."""
     if isinstance(item, slice):
         return item
     if isinstance(item, bool) or not hasattr(item, "__index__") or len(getattr(item, "shape", ())):
@@ -29,7 +29,7 @@ def _plain(item: Any) -> Any:
 
 
 def resolve_index(key: Any, shape: Sequence[int]) -> Tuple[Index, Tuple[Any, ...]]:
-    """What to read, and how to index it afterwards: numbers drop their dimension, and steps are taken in memory.
+    """The box to read, and how to index it afterwards: numbers drop their dimension, and steps are taken in memory.
 
     >>> resolve_index((slice(2, 9, 2), -1), (6, 4))
     (((2, 5), (3, 4)), (slice(None, None, 2), 0))
@@ -64,7 +64,7 @@ def resolve_index(key: Any, shape: Sequence[int]) -> Tuple[Index, Tuple[Any, ...
 
 
 class RankTensor(NamedTuple):
-    """What a rank of a layout holds of a tensor of the checkpoint: an array for each shard, dense, to read it into."""
+    """A rank's part of a tensor of the checkpoint: its layout, and a dense array to read each shard into."""
 
     source: int
     layout: Layout
@@ -75,7 +75,7 @@ class RankTensor(NamedTuple):
 # ---- one tensor -------------------------------------------------------------------------------
 
 class StoredPiece(NamedTuple):
-    """A box of a tensor and where it lies: the file, the byte of its first element, steps in elements."""
+    """A box of a tensor and where it is stored: the file, the byte of its first element, and strides in elements."""
 
     file: str
     at: int
@@ -85,10 +85,10 @@ class StoredPiece(NamedTuple):
 
 
 class StoredTensor:
-    """A tensor of a checkpoint. Indexing reads a box; nothing is read before.
+    """A tensor of a checkpoint. Nothing is read until it is indexed.
 
-    `ck[name][...]` is all of it, `ck[name][0:1000]` some rows; numbers, Ellipsis and negative ones work as in NumPy, and
-    steps too, though what lies between is read. `numpy.asarray(ck[name])` reads it all.
+    `ck[name][...]` reads all of it, `ck[name][0:1000]` some rows. Numbers, negative ones too, and Ellipsis work as in
+    NumPy. So do steps, but the elements between are read as well. `numpy.asarray(ck[name])` reads all of it.
 
     >>> import numpy, reshard, tempfile
     >>> path = tempfile.mkdtemp() + "/model.npz"
@@ -104,11 +104,11 @@ class StoredTensor:
             found = read_struct(_native.reshard_stored_tensor, lib.reshard_checkpoint_tensor, pointer, index)
             self.name: str = decode(string_at(found.name, found.name_bytes))
             shape = tuple(found.shape[:found.ndim])
-        #: The library's name of its dtype: "bf16".
+        #: The library's name of the dtype: "bf16".
         self.dtype: str = NAMES[found.dtype]
         self.shape: Tuple[int, ...] = shape
         self.nbytes: int = found.bytes
-        #: True if it cannot be cut (elements smaller than a byte, more than 8 dimensions): it is read as a line of bytes.
+        #: True if it cannot be cut (elements smaller than a byte, more than 8 dimensions). It is then read as plain bytes.
         self.opaque: bool = bool(found.opaque)
         self._piece_count: int = found.piece_count
 
@@ -121,7 +121,7 @@ class StoredTensor:
 
     @property
     def size(self) -> int:
-        """Elements."""
+        """The number of elements."""
         count = 1
         for n in self.shape:
             count *= n
@@ -137,7 +137,7 @@ class StoredTensor:
 
     @property
     def numpy_dtype(self) -> Any:
-        """What its arrays have. Opaque ones are bytes."""
+        """The dtype of arrays read from it: uint8 if it is opaque."""
         return numpy().dtype("uint8") if self.opaque else numpy_dtype(self.dtype)
 
     @property
@@ -146,13 +146,13 @@ class StoredTensor:
 
     @property
     def layout(self) -> Layout:
-        """Which file holds which box: the ranks are `checkpoint.files`."""
+        """Which file holds which box. Rank i is `checkpoint.files[i]`."""
         with self._checkpoint._use() as pointer:
             return Layout._of(make(lib.reshard_checkpoint_layout, pointer, self._index))
 
     @property
     def pieces(self) -> List[StoredPiece]:
-        """Where it lies. Copies are left out."""
+        """Where it is stored, without copies."""
         files, n = self._checkpoint.files, len(self._carried)
         return [StoredPiece(files[piece.file], piece.at, tuple(piece.box.offset[:n]), tuple(piece.box.size[:n]),
                             tuple(piece.strides[:n])) for piece in self._pieces()]
@@ -167,7 +167,7 @@ class StoredTensor:
         box, after = resolve_index(key, self._carried)
         found = self._read_box(box)
         if any(isinstance(item, slice) and item.step is not None for item in after):
-            return found[after].copy()  # what lies between does not stay in memory
+            return found[after].copy()  # so that the elements between are freed
         return found[after] if any(item == 0 for item in after if not isinstance(item, slice)) else found
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> Any:
@@ -175,7 +175,7 @@ class StoredTensor:
         return found if dtype is None else found.astype(dtype)
 
     def read(self, dtype: Any = None) -> Any:
-        """All of it as an array; with a dtype, cast while it is read ("bf16" to "f32" and the like)."""
+        """The whole tensor as an array. With a dtype, it is cast while it is read ("bf16" to "f32", for example)."""
         if dtype is None or dtype_name(dtype) == self.dtype:
             return self[...]
         found = numpy().empty(self.shape, numpy_dtype(dtype_name(dtype)))
@@ -195,7 +195,7 @@ class StoredTensor:
         return found
 
     def _fill(self, array: Any, box: Index) -> None:
-        """Reads a box into a dense array, in parts, so that Ctrl-C is noticed between them."""
+        """Reads a box into a dense array, in parts so that Ctrl-C is noticed between them."""
         if array.nbytes <= SHORT_BYTES or not box:
             wanted = _native.reshard_box(ndim=len(box))
             wanted.offset[:len(box)] = [low for low, _ in box]
@@ -213,7 +213,7 @@ class StoredTensor:
             self._fill(part, box[:d] + ((first, last),) + box[d + 1:])
 
     def _view_box(self, box: Index, shape: Tuple[int, ...]) -> Any:
-        """The box as a view of a mapped file, if one piece holds all of it; else None."""
+        """The box as a view of a mapped file if one piece holds all of it, else None."""
         if 0 in shape:
             return None
         n = len(box)
@@ -234,7 +234,7 @@ class StoredTensor:
 
 
 class MappedFile:
-    """A private mapping, which arrays keep alive. Writing changes this process's copy of a page alone."""
+    """A private mapping of a file, which arrays keep alive. Writing changes only this process's copy of a page."""
 
     def __init__(self, checkpoint: int, file: int) -> None:
         memory, count = c_void_p(), c_size_t()

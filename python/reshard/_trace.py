@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces: what threads do, and when, as files that chrome://tracing and Perfetto show."""
+"""Traces: what threads did when, in files for chrome://tracing and Perfetto."""
 import ctypes
 import warnings
 from contextlib import contextmanager
@@ -12,11 +12,11 @@ from ._library import Handle, encode, lib, make, whole_number
 
 
 class Trace(Handle):
-    """A trace that several calls record in, as `trace`; for one call, the path of a file will do.
+    """A trace that several calls record in, passed to them as `trace`. For a single call, pass the path of a file instead.
 
-    The file is opened at once, so that a path that cannot be written is found before any work is done, and written by `write`
-    or at the end of `with`, also after an exception. events: kept for each thread, 64 bytes each; 0: 65536. What is in
-    the file, docs/trace.md tells.
+    The file is opened at once, so that a path that cannot be written fails before any work is done. It is written by
+    `write`, or at the end of `with`, even after an exception. events: how many to keep for each thread, of 64 bytes each;
+    0: 65536. docs/trace.md describes the file.
 
     >>> import json, numpy, reshard, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -38,12 +38,12 @@ class Trace(Handle):
         self._pointer = make(lib.reshard_trace_create, None, None, encode(path, "a path"), byref(options))
 
     def write(self) -> None:
-        """Writes all that was recorded so far, while nobody records."""
+        """Writes everything recorded so far. Nobody may be recording meanwhile."""
         lib.reshard_trace_write(self._pointer)
 
     @property
     def dropped(self) -> int:
-        """How many events did not fit."""
+        """The number of events that did not fit."""
         return int(lib.reshard_trace_dropped(self._pointer))
 
     def __enter__(self) -> "Trace":
@@ -53,7 +53,7 @@ class Trace(Handle):
         try:
             self.write()
         except Error:
-            if kind is None:  # else what went wrong before is what matters
+            if kind is None:  # otherwise the earlier exception matters more
                 raise
         if self.dropped:
             warnings.warn("%s: %d events did not fit and were dropped; Trace(path, events=..) keeps more" %
@@ -62,7 +62,7 @@ class Trace(Handle):
 
 @contextmanager
 def tracing(trace: Any) -> Iterator[Optional[Trace]]:
-    """What a call takes as `trace`: a trace, a path, or None."""
+    """Turns the `trace` argument of a call (a Trace, a path or None) into a Trace or None."""
     if trace is None or isinstance(trace, Trace):
         yield trace
     else:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Long calls: they report progress, Ctrl-C ends them, and what callbacks raise is raised in the caller.
+"""Long calls: they report progress, can be stopped with Ctrl-C, and raise the exceptions of their callbacks.
 
 Python handles signals on the main thread, between two of its own instructions, so a main thread inside the library would
-not notice Ctrl-C. A long call therefore runs on another thread, while the caller waits; an exception there, such as
-KeyboardInterrupt, sets the flag that the library looks at after every few MiB, and is raised when the call has come back.
-Callbacks run on that other thread, where no signal can strike in their first line. Calls from other threads than the main
-one, which get no signals, are made where they are.
+not notice Ctrl-C. A long call therefore runs on another thread while the main thread waits. An exception in the main
+thread, such as KeyboardInterrupt, sets a flag that the library checks every few MiB, and is raised once the call has
+returned. Callbacks run on that other thread, where no signal can interrupt them in their first line. Threads other than
+the main one get no signals, so they make their calls directly.
 """
 import _thread
 import ctypes
@@ -18,22 +18,22 @@ from typing import Any, Callable, Dict, List, Optional, Union
 from . import _native
 from ._library import decode, lib, make
 
-#: True: a bar; False or None: none; a function: called with (what, done, total). "auto": a bar where somebody looks.
+#: True: a bar. False or None: no reports. A function: called with (what, done, total). "auto": a bar if somebody is watching.
 Progress = Union[bool, str, None, Callable[[str, int, int], Any]]
 _SECONDS_BETWEEN_REPORTS = 0.05
-#: Less is read before anybody could grow impatient, at 100 MB/s, and without the cost of a thread.
+#: Reads up to this size need no other thread: even at 100 MB/s they are over before anybody grows impatient.
 SHORT_BYTES = 8 << 20
 _BAR_LENGTH = 30
 
 
 def _is_watched() -> bool:
-    """On a terminal, or in a notebook."""
+    """Whether standard error is a terminal or a notebook."""
     shell = sys.modules.get("IPython")
     if shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell":
         return True
     try:
         return sys.stderr.isatty()
-    except (AttributeError, ValueError):  # closed, or None under pythonw
+    except (AttributeError, ValueError):  # stderr is closed, or None under pythonw
         return False
 
 
@@ -46,7 +46,7 @@ def _count(number: float) -> str:
 
 
 class Bar:
-    """One line on standard error that is written again and again."""
+    """A progress bar: one line on standard error that is rewritten in place."""
 
     def __init__(self) -> None:
         self.width = 0
@@ -78,7 +78,7 @@ def _listener_of(progress: Progress) -> Any:
 
 
 class _Call(threading.local):
-    """What the callbacks of a call share with whoever made it; each thread has its own call under way."""
+    """What the callbacks of a call share with its caller. Each thread has a call of its own."""
 
     listener: Optional[Callable[[str, int, int], Any]] = None
     raised: Optional[BaseException] = None
@@ -93,7 +93,7 @@ class _Worker:
         self._cancel = ctypes.c_int(0)
         self._lock, self._running = threading.Lock(), 0
         kinds: Dict[str, Any] = dict(_native.reshard_context_options._fields_)
-        self._on_progress = kinds["progress"](self._report)  # kept here: ctypes does not know that the library holds on to it
+        self._on_progress = kinds["progress"](self._report)  # kept: ctypes does not know that the library uses it
         options = _native.reshard_context_options(size=ctypes.sizeof(_native.reshard_context_options),
                                                   progress=self._on_progress, cancel_flag=ctypes.pointer(self._cancel))
         self.pointer = make(lib.reshard_context_create, ctypes.byref(options))
@@ -113,11 +113,11 @@ class _Worker:
             self._cancel.value = 1
 
     def is_called(self) -> bool:
-        """Whether this thread is in a callback of a call."""
+        """Whether this thread is inside a callback."""
         return self._call.listener is not None
 
     def run(self, work: Callable[[], Any], progress: Progress = None) -> Any:
-        """Makes a long call, and gives its result. Raises what callbacks raised, also when the call did not mind."""
+        """Makes a long call and returns its result. Raises what a callback raised, even if the call succeeded anyway."""
         listener = _listener_of(progress)
         with self._lock:
             self._running += 1
@@ -128,7 +128,7 @@ class _Worker:
         finally:
             with self._lock:
                 self._running -= 1
-                if self._running == 0:  # until then some call may not have seen it yet
+                if self._running == 0:  # another call may not have seen the flag yet
                     self._cancel.value = 0
             if isinstance(listener, Bar):
                 listener.close()
@@ -161,7 +161,7 @@ class _Worker:
         thread = _Thread.take()
         struck: Optional[BaseException] = None
         thread.start(run)
-        while True:  # until the call has come back: it uses memory of ours
+        while True:  # until the call has returned, because it uses our memory
             try:
                 thread.done.acquire()
                 break
@@ -177,8 +177,8 @@ class _Worker:
 
 
 class _Thread:
-    """Makes one call after another for the main thread. It is kept, as a new one would begin each call with memory that it has
-    never touched. There are several only if a signal's handler calls while a call is under way."""
+    """Makes one call after another for the main thread. It is kept, because a new thread would start with memory that it has
+    never touched. There are several only if a signal handler makes a call while another is under way."""
 
     idle: List["_Thread"] = []
 
@@ -206,21 +206,21 @@ class _Thread:
             job, self._job = self._job, None
             assert job is not None
             job()
-            del job  # with all that it holds on to
+            del job  # and everything that it references
             self.done.release()
 
 
-os.register_at_fork(after_in_child=_Thread.idle.clear)  # a child has none of its parent's threads
+os.register_at_fork(after_in_child=_Thread.idle.clear)  # threads do not survive a fork
 
 _idle: List[_Worker] = []
 
 
 class Context:
-    """Where objects of the library are made whose calls can be watched and ended.
+    """A context of the library, for objects whose calls report progress and can be stopped.
 
-    The library frees an object into the context that it was made in, and that may be long after this one is gone: a layout
-    outlives the checkpoint that told it, and garbage collection ends objects in any order. So the library's contexts, which
-    are small, are never destroyed. One that is not needed any more serves the next who asks.
+    The library frees an object through the context that it was made in. That may be long after this object is gone: a
+    layout outlives the checkpoint that it came from, and garbage collection finalises objects in any order. So the
+    library's contexts, which are small, are never destroyed; one that is no longer needed is used again.
     """
 
     def __init__(self) -> None:
@@ -233,5 +233,5 @@ class Context:
 
     def __del__(self) -> None:
         worker = self.__dict__.pop("_worker", None)
-        if worker is not None and _idle is not None:  # the interpreter may be going down
+        if worker is not None and _idle is not None:  # it is None while the interpreter shuts down
             _idle.append(worker)

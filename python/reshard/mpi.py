@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups over MPI, of the ranks of an mpi4py communicator.
+"""Groups over MPI, made from an mpi4py communicator.
 
     from mpi4py import MPI
     import reshard.mpi
@@ -7,8 +7,8 @@
     with reshard.mpi.group(MPI.COMM_WORLD) as group:
         columns = group.redistribute(rows, "4: S(0)", "4: S(1)")
 
-libreshard_mpi is taken from RESHARD_MPI_LIBRARY, from beside libreshard, or from the system, and must use the same MPI as
-mpi4py does. `with` matters: a rank that leaves by an exception then breaks the group, so that no other waits for it.
+libreshard_mpi is taken from RESHARD_MPI_LIBRARY, from the folder of libreshard, or from the system. It must use the same
+MPI as mpi4py. `with` matters: a rank that leaves it by an exception breaks the group, so that no other rank waits for it.
 """
 import ctypes
 import os
@@ -21,7 +21,7 @@ from ._library import SONAME, lib, library_path
 
 
 class _Options(ctypes.Structure):
-    """reshard_mpi_options, whose header needs MPI's own."""
+    """reshard_mpi_options. It is declared here because its header needs that of MPI."""
 
     _fields_ = [("size", c_size_t), ("timeout_seconds", c_double)]
 
@@ -41,11 +41,11 @@ def _load() -> ctypes.CDLL:
     global _library
     if _library is not None:
         return _library
-    library_path()  # libreshard first: the other one then finds it by its SONAME
+    library_path()  # load libreshard first, so that libreshard_mpi finds it by its SONAME
     tried = []
     for path in _candidates():
         try:
-            problem = _problem_with(ctypes.CDLL(path))  # seen by nobody else until it is known to be the right one
+            problem = _problem_with(ctypes.CDLL(path))  # local until it is known to be the right one
             if problem is None:
                 _library = ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
                 return _library
@@ -57,11 +57,11 @@ def _load() -> ctypes.CDLL:
 
 
 def _problem_with(library: ctypes.CDLL) -> Optional[str]:
-    """Both must use one MPI: two in a process do not know each other's communicators."""
+    """Why the library cannot be used, or None. It must use the same MPI as mpi4py, whose communicators it is given."""
     from mpi4py import MPI
     text, length = ctypes.create_string_buffer(8192), c_int()
     try:
-        function = library.MPI_Get_library_version  # its own MPI's, whichever was loaded before
+        function = library.MPI_Get_library_version  # of the MPI that it is linked with
     except AttributeError:
         return "is not linked with any MPI"
     function(text, byref(length))
@@ -72,13 +72,13 @@ def _problem_with(library: ctypes.CDLL) -> Optional[str]:
 
 
 def _first_line(version: str) -> str:
-    """MPICH goes on to tell how it was built."""
+    """The first line of a version text. MPICH adds how it was built."""
     return " ".join(version.strip("\0\n ").partition("\n")[0].split())
 
 
 def group(comm: Any, *, timeout: float = 0.0) -> Group:
-    """A group of the ranks of an mpi4py communicator, which all call this. timeout: seconds without any message after which
-    a rank gives up; 0: never. Closing it is for all ranks together, before MPI ends."""
+    """A group of the ranks of an mpi4py communicator, all of which call this. timeout: seconds without any message after
+    which a rank gives up; 0: never. All ranks have to close it before MPI is finalized."""
     from mpi4py import MPI
     library = _load()
     # A communicator is a pointer for Open MPI, a number for MPICH.

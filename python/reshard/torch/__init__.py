@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""reshard for PyTorch: tensors between splits over the process group that is there, and checkpoints straight into tensors.
+"""reshard for PyTorch: moves tensors between splits over an existing process group, and reads checkpoints into tensors.
 
     move = reshard.torch.Redistribute(mine, "4: S(0)", "4: S(1)", group)
     theirs = move()
 
-Tried with gloo and tensors of the CPU. Nothing here is made for one device, but no other was at hand.
+Tested with gloo and CPU tensors. Nothing here is specific to a device, but no other was available.
 """
 from typing import Any
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks that decide together: an error of one is raised on all, so that nobody waits for a rank that has given up."""
+"""Agreement between ranks: an error on one is raised on all, so that nobody waits for a rank that has given up."""
 from typing import Any, Callable, List, Optional
 
 import torch
@@ -26,11 +26,11 @@ def _raise_first(found: List[Any], mine: Optional[BaseException]) -> None:
 
 
 def attempt(group: Any, work: Callable[[], Any]) -> Any:
-    """Runs work() on each rank. All get what it returns, by rank; or all raise, if it raises on one."""
+    """Runs work() on each rank. Returns the results of all ranks, by rank. If it raises on one rank, all ranks raise."""
     mine, value = None, None
     try:
         value = work()
-    except Exception as error:  # whatever it is, the others have to hear of it
+    except Exception as error:  # whatever it is, the others have to learn of it
         mine = error
     found = gather(group, (None if mine is None else (type(mine).__name__, str(mine)), value))
     _raise_first([failure for failure, _ in found], mine)
@@ -38,7 +38,7 @@ def attempt(group: Any, work: Callable[[], Any]) -> Any:
 
 
 class Flag:
-    """The same for work that is done again and again and gives nothing: one number is exchanged, not objects."""
+    """The same for work that is repeated and returns nothing. Unless it fails, ranks exchange one number, not objects."""
 
     def __init__(self, group: Any, device: Any) -> None:
         self.group = group

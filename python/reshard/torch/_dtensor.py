@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DTensor, which torch has from 2.x on: its mesh and placements as a spec, and back.
+"""DTensor, which torch has from 2.x on: translates its mesh and placements to a spec, and back.
 
-Written from the documented rules; the classes are told by their names, as they have moved between modules from release to
-release. torch 2.x was not at hand: the texts are tested with stand-ins of the same names, and nothing with a real DTensor.
+Written from the documented rules. Classes are recognized by name, because they have moved between modules from release to
+release. torch 2.x was not available: specs are tested with stand-ins of the same names, and nothing with a real DTensor.
 """
 from typing import Any, List, Tuple
 
@@ -40,14 +40,14 @@ def text_of_mesh(mesh: Any) -> str:
 
 
 def spec_of_dtensor(tensor: Any) -> Spec:
-    """Over ranks of the world, as the mesh is."""
+    """The spec of a DTensor, over ranks of the world, like its mesh."""
     return Spec("%s: %s" % (text_of_mesh(tensor.device_mesh), ", ".join(map(text_of_placement, tensor.placements))))
 
 
 def placements_of(spec: Any) -> Tuple[Tuple[int, ...], List[int], List[str], List[Any]]:
-    """What DeviceMesh and DTensor.from_local take: the mesh's shape, its ranks, its names and the placements.
+    """A spec as DeviceMesh and DTensor.from_local take it: the shape, ranks and names of the mesh, and the placements.
 
-    Raises Unsupported for cuts that DTensor does not know, and for those that are not in the order of the mesh.
+    Raises Unsupported for cuts that DTensor does not have, and for cuts that are not in the order of the mesh.
     """
     try:
         from torch.distributed.tensor import Partial, Replicate, Shard

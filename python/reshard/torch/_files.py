@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints straight into tensors of torch, and tensors of torch into checkpoints."""
+"""Reads checkpoints into torch tensors, and writes torch tensors to checkpoints."""
 import ctypes
 from ctypes import byref, c_void_p
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
@@ -36,8 +36,8 @@ def _world() -> Tuple[int, int]:
 # ---- reading ------------------------------------------------------------------------------------
 
 def as_torch(array: Any, dtype: str) -> Any:
-    """A tensor over the memory of an array. torch lacks some of NumPy's dtypes, and NumPy some of torch's; their bits are
-    the same."""
+    """A tensor that shares the memory of an array. It goes through an integer dtype of the same width, because torch lacks
+    some of NumPy's dtypes and NumPy some of torch's."""
     wanted = torch_dtype(dtype)
     if dtype in ("bool", "c64", "c128"):
         return torch.from_numpy(array)
@@ -45,7 +45,7 @@ def as_torch(array: Any, dtype: str) -> Any:
 
 
 def as_array(tensor: Any) -> Any:
-    """The other way round, for tensors that are dense and of the CPU."""
+    """The other way round, for dense CPU tensors."""
     if tensor.device.type != "cpu" or not tensor.is_contiguous():
         raise Invalid("a %s on %s: files are read into dense tensors of the CPU" % (tuple(tensor.shape), tensor.device))
     plain = tensor.detach()
@@ -53,16 +53,16 @@ def as_array(tensor: Any) -> Any:
 
 
 class TorchTensor:
-    """A stored tensor whose boxes are read as tensors of torch."""
+    """A stored tensor whose boxes are read as torch tensors."""
 
     def __init__(self, stored: Any) -> None:
         self.stored = stored
 
     def __getitem__(self, key: Any) -> Any:
         found = self.stored[key]
-        if self.stored.opaque:  # a line of bytes
+        if self.stored.opaque:  # plain bytes
             return torch.from_numpy(found)
-        return as_torch(numpy().asarray(found), self.stored.dtype)  # an index of numbers alone gives a scalar
+        return as_torch(numpy().asarray(found), self.stored.dtype)  # an index made only of numbers gives a scalar
 
     def __repr__(self) -> str:
         return repr(self.stored)
@@ -77,7 +77,7 @@ class TorchTensor:
 
 
 class TorchCheckpoint(Mapping[str, TorchTensor]):
-    """A checkpoint as a mapping from names to TorchTensor; `Checkpoint.torch` makes it."""
+    """A checkpoint as a mapping from names to TorchTensor. Made by `Checkpoint.torch`."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
@@ -93,7 +93,7 @@ class TorchCheckpoint(Mapping[str, TorchTensor]):
 
 
 def _targets(out: Mapping[str, Any], split: Any, rank: int) -> Tuple[Any, Dict[str, List[Any]]]:
-    """The split of each given tensor, and the local tensors to fill."""
+    """How the given tensors are split, and the local tensors to fill."""
     specs: Dict[str, Any] = {}
     parts: Dict[str, List[Any]] = {}
     for name, tensor in out.items():
@@ -115,10 +115,10 @@ def load(path: Any, split: Any = None, *, rank: Optional[int] = None, out: Optio
     """Local. This rank's part of a checkpoint, whatever its format and split, as {name: tensor}.
 
     split: a mesh ("tp=4": by the rules of the model's family), a spec for all tensors, {name: spec}, or None for whole
-    tensors. rank: that of the default process group, or 0. out: tensors to fill, which are then the only ones that are
-    read; DTensors and ShardedTensors say themselves how they are split. mmap: tensors over mapped files where the split
-    allows, which are read when they are touched and never written back. trace: a file (or a Trace) that tells what each
-    thread did when. opening: as for reshard.open.
+    tensors. rank: by default that in the default process group, or 0. out: tensors to fill, which are then the only ones
+    that are read; DTensors and ShardedTensors know how they are split. mmap: where the split allows, tensors over mapped
+    files, which are read when they are touched and never written back. trace: a file (or a Trace) to record what each
+    thread did when. opening: the options of reshard.open.
     """
     rank = _world()[0] if rank is None else rank
     with Checkpoint(path, mmap=mmap, rules=None, progress=progress, **opening) as checkpoint:
@@ -153,7 +153,7 @@ def _wanted(shard: Any, name: str, given: List[Any]) -> RankTensor:
 # ---- writing ------------------------------------------------------------------------------------
 
 def _describe(tensors: Mapping[str, Any], split: Any, size: int) -> Tuple[Dict[str, Any], Dict[str, str], Dict[str, Any]]:
-    """The local tensors, the spec of each as text, and the whole shapes that are known."""
+    """The local tensors, the spec of each as text, and those whole shapes that are known."""
     parts: Dict[str, Any] = {}
     specs: Dict[str, str] = {}
     shapes: Dict[str, Any] = {}
@@ -173,11 +173,11 @@ def _describe(tensors: Mapping[str, Any], split: Any, size: int) -> Tuple[Dict[s
 
 def save(tensors: Mapping[str, Any], path: Any, split: Any = None, group: Any = None, *,
          shapes: Optional[Mapping[str, Any]] = None, sync: bool = True) -> None:
-    """Collective over the group. Writes a new checkpoint, a distributed one in safetensors files, each part once.
+    """Collective over the group. Writes a new distributed checkpoint in safetensors files, each part once.
 
-    tensors: {name: local tensor}; DTensors and ShardedTensors say themselves how they are split, others are split as `split`
-    says (one spec, or {name: spec}), or are the same on all ranks. All or nothing: the folder does not exist before
-    everything is on disk. Tensors of other devices are copied to the CPU first.
+    tensors: {name: local tensor}. DTensors and ShardedTensors know how they are split; others are split by `split` (one
+    spec, or {name: spec}), or are the same on all ranks if it is None. All or nothing: the folder does not exist until
+    everything is on disk. Tensors on other devices are copied to the CPU first.
     """
     size = dist.get_world_size(group)
     everyone = _agree.attempt(group, lambda: _offer(tensors, split, size, shapes))
@@ -194,7 +194,7 @@ def _offer(tensors: Mapping[str, Any], split: Any, size: int, shapes: Any) -> Tu
 
 
 def _join(everyone: List[Any]) -> List[Tuple[str, str, Tuple[int, ...], str]]:
-    """(name, spec, shape, dtype) of all tensors, found alike on all ranks."""
+    """(name, spec, shape, dtype) of all tensors, with the same result on all ranks."""
     specs: Dict[str, str] = {}
     shapes: Dict[str, Any] = {}
     for rank, (_, theirs, known) in enumerate(everyone):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves with gradients. The gradient of a move is its transpose, which the library plans as well: what was copied to several
-ranks is added up, and what was added up is copied. For local tensors x and y of the two splits, summed over all ranks,
-<move(x), y> = <x, transpose(y)>."""
+"""Moves with gradients. The gradient of a move is the transposed move, which the library plans as well: what was copied to
+several ranks is added up, and what was added up is copied. For local tensors x and y of the two splits, <move(x), y> =
+<x, transpose(y)> when summed over all ranks."""
 from typing import Any, Dict, List, Mapping, Tuple
 
 import torch
@@ -33,16 +33,16 @@ def _check(move: Redistribute) -> None:
 
 
 def apply(move: Redistribute, tensors: Mapping[str, Any]) -> Dict[str, Any]:
-    """Collective, and so is the backward pass through its results, which all ranks have to run."""
+    """Collective. So is the backward pass through the results, which all ranks have to run."""
     _check(move)
-    move.transpose()  # planned now, so that the backward pass finds it ready on all ranks
+    move.transpose()  # plan it now, together on all ranks, so that the backward pass finds it ready
     found: List[Any] = list(_Move.apply(move, *[tensors[tensor.name] for tensor in move.plan.tensors]))
     return {tensor.name: each for tensor, each in zip(move.plan.tensors, found)}
 
 
 def redistribute(tensor: Any, source: Any, target: Any, group: Any = None, **options: Any) -> Any:
-    """Collective. One local tensor from one split to another, with a gradient.
+    """Collective. Moves one local tensor from one split to another, with a gradient.
 
-    Plans each time it is called; a Redistribute that is kept, with its method `differentiable`, plans once.
+    Plans at every call. To plan once, keep a Redistribute and call its method `differentiable`.
     """
     return apply(Redistribute({"tensor": tensor}, source, target, group, **options), {"tensor": tensor})["tensor"]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A group of the library over a process group of torch: the library's messages become isend and irecv.
+"""A group of the library over a torch process group: the library's messages become isend and irecv.
 
-gloo does not say whether a message has arrived, only waits for it; so each message has a thread that waits. That is good
-enough for the few small messages by which ranks agree, which is what this is for: tensors take Redistribute.
+gloo cannot say whether a message has arrived; it can only wait for it. So each message gets a thread that waits. That is good
+enough for the few small messages by which ranks agree, which is all that this is used for. Tensors go through Redistribute.
 """
 import ctypes
 import secrets
@@ -19,12 +19,12 @@ from .._library import Handle, lib, make
 from ._agree import attempt
 from ._wire import global_rank
 
-_TAG = 0x5253 << 8  # apart from the tags that programs use
+_TAG = 0x5253 << 8  # unlikely to be a tag of the program's own
 _LOOK_SECONDS = 0.25
 
 
 class _Endpoint:
-    """The calls of reshard_endpoint for one rank. Nothing may be raised through C: errors become a status."""
+    """The functions of reshard_endpoint for one rank. Exceptions cannot pass through C, so they become a status."""
 
     def __init__(self, group: Any, key: str) -> None:
         self.group, self.key = group, key
@@ -36,7 +36,7 @@ class _Endpoint:
         self.error: Optional[BaseException] = None
 
     def guarded(self, call: Callable[..., Any], otherwise: Any) -> Callable[..., Any]:
-        """C cannot pass an exception on: it is kept for whoever called the library."""
+        """Wraps a call so that it never raises. The exception is kept, and raised by Group.run."""
         def run(_state: Any, *arguments: Any) -> Any:
             try:
                 return call(*arguments)
@@ -83,7 +83,7 @@ class _Endpoint:
         self.woken.clear()
 
     def is_broken(self) -> bool:
-        """A rank that fails counts in the store by which all ranks have found each other."""
+        """Whether a rank has failed. It then has incremented a counter in the store through which the ranks met."""
         now = time.monotonic()
         if not self.broken and now - self.looked > _LOOK_SECONDS:
             self.looked = now
@@ -96,7 +96,7 @@ class _Endpoint:
 
 
 class Group(Handle):
-    """Collective. The library's group over a process group of torch, for calls that are Collective themselves."""
+    """Collective. The library's group over a torch process group, for calls that are Collective themselves."""
 
     _release = "reshard_group_release"
 
@@ -114,13 +114,13 @@ class Group(Handle):
             "quiesce": made.guarded(lambda: None, None), "close": made.guarded(lambda: None, None),
         }
         kinds: Dict[str, Any] = dict(_native.reshard_endpoint._fields_)
-        self._calls = {name: kinds[name](call) for name, call in calls.items()}  # C keeps their addresses
+        self._calls = {name: kinds[name](call) for name, call in calls.items()}  # kept, because C has their addresses
         endpoint = _native.reshard_endpoint(size=ctypes.sizeof(_native.reshard_endpoint), name=b"torch", rank=dist.get_rank(group),
                                             rank_count=dist.get_world_size(group), message_bytes_max=1 << 30, **self._calls)
         self._pointer = make(lib.reshard_group_create, None, ctypes.byref(endpoint))
 
     def run(self, call: Callable[[], Any]) -> Any:
-        """Makes a Collective call of the library; what a callback raised in it is raised here."""
+        """Makes a Collective call of the library. Raises what a callback raised in it."""
         try:
             return call()
         except Error:

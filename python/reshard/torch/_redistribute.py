@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redistribute: many tensors from one split to another, over the process group that is there."""
+"""Redistribute: moves many tensors from one split to another, over an existing process group."""
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import torch
@@ -15,7 +15,7 @@ from . import _agree, _memory, _shapes, _verify, _wire
 from ._reduce import divide, fill_value, reduce_into
 from ._schedule import Copy, Fold, Message, Stage, busiest, fold_of, make_stages, read_streams
 
-#: Bytes of messages that a rank may hold at a time, if nothing else is said.
+#: The default limit for the bytes of messages that a rank holds at a time.
 CAP = 64 << 20
 
 _TORCH = {"bool": torch.bool, "u8": torch.uint8, "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64,
@@ -34,14 +34,14 @@ def torch_dtype(name: str) -> Any:
 
 
 def backend_device(group: Any, device: Any) -> Any:
-    """Where numbers must lie for the group to exchange them."""
+    """The device on which the group's backend exchanges tensors."""
     if dist.get_backend(group) == "nccl":
         return device if device.type == "cuda" else torch.device("cuda", torch.cuda.current_device())
     return torch.device("cpu")
 
 
 class _Waiting:
-    """A value that arrived and waits for its turn: sums depend on the order of their terms."""
+    """A value that has arrived and waits for its turn, because sums depend on the order of their terms."""
 
     def __init__(self, fold: Fold, source_rank: int, copy: Copy, values: Any) -> None:
         self.fold, self.copy, self.values = fold, copy, values
@@ -49,21 +49,21 @@ class _Waiting:
 
 
 class Redistribute:
-    """Brings tensors from one split to another, as often as it is called.
+    """Moves tensors from one split to another. It can be called many times.
 
-    Collective over `group`, of which every rank calls, also one that holds nothing. `tensors` is {name: local tensor}, or
-    a list of local tensors where a rank holds several parts; `source` and `target` are one spec for all tensors or {name:
-    spec}, over ranks of the group. The plan is made once. Each call sends what has changed since.
+    Collective over `group`: every rank makes it and calls it, even one that holds nothing. `tensors` is {name: local
+    tensor}, with a list of local tensors where a rank holds several parts. `source` and `target` are one spec for all
+    tensors or {name: spec}, over ranks of the group. The plan is made once; each call sends the current values.
 
         move = reshard.torch.Redistribute(mine, "4: S(0)", "4: S(1)")
         theirs = move()             # {name: local tensor}
         move(out=theirs)            # again, into the same memory
 
-    dtype: the dtype at the target, for all or {name: dtype}. shapes: {name: whole shape}, for splits that do not tell it.
-    cap: bytes of messages that a rank holds at a time; the least over all ranks counts. Sums of partial tensors hold the
-    terms that arrive beside it. verify: each call ends with a comparison that does not rely on the plan. shm: "auto"
-    sends through shared memory if all ranks are on one machine and the tensors are there, "off" never does, "on" insists.
-    device: of the results on ranks that bring no tensor.
+    dtype: the dtype at the target, for all tensors or {name: dtype}. shapes: {name: whole shape}, for splits from which it
+    cannot be found. cap: the bytes of messages that a rank holds at a time; the lowest cap of all ranks counts. Sums of
+    partial tensors hold the terms that have arrived in addition. verify: each call ends with a check that does not rely on
+    the plan. shm: "auto" sends through shared memory if all ranks are on one machine with their tensors in its memory, "off"
+    never does, "on" fails if it cannot. device: of the results, on ranks that pass no tensor.
     """
 
     def __init__(self, tensors: Mapping[str, Any], source: Any, target: Any, group: Any = None, *, dtype: Any = None,
@@ -109,7 +109,7 @@ class Redistribute:
         return Plan(listed, balance=balance)
 
     def _plan(self, make: Callable[[], Plan]) -> None:
-        """Makes the plan, and this rank's schedule of it. All ranks have the same plan, or all raise."""
+        """Makes the plan and this rank's schedule. Raises on all ranks unless all have the same plan."""
 
         def prepare() -> Tuple[str, int]:
             self.plan = make()
@@ -127,7 +127,7 @@ class Redistribute:
         for rank, (digest, _) in enumerate(found):
             if digest != found[0][0]:
                 raise Mismatch("ranks 0 and %d plan different moves: specs, dtypes or options are not the same" % rank)
-        # Each half of the memory has room for one message to or from every peer of the busiest rank.
+        # Each half of the memory has room for one message for every peer of the busiest rank.
         limit = self.cap // 2 // max(1, max(peers for _, peers in found)) // _wire.ALIGNMENT * _wire.ALIGNMENT
         if limit == 0:
             raise MemoryLimit("a cap of %d bytes is too small for messages to %d ranks" %
@@ -157,8 +157,8 @@ class Redistribute:
             self._wire = _wire.Messages(self.group, self.rank, self.stages, self.device)
 
     def transpose(self) -> "Redistribute":
-        """Collective when it is first called. The move of gradients: from the target split to the source split, adding up
-        what this one copies and copying what it adds up."""
+        """Collective at the first call. The move for gradients, from the target split to the source split: it adds up what
+        this one copies, and copies what this one adds up."""
         if self._transpose is None:
             made = Redistribute.__new__(Redistribute)
             for name in ("group", "rank", "size", "device", "cap", "_shm", "_can_share", "_flag"):
@@ -178,12 +178,12 @@ class Redistribute:
 
     @property
     def bytes_sent(self) -> int:
-        """What this rank sends in one call."""
+        """The bytes that this rank sends in one call."""
         return sum(message.bytes for stage in self.stages for each in stage.rounds for message in each.sends)
 
     @property
     def buffer_bytes(self) -> int:
-        """The memory for messages that this rank holds; never more than the cap."""
+        """The memory that this rank holds for messages; never more than the cap."""
         memory = self._wire.memory
         return 0 if memory is None else int(memory.numel())
 
@@ -197,8 +197,8 @@ class Redistribute:
     # ---- carrying it out -----------------------------------------------------------------------------
 
     def __call__(self, tensors: Optional[Mapping[str, Any]] = None, out: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
-        """Collective. Moves `tensors` (those given at first) into `out`, which shares no memory with them, or into new
-        tensors; gives {name: local tensor} of what the target split has on this rank."""
+        """Collective. Moves `tensors` (by default those given to the constructor) into `out`, which must not share memory with
+        them, or into new tensors. Returns {name: local tensor} for the target split on this rank."""
         results: Dict[str, Any] = {}
 
         def prepare() -> None:
@@ -221,12 +221,12 @@ class Redistribute:
         return results
 
     def differentiable(self, tensors: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
-        """Collective. As a call, with results through which gradients go back to `tensors`."""
+        """Collective. Like a call, but gradients flow back through the results to `tensors`."""
         from ._gradient import apply
         return apply(self, self.tensors if tensors is None else tensors)
 
     def _flats(self, name: str, layout: Layout, dtype: str, tensors: Mapping[str, Any]) -> List[Any]:
-        """The memory of this rank's shards, checked against the layout."""
+        """This rank's shards as flat tensors, checked against the layout."""
         wanted = layout.shards(self.rank)
         shards = _shapes.as_shards(tensors[name]) if name in tensors else []
         if not shards and all(0 in shard.shape for shard in wanted):
@@ -252,7 +252,7 @@ class Redistribute:
             else:
                 made = [_memory.empty(shard.shape, torch_dtype(tensor.target_dtype), self.device) for shard in shards]
                 flats = [shard.view(-1) for shard in made]
-            if self.plan.is_adjoint:  # it only adds
+            if self.plan.is_adjoint:  # its moves add to the target
                 for flat in flats:
                     flat.zero_()
             self._slots["target", i] = flats
@@ -264,7 +264,7 @@ class Redistribute:
         return results
 
     def _check_apart(self) -> None:
-        """Results may not lie where a source or another result does: it would be overwritten while it is still read."""
+        """Checks that no result shares memory with a source or another result, which it would overwrite."""
         ranges = [(flat.data_ptr(), flat.data_ptr() + flat.numel() * flat.element_size(), kind == "target", self.plan.tensors[i].name)
                   for (kind, i), flats in self._slots.items() if kind != "intermediate" for flat in flats if flat.numel()]
         end, target_end = (0, ""), (0, "")
@@ -280,7 +280,7 @@ class Redistribute:
                 ("intermediate" if link.target_is_intermediate else "target"))
         key = kind, link.source if source else link.target
         found = self._slots[key]
-        if isinstance(found, Layout):  # between two stages: made when it is first written
+        if isinstance(found, Layout):  # an intermediate, allocated when it is first used
             dtype = torch_dtype(link.source_dtype if source else link.target_dtype)
             fresh = torch.zeros if self.plan.is_adjoint else torch.empty
             found = [fresh(each.shape, dtype=dtype, device=self.device).view(-1) for each in found.shards(self.rank)]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reductions, one term at a time, with the library's results: 16-bit floats are rounded after every step, integers wrap
-round and are divided towards zero, and NaN wins over every number."""
+"""Reductions, one term at a time, with the same results as the library's: 16-bit floats are rounded after every step,
+integers wrap around and division truncates, and NaN wins over every number."""
 from typing import Any, Dict
 
 import torch
@@ -32,7 +32,7 @@ def divide(target: Any, divisor: int) -> None:
 
 
 def fill_value(reduction: int, dtype: Any) -> Any:
-    """What changes nothing when it is reduced with something."""
+    """The neutral element of a reduction."""
     if reduction == _native.RESHARD_PROD:
         return 1
     if reduction == _native.RESHARD_BAND:

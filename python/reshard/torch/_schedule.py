@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What one rank copies, sends and receives, round by round.
 
-A plan lists the boxes between each pair of ranks in an order that both ends know. Here that list is cut into messages
-of a bounded size; message k between two ranks goes out in round k. Where the cuts fall depends on the plan and the
-size alone, so both ends find the same ones without a word between them, and no rank ever waits for a message that
-another will not send.
+A plan lists the boxes between each pair of ranks in an order that both ends know. Here that list is cut into messages of a
+bounded size; message k between two ranks is sent in round k. Where the cuts fall depends only on the plan and the size, so
+both ends find the same cuts without communicating, and no rank ever waits for a message that is not sent.
 
-Within a message wide elements come first: every element is then aligned, and not one byte of padding is sent.
+Within a message, wide elements come first. So every element is aligned, and no padding is sent.
 """
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -16,7 +15,7 @@ from .._plan import Part, StageLink, StreamMove
 
 
 class Fold(NamedTuple):
-    """How a value that arrives is put together with others: in the order of contributors, then of ranks."""
+    """How an arriving value is combined with others: in the order of contributors, then of ranks."""
 
     kind: int
     contributor: int
@@ -26,8 +25,8 @@ class Fold(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """A box between a shard's memory and a message. Element x lies at `at` + sum of x[d] * strides[d] in the shard; in
-    the message the box is dense and begins at byte `start`."""
+    """A box that is copied between a shard's memory and a message. Element x lies at `at` + sum of x[d] * strides[d] in the
+    shard. In the message the box is dense and begins at byte `start`."""
 
     link: int
     shard: int
@@ -51,7 +50,7 @@ class Round(NamedTuple):
 
 class Stage(NamedTuple):
     links: List[StageLink]
-    wires: List[str]  # the dtype in which each link travels: the narrower one of its two ends
+    wires: List[str]  # the dtype in which each link is sent: the narrower one of its two ends
     keeps: List[StreamMove]
     rounds: List[Round]
 
@@ -96,8 +95,8 @@ def _halve(piece: _Piece, limit: int) -> Iterator[_Piece]:
 
 
 def _merge(pieces: List[_Piece]) -> Iterator[_Piece]:
-    """Boxes alike that follow each other at one distance become one box with one dimension more: tensors that are dealt
-    out in small blocks are then copied by a few calls instead of thousands."""
+    """Joins equal boxes at equal distances into one box with one more dimension. Tensors that are dealt out in small blocks
+    are then copied by a few calls instead of thousands."""
     run: List[_Piece] = []
 
     def joined() -> _Piece:
@@ -128,7 +127,7 @@ def _message(peer: int, pieces: List[_Piece]) -> Message:
 
 
 def cut_stream(peer: int, moves: List[StreamMove], widths: List[int], limit: int, sending: bool) -> List[Message]:
-    """The messages between two ranks: each as full as it can be without cutting an element."""
+    """The messages between two ranks. Each is filled until the next piece does not fit."""
     messages: List[Message] = []
     filled: List[_Piece] = []
     room = limit
@@ -154,7 +153,7 @@ def wire_dtype(link: StageLink) -> str:
 
 
 def read_streams(part: Part, ranks: int) -> List[Dict[Tuple[int, bool], List[StreamMove]]]:
-    """For each stage, the moves to and from each peer that there is: {(peer, sending): moves}."""
+    """For each stage, the moves to and from each peer that has any: {(peer, sending): moves}."""
     stages = []
     for stage in range(part.plan.stage_count):
         found = {}
@@ -168,12 +167,12 @@ def read_streams(part: Part, ranks: int) -> List[Dict[Tuple[int, bool], List[Str
 
 
 def busiest(streams: List[Dict[Tuple[int, bool], Any]]) -> int:
-    """The most messages that this rank sends or receives in one round."""
+    """The largest number of messages that this rank sends, or receives, in one round."""
     return max([0] + [sum(1 for _, way in stage if way == sending) for stage in streams for sending in (True, False)])
 
 
 def make_stages(part: Part, streams: List[Dict[Tuple[int, bool], List[StreamMove]]], limit: int) -> List[Stage]:
-    """All that this rank does. limit: the size of a message in bytes, at least the widest element."""
+    """Everything that this rank does. limit: the largest message in bytes, which holds at least the widest element."""
     stages = []
     for number, found in enumerate(streams):
         links = part.links(number)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tensors are as a whole, found from what each rank holds of them."""
+"""Finds the shapes and dtypes of whole tensors from the parts that ranks hold."""
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from .. import _native
@@ -12,7 +12,7 @@ Local = Tuple[str, List[Tuple[int, ...]]]  # the dtype, and the shape of each sh
 
 
 def as_shards(value: Any) -> List[Any]:
-    """A rank has one shard of a tensor, or several, or none."""
+    """A rank's shards of a tensor as a list: one, several or none."""
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
@@ -28,7 +28,7 @@ def describe(tensors: Mapping[str, Any]) -> Dict[str, Local]:
 
 
 def _cutting_axes(spec: Spec, ndim: int) -> Optional[List[List[int]]]:
-    """The axes of the mesh that cut each dimension; None if the spec has no mesh, or cuts the flat order."""
+    """The mesh axes that cut each dimension; None if the spec has no mesh, or has cuts that do not simply divide dimensions."""
     if not lib.reshard_spec_mesh(spec._pointer):
         return None
     found: List[List[int]] = [[] for _ in range(ndim)]
@@ -44,13 +44,13 @@ def _cutting_axes(spec: Spec, ndim: int) -> Optional[List[List[int]]]:
 
 
 def _along(spec: Spec, axes: List[int]) -> List[int]:
-    """The ranks of the mesh that differ in these axes alone."""
+    """The ranks along these axes of the mesh, at coordinate 0 of all others."""
     ranks = spec.ranks
     return list(ranks[tuple(slice(None) if i in axes else 0 for i in range(ranks.ndim))].reshape(-1).tolist())
 
 
 def infer_shape(name: str, spec: Spec, held: Dict[int, Local]) -> Tuple[int, ...]:
-    """The shape of the whole tensor: along each dimension, the sum over the ranks that divide it among themselves."""
+    """The shape of the whole tensor: along each dimension, the sum over the ranks that divide it."""
     ndim = len(next(iter(held.values()))[1][0])
     axes = _cutting_axes(spec, ndim)
     if axes is None:
@@ -71,7 +71,7 @@ def infer_shape(name: str, spec: Spec, held: Dict[int, Local]) -> Tuple[int, ...
 
 
 def check_parts(name: str, layout: Layout, held: Dict[int, Local]) -> None:
-    """Is what each rank brings what the layout gives to it?"""
+    """Checks that each rank brings the parts that the layout gives it."""
     for rank in layout.ranks.tolist():
         wanted = [shard.shape for shard in layout.shards(rank)]
         brought = held[rank][1] if rank in held else []
@@ -91,7 +91,7 @@ def spec_for(specs: Any, name: str) -> Spec:
 
 def find_shapes(everyone: List[Dict[str, Local]], source: Any, shapes: Optional[Mapping[str, Any]]
                 ) -> Dict[str, Tuple[Tuple[int, ...], str]]:
-    """{name: (shape, dtype)} of all tensors that some rank holds, by name."""
+    """{name: (shape, dtype)} of all tensors that some rank holds, ordered by name."""
     found: Dict[str, Tuple[Tuple[int, ...], str]] = {}
     brought = {name for held in everyone for name in held}
     for name in sorted(brought):

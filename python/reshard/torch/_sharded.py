@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ShardedTensor: what its sharding spec says in this library's words, and a reshard that works for all of them.
+"""ShardedTensor: translates its sharding specs, and provides a reshard that works for all of them.
 
-torch's own reshard wants every rank of the group to own exactly one chunk, in a cut that gloo's pieces of equal size can
-express; here any spec goes to any other. Ranks of placements are those of the group in torch 1.x and of the world in 2.x;
+torch's own reshard needs every rank of the group to own exactly one chunk, in a cut that gloo can express with pieces of
+equal size; here any spec can become any other. Placements name ranks of the group in torch 1.x and of the world in 2.x;
 specs here are always over ranks of the group.
 """
 from typing import Any, List, Tuple
@@ -60,8 +60,8 @@ def _is_chunks(spec: Spec) -> bool:
 def sharding_of(spec: Any, shape: Any, group: Any = None, device: str = "cpu") -> Any:
     """The sharding spec of torch that splits a tensor of this shape in the same way.
 
-    Chunks of one dimension are a ChunkShardingSpec, all else an EnumerableShardingSpec. Raises Unsupported for what torch
-    cannot say: replicas, partial sums, shards that are not one box.
+    Chunks of one dimension become a ChunkShardingSpec, everything else an EnumerableShardingSpec. Raises Unsupported for
+    what torch cannot express: replicas, partial sums, shards that are not one box.
     """
     from torch.distributed._shard import sharding_spec
     from torch.distributed._shard.metadata import ShardMetadata
@@ -85,7 +85,7 @@ def sharding_of(spec: Any, shape: Any, group: Any = None, device: str = "cpu") -
 
 
 def _parts(layout: Layout, rank: int, shards: List[Any], dtype: Any) -> List[Any]:
-    """torch leaves empty shards out; layouts have them."""
+    """A rank's shards with the empty ones added, which layouts have and torch leaves out."""
     left = iter(shards)
     return [torch.empty(shard.shape, dtype=dtype) if 0 in shard.shape else next(left) for shard in layout.shards(rank)]
 
@@ -93,7 +93,7 @@ def _parts(layout: Layout, rank: int, shards: List[Any], dtype: Any) -> List[Any
 def reshard(tensor: Any, target: Any, **options: Any) -> Any:
     """Collective. A new ShardedTensor with the same values, split by `target`: a sharding spec of torch, or a text.
 
-    The old one stays as it is. options are those of Redistribute.
+    The old one is not changed. The options are those of Redistribute.
     """
     from torch.distributed._shard.sharded_tensor import Shard, ShardedTensor
     group, metadata = tensor._process_group, tensor.metadata()

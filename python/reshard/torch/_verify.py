@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A check that knows nothing of plans: each element is weighed with its place in the whole tensor, so the sums over two
-splits of one tensor are equal, whatever the splits are. Sums wrap round; two elements that changed places show."""
+"""A check that does not use plans. Each element is weighted by its place in the whole tensor, so that the sums over two
+splits of one tensor are equal, whatever the splits are, and two swapped elements are noticed. Sums wrap around."""
 from typing import Any, Dict, List, Tuple
 
 import torch
@@ -14,7 +14,7 @@ _ROWS = 1 << 20  # elements at a time
 
 
 def _wrap(number: int) -> int:
-    """As torch's int64 has it."""
+    """The number as torch's int64 holds it."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
@@ -26,7 +26,7 @@ def _weigh(places: Any, values: Any) -> int:
 
 
 def _bits(tensor: Any) -> Any:
-    """The elements as integers; wide ones have a last dimension more."""
+    """The elements as integers. Complex ones get another dimension at the end."""
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor)
     return tensor.view(_BITS[tensor.element_size()]) if tensor.dtype != torch.bool else tensor.view(torch.uint8)
@@ -55,7 +55,7 @@ def weigh_shard(layout: Layout, shard: ShardInfo, flat: Any) -> int:
 
 
 def weigh(layout: Layout, rank: int, flats: List[Any]) -> Dict[Key, int]:
-    """{boxes: weight} of the shards that this rank has."""
+    """{boxes: weight} for the shards of this rank."""
     found = {}
     for shard, flat in zip(layout.shards(rank), flats):
         key = tuple(sorted((piece.offset, piece.size) for piece in shard.pieces))
@@ -65,7 +65,7 @@ def weigh(layout: Layout, rank: int, flats: List[Any]) -> Dict[Key, int]:
 
 
 def total(name: str, side: str, everyone: List[Dict[Key, int]]) -> int:
-    """The weight of a whole tensor. Ranks that hold the same boxes hold the same values."""
+    """The weight of a whole tensor. Raises Check if ranks that hold the same boxes hold different values."""
     distinct: Dict[Key, Tuple[int, int]] = {}
     for rank, held in enumerate(everyone):
         for key, weight in held.items():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How messages get from one rank to another: by torch.distributed, or through memory that the ranks of one machine
-share. Both carry out one round at a time, in the same order on all ranks."""
+"""How messages get from one rank to another: by torch.distributed, or through memory that the ranks of one machine share.
+Both carry one round at a time, in the same order on all ranks."""
 import mmap
 import os
 import secrets
@@ -22,7 +22,7 @@ def aligned(size: int) -> int:
 
 
 def global_rank(group: Any, rank: int) -> int:
-    """Messages are addressed by ranks of the world, whatever the group."""
+    """The rank in the world, by which messages are addressed whatever the group."""
     if group is None or group is dist.group.WORLD:
         return rank
     if hasattr(dist, "get_global_rank"):
@@ -32,8 +32,8 @@ def global_rank(group: Any, rank: int) -> int:
 
 
 class Messages:
-    """Each message is one isend and one irecv, and the messages of a round go out together. Pairs come in one order on all
-    ranks, which backends that match calls by their order rely on."""
+    """Each message is one isend and one irecv, and all messages of a round are posted together. They are in the same order on
+    all ranks, for backends that match calls by their order."""
 
     name = "messages"
 
@@ -67,9 +67,9 @@ class Messages:
 
 
 class SharedMemory:
-    """Each rank writes what it sends into a file in memory, and the others read it there. The file has two halves that are
-    used in turn, so one barrier a round is enough: whoever passes it knows that all have read the half which they
-    will write next."""
+    """Each rank writes what it sends into a file in memory, and the others read it there. The two halves of the file are used
+    in turn, so that one barrier per round is enough: a rank that has passed it knows that all others have finished reading
+    the half that it writes next."""
 
     name = "shared memory"
 
@@ -90,7 +90,7 @@ class SharedMemory:
 
 
 def machine() -> Optional[str]:
-    """A text that two processes share if they can open each other's files in memory; None if there is no such place."""
+    """A text that is equal for two processes if they can open each other's files in memory; None if there is no such place."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return "%s %s %d" % (file.read().strip(), socket.gethostname(), os.stat(FOLDER).st_dev)
@@ -113,7 +113,7 @@ def _map(path: str, flags: int, size: int) -> Any:
 
 
 def _lay_out(stages: List[Stage]) -> Tuple[Dict[int, int], int]:
-    """Where the messages to each peer begin, and the bytes of one half."""
+    """Where the messages to each peer begin, and the size of one half in bytes."""
     largest: Dict[int, int] = {}
     for stage in stages:
         for each in stage.rounds:
@@ -127,7 +127,7 @@ def _lay_out(stages: List[Stage]) -> Tuple[Dict[int, int], int]:
 
 
 def share_memory(group: Any, rank: int, stages: List[Stage], gather: Callable[[Any], List[Any]]) -> Optional[SharedMemory]:
-    """Collective. None on all ranks if one of them cannot take part: memory may be short, or the place closed to it."""
+    """Collective. None on all ranks if one of them cannot take part, for lack of memory or of access to the folder."""
     slots, half = _lay_out(stages)
     path = os.path.join(FOLDER, "reshard-%d-%s" % (os.getpid(), secrets.token_hex(8)))
     memory = None
@@ -146,7 +146,7 @@ def share_memory(group: Any, rank: int, stages: List[Stage], gather: Callable[[A
         opened = None not in offers
     except OSError:
         opened = False
-    all_opened = all(gather(opened))  # whoever is here has opened what it needs, so the names can go
+    all_opened = all(gather(opened))  # now every rank has opened what it needs, so the files can be unlinked
     if memory is not None:
         os.unlink(path)
     return SharedMemory(group, memory, theirs, slots, half) if all_opened else None
